@@ -1,0 +1,239 @@
+//! The command line.
+
+use crate::failure::Failure;
+use clap::{
+    Args, Parser, Subcommand, ValueEnum,
+    error::{ContextKind, ErrorKind},
+};
+use interleaf_model::{mix::Mix, units::Bandwidth, weights::Weights};
+use std::{ffi::OsString, path::PathBuf};
+
+const VERBS: &str = "\
+Look:
+  show       the tiers of a platform: capacity, bandwidth, latency, and where the figures are from
+
+Decide:
+  predict    bandwidth, latency and runtime at each choice of weights, and the best
+
+Prove:
+  reproduce  a published study: its figure, ours, the error
+  report     a recorded document as one HTML page, as Markdown, as CSV or as a picture
+
+Sizes and bandwidths take units (64MiB, 150GB/s). With --json stdout holds the document and
+nothing else. Exit status: 0 done, 1 the answer is no, 2 error.";
+
+/// Spreads pages over memory tiers of unequal speed: what will it give, and how should it be done?
+#[derive(Debug, Parser)]
+#[command(name = "interleaf", version, disable_help_subcommand = true)]
+#[command(override_usage = "interleaf <VERB> [OPTIONS]")]
+#[command(help_template = "{about}\n\n{usage-heading} {usage}\n\n{after-help}\n\n{options}")]
+#[command(after_help = VERBS)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) verb: Option<Verb>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    /// The tiers of a platform, or what comes with the tool
+    Show(ShowArgs),
+    /// What each choice of weights gives on a platform, and the best
+    Predict(PredictArgs),
+    /// A published study: its figure, ours, the error
+    Reproduce(ReproduceArgs),
+    /// A recorded document as HTML, Markdown, CSV or a picture
+    Report(ReportArgs),
+}
+
+/// Shows the tiers of a platform with their curves, its links and the constants of interleaving,
+/// each with its source. Without --platform, lists the platforms and workloads that come along.
+#[derive(Debug, Args)]
+pub(crate) struct ShowArgs {
+    /// A platform by name, or a platform file
+    #[arg(long, value_name = "NAME|FILE")]
+    pub(crate) platform: Option<String>,
+    /// Print a JSON document (interleaf.show/1)
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Predicts what each choice of weights gives: for a workload that was measured with all pages on
+/// the first tier, or for a traffic mix as a bandwidth benchmark makes it.
+///
+/// Examples:
+///   interleaf predict --platform xeon6-cz122 --workload hpcg
+///   interleaf predict --platform xeon6-cz122 --mix R --weights 1:0,3:1,5:2
+///   interleaf predict --platform xeon6-cz122 --mix R --load sweep
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+#[command(group = clap::ArgGroup::new("traffic").required(true).args(["workload", "demand", "mix"]))]
+pub(crate) struct PredictArgs {
+    /// A platform by name, or a platform file
+    #[arg(long, value_name = "NAME|FILE")]
+    pub(crate) platform: String,
+    /// A workload that comes with the tool (`interleaf show` lists them)
+    #[arg(long, value_name = "NAME")]
+    pub(crate) workload: Option<String>,
+    /// A demand file: what a workload asked of the first tier alone
+    #[arg(long, value_name = "FILE")]
+    pub(crate) demand: Option<PathBuf>,
+    /// A traffic mix, named as MLC names it (R, W2, W5, W10, ...), or a read share (0.62, 0.62nt)
+    #[arg(long, value_parser = mix, value_name = "MIX")]
+    pub(crate) mix: Option<Mix>,
+    /// Threads [default: the platform's cores; with --mix as many as saturate it]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65536))]
+    pub(crate) threads: Option<u32>,
+    /// Weights to try: a list such as 3:1,2:1, or `all` for each ratio of whole numbers up to 10
+    /// [default: all; the table then shows a choice of them]
+    #[arg(long, value_parser = weights_choice, value_name = "all|LIST")]
+    pub(crate) weights: Option<WeightsChoice>,
+    /// With --mix, how much is asked for: all there is, what makes the first tier carry so much,
+    /// or a sweep that shows how the best weights move with the load
+    #[arg(long, value_parser = load, value_name = "max|sweep|150GB/s", default_value = "max")]
+    pub(crate) load: LoadChoice,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct OutputArgs {
+    /// Print a JSON document in place of tables
+    #[arg(long, conflicts_with = "csv")]
+    pub(crate) json: bool,
+    /// Print CSV in place of tables
+    #[arg(long)]
+    pub(crate) csv: bool,
+    /// Record the JSON document in FILE (- is stdout), for `interleaf report`
+    #[arg(short = 'o', long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+}
+
+/// Computes every number of a published study and puts it beside the published one.
+#[derive(Debug, Args)]
+pub(crate) struct ReproduceArgs {
+    /// The study, or `all`
+    #[arg(value_name = "NAME|all", value_parser = study_name())]
+    pub(crate) study: String,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+    /// Write the report as one HTML page, too
+    #[arg(long, value_name = "FILE.html")]
+    pub(crate) report: Option<PathBuf>,
+}
+
+/// Turns a document that was recorded with `-o FILE` into something to read. No machine is needed.
+#[derive(Debug, Args)]
+pub(crate) struct ReportArgs {
+    /// The recorded document, or - for stdin
+    #[arg(value_name = "RECORD")]
+    pub(crate) record: PathBuf,
+    /// What to make of it [default: by the ending of the output file, else html]
+    #[arg(long, value_enum)]
+    pub(crate) format: Option<ReportFormat>,
+    /// With svg, which figure: its number or its id
+    #[arg(long, value_name = "N|ID", default_value = "1")]
+    pub(crate) figure: String,
+    /// Where to write (- is stdout)
+    #[arg(short = 'o', long, value_name = "FILE", default_value = "-")]
+    pub(crate) output: PathBuf,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ReportFormat {
+    /// One page with interactive plots that needs nothing else
+    Html,
+    /// Tables in Markdown
+    Markdown,
+    /// One table in CSV
+    Csv,
+    /// One figure as a picture
+    Svg,
+}
+
+/// Which weights to try.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum WeightsChoice {
+    All,
+    List(Vec<Weights>),
+}
+
+/// How much a mix asks for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum LoadChoice {
+    Max,
+    Sweep,
+    At(Bandwidth),
+}
+
+fn mix(text: &str) -> Result<Mix, String> {
+    text.parse().map_err(|why| format!("{why}: {}", interleaf_model::mix::MixError::hint()))
+}
+
+fn weights_choice(text: &str) -> Result<WeightsChoice, String> {
+    if text == "all" {
+        return Ok(WeightsChoice::All);
+    }
+    let list = text.split(',').map(|weights| weights.trim().parse());
+    let list: Result<Vec<Weights>, _> = list.collect();
+    list.map(WeightsChoice::List).map_err(|why| {
+        format!("{why}: write pages on each tier in one round, such as 3:1, with commas between")
+    })
+}
+
+fn load(text: &str) -> Result<LoadChoice, String> {
+    match text {
+        "max" => Ok(LoadChoice::Max),
+        "sweep" => Ok(LoadChoice::Sweep),
+        _ => match text.parse::<Bandwidth>() {
+            Ok(bandwidth) if bandwidth.gbps() > 0.0 => Ok(LoadChoice::At(bandwidth)),
+            Ok(_) => Err("a load of nothing has no answer: write max, sweep or 150GB/s".into()),
+            Err(why) => {
+                Err(format!("{why}: write max, sweep, or a number with one of {}", why.allowed))
+            }
+        },
+    }
+}
+
+fn study_name() -> clap::builder::PossibleValuesParser {
+    let names = crate::study::NAMES.iter().copied().chain(["all"]);
+    clap::builder::PossibleValuesParser::new(names)
+}
+
+/// The command line in `arguments`.
+pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Cli, Failure> {
+    Cli::try_parse_from(arguments).map_err(|error| match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            Failure::Shown(error.render().to_string())
+        }
+        _ => refused(&error),
+    })
+}
+
+/// An error of the command line in the form of all errors: the problem, and a hint.
+fn refused(error: &clap::Error) -> Failure {
+    let text = error.render().to_string();
+    let usage = text.find("\n\nUsage:").or_else(|| text.find("\n\nFor more information"));
+    let body = text[..usage.unwrap_or(text.len())].trim().trim_start_matches("error: ");
+    let (problem, tips): (Vec<_>, Vec<_>) =
+        body.lines().map(str::trim).filter(|line| !line.is_empty()).partition(|line| {
+            !line.starts_with("tip:") && !line.starts_with("[possible values")
+        });
+    let mut hints: Vec<String> =
+        tips.iter().map(|tip| tip.trim_start_matches("tip: ").to_string()).collect();
+    // Our own parsers write "what is wrong: how to mend it".
+    let mut problem = problem.join(" ");
+    if error.kind() == ErrorKind::ValueValidation
+        && let Some(at) = problem.rfind(": write ")
+    {
+        hints.push(problem.split_off(at).trim_start_matches(": ").to_string());
+    }
+    if hints.is_empty() {
+        let verb = error.get(ContextKind::Usage).map(ToString::to_string).unwrap_or_default();
+        let verb = verb.split_whitespace().nth(2).filter(|word| !word.starts_with(['<', '[', '-']));
+        hints.push(match verb {
+            Some(verb) => format!("`interleaf {verb} --help` lists the options"),
+            None => "`interleaf --help` lists the verbs".into(),
+        });
+    }
+    Failure::new(problem, hints.join("; "))
+}

@@ -1,0 +1,87 @@
+//! The documents that verbs write: versioned structs, whose JSON others rely on.
+//!
+//! Units are part of the names. Numbers are rounded to six significant digits, so that the same
+//! input gives the same bytes on any machine.
+
+pub(crate) mod figure;
+pub(crate) mod predict;
+pub(crate) mod reproduce;
+pub(crate) mod show;
+
+use crate::failure::Failure;
+use interleaf_model::provenance::Provenance;
+use serde::{Deserialize, Serialize};
+
+/// Something that was recorded.
+#[derive(Debug)]
+pub(crate) enum Document {
+    Predict(predict::PredictDocument),
+    Reproduce(reproduce::ReproduceDocument),
+}
+
+/// What a document leans on, by the strength of it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct LeansOn {
+    pub(crate) measured: Vec<String>,
+    pub(crate) published: Vec<String>,
+    pub(crate) simulated: Vec<String>,
+    pub(crate) assumed: Vec<String>,
+}
+
+impl LeansOn {
+    pub(crate) fn of(figures: &[(String, Provenance)]) -> Self {
+        let mut leans_on = Self::default();
+        for (what, provenance) in figures {
+            let list = match provenance {
+                Provenance::Measured => &mut leans_on.measured,
+                Provenance::Published => &mut leans_on.published,
+                Provenance::Simulated => &mut leans_on.simulated,
+                Provenance::Assumed => &mut leans_on.assumed,
+            };
+            list.push(what.clone());
+        }
+        leans_on
+    }
+}
+
+/// Reads a recorded document. `name` is what errors call it.
+pub(crate) fn read(name: &str, text: &str) -> Result<Document, Failure> {
+    #[derive(Deserialize)]
+    struct Head {
+        schema: String,
+    }
+    let broken = |why: serde_json::Error| {
+        Failure::new(
+            format!("{name}:{}:{}: {why}", why.line(), why.column()),
+            "give a document that `interleaf predict` or `interleaf reproduce` recorded with -o",
+        )
+    };
+    let Head { schema } = serde_json::from_str(text).map_err(broken)?;
+    match schema.as_str() {
+        predict::SCHEMA => serde_json::from_str(text).map(Document::Predict).map_err(broken),
+        reproduce::SCHEMA => serde_json::from_str(text).map(Document::Reproduce).map_err(broken),
+        _ => Err(Failure::new(
+            format!("{name}: schema: no report is made of \"{schema}\""),
+            format!("give a document with the schema {} or {}", predict::SCHEMA, reproduce::SCHEMA),
+        )),
+    }
+}
+
+/// The JSON text of a document.
+pub(crate) fn json(document: &impl Serialize) -> Result<String, Failure> {
+    match serde_json::to_string_pretty(document) {
+        Ok(text) => Ok(text + "\n"),
+        Err(why) => Err(Failure::new(format!("the document cannot be written: {why}"), "report it")),
+    }
+}
+
+/// `value` rounded to six significant digits.
+pub(crate) fn rounded(value: f64) -> f64 {
+    // Through decimal text, which is exact and the same everywhere.
+    format!("{value:.5e}").parse().unwrap_or(value)
+}
+
+/// All of `values`, rounded.
+pub(crate) fn all_rounded(values: &[f64]) -> Vec<f64> {
+    values.iter().copied().map(rounded).collect()
+}

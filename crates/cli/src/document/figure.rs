@@ -1,0 +1,76 @@
+//! A figure as data: what is drawn is decided once, how it is drawn by each kind of report.
+
+use super::rounded;
+use serde::{Deserialize, Serialize};
+
+/// A plot with two axes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Figure {
+    /// A short name for links and files.
+    pub(crate) id: String,
+    /// What it shows.
+    pub(crate) title: String,
+    /// What is on the horizontal axis, with its unit.
+    pub(crate) x_label: String,
+    /// What is on the vertical axis, with its unit.
+    pub(crate) y_label: String,
+    /// Names along the horizontal axis, at 0, 1, 2, ...; empty for an axis of numbers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) categories: Vec<String>,
+    /// What is drawn.
+    pub(crate) series: Vec<Series>,
+    /// What to see in it.
+    pub(crate) caption: String,
+}
+
+/// Points that belong together.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Series {
+    /// Its name in the legend.
+    pub(crate) name: String,
+    /// How it is drawn.
+    pub(crate) kind: SeriesKind,
+    /// Series of one group have the same colour.
+    pub(crate) group: usize,
+    pub(crate) x: Vec<f64>,
+    pub(crate) y: Vec<f64>,
+    /// Nine tenths of the predictions lie between these; empty where nothing is uncertain.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) low: Vec<f64>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) high: Vec<f64>,
+    /// A text for each point; empty for none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) labels: Vec<String>,
+}
+
+/// How a series is drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum SeriesKind {
+    Line,
+    Points,
+    Bars,
+}
+
+impl Series {
+    pub(crate) fn new(
+        name: impl Into<String>,
+        kind: SeriesKind,
+        group: usize,
+        points: impl IntoIterator<Item = (f64, f64)>,
+    ) -> Self {
+        let (x, y) = points.into_iter().map(|(x, y)| (rounded(x), rounded(y))).unzip();
+        let (low, high, labels) = (vec![], vec![], vec![]);
+        Self { name: name.into(), kind, group, x, y, low, high, labels }
+    }
+
+    pub(crate) fn with_labels(self, labels: Vec<String>) -> Self {
+        Self { labels, ..self }
+    }
+
+    pub(crate) fn with_interval(self, interval: impl IntoIterator<Item = (f64, f64)>) -> Self {
+        let (low, high) = interval.into_iter().map(|(a, b)| (rounded(a), rounded(b))).unzip();
+        Self { low, high, ..self }
+    }
+}

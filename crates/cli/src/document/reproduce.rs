@@ -1,0 +1,135 @@
+//! `interleaf.reproduce/1`.
+
+use super::{figure::Figure, rounded};
+use serde::{Deserialize, Serialize};
+
+pub(crate) const SCHEMA: &str = "interleaf.reproduce/1";
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct ReproduceDocument {
+    pub(crate) schema: String,
+    pub(crate) studies: Vec<StudyDocument>,
+}
+
+/// A study beside its publication.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct StudyDocument {
+    pub(crate) name: String,
+    pub(crate) title: String,
+    pub(crate) source: String,
+    pub(crate) rows: Vec<RowDocument>,
+    pub(crate) fitted_constants: Vec<String>,
+    /// Over the rows that were not used for fitting.
+    pub(crate) mean_abs_error: f64,
+    pub(crate) max_abs_error: f64,
+    pub(crate) sections: Vec<SectionDocument>,
+    /// What the figures above do not say.
+    pub(crate) remarks: Vec<String>,
+    pub(crate) figures: Vec<Figure>,
+}
+
+/// One published figure, and ours.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct RowDocument {
+    pub(crate) section: String,
+    pub(crate) what: String,
+    pub(crate) unit: String,
+    pub(crate) published: f64,
+    pub(crate) ours: f64,
+    /// ours / published - 1.
+    pub(crate) error: f64,
+    pub(crate) used_for_fit: bool,
+    pub(crate) note: Option<String>,
+}
+
+/// The rows of one section together.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct SectionDocument {
+    pub(crate) section: String,
+    pub(crate) rows: usize,
+    pub(crate) used_for_fit: usize,
+    /// Of the rows that were not used for fitting, or of all where each was.
+    pub(crate) mean_abs_error: f64,
+    pub(crate) max_abs_error: f64,
+}
+
+impl RowDocument {
+    pub(crate) fn new(
+        section: &str,
+        what: impl Into<String>,
+        unit: &str,
+        published: f64,
+        ours: f64,
+    ) -> Self {
+        Self {
+            section: section.into(),
+            what: what.into(),
+            unit: unit.into(),
+            published: rounded(published),
+            ours: rounded(ours),
+            error: rounded(ours / published - 1.0),
+            used_for_fit: false,
+            note: None,
+        }
+    }
+
+    pub(crate) fn used_for_fit(self, used_for_fit: bool) -> Self {
+        Self { used_for_fit, ..self }
+    }
+
+    pub(crate) fn with_note(self, note: impl Into<String>) -> Self {
+        Self { note: Some(note.into()), ..self }
+    }
+}
+
+impl StudyDocument {
+    /// Puts the rows of a study together, with their errors.
+    pub(crate) fn new(
+        name: &str,
+        title: &str,
+        source: &str,
+        rows: Vec<RowDocument>,
+        fitted_constants: Vec<String>,
+    ) -> Self {
+        let mut names: Vec<&str> = rows.iter().map(|row| row.section.as_str()).collect();
+        names.dedup();
+        let sections = names
+            .iter()
+            .map(|section| {
+                let own: Vec<&RowDocument> =
+                    rows.iter().filter(|row| row.section == **section).collect();
+                let used_for_fit = own.iter().filter(|row| row.used_for_fit).count();
+                let all_used = used_for_fit == own.len();
+                let (mean, max) =
+                    errors(own.iter().copied().filter(|row| all_used || !row.used_for_fit));
+                SectionDocument {
+                    section: (*section).into(),
+                    rows: own.len(),
+                    used_for_fit,
+                    mean_abs_error: mean,
+                    max_abs_error: max,
+                }
+            })
+            .collect();
+        let (mean_abs_error, max_abs_error) = errors(rows.iter().filter(|row| !row.used_for_fit));
+        Self {
+            name: name.into(),
+            title: title.into(),
+            source: source.into(),
+            rows,
+            fitted_constants,
+            mean_abs_error,
+            max_abs_error,
+            sections,
+            remarks: vec![],
+            figures: vec![],
+        }
+    }
+}
+
+/// Mean and maximum of the absolute errors; 0 of none.
+pub(crate) fn errors<'a>(rows: impl Iterator<Item = &'a RowDocument>) -> (f64, f64) {
+    let errors: Vec<f64> = rows.map(|row| row.error.abs()).collect();
+    let mean = errors.iter().sum::<f64>() / errors.len().max(1) as f64;
+    (rounded(mean), rounded(errors.iter().copied().fold(0.0, f64::max)))
+}

@@ -1,0 +1,48 @@
+//! How a command fails: what is wrong, and how to mend it.
+
+use crate::output;
+use interleaf_model::format::FileError;
+use std::process::ExitCode;
+
+/// The reason why a command did not do what was asked.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// An error, with a hint. Exit status 2.
+    Error {
+        /// What is wrong.
+        problem: String,
+        /// How to mend it.
+        hint: String,
+    },
+    /// Nothing failed: help or the version was asked for. Exit status 0.
+    Shown(String),
+    /// Whoever read the output has gone. Exit status 0, as for every tool in a pipe.
+    BrokenPipe,
+}
+
+impl Failure {
+    pub(crate) fn new(problem: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self::Error { problem: problem.into(), hint: hint.into() }
+    }
+
+    /// Tells the user, and returns the exit status.
+    pub(crate) fn tell(self) -> ExitCode {
+        match self {
+            Self::Error { problem, hint } => {
+                output::message(&format!("error: {problem}\n\nhint: {hint}"));
+                ExitCode::from(2)
+            }
+            Self::Shown(text) => match output::data(&text) {
+                Ok(()) | Err(Self::BrokenPipe) => ExitCode::SUCCESS,
+                Err(failure) => failure.tell(),
+            },
+            Self::BrokenPipe => ExitCode::SUCCESS,
+        }
+    }
+}
+
+impl From<FileError> for Failure {
+    fn from(error: FileError) -> Self {
+        Self::new(error.to_string(), error.hint)
+    }
+}

@@ -1,0 +1,64 @@
+//! The only place that writes: data to stdout, messages and progress to stderr, files.
+
+use crate::failure::Failure;
+use indicatif::{ProgressBar, ProgressStyle};
+use std::{
+    fs,
+    io::{self, ErrorKind, Write},
+    path::Path,
+};
+
+/// Writes `text` to stdout.
+pub(crate) fn data(text: &str) -> Result<(), Failure> {
+    let mut stdout = io::stdout().lock();
+    let written = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+    written.map_err(|why| match why.kind() {
+        ErrorKind::BrokenPipe => Failure::BrokenPipe,
+        _ => Failure::new(format!("stdout: {why}"), "write to a file with -o FILE instead"),
+    })
+}
+
+/// Writes `text` and the end of the line to stderr.
+pub(crate) fn message(text: &str) {
+    // When nobody can be told, nobody can be told that either.
+    let _ = writeln!(io::stderr().lock(), "{text}");
+}
+
+/// Writes `text` to `target`; `-` is stdout.
+pub(crate) fn file(target: &Path, text: &str) -> Result<(), Failure> {
+    if target == Path::new("-") {
+        return data(text);
+    }
+    fs::write(target, text).map_err(|why| file_failure(target, &why))
+}
+
+/// Makes sure that `target` can be written before long work begins, without changing what it
+/// holds.
+pub(crate) fn check_writable(target: Option<&Path>) -> Result<(), Failure> {
+    let Some(target) = target.filter(|target| *target != Path::new("-")) else { return Ok(()) };
+    let is_new = !target.exists();
+    let opened = fs::OpenOptions::new().append(true).create(true).open(target);
+    opened.map_err(|why| file_failure(target, &why))?;
+    if is_new {
+        // It was only a trial; should the work fail, no empty file is left behind.
+        let _ = fs::remove_file(target);
+    }
+    Ok(())
+}
+
+fn file_failure(target: &Path, why: &io::Error) -> Failure {
+    Failure::new(
+        format!("{}: cannot be written: {why}", target.display()),
+        "name a file in a folder that is there and that you may write to",
+    )
+}
+
+/// A progress bar over `steps` steps, on a terminal only.
+pub(crate) fn progress(steps: u64, what: &str) -> ProgressBar {
+    let style = ProgressStyle::with_template("{msg:<40} {bar:30} {pos}/{len} {elapsed}");
+    let bar = ProgressBar::new(steps).with_message(what.to_string());
+    match style {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
+    }
+}

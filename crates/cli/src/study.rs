@@ -1,0 +1,46 @@
+//! Published studies: their figures, ours, the error.
+
+mod cxl_interleaving;
+mod gnr120_interleaving;
+mod published;
+
+use crate::{document::reproduce::StudyDocument, failure::Failure};
+use indicatif::ProgressBar;
+
+type Reproduce = fn(&ProgressBar) -> Result<StudyDocument, Failure>;
+
+/// A study, with how many steps it takes.
+struct Study {
+    name: &'static str,
+    steps: u64,
+    reproduce: Reproduce,
+}
+
+const STUDIES: [Study; 2] = [
+    Study {
+        name: cxl_interleaving::NAME,
+        steps: cxl_interleaving::STEPS,
+        reproduce: cxl_interleaving::reproduce,
+    },
+    Study {
+        name: gnr120_interleaving::NAME,
+        steps: gnr120_interleaving::STEPS,
+        reproduce: gnr120_interleaving::reproduce,
+    },
+];
+
+/// The names of the studies.
+pub(crate) const NAMES: [&str; STUDIES.len()] = [STUDIES[0].name, STUDIES[1].name];
+
+/// Reproduces the study with this name, or all.
+pub(crate) fn reproduce(name: &str) -> Result<Vec<StudyDocument>, Failure> {
+    let chosen = STUDIES.iter().filter(|study| name == "all" || study.name == name);
+    chosen
+        .map(|study| {
+            let progress = crate::output::progress(study.steps, study.name);
+            let done = (study.reproduce)(&progress);
+            progress.finish_and_clear();
+            done
+        })
+        .collect()
+}

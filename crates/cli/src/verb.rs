@@ -1,0 +1,48 @@
+//! The verbs.
+
+mod predict;
+mod report;
+mod reproduce;
+mod show;
+
+use crate::{
+    args::{Cli, OutputArgs, ShowArgs, Verb},
+    document,
+    failure::Failure,
+    output,
+};
+use serde::Serialize;
+
+/// Does what the command line says.
+pub(crate) fn run(cli: Cli) -> Result<(), Failure> {
+    match cli.verb {
+        None => show::run(&ShowArgs { platform: None, json: false }),
+        Some(Verb::Show(args)) => show::run(&args),
+        Some(Verb::Predict(args)) => predict::run(&args),
+        Some(Verb::Reproduce(args)) => reproduce::run(&args),
+        Some(Verb::Report(args)) => report::run(&args),
+    }
+}
+
+/// Records and prints a document as the options of the verb say.
+fn give(
+    options: &OutputArgs,
+    document: &impl Serialize,
+    csv: impl FnOnce() -> String,
+    text: impl FnOnce() -> String,
+) -> Result<(), Failure> {
+    let json = document::json(document)?;
+    if let Some(target) = &options.output {
+        output::file(target, &json)?;
+        if target.as_os_str() == "-" {
+            return Ok(());
+        }
+    }
+    if options.json {
+        output::data(&json)
+    } else if options.csv {
+        output::data(&csv())
+    } else {
+        output::data(&text())
+    }
+}

@@ -1,0 +1,131 @@
+//! `interleaf predict`.
+
+use super::give;
+use crate::{
+    args::{LoadChoice, PredictArgs, WeightsChoice},
+    document::predict::{PredictDocument, Subject},
+    failure::Failure,
+    library, output, render,
+};
+use interleaf_model::{
+    demand::{Demand, Metric},
+    mix::Mix,
+    platform::Platform,
+    predict::{Forecast, MixLoad, load_curve, saturating_load},
+    weights::Weights,
+};
+
+/// Ratios above this many are not tried one after another.
+const RATIOS_MAX: u64 = 20_000;
+
+/// Steps of a sweep of the load.
+const SWEEP_STEPS: usize = 25;
+
+pub(super) fn run(args: &PredictArgs) -> Result<(), Failure> {
+    output::check_writable(args.output.output.as_deref())?;
+    let platform = library::platform(&args.platform)?;
+    let weights = weights(&platform, args.weights.as_ref())?;
+    let document = match (&args.mix, &args.workload, &args.demand) {
+        (Some(mix), ..) => of_mix(&platform, *mix, args, &weights)?,
+        (_, Some(name), _) => of_demand(&platform, &library::workload(name)?, args, &weights)?,
+        (_, _, Some(path)) => of_demand(&platform, &library::demand(path)?, args, &weights)?,
+        // The command line asks for one of them.
+        (None, None, None) => return Ok(()),
+    };
+    let every_row = args.weights.is_some();
+    give(
+        &args.output,
+        &document,
+        || render::predict::csv(&document),
+        || render::predict::text(&document, every_row),
+    )
+}
+
+fn weights(platform: &Platform, choice: Option<&WeightsChoice>) -> Result<Vec<Weights>, Failure> {
+    let names = platform.tier_names();
+    if let Some(WeightsChoice::List(list)) = choice {
+        return list
+            .iter()
+            .map(|weights| weights.clone().for_tiers(&names))
+            .collect::<Result<_, _>>()
+            .map_err(|why| Failure::new(why.to_string(), "give one weight for each tier, 0 keeps one out"));
+    }
+    let ratios = |limit: u64| (limit + 1).saturating_pow(names.len() as u32);
+    let fitting = (1..=10).rev().find(|limit| ratios(*limit) <= RATIOS_MAX);
+    match (choice, fitting) {
+        (None, Some(limit)) => Ok(Weights::every_ratio(names.len(), limit as u16)),
+        (Some(_), Some(10)) => Ok(Weights::every_ratio(names.len(), 10)),
+        _ => Err(Failure::new(
+            format!("{} tiers have too many ratios to try each", names.len()),
+            "name the weights to try, such as --weights 4:2:1,3:2:1",
+        )),
+    }
+}
+
+fn of_mix(
+    platform: &Platform,
+    mix: Mix,
+    args: &PredictArgs,
+    weights: &[Weights],
+) -> Result<PredictDocument, Failure> {
+    let most = saturating_load(platform, mix);
+    let most = MixLoad { threads: args.threads.map_or(most.threads, f64::from), ..most };
+    let load = match args.load {
+        LoadChoice::At(bandwidth) => {
+            let most_gbps = platform.tiers[0]
+                .curves
+                .answer(&platform.domains[0].name, mix)
+                .response
+                .max_bandwidth_gbps();
+            if bandwidth.gbps() > most_gbps {
+                return Err(Failure::new(
+                    format!("{} alone carries {most_gbps:.0} GB/s of {mix}, not {bandwidth}", platform.tiers[0].name),
+                    "ask for less, or for all there is with --load max",
+                ));
+            }
+            most.at_bandwidth(platform, bandwidth.gbps())
+        }
+        LoadChoice::Max | LoadChoice::Sweep => most.clone(),
+    };
+    let sweep = if args.load == LoadChoice::Sweep {
+        load_curve(platform, mix, Some(most.threads), weights, SWEEP_STEPS)
+    } else {
+        vec![]
+    };
+    let subject = Subject { workload: mix.to_string(), result_unit: None };
+    Ok(PredictDocument::new(platform, subject, &load.predict(platform, weights), &sweep))
+}
+
+fn of_demand(
+    platform: &Platform,
+    demand: &Demand,
+    args: &PredictArgs,
+    weights: &[Weights],
+) -> Result<PredictDocument, Failure> {
+    if args.load != LoadChoice::Max {
+        return Err(Failure::new(
+            "--load goes with --mix: a workload asks for what it asks for",
+            "leave --load out, or give a mix in place of the workload",
+        ));
+    }
+    let measured_on = match &demand.platform {
+        Some(name) if *name != platform.name => Some(library::platform(name)?),
+        _ => None,
+    };
+    let measured_on = measured_on.as_ref().unwrap_or(platform);
+    for run in &demand.interleaved {
+        run.weights.clone().for_tiers(&measured_on.tier_names()).map_err(|why| {
+            let problem = format!("{}: interleaved.weights: {why}", demand.name);
+            Failure::new(problem, format!("the runs were made on {}", measured_on.name))
+        })?;
+    }
+    let threads = f64::from(args.threads.unwrap_or(platform.cpu.cores));
+    let forecast = Forecast::new(platform, measured_on, demand);
+    let prediction = forecast.predict(threads, weights);
+    let result_unit = match &demand.metric {
+        Metric::Runtime => "s".to_string(),
+        Metric::Rate(unit) => unit.clone(),
+    };
+    let subject = Subject { workload: demand.name.clone(), result_unit: Some(result_unit) };
+    Ok(PredictDocument::new(platform, subject, &prediction, &[]))
+}

@@ -1,0 +1,77 @@
+//! `interleaf report`.
+
+use crate::{
+    args::{ReportArgs, ReportFormat},
+    document::{self, Document, figure::Figure},
+    failure::Failure,
+    output, render,
+};
+use std::{
+    fs,
+    io::{self, Read},
+    path::Path,
+};
+
+pub(super) fn run(args: &ReportArgs) -> Result<(), Failure> {
+    let format = args.format.or_else(|| by_ending(&args.output)).unwrap_or(ReportFormat::Html);
+    let document = document::read(&args.record.display().to_string(), &text(&args.record)?)?;
+    let made = match (format, &document) {
+        (ReportFormat::Html, _) => render::html::page(&document),
+        (ReportFormat::Markdown, Document::Predict(document)) => render::predict::markdown(document),
+        (ReportFormat::Markdown, Document::Reproduce(document)) => {
+            render::reproduce::markdown(document)
+        }
+        (ReportFormat::Csv, Document::Predict(document)) => render::predict::csv(document),
+        (ReportFormat::Csv, Document::Reproduce(document)) => render::reproduce::csv(document),
+        (ReportFormat::Svg, _) => {
+            let figures = figures(&document);
+            render::svg::picture(chosen(&figures, &args.figure)?)?
+        }
+    };
+    output::file(&args.output, &made)
+}
+
+fn by_ending(path: &Path) -> Option<ReportFormat> {
+    match path.extension()?.to_str()? {
+        "html" | "htm" => Some(ReportFormat::Html),
+        "md" => Some(ReportFormat::Markdown),
+        "csv" => Some(ReportFormat::Csv),
+        "svg" => Some(ReportFormat::Svg),
+        _ => None,
+    }
+}
+
+fn text(path: &Path) -> Result<String, Failure> {
+    let read = if path == Path::new("-") {
+        let mut text = String::new();
+        io::stdin().lock().read_to_string(&mut text).map(|_| text)
+    } else {
+        fs::read_to_string(path)
+    };
+    read.map_err(|why| {
+        let hint = "name a document that was recorded with -o FILE, or - for stdin";
+        Failure::new(format!("{}: {why}", path.display()), hint)
+    })
+}
+
+fn figures(document: &Document) -> Vec<Figure> {
+    match document {
+        Document::Predict(document) => document.figures(),
+        Document::Reproduce(document) => {
+            document.studies.iter().flat_map(|study| study.figures.clone()).collect()
+        }
+    }
+}
+
+fn chosen<'a>(figures: &'a [Figure], name: &str) -> Result<&'a Figure, Failure> {
+    let by_number = name.parse().ok().and_then(|n: usize| figures.get(n.checked_sub(1)?));
+    let found = by_number.or_else(|| figures.iter().find(|figure| figure.id == name));
+    found.ok_or_else(|| {
+        let ids: Vec<_> = figures.iter().map(|figure| figure.id.as_str()).collect();
+        let hint = match ids[..] {
+            [] => "this document has no figure".into(),
+            _ => format!("the figures are {}, or 1 to {}", ids.join(", "), ids.len()),
+        };
+        Failure::new(format!("there is no figure \"{name}\""), hint)
+    })
+}

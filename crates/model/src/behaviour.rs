@@ -1,0 +1,61 @@
+//! What kind of threads a workload has, inferred from a few measured runs.
+//!
+//! The result of a run says how fast it was, not why. The same bandwidth comes from threads that
+//! keep few lines outstanding and never compute, from threads that compute while many lines are
+//! on their way, or from a pattern of accesses that gets less out of the DIMMs than the curves
+//! do. Each would gain something else from a second tier. Runs with several thread counts tell
+//! these apart (one that saturates shows what the pattern can reach, one that does not shows what
+//! the threads ask for); one run alone does not.
+//!
+//! So no single answer is fitted. All answers that agree with the runs are kept, as a set of
+//! [`Behaviour`]s of equal weight ([`infer`]). Whoever predicts does so with each of them, and has
+//! mean and spread. Where the runs leave something open, the spread says so.
+
+mod posterior;
+mod prior;
+mod traffic;
+
+pub use posterior::{MEMBERS, infer};
+pub use prior::{DIMENSIONS, Prior};
+pub use traffic::TrafficPerWork;
+
+use crate::{equilibrium::Load, mix::Mix, platform::Platform, tier::TierKind};
+
+/// One kind of threads that agrees with what was measured.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Behaviour {
+    /// Lines that a thread keeps outstanding: its memory-level parallelism.
+    pub lines_per_thread: f64,
+    /// Time a thread computes for each line, ns.
+    pub line_compute_ns: f64,
+    /// How much of the shorter of computing and waiting is hidden, 0 to 1.
+    pub overlap: f64,
+    /// The part of a DRAM tier's bandwidth that its pattern of accesses can reach (0 to 1): what
+    /// bank conflicts and row misses leave of what a measurement kernel gets. The bandwidth of
+    /// the other kinds of tier is bound by link or controller and not reduced.
+    pub pattern_factor: f64,
+    /// How far traffic per work follows the pressure on memory rather than the number of threads,
+    /// 0 to 1. See [`TrafficPerWork`].
+    pub traffic_relief: f64,
+    /// The read share of its traffic, 0 to 1.
+    pub read_share: f64,
+}
+
+impl Behaviour {
+    /// `threads` such threads on `platform`, with `shares` of their traffic on each tier. Threads
+    /// beyond the cores share the lines that a core can have outstanding.
+    pub fn load(&self, platform: &Platform, mix: Mix, threads: f64, shares: Vec<f64>) -> Load {
+        let mix = mix.with_read_share(self.read_share).unwrap_or(mix);
+        let factor = |kind| if kind == TierKind::Dram { self.pattern_factor } else { 1.0 };
+        Load {
+            threads: threads.min(f64::from(platform.cpu.cores)),
+            lines_per_thread: self.lines_per_thread,
+            line_compute_ns: self.line_compute_ns,
+            overlap: self.overlap,
+            mixes: vec![mix; shares.len()],
+            shares,
+            domain: 0,
+            bandwidth_factors: platform.tiers.iter().map(|tier| factor(tier.kind)).collect(),
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! All behaviours that agree with what was measured.
+//!
+//! Points that fill the cube of the prior are weighed by how well they agree with the runs; then
+//! the cube is narrowed to where the weight is and filled anew, a few times; in the end so many
+//! members of equal weight are drawn. All of it without randomness.
+
+use super::{
+    Behaviour, TrafficPerWork,
+    prior::{DIMENSIONS, Prior, halton},
+};
+use crate::{
+    curve::Response,
+    demand::{Demand, Metric, Run},
+    equilibrium::{Load, System},
+    platform::Platform,
+    tier::TierKind,
+    units::LINE_BYTES,
+};
+
+/// Behaviours that stand for all that agree with the runs.
+pub const MEMBERS: usize = 64;
+
+/// How well a run's bandwidth is known, as a standard deviation of its logarithm: counters and
+/// phases of a program together.
+const BANDWIDTH_SPREAD: f64 = 0.04;
+
+/// How well results with different thread counts follow the bandwidth where it was not counted:
+/// they also hold what threads cost each other elsewhere.
+const RESULT_SPREAD: f64 = 0.06;
+
+/// How well a speed-up at other weights is known.
+const SPEEDUP_SPREAD: f64 = 0.02;
+
+/// Times the cube is filled, and points each time.
+const ROUNDS: usize = 4;
+const POINTS: usize = 2048;
+/// The same where each point costs a solution of the network.
+const POINTS_WITH_NETWORK: usize = 512;
+
+/// The behaviours that agree with the runs of `demand`, which were made on `platform`; [`MEMBERS`]
+/// of equal weight.
+pub fn infer(platform: &Platform, demand: &Demand) -> Vec<Behaviour> {
+    let prior = Prior::of(demand, platform.cpu.outstanding_lines_per_core);
+    let evidence = Evidence::new(platform, demand);
+    let points = if demand.interleaved.is_empty() { POINTS } else { POINTS_WITH_NETWORK };
+    let mut cube = [(0.0, 1.0); DIMENSIONS];
+    let mut weighed: Vec<([f64; DIMENSIONS], f64)> = vec![];
+    for round in 0..ROUNDS {
+        let within = |at: usize| {
+            let part = halton(at);
+            std::array::from_fn(|axis| {
+                let (low, high) = cube[axis];
+                low + part[axis] * (high - low)
+            })
+        };
+        // Each round goes on where the sequence was left.
+        let logs: Vec<([f64; DIMENSIONS], f64)> = (1..=points)
+            .map(|at| within(round * points + at))
+            .map(|point| (point, evidence.log_likelihood(&prior.at(&point))))
+            .collect();
+        let best = logs.iter().map(|(_, log)| *log).fold(f64::NEG_INFINITY, f64::max);
+        weighed = logs.into_iter().map(|(point, log)| (point, libm::exp(log - best))).collect();
+        cube = around(&weighed, cube);
+    }
+    drawn(&weighed).into_iter().map(|point| prior.at(&point)).collect()
+}
+
+/// The part of `cube` that holds the weight: three standard deviations around the mean of each
+/// axis.
+fn around(
+    weighed: &[([f64; DIMENSIONS], f64)],
+    cube: [(f64, f64); DIMENSIONS],
+) -> [(f64, f64); DIMENSIONS] {
+    let total: f64 = weighed.iter().map(|(_, weight)| weight).sum();
+    std::array::from_fn(|axis| {
+        let moment = |f: &dyn Fn(f64) -> f64| {
+            weighed.iter().map(|(point, weight)| weight * f(point[axis])).sum::<f64>() / total
+        };
+        let mean = moment(&|x| x);
+        let deviation = moment(&|x| (x - mean) * (x - mean)).sqrt().max(1e-3);
+        let (low, high) = cube[axis];
+        (low.max(mean - 3.0 * deviation), high.min(mean + 3.0 * deviation))
+    })
+}
+
+/// Systematic resampling: one member for each equal part of the weight, in order.
+fn drawn(weighed: &[([f64; DIMENSIONS], f64)]) -> Vec<[f64; DIMENSIONS]> {
+    let total: f64 = weighed.iter().map(|(_, weight)| weight).sum();
+    let mut members = Vec::with_capacity(MEMBERS);
+    let mut sum = 0.0;
+    for (point, weight) in weighed {
+        sum += weight;
+        while members.len() < MEMBERS && (members.len() as f64 + 0.5) / MEMBERS as f64 * total <= sum {
+            members.push(*point);
+        }
+    }
+    members
+}
+
+/// What the runs say, and what is needed to compare a behaviour with it.
+struct Evidence<'a> {
+    platform: &'a Platform,
+    demand: &'a Demand,
+    /// How the first tier answers at some read shares in rising order.
+    local: Vec<(f64, Response)>,
+    traffic: TrafficPerWork,
+}
+
+/// Read shares for which the first tier's answer is prepared when it is not known exactly.
+const READ_SHARE_STEPS: usize = 16;
+
+impl<'a> Evidence<'a> {
+    fn new(platform: &'a Platform, demand: &'a Demand) -> Self {
+        let (low, high) = demand.read_share_range;
+        let steps = if high > low { READ_SHARE_STEPS } else { 0 };
+        let local = (0..=steps)
+            .map(|step| {
+                let share = low + (high - low) * step as f64 / steps.max(1) as f64;
+                let mix = demand.mix.with_read_share(share).unwrap_or(demand.mix);
+                let domain = &platform.domains[0].name;
+                (share, platform.tiers[0].curves.answer(domain, mix).response)
+            })
+            .collect();
+        Self { platform, demand, local, traffic: TrafficPerWork::of(demand) }
+    }
+
+    /// How well `behaviour` agrees with the runs; differences count.
+    fn log_likelihood(&self, behaviour: &Behaviour) -> f64 {
+        self.of_local_runs(behaviour) + self.of_interleaved_runs(behaviour)
+    }
+
+    /// Bandwidths where they were counted; elsewhere how the results of a series change with the
+    /// threads.
+    fn of_local_runs(&self, behaviour: &Behaviour) -> f64 {
+        let mut log = 0.0;
+        let mut series: Vec<&str> = self.demand.local.iter().map(|run| run.series.as_str()).collect();
+        series.dedup();
+        for name in series {
+            let runs = || self.demand.local.iter().filter(move |run| run.series == name);
+            let misses: Vec<f64> = runs()
+                .filter(|run| run.bandwidth_gbps.is_none())
+                .map(|run| {
+                    let work = self.demand.performance(run.result);
+                    let traffic = work * self.traffic.of_threads(f64::from(run.threads), 1.0);
+                    libm::log(self.local_gbps(behaviour, run) / traffic)
+                })
+                .collect();
+            let mean = misses.iter().sum::<f64>() / misses.len().max(1) as f64;
+            log -= misses.iter().map(|miss| square((miss - mean) / RESULT_SPREAD)).sum::<f64>() / 2.0;
+            for run in runs() {
+                if let Some(counted) = run.bandwidth_gbps {
+                    let miss = libm::log(self.local_gbps(behaviour, run) / counted);
+                    log -= square(miss / BANDWIDTH_SPREAD) / 2.0;
+                }
+            }
+        }
+        log
+    }
+
+    /// Speed-ups over the local run with as many threads.
+    fn of_interleaved_runs(&self, behaviour: &Behaviour) -> f64 {
+        let mut log = 0.0;
+        for run in &self.demand.interleaved {
+            let same = |local: &&Run| local.threads == run.threads;
+            let Some(local) = self.demand.local.iter().find(same) else { continue };
+            let measured = match self.demand.metric {
+                Metric::Runtime => local.result / run.result,
+                Metric::Rate(_) => run.result / local.result,
+            };
+            let threads = f64::from(run.threads);
+            let mix = self.demand.mix;
+            let load: Load = behaviour.load(self.platform, mix, threads, run.weights.shares());
+            let loads = [load];
+            let reached = System::new(self.platform, &loads).solve(&loads);
+            let speedup = reached.loads[0].bandwidth_gbps / self.local_gbps(behaviour, local);
+            log -= square(libm::log(speedup / measured) / SPEEDUP_SPREAD) / 2.0;
+        }
+        log
+    }
+
+    /// What such threads reach on the first tier alone.
+    fn local_gbps(&self, behaviour: &Behaviour, run: &Run) -> f64 {
+        let next = self.local.partition_point(|(share, _)| *share < behaviour.read_share);
+        let (_, response) = &self.local[next.min(self.local.len() - 1)];
+        let is_dram = self.platform.tiers[0].kind == TierKind::Dram;
+        let factor = if is_dram { behaviour.pattern_factor } else { 1.0 };
+        let threads = f64::from(run.threads.min(self.platform.cpu.cores));
+        let bytes = threads * behaviour.lines_per_thread * LINE_BYTES;
+        let compute_ns = behaviour.line_compute_ns * behaviour.lines_per_thread;
+        factor * response.closed_loop(bytes / factor, compute_ns, behaviour.overlap).bandwidth_gbps
+    }
+}
+
+fn square(x: f64) -> f64 {
+    x * x
+}

@@ -1,0 +1,89 @@
+//! What is believed of a workload before any of its runs is looked at.
+//!
+//! Each quantity is a function of one number between 0 and 1, so that the belief is uniform over
+//! a cube, and a search can narrow the cube down without having to keep account of densities.
+
+use super::Behaviour;
+use crate::demand::Demand;
+
+/// Quantities that are not known beforehand.
+pub const DIMENSIONS: usize = 6;
+
+/// Spread of the lines outstanding, as the scale of a logistic distribution of their logarithm.
+/// 0.2 is a standard deviation of 36 %, the spread between the kinds of loop of one program.
+const LINES_SCALE: f64 = 0.2;
+
+/// What one thread could ask for if memory answered at once, GB/s: between a thread that mostly
+/// computes and one that only copies (the fastest row of STREAM with 30 threads has 11 GB/s a
+/// thread and is not compute-bound).
+const COMPUTE_BOUND_GBPS: (f64, f64) = (1.0, 20.0);
+
+/// What patterns of accesses reach of the bandwidth of a measurement kernel. Saturating programs
+/// on the platform gnr120-cz122 span 0.66 (bwaves) to 0.96 (lbm).
+const PATTERN_FACTOR: (f64, f64) = (0.6, 1.0);
+
+/// What is believed of a workload before its runs are looked at.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Prior {
+    /// The median of the lines that a thread keeps outstanding.
+    pub lines_per_thread: f64,
+    /// Between what the read share lies.
+    pub read_share: (f64, f64),
+}
+
+impl Prior {
+    /// What is believed of `demand` on cores with so many outstanding lines.
+    pub fn of(demand: &Demand, outstanding_lines_per_core: f64) -> Self {
+        Self {
+            lines_per_thread: outstanding_lines_per_core,
+            read_share: demand.read_share_range,
+        }
+    }
+
+    /// The behaviour at a point of the cube.
+    pub fn at(&self, point: &[f64; DIMENSIONS]) -> Behaviour {
+        let [lines, compute, overlap, pattern, relief, reads] = *point;
+        let between = |(low, high): (f64, f64), part: f64| low + part * (high - low);
+        let odds = lines.clamp(1e-6, 1.0 - 1e-6);
+        let (slow, fast) = COMPUTE_BOUND_GBPS;
+        let compute_bound_gbps = slow * libm::pow(fast / slow, compute);
+        Behaviour {
+            lines_per_thread: self.lines_per_thread
+                * libm::pow(odds / (1.0 - odds), LINES_SCALE),
+            line_compute_ns: crate::units::LINE_BYTES / compute_bound_gbps,
+            overlap,
+            pattern_factor: between(PATTERN_FACTOR, pattern),
+            traffic_relief: relief,
+            read_share: between(self.read_share, reads),
+        }
+    }
+}
+
+/// The point of a Halton sequence with the index `index`, from 1: numbers between 0 and 1 that
+/// fill the cube evenly, without randomness (Halton 1960; bases are the first primes).
+pub(super) fn halton(index: usize) -> [f64; DIMENSIONS] {
+    const BASES: [usize; DIMENSIONS] = [2, 3, 5, 7, 11, 13];
+    BASES.map(|base| {
+        let (mut rest, mut digit_value, mut value) = (index, 1.0, 0.0);
+        while rest > 0 {
+            digit_value /= base as f64;
+            value += digit_value * (rest % base) as f64;
+            rest /= base;
+        }
+        value
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn halton_fills_the_cube() {
+        assert_eq!(halton(1)[..3], [0.5, 1.0 / 3.0, 0.2]);
+        for dimension in 0..DIMENSIONS {
+            let mean: f64 = (1..=4096).map(|n| halton(n)[dimension]).sum::<f64>() / 4096.0;
+            assert!((mean - 0.5).abs() < 2e-3, "dimension {dimension}: {mean}");
+        }
+    }
+}

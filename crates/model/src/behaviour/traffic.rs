@@ -1,0 +1,66 @@
+//! Traffic per work: bytes that cross the memory controllers for each unit of work.
+//!
+//! It is not constant. Recent Xeons turn a write-allocate into a write without a read when memory
+//! is under pressure, so STREAM's traffic per useful byte falls from 1.43 with 30 threads to 0.98
+//! with 119 (`platforms/gnr120-cz122`). What matters may be how many threads there are or how
+//! long their lines take; the runs on one tier cannot tell, as both rise together. With a second
+//! tier they part: the threads stay, the pressure falls, and a part of the write-allocates comes
+//! back. How much is left open ([`super::Behaviour::traffic_relief`]) and adds to the uncertainty.
+
+use crate::demand::Demand;
+
+/// Traffic per work against threads, and against the bandwidth of one thread.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TrafficPerWork {
+    /// (GB/s per thread, GB per work), in rising order of the first.
+    by_thread_gbps: Vec<(f64, f64)>,
+    /// (threads, GB per work), in rising order of the first.
+    by_threads: Vec<(f64, f64)>,
+}
+
+impl TrafficPerWork {
+    /// From the runs of `demand` that have a bandwidth. Constant when fewer than two do.
+    pub fn of(demand: &Demand) -> Self {
+        let runs = demand.counted_runs();
+        let per_work = |result: f64, bandwidth: f64| bandwidth / demand.performance(result);
+        let by_threads: Vec<_> = runs
+            .iter()
+            .map(|(run, bandwidth)| (f64::from(run.threads), per_work(run.result, *bandwidth)))
+            .collect();
+        let mut by_thread_gbps: Vec<_> = runs
+            .iter()
+            .map(|(run, bandwidth)| {
+                (bandwidth / f64::from(run.threads), per_work(run.result, *bandwidth))
+            })
+            .collect();
+        by_thread_gbps.sort_by(|a, b| a.0.total_cmp(&b.0));
+        Self { by_thread_gbps, by_threads }
+    }
+
+    /// Traffic per work with `threads` threads, relative to that with `reference` threads.
+    pub fn of_threads(&self, threads: f64, reference: f64) -> f64 {
+        ratio(&self.by_threads, threads, reference)
+    }
+
+    /// Traffic per work when each thread reaches `gbps`, relative to when it reaches `reference`.
+    pub fn of_pressure(&self, gbps: f64, reference: f64) -> f64 {
+        ratio(&self.by_thread_gbps, gbps, reference)
+    }
+}
+
+fn ratio(table: &[(f64, f64)], x: f64, reference: f64) -> f64 {
+    if table.len() < 2 { 1.0 } else { interpolate(table, x) / interpolate(table, reference) }
+}
+
+/// Straight lines between the points, and the end values outside.
+fn interpolate(table: &[(f64, f64)], x: f64) -> f64 {
+    let next = table.partition_point(|point| point.0 < x);
+    if next == 0 {
+        return table[0].1;
+    }
+    if next == table.len() {
+        return table[next - 1].1;
+    }
+    let (a, b) = (table[next - 1], table[next]);
+    a.1 + (x - a.0) / (b.0 - a.0) * (b.1 - a.1)
+}

@@ -1,0 +1,457 @@
+//! Curves: loaded latency against bandwidth.
+//!
+//! The points of a curve are in the order of the load that was offered, not of the bandwidth that
+//! was reached: past saturation a controller may carry *less* while the latency still rises, and
+//! the curve bends back. What always rises with the load is the number of bytes in flight, which
+//! by Little's law is bandwidth times latency (1 GB/s times 1 ns is 1 byte):
+//!
+//! ```text
+//! latency        .                 bandwidth
+//!   ns          /                    GB/s      ______
+//!              (   <- bends back              /      \____
+//!             /                              /
+//!   _________/                              /
+//!   0     bandwidth  GB/s                   0     bytes in flight
+//! ```
+//!
+//! So a curve is read as a function of the bytes in flight ([`Response`]). It has one value
+//! everywhere, on both sides of a bend, and saturation needs no special case: past the last point
+//! the bandwidth stays and the latency grows with what waits.
+//!
+//! A worked number: 128 cores with 48 lines of 64 bytes outstanding keep 393 216 bytes in flight.
+//! A tier that ends at 556 GB/s holds them for 393 216 / 556 = 707 ns.
+
+use crate::{
+    provenance::{Figure, Provenance},
+    units::LINE_BYTES,
+};
+
+/// The highest bandwidth a point may have, GB/s. A typing mistake lies above it, no memory does.
+pub const BANDWIDTH_LIMIT_GBPS: f64 = 1e6;
+
+/// The highest latency a point may have, ns (1 s).
+pub const LATENCY_LIMIT_NS: f64 = 1e9;
+
+/// One point of a curve.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CurvePoint {
+    /// What the tier carries, GB/s.
+    pub bandwidth_gbps: f64,
+    /// How long a line takes at that load, ns, from the core's miss to its data.
+    pub latency_ns: f64,
+    /// Where the point comes from.
+    pub figure: Figure,
+}
+
+impl CurvePoint {
+    /// Bytes in flight at this point, by Little's law.
+    pub fn in_flight_bytes(&self) -> f64 {
+        self.bandwidth_gbps * self.latency_ns
+    }
+}
+
+/// Loaded latency against bandwidth for one tier and one mix.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Curve {
+    points: Vec<CurvePoint>,
+    response: Response,
+}
+
+/// Why a list of points is no curve. Points are counted from 0.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum CurveError {
+    /// No point at all.
+    #[error("a curve has at least one point")]
+    Empty,
+    /// A bandwidth that no memory has.
+    #[error("a bandwidth of {value} GB/s is not between 0 and {BANDWIDTH_LIMIT_GBPS}")]
+    Bandwidth {
+        /// Which point.
+        point: usize,
+        /// Its bandwidth, GB/s.
+        value: f64,
+    },
+    /// A latency that no memory has.
+    #[error("a latency of {value} ns is not above 0 and at most {LATENCY_LIMIT_NS}")]
+    Latency {
+        /// Which point.
+        point: usize,
+        /// Its latency, ns.
+        value: f64,
+    },
+    /// Only the idle point.
+    #[error("no point has a bandwidth above 0, so nothing says how much the tier carries")]
+    NoBandwidth,
+    /// More load, yet fewer bytes in flight.
+    #[error(
+        "between {from} and {to} the bytes in flight (bandwidth x latency) do not rise, which \
+         cannot be when the load does"
+    )]
+    LoadFalls {
+        /// The second of the two points.
+        point: usize,
+        /// The first point, as text.
+        from: String,
+        /// The second point, as text.
+        to: String,
+    },
+}
+
+impl CurveError {
+    /// The point the error speaks of, counted from 0.
+    pub const fn point(&self) -> Option<usize> {
+        match self {
+            Self::Empty | Self::NoBandwidth => None,
+            Self::Bandwidth { point, .. }
+            | Self::Latency { point, .. }
+            | Self::LoadFalls { point, .. } => Some(*point),
+        }
+    }
+}
+
+impl Curve {
+    /// A curve through `points`, which are in the order of offered load.
+    ///
+    /// Where the first point has a bandwidth above zero, its latency is taken for the idle one.
+    ///
+    /// # Errors
+    /// When a value is out of range, or the bytes in flight do not rise from point to point.
+    pub fn new(points: Vec<CurvePoint>) -> Result<Self, CurveError> {
+        for (at, point) in points.iter().enumerate() {
+            if !(0.0..=BANDWIDTH_LIMIT_GBPS).contains(&point.bandwidth_gbps) {
+                return Err(CurveError::Bandwidth { point: at, value: point.bandwidth_gbps });
+            }
+            if !(point.latency_ns > 0.0 && point.latency_ns <= LATENCY_LIMIT_NS) {
+                return Err(CurveError::Latency { point: at, value: point.latency_ns });
+            }
+        }
+        if points.is_empty() {
+            return Err(CurveError::Empty);
+        }
+        if points.iter().all(|point| point.bandwidth_gbps == 0.0) {
+            return Err(CurveError::NoBandwidth);
+        }
+        for (at, pair) in points.windows(2).enumerate() {
+            if !load_rises(&pair[0], &pair[1]) {
+                let text = |point: &CurvePoint| {
+                    format!("{} GB/s at {} ns", point.bandwidth_gbps, point.latency_ns)
+                };
+                let (from, to) = (text(&pair[0]), text(&pair[1]));
+                return Err(CurveError::LoadFalls { point: at + 1, from, to });
+            }
+        }
+        let response =
+            Response::through(points.iter().map(|point| (point.bandwidth_gbps, point.latency_ns)));
+        Ok(Self { points, response })
+    }
+
+    /// A curve through measured points in any order, which may be noisy: they are put in the order
+    /// of the bytes in flight, and those that the noise puts in the way of a curve are left out.
+    /// Returns the curve and how many points were left out.
+    ///
+    /// # Errors
+    /// When a value is out of range, or no point is left.
+    pub fn from_measured(mut points: Vec<CurvePoint>) -> Result<(Self, usize), CurveError> {
+        let given = points.len();
+        points.sort_by(|a, b| a.in_flight_bytes().total_cmp(&b.in_flight_bytes()));
+        let mut kept: Vec<CurvePoint> = Vec::with_capacity(given);
+        for point in points {
+            if kept.last().is_none_or(|last| load_rises(last, &point)) {
+                kept.push(point);
+            }
+        }
+        let left_out = given - kept.len();
+        Ok((Self::new(kept)?, left_out))
+    }
+
+    /// The points, in the order of offered load.
+    pub fn points(&self) -> &[CurvePoint] {
+        &self.points
+    }
+
+    /// Latency without load, ns.
+    pub fn idle_latency_ns(&self) -> f64 {
+        self.points[0].latency_ns
+    }
+
+    /// The most the tier carries, GB/s. Where the curve bends back it is not the last point.
+    pub fn max_bandwidth_gbps(&self) -> f64 {
+        self.response.max_bandwidth_gbps()
+    }
+
+    /// The weakest provenance of its points.
+    pub fn provenance(&self) -> Provenance {
+        self.points
+            .iter()
+            .map(|point| point.figure.provenance)
+            .max()
+            .unwrap_or(Provenance::Assumed)
+    }
+
+    /// The curve as a function of the bytes in flight.
+    pub const fn response(&self) -> &Response {
+        &self.response
+    }
+}
+
+/// Whether the bytes in flight rise all the way from `a` to `b` when bandwidth and latency both go
+/// in straight lines. They are then a parabola in the way gone, whose slope is itself straight, so
+/// it is enough to look at both ends.
+fn load_rises(a: &CurvePoint, b: &CurvePoint) -> bool {
+    let bandwidth = b.bandwidth_gbps - a.bandwidth_gbps;
+    let latency = b.latency_ns - a.latency_ns;
+    let slope = |point: &CurvePoint| point.bandwidth_gbps * latency + point.latency_ns * bandwidth;
+    b.in_flight_bytes() > a.in_flight_bytes() && slope(a) >= 0.0 && slope(b) >= 0.0
+}
+
+/// What passes through a tier, and how long each line of it takes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Flow {
+    /// GB/s.
+    pub bandwidth_gbps: f64,
+    /// ns.
+    pub latency_ns: f64,
+}
+
+impl Flow {
+    /// Bytes in flight, by Little's law.
+    pub fn in_flight_bytes(self) -> f64 {
+        self.bandwidth_gbps * self.latency_ns
+    }
+}
+
+/// A curve as a function of the bytes in flight: what a tier carries when so much is asked of it
+/// at once. Between two points bandwidth and latency go in straight lines.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Response {
+    /// Bandwidth (GB/s) and latency (ns), beginning with the idle point at bandwidth 0.
+    points: Vec<(f64, f64)>,
+    max_bandwidth_gbps: f64,
+}
+
+impl Response {
+    fn through(points: impl Iterator<Item = (f64, f64)>) -> Self {
+        let mut points: Vec<_> = points.collect();
+        if points[0].0 > 0.0 {
+            points.insert(0, (0.0, points[0].1));
+        }
+        let max_bandwidth_gbps = points.iter().map(|point| point.0).fold(0.0, f64::max);
+        Self { points, max_bandwidth_gbps }
+    }
+
+    /// The response to traffic of which the part `share` (0 to 1) is answered as by `self` and the
+    /// rest as by `other`, when both have the same bytes in flight.
+    pub fn blend(&self, share: f64, other: &Self) -> Self {
+        if share >= 1.0 {
+            return self.clone();
+        }
+        if share <= 0.0 {
+            return other.clone();
+        }
+        let mut in_flight: Vec<f64> =
+            self.points.iter().chain(&other.points).map(|(x, latency)| x * latency).collect();
+        in_flight.sort_by(f64::total_cmp);
+        in_flight.dedup_by(|a, b| (*a - *b).abs() <= 1e-9 * b.abs());
+        let idle = share * (1.0 / self.points[0].1) + (1.0 - share) * (1.0 / other.points[0].1);
+        let point = |bytes: f64| {
+            if bytes == 0.0 {
+                return (0.0, 1.0 / idle);
+            }
+            let bandwidth =
+                share * self.at(bytes).bandwidth_gbps + (1.0 - share) * other.at(bytes).bandwidth_gbps;
+            (bandwidth, bytes / bandwidth)
+        };
+        Self::through(in_flight.into_iter().map(point))
+    }
+
+    /// The most it carries, GB/s.
+    pub const fn max_bandwidth_gbps(&self) -> f64 {
+        self.max_bandwidth_gbps
+    }
+
+    /// Latency without load, ns.
+    pub fn idle_latency_ns(&self) -> f64 {
+        self.points[0].1
+    }
+
+    /// Bytes in flight at the last point: from here on the bandwidth stays.
+    pub fn saturating_bytes(&self) -> f64 {
+        let (bandwidth, latency) = self.points[self.points.len() - 1];
+        bandwidth * latency
+    }
+
+    /// What passes when `bytes` are in flight.
+    pub fn at(&self, bytes: f64) -> Flow {
+        self.with_pause(bytes, 0.0)
+    }
+
+    /// What passes when `bytes` circulate, each of which is asked for again `pause_ns` after it
+    /// came: the flow at which `bandwidth x (latency + pause) = bytes`.
+    pub fn with_pause(&self, bytes: f64, pause_ns: f64) -> Flow {
+        let (mut a, mut at_a) = (self.points[0], 0.0);
+        for &b in &self.points[1..] {
+            let at_b = b.0 * (b.1 + pause_ns);
+            if at_b >= bytes {
+                let way = way_between(a, b, pause_ns, bytes - at_a);
+                return Flow {
+                    bandwidth_gbps: a.0 + way * (b.0 - a.0),
+                    latency_ns: a.1 + way * (b.1 - a.1),
+                };
+            }
+            (a, at_a) = (b, at_b);
+        }
+        Flow { bandwidth_gbps: a.0, latency_ns: bytes / a.0 - pause_ns }
+    }
+
+    /// What passes when threads keep `bytes` of lines going and spend `compute_ns` on as many
+    /// lines as they have outstanding.
+    ///
+    /// `overlap` says how much of the shorter of the two, computing and waiting, is hidden behind
+    /// the longer one: 0 is one after the other, 1 is perfect overlap. A round then lasts
+    /// `max + (1 - overlap) x min`.
+    pub fn closed_loop(&self, bytes: f64, compute_ns: f64, overlap: f64) -> Flow {
+        let exposed = 1.0 - overlap;
+        let waiting = self.with_pause(bytes, exposed * compute_ns);
+        if waiting.latency_ns >= compute_ns {
+            return waiting;
+        }
+        if exposed * bytes < LINE_BYTES * f64::EPSILON {
+            // Perfect overlap, and computing is longer: the memory follows.
+            return self.at_bandwidth(bytes / compute_ns);
+        }
+        // compute + exposed x latency, written as a pause behind a latency.
+        self.with_pause(bytes / exposed, compute_ns / exposed)
+    }
+
+    /// The flow at `bandwidth_gbps` on the way to saturation, or at the first point that carries
+    /// as much as it can.
+    pub fn at_bandwidth(&self, bandwidth_gbps: f64) -> Flow {
+        for pair in self.points.windows(2) {
+            let (a, b) = (pair[0], pair[1]);
+            if b.0 >= bandwidth_gbps && b.0 > a.0 {
+                let way = (bandwidth_gbps - a.0) / (b.0 - a.0);
+                let latency_ns = a.1 + way * (b.1 - a.1);
+                return Flow { bandwidth_gbps, latency_ns };
+            }
+        }
+        let most = self.points.iter().find(|point| point.0 >= self.max_bandwidth_gbps);
+        let &(bandwidth_gbps, latency_ns) = most.unwrap_or(&self.points[self.points.len() - 1]);
+        Flow { bandwidth_gbps, latency_ns }
+    }
+}
+
+/// How far (0 to 1) on the way from `a` to `b`, each (bandwidth, latency), the product of bandwidth
+/// and latency plus `pause_ns` has risen by `rise`: the root of a quadratic, in the form that does
+/// not cancel.
+fn way_between(a: (f64, f64), b: (f64, f64), pause_ns: f64, rise: f64) -> f64 {
+    let bandwidth = b.0 - a.0;
+    let latency = b.1 - a.1;
+    let square = bandwidth * latency;
+    let linear = a.0 * latency + (a.1 + pause_ns) * bandwidth;
+    let discriminant = (linear * linear + 4.0 * square * rise).max(0.0);
+    let denominator = linear + discriminant.sqrt();
+    if denominator > 0.0 { (2.0 * rise / denominator).clamp(0.0, 1.0) } else { 1.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn curve(points: &[(f64, f64)]) -> Result<Curve, CurveError> {
+        let point = |&(bandwidth_gbps, latency_ns)| CurvePoint {
+            bandwidth_gbps,
+            latency_ns,
+            figure: Figure::assumed("test"),
+        };
+        Curve::new(points.iter().map(point).collect())
+    }
+
+    #[test]
+    fn impossible_curves() {
+        let table: [(&[(f64, f64)], Option<usize>); 9] = [
+            (&[], None),
+            (&[(0.0, 100.0)], None),
+            (&[(-1.0, 100.0)], Some(0)),
+            (&[(f64::NAN, 100.0)], Some(0)),
+            (&[(10.0, 0.0)], Some(0)),
+            (&[(10.0, f64::INFINITY)], Some(0)),
+            (&[(0.0, 100.0), (2e6, 100.0)], Some(1)),
+            (&[(0.0, 100.0), (100.0, 120.0), (50.0, 130.0)], Some(2)),
+            (&[(0.0, 100.0), (100.0, 120.0), (100.0, 120.0)], Some(2)),
+        ];
+        for (points, at) in table {
+            assert_eq!(curve(points).unwrap_err().point(), at, "{points:?}");
+        }
+    }
+
+    #[test]
+    fn a_curve_that_bends_back_keeps_its_maximum() {
+        let bent = curve(&[(0.0, 100.0), (100.0, 150.0), (80.0, 400.0)]).unwrap();
+        assert_eq!(bent.max_bandwidth_gbps(), 100.0);
+        assert_eq!(bent.response().at(15_000.0).bandwidth_gbps, 100.0);
+        assert_eq!(bent.response().at(32_000.0).bandwidth_gbps, 80.0);
+        assert_eq!(bent.response().at(64_000.0), Flow { bandwidth_gbps: 80.0, latency_ns: 800.0 });
+    }
+
+    #[test]
+    fn noise_is_left_out() {
+        let noisy = [(50.0, 110.0), (0.0, 100.0), (49.0, 111.0), (100.0, 150.0)];
+        let points = noisy.map(|(bandwidth_gbps, latency_ns)| CurvePoint {
+            bandwidth_gbps,
+            latency_ns,
+            figure: Figure::assumed("test"),
+        });
+        let (curve, left_out) = Curve::from_measured(points.to_vec()).unwrap();
+        assert_eq!((curve.points().len(), left_out), (3, 1));
+    }
+
+    /// Curves that rise, may bend back, and are given by positive steps of the bytes in flight.
+    fn any_curve() -> impl Strategy<Value = Curve> {
+        (50.0..500.0f64, prop::collection::vec((1.0..100.0f64, 0.0..50.0f64), 1..12)).prop_map(
+            |(idle, steps)| {
+                let (mut bandwidth, mut latency) = (0.0, idle);
+                let mut points = vec![(0.0, idle)];
+                for (more, later) in steps {
+                    bandwidth += more;
+                    latency += later;
+                    points.push((bandwidth, latency));
+                }
+                points.push((bandwidth * 0.9, latency * 2.0));
+                curve(&points).unwrap()
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn little_holds_everywhere(curve in any_curve(), bytes in 1.0..1e7f64) {
+            let flow = curve.response().at(bytes);
+            prop_assert!((flow.in_flight_bytes() / bytes - 1.0).abs() < 1e-9);
+            prop_assert!(flow.latency_ns >= curve.idle_latency_ns() * (1.0 - 1e-12));
+        }
+
+        #[test]
+        fn a_round_lasts_what_it_says(
+            curve in any_curve(), bytes in 1.0..1e7f64, compute in 0.0..1e4f64, overlap in 0.0..=1.0f64,
+        ) {
+            let flow = curve.response().closed_loop(bytes, compute, overlap);
+            let (long, short) = (flow.latency_ns.max(compute), flow.latency_ns.min(compute));
+            let round = long + (1.0 - overlap) * short;
+            prop_assert!((flow.bandwidth_gbps * round / bytes - 1.0).abs() < 1e-6);
+        }
+
+        #[test]
+        fn a_blend_lies_between(
+            a in any_curve(), b in any_curve(), share in 0.0..=1.0f64, bytes in 1.0..1e6f64,
+        ) {
+            let (a, b) = (a.response(), b.response());
+            let x = a.blend(share, b).at(bytes).bandwidth_gbps;
+            let ends = [a.at(bytes).bandwidth_gbps, b.at(bytes).bandwidth_gbps];
+            // Between two points the blend is a straight line in both coordinates, so it may stray
+            // a little from the weighted mean.
+            let slack = 0.05 * ends[0].max(ends[1]);
+            prop_assert!(x >= ends[0].min(ends[1]) - slack && x <= ends[0].max(ends[1]) + slack);
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! Closed queueing networks in product form, by convolution.
+//!
+//! `customers` circulate among stations. Station `i` gets the part `visit_i` of all work, and
+//! serves `n` customers at the rate `rate_i(n)`. The chance that `n_i` customers are at each
+//! station is a product of one factor per station,
+//!
+//! ```text
+//! f_i(n) = visit_i^n / (rate_i(1) rate_i(2) ... rate_i(n)),
+//! ```
+//!
+//! divided by G(customers), the sum of that product over all ways to spread them; G is found by
+//! folding the stations together one after another. The throughput is G(customers - 1) /
+//! G(customers).
+
+/// A station as the network sees it.
+#[derive(Clone, Debug)]
+pub struct Station {
+    /// The part of all work that it gets; above 0.
+    pub visit: f64,
+    /// The work it does in a unit of time with 1, 2, ... customers; as many entries as there are
+    /// customers, all above 0.
+    pub rates: Vec<f64>,
+}
+
+/// What a network reaches.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Solution {
+    /// Work done in a unit of time, by all stations together.
+    pub throughput: f64,
+    /// The chance of finding 0, 1, ... customers at each station.
+    pub occupancy: Vec<Vec<f64>>,
+}
+
+/// Factors that the stations have in common are divided by `scale` per customer, which cancels,
+/// so that they stay within the range of floating point.
+struct Factors {
+    scale: f64,
+    of_station: Vec<Vec<f64>>,
+}
+
+impl Factors {
+    fn new(stations: &[Station]) -> Self {
+        let bound = |station: &Station| station.rates[station.rates.len() - 1] / station.visit;
+        let scale = stations.iter().map(bound).fold(f64::INFINITY, f64::min);
+        let factors = |station: &Station| {
+            let mut factor = 1.0;
+            let mut factors = Vec::with_capacity(station.rates.len() + 1);
+            factors.push(factor);
+            for rate in &station.rates {
+                factor *= scale * station.visit / rate;
+                factors.push(factor);
+            }
+            factors
+        };
+        Self { scale, of_station: stations.iter().map(factors).collect() }
+    }
+
+    /// Stations before and after each one, folded: `before[i]` has all before `i`, and the last
+    /// entry has all.
+    fn folded(&self) -> (Vec<Vec<f64>>, Vec<Vec<f64>>) {
+        let nothing = |like: &[f64]| {
+            let mut none = vec![0.0; like.len()];
+            none[0] = 1.0;
+            none
+        };
+        let mut before = vec![nothing(&self.of_station[0])];
+        for factors in &self.of_station {
+            before.push(fold(&before[before.len() - 1], factors));
+        }
+        let mut after = vec![nothing(&self.of_station[0])];
+        for factors in self.of_station.iter().rev() {
+            after.push(fold(&after[after.len() - 1], factors));
+        }
+        after.reverse();
+        (before, after)
+    }
+}
+
+/// Solves the network of `stations`, of which there is at least one.
+pub fn solve(stations: &[Station]) -> Solution {
+    let customers = stations[0].rates.len();
+    if let [only] = stations {
+        let mut occupancy = vec![0.0; customers + 1];
+        occupancy[customers] = 1.0;
+        let throughput = only.rates[customers - 1] / only.visit;
+        return Solution { throughput, occupancy: vec![occupancy] };
+    }
+    let factors = Factors::new(stations);
+    let (before, after) = factors.folded();
+    let all = &before[stations.len()];
+    let occupancy = (0..stations.len())
+        .map(|at| {
+            let others = fold(&before[at], &after[at + 1]);
+            let own = &factors.of_station[at];
+            (0..=customers).map(|n| own[n] * others[customers - n] / all[customers]).collect()
+        })
+        .collect();
+    let throughput = factors.scale * all[customers - 1] / all[customers];
+    Solution { throughput, occupancy }
+}
+
+/// The throughput of the network of `stations` with 1, 2, ... customers.
+pub fn throughputs(stations: &[Station]) -> Vec<f64> {
+    let factors = Factors::new(stations);
+    let (before, _) = factors.folded();
+    let all = &before[stations.len()];
+    all.windows(2).map(|pair| factors.scale * pair[0] / pair[1]).collect()
+}
+
+/// Spreads customers over two stations (or networks) in every way.
+fn fold(a: &[f64], b: &[f64]) -> Vec<f64> {
+    (0..a.len())
+        .map(|n| a[..=n].iter().zip(b[..=n].iter().rev()).map(|(x, y)| x * y).sum())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn constant(visit: f64, rate: f64, customers: usize) -> Station {
+        Station { visit, rates: vec![rate; customers] }
+    }
+
+    #[test]
+    fn two_equal_queues_reach_k_over_k_plus_one() {
+        for customers in [1, 2, 10, 100] {
+            let stations =
+                [constant(0.5, 1.0, customers), constant(0.5, 1.0, customers)];
+            let k = customers as f64;
+            let throughput = solve(&stations).throughput;
+            assert!((throughput / (2.0 * k / (k + 1.0)) - 1.0).abs() < 1e-12, "{customers}");
+        }
+    }
+
+    #[test]
+    fn without_queueing_times_add_up() {
+        // Rates that rise with the customers: nobody waits, one round takes 0.7/3 + 0.3/1.
+        let free = |visit: f64, rate: f64| Station {
+            visit,
+            rates: (1..=8).map(|n| rate * f64::from(n)).collect(),
+        };
+        let throughput = solve(&[free(0.7, 3.0), free(0.3, 1.0)]).throughput;
+        assert!((throughput / (8.0 / (0.7 / 3.0 + 0.3)) - 1.0).abs() < 1e-12);
+    }
+
+    proptest! {
+        #[test]
+        fn work_is_conserved(
+            shape in prop::collection::vec((0.05..1.0f64, 0.1..1e3f64), 1..6), customers in 1..64usize,
+        ) {
+            let stations: Vec<_> =
+                shape.iter().map(|&(visit, rate)| constant(visit, rate, customers)).collect();
+            let solution = solve(&stations);
+            let mut there = 0.0;
+            for (station, occupancy) in stations.iter().zip(&solution.occupancy) {
+                let sum: f64 = occupancy.iter().sum();
+                prop_assert!((sum - 1.0).abs() < 1e-9);
+                // What a station does when it is not empty is its part of the whole.
+                let done = (1.0 - occupancy[0]) * station.rates[0];
+                prop_assert!((done / (solution.throughput * station.visit) - 1.0).abs() < 1e-6);
+                there += occupancy.iter().enumerate().map(|(n, p)| n as f64 * p).sum::<f64>();
+            }
+            prop_assert!((there / customers as f64 - 1.0).abs() < 1e-9);
+            let last = *throughputs(&stations).last().unwrap();
+            prop_assert!((last / solution.throughput - 1.0).abs() < 1e-9);
+        }
+    }
+}

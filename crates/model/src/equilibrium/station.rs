@@ -1,0 +1,67 @@
+//! A tier as one load sees it: how much it gets when so many of its page streams are there.
+
+use super::system::Load;
+use crate::{
+    curve::{Flow, Response},
+    units::LINE_BYTES,
+};
+
+/// A tier as one load sees it.
+pub(super) struct TierView<'a> {
+    /// How the tier answers, each with its part of the traffic; the parts sum to 1.
+    pub(super) responses: Vec<(f64, &'a Response)>,
+    /// The part of the curve's bandwidth that can be had (0 to 1).
+    pub(super) bandwidth_factor: f64,
+    /// Bytes that other loads have in flight here.
+    pub(super) others_bytes: f64,
+}
+
+impl TierView<'_> {
+    /// The flow of `load` when `bytes` of its lines circulate here.
+    pub(super) fn flow(&self, load: &Load, bytes: f64) -> Flow {
+        let compute_ns = load.line_compute_ns * load.lines_per_thread;
+        if let ([(_, response)], true) = (&self.responses[..], self.others_bytes == 0.0) {
+            // A curve of which all bandwidths shrink: so do the bytes at each latency.
+            let flow =
+                response.closed_loop(bytes / self.bandwidth_factor, compute_ns, load.overlap);
+            return Flow { bandwidth_gbps: flow.bandwidth_gbps * self.bandwidth_factor, ..flow };
+        }
+        self.shared_flow(bytes, compute_ns, load.overlap)
+    }
+
+    /// The same among other traffic: all lines wait alike, so each load gets the part of the
+    /// bandwidth that it has of the bytes in flight. Found by bisection on those of the load.
+    fn shared_flow(&self, bytes: f64, compute_ns: f64, overlap: f64) -> Flow {
+        let flow = |own: f64| {
+            let latency_ns = self.latency_ns(own + self.others_bytes);
+            Flow { bandwidth_gbps: own / latency_ns, latency_ns }
+        };
+        let circulating = |flow: Flow| {
+            let (long, short) =
+                (flow.latency_ns.max(compute_ns), flow.latency_ns.min(compute_ns));
+            flow.bandwidth_gbps * (long + (1.0 - overlap) * short)
+        };
+        let (mut low, mut high) = (0.0, bytes);
+        while high - low > 1e-12 * bytes.max(LINE_BYTES) {
+            let middle = 0.5 * (low + high);
+            if circulating(flow(middle)) < bytes {
+                low = middle;
+            } else {
+                high = middle;
+            }
+        }
+        flow(high)
+    }
+
+    /// The latency of a line when `bytes` are in flight, of all loads together.
+    fn latency_ns(&self, bytes: f64) -> f64 {
+        let bytes = bytes / self.bandwidth_factor;
+        let bandwidth: f64 =
+            self.responses.iter().map(|(part, r)| part * r.at(bytes).bandwidth_gbps).sum();
+        if bandwidth > 0.0 {
+            bytes / bandwidth
+        } else {
+            self.responses.iter().map(|(part, r)| part * r.idle_latency_ns()).sum()
+        }
+    }
+}

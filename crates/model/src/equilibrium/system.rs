@@ -1,0 +1,387 @@
+//! Loads on the tiers of a platform, and what they reach together.
+
+use super::{network, station::TierView};
+use crate::{
+    curve::{Flow, Response},
+    mix::Mix,
+    platform::Platform,
+    units::LINE_BYTES,
+};
+
+/// Bandwidth that traffic elsewhere cannot take from a tier: it slows down, it does not stop.
+const LEAST_BANDWIDTH_FACTOR: f64 = 0.02;
+
+/// Rounds after which loads that share tiers are taken as they are.
+const ROUNDS_MAX: usize = 200;
+
+/// Threads that ask tiers for lines.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Load {
+    /// How many threads.
+    pub threads: f64,
+    /// Lines that each keeps outstanding while it waits.
+    pub lines_per_thread: f64,
+    /// Time a thread computes for each line, ns.
+    pub line_compute_ns: f64,
+    /// How much of the shorter of computing and waiting is hidden behind the longer, 0 to 1.
+    pub overlap: f64,
+    /// What its traffic to each tier is made of.
+    pub mixes: Vec<Mix>,
+    /// The part of the traffic that goes to each tier; sums to 1.
+    pub shares: Vec<f64>,
+    /// The domain it comes from, as an index.
+    pub domain: usize,
+    /// The part of each tier's bandwidth that this pattern of accesses can reach (0 to 1).
+    pub bandwidth_factors: Vec<f64>,
+}
+
+impl Load {
+    /// Bytes that circulate between threads and memory.
+    pub fn circulating_bytes(&self) -> f64 {
+        self.threads * self.lines_per_thread * LINE_BYTES
+    }
+}
+
+/// What one load reaches.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LoadEquilibrium {
+    /// All its traffic, GB/s.
+    pub bandwidth_gbps: f64,
+    /// Its traffic on each tier, GB/s.
+    pub tier_bandwidth_gbps: Vec<f64>,
+    /// The latency of a line from each tier, ns; the idle latency where it has no traffic.
+    pub tier_latency_ns: Vec<f64>,
+    /// The mean latency of its lines, ns.
+    pub latency_ns: f64,
+}
+
+/// What all loads reach together.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Equilibrium {
+    /// One for each load, in their order.
+    pub loads: Vec<LoadEquilibrium>,
+    /// Why some figure is an extrapolation, if one is.
+    pub extrapolated: Vec<String>,
+}
+
+/// A platform with its curves made ready for the mixes of some loads.
+pub struct System<'a> {
+    platform: &'a Platform,
+    /// The response of each tier to each load alone.
+    responses: Vec<Vec<Response>>,
+    extrapolated: Vec<String>,
+}
+
+/// What is known of all loads in one round of the search.
+#[derive(Clone)]
+struct Traffic {
+    /// By load and tier, GB/s.
+    bandwidth_gbps: Vec<Vec<f64>>,
+    /// By load and tier.
+    in_flight_bytes: Vec<Vec<f64>>,
+}
+
+impl<'a> System<'a> {
+    /// Prepares `platform` for loads with the mixes and domains of `loads`.
+    pub fn new(platform: &'a Platform, loads: &[Load]) -> Self {
+        let mut extrapolated = vec![];
+        let mut answer = |load: &Load| {
+            let domain = &platform.domains[load.domain].name;
+            let tiers = platform.tiers.iter().zip(&load.mixes).zip(&load.shares);
+            tiers
+                .map(|((tier, mix), share)| {
+                    let answer = tier.curves.answer(domain, *mix);
+                    if let Some(why) = answer.extrapolated.filter(|_| *share > 0.0) {
+                        let why = format!("{}: {why}", tier.name);
+                        if !extrapolated.contains(&why) {
+                            extrapolated.push(why);
+                        }
+                    }
+                    answer.response
+                })
+                .collect()
+        };
+        let responses = loads.iter().map(&mut answer).collect();
+        Self { platform, responses, extrapolated }
+    }
+
+    /// How the tiers answer to the first load.
+    pub fn responses(&self) -> &[Response] {
+        &self.responses[0]
+    }
+
+    /// Brings `loads` to their equilibrium: as many as the system was made for, with the same
+    /// mixes and domains.
+    pub fn solve(&self, loads: &[Load]) -> Equilibrium {
+        let tiers = self.platform.tiers.len();
+        let mut traffic = Traffic {
+            bandwidth_gbps: vec![vec![0.0; tiers]; loads.len()],
+            in_flight_bytes: vec![vec![0.0; tiers]; loads.len()],
+        };
+        let solved = if let [load] = loads {
+            vec![self.solve_alone(load, &mut traffic)]
+        } else {
+            self.solve_together(loads, &mut traffic)
+        };
+        Equilibrium { loads: solved, extrapolated: self.extrapolated.clone() }
+    }
+
+    /// One load. Only the coupling of tiers ties the answer to itself: the more it carries, the
+    /// less it can. One number, its bandwidth, is sought between none and all there would be
+    /// without coupling.
+    fn solve_alone(&self, load: &Load, traffic: &mut Traffic) -> LoadEquilibrium {
+        let mut reach = |bandwidth: f64| {
+            for (tier, share) in load.shares.iter().enumerate() {
+                traffic.bandwidth_gbps[0][tier] = share * bandwidth;
+            }
+            self.network(std::slice::from_ref(load), 0, traffic)
+        };
+        let uncoupled = reach(0.0);
+        let coupled = self.platform.couplings.iter().any(|coupling| {
+            load.shares[coupling.from] > 0.0 && load.shares[coupling.to] > 0.0 && coupling.loss > 0.0
+        });
+        if !coupled {
+            return uncoupled;
+        }
+        // Regula falsi with the Illinois weight: the bracket always holds the root.
+        let (mut low, mut high) = (0.0, uncoupled.bandwidth_gbps);
+        let mut best = reach(high);
+        let (mut at_low, mut at_high) = (uncoupled.bandwidth_gbps, best.bandwidth_gbps - high);
+        for _ in 0..60 {
+            if at_high == 0.0 || high - low <= 1e-9 * high {
+                break;
+            }
+            let guess = (low * at_high - high * at_low) / (at_high - at_low);
+            best = reach(guess);
+            let at_guess = best.bandwidth_gbps - guess;
+            if at_guess.abs() <= 1e-9 * guess {
+                break;
+            }
+            if (at_guess > 0.0) == (at_high > 0.0) {
+                (high, at_high) = (guess, at_guess);
+                at_low *= 0.5;
+            } else {
+                (low, at_low) = (high, at_high);
+                (high, at_high) = (guess, at_guess);
+            }
+        }
+        best
+    }
+
+    /// Several loads: each in turn meets what the others have in flight, and goes half of the way
+    /// to what it would reach, until nothing moves.
+    fn solve_together(&self, loads: &[Load], traffic: &mut Traffic) -> Vec<LoadEquilibrium> {
+        let mut solved: Vec<Option<LoadEquilibrium>> = vec![None; loads.len()];
+        for round in 0..ROUNDS_MAX {
+            let mut moved = 0.0_f64;
+            for at in 0..loads.len() {
+                let reached = self.network(loads, at, traffic);
+                let part = if round == 0 { 1.0 } else { 0.5 };
+                for tier in 0..self.platform.tiers.len() {
+                    let bandwidth = reached.tier_bandwidth_gbps[tier];
+                    let bytes = bandwidth * reached.tier_latency_ns[tier];
+                    let known = &mut traffic.bandwidth_gbps[at][tier];
+                    moved = moved.max((bandwidth - *known).abs() / reached.bandwidth_gbps);
+                    *known += part * (bandwidth - *known);
+                    let known = &mut traffic.in_flight_bytes[at][tier];
+                    *known += part * (bytes - *known);
+                }
+                solved[at] = Some(reached);
+            }
+            if moved < 1e-9 {
+                break;
+            }
+        }
+        solved.into_iter().flatten().collect()
+    }
+
+    /// What load `at` reaches while the rest of the traffic is as given: the network of its page
+    /// streams.
+    fn network(&self, loads: &[Load], at: usize, traffic: &Traffic) -> LoadEquilibrium {
+        let load = &loads[at];
+        let streams = self.platform.interleaving.page_streams as usize;
+        let visited: Vec<usize> =
+            (0..load.shares.len()).filter(|tier| load.shares[*tier] > 0.0).collect();
+        let flows: Vec<Vec<Flow>> = visited
+            .iter()
+            .map(|tier| {
+                let view = self.view(loads, at, *tier, traffic);
+                let bytes = load.circulating_bytes() / streams as f64;
+                (1..=streams).map(|n| view.flow(load, bytes * n as f64)).collect()
+            })
+            .collect();
+        let stations: Vec<network::Station> = visited
+            .iter()
+            .zip(&flows)
+            .map(|(tier, flows)| network::Station {
+                visit: load.shares[*tier],
+                rates: flows.iter().map(|flow| flow.bandwidth_gbps).collect(),
+            })
+            .collect();
+        let groups = self.groups(load, at, &visited, traffic);
+        let Reached { bandwidth_gbps, occupancy, queued_bytes } =
+            reach(&groups, &stations, load.circulating_bytes());
+
+        let mut tier_bandwidth_gbps = vec![0.0; load.shares.len()];
+        let mut tier_latency_ns: Vec<f64> =
+            self.responses[at].iter().map(Response::idle_latency_ns).collect();
+        for (index, tier) in visited.iter().enumerate() {
+            let own = bandwidth_gbps * load.shares[*tier];
+            let in_flight: f64 = occupancy[index][1..]
+                .iter()
+                .zip(&flows[index])
+                .map(|(chance, flow)| chance * flow.in_flight_bytes())
+                .sum();
+            tier_bandwidth_gbps[*tier] = own;
+            tier_latency_ns[*tier] = (in_flight + queued_bytes[index]) / own;
+        }
+        let latency_ns =
+            load.shares.iter().zip(&tier_latency_ns).map(|(share, latency)| share * latency).sum();
+        LoadEquilibrium { bandwidth_gbps, tier_bandwidth_gbps, tier_latency_ns, latency_ns }
+    }
+
+    /// Tier `tier` as load `at` sees it.
+    fn view(&self, loads: &[Load], at: usize, tier: usize, traffic: &Traffic) -> TierView<'_> {
+        let on_tier = |load: usize| traffic.bandwidth_gbps[load][tier];
+        let all: f64 = (0..loads.len()).map(on_tier).sum();
+        let responses = if loads.len() == 1 || all == 0.0 {
+            vec![(1.0, &self.responses[at][tier])]
+        } else {
+            (0..loads.len())
+                .filter(|load| on_tier(*load) > 0.0)
+                .map(|load| (on_tier(load) / all, &self.responses[load][tier]))
+                .collect()
+        };
+        let others = (0..loads.len()).filter(|load| *load != at);
+        let others_bytes = others.map(|load| traffic.in_flight_bytes[load][tier]).sum();
+        let full = loads[at].bandwidth_factors[tier] * self.responses[at][tier].max_bandwidth_gbps();
+        let lost: f64 = self
+            .platform
+            .couplings
+            .iter()
+            .filter(|coupling| coupling.to == tier)
+            .map(|coupling| {
+                let from: f64 =
+                    traffic.bandwidth_gbps.iter().map(|tiers| tiers[coupling.from]).sum();
+                coupling.loss * from
+            })
+            .sum();
+        let left = (1.0 - lost / full).max(LEAST_BANDWIDTH_FACTOR);
+        let bandwidth_factor = loads[at].bandwidth_factors[tier] * left;
+        TierView { responses, bandwidth_factor, others_bytes }
+    }
+
+    /// The visited tiers (as indices into `visited`) by the link they are behind, with what the
+    /// link has left for load `at`. A tier behind no link is a group of its own.
+    fn groups(
+        &self,
+        load: &Load,
+        at: usize,
+        visited: &[usize],
+        traffic: &Traffic,
+    ) -> Vec<(Vec<usize>, f64)> {
+        let mut groups: Vec<(Vec<usize>, f64)> = vec![];
+        let mut grouped = vec![false; visited.len()];
+        for link in &self.platform.links {
+            if !(link.domains.is_empty() || link.domains.contains(&load.domain)) {
+                continue;
+            }
+            let behind: Vec<usize> =
+                (0..visited.len()).filter(|index| link.tiers.contains(&visited[*index])).collect();
+            if behind.is_empty() {
+                continue;
+            }
+            let loads = traffic.bandwidth_gbps.len();
+            let others: f64 = (0..loads)
+                .filter(|other| *other != at)
+                .flat_map(|other| link.tiers.iter().map(move |t| traffic.bandwidth_gbps[other][*t]))
+                .sum();
+            // Among saturating loads each gets its part.
+            let left = (link.bandwidth_gbps - others).max(link.bandwidth_gbps / loads as f64);
+            behind.iter().for_each(|index| grouped[*index] = true);
+            groups.push((behind, left));
+        }
+        let alone = (0..visited.len()).filter(|index| !grouped[*index]);
+        groups.extend(alone.map(|index| (vec![index], f64::INFINITY)));
+        groups
+    }
+}
+
+/// What the network of a load's page streams reaches.
+struct Reached {
+    bandwidth_gbps: f64,
+    /// By station, the chance of 0, 1, ... streams.
+    occupancy: Vec<Vec<f64>>,
+    /// By station, bytes that wait for the link before it.
+    queued_bytes: Vec<f64>,
+}
+
+/// Solves the network in two steps: the stations behind a link make one that serves as they do
+/// together, up to what the link carries (a flow-equivalent server; Chandy, Herzog and Woo 1975).
+fn reach(
+    groups: &[(Vec<usize>, f64)],
+    stations: &[network::Station],
+    circulating_bytes: f64,
+) -> Reached {
+    if groups.iter().all(|(_, limit)| limit.is_infinite()) {
+        let network::Solution { throughput, occupancy } = network::solve(stations);
+        let queued_bytes = vec![0.0; stations.len()];
+        return Reached { bandwidth_gbps: throughput, occupancy, queued_bytes };
+    }
+    let streams = stations[0].rates.len();
+    let inner: Vec<Vec<network::Station>> = groups
+        .iter()
+        .map(|(members, _)| {
+            let visit: f64 = members.iter().map(|index| stations[*index].visit).sum();
+            let within = |index: &usize| network::Station {
+                visit: stations[*index].visit / visit,
+                rates: stations[*index].rates.clone(),
+            };
+            members.iter().map(within).collect()
+        })
+        .collect();
+    let unlimited: Vec<Vec<f64>> = inner.iter().map(|group| network::throughputs(group)).collect();
+    let outer: Vec<network::Station> = groups
+        .iter()
+        .zip(&unlimited)
+        .map(|((members, limit), rates)| network::Station {
+            visit: members.iter().map(|index| stations[*index].visit).sum(),
+            rates: rates.iter().map(|rate| rate.min(*limit)).collect(),
+        })
+        .collect();
+    let solution = network::solve(&outer);
+
+    let mut occupancy = vec![vec![]; stations.len()];
+    let mut queued_bytes = vec![0.0; stations.len()];
+    for (at, (members, limit)) in groups.iter().enumerate() {
+        let chances = &solution.occupancy[at];
+        let queued: f64 = (1..=streams)
+            .map(|n| {
+                let served = (limit / unlimited[at][n - 1]).min(1.0);
+                chances[n] * circulating_bytes * n as f64 / streams as f64 * (1.0 - served)
+            })
+            .sum();
+        for (within, index) in members.iter().enumerate() {
+            queued_bytes[*index] = queued * inner[at][within].visit;
+            occupancy[*index] = occupancy_within(&inner[at], within, chances);
+        }
+    }
+    Reached { bandwidth_gbps: solution.throughput, occupancy, queued_bytes }
+}
+
+/// The chance of 0, 1, ... streams at station `within` of a group, when the whole group has so
+/// many with the `chances` given.
+fn occupancy_within(group: &[network::Station], within: usize, chances: &[f64]) -> Vec<f64> {
+    let mut occupancy = vec![0.0; chances.len()];
+    occupancy[0] = chances[0];
+    for (streams, chance) in chances.iter().enumerate().skip(1) {
+        let fewer: Vec<network::Station> = group
+            .iter()
+            .map(|s| network::Station { visit: s.visit, rates: s.rates[..streams].to_vec() })
+            .collect();
+        for (n, part) in network::solve(&fewer).occupancy[within].iter().enumerate() {
+            occupancy[n] += chance * part;
+        }
+    }
+    occupancy
+}

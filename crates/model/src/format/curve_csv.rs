@@ -1,0 +1,130 @@
+//! The curves of a tier: one row a point, the rows of a mix in the order of offered load.
+//!
+//! ```text
+//! mix,bandwidth_gbps,latency_ns,provenance,source
+//! R,0,122,published,Mess results for this server
+//! R,556,390,published,"white paper, section III"
+//! ```
+//!
+//! A column `domain` may be added; a point without one is valid from every domain.
+
+use super::{FileError, table::Table};
+use crate::{
+    curve::{Curve, CurvePoint},
+    mix::{Mix, MixError},
+    provenance::{Figure, Provenance},
+    tier::{Curves, CurvesError, MixCurve},
+};
+
+const REQUIRED: [&str; 5] = ["mix", "bandwidth_gbps", "latency_ns", "provenance", "source"];
+
+/// Points of one mix and domain, with the lines they stand on.
+struct Group {
+    domain: Option<String>,
+    mix: Mix,
+    points: Vec<CurvePoint>,
+    lines: Vec<usize>,
+}
+
+/// The curves in `text`, and the lines at which a domain is named that is not among `domains`
+/// are errors.
+///
+/// # Errors
+/// When the table is not of this form, or a curve is impossible.
+pub fn parse(file: &str, text: &str, domains: &[&str]) -> Result<Curves, FileError> {
+    let table = Table::read(file, text, &REQUIRED, Some(&["domain"]))?;
+    let mut groups: Vec<Group> = vec![];
+    for row in table.rows() {
+        let mix_text = table.text(row, "mix");
+        let mix: Mix = mix_text
+            .parse()
+            .map_err(|why: MixError| table.error(row, "mix", why.to_string(), MixError::hint()))?;
+        let provenance: Provenance =
+            table.text(row, "provenance").parse().map_err(|why: crate::provenance::ProvenanceError| {
+                let hint = "say how the figure came to be: measured, published, simulated, assumed";
+                table.error(row, "provenance", why.to_string(), hint.into())
+            })?;
+        let source = table.text(row, "source").to_string();
+        if source.is_empty() {
+            let hint = "name the record, paper or reason the figure comes from";
+            return Err(table.error(row, "source", "it is empty".into(), hint.into()));
+        }
+        let domain = Some(table.text(row, "domain")).filter(|domain| !domain.is_empty());
+        if let Some(domain) = domain.filter(|domain| !domains.contains(domain)) {
+            let problem = format!("there is no domain \"{domain}\"");
+            let hint = format!("the platform's domains are {}", domains.join(", "));
+            return Err(table.error(row, "domain", problem, hint));
+        }
+        let point = CurvePoint {
+            bandwidth_gbps: table.number(row, "bandwidth_gbps")?,
+            latency_ns: table.number(row, "latency_ns")?,
+            figure: Figure { provenance, source },
+        };
+        let same = |group: &&mut Group| group.mix == mix && group.domain.as_deref() == domain;
+        match groups.iter_mut().find(same) {
+            Some(group) => {
+                group.points.push(point);
+                group.lines.push(row.line);
+            }
+            None => groups.push(Group {
+                domain: domain.map(String::from),
+                mix,
+                points: vec![point],
+                lines: vec![row.line],
+            }),
+        }
+    }
+    let curves = groups.into_iter().map(|group| curve(file, group)).collect::<Result<_, _>>()?;
+    Curves::new(curves).map_err(|why: CurvesError| FileError {
+        file: file.into(),
+        line: None,
+        field: None,
+        problem: why.to_string(),
+        hint: "write at least one row: mix,bandwidth_gbps,latency_ns,provenance,source".into(),
+    })
+}
+
+fn curve(file: &str, group: Group) -> Result<MixCurve, FileError> {
+    let Group { domain, mix, points, lines } = group;
+    let curve = Curve::new(points).map_err(|why| FileError {
+        file: file.into(),
+        line: Some(why.point().map_or(lines[0], |point| lines[point])),
+        field: Some(format!("curve of {mix}")),
+        problem: why.to_string(),
+        hint: "write the points in the order of offered load: bandwidth may fall, but then the \
+               latency must rise by more"
+            .into(),
+    })?;
+    Ok(MixCurve { domain, mix, curve })
+}
+
+/// The text of `curves`, as [`parse`] reads it.
+pub fn text(curves: &Curves) -> String {
+    let domains = curves.iter().any(|curve| curve.domain.is_some());
+    let mut writer = csv::Writer::from_writer(vec![]);
+    let mut header = REQUIRED.to_vec();
+    if domains {
+        header.push("domain");
+    }
+    let mut rows = vec![header.iter().map(ToString::to_string).collect::<Vec<_>>()];
+    for MixCurve { domain, mix, curve } in curves.iter() {
+        for point in curve.points() {
+            let mut row = vec![
+                mix.to_string(),
+                point.bandwidth_gbps.to_string(),
+                point.latency_ns.to_string(),
+                point.figure.provenance.to_string(),
+                point.figure.source.clone(),
+            ];
+            if domains {
+                row.push(domain.clone().unwrap_or_default());
+            }
+            rows.push(row);
+        }
+    }
+    for row in rows {
+        // Writing to memory does not fail.
+        let _ = writer.write_record(row);
+    }
+    writer.into_inner().map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
+}

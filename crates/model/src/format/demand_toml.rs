@@ -1,0 +1,267 @@
+//! Demands as files: what a workload asked of the first tier alone.
+
+use super::{FileError, toml_text::TomlText};
+use crate::{
+    demand::{Demand, Hotness, InterleavedRun, Metric, Phase, Run},
+    mix::Mix,
+    provenance::Figure,
+    units::{Bytes, UnitError},
+    weights::Weights,
+};
+use serde::Deserialize;
+use toml::Spanned;
+
+/// The schema of a demand file.
+pub const SCHEMA: &str = "interleaf.demand/1";
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DemandFile {
+    schema: Option<Spanned<String>>,
+    name: Spanned<String>,
+    provenance: Option<Spanned<String>>,
+    source: Option<Spanned<String>>,
+    platform: Option<String>,
+    mix: MixFile,
+    footprint: Option<Spanned<String>>,
+    local: Vec<RunFile>,
+    #[serde(default)]
+    interleaved: Vec<RunFile>,
+    hotness: Option<HotnessFile>,
+    #[serde(default)]
+    phase: Vec<PhaseFile>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct MixFile {
+    read_share: Spanned<f64>,
+    read_share_range: Option<Spanned<[f64; 2]>>,
+    #[serde(default)]
+    nontemporal: bool,
+    #[serde(default)]
+    random: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RunFile {
+    threads: Spanned<i64>,
+    runtime_s: Option<Spanned<f64>>,
+    rate: Option<Spanned<f64>>,
+    rate_unit: Option<Spanned<String>>,
+    bandwidth_gbps: Option<Spanned<f64>>,
+    series: Option<String>,
+    weights: Option<Spanned<String>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct HotnessFile {
+    kind: Spanned<String>,
+    exponent: Option<Spanned<f64>>,
+    pages: Option<Spanned<f64>>,
+    accesses: Option<Spanned<f64>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PhaseFile {
+    share_of_time: Spanned<f64>,
+    bandwidth_gbps: Spanned<f64>,
+}
+
+/// The demand in `text`.
+///
+/// # Errors
+/// When the file is not of this form, or asks for something impossible.
+pub fn parse(file: &str, text: &str) -> Result<Demand, FileError> {
+    let toml = TomlText::new(file, text);
+    let read: DemandFile = toml.read()?;
+    if let Some(schema) = &read.schema {
+        toml.schema(schema, SCHEMA)?;
+    }
+    let figure = match (&read.provenance, &read.source) {
+        (Some(provenance), Some(source)) => toml.figure("demand", provenance, source)?,
+        (Some(_), None) => {
+            let hint = "add source = \"where its figures come from\"";
+            return Err(toml.file_error("source", "there is a provenance, but no source", hint));
+        }
+        _ => Figure::assumed("the demand file does not say"),
+    };
+    let (mix, read_share_range) = mix(&toml, &read.mix)?;
+    let footprint = match &read.footprint {
+        Some(text) => Some(text.get_ref().parse::<Bytes>().map_err(|why: UnitError| {
+            let hint = format!("write a number and a unit, one of {}", why.allowed);
+            toml.error("footprint", text, why, hint)
+        })?),
+        None => None,
+    };
+    let Some(first) = read.local.first() else {
+        let hint = "add a [[local]] with threads and runtime_s (or rate and rate_unit)";
+        return Err(toml.file_error("local", "there is no run", hint));
+    };
+    let metric = metric(&toml, first)?;
+    let local = read.local.iter().map(|run| local_run(&toml, run, &metric));
+    let local = local.collect::<Result<Vec<_>, _>>()?;
+    let interleaved = read.interleaved.iter().map(|run| interleaved_run(&toml, run, &metric, &local));
+    Ok(Demand {
+        name: toml.said("name", &read.name)?,
+        figure,
+        platform: read.platform.clone(),
+        mix,
+        read_share_range,
+        footprint,
+        interleaved: interleaved.collect::<Result<_, _>>()?,
+        local,
+        metric,
+        hotness: hotness(&toml, read.hotness.as_ref())?,
+        phases: phases(&toml, &read.phase)?,
+    })
+}
+
+fn mix(toml: &TomlText<'_>, read: &MixFile) -> Result<(Mix, (f64, f64)), FileError> {
+    let share = toml.part("mix.read_share", &read.read_share)?;
+    let mix = Mix::new(share, read.nontemporal)
+        .map_err(|why| toml.error("mix.read_share", &read.read_share, why, "write 0 to 1"))?;
+    let mix = if read.random { mix.in_random_order() } else { mix };
+    let Some(range) = &read.read_share_range else { return Ok((mix, (share, share))) };
+    let [low, high] = *range.get_ref();
+    if !(0.0 <= low && low <= share && share <= high && high <= 1.0) {
+        let problem = format!("[{low}, {high}] does not hold read_share = {share} within [0, 1]");
+        let hint = "write the lowest and the highest read share it may be, such as [0.6, 1.0]";
+        return Err(toml.error("mix.read_share_range", range, problem, hint));
+    }
+    Ok((mix, (low, high)))
+}
+
+const RESULT_HINT: &str = "give each run either runtime_s, or rate with rate_unit, as the first one";
+
+/// What the results of all runs count, as the first one has it.
+fn metric(toml: &TomlText<'_>, run: &RunFile) -> Result<Metric, FileError> {
+    match (&run.runtime_s, &run.rate, &run.rate_unit) {
+        (Some(_), None, None) => Ok(Metric::Runtime),
+        (None, Some(_), Some(unit)) => Ok(Metric::Rate(toml.said("local.rate_unit", unit)?)),
+        (None, Some(rate), None) => {
+            let hint = "add rate_unit, such as \"GB/s\"";
+            Err(toml.error("local.rate", rate, "the rate has no rate_unit", hint))
+        }
+        (Some(runtime), ..) => {
+            let problem = "the run has both a runtime_s and a rate";
+            Err(toml.error("local.runtime_s", runtime, problem, RESULT_HINT))
+        }
+        (None, None, _) => {
+            let problem = "the run has no result";
+            Err(toml.error("local.threads", &run.threads, problem, RESULT_HINT))
+        }
+    }
+}
+
+/// The result of `run` in the metric of all.
+fn result(toml: &TomlText<'_>, run: &RunFile, metric: &Metric) -> Result<f64, FileError> {
+    let other = |problem: &str| toml.error("threads", &run.threads, problem, RESULT_HINT);
+    match metric {
+        Metric::Runtime => match (&run.runtime_s, &run.rate) {
+            (Some(runtime), None) => toml.positive("runtime_s", runtime, 1e12),
+            _ => Err(other("the first run has a runtime_s, this one has not just that")),
+        },
+        Metric::Rate(unit) => match (&run.runtime_s, &run.rate, &run.rate_unit) {
+            (None, Some(rate), Some(own)) if own.get_ref() == unit => {
+                toml.positive("rate", rate, 1e18)
+            }
+            (None, Some(_), Some(own)) => {
+                let problem = format!("\"{}\" is not \"{unit}\", as the first has", own.get_ref());
+                Err(toml.error("rate_unit", own, problem, "give all runs the same unit"))
+            }
+            _ => Err(other("the first run has a rate, this one has not just that")),
+        },
+    }
+}
+
+fn threads(toml: &TomlText<'_>, run: &RunFile) -> Result<u32, FileError> {
+    let number = u32::try_from(*run.threads.get_ref()).ok().filter(|n| (1..=65536).contains(n));
+    number.ok_or_else(|| {
+        let problem = format!("{} is not between 1 and 65536", run.threads.get_ref());
+        toml.error("threads", &run.threads, problem, "write a whole number")
+    })
+}
+
+fn local_run(toml: &TomlText<'_>, run: &RunFile, metric: &Metric) -> Result<Run, FileError> {
+    if let Some(weights) = &run.weights {
+        let hint = "runs at other weights belong under [[interleaved]]";
+        let problem = "a local run has all pages on the first tier";
+        return Err(toml.error("local.weights", weights, problem, hint));
+    }
+    let bandwidth_gbps = match &run.bandwidth_gbps {
+        Some(bandwidth) => Some(toml.positive("local.bandwidth_gbps", bandwidth, 1e6)?),
+        None => None,
+    };
+    Ok(Run {
+        threads: threads(toml, run)?,
+        result: result(toml, run, metric)?,
+        bandwidth_gbps,
+        series: run.series.clone().unwrap_or_default(),
+    })
+}
+
+fn interleaved_run(
+    toml: &TomlText<'_>,
+    run: &RunFile,
+    metric: &Metric,
+    local: &[Run],
+) -> Result<InterleavedRun, FileError> {
+    let Some(text) = &run.weights else {
+        let hint = "add weights = \"5:2\"";
+        return Err(toml.error("interleaved.threads", &run.threads, "it has no weights", hint));
+    };
+    let hint = || "write pages on each tier in one round, such as 3:1".to_string();
+    let weights: Weights = toml.parsed("interleaved.weights", text, hint)?;
+    let threads = threads(toml, run)?;
+    if !local.iter().any(|local| local.threads == threads) {
+        let problem = format!("there is no [[local]] run with {threads} threads to compare with");
+        let hint = "give the run the threads of a local one, or add that one";
+        return Err(toml.error("interleaved.threads", &run.threads, problem, hint));
+    }
+    Ok(InterleavedRun { weights, threads, result: result(toml, run, metric)? })
+}
+
+fn hotness(toml: &TomlText<'_>, read: Option<&HotnessFile>) -> Result<Hotness, FileError> {
+    let Some(read) = read else { return Ok(Hotness::Uniform) };
+    let kind = &read.kind;
+    let hint = "uniform takes nothing, zipf takes exponent, hot-set takes pages and accesses";
+    match (kind.get_ref().as_str(), &read.exponent, &read.pages, &read.accesses) {
+        ("uniform", None, None, None) => Ok(Hotness::Uniform),
+        ("zipf", Some(exponent), None, None) => {
+            Ok(Hotness::Zipf { exponent: toml.positive("hotness.exponent", exponent, 10.0)? })
+        }
+        ("hot-set", None, Some(pages), Some(accesses)) => Ok(Hotness::HotSet {
+            pages: toml.part("hotness.pages", pages)?,
+            accesses: toml.part("hotness.accesses", accesses)?,
+        }),
+        ("uniform" | "zipf" | "hot-set", ..) => {
+            let problem = format!("\"{}\" does not go with these keys", kind.get_ref());
+            Err(toml.error("hotness.kind", kind, problem, hint))
+        }
+        _ => {
+            let problem = format!("\"{}\" is none of uniform, zipf, hot-set", kind.get_ref());
+            Err(toml.error("hotness.kind", kind, problem, hint))
+        }
+    }
+}
+
+fn phases(toml: &TomlText<'_>, read: &[PhaseFile]) -> Result<Vec<Phase>, FileError> {
+    let phase = |phase: &PhaseFile| {
+        Ok(Phase {
+            share_of_time: toml.part("phase.share_of_time", &phase.share_of_time)?,
+            bandwidth_gbps: toml.positive("phase.bandwidth_gbps", &phase.bandwidth_gbps, 1e6)?,
+        })
+    };
+    let phases: Vec<Phase> = read.iter().map(phase).collect::<Result<_, _>>()?;
+    let sum: f64 = phases.iter().map(|phase| phase.share_of_time).sum();
+    if let Some(first) = read.first().filter(|_| (sum - 1.0).abs() > 1e-6) {
+        let problem = format!("the shares of all phases sum to {sum}, not to 1");
+        let hint = "let the phases make up the whole run";
+        return Err(toml.error("phase.share_of_time", &first.share_of_time, problem, hint));
+    }
+    Ok(phases)
+}

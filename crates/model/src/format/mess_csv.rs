@@ -1,0 +1,96 @@
+//! The curve file of the Mess benchmark (`memory_curves.csv`).
+//!
+//! One row is one measured point; `pause` is how long its kernels wait between accesses, bandwidth
+//! is in GB/s and latency in ns. The points are measured and noisy, and past saturation the curves
+//! bend back: [`Curve::from_measured`] orders them.
+
+use super::{FileError, table::Table};
+use crate::{
+    curve::{Curve, CurvePoint},
+    mix::Mix,
+    provenance::{Figure, Provenance},
+    tier::{Curves, MixCurve},
+};
+
+const REQUIRED: [&str; 4] = ["read_pct_rounded", "pause", "bandwidth_mean", "latency_mean"];
+
+/// Fewer points than this say too little of a mix.
+const POINTS_MIN: usize = 3;
+
+/// Curves that were read, and what was left out of them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MessCurves {
+    /// One curve for each read share that has enough points.
+    pub curves: Curves,
+    /// Points that the noise put in the way of a curve.
+    pub points_left_out: usize,
+    /// Read shares, in percent, with fewer than three points.
+    pub mixes_left_out: Vec<u32>,
+}
+
+/// The curves in `text`, as they were published in or measured by `figure`.
+///
+/// # Errors
+/// When the table is not of this form, or no curve is left.
+pub fn parse(file: &str, text: &str, figure: &Figure) -> Result<MessCurves, FileError> {
+    let table = Table::read(file, text, &REQUIRED, None)?;
+    let mut mixes: Vec<(u32, Vec<CurvePoint>, usize)> = vec![];
+    for row in table.rows() {
+        let percent = table.number(row, "read_pct_rounded")?;
+        if !(0.0..=100.0).contains(&percent) || percent.fract() != 0.0 {
+            let problem = format!("{percent} is not a whole number from 0 to 100");
+            let hint = "it is the share of reads in percent";
+            return Err(table.error(row, "read_pct_rounded", problem, hint.into()));
+        }
+        table.number(row, "pause")?;
+        let point = CurvePoint {
+            bandwidth_gbps: table.number(row, "bandwidth_mean")?,
+            latency_ns: table.number(row, "latency_mean")?,
+            figure: figure.clone(),
+        };
+        let percent = percent as u32;
+        match mixes.iter_mut().find(|(known, ..)| *known == percent) {
+            Some((_, points, _)) => points.push(point),
+            None => mixes.push((percent, vec![point], row.line)),
+        }
+    }
+    mixes.sort_by_key(|(percent, ..)| *percent);
+    let mut points_left_out = 0;
+    let mut mixes_left_out = vec![];
+    let mut curves = vec![];
+    for (percent, points, line) in mixes {
+        if points.len() < POINTS_MIN {
+            mixes_left_out.push(percent);
+            continue;
+        }
+        let (curve, left_out) = Curve::from_measured(points).map_err(|why| FileError {
+            file: file.into(),
+            line: Some(line),
+            field: Some(format!("curve of {percent} % reads")),
+            problem: why.to_string(),
+            hint: "bandwidth_mean is in GB/s and latency_mean in ns".into(),
+        })?;
+        points_left_out += left_out;
+        let mix = Mix::new(f64::from(percent) / 100.0, false).unwrap_or(Mix::READ);
+        curves.push(MixCurve { domain: None, mix, curve });
+    }
+    let curves = Curves::new(curves).map_err(|_| FileError {
+        file: file.into(),
+        line: None,
+        field: None,
+        problem: format!("no mix has {POINTS_MIN} points"),
+        hint: "this is the memory_curves.csv that the Mess plotter writes".into(),
+    })?;
+    Ok(MessCurves { curves, points_left_out, mixes_left_out })
+}
+
+/// The figure of points that were measured by the Mess benchmark on the machine in question.
+pub fn measured(source: &str) -> Figure {
+    Figure { provenance: Provenance::Measured, source: source.into() }
+}
+
+/// Whether `text` has the header of such a file.
+pub fn is_one(text: &str) -> bool {
+    let header = text.lines().find(|line| !line.starts_with('#')).unwrap_or_default();
+    REQUIRED.iter().all(|name| header.split(',').any(|column| column.trim() == *name))
+}

@@ -1,0 +1,311 @@
+//! Platforms as files: one TOML, with the curves of each tier in a CSV beside it.
+
+use super::{FileError, curve_csv, mess_csv, toml_text::TomlText};
+use crate::{
+    platform::{Coupling, Cpu, Domain, Interleaving, Link, PAGE_STREAMS_MAX, Platform},
+    tier::{Tier, TierKind},
+    units::{Bytes, UnitError},
+};
+use serde::Deserialize;
+use toml::Spanned;
+
+/// The schema of a platform file.
+pub const SCHEMA: &str = "interleaf.platform/1";
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PlatformFile {
+    schema: Spanned<String>,
+    name: Spanned<String>,
+    source: Spanned<String>,
+    cpu: CpuFile,
+    #[serde(default)]
+    domain: Vec<DomainFile>,
+    tier: Vec<TierFile>,
+    #[serde(default)]
+    link: Vec<LinkFile>,
+    #[serde(default)]
+    coupling: Vec<CouplingFile>,
+    interleaving: Option<InterleavingFile>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CpuFile {
+    cores: Spanned<i64>,
+    outstanding_lines_per_core: Spanned<f64>,
+    uncore_latency_ns: Spanned<f64>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DomainFile {
+    name: Spanned<String>,
+    cores: Spanned<i64>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TierFile {
+    name: Spanned<String>,
+    kind: Spanned<String>,
+    capacity: Spanned<String>,
+    curves: Spanned<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LinkFile {
+    name: Spanned<String>,
+    bandwidth_gbps: Spanned<f64>,
+    tiers: Spanned<Vec<Spanned<String>>>,
+    #[serde(default)]
+    domains: Vec<Spanned<String>>,
+    provenance: Spanned<String>,
+    source: Spanned<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CouplingFile {
+    from: Spanned<String>,
+    to: Spanned<String>,
+    loss: Spanned<f64>,
+    provenance: Spanned<String>,
+    source: Spanned<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct InterleavingFile {
+    page_streams: Spanned<i64>,
+    provenance: Spanned<String>,
+    source: Spanned<String>,
+}
+
+/// The platform in `text`. `curves` gives the text of a curve file that it names, or why there is
+/// none.
+///
+/// # Errors
+/// When the file, or a curve file it names, is not of this form.
+pub fn parse(
+    file: &str,
+    text: &str,
+    curves: &dyn Fn(&str) -> Result<String, String>,
+) -> Result<Platform, FileError> {
+    let toml = TomlText::new(file, text);
+    let read: PlatformFile = toml.read()?;
+    toml.schema(&read.schema, SCHEMA)?;
+    let cpu = cpu(&toml, &read.cpu)?;
+    let domains = domains(&toml, &read, &cpu)?;
+    let tiers = tiers(&toml, &read, &domains, curves)?;
+    let links = links(&toml, &read, &tiers, &domains)?;
+    Ok(Platform {
+        name: toml.said("name", &read.name)?,
+        source: toml.said("source", &read.source)?,
+        couplings: couplings(&toml, &read, &tiers)?,
+        interleaving: interleaving(&toml, read.interleaving.as_ref())?,
+        cpu,
+        domains,
+        tiers,
+        links,
+    })
+}
+
+fn cpu(toml: &TomlText<'_>, cpu: &CpuFile) -> Result<Cpu, FileError> {
+    let limit = 1e4;
+    let uncore = *cpu.uncore_latency_ns.get_ref();
+    if !(0.0..=limit).contains(&uncore) {
+        let problem = format!("{uncore} is not between 0 and {limit}");
+        let hint = "write the time between core and memory controller in ns, such as 60.0";
+        return Err(toml.error("cpu.uncore_latency_ns", &cpu.uncore_latency_ns, problem, hint));
+    }
+    Ok(Cpu {
+        cores: count(toml, "cpu.cores", &cpu.cores, 65536)?,
+        outstanding_lines_per_core: toml.positive(
+            "cpu.outstanding_lines_per_core",
+            &cpu.outstanding_lines_per_core,
+            limit,
+        )?,
+        uncore_latency_ns: uncore,
+    })
+}
+
+fn count(
+    toml: &TomlText<'_>,
+    field: &str,
+    value: &Spanned<i64>,
+    limit: u32,
+) -> Result<u32, FileError> {
+    let number = u32::try_from(*value.get_ref()).ok().filter(|n| (1..=limit).contains(n));
+    number.ok_or_else(|| {
+        let problem = format!("{} is not between 1 and {limit}", value.get_ref());
+        toml.error(field, value, problem, "write a whole number")
+    })
+}
+
+fn domains(
+    toml: &TomlText<'_>,
+    read: &PlatformFile,
+    cpu: &Cpu,
+) -> Result<Vec<Domain>, FileError> {
+    if read.domain.is_empty() {
+        return Ok(vec![Domain { name: "cpu".into(), cores: cpu.cores }]);
+    }
+    let mut domains: Vec<Domain> = vec![];
+    for domain in &read.domain {
+        let name = toml.said("domain.name", &domain.name)?;
+        if domains.iter().any(|known| known.name == name) {
+            return Err(twice(toml, "domain.name", &domain.name));
+        }
+        domains.push(Domain { name, cores: count(toml, "domain.cores", &domain.cores, cpu.cores)? });
+    }
+    let sum: u32 = domains.iter().map(|domain| domain.cores).sum();
+    if sum != cpu.cores {
+        let problem = format!("it is {}, but the domains have {sum} together", cpu.cores);
+        let hint = "let the cores of all [[domain]] sum to those of [cpu]";
+        return Err(toml.error("cpu.cores", &read.cpu.cores, problem, hint));
+    }
+    Ok(domains)
+}
+
+fn tiers(
+    toml: &TomlText<'_>,
+    read: &PlatformFile,
+    domains: &[Domain],
+    curves: &dyn Fn(&str) -> Result<String, String>,
+) -> Result<Vec<Tier>, FileError> {
+    if read.tier.is_empty() {
+        let hint = "add a [[tier]] with name, kind, capacity and curves";
+        return Err(toml.file_error("tier", "there is none", hint));
+    }
+    let names: Vec<&str> = domains.iter().map(|domain| domain.name.as_str()).collect();
+    let mut tiers: Vec<Tier> = vec![];
+    for tier in &read.tier {
+        let name = toml.said("tier.name", &tier.name)?;
+        if tiers.iter().any(|known| known.name == name) {
+            return Err(twice(toml, "tier.name", &tier.name));
+        }
+        let kinds = || "write dram, cxl, nvram or storage".to_string();
+        let kind: TierKind = toml.parsed("tier.kind", &tier.kind, kinds)?;
+        let capacity = tier.capacity.get_ref().parse::<Bytes>().map_err(|why: UnitError| {
+            let hint = format!("write a number and a unit, one of {}", why.allowed);
+            toml.error("tier.capacity", &tier.capacity, why, hint)
+        })?;
+        if capacity.get() == 0 {
+            let hint = "leave a tier without memory out";
+            return Err(toml.error("tier.capacity", &tier.capacity, "it is zero", hint));
+        }
+        let path = toml.said("tier.curves", &tier.curves)?;
+        let text = curves(&path).map_err(|why| {
+            let hint = "write the path of a curve file, relative to the platform file";
+            toml.error("tier.curves", &tier.curves, format!("\"{path}\": {why}"), hint)
+        })?;
+        let curves = if mess_csv::is_one(&text) {
+            mess_csv::parse(&path, &text, &mess_csv::measured(&path))?.curves
+        } else {
+            curve_csv::parse(&path, &text, &names)?
+        };
+        tiers.push(Tier { name, kind, capacity, curves });
+    }
+    Ok(tiers)
+}
+
+fn links(
+    toml: &TomlText<'_>,
+    read: &PlatformFile,
+    tiers: &[Tier],
+    domains: &[Domain],
+) -> Result<Vec<Link>, FileError> {
+    let mut links: Vec<Link> = vec![];
+    for link in &read.link {
+        let name = toml.said("link.name", &link.name)?;
+        if links.iter().any(|known| known.name == name) {
+            return Err(twice(toml, "link.name", &link.name));
+        }
+        if link.tiers.get_ref().is_empty() {
+            let hint = "name the tiers behind the link";
+            return Err(toml.error("link.tiers", &link.tiers, "it is empty", hint));
+        }
+        let mut behind = vec![];
+        for tier in link.tiers.get_ref() {
+            let at = tier_named(toml, "link.tiers", tier, tiers)?;
+            if behind.contains(&at) || links.iter().any(|known| known.tiers.contains(&at)) {
+                let problem = format!("\"{}\" is behind a link already", tier.get_ref());
+                let hint = "put each tier behind one link, the narrowest on its way";
+                return Err(toml.error("link.tiers", tier, problem, hint));
+            }
+            behind.push(at);
+        }
+        let mut from = vec![];
+        for domain in &link.domains {
+            let at = domains.iter().position(|known| known.name == *domain.get_ref());
+            from.push(at.ok_or_else(|| {
+                let problem = format!("there is no domain \"{}\"", domain.get_ref());
+                toml.error("link.domains", domain, problem, "name a [[domain]] of this platform")
+            })?);
+        }
+        links.push(Link {
+            name,
+            bandwidth_gbps: toml.positive("link.bandwidth_gbps", &link.bandwidth_gbps, 1e6)?,
+            tiers: behind,
+            domains: from,
+            figure: toml.figure("link", &link.provenance, &link.source)?,
+        });
+    }
+    Ok(links)
+}
+
+fn couplings(
+    toml: &TomlText<'_>,
+    read: &PlatformFile,
+    tiers: &[Tier],
+) -> Result<Vec<Coupling>, FileError> {
+    let coupling = |coupling: &CouplingFile| {
+        let from = tier_named(toml, "coupling.from", &coupling.from, tiers)?;
+        let to = tier_named(toml, "coupling.to", &coupling.to, tiers)?;
+        if from == to {
+            let hint = "what a tier's own traffic costs it is in its curves";
+            return Err(toml.error("coupling.to", &coupling.to, "it is the tier itself", hint));
+        }
+        let loss = *coupling.loss.get_ref();
+        if !(0.0..=10.0).contains(&loss) {
+            let problem = format!("{loss} is not between 0 and 10");
+            let hint = "write the GB/s that `to` loses for each GB/s that `from` carries";
+            return Err(toml.error("coupling.loss", &coupling.loss, problem, hint));
+        }
+        let figure = toml.figure("coupling", &coupling.provenance, &coupling.source)?;
+        Ok(Coupling { from, to, loss, figure })
+    };
+    read.coupling.iter().map(coupling).collect()
+}
+
+fn interleaving(
+    toml: &TomlText<'_>,
+    read: Option<&InterleavingFile>,
+) -> Result<Interleaving, FileError> {
+    let Some(read) = read else { return Ok(Interleaving::default()) };
+    let field = "interleaving.page_streams";
+    Ok(Interleaving {
+        page_streams: count(toml, field, &read.page_streams, PAGE_STREAMS_MAX)?,
+        figure: toml.figure("interleaving", &read.provenance, &read.source)?,
+    })
+}
+
+fn tier_named(
+    toml: &TomlText<'_>,
+    field: &str,
+    name: &Spanned<String>,
+    tiers: &[Tier],
+) -> Result<usize, FileError> {
+    tiers.iter().position(|tier| tier.name == *name.get_ref()).ok_or_else(|| {
+        let names: Vec<_> = tiers.iter().map(|tier| tier.name.as_str()).collect();
+        let problem = format!("there is no tier \"{}\"", name.get_ref());
+        toml.error(field, name, problem, format!("the tiers are {}", names.join(", ")))
+    })
+}
+
+fn twice(toml: &TomlText<'_>, field: &str, name: &Spanned<String>) -> FileError {
+    let problem = format!("\"{}\" is there twice", name.get_ref());
+    toml.error(field, name, problem, "give each a name of its own")
+}

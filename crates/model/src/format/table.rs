@@ -1,0 +1,117 @@
+//! CSV tables with a header, with the line and the column of whatever is wrong in them.
+
+use super::FileError;
+
+/// A table whose header has been read.
+pub(super) struct Table<'a> {
+    file: &'a str,
+    header: Vec<String>,
+    rows: Vec<Row>,
+}
+
+/// One row, with the line it stands on.
+pub(super) struct Row {
+    pub(super) line: usize,
+    fields: Vec<String>,
+}
+
+impl<'a> Table<'a> {
+    /// Reads the table in `text`. All of `required` must be in its header; with `optional`, nothing
+    /// else may be, without it anything may.
+    pub(super) fn read(
+        file: &'a str,
+        text: &str,
+        required: &[&str],
+        optional: Option<&[&str]>,
+    ) -> Result<Self, FileError> {
+        let mut reader = csv::ReaderBuilder::new()
+            .comment(Some(b'#'))
+            .trim(csv::Trim::All)
+            .from_reader(text.as_bytes());
+        let error = |line: Option<usize>, problem: String, hint: String| FileError {
+            file: file.into(),
+            line,
+            field: None,
+            problem,
+            hint,
+        };
+        let columns = || {
+            let all = required.iter().chain(optional.unwrap_or_default());
+            format!("the columns are {}", all.copied().collect::<Vec<_>>().join(", "))
+        };
+        let header: Vec<String> = match reader.headers() {
+            Ok(header) => header.iter().map(String::from).collect(),
+            Err(why) => return Err(error(None, why.to_string(), columns())),
+        };
+        if header.iter().all(String::is_empty) {
+            return Err(error(None, "the table is empty".into(), columns()));
+        }
+        if let Some(missing) = required.iter().find(|name| !header.iter().any(|h| h == **name)) {
+            return Err(error(None, format!("there is no column \"{missing}\""), columns()));
+        }
+        for (at, name) in header.iter().enumerate() {
+            let known = |names: &[&str]| names.contains(&name.as_str());
+            if optional.is_some_and(|optional| !known(required) && !known(optional)) {
+                let problem = format!("there is a column \"{name}\" that is not known");
+                return Err(error(None, problem, columns()));
+            }
+            if header[..at].contains(name) {
+                return Err(error(None, format!("the column \"{name}\" is there twice"), columns()));
+            }
+        }
+        let mut rows = vec![];
+        for record in reader.records() {
+            match record {
+                Ok(record) => rows.push(Row {
+                    line: record.position().map_or(0, |position| position.line() as usize),
+                    fields: record.iter().map(String::from).collect(),
+                }),
+                Err(why) => {
+                    let line = why.position().map(|position| position.line() as usize);
+                    let problem = match why.kind() {
+                        csv::ErrorKind::UnequalLengths { expected_len, len, .. } => {
+                            format!("the row has {len} fields, the header has {expected_len}")
+                        }
+                        csv::ErrorKind::Utf8 { .. } => "the row is not valid UTF-8".into(),
+                        _ => why.to_string(),
+                    };
+                    let hint = "write one field for each column, and quote a field that has a \
+                                comma in it";
+                    return Err(error(line, problem, hint.into()));
+                }
+            }
+        }
+        Ok(Self { file, header, rows })
+    }
+
+    pub(super) fn rows(&self) -> &[Row] {
+        &self.rows
+    }
+
+    /// The text in `column` of `row`; empty when there is no such column.
+    pub(super) fn text<'r>(&self, row: &'r Row, column: &str) -> &'r str {
+        let at = self.header.iter().position(|name| name == column);
+        at.and_then(|at| row.fields.get(at)).map_or("", String::as_str)
+    }
+
+    /// The number in `column` of `row`.
+    pub(super) fn number(&self, row: &Row, column: &str) -> Result<f64, FileError> {
+        let text = self.text(row, column);
+        let number = text.parse::<f64>().ok().filter(|number| number.is_finite());
+        number.ok_or_else(|| {
+            let problem = format!("\"{text}\" is not a number");
+            self.error(row, column, problem, "write a plain decimal number".into())
+        })
+    }
+
+    /// An error about `column` of `row`.
+    pub(super) fn error(&self, row: &Row, column: &str, problem: String, hint: String) -> FileError {
+        FileError {
+            file: self.file.into(),
+            line: Some(row.line),
+            field: Some(column.into()),
+            problem,
+            hint,
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! TOML with the line of whatever is wrong in it.
+
+use super::FileError;
+use crate::provenance::{Figure, Provenance};
+use serde::de::DeserializeOwned;
+use toml::Spanned;
+
+/// A file of TOML while it is turned into a model.
+pub(super) struct TomlText<'a> {
+    file: &'a str,
+    text: &'a str,
+}
+
+impl<'a> TomlText<'a> {
+    pub(super) const fn new(file: &'a str, text: &'a str) -> Self {
+        Self { file, text }
+    }
+
+    /// The fields of the whole file.
+    pub(super) fn read<T: DeserializeOwned>(&self) -> Result<T, FileError> {
+        toml::from_str(self.text).map_err(|why| {
+            let start = why.span().map(|span| span.start);
+            let problem = why.message().trim().replace('\n', ", ");
+            let hint = if problem.starts_with("unknown field") {
+                "correct the spelling of the key, or take it out; comments begin with #"
+            } else if problem.starts_with("missing field") {
+                "add the key; the platforms and workloads that come with the tool show each"
+            } else {
+                "correct the line; the platforms and workloads that come with the tool are examples"
+            };
+            FileError {
+                file: self.file.into(),
+                line: start.map(|at| self.line(at)),
+                field: start.and_then(|at| self.key_at(at)),
+                problem,
+                hint: hint.into(),
+            }
+        })
+    }
+
+    /// An error about the value of `field`.
+    pub(super) fn error<T>(
+        &self,
+        field: &str,
+        value: &Spanned<T>,
+        problem: impl ToString,
+        hint: impl ToString,
+    ) -> FileError {
+        FileError {
+            file: self.file.into(),
+            line: Some(self.line(value.span().start)),
+            field: Some(field.into()),
+            problem: problem.to_string(),
+            hint: hint.to_string(),
+        }
+    }
+
+    /// An error about the file as a whole.
+    pub(super) fn file_error(&self, field: &str, problem: &str, hint: &str) -> FileError {
+        FileError {
+            file: self.file.into(),
+            line: None,
+            field: Some(field.into()),
+            problem: problem.into(),
+            hint: hint.into(),
+        }
+    }
+
+    /// The value of `field` if it is above zero and at most `limit`.
+    pub(super) fn positive(
+        &self,
+        field: &str,
+        value: &Spanned<f64>,
+        limit: f64,
+    ) -> Result<f64, FileError> {
+        let number = *value.get_ref();
+        if number > 0.0 && number <= limit {
+            return Ok(number);
+        }
+        let problem = format!("{number} is not above 0 and at most {limit}");
+        Err(self.error(field, value, problem, format!("write a number above 0, up to {limit}")))
+    }
+
+    /// The value of `field` if it is between 0 and 1.
+    pub(super) fn part(&self, field: &str, value: &Spanned<f64>) -> Result<f64, FileError> {
+        let number = *value.get_ref();
+        if (0.0..=1.0).contains(&number) {
+            return Ok(number);
+        }
+        let problem = format!("{number} is not between 0 and 1");
+        Err(self.error(field, value, problem, "write a part of the whole, such as 0.75"))
+    }
+
+    /// The value of `field` as a `T`, with the hint of the error if it is none.
+    pub(super) fn parsed<T>(
+        &self,
+        field: &str,
+        value: &Spanned<String>,
+        hint: impl Fn() -> String,
+    ) -> Result<T, FileError>
+    where
+        T: std::str::FromStr,
+        T::Err: ToString,
+    {
+        value.get_ref().parse().map_err(|why: T::Err| self.error(field, value, why.to_string(), hint()))
+    }
+
+    /// The value of `field` if it says something.
+    pub(super) fn said(&self, field: &str, value: &Spanned<String>) -> Result<String, FileError> {
+        if value.get_ref().trim().is_empty() {
+            return Err(self.error(field, value, "it is empty", "write at least one word"));
+        }
+        Ok(value.get_ref().clone())
+    }
+
+    /// The figure that two fields make.
+    pub(super) fn figure(
+        &self,
+        field: &str,
+        provenance: &Spanned<String>,
+        source: &Spanned<String>,
+    ) -> Result<Figure, FileError> {
+        let hint = || "say how the figure came to be".to_string();
+        let name = format!("{field}.provenance");
+        let provenance: Provenance = self.parsed(&name, provenance, hint)?;
+        Ok(Figure { provenance, source: self.said(&format!("{field}.source"), source)? })
+    }
+
+    /// Checks the value of `schema`.
+    pub(super) fn schema(&self, value: &Spanned<String>, expected: &str) -> Result<(), FileError> {
+        if value.get_ref() == expected {
+            return Ok(());
+        }
+        let problem = format!("\"{}\" is not \"{expected}\"", value.get_ref());
+        Err(self.error("schema", value, problem, format!("write schema = \"{expected}\"")))
+    }
+
+    fn line(&self, at: usize) -> usize {
+        self.text.as_bytes()[..at.min(self.text.len())].iter().filter(|b| **b == b'\n').count() + 1
+    }
+
+    /// The key of the line at byte `at`, if it has one.
+    fn key_at(&self, at: usize) -> Option<String> {
+        let line = self.text.lines().nth(self.line(at) - 1)?;
+        let key = line.split('=').next()?.trim();
+        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '[' | ']');
+        (!key.is_empty() && key.chars().all(plain)).then(|| key.to_string())
+    }
+}

@@ -1,0 +1,52 @@
+//! Memory tiers, what a workload asks of them, and the equilibrium the two reach.
+//!
+//! A tier is a family of curves: loaded latency against bandwidth, one for each traffic mix
+//! ([`curve`], [`tier`]). A [`platform`] is a set of tiers with the cores that load them. A
+//! [`demand`] says what a workload asked of the first tier alone. [`equilibrium`] finds the
+//! bandwidth and the latency at which threads and tiers agree; [`behaviour`] infers from a few
+//! measured runs what kind of threads they are; [`predict`] puts both together and answers what
+//! each choice of weights gives.
+//!
+//! This crate reads no file and no clock, and uses no randomness: the same input gives the same
+//! output, bit for bit. [`format`] turns the text of a file into these types; whoever has the
+//! file reads it.
+//!
+//! ```
+//! use interleaf_model::{curve::{Curve, CurvePoint}, provenance::Figure};
+//!
+//! let point = |bandwidth_gbps, latency_ns| CurvePoint {
+//!     bandwidth_gbps,
+//!     latency_ns,
+//!     figure: Figure::assumed("an example"),
+//! };
+//! let curve = Curve::new(vec![point(0.0, 120.0), point(400.0, 180.0), point(500.0, 400.0)])?;
+//! assert_eq!(curve.idle_latency_ns(), 120.0);
+//! assert_eq!(curve.max_bandwidth_gbps(), 500.0);
+//! # Ok::<(), interleaf_model::curve::CurveError>(())
+//! ```
+
+#![forbid(unsafe_code)]
+
+pub mod units;
+
+pub mod provenance;
+
+pub mod mix;
+
+pub mod weights;
+
+pub mod curve;
+
+pub mod tier;
+
+pub mod platform;
+
+pub mod demand;
+
+pub mod equilibrium;
+
+pub mod behaviour;
+
+pub mod predict;
+
+pub mod format;

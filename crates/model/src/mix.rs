@@ -1,0 +1,186 @@
+//! Traffic mixes: what the lines that cross the memory controller are made of.
+//!
+//! The names are those of Intel's Memory Latency Checker (`-W` in its public help), and count
+//! traffic as it is seen at the memory controller: an ordinary store reads its line first (read
+//! for ownership) and writes it back later, so a loop that only stores is `W5`, half reads and
+//! half writes. A non-temporal store writes without reading.
+
+use std::{fmt, str::FromStr};
+
+/// The share of reads and the kind of the writes and of the order of some traffic.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Mix {
+    read_share: f64,
+    nontemporal: bool,
+    random: bool,
+}
+
+/// The named mixes: name, read share of the bytes, whether stores are non-temporal.
+///
+/// Where two names have the same traffic (`W2` and `W7` differ only in the stores, `W3` and `W11`
+/// only in the number of buffers) the first is the one that is printed.
+pub const NAMED: [(&str, f64, bool); 13] = [
+    ("R", 1.0, false),
+    ("W2", 2.0 / 3.0, false),
+    ("W3", 3.0 / 4.0, false),
+    ("W4", 3.0 / 5.0, false),
+    ("W5", 1.0 / 2.0, false),
+    ("W6", 0.0, true),
+    ("W10", 2.0 / 3.0, true),
+    ("W7", 2.0 / 3.0, true),
+    ("W8", 1.0 / 2.0, true),
+    ("W9", 3.0 / 4.0, true),
+    ("W11", 3.0 / 4.0, false),
+    ("W12", 4.0 / 5.0, false),
+    ("W19", 9.0 / 10.0, false),
+];
+
+/// Why something is not a mix.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum MixError {
+    /// A read share outside 0 to 1.
+    #[error("a read share of {0} is not between 0 and 1")]
+    ReadShare(f64),
+    /// A text that names no mix.
+    #[error("there is no mix \"{0}\"")]
+    Name(String),
+}
+
+impl MixError {
+    /// What to write instead.
+    pub fn hint() -> String {
+        let names: Vec<_> = NAMED.iter().map(|(name, ..)| *name).collect();
+        format!(
+            "write one of {} (reads and writes as MLC counts them), or a read share such as 0.62 \
+             or 0.62nt, with /random behind it for random order",
+            names.join(", ")
+        )
+    }
+}
+
+impl Mix {
+    /// Reads only, in order.
+    pub const READ: Self = Self { read_share: 1.0, nontemporal: false, random: false };
+
+    /// Ordered traffic of which `read_share` of the bytes are reads (0 to 1).
+    ///
+    /// # Errors
+    /// When `read_share` is not between 0 and 1.
+    pub fn new(read_share: f64, nontemporal: bool) -> Result<Self, MixError> {
+        if (0.0..=1.0).contains(&read_share) {
+            Ok(Self { read_share, nontemporal, random: false })
+        } else {
+            Err(MixError::ReadShare(read_share))
+        }
+    }
+
+    /// The same traffic in random order.
+    pub const fn in_random_order(self) -> Self {
+        Self { random: true, ..self }
+    }
+
+    /// The part of the bytes that are reads, 0 to 1.
+    pub const fn read_share(self) -> f64 {
+        self.read_share
+    }
+
+    /// Whether the stores bypass the cache. Means nothing where there are no writes.
+    pub const fn nontemporal(self) -> bool {
+        self.nontemporal
+    }
+
+    /// Whether lines are asked for in random order.
+    pub const fn random(self) -> bool {
+        self.random
+    }
+
+    /// Whether both are read-only or have stores of the same kind, in the same order: whether one
+    /// may stand between the other and a third when curves are interpolated.
+    pub fn is_of_family(self, other: Self) -> bool {
+        let writes = self.read_share < 1.0 && other.read_share < 1.0;
+        (!writes || self.nontemporal == other.nontemporal) && self.random == other.random
+    }
+
+    /// The same traffic with another read share.
+    ///
+    /// # Errors
+    /// When `read_share` is not between 0 and 1.
+    pub fn with_read_share(self, read_share: f64) -> Result<Self, MixError> {
+        Ok(Self { random: self.random, ..Self::new(read_share, self.nontemporal)? })
+    }
+}
+
+impl FromStr for Mix {
+    type Err = MixError;
+
+    fn from_str(text: &str) -> Result<Self, MixError> {
+        let (name, random) = match text.strip_suffix("/random") {
+            Some(name) => (name, true),
+            None => (text, false),
+        };
+        let named = NAMED.iter().find(|(known, ..)| known.eq_ignore_ascii_case(name));
+        let mix = match named {
+            Some(&(_, read_share, nontemporal)) => Self { read_share, nontemporal, random: false },
+            None => {
+                let (number, nontemporal) = match name.strip_suffix("nt") {
+                    Some(number) => (number, true),
+                    None => (name, false),
+                };
+                let read_share = number.parse().map_err(|_| MixError::Name(text.into()))?;
+                Self::new(read_share, nontemporal)?
+            }
+        };
+        Ok(Self { random, ..mix })
+    }
+}
+
+impl fmt::Display for Mix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let same = |&&(_, read_share, nontemporal): &&(&str, f64, bool)| {
+            (read_share - self.read_share).abs() < 5e-4
+                && (nontemporal == self.nontemporal || read_share == 1.0)
+        };
+        match NAMED.iter().find(same) {
+            Some((name, ..)) => f.write_str(name)?,
+            None => {
+                write!(f, "{:.3}{}", self.read_share, if self.nontemporal { "nt" } else { "" })?;
+            }
+        }
+        f.write_str(if self.random { "/random" } else { "" })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names() {
+        let table = [
+            ("R", 1.0, false, false, "R"),
+            ("w2", 2.0 / 3.0, false, false, "W2"),
+            ("W10", 2.0 / 3.0, true, false, "W10"),
+            ("W7", 2.0 / 3.0, true, false, "W10"),
+            ("0.62", 0.62, false, false, "0.620"),
+            ("0.62nt", 0.62, true, false, "0.620nt"),
+            ("R/random", 1.0, false, true, "R/random"),
+        ];
+        for (text, read_share, nontemporal, random, shown) in table {
+            let mix: Mix = text.parse().unwrap();
+            assert_eq!((mix.read_share(), mix.nontemporal(), mix.random()), (read_share, nontemporal, random));
+            assert_eq!(mix.to_string(), shown);
+        }
+        for bad in ["", "W1", "1.1", "-0.1", "nt", "R/seq", "NaN"] {
+            assert!(bad.parse::<Mix>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn families() {
+        let of = |a: &str, b: &str| {
+            a.parse::<Mix>().unwrap().is_of_family(b.parse().unwrap())
+        };
+        assert!(of("R", "W10") && of("R", "W2") && of("W2", "W5"));
+        assert!(!of("W2", "W10") && !of("R", "R/random"));
+    }
+}

@@ -1,0 +1,106 @@
+//! Platforms: named machines with their tiers.
+
+use crate::{provenance::Figure, tier::Tier};
+
+/// A named machine.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Platform {
+    /// Its name, as asked for on the command line.
+    pub name: String,
+    /// Where its figures come from, in general.
+    pub source: String,
+    /// The processor.
+    pub cpu: Cpu,
+    /// Where traffic can come from; at least one.
+    pub domains: Vec<Domain>,
+    /// The tiers, the fastest first; at least one.
+    pub tiers: Vec<Tier>,
+    /// Links that several tiers share.
+    pub links: Vec<Link>,
+    /// Traffic on one tier that costs another one bandwidth.
+    pub couplings: Vec<Coupling>,
+    /// How evenly threads load interleaved tiers.
+    pub interleaving: Interleaving,
+}
+
+/// The cores of a platform.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cpu {
+    /// How many there are, all domains together.
+    pub cores: u32,
+    /// Lines that one core can have outstanding: the limit of its memory-level parallelism.
+    pub outstanding_lines_per_core: f64,
+    /// The part of the latency that is spent between core and memory controller, ns.
+    pub uncore_latency_ns: f64,
+}
+
+/// A socket or sub-NUMA cluster from which traffic comes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Domain {
+    /// Its name.
+    pub name: String,
+    /// Its cores.
+    pub cores: u32,
+}
+
+/// A link that all traffic to some tiers passes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Link {
+    /// Its name.
+    pub name: String,
+    /// What it carries, reads and writes together, GB/s.
+    pub bandwidth_gbps: f64,
+    /// The tiers behind it, as indices into [`Platform::tiers`]. No tier is behind two links.
+    pub tiers: Vec<usize>,
+    /// The domains whose traffic passes it, as indices; all of them when empty.
+    pub domains: Vec<usize>,
+    /// Where the figure comes from.
+    pub figure: Figure,
+}
+
+/// Traffic on one tier that costs another one bandwidth, as on a mesh that both cross.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Coupling {
+    /// The tier that carries the traffic.
+    pub from: usize,
+    /// The tier that loses bandwidth.
+    pub to: usize,
+    /// GB/s lost on `to` for each GB/s that `from` carries.
+    pub loss: f64,
+    /// Where the figure comes from.
+    pub figure: Figure,
+}
+
+/// How evenly threads load interleaved tiers.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Interleaving {
+    /// How many independent streams of pages the threads amount to.
+    ///
+    /// A thread walks some pages here, then some there; while it walks one page all its lines
+    /// come from one tier. If the threads were perfectly spread, the tiers would always be loaded
+    /// in the ratio of the weights; with few streams, one tier is now and then short of work
+    /// while the other has a queue. See [`crate::equilibrium`].
+    pub page_streams: u32,
+    /// Where the figure comes from.
+    pub figure: Figure,
+}
+
+/// The most page streams a platform can have; above it the tiers are loaded evenly anyway.
+pub const PAGE_STREAMS_MAX: u32 = 256;
+
+impl Default for Interleaving {
+    /// What the mixed points of the CXL white paper show (`reproduce cxl-interleaving` fits it).
+    fn default() -> Self {
+        Self {
+            page_streams: 14,
+            figure: Figure::assumed("as fitted to the mixed MLC points of xeon6-cz122"),
+        }
+    }
+}
+
+impl Platform {
+    /// The names of the tiers, in order.
+    pub fn tier_names(&self) -> Vec<&str> {
+        self.tiers.iter().map(|tier| tier.name.as_str()).collect()
+    }
+}

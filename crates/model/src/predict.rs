@@ -1,0 +1,128 @@
+//! What each choice of weights gives: for a workload, or for a mix at a given load.
+
+mod load;
+mod workload;
+
+pub use load::{LoadPoint, MixLoad, load_curve, saturating_load};
+pub use workload::Forecast;
+
+use crate::{platform::Platform, provenance::Provenance, weights::Weights};
+
+/// The part of the predictions that an interval holds.
+pub const INTERVAL: f64 = 0.9;
+
+/// A predicted figure.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Estimate {
+    /// The mean over all that agrees with what was measured.
+    pub mean: f64,
+    /// From here on ...
+    pub low: f64,
+    /// ... up to here lie nine tenths of it ([`INTERVAL`]).
+    pub high: f64,
+}
+
+impl Estimate {
+    /// The estimate that `values` of equal weight (not empty) make.
+    pub fn of(mut values: Vec<f64>) -> Self {
+        values.sort_by(f64::total_cmp);
+        let quantile = |part: f64| {
+            let at = part * (values.len() - 1) as f64;
+            let (below, rest) = (at.floor() as usize, at.fract());
+            let above = (below + 1).min(values.len() - 1);
+            values[below] + rest * (values[above] - values[below])
+        };
+        let mean = values.iter().sum::<f64>() / values.len() as f64;
+        let (low, high) = (quantile(0.5 - INTERVAL / 2.0), quantile(0.5 + INTERVAL / 2.0));
+        Self { mean, low, high }
+    }
+
+    /// A figure that is known.
+    pub const fn exact(value: f64) -> Self {
+        Self { mean: value, low: value, high: value }
+    }
+
+    /// The same in another unit.
+    pub fn scaled(self, factor: f64) -> Self {
+        Self { mean: self.mean * factor, low: self.low * factor, high: self.high * factor }
+    }
+}
+
+/// What one choice of weights gives.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// The weights.
+    pub weights: Weights,
+    /// Reads and writes at the memory controllers, GB/s.
+    pub bandwidth_gbps: Estimate,
+    /// The mean of the same on each tier, GB/s.
+    pub tier_bandwidth_gbps: Vec<f64>,
+    /// The latency of a line from each tier, ns.
+    pub tier_latency_ns: Vec<f64>,
+    /// The mean latency of a line, ns.
+    pub latency_ns: f64,
+    /// The result in the workload's metric; `None` for a mix.
+    pub result: Option<Estimate>,
+    /// Performance over that with all pages on the first tier.
+    pub speedup: Estimate,
+    /// The first tier that cannot hold its share of the footprint, as an index.
+    pub too_small: Option<usize>,
+    /// Why it is an extrapolation; empty when it is none.
+    pub extrapolated: Vec<String>,
+}
+
+/// What each choice of weights gives, and which is best.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Prediction {
+    /// How many threads.
+    pub threads: f64,
+    /// One for each choice, in the order asked for.
+    pub rows: Vec<Row>,
+    /// The best of those whose pages fit, as an index into `rows`; `None` when none fits.
+    pub best: Option<usize>,
+    /// What the curves, the demand and the constants rest on: the weakest of each.
+    pub leans_on: Vec<(String, Provenance)>,
+}
+
+impl Prediction {
+    fn new(threads: f64, rows: Vec<Row>, leans_on: Vec<(String, Provenance)>) -> Self {
+        let mut best: Option<usize> = None;
+        for (at, row) in rows.iter().enumerate().filter(|(_, row)| row.too_small.is_none()) {
+            // Among equals, the one with the most on the first tier.
+            let better = |other: usize| {
+                let other: &Row = &rows[other];
+                let gain = row.speedup.mean / other.speedup.mean - 1.0;
+                gain > 1e-6
+                    || gain > -1e-6 && row.weights.shares()[0] > other.weights.shares()[0]
+            };
+            if best.is_none_or(better) {
+                best = Some(at);
+            }
+        }
+        Self { threads, rows, best, leans_on }
+    }
+}
+
+/// What the tiers that `weights` use and the constants of `platform` rest on.
+fn platform_provenance(platform: &Platform, weights: &[Weights]) -> Vec<(String, Provenance)> {
+    let used = |tier: usize| weights.iter().any(|weights| weights.as_slice()[tier] > 0);
+    let mut leans_on: Vec<_> = platform
+        .tiers
+        .iter()
+        .enumerate()
+        .filter(|(at, _)| used(*at))
+        .map(|(_, tier)| {
+            let weakest = tier.curves.iter().map(|curve| curve.curve.provenance()).max();
+            (format!("curves of {}", tier.name), weakest.unwrap_or(Provenance::Assumed))
+        })
+        .collect();
+    if leans_on.len() > 1 {
+        let streams = platform.interleaving.figure.provenance;
+        leans_on.push(("page streams".into(), streams));
+        for coupling in &platform.couplings {
+            let [from, to] = [coupling.from, coupling.to].map(|at| &platform.tiers[at].name);
+            leans_on.push((format!("coupling of {from} to {to}"), coupling.figure.provenance));
+        }
+    }
+    leans_on
+}

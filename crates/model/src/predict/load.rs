@@ -1,0 +1,143 @@
+//! A mix at a given load, the way MLC loads a machine: every thread asks for lines as fast as it
+//! gets them, or pauses after each.
+
+use super::{Estimate, Prediction, Row, platform_provenance};
+use crate::{
+    equilibrium::{Load, LoadEquilibrium, System},
+    mix::Mix,
+    platform::Platform,
+    units::LINE_BYTES,
+    weights::Weights,
+};
+
+/// The most threads that [`saturating_load`] tries, as a multiple of the cores.
+const THREADS_MAX: f64 = 1024.0;
+
+/// Traffic of one mix from threads that pause after each line.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MixLoad {
+    /// What the traffic is made of.
+    pub mix: Mix,
+    /// How many threads.
+    pub threads: f64,
+    /// Pause of a thread after each line, ns; 0 for as much as there is.
+    pub pause_ns: f64,
+}
+
+/// The load of as many threads as saturate each tier on its own, at least one for each core.
+pub fn saturating_load(platform: &Platform, mix: Mix) -> MixLoad {
+    let domain = &platform.domains[0].name;
+    let bytes = platform
+        .tiers
+        .iter()
+        .map(|tier| tier.curves.answer(domain, mix).response.saturating_bytes())
+        .fold(0.0, f64::max);
+    let cores = f64::from(platform.cpu.cores);
+    let needed = bytes / (platform.cpu.outstanding_lines_per_core * LINE_BYTES);
+    let threads = needed.ceil().clamp(cores, cores * THREADS_MAX);
+    MixLoad { mix, threads, pause_ns: 0.0 }
+}
+
+impl MixLoad {
+    /// The same traffic with the pause at which the first tier alone carries `bandwidth_gbps`, or
+    /// no pause where it cannot carry so much.
+    pub fn at_bandwidth(&self, platform: &Platform, bandwidth_gbps: f64) -> Self {
+        let domain = &platform.domains[0].name;
+        let answer = platform.tiers[0].curves.answer(domain, self.mix);
+        let latency_ns = answer.response.at_bandwidth(bandwidth_gbps).latency_ns;
+        let lines = platform.cpu.outstanding_lines_per_core;
+        let round_ns = self.threads * lines * LINE_BYTES / bandwidth_gbps;
+        Self { pause_ns: ((round_ns - latency_ns) / lines).max(0.0), ..self.clone() }
+    }
+
+    fn load(&self, platform: &Platform, shares: Vec<f64>) -> Load {
+        Load {
+            threads: self.threads,
+            lines_per_thread: platform.cpu.outstanding_lines_per_core,
+            line_compute_ns: self.pause_ns,
+            overlap: 0.0,
+            mixes: vec![self.mix; shares.len()],
+            shares,
+            domain: 0,
+            bandwidth_factors: vec![1.0; platform.tiers.len()],
+        }
+    }
+
+    /// What this load reaches at each of `weights`.
+    pub fn predict(&self, platform: &Platform, weights: &[Weights]) -> Prediction {
+        let local = self.reach(platform, &Weights::first_tier(platform.tiers.len())).0;
+        let rows = weights
+            .iter()
+            .map(|weights| {
+                let (reached, extrapolated) = self.reach(platform, weights);
+                let speedup = reached.bandwidth_gbps / local.bandwidth_gbps;
+                Row {
+                    weights: weights.clone(),
+                    bandwidth_gbps: Estimate::exact(reached.bandwidth_gbps),
+                    tier_bandwidth_gbps: reached.tier_bandwidth_gbps,
+                    tier_latency_ns: reached.tier_latency_ns,
+                    latency_ns: reached.latency_ns,
+                    result: None,
+                    speedup: Estimate::exact(speedup),
+                    too_small: None,
+                    extrapolated,
+                }
+            })
+            .collect();
+        Prediction::new(self.threads, rows, platform_provenance(platform, weights))
+    }
+
+    fn reach(&self, platform: &Platform, weights: &Weights) -> (LoadEquilibrium, Vec<String>) {
+        let loads = [self.load(platform, weights.shares())];
+        let mut reached = System::new(platform, &loads).solve(&loads);
+        (reached.loads.remove(0), reached.extrapolated)
+    }
+}
+
+/// One load of a sweep from nearly none to all there is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LoadPoint {
+    /// Pause of a thread after each line, ns.
+    pub pause_ns: f64,
+    /// With all pages on the first tier: bandwidth, GB/s, and latency, ns.
+    pub local: (f64, f64),
+    /// The same with the best weights.
+    pub best: (f64, f64),
+    /// Which they are.
+    pub best_weights: Weights,
+}
+
+/// How the best of `weights` move with the load: from one hundredth of what the threads can ask
+/// for up to all of it, in `steps` steps.
+pub fn load_curve(
+    platform: &Platform,
+    mix: Mix,
+    threads: Option<f64>,
+    weights: &[Weights],
+    steps: usize,
+) -> Vec<LoadPoint> {
+    let most = saturating_load(platform, mix);
+    let most = MixLoad { threads: threads.unwrap_or(most.threads), ..most };
+    let local = Weights::first_tier(platform.tiers.len());
+    let max_gbps = most.predict(platform, std::slice::from_ref(&local)).rows[0].bandwidth_gbps.mean;
+    (1..=steps)
+        .map(|step| {
+            let part = step as f64 / steps as f64;
+            let load = if step == steps {
+                most.clone()
+            } else {
+                // Evenly spaced up to the knee and a little beyond.
+                most.at_bandwidth(platform, max_gbps * part)
+            };
+            let local = load.reach(platform, &local).0;
+            let prediction = load.predict(platform, weights);
+            let best = &prediction.rows[prediction.best.unwrap_or(0)];
+            LoadPoint {
+                pause_ns: load.pause_ns,
+                local: (local.bandwidth_gbps, local.latency_ns),
+                best: (best.bandwidth_gbps.mean, best.latency_ns),
+                best_weights: best.weights.clone(),
+            }
+        })
+        .collect()
+}

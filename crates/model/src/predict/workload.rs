@@ -1,0 +1,235 @@
+//! A workload at each choice of weights.
+
+use super::{Estimate, Prediction, Row, platform_provenance};
+use crate::{
+    behaviour::{Behaviour, TrafficPerWork, infer},
+    demand::{Demand, Phase},
+    equilibrium::{Load, LoadEquilibrium, System},
+    platform::Platform,
+    provenance::Provenance,
+    weights::Weights,
+};
+
+/// All behaviours that agree with a workload's runs, ready to predict from.
+pub struct Forecast<'a> {
+    platform: &'a Platform,
+    demand: &'a Demand,
+    traffic: TrafficPerWork,
+    behaviours: Vec<Behaviour>,
+}
+
+/// What one behaviour gives at one choice of weights, all relative to the first tier alone.
+struct Outcome {
+    speedup: f64,
+    traffic_gain: f64,
+    local_gbps: f64,
+    reached: LoadEquilibrium,
+}
+
+impl<'a> Forecast<'a> {
+    /// Infers how the workload behaves from its runs on `measured_on`, to predict for `platform`.
+    pub fn new(platform: &'a Platform, measured_on: &Platform, demand: &'a Demand) -> Self {
+        Self {
+            platform,
+            demand,
+            traffic: TrafficPerWork::of(demand),
+            behaviours: infer(measured_on, demand),
+        }
+    }
+
+    /// The behaviours that agree with the runs.
+    pub fn behaviours(&self) -> &[Behaviour] {
+        &self.behaviours
+    }
+
+    /// What `threads` threads reach at each of `weights`.
+    pub fn predict(&self, threads: f64, weights: &[Weights]) -> Prediction {
+        let rows = weights.iter().map(|weights| self.row(threads, weights)).collect();
+        let mut leans_on = platform_provenance(self.platform, weights);
+        leans_on.push((format!("demand of {}", self.demand.name), self.demand.figure.provenance));
+        let (low, high) = self.demand.read_share_range;
+        if high > low {
+            leans_on.push(("read share of the traffic".into(), Provenance::Assumed));
+        }
+        Prediction::new(threads, rows, leans_on)
+    }
+
+    fn row(&self, threads: f64, weights: &Weights) -> Row {
+        let mut extrapolated = vec![];
+        let outcomes: Vec<Outcome> = self
+            .behaviours
+            .iter()
+            .map(|behaviour| self.outcome(behaviour, threads, weights, &mut extrapolated))
+            .collect();
+        let estimate =
+            |f: &dyn Fn(&Outcome) -> f64| Estimate::of(outcomes.iter().map(f).collect());
+        let (anchor, known) = self.anchor(threads);
+        let local_performance = self.local_performance(threads);
+        let speedup = estimate(&|outcome| outcome.speedup);
+        let bandwidth_gbps = match anchor {
+            Some(local_gbps) => estimate(&|outcome| local_gbps * outcome.traffic_gain),
+            None => estimate(&|outcome| outcome.reached.bandwidth_gbps),
+        };
+        let shares = weights.shares();
+        let tiers = 0..shares.len();
+        let latency = |tier: usize| {
+            outcomes.iter().map(|o| o.reached.tier_latency_ns[tier]).sum::<f64>()
+                / outcomes.len() as f64
+        };
+        let tier_latency_ns: Vec<f64> = tiers.map(latency).collect();
+        if !known {
+            extrapolated.push(format!(
+                "the runs have {} threads",
+                join(self.demand.local.iter().map(|run| run.threads))
+            ));
+        }
+        let result = |estimate: Estimate| {
+            let [a, b] = [estimate.low, estimate.high].map(|x| self.demand.result(x));
+            let mean = self.demand.result(estimate.mean);
+            Estimate { mean, low: a.min(b), high: a.max(b) }
+        };
+        Row {
+            weights: weights.clone(),
+            tier_bandwidth_gbps: shares.iter().map(|share| share * bandwidth_gbps.mean).collect(),
+            bandwidth_gbps,
+            latency_ns: shares.iter().zip(&tier_latency_ns).map(|(s, l)| s * l).sum(),
+            tier_latency_ns,
+            result: Some(result(speedup.scaled(local_performance))),
+            speedup,
+            too_small: self.too_small(&shares),
+            extrapolated,
+        }
+    }
+
+    fn outcome(
+        &self,
+        behaviour: &Behaviour,
+        threads: f64,
+        weights: &Weights,
+        extrapolated: &mut Vec<String>,
+    ) -> Outcome {
+        let local_shares = Weights::first_tier(self.platform.tiers.len()).shares();
+        let load = |shares| behaviour.load(self.platform, self.demand.mix, threads, shares);
+        let (local, placed) = (load(local_shares), load(weights.shares()));
+        let mut gain = |phase: Option<&Phase>| {
+            let (local, placed) = match phase {
+                Some(phase) => (self.in_phase(&local, phase), self.in_phase(&placed, phase)),
+                None => (local.clone(), placed.clone()),
+            };
+            let [on_first, reached] = [&local, &placed].map(|load| {
+                let loads = std::slice::from_ref(load);
+                let mut solved = System::new(self.platform, loads).solve(loads);
+                for why in solved.extrapolated {
+                    if !extrapolated.contains(&why) {
+                        extrapolated.push(why);
+                    }
+                }
+                solved.loads.remove(0)
+            });
+            let traffic_gain = reached.bandwidth_gbps / on_first.bandwidth_gbps;
+            let local_gbps = on_first.bandwidth_gbps;
+            let speedup = traffic_gain * self.work_per_traffic(behaviour, threads, traffic_gain);
+            Outcome { speedup, traffic_gain, local_gbps, reached }
+        };
+        let mut outcome = gain(None);
+        if !self.demand.phases.is_empty() {
+            // The time of a run is that of its phases; traffic goes with the work.
+            let times = self.demand.phases.iter().map(|phase| {
+                let part = phase.share_of_time;
+                (part, part / gain(Some(phase)).speedup)
+            });
+            let (before, after) =
+                times.fold((0.0, 0.0), |(a, b), (before, after)| (a + before, b + after));
+            let speedup = before / after;
+            outcome.traffic_gain *= speedup / outcome.speedup;
+            outcome.reached.bandwidth_gbps = outcome.local_gbps * outcome.traffic_gain;
+            outcome.speedup = speedup;
+        }
+        outcome
+    }
+
+    /// `load` with the time to compute at which it asks the first tier for the bandwidth of
+    /// `phase`, or none where it cannot ask for so much.
+    fn in_phase(&self, load: &Load, phase: &Phase) -> Load {
+        let tier = &self.platform.tiers[0];
+        let domain = &self.platform.domains[load.domain].name;
+        let answer = tier.curves.answer(domain, load.mixes[0]);
+        let factor = load.bandwidth_factors[0];
+        let flow = answer.response.at_bandwidth(phase.bandwidth_gbps / factor);
+        let round_ns = load.circulating_bytes() / (flow.bandwidth_gbps * factor);
+        let exposed = 1.0 - load.overlap;
+        // Either waiting is longer and computing adds its exposed part, or the other way round.
+        let compute_ns = if round_ns >= flow.latency_ns * (1.0 + exposed) {
+            round_ns - exposed * flow.latency_ns
+        } else {
+            ((round_ns - flow.latency_ns) / exposed.max(1e-9)).clamp(0.0, flow.latency_ns)
+        };
+        Load { line_compute_ns: compute_ns / load.lines_per_thread, ..load.clone() }
+    }
+
+    /// Work per traffic relative to that on the first tier, when traffic grows by `gain`.
+    fn work_per_traffic(&self, behaviour: &Behaviour, threads: f64, gain: f64) -> f64 {
+        let Some(local_gbps) = self.anchor(threads).0 else { return 1.0 };
+        let per_thread = local_gbps / threads;
+        let traffic = self.traffic.of_pressure(per_thread * gain, per_thread);
+        libm::pow(traffic, -behaviour.traffic_relief)
+    }
+
+    /// The bandwidth that was counted with so many threads (between two counts, interpolated),
+    /// and whether the runs reach so far.
+    fn anchor(&self, threads: f64) -> (Option<f64>, bool) {
+        let counts = self.demand.local.iter().map(|run| f64::from(run.threads));
+        let (low, high) =
+            counts.fold((f64::INFINITY, 0.0_f64), |(low, high), n| (low.min(n), high.max(n)));
+        let known = (low..=high).contains(&threads);
+        let runs = self.demand.counted_runs();
+        let next = runs.partition_point(|(run, _)| f64::from(run.threads) < threads);
+        let bandwidth = match (next.checked_sub(1).map(|at| runs[at]), runs.get(next)) {
+            (_, Some((run, gbps))) if f64::from(run.threads) == threads => Some(*gbps),
+            (Some((a, at_a)), Some((b, at_b))) => {
+                let [a, b] = [a.threads, b.threads].map(f64::from);
+                Some(at_a + (threads - a) / (b - a) * (at_b - at_a))
+            }
+            _ => None,
+        };
+        (bandwidth, known)
+    }
+
+    /// Performance on the first tier with so many threads: that of the nearest run, brought to
+    /// the number of threads as the behaviours say on average.
+    fn local_performance(&self, threads: f64) -> f64 {
+        let run = self.demand.nearest_run(threads);
+        let performance = self.demand.performance(run.result);
+        let measured_at = f64::from(run.threads);
+        if measured_at == threads {
+            return performance;
+        }
+        let shares = Weights::first_tier(self.platform.tiers.len()).shares();
+        let bandwidth = |behaviour: &Behaviour, threads: f64| {
+            let loads = [behaviour.load(self.platform, self.demand.mix, threads, shares.clone())];
+            System::new(self.platform, &loads).solve(&loads).loads[0].bandwidth_gbps
+        };
+        let gain: f64 = self
+            .behaviours
+            .iter()
+            .map(|b| bandwidth(b, threads) / bandwidth(b, measured_at))
+            .sum::<f64>()
+            / self.behaviours.len() as f64;
+        performance * gain / self.traffic.of_threads(threads, measured_at)
+    }
+
+    /// The first tier that cannot hold its share of the footprint.
+    fn too_small(&self, shares: &[f64]) -> Option<usize> {
+        let footprint = self.demand.footprint?.get() as f64;
+        let tiers = self.platform.tiers.iter().zip(shares);
+        let mut fits = tiers.map(|(tier, share)| share * footprint <= tier.capacity.get() as f64);
+        fits.position(|fits| !fits)
+    }
+}
+
+fn join(counts: impl Iterator<Item = u32>) -> String {
+    let mut counts: Vec<u32> = counts.collect();
+    counts.sort_unstable();
+    counts.dedup();
+    counts.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,83 @@
+//! Where a figure comes from.
+//!
+//! Every figure that goes into a prediction carries one of these, and the prediction carries the
+//! weakest of those it leans on.
+
+use std::{fmt, str::FromStr};
+
+/// How a figure came to be, from the strongest to the weakest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Provenance {
+    /// Measured on the machine in question.
+    Measured,
+    /// Published by somebody for this machine or device.
+    Published,
+    /// The result of a simulation.
+    Simulated,
+    /// Assumed: taken from a similar device, or a default.
+    Assumed,
+}
+
+impl Provenance {
+    /// All of them, from the strongest to the weakest.
+    pub const ALL: [Self; 4] = [Self::Measured, Self::Published, Self::Simulated, Self::Assumed];
+
+    /// The word used in files and documents.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Measured => "measured",
+            Self::Published => "published",
+            Self::Simulated => "simulated",
+            Self::Assumed => "assumed",
+        }
+    }
+}
+
+impl fmt::Display for Provenance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A word that names no provenance.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("\"{0}\" is none of measured, published, simulated, assumed")]
+pub struct ProvenanceError(pub String);
+
+impl FromStr for Provenance {
+    type Err = ProvenanceError;
+
+    fn from_str(text: &str) -> Result<Self, ProvenanceError> {
+        Self::ALL
+            .into_iter()
+            .find(|provenance| provenance.name() == text)
+            .ok_or_else(|| ProvenanceError(text.into()))
+    }
+}
+
+/// The provenance of a figure, and its source in words.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Figure {
+    /// How it came to be.
+    pub provenance: Provenance,
+    /// The paper, record or reason, with the place in it.
+    pub source: String,
+}
+
+impl Figure {
+    /// A figure that was assumed for the `reason` given.
+    pub fn assumed(reason: &str) -> Self {
+        Self { provenance: Provenance::Assumed, source: reason.into() }
+    }
+
+    /// A figure that was published in `source`.
+    pub fn published(source: &str) -> Self {
+        Self { provenance: Provenance::Published, source: source.into() }
+    }
+}
+
+impl fmt::Display for Figure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.provenance, self.source)
+    }
+}

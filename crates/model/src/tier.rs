@@ -1,0 +1,186 @@
+//! Tiers: pools of memory that behave alike.
+
+use crate::{
+    curve::{Curve, Response},
+    mix::Mix,
+    provenance::Provenance,
+    units::Bytes,
+};
+use std::{fmt, str::FromStr};
+
+/// What a tier is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum TierKind {
+    /// DIMMs on the processor's own channels.
+    Dram,
+    /// An expander behind a CXL link.
+    Cxl,
+    /// Non-volatile memory that is addressed as memory.
+    Nvram,
+    /// A file or a drive.
+    Storage,
+}
+
+impl TierKind {
+    /// All kinds, with the words for them.
+    pub const ALL: [(Self, &'static str); 4] = [
+        (Self::Dram, "dram"),
+        (Self::Cxl, "cxl"),
+        (Self::Nvram, "nvram"),
+        (Self::Storage, "storage"),
+    ];
+}
+
+impl fmt::Display for TierKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (_, name) = Self::ALL[*self as usize];
+        f.write_str(name)
+    }
+}
+
+impl FromStr for TierKind {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let kind = Self::ALL.iter().find(|(_, name)| *name == text);
+        kind.map(|(kind, _)| *kind).ok_or_else(|| format!("there is no kind of tier \"{text}\""))
+    }
+}
+
+/// A pool of memory, with its curves.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tier {
+    /// Its name, unique on the platform.
+    pub name: String,
+    /// What it is made of.
+    pub kind: TierKind,
+    /// How much fits.
+    pub capacity: Bytes,
+    /// How it answers to load.
+    pub curves: Curves,
+}
+
+/// The curve of one mix, as seen from one domain or from all.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MixCurve {
+    /// The domain the traffic comes from; `None` for every domain that has no curve of its own.
+    pub domain: Option<String>,
+    /// What the traffic is made of.
+    pub mix: Mix,
+    /// Latency against bandwidth.
+    pub curve: Curve,
+}
+
+/// The family of curves that is a tier.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Curves(Vec<MixCurve>);
+
+/// Why some curves are not those of a tier.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CurvesError {
+    /// No curve that is valid for every domain.
+    #[error("there is no curve")]
+    Empty,
+    /// The same mix twice for one domain.
+    #[error("the mix {0} has two curves")]
+    Twice(String),
+}
+
+/// How a tier answers to some mix, and how well that is known.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Answer {
+    /// Bandwidth and latency against bytes in flight.
+    pub response: Response,
+    /// Why this is an extrapolation, if it is one.
+    pub extrapolated: Option<String>,
+    /// The weakest provenance of the curves used.
+    pub provenance: Provenance,
+}
+
+impl Curves {
+    /// The curves of a tier.
+    ///
+    /// # Errors
+    /// When there are none, or two for the same domain and mix.
+    pub fn new(curves: Vec<MixCurve>) -> Result<Self, CurvesError> {
+        if curves.is_empty() {
+            return Err(CurvesError::Empty);
+        }
+        for (at, curve) in curves.iter().enumerate() {
+            let same = |other: &MixCurve| other.domain == curve.domain && other.mix == curve.mix;
+            if curves[..at].iter().any(same) {
+                return Err(CurvesError::Twice(curve.mix.to_string()));
+            }
+        }
+        Ok(Self(curves))
+    }
+
+    /// Every curve, in the order of the file.
+    pub fn iter(&self) -> impl Iterator<Item = &MixCurve> {
+        self.0.iter()
+    }
+
+    /// The curve of exactly this mix, from any domain.
+    pub fn of(&self, mix: Mix) -> Option<&Curve> {
+        self.0.iter().find(|curve| curve.mix == mix).map(|curve| &curve.curve)
+    }
+
+    /// How the tier answers to `mix` that comes from `domain`.
+    ///
+    /// A mix between two known ones of its family is interpolated by read share. Outside of them,
+    /// or where the family is unknown, the nearest known mix stands for it, and the answer says
+    /// so.
+    pub fn answer(&self, domain: &str, mix: Mix) -> Answer {
+        let own = |curve: &&MixCurve| curve.domain.as_deref() == Some(domain);
+        let mut seen: Vec<&MixCurve> = self.0.iter().filter(own).collect();
+        let for_all = self.0.iter().filter(|curve| curve.domain.is_none());
+        seen.extend(for_all.filter(|curve| !self.0.iter().any(|other| {
+            other.domain.as_deref() == Some(domain) && other.mix == curve.mix
+        })));
+        let mut extrapolated = None;
+        if seen.is_empty() {
+            extrapolated = Some(format!("no curve is known from domain {domain}"));
+            seen = self.0.iter().collect();
+        }
+        let family: Vec<_> = seen.iter().copied().filter(|c| c.mix.is_of_family(mix)).collect();
+        if !family.iter().any(|curve| mix.read_share() == 1.0 || curve.mix.read_share() < 1.0) {
+            extrapolated.get_or_insert(format!("no curve is known for traffic like {mix}"));
+        }
+        let among = if family.is_empty() { &seen } else { &family };
+        let (answer, outside) = interpolate(among, mix.read_share());
+        if outside {
+            extrapolated.get_or_insert(format!("the mix {mix} lies outside of the known ones"));
+        }
+        Answer { extrapolated, ..answer }
+    }
+}
+
+/// The answer for `read_share` between its two neighbours in `curves` (not empty), and whether it
+/// lies outside of all of them.
+fn interpolate(curves: &[&MixCurve], read_share: f64) -> (Answer, bool) {
+    let share = |curve: &MixCurve| curve.mix.read_share();
+    let below = curves
+        .iter()
+        .filter(|curve| share(curve) <= read_share + 1e-9)
+        .max_by(|a, b| share(a).total_cmp(&share(b)));
+    let above = curves
+        .iter()
+        .filter(|curve| share(curve) >= read_share - 1e-9)
+        .min_by(|a, b| share(a).total_cmp(&share(b)));
+    let alone = |curve: &MixCurve| Answer {
+        response: curve.curve.response().clone(),
+        extrapolated: None,
+        provenance: curve.curve.provenance(),
+    };
+    match (below, above) {
+        (Some(below), Some(above)) if share(above) - share(below) > 1e-9 => {
+            let part = (share(above) - read_share) / (share(above) - share(below));
+            let response = below.curve.response().blend(part, above.curve.response());
+            let provenance = below.curve.provenance().max(above.curve.provenance());
+            (Answer { response, extrapolated: None, provenance }, false)
+        }
+        (Some(curve), Some(_)) => (alone(curve), false),
+        (Some(curve), None) | (None, Some(curve)) => (alone(curve), true),
+        (None, None) => (alone(curves[0]), true),
+    }
+}

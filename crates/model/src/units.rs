@@ -1,0 +1,195 @@
+//! Quantities that carry a unit, and their text form.
+//!
+//! A bare number is refused: the unit is part of the value. GB/s is 10^9 bytes a second, GiB is
+//! 2^30 bytes.
+
+use std::{fmt, str::FromStr};
+
+/// Bytes in a cache line, the unit in which threads ask memory for data.
+pub const LINE_BYTES: f64 = 64.0;
+
+/// A text that is not a quantity of the kind asked for.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("\"{text}\" is not a {kind}: {reason}")]
+pub struct UnitError {
+    /// What was written.
+    pub text: String,
+    /// What was expected, such as "size".
+    pub kind: &'static str,
+    /// Why it is not one.
+    pub reason: String,
+    /// The units that are allowed, for a hint.
+    pub allowed: String,
+}
+
+/// A size in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Bytes(u64);
+
+const SIZE_UNITS: [(&str, f64); 9] = [
+    ("B", 1.0),
+    ("KiB", 1024.0),
+    ("MiB", 1048576.0),
+    ("GiB", 1073741824.0),
+    ("TiB", 1099511627776.0),
+    ("kB", 1e3),
+    ("MB", 1e6),
+    ("GB", 1e9),
+    ("TB", 1e12),
+];
+
+impl Bytes {
+    /// A number of bytes.
+    pub const fn new(bytes: u64) -> Self {
+        Self(bytes)
+    }
+
+    /// The number of bytes.
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+}
+
+impl FromStr for Bytes {
+    type Err = UnitError;
+
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        let bytes = quantity(text, "size", &SIZE_UNITS)?;
+        if bytes.fract() != 0.0 || bytes > 9e18 {
+            return Err(UnitError {
+                text: text.into(),
+                kind: "size",
+                reason: "it is no whole number of bytes below 8 EiB".into(),
+                allowed: unit_list(&SIZE_UNITS),
+            });
+        }
+        Ok(Self(bytes as u64))
+    }
+}
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (unit, scale) =
+            SIZE_UNITS[..5].iter().rev().find(|(_, scale)| self.0 as f64 >= *scale).unwrap_or(
+                // Below one byte there is only zero.
+                &SIZE_UNITS[0],
+            );
+        let value = self.0 as f64 / scale;
+        if value.fract() == 0.0 { write!(f, "{value} {unit}") } else { write!(f, "{value:.1} {unit}") }
+    }
+}
+
+/// A bandwidth.
+#[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
+pub struct Bandwidth(f64);
+
+const BANDWIDTH_UNITS: [(&str, f64); 6] = [
+    ("GB/s", 1.0),
+    ("MB/s", 1e-3),
+    ("TB/s", 1e3),
+    ("GiB/s", 1.073741824),
+    ("MiB/s", 1.048576e-3),
+    ("B/s", 1e-9),
+];
+
+impl Bandwidth {
+    /// GB/s, that is 10^9 bytes a second.
+    pub const fn gbps(self) -> f64 {
+        self.0
+    }
+}
+
+impl FromStr for Bandwidth {
+    type Err = UnitError;
+
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        quantity(text, "bandwidth", &BANDWIDTH_UNITS).map(Self)
+    }
+}
+
+impl fmt::Display for Bandwidth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} GB/s", self.0)
+    }
+}
+
+/// Splits `text` into a number and one of `units`, and returns the number in the base unit.
+fn quantity(text: &str, kind: &'static str, units: &[(&str, f64)]) -> Result<f64, UnitError> {
+    let error = |reason: String| UnitError {
+        text: text.into(),
+        kind,
+        reason,
+        allowed: unit_list(units),
+    };
+    let trimmed = text.trim();
+    let split = trimmed
+        .find(|c: char| !(c.is_ascii_digit() || matches!(c, '.' | '+' | '-' | '_')))
+        .unwrap_or(trimmed.len());
+    let (number, unit) = (&trimmed[..split], trimmed[split..].trim());
+    if number.is_empty() {
+        return Err(error("it does not begin with a number".into()));
+    }
+    let value: f64 =
+        number.parse().map_err(|_| error(format!("\"{number}\" is not a number")))?;
+    if unit.is_empty() {
+        return Err(error("it has no unit".into()));
+    }
+    let Some((_, scale)) = units.iter().find(|(name, _)| *name == unit) else {
+        return Err(error(format!("there is no unit \"{unit}\" for a {kind}")));
+    };
+    if value < 0.0 {
+        return Err(error("it is negative".into()));
+    }
+    Ok(value * scale)
+}
+
+fn unit_list(units: &[(&str, f64)]) -> String {
+    units.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes() {
+        let good = [
+            ("768GiB", 768 << 30),
+            ("64 MiB", 64 << 20),
+            ("1.5KiB", 1536),
+            ("4096B", 4096),
+            ("2GB", 2_000_000_000),
+            ("0B", 0),
+        ];
+        for (text, bytes) in good {
+            assert_eq!(text.parse::<Bytes>().map(Bytes::get), Ok(bytes), "{text}");
+        }
+        let bad = [
+            ("768", "it has no unit"),
+            ("", "it does not begin with a number"),
+            ("GiB", "it does not begin with a number"),
+            ("1.2.3GiB", "\"1.2.3\" is not a number"),
+            ("4 gigs", "there is no unit \"gigs\" for a size"),
+            ("-1GiB", "it is negative"),
+            ("0.3B", "it is no whole number of bytes below 8 EiB"),
+            ("99999999999TiB", "it is no whole number of bytes below 8 EiB"),
+        ];
+        for (text, reason) in bad {
+            assert_eq!(text.parse::<Bytes>().unwrap_err().reason, reason, "{text}");
+        }
+        assert_eq!(Bytes::new(768 << 30).to_string(), "768 GiB");
+        assert_eq!(Bytes::new(1536).to_string(), "1.5 KiB");
+        assert_eq!(Bytes::new(0).to_string(), "0 B");
+    }
+
+    #[test]
+    fn bandwidths() {
+        assert_eq!("150GB/s".parse::<Bandwidth>().map(Bandwidth::gbps), Ok(150.0));
+        assert_eq!("1500 MB/s".parse::<Bandwidth>().map(Bandwidth::gbps), Ok(1.5));
+        assert_eq!("150".parse::<Bandwidth>().unwrap_err().reason, "it has no unit");
+        assert_eq!(
+            "150GB".parse::<Bandwidth>().unwrap_err().reason,
+            "there is no unit \"GB\" for a bandwidth"
+        );
+    }
+}

@@ -1,0 +1,157 @@
+//! Weights of an interleaving: pages on each tier in one round.
+
+use std::{fmt, str::FromStr};
+
+/// The most pages that one tier can have in a round, as the kernel has it.
+pub const WEIGHT_MAX: u16 = 255;
+
+/// Pages on each tier in one round, such as `3:1`. Kept as given, not reduced; at least one is not
+/// zero. A zero keeps a tier out; the kernel is then told by a node mask.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Weights(Vec<u16>);
+
+/// Why something is not a set of weights.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WeightsError {
+    /// A part that is not a whole number.
+    #[error("\"{part}\" in \"{text}\" is not a whole number from 0 to 255")]
+    Part {
+        /// The whole text.
+        text: String,
+        /// The part of it.
+        part: String,
+    },
+    /// Nothing but zeros.
+    #[error("\"{0}\" puts no page anywhere: all weights are zero")]
+    AllZero(String),
+    /// Another number of weights than there are tiers.
+    #[error("\"{weights}\" has {given} weights, but there are {tiers} tiers: {names}")]
+    Count {
+        /// The weights as written.
+        weights: String,
+        /// How many they are.
+        given: usize,
+        /// How many tiers there are.
+        tiers: usize,
+        /// The names of the tiers.
+        names: String,
+    },
+}
+
+impl Weights {
+    /// Weights for tiers in their order.
+    ///
+    /// # Errors
+    /// When one is above 255 or all are zero.
+    pub fn new(weights: Vec<u16>) -> Result<Self, WeightsError> {
+        let text = || join(&weights);
+        if let Some(part) = weights.iter().find(|weight| **weight > WEIGHT_MAX) {
+            return Err(WeightsError::Part { text: text(), part: part.to_string() });
+        }
+        if weights.iter().all(|weight| *weight == 0) {
+            return Err(WeightsError::AllZero(text()));
+        }
+        Ok(Self(weights))
+    }
+
+    /// All pages on the first of `tiers` tiers.
+    pub fn first_tier(tiers: usize) -> Self {
+        Self((0..tiers.max(1)).map(|tier| u16::from(tier == 0)).collect())
+    }
+
+    /// Every distinct ratio of whole numbers up to `limit` over `tiers` tiers, from the most on
+    /// the first tier to the least.
+    pub fn every_ratio(tiers: usize, limit: u16) -> Vec<Self> {
+        let mut all = vec![vec![]];
+        for _ in 0..tiers {
+            all = all
+                .into_iter()
+                .flat_map(|head: Vec<u16>| {
+                    (0..=limit).map(move |weight| [head.as_slice(), &[weight]].concat())
+                })
+                .collect();
+        }
+        let coprime = |weights: &Vec<u16>| weights.iter().copied().fold(0, gcd) == 1;
+        let mut all: Vec<_> = all.into_iter().filter(coprime).map(Self).collect();
+        all.sort_by(|a, b| b.shares().partial_cmp(&a.shares()).expect("shares are finite"));
+        all
+    }
+
+    /// The weights in the order of the tiers.
+    pub fn as_slice(&self) -> &[u16] {
+        &self.0
+    }
+
+    /// The part of the pages on each tier; they sum to 1.
+    pub fn shares(&self) -> Vec<f64> {
+        let sum: f64 = self.0.iter().map(|weight| f64::from(*weight)).sum();
+        self.0.iter().map(|weight| f64::from(*weight) / sum).collect()
+    }
+
+    /// The same weights, if there are as many as `names`.
+    ///
+    /// # Errors
+    /// When there are more or fewer.
+    pub fn for_tiers(self, names: &[&str]) -> Result<Self, WeightsError> {
+        if self.0.len() == names.len() {
+            return Ok(self);
+        }
+        Err(WeightsError::Count {
+            weights: self.to_string(),
+            given: self.0.len(),
+            tiers: names.len(),
+            names: names.join(", "),
+        })
+    }
+}
+
+impl FromStr for Weights {
+    type Err = WeightsError;
+
+    fn from_str(text: &str) -> Result<Self, WeightsError> {
+        let part = |part: &str| {
+            part.trim().parse::<u16>().ok().filter(|weight| *weight <= WEIGHT_MAX).ok_or_else(|| {
+                WeightsError::Part { text: text.into(), part: part.trim().into() }
+            })
+        };
+        Self::new(text.split(':').map(part).collect::<Result<_, _>>()?)
+    }
+}
+
+impl fmt::Display for Weights {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&join(&self.0))
+    }
+}
+
+fn join(weights: &[u16]) -> String {
+    weights.iter().map(u16::to_string).collect::<Vec<_>>().join(":")
+}
+
+fn gcd(a: u16, b: u16) -> u16 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text() {
+        for good in ["3:1", "65:35", "1:0", "0:1", "4:2:1", "255:1"] {
+            assert_eq!(good.parse::<Weights>().unwrap().to_string(), good);
+        }
+        for bad in ["", ":", "3:", "3:-1", "256:1", "0:0", "3/1", "a:b", "1.5:1"] {
+            assert!(bad.parse::<Weights>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn every_ratio_is_distinct_and_ordered() {
+        let all = Weights::every_ratio(2, 10);
+        assert_eq!(all.len(), 65, "63 coprime pairs up to 10, and the two ends");
+        assert_eq!(all.first().unwrap().to_string(), "1:0");
+        assert_eq!(all.last().unwrap().to_string(), "0:1");
+        assert!(all.windows(2).all(|pair| pair[0].shares()[0] > pair[1].shares()[0]));
+    }
+}
