@@ -214,10 +214,11 @@ fn refused(error: &clap::Error) -> Failure {
     let text = error.render().to_string();
     let usage = text.find("\n\nUsage:").or_else(|| text.find("\n\nFor more information"));
     let body = text[..usage.unwrap_or(text.len())].trim().trim_start_matches("error: ");
-    let (problem, tips): (Vec<_>, Vec<_>) =
-        body.lines().map(str::trim).filter(|line| !line.is_empty()).partition(|line| {
-            !line.starts_with("tip:") && !line.starts_with("[possible values")
-        });
+    let (problem, tips): (Vec<_>, Vec<_>) = body
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty())
+        .partition(|line| !line.starts_with("tip:") && !line.starts_with("[possible values"));
     let mut hints: Vec<String> =
         tips.iter().map(|tip| tip.trim_start_matches("tip: ").to_string()).collect();
     // Our own parsers write "what is wrong: how to mend it".

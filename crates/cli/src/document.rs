@@ -71,7 +71,9 @@ pub(crate) fn read(name: &str, text: &str) -> Result<Document, Failure> {
 pub(crate) fn json(document: &impl Serialize) -> Result<String, Failure> {
     match serde_json::to_string_pretty(document) {
         Ok(text) => Ok(text + "\n"),
-        Err(why) => Err(Failure::new(format!("the document cannot be written: {why}"), "report it")),
+        Err(why) => {
+            Err(Failure::new(format!("the document cannot be written: {why}"), "report it"))
+        }
     }
 }
 

@@ -26,8 +26,12 @@ use crate::{equilibrium::Load, mix::Mix, platform::Platform, tier::TierKind};
 pub struct Behaviour {
     /// Lines that a thread keeps outstanding: its memory-level parallelism.
     pub lines_per_thread: f64,
-    /// Time a thread computes for each line, ns.
+    /// Time a thread that is alone computes for each line, ns.
     pub line_compute_ns: f64,
+    /// What each further thread adds to the time all of them compute, as a part of that of one
+    /// thread alone: locks, shared caches, clocks that fall (the contention of Gunther's universal
+    /// scalability law).
+    pub contention: f64,
     /// How much of the shorter of computing and waiting is hidden, 0 to 1.
     pub overlap: f64,
     /// The part of a DRAM tier's bandwidth that its pattern of accesses can reach (0 to 1): what
@@ -42,6 +46,11 @@ pub struct Behaviour {
 }
 
 impl Behaviour {
+    /// Time each of `threads` threads computes for a line, ns.
+    pub fn compute_ns(&self, threads: f64) -> f64 {
+        self.line_compute_ns * (1.0 + self.contention * (threads - 1.0).max(0.0))
+    }
+
     /// `threads` such threads on `platform`, with `shares` of their traffic on each tier. Threads
     /// beyond the cores share the lines that a core can have outstanding.
     pub fn load(&self, platform: &Platform, mix: Mix, threads: f64, shares: Vec<f64>) -> Load {
@@ -50,7 +59,7 @@ impl Behaviour {
         Load {
             threads: threads.min(f64::from(platform.cpu.cores)),
             lines_per_thread: self.lines_per_thread,
-            line_compute_ns: self.line_compute_ns,
+            line_compute_ns: self.compute_ns(threads),
             overlap: self.overlap,
             mixes: vec![mix; shares.len()],
             shares,

@@ -181,11 +181,7 @@ impl Curve {
 
     /// The weakest provenance of its points.
     pub fn provenance(&self) -> Provenance {
-        self.points
-            .iter()
-            .map(|point| point.figure.provenance)
-            .max()
-            .unwrap_or(Provenance::Assumed)
+        self.points.iter().map(|point| point.figure.provenance).max().unwrap_or(Provenance::Assumed)
     }
 
     /// The curve as a function of the bytes in flight.
@@ -257,8 +253,8 @@ impl Response {
             if bytes == 0.0 {
                 return (0.0, 1.0 / idle);
             }
-            let bandwidth =
-                share * self.at(bytes).bandwidth_gbps + (1.0 - share) * other.at(bytes).bandwidth_gbps;
+            let bandwidth = share * self.at(bytes).bandwidth_gbps
+                + (1.0 - share) * other.at(bytes).bandwidth_gbps;
             (bandwidth, bytes / bandwidth)
         };
         Self::through(in_flight.into_iter().map(point))

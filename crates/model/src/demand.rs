@@ -131,8 +131,7 @@ impl Demand {
                 self.local.iter().filter(|run| run.series == *series).collect()
             }
         };
-        let nearest =
-            candidates.iter().copied().min_by(|a, b| distance(a).total_cmp(&distance(b)));
+        let nearest = candidates.iter().copied().min_by(|a, b| distance(a).total_cmp(&distance(b)));
         nearest.unwrap_or(&self.local[0])
     }
 }

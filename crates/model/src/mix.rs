@@ -167,7 +167,10 @@ mod tests {
         ];
         for (text, read_share, nontemporal, random, shown) in table {
             let mix: Mix = text.parse().unwrap();
-            assert_eq!((mix.read_share(), mix.nontemporal(), mix.random()), (read_share, nontemporal, random));
+            assert_eq!(
+                (mix.read_share(), mix.nontemporal(), mix.random()),
+                (read_share, nontemporal, random)
+            );
             assert_eq!(mix.to_string(), shown);
         }
         for bad in ["", "W1", "1.1", "-0.1", "nt", "R/seq", "NaN"] {
@@ -177,9 +180,7 @@ mod tests {
 
     #[test]
     fn families() {
-        let of = |a: &str, b: &str| {
-            a.parse::<Mix>().unwrap().is_of_family(b.parse().unwrap())
-        };
+        let of = |a: &str, b: &str| a.parse::<Mix>().unwrap().is_of_family(b.parse().unwrap());
         assert!(of("R", "W10") && of("R", "W2") && of("W2", "W5"));
         assert!(!of("W2", "W10") && !of("R", "R/random"));
     }

@@ -92,7 +92,7 @@ impl Default for Interleaving {
     /// What the mixed points of the CXL white paper show (`reproduce cxl-interleaving` fits it).
     fn default() -> Self {
         Self {
-            page_streams: 14,
+            page_streams: 16,
             figure: Figure::assumed("as fitted to the mixed MLC points of xeon6-cz122"),
         }
     }

@@ -92,8 +92,7 @@ impl Prediction {
             let better = |other: usize| {
                 let other: &Row = &rows[other];
                 let gain = row.speedup.mean / other.speedup.mean - 1.0;
-                gain > 1e-6
-                    || gain > -1e-6 && row.weights.shares()[0] > other.weights.shares()[0]
+                gain > 1e-6 || gain > -1e-6 && row.weights.shares()[0] > other.weights.shares()[0]
             };
             if best.is_none_or(better) {
                 best = Some(at);

@@ -134,9 +134,12 @@ impl Curves {
         let own = |curve: &&MixCurve| curve.domain.as_deref() == Some(domain);
         let mut seen: Vec<&MixCurve> = self.0.iter().filter(own).collect();
         let for_all = self.0.iter().filter(|curve| curve.domain.is_none());
-        seen.extend(for_all.filter(|curve| !self.0.iter().any(|other| {
-            other.domain.as_deref() == Some(domain) && other.mix == curve.mix
-        })));
+        seen.extend(for_all.filter(|curve| {
+            !self
+                .0
+                .iter()
+                .any(|other| other.domain.as_deref() == Some(domain) && other.mix == curve.mix)
+        }));
         let mut extrapolated = None;
         if seen.is_empty() {
             extrapolated = Some(format!("no curve is known from domain {domain}"));
@@ -144,12 +147,14 @@ impl Curves {
         }
         let family: Vec<_> = seen.iter().copied().filter(|c| c.mix.is_of_family(mix)).collect();
         if !family.iter().any(|curve| mix.read_share() == 1.0 || curve.mix.read_share() < 1.0) {
-            extrapolated.get_or_insert(format!("no curve is known for traffic like {mix}"));
+            let order = if mix.random() { "random order" } else { "sequential order" };
+            let stores = if mix.nontemporal() { "non-temporal" } else { "ordinary" };
+            extrapolated.get_or_insert(format!("no curve is known for {stores} stores in {order}"));
         }
         let among = if family.is_empty() { &seen } else { &family };
         let (answer, outside) = interpolate(among, mix.read_share());
         if outside {
-            extrapolated.get_or_insert(format!("the mix {mix} lies outside of the known ones"));
+            extrapolated.get_or_insert("the read share lies outside of the known mixes".into());
         }
         Answer { extrapolated, ..answer }
     }

@@ -75,7 +75,11 @@ impl fmt::Display for Bytes {
                 &SIZE_UNITS[0],
             );
         let value = self.0 as f64 / scale;
-        if value.fract() == 0.0 { write!(f, "{value} {unit}") } else { write!(f, "{value:.1} {unit}") }
+        if value.fract() == 0.0 {
+            write!(f, "{value} {unit}")
+        } else {
+            write!(f, "{value:.1} {unit}")
+        }
     }
 }
 
@@ -115,12 +119,8 @@ impl fmt::Display for Bandwidth {
 
 /// Splits `text` into a number and one of `units`, and returns the number in the base unit.
 fn quantity(text: &str, kind: &'static str, units: &[(&str, f64)]) -> Result<f64, UnitError> {
-    let error = |reason: String| UnitError {
-        text: text.into(),
-        kind,
-        reason,
-        allowed: unit_list(units),
-    };
+    let error =
+        |reason: String| UnitError { text: text.into(), kind, reason, allowed: unit_list(units) };
     let trimmed = text.trim();
     let split = trimmed
         .find(|c: char| !(c.is_ascii_digit() || matches!(c, '.' | '+' | '-' | '_')))
@@ -129,8 +129,7 @@ fn quantity(text: &str, kind: &'static str, units: &[(&str, f64)]) -> Result<f64
     if number.is_empty() {
         return Err(error("it does not begin with a number".into()));
     }
-    let value: f64 =
-        number.parse().map_err(|_| error(format!("\"{number}\" is not a number")))?;
+    let value: f64 = number.parse().map_err(|_| error(format!("\"{number}\" is not a number")))?;
     if unit.is_empty() {
         return Err(error("it has no unit".into()));
     }

@@ -109,11 +109,12 @@ impl FromStr for Weights {
     type Err = WeightsError;
 
     fn from_str(text: &str) -> Result<Self, WeightsError> {
-        let part = |part: &str| {
-            part.trim().parse::<u16>().ok().filter(|weight| *weight <= WEIGHT_MAX).ok_or_else(|| {
-                WeightsError::Part { text: text.into(), part: part.trim().into() }
-            })
-        };
+        let part =
+            |part: &str| {
+                part.trim().parse::<u16>().ok().filter(|weight| *weight <= WEIGHT_MAX).ok_or_else(
+                    || WeightsError::Part { text: text.into(), part: part.trim().into() },
+                )
+            };
         Self::new(text.split(':').map(part).collect::<Result<_, _>>()?)
     }
 }

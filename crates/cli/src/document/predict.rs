@@ -129,7 +129,8 @@ impl PredictDocument {
         let mut line =
             Series::new(self.workload.clone(), SeriesKind::Line, 0, points).with_labels(labels);
         if !of_mix {
-            let interval = rows.iter().map(|row| (row.speedup_interval[0], row.speedup_interval[1]));
+            let interval =
+                rows.iter().map(|row| (row.speedup_interval[0], row.speedup_interval[1]));
             line = line.with_interval(interval);
         }
         let y_label = if of_mix { "bandwidth, GB/s" } else { "speed-up over the first tier alone" };
@@ -149,8 +150,10 @@ impl PredictDocument {
             .load_curve
             .iter()
             .map(|point| (point.first_tier_bandwidth_gbps, point.first_tier_latency_ns));
-        let best = self.load_curve.iter().map(|point| (point.best_bandwidth_gbps, point.best_latency_ns));
-        let labels = self.load_curve.iter().map(|point| weights_text(&point.best_weights)).collect();
+        let best =
+            self.load_curve.iter().map(|point| (point.best_bandwidth_gbps, point.best_latency_ns));
+        let labels =
+            self.load_curve.iter().map(|point| weights_text(&point.best_weights)).collect();
         Figure {
             id: "load".into(),
             title: format!("Latency against bandwidth, {} on {}", self.workload, self.platform),

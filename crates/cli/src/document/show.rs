@@ -103,7 +103,11 @@ impl ShowDocument {
                 .map(|link| LinkDocument {
                     name: link.name.clone(),
                     tiers: link.tiers.iter().map(tier_name).collect(),
-                    domains: link.domains.iter().map(|at| platform.domains[*at].name.clone()).collect(),
+                    domains: link
+                        .domains
+                        .iter()
+                        .map(|at| platform.domains[*at].name.clone())
+                        .collect(),
                     bandwidth_gbps: FigureDocument::new(link.bandwidth_gbps, &link.figure),
                 })
                 .collect(),

@@ -97,9 +97,8 @@ fn plot(figure: &Figure) -> Plot {
             SeriesKind::Bars => plot.add_trace(bars(series, &figure.categories)),
         }
     }
-    let axis = |label: &str| {
-        Axis::new().title(Title::from(label)).zero_line(false).grid_color("#e5e5e5")
-    };
+    let axis =
+        |label: &str| Axis::new().title(Title::from(label)).zero_line(false).grid_color("#e5e5e5");
     let layout = Layout::new()
         .title(Title::from(figure.title.as_str()))
         .x_axis(axis(&figure.x_label).auto_margin(true))

@@ -29,7 +29,10 @@ pub(crate) fn text(document: &PredictDocument, every_row: bool) -> String {
     text += &best(document);
     text += &format!("{}\n", provenance(document));
     if !document.load_curve.is_empty() {
-        text += &format!("\nhow the best weights move with the load\n\n{}", load_table(document).text());
+        text += &format!(
+            "\nhow the best weights move with the load\n\n{}",
+            load_table(document).text()
+        );
     }
     for figure in document.figures() {
         text += &format!("\n{}", chart::text(&figure));
@@ -64,8 +67,18 @@ pub(crate) fn csv(document: &PredictDocument) -> String {
         header.extend(document.tiers.iter().map(|tier| format!("{tier}_{what}{unit}")));
     }
     let rest = [
-        "bandwidth_gbps", "bandwidth_low_gbps", "bandwidth_high_gbps", "latency_ns", "runtime_s",
-        "rate", "speedup", "speedup_low", "speedup_high", "fits", "extrapolated", "notes",
+        "bandwidth_gbps",
+        "bandwidth_low_gbps",
+        "bandwidth_high_gbps",
+        "latency_ns",
+        "runtime_s",
+        "rate",
+        "speedup",
+        "speedup_low",
+        "speedup_high",
+        "fits",
+        "extrapolated",
+        "notes",
     ];
     header.extend(rest.map(String::from));
     let mut table = Table::with_header(header);
@@ -108,7 +121,9 @@ pub(crate) fn html_tables(document: &PredictDocument) -> String {
 fn is_shown(document: &PredictDocument, row: &RowDocument) -> bool {
     let is_best = document.best.as_ref().is_some_and(|best| best.weights == row.weights);
     let shown = |weights: &[u16; 2]| row.weights == weights;
-    is_best || SHOWN.iter().any(shown) || row.weights.iter().filter(|weight| **weight > 0).count() == 1
+    is_best
+        || SHOWN.iter().any(shown)
+        || row.weights.iter().filter(|weight| **weight > 0).count() == 1
 }
 
 fn table(document: &PredictDocument, rows: &[&RowDocument]) -> Table {
@@ -135,7 +150,8 @@ fn table(document: &PredictDocument, rows: &[&RowDocument]) -> Table {
             format!("{:.3}", row.speedup)
         });
         let is_best = document.best.as_ref().is_some_and(|best| best.weights == row.weights);
-        let marks = [(is_best, "best"), (!row.fits, "does not fit"), (row.extrapolated, "extrapolated")];
+        let marks =
+            [(is_best, "best"), (!row.fits, "does not fit"), (row.extrapolated, "extrapolated")];
         let marks: Vec<&str> = marks.iter().filter(|(is, _)| *is).map(|(_, mark)| *mark).collect();
         cells.push(marks.join(", "));
         table.row(cells);
@@ -179,7 +195,8 @@ pub(crate) fn provenance(document: &PredictDocument) -> String {
         ("assumed", &leans_on.assumed),
     ];
     let said = lists.iter().filter(|(_, list)| !list.is_empty());
-    let said: Vec<String> = said.map(|(word, list)| format!("{word}: {}", list.join(", "))).collect();
+    let said: Vec<String> =
+        said.map(|(word, list)| format!("{word}: {}", list.join(", "))).collect();
     format!("leans on {}", said.join("; "))
 }
 

@@ -32,7 +32,15 @@ pub(crate) fn markdown(document: &ReproduceDocument) -> String {
 /// All rows of all studies in one table.
 pub(crate) fn csv(document: &ReproduceDocument) -> String {
     let mut table = Table::new(&[
-        "study", "section", "what", "unit", "published", "ours", "error", "used_for_fit", "note",
+        "study",
+        "section",
+        "what",
+        "unit",
+        "published",
+        "ours",
+        "error",
+        "used_for_fit",
+        "note",
     ]);
     for study in &document.studies {
         for row in &study.rows {

@@ -5,7 +5,8 @@ use crate::document::show::ShowDocument;
 use interleaf_model::units::Bytes;
 
 pub(crate) fn text(document: &ShowDocument) -> String {
-    let mut tiers = Table::new(&["tier", "kind", "capacity", "mix", "idle ns", "max GB/s", "figures"]);
+    let mut tiers =
+        Table::new(&["tier", "kind", "capacity", "mix", "idle ns", "max GB/s", "figures"]);
     for tier in &document.tiers {
         for (at, curve) in tier.curves.iter().enumerate() {
             let first = |text: String| if at == 0 { text } else { String::new() };
@@ -41,7 +42,8 @@ pub(crate) fn text(document: &ShowDocument) -> String {
     text += "\n";
     for link in &document.links {
         let figure = &link.bandwidth_gbps;
-        let what = format!("link {}: {} GB/s to {}", link.name, figure.value, link.tiers.join(", "));
+        let what =
+            format!("link {}: {} GB/s to {}", link.name, figure.value, link.tiers.join(", "));
         text += &constant(what, figure);
     }
     for coupling in &document.couplings {

@@ -82,7 +82,11 @@ fn draw(figure: &Figure, area: &DrawingArea<SVGBackend<'_>, Shift>) -> Result<()
     }
     plane
         .configure_series_labels()
-        .position(if bars { SeriesLabelPosition::UpperRight } else { SeriesLabelPosition::LowerMiddle })
+        .position(if bars {
+            SeriesLabelPosition::UpperRight
+        } else {
+            SeriesLabelPosition::LowerMiddle
+        })
         .background_style(WHITE.mix(0.85))
         .border_style(BLACK.mix(0.3))
         .label_font((FONT, TEXT - 2))
@@ -143,15 +147,17 @@ fn draw_bars(
     let colour = rgb(series.group);
     let width = 0.8 / groups as f64;
     let left = |x: f64| x - 0.4 + width * at as f64;
-    let bars = pairs(series)
-        .map(|(x, y)| Rectangle::new([(left(x), 0.0), (left(x) + 0.92 * width, y)], colour.filled()));
+    let bars = pairs(series).map(|(x, y)| {
+        Rectangle::new([(left(x), 0.0), (left(x) + 0.92 * width, y)], colour.filled())
+    });
     let drawn = plane.draw_series(bars).map_err(|why| why.to_string())?;
     let key = move |(x, y)| Rectangle::new([(x, y - 6), (x + 14, y + 6)], colour.filled());
     drawn.label(&series.name).legend(key);
-    let whiskers = series.x.iter().zip(series.low.iter().zip(&series.high)).map(|(x, (low, high))| {
-        let middle = left(*x) + 0.46 * width;
-        PathElement::new([(middle, *low), (middle, *high)], BLACK.stroke_width(1))
-    });
+    let whiskers =
+        series.x.iter().zip(series.low.iter().zip(&series.high)).map(|(x, (low, high))| {
+            let middle = left(*x) + 0.46 * width;
+            PathElement::new([(middle, *low), (middle, *high)], BLACK.stroke_width(1))
+        });
     plane.draw_series(whiskers).map_err(|why| why.to_string())?;
     Ok(())
 }

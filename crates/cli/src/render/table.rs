@@ -57,7 +57,10 @@ impl Table {
             format!("<tr>{}</tr>\n", cells.collect::<String>())
         };
         let rows: String = self.rows.iter().map(|row| line("td", row)).collect();
-        format!("<table>\n<thead>{}</thead>\n<tbody>\n{rows}</tbody>\n</table>\n", line("th", &self.header))
+        format!(
+            "<table>\n<thead>{}</thead>\n<tbody>\n{rows}</tbody>\n</table>\n",
+            line("th", &self.header)
+        )
     }
 
     pub(crate) fn csv(&self) -> String {

@@ -59,7 +59,8 @@ pub(super) fn reproduce(progress: &ProgressBar) -> Result<StudyDocument, Failure
         let own = || published.iter().filter(|row| row.workload == workload);
         let mut points = vec![];
         for row in own().filter(|row| row.local_pct < 100) {
-            let alone = |other: &&CounterRow| other.threads == row.threads && other.local_pct == 100;
+            let alone =
+                |other: &&CounterRow| other.threads == row.threads && other.local_pct == 100;
             let Some(local) = own().find(alone) else { continue };
             let speedup = match demand.metric {
                 Metric::Rate(_) => row.result / local.result,

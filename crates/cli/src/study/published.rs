@@ -14,9 +14,8 @@ pub(super) fn table<T: DeserializeOwned>(name: &str, text: &str) -> Result<Vec<T
 
 /// Weights that a table gives as two columns.
 pub(super) fn weights(dram: u16, cxl: u16) -> Result<Weights, Failure> {
-    Weights::new(vec![dram, cxl]).map_err(|why| {
-        Failure::new(why.to_string(), "the table is part of the program: report it")
-    })
+    Weights::new(vec![dram, cxl])
+        .map_err(|why| Failure::new(why.to_string(), "the table is part of the program: report it"))
 }
 
 /// Mean and maximum of absolute values.

@@ -48,7 +48,9 @@ fn weights(platform: &Platform, choice: Option<&WeightsChoice>) -> Result<Vec<We
             .iter()
             .map(|weights| weights.clone().for_tiers(&names))
             .collect::<Result<_, _>>()
-            .map_err(|why| Failure::new(why.to_string(), "give one weight for each tier, 0 keeps one out"));
+            .map_err(|why| {
+                Failure::new(why.to_string(), "give one weight for each tier, 0 keeps one out")
+            });
     }
     let ratios = |limit: u64| (limit + 1).saturating_pow(names.len() as u32);
     let fitting = (1..=10).rev().find(|limit| ratios(*limit) <= RATIOS_MAX);
@@ -79,7 +81,10 @@ fn of_mix(
                 .max_bandwidth_gbps();
             if bandwidth.gbps() > most_gbps {
                 return Err(Failure::new(
-                    format!("{} alone carries {most_gbps:.0} GB/s of {mix}, not {bandwidth}", platform.tiers[0].name),
+                    format!(
+                        "{} alone carries {most_gbps:.0} GB/s of {mix}, not {bandwidth}",
+                        platform.tiers[0].name
+                    ),
                     "ask for less, or for all there is with --load max",
                 ));
             }

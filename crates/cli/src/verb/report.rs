@@ -17,7 +17,9 @@ pub(super) fn run(args: &ReportArgs) -> Result<(), Failure> {
     let document = document::read(&args.record.display().to_string(), &text(&args.record)?)?;
     let made = match (format, &document) {
         (ReportFormat::Html, _) => render::html::page(&document),
-        (ReportFormat::Markdown, Document::Predict(document)) => render::predict::markdown(document),
+        (ReportFormat::Markdown, Document::Predict(document)) => {
+            render::predict::markdown(document)
+        }
         (ReportFormat::Markdown, Document::Reproduce(document)) => {
             render::reproduce::markdown(document)
         }

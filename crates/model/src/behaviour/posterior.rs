@@ -90,7 +90,9 @@ fn drawn(weighed: &[([f64; DIMENSIONS], f64)]) -> Vec<[f64; DIMENSIONS]> {
     let mut sum = 0.0;
     for (point, weight) in weighed {
         sum += weight;
-        while members.len() < MEMBERS && (members.len() as f64 + 0.5) / MEMBERS as f64 * total <= sum {
+        while members.len() < MEMBERS
+            && (members.len() as f64 + 0.5) / MEMBERS as f64 * total <= sum
+        {
             members.push(*point);
         }
     }
@@ -133,7 +135,8 @@ impl<'a> Evidence<'a> {
     /// threads.
     fn of_local_runs(&self, behaviour: &Behaviour) -> f64 {
         let mut log = 0.0;
-        let mut series: Vec<&str> = self.demand.local.iter().map(|run| run.series.as_str()).collect();
+        let mut series: Vec<&str> =
+            self.demand.local.iter().map(|run| run.series.as_str()).collect();
         series.dedup();
         for name in series {
             let runs = || self.demand.local.iter().filter(move |run| run.series == name);
@@ -146,7 +149,8 @@ impl<'a> Evidence<'a> {
                 })
                 .collect();
             let mean = misses.iter().sum::<f64>() / misses.len().max(1) as f64;
-            log -= misses.iter().map(|miss| square((miss - mean) / RESULT_SPREAD)).sum::<f64>() / 2.0;
+            log -=
+                misses.iter().map(|miss| square((miss - mean) / RESULT_SPREAD)).sum::<f64>() / 2.0;
             for run in runs() {
                 if let Some(counted) = run.bandwidth_gbps {
                     let miss = libm::log(self.local_gbps(behaviour, run) / counted);
@@ -186,7 +190,7 @@ impl<'a> Evidence<'a> {
         let factor = if is_dram { behaviour.pattern_factor } else { 1.0 };
         let threads = f64::from(run.threads.min(self.platform.cpu.cores));
         let bytes = threads * behaviour.lines_per_thread * LINE_BYTES;
-        let compute_ns = behaviour.line_compute_ns * behaviour.lines_per_thread;
+        let compute_ns = behaviour.compute_ns(f64::from(run.threads)) * behaviour.lines_per_thread;
         factor * response.closed_loop(bytes / factor, compute_ns, behaviour.overlap).bandwidth_gbps
     }
 }

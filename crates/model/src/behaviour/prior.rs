@@ -7,7 +7,7 @@ use super::Behaviour;
 use crate::demand::Demand;
 
 /// Quantities that are not known beforehand.
-pub const DIMENSIONS: usize = 6;
+pub const DIMENSIONS: usize = 7;
 
 /// Spread of the lines outstanding, as the scale of a logistic distribution of their logarithm.
 /// 0.2 is a standard deviation of 36 %, the spread between the kinds of loop of one program.
@@ -17,6 +17,10 @@ const LINES_SCALE: f64 = 0.2;
 /// computes and one that only copies (the fastest row of STREAM with 30 threads has 11 GB/s a
 /// thread and is not compute-bound).
 const COMPUTE_BOUND_GBPS: (f64, f64) = (1.0, 20.0);
+
+/// The most that a thread may cost the others: with 120 threads the time to compute is then
+/// doubled, as for programs that scale to half of the cores.
+const CONTENTION_MAX: f64 = 0.0084;
 
 /// What patterns of accesses reach of the bandwidth of a measurement kernel. Saturating programs
 /// on the platform gnr120-cz122 span 0.66 (bwaves) to 0.96 (lbm).
@@ -34,23 +38,20 @@ pub struct Prior {
 impl Prior {
     /// What is believed of `demand` on cores with so many outstanding lines.
     pub fn of(demand: &Demand, outstanding_lines_per_core: f64) -> Self {
-        Self {
-            lines_per_thread: outstanding_lines_per_core,
-            read_share: demand.read_share_range,
-        }
+        Self { lines_per_thread: outstanding_lines_per_core, read_share: demand.read_share_range }
     }
 
     /// The behaviour at a point of the cube.
     pub fn at(&self, point: &[f64; DIMENSIONS]) -> Behaviour {
-        let [lines, compute, overlap, pattern, relief, reads] = *point;
+        let [lines, compute, overlap, pattern, relief, reads, contention] = *point;
         let between = |(low, high): (f64, f64), part: f64| low + part * (high - low);
         let odds = lines.clamp(1e-6, 1.0 - 1e-6);
         let (slow, fast) = COMPUTE_BOUND_GBPS;
         let compute_bound_gbps = slow * libm::pow(fast / slow, compute);
         Behaviour {
-            lines_per_thread: self.lines_per_thread
-                * libm::pow(odds / (1.0 - odds), LINES_SCALE),
+            lines_per_thread: self.lines_per_thread * libm::pow(odds / (1.0 - odds), LINES_SCALE),
             line_compute_ns: crate::units::LINE_BYTES / compute_bound_gbps,
+            contention: contention * CONTENTION_MAX,
             overlap,
             pattern_factor: between(PATTERN_FACTOR, pattern),
             traffic_relief: relief,
@@ -62,7 +63,7 @@ impl Prior {
 /// The point of a Halton sequence with the index `index`, from 1: numbers between 0 and 1 that
 /// fill the cube evenly, without randomness (Halton 1960; bases are the first primes).
 pub(super) fn halton(index: usize) -> [f64; DIMENSIONS] {
-    const BASES: [usize; DIMENSIONS] = [2, 3, 5, 7, 11, 13];
+    const BASES: [usize; DIMENSIONS] = [2, 3, 5, 7, 11, 13, 17];
     BASES.map(|base| {
         let (mut rest, mut digit_value, mut value) = (index, 1.0, 0.0);
         while rest > 0 {

@@ -126,8 +126,7 @@ mod tests {
     #[test]
     fn two_equal_queues_reach_k_over_k_plus_one() {
         for customers in [1, 2, 10, 100] {
-            let stations =
-                [constant(0.5, 1.0, customers), constant(0.5, 1.0, customers)];
+            let stations = [constant(0.5, 1.0, customers), constant(0.5, 1.0, customers)];
             let k = customers as f64;
             let throughput = solve(&stations).throughput;
             assert!((throughput / (2.0 * k / (k + 1.0)) - 1.0).abs() < 1e-12, "{customers}");

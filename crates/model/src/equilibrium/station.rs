@@ -37,8 +37,7 @@ impl TierView<'_> {
             Flow { bandwidth_gbps: own / latency_ns, latency_ns }
         };
         let circulating = |flow: Flow| {
-            let (long, short) =
-                (flow.latency_ns.max(compute_ns), flow.latency_ns.min(compute_ns));
+            let (long, short) = (flow.latency_ns.max(compute_ns), flow.latency_ns.min(compute_ns));
             flow.bandwidth_gbps * (long + (1.0 - overlap) * short)
         };
         let (mut low, mut high) = (0.0, bytes);

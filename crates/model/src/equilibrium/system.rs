@@ -138,7 +138,9 @@ impl<'a> System<'a> {
         };
         let uncoupled = reach(0.0);
         let coupled = self.platform.couplings.iter().any(|coupling| {
-            load.shares[coupling.from] > 0.0 && load.shares[coupling.to] > 0.0 && coupling.loss > 0.0
+            load.shares[coupling.from] > 0.0
+                && load.shares[coupling.to] > 0.0
+                && coupling.loss > 0.0
         });
         if !coupled {
             return uncoupled;
@@ -254,7 +256,8 @@ impl<'a> System<'a> {
         };
         let others = (0..loads.len()).filter(|load| *load != at);
         let others_bytes = others.map(|load| traffic.in_flight_bytes[load][tier]).sum();
-        let full = loads[at].bandwidth_factors[tier] * self.responses[at][tier].max_bandwidth_gbps();
+        let full =
+            loads[at].bandwidth_factors[tier] * self.responses[at][tier].max_bandwidth_gbps();
         let lost: f64 = self
             .platform
             .couplings

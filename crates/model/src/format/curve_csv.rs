@@ -39,11 +39,12 @@ pub fn parse(file: &str, text: &str, domains: &[&str]) -> Result<Curves, FileErr
         let mix: Mix = mix_text
             .parse()
             .map_err(|why: MixError| table.error(row, "mix", why.to_string(), MixError::hint()))?;
-        let provenance: Provenance =
-            table.text(row, "provenance").parse().map_err(|why: crate::provenance::ProvenanceError| {
+        let provenance: Provenance = table.text(row, "provenance").parse().map_err(
+            |why: crate::provenance::ProvenanceError| {
                 let hint = "say how the figure came to be: measured, published, simulated, assumed";
                 table.error(row, "provenance", why.to_string(), hint.into())
-            })?;
+            },
+        )?;
         let source = table.text(row, "source").to_string();
         if source.is_empty() {
             let hint = "name the record, paper or reason the figure comes from";
@@ -126,5 +127,8 @@ pub fn text(curves: &Curves) -> String {
         // Writing to memory does not fail.
         let _ = writer.write_record(row);
     }
-    writer.into_inner().map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
+    writer
+        .into_inner()
+        .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+        .unwrap_or_default()
 }

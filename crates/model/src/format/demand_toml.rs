@@ -104,7 +104,8 @@ pub fn parse(file: &str, text: &str) -> Result<Demand, FileError> {
     let metric = metric(&toml, first)?;
     let local = read.local.iter().map(|run| local_run(&toml, run, &metric));
     let local = local.collect::<Result<Vec<_>, _>>()?;
-    let interleaved = read.interleaved.iter().map(|run| interleaved_run(&toml, run, &metric, &local));
+    let interleaved =
+        read.interleaved.iter().map(|run| interleaved_run(&toml, run, &metric, &local));
     Ok(Demand {
         name: toml.said("name", &read.name)?,
         figure,
@@ -135,7 +136,8 @@ fn mix(toml: &TomlText<'_>, read: &MixFile) -> Result<(Mix, (f64, f64)), FileErr
     Ok((mix, (low, high)))
 }
 
-const RESULT_HINT: &str = "give each run either runtime_s, or rate with rate_unit, as the first one";
+const RESULT_HINT: &str =
+    "give each run either runtime_s, or rate with rate_unit, as the first one";
 
 /// What the results of all runs count, as the first one has it.
 fn metric(toml: &TomlText<'_>, run: &RunFile) -> Result<Metric, FileError> {

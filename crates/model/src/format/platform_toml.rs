@@ -144,11 +144,7 @@ fn count(
     })
 }
 
-fn domains(
-    toml: &TomlText<'_>,
-    read: &PlatformFile,
-    cpu: &Cpu,
-) -> Result<Vec<Domain>, FileError> {
+fn domains(toml: &TomlText<'_>, read: &PlatformFile, cpu: &Cpu) -> Result<Vec<Domain>, FileError> {
     if read.domain.is_empty() {
         return Ok(vec![Domain { name: "cpu".into(), cores: cpu.cores }]);
     }
@@ -158,7 +154,8 @@ fn domains(
         if domains.iter().any(|known| known.name == name) {
             return Err(twice(toml, "domain.name", &domain.name));
         }
-        domains.push(Domain { name, cores: count(toml, "domain.cores", &domain.cores, cpu.cores)? });
+        domains
+            .push(Domain { name, cores: count(toml, "domain.cores", &domain.cores, cpu.cores)? });
     }
     let sum: u32 = domains.iter().map(|domain| domain.cores).sum();
     if sum != cpu.cores {

@@ -56,7 +56,11 @@ impl<'a> Table<'a> {
                 return Err(error(None, problem, columns()));
             }
             if header[..at].contains(name) {
-                return Err(error(None, format!("the column \"{name}\" is there twice"), columns()));
+                return Err(error(
+                    None,
+                    format!("the column \"{name}\" is there twice"),
+                    columns(),
+                ));
             }
         }
         let mut rows = vec![];
@@ -105,7 +109,13 @@ impl<'a> Table<'a> {
     }
 
     /// An error about `column` of `row`.
-    pub(super) fn error(&self, row: &Row, column: &str, problem: String, hint: String) -> FileError {
+    pub(super) fn error(
+        &self,
+        row: &Row,
+        column: &str,
+        problem: String,
+        hint: String,
+    ) -> FileError {
         FileError {
             file: self.file.into(),
             line: Some(row.line),

@@ -102,7 +102,10 @@ impl<'a> TomlText<'a> {
         T: std::str::FromStr,
         T::Err: ToString,
     {
-        value.get_ref().parse().map_err(|why: T::Err| self.error(field, value, why.to_string(), hint()))
+        value
+            .get_ref()
+            .parse()
+            .map_err(|why: T::Err| self.error(field, value, why.to_string(), hint()))
     }
 
     /// The value of `field` if it says something.

@@ -1,7 +1,7 @@
 //! The figures of the study.
 
-use super::{Speedup, constants};
 use super::constants::MlcPoint;
+use super::{Speedup, constants};
 use crate::document::figure::{Figure, Series, SeriesKind};
 use interleaf_model::{
     platform::Platform,
@@ -20,19 +20,20 @@ pub(super) fn all(
 
 /// Section IV.A: bandwidth against the share of DRAM, for each mix.
 fn over_weights(platform: &Platform, points: &[MlcPoint]) -> Figure {
-    let every: Vec<Weights> = (0..=50)
-        .filter_map(|step| Weights::new(vec![100 - 2 * step, 2 * step]).ok())
-        .collect();
+    let every: Vec<Weights> =
+        (0..=50).filter_map(|step| Weights::new(vec![100 - 2 * step, 2 * step]).ok()).collect();
     let percent = |weights: &Weights| 100.0 * weights.shares()[0];
     let mut series = vec![];
     for (group, mix) in constants::mixes(points).into_iter().enumerate() {
         let prediction = saturating_load(platform, mix).predict(platform, &every);
-        let line = prediction.rows.iter().map(|row| (percent(&row.weights), row.bandwidth_gbps.mean));
+        let line =
+            prediction.rows.iter().map(|row| (percent(&row.weights), row.bandwidth_gbps.mean));
         series.push(Series::new(format!("{mix}, ours"), SeriesKind::Line, group, line));
         let own: Vec<&MlcPoint> = points.iter().filter(|point| point.mix == mix).collect();
         let published = own.iter().map(|point| (percent(&point.weights), point.published_gbps));
         let labels = own.iter().map(|point| point.weights.to_string()).collect();
-        let published = Series::new(format!("{mix}, published"), SeriesKind::Points, group, published);
+        let published =
+            Series::new(format!("{mix}, published"), SeriesKind::Points, group, published);
         series.push(published.with_labels(labels));
     }
     Figure {
@@ -85,7 +86,9 @@ fn workloads(speedups: &[Speedup]) -> Figure {
         y_label: "speed-up".into(),
         categories: shown
             .iter()
-            .map(|s| format!("{} {}{}", s.workload, s.weights, if s.used_for_fit { " *" } else { "" }))
+            .map(|s| {
+                format!("{} {}{}", s.workload, s.weights, if s.used_for_fit { " *" } else { "" })
+            })
             .collect(),
         series: vec![
             Series::new("published", SeriesKind::Bars, 0, at(&|speedup| speedup.published)),
