@@ -18,7 +18,7 @@
 //!
 //! A worked number: DRAM carries 556 GB/s and CXL 205 GB/s, weights are 3:1. The hard limit is
 //! min(556 / 0.75, 205 / 0.25) = 741 GB/s; the white paper measured 690. With K = 16 streams,
-//! DRAM is idle for lack of customers about 5 % of the time, and the network gives 706.
+//! DRAM is idle for lack of customers about 5 % of the time, and the network gives 708.
 //!
 //! Around that, what one part of the traffic does to another is brought to a fixed point:
 //! tiers that cost each other bandwidth ([`crate::platform::Coupling`]), and loads that share

@@ -82,6 +82,11 @@ impl Weights {
         &self.0
     }
 
+    /// Whether all pages are on one tier.
+    pub fn one_tier(&self) -> bool {
+        self.0.iter().filter(|weight| **weight > 0).count() == 1
+    }
+
     /// The part of the pages on each tier; they sum to 1.
     pub fn shares(&self) -> Vec<f64> {
         let sum: f64 = self.0.iter().map(|weight| f64::from(*weight)).sum();

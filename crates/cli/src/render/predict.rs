@@ -121,9 +121,7 @@ pub(crate) fn html_tables(document: &PredictDocument) -> String {
 fn is_shown(document: &PredictDocument, row: &RowDocument) -> bool {
     let is_best = document.best.as_ref().is_some_and(|best| best.weights == row.weights);
     let shown = |weights: &[u16; 2]| row.weights == weights;
-    is_best
-        || SHOWN.iter().any(shown)
-        || row.weights.iter().filter(|weight| **weight > 0).count() == 1
+    is_best || SHOWN.iter().any(shown)
 }
 
 fn table(document: &PredictDocument, rows: &[&RowDocument]) -> Table {

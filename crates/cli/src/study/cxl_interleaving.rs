@@ -286,8 +286,7 @@ fn summary_rows(platform: &Platform, speedups: &[Speedup]) -> Vec<RowDocument> {
             let own = speedups.iter().filter(|speedup| speedup.workload == workload);
             own.map(value).fold(1.0, f64::max)
         });
-        // The sixth root as an exact chain of portable operations.
-        best.iter().product::<f64>().sqrt().cbrt()
+        libm::pow(best.iter().product(), 1.0 / best.len() as f64)
     };
     let section = "abstract";
     let geomean = product(&|speedup| speedup.ours.speedup.mean);

@@ -71,14 +71,18 @@ impl MixLoad {
             .map(|weights| {
                 let (reached, extrapolated) = self.reach(platform, weights);
                 let speedup = reached.bandwidth_gbps / local.bandwidth_gbps;
+                let estimate = |value| {
+                    let exact = Estimate::exact(value);
+                    if weights.one_tier() { exact } else { exact.with_model_spread() }
+                };
                 Row {
                     weights: weights.clone(),
-                    bandwidth_gbps: Estimate::exact(reached.bandwidth_gbps),
+                    bandwidth_gbps: estimate(reached.bandwidth_gbps),
                     tier_bandwidth_gbps: reached.tier_bandwidth_gbps,
                     tier_latency_ns: reached.tier_latency_ns,
                     latency_ns: reached.latency_ns,
                     result: None,
-                    speedup: Estimate::exact(speedup),
+                    speedup: estimate(speedup),
                     too_small: None,
                     extrapolated,
                 }

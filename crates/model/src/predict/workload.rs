@@ -61,7 +61,10 @@ impl<'a> Forecast<'a> {
             .iter()
             .map(|behaviour| self.outcome(behaviour, threads, weights, &mut extrapolated))
             .collect();
-        let estimate = |f: &dyn Fn(&Outcome) -> f64| Estimate::of(outcomes.iter().map(f).collect());
+        let estimate = |f: &dyn Fn(&Outcome) -> f64| {
+            let estimate = Estimate::of(outcomes.iter().map(f).collect());
+            if weights.one_tier() { estimate } else { estimate.with_model_spread() }
+        };
         let (anchor, known) = self.anchor(threads);
         let local_performance = self.local_performance(threads);
         let speedup = estimate(&|outcome| outcome.speedup);
