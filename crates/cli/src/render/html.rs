@@ -8,7 +8,7 @@ use crate::document::{
 use plotly::{
     Bar, Layout, Plot, Scatter,
     color::NamedColor,
-    common::{ErrorData, ErrorType, Fill, Line, Marker, MarkerSymbol, Mode, Title},
+    common::{ErrorData, ErrorType, Fill, Line, Marker, MarkerSymbol, Mode, Position, Title},
     layout::{Axis, BarMode, Legend, Margin},
 };
 
@@ -133,7 +133,18 @@ fn line(series: &Series) -> Box<Scatter<f64, f64>> {
         .mode(if labelled { Mode::LinesMarkers } else { Mode::Lines })
         .line(Line::new().color(colour(series.group)))
         .marker(Marker::new().size(5));
-    if labelled { trace.hover_text_array(series.labels.clone()) } else { trace }
+    if !labelled {
+        return trace;
+    }
+    // A text wherever it changes, and each one where the mouse points.
+    let changes = |at: usize| at == 0 || series.labels[at] != series.labels[at - 1];
+    let texts = series.labels.iter().enumerate();
+    let texts = texts.map(|(at, label)| if changes(at) { label.clone() } else { String::new() });
+    trace
+        .mode(Mode::LinesMarkersText)
+        .text_array(texts.collect())
+        .text_position(Position::BottomRight)
+        .hover_text_array(series.labels.clone())
 }
 
 fn points(series: &Series) -> Box<Scatter<f64, f64>> {

@@ -8,6 +8,7 @@ use crate::{
 use plotters::{
     coord::{Shift, types::RangedCoordf64},
     prelude::*,
+    style::text_anchor::{HPos, Pos, VPos},
 };
 
 const SIZE: (u32, u32) = (960, 540);
@@ -45,30 +46,27 @@ fn draw(figure: &Figure, area: &DrawingArea<SVGBackend<'_>, Shift>) -> Result<()
         .margin(12)
         .x_label_area_size(if bars { 150 } else { 46 })
         .y_label_area_size(62)
-        .build_cartesian_2d(least(&x) - pad..most(&x) + pad, 0.0..1.08 * most(&y))
+        .build_cartesian_2d(
+            least(&x) - pad..most(&x) + pad,
+            0.0..if bars { 1.25 } else { 1.08 } * most(&y),
+        )
         .map_err(failed)?;
-    let name = |at: &f64| {
-        let whole = (at.round() - at).abs() < 1e-6;
-        let index = (whole && *at >= 0.0).then_some(at.round() as usize);
-        index.and_then(|index| figure.categories.get(index)).cloned().unwrap_or_default()
-    };
     let plain = |at: &f64| format!("{at:.0}");
     let style = TextStyle::from((FONT, TEXT).into_font());
-    let turned = TextStyle::from((FONT, TEXT - 2).into_font().transform(FontTransform::Rotate90));
     let mut mesh = plane.configure_mesh();
+    let short = |at: &f64| if *at >= 10.0 { format!("{at:.0}") } else { format!("{at:.1}") };
     mesh.light_line_style(TRANSPARENT)
+        .y_label_formatter(&short)
         .y_desc(&figure.y_label)
         .axis_desc_style(style.clone())
         .y_label_style(style);
     if bars {
-        mesh.x_labels(figure.categories.len() * 2 + 1)
-            .x_label_formatter(&name)
-            .x_label_style(turned)
-            .disable_x_mesh();
+        mesh.x_labels(0).disable_x_mesh();
     } else {
         mesh.x_desc(&figure.x_label).x_label_formatter(&plain);
     }
     mesh.draw().map_err(failed)?;
+    draw_names(&plane, area, &figure.categories)?;
     let of_kind = |kind| figure.series.iter().filter(move |series| series.kind == kind);
     let groups = of_kind(SeriesKind::Bars).count();
     for (at, series) in of_kind(SeriesKind::Bars).enumerate() {
@@ -92,6 +90,23 @@ fn draw(figure: &Figure, area: &DrawingArea<SVGBackend<'_>, Shift>) -> Result<()
         .label_font((FONT, TEXT - 2))
         .draw()
         .map_err(failed)
+}
+
+/// Names under the bars, turned so that they end where the axis is. The library would centre them
+/// on it.
+fn draw_names(
+    plane: &Plane<'_, '_>,
+    area: &DrawingArea<SVGBackend<'_>, Shift>,
+    names: &[String],
+) -> Result<(), String> {
+    let turned = TextStyle::from((FONT, TEXT - 2).into_font().transform(FontTransform::Rotate90))
+        .pos(Pos::new(HPos::Left, VPos::Center));
+    for (at, name) in names.iter().enumerate() {
+        let (x, y) = plane.backend_coord(&(at as f64, 0.0));
+        let text = Text::new(name.clone(), (x, y + 8), turned.clone());
+        area.draw(&text).map_err(|why| why.to_string())?;
+    }
+    Ok(())
 }
 
 fn rgb(group: usize) -> RGBColor {

@@ -13,6 +13,9 @@ use crate::{
 /// The most threads that [`saturating_load`] tries, as a multiple of the cores.
 const THREADS_MAX: f64 = 1024.0;
 
+/// The part of the first tier's bandwidth up to which a sweep goes evenly in bandwidth.
+const NEARLY_SATURATED: f64 = 0.97;
+
 /// Traffic of one mix from threads that pause after each line.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MixLoad {
@@ -111,8 +114,9 @@ pub struct LoadPoint {
     pub best_weights: Weights,
 }
 
-/// How the best of `weights` move with the load: from one hundredth of what the threads can ask
-/// for up to all of it, in `steps` steps.
+/// How the best of `weights` move with the load, in `steps` steps: first evenly in what the first
+/// tier alone carries, up to where it is nearly saturated, then evenly in the pause that is left,
+/// down to none.
 pub fn load_curve(
     platform: &Platform,
     mix: Mix,
@@ -124,14 +128,16 @@ pub fn load_curve(
     let most = MixLoad { threads: threads.unwrap_or(most.threads), ..most };
     let local = Weights::first_tier(platform.tiers.len());
     let max_gbps = most.predict(platform, std::slice::from_ref(&local)).rows[0].bandwidth_gbps.mean;
+    let rising = steps * 3 / 5;
+    let knee = most.at_bandwidth(platform, max_gbps * NEARLY_SATURATED);
     (1..=steps)
         .map(|step| {
-            let part = step as f64 / steps as f64;
-            let load = if step == steps {
-                most.clone()
-            } else {
-                // Evenly spaced up to the knee and a little beyond.
+            let load = if step <= rising {
+                let part = NEARLY_SATURATED * step as f64 / rising as f64;
                 most.at_bandwidth(platform, max_gbps * part)
+            } else {
+                let left = (steps - step) as f64 / (steps - rising) as f64;
+                MixLoad { pause_ns: knee.pause_ns * left, ..most.clone() }
             };
             let local = load.reach(platform, &local).0;
             let prediction = load.predict(platform, weights);
