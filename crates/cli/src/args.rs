@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use clap::{
-    Args, Parser, Subcommand, ValueEnum,
+    ArgGroup, Args, Parser, Subcommand, ValueEnum,
     error::{ContextKind, ErrorKind},
 };
 use interleaf_model::{mix::Mix, units::Bandwidth, weights::Weights};
@@ -26,7 +26,7 @@ nothing else. Exit status: 0 done, 1 the answer is no, 2 error.";
 #[derive(Debug, Parser)]
 #[command(name = "interleaf", version, disable_help_subcommand = true)]
 #[command(override_usage = "interleaf <VERB> [OPTIONS]")]
-#[command(help_template = "{about}\n\n{usage-heading} {usage}\n\n{after-help}\n\n{options}")]
+#[command(help_template = "{about}\n\n{usage-heading} {usage}{after-help}\n\n{options}")]
 #[command(after_help = VERBS)]
 pub(crate) struct Cli {
     #[command(subcommand)]
@@ -35,13 +35,9 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
-    /// The tiers of a platform, or what comes with the tool
     Show(ShowArgs),
-    /// What each choice of weights gives on a platform, and the best
     Predict(PredictArgs),
-    /// A published study: its figure, ours, the error
     Reproduce(ReproduceArgs),
-    /// A recorded document as HTML, Markdown, CSV or a picture
     Report(ReportArgs),
 }
 
@@ -66,7 +62,7 @@ pub(crate) struct ShowArgs {
 ///   interleaf predict --platform xeon6-cz122 --mix R --load sweep
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
-#[command(group = clap::ArgGroup::new("traffic").required(true).args(["workload", "demand", "mix"]))]
+#[command(group = ArgGroup::new("traffic").required(true).args(["workload", "demand", "mix"]))]
 pub(crate) struct PredictArgs {
     /// A platform by name, or a platform file
     #[arg(long, value_name = "NAME|FILE")]

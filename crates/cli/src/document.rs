@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 /// Something that was recorded.
 #[derive(Debug)]
 pub(crate) enum Document {
-    Predict(predict::PredictDocument),
+    Predict(Box<predict::PredictDocument>),
     Reproduce(reproduce::ReproduceDocument),
 }
 
@@ -58,7 +58,9 @@ pub(crate) fn read(name: &str, text: &str) -> Result<Document, Failure> {
     };
     let Head { schema } = serde_json::from_str(text).map_err(broken)?;
     match schema.as_str() {
-        predict::SCHEMA => serde_json::from_str(text).map(Document::Predict).map_err(broken),
+        predict::SCHEMA => {
+            serde_json::from_str(text).map(Box::new).map(Document::Predict).map_err(broken)
+        }
         reproduce::SCHEMA => serde_json::from_str(text).map(Document::Reproduce).map_err(broken),
         _ => Err(Failure::new(
             format!("{name}: schema: no report is made of \"{schema}\""),

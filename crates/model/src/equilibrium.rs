@@ -25,6 +25,7 @@
 //! tiers ([`solve`] takes several).
 
 pub mod network;
+mod root;
 mod station;
 mod system;
 

@@ -47,9 +47,10 @@ const WORKLOAD_NAMES: [(&str, &str); 6] = [
 /// Weights that figure 4 can show at its points.
 const FIGURE_4_WEIGHTS: [&str; 8] = ["9:1", "8:1", "7:1", "6:1", "5:1", "4:1", "3:1", "5:2"];
 
-const OUTLIER: &str = "slower at 2:1 than on DRAM alone, yet 25 % faster at 5:2, which has 5 points \
-                       less on CXL; MLC shows no such cliff with any mix, and three pages in a \
-                       round may meet a stride of the grid: no term of the model does this";
+const OUTLIER: &str = "slower at 2:1 than on DRAM alone, yet 25 % faster at 5:2, which has 5 \
+                       points less on CXL; MLC shows no such cliff with any mix, and three \
+                       pages in a round may meet a stride of the grid: no term of the model \
+                       does this";
 
 #[derive(Deserialize)]
 struct TierRow {
@@ -103,8 +104,8 @@ pub(super) fn reproduce(progress: &ProgressBar) -> Result<StudyDocument, Failure
                 fitted.page_streams, shipped.page_streams
             ),
             format!(
-                "coupling of cxl to dram: {:.3} (platform file: {:.3}): GB/s that DRAM loses for each \
-             GB/s on CXL",
+                "coupling of cxl to dram: {:.3} (platform file: {:.3}): GB/s that DRAM loses for \
+             each GB/s on CXL",
                 fitted.loss, shipped.loss
             ),
             "each workload but the first: how its threads behave, from its DRAM-only and 5:2 rows"
@@ -324,8 +325,8 @@ fn remarks(speedups: &[Speedup]) -> Vec<String> {
         let published: Vec<f64> = chosen.iter().map(|speedup| speedup.published).collect();
         let (constant, constant_mean) = best_constant(&published);
         format!(
-            "speed-ups that were not used for fitting, {name} ({}): mean error {:.1} %, max {:.1} %; \
-             the best constant, {constant:.2}, has a mean error of {:.1} %",
+            "speed-ups that were not used for fitting, {name} ({}): mean error {:.1} %, max {:.1} \
+             %; the best constant, {constant:.2}, has a mean error of {:.1} %",
             chosen.len(),
             100.0 * mean,
             100.0 * max,

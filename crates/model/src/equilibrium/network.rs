@@ -107,6 +107,19 @@ pub fn throughputs(stations: &[Station]) -> Vec<f64> {
     all.windows(2).map(|pair| factors.scale * pair[0] / pair[1]).collect()
 }
 
+/// The chance of 0, 1, ... customers at station `within`, when the network has so many in all with
+/// the `chances` given.
+pub fn occupancy_of(stations: &[Station], within: usize, chances: &[f64]) -> Vec<f64> {
+    let factors = Factors::new(stations);
+    let (before, after) = factors.folded();
+    let others = fold(&before[within], &after[within + 1]);
+    let (own, all) = (&factors.of_station[within], &before[stations.len()]);
+    let at = |n: usize| {
+        (n..chances.len()).map(|sum| chances[sum] * own[n] * others[sum - n] / all[sum]).sum()
+    };
+    (0..chances.len()).map(at).collect()
+}
+
 /// Spreads customers over two stations (or networks) in every way.
 fn fold(a: &[f64], b: &[f64]) -> Vec<f64> {
     (0..a.len())
@@ -147,7 +160,8 @@ mod tests {
     proptest! {
         #[test]
         fn work_is_conserved(
-            shape in prop::collection::vec((0.05..1.0f64, 0.1..1e3f64), 1..6), customers in 1..64usize,
+            shape in prop::collection::vec((0.05..1.0f64, 0.1..1e3f64), 1..6),
+            customers in 1..64usize,
         ) {
             let stations: Vec<_> =
                 shape.iter().map(|&(visit, rate)| constant(visit, rate, customers)).collect();

@@ -1,10 +1,7 @@
 //! A tier as one load sees it: how much it gets when so many of its page streams are there.
 
-use super::system::Load;
-use crate::{
-    curve::{Flow, Response},
-    units::LINE_BYTES,
-};
+use super::{root::root, system::Load};
+use crate::curve::{Flow, Response};
 
 /// A tier as one load sees it.
 pub(super) struct TierView<'a> {
@@ -30,7 +27,7 @@ impl TierView<'_> {
     }
 
     /// The same among other traffic: all lines wait alike, so each load gets the part of the
-    /// bandwidth that it has of the bytes in flight. Found by bisection on those of the load.
+    /// bandwidth that it has of the bytes in flight.
     fn shared_flow(&self, bytes: f64, compute_ns: f64, overlap: f64) -> Flow {
         let flow = |own: f64| {
             let latency_ns = self.latency_ns(own + self.others_bytes);
@@ -40,16 +37,8 @@ impl TierView<'_> {
             let (long, short) = (flow.latency_ns.max(compute_ns), flow.latency_ns.min(compute_ns));
             flow.bandwidth_gbps * (long + (1.0 - overlap) * short)
         };
-        let (mut low, mut high) = (0.0, bytes);
-        while high - low > 1e-12 * bytes.max(LINE_BYTES) {
-            let middle = 0.5 * (low + high);
-            if circulating(flow(middle)) < bytes {
-                low = middle;
-            } else {
-                high = middle;
-            }
-        }
-        flow(high)
+        let miss = |own: f64| circulating(flow(own)) - bytes;
+        flow(root(miss, (0.0, -bytes), (bytes, miss(bytes)), 1e-12))
     }
 
     /// The latency of a line when `bytes` are in flight, of all loads together.

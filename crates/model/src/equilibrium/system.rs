@@ -1,6 +1,6 @@
 //! Loads on the tiers of a platform, and what they reach together.
 
-use super::{network, station::TierView};
+use super::{network, root::root, station::TierView};
 use crate::{
     curve::{Flow, Response},
     mix::Mix,
@@ -36,6 +36,11 @@ pub struct Load {
 }
 
 impl Load {
+    /// Time that a thread computes on the lines it has outstanding while none are on their way, ns.
+    fn exposed_compute_ns(&self) -> f64 {
+        (1.0 - self.overlap) * self.line_compute_ns * self.lines_per_thread
+    }
+
     /// Bytes that circulate between threads and memory.
     pub fn circulating_bytes(&self) -> f64 {
         self.threads * self.lines_per_thread * LINE_BYTES
@@ -145,29 +150,15 @@ impl<'a> System<'a> {
         if !coupled {
             return uncoupled;
         }
-        // Regula falsi with the Illinois weight: the bracket always holds the root.
-        let (mut low, mut high) = (0.0, uncoupled.bandwidth_gbps);
-        let mut best = reach(high);
-        let (mut at_low, mut at_high) = (uncoupled.bandwidth_gbps, best.bandwidth_gbps - high);
-        for _ in 0..60 {
-            if at_high == 0.0 || high - low <= 1e-9 * high {
-                break;
-            }
-            let guess = (low * at_high - high * at_low) / (at_high - at_low);
-            best = reach(guess);
-            let at_guess = best.bandwidth_gbps - guess;
-            if at_guess.abs() <= 1e-9 * guess {
-                break;
-            }
-            if (at_guess > 0.0) == (at_high > 0.0) {
-                (high, at_high) = (guess, at_guess);
-                at_low *= 0.5;
-            } else {
-                (low, at_low) = (high, at_high);
-                (high, at_high) = (guess, at_guess);
-            }
-        }
-        best
+        let most = uncoupled.bandwidth_gbps;
+        let mut reached = reach(most);
+        let with_most = reached.bandwidth_gbps - most;
+        let miss = |bandwidth: f64| {
+            reached = reach(bandwidth);
+            reached.bandwidth_gbps - bandwidth
+        };
+        root(miss, (0.0, most), (most, with_most), 1e-9);
+        reached
     }
 
     /// Several loads: each in turn meets what the others have in flight, and goes half of the way
@@ -176,7 +167,7 @@ impl<'a> System<'a> {
         let mut solved: Vec<Option<LoadEquilibrium>> = vec![None; loads.len()];
         for round in 0..ROUNDS_MAX {
             let mut moved = 0.0_f64;
-            for at in 0..loads.len() {
+            for (at, slot) in solved.iter_mut().enumerate() {
                 let reached = self.network(loads, at, traffic);
                 let part = if round == 0 { 1.0 } else { 0.5 };
                 for tier in 0..self.platform.tiers.len() {
@@ -188,7 +179,7 @@ impl<'a> System<'a> {
                     let known = &mut traffic.in_flight_bytes[at][tier];
                     *known += part * (bytes - *known);
                 }
-                solved[at] = Some(reached);
+                *slot = Some(reached);
             }
             if moved < 1e-9 {
                 break;
@@ -222,7 +213,7 @@ impl<'a> System<'a> {
             .collect();
         let groups = self.groups(load, at, &visited, traffic);
         let Reached { bandwidth_gbps, occupancy, queued_bytes } =
-            reach(&groups, &stations, load.circulating_bytes());
+            reach(&groups, &stations, load.exposed_compute_ns());
 
         let mut tier_bandwidth_gbps = vec![0.0; load.shares.len()];
         let mut tier_latency_ns: Vec<f64> =
@@ -324,7 +315,7 @@ struct Reached {
 fn reach(
     groups: &[(Vec<usize>, f64)],
     stations: &[network::Station],
-    circulating_bytes: f64,
+    exposed_compute_ns: f64,
 ) -> Reached {
     if groups.iter().all(|(_, limit)| limit.is_infinite()) {
         let network::Solution { throughput, occupancy } = network::solve(stations);
@@ -360,31 +351,15 @@ fn reach(
         let chances = &solution.occupancy[at];
         let queued: f64 = (1..=streams)
             .map(|n| {
-                let served = (limit / unlimited[at][n - 1]).min(1.0);
-                chances[n] * circulating_bytes * n as f64 / streams as f64 * (1.0 - served)
+                // What would be computed on if the link did not hold it back.
+                let held_back = (unlimited[at][n - 1] - limit).max(0.0);
+                chances[n] * held_back * exposed_compute_ns
             })
             .sum();
         for (within, index) in members.iter().enumerate() {
             queued_bytes[*index] = queued * inner[at][within].visit;
-            occupancy[*index] = occupancy_within(&inner[at], within, chances);
+            occupancy[*index] = network::occupancy_of(&inner[at], within, chances);
         }
     }
     Reached { bandwidth_gbps: solution.throughput, occupancy, queued_bytes }
-}
-
-/// The chance of 0, 1, ... streams at station `within` of a group, when the whole group has so
-/// many with the `chances` given.
-fn occupancy_within(group: &[network::Station], within: usize, chances: &[f64]) -> Vec<f64> {
-    let mut occupancy = vec![0.0; chances.len()];
-    occupancy[0] = chances[0];
-    for (streams, chance) in chances.iter().enumerate().skip(1) {
-        let fewer: Vec<network::Station> = group
-            .iter()
-            .map(|s| network::Station { visit: s.visit, rates: s.rates[..streams].to_vec() })
-            .collect();
-        for (n, part) in network::solve(&fewer).occupancy[within].iter().enumerate() {
-            occupancy[n] += chance * part;
-        }
-    }
-    occupancy
 }

@@ -1,0 +1,636 @@
+//! The source tree holds the project's invariants.
+//!
+//! Each rule is a function from text to faults, so that it can be shown to fail on wrong text: a
+//! check that cannot fail says nothing.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+const LINE_COLUMNS_MAX: usize = 100;
+const FUNCTION_LINES_MAX: usize = 80;
+const FILE_LINES_MAX: usize = 700;
+
+/// What a program prints goes through `output`, and what is unfinished is not committed.
+const FORBIDDEN_MACROS: [&str; 6] =
+    ["dbg", "todo", "unimplemented", "println", "eprintln", "print"];
+
+/// What a pure library has no use for.
+const IMPURE_MODULES: [&str; 7] = ["fs", "io", "net", "env", "time", "process", "thread"];
+
+/// Methods whose last bits are up to the platform's mathematical library; the crate `libm` gives
+/// the same everywhere. (A square root is exact by IEEE 754.)
+const PLATFORM_MATH: [&str; 24] = [
+    "ln", "ln_1p", "log", "log2", "log10", "exp", "exp2", "exp_m1", "powf", "powi", "cbrt",
+    "hypot", "sin", "cos", "tan", "sin_cos", "asin", "acos", "atan", "atan2", "sinh", "cosh",
+    "tanh", "asinh",
+];
+
+/// A fault of a text: its line, counted from 1, and what to do.
+#[derive(Debug, PartialEq)]
+struct Fault {
+    line: usize,
+    what: String,
+}
+
+fn fault(line: usize, what: impl Into<String>) -> Fault {
+    Fault { line, what: what.into() }
+}
+
+// --- Reading Rust -------------------------------------------------------------------------------
+
+fn is_word(c: char) -> bool {
+    c.is_alphanumeric() || c == '_'
+}
+
+/// The text with all comments, strings and characters blank, so that what is left is code. Lines
+/// and columns stay.
+fn code_only(text: &str) -> String {
+    let chars: Vec<char> = text.chars().collect();
+    let mut code = String::with_capacity(text.len());
+    let mut at = 0;
+    while at < chars.len() {
+        let end = at + blank_length(&chars, at);
+        if end == at {
+            code.push(chars[at]);
+            at += 1;
+        } else {
+            let end = end.min(chars.len());
+            code.extend(chars[at..end].iter().map(|c| if *c == '\n' { '\n' } else { ' ' }));
+            at = end;
+        }
+    }
+    code
+}
+
+/// The length of the comment, string or character that begins at `at`; 0 when none does.
+fn blank_length(chars: &[char], at: usize) -> usize {
+    let next = |ahead: usize| chars.get(at + ahead).copied().unwrap_or('\0');
+    match (chars[at], next(1)) {
+        ('/', '/') => chars[at..].iter().take_while(|c| **c != '\n').count(),
+        ('/', '*') => comment_length(&chars[at..]),
+        ('"', _) => string_length(&chars[at..], '"'),
+        ('\'', '\\') => string_length(&chars[at..], '\''),
+        ('\'', _) if next(2) == '\'' => 3,
+        ('r', _) if at == 0 || !is_word(chars[at - 1]) || chars[at - 1] == 'b' => {
+            raw_string_length(&chars[at..])
+        }
+        _ => 0,
+    }
+}
+
+fn comment_length(chars: &[char]) -> usize {
+    let (mut depth, mut at) = (0, 0);
+    while at + 1 < chars.len() {
+        match (chars[at], chars[at + 1]) {
+            ('/', '*') => (depth, at) = (depth + 1, at + 2),
+            ('*', '/') => (depth, at) = (depth - 1, at + 2),
+            _ => at += 1,
+        }
+        if depth == 0 {
+            return at;
+        }
+    }
+    chars.len()
+}
+
+fn string_length(chars: &[char], quote: char) -> usize {
+    let mut at = 1;
+    while at < chars.len() && chars[at] != quote {
+        at += if chars[at] == '\\' { 2 } else { 1 };
+    }
+    at + 1
+}
+
+fn raw_string_length(chars: &[char]) -> usize {
+    let hashes = chars[1..].iter().take_while(|c| **c == '#').count();
+    if chars.get(1 + hashes) != Some(&'"') {
+        return 0;
+    }
+    let mut end = vec!['"'];
+    end.extend(vec!['#'; hashes]);
+    let body = 2 + hashes;
+    let ends = chars[body..].windows(end.len()).position(|window| window == end);
+    ends.map_or(chars.len(), |at| body + at + end.len())
+}
+
+/// The line, from 1, of the byte `at`.
+fn line_of(text: &str, at: usize) -> usize {
+    text[..at].matches('\n').count() + 1
+}
+
+/// Where `word` is a word of its own, as bytes.
+fn words<'a>(code: &'a str, word: &'a str) -> impl Iterator<Item = usize> + 'a {
+    code.match_indices(word).map(|(at, _)| at).filter(move |at| {
+        !code[..*at].ends_with(is_word) && !code[at + word.len()..].starts_with(is_word)
+    })
+}
+
+/// The byte behind the bracket that closes the one at `open`.
+fn closing(code: &str, open: usize) -> usize {
+    let mut depth = 0_usize;
+    for (at, c) in code[open..].char_indices() {
+        match c {
+            '{' => depth += 1,
+            '}' => depth -= 1,
+            _ => {}
+        }
+        if depth == 0 {
+            return open + at + 1;
+        }
+    }
+    code.len()
+}
+
+/// Code with the items behind `#[cfg(test)]` blank.
+fn without_tests(code: &str) -> String {
+    let mut code = code.to_string();
+    let mark = "#[cfg(test)]";
+    while let Some(start) = code.find(mark) {
+        let body = code[start..].find(['{', ';']).map_or(code.len(), |at| start + at);
+        let end = if code[body..].starts_with('{') { closing(&code, body) } else { body };
+        let blank = code[start..end].chars().map(|c| if c == '\n' { '\n' } else { ' ' }).collect();
+        code.replace_range(start..end, &String::from_iter::<Vec<char>>(blank));
+    }
+    code
+}
+
+// --- The rules for Rust -------------------------------------------------------------------------
+
+fn long_lines(text: &str) -> Vec<Fault> {
+    let length = |(at, line): (usize, &str)| {
+        let columns = line.chars().count();
+        let what = format!("{columns} columns, at most {LINE_COLUMNS_MAX}: break the line");
+        (columns > LINE_COLUMNS_MAX).then(|| fault(at + 1, what))
+    };
+    text.lines().enumerate().filter_map(length).collect()
+}
+
+fn long_file(text: &str) -> Vec<Fault> {
+    let lines = text.lines().count();
+    let what = format!("{lines} lines, at most {FILE_LINES_MAX}: make it several modules");
+    if lines > FILE_LINES_MAX { vec![fault(lines, what)] } else { vec![] }
+}
+
+fn long_functions(text: &str) -> Vec<Fault> {
+    let code = code_only(text);
+    let mut faults = vec![];
+    for at in words(&code, "fn") {
+        // A type `fn(u32)` has no name and no body.
+        let name: String =
+            code[at + 2..].trim_start().chars().take_while(|c| is_word(*c)).collect();
+        let Some(body) = code[at..].find(['{', ';']).map(|body| at + body) else { continue };
+        if name.is_empty() || code[body..].starts_with(';') {
+            continue;
+        }
+        let lines = line_of(&code, closing(&code, body)) - line_of(&code, at) + 1;
+        if lines > FUNCTION_LINES_MAX {
+            let what = format!("fn {name} has {lines} lines, at most {FUNCTION_LINES_MAX}");
+            faults.push(fault(line_of(&code, at), what));
+        }
+    }
+    faults
+}
+
+fn forbidden_macros(text: &str) -> Vec<Fault> {
+    let code = without_tests(&code_only(text));
+    let find = |name: &&str| {
+        let called = |at: &usize| code[at + name.len()..].starts_with('!');
+        let what = format!("{name}! outside tests: write to the output that is passed down");
+        let faults = words(&code, name).filter(called).map(|at| fault(line_of(&code, at), &what));
+        faults.collect::<Vec<_>>()
+    };
+    FORBIDDEN_MACROS.iter().flat_map(find).collect()
+}
+
+/// The modules of `std` that code names, alone or in a list of a `use`, with their places.
+fn std_modules(code: &str) -> Vec<(usize, String)> {
+    let mut modules = vec![];
+    for at in words(code, "std") {
+        let Some(rest) = code[at..].strip_prefix("std::") else { continue };
+        let start = at + "std::".len();
+        let first_word = |text: &str| -> String {
+            text.trim_start().chars().take_while(|c| is_word(*c)).collect()
+        };
+        if !rest.starts_with('{') {
+            modules.push((at, first_word(rest)));
+            continue;
+        }
+        let end = closing(code, start);
+        let mut depth = 0;
+        for (offset, c) in code[start..end].char_indices() {
+            match c {
+                '{' => depth += 1,
+                '}' => depth -= 1,
+                _ => {}
+            }
+            if depth == 1 && (c == ',' || offset == 0) {
+                let item = &code[start + offset + 1..end];
+                let space = item.len() - item.trim_start().len();
+                modules.push((start + offset + 1 + space, first_word(item)));
+            }
+        }
+    }
+    modules
+}
+
+fn impure(text: &str) -> Vec<Fault> {
+    let code = code_only(text);
+    let module = |(at, name): (usize, String)| {
+        let what = format!("std::{name}: the model is pure; whoever calls it does this");
+        IMPURE_MODULES.contains(&name.as_str()).then(|| fault(line_of(&code, at), what))
+    };
+    std_modules(&code).into_iter().filter_map(module).collect()
+}
+
+fn platform_math(text: &str) -> Vec<Fault> {
+    let code = code_only(text);
+    let find = |name: &&str| {
+        let used = |at: &usize| {
+            let (before, after) = (&code[..*at], &code[at + name.len()..]);
+            let method = before.ends_with('.') && after.starts_with('(');
+            method || before.ends_with("f64::") || before.ends_with("f32::")
+        };
+        let what = format!("{name} is not the same on every platform: take the one of libm");
+        let faults = words(&code, name).filter(used).map(|at| fault(line_of(&code, at), &what));
+        faults.collect::<Vec<_>>()
+    };
+    PLATFORM_MATH.iter().flat_map(find).collect()
+}
+
+fn allows_unsafe(text: &str) -> Vec<Fault> {
+    let forbids = code_only(text).lines().any(|line| line.trim() == "#![forbid(unsafe_code)]");
+    if forbids { vec![] } else { vec![fault(1, "no #![forbid(unsafe_code)]: add it")] }
+}
+
+/// Whether a parent has `mod name;`, with any visibility.
+fn declares(parent: &str, name: &str) -> bool {
+    let code = code_only(parent);
+    words(&code, "mod").any(|at| {
+        let rest = code[at + 3..].trim_start();
+        rest.strip_prefix(name).is_some_and(|rest| rest.trim_start().starts_with(';'))
+    })
+}
+
+// --- The rules for other files ------------------------------------------------------------------
+
+/// Dependencies of a manifest on one of `packages`, or on a path.
+fn workspace_dependencies(manifest: &str, packages: &[String]) -> Vec<Fault> {
+    let mut within = false;
+    let mut faults = vec![];
+    for (at, line) in manifest.lines().enumerate() {
+        let line = line.split('#').next().unwrap_or("").trim();
+        if line.starts_with('[') {
+            within = line.contains("dependencies");
+        }
+        let of_package = |package: &String| {
+            let word = |c: char| is_word(c) || c == '-';
+            line.match_indices(package.as_str()).any(|(start, _)| {
+                !line[..start].ends_with(word) && !line[start + package.len()..].starts_with(word)
+            })
+        };
+        if within && (packages.iter().any(of_package) || words(line, "path").next().is_some()) {
+            let what = format!("\"{line}\": the model depends on no crate of the workspace");
+            faults.push(fault(at + 1, what));
+        }
+    }
+    faults
+}
+
+/// The lines of a Markdown text that are not in a block of code.
+fn prose(text: &str) -> Vec<(usize, &str)> {
+    let mut fenced = false;
+    let mut lines = vec![];
+    for (at, line) in text.lines().enumerate() {
+        if line.trim_start().starts_with("```") {
+            fenced = !fenced;
+        } else if !fenced {
+            lines.push((at + 1, line));
+        }
+    }
+    lines
+}
+
+/// A line with its `code` blank, and the code itself.
+fn split_code(line: &str) -> (String, Vec<&str>) {
+    let parts: Vec<&str> = line.split('`').collect();
+    let text = parts.iter().step_by(2).copied().collect::<Vec<_>>().join(" ");
+    (text, parts.into_iter().skip(1).step_by(2).collect())
+}
+
+/// The targets of relative links, with their lines.
+fn relative_links(text: &str) -> Vec<(usize, String)> {
+    let mut links = vec![];
+    for (at, line) in prose(text) {
+        let (line, _) = split_code(line);
+        let inline = line.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+        let named = line.starts_with('[').then(|| line.split_once("]: ")).flatten();
+        for target in inline.chain(named.map(|(_, target)| target)) {
+            let target = target.split_whitespace().next().unwrap_or("");
+            let target = target.trim_matches(['<', '>']).split('#').next().unwrap_or("");
+            let elsewhere = target.contains("://") || target.starts_with("mailto:");
+            if !(target.is_empty() || elsewhere) {
+                links.push((at, target.to_string()));
+            }
+        }
+    }
+    links
+}
+
+fn dead_links(text: &str, exists: &dyn Fn(&str) -> bool) -> Vec<Fault> {
+    let dead = relative_links(text).into_iter().filter(|(_, target)| !exists(target));
+    dead.map(|(at, target)| fault(at, format!("the link to {target} leads nowhere"))).collect()
+}
+
+/// The paths of the source tree that a text names in backticks; of a pattern, the folder before
+/// its first wildcard.
+fn named_paths(text: &str) -> Vec<(usize, String)> {
+    let roots = ["crates/", "platforms/", "workloads/", "reproduce/", "docs/", "benches/"];
+    let mut paths = vec![];
+    for (at, line) in prose(text) {
+        for code in split_code(line).1 {
+            if code.contains(' ') || !roots.iter().any(|root| code.starts_with(root)) {
+                continue;
+            }
+            let plain = |part: &&str| !part.contains(['*', '{', '<', '…']);
+            let path: Vec<&str> = code.split('/').take_while(plain).collect();
+            paths.push((at, path.join("/")));
+        }
+    }
+    paths
+}
+
+fn missing_paths(text: &str, exists: &dyn Fn(&str) -> bool) -> Vec<Fault> {
+    let missing = named_paths(text).into_iter().filter(|(_, path)| !exists(path));
+    missing.map(|(at, path)| fault(at, format!("there is no {path}: correct the text"))).collect()
+}
+
+// --- The source tree ----------------------------------------------------------------------------
+
+fn root() -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    root.canonicalize().expect("the root of the source tree exists")
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_else(|why| panic!("{}: {why}", path.display()))
+}
+
+/// The files below `folder` with this extension, in order; none where there is no folder.
+fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(folder) else { return vec![] };
+    let mut found = vec![];
+    for entry in entries {
+        let path = entry.expect("the folder can be listed").path();
+        if path.is_dir() {
+            if path.file_name().is_some_and(|name| name != "target") {
+                found.extend(files(&path, extension));
+            }
+        } else if path.extension().is_some_and(|other| other == extension) {
+            found.push(path);
+        }
+    }
+    found.sort();
+    found
+}
+
+fn rust_files() -> Vec<PathBuf> {
+    let root = root();
+    let files: Vec<_> =
+        ["crates", "benches"].iter().flat_map(|folder| files(&root.join(folder), "rs")).collect();
+    assert!(files.len() > 20, "the source tree was not found at {}", root.display());
+    files
+}
+
+fn model_files() -> Vec<PathBuf> {
+    let files = files(&root().join("crates/model/src"), "rs");
+    assert!(!files.is_empty(), "crates/model/src was not found");
+    files
+}
+
+fn markdown_files() -> Vec<PathBuf> {
+    let root = root();
+    let mut found: Vec<_> = ["docs", "platforms", "benches"]
+        .iter()
+        .flat_map(|folder| files(&root.join(folder), "md"))
+        .collect();
+    let entries = fs::read_dir(&root).expect("the root can be listed");
+    let top = entries.map(|entry| entry.expect("the root can be listed").path());
+    found.extend(top.filter(|path| path.extension().is_some_and(|extension| extension == "md")));
+    found
+}
+
+/// Fails with all faults of `files`, one a line, as `file:line: what`.
+fn hold(files: &[PathBuf], rule: &dyn Fn(&Path, &str) -> Vec<Fault>) {
+    let root = root();
+    let mut faults = vec![];
+    for file in files {
+        let short = file.strip_prefix(&root).unwrap_or(file).display();
+        let found = match fs::read_to_string(file) {
+            Ok(text) => rule(file, &text),
+            Err(why) => vec![fault(1, why.to_string())],
+        };
+        faults.extend(found.iter().map(|fault| format!("{short}:{}: {}", fault.line, fault.what)));
+    }
+    assert!(faults.is_empty(), "\n{}\n", faults.join("\n"));
+}
+
+#[test]
+fn lines_functions_and_files_are_short() {
+    hold(&rust_files(), &|_, text| {
+        let mut faults = long_lines(text);
+        faults.extend(long_functions(text));
+        faults.extend(long_file(text));
+        faults
+    });
+}
+
+#[test]
+fn nothing_is_unfinished_or_printed_past_the_output() {
+    let of_tests = |path: &PathBuf| path.components().any(|part| part.as_os_str() == "tests");
+    let files: Vec<_> = rust_files().into_iter().filter(|path| !of_tests(path)).collect();
+    hold(&files, &|_, text| forbidden_macros(text));
+}
+
+#[test]
+fn the_model_is_pure_and_the_same_everywhere() {
+    hold(&model_files(), &|_, text| {
+        let mut faults = impure(text);
+        faults.extend(platform_math(text));
+        faults
+    });
+}
+
+#[test]
+fn libraries_forbid_unsafe_code() {
+    let lib = |name: &str| root().join("crates").join(name).join("src/lib.rs");
+    hold(&[lib("model"), lib("cli")], &|_, text| allows_unsafe(text));
+}
+
+#[test]
+fn the_model_stands_alone() {
+    let mut manifests = files(&root().join("crates"), "toml");
+    manifests.extend(files(&root().join("benches"), "toml"));
+    let name = |path: &PathBuf| {
+        let text = read(path);
+        let line = text.lines().find_map(|line| line.strip_prefix("name = \""));
+        line.and_then(|rest| rest.split('"').next()).map(String::from)
+    };
+    let is_manifest = |path: &&PathBuf| path.file_name().is_some_and(|name| name == "Cargo.toml");
+    let packages: Vec<_> = manifests.iter().filter(is_manifest).filter_map(name).collect();
+    assert!(packages.iter().any(|name| name == "interleaf-model"), "{packages:?}");
+    let manifest = root().join("crates/model/Cargo.toml");
+    hold(&[manifest], &|_, text| workspace_dependencies(text, &packages));
+}
+
+#[test]
+fn links_lead_somewhere() {
+    hold(&[root().join("README.md"), root().join("ARCHITECTURE.md")], &|_, text| {
+        if text.trim().is_empty() { vec![fault(1, "empty: write it")] } else { vec![] }
+    });
+    hold(&markdown_files(), &|file, text| {
+        let folder = file.parent().expect("a file is in a folder");
+        dead_links(text, &|target| folder.join(target).exists())
+    });
+}
+
+#[test]
+fn the_architecture_names_what_exists() {
+    let root = root();
+    let file = root.join("ARCHITECTURE.md");
+    hold(&[file], &|_, text| missing_paths(text, &|path| root.join(path).exists()));
+}
+
+#[test]
+fn each_platform_has_its_curves() {
+    let folder = root().join("platforms");
+    let entries = fs::read_dir(&folder).expect("there are platforms");
+    let paths = entries.map(|entry| entry.expect("the folder can be listed").path());
+    let files: Vec<_> =
+        paths.filter(|path| path.extension().is_some_and(|e| e == "toml")).collect();
+    assert!(!files.is_empty(), "{} has no platform", folder.display());
+    hold(&files, &|file, _| {
+        let curves = file.with_extension("");
+        let what = format!("no folder {} with its curves", curves.display());
+        if curves.is_dir() { vec![] } else { vec![fault(1, what)] }
+    });
+}
+
+#[test]
+fn each_module_is_declared() {
+    for member in fs::read_dir(root().join("crates")).expect("there are crates") {
+        let source = member.expect("the folder can be listed").path().join("src");
+        let is_root =
+            |path: &PathBuf| ["lib.rs", "main.rs"].iter().any(|root| *path == source.join(root));
+        let modules: Vec<_> =
+            files(&source, "rs").into_iter().filter(|path| !is_root(path)).collect();
+        hold(&modules, &|file, _| {
+            let name = file.file_stem().expect("a file has a name").to_string_lossy();
+            let folder = file.parent().expect("a file is in a folder");
+            let parents = if folder == source {
+                vec![source.join("lib.rs"), source.join("main.rs")]
+            } else {
+                vec![folder.with_extension("rs")]
+            };
+            let mut parents = parents.iter().filter(|path| path.exists());
+            let what = format!("no parent has \"mod {name};\", so it is not compiled");
+            if parents.any(|parent| declares(&read(parent), &name)) {
+                vec![]
+            } else {
+                vec![fault(1, what)]
+            }
+        });
+    }
+}
+
+// --- The rules themselves -----------------------------------------------------------------------
+
+fn lines(faults: &[Fault]) -> Vec<usize> {
+    faults.iter().map(|fault| fault.line).collect()
+}
+
+#[test]
+fn only_code_is_left() {
+    let table = [
+        ("a // b\nc", "a     \nc"),
+        ("a /* /* b */ \n */ c", "a            \n    c"),
+        ("f(\"x \\\" y\") z", "f(        ) z"),
+        ("f(r#\"x \" y\"#) z", "f(          ) z"),
+        ("f(br\"x\\\") z", "f(b     ) z"),
+        ("f('\"', '\\'', b'{') z", "f(   ,     , b   ) z"),
+        ("<'a> r#fn 'b: loop", "<'a> r#fn 'b: loop"),
+    ];
+    for (text, code) in table {
+        assert_eq!(code_only(text), code, "{text}");
+    }
+}
+
+#[test]
+fn lengths_are_counted() {
+    assert_eq!(lines(&long_lines(&format!("\n{}\n{}", "é".repeat(100), "x".repeat(101)))), [3]);
+    assert_eq!(lines(&long_file(&"\n".repeat(700))), []);
+    assert_eq!(lines(&long_file(&"\n".repeat(701))), [701]);
+    let function = |lines: usize| format!("x\nfn f(g: fn(u8)) {{{}}}", "// }\n".repeat(lines - 1));
+    assert_eq!(lines(&long_functions(&function(80))), []);
+    assert_eq!(lines(&long_functions(&function(81))), [2]);
+    assert_eq!(lines(&long_functions(&format!("fn f();{}", "\n".repeat(99)))), []);
+}
+
+#[test]
+fn macros_are_found() {
+    for name in FORBIDDEN_MACROS {
+        assert_eq!(lines(&forbidden_macros(&format!("\n{name}!(1)"))), [2], "{name}");
+    }
+    let fine =
+        "writeln!(f); // dbg!(x)\n#[cfg(test)]\nmod t { fn f() { todo!() } }\nlet print = 1;";
+    assert_eq!(forbidden_macros(fine), []);
+    let behind = "#[cfg(test)]\nmod tests;\n#[cfg(test)]\nmod t { }\ntodo!()";
+    assert_eq!(lines(&forbidden_macros(behind)), [5]);
+}
+
+#[test]
+fn impurity_is_found() {
+    for name in IMPURE_MODULES {
+        assert_eq!(lines(&impure(&format!("\nuse std::{name};"))), [2], "{name}");
+        let listed = format!("use std::{{fmt::{{self, Write}},\n {name}::x}};");
+        assert_eq!(lines(&impure(&listed)), [2], "{name}");
+    }
+    assert_eq!(impure("use std::{fmt::{self, io}, str}; // std::fs\nuse crate::time;"), []);
+    for name in PLATFORM_MATH {
+        assert_eq!(lines(&platform_math(&format!("\nx.{name}(y)"))), [2], "{name}");
+        assert_eq!(lines(&platform_math(&format!("\n.map(f64::{name})"))), [2], "{name}");
+    }
+    assert_eq!(platform_math("libm::exp(x.sqrt()) + x.exp + log(2) // .ln()"), []);
+    assert_eq!(lines(&allows_unsafe("//! #![forbid(unsafe_code)]\n#![deny(unsafe_code)]")), [1]);
+    assert_eq!(allows_unsafe("#![forbid(unsafe_code)]"), []);
+}
+
+#[test]
+fn modules_are_seen() {
+    assert!(declares("pub(crate) mod a;", "a"));
+    for parent in ["// mod a;", "mod ab;", "mod a { }", "mod b;", "\"mod a;\""] {
+        assert!(!declares(parent, "a"), "{parent}");
+    }
+}
+
+#[test]
+fn manifests_are_read() {
+    let packages = ["own".to_string(), "own-cli".to_string()];
+    let faults = |manifest: &str| lines(&workspace_dependencies(manifest, &packages));
+    assert_eq!(faults("[package]\nname = \"own\"\n[dependencies]\nserde = \"1\" # own"), []);
+    assert_eq!(faults("[dependencies]\nown.workspace = true"), [2]);
+    assert_eq!(faults("[dev-dependencies]\nx = { package = \"own-cli\" }"), [2]);
+    assert_eq!(faults("[dependencies.own]\nversion = \"1\""), [1]);
+    assert_eq!(faults("[dependencies]\nx = { path = \"../x\" }\nknown = \"1\""), [2]);
+}
+
+#[test]
+fn links_and_paths_are_found() {
+    let exists = |path: &str| ["there.md", "crates/a.rs", "docs"].contains(&path);
+    let text = "[a](there.md#b) [b](https://x.y/z) [c](#d) `[e](f)`\n```\n[g](h)\n```\n[i](j 'k')\n\
+                [l]: m.md\n[n]: there.md\n![o](<p.png>)";
+    assert_eq!(lines(&dead_links(text, &exists)), [5, 6, 8]);
+    let text = "`crates/a.rs` crates/b.rs `x/y` `docs/*.md`\n`crates/c.rs`\n`benches/{a,b}.rs`";
+    assert_eq!(lines(&missing_paths(text, &exists)), [2, 3]);
+}

@@ -1,0 +1,51 @@
+//! Where a function of one number is zero.
+
+/// Steps after which the best guess is taken.
+const STEPS_MAX: usize = 60;
+
+/// Where `f`, which rises or falls through zero between two points, is zero: regula falsi with the
+/// Illinois weight (Dowell and Jarratt 1971). `a` and `b` are points with their values, of unlike
+/// sign. The answer is as near as the part `tolerance` of the larger one, or `f` is as small: both
+/// are in the same unit. It is the last point that was asked for.
+pub(super) fn root(
+    mut f: impl FnMut(f64) -> f64,
+    mut a: (f64, f64),
+    mut b: (f64, f64),
+    tolerance: f64,
+) -> f64 {
+    let near = tolerance * a.0.abs().max(b.0.abs());
+    for _ in 0..STEPS_MAX {
+        if b.1 == 0.0 || (b.0 - a.0).abs() <= near {
+            break;
+        }
+        let guess = (a.0 * b.1 - b.0 * a.1) / (b.1 - a.1);
+        let at_guess = f(guess);
+        let stays = at_guess.abs() <= near || (guess - b.0).abs() <= near;
+        if (at_guess > 0.0) == (b.1 > 0.0) {
+            // The same end moved twice: let the other one count half.
+            a.1 *= 0.5;
+        } else {
+            a = b;
+        }
+        b = (guess, at_guess);
+        if stays {
+            break;
+        }
+    }
+    b.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_roots_of_what_rises_and_falls() {
+        let cube = |x: f64| x * x * x - 2.0;
+        let found = root(cube, (0.0, -2.0), (4.0, 62.0), 1e-13);
+        assert!((found * found * found - 2.0).abs() < 1e-10, "{found}");
+        let falls = |x: f64| 1.0 - x;
+        assert_eq!(root(falls, (0.0, 1.0), (1.0, 0.0), 1e-12), 1.0);
+        assert!((root(falls, (0.0, 1.0), (3.0, -2.0), 1e-12) - 1.0).abs() < 1e-12);
+    }
+}
