@@ -13,9 +13,21 @@ use crate::{
 /// All behaviours that agree with a workload's runs, ready to predict from.
 pub struct Forecast<'a> {
     platform: &'a Platform,
+    measured_on: &'a Platform,
     demand: &'a Demand,
     traffic: TrafficPerWork,
     behaviours: Vec<Behaviour>,
+}
+
+/// The workload with all pages on the first tier of the platform that is asked about.
+struct Local {
+    threads: f64,
+    /// What its controllers carry, GB/s, as far as counts of the runs tell.
+    counted_gbps: Option<f64>,
+    /// Work in a second.
+    performance: f64,
+    /// Whether the runs have as few and as many threads.
+    known: bool,
 }
 
 /// What one behaviour gives at one choice of weights, all relative to the first tier alone.
@@ -28,9 +40,10 @@ struct Outcome {
 
 impl<'a> Forecast<'a> {
     /// Infers how the workload behaves from its runs on `measured_on`, to predict for `platform`.
-    pub fn new(platform: &'a Platform, measured_on: &Platform, demand: &'a Demand) -> Self {
+    pub fn new(platform: &'a Platform, measured_on: &'a Platform, demand: &'a Demand) -> Self {
         Self {
             platform,
+            measured_on,
             demand,
             traffic: TrafficPerWork::of(demand),
             behaviours: infer(measured_on, demand),
@@ -44,7 +57,8 @@ impl<'a> Forecast<'a> {
 
     /// What `threads` threads reach at each of `weights`.
     pub fn predict(&self, threads: f64, weights: &[Weights]) -> Prediction {
-        let rows = weights.iter().map(|weights| self.row(threads, weights)).collect();
+        let local = self.local(threads);
+        let rows = weights.iter().map(|weights| self.row(&local, weights)).collect();
         let mut leans_on = platform_provenance(self.platform, weights);
         leans_on.push((format!("demand of {}", self.demand.name), self.demand.figure.provenance));
         let (low, high) = self.demand.read_share_range;
@@ -54,21 +68,19 @@ impl<'a> Forecast<'a> {
         Prediction::new(threads, rows, leans_on)
     }
 
-    fn row(&self, threads: f64, weights: &Weights) -> Row {
+    fn row(&self, local: &Local, weights: &Weights) -> Row {
         let mut extrapolated = vec![];
         let outcomes: Vec<Outcome> = self
             .behaviours
             .iter()
-            .map(|behaviour| self.outcome(behaviour, threads, weights, &mut extrapolated))
+            .map(|behaviour| self.outcome(behaviour, local, weights, &mut extrapolated))
             .collect();
         let estimate = |f: &dyn Fn(&Outcome) -> f64| {
             let estimate = Estimate::of(outcomes.iter().map(f).collect());
             if weights.one_tier() { estimate } else { estimate.with_model_spread() }
         };
-        let (anchor, known) = self.anchor(threads);
-        let local_performance = self.local_performance(threads);
         let speedup = estimate(&|outcome| outcome.speedup);
-        let bandwidth_gbps = match anchor {
+        let bandwidth_gbps = match local.counted_gbps {
             Some(local_gbps) => estimate(&|outcome| local_gbps * outcome.traffic_gain),
             None => estimate(&|outcome| outcome.reached.bandwidth_gbps),
         };
@@ -79,7 +91,7 @@ impl<'a> Forecast<'a> {
                 / outcomes.len() as f64
         };
         let tier_latency_ns: Vec<f64> = tiers.map(latency).collect();
-        if !known {
+        if !local.known {
             extrapolated.push(format!(
                 "the runs have {} threads",
                 join(self.demand.local.iter().map(|run| run.threads))
@@ -96,7 +108,7 @@ impl<'a> Forecast<'a> {
             bandwidth_gbps,
             latency_ns: shares.iter().zip(&tier_latency_ns).map(|(s, l)| s * l).sum(),
             tier_latency_ns,
-            result: Some(result(speedup.scaled(local_performance))),
+            result: Some(result(speedup.scaled(local.performance))),
             speedup,
             too_small: self.too_small(&shares),
             extrapolated,
@@ -106,12 +118,13 @@ impl<'a> Forecast<'a> {
     fn outcome(
         &self,
         behaviour: &Behaviour,
-        threads: f64,
+        on_first_tier: &Local,
         weights: &Weights,
         extrapolated: &mut Vec<String>,
     ) -> Outcome {
         let local_shares = Weights::first_tier(self.platform.tiers.len()).shares();
-        let load = |shares| behaviour.load(self.platform, self.demand.mix, threads, shares);
+        let load =
+            |shares| behaviour.load(self.platform, self.demand.mix, on_first_tier.threads, shares);
         let (local, placed) = (load(local_shares), load(weights.shares()));
         let mut gain = |phase: Option<&Phase>| {
             let (local, placed) = match phase {
@@ -130,7 +143,8 @@ impl<'a> Forecast<'a> {
             });
             let traffic_gain = reached.bandwidth_gbps / on_first.bandwidth_gbps;
             let local_gbps = on_first.bandwidth_gbps;
-            let speedup = traffic_gain * self.work_per_traffic(behaviour, threads, traffic_gain);
+            let speedup =
+                traffic_gain * self.work_per_traffic(behaviour, on_first_tier, traffic_gain);
             Outcome { speedup, traffic_gain, local_gbps, reached }
         };
         let mut outcome = gain(None);
@@ -170,54 +184,59 @@ impl<'a> Forecast<'a> {
     }
 
     /// Work per traffic relative to that on the first tier, when traffic grows by `gain`.
-    fn work_per_traffic(&self, behaviour: &Behaviour, threads: f64, gain: f64) -> f64 {
-        let Some(local_gbps) = self.anchor(threads).0 else { return 1.0 };
-        let per_thread = local_gbps / threads;
+    fn work_per_traffic(&self, behaviour: &Behaviour, local: &Local, gain: f64) -> f64 {
+        let Some(local_gbps) = local.counted_gbps else { return 1.0 };
+        let per_thread = local_gbps / local.threads;
         let traffic = self.traffic.of_pressure(per_thread * gain, per_thread);
         libm::pow(traffic, -behaviour.traffic_relief)
     }
 
-    /// The bandwidth that was counted with so many threads (between two counts, interpolated),
-    /// and whether the runs reach so far.
-    fn anchor(&self, threads: f64) -> (Option<f64>, bool) {
+    /// The workload on the first tier alone: what the nearest runs measured, brought to the number
+    /// of threads and the platform that are asked about as the behaviours say on average.
+    fn local(&self, threads: f64) -> Local {
         let counts = self.demand.local.iter().map(|run| f64::from(run.threads));
         let (low, high) =
             counts.fold((f64::INFINITY, 0.0_f64), |(low, high), n| (low.min(n), high.max(n)));
-        let known = (low..=high).contains(&threads);
-        let runs = self.demand.counted_runs();
-        let next = runs.partition_point(|(run, _)| f64::from(run.threads) < threads);
-        let bandwidth = match (next.checked_sub(1).map(|at| runs[at]), runs.get(next)) {
-            (_, Some((run, gbps))) if f64::from(run.threads) == threads => Some(*gbps),
-            (Some((a, at_a)), Some((b, at_b))) => {
-                let [a, b] = [a.threads, b.threads].map(f64::from);
-                Some(at_a + (threads - a) / (b - a) * (at_b - at_a))
-            }
-            _ => None,
-        };
-        (bandwidth, known)
+        let run = self.demand.nearest_run(threads);
+        let measured_at = f64::from(run.threads);
+        let performance = self.demand.performance(run.result) * self.gain(threads, measured_at)
+            / self.traffic.of_threads(threads, measured_at);
+        let counted = self.counted_gbps(threads);
+        let counted_gbps = counted.map(|(at, gbps)| gbps * self.gain(threads, at));
+        Local { threads, counted_gbps, performance, known: (low..=high).contains(&threads) }
     }
 
-    /// Performance on the first tier with so many threads: that of the nearest run, brought to
-    /// the number of threads as the behaviours say on average.
-    fn local_performance(&self, threads: f64) -> f64 {
-        let run = self.demand.nearest_run(threads);
-        let performance = self.demand.performance(run.result);
-        let measured_at = f64::from(run.threads);
-        if measured_at == threads {
-            return performance;
+    /// The bandwidth that was counted with so many threads (between two counts, interpolated), or
+    /// with the nearest number of them: threads, and GB/s.
+    fn counted_gbps(&self, threads: f64) -> Option<(f64, f64)> {
+        let runs = self.demand.counted_runs();
+        let counts: Vec<(f64, f64)> =
+            runs.iter().map(|(run, gbps)| (f64::from(run.threads), *gbps)).collect();
+        let next = counts.partition_point(|(at, _)| *at < threads);
+        match (next.checked_sub(1).map(|at| counts[at]), counts.get(next).copied()) {
+            (Some((a, at_a)), Some((b, at_b))) => {
+                Some((threads, at_a + (threads - a) / (b - a) * (at_b - at_a)))
+            }
+            (nearest, None) | (None, nearest) => nearest,
         }
-        let shares = Weights::first_tier(self.platform.tiers.len()).shares();
-        let bandwidth = |behaviour: &Behaviour, threads: f64| {
-            let loads = [behaviour.load(self.platform, self.demand.mix, threads, shares.clone())];
-            System::new(self.platform, &loads).solve(&loads).loads[0].bandwidth_gbps
+    }
+
+    /// The bandwidth of `threads` threads on the first tier of the platform that is asked about,
+    /// over that of `measured_at` threads where the runs were made.
+    fn gain(&self, threads: f64, measured_at: f64) -> f64 {
+        if threads == measured_at && std::ptr::eq(self.platform, self.measured_on) {
+            return 1.0;
+        }
+        let bandwidth = |platform: &Platform, behaviour: &Behaviour, threads: f64| {
+            let shares = Weights::first_tier(platform.tiers.len()).shares();
+            let loads = [behaviour.load(platform, self.demand.mix, threads, shares)];
+            System::new(platform, &loads).solve(&loads).loads[0].bandwidth_gbps
         };
-        let gain: f64 = self
-            .behaviours
-            .iter()
-            .map(|b| bandwidth(b, threads) / bandwidth(b, measured_at))
-            .sum::<f64>()
-            / self.behaviours.len() as f64;
-        performance * gain / self.traffic.of_threads(threads, measured_at)
+        let gains = self.behaviours.iter().map(|behaviour| {
+            bandwidth(self.platform, behaviour, threads)
+                / bandwidth(self.measured_on, behaviour, measured_at)
+        });
+        gains.sum::<f64>() / self.behaviours.len() as f64
     }
 
     /// The first tier that cannot hold its share of the footprint.

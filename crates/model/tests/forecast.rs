@@ -1,0 +1,154 @@
+//! What a forecast says of workloads, and how sure it is.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use interleaf_model::{
+    demand::Demand,
+    format::{curve_csv, demand_toml, mess_csv, platform_toml},
+    mix::Mix,
+    platform::Platform,
+    predict::{Forecast, Row},
+    weights::Weights,
+};
+use std::fs;
+
+fn root(path: &str) -> String {
+    format!("{}/../../{path}", env!("CARGO_MANIFEST_DIR"))
+}
+
+fn platform(name: &str) -> Platform {
+    let text = fs::read_to_string(root(&format!("platforms/{name}.toml"))).unwrap();
+    let curves = |path: &str| {
+        fs::read_to_string(root(&format!("platforms/{path}"))).map_err(|why| why.to_string())
+    };
+    platform_toml::parse(name, &text, &curves).unwrap()
+}
+
+fn workload(name: &str) -> Demand {
+    let text = fs::read_to_string(root(&format!("workloads/{name}.toml"))).unwrap();
+    demand_toml::parse(name, &text).unwrap()
+}
+
+fn row(platform: &Platform, demand: &Demand, threads: f64, weights: &str) -> Row {
+    let weights: Weights = weights.parse().unwrap();
+    let mut prediction = Forecast::new(platform, platform, demand).predict(threads, &[weights]);
+    prediction.rows.remove(0)
+}
+
+fn width(row: &Row) -> f64 {
+    row.speedup.high - row.speedup.low
+}
+
+#[test]
+fn several_thread_counts_say_more_than_one() {
+    let platform = platform("gnr120-cz122");
+    let all = workload("cloverleaf");
+    let only = |threads: u32| {
+        let local = all.local.iter().filter(|run| run.threads == threads).cloned().collect();
+        Demand { local, ..all.clone() }
+    };
+    let (many, one) = (row(&platform, &all, 60.0, "3:1"), row(&platform, &only(60), 60.0, "3:1"));
+    assert!(width(&one) > 1.5 * width(&many), "{:?} and {:?}", one.speedup, many.speedup);
+    // A result without bandwidth says the least of all.
+    let mut blind = only(60);
+    blind.local.iter_mut().for_each(|run| run.bandwidth_gbps = None);
+    let blind = row(&platform, &blind, 60.0, "3:1");
+    assert!(width(&blind) > 1.5 * width(&many), "{:?}", blind.speedup);
+}
+
+#[test]
+fn the_runs_are_met_where_they_were_made() {
+    let platform = platform("gnr120-cz122");
+    for name in ["stream", "cloverleaf", "lbm", "bwaves", "pr", "bfs", "bc"] {
+        let demand = workload(name);
+        let run = &demand.local[1];
+        let local = row(&platform, &demand, f64::from(run.threads), "1:0");
+        assert_eq!(local.speedup.mean, 1.0, "{name}");
+        assert!((local.result.unwrap().mean / run.result - 1.0).abs() < 1e-12, "{name}");
+        if let Some(counted) = run.bandwidth_gbps {
+            assert!((local.bandwidth_gbps.mean / counted - 1.0).abs() < 1e-12, "{name}");
+        }
+    }
+}
+
+#[test]
+fn pages_that_do_not_fit_are_never_best() {
+    let platform = platform("xeon6-cz122");
+    let mut demand = workload("hpcg");
+    demand.footprint = Some("1200GiB".parse().unwrap());
+    let tried: Vec<Weights> =
+        ["1:0", "3:1", "1:1", "0:1"].iter().map(|weights| weights.parse().unwrap()).collect();
+    let prediction = Forecast::new(&platform, &platform, &demand).predict(128.0, &tried);
+    let too_small: Vec<_> = prediction.rows.iter().map(|row| row.too_small).collect();
+    assert_eq!(too_small, [Some(0), Some(0), None, Some(1)]);
+    assert_eq!(prediction.best, Some(2));
+}
+
+#[test]
+fn phases_that_leave_memory_alone_gain_nothing() {
+    let platform = platform("gnr120-cz122");
+    let even = row(&platform, &workload("lbm"), 119.0, "2:1");
+    let mut demand = workload("lbm");
+    let phases = "\n[[phase]]\nshare_of_time = 0.5\nbandwidth_gbps = 440.0\n\
+                  [[phase]]\nshare_of_time = 0.5\nbandwidth_gbps = 20.0\n";
+    let text = fs::read_to_string(root("workloads/lbm.toml")).unwrap() + phases;
+    demand.phases = demand_toml::parse("lbm", &text).unwrap().phases;
+    let phased = row(&platform, &demand, 119.0, "2:1");
+    assert!(phased.speedup.mean > 1.02 && phased.speedup.mean < even.speedup.mean - 0.05);
+}
+
+#[test]
+fn a_bigger_machine_is_faster() {
+    let (small, big) = (platform("gnr120-cz122"), {
+        let mut platform = platform("gnr120-cz122");
+        let text = fs::read_to_string(root("platforms/gnr120-cz122/dram.csv")).unwrap();
+        let doubled: String = text
+            .lines()
+            .map(|line| {
+                let mut cells: Vec<String> = line.split(',').map(String::from).collect();
+                if let Ok(bandwidth) = cells[1].parse::<f64>() {
+                    cells[1] = (2.0 * bandwidth).to_string();
+                }
+                cells.join(",") + "\n"
+            })
+            .collect();
+        platform.tiers[0].curves = curve_csv::parse("doubled", &doubled, &["cpu"]).unwrap();
+        platform
+    });
+    let demand = workload("stream");
+    let all_local: Weights = "1:0".parse().unwrap();
+    let at = |platform: &Platform| {
+        let forecast = Forecast::new(platform, &small, &demand);
+        forecast.predict(119.0, std::slice::from_ref(&all_local)).rows[0].result.unwrap().mean
+    };
+    let gain = at(&big) / at(&small);
+    assert!(gain > 1.5 && gain <= 2.0, "STREAM on twice the bandwidth: {gain}");
+}
+
+/// The columns of the Mess plotter, with a curve that bends back and a point in its way.
+const MESS: &str = "\
+read_pct_rounded,pause,bandwidth_mean,bandwidth_std,rd_percentage_actual_mean,latency_mean,\
+latency_std,bandwidth_smooth,latency_smooth,rw_ratio
+50,0,60.0,0.1,0.50,560.0,2.0,60.0,560.0,1
+50,300,62.0,0.1,0.50,360.0,2.0,62.0,360.0,1
+50,1000,45.0,0.1,0.50,289.0,2.0,45.0,289.0,1
+50,9000,5.0,0.1,0.50,219.0,2.0,5.0,219.0,1
+100,0,51.0,0.1,0.99,900.0,2.0,51.0,900.0,0
+100,100,40.0,0.1,0.99,250.0,2.0,40.0,250.0,0
+100,200,10.0,0.1,0.99,650.0,2.0,10.0,650.0,0
+100,9000,2.0,0.1,0.99,215.0,2.0,2.0,215.0,0
+75,0,50.0,0.1,0.75,500.0,2.0,50.0,500.0,0.3
+";
+
+#[test]
+fn mess_curves() {
+    assert!(mess_csv::is_one(MESS) && !mess_csv::is_one("mix,bandwidth_gbps\n"));
+    let read = mess_csv::parse("memory_curves.csv", MESS, &mess_csv::measured("a run")).unwrap();
+    assert_eq!(read.mixes_left_out, [75]);
+    assert_eq!(read.points_left_out, 1);
+    let half = read.curves.of(Mix::new(0.5, false).unwrap()).unwrap();
+    assert_eq!((half.max_bandwidth_gbps(), half.idle_latency_ns()), (62.0, 219.0));
+    let last = half.points().last().unwrap();
+    assert_eq!(last.bandwidth_gbps, 60.0, "it bends back");
+    assert_eq!(read.curves.of(Mix::READ).unwrap().points().len(), 3);
+}
