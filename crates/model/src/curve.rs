@@ -365,7 +365,8 @@ mod tests {
 
     #[test]
     fn impossible_curves() {
-        let table: [(&[(f64, f64)], Option<usize>); 9] = [
+        type Points = &'static [(f64, f64)];
+        let table: [(Points, Option<usize>); 9] = [
             (&[], None),
             (&[(0.0, 100.0)], None),
             (&[(-1.0, 100.0)], Some(0)),

@@ -1,5 +1,7 @@
 //! No input makes a parser panic, and what a parser lets through can be predicted from.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use interleaf_model::{
     demand::Demand,
     format::{curve_csv, demand_toml, mess_csv, platform_toml},

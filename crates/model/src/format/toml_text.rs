@@ -5,6 +5,9 @@ use crate::provenance::{Figure, Provenance};
 use serde::de::DeserializeOwned;
 use toml::Spanned;
 
+/// Below this a number that is to be above zero is as good as zero.
+const LEAST_POSITIVE: f64 = 1e-12;
+
 /// A file of TOML while it is turned into a model.
 pub(super) struct TomlText<'a> {
     file: &'a str,
@@ -74,7 +77,8 @@ impl<'a> TomlText<'a> {
         limit: f64,
     ) -> Result<f64, FileError> {
         let number = *value.get_ref();
-        if number > 0.0 && number <= limit {
+        // Logarithms and ratios of what is next to nothing are not finite.
+        if number >= LEAST_POSITIVE && number <= limit {
             return Ok(number);
         }
         let problem = format!("{number} is not above 0 and at most {limit}");
