@@ -1,10 +1,7 @@
 //! The command line.
 
 use crate::failure::Failure;
-use clap::{
-    ArgGroup, Args, Parser, Subcommand, ValueEnum,
-    error::{ContextKind, ErrorKind},
-};
+use clap::{ArgGroup, Args, CommandFactory, Parser, Subcommand, ValueEnum, error::ErrorKind};
 use interleaf_model::{mix::Mix, units::Bandwidth, weights::Weights};
 use std::{ffi::OsString, path::PathBuf};
 
@@ -171,9 +168,8 @@ fn weights_choice(text: &str) -> Result<WeightsChoice, String> {
     }
     let list = text.split(',').map(|weights| weights.trim().parse());
     let list: Result<Vec<Weights>, _> = list.collect();
-    list.map(WeightsChoice::List).map_err(|why| {
-        format!("{why}: write pages on each tier in one round, such as 3:1, with commas between")
-    })
+    list.map(WeightsChoice::List)
+        .map_err(|why| format!("{why}: write pages on each tier in one round, such as 3:1,2:1"))
 }
 
 fn load(text: &str) -> Result<LoadChoice, String> {
@@ -197,16 +193,26 @@ fn study_name() -> clap::builder::PossibleValuesParser {
 
 /// The command line in `arguments`.
 pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Cli, Failure> {
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    let verb = arguments.get(1).map(|verb| verb.to_string_lossy().into_owned());
     Cli::try_parse_from(arguments).map_err(|error| match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
             Failure::Shown(error.render().to_string())
         }
-        _ => refused(&error),
+        _ => refused(&error, verb.as_deref()),
     })
 }
 
+/// A tip of the parser as a hint.
+fn hint(tip: &str) -> String {
+    match tip.strip_prefix("[possible values: ").and_then(|rest| rest.strip_suffix(']')) {
+        Some(values) => format!("write one of {values}"),
+        None => tip.trim_start_matches("tip: ").to_string(),
+    }
+}
+
 /// An error of the command line in the form of all errors: the problem, and a hint.
-fn refused(error: &clap::Error) -> Failure {
+fn refused(error: &clap::Error, verb: Option<&str>) -> Failure {
     let text = error.render().to_string();
     let usage = text.find("\n\nUsage:").or_else(|| text.find("\n\nFor more information"));
     let body = text[..usage.unwrap_or(text.len())].trim().trim_start_matches("error: ");
@@ -215,8 +221,7 @@ fn refused(error: &clap::Error) -> Failure {
         .map(str::trim)
         .filter(|line| !line.is_empty())
         .partition(|line| !line.starts_with("tip:") && !line.starts_with("[possible values"));
-    let mut hints: Vec<String> =
-        tips.iter().map(|tip| tip.trim_start_matches("tip: ").to_string()).collect();
+    let mut hints: Vec<String> = tips.iter().map(|tip| hint(tip)).collect();
     // Our own parsers write "what is wrong: how to mend it".
     let mut problem = problem.join(" ");
     if error.kind() == ErrorKind::ValueValidation
@@ -224,10 +229,12 @@ fn refused(error: &clap::Error) -> Failure {
     {
         hints.push(problem.split_off(at).trim_start_matches(": ").to_string());
     }
+    if problem.contains("--mix <MIX>") && error.kind() != ErrorKind::ValueValidation {
+        hints.push("give one of --workload NAME, --demand FILE and --mix MIX".into());
+    }
     if hints.is_empty() {
-        let verb = error.get(ContextKind::Usage).map(ToString::to_string).unwrap_or_default();
-        let verb = verb.split_whitespace().nth(2).filter(|word| !word.starts_with(['<', '[', '-']));
-        hints.push(match verb {
+        let known = |verb: &&str| Cli::command().find_subcommand(verb).is_some();
+        hints.push(match verb.filter(known) {
             Some(verb) => format!("`interleaf {verb} --help` lists the options"),
             None => "`interleaf --help` lists the verbs".into(),
         });

@@ -64,7 +64,7 @@ pub enum CurveError {
     #[error("a curve has at least one point")]
     Empty,
     /// A bandwidth that no memory has.
-    #[error("a bandwidth of {value} GB/s is not between 0 and {BANDWIDTH_LIMIT_GBPS}")]
+    #[error("a bandwidth of {value:?} GB/s is not between 0 and {BANDWIDTH_LIMIT_GBPS}")]
     Bandwidth {
         /// Which point.
         point: usize,
@@ -72,7 +72,7 @@ pub enum CurveError {
         value: f64,
     },
     /// A latency that no memory has.
-    #[error("a latency of {value} ns is not above 0 and at most {LATENCY_LIMIT_NS}")]
+    #[error("a latency of {value:?} ns is not above 0 and at most {LATENCY_LIMIT_NS}")]
     Latency {
         /// Which point.
         point: usize,
@@ -98,6 +98,19 @@ pub enum CurveError {
 }
 
 impl CurveError {
+    /// How to mend it.
+    pub const fn hint(&self) -> &'static str {
+        match self {
+            Self::Empty | Self::NoBandwidth => "add a point with what the tier carries at most",
+            Self::Bandwidth { .. } => "write GB/s, that is 10^9 bytes a second",
+            Self::Latency { .. } => "write ns, from the core's miss to its data",
+            Self::LoadFalls { .. } => {
+                "write the points in the order of offered load: bandwidth may fall, but then the \
+                 latency must rise by more"
+            }
+        }
+    }
+
     /// The point the error speaks of, counted from 0.
     pub const fn point(&self) -> Option<usize> {
         match self {

@@ -59,7 +59,9 @@ pub fn infer(platform: &Platform, demand: &Demand) -> Vec<Behaviour> {
             .map(|point| (point, evidence.log_likelihood(&prior.at(&point))))
             .collect();
         let best = logs.iter().map(|(_, log)| *log).fold(f64::NEG_INFINITY, f64::max);
-        weighed = logs.into_iter().map(|(point, log)| (point, libm::exp(log - best))).collect();
+        // Runs that no behaviour can have made say nothing: then all points count alike.
+        let weight = |log: f64| if best.is_finite() { libm::exp(log - best).max(0.0) } else { 1.0 };
+        weighed = logs.into_iter().map(|(point, log)| (point, weight(log))).collect();
         cube = around(&weighed, cube);
     }
     drawn(&weighed).into_iter().map(|point| prior.at(&point)).collect()

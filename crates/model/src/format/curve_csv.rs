@@ -92,9 +92,7 @@ fn curve(file: &str, group: Group) -> Result<MixCurve, FileError> {
         line: Some(why.point().map_or(lines[0], |point| lines[point])),
         field: Some(format!("curve of {mix}")),
         problem: why.to_string(),
-        hint: "write the points in the order of offered load: bandwidth may fall, but then the \
-               latency must rise by more"
-            .into(),
+        hint: why.hint().into(),
     })?;
     Ok(MixCurve { domain, mix, curve })
 }

@@ -87,7 +87,11 @@ pub fn parse(file: &str, text: &str) -> Result<Demand, FileError> {
             let hint = "add source = \"where its figures come from\"";
             return Err(toml.file_error("source", "there is a provenance, but no source", hint));
         }
-        _ => Figure::assumed("the demand file does not say"),
+        (None, Some(source)) => {
+            let hint = "add provenance = \"measured\" (or published, simulated, assumed)";
+            return Err(toml.error("source", source, "there is no provenance with it", hint));
+        }
+        (None, None) => Figure::assumed("the demand file does not say"),
     };
     let (mix, read_share_range) = mix(&toml, &read.mix)?;
     let footprint = match &read.footprint {
@@ -184,7 +188,7 @@ fn threads(toml: &TomlText<'_>, run: &RunFile) -> Result<u32, FileError> {
     let number = u32::try_from(*run.threads.get_ref()).ok().filter(|n| (1..=65536).contains(n));
     number.ok_or_else(|| {
         let problem = format!("{} is not between 1 and 65536", run.threads.get_ref());
-        toml.error("threads", &run.threads, problem, "write a whole number")
+        toml.error("threads", &run.threads, problem, "write a whole number from 1 to 65536")
     })
 }
 

@@ -140,7 +140,7 @@ fn count(
     let number = u32::try_from(*value.get_ref()).ok().filter(|n| (1..=limit).contains(n));
     number.ok_or_else(|| {
         let problem = format!("{} is not between 1 and {limit}", value.get_ref());
-        toml.error(field, value, problem, "write a whole number")
+        toml.error(field, value, problem, format!("write a whole number from 1 to {limit}"))
     })
 }
 
@@ -262,7 +262,7 @@ fn couplings(
         let from = tier_named(toml, "coupling.from", &coupling.from, tiers)?;
         let to = tier_named(toml, "coupling.to", &coupling.to, tiers)?;
         if from == to {
-            let hint = "what a tier's own traffic costs it is in its curves";
+            let hint = "name another tier: what a tier's own traffic costs it is in its curves";
             return Err(toml.error("coupling.to", &coupling.to, "it is the tier itself", hint));
         }
         let loss = *coupling.loss.get_ref();

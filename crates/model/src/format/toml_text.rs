@@ -23,6 +23,10 @@ impl<'a> TomlText<'a> {
     pub(super) fn read<T: DeserializeOwned>(&self) -> Result<T, FileError> {
         toml::from_str(self.text).map_err(|why| {
             let start = why.span().map(|span| span.start);
+            // Of a key that is missing, the parser gives the table, or the file's first key.
+            let in_table = |at: &usize| self.text[*at..].starts_with('[');
+            let missing = why.message().starts_with("missing field");
+            let place = start.filter(|at| !missing || in_table(at));
             let problem = why.message().trim().replace('\n', ", ");
             let hint = if problem.starts_with("unknown field") {
                 "correct the spelling of the key, or take it out; comments begin with #"
@@ -33,8 +37,8 @@ impl<'a> TomlText<'a> {
             };
             FileError {
                 file: self.file.into(),
-                line: start.map(|at| self.line(at)),
-                field: start.and_then(|at| self.key_at(at)),
+                line: place.map(|at| self.line(at)),
+                field: place.and_then(|at| self.key_at(at)),
                 problem,
                 hint: hint.into(),
             }
@@ -81,7 +85,11 @@ impl<'a> TomlText<'a> {
         if number >= LEAST_POSITIVE && number <= limit {
             return Ok(number);
         }
-        let problem = format!("{number} is not above 0 and at most {limit}");
+        let problem = if number > 0.0 && number < LEAST_POSITIVE {
+            format!("{number:?} is as good as 0")
+        } else {
+            format!("{number:?} is not above 0 and at most {limit}")
+        };
         Err(self.error(field, value, problem, format!("write a number above 0, up to {limit}")))
     }
 
@@ -91,7 +99,7 @@ impl<'a> TomlText<'a> {
         if (0.0..=1.0).contains(&number) {
             return Ok(number);
         }
-        let problem = format!("{number} is not between 0 and 1");
+        let problem = format!("{number:?} is not between 0 and 1");
         Err(self.error(field, value, problem, "write a part of the whole, such as 0.75"))
     }
 
@@ -127,7 +135,7 @@ impl<'a> TomlText<'a> {
         provenance: &Spanned<String>,
         source: &Spanned<String>,
     ) -> Result<Figure, FileError> {
-        let hint = || "say how the figure came to be".to_string();
+        let hint = || "write measured, published, simulated or assumed".to_string();
         let name = format!("{field}.provenance");
         let provenance: Provenance = self.parsed(&name, provenance, hint)?;
         Ok(Figure { provenance, source: self.said(&format!("{field}.source"), source)? })
