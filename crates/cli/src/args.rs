@@ -123,9 +123,9 @@ pub(crate) struct ReportArgs {
     /// What to make of it [default: by the ending of the output file, else html]
     #[arg(long, value_enum)]
     pub(crate) format: Option<ReportFormat>,
-    /// With svg, which figure: its number or its id
-    #[arg(long, value_name = "N|ID", default_value = "1")]
-    pub(crate) figure: String,
+    /// With svg, which figure: its number or its id [default: 1]
+    #[arg(long, value_name = "N|ID")]
+    pub(crate) figure: Option<String>,
     /// Where to write (- is stdout)
     #[arg(short = 'o', long, value_name = "FILE", default_value = "-")]
     pub(crate) output: PathBuf,

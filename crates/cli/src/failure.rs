@@ -25,6 +25,16 @@ impl Failure {
         Self::Error { problem: problem.into(), hint: hint.into() }
     }
 
+    /// The same failure, met while `place` was looked at.
+    pub(crate) fn within(self, place: &str) -> Self {
+        match self {
+            Self::Error { problem, hint } => {
+                Self::Error { problem: format!("{place}: {problem}"), hint }
+            }
+            other => other,
+        }
+    }
+
     /// Tells the user, and returns the exit status.
     pub(crate) fn tell(self) -> ExitCode {
         match self {

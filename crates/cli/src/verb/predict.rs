@@ -114,14 +114,17 @@ fn of_demand(
         ));
     }
     let measured_on = match &demand.platform {
-        Some(name) if *name != platform.name => Some(library::platform(name)?),
+        Some(name) if *name != platform.name => {
+            let at = |why: Failure| why.within(&format!("{}: platform", demand.name));
+            Some(library::platform(name).map_err(at)?)
+        }
         _ => None,
     };
     let measured_on = measured_on.as_ref().unwrap_or(platform);
     for run in &demand.interleaved {
         run.weights.clone().for_tiers(&measured_on.tier_names()).map_err(|why| {
             let problem = format!("{}: interleaved.weights: {why}", demand.name);
-            Failure::new(problem, format!("the runs were made on {}", measured_on.name))
+            Failure::new(problem, format!("write one weight for each tier of {}", measured_on.name))
         })?;
     }
     let threads = f64::from(args.threads.unwrap_or(platform.cpu.cores));

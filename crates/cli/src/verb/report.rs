@@ -14,6 +14,12 @@ use std::{
 
 pub(super) fn run(args: &ReportArgs) -> Result<(), Failure> {
     let format = args.format.or_else(|| by_ending(&args.output)).unwrap_or(ReportFormat::Html);
+    if args.figure.is_some() && format != ReportFormat::Svg {
+        return Err(Failure::new(
+            "--figure goes with svg: the other formats have all figures or none",
+            "leave --figure out, or ask for --format svg",
+        ));
+    }
     let document = document::read(&args.record.display().to_string(), &text(&args.record)?)?;
     let made = match (format, &document) {
         (ReportFormat::Html, _) => render::html::page(&document),
@@ -27,7 +33,7 @@ pub(super) fn run(args: &ReportArgs) -> Result<(), Failure> {
         (ReportFormat::Csv, Document::Reproduce(document)) => render::reproduce::csv(document),
         (ReportFormat::Svg, _) => {
             let figures = figures(&document);
-            render::svg::picture(chosen(&figures, &args.figure)?)?
+            render::svg::picture(chosen(&figures, args.figure.as_deref().unwrap_or("1"))?)?
         }
     };
     output::file(&args.output, &made)
