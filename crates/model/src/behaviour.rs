@@ -51,11 +51,15 @@ impl Behaviour {
         self.line_compute_ns * (1.0 + self.contention * (threads - 1.0).max(0.0))
     }
 
+    /// The part of a tier's bandwidth that such threads can reach, 0 to 1.
+    pub fn bandwidth_factor(&self, kind: TierKind) -> f64 {
+        if kind == TierKind::Dram { self.pattern_factor } else { 1.0 }
+    }
+
     /// `threads` such threads on `platform`, with `shares` of their traffic on each tier. Threads
     /// beyond the cores share the lines that a core can have outstanding.
     pub fn load(&self, platform: &Platform, mix: Mix, threads: f64, shares: Vec<f64>) -> Load {
         let mix = mix.with_read_share(self.read_share).unwrap_or(mix);
-        let factor = |kind| if kind == TierKind::Dram { self.pattern_factor } else { 1.0 };
         Load {
             threads: threads.min(f64::from(platform.cpu.cores)),
             lines_per_thread: self.lines_per_thread,
@@ -64,7 +68,11 @@ impl Behaviour {
             mixes: vec![mix; shares.len()],
             shares,
             domain: 0,
-            bandwidth_factors: platform.tiers.iter().map(|tier| factor(tier.kind)).collect(),
+            bandwidth_factors: platform
+                .tiers
+                .iter()
+                .map(|tier| self.bandwidth_factor(tier.kind))
+                .collect(),
         }
     }
 }

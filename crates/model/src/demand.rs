@@ -106,6 +106,11 @@ impl Demand {
         self.performance(performance)
     }
 
+    /// How many times as fast a run with this `result` is as one with the result `reference`.
+    pub fn speedup(&self, result: f64, reference: f64) -> f64 {
+        self.performance(result) / self.performance(reference)
+    }
+
     /// The local runs of the main series that have a bandwidth, in order of threads.
     pub fn counted_runs(&self) -> Vec<(&Run, f64)> {
         let mut runs: Vec<_> =

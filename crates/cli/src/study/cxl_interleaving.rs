@@ -13,7 +13,6 @@ use crate::{
 use constants::{Constants, MlcPoint};
 use indicatif::ProgressBar;
 use interleaf_model::{
-    demand::Metric,
     mix::Mix,
     platform::Platform,
     predict::{Forecast, LoadPoint, Row, load_curve, saturating_load},
@@ -250,8 +249,7 @@ fn speedups(
         let prediction = forecast.predict(threads, &tried);
         let section = format!("{workload} (sections IV.B and IV.C)");
         for (row, ours) in own.iter().zip(prediction.rows) {
-            let is_rate = matches!(demand.metric, Metric::Rate(_));
-            let speedup = if is_rate { row.value / own[0].value } else { own[0].value / row.value };
+            let speedup = demand.speedup(row.value, own[0].value);
             let used_for_fit = demand.interleaved.iter().any(|run| run.weights == ours.weights)
                 || ours.weights == Weights::first_tier(2);
             let outlier = workload == "xcompact3d" && ours.weights.as_slice() == [2, 1];

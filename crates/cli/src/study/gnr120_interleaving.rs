@@ -12,7 +12,6 @@ use crate::{
 };
 use indicatif::ProgressBar;
 use interleaf_model::{
-    demand::Metric,
     predict::{Forecast, Row},
     weights::Weights,
 };
@@ -62,10 +61,7 @@ pub(super) fn reproduce(progress: &ProgressBar) -> Result<StudyDocument, Failure
             let alone =
                 |other: &&CounterRow| other.threads == row.threads && other.local_pct == 100;
             let Some(local) = own().find(alone) else { continue };
-            let speedup = match demand.metric {
-                Metric::Rate(_) => row.result / local.result,
-                Metric::Runtime => local.result / row.result,
-            };
+            let speedup = demand.speedup(row.result, local.result);
             let weights: Weights = weights(row.local_pct, 100 - row.local_pct)?;
             let mut prediction = forecast.predict(f64::from(row.threads), &[weights]);
             let ours = prediction.rows.remove(0);

@@ -10,10 +10,9 @@ use super::{
 };
 use crate::{
     curve::Response,
-    demand::{Demand, Metric, Run},
+    demand::{Demand, Run},
     equilibrium::{Load, System},
     platform::Platform,
-    tier::TierKind,
     units::LINE_BYTES,
 };
 
@@ -139,6 +138,7 @@ impl<'a> Evidence<'a> {
         let mut log = 0.0;
         let mut series: Vec<&str> =
             self.demand.local.iter().map(|run| run.series.as_str()).collect();
+        series.sort_unstable();
         series.dedup();
         for name in series {
             let runs = || self.demand.local.iter().filter(move |run| run.series == name);
@@ -169,10 +169,7 @@ impl<'a> Evidence<'a> {
         for run in &self.demand.interleaved {
             let same = |local: &&Run| local.threads == run.threads;
             let Some(local) = self.demand.local.iter().find(same) else { continue };
-            let measured = match self.demand.metric {
-                Metric::Runtime => local.result / run.result,
-                Metric::Rate(_) => run.result / local.result,
-            };
+            let measured = self.demand.speedup(run.result, local.result);
             let threads = f64::from(run.threads);
             let mix = self.demand.mix;
             let load: Load = behaviour.load(self.platform, mix, threads, run.weights.shares());
@@ -188,8 +185,7 @@ impl<'a> Evidence<'a> {
     fn local_gbps(&self, behaviour: &Behaviour, run: &Run) -> f64 {
         let next = self.local.partition_point(|(share, _)| *share < behaviour.read_share);
         let (_, response) = &self.local[next.min(self.local.len() - 1)];
-        let is_dram = self.platform.tiers[0].kind == TierKind::Dram;
-        let factor = if is_dram { behaviour.pattern_factor } else { 1.0 };
+        let factor = behaviour.bandwidth_factor(self.platform.tiers[0].kind);
         let threads = f64::from(run.threads.min(self.platform.cpu.cores));
         let bytes = threads * behaviour.lines_per_thread * LINE_BYTES;
         let compute_ns = behaviour.compute_ns(f64::from(run.threads)) * behaviour.lines_per_thread;
