@@ -28,6 +28,10 @@ struct Local {
     performance: f64,
     /// Whether the runs have as few and as many threads.
     known: bool,
+    /// For each behaviour, GB/s of the whole run, then of each phase.
+    reached_gbps: Vec<Vec<f64>>,
+    /// Why some of this is an extrapolation.
+    extrapolated: Vec<String>,
 }
 
 /// What one behaviour gives at one choice of weights, all relative to the first tier alone.
@@ -69,11 +73,9 @@ impl<'a> Forecast<'a> {
     }
 
     fn row(&self, local: &Local, weights: &Weights) -> Row {
-        let mut extrapolated = vec![];
-        let outcomes: Vec<Outcome> = self
-            .behaviours
-            .iter()
-            .map(|behaviour| self.outcome(behaviour, local, weights, &mut extrapolated))
+        let mut extrapolated = local.extrapolated.clone();
+        let outcomes: Vec<Outcome> = (0..self.behaviours.len())
+            .map(|member| self.outcome(member, local, weights, &mut extrapolated))
             .collect();
         let estimate = |f: &dyn Fn(&Outcome) -> f64| {
             let estimate = Estimate::of(outcomes.iter().map(f).collect());
@@ -115,53 +117,58 @@ impl<'a> Forecast<'a> {
         }
     }
 
+    /// What behaviour number `member` gives.
     fn outcome(
         &self,
-        behaviour: &Behaviour,
-        on_first_tier: &Local,
+        member: usize,
+        local: &Local,
         weights: &Weights,
         extrapolated: &mut Vec<String>,
     ) -> Outcome {
-        let local_shares = Weights::first_tier(self.platform.tiers.len()).shares();
-        let load =
-            |shares| behaviour.load(self.platform, self.demand.mix, on_first_tier.threads, shares);
-        let (local, placed) = (load(local_shares), load(weights.shares()));
-        let mut gain = |phase: Option<&Phase>| {
-            let (local, placed) = match phase {
-                Some(phase) => (self.in_phase(&local, phase), self.in_phase(&placed, phase)),
-                None => (local.clone(), placed.clone()),
-            };
-            let [on_first, reached] = [&local, &placed].map(|load| {
-                let loads = std::slice::from_ref(load);
-                let mut solved = System::new(self.platform, loads).solve(loads);
-                for why in solved.extrapolated {
-                    if !extrapolated.contains(&why) {
-                        extrapolated.push(why);
-                    }
-                }
-                solved.loads.remove(0)
-            });
-            let traffic_gain = reached.bandwidth_gbps / on_first.bandwidth_gbps;
-            let local_gbps = on_first.bandwidth_gbps;
-            let speedup =
-                traffic_gain * self.work_per_traffic(behaviour, on_first_tier, traffic_gain);
+        let behaviour = &self.behaviours[member];
+        let loads = self.loads(behaviour, local.threads, weights);
+        let mut gain = |load: &Load, local_gbps: f64| {
+            let reached = self.reach(load, extrapolated);
+            let traffic_gain = reached.bandwidth_gbps / local_gbps;
+            let speedup = traffic_gain * self.work_per_traffic(behaviour, local, traffic_gain);
             Outcome { speedup, traffic_gain, local_gbps, reached }
         };
-        let mut outcome = gain(None);
+        let local_gbps = &local.reached_gbps[member];
+        let mut outcome = gain(&loads[0], local_gbps[0]);
         if !self.demand.phases.is_empty() {
             // The time of a run is that of its phases; traffic goes with the work.
-            let times = self.demand.phases.iter().map(|phase| {
-                let part = phase.share_of_time;
-                (part, part / gain(Some(phase)).speedup)
-            });
+            let phases = self.demand.phases.iter().zip(&loads[1..]).zip(&local_gbps[1..]);
             let (before, after) =
-                times.fold((0.0, 0.0), |(a, b), (before, after)| (a + before, b + after));
+                phases.fold((0.0, 0.0), |(before, after), ((phase, load), gbps)| {
+                    let part = phase.share_of_time;
+                    (before + part, after + part / gain(load, *gbps).speedup)
+                });
             let speedup = before / after;
             outcome.traffic_gain *= speedup / outcome.speedup;
             outcome.reached.bandwidth_gbps = outcome.local_gbps * outcome.traffic_gain;
             outcome.speedup = speedup;
         }
         outcome
+    }
+
+    /// The load of the whole run, then of each phase.
+    fn loads(&self, behaviour: &Behaviour, threads: f64, weights: &Weights) -> Vec<Load> {
+        let whole = behaviour.load(self.platform, self.demand.mix, threads, weights.shares());
+        let phases = self.demand.phases.iter().map(|phase| self.in_phase(&whole, phase));
+        let phases: Vec<Load> = phases.collect();
+        std::iter::once(whole).chain(phases).collect()
+    }
+
+    /// What one load reaches; adds to `extrapolated` why that is an extrapolation.
+    fn reach(&self, load: &Load, extrapolated: &mut Vec<String>) -> LoadEquilibrium {
+        let loads = std::slice::from_ref(load);
+        let mut solved = System::new(self.platform, loads).solve(loads);
+        for why in solved.extrapolated {
+            if !extrapolated.contains(&why) {
+                extrapolated.push(why);
+            }
+        }
+        solved.loads.remove(0)
     }
 
     /// `load` with the time to compute at which it asks the first tier for the bandwidth of
@@ -203,7 +210,19 @@ impl<'a> Forecast<'a> {
             / self.traffic.of_threads(threads, measured_at);
         let counted = self.counted_gbps(threads);
         let counted_gbps = counted.map(|(at, gbps)| gbps * self.gain(threads, at));
-        Local { threads, counted_gbps, performance, known: (low..=high).contains(&threads) }
+        let first_tier = Weights::first_tier(self.platform.tiers.len());
+        let mut extrapolated = vec![];
+        let reached_gbps = self
+            .behaviours
+            .iter()
+            .map(|behaviour| {
+                let loads = self.loads(behaviour, threads, &first_tier);
+                let gbps = |load| self.reach(load, &mut extrapolated).bandwidth_gbps;
+                loads.iter().map(gbps).collect()
+            })
+            .collect();
+        let known = (low..=high).contains(&threads);
+        Local { threads, counted_gbps, performance, known, reached_gbps, extrapolated }
     }
 
     /// The bandwidth that was counted with so many threads (between two counts, interpolated), or
