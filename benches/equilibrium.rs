@@ -65,6 +65,7 @@ fn tier(number: u32) -> Tier {
         kind: if number == 0 { TierKind::Dram } else { TierKind::Cxl },
         capacity: "1TiB".parse::<Bytes>().expect("a size"),
         curves: Curves::new(vec![curve]).expect("one curve"),
+        power: None,
     }
 }
 
@@ -78,6 +79,7 @@ fn synthetic(tiers: u32) -> Platform {
         links: vec![],
         couplings: vec![],
         interleaving: Interleaving::default(),
+        power: None,
     }
 }
 

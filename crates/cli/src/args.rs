@@ -2,8 +2,19 @@
 
 use crate::failure::Failure;
 use clap::{ArgGroup, Args, CommandFactory, Parser, Subcommand, ValueEnum, error::ErrorKind};
-use interleaf_model::{mix::Mix, units::Bandwidth, weights::Weights};
-use std::{ffi::OsString, path::PathBuf};
+use interleaf_model::{
+    mix::Mix,
+    policy::PolicyKind,
+    units::{Bandwidth, Bytes, Percent, Time, UnitError},
+    weights::Weights,
+};
+use std::{ffi::OsString, path::PathBuf, str::FromStr};
+
+/// Longer simulations are a typing mistake: a week.
+const DURATION_MAX_S: f64 = 604_800.0;
+
+/// Curves that are more wrong than that are none.
+const CURVE_ERROR_MAX: f64 = 0.9;
 
 const VERBS: &str = "\
 Look:
@@ -12,11 +23,12 @@ Look:
 Decide:
   predict    bandwidth, latency and runtime at each choice of weights, and the best
 
-Prove:
+Try and prove:
+  simulate   a policy on a machine that one need not own: what it finds, and when, and what it gives
   reproduce  a published study: its figure, ours, the error
   report     a recorded document as one HTML page, as Markdown, as CSV or as a picture
 
-Sizes and bandwidths take units (64MiB, 150GB/s). With --json stdout holds the document and
+Sizes, bandwidths and times take units (64MiB, 150GB/s, 600s). With --json stdout holds the document and
 nothing else. Exit status: 0 done, 1 the answer is no, 2 error.";
 
 /// Spreads pages over memory tiers of unequal speed: what will it give, and how should it be done?
@@ -34,6 +46,8 @@ pub(crate) struct Cli {
 pub(crate) enum Verb {
     Show(ShowArgs),
     Predict(PredictArgs),
+    #[command(subcommand)]
+    Simulate(Simulate),
     Reproduce(ReproduceArgs),
     Report(ReportArgs),
 }
@@ -84,6 +98,82 @@ pub(crate) struct PredictArgs {
     /// or a sweep that shows how the best weights move with the load
     #[arg(long, value_parser = load, value_name = "max|sweep|150GB/s", default_value = "max")]
     pub(crate) load: LoadChoice,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+/// Simulates what one does not own, or does not want to try on what one owns.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Simulate {
+    Machine(Box<MachineArgs>),
+}
+
+/// Simulates a machine whose pages move, under a policy that sees what counters show and decides
+/// where pages go: every period, what it saw, what it decided and why, and in the end what it gave
+/// beside the best static weights.
+///
+/// Examples:
+///   interleaf simulate machine --platform gnr120-cz122 --workload cloverleaf --policy dmi
+///   interleaf simulate machine --scenario shifting-demand --policy guided --compare
+///   interleaf simulate machine --sweep sweep.toml -o sweep.csv
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+#[command(group = ArgGroup::new("what").required(true)
+    .args(["workload", "demand", "scenario", "sweep"]))]
+pub(crate) struct MachineArgs {
+    /// A platform by name, or a platform file [default: the scenario's]
+    #[arg(long, value_name = "NAME|FILE")]
+    pub(crate) platform: Option<String>,
+    /// A workload that comes with the tool (`interleaf show` lists them)
+    #[arg(long, value_name = "NAME")]
+    pub(crate) workload: Option<String>,
+    /// A demand file: what a workload asked of the first tier alone
+    #[arg(long, value_name = "FILE")]
+    pub(crate) demand: Option<PathBuf>,
+    /// A scenario by name, or a scenario file: several workloads, phases, devices, little memory
+    #[arg(long, value_name = "NAME|FILE")]
+    pub(crate) scenario: Option<String>,
+    /// A sweep file: every combination of what it lists, on all cores, as CSV
+    #[arg(long, value_name = "FILE", conflicts_with_all = [
+        "platform", "threads", "policy", "weights", "duration", "footprint", "migration_rate",
+        "counter_noise", "curve_error", "seed", "compare", "json", "csv", "report",
+    ])]
+    pub(crate) sweep: Option<PathBuf>,
+    /// Threads [default: the platform's cores]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65536))]
+    pub(crate) threads: Option<u32>,
+    /// What decides where pages go
+    #[arg(long, value_name = "POLICY", default_value = "dmi", value_parser = policy_name())]
+    pub(crate) policy: String,
+    /// With --policy static, the weights [default: the best there are]
+    #[arg(long, value_name = "65:35")]
+    pub(crate) weights: Option<Weights>,
+    /// How long to simulate [default: the scenario's, else 600s]
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(crate) duration: Option<Time>,
+    /// The memory that the workload touches [default: its demand's]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub(crate) footprint: Option<Bytes>,
+    /// How fast pages move at most [default: 4GB/s, or the scenario's]
+    #[arg(long, value_name = "BANDWIDTH", value_parser = rate)]
+    pub(crate) migration_rate: Option<Bandwidth>,
+    /// Standard deviation of a reading of a counter [default: 2%, or the scenario's]
+    #[arg(long, value_name = "PERCENT", value_parser = noise)]
+    pub(crate) counter_noise: Option<Percent>,
+    /// How wrong the curves are that the policy believes: the first tier carries so much less, the
+    /// others so much more; negative for the other way round
+    #[arg(long, value_name = "PERCENT", value_parser = curve_error, default_value = "0%",
+        allow_hyphen_values = true)]
+    pub(crate) curve_error: Percent,
+    /// The seed of all randomness [default: 1, or the scenario's]
+    #[arg(long, value_name = "N")]
+    pub(crate) seed: Option<u64>,
+    /// Run every other policy too, and compare
+    #[arg(long)]
+    pub(crate) compare: bool,
+    /// Write a page with the decisions over time, too
+    #[arg(long, value_name = "FILE.html")]
+    pub(crate) report: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
 }
@@ -184,6 +274,60 @@ fn load(text: &str) -> Result<LoadChoice, String> {
             }
         },
     }
+}
+
+/// A quantity with a unit; `allowed` is what may be written in its place.
+fn quantity<T: FromStr<Err = UnitError>>(text: &str, example: &str) -> Result<T, String> {
+    text.parse().map_err(|why: UnitError| {
+        format!("{why}: write a number with one of {}, such as {example}", why.allowed)
+    })
+}
+
+fn time(text: &str) -> Result<Time, String> {
+    let time: Time = quantity(text, "600s")?;
+    if (1e-3..=DURATION_MAX_S).contains(&time.seconds()) {
+        return Ok(time);
+    }
+    Err(format!("{text} is not between 1ms and {DURATION_MAX_S} s: write a time such as 600s"))
+}
+
+fn size(text: &str) -> Result<Bytes, String> {
+    let size: Bytes = quantity(text, "48GiB")?;
+    if size.get() > 0 {
+        return Ok(size);
+    }
+    Err("a workload touches at least a byte: write a size such as 48GiB".into())
+}
+
+fn rate(text: &str) -> Result<Bandwidth, String> {
+    let rate: Bandwidth = quantity(text, "4GB/s")?;
+    if rate.gbps() > 0.0 {
+        return Ok(rate);
+    }
+    Err("pages that do not move need no policy: write a bandwidth such as 4GB/s".into())
+}
+
+fn noise(text: &str) -> Result<Percent, String> {
+    let noise: Percent = quantity(text, "2%")?;
+    if (0.0..=0.5).contains(&noise.part()) {
+        return Ok(noise);
+    }
+    Err(format!("a noise of {text} is not between 0% and 50%: write a percentage such as 2%"))
+}
+
+fn curve_error(text: &str) -> Result<Percent, String> {
+    let error: Percent = quantity(text, "20%")?;
+    if error.part().abs() <= CURVE_ERROR_MAX {
+        return Ok(error);
+    }
+    Err(format!("an error of {text} is not between -90% and 90%: write a percentage such as 20%"))
+}
+
+fn policy_name() -> clap::builder::PossibleValuesParser {
+    let policies = PolicyKind::ALL.iter();
+    let values =
+        policies.map(|(_, name, does)| clap::builder::PossibleValue::new(*name).help(*does));
+    clap::builder::PossibleValuesParser::new(values)
 }
 
 fn study_name() -> clap::builder::PossibleValuesParser {

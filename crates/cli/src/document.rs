@@ -7,6 +7,7 @@ pub(crate) mod figure;
 pub(crate) mod predict;
 pub(crate) mod reproduce;
 pub(crate) mod show;
+pub(crate) mod simulate;
 
 use crate::failure::Failure;
 use interleaf_model::provenance::Provenance;
@@ -17,6 +18,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) enum Document {
     Predict(Box<predict::PredictDocument>),
     Reproduce(reproduce::ReproduceDocument),
+    Machine(Box<simulate::MachineDocument>),
 }
 
 /// What a document leans on, by the strength of it.
@@ -53,7 +55,7 @@ pub(crate) fn read(name: &str, text: &str) -> Result<Document, Failure> {
     let broken = |why: serde_json::Error| {
         Failure::new(
             format!("{name}:{}:{}: {why}", why.line(), why.column()),
-            "give a document that `interleaf predict` or `interleaf reproduce` recorded with -o",
+            "give a document that predict, simulate or reproduce recorded with -o",
         )
     };
     let Head { schema } = serde_json::from_str(text).map_err(broken)?;
@@ -62,9 +64,17 @@ pub(crate) fn read(name: &str, text: &str) -> Result<Document, Failure> {
             serde_json::from_str(text).map(Box::new).map(Document::Predict).map_err(broken)
         }
         reproduce::SCHEMA => serde_json::from_str(text).map(Document::Reproduce).map_err(broken),
+        simulate::SCHEMA => {
+            serde_json::from_str(text).map(Box::new).map(Document::Machine).map_err(broken)
+        }
         _ => Err(Failure::new(
             format!("{name}: schema: no report is made of \"{schema}\""),
-            format!("give a document with the schema {} or {}", predict::SCHEMA, reproduce::SCHEMA),
+            format!(
+                "give a document with the schema {}, {} or {}",
+                predict::SCHEMA,
+                reproduce::SCHEMA,
+                simulate::SCHEMA
+            ),
         )),
     }
 }

@@ -1,4 +1,4 @@
-//! Platforms and workloads by name (those that come with the tool) or by file.
+//! Platforms, workloads and scenarios by name (those that come with the tool) or by file.
 
 use crate::failure::Failure;
 use include_dir::{Dir, include_dir};
@@ -6,10 +6,16 @@ use interleaf_model::{
     demand::Demand,
     format::{demand_toml, platform_toml},
     platform::Platform,
+    units::Time,
 };
-use std::{fs, path::Path};
+use interleaf_sim::machine::{
+    Scenario,
+    scenario_toml::{self, DemandSource, LoadedDemand},
+};
+use std::{fs, io, path::Path};
 
 static PLATFORMS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../platforms");
+static SCENARIOS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../scenarios");
 static WORKLOADS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../workloads");
 
 /// The names of the platforms that come with the tool.
@@ -20,6 +26,13 @@ pub(crate) fn platform_names() -> Vec<String> {
 /// The names of the workloads that come with the tool.
 pub(crate) fn workload_names() -> Vec<String> {
     names(&WORKLOADS)
+}
+
+/// The names of the scenarios that come with the tool.
+pub(crate) fn scenario_names() -> Vec<String> {
+    let names = names(&SCENARIOS);
+    // What a scenario needs of demands lies beside it.
+    names.into_iter().filter(|name| !name.ends_with(".demand")).collect()
 }
 
 fn names(dir: &Dir<'_>) -> Vec<String> {
@@ -44,9 +57,30 @@ pub(crate) fn platform(name: &str) -> Result<Platform, Failure> {
     let text = read(path, "platform", &platform_names())?;
     let curves = |relative: &str| {
         let path = path.parent().unwrap_or(Path::new("")).join(relative);
-        fs::read_to_string(&path).map_err(|why| why.to_string())
+        text_of(&path).map_err(|why| match why {
+            NoText::Unread(why) => why.to_string(),
+            NoText::NotUtf8 { line } => format!("line {line} is {NOT_UTF8}"),
+        })
     };
     Ok(platform_toml::parse(name, &text, &curves)?)
+}
+
+/// The platform that the runs of `demand` were made on: its own, or the one that is asked about.
+pub(crate) fn measured_on(asked: &Platform, demand: &Demand) -> Result<Platform, Failure> {
+    let measured_on = match &demand.platform {
+        Some(name) if *name != asked.name => {
+            let at = |why: Failure| why.within(&format!("{}: platform", demand.name));
+            platform(name).map_err(at)?
+        }
+        _ => asked.clone(),
+    };
+    for run in &demand.interleaved {
+        run.weights.clone().for_tiers(&measured_on.tier_names()).map_err(|why| {
+            let problem = format!("{}: interleaved.weights: {why}", demand.name);
+            Failure::new(problem, format!("write one weight for each tier of {}", measured_on.name))
+        })?;
+    }
+    Ok(measured_on)
 }
 
 /// The workload with this name that comes with the tool.
@@ -64,11 +98,86 @@ pub(crate) fn workload(name: &str) -> Result<Demand, Failure> {
 
 /// The demand in a file.
 pub(crate) fn demand(path: &Path) -> Result<Demand, Failure> {
-    let text = fs::read_to_string(path).map_err(|why| {
-        let hint = "name a demand file, or one of the workloads with --workload NAME";
-        Failure::new(format!("{}: {why}", path.display()), hint)
+    let text = text_of(path).map_err(|why| match why {
+        NoText::Unread(why) => {
+            let hint = "name a demand file, or one of the workloads with --workload NAME";
+            Failure::new(format!("{}: {why}", path.display()), hint)
+        }
+        NoText::NotUtf8 { line } => not_utf8(path, line),
     })?;
     Ok(demand_toml::parse(&path.display().to_string(), &text)?)
+}
+
+/// The scenario with this name, or in this file, on the platform that is `asked` for or its own;
+/// and the duration that it has.
+pub(crate) fn scenario(
+    name: &str,
+    asked: Option<&str>,
+) -> Result<(Scenario, Option<Time>), Failure> {
+    let (label, text, shelf) = match embedded(&SCENARIOS, &format!("{name}.toml")) {
+        Some(text) => (format!("{name}.toml"), text.to_string(), Shelf::Scenarios),
+        None => {
+            let path = Path::new(name);
+            let text = read(path, "scenario", &scenario_names())?;
+            (name.to_string(), text, Shelf::Folder(path.parent().unwrap_or(Path::new(""))))
+        }
+    };
+    let file = scenario_toml::parse(&label, &text)?;
+    let platform = match (asked, file.platform_name()) {
+        (Some(asked), _) => platform(asked)?,
+        (None, Some(own)) => {
+            shelf.platform(own).map_err(|why| why.within(&format!("{label}: platform")))?
+        }
+        (None, None) => {
+            let hint = "add platform = \"NAME\" to it, or give --platform NAME";
+            return Err(Failure::new(format!("{label}: platform: there is none"), hint));
+        }
+    };
+    let demands = |source: DemandSource<'_>| {
+        let demand = match source {
+            DemandSource::Workload(name) => workload(name)?,
+            DemandSource::File(path) => shelf.demand(path)?,
+        };
+        let measured_on = Some(measured_on(&platform, &demand)?);
+        Ok(LoadedDemand { demand, measured_on })
+    };
+    let scenario = file.build::<Failure>(platform.clone(), &demands)?;
+    Ok((scenario, file.duration()))
+}
+
+/// Where the files lie that a scenario names.
+enum Shelf<'a> {
+    /// Among the scenarios that come with the tool.
+    Scenarios,
+    /// In this folder.
+    Folder(&'a Path),
+}
+
+impl Shelf<'_> {
+    fn platform(&self, name: &str) -> Result<Platform, Failure> {
+        match (self, embedded(&SCENARIOS, name)) {
+            _ if platform_names().iter().any(|known| known == name) => platform(name),
+            (Self::Scenarios, Some(text)) => {
+                let folder = Path::new(name).parent().unwrap_or(Path::new(""));
+                let curves = |path: &str| {
+                    let path = folder.join(path);
+                    let text = embedded(&SCENARIOS, &path.to_string_lossy());
+                    text.map(String::from).ok_or_else(|| "there is none".to_string())
+                };
+                Ok(platform_toml::parse(name, text, &curves)?)
+            }
+            (Self::Folder(folder), _) => platform(&folder.join(name).to_string_lossy()),
+            (Self::Scenarios, None) => platform(name),
+        }
+    }
+
+    fn demand(&self, path: &str) -> Result<Demand, Failure> {
+        match (self, embedded(&SCENARIOS, path)) {
+            (Self::Scenarios, Some(text)) => Ok(demand_toml::parse(path, text)?),
+            (Self::Folder(folder), _) => demand(&folder.join(path)),
+            (Self::Scenarios, None) => demand(Path::new(path)),
+        }
+    }
 }
 
 fn embedded<'a>(dir: &'a Dir<'_>, path: &str) -> Option<&'a str> {
@@ -76,7 +185,11 @@ fn embedded<'a>(dir: &'a Dir<'_>, path: &str) -> Option<&'a str> {
 }
 
 fn read(path: &Path, what: &str, names: &[String]) -> Result<String, Failure> {
-    fs::read_to_string(path).map_err(|why| {
+    text_of(path).map_err(|why| {
+        let why = match why {
+            NoText::Unread(why) => why,
+            NoText::NotUtf8 { line } => return not_utf8(path, line),
+        };
         let problem = if path.components().count() == 1 && path.extension().is_none() {
             format!("there is no {what} \"{}\"", path.display())
         } else {
@@ -85,4 +198,27 @@ fn read(path: &Path, what: &str, names: &[String]) -> Result<String, Failure> {
         let hint = format!("the {what}s are {}; or name a {what} file", names.join(", "));
         Failure::new(problem, hint)
     })
+}
+
+const NOT_UTF8: &str = "not UTF-8 text";
+
+/// Why a file gives no text.
+enum NoText {
+    /// It cannot be read.
+    Unread(io::Error),
+    /// It can, but it is another encoding or no text at all, from this line on.
+    NotUtf8 { line: usize },
+}
+
+fn text_of(path: &Path) -> Result<String, NoText> {
+    let bytes = fs::read(path).map_err(NoText::Unread)?;
+    String::from_utf8(bytes).map_err(|why| {
+        let good = &why.as_bytes()[..why.utf8_error().valid_up_to()];
+        NoText::NotUtf8 { line: good.iter().filter(|byte| **byte == b'\n').count() + 1 }
+    })
+}
+
+fn not_utf8(path: &Path, line: usize) -> Failure {
+    let problem = format!("{}:{line}: this is {NOT_UTF8}", path.display());
+    Failure::new(problem, "save the file as UTF-8, or name another one")
 }

@@ -5,6 +5,7 @@ pub(crate) mod html;
 pub(crate) mod predict;
 pub(crate) mod reproduce;
 pub(crate) mod show;
+pub(crate) mod simulate;
 pub(crate) mod svg;
 pub(crate) mod table;
 
@@ -33,5 +34,7 @@ pub(crate) fn number(value: f64) -> String {
 
 /// A part as percent with one decimal and a sign.
 pub(crate) fn signed_percent(part: f64) -> String {
-    format!("{:+.1} %", 100.0 * part)
+    // What rounds to nothing has no sign of its own.
+    let tenths = (1000.0 * part).round() + 0.0;
+    format!("{:+.1} %", tenths / 10.0)
 }

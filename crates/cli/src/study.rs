@@ -1,6 +1,7 @@
 //! Published studies: their figures, ours, the error.
 
 mod cxl_interleaving;
+mod dmi;
 mod gnr120_interleaving;
 mod published;
 
@@ -16,7 +17,7 @@ struct Study {
     reproduce: Reproduce,
 }
 
-const STUDIES: [Study; 2] = [
+const STUDIES: [Study; 3] = [
     Study {
         name: cxl_interleaving::NAME,
         steps: cxl_interleaving::STEPS,
@@ -27,10 +28,11 @@ const STUDIES: [Study; 2] = [
         steps: gnr120_interleaving::STEPS,
         reproduce: gnr120_interleaving::reproduce,
     },
+    Study { name: dmi::NAME, steps: dmi::STEPS, reproduce: dmi::reproduce },
 ];
 
 /// The names of the studies.
-pub(crate) const NAMES: [&str; STUDIES.len()] = [STUDIES[0].name, STUDIES[1].name];
+pub(crate) const NAMES: [&str; STUDIES.len()] = [STUDIES[0].name, STUDIES[1].name, STUDIES[2].name];
 
 /// Reproduces the study with this name, or all.
 pub(crate) fn reproduce(name: &str) -> Result<Vec<StudyDocument>, Failure> {

@@ -4,9 +4,10 @@ mod predict;
 mod report;
 mod reproduce;
 mod show;
+mod simulate;
 
 use crate::{
-    args::{Cli, OutputArgs, ShowArgs, Verb},
+    args::{Cli, OutputArgs, ShowArgs, Simulate, Verb},
     document,
     failure::Failure,
     output,
@@ -19,6 +20,7 @@ pub(crate) fn run(cli: Cli) -> Result<(), Failure> {
         None => show::run(&ShowArgs { platform: None, json: false }),
         Some(Verb::Show(args)) => show::run(&args),
         Some(Verb::Predict(args)) => predict::run(&args),
+        Some(Verb::Simulate(Simulate::Machine(args))) => simulate::machine(&args),
         Some(Verb::Reproduce(args)) => reproduce::run(&args),
         Some(Verb::Report(args)) => report::run(&args),
     }

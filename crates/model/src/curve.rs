@@ -32,6 +32,10 @@ pub const BANDWIDTH_LIMIT_GBPS: f64 = 1e6;
 /// The highest latency a point may have, ns (1 s).
 pub const LATENCY_LIMIT_NS: f64 = 1e9;
 
+/// The most of a tier that background traffic takes, as a part of what it carries: programs slow
+/// down beside it, they do not stop.
+pub const BACKGROUND_MAX: f64 = 0.95;
+
 /// One point of a curve.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CurvePoint {
@@ -44,9 +48,14 @@ pub struct CurvePoint {
 }
 
 impl CurvePoint {
+    /// What passes at this point.
+    pub const fn flow(&self) -> Flow {
+        Flow { bandwidth_gbps: self.bandwidth_gbps, latency_ns: self.latency_ns }
+    }
+
     /// Bytes in flight at this point, by Little's law.
     pub fn in_flight_bytes(&self) -> f64 {
-        self.bandwidth_gbps * self.latency_ns
+        self.flow().in_flight_bytes()
     }
 }
 
@@ -145,7 +154,7 @@ impl Curve {
             return Err(CurveError::NoBandwidth);
         }
         for (at, pair) in points.windows(2).enumerate() {
-            if !load_rises(&pair[0], &pair[1]) {
+            if !load_rises(pair[0].flow(), pair[1].flow()) {
                 let text = |point: &CurvePoint| {
                     format!("{} GB/s at {} ns", point.bandwidth_gbps, point.latency_ns)
                 };
@@ -169,7 +178,7 @@ impl Curve {
         points.sort_by(|a, b| a.in_flight_bytes().total_cmp(&b.in_flight_bytes()));
         let mut kept: Vec<CurvePoint> = Vec::with_capacity(given);
         for point in points {
-            if kept.last().is_none_or(|last| load_rises(last, &point)) {
+            if kept.last().is_none_or(|last| load_rises(last.flow(), point.flow())) {
                 kept.push(point);
             }
         }
@@ -192,6 +201,18 @@ impl Curve {
         self.response.max_bandwidth_gbps()
     }
 
+    /// The same curve with each bandwidth times `factor`.
+    ///
+    /// # Errors
+    /// When that puts a bandwidth out of range.
+    pub fn scaled(&self, factor: f64) -> Result<Self, CurveError> {
+        let point = |point: &CurvePoint| CurvePoint {
+            bandwidth_gbps: factor * point.bandwidth_gbps,
+            ..point.clone()
+        };
+        Self::new(self.points.iter().map(point).collect())
+    }
+
     /// The weakest provenance of its points.
     pub fn provenance(&self) -> Provenance {
         self.points.iter().map(|point| point.figure.provenance).max().unwrap_or(Provenance::Assumed)
@@ -206,10 +227,10 @@ impl Curve {
 /// Whether the bytes in flight rise all the way from `a` to `b` when bandwidth and latency both go
 /// in straight lines. They are then a parabola in the way gone, whose slope is itself straight, so
 /// it is enough to look at both ends.
-fn load_rises(a: &CurvePoint, b: &CurvePoint) -> bool {
+fn load_rises(a: Flow, b: Flow) -> bool {
     let bandwidth = b.bandwidth_gbps - a.bandwidth_gbps;
     let latency = b.latency_ns - a.latency_ns;
-    let slope = |point: &CurvePoint| point.bandwidth_gbps * latency + point.latency_ns * bandwidth;
+    let slope = |at: Flow| at.bandwidth_gbps * latency + at.latency_ns * bandwidth;
     b.in_flight_bytes() > a.in_flight_bytes() && slope(a) >= 0.0 && slope(b) >= 0.0
 }
 
@@ -271,6 +292,27 @@ impl Response {
             (bandwidth, bytes / bandwidth)
         };
         Self::through(in_flight.into_iter().map(point))
+    }
+
+    /// What is left beside `background_gbps` of other traffic, which takes its bandwidth however
+    /// late it is answered, as a device's does: the curve moved to the left. At most
+    /// [`BACKGROUND_MAX`] of what the tier carries is taken.
+    pub fn beside(&self, background_gbps: f64) -> Self {
+        if background_gbps <= 0.0 {
+            return self.clone();
+        }
+        let taken = background_gbps.min(BACKGROUND_MAX * self.max_bandwidth_gbps);
+        let idle_ns = self.at_bandwidth(taken).latency_ns;
+        let mut last = Flow { bandwidth_gbps: 0.0, latency_ns: idle_ns };
+        let mut points = vec![(0.0, idle_ns)];
+        for &(bandwidth, latency_ns) in &self.points[1..] {
+            let left = Flow { bandwidth_gbps: bandwidth - taken, latency_ns };
+            if left.bandwidth_gbps > 0.0 && load_rises(last, left) {
+                points.push((left.bandwidth_gbps, latency_ns));
+                last = left;
+            }
+        }
+        Self::through(points.into_iter())
     }
 
     /// The most it carries, GB/s.
@@ -374,6 +416,18 @@ mod tests {
             figure: Figure::assumed("test"),
         };
         Curve::new(points.iter().map(point).collect())
+    }
+
+    #[test]
+    fn beside_background_traffic() {
+        let all = curve(&[(0.0, 100.0), (400.0, 180.0), (500.0, 400.0), (480.0, 900.0)]).unwrap();
+        let left = all.response().beside(200.0);
+        assert_eq!(left.idle_latency_ns(), 140.0);
+        assert_eq!(left.max_bandwidth_gbps(), 300.0);
+        let flow = left.at_bandwidth(200.0);
+        assert_eq!(flow.latency_ns, 180.0, "as the whole has it at 400");
+        assert_eq!(all.response().beside(0.0), *all.response());
+        assert!((all.response().beside(1e6).max_bandwidth_gbps() - 25.0).abs() < 1e-9);
     }
 
     #[test]

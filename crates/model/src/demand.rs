@@ -18,6 +18,9 @@ pub struct Demand {
     pub read_share_range: (f64, f64),
     /// How much memory it touches.
     pub footprint: Option<Bytes>,
+    /// The median of the lines a thread keeps outstanding, where that is better known than by
+    /// the platform's cores: fewer where loads depend on each other.
+    pub outstanding_lines_per_thread: Option<f64>,
     /// What its results count.
     pub metric: Metric,
     /// Runs with all pages on the first tier; at least one.

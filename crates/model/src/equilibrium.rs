@@ -29,7 +29,7 @@ mod root;
 mod station;
 mod system;
 
-pub use system::{Equilibrium, Load, LoadEquilibrium, System};
+pub use system::{Equilibrium, Load, LoadEquilibrium, System, Traffic};
 
 use crate::platform::Platform;
 

@@ -10,7 +10,7 @@ pub mod demand_toml;
 pub mod mess_csv;
 pub mod platform_toml;
 mod table;
-mod toml_text;
+pub mod toml_text;
 
 use std::fmt;
 

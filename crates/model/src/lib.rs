@@ -45,8 +45,16 @@ pub mod demand;
 
 pub mod equilibrium;
 
+pub mod search;
+
 pub mod behaviour;
 
 pub mod predict;
+
+pub mod machine;
+
+pub mod policy;
+
+pub mod control;
 
 pub mod format;

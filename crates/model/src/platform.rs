@@ -21,6 +21,8 @@ pub struct Platform {
     pub couplings: Vec<Coupling>,
     /// How evenly threads load interleaved tiers.
     pub interleaving: Interleaving,
+    /// What it draws besides its tiers, where that is known.
+    pub power: Option<Power>,
 }
 
 /// The cores of a platform.
@@ -32,6 +34,20 @@ pub struct Cpu {
     pub outstanding_lines_per_core: f64,
     /// The part of the latency that is spent between core and memory controller, ns.
     pub uncore_latency_ns: f64,
+}
+
+/// What a platform draws besides its tiers.
+///
+/// With 250 W idle and 3 W a core, 100 cores that run for 10 s take (250 + 300) W x 10 s = 5.5 kJ.
+/// What its tiers draw comes on top: see [`TierPower`](crate::tier::TierPower).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Power {
+    /// The server with idle cores and without its memory, W.
+    pub idle_w: f64,
+    /// What each core that runs a thread draws more, W.
+    pub core_w: f64,
+    /// Where the figures come from.
+    pub figure: Figure,
 }
 
 /// A socket or sub-NUMA cluster from which traffic comes.

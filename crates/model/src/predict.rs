@@ -1,9 +1,11 @@
 //! What each choice of weights gives: for a workload, or for a mix at a given load.
 
 mod load;
+mod program;
 mod workload;
 
 pub use load::{LoadPoint, MixLoad, load_curve, saturating_load};
+pub use program::{Program, ProgramPhase, RATE_RUN_S};
 pub use workload::Forecast;
 
 use crate::{platform::Platform, provenance::Provenance, weights::Weights};

@@ -1,9 +1,9 @@
 //! Tiers: pools of memory that behave alike.
 
 use crate::{
-    curve::{Curve, Response},
+    curve::{Curve, CurveError, Response},
     mix::Mix,
-    provenance::Provenance,
+    provenance::{Figure, Provenance},
     units::Bytes,
 };
 use std::{fmt, str::FromStr};
@@ -58,6 +58,21 @@ pub struct Tier {
     pub capacity: Bytes,
     /// How it answers to load.
     pub curves: Curves,
+    /// What it draws, where that is known.
+    pub power: Option<TierPower>,
+}
+
+/// What a tier draws: always, and for what it carries.
+///
+/// At 15 pJ/bit, 500 GB/s cost 500e9 x 8 x 15e-12 = 60 W.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TierPower {
+    /// All of its devices without traffic, W.
+    pub static_w: f64,
+    /// What each bit that is read or written costs on its whole way, pJ.
+    pub energy_pj_per_bit: f64,
+    /// Where the figures come from.
+    pub figure: Figure,
 }
 
 /// The curve of one mix, as seen from one domain or from all.
@@ -113,6 +128,16 @@ impl Curves {
             }
         }
         Ok(Self(curves))
+    }
+
+    /// The same curves with each bandwidth times `factor`.
+    ///
+    /// # Errors
+    /// When that puts a bandwidth out of range.
+    pub fn scaled(&self, factor: f64) -> Result<Self, CurveError> {
+        let scaled =
+            |curve: &MixCurve| Ok(MixCurve { curve: curve.curve.scaled(factor)?, ..curve.clone() });
+        self.0.iter().map(scaled).collect::<Result<_, _>>().map(Self)
     }
 
     /// Every curve, in the order of the file.

@@ -117,8 +117,107 @@ impl fmt::Display for Bandwidth {
     }
 }
 
-/// Splits `text` into a number and one of `units`, and returns the number in the base unit.
+/// A length of time, or a point in it; never negative.
+#[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
+pub struct Time(f64);
+
+const TIME_UNITS: [(&str, f64); 6] =
+    [("s", 1.0), ("ms", 1e-3), ("us", 1e-6), ("ns", 1e-9), ("min", 60.0), ("h", 3600.0)];
+
+/// The longest time, s: about 300 years, so that its nanoseconds can be counted.
+const TIME_MAX_S: f64 = 1e10;
+
+impl Time {
+    /// So many seconds; none where that is negative.
+    pub const fn from_seconds(seconds: f64) -> Self {
+        Self(seconds.clamp(0.0, TIME_MAX_S))
+    }
+
+    /// Seconds.
+    pub const fn seconds(self) -> f64 {
+        self.0
+    }
+
+    /// Whole nanoseconds.
+    pub fn nanoseconds(self) -> u64 {
+        (self.0 * 1e9).round() as u64
+    }
+}
+
+impl FromStr for Time {
+    type Err = UnitError;
+
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        let seconds = quantity(text, "time", &TIME_UNITS)?;
+        if seconds > TIME_MAX_S {
+            return Err(UnitError {
+                text: text.into(),
+                kind: "time",
+                reason: format!("it is longer than {TIME_MAX_S} s"),
+                allowed: unit_list(&TIME_UNITS),
+            });
+        }
+        Ok(Self(seconds))
+    }
+}
+
+impl fmt::Display for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Up to seconds: 90 s says more than 1.5 min.
+        let (unit, scale) =
+            TIME_UNITS[..4].iter().find(|(_, scale)| self.0 >= *scale).unwrap_or(&TIME_UNITS[0]);
+        // 30 x 1e-9 is not quite 3e-8.
+        let value = (self.0 / scale * 1e6).round() / 1e6;
+        write!(f, "{value} {unit}")
+    }
+}
+
+/// A part of something in percent. May be negative.
+#[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
+pub struct Percent(f64);
+
+const PERCENT_UNITS: [(&str, f64); 1] = [("%", 1.0)];
+
+impl Percent {
+    /// Nothing.
+    pub const ZERO: Self = Self(0.0);
+
+    /// As a part of the whole: 5 % is 0.05.
+    pub const fn part(self) -> f64 {
+        self.0 / 100.0
+    }
+}
+
+impl FromStr for Percent {
+    type Err = UnitError;
+
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        signed_quantity(text, "percentage", &PERCENT_UNITS).map(Self)
+    }
+}
+
+impl fmt::Display for Percent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}%", self.0)
+    }
+}
+
+/// Like [`signed_quantity`], but never negative.
 fn quantity(text: &str, kind: &'static str, units: &[(&str, f64)]) -> Result<f64, UnitError> {
+    let value = signed_quantity(text, kind, units)?;
+    if value < 0.0 {
+        let reason = "it is negative".into();
+        return Err(UnitError { text: text.into(), kind, reason, allowed: unit_list(units) });
+    }
+    Ok(value)
+}
+
+/// Splits `text` into a number and one of `units`, and returns the number in the base unit.
+fn signed_quantity(
+    text: &str,
+    kind: &'static str,
+    units: &[(&str, f64)],
+) -> Result<f64, UnitError> {
     let error =
         |reason: String| UnitError { text: text.into(), kind, reason, allowed: unit_list(units) };
     let trimmed = text.trim();
@@ -131,14 +230,14 @@ fn quantity(text: &str, kind: &'static str, units: &[(&str, f64)]) -> Result<f64
     }
     let value: f64 = number.parse().map_err(|_| error(format!("\"{number}\" is not a number")))?;
     if unit.is_empty() {
-        return Err(error("it has no unit".into()));
+        return Err(error(match units {
+            [(only, _)] => format!("the \"{only}\" is missing"),
+            _ => "it has no unit".into(),
+        }));
     }
     let Some((_, scale)) = units.iter().find(|(name, _)| *name == unit) else {
         return Err(error(format!("there is no unit \"{unit}\" for a {kind}")));
     };
-    if value < 0.0 {
-        return Err(error("it is negative".into()));
-    }
     Ok(value * scale)
 }
 
@@ -190,5 +289,57 @@ mod tests {
             "150GB".parse::<Bandwidth>().unwrap_err().reason,
             "there is no unit \"GB\" for a bandwidth"
         );
+    }
+
+    #[test]
+    fn times() {
+        let good = [
+            ("600s", 600.0, 600_000_000_000, "600 s"),
+            ("500ms", 0.5, 500_000_000, "500 ms"),
+            ("2us", 2e-6, 2_000, "2 us"),
+            ("30 ns", 30e-9, 30, "30 ns"),
+            ("5min", 300.0, 300_000_000_000, "300 s"),
+            ("1h", 3600.0, 3_600_000_000_000, "3600 s"),
+            ("1.5ms", 0.0015, 1_500_000, "1.5 ms"),
+            ("0s", 0.0, 0, "0 s"),
+        ];
+        for (text, seconds, nanoseconds, shown) in good {
+            let time: Time = text.parse().unwrap();
+            assert!((time.seconds() - seconds).abs() <= 1e-12 * seconds, "{text}");
+            assert_eq!(time.nanoseconds(), nanoseconds, "{text}");
+            assert_eq!(time.to_string(), shown, "{text}");
+        }
+        let bad = [
+            ("600", "it has no unit"),
+            ("s", "it does not begin with a number"),
+            ("1m", "there is no unit \"m\" for a time"),
+            ("-1s", "it is negative"),
+            ("1-2s", "\"1-2\" is not a number"),
+            ("9999999h", "it is longer than 10000000000 s"),
+        ];
+        for (text, reason) in bad {
+            assert_eq!(text.parse::<Time>().unwrap_err().reason, reason, "{text}");
+        }
+        assert_eq!("600".parse::<Time>().unwrap_err().allowed, "s, ms, us, ns, min, h");
+        assert_eq!(Time::from_seconds(-1.0), Time::from_seconds(0.0));
+    }
+
+    #[test]
+    fn percentages() {
+        let good = [("5%", 0.05), ("-20%", -0.2), ("2.5 %", 0.025), ("+7%", 0.07), ("0%", 0.0)];
+        for (text, part) in good {
+            assert_eq!(text.parse::<Percent>().map(Percent::part), Ok(part), "{text}");
+        }
+        let bad = [
+            ("5", "the \"%\" is missing"),
+            ("0.05", "the \"%\" is missing"),
+            ("%", "it does not begin with a number"),
+            ("5 percent", "there is no unit \"percent\" for a percentage"),
+        ];
+        for (text, reason) in bad {
+            let error = text.parse::<Percent>().unwrap_err();
+            assert_eq!((error.reason.as_str(), error.allowed.as_str()), (reason, "%"), "{text}");
+        }
+        assert_eq!("2.5 %".parse::<Percent>().unwrap().to_string(), "2.5%");
     }
 }

@@ -54,6 +54,22 @@ impl Weights {
         Ok(Self(weights))
     }
 
+    /// The whole points of a hundred that are nearest to `shares`, which sum to 1. The largest
+    /// remainders are rounded up.
+    pub fn percent(shares: &[f64]) -> Self {
+        let exact: Vec<f64> = shares.iter().map(|share| 100.0 * share.clamp(0.0, 1.0)).collect();
+        let mut points: Vec<u16> = exact.iter().map(|points| (points + 1e-9) as u16).collect();
+        let mut order: Vec<usize> = (0..points.len()).collect();
+        let rest = |at: &usize| exact[*at] - f64::from(points[*at]);
+        let rests: Vec<f64> = order.iter().map(rest).collect();
+        order.sort_by(|a, b| rests[*b].total_cmp(&rests[*a]).then(a.cmp(b)));
+        let missing = 100u16.saturating_sub(points.iter().sum());
+        for at in order.into_iter().cycle().take(usize::from(missing)) {
+            points[at] += 1;
+        }
+        Self(points)
+    }
+
     /// All pages on the first of `tiers` tiers.
     pub fn first_tier(tiers: usize) -> Self {
         Self((0..tiers.max(1)).map(|tier| u16::from(tier == 0)).collect())
@@ -149,6 +165,20 @@ mod tests {
         }
         for bad in ["", ":", "3:", "3:-1", "256:1", "0:0", "3/1", "a:b", "1.5:1"] {
             assert!(bad.parse::<Weights>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn percent() {
+        let table: [(&[f64], &str); 5] = [
+            (&[1.0, 0.0], "100:0"),
+            (&[0.655, 0.345], "66:34"),
+            (&[2.0 / 3.0, 1.0 / 3.0], "67:33"),
+            (&[1.0 / 3.0; 3], "34:33:33"),
+            (&[0.65, 0.35], "65:35"),
+        ];
+        for (shares, text) in table {
+            assert_eq!(Weights::percent(shares).to_string(), text, "{shares:?}");
         }
     }
 

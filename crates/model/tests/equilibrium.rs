@@ -47,6 +47,7 @@ fn platform_of(curves: Vec<Curve>, page_streams: u32) -> Platform {
         kind: TierKind::Dram,
         capacity: Bytes::new(1 << 30),
         curves: Curves::new(vec![MixCurve { domain: None, mix: Mix::READ, curve }]).unwrap(),
+        power: None,
     };
     Platform {
         name: "test".into(),
@@ -57,6 +58,7 @@ fn platform_of(curves: Vec<Curve>, page_streams: u32) -> Platform {
         links: vec![],
         couplings: vec![],
         interleaving: Interleaving { page_streams, figure: figure() },
+        power: None,
     }
 }
 

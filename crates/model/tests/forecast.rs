@@ -85,6 +85,20 @@ fn pages_that_do_not_fit_are_never_best() {
 }
 
 #[test]
+fn few_outstanding_lines_leave_bandwidth_unused() {
+    let platform = platform("gnr120-cz122");
+    let graph = workload("pr");
+    assert!(graph.outstanding_lines_per_thread.is_some());
+    let cores_alone = Demand { outstanding_lines_per_thread: None, ..graph.clone() };
+    let gain = |demand: &Demand| row(&platform, demand, 119.0, "2:1").speedup.mean;
+    let (few, many) = (gain(&graph), gain(&cores_alone));
+    assert!(few < 1.05 && many > few + 0.05, "{few} and {many}");
+    let local = row(&platform, &graph, 119.0, "1:0").bandwidth_gbps.mean;
+    let most = platform.tiers[0].curves.answer("cpu", graph.mix).response.max_bandwidth_gbps();
+    assert!(local < 0.6 * most, "{local} of {most}");
+}
+
+#[test]
 fn phases_that_leave_memory_alone_gain_nothing() {
     let platform = platform("gnr120-cz122");
     let even = row(&platform, &workload("lbm"), 119.0, "2:1");

@@ -26,6 +26,50 @@ pub(crate) struct StudyDocument {
     /// What the figures above do not say.
     pub(crate) remarks: Vec<String>,
     pub(crate) figures: Vec<Figure>,
+    /// What is ours alone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) tables: Vec<TableDocument>,
+}
+
+/// Cells under a header.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct TableDocument {
+    pub(crate) title: String,
+    pub(crate) header: Vec<String>,
+    pub(crate) rows: Vec<Vec<String>>,
+}
+
+/// What was published: a figure, or between what it lies.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum Published {
+    Figure(f64),
+    Range([f64; 2]),
+}
+
+impl Published {
+    /// A range, or a figure where both ends are one.
+    pub(crate) fn between(low: f64, high: f64) -> Self {
+        if low == high {
+            Self::Figure(rounded(low))
+        } else {
+            Self::Range([rounded(low), rounded(high)])
+        }
+    }
+
+    /// ours / published - 1, and 0 within a range.
+    fn error_of(self, ours: f64) -> f64 {
+        match self {
+            Self::Figure(published) => ours / published - 1.0,
+            Self::Range([low, high]) => ours / ours.clamp(low, high) - 1.0,
+        }
+    }
+}
+
+impl From<f64> for Published {
+    fn from(value: f64) -> Self {
+        Self::Figure(rounded(value))
+    }
 }
 
 /// One published figure, and ours.
@@ -34,9 +78,9 @@ pub(crate) struct RowDocument {
     pub(crate) section: String,
     pub(crate) what: String,
     pub(crate) unit: String,
-    pub(crate) published: f64,
+    pub(crate) published: Published,
     pub(crate) ours: f64,
-    /// ours / published - 1.
+    /// ours / published - 1; within a range 0.
     pub(crate) error: f64,
     pub(crate) used_for_fit: bool,
     pub(crate) note: Option<String>,
@@ -58,16 +102,17 @@ impl RowDocument {
         section: &str,
         what: impl Into<String>,
         unit: &str,
-        published: f64,
+        published: impl Into<Published>,
         ours: f64,
     ) -> Self {
+        let published = published.into();
         Self {
             section: section.into(),
             what: what.into(),
             unit: unit.into(),
-            published: rounded(published),
+            published,
             ours: rounded(ours),
-            error: rounded(ours / published - 1.0),
+            error: rounded(published.error_of(ours)),
             used_for_fit: false,
             note: None,
         }
@@ -123,6 +168,7 @@ impl StudyDocument {
             sections,
             remarks: vec![],
             figures: vec![],
+            tables: vec![],
         }
     }
 }
@@ -132,4 +178,19 @@ pub(crate) fn errors<'a>(rows: impl Iterator<Item = &'a RowDocument>) -> (f64, f
     let errors: Vec<f64> = rows.map(|row| row.error.abs()).collect();
     let mean = errors.iter().sum::<f64>() / errors.len().max(1) as f64;
     (rounded(mean), rounded(errors.iter().copied().fold(0.0, f64::max)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_of_figures_and_ranges() {
+        let row =
+            |published: Published, ours: f64| RowDocument::new("", "", "", published, ours).error;
+        assert_eq!(row(Published::from(2.0), 1.0), -0.5);
+        let range = Published::between(2.0, 4.0);
+        assert_eq!([row(range, 3.0), row(range, 1.0), row(range, 5.0)], [0.0, -0.5, 0.25]);
+        assert_eq!(Published::between(2.0, 2.0), Published::Figure(2.0));
+    }
 }

@@ -1,7 +1,11 @@
 //! `interleaf.show/1`.
 
 use super::rounded;
-use interleaf_model::{curve::Curve, platform::Platform, tier::Tier};
+use interleaf_model::{
+    curve::Curve,
+    platform::{Platform, Power},
+    tier::{Tier, TierPower},
+};
 use serde::Serialize;
 
 pub(crate) const SCHEMA: &str = "interleaf.show/1";
@@ -19,6 +23,7 @@ pub(crate) struct ShowDocument {
     pub(crate) links: Vec<LinkDocument>,
     pub(crate) couplings: Vec<CouplingDocument>,
     pub(crate) page_streams: FigureDocument,
+    pub(crate) power: Option<PowerDocument>,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -33,6 +38,7 @@ pub(crate) struct TierDocument {
     pub(crate) kind: String,
     pub(crate) capacity_bytes: u64,
     pub(crate) curves: Vec<CurveDocument>,
+    pub(crate) power: Option<TierPowerDocument>,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -68,6 +74,22 @@ pub(crate) struct CouplingDocument {
 }
 
 #[derive(Clone, Debug, Serialize)]
+pub(crate) struct PowerDocument {
+    pub(crate) idle_w: f64,
+    pub(crate) core_w: f64,
+    pub(crate) provenance: String,
+    pub(crate) source: String,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct TierPowerDocument {
+    pub(crate) static_w: f64,
+    pub(crate) energy_pj_per_bit: f64,
+    pub(crate) provenance: String,
+    pub(crate) source: String,
+}
+
+#[derive(Clone, Debug, Serialize)]
 pub(crate) struct FigureDocument {
     pub(crate) value: f64,
     pub(crate) provenance: String,
@@ -78,6 +100,28 @@ impl FigureDocument {
     fn new(value: f64, figure: &interleaf_model::provenance::Figure) -> Self {
         let provenance = figure.provenance.to_string();
         Self { value: rounded(value), provenance, source: figure.source.clone() }
+    }
+}
+
+impl PowerDocument {
+    fn new(power: &Power) -> Self {
+        Self {
+            idle_w: rounded(power.idle_w),
+            core_w: rounded(power.core_w),
+            provenance: power.figure.provenance.to_string(),
+            source: power.figure.source.clone(),
+        }
+    }
+}
+
+impl TierPowerDocument {
+    fn new(power: &TierPower) -> Self {
+        Self {
+            static_w: rounded(power.static_w),
+            energy_pj_per_bit: rounded(power.energy_pj_per_bit),
+            provenance: power.figure.provenance.to_string(),
+            source: power.figure.source.clone(),
+        }
     }
 }
 
@@ -124,6 +168,7 @@ impl ShowDocument {
                 f64::from(platform.interleaving.page_streams),
                 &platform.interleaving.figure,
             ),
+            power: platform.power.as_ref().map(PowerDocument::new),
         }
     }
 }
@@ -156,6 +201,7 @@ impl TierDocument {
                     points: points(&curve.curve),
                 })
                 .collect(),
+            power: tier.power.as_ref().map(TierPowerDocument::new),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! One HTML page that needs nothing else: the script that draws is in it.
 
-use super::{colour, predict, reproduce, table::escaped};
+use super::{colour, predict, reproduce, simulate, table::escaped};
 use crate::document::{
     Document,
     figure::{Figure, Series, SeriesKind},
@@ -35,6 +35,13 @@ pub(crate) fn page(document: &Document) -> String {
             let provenance = escaped(&predict::provenance(document));
             let tables = predict::html_tables(document);
             (title, format!("{figures}<p class=\"source\">{provenance}</p>\n{tables}"))
+        }
+        Document::Machine(document) => {
+            let title = simulate::title(document);
+            let figures = drawn(&document.figures(), "");
+            let verdict = escaped(&simulate::verdict(document));
+            let tables = simulate::html_tables(document);
+            (title, format!("<p><b>{verdict}</b></p>\n{figures}{tables}"))
         }
         Document::Reproduce(document) => {
             let studies = document.studies.iter().map(|study| {

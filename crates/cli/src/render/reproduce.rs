@@ -1,13 +1,18 @@
 //! `interleaf.reproduce/1` as text, Markdown and CSV.
 
 use super::{number, signed_percent, table::Table};
-use crate::document::reproduce::{ReproduceDocument, RowDocument, StudyDocument};
+use crate::document::reproduce::{
+    Published, ReproduceDocument, RowDocument, StudyDocument, TableDocument,
+};
 
 pub(crate) fn text(document: &ReproduceDocument) -> String {
     let study = |study: &StudyDocument| {
         let mut text = format!("{}\n{}\n", study.title, study.source);
         for (section, rows) in by_section(study) {
             text += &format!("\n{section}\n{}", table(&rows).text());
+        }
+        for own in &study.tables {
+            text += &format!("\n{}\n{}", own.title, cells(own).text());
         }
         text += &format!("\n{}", summary(study).text());
         text += &format!("\n{}\n", verdict(study));
@@ -23,6 +28,9 @@ pub(crate) fn markdown(document: &ReproduceDocument) -> String {
         text += &lines(study).iter().map(|line| format!("- {line}\n")).collect::<String>();
         for (section, rows) in by_section(study) {
             text += &format!("\n## {section}\n\n{}", table(&rows).markdown());
+        }
+        for own in &study.tables {
+            text += &format!("\n## {}\n\n{}", own.title, cells(own).markdown());
         }
         text
     };
@@ -49,7 +57,7 @@ pub(crate) fn csv(document: &ReproduceDocument) -> String {
                 row.section.clone(),
                 row.what.clone(),
                 row.unit.clone(),
-                row.published.to_string(),
+                published(row.published, &|value| value.to_string()),
                 row.ours.to_string(),
                 row.error.to_string(),
                 row.used_for_fit.to_string(),
@@ -75,7 +83,23 @@ pub(crate) fn html_tables(study: &StudyDocument) -> String {
             table(&rows).html()
         );
     }
+    for own in &study.tables {
+        html += &format!("<h3>{}</h3>\n{}", super::table::escaped(&own.title), cells(own).html());
+    }
     html
+}
+
+fn cells(own: &TableDocument) -> Table {
+    let mut table = Table::with_header(own.header.clone());
+    own.rows.iter().for_each(|row| table.row(row.clone()));
+    table
+}
+
+fn published(published: Published, text: &dyn Fn(f64) -> String) -> String {
+    match published {
+        Published::Figure(value) => text(value),
+        Published::Range([low, high]) => format!("{}..{}", text(low), text(high)),
+    }
 }
 
 fn by_section(study: &StudyDocument) -> Vec<(&str, Vec<&RowDocument>)> {
@@ -90,7 +114,7 @@ fn table(rows: &[&RowDocument]) -> Table {
     for row in rows {
         table.row([
             row.what.clone(),
-            number(row.published),
+            published(row.published, &number),
             number(row.ours),
             row.unit.clone(),
             signed_percent(row.error),

@@ -36,23 +36,42 @@ pub(crate) fn text(document: &ShowDocument) -> String {
         document.source,
         tiers.text()
     );
-    let constant = |what: String, figure: &crate::document::show::FigureDocument| {
-        format!("{what} ({}: {})\n", figure.provenance, figure.source)
-    };
     text += "\n";
+    text += &constants(document);
+    text
+}
+
+/// What is no curve, one a line, with its source.
+fn constants(document: &ShowDocument) -> String {
+    let constant =
+        |what: String, provenance: &str, source: &str| format!("{what} ({provenance}: {source})\n");
+    let mut text = String::new();
     for link in &document.links {
         let figure = &link.bandwidth_gbps;
         let what =
             format!("link {}: {} GB/s to {}", link.name, figure.value, link.tiers.join(", "));
-        text += &constant(what, figure);
+        text += &constant(what, &figure.provenance, &figure.source);
     }
     for coupling in &document.couplings {
         let what = format!(
             "coupling: {} loses {} GB/s for each GB/s on {}",
             coupling.to, coupling.loss.value, coupling.from
         );
-        text += &constant(what, &coupling.loss);
+        text += &constant(what, &coupling.loss.provenance, &coupling.loss.source);
     }
     let streams = &document.page_streams;
-    text + &constant(format!("page streams: {}", streams.value), streams)
+    let what = format!("page streams: {}", streams.value);
+    text += &constant(what, &streams.provenance, &streams.source);
+    if let Some(power) = &document.power {
+        let (idle, core) = (power.idle_w, power.core_w);
+        let what = format!("power: {idle} W with idle cores, {core} W more for each that runs");
+        text += &constant(what, &power.provenance, &power.source);
+    }
+    for tier in &document.tiers {
+        let Some(power) = &tier.power else { continue };
+        let (always, bit) = (power.static_w, power.energy_pj_per_bit);
+        let what = format!("power of {}: {always} W and {bit} pJ/bit", tier.name);
+        text += &constant(what, &power.provenance, &power.source);
+    }
+    text
 }

@@ -113,22 +113,9 @@ fn of_demand(
             "leave --load out, or give a mix in place of the workload",
         ));
     }
-    let measured_on = match &demand.platform {
-        Some(name) if *name != platform.name => {
-            let at = |why: Failure| why.within(&format!("{}: platform", demand.name));
-            Some(library::platform(name).map_err(at)?)
-        }
-        _ => None,
-    };
-    let measured_on = measured_on.as_ref().unwrap_or(platform);
-    for run in &demand.interleaved {
-        run.weights.clone().for_tiers(&measured_on.tier_names()).map_err(|why| {
-            let problem = format!("{}: interleaved.weights: {why}", demand.name);
-            Failure::new(problem, format!("write one weight for each tier of {}", measured_on.name))
-        })?;
-    }
+    let measured_on = library::measured_on(platform, demand)?;
     let threads = f64::from(args.threads.unwrap_or(platform.cpu.cores));
-    let forecast = Forecast::new(platform, measured_on, demand);
+    let forecast = Forecast::new(platform, &measured_on, demand);
     let prediction = forecast.predict(threads, weights);
     let result_unit = match &demand.metric {
         Metric::Runtime => "s".to_string(),

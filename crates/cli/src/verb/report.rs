@@ -29,6 +29,10 @@ pub(super) fn run(args: &ReportArgs) -> Result<(), Failure> {
         (ReportFormat::Markdown, Document::Reproduce(document)) => {
             render::reproduce::markdown(document)
         }
+        (ReportFormat::Markdown, Document::Machine(document)) => {
+            render::simulate::markdown(document)
+        }
+        (ReportFormat::Csv, Document::Machine(document)) => render::simulate::csv(document),
         (ReportFormat::Csv, Document::Predict(document)) => render::predict::csv(document),
         (ReportFormat::Csv, Document::Reproduce(document)) => render::reproduce::csv(document),
         (ReportFormat::Svg, _) => {
@@ -65,6 +69,7 @@ fn text(path: &Path) -> Result<String, Failure> {
 fn figures(document: &Document) -> Vec<Figure> {
     match document {
         Document::Predict(document) => document.figures(),
+        Document::Machine(document) => document.figures(),
         Document::Reproduce(document) => {
             document.studies.iter().flat_map(|study| study.figures.clone()).collect()
         }

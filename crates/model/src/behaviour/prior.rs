@@ -38,7 +38,12 @@ pub struct Prior {
 impl Prior {
     /// What is believed of `demand` on cores with so many outstanding lines.
     pub fn of(demand: &Demand, outstanding_lines_per_core: f64) -> Self {
-        Self { lines_per_thread: outstanding_lines_per_core, read_share: demand.read_share_range }
+        // A program can keep fewer lines outstanding than its core can, never more.
+        let own = demand.outstanding_lines_per_thread.unwrap_or(outstanding_lines_per_core);
+        Self {
+            lines_per_thread: own.min(outstanding_lines_per_core),
+            read_share: demand.read_share_range,
+        }
     }
 
     /// The behaviour at a point of the cube.
@@ -78,6 +83,18 @@ pub(super) fn halton(index: usize) -> [f64; DIMENSIONS] {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_thread_has_no_more_lines_than_its_core() {
+        let text =
+            "name = \"x\"\nmix = { read_share = 1.0 }\n[[local]]\nthreads = 1\nruntime_s = 1.0\n";
+        for (own, expected) in [("", 48.0), ("5.0", 5.0), ("200.0", 48.0)] {
+            let key = if own.is_empty() { "" } else { "outstanding_lines_per_thread = " };
+            let demand = crate::format::demand_toml::parse("x", &format!("{key}{own}\n{text}"));
+            let prior = demand.map(|demand| Prior::of(&demand, 48.0).lines_per_thread);
+            assert_eq!(prior, Ok(expected), "{own}");
+        }
+    }
 
     #[test]
     fn halton_fills_the_cube() {

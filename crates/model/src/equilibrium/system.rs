@@ -74,16 +74,31 @@ pub struct System<'a> {
     platform: &'a Platform,
     /// The response of each tier to each load alone.
     responses: Vec<Vec<Response>>,
+    /// What other traffic takes of each tier whatever the loads do, GB/s.
+    background_gbps: Vec<f64>,
     extrapolated: Vec<String>,
 }
 
-/// What is known of all loads in one round of the search.
-#[derive(Clone)]
-struct Traffic {
+/// What all loads have on all tiers: where a search begins and ends.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Traffic {
     /// By load and tier, GB/s.
     bandwidth_gbps: Vec<Vec<f64>>,
     /// By load and tier.
     in_flight_bytes: Vec<Vec<f64>>,
+}
+
+impl Traffic {
+    /// None at all.
+    fn none(loads: usize, tiers: usize) -> Self {
+        let none = vec![vec![0.0; tiers]; loads];
+        Self { bandwidth_gbps: none.clone(), in_flight_bytes: none }
+    }
+
+    fn is_of(&self, loads: usize, tiers: usize) -> bool {
+        self.bandwidth_gbps.len() == loads
+            && self.bandwidth_gbps.iter().all(|row| row.len() == tiers)
+    }
 }
 
 impl<'a> System<'a> {
@@ -107,7 +122,29 @@ impl<'a> System<'a> {
                 .collect()
         };
         let responses = loads.iter().map(&mut answer).collect();
-        Self { platform, responses, extrapolated }
+        let background_gbps = vec![0.0; platform.tiers.len()];
+        Self { platform, responses, background_gbps, extrapolated }
+    }
+
+    /// The same beside traffic that takes `background_gbps` of each tier whatever the loads do:
+    /// that of devices, or of pages that move.
+    pub fn beside(&self, loads: &[Load], background_gbps: &[f64]) -> Self {
+        let responses = self.responses.iter().zip(loads).map(|(responses, load)| {
+            let tiers = responses.iter().zip(background_gbps).zip(&load.bandwidth_factors);
+            // Where a pattern reaches only a part of the curve, the background takes more of it.
+            tiers.map(|((response, gbps), factor)| response.beside(gbps / factor)).collect()
+        });
+        Self {
+            platform: self.platform,
+            responses: responses.collect(),
+            background_gbps: background_gbps.to_vec(),
+            extrapolated: self.extrapolated.clone(),
+        }
+    }
+
+    /// Why the answers are extrapolations, if some are.
+    pub fn extrapolated(&self) -> &[String] {
+        &self.extrapolated
     }
 
     /// How the tiers answer to the first load.
@@ -118,17 +155,26 @@ impl<'a> System<'a> {
     /// Brings `loads` to their equilibrium: as many as the system was made for, with the same
     /// mixes and domains.
     pub fn solve(&self, loads: &[Load]) -> Equilibrium {
-        let tiers = self.platform.tiers.len();
-        let mut traffic = Traffic {
-            bandwidth_gbps: vec![vec![0.0; tiers]; loads.len()],
-            in_flight_bytes: vec![vec![0.0; tiers]; loads.len()],
-        };
-        let solved = if let [load] = loads {
-            vec![self.solve_alone(load, &mut traffic)]
+        let loads = self.solve_from(loads, &mut Traffic::default(), 1e-9);
+        Equilibrium { loads, extrapolated: self.extrapolated.clone() }
+    }
+
+    /// The same, beginning with the `traffic` of a solution that is near, and leaving its own
+    /// there. Several loads are at rest when none moves by more than the part `tolerance`.
+    pub fn solve_from(
+        &self,
+        loads: &[Load],
+        traffic: &mut Traffic,
+        tolerance: f64,
+    ) -> Vec<LoadEquilibrium> {
+        if !traffic.is_of(loads.len(), self.platform.tiers.len()) {
+            *traffic = Traffic::none(loads.len(), self.platform.tiers.len());
+        }
+        if let [load] = loads {
+            vec![self.solve_alone(load, traffic)]
         } else {
-            self.solve_together(loads, &mut traffic)
-        };
-        Equilibrium { loads: solved, extrapolated: self.extrapolated.clone() }
+            self.solve_together(loads, traffic, tolerance)
+        }
     }
 
     /// One load. Only the coupling of tiers ties the answer to itself: the more it carries, the
@@ -163,13 +209,19 @@ impl<'a> System<'a> {
 
     /// Several loads: each in turn meets what the others have in flight, and goes half of the way
     /// to what it would reach, until nothing moves.
-    fn solve_together(&self, loads: &[Load], traffic: &mut Traffic) -> Vec<LoadEquilibrium> {
+    fn solve_together(
+        &self,
+        loads: &[Load],
+        traffic: &mut Traffic,
+        tolerance: f64,
+    ) -> Vec<LoadEquilibrium> {
         let mut solved: Vec<Option<LoadEquilibrium>> = vec![None; loads.len()];
+        let fresh = traffic.bandwidth_gbps.iter().flatten().all(|gbps| *gbps == 0.0);
         for round in 0..ROUNDS_MAX {
             let mut moved = 0.0_f64;
             for (at, slot) in solved.iter_mut().enumerate() {
                 let reached = self.network(loads, at, traffic);
-                let part = if round == 0 { 1.0 } else { 0.5 };
+                let part = if fresh && round == 0 { 1.0 } else { 0.5 };
                 for tier in 0..self.platform.tiers.len() {
                     let bandwidth = reached.tier_bandwidth_gbps[tier];
                     let bytes = bandwidth * reached.tier_latency_ns[tier];
@@ -181,7 +233,7 @@ impl<'a> System<'a> {
                 }
                 *slot = Some(reached);
             }
-            if moved < 1e-9 {
+            if moved < tolerance {
                 break;
             }
         }
@@ -257,7 +309,7 @@ impl<'a> System<'a> {
             .map(|coupling| {
                 let from: f64 =
                     traffic.bandwidth_gbps.iter().map(|tiers| tiers[coupling.from]).sum();
-                coupling.loss * from
+                coupling.loss * (from + self.background_gbps[coupling.from])
             })
             .sum();
         let left = (1.0 - lost / full).max(LEAST_BANDWIDTH_FACTOR);
@@ -289,6 +341,7 @@ impl<'a> System<'a> {
             let others: f64 = (0..loads)
                 .filter(|other| *other != at)
                 .flat_map(|other| link.tiers.iter().map(move |t| traffic.bandwidth_gbps[other][*t]))
+                .chain(link.tiers.iter().map(|tier| self.background_gbps[*tier]))
                 .sum();
             // Among saturating loads each gets its part.
             let left = (link.bandwidth_gbps - others).max(link.bandwidth_gbps / loads as f64);

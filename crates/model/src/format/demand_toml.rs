@@ -14,6 +14,9 @@ use toml::Spanned;
 /// The schema of a demand file.
 pub const SCHEMA: &str = "interleaf.demand/1";
 
+/// More lines than a thread of any core keeps outstanding.
+const OUTSTANDING_LINES_MAX: f64 = 1024.0;
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct DemandFile {
@@ -24,6 +27,7 @@ struct DemandFile {
     platform: Option<String>,
     mix: MixFile,
     footprint: Option<Spanned<String>>,
+    outstanding_lines_per_thread: Option<Spanned<f64>>,
     local: Vec<RunFile>,
     #[serde(default)]
     interleaved: Vec<RunFile>,
@@ -101,6 +105,13 @@ pub fn parse(file: &str, text: &str) -> Result<Demand, FileError> {
         })?),
         None => None,
     };
+    let outstanding_lines_per_thread = match &read.outstanding_lines_per_thread {
+        Some(lines) => {
+            let field = "outstanding_lines_per_thread";
+            Some(toml.positive(field, lines, OUTSTANDING_LINES_MAX)?)
+        }
+        None => None,
+    };
     let Some(first) = read.local.first() else {
         let hint = "add a [[local]] with threads and runtime_s (or rate and rate_unit)";
         return Err(toml.file_error("local", "there is no run", hint));
@@ -117,6 +128,7 @@ pub fn parse(file: &str, text: &str) -> Result<Demand, FileError> {
         mix,
         read_share_range,
         footprint,
+        outstanding_lines_per_thread,
         interleaved: interleaved.collect::<Result<_, _>>()?,
         local,
         metric,

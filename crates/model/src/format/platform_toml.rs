@@ -2,8 +2,8 @@
 
 use super::{FileError, curve_csv, mess_csv, toml_text::TomlText};
 use crate::{
-    platform::{Coupling, Cpu, Domain, Interleaving, Link, PAGE_STREAMS_MAX, Platform},
-    tier::{Tier, TierKind},
+    platform::{Coupling, Cpu, Domain, Interleaving, Link, PAGE_STREAMS_MAX, Platform, Power},
+    tier::{Curves, Tier, TierKind, TierPower},
     units::{Bytes, UnitError},
 };
 use serde::Deserialize;
@@ -11,6 +11,9 @@ use toml::Spanned;
 
 /// The schema of a platform file.
 pub const SCHEMA: &str = "interleaf.platform/1";
+
+/// More watts, or pJ/bit, than anything on one platform takes.
+const POWER_MAX: f64 = 1e6;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -27,6 +30,7 @@ struct PlatformFile {
     #[serde(default)]
     coupling: Vec<CouplingFile>,
     interleaving: Option<InterleavingFile>,
+    power: Option<PowerFile>,
 }
 
 #[derive(Deserialize)]
@@ -51,6 +55,25 @@ struct TierFile {
     kind: Spanned<String>,
     capacity: Spanned<String>,
     curves: Spanned<String>,
+    power: Option<TierPowerFile>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TierPowerFile {
+    static_w: Spanned<f64>,
+    energy_pj_per_bit: Spanned<f64>,
+    provenance: Spanned<String>,
+    source: Spanned<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PowerFile {
+    idle_w: Spanned<f64>,
+    core_w: Spanned<f64>,
+    provenance: Spanned<String>,
+    source: Spanned<String>,
 }
 
 #[derive(Deserialize)]
@@ -105,6 +128,7 @@ pub fn parse(
         source: toml.said("source", &read.source)?,
         couplings: couplings(&toml, &read, &tiers)?,
         interleaving: interleaving(&toml, read.interleaving.as_ref())?,
+        power: read.power.as_ref().map(|read| power(&toml, read)).transpose()?,
         cpu,
         domains,
         tiers,
@@ -114,12 +138,6 @@ pub fn parse(
 
 fn cpu(toml: &TomlText<'_>, cpu: &CpuFile) -> Result<Cpu, FileError> {
     let limit = 1e4;
-    let uncore = *cpu.uncore_latency_ns.get_ref();
-    if !(0.0..=limit).contains(&uncore) {
-        let problem = format!("{uncore} is not between 0 and {limit}");
-        let hint = "write the time between core and memory controller in ns, such as 60.0";
-        return Err(toml.error("cpu.uncore_latency_ns", &cpu.uncore_latency_ns, problem, hint));
-    }
     Ok(Cpu {
         cores: count(toml, "cpu.cores", &cpu.cores, 65536)?,
         outstanding_lines_per_core: toml.positive(
@@ -127,7 +145,12 @@ fn cpu(toml: &TomlText<'_>, cpu: &CpuFile) -> Result<Cpu, FileError> {
             &cpu.outstanding_lines_per_core,
             limit,
         )?,
-        uncore_latency_ns: uncore,
+        uncore_latency_ns: toml.zero_or_above(
+            "cpu.uncore_latency_ns",
+            &cpu.uncore_latency_ns,
+            limit,
+            "write the time between core and memory controller in ns, such as 60.0",
+        )?,
     })
 }
 
@@ -193,19 +216,65 @@ fn tiers(
             let hint = "leave a tier without memory out";
             return Err(toml.error("tier.capacity", &tier.capacity, "it is zero", hint));
         }
-        let path = toml.said("tier.curves", &tier.curves)?;
-        let text = curves(&path).map_err(|why| {
-            let hint = "write the path of a curve file, relative to the platform file";
-            toml.error("tier.curves", &tier.curves, format!("\"{path}\": {why}"), hint)
-        })?;
-        let curves = if mess_csv::is_one(&text) {
-            mess_csv::parse(&path, &text, &mess_csv::measured(&path))?.curves
-        } else {
-            curve_csv::parse(&path, &text, &names)?
-        };
-        tiers.push(Tier { name, kind, capacity, curves });
+        let curves = tier_curves(toml, tier, &names, curves)?;
+        let power = tier.power.as_ref().map(|read| tier_power(toml, read)).transpose()?;
+        tiers.push(Tier { name, kind, capacity, curves, power });
     }
     Ok(tiers)
+}
+
+fn tier_curves(
+    toml: &TomlText<'_>,
+    tier: &TierFile,
+    domains: &[&str],
+    curves: &dyn Fn(&str) -> Result<String, String>,
+) -> Result<Curves, FileError> {
+    let path = toml.said("tier.curves", &tier.curves)?;
+    let text = curves(&path).map_err(|why| {
+        let hint = "write the path of a curve file, UTF-8 text, relative to the platform file";
+        toml.error("tier.curves", &tier.curves, format!("\"{path}\": {why}"), hint)
+    })?;
+    if mess_csv::is_one(&text) {
+        Ok(mess_csv::parse(&path, &text, &mess_csv::measured(&path))?.curves)
+    } else {
+        curve_csv::parse(&path, &text, domains)
+    }
+}
+
+fn tier_power(toml: &TomlText<'_>, read: &TierPowerFile) -> Result<TierPower, FileError> {
+    Ok(TierPower {
+        static_w: toml.zero_or_above(
+            "tier.power.static_w",
+            &read.static_w,
+            POWER_MAX,
+            "write what all devices of the tier draw without traffic, in W",
+        )?,
+        energy_pj_per_bit: toml.zero_or_above(
+            "tier.power.energy_pj_per_bit",
+            &read.energy_pj_per_bit,
+            POWER_MAX,
+            "write what a bit that is read or written costs, in pJ, such as 15.0",
+        )?,
+        figure: toml.figure("tier.power", &read.provenance, &read.source)?,
+    })
+}
+
+fn power(toml: &TomlText<'_>, read: &PowerFile) -> Result<Power, FileError> {
+    Ok(Power {
+        idle_w: toml.zero_or_above(
+            "power.idle_w",
+            &read.idle_w,
+            POWER_MAX,
+            "write what the server draws with idle cores and without its memory, in W",
+        )?,
+        core_w: toml.zero_or_above(
+            "power.core_w",
+            &read.core_w,
+            POWER_MAX,
+            "write what a core that runs a thread draws more, in W",
+        )?,
+        figure: toml.figure("power", &read.provenance, &read.source)?,
+    })
 }
 
 fn links(
@@ -265,12 +334,8 @@ fn couplings(
             let hint = "name another tier: what a tier's own traffic costs it is in its curves";
             return Err(toml.error("coupling.to", &coupling.to, "it is the tier itself", hint));
         }
-        let loss = *coupling.loss.get_ref();
-        if !(0.0..=10.0).contains(&loss) {
-            let problem = format!("{loss} is not between 0 and 10");
-            let hint = "write the GB/s that `to` loses for each GB/s that `from` carries";
-            return Err(toml.error("coupling.loss", &coupling.loss, problem, hint));
-        }
+        let hint = "write the GB/s that `to` loses for each GB/s that `from` carries";
+        let loss = toml.zero_or_above("coupling.loss", &coupling.loss, 10.0, hint)?;
         let figure = toml.figure("coupling", &coupling.provenance, &coupling.source)?;
         Ok(Coupling { from, to, loss, figure })
     };

@@ -35,43 +35,45 @@ impl<'a> Table<'a> {
             problem,
             hint,
         };
+        let lines: Vec<&str> = text.lines().collect();
+        let top = Some(row_line(&lines, 1));
         let columns = || {
             let all = required.iter().chain(optional.unwrap_or_default());
             format!("the columns are {}", all.copied().collect::<Vec<_>>().join(", "))
         };
         let header: Vec<String> = match reader.headers() {
             Ok(header) => header.iter().map(String::from).collect(),
-            Err(why) => return Err(error(None, why.to_string(), columns())),
+            Err(why) => return Err(error(top, why.to_string(), columns())),
         };
         if header.iter().all(String::is_empty) {
             return Err(error(None, "the table is empty".into(), columns()));
         }
         if let Some(missing) = required.iter().find(|name| !header.iter().any(|h| h == **name)) {
-            return Err(error(None, format!("there is no column \"{missing}\""), columns()));
+            return Err(error(top, format!("there is no column \"{missing}\""), columns()));
         }
         for (at, name) in header.iter().enumerate() {
             let known = |names: &[&str]| names.contains(&name.as_str());
             if optional.is_some_and(|optional| !known(required) && !known(optional)) {
                 let problem = format!("there is a column \"{name}\" that is not known");
-                return Err(error(None, problem, columns()));
+                return Err(error(top, problem, columns()));
             }
             if header[..at].contains(name) {
-                return Err(error(
-                    None,
-                    format!("the column \"{name}\" is there twice"),
-                    columns(),
-                ));
+                let problem = format!("the column \"{name}\" is there twice");
+                return Err(error(top, problem, columns()));
             }
         }
         let mut rows = vec![];
         for record in reader.records() {
             match record {
                 Ok(record) => rows.push(Row {
-                    line: record.position().map_or(0, |position| position.line() as usize),
+                    line: record
+                        .position()
+                        .map_or(0, |position| row_line(&lines, position.line() as usize)),
                     fields: record.iter().map(String::from).collect(),
                 }),
                 Err(why) => {
-                    let line = why.position().map(|position| position.line() as usize);
+                    let line =
+                        why.position().map(|position| row_line(&lines, position.line() as usize));
                     let problem = match why.kind() {
                         csv::ErrorKind::UnequalLengths { expected_len, len, .. } => {
                             format!("the row has {len} fields, the header has {expected_len}")
@@ -124,4 +126,11 @@ impl<'a> Table<'a> {
             hint,
         }
     }
+}
+
+/// The line, from 1, of the row that is found from line `from` on: the reader counts from the
+/// end of the row before, so what it skips is still ahead.
+fn row_line(lines: &[&str], from: usize) -> usize {
+    let skipped = |line: &&&str| line.is_empty() || line.starts_with('#');
+    from + lines.iter().skip(from.saturating_sub(1)).take_while(skipped).count()
 }

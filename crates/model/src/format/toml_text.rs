@@ -1,7 +1,15 @@
 //! TOML with the line of whatever is wrong in it.
+//!
+//! For every format of ours that is TOML, those of other crates too. The fields of a file are read
+//! into structs of [`Spanned`] values; what turns one into a number of the model names the field,
+//! and gives it back, or an error with the line that it is on.
 
 use super::FileError;
-use crate::provenance::{Figure, Provenance};
+use crate::{
+    provenance::{Figure, Provenance},
+    units::UnitError,
+};
+use core::{fmt::Display, ops::RangeInclusive, str::FromStr};
 use serde::de::DeserializeOwned;
 use toml::Spanned;
 
@@ -9,22 +17,26 @@ use toml::Spanned;
 const LEAST_POSITIVE: f64 = 1e-12;
 
 /// A file of TOML while it is turned into a model.
-pub(super) struct TomlText<'a> {
+pub struct TomlText<'a> {
     file: &'a str,
     text: &'a str,
 }
 
 impl<'a> TomlText<'a> {
-    pub(super) const fn new(file: &'a str, text: &'a str) -> Self {
+    /// The file named `file` that holds `text`.
+    pub const fn new(file: &'a str, text: &'a str) -> Self {
         Self { file, text }
     }
 
     /// The fields of the whole file.
-    pub(super) fn read<T: DeserializeOwned>(&self) -> Result<T, FileError> {
+    ///
+    /// # Errors
+    /// When the text is no TOML, lacks a key or has one too many.
+    pub fn read<T: DeserializeOwned>(&self) -> Result<T, FileError> {
         toml::from_str(self.text).map_err(|why| {
             let start = why.span().map(|span| span.start);
             // Of a key that is missing, the parser gives the table, or the file's first key.
-            let in_table = |at: &usize| self.text[*at..].starts_with('[');
+            let in_table = |at: &usize| self.text[*at..].starts_with(['[', '{']);
             let missing = why.message().starts_with("missing field");
             let place = start.filter(|at| !missing || in_table(at));
             let problem = why.message().trim().replace('\n', ", ");
@@ -46,7 +58,7 @@ impl<'a> TomlText<'a> {
     }
 
     /// An error about the value of `field`.
-    pub(super) fn error<T>(
+    pub fn error<T>(
         &self,
         field: &str,
         value: &Spanned<T>,
@@ -63,7 +75,7 @@ impl<'a> TomlText<'a> {
     }
 
     /// An error about the file as a whole.
-    pub(super) fn file_error(&self, field: &str, problem: &str, hint: &str) -> FileError {
+    pub fn file_error(&self, field: &str, problem: &str, hint: &str) -> FileError {
         FileError {
             file: self.file.into(),
             line: None,
@@ -74,7 +86,10 @@ impl<'a> TomlText<'a> {
     }
 
     /// The value of `field` if it is above zero and at most `limit`.
-    pub(super) fn positive(
+    ///
+    /// # Errors
+    /// When it is not.
+    pub fn positive(
         &self,
         field: &str,
         value: &Spanned<f64>,
@@ -93,8 +108,30 @@ impl<'a> TomlText<'a> {
         Err(self.error(field, value, problem, format!("write a number above 0, up to {limit}")))
     }
 
+    /// The value of `field` if it is 0 or above, and at most `limit`; `hint` says what it is.
+    ///
+    /// # Errors
+    /// When it is not.
+    pub fn zero_or_above(
+        &self,
+        field: &str,
+        value: &Spanned<f64>,
+        limit: f64,
+        hint: &str,
+    ) -> Result<f64, FileError> {
+        let number = *value.get_ref();
+        if (0.0..=limit).contains(&number) {
+            return Ok(number);
+        }
+        let problem = format!("{number:?} is not between 0 and {limit}");
+        Err(self.error(field, value, problem, hint))
+    }
+
     /// The value of `field` if it is between 0 and 1.
-    pub(super) fn part(&self, field: &str, value: &Spanned<f64>) -> Result<f64, FileError> {
+    ///
+    /// # Errors
+    /// When it is not.
+    pub fn part(&self, field: &str, value: &Spanned<f64>) -> Result<f64, FileError> {
         let number = *value.get_ref();
         if (0.0..=1.0).contains(&number) {
             return Ok(number);
@@ -104,14 +141,17 @@ impl<'a> TomlText<'a> {
     }
 
     /// The value of `field` as a `T`, with the hint of the error if it is none.
-    pub(super) fn parsed<T>(
+    ///
+    /// # Errors
+    /// When it is none.
+    pub fn parsed<T>(
         &self,
         field: &str,
         value: &Spanned<String>,
         hint: impl Fn() -> String,
     ) -> Result<T, FileError>
     where
-        T: std::str::FromStr,
+        T: FromStr,
         T::Err: ToString,
     {
         value
@@ -120,8 +160,47 @@ impl<'a> TomlText<'a> {
             .map_err(|why: T::Err| self.error(field, value, why.to_string(), hint()))
     }
 
+    /// The value of `field` as a quantity with a unit.
+    ///
+    /// # Errors
+    /// When it is none.
+    pub fn quantity<T>(&self, field: &str, value: &Spanned<String>) -> Result<T, FileError>
+    where
+        T: FromStr<Err = UnitError>,
+    {
+        value.get_ref().parse().map_err(|why: UnitError| {
+            let one_of = if why.allowed.contains(',') { "a unit, one of" } else { "the unit" };
+            let hint = format!("write a number and {one_of} {}", why.allowed);
+            self.error(field, value, why, hint)
+        })
+    }
+
+    /// The value of `field` if it is in `range`.
+    ///
+    /// # Errors
+    /// When it is not.
+    pub fn whole<T>(
+        &self,
+        field: &str,
+        value: &Spanned<i64>,
+        range: RangeInclusive<T>,
+    ) -> Result<T, FileError>
+    where
+        T: TryFrom<i64> + PartialOrd + Display,
+    {
+        let number = T::try_from(*value.get_ref()).ok().filter(|number| range.contains(number));
+        number.ok_or_else(|| {
+            let (low, high) = range.into_inner();
+            let problem = format!("{} is not between {low} and {high}", value.get_ref());
+            self.error(field, value, problem, format!("write a whole number from {low} to {high}"))
+        })
+    }
+
     /// The value of `field` if it says something.
-    pub(super) fn said(&self, field: &str, value: &Spanned<String>) -> Result<String, FileError> {
+    ///
+    /// # Errors
+    /// When it is empty.
+    pub fn said(&self, field: &str, value: &Spanned<String>) -> Result<String, FileError> {
         if value.get_ref().trim().is_empty() {
             return Err(self.error(field, value, "it is empty", "write at least one word"));
         }
@@ -129,7 +208,10 @@ impl<'a> TomlText<'a> {
     }
 
     /// The figure that two fields make.
-    pub(super) fn figure(
+    ///
+    /// # Errors
+    /// When the provenance is none, or the source empty.
+    pub fn figure(
         &self,
         field: &str,
         provenance: &Spanned<String>,
@@ -142,7 +224,10 @@ impl<'a> TomlText<'a> {
     }
 
     /// Checks the value of `schema`.
-    pub(super) fn schema(&self, value: &Spanned<String>, expected: &str) -> Result<(), FileError> {
+    ///
+    /// # Errors
+    /// When it is not `expected`.
+    pub fn schema(&self, value: &Spanned<String>, expected: &str) -> Result<(), FileError> {
         if value.get_ref() == expected {
             return Ok(());
         }

@@ -12,31 +12,31 @@ use crate::{
 
 /// All behaviours that agree with a workload's runs, ready to predict from.
 pub struct Forecast<'a> {
-    platform: &'a Platform,
+    pub(super) platform: &'a Platform,
     measured_on: &'a Platform,
-    demand: &'a Demand,
-    traffic: TrafficPerWork,
-    behaviours: Vec<Behaviour>,
+    pub(super) demand: &'a Demand,
+    pub(super) traffic: TrafficPerWork,
+    pub(super) behaviours: Vec<Behaviour>,
 }
 
 /// The workload with all pages on the first tier of the platform that is asked about.
-struct Local {
+pub(super) struct Local {
     threads: f64,
     /// What its controllers carry, GB/s, as far as counts of the runs tell.
-    counted_gbps: Option<f64>,
+    pub(super) counted_gbps: Option<f64>,
     /// Work in a second.
-    performance: f64,
+    pub(super) performance: f64,
     /// Whether the runs have as few and as many threads.
     known: bool,
     /// For each behaviour, GB/s of the whole run, then of each phase.
-    reached_gbps: Vec<Vec<f64>>,
+    pub(super) reached_gbps: Vec<Vec<f64>>,
     /// Why some of this is an extrapolation.
-    extrapolated: Vec<String>,
+    pub(super) extrapolated: Vec<String>,
 }
 
 /// What one behaviour gives at one choice of weights, all relative to the first tier alone.
-struct Outcome {
-    speedup: f64,
+pub(super) struct Outcome {
+    pub(super) speedup: f64,
     traffic_gain: f64,
     local_gbps: f64,
     reached: LoadEquilibrium,
@@ -68,6 +68,9 @@ impl<'a> Forecast<'a> {
         let (low, high) = self.demand.read_share_range;
         if high > low {
             leans_on.push(("read share of the traffic".into(), Provenance::Assumed));
+        }
+        if self.demand.outstanding_lines_per_thread.is_some() {
+            leans_on.push(("lines outstanding".into(), Provenance::Assumed));
         }
         Prediction::new(threads, rows, leans_on)
     }
@@ -118,7 +121,7 @@ impl<'a> Forecast<'a> {
     }
 
     /// What behaviour number `member` gives.
-    fn outcome(
+    pub(super) fn outcome(
         &self,
         member: usize,
         local: &Local,
@@ -152,7 +155,12 @@ impl<'a> Forecast<'a> {
     }
 
     /// The load of the whole run, then of each phase.
-    fn loads(&self, behaviour: &Behaviour, threads: f64, weights: &Weights) -> Vec<Load> {
+    pub(super) fn loads(
+        &self,
+        behaviour: &Behaviour,
+        threads: f64,
+        weights: &Weights,
+    ) -> Vec<Load> {
         let whole = behaviour.load(self.platform, self.demand.mix, threads, weights.shares());
         let phases = self.demand.phases.iter().map(|phase| self.in_phase(&whole, phase));
         let phases: Vec<Load> = phases.collect();
@@ -200,7 +208,7 @@ impl<'a> Forecast<'a> {
 
     /// The workload on the first tier alone: what the nearest runs measured, brought to the number
     /// of threads and the platform that are asked about as the behaviours say on average.
-    fn local(&self, threads: f64) -> Local {
+    pub(super) fn local(&self, threads: f64) -> Local {
         let counts = self.demand.local.iter().map(|run| f64::from(run.threads));
         let (low, high) =
             counts.fold((f64::INFINITY, 0.0_f64), |(low, high), n| (low.min(n), high.max(n)));

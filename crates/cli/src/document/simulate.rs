@@ -1,0 +1,298 @@
+//! `interleaf.simulate.machine/1`.
+
+mod figures;
+
+use super::{LeansOn, all_rounded, rounded};
+use interleaf_model::{demand::Metric, provenance::Provenance, weights::Weights};
+use interleaf_sim::machine::{Outcome, PeriodRecord, Scenario, Task, TaskOutcome};
+use serde::{Deserialize, Serialize};
+
+pub(crate) const SCHEMA: &str = "interleaf.simulate.machine/1";
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct MachineDocument {
+    pub(crate) schema: String,
+    pub(crate) platform: String,
+    pub(crate) scenario: String,
+    pub(crate) policy: String,
+    pub(crate) tiers: Vec<String>,
+    pub(crate) duration_s: f64,
+    pub(crate) setting: SettingDocument,
+    pub(crate) periods: Vec<PeriodDocument>,
+    pub(crate) workloads: Vec<WorkloadDocument>,
+    /// From here on the target stays within 3 points of its final value.
+    pub(crate) converged_after_s: Option<f64>,
+    pub(crate) migrated_bytes_total: u64,
+    /// Of the whole machine; absent where its platform does not tell its power.
+    pub(crate) energy_j: Option<f64>,
+    /// Every other policy on the same scenario, where that was asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) comparison: Vec<PolicyDocument>,
+    pub(crate) provenance: LeansOn,
+    /// What the figures above do not say.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) notes: Vec<String>,
+}
+
+/// What was simulated, as far as it is no platform and no workload.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct SettingDocument {
+    pub(crate) seed: u64,
+    /// Parts, not percent.
+    pub(crate) counter_noise: f64,
+    pub(crate) curve_error: f64,
+    pub(crate) page_groups: usize,
+    pub(crate) migration_rate_gbps: f64,
+    pub(crate) migration_stall_ns: f64,
+    pub(crate) sampling_ms: f64,
+    pub(crate) aggregation_ms: f64,
+    /// By tier: what something else holds, so that hot pages press cold ones out.
+    pub(crate) held_bytes: Vec<u64>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct PeriodDocument {
+    pub(crate) time_s: f64,
+    /// In points of a hundred; of several domains the mean.
+    pub(crate) target_weights: Vec<u16>,
+    /// Of each domain, where there are several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) domain_weights: Vec<Vec<u16>>,
+    /// Where the accesses go.
+    pub(crate) hot_share: Vec<f64>,
+    /// The mean of all samples.
+    pub(crate) bandwidth_gbps: f64,
+    /// The percentile of the quiet samples, which the policy judges by.
+    pub(crate) judged_gbps: Option<f64>,
+    pub(crate) tier_bandwidth_gbps: Vec<f64>,
+    pub(crate) tier_latency_ns: Vec<Option<f64>>,
+    pub(crate) migrated_bytes: u64,
+    pub(crate) decision: String,
+    pub(crate) reason: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct WorkloadDocument {
+    pub(crate) name: String,
+    pub(crate) threads: u32,
+    pub(crate) footprint_bytes: u64,
+    /// Of the first whole run, search included; absent when it did not end.
+    pub(crate) runtime_s: Option<f64>,
+    /// Runs until the end, with the part of the last one.
+    pub(crate) runs: f64,
+    /// Of a workload whose result is a rate, over its first whole run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) rate: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) rate_unit: Option<String>,
+    /// Over all pages on the first tier.
+    pub(crate) speedup: f64,
+    pub(crate) local_runtime_s: f64,
+    pub(crate) best_static: Option<BestStaticDocument>,
+    /// runtime / best static runtime - 1.
+    pub(crate) regret: Option<f64>,
+    /// The same of all work until the end.
+    pub(crate) regret_over_duration: Option<f64>,
+    /// Energy of the first run, with its part of what stands there anyway.
+    pub(crate) energy_per_run_j: Option<f64>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct BestStaticDocument {
+    pub(crate) weights: Vec<u16>,
+    pub(crate) runtime_s: f64,
+}
+
+/// What another policy gave.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct PolicyDocument {
+    pub(crate) policy: String,
+    pub(crate) workloads: Vec<WorkloadDocument>,
+    pub(crate) final_weights: Vec<u16>,
+    pub(crate) converged_after_s: Option<f64>,
+    pub(crate) migrated_bytes_total: u64,
+}
+
+/// What is stated beside an outcome.
+pub(crate) struct Stated<'a> {
+    pub(crate) policy: &'a str,
+    pub(crate) duration_s: f64,
+    pub(crate) curve_error: f64,
+}
+
+impl MachineDocument {
+    pub(crate) fn new(scenario: &Scenario, stated: &Stated<'_>, outcome: &Outcome) -> Self {
+        let platform = &scenario.platform;
+        Self {
+            schema: SCHEMA.into(),
+            platform: platform.name.clone(),
+            scenario: scenario.name.clone(),
+            policy: stated.policy.into(),
+            tiers: platform.tiers.iter().map(|tier| tier.name.clone()).collect(),
+            duration_s: rounded(stated.duration_s),
+            setting: SettingDocument::new(scenario, stated),
+            periods: outcome.periods.iter().map(PeriodDocument::new).collect(),
+            workloads: workloads(scenario, outcome),
+            converged_after_s: outcome.converged_after_s.map(rounded),
+            migrated_bytes_total: outcome.moved_bytes,
+            energy_j: outcome.energy_j.map(rounded),
+            comparison: vec![],
+            provenance: LeansOn::of(&leans_on(scenario)),
+            notes: notes(scenario),
+        }
+    }
+
+    pub(crate) fn compare(&mut self, scenario: &Scenario, policy: &str, outcome: &Outcome) {
+        self.comparison.push(PolicyDocument {
+            policy: policy.into(),
+            workloads: workloads(scenario, outcome),
+            final_weights: outcome
+                .periods
+                .last()
+                .map(|period| Weights::percent(&period.target).as_slice().to_vec())
+                .unwrap_or_default(),
+            converged_after_s: outcome.converged_after_s.map(rounded),
+            migrated_bytes_total: outcome.moved_bytes,
+        });
+    }
+}
+
+impl SettingDocument {
+    fn new(scenario: &Scenario, stated: &Stated<'_>) -> Self {
+        Self {
+            seed: scenario.seed,
+            counter_noise: rounded(scenario.counter_noise),
+            curve_error: rounded(stated.curve_error),
+            page_groups: scenario.page_groups,
+            migration_rate_gbps: rounded(scenario.migration.bandwidth_gbps),
+            migration_stall_ns: rounded(scenario.migration.stall_ns),
+            sampling_ms: rounded(scenario.damon.sampling_ns as f64 * 1e-6),
+            aggregation_ms: rounded(scenario.damon.aggregation_ns as f64 * 1e-6),
+            held_bytes: scenario.held_bytes.clone(),
+        }
+    }
+}
+
+impl PeriodDocument {
+    pub(crate) fn new(period: &PeriodRecord) -> Self {
+        let mut actions = period.actions.clone();
+        actions.dedup();
+        let mut reasons = period.reasons.clone();
+        reasons.dedup();
+        Self {
+            time_s: rounded(period.time_s),
+            target_weights: Weights::percent(&period.target).as_slice().to_vec(),
+            domain_weights: match &period.domain_targets[..] {
+                [] | [_] => vec![],
+                several => several
+                    .iter()
+                    .map(|target| Weights::percent(target).as_slice().to_vec())
+                    .collect(),
+            },
+            hot_share: all_rounded(&period.reached),
+            bandwidth_gbps: rounded(period.bandwidth_gbps()),
+            judged_gbps: period.judged_gbps.map(rounded),
+            tier_bandwidth_gbps: all_rounded(&period.tier_bandwidth_gbps),
+            tier_latency_ns: period.tier_latency_ns.iter().map(|ns| ns.map(rounded)).collect(),
+            migrated_bytes: period.migrated_bytes,
+            decision: actions.join(", "),
+            reason: reasons.join("; "),
+        }
+    }
+}
+
+/// Periods at the start that are shown whatever they decide.
+const FIRST_PERIODS: usize = 3;
+
+/// Decisions that change nothing.
+const QUIET: [&str; 2] = ["hold", "wait"];
+
+/// The periods that say something new: the first ones, and those with another target or another
+/// decision than the one before.
+pub(crate) fn news(periods: &[PeriodDocument]) -> impl Iterator<Item = &PeriodDocument> {
+    let is_new = |at: usize| {
+        let Some(before) = at.checked_sub(1).map(|before| &periods[before]) else { return true };
+        let quiet = QUIET.contains(&periods[at].decision.as_str());
+        before.target_weights != periods[at].target_weights
+            || !quiet && before.decision != periods[at].decision
+    };
+    (0..periods.len()).filter(move |at| *at < FIRST_PERIODS || is_new(*at)).map(|at| &periods[at])
+}
+
+fn workloads(scenario: &Scenario, outcome: &Outcome) -> Vec<WorkloadDocument> {
+    let points =
+        |task: &Task| outcome.best_static.as_ref().map(|best| best.points[task.domain].as_slice());
+    let tasks = scenario.tasks.iter().zip(&outcome.tasks);
+    tasks.map(|(task, outcome)| WorkloadDocument::new(task, outcome, points(task))).collect()
+}
+
+impl WorkloadDocument {
+    fn new(task: &Task, outcome: &TaskOutcome, points: Option<&[u16]>) -> Self {
+        let rate = |unit: &str| {
+            let whole = outcome.runtime_s.unwrap_or(outcome.local.runtime_s / outcome.speedup());
+            (rounded(task.program.local_result * task.local_runtime_s() / whole), unit.to_string())
+        };
+        let (rate, rate_unit) = match &task.metric {
+            Metric::Runtime => (None, None),
+            Metric::Rate(unit) => {
+                let (rate, unit) = rate(unit);
+                (Some(rate), Some(unit))
+            }
+        };
+        Self {
+            name: task.name.clone(),
+            threads: task.threads,
+            footprint_bytes: task.footprint_bytes,
+            runtime_s: outcome.runtime_s.map(rounded),
+            runs: rounded(outcome.work),
+            rate,
+            rate_unit,
+            speedup: rounded(outcome.speedup()),
+            local_runtime_s: rounded(outcome.local.runtime_s),
+            best_static: outcome.best_static.as_ref().zip(points).map(|(best, points)| {
+                BestStaticDocument { weights: points.to_vec(), runtime_s: rounded(best.runtime_s) }
+            }),
+            regret: outcome.regret().map(rounded),
+            regret_over_duration: outcome.regret_over_duration().map(rounded),
+            energy_per_run_j: outcome.energy_j.map(rounded),
+        }
+    }
+}
+
+/// What the simulation rests on.
+fn leans_on(scenario: &Scenario) -> Vec<(String, Provenance)> {
+    let platform = &scenario.platform;
+    let mut leans_on: Vec<(String, Provenance)> = platform
+        .tiers
+        .iter()
+        .map(|tier| {
+            let weakest = tier.curves.iter().map(|curve| curve.curve.provenance()).max();
+            (format!("curves of {}", tier.name), weakest.unwrap_or(Provenance::Assumed))
+        })
+        .collect();
+    leans_on.push(("page streams".into(), platform.interleaving.figure.provenance));
+    for what in ["footprints", "migration rate and stall", "counter noise"] {
+        leans_on.push((what.into(), Provenance::Assumed));
+    }
+    if let Some(power) = &platform.power {
+        leans_on.push(("power".into(), power.figure.provenance));
+    }
+    leans_on
+}
+
+fn notes(scenario: &Scenario) -> Vec<String> {
+    let mut notes: Vec<String> = vec![];
+    for task in &scenario.tasks {
+        for why in &task.program.extrapolated {
+            notes.push(format!("{}: extrapolated: {why}", task.name));
+        }
+        if let Metric::Rate(_) = task.metric {
+            notes.push(format!(
+                "{} goes on for ever: a run of it is what all pages on the first tier do in {:.0} s",
+                task.name,
+                task.local_runtime_s()
+            ));
+        }
+    }
+    notes
+}

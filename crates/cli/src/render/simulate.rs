@@ -1,0 +1,252 @@
+//! `interleaf.simulate.machine/1` as text, Markdown, HTML and CSV.
+
+use super::{chart, number, signed_percent, table::Table};
+use crate::document::{
+    predict::weights_text,
+    simulate::{MachineDocument, PeriodDocument, WorkloadDocument, news},
+};
+use interleaf_model::units::Bytes;
+
+pub(crate) fn title(document: &MachineDocument) -> String {
+    format!("{} under {} on {}", document.scenario, document.policy, document.platform)
+}
+
+pub(crate) fn text(document: &MachineDocument) -> String {
+    let mut text = format!("{}\n{}\n", title(document), setting(document));
+    text += &format!("\n{}", periods(document, false).text());
+    text += &format!("\n{}", chart::text(&document.shares()));
+    text += &format!("\n{}", workloads(document).text());
+    if !document.comparison.is_empty() {
+        text += &format!("\n{}", comparison(document).text());
+    }
+    text += &format!("\n{}\n", verdict(document));
+    text + &lines(document).iter().map(|line| format!("{line}\n")).collect::<String>()
+}
+
+pub(crate) fn markdown(document: &MachineDocument) -> String {
+    let mut text = format!("# {}\n\n{}\n", title(document), setting(document));
+    text += &format!("\n{}\n", verdict(document));
+    text += &format!("\n{}\n", workloads(document).markdown());
+    if !document.comparison.is_empty() {
+        text += &format!("\n## Policies side by side\n\n{}\n", comparison(document).markdown());
+    }
+    text += &format!("\n## Decisions\n\n{}\n", periods(document, true).markdown());
+    text + &lines(document).iter().map(|line| format!("- {line}\n")).collect::<String>()
+}
+
+pub(crate) fn html_tables(document: &MachineDocument) -> String {
+    let mut html =
+        format!("<p class=\"source\">{}</p>\n", super::table::escaped(&setting(document)));
+    html += &workloads(document).html();
+    if !document.comparison.is_empty() {
+        html += "<h3>Policies side by side</h3>\n";
+        html += &comparison(document).html();
+    }
+    html += "<h3>Decisions</h3>\n";
+    html += &periods(document, true).html();
+    let items = lines(document);
+    let items = items.iter().map(|line| format!("<li>{}</li>\n", super::table::escaped(line)));
+    html + &format!("<ul class=\"source\">\n{}</ul>\n", items.collect::<String>())
+}
+
+/// One row for each period.
+pub(crate) fn csv(document: &MachineDocument) -> String {
+    let mut header: Vec<String> = vec!["time_s".into(), "target_weights".into()];
+    for (what, unit) in [("hot_share", ""), ("bandwidth", "_gbps"), ("latency", "_ns")] {
+        header.extend(document.tiers.iter().map(|tier| format!("{tier}_{what}{unit}")));
+    }
+    header.extend(["bandwidth_gbps", "migrated_bytes", "decision", "reason"].map(String::from));
+    let mut table = Table::with_header(header);
+    for period in &document.periods {
+        let mut cells = vec![period.time_s.to_string(), weights_text(&period.target_weights)];
+        cells.extend(period.hot_share.iter().map(f64::to_string));
+        cells.extend(period.tier_bandwidth_gbps.iter().map(f64::to_string));
+        let optional = |ns: &Option<f64>| ns.map_or(String::new(), |ns| ns.to_string());
+        cells.extend(period.tier_latency_ns.iter().map(optional));
+        cells.extend([
+            period.bandwidth_gbps.to_string(),
+            period.migrated_bytes.to_string(),
+            period.decision.clone(),
+            period.reason.clone(),
+        ]);
+        table.row(cells);
+    }
+    table.csv()
+}
+
+/// What was simulated, in a line.
+fn setting(document: &MachineDocument) -> String {
+    let setting = &document.setting;
+    let footprints: Vec<String> = document
+        .workloads
+        .iter()
+        .map(|workload| {
+            let footprint = Bytes::new(workload.footprint_bytes);
+            format!("{}: {} threads, {footprint}", workload.name, workload.threads)
+        })
+        .collect();
+    let held = setting.held_bytes.iter().zip(&document.tiers).filter(|(held, _)| **held > 0);
+    let held: String =
+        held.map(|(held, tier)| format!("; {} of {tier} held", Bytes::new(*held))).collect();
+    let error = match setting.curve_error {
+        0.0 => String::new(),
+        error => format!("; curves believed wrong by {}", signed_percent(error)),
+    };
+    format!(
+        "{} s; {}; pages move at {} GB/s at most; counters have {:.1} % noise{held}{error}",
+        number(document.duration_s),
+        footprints.join(", "),
+        number(setting.migration_rate_gbps),
+        100.0 * setting.counter_noise,
+    )
+}
+
+/// What happened, period by period; in a terminal only where something new was decided.
+fn periods(document: &MachineDocument, all: bool) -> Table {
+    let mut header: Vec<String> = vec!["s".into(), "GB/s".into()];
+    header.extend(document.tiers.iter().map(|tier| format!("{tier} ns")));
+    header.extend(["moved GB", "target", "decision", "why"].map(String::from));
+    let mut table = Table::with_header(header);
+    let shown: Vec<&PeriodDocument> =
+        if all { document.periods.iter().collect() } else { news(&document.periods).collect() };
+    for period in shown {
+        let mut cells = vec![format!("{:.1}", period.time_s), number(period.bandwidth_gbps)];
+        let latency = |ns: &Option<f64>| ns.map_or(String::new(), |ns| format!("{ns:.0}"));
+        cells.extend(period.tier_latency_ns.iter().map(latency));
+        cells.extend([
+            format!("{:.1}", period.migrated_bytes as f64 * 1e-9),
+            weights_text(&period.target_weights),
+            period.decision.clone(),
+            period.reason.clone(),
+        ]);
+        table.row(cells);
+    }
+    table
+}
+
+fn workloads(document: &MachineDocument) -> Table {
+    let mut table = Table::new(&[
+        "workload",
+        "s",
+        "speed-up",
+        "best static",
+        "s",
+        "behind it",
+        "to the end",
+        "kJ a run",
+    ]);
+    for workload in &document.workloads {
+        let best = workload.best_static.as_ref();
+        table.row([
+            workload.name.clone(),
+            workload.runtime_s.map_or("not ended".into(), number),
+            number(workload.speedup),
+            best.map_or("none fits".into(), |best| weights_text(&best.weights)),
+            best.map_or(String::new(), |best| number(best.runtime_s)),
+            workload.regret.map_or(String::new(), signed_percent),
+            workload.regret_over_duration.map_or(String::new(), signed_percent),
+            workload.energy_per_run_j.map_or(String::new(), |j| number(j * 1e-3)),
+        ]);
+    }
+    table
+}
+
+/// Every policy and workload, the fastest first.
+fn comparison(document: &MachineDocument) -> Table {
+    let mut table = Table::new(&[
+        "policy",
+        "workload",
+        "s",
+        "speed-up",
+        "behind best",
+        "settled s",
+        "weights",
+        "moved GB",
+    ]);
+    let own = document.periods.last().map(|period| period.target_weights.as_slice());
+    type Row<'a> = (&'a str, &'a WorkloadDocument, Option<f64>, &'a [u16], u64);
+    let mut rows: Vec<Row<'_>> = document
+        .workloads
+        .iter()
+        .map(|workload| {
+            let weights = own.unwrap_or_default();
+            let moved = document.migrated_bytes_total;
+            (document.policy.as_str(), workload, document.converged_after_s, weights, moved)
+        })
+        .collect();
+    for other in &document.comparison {
+        rows.extend(other.workloads.iter().map(|workload| {
+            let moved = other.migrated_bytes_total;
+            (
+                other.policy.as_str(),
+                workload,
+                other.converged_after_s,
+                &other.final_weights[..],
+                moved,
+            )
+        }));
+    }
+    rows.sort_by(|a, b| {
+        a.1.name.cmp(&b.1.name).then(b.1.speedup.total_cmp(&a.1.speedup)).then(a.0.cmp(b.0))
+    });
+    for (policy, workload, settled, weights, moved) in rows {
+        table.row([
+            policy.to_string(),
+            workload.name.clone(),
+            workload.runtime_s.map_or("not ended".into(), number),
+            number(workload.speedup),
+            workload.regret.map_or(String::new(), signed_percent),
+            settled.map_or("never".into(), |s| format!("{s:.0}")),
+            weights_text(weights),
+            format!("{:.1}", moved as f64 * 1e-9),
+        ]);
+    }
+    table
+}
+
+/// What came of it, in a sentence.
+pub(crate) fn verdict(document: &MachineDocument) -> String {
+    let last = document.periods.last().map(|period| weights_text(&period.target_weights));
+    let last = last.unwrap_or_default();
+    let settled = match document.converged_after_s {
+        Some(0.0) => format!("stays at {last}"),
+        Some(seconds) => format!("settles at {last} after {seconds:.0} s"),
+        None => format!("does not settle; it ends at {last}"),
+    };
+    let gains: Vec<String> = document
+        .workloads
+        .iter()
+        .map(|workload| {
+            let behind = match workload.regret {
+                Some(regret) if regret < -5e-4 => {
+                    format!(", {:.1} % ahead of the best static weights", -100.0 * regret)
+                }
+                Some(regret) => {
+                    format!(", {:.1} % behind the best static weights", 100.0 * regret.max(0.0))
+                }
+                None => String::new(),
+            };
+            format!(
+                "{} is {:.2} times as fast as on {} alone{behind}",
+                workload.name, workload.speedup, document.tiers[0]
+            )
+        })
+        .collect();
+    format!(
+        "{} {settled}: {}; {:.1} GB moved",
+        document.policy,
+        gains.join("; "),
+        document.migrated_bytes_total as f64 * 1e-9
+    )
+}
+
+fn lines(document: &MachineDocument) -> Vec<String> {
+    let mut lines = document.notes.clone();
+    let leans_on = &document.provenance;
+    for (word, what) in [("published", &leans_on.published), ("assumed", &leans_on.assumed)] {
+        if !what.is_empty() {
+            lines.push(format!("{word}: {}", what.join(", ")));
+        }
+    }
+    lines
+}

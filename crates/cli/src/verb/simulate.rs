@@ -1,0 +1,185 @@
+//! `interleaf simulate`.
+
+mod sweep;
+
+use super::give;
+use crate::{
+    args::MachineArgs,
+    document::{
+        Document,
+        simulate::{MachineDocument, Stated},
+    },
+    failure::Failure,
+    library, output, render,
+};
+use core::time::Duration;
+use interleaf_model::{
+    control::Settings,
+    curve::CurveError,
+    demand::Demand,
+    platform::Platform,
+    policy::PolicyKind,
+    units::{Bytes, Time},
+};
+use interleaf_sim::machine::{Arena, Outcome, Scenario, Task, Trial};
+
+/// How long is simulated when nobody says, s.
+const DURATION_S: f64 = 600.0;
+
+/// Steps of a progress bar for one policy.
+const STEPS: u64 = 100;
+
+pub(super) fn machine(args: &MachineArgs) -> Result<(), Failure> {
+    output::check_writable(args.output.output.as_deref())?;
+    output::check_writable(args.report.as_deref())?;
+    if let Some(file) = &args.sweep {
+        return sweep::run(file, args.output.output.as_deref());
+    }
+    let policy: PolicyKind = args.policy.parse().map_err(|why: String| Failure::new(why, ""))?;
+    if args.weights.is_some() && policy != PolicyKind::Static {
+        return Err(Failure::new(
+            format!("--weights goes with --policy static: {policy} finds its own"),
+            "leave --weights out, or ask for --policy static",
+        ));
+    }
+    let (scenario, duration) = scenario(args)?;
+    let names = scenario.platform.tier_names();
+    let points = match &args.weights {
+        None => None,
+        Some(weights) => {
+            let weights = weights.clone().for_tiers(&names).map_err(|why| {
+                Failure::new(why.to_string(), "give one weight for each tier, 0 keeps one out")
+            })?;
+            Some(weights.as_slice().to_vec())
+        }
+    };
+    let trial = Trial {
+        policy,
+        points,
+        curve_error: args.curve_error.part(),
+        settings: Settings::default(),
+    };
+    let document = document(&scenario, duration, &trial, args.compare)?;
+    give(
+        &args.output,
+        &document,
+        || render::simulate::csv(&document),
+        || render::simulate::text(&document),
+    )?;
+    if let Some(target) = &args.report {
+        output::file(target, &render::html::page(&Document::Machine(Box::new(document))))?;
+        output::message(&format!("the report is in {}", target.display()));
+    }
+    Ok(())
+}
+
+/// Runs the trial, and every other policy where that is asked for.
+fn document(
+    scenario: &Scenario,
+    duration: Duration,
+    trial: &Trial,
+    compare: bool,
+) -> Result<MachineDocument, Failure> {
+    let others: Vec<PolicyKind> = PolicyKind::ALL
+        .iter()
+        .map(|(kind, ..)| *kind)
+        .filter(|kind| compare && *kind != trial.policy)
+        .collect();
+    let steps = STEPS * (1 + others.len() as u64);
+    let progress = output::progress(steps, "the best static weights");
+    let arena = Arena::new(scenario, duration);
+    let run = |trial: &Trial| -> Result<Outcome, Failure> {
+        progress.set_message(trial.policy.to_string());
+        let begun = progress.position();
+        let mut run = arena.start(trial).map_err(wrong_curves)?;
+        while run.period().is_some() {
+            progress.set_position(begun + (run.progress() * STEPS as f64) as u64);
+        }
+        Ok(arena.outcome(run))
+    };
+    let outcome = run(trial)?;
+    let policy = trial.policy.to_string();
+    let stated = Stated {
+        policy: &policy,
+        duration_s: duration.as_secs_f64(),
+        curve_error: trial.curve_error,
+    };
+    let mut document = MachineDocument::new(scenario, &stated, &outcome);
+    for policy in others {
+        let outcome = run(&Trial { policy, points: None, ..trial.clone() })?;
+        document.compare(scenario, &policy.to_string(), &outcome);
+    }
+    progress.finish_and_clear();
+    Ok(document)
+}
+
+fn wrong_curves(why: CurveError) -> Failure {
+    Failure::new(format!("curves that are so wrong are none: {why}"), why.hint())
+}
+
+/// What is simulated, and for how long.
+fn scenario(args: &MachineArgs) -> Result<(Scenario, Duration), Failure> {
+    let (mut scenario, own_duration) = match &args.scenario {
+        Some(name) => of_file(args, name)?,
+        None => (of_workload(args)?, None),
+    };
+    if let Some(rate) = &args.migration_rate {
+        scenario.migration.bandwidth_gbps = rate.gbps();
+    }
+    if let Some(noise) = &args.counter_noise {
+        scenario.counter_noise = noise.part();
+    }
+    if let Some(seed) = args.seed {
+        scenario.seed = seed;
+    }
+    scenario.check().map_err(|why| Failure::new(why.to_string(), why.hint()))?;
+    let duration = args.duration.or(own_duration).map_or(DURATION_S, Time::seconds);
+    Ok((scenario, Duration::from_secs_f64(duration)))
+}
+
+fn of_file(args: &MachineArgs, name: &str) -> Result<(Scenario, Option<Time>), Failure> {
+    for (given, option) in
+        [(args.threads.is_some(), "--threads"), (args.footprint.is_some(), "--footprint")]
+    {
+        if given {
+            return Err(Failure::new(
+                format!("{option} goes with --workload: a scenario has its own workloads"),
+                format!("leave {option} out, or change it in the scenario file"),
+            ));
+        }
+    }
+    library::scenario(name, args.platform.as_deref())
+}
+
+fn of_workload(args: &MachineArgs) -> Result<Scenario, Failure> {
+    let Some(platform) = &args.platform else {
+        return Err(Failure::new(
+            "there is no platform to simulate",
+            format!("give --platform, one of {}", library::platform_names().join(", ")),
+        ));
+    };
+    let platform = library::platform(platform)?;
+    let demand = match (&args.workload, &args.demand) {
+        (Some(name), _) => library::workload(name)?,
+        (_, Some(path)) => library::demand(path)?,
+        // The command line asks for one of them.
+        (None, None) => return Err(Failure::new("there is no workload", "give --workload NAME")),
+    };
+    single(&platform, &demand, args.threads, args.footprint)
+}
+
+/// One workload on its own.
+fn single(
+    platform: &Platform,
+    demand: &Demand,
+    threads: Option<u32>,
+    footprint: Option<Bytes>,
+) -> Result<Scenario, Failure> {
+    let measured_on = library::measured_on(platform, demand)?;
+    let threads = threads.unwrap_or(platform.domains[0].cores);
+    let mut task = Task::new(platform, &measured_on, demand, threads);
+    if let Some(footprint) = footprint {
+        task.footprint_bytes = footprint.get();
+    }
+    Ok(Scenario::new(&demand.name, platform.clone(), vec![task]))
+}

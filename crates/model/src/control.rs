@@ -1,0 +1,242 @@
+//! The control loop: sample, wait until pages rest, ask the policy, guard, apply.
+//!
+//! Counters are read every 200 ms, and a policy decides every 6 s (slides "Dynamic memory
+//! interleaving for tiered memory", Micron, 7 August 2025). Between the two stands what makes
+//! noisy readings fit to decide on ([`window`]): samples taken while pages migrate are left out,
+//! and the 90th percentile of the rest stands for the period. While too few samples are quiet, the
+//! loop holds off: it waits another period rather than decide on what the last decision stirred
+//! up.
+//!
+//! ```text
+//! time     0 s                    6 s                   12 s
+//! samples  | | | | | | | | | | | | | | | | | | | | | | | | |
+//! pages    |          rest        |move move| rest        |
+//! used     |______________________|         |_____________|
+//! policy                          ^ decides               ^ decides
+//! ```
+//!
+//! One policy serves each domain, and sees the tiers near it. Before a decision is carried out it
+//! passes the guards ([`guard`]): pages must fit, and a tier that is overloaded gets no more.
+//!
+//! The same loop drives a simulated machine and a real one. It reads no clock: the machine says
+//! what time its samples cover.
+
+mod guard;
+mod window;
+
+use crate::{
+    machine::{Decision, Layout, Machine, Target, TierLayout},
+    policy::{Observation, Policy, Verdict},
+};
+use core::time::Duration;
+use guard::Guards;
+use window::Window;
+
+/// The rhythm of the loop, and its limits.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// The span of a sample. Default: 200 ms (DMI slides).
+    pub sample: Duration,
+    /// The span after which a policy decides. Default: 6 s (DMI slides).
+    pub period: Duration,
+    /// Which part of the samples' bandwidths lies below the one that stands for a period, 0 to 1.
+    /// Default: 0.9 (DMI slides).
+    pub percentile: f64,
+    /// Quiet samples without which nothing is decided. Default: 5, a second's worth.
+    pub quiet_min: usize,
+    /// Periods after which the loop no longer waits for pages to rest, and takes all samples.
+    /// Default: 20; two minutes, in which 400 GB move at 3.5 GB/s.
+    pub hold_off_max: usize,
+    /// Migration below this part of the traffic does not disturb, 0 to 1. Default: 0.002.
+    pub migration_floor: f64,
+    /// The fastest that pages may move, GB/s; `None` for as fast as they can.
+    pub rate_limit_gbps: Option<f64>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            sample: Duration::from_millis(200),
+            period: Duration::from_secs(6),
+            percentile: 0.9,
+            quiet_min: 5,
+            hold_off_max: 20,
+            migration_floor: 0.002,
+            rate_limit_gbps: None,
+        }
+    }
+}
+
+/// Drives a machine by one policy for each domain.
+pub struct Controller {
+    settings: Settings,
+    seats: Vec<Seat>,
+    elapsed: Duration,
+}
+
+/// A policy in the place where it decides.
+struct Seat {
+    domain: usize,
+    /// The tiers near the domain, as indices of the machine.
+    near: Vec<usize>,
+    /// The scopes it steers.
+    scopes: Vec<usize>,
+    policy: Box<dyn Policy>,
+    target: Vec<f64>,
+    window: Window,
+    guards: Guards,
+    held_off: usize,
+}
+
+/// What happened in a period.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Period {
+    /// When it ended, s since the start.
+    pub time_s: f64,
+    /// One for each domain, in the order of the machine.
+    pub domains: Vec<DomainPeriod>,
+}
+
+/// What happened in one domain.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DomainPeriod {
+    /// The mean bandwidth of all its samples to its tiers, GB/s.
+    pub tier_bandwidth_gbps: Vec<f64>,
+    /// The mean latency of each of its tiers, ns, where it is counted.
+    pub tier_latency_ns: Vec<Option<f64>>,
+    /// Pages that moved into any of its tiers, bytes.
+    pub migrated_bytes: u64,
+    /// What the policy was shown; `None` when the loop held off.
+    pub seen: Option<Observation>,
+    /// What was decided, after the guards.
+    pub verdict: Verdict,
+}
+
+impl Controller {
+    /// A loop over a machine like `layout`, with the policy that `policy` makes for each domain
+    /// from the tiers near it.
+    pub fn new(
+        layout: &Layout,
+        settings: Settings,
+        policy: impl Fn(usize, &[TierLayout]) -> Box<dyn Policy>,
+    ) -> Self {
+        let seats = layout.domains.iter().enumerate().map(|(at, domain)| {
+            let near: Vec<TierLayout> =
+                domain.tiers.iter().map(|tier| layout.tiers[*tier].clone()).collect();
+            let steered =
+                |scope: &usize| layout.scopes[*scope].domain == at && layout.scopes[*scope].steered;
+            let policy = policy(at, &near);
+            Seat {
+                domain: at,
+                near: domain.tiers.clone(),
+                scopes: (0..layout.scopes.len()).filter(steered).collect(),
+                target: policy.start(),
+                policy,
+                window: Window::new(near.len()),
+                guards: Guards::new(near),
+                held_off: 0,
+            }
+        });
+        Self { seats: seats.collect(), settings, elapsed: Duration::ZERO }
+    }
+
+    /// The shares that pages are placed by before anything was observed, for the scopes of
+    /// `domain`, by tier of a machine with `tiers` tiers.
+    pub fn start(&self, domain: usize, tiers: usize) -> Vec<f64> {
+        let seat = &self.seats[domain];
+        seat.of_machine(&seat.target, tiers)
+    }
+
+    /// Runs one period on `machine`, or as much of it as fits into `at_most`.
+    ///
+    /// # Errors
+    /// When the machine cannot be observed or steered.
+    pub fn period<M: Machine>(
+        &mut self,
+        machine: &mut M,
+        at_most: Duration,
+    ) -> Result<Period, M::Error> {
+        let begun = self.elapsed;
+        let span = self.settings.period.min(at_most);
+        for seat in &mut self.seats {
+            seat.window.clear();
+        }
+        while self.elapsed - begun < span {
+            let left = span - (self.elapsed - begun);
+            let sample = machine.observe(self.settings.sample.min(left))?;
+            self.elapsed += sample.span;
+            let settings = &self.settings;
+            for seat in &mut self.seats {
+                let reading = seat.window.add(&sample, seat.domain, &seat.near, settings);
+                seat.policy.watch(&reading);
+            }
+            if self.seats.iter().all(|seat| seat.policy.enough(seat.window.quiet())) {
+                break;
+            }
+        }
+        let time_s = self.elapsed.as_secs_f64();
+        let layout_tiers = machine.layout().tiers.len();
+        let mut decision = Decision::default();
+        let mut domains = Vec::with_capacity(self.seats.len());
+        for seat in &mut self.seats {
+            let period = seat.decide(time_s, &self.settings);
+            let shares = seat.of_machine(&seat.target, layout_tiers);
+            let targets = seat.scopes.iter().map(|scope| Target {
+                scope: *scope,
+                shares: shares.clone(),
+                order: period.verdict.order,
+                rate_limit_gbps: self.settings.rate_limit_gbps,
+            });
+            decision.targets.extend(targets);
+            domains.push(period);
+        }
+        machine.apply(&decision)?;
+        Ok(Period { time_s, domains })
+    }
+}
+
+impl Seat {
+    /// Asks the policy, if there is something to show it, and passes its answer by the guards.
+    fn decide(&mut self, time_s: f64, settings: &Settings) -> DomainPeriod {
+        let wait =
+            self.window.quiet() < settings.quiet_min && self.held_off < settings.hold_off_max;
+        let seen = if wait {
+            None
+        } else {
+            self.window.observation(time_s, self.target.clone(), &self.scopes, settings)
+        };
+        let verdict = match &seen {
+            Some(seen) => {
+                self.held_off = 0;
+                self.guards.pass(seen, self.policy.decide(seen))
+            }
+            None => {
+                self.held_off += 1;
+                let shares = self.target.clone();
+                let why = if self.window.is_counted() {
+                    "pages still migrate: the period is not judged"
+                } else {
+                    "nothing was counted: there is no bandwidth to judge by"
+                };
+                Verdict { order: self.guards.order(), ..Verdict::interleave(shares, "wait", why) }
+            }
+        };
+        self.target.clone_from(&verdict.shares);
+        DomainPeriod {
+            tier_bandwidth_gbps: self.window.tier_bandwidth_gbps(),
+            tier_latency_ns: self.window.tier_latency_ns(),
+            migrated_bytes: self.window.migrated_bytes(),
+            seen,
+            verdict,
+        }
+    }
+
+    /// Shares of the near tiers as shares of all `tiers` of the machine.
+    fn of_machine(&self, shares: &[f64], tiers: usize) -> Vec<f64> {
+        let mut all = vec![0.0; tiers];
+        for (tier, share) in self.near.iter().zip(shares) {
+            all[*tier] = *share;
+        }
+        all
+    }
+}

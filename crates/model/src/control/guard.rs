@@ -1,0 +1,197 @@
+//! Guards: what no policy may do.
+//!
+//! *Free memory.* Pages must fit where they are sent: what a tier has free, less a reserve, limits
+//! its share. A kernel that finds the target full puts the page elsewhere, or reclaims.
+//!
+//! *Over-interleaving.* A CXL tier that is overloaded does not only answer late itself: its
+//! requests fill queues that DRAM needs too, which can cost DRAM most of its bandwidth (MIKU,
+//! arXiv 2503.17864, measured a loss of 81 %). A policy that looks at the sum alone may sit there
+//! for a period or more. So when a tier answers much later than without load *and* much later than
+//! the first one, and the sum has fallen below what it was before, its share goes back half of the
+//! way at once.
+
+use crate::{
+    machine::{Order, TierLayout},
+    policy::{Observation, Verdict},
+};
+
+/// The part of a tier that stays free, for what programs ask for meanwhile (0 to 1). The kernel
+/// begins to reclaim at its low watermark, which is below 1 % on large nodes.
+const RESERVE: f64 = 0.02;
+
+/// Overload: the latency over that without load ...
+const OVER_IDLE: f64 = 4.0;
+/// ... and over the first tier's.
+const OVER_FIRST: f64 = 2.0;
+/// The part of the bandwidth that must be lost before the guard acts, 0 to 1: more than noise.
+const LOST: f64 = 0.05;
+
+/// What the guards of one domain remember.
+pub(super) struct Guards {
+    tiers: Vec<TierLayout>,
+    order: Order,
+    /// Shares and bandwidth of the last period, GB/s.
+    before: Option<(Vec<f64>, f64)>,
+}
+
+impl Guards {
+    pub(super) const fn new(tiers: Vec<TierLayout>) -> Self {
+        Self { tiers, order: Order::Interleave, before: None }
+    }
+
+    /// The order of the last verdict.
+    pub(super) const fn order(&self) -> Order {
+        self.order
+    }
+
+    /// The verdict as far as it may be carried out.
+    pub(super) fn pass(&mut self, seen: &Observation, verdict: Verdict) -> Verdict {
+        let verdict = self.against_overload(seen, verdict);
+        let verdict = self.against_overflow(seen, verdict);
+        self.before = Some((seen.target.clone(), seen.mean_gbps));
+        self.order = verdict.order;
+        verdict
+    }
+
+    fn against_overload(&self, seen: &Observation, verdict: Verdict) -> Verdict {
+        let Some((shares, gbps)) = &self.before else { return verdict };
+        if seen.mean_gbps > (1.0 - LOST) * gbps {
+            return verdict;
+        }
+        let Some(first_ns) = seen.tiers[0].latency_ns else { return verdict };
+        let overloaded = (1..self.tiers.len()).find(|tier| {
+            let rated_ns = self.tiers[*tier].rated_latency_ns;
+            let late = |ns: f64| ns > OVER_IDLE * rated_ns && ns > OVER_FIRST * first_ns;
+            let went_up = seen.target[*tier] > shares[*tier];
+            let stays_up = verdict.shares[*tier] > 0.5 * (seen.target[*tier] + shares[*tier]);
+            went_up && stays_up && seen.tiers[*tier].latency_ns.is_some_and(late)
+        });
+        let Some(tier) = overloaded else { return verdict };
+        let half = seen.target.iter().zip(shares).map(|(now, before)| 0.5 * (now + before));
+        let reason = format!(
+            "{} is overloaded ({:.0} ns) and {:.0} of {gbps:.0} GB/s are left: half of the way \
+             back",
+            self.tiers[tier].name,
+            seen.tiers[tier].latency_ns.unwrap_or(0.0),
+            seen.mean_gbps,
+        );
+        Verdict { order: verdict.order, ..Verdict::interleave(half.collect(), "guard", reason) }
+    }
+
+    /// Cuts shares that do not fit, and gives the rest to tiers with room, the fastest first.
+    fn against_overflow(&self, seen: &Observation, verdict: Verdict) -> Verdict {
+        let Some(steered) = seen.steered_bytes.filter(|bytes| *bytes > 0) else { return verdict };
+        // What could lie there: what is free and what already does.
+        let room: Vec<f64> = self
+            .tiers
+            .iter()
+            .zip(&seen.tiers)
+            .zip(&seen.target)
+            .map(|((tier, seen), share)| {
+                let Some(free) = seen.free_bytes else { return f64::INFINITY };
+                let reserve = RESERVE * tier.capacity_bytes as f64;
+                share + ((free as f64 - reserve) / steered as f64).max(0.0)
+            })
+            .collect();
+        let Some(full) = (0..room.len()).find(|tier| verdict.shares[*tier] > room[*tier] + 1e-9)
+        else {
+            return verdict;
+        };
+        let mut shares: Vec<f64> =
+            verdict.shares.iter().zip(&room).map(|(share, room)| share.min(*room)).collect();
+        let mut homeless = 1.0 - shares.iter().sum::<f64>();
+        for (share, room) in shares.iter_mut().zip(&room) {
+            let more = homeless.min(room - *share).max(0.0);
+            *share += more;
+            homeless -= more;
+        }
+        // Without room anywhere pages stay where they are.
+        if homeless > 1e-9 {
+            shares.clone_from(&seen.target);
+        }
+        let reason = format!(
+            "{}; but {} has room for {:.0} % only",
+            verdict.reason,
+            self.tiers[full].name,
+            100.0 * room[full]
+        );
+        Verdict { shares, reason, ..verdict }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{policy::TierObservation, tier::TierKind};
+
+    fn tiers() -> Vec<TierLayout> {
+        [("dram", TierKind::Dram, 500.0, 120.0), ("cxl", TierKind::Cxl, 240.0, 215.0)]
+            .map(|(name, kind, rated_gbps, rated_latency_ns)| TierLayout {
+                name: name.into(),
+                kind,
+                capacity_bytes: 100 << 30,
+                rated_gbps,
+                rated_latency_ns,
+            })
+            .to_vec()
+    }
+
+    fn seen(target: [f64; 2], gbps: f64, latency_ns: [f64; 2], free_gib: [u64; 2]) -> Observation {
+        let tier = |at: usize| TierObservation {
+            bandwidth_gbps: gbps * target[at],
+            read_share: Some(0.7),
+            latency_ns: Some(latency_ns[at]),
+            free_bytes: Some(free_gib[at] << 30),
+        };
+        Observation {
+            time_s: 6.0,
+            quiet: 30,
+            bandwidth_gbps: gbps,
+            mean_gbps: gbps,
+            error_gbps: 1.0,
+            tiers: vec![tier(0), tier(1)],
+            target: target.to_vec(),
+            steered_bytes: Some(50 << 30),
+        }
+    }
+
+    fn to(shares: [f64; 2]) -> Verdict {
+        Verdict::interleave(shares.to_vec(), "step", "more")
+    }
+
+    #[test]
+    fn pages_fit_where_they_are_sent() {
+        let mut guards = Guards::new(tiers());
+        let now = seen([1.0, 0.0], 400.0, [300.0, 215.0], [40, 12]);
+        assert_eq!(guards.pass(&now, to([0.9, 0.1])), to([0.9, 0.1]));
+        // 12 GiB free less 2 in reserve are a fifth of 50.
+        let cut = guards.pass(&now, to([0.6, 0.4]));
+        assert!((cut.shares[1] - 0.2).abs() < 1e-9 && (cut.shares[0] - 0.8).abs() < 1e-9);
+        assert_eq!(cut.reason, "more; but cxl has room for 20 % only");
+    }
+
+    #[test]
+    fn pages_without_room_stay() {
+        let mut guards = Guards::new(tiers());
+        let now = seen([0.5, 0.5], 400.0, [300.0, 215.0], [0, 0]);
+        assert_eq!(guards.pass(&now, to([0.4, 0.6])).shares, [0.5, 0.5]);
+    }
+
+    #[test]
+    fn an_overloaded_tier_gets_no_more() {
+        let mut guards = Guards::new(tiers());
+        guards.pass(&seen([0.7, 0.3], 500.0, [300.0, 300.0], [90, 90]), to([0.5, 0.5]));
+        let now = seen([0.5, 0.5], 300.0, [150.0, 1200.0], [90, 90]);
+        let guarded = guards.pass(&now, to([0.45, 0.55]));
+        assert_eq!(guarded.action, "guard");
+        assert!((guarded.shares[0] - 0.6).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_policy_that_goes_back_is_left_alone() {
+        let mut guards = Guards::new(tiers());
+        guards.pass(&seen([0.7, 0.3], 500.0, [300.0, 300.0], [90, 90]), to([0.5, 0.5]));
+        let now = seen([0.5, 0.5], 300.0, [150.0, 1200.0], [90, 90]);
+        assert_eq!(guards.pass(&now, to([0.7, 0.3])), to([0.7, 0.3]));
+    }
+}

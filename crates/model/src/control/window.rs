@@ -1,0 +1,249 @@
+//! The samples of a period, and what they say together.
+
+use super::Settings;
+use crate::{
+    machine::{Sample, Traffic},
+    policy::{Observation, Reading, TierObservation, TierReading},
+};
+
+/// The samples of one period, as one domain sees them.
+pub(super) struct Window {
+    tiers: usize,
+    samples: Vec<Kept>,
+}
+
+/// What is kept of a sample.
+struct Kept {
+    span_ns: f64,
+    quiet: bool,
+    /// Whether the bytes of every near tier were counted.
+    counted: bool,
+    traffic: Vec<Traffic>,
+    free_bytes: Vec<Option<u64>>,
+    migrated_bytes: u64,
+    scope_bytes: Vec<Option<u64>>,
+}
+
+impl Kept {
+    fn tier_gbps(&self, tier: usize) -> f64 {
+        self.traffic[tier].bytes().unwrap_or(0.0) / self.span_ns
+    }
+
+    fn total_gbps(&self) -> f64 {
+        (0..self.traffic.len()).map(|tier| self.tier_gbps(tier)).sum()
+    }
+}
+
+impl Window {
+    pub(super) const fn new(tiers: usize) -> Self {
+        Self { tiers, samples: vec![] }
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.samples.clear();
+    }
+
+    /// Takes the part of `sample` that is about `domain` and its `near` tiers.
+    pub(super) fn add(
+        &mut self,
+        sample: &Sample,
+        domain: usize,
+        near: &[usize],
+        settings: &Settings,
+    ) -> Reading {
+        let traffic: Vec<Traffic> = near.iter().map(|tier| sample.traffic[domain][*tier]).collect();
+        let moved = |tier: &usize| sample.stock[*tier].migrated_in_bytes.unwrap_or(0);
+        let migrated_bytes: u64 = near.iter().map(moved).sum();
+        let all_bytes: f64 = traffic.iter().filter_map(Traffic::bytes).sum();
+        let kept = Kept {
+            span_ns: sample.span.as_nanos() as f64,
+            quiet: migrated_bytes as f64 <= settings.migration_floor * all_bytes,
+            counted: traffic.iter().all(|tier| tier.bytes().is_some()),
+            traffic,
+            free_bytes: near.iter().map(|tier| sample.stock[*tier].free_bytes).collect(),
+            migrated_bytes,
+            scope_bytes: sample
+                .scopes
+                .iter()
+                .map(|scope| scope.used_bytes.as_ref().map(|bytes| bytes.iter().sum()))
+                .collect(),
+        };
+        let tiers = (0..self.tiers).map(|tier| {
+            let Traffic { inserts, occupancy_ns, .. } = kept.traffic[tier];
+            TierReading {
+                bandwidth_gbps: kept.tier_gbps(tier),
+                inserts_per_ns: inserts.map(|inserts| inserts / kept.span_ns),
+                occupancy: occupancy_ns.map(|occupancy| occupancy / kept.span_ns),
+            }
+        });
+        let reading = Reading { tiers: tiers.collect(), migrating: !kept.quiet };
+        self.samples.push(kept);
+        reading
+    }
+
+    /// How many samples at the end are quiet: taken since the last page moved.
+    pub(super) fn quiet(&self) -> usize {
+        self.samples.iter().rev().take_while(|sample| sample.quiet && sample.counted).count()
+    }
+
+    /// Whether the bytes of every tier were counted in some sample.
+    pub(super) fn is_counted(&self) -> bool {
+        self.samples.iter().any(|sample| sample.counted)
+    }
+
+    /// The quiet samples, or all that were counted if there is none.
+    fn usable(&self) -> Vec<&Kept> {
+        let counted = || self.samples.iter().filter(|sample| sample.counted);
+        let quiet: Vec<&Kept> = counted().filter(|sample| sample.quiet).collect();
+        if quiet.is_empty() { counted().collect() } else { quiet }
+    }
+
+    /// What the period shows; `None` when nothing was counted.
+    pub(super) fn observation(
+        &self,
+        time_s: f64,
+        target: Vec<f64>,
+        scopes: &[usize],
+        settings: &Settings,
+    ) -> Option<Observation> {
+        let usable = self.usable();
+        let last = usable.last()?;
+        let totals: Vec<f64> = usable.iter().map(|sample| sample.total_gbps()).collect();
+        let count = totals.len() as f64;
+        let mean = totals.iter().sum::<f64>() / count;
+        let variance = totals.iter().map(|total| (total - mean) * (total - mean)).sum::<f64>()
+            / (count - 1.0).max(1.0);
+        let tiers = (0..self.tiers).map(|tier| self.tier(tier, &usable, last.free_bytes[tier]));
+        let steered: Option<Vec<u64>> =
+            scopes.iter().map(|scope| last.scope_bytes.get(*scope).copied().flatten()).collect();
+        Some(Observation {
+            time_s,
+            quiet: usable.len(),
+            bandwidth_gbps: percentile(totals, settings.percentile),
+            mean_gbps: mean,
+            error_gbps: (variance / count).sqrt(),
+            tiers: tiers.collect(),
+            target,
+            steered_bytes: steered.map(|bytes| bytes.iter().sum()),
+        })
+    }
+
+    fn tier(&self, tier: usize, usable: &[&Kept], free_bytes: Option<u64>) -> TierObservation {
+        let sum = |f: &dyn Fn(&Traffic) -> Option<f64>| -> Option<f64> {
+            usable.iter().map(|sample| f(&sample.traffic[tier])).sum()
+        };
+        let (read, written) = (sum(&|t| t.read_bytes), sum(&|t| t.written_bytes));
+        let span_ns: f64 = usable.iter().map(|sample| sample.span_ns).sum();
+        let bytes = read.zip(written).map_or(0.0, |(read, written)| read + written);
+        TierObservation {
+            bandwidth_gbps: bytes / span_ns,
+            read_share: read.filter(|_| bytes > 0.0).map(|read| read / bytes),
+            latency_ns: latency_ns(sum(&|t| t.inserts), sum(&|t| t.occupancy_ns)),
+            free_bytes,
+        }
+    }
+
+    /// The mean of all samples, quiet or not, GB/s.
+    pub(super) fn tier_bandwidth_gbps(&self) -> Vec<f64> {
+        let count = self.samples.len().max(1) as f64;
+        let mean = |tier| self.samples.iter().map(|s| s.tier_gbps(tier)).sum::<f64>() / count;
+        (0..self.tiers).map(mean).collect()
+    }
+
+    /// The same of the latency, ns.
+    pub(super) fn tier_latency_ns(&self) -> Vec<Option<f64>> {
+        let of = |tier: usize| {
+            let sum = |f: &dyn Fn(&Traffic) -> Option<f64>| -> Option<f64> {
+                self.samples.iter().map(|sample| f(&sample.traffic[tier])).sum()
+            };
+            latency_ns(sum(&|t| t.inserts), sum(&|t| t.occupancy_ns))
+        };
+        (0..self.tiers).map(of).collect()
+    }
+
+    pub(super) fn migrated_bytes(&self) -> u64 {
+        self.samples.iter().map(|sample| sample.migrated_bytes).sum()
+    }
+}
+
+/// Little's law: how long a request waited.
+fn latency_ns(inserts: Option<f64>, occupancy_ns: Option<f64>) -> Option<f64> {
+    let (inserts, occupancy_ns) = (inserts?, occupancy_ns?);
+    (inserts > 0.0).then(|| occupancy_ns / inserts)
+}
+
+/// The smallest of `values` (not empty) that at least the part `percentile` of them do not exceed.
+fn percentile(mut values: Vec<f64>, percentile: f64) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let rank = (percentile * values.len() as f64).ceil() as usize;
+    values[rank.clamp(1, values.len()) - 1]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::{Residency, Stock};
+    use core::time::Duration;
+
+    /// A sample of 200 ms with `gbps` on each of two tiers.
+    fn sample(gbps: [f64; 2], migrated_bytes: u64) -> Sample {
+        let traffic = |gbps: f64| Traffic {
+            read_bytes: Some(0.75 * gbps * 2e8),
+            written_bytes: Some(0.25 * gbps * 2e8),
+            inserts: Some(gbps),
+            occupancy_ns: Some(gbps * 120.0),
+        };
+        let stock = Stock {
+            free_bytes: Some(1 << 30),
+            migrated_in_bytes: Some(migrated_bytes),
+            ..Stock::default()
+        };
+        Sample {
+            span: Duration::from_millis(200),
+            traffic: vec![gbps.map(traffic).to_vec()],
+            stock: vec![stock, Stock::default()],
+            scopes: vec![Residency { used_bytes: Some(vec![5, 6]), heat: None }],
+        }
+    }
+
+    #[test]
+    fn percentiles() {
+        let ten: Vec<f64> = (1..=10).map(f64::from).collect();
+        for (part, expected) in [(0.9, 9.0), (0.91, 10.0), (0.0, 1.0), (1.0, 10.0), (0.5, 5.0)] {
+            assert_eq!(percentile(ten.clone(), part), expected, "{part}");
+        }
+    }
+
+    #[test]
+    fn samples_with_migration_do_not_count() {
+        let settings = Settings::default();
+        let mut window = Window::new(2);
+        for (gbps, migrated) in [(100.0, 0), (10.0, 1 << 30), (300.0, 0), (200.0, 0)] {
+            window.add(&sample([gbps, gbps / 4.0], migrated), 0, &[0, 1], &settings);
+        }
+        assert_eq!(window.quiet(), 2, "those behind the migration");
+        let seen = window.observation(0.8, vec![1.0, 0.0], &[0], &settings).unwrap();
+        assert_eq!(seen.quiet, 3);
+        assert!((seen.bandwidth_gbps - 375.0).abs() < 1e-9);
+        assert!((seen.mean_gbps - 250.0).abs() < 1e-9);
+        assert!((seen.error_gbps - 125.0 / 3f64.sqrt()).abs() < 1e-9);
+        assert!((seen.tiers[1].bandwidth_gbps - 50.0).abs() < 1e-9);
+        assert_eq!(seen.tiers[0].read_share, Some(0.75));
+        assert!((seen.tiers[0].latency_ns.unwrap() - 120.0).abs() < 1e-9);
+        assert_eq!((seen.tiers[0].free_bytes, seen.tiers[1].free_bytes), (Some(1 << 30), None));
+        assert_eq!(seen.steered_bytes, Some(11));
+        assert_eq!(window.migrated_bytes(), 1 << 30);
+    }
+
+    #[test]
+    fn what_is_not_counted_is_absent() {
+        let settings = Settings::default();
+        let mut blind = sample([100.0, 20.0], 0);
+        blind.traffic[0][1] = Traffic::default();
+        let mut window = Window::new(2);
+        window.add(&blind, 0, &[0, 1], &settings);
+        assert!(!window.is_counted());
+        assert_eq!(window.observation(0.2, vec![1.0, 0.0], &[0], &settings), None);
+        assert_eq!(window.tier_latency_ns()[1], None);
+    }
+}

@@ -1,0 +1,457 @@
+//! Colloid: moves pages until the tiers' latencies are equal.
+//!
+//! The problem: the first tier is the faster one only while it is not loaded. Colloid compares
+//! loaded latencies and moves hot pages towards the tier that answers faster at the moment, until
+//! both answer alike.
+//!
+//! Terms. *Inserts* I: requests that a tier gets in a nanosecond. *Occupancy* O: requests that wait
+//! there at a time. By Little's law the latency is L = O / I. Tier D is the *default* one, the
+//! first; A, the *alternate*, is all others together. p = I_D / (I_D + I_A) is the part of the
+//! requests that D gets. If L_D > L_A pages leave D (they are demoted), else they come back (are
+//! promoted). Two rules for how many, as a change of p:
+//!
+//! - [`ClosedForm`], the default of the authors' code: Δp = p (1 − p) |L_D − L_A| / ((1 − p) L_D +
+//!   p L_A). It remembers nothing.
+//! - [`Watermark`], that of the paper: p is searched for between two marks, which are where p was
+//!   seen to be too low and too high; Δp is the way to their middle.
+//!
+//! Example: p = 0.8, 300 ns on D and 200 ns on A. The closed form moves 0.8 · 0.2 · 100 = 16 by
+//! 0.2 · 300 + 0.8 · 200 = 220, which is 0.073: 7.3 points of a hundred. The marks, 0 and 1 at
+//! first, become 0 and 0.8, and Δp = 0.4.
+//!
+//! What differs from the source. Colloid decides every 10 ms and picks single pages by their heat;
+//! here a decision comes with each period and says which part of the pages belongs where, so that
+//! Δp is taken as a change of that part. A tier without requests has no O / I; its latency is taken
+//! to be the rated one, its *floor*. And with all requests on one tier the closed form would stand
+//! still for ever, as p (1 − p) = 0: then it moves one point of a hundred, the least that a percent
+//! can say, so that there is something to measure. (With a thousandth of the requests elsewhere,
+//! from a stray process, it would take hundreds of periods: that counts as none.)
+//!
+//! A limit: the closed form knows nothing of how steep the curves are. Where both tiers are nearly
+//! full it overshoots for ever: with tiers of 100 and 60 GB/s that are asked for 140, whose latency
+//! grows to four times the idle one, it swings between 64 and 71 points; the marks rest at 68.
+//!
+//! Counters are averaged exponentially with α = 1/16 at each sample, migrations included, as those
+//! load the tiers too. The averages start at 0: only their ratios count, and there the start
+//! cancels out.
+//!
+//! Source: Vuppalapati and Agarwal, "Tiered Memory Management: Access Latency is the Key!" (SOSP
+//! '24), and its artifact for HeMem (`src/pebs.c`).
+
+use super::{Observation, Policy, Reading, Verdict, shares_with_first};
+use crate::machine::TierLayout;
+
+/// The weight of the newest sample in an average.
+const ALPHA: f64 = 1.0 / 16.0;
+
+/// The part of the requests below which a tier gets none.
+const NO_REQUESTS: f64 = 0.001;
+
+/// The least that the closed form moves when one tier gets all requests: a point of a hundred.
+const ONE_POINT: f64 = 0.01;
+
+/// Latencies that differ by a smaller part than this are equal; δ in the paper.
+const EQUAL: f64 = 0.05;
+
+/// Marks that are nearer than this have met; ε in the paper.
+const MET: f64 = 0.01;
+
+/// Averages of one tier's counters.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Queue {
+    inserts_per_ns: f64,
+    occupancy: f64,
+}
+
+/// What both rules go by.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Balance {
+    /// The part of the requests that the default tier gets.
+    p: f64,
+    default_ns: f64,
+    alternate_ns: f64,
+}
+
+impl Balance {
+    fn demote(&self) -> bool {
+        self.default_ns > self.alternate_ns
+    }
+}
+
+/// What both rules share: the counters, and where pages are.
+#[derive(Clone, Debug, PartialEq)]
+struct Tiers {
+    layout: Vec<TierLayout>,
+    queues: Vec<Queue>,
+    counted: bool,
+    /// The part of the pages on the default tier.
+    share: f64,
+}
+
+impl Tiers {
+    fn new(layout: Vec<TierLayout>) -> Self {
+        let queues = vec![Queue::default(); layout.len()];
+        Self { layout, queues, counted: false, share: 1.0 }
+    }
+
+    fn shares(&self) -> Vec<f64> {
+        shares_with_first(100.0 * self.share, &self.layout)
+    }
+
+    fn watch(&mut self, reading: &Reading) {
+        let counted = |tier: &super::TierReading| {
+            let (inserts_per_ns, occupancy) = (tier.inserts_per_ns?, tier.occupancy?);
+            let valid = |count: f64| count.is_finite() && count >= 0.0;
+            (valid(inserts_per_ns) && valid(occupancy))
+                .then_some(Queue { inserts_per_ns, occupancy })
+        };
+        // A sample in which a tier is missing would shift p: it is left out as a whole.
+        let counts: Option<Vec<Queue>> = reading.tiers.iter().map(counted).collect();
+        let Some(counts) = counts.filter(|counts| counts.len() == self.queues.len()) else {
+            return;
+        };
+        self.counted = true;
+        for (queue, new) in self.queues.iter_mut().zip(counts) {
+            queue.inserts_per_ns += ALPHA * (new.inserts_per_ns - queue.inserts_per_ns);
+            queue.occupancy += ALPHA * (new.occupancy - queue.occupancy);
+        }
+    }
+
+    /// The balance of the tiers, or why there is none.
+    fn balance(&self) -> Result<Balance, &'static str> {
+        let [default, alternates @ ..] = self.queues.as_slice() else {
+            return Err("there is no tier");
+        };
+        if alternates.is_empty() {
+            return Err("there is only one tier");
+        }
+        if !self.counted {
+            return Err("the requests that wait are not counted here, so latency is not known");
+        }
+        let mut alternate = Queue::default();
+        for queue in alternates {
+            alternate.inserts_per_ns += queue.inserts_per_ns;
+            alternate.occupancy += queue.occupancy;
+        }
+        let all = default.inserts_per_ns + alternate.inserts_per_ns;
+        if all <= 0.0 {
+            return Err("no tier gets requests");
+        }
+        let p = default.inserts_per_ns / all;
+        let latency = |queue: &Queue, part: f64, floor: f64| {
+            if part < NO_REQUESTS { floor } else { queue.occupancy / queue.inserts_per_ns }
+        };
+        // The others' floors, in the ratio in which they would get pages.
+        let others = shares_with_first(0.0, &self.layout);
+        let floors = others.iter().zip(&self.layout);
+        let floor: f64 = floors.map(|(share, tier)| share * tier.rated_latency_ns).sum();
+        Ok(Balance {
+            p,
+            default_ns: latency(default, p, self.layout[0].rated_latency_ns),
+            alternate_ns: latency(&alternate, 1.0 - p, floor),
+        })
+    }
+
+    /// Moves `dp` of the pages the way that `balance` says.
+    fn shift(&mut self, dp: f64, balance: &Balance) -> Verdict {
+        let before = self.share;
+        let signed = if balance.demote() { -dp } else { dp };
+        self.share = (before + signed).clamp(0.0, 1.0);
+        let points = 100.0 * (self.share - before);
+        let (default, alternate, p) = (balance.default_ns, balance.alternate_ns, balance.p);
+        let state = format!(
+            "{default:.0} ns on the first tier, {alternate:.0} ns on the others, {:.0} % of the \
+             requests on the first",
+            100.0 * p
+        );
+        let (action, what) = match points {
+            points if points < 0.0 => ("demote", format!("{:.1} points leave it", -points)),
+            points if points > 0.0 => ("promote", format!("{points:.1} points come back")),
+            _ => ("hold", "nothing to move".to_owned()),
+        };
+        Verdict::interleave(self.shares(), action, format!("{state}: {what}"))
+    }
+
+    fn hold(&self, why: impl Into<String>) -> Verdict {
+        Verdict::interleave(self.shares(), "hold", why)
+    }
+}
+
+/// Colloid as its authors' code has it: Δp from a formula, without memory.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClosedForm {
+    tiers: Tiers,
+}
+
+impl ClosedForm {
+    /// For these tiers, the fastest first. It starts with everything on the first.
+    pub fn new(tiers: Vec<TierLayout>) -> Self {
+        Self { tiers: Tiers::new(tiers) }
+    }
+}
+
+impl Policy for ClosedForm {
+    fn start(&self) -> Vec<f64> {
+        shares_with_first(100.0, &self.tiers.layout)
+    }
+
+    fn watch(&mut self, reading: &Reading) {
+        self.tiers.watch(reading);
+    }
+
+    fn decide(&mut self, _seen: &Observation) -> Verdict {
+        let balance = match self.tiers.balance() {
+            Ok(balance) => balance,
+            Err(why) => return self.tiers.hold(why),
+        };
+        let Balance { p, default_ns, alternate_ns } = balance;
+        let weighed = (1.0 - p) * default_ns + p * alternate_ns;
+        let difference = (default_ns - alternate_ns).abs();
+        let mut dp = if weighed > 0.0 { p * (1.0 - p) * difference / weighed } else { 0.0 };
+        if difference > 0.0 && p.min(1.0 - p) < NO_REQUESTS {
+            dp = dp.max(ONE_POINT);
+        }
+        self.tiers.shift(dp, &balance)
+    }
+}
+
+/// Colloid as the paper has it: a search between two marks.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Watermark {
+    tiers: Tiers,
+    /// p was seen to be too low here.
+    low: f64,
+    /// p was seen to be too high here.
+    high: f64,
+}
+
+impl Watermark {
+    /// For these tiers, the fastest first. It starts with everything on the first.
+    pub fn new(tiers: Vec<TierLayout>) -> Self {
+        Self { tiers: Tiers::new(tiers), low: 0.0, high: 1.0 }
+    }
+}
+
+impl Policy for Watermark {
+    fn start(&self) -> Vec<f64> {
+        shares_with_first(100.0, &self.tiers.layout)
+    }
+
+    fn watch(&mut self, reading: &Reading) {
+        self.tiers.watch(reading);
+    }
+
+    fn decide(&mut self, _seen: &Observation) -> Verdict {
+        let balance = match self.tiers.balance() {
+            Ok(balance) => balance,
+            Err(why) => return self.tiers.hold(why),
+        };
+        let Balance { p, default_ns, alternate_ns } = balance;
+        if (default_ns - alternate_ns).abs() < EQUAL * default_ns {
+            let why = format!(
+                "{default_ns:.0} and {alternate_ns:.0} ns are equal within {:.0} %",
+                100.0 * EQUAL
+            );
+            return self.tiers.hold(why);
+        }
+        if balance.demote() {
+            self.high = p;
+            // A mark on the wrong side of p is from another time: the program has changed.
+            if self.low >= self.high {
+                self.low = 0.0;
+            }
+        } else {
+            self.low = p;
+            if self.high <= self.low {
+                self.high = 1.0;
+            }
+        }
+        // Marks that met without equal latencies are from another time as well.
+        if (self.high - self.low).abs() < MET {
+            if balance.demote() {
+                self.low = 0.0;
+            } else {
+                self.high = 1.0;
+            }
+        }
+        let dp = ((self.low + self.high) / 2.0 - p).abs();
+        self.tiers.shift(dp, &balance)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{policy::TierReading, tier::TierKind};
+    use proptest::prelude::*;
+
+    fn tiers(latencies_ns: &[f64]) -> Vec<TierLayout> {
+        let tier = |latency: &f64| TierLayout {
+            name: "tier".into(),
+            kind: TierKind::Dram,
+            capacity_bytes: 1 << 38,
+            rated_gbps: 100.0,
+            rated_latency_ns: *latency,
+        };
+        latencies_ns.iter().map(tier).collect()
+    }
+
+    fn both(latencies_ns: &[f64]) -> [Box<dyn Policy>; 2] {
+        let tiers = || tiers(latencies_ns);
+        [Box::new(ClosedForm::new(tiers())), Box::new(Watermark::new(tiers()))]
+    }
+
+    /// A reading from inserts in a nanosecond and latencies in ns.
+    fn reading(tiers: &[(f64, f64)]) -> Reading {
+        let tier = |(inserts, latency): &(f64, f64)| TierReading {
+            bandwidth_gbps: 64.0 * inserts,
+            inserts_per_ns: Some(*inserts),
+            occupancy: Some(inserts * latency),
+        };
+        Reading { tiers: tiers.iter().map(tier).collect(), migrating: false }
+    }
+
+    fn seen() -> Observation {
+        Observation {
+            time_s: 0.0,
+            quiet: 30,
+            bandwidth_gbps: 100.0,
+            mean_gbps: 100.0,
+            error_gbps: 1.0,
+            tiers: vec![],
+            target: vec![],
+            steered_bytes: None,
+        }
+    }
+
+    /// One period of 30 such samples.
+    fn period(policy: &mut dyn Policy, tiers: &[(f64, f64)]) -> Verdict {
+        for _ in 0..30 {
+            policy.watch(&reading(tiers));
+        }
+        policy.decide(&seen())
+    }
+
+    #[test]
+    fn the_example_of_the_header() {
+        for (mut policy, first) in both(&[100.0, 200.0]).into_iter().zip([1.0 - 16.0 / 220.0, 0.6])
+        {
+            let verdict = period(&mut *policy, &[(0.8, 300.0), (0.2, 200.0)]);
+            assert!((verdict.shares[0] - first).abs() < 1e-9, "{verdict:?}");
+            assert_eq!(verdict.action, "demote");
+        }
+    }
+
+    #[test]
+    fn all_requests_on_one_tier() {
+        // Slower than the other's floor: one point, or half; the marks are 0 and 1.
+        for (mut policy, first) in both(&[100.0, 200.0]).into_iter().zip([0.99, 0.5]) {
+            let verdict = period(&mut *policy, &[(1.0, 300.0), (0.0, 0.0)]);
+            assert!((verdict.shares[0] - first).abs() < 1e-9, "{verdict:?}");
+        }
+        // Faster than that: nothing to do.
+        for mut policy in both(&[100.0, 200.0]) {
+            let verdict = period(&mut *policy, &[(1.0, 150.0), (0.0, 0.0)]);
+            assert_eq!((verdict.shares, verdict.action), (vec![1.0, 0.0], "hold"));
+        }
+    }
+
+    #[test]
+    fn other_tiers_count_together() {
+        let mut policy = ClosedForm::new(tiers(&[100.0, 200.0, 300.0]));
+        // 0.1 and 0.1 requests of 150 and 250 ns are 0.2 of 200 ns.
+        let verdict = period(&mut policy, &[(0.8, 300.0), (0.1, 150.0), (0.1, 250.0)]);
+        let away = 16.0 / 220.0;
+        for (share, expected) in verdict.shares.iter().zip([1.0 - away, away / 2.0, away / 2.0]) {
+            assert!((share - expected).abs() < 1e-9, "{verdict:?}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_decided() {
+        let uncounted = TierReading { bandwidth_gbps: 9.0, inserts_per_ns: None, occupancy: None };
+        for mut policy in both(&[100.0, 200.0]) {
+            policy.watch(&Reading { tiers: vec![uncounted; 2], migrating: false });
+            let verdict = policy.decide(&seen());
+            assert_eq!((verdict.shares, verdict.action), (vec![1.0, 0.0], "hold"));
+            assert!(verdict.reason.contains("not counted"), "{}", verdict.reason);
+            let verdict = period(&mut *policy, &[(0.0, 0.0), (0.0, 0.0)]);
+            assert!(verdict.reason.contains("no tier gets requests"), "{}", verdict.reason);
+        }
+        for count in 0..2 {
+            for mut policy in both(&[100.0, 200.0][..count]) {
+                assert_eq!(policy.decide(&seen()).shares, vec![1.0; count]);
+            }
+        }
+    }
+
+    /// Latency of a tier that is asked for so much of what it carries: four times the idle one
+    /// when full, as requests in flight are limited.
+    fn loaded_ns(idle_ns: f64, part: f64) -> f64 {
+        idle_ns * (1.0 + 3.0 * libm::pow(part.min(1.2), 6.0))
+    }
+
+    /// Latencies and the part of the pages on the first tier, period by period, where two tiers of
+    /// 100 and 60 GB/s are asked for `gbps` and all pages are hit alike.
+    fn on_two_tiers(policy: &mut dyn Policy, gbps: f64) -> Vec<(f64, f64, f64)> {
+        let mut first = 1.0;
+        let step = |_| {
+            let (near, far) = (first * gbps, (1.0 - first) * gbps);
+            let (near_ns, far_ns) = (loaded_ns(100.0, near / 100.0), loaded_ns(200.0, far / 60.0));
+            let at = (near_ns, far_ns, first);
+            first = period(policy, &[(near / 64.0, near_ns), (far / 64.0, far_ns)]).shares[0];
+            at
+        };
+        (0..40).map(step).collect()
+    }
+
+    #[test]
+    fn latencies_become_equal() {
+        for gbps in [85.0, 100.0, 120.0] {
+            for mut policy in both(&[100.0, 200.0]) {
+                let log = on_two_tiers(&mut *policy, gbps);
+                for (near_ns, far_ns, first) in &log[30..] {
+                    let apart = (near_ns / far_ns - 1.0).abs();
+                    assert!(apart < 0.08, "{gbps} GB/s: {near_ns}, {far_ns} ns at {first}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn near_full_the_closed_form_swings() {
+        let [mut closed, mut marks] = both(&[100.0, 200.0]);
+        let firsts = |log: &[(f64, f64, f64)]| {
+            let firsts = log[20..].iter().map(|(_, _, first)| *first);
+            (firsts.clone().fold(1.0, f64::min), firsts.fold(0.0, f64::max))
+        };
+        let (low, high) = firsts(&on_two_tiers(&mut *closed, 140.0));
+        assert!((low - 0.64).abs() < 0.01 && (high - 0.71).abs() < 0.01, "{low} to {high}");
+        let (low, high) = firsts(&on_two_tiers(&mut *marks, 140.0));
+        assert_eq!(low, high);
+        assert!((low - 0.68).abs() < 0.01, "{low}");
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(200))]
+
+        #[test]
+        fn a_constant_does_not_oscillate(
+            near in (prop_oneof![Just(0.0), 0.0..5.0], 50.0..2000.0),
+            far in (prop_oneof![Just(0.0), 0.0..5.0], 50.0..2000.0),
+        ) {
+            for mut policy in both(&[100.0, 200.0]) {
+                let mut first = vec![1.0];
+                for _ in 0..60 {
+                    let verdict = period(&mut *policy, &[near, far]);
+                    prop_assert!(verdict.shares.iter().all(|share| (0.0..=1.0).contains(share)));
+                    prop_assert!((verdict.shares.iter().sum::<f64>() - 1.0).abs() < 1e-12);
+                    first.push(verdict.shares[0]);
+                }
+                let falls = first.windows(2).all(|pair| pair[1] <= pair[0] + 1e-12);
+                let rises = first.windows(2).all(|pair| pair[1] >= pair[0] - 1e-12);
+                prop_assert!(falls || rises, "{:?}", first);
+            }
+        }
+    }
+}

@@ -1,0 +1,664 @@
+//! The calibrator of dynamic memory interleaving: climbs to the most bandwidth.
+//!
+//! The problem: how many of a hundred pages (*points*) belong on the first tier, so that all tiers
+//! together carry the most? The answer depends on the program, so it is searched for on the running
+//! machine: take a step, wait for the pages to move, see what the bandwidth did.
+//!
+//! Terms. The *ratio* is the points on the first tier. The *step* is its last change, negative
+//! towards the other tiers. Memory is *saturated* when the bandwidth is at least the cutoff; below
+//! it, latency counts and pages belong on the first tier. The search is *at rest* when its step
+//! is 0.
+//!
+//! At the end of each period of some seconds:
+//!
+//! - Not saturated: step towards the first tier by half of the last step, at least 2 points; once
+//!   on the way there, go on with the same step. At 100 the next search starts anew.
+//! - At rest: search again only if ratio × relative change of the bandwidth is 4 points or more.
+//! - At 100: probe downwards with half of the last step.
+//! - Bandwidth rose: the same step again, 8 points at most. If the gain in percent was less than
+//!   90 % of the step in points, a step away from the first tier shrinks in that proportion.
+//! - Bandwidth fell: half of the step, the other way.
+//! - A step below 2 points: rest; if the place before was better, there.
+//!
+//! Example, the log of a real server (CloverLeaf, 119 threads): 409, 441, 483, 515, 558 and 587
+//! GB/s from a ratio of 100 down to 62, less at 56, and rest at 65, after about 11 periods. From
+//! 100 to 92 the bandwidth rises by 7.8 % for 8 points: as much again. From 84 to 76 it rises by
+//! 6.6 % for 8: 6.6 points next, taken as 7, to 69; then 7 to 62; and 587 GB/s are 5.2 % more than
+//! 558, so that 5.2 points follow, taken as 6, to 56. The bandwidth fell: 3 points back, thrice.
+//!
+//! The descriptions leave some things open. Here, steps are whole points, rounded up, as the log
+//! suggests. Steps towards the first tier are not shortened: its latency is the lower one, so that
+//! they need no gain to pay for them, and what was moved in vain comes back for good. A search at
+//! rest starts again away from the first tier when bandwidth rose (there is more demand), towards
+//! it when it fell, and the other way if it stands at the end already. And going back to the place
+//! before also goes back to the bandwidth seen there; else the way back would start a search.
+//!
+//! # The dead band
+//!
+//! Counters are noisy: a program has phases, and 30 samples that scatter by 5 % give a 90th
+//! percentile that scatters by 1.6 %. The prototype takes every change for an effect of its step,
+//! and at rest it compares two single periods, so that noise starts a search now and then (on the
+//! server, ±6 points at 30 threads). With a dead band ([`DmiSettings::documented`]):
+//!
+//! - At rest, a change counts when it is worth 4 points *and* exceeds 4 standard errors *and* is
+//!   seen in two periods running. It is measured against the mean of all periods of this rest, not
+//!   against the last one.
+//! - While searching, a change within 1 standard error of the difference is looked at again, up to
+//!   three periods of which the mean counts. If it still is within, it is no gain: half of the
+//!   step, towards the first tier. The gain that a step is held to is given the benefit of the
+//!   same error.
+//! - Saturation sets in and ends only 4 standard errors beyond the cutoff; at rest, its end too
+//!   must be seen in two periods running.
+//!
+//! Simulated with 30 samples a period, over 300 seeds and 100 periods, on two tiers that carry
+//! 601 GB/s at best. *Away* is the part of the periods after the first rest that are more than
+//! 3 points from there; the bandwidth is the mean over all periods, search included.
+//!
+//! | samples scatter by | prototype | dead band |
+//! | --- | --- | --- |
+//! | 5 % | 3.4 % away, 590 GB/s | never away, 592 GB/s |
+//! | 10 % | 54 % away, 567 GB/s | never away, 578 GB/s |
+//!
+//! What it costs: a change of demand is answered one period later, and one that is smaller than
+//! 4 standard errors not at all.
+//!
+//! Source: Mirakhur, "Dynamic memory interleaving for tiered memory" (slides, 7 August 2025), and
+//! the log of its prototype.
+
+use super::{Observation, Policy, Verdict, shares_with_first};
+use crate::machine::TierLayout;
+
+/// The cutoff as a part of what the first tier is rated to carry: 250 GB/s of 556, the upper end
+/// of what the prototype was set to by hand (200 to 250).
+const CUTOFF_SHARE: f64 = 0.45;
+
+/// A change at rest that is worth a search, points; also the step that starts it.
+const RESEARCH_POINTS: f64 = 4.0;
+
+/// The part of its step in points that a gain in percent must reach, for the step to be repeated in
+/// full.
+const FULL_GAIN: f64 = 0.9;
+
+/// The standard error of a 90th percentile, in those of the mean: √(0.9 · 0.1) / φ(1.28), for
+/// values that scatter like a bell curve.
+const PERCENTILE_ERRORS: f64 = 1.71;
+
+/// How the calibrator steps.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct DmiSettings {
+    /// Below this bandwidth memory is not saturated, GB/s; at least 0.
+    pub cutoff_gbps: f64,
+    /// The largest step, points; at least `min_step`.
+    pub max_step: f64,
+    /// The smallest step, points; above 0.
+    pub min_step: f64,
+    /// What counts as the last step when a search begins at 100, points; half of it is probed.
+    pub first_step: f64,
+    /// What to take for noise; `None` for nothing, as the prototype does.
+    pub dead_band: Option<DeadBand>,
+}
+
+/// What to take for noise.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct DeadBand {
+    /// Standard errors that a change must exceed to end the rest, or to pass the cutoff.
+    pub change_errors: f64,
+    /// Standard errors that a change must exceed to be a gain or a loss while searching.
+    pub gain_errors: f64,
+    /// Periods running that a change must be seen in to end the rest; at least 1.
+    pub periods: u32,
+    /// Periods that are looked at, at most, before a change while searching is taken for none; at
+    /// least 1.
+    pub looks: u32,
+}
+
+impl Default for DeadBand {
+    fn default() -> Self {
+        Self { change_errors: 4.0, gain_errors: 1.0, periods: 2, looks: 3 }
+    }
+}
+
+impl DmiSettings {
+    /// Those of the prototype, for these tiers.
+    pub fn prototype(tiers: &[TierLayout]) -> Self {
+        let first_gbps = tiers.first().map_or(0.0, |tier| tier.rated_gbps);
+        Self {
+            cutoff_gbps: CUTOFF_SHARE * first_gbps,
+            max_step: 8.0,
+            min_step: 2.0,
+            first_step: -16.0,
+            dead_band: None,
+        }
+    }
+
+    /// Those of the prototype with a dead band, for these tiers.
+    pub fn documented(tiers: &[TierLayout]) -> Self {
+        Self { dead_band: Some(DeadBand::default()), ..Self::prototype(tiers) }
+    }
+}
+
+/// A bandwidth and how well it is known.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Level {
+    gbps: f64,
+    /// A standard error.
+    error_gbps: f64,
+}
+
+impl Level {
+    fn of(seen: &Observation) -> Self {
+        // One sample has no error that could be known.
+        let error = if seen.error_gbps.is_finite() { seen.error_gbps.max(0.0) } else { 0.0 };
+        Self { gbps: seen.bandwidth_gbps.max(0.0), error_gbps: PERCENTILE_ERRORS * error }
+    }
+
+    /// The standard error of the difference to another.
+    fn error_to(self, other: Self) -> f64 {
+        libm::hypot(self.error_gbps, other.error_gbps)
+    }
+
+    /// What it gained over another, relative to that.
+    fn gain_over(self, other: Self) -> f64 {
+        (self.gbps - other.gbps) / other.gbps.max(f64::MIN_POSITIVE)
+    }
+}
+
+/// The mean of some periods at the same ratio.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Mean {
+    periods: f64,
+    gbps: f64,
+    square_errors: f64,
+}
+
+impl Mean {
+    fn add(&mut self, level: Level) {
+        self.periods += 1.0;
+        self.gbps += level.gbps;
+        self.square_errors += level.error_gbps * level.error_gbps;
+    }
+
+    fn level(&self) -> Option<Level> {
+        let error_gbps = libm::sqrt(self.square_errors) / self.periods;
+        (self.periods > 0.0).then(|| Level { gbps: self.gbps / self.periods, error_gbps })
+    }
+}
+
+/// A change that was seen at rest: its direction, and in how many periods running.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Suspicion {
+    rise: bool,
+    periods: u32,
+}
+
+/// What to do next, in a word, and why.
+enum Next {
+    Stay(&'static str, String),
+    Step(f64, &'static str, String),
+}
+
+/// The calibrator. See the module's header.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Calibrator {
+    tiers: Vec<TierLayout>,
+    settings: DmiSettings,
+    /// Points on the first tier, 0 to 100.
+    ratio: f64,
+    /// Its last change; 0 at rest.
+    step: f64,
+    saturated: bool,
+    /// The ratio and the bandwidth of the place before; at rest, of the period before.
+    before: Option<(f64, Level)>,
+    /// At rest, the periods of it; while searching, those that were looked at here.
+    here: Mean,
+    suspicion: Suspicion,
+}
+
+impl Calibrator {
+    /// For these tiers, the fastest first. It starts with everything on the first.
+    pub fn new(tiers: Vec<TierLayout>, settings: DmiSettings) -> Self {
+        Self {
+            tiers,
+            settings,
+            ratio: 100.0,
+            step: settings.first_step,
+            saturated: false,
+            before: None,
+            here: Mean::default(),
+            suspicion: Suspicion::default(),
+        }
+    }
+
+    fn next(&mut self, now: Level) -> Next {
+        let saturated = self.is_saturated(now);
+        if self.saturated && self.step == 0.0 {
+            return self.at_rest(now, saturated);
+        }
+        self.saturated = saturated;
+        if !saturated {
+            self.towards_first(now)
+        } else if self.ratio >= 100.0 {
+            let reason = format!("{:.0} GB/s, all from the first tier", now.gbps);
+            Next::Step(-self.step.abs() / 2.0, "probe", reason)
+        } else {
+            self.search(now)
+        }
+    }
+
+    /// Whether memory is saturated. Near the cutoff, a dead band leaves it as it was.
+    fn is_saturated(&self, now: Level) -> bool {
+        let errors = self.settings.dead_band.map_or(0.0, |band| band.change_errors);
+        let margin = if self.saturated { -errors } else { errors } * now.error_gbps;
+        now.gbps >= self.settings.cutoff_gbps + margin
+    }
+
+    /// Whether a change at rest was now seen often enough.
+    fn confirmed(&mut self, rise: bool) -> bool {
+        let again = self.suspicion.rise == rise;
+        self.suspicion = Suspicion { rise, periods: 1 + again as u32 * self.suspicion.periods };
+        self.suspicion.periods >= self.settings.dead_band.map_or(1, |band| band.periods)
+    }
+
+    fn towards_first(&mut self, now: Level) -> Next {
+        let (gbps, cutoff) = (now.gbps, self.settings.cutoff_gbps);
+        let reason = format!("{gbps:.0} GB/s is below the cutoff of {cutoff:.0}");
+        if self.ratio >= 100.0 {
+            self.step = self.settings.first_step;
+            return Next::Stay("local", format!("{reason}: all pages stay on the first tier"));
+        }
+        self.here = Mean::default();
+        let half = (self.step.abs() / 2.0).max(self.settings.min_step);
+        let step = if self.step > 0.0 { self.step } else { half };
+        Next::Step(step, "local", reason)
+    }
+
+    fn at_rest(&mut self, now: Level, saturated: bool) -> Next {
+        let band = self.settings.dead_band;
+        let reference = match band {
+            Some(_) => self.here.level(),
+            None => self.before.map(|(_, level)| level),
+        };
+        let reference = reference.unwrap_or(now);
+        let points = self.ratio * now.gain_over(reference);
+        let (old, new) = (reference.gbps, now.gbps);
+        let noise = band.map_or(0.0, |band| band.change_errors * now.error_to(reference));
+        if saturated && (points.abs() < RESEARCH_POINTS || (new - old).abs() <= noise) {
+            self.suspicion = Suspicion::default();
+            self.here.add(now);
+            return Next::Stay("hold", format!("{new:.0} GB/s is as before ({old:.0})"));
+        }
+        let rise = saturated && points > 0.0;
+        let change = format!("bandwidth went from {old:.0} to {new:.0} GB/s at rest");
+        if !self.confirmed(rise) {
+            return Next::Stay("hold", format!("{change}: a search starts if it stays there"));
+        }
+        self.saturated = saturated;
+        self.here = Mean::default();
+        if !saturated {
+            return self.towards_first(now);
+        }
+        // More demand wants more tiers; where the ratio is at its end, there is only one way.
+        let down = (rise && self.ratio > 0.0) || self.ratio >= 100.0;
+        let step = if down { -RESEARCH_POINTS } else { RESEARCH_POINTS };
+        Next::Step(step, "probe", change)
+    }
+
+    fn search(&mut self, seen: Level) -> Next {
+        self.here.add(seen);
+        let now = self.here.level().unwrap_or(seen);
+        let Some((_, before)) = self.before else {
+            return Next::Step(0.0, "settle", "nothing to compare with".into());
+        };
+        let error = now.error_to(before);
+        let noise = self.settings.dead_band.map_or(0.0, |band| band.gain_errors * error);
+        let difference = now.gbps - before.gbps;
+        let gain = now.gain_over(before);
+        let percent = (100.0 * gain).abs();
+        let (old, new) = (before.gbps, now.gbps);
+        let change = format!("bandwidth {} {percent:.1} % ({old:.0} to {new:.0} GB/s)", word(gain));
+        if difference > noise {
+            let gain = 100.0 * (gain + noise / before.gbps.max(f64::MIN_POSITIVE));
+            let short = self.step < 0.0 && gain < FULL_GAIN * self.step.abs();
+            let damping = if short { gain / self.step.abs() } else { 1.0 };
+            Next::Step(self.step * damping, "step", change)
+        } else if self.settings.dead_band.is_some() && difference >= -noise {
+            let looks = self.settings.dead_band.map_or(1.0, |band| f64::from(band.looks));
+            if noise > 0.0 && self.here.periods < looks {
+                return Next::Stay("hold", format!("{change}, which may be noise: look again"));
+            }
+            Next::Step(self.step.abs() / 2.0, "back", format!("{change}, which may be noise"))
+        } else {
+            Next::Step(-self.step / 2.0, "back", change)
+        }
+    }
+
+    /// Takes a step, or comes to rest if it is too small.
+    fn take(&mut self, step: f64, now: Level) -> (Option<&'static str>, String) {
+        let limit = self.settings.max_step;
+        let whole = libm::copysign(libm::ceil(step.abs()).min(limit), step);
+        let ratio = (self.ratio + whole).clamp(0.0, 100.0);
+        if step.abs() >= self.settings.min_step && ratio != self.ratio {
+            let points = (ratio - self.ratio).abs();
+            let way = if whole < 0.0 { "off" } else { "onto" };
+            let level = self.here.level().unwrap_or(now);
+            self.before = Some((self.ratio, level));
+            self.here = Mean::default();
+            (self.ratio, self.step) = (ratio, whole);
+            return (None, format!("{points:.0} points {way} the first tier"));
+        }
+        let now = self.here.level().unwrap_or(now);
+        self.step = 0.0;
+        self.here = Mean::default();
+        self.suspicion = Suspicion::default();
+        match self.before {
+            Some((ratio, before)) if before.gbps > now.gbps && ratio != self.ratio => {
+                self.ratio = ratio;
+                let gbps = before.gbps;
+                (Some("revert"), format!("back to {ratio:.0} points, which gave {gbps:.0} GB/s"))
+            }
+            _ => {
+                self.before = Some((self.ratio, now));
+                (Some("settle"), format!("rest at {:.0} points", self.ratio))
+            }
+        }
+    }
+}
+
+impl Policy for Calibrator {
+    fn start(&self) -> Vec<f64> {
+        shares_with_first(100.0, &self.tiers)
+    }
+
+    fn decide(&mut self, seen: &Observation) -> Verdict {
+        let now = Level::of(seen);
+        if self.tiers.len() < 2 {
+            return Verdict::interleave(self.start(), "hold", "there is only one tier");
+        }
+        let (action, reason) = match self.next(now) {
+            Next::Stay(action, reason) => {
+                // A second look is still compared with the place before.
+                let looking = self.step != 0.0 && self.ratio < 100.0;
+                if !looking {
+                    self.before = Some((self.ratio, now));
+                }
+                (action, reason)
+            }
+            Next::Step(step, action, why) => {
+                let (rest, what) = self.take(step, now);
+                (rest.unwrap_or(action), format!("{why}: {what}"))
+            }
+        };
+        Verdict::interleave(shares_with_first(self.ratio, &self.tiers), action, reason)
+    }
+}
+
+fn word(change: f64) -> &'static str {
+    if change < 0.0 { "fell" } else { "rose" }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tier::TierKind;
+    use proptest::prelude::*;
+
+    fn tiers() -> Vec<TierLayout> {
+        let tier = |kind, rated_gbps, rated_latency_ns| TierLayout {
+            name: "tier".into(),
+            kind,
+            capacity_bytes: 1 << 38,
+            rated_gbps,
+            rated_latency_ns,
+        };
+        vec![tier(TierKind::Dram, 556.0, 120.0), tier(TierKind::Cxl, 300.0, 250.0)]
+    }
+
+    fn both() -> [Calibrator; 2] {
+        [DmiSettings::prototype, DmiSettings::documented]
+            .map(|settings| Calibrator::new(tiers(), settings(&tiers())))
+    }
+
+    fn seen(bandwidth_gbps: f64, error_gbps: f64) -> Observation {
+        Observation {
+            time_s: 0.0,
+            quiet: 30,
+            bandwidth_gbps,
+            mean_gbps: bandwidth_gbps,
+            error_gbps,
+            tiers: vec![],
+            target: vec![],
+            steered_bytes: None,
+        }
+    }
+
+    /// The ratios over `periods`, with what was done, when `gbps` answers to the ratio.
+    fn run(
+        policy: &mut Calibrator,
+        periods: usize,
+        mut gbps: impl FnMut(f64) -> (f64, f64),
+    ) -> Vec<(f64, Verdict)> {
+        let mut ratio = 100.0;
+        let period = |_| {
+            let (bandwidth, error) = gbps(ratio);
+            let verdict = policy.decide(&seen(bandwidth, error));
+            ratio = 100.0 * verdict.shares[0];
+            (ratio, verdict)
+        };
+        (0..periods).map(period).collect()
+    }
+
+    /// Linear between points, from the highest ratio to the lowest.
+    fn between(points: &[(f64, f64)], ratio: f64) -> f64 {
+        let pair = points.windows(2).find(|pair| ratio >= pair[1].0).expect("within the points");
+        let ((high, a), (low, b)) = (pair[0], pair[1]);
+        b + (a - b) * (ratio - low) / (high - low)
+    }
+
+    /// Two tiers that share the pages: each is full at its part, softly so near their meeting.
+    fn soft(ratio: f64) -> f64 {
+        let part = |share: f64, gbps: f64| libm::pow(share / gbps, 12.0);
+        libm::pow(part(ratio, 40_900.0) + part(100.0 - ratio, 22_500.0), -1.0 / 12.0)
+    }
+
+    /// The six bandwidths of the log; the others are made up, with a summit where it came to rest.
+    const SERVER: [(f64, f64); 12] = [
+        (100.0, 409.0),
+        (92.0, 441.0),
+        (84.0, 483.0),
+        (76.0, 515.0),
+        (69.0, 558.0),
+        (65.0, 592.0),
+        (62.0, 587.0),
+        (59.0, 574.0),
+        (56.0, 560.0),
+        (50.0, 520.0),
+        (40.0, 430.0),
+        (0.0, 240.0),
+    ];
+
+    #[test]
+    fn the_log_of_the_server() {
+        for mut policy in both() {
+            let log = run(&mut policy, 40, |ratio| (between(&SERVER, ratio), 0.0));
+            let ratios: Vec<f64> = log.iter().map(|(ratio, _)| libm::round(*ratio)).collect();
+            let start = [92.0, 84.0, 76.0, 69.0, 62.0, 56.0, 59.0, 62.0, 65.0, 68.0, 65.0];
+            assert_eq!(ratios[..11], start);
+            assert!(ratios[11..].iter().all(|ratio| *ratio == 65.0), "{ratios:?}");
+            let actions: Vec<_> = log[..12].iter().map(|(_, verdict)| verdict.action).collect();
+            assert_eq!(actions[..3], ["probe", "step", "step"]);
+            assert_eq!(actions[5..], ["step", "back", "step", "step", "step", "revert", "hold"]);
+            let reason = "bandwidth rose 7.8 % (409 to 441 GB/s): 8 points off the first tier";
+            assert_eq!(log[1].1.reason, reason);
+        }
+    }
+
+    #[test]
+    fn a_concave_curve() {
+        let best = (0..=100).max_by(|a, b| soft(f64::from(*a)).total_cmp(&soft(f64::from(*b))));
+        let best = f64::from(best.expect("not empty"));
+        for mut policy in both() {
+            let log = run(&mut policy, 14, |ratio| (soft(ratio), 0.0));
+            let (ratio, last) = log.last().expect("14 periods");
+            assert!((ratio - best).abs() <= 4.0, "{ratio} for {best}");
+            assert!(["hold", "settle", "revert"].contains(&last.action), "{last:?}");
+        }
+    }
+
+    #[test]
+    fn pages_that_bring_nothing_elsewhere_come_back() {
+        // Saturated, but every point elsewhere costs: a few probes, then 100 for good.
+        for mut policy in both() {
+            let log = run(&mut policy, 30, |ratio| (300.0 + ratio, 0.0));
+            let ratios: Vec<f64> = log.iter().map(|(ratio, _)| libm::round(*ratio)).collect();
+            assert_eq!(ratios[0], 92.0);
+            assert!(ratios[8..].iter().all(|ratio| *ratio == 100.0), "{ratios:?}");
+        }
+    }
+
+    #[test]
+    fn no_demand_brings_pages_back() {
+        for mut policy in both() {
+            run(&mut policy, 20, |ratio| (soft(ratio), 0.0));
+            let log = run(&mut policy, 40, |_| (100.0, 0.0));
+            let (ratio, last) = log.last().expect("40 periods");
+            assert_eq!((*ratio, last.action), (100.0, "local"));
+            // And the next demand is met as fast as the first.
+            let log = run(&mut policy, 14, |ratio| (soft(ratio), 0.0));
+            assert!((log[13].0 - 65.0).abs() <= 4.0);
+        }
+    }
+
+    #[test]
+    fn more_demand_ends_the_rest() {
+        // A program that 300 GB/s of the first tier serve best; then one that wants all.
+        for (mut policy, lag) in both().into_iter().zip([0, 1]) {
+            run(&mut policy, 20, |ratio| (200.0 + ratio, 0.0));
+            let log = run(&mut policy, 40, |ratio| (soft(ratio), 3.0));
+            assert!(log[..lag].iter().all(|(ratio, _)| *ratio == 100.0));
+            assert_eq!(log[lag].1.action, "probe", "{:?}", log[lag]);
+            let (ratio, last) = log.last().expect("40 periods");
+            assert!((ratio - 65.0).abs() <= 6.0, "{ratio}");
+            assert_eq!(last.action, "hold");
+        }
+    }
+
+    #[test]
+    fn one_odd_period_is_ignored() {
+        let [prototype, documented] = both();
+        for (mut policy, moves) in [(prototype, true), (documented, false)] {
+            let log = run(&mut policy, 20, |ratio| (soft(ratio), 2.0));
+            let rest = log[19].0;
+            for odd in [100.0, 400.0, 700.0] {
+                let mut policy = policy.clone();
+                let after = policy.decide(&seen(odd, 2.0));
+                let moved = (100.0 * after.shares[0] - rest).abs() > 1.0;
+                assert_eq!(moved, moves, "{odd}: {after:?}");
+                let log = run(&mut policy, 3, |_| (soft(rest), 2.0));
+                assert!(moves || log.iter().all(|(ratio, _)| (ratio - rest).abs() < 1e-9));
+            }
+        }
+    }
+
+    #[test]
+    fn one_tier_or_none() {
+        for count in 0..2 {
+            let mut policy =
+                Calibrator::new(tiers()[..count].to_vec(), DmiSettings::documented(&tiers()));
+            assert_eq!(policy.decide(&seen(400.0, 0.0)).shares, vec![1.0; count]);
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(200))]
+
+        #[test]
+        fn a_constant_brings_rest(gbps in 0.0..800.0, error in 0.0..40.0) {
+            for mut policy in both() {
+                let log = run(&mut policy, 60, |_| (gbps, error));
+                prop_assert!(log[20..].iter().all(|(ratio, _)| *ratio == log[20].0));
+            }
+        }
+
+        #[test]
+        fn one_summit_brings_rest(
+            summit in 0.0..100.0,
+            top in 100.0..900.0,
+            (left, right) in (0.0..8.0, 0.0..8.0),
+            (power_left, power_right) in (0.3..3.0, 0.3..3.0),
+            error in prop_oneof![Just(0.0), 0.0..20.0],
+        ) {
+            let curve = |ratio: f64| {
+                let away: f64 = (ratio - summit) / 100.0;
+                let (slope, power) =
+                    if away < 0.0 { (left, power_left) } else { (right, power_right) };
+                top / (1.0 + slope * libm::pow(away.abs(), power))
+            };
+            for mut policy in both() {
+                let log = run(&mut policy, 130, |ratio| (curve(ratio), error));
+                for (ratio, verdict) in &log {
+                    prop_assert!((0.0..=100.0).contains(ratio));
+                    prop_assert!((verdict.shares.iter().sum::<f64>() - 1.0).abs() < 1e-12);
+                }
+                prop_assert!(log[110..].iter().all(|(ratio, _)| *ratio == log[110].0));
+            }
+        }
+    }
+
+    /// Normal deviates from a seed, and how far samples scatter: SplitMix64, then Box and Muller.
+    struct Noise(u64, f64);
+
+    impl Noise {
+        fn uniform(&mut self) -> f64 {
+            self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let mut bits = self.0;
+            bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            ((bits ^ (bits >> 31)) >> 11) as f64 / (1u64 << 53) as f64
+        }
+
+        fn normal(&mut self) -> f64 {
+            let radius = libm::sqrt(-2.0 * libm::log(1.0 - self.uniform()));
+            radius * libm::cos(2.0 * core::f64::consts::PI * self.uniform())
+        }
+
+        /// The 90th percentile of 30 samples that scatter around `gbps`, and the standard
+        /// error of their mean.
+        fn period(&mut self, gbps: f64) -> (f64, f64) {
+            let mut samples: [f64; 30] =
+                std::array::from_fn(|_| gbps * (1.0 + self.1 * self.normal()));
+            samples.sort_by(f64::total_cmp);
+            let mean = samples.iter().sum::<f64>() / 30.0;
+            let squares: f64 = samples.iter().map(|x| (x - mean) * (x - mean)).sum();
+            (samples[26], libm::sqrt(squares / 29.0 / 30.0))
+        }
+    }
+
+    /// Over 300 seeds and 100 periods: the part of the periods after the first rest that are more
+    /// than 3 points away from it, and the mean bandwidth of all periods.
+    fn unrest(policy: &Calibrator, scatter: f64) -> (f64, f64) {
+        let (mut rested, mut away, mut carried) = (0, 0, 0.0);
+        for seed in 0..300 {
+            let mut noise = Noise(seed, scatter);
+            let log = run(&mut policy.clone(), 100, |ratio| noise.period(soft(ratio)));
+            carried += log.iter().map(|(ratio, _)| soft(*ratio)).sum::<f64>() / 100.0;
+            let rests =
+                |(_, verdict): &(f64, Verdict)| ["settle", "revert"].contains(&verdict.action);
+            let Some(at) = log.iter().position(rests) else { continue };
+            rested += log.len() - at - 1;
+            away +=
+                log[at + 1..].iter().filter(|(ratio, _)| (ratio - log[at].0).abs() > 3.0).count();
+        }
+        assert!(rested > 300 * 60, "{rested}");
+        (away as f64 / rested as f64, carried / 300.0)
+    }
+
+    #[test]
+    fn noise_does_not_move_it() {
+        for (scatter, prototype_away) in [(0.05, 0.02), (0.1, 0.4)] {
+            let [prototype, documented] = both().map(|policy| unrest(&policy, scatter));
+            assert!(documented.0 < 0.01, "{scatter}: {documented:?}");
+            assert!(prototype.0 > prototype_away, "{scatter}: {prototype:?}");
+            assert!(documented.1 > prototype.1, "{scatter}: {documented:?} {prototype:?}");
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! What the threads and the tiers are like, from a few observations.
+//!
+//! Threads keep `circulating` bytes going and compute `compute_ns` between a line and the next
+//! request for it; each tier carries a factor times what its curve says. By Little's law the bytes
+//! in flight at the tiers are known from one observation; a second one at other shares tells what
+//! circulates from what is computed on. The parameters are those that agree best with all
+//! observations (least squares of logarithms), held near what is believed beforehand: what one
+//! observation leaves open, the curves decide; what the observations say, they overrule.
+
+use crate::{
+    equilibrium::{Load, LoadEquilibrium, System, Traffic},
+    mix::Mix,
+    platform::Platform,
+    units::LINE_BYTES,
+};
+
+/// How well a bandwidth and a latency are known in a period, as parts of them.
+const BANDWIDTH_SPREAD: f64 = 0.01;
+const LATENCY_SPREAD: f64 = 0.03;
+
+/// How well the curves are believed: standard deviation of the logarithm of a tier's factor.
+const FACTOR_SPREAD: f64 = 0.2;
+
+/// What threads compute between two requests of a line, ns, and the standard deviation of its
+/// logarithm: from 20 ns (a loop that only copies) to about 1 us.
+const COMPUTE_NS: f64 = 150.0;
+const COMPUTE_SPREAD: f64 = 1.2;
+
+/// The standard deviation of the logarithm of the bytes that circulate, around all that the cores
+/// can have outstanding.
+const CIRCULATING_SPREAD: f64 = 1.0;
+
+/// Tiers with less of the traffic say nothing of themselves.
+const LEAST_SHARE: f64 = 0.02;
+
+/// The first and the last step of the search, in logarithms.
+const STEPS: (f64, f64) = (0.25, 0.002);
+
+/// What was seen of traffic at some shares.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Seen {
+    /// The part of the traffic on each tier, 0 to 1.
+    pub(super) shares: Vec<f64>,
+    /// All of it, GB/s.
+    pub(super) bandwidth_gbps: f64,
+    /// The latency of each tier, ns.
+    pub(super) latency_ns: Vec<Option<f64>>,
+}
+
+/// What the threads and the tiers are taken to be like.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Fit {
+    /// Natural logarithms: of the bytes that circulate, of the computing in ns, of the tiers'
+    /// factors.
+    logs: Vec<f64>,
+}
+
+/// A platform as it is believed, for traffic of one mix from one domain.
+pub(super) struct Belief<'a> {
+    system: System<'a>,
+    template: Load,
+    tiers: usize,
+    /// The tiers that are near, as indices of the platform.
+    near: Vec<usize>,
+    /// All that the cores can have outstanding, bytes.
+    outstanding_bytes: f64,
+}
+
+impl<'a> Belief<'a> {
+    pub(super) fn new(platform: &'a Platform, domain: usize, near: &[usize], mix: Mix) -> Self {
+        let all = platform.tiers.len();
+        let cores = f64::from(platform.domains[domain].cores);
+        let template = Load {
+            threads: 1.0,
+            lines_per_thread: 1.0,
+            line_compute_ns: 0.0,
+            overlap: 0.0,
+            mixes: vec![mix; all],
+            shares: vec![1.0 / all as f64; all],
+            domain,
+            bandwidth_factors: vec![1.0; all],
+        };
+        Self {
+            system: System::new(platform, std::slice::from_ref(&template)),
+            template,
+            tiers: near.len(),
+            near: near.to_vec(),
+            outstanding_bytes: cores * platform.cpu.outstanding_lines_per_core * LINE_BYTES,
+        }
+    }
+
+    /// What is believed before anything was seen.
+    pub(super) fn prior(&self) -> Fit {
+        let mut logs = vec![libm::log(self.outstanding_bytes), libm::log(COMPUTE_NS)];
+        logs.resize(2 + self.tiers, 0.0);
+        Fit { logs }
+    }
+
+    /// What such threads reach with `shares` of their traffic on each near tier.
+    pub(super) fn reach(&self, fit: &Fit, shares: &[f64]) -> LoadEquilibrium {
+        let mut load = self.template.clone();
+        load.threads = libm::exp(fit.logs[0]) / LINE_BYTES;
+        load.line_compute_ns = libm::exp(fit.logs[1]);
+        load.shares.fill(0.0);
+        for (at, tier) in self.near.iter().enumerate() {
+            load.shares[*tier] = shares[at];
+            load.bandwidth_factors[*tier] = libm::exp(fit.logs[2 + at]);
+        }
+        let solved = self.system.solve_from(&[load], &mut Traffic::default(), 1e-9);
+        let reached = &solved[0];
+        let near = |values: &[f64]| self.near.iter().map(|tier| values[*tier]).collect();
+        LoadEquilibrium {
+            tier_bandwidth_gbps: near(&reached.tier_bandwidth_gbps),
+            tier_latency_ns: near(&reached.tier_latency_ns),
+            ..*reached
+        }
+    }
+
+    /// The part of the first tier's bandwidth that `gbps` are, 0 to 1.
+    pub(super) fn used(&self, fit: &Fit, gbps: f64) -> f64 {
+        let most = self.system.responses()[self.near[0]].max_bandwidth_gbps();
+        gbps / (most * libm::exp(fit.logs[2]))
+    }
+
+    /// What agrees best with all that was `seen`, searched from `from`.
+    pub(super) fn fit(&self, seen: &[Seen], from: Fit) -> Fit {
+        let mut best = from;
+        if let Some(bytes) = seen.last().and_then(Seen::in_flight_bytes) {
+            // Little's law, with what is computed on meanwhile.
+            let computed = seen[seen.len() - 1].bandwidth_gbps * libm::exp(best.logs[1]);
+            best.logs[0] = libm::log(bytes + computed);
+        }
+        let mut least = self.misfit(seen, &best);
+        let mut step = STEPS.0;
+        while step > STEPS.1 {
+            let before = best.clone();
+            for at in 0..best.logs.len() {
+                for change in [step, -step] {
+                    let mut tried = best.clone();
+                    tried.logs[at] += change;
+                    let misfit = self.misfit(seen, &tried);
+                    if misfit < least {
+                        (best, least) = (tried, misfit);
+                        break;
+                    }
+                }
+            }
+            if best == before {
+                step *= 0.5;
+                continue;
+            }
+            // What helped once may help again: a valley runs across the axes.
+            let mut along = best.clone();
+            for (log, old) in along.logs.iter_mut().zip(&before.logs) {
+                *log += *log - old;
+            }
+            let misfit = self.misfit(seen, &along);
+            if misfit < least {
+                (best, least) = (along, misfit);
+            }
+        }
+        best
+    }
+
+    /// The sum of squares, in standard deviations.
+    fn misfit(&self, seen: &[Seen], fit: &Fit) -> f64 {
+        let [circulating, compute, factors @ ..] = &fit.logs[..] else { return f64::INFINITY };
+        let prior = self.prior();
+        let mut sum = square((circulating - prior.logs[0]) / CIRCULATING_SPREAD)
+            + square((compute - prior.logs[1]) / COMPUTE_SPREAD)
+            + factors.iter().map(|factor| square(factor / FACTOR_SPREAD)).sum::<f64>();
+        for seen in seen {
+            let reached = self.reach(fit, &seen.shares);
+            let miss = libm::log(reached.bandwidth_gbps / seen.bandwidth_gbps);
+            sum += square(miss / BANDWIDTH_SPREAD);
+            for tier in 0..self.tiers {
+                if let Some(latency_ns) = seen.latency_ns[tier].filter(|_| seen.is_on(tier)) {
+                    let miss = libm::log(reached.tier_latency_ns[tier] / latency_ns);
+                    sum += square(miss / LATENCY_SPREAD);
+                }
+            }
+        }
+        sum
+    }
+}
+
+impl Seen {
+    fn is_on(&self, tier: usize) -> bool {
+        self.shares[tier] >= LEAST_SHARE
+    }
+
+    /// Bytes in flight at all tiers, where their latency is known.
+    fn in_flight_bytes(&self) -> Option<f64> {
+        let on = (0..self.shares.len()).filter(|tier| self.is_on(*tier));
+        on.map(|tier| Some(self.shares[tier] * self.bandwidth_gbps * self.latency_ns[tier]?)).sum()
+    }
+}
+
+fn square(x: f64) -> f64 {
+    x * x
+}

@@ -1,0 +1,189 @@
+//! The hottest pages to the fastest tier.
+//!
+//! What tiering did before bandwidth counted: the first tier is filled with the hottest pages, the
+//! next with the next hottest, and so on. It needs to know how much fits. *Room* of a tier is what
+//! is free there plus what the steered scopes already have there; 98 % of it is used, so that
+//! others can still allocate and pages on their way in find a place.
+//!
+//! Example: 100 GB of pages, 44 GB on a first tier of 64 GB on which others have 20 GB. Nothing is
+//! free, the room is 44 GB, and 0.98 · 44 = 43.1 GB of the pages belong there: a share of 0.431.
+//!
+//! Where the steered pages *are* is not part of an observation, only where they should be. They
+//! are taken to be there, within the capacity of the tier. If they are not, what is on its way is
+//! taken for room, so that the share starts too high, and falls by 2 % in each period in which
+//! nothing is free.
+//!
+//! Source: what HeMem, MEMTIS and TPP have in common, and Colloid (SOSP '24) argues against.
+
+use super::{Observation, Policy, Verdict, fixed::first_only};
+use crate::machine::{Order, TierLayout};
+
+/// The part of the room that is used: the kernel's own sample for tiered memory
+/// (`samples/damon/mtier.c`) leaves 0.3 to 0.5 % of the first node free; migration in units of
+/// 2 MiB at several GB/s wants more.
+const USED: f64 = 0.98;
+
+/// Shares that differ by less than this are not worth a migration: half a point of a hundred.
+const SAME: f64 = 0.005;
+
+/// Fills the tiers in order, with the hottest pages first.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HotCold {
+    tiers: Vec<TierLayout>,
+    shares: Vec<f64>,
+}
+
+impl HotCold {
+    /// For these tiers, the fastest first.
+    pub fn new(tiers: Vec<TierLayout>) -> Self {
+        let shares = first_only(tiers.len());
+        Self { tiers, shares }
+    }
+
+    /// Bytes of `steered` that fit on tier `at`.
+    fn room_bytes(&self, at: usize, steered: f64, seen: &Observation) -> f64 {
+        let capacity = self.tiers[at].capacity_bytes as f64;
+        let free = seen.tiers.get(at).and_then(|tier| tier.free_bytes);
+        let Some(free) = free else { return USED * capacity };
+        let ours = seen.target.get(at).map_or(0.0, |share| share * steered);
+        USED * (free as f64 + ours).min(capacity)
+    }
+
+    /// The tiers filled in order; what fits nowhere counts for the last one.
+    fn filled(&self, steered: f64, seen: &Observation) -> Vec<f64> {
+        let last = self.tiers.len().saturating_sub(1);
+        let mut left = 1.0;
+        let share = |at: usize| {
+            let room = self.room_bytes(at, steered, seen) / steered;
+            let share = if at == last { left } else { f64::min(room, left) };
+            left -= share;
+            share
+        };
+        (0..self.tiers.len()).map(share).collect()
+    }
+}
+
+impl Policy for HotCold {
+    fn start(&self) -> Vec<f64> {
+        first_only(self.tiers.len())
+    }
+
+    fn decide(&mut self, seen: &Observation) -> Verdict {
+        let steered = seen.steered_bytes.filter(|bytes| *bytes > 0).map(|bytes| bytes as f64);
+        let shares = match steered {
+            Some(steered) => self.filled(steered, seen),
+            None => first_only(self.tiers.len()),
+        };
+        let near = |(old, new): (&f64, &f64)| (old - new).abs() < SAME;
+        let hold = self.shares.iter().zip(&shares).all(near);
+        if !hold {
+            self.shares = shares;
+        }
+        let points = 100.0 * self.shares.first().copied().unwrap_or(1.0);
+        let reason = match steered {
+            None => "what the pages take is not known: all go to the first tier".into(),
+            Some(bytes) if points >= 100.0 => {
+                format!("all {:.1} GB fit on the first tier", bytes / 1e9)
+            }
+            Some(bytes) => {
+                let (part, all) = (points / 100.0 * bytes / 1e9, bytes / 1e9);
+                format!("the hottest {part:.1} of {all:.1} GB fit on the first tier")
+            }
+        };
+        let (action, order) = (if hold { "hold" } else { "fill" }, Order::HottestFirst);
+        Verdict { shares: self.shares.clone(), order, action, reason }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{policy::TierObservation, tier::TierKind};
+
+    const GB: u64 = 1_000_000_000;
+
+    fn policy(capacities_gb: &[u64]) -> HotCold {
+        let tier = |gb: &u64| TierLayout {
+            name: "tier".into(),
+            kind: TierKind::Dram,
+            capacity_bytes: gb * GB,
+            rated_gbps: 100.0,
+            rated_latency_ns: 100.0,
+        };
+        HotCold::new(capacities_gb.iter().map(tier).collect())
+    }
+
+    fn seen(steered: Option<u64>, target: &[f64], free: &[Option<u64>]) -> Observation {
+        let tier = |free: &Option<u64>| TierObservation {
+            bandwidth_gbps: 10.0,
+            read_share: None,
+            latency_ns: None,
+            free_bytes: *free,
+        };
+        Observation {
+            time_s: 6.0,
+            quiet: 30,
+            bandwidth_gbps: 20.0,
+            mean_gbps: 20.0,
+            error_gbps: 0.0,
+            tiers: free.iter().map(tier).collect(),
+            target: target.to_vec(),
+            steered_bytes: steered,
+        }
+    }
+
+    fn shares(policy: &mut HotCold, seen: &Observation) -> Vec<f64> {
+        let verdict = policy.decide(seen);
+        assert_eq!(verdict.order, Order::HottestFirst);
+        assert!((verdict.shares.iter().sum::<f64>() - 1.0).abs() < 1e-12);
+        verdict.shares.iter().map(|share| libm::round(share * 1e4) / 1e4).collect()
+    }
+
+    /// Bytes that are steered, the target, bytes free, and the shares that follow.
+    type Case<'a> = (Option<u64>, &'a [f64], &'a [Option<u64>], [f64; 3]);
+
+    #[test]
+    fn tiers_are_filled_in_order() {
+        let none = [None, None, None];
+        let cases: [Case<'_>; 6] = [
+            // Not known: all on the first.
+            (None, &[1.0, 0.0, 0.0], &none, [1.0, 0.0, 0.0]),
+            (Some(0), &[1.0, 0.0, 0.0], &none, [1.0, 0.0, 0.0]),
+            // Fits.
+            (Some(60 * GB), &[1.0, 0.0, 0.0], &none, [1.0, 0.0, 0.0]),
+            // 98 % of 64 GB, then the next.
+            (Some(100 * GB), &[1.0, 0.0, 0.0], &none, [0.6272, 0.3728, 0.0]),
+            // 62.72 + 98 + the rest.
+            (Some(200 * GB), &[1.0, 0.0, 0.0], &none, [0.3136, 0.49, 0.1964]),
+            // The example of the header.
+            (
+                Some(100 * GB),
+                &[0.44, 0.56, 0.0],
+                &[Some(0), Some(40 * GB), None],
+                [0.4312, 0.5688, 0.0],
+            ),
+        ];
+        for (steered, target, free, expected) in cases {
+            let mut policy = policy(&[64, 100, 100]);
+            assert_eq!(policy.start(), [1.0, 0.0, 0.0]);
+            assert_eq!(shares(&mut policy, &seen(steered, target, free)), expected, "{steered:?}");
+        }
+    }
+
+    #[test]
+    fn it_comes_to_rest_beside_others() {
+        // 100 GB beside others' 20 GB on a tier of 64 GB: 0.98 · 44 GB fit.
+        let mut policy = policy(&[64, 200]);
+        let mut target = policy.start();
+        let mut action = "";
+        for _ in 0..40 {
+            let first = (target[0] * 100.0).min(44.0);
+            let free = [44.0 - first, 200.0 - (100.0 - first)];
+            let free = free.map(|gb| Some((gb * 1e9) as u64));
+            let verdict = policy.decide(&seen(Some(100 * GB), &target, &free));
+            (target, action) = (verdict.shares, verdict.action);
+        }
+        assert!((target[0] - 0.431).abs() < 0.01, "{target:?}");
+        assert_eq!(action, "hold");
+    }
+}

@@ -1,0 +1,96 @@
+//! The policies by name.
+
+use super::{Calibrator, ClosedForm, DmiSettings, Fixed, Guided, HotCold, Policy, Watermark};
+use crate::{machine::TierLayout, platform::Platform};
+use std::{fmt, str::FromStr};
+
+/// A policy by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum PolicyKind {
+    /// All pages on the first tier.
+    Local,
+    /// Fixed shares.
+    Static,
+    /// Fixed shares in the ratio of the rated bandwidths, as the kernel's automatic weights.
+    Bandwidth,
+    /// The calibrator of dynamic memory interleaving, with a dead band.
+    Dmi,
+    /// The same as its prototype was, without.
+    DmiPrototype,
+    /// Colloid: equal latencies, in closed form.
+    Colloid,
+    /// Colloid: equal latencies, by watermark search.
+    ColloidWatermark,
+    /// The hottest pages on the fastest tier.
+    HotCold,
+    /// Curves propose, observations decide.
+    Guided,
+}
+
+impl PolicyKind {
+    /// All policies, with their names and what they do in a line.
+    pub const ALL: [(Self, &'static str, &'static str); 9] = [
+        (Self::Local, "local", "all pages on the first tier"),
+        (Self::Static, "static", "fixed weights, by default the best there are"),
+        (Self::Bandwidth, "bandwidth", "fixed weights from rated bandwidths, as the kernel's auto"),
+        (Self::Dmi, "dmi", "dynamic memory interleaving: steps while bandwidth rises"),
+        (Self::DmiPrototype, "dmi-prototype", "the same without our dead band"),
+        (Self::Colloid, "colloid", "equal latencies, in closed form"),
+        (Self::ColloidWatermark, "colloid-watermark", "equal latencies, by watermark search"),
+        (Self::HotCold, "hotcold", "the hottest pages on the fastest tier"),
+        (Self::Guided, "guided", "curves propose, observations decide"),
+    ];
+
+    /// The policy for the traffic of `domain`.
+    pub fn make(self, place: &Place<'_>) -> Box<dyn Policy> {
+        let tiers = place.tiers;
+        match self {
+            Self::Local => Box::new(Fixed::local(tiers.len())),
+            Self::Static => Box::new(Fixed::at(place.fixed.to_vec())),
+            Self::Bandwidth => Box::new(Fixed::bandwidth(tiers)),
+            Self::Dmi => Box::new(Calibrator::new(tiers.to_vec(), DmiSettings::documented(tiers))),
+            Self::DmiPrototype => {
+                Box::new(Calibrator::new(tiers.to_vec(), DmiSettings::prototype(tiers)))
+            }
+            Self::Colloid => Box::new(ClosedForm::new(tiers.to_vec())),
+            Self::ColloidWatermark => Box::new(Watermark::new(tiers.to_vec())),
+            Self::HotCold => Box::new(HotCold::new(tiers.to_vec())),
+            Self::Guided => {
+                Box::new(Guided::new(place.believed.clone(), place.domain, place.near.to_vec()))
+            }
+        }
+    }
+}
+
+/// Where a policy is to decide.
+#[derive(Clone, Copy, Debug)]
+pub struct Place<'a> {
+    /// The domain whose traffic it serves, as an index.
+    pub domain: usize,
+    /// The tiers near it, the fastest first, as indices of the machine.
+    pub near: &'a [usize],
+    /// The same tiers as the machine rates them.
+    pub tiers: &'a [TierLayout],
+    /// The platform as it is believed to be: curves that propose.
+    pub believed: &'a Platform,
+    /// The shares of [`PolicyKind::Static`].
+    pub fixed: &'a [f64],
+}
+
+impl fmt::Display for PolicyKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(Self::ALL[*self as usize].1)
+    }
+}
+
+impl FromStr for PolicyKind {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let found = Self::ALL.iter().find(|(_, name, _)| *name == text);
+        found.map(|(kind, ..)| *kind).ok_or_else(|| {
+            let names: Vec<&str> = Self::ALL.iter().map(|(_, name, _)| *name).collect();
+            format!("there is no policy \"{text}\": write one of {}", names.join(", "))
+        })
+    }
+}

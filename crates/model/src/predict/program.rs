@@ -1,0 +1,149 @@
+//! A workload as one kind of threads: what a simulation runs.
+//!
+//! A forecast keeps all behaviours that agree with a workload's runs, and answers with their mean.
+//! A simulation needs one that acts. It takes the member whose answers are nearest to the mean.
+
+use super::Forecast;
+use crate::{
+    behaviour::{Behaviour, TrafficPerWork},
+    equilibrium::Load,
+    weights::Weights,
+};
+
+/// How long a run of a workload lasts whose result is a rate: such programs go on for ever. As
+/// long as the shortest saturating run of the others on the same server.
+pub const RATE_RUN_S: f64 = 285.0;
+
+/// Points of a hundred on the first tier at which members are compared with the mean.
+const COMPARED: [u16; 5] = [90, 80, 70, 60, 50];
+
+/// A workload with so many threads, ready to run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Program {
+    /// What its threads are like.
+    pub behaviour: Behaviour,
+    /// How long a run takes with all pages on the first tier, s.
+    pub local_runtime_s: f64,
+    /// Its result on the first tier alone, in the metric of its demand.
+    pub local_result: f64,
+    /// Why some of this is an extrapolation.
+    pub extrapolated: Vec<String>,
+    threads: f64,
+    traffic: TrafficPerWork,
+    /// Its work relative to its traffic changes with pressure only where both were counted.
+    counted: bool,
+    phases: Vec<ProgramPhase>,
+}
+
+/// A part of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ProgramPhase {
+    /// Its part of the work, 0 to 1.
+    pub work: f64,
+    /// Its threads, all on the first tier.
+    load: Load,
+    /// What they reach there alone, GB/s.
+    pub local_gbps: f64,
+}
+
+impl Program {
+    /// The phases of a run, in order; one where its demand has none.
+    pub fn phases(&self) -> &[ProgramPhase] {
+        &self.phases
+    }
+
+    /// The threads in `phase`, in `domain`, with `shares` of their traffic on each tier.
+    pub fn load(&self, phase: usize, domain: usize, shares: Vec<f64>) -> Load {
+        Load { domain, shares, ..self.phases[phase].load.clone() }
+    }
+
+    /// How fast it works in `phase` when its traffic is `gbps`: 1 is as fast as on the first tier
+    /// alone.
+    pub fn speed(&self, phase: usize, gbps: f64) -> f64 {
+        let local_gbps = self.phases[phase].local_gbps;
+        let gain = gbps / local_gbps;
+        if !self.counted {
+            return gain;
+        }
+        let per_thread = local_gbps / self.threads;
+        let traffic = self.traffic.of_pressure(per_thread * gain, per_thread);
+        gain * libm::pow(traffic, -self.behaviour.traffic_relief)
+    }
+}
+
+impl Forecast<'_> {
+    /// The workload with `threads` threads as the one kind of threads that is nearest to the mean
+    /// of all that agree with its runs.
+    pub fn program(&self, threads: f64) -> Program {
+        let local = self.local(threads);
+        let tiers = self.platform.tiers.len();
+        let weights = COMPARED.map(|first| {
+            let mut weights = vec![0; tiers];
+            weights[0] = first;
+            if let Some(second) = weights.get_mut(1) {
+                *second = 100 - first;
+            }
+            Weights::new(weights).unwrap_or_else(|_| Weights::first_tier(tiers))
+        });
+        // What each member answers: what it reaches on the first tier, and its speed-ups.
+        let answers: Vec<Vec<f64>> = (0..self.behaviours.len())
+            .map(|member| {
+                let mut ignored = vec![];
+                let own = weights
+                    .iter()
+                    .map(|weights| self.outcome(member, &local, weights, &mut ignored).speedup);
+                std::iter::once(local.reached_gbps[member][0]).chain(own).map(libm::log).collect()
+            })
+            .collect();
+        let mean =
+            |at: usize| answers.iter().map(|answer| answer[at]).sum::<f64>() / answers.len() as f64;
+        let mut centre: Vec<f64> = (0..=COMPARED.len()).map(mean).collect();
+        if let Some(gbps) = local.counted_gbps {
+            centre[0] = libm::log(gbps);
+        }
+        let distance = |answer: &Vec<f64>| -> f64 {
+            answer.iter().zip(&centre).map(|(a, b)| (a - b) * (a - b)).sum()
+        };
+        let nearest = (0..answers.len())
+            .min_by(|a, b| distance(&answers[*a]).total_cmp(&distance(&answers[*b])))
+            .unwrap_or(0);
+        self.program_of(nearest, threads, local)
+    }
+
+    fn program_of(&self, member: usize, threads: f64, local: super::workload::Local) -> Program {
+        let behaviour = self.behaviours[member];
+        let first_tier = Weights::first_tier(self.platform.tiers.len());
+        let mut loads = self.loads(&behaviour, threads, &first_tier).into_iter();
+        let mut reached = local.reached_gbps[member].iter();
+        let (whole, whole_gbps) = (loads.next(), reached.next());
+        let mut phases: Vec<ProgramPhase> = self
+            .demand
+            .phases
+            .iter()
+            .zip(loads.zip(reached))
+            .map(|(phase, (load, gbps))| ProgramPhase {
+                work: phase.share_of_time,
+                load,
+                local_gbps: *gbps,
+            })
+            .collect();
+        if let (true, Some(load), Some(gbps)) = (phases.is_empty(), whole, whole_gbps) {
+            phases.push(ProgramPhase { work: 1.0, load, local_gbps: *gbps });
+        }
+        let local_result = self.demand.result(local.performance);
+        let local_runtime_s = match self.demand.metric {
+            crate::demand::Metric::Runtime => local_result,
+            crate::demand::Metric::Rate(_) => RATE_RUN_S,
+        };
+        Program {
+            behaviour,
+            local_runtime_s,
+            local_result,
+            extrapolated: local.extrapolated,
+            threads,
+            traffic: self.traffic.clone(),
+            counted: local.counted_gbps.is_some(),
+            phases,
+        }
+    }
+}

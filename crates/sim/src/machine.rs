@@ -1,0 +1,611 @@
+//! A machine whose pages move, simulated.
+//!
+//! Time goes in steps of at most one sample (200 ms), which end earlier where something changes: a
+//! workload starts or ends, a phase begins, a device begins to read. Within a step nothing changes,
+//! and bandwidth and latency are those of the equilibrium of all that runs
+//! ([`interleaf_model::equilibrium`]) at the shares that the pages have then. Pages move between
+//! steps, at a limited rate; meanwhile their bytes are traffic on the tier they leave and on the
+//! one they come to, and threads that want one of them wait.
+//!
+//! ```text
+//! scenario -> tasks (threads, pages in groups, heat) --shares--> equilibrium -> traffic, speed
+//!                ^                                                                  |
+//!             migrator <- decision <- policy <- control loop <- sample <- counters (with noise)
+//! ```
+//!
+//! What a policy is shown is what counters of a real machine would show, with their noise, and
+//! heat as DAMON would sample it. It is never shown what the simulation knows.
+//!
+//! A worked number: 48 GiB go from all on DRAM to 65:35. 18 GB move at 4 GB/s in 4.5 s; meanwhile
+//! DRAM carries 4 GB/s of reads more and CXL 4 GB/s of writes.
+
+mod heat;
+mod layout;
+mod migrator;
+mod noise;
+mod outcome;
+mod pages;
+mod power;
+pub mod scenario;
+pub mod scenario_toml;
+mod static_best;
+mod task;
+mod trial;
+
+pub use outcome::{Outcome, PeriodRecord, Run, TaskOutcome};
+pub use scenario::{Damon, Device, Migration, Scenario, ScenarioError, Task};
+pub use static_best::{StaticBest, StaticTask, static_best};
+pub use trial::{Arena, Trial, believed};
+
+use core::time::Duration;
+use heat::Heat;
+use interleaf_model::{
+    equilibrium::{Load, LoadEquilibrium, System, Traffic as Flows},
+    machine::{Decision, HeatBand, Layout, Machine, Order, Residency, Sample, Stock, Traffic},
+    units::LINE_BYTES,
+};
+use migrator::{Queue, Steered};
+use noise::Noise;
+use pages::{Interleaving, Pages};
+use std::convert::Infallible;
+use task::{Memory, TaskState};
+
+/// How near several tasks are brought to their equilibrium: far below any noise of a counter.
+const TOLERANCE: f64 = 1e-6;
+
+/// The most that moving pages hold up threads, as a part of their time.
+const STALL_MAX: f64 = 0.5;
+
+/// Bands of heat that a sample tells apart.
+const HEAT_BANDS: usize = 8;
+
+/// A machine whose pages move, simulated.
+pub struct SimMachine<'a> {
+    scenario: &'a Scenario,
+    layout: Layout,
+    now_ns: u64,
+    tasks: Vec<TaskState>,
+    /// The shares by which a task's pages are placed when it starts, by domain.
+    start: Vec<Vec<f64>>,
+    /// By task.
+    targets: Vec<Option<(Vec<f64>, Order)>>,
+    rate_limit_gbps: f64,
+    queue: Queue,
+    /// Bytes that may move and have not, for want of a whole group.
+    carried_bytes: f64,
+    free_bytes: Vec<u64>,
+    equilibrium: Solved<'a>,
+    counters: Counters,
+    counter_noise: Noise,
+    heat_noise: Noise,
+    next_aggregation_ns: u64,
+    /// By task, as of the last aggregation.
+    bands: Vec<Option<Vec<HeatBand>>>,
+    energy_j: f64,
+    moved_bytes: u64,
+}
+
+/// The equilibrium of what runs, kept while nothing changes.
+#[derive(Default)]
+struct Solved<'a> {
+    /// Tasks and the phases that they are in.
+    running: Vec<(usize, usize)>,
+    background_gbps: Vec<f64>,
+    system: Option<System<'a>>,
+    beside: Option<System<'a>>,
+    flows: Flows,
+    loads: Vec<Load>,
+    /// By entry of `running`.
+    reached: Vec<LoadEquilibrium>,
+}
+
+/// What has been counted since the last sample.
+#[derive(Clone, Debug, Default)]
+struct Counters {
+    traffic: Vec<Vec<Counted>>,
+    moved_in: Vec<u64>,
+    moved_out: Vec<u64>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Counted {
+    read_bytes: f64,
+    written_bytes: f64,
+    inserts: f64,
+    occupancy_ns: f64,
+}
+
+impl Counters {
+    fn new(domains: usize, tiers: usize) -> Self {
+        Self {
+            traffic: vec![vec![Counted::default(); tiers]; domains],
+            moved_in: vec![0; tiers],
+            moved_out: vec![0; tiers],
+        }
+    }
+}
+
+impl<'a> SimMachine<'a> {
+    /// The machine of `scenario` at its start. `start` are the shares by which pages of each
+    /// domain are placed when a task starts: all of them on the first tier, or interleaved.
+    pub fn new(scenario: &'a Scenario, start: Vec<Vec<f64>>) -> Self {
+        let layout = layout::layout(scenario);
+        let tiers = layout.tiers.len();
+        Self {
+            now_ns: 0,
+            tasks: scenario.tasks.iter().map(|_| TaskState::new()).collect(),
+            start,
+            targets: vec![None; scenario.tasks.len()],
+            rate_limit_gbps: scenario.migration.bandwidth_gbps,
+            queue: Queue::default(),
+            carried_bytes: 0.0,
+            free_bytes: scenario.free_bytes(),
+            equilibrium: Solved::default(),
+            counters: Counters::new(layout.domains.len(), tiers),
+            counter_noise: Noise::new(scenario.seed, 0),
+            heat_noise: Noise::new(scenario.seed, 1),
+            next_aggregation_ns: scenario.damon.aggregation_ns,
+            bands: vec![None; scenario.tasks.len()],
+            energy_j: 0.0,
+            moved_bytes: 0,
+            scenario,
+            layout,
+        }
+    }
+
+    /// The machine with pages that stay in `shares`, by domain, whatever happens.
+    fn with_fixed(scenario: &'a Scenario, shares: Vec<Vec<f64>>) -> Self {
+        let mut machine = Self::new(scenario, shares);
+        machine.next_aggregation_ns = u64::MAX;
+        machine
+    }
+
+    /// Bytes of pages that have moved.
+    pub const fn moved_bytes(&self) -> u64 {
+        self.moved_bytes
+    }
+
+    /// Energy taken so far, J; 0 where the platform does not tell its power.
+    pub const fn energy_j(&self) -> f64 {
+        self.energy_j
+    }
+
+    /// Where the accesses of what is steered go: the part of their traffic on each tier. `None`
+    /// while nothing runs.
+    pub fn reached_shares(&self) -> Option<Vec<f64>> {
+        let mut sum = vec![0.0; self.layout.tiers.len()];
+        for (state, task) in self.tasks.iter().zip(&self.scenario.tasks) {
+            if !task.steered {
+                continue;
+            }
+            if let Some(shares) = shares(&state.memory) {
+                let weight = f64::from(task.threads);
+                sum.iter_mut().zip(&shares).for_each(|(sum, share)| *sum += weight * share);
+            }
+        }
+        let all: f64 = sum.iter().sum();
+        (all > 0.0).then(|| sum.iter().map(|part| part / all).collect())
+    }
+
+    /// Whether all tasks have ended for good.
+    fn has_ended(&self) -> bool {
+        self.tasks.iter().all(TaskState::has_ended)
+    }
+
+    /// Simulates `span_ns`.
+    fn advance(&mut self, span_ns: u64) {
+        let end = self.now_ns + span_ns;
+        while self.now_ns < end {
+            self.start_tasks();
+            self.solve();
+            let step = self.step(end - self.now_ns);
+            self.count(step);
+            self.now_ns += step;
+            self.work(step);
+            self.migrate(step);
+            if self.now_ns >= self.next_aggregation_ns {
+                self.aggregate();
+            }
+        }
+        self.start_tasks();
+    }
+
+    /// Starts what is due, and gives it memory.
+    fn start_tasks(&mut self) {
+        for at in 0..self.tasks.len() {
+            let task = &self.scenario.tasks[at];
+            let state = &self.tasks[at];
+            if state.is_running() || state.has_ended() || ns(task.start_s) > self.now_ns {
+                continue;
+            }
+            let shares = self.start[task.domain].clone();
+            let memory = if self.next_aggregation_ns == u64::MAX {
+                Memory::Fixed(shares)
+            } else {
+                let groups = task::groups(self.scenario)[at];
+                let pages = self.allocate(at, groups, &shares);
+                let heat = Heat::new(pages.groups(), &self.scenario.damon);
+                Memory::Paged(Box::new(pages), heat)
+            };
+            self.tasks[at].begin(memory, self.now_ns);
+        }
+    }
+
+    /// Pages as a program touches them first: by `shares`, and where a tier is full, on the next
+    /// near one that is not, then on any.
+    fn allocate(&mut self, at: usize, groups: usize, shares: &[f64]) -> Pages {
+        let task = &self.scenario.tasks[at];
+        let tiers = self.layout.tiers.len();
+        let near = &self.layout.domains[task.domain].tiers;
+        let mut pages = Pages::new(task.footprint_bytes, groups, task.hotness, tiers);
+        let interleaving = Interleaving::new(shares);
+        for group in 0..pages.groups() {
+            let bytes = pages.group_bytes(group);
+            let wanted = interleaving.tier(group);
+            let order = std::iter::once(wanted).chain(near.iter().copied()).chain(0..tiers);
+            let room = |tier: &usize| self.free_bytes[*tier] >= bytes;
+            // The scenario was checked: together they have room, but for the rest of a group.
+            let tier = order.clone().find(room).unwrap_or(tiers - 1);
+            self.free_bytes[tier] = self.free_bytes[tier].saturating_sub(bytes);
+            pages.put(group, tier);
+        }
+        pages
+    }
+
+    /// Brings what runs to its equilibrium, if something changed since the last time.
+    fn solve(&mut self) {
+        let scenario = self.scenario;
+        let running: Vec<(usize, usize)> = (0..self.tasks.len())
+            .filter(|at| self.tasks[*at].is_running())
+            .map(|at| (at, self.tasks[at].phase(&scenario.tasks[at]).0))
+            .collect();
+        let background_gbps = self.background_gbps();
+        let load = |(at, phase): &(usize, usize)| {
+            let task = &scenario.tasks[*at];
+            let shares = shares(&self.tasks[*at].memory).unwrap_or_default();
+            task.program.load(*phase, task.domain, shares)
+        };
+        let loads: Vec<Load> = running.iter().map(load).collect();
+        let solved = &mut self.equilibrium;
+        if solved.running.len() != running.len()
+            || solved.running.iter().zip(&running).any(|(a, b)| a.0 != b.0)
+        {
+            *solved = Solved::default();
+        }
+        let same_place = solved.background_gbps == background_gbps && solved.system.is_some();
+        if same_place && solved.loads == loads {
+            return;
+        }
+        solved.running = running;
+        if loads.is_empty() {
+            solved.reached.clear();
+            return;
+        }
+        let system = solved.system.get_or_insert_with(|| System::new(&scenario.platform, &loads));
+        if !same_place {
+            let quiet = background_gbps.iter().all(|gbps| *gbps == 0.0);
+            solved.beside = (!quiet).then(|| system.beside(&loads, &background_gbps));
+            solved.background_gbps = background_gbps;
+        }
+        let system = solved.beside.as_ref().unwrap_or(system);
+        solved.reached = system.solve_from(&loads, &mut solved.flows, TOLERANCE);
+        solved.loads = loads;
+    }
+
+    /// Traffic that comes whatever the programs do: devices, and pages that move. GB/s by tier.
+    fn background_gbps(&self) -> Vec<f64> {
+        let mut gbps = vec![0.0; self.layout.tiers.len()];
+        for device in self.devices() {
+            gbps[device.tier] += device.bandwidth_gbps;
+        }
+        if let Some((from, to)) = self.moving() {
+            gbps[from] += self.rate_limit_gbps;
+            gbps[to] += self.rate_limit_gbps;
+        }
+        gbps
+    }
+
+    /// Devices that are at work now.
+    fn devices(&self) -> impl Iterator<Item = &'a Device> {
+        let now_ns = self.now_ns;
+        let active =
+            move |device: &&Device| ns(device.from_s) <= now_ns && now_ns < ns(device.to_s);
+        self.scenario.devices.iter().filter(active)
+    }
+
+    /// The tiers between which pages move now.
+    fn moving(&self) -> Option<(usize, usize)> {
+        let step = self.queue.first()?;
+        match &self.tasks[step.task].memory {
+            Memory::Paged(pages, _) => Some((pages.tier(step.group), step.to)),
+            _ => None,
+        }
+    }
+
+    /// The part of the threads' time that moving pages hold them up.
+    fn stall(&self) -> f64 {
+        if self.moving().is_none() {
+            return 0.0;
+        }
+        let migration = &self.scenario.migration;
+        let pages_per_ns = self.rate_limit_gbps / migration.page_bytes as f64;
+        let running = &self.equilibrium.running;
+        let threads: f64 =
+            running.iter().map(|(at, _)| f64::from(self.scenario.tasks[*at].threads)).sum();
+        (pages_per_ns * migration.stall_ns / threads.max(1.0)).min(STALL_MAX)
+    }
+
+    /// The speed of an entry of what runs: 1 is as fast as on the first tier alone.
+    fn speed(&self, entry: usize) -> f64 {
+        let (at, phase) = self.equilibrium.running[entry];
+        let program = &self.scenario.tasks[at].program;
+        let gbps = self.equilibrium.reached[entry].bandwidth_gbps;
+        program.speed(phase, gbps) * (1.0 - self.stall())
+    }
+
+    /// How long nothing changes, ns, and at most `limit_ns`.
+    fn step(&self, limit_ns: u64) -> u64 {
+        let mut step = limit_ns;
+        let mut until = |at_ns: u64| {
+            if at_ns > self.now_ns {
+                step = step.min(at_ns - self.now_ns);
+            }
+        };
+        for (task, state) in self.scenario.tasks.iter().zip(&self.tasks) {
+            if !state.is_running() && !state.has_ended() {
+                until(ns(task.start_s));
+            }
+        }
+        for device in &self.scenario.devices {
+            until(ns(device.from_s));
+            until(ns(device.to_s));
+        }
+        until(self.next_aggregation_ns);
+        for (entry, (at, _)) in self.equilibrium.running.iter().enumerate() {
+            let task = &self.scenario.tasks[*at];
+            let (_, left) = self.tasks[*at].phase(task);
+            let left_ns = left * task.local_runtime_s() * 1e9 / self.speed(entry).max(1e-9);
+            until(self.now_ns.saturating_add((left_ns.ceil() as u64).max(1)));
+        }
+        step.max(1)
+    }
+
+    /// Adds what passes in `step_ns` to the counters.
+    fn count(&mut self, step_ns: u64) {
+        let span = step_ns as f64;
+        let slowed = 1.0 - self.stall();
+        let counters = &mut self.counters.traffic;
+        for ((at, _), reached) in self.equilibrium.running.iter().zip(&self.equilibrium.reached) {
+            let task = &self.scenario.tasks[*at];
+            let tiers = reached.tier_bandwidth_gbps.iter().zip(&reached.tier_latency_ns);
+            for (counted, (gbps, latency_ns)) in counters[task.domain].iter_mut().zip(tiers) {
+                let bytes = gbps * span * slowed;
+                counted.read_bytes += task.read_share * bytes;
+                counted.written_bytes += (1.0 - task.read_share) * bytes;
+                counted.inserts += bytes / LINE_BYTES;
+                counted.occupancy_ns += bytes / LINE_BYTES * latency_ns;
+            }
+        }
+        let now_ns = self.now_ns;
+        for device in &self.scenario.devices {
+            if ns(device.from_s) <= now_ns && now_ns < ns(device.to_s) {
+                let bytes = device.bandwidth_gbps * span;
+                let counted = &mut counters[device.domain][device.tier];
+                counted.read_bytes += device.read_share * bytes;
+                counted.written_bytes += (1.0 - device.read_share) * bytes;
+            }
+        }
+        self.count_energy(step_ns);
+    }
+
+    /// Adds the energy of `step_ns`.
+    fn count_energy(&mut self, step_ns: u64) {
+        if let Some(watts) = power::watts(self) {
+            self.energy_j += watts * step_ns as f64 * 1e-9;
+        }
+    }
+
+    /// Lets what runs do the work of the step that has just ended.
+    fn work(&mut self, step_ns: u64) {
+        let running = self.equilibrium.running.clone();
+        let seconds = step_ns as f64 * 1e-9;
+        for (entry, (at, _)) in running.into_iter().enumerate() {
+            let speed = self.speed(entry);
+            let energy_j = power::task_watts(self, entry).unwrap_or(0.0) * seconds;
+            let task = &self.scenario.tasks[at];
+            let before: Option<Vec<u64>> = match &self.tasks[at].memory {
+                Memory::Paged(pages, _) => Some(pages.bytes_on().to_vec()),
+                _ => None,
+            };
+            self.tasks[at].advance(task, speed, step_ns, self.now_ns, energy_j);
+            if let (true, Some(bytes)) = (self.tasks[at].has_ended(), before) {
+                self.free_bytes.iter_mut().zip(bytes).for_each(|(free, bytes)| *free += bytes);
+                self.plan();
+            }
+        }
+    }
+
+    /// Moves what the step that has just ended had time for.
+    fn migrate(&mut self, step_ns: u64) {
+        if self.queue.first().is_none() {
+            self.carried_bytes = 0.0;
+            return;
+        }
+        self.carried_bytes += self.rate_limit_gbps * step_ns as f64;
+        while let Some(step) = self.queue.first() {
+            let Memory::Paged(pages, _) = &mut self.tasks[step.task].memory else {
+                self.queue.pop();
+                continue;
+            };
+            let (from, bytes) = (pages.tier(step.group), pages.group_bytes(step.group));
+            if from == step.to || self.free_bytes[step.to] < reserve(&self.layout, step.to) + bytes
+            {
+                self.queue.pop();
+                continue;
+            }
+            if self.carried_bytes < bytes as f64 {
+                break;
+            }
+            pages.put(step.group, step.to);
+            self.queue.pop();
+            self.carried_bytes -= bytes as f64;
+            self.free_bytes[from] += bytes;
+            self.free_bytes[step.to] -= bytes;
+            self.counters.moved_out[from] += bytes;
+            self.counters.moved_in[step.to] += bytes;
+            self.moved_bytes += bytes;
+            let domain = self.scenario.tasks[step.task].domain;
+            self.counters.traffic[domain][from].read_bytes += bytes as f64;
+            self.counters.traffic[domain][step.to].written_bytes += bytes as f64;
+        }
+    }
+
+    /// Ends an aggregation of heat, and plans with what it shows.
+    fn aggregate(&mut self) {
+        let damon = &self.scenario.damon;
+        self.next_aggregation_ns += damon.aggregation_ns;
+        for (entry, (at, _)) in self.equilibrium.running.iter().enumerate() {
+            let task = &self.scenario.tasks[*at];
+            let Memory::Paged(pages, heat) = &mut self.tasks[*at].memory else { continue };
+            // A page that is swept is visited once for all its lines.
+            let visit_bytes =
+                if task.random { LINE_BYTES } else { self.scenario.migration.page_bytes as f64 };
+            let sampled_bytes =
+                self.equilibrium.reached[entry].bandwidth_gbps * damon.sampling_ns as f64;
+            let group_bytes = pages.bytes() as f64 / pages.groups() as f64;
+            let group_pages = (group_bytes / self.scenario.migration.page_bytes as f64).max(1.0);
+            let visits = |share: f64| sampled_bytes * share / group_pages / visit_bytes;
+            heat.aggregate(damon, pages, &mut self.heat_noise, visits);
+            self.bands[*at] = Some(bands(pages, heat, damon));
+        }
+        self.plan();
+    }
+
+    /// Plans what moves next.
+    fn plan(&mut self) {
+        let tasks: Vec<Steered<'_>> = self
+            .tasks
+            .iter()
+            .enumerate()
+            .filter_map(|(at, state)| match &state.memory {
+                Memory::Paged(pages, heat) => {
+                    let target = self.targets[at].as_ref();
+                    let target = target.map(|(shares, order)| (shares.as_slice(), *order));
+                    let near = &self.layout.domains[self.scenario.tasks[at].domain].tiers;
+                    Some(Steered { task: at, pages, heat, near, target })
+                }
+                _ => None,
+            })
+            .collect();
+        let capacity: Vec<u64> = self.layout.tiers.iter().map(|tier| tier.capacity_bytes).collect();
+        self.queue.plan(&tasks, &self.scenario.damon, &self.free_bytes, &capacity);
+    }
+
+    /// The counters as they are read, with their noise, and set back.
+    fn sample(&mut self, span: Duration) -> Sample {
+        let tiers = self.layout.tiers.len();
+        let empty = Counters::new(self.layout.domains.len(), tiers);
+        let counters = std::mem::replace(&mut self.counters, empty);
+        let (spread, counts_latency) = (self.scenario.counter_noise, self.scenario.counts_latency);
+        let noise = &mut self.counter_noise;
+        let mut read = |counted: &Counted| {
+            // One counter each: their errors are their own.
+            let [a, b, c, d] = [(); 4].map(|()| noise.factor(spread));
+            Traffic {
+                read_bytes: Some(a * counted.read_bytes),
+                written_bytes: Some(b * counted.written_bytes),
+                inserts: counts_latency.then_some(c * counted.inserts),
+                occupancy_ns: counts_latency.then_some(d * counted.occupancy_ns),
+            }
+        };
+        let traffic = counters.traffic.iter().map(|row| row.iter().map(&mut read).collect());
+        let traffic = traffic.collect();
+        let stock = (0..tiers).map(|tier| Stock {
+            used_bytes: Some(self.layout.tiers[tier].capacity_bytes - self.free_bytes[tier]),
+            free_bytes: Some(self.free_bytes[tier]),
+            migrated_in_bytes: Some(counters.moved_in[tier]),
+            migrated_out_bytes: Some(counters.moved_out[tier]),
+        });
+        Sample {
+            span,
+            traffic,
+            stock: stock.collect(),
+            scopes: (0..self.tasks.len()).map(|at| self.residency(at)).collect(),
+        }
+    }
+
+    fn residency(&self, at: usize) -> Residency {
+        let Memory::Paged(pages, _) = &self.tasks[at].memory else {
+            let none = vec![0; self.layout.tiers.len()];
+            return Residency { used_bytes: Some(none), heat: None };
+        };
+        Residency { used_bytes: Some(pages.bytes_on().to_vec()), heat: self.bands[at].clone() }
+    }
+}
+
+impl Machine for SimMachine<'_> {
+    type Error = Infallible;
+
+    fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    fn observe(&mut self, span: Duration) -> Result<Sample, Infallible> {
+        self.advance(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX));
+        Ok(self.sample(span))
+    }
+
+    fn apply(&mut self, decision: &Decision) -> Result<(), Infallible> {
+        let most = self.scenario.migration.bandwidth_gbps;
+        self.rate_limit_gbps = most;
+        for target in &decision.targets {
+            if let Some(limit) = target.rate_limit_gbps {
+                self.rate_limit_gbps = limit.min(most);
+            }
+            self.targets[target.scope] = Some((target.shares.clone(), target.order));
+        }
+        self.plan();
+        Ok(())
+    }
+}
+
+/// Pages by heat, the hottest first.
+fn bands(pages: &Pages, heat: &Heat, damon: &Damon) -> Vec<HeatBand> {
+    let samples = heat::samples(damon);
+    let looks_per_s = 1e9 / damon.sampling_ns as f64;
+    let tiers = pages.bytes_on().len();
+    let band = |band: usize| HeatBand {
+        accesses_per_s: looks_per_s * (band as f64 + 0.5) / HEAT_BANDS as f64,
+        bytes: vec![0; tiers],
+    };
+    let mut bands: Vec<HeatBand> = (0..HEAT_BANDS).rev().map(band).collect();
+    for region in heat.regions() {
+        let part = f64::from(region.accesses) / f64::from(samples + 1);
+        let band = HEAT_BANDS - 1 - (part * HEAT_BANDS as f64) as usize;
+        for group in region.start..region.end {
+            bands[band].bytes[pages.tier(group)] += pages.group_bytes(group);
+        }
+    }
+    bands
+}
+
+/// What pages that come leave free on `tier`, bytes: where cold pages are demoted to make room,
+/// others do not take it at once. The last tier has nowhere to demote to.
+fn reserve(layout: &Layout, tier: usize) -> u64 {
+    let last = tier + 1 == layout.tiers.len();
+    let part = if last { 0.0 } else { migrator::DEMOTE_UP_TO };
+    (part * layout.tiers[tier].capacity_bytes as f64) as u64
+}
+
+/// The part of a task's traffic on each tier; `None` when it has no memory.
+fn shares(memory: &Memory) -> Option<Vec<f64>> {
+    match memory {
+        Memory::None => None,
+        Memory::Fixed(shares) => Some(shares.clone()),
+        Memory::Paged(pages, _) => Some(pages.access_shares()),
+    }
+}
+
+fn ns(seconds: f64) -> u64 {
+    (seconds * 1e9).round() as u64
+}

@@ -1,0 +1,170 @@
+//! Heat as DAMON sees it.
+//!
+//! DAMON divides addresses into regions. In each sampling interval it looks at one page of each
+//! region and notes whether that was accessed since; over an aggregation interval the hits add up
+//! to `accesses`, which stands for every page of the region. Then neighbours with about as many
+//! accesses merge, and each region is split anew at random, so that boundaries find their way to
+//! where heat changes (Documentation/mm/damon/design.rst). It errs as DAMON errs: it sees accesses,
+//! not traffic, and a page that is swept once within an interval looks as hot as one that is
+//! swept ten times.
+
+use super::{noise::Noise, pages::Pages, scenario::Damon};
+
+/// Regions whose accesses differ by less than this part of the most possible merge.
+const MERGE: f64 = 0.1;
+
+/// A run of groups that is taken to be equally hot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Region {
+    /// Its first group.
+    pub(super) start: usize,
+    /// The group behind its last one.
+    pub(super) end: usize,
+    /// Hits in the last aggregation.
+    pub(super) accesses: u32,
+    /// Aggregations for which it has been about as hot.
+    pub(super) age: u32,
+}
+
+/// The heat of a task's pages, as far as it has been sampled.
+#[derive(Clone, Debug)]
+pub(super) struct Heat {
+    regions: Vec<Region>,
+    aggregations: u32,
+}
+
+impl Heat {
+    /// Nothing seen yet of `groups` groups.
+    pub(super) fn new(groups: usize, damon: &Damon) -> Self {
+        let count = damon.regions_min.clamp(1, groups);
+        let region = |at: usize| Region {
+            start: at * groups / count,
+            end: (at + 1) * groups / count,
+            accesses: 0,
+            age: 0,
+        };
+        Self { regions: (0..count).map(region).collect(), aggregations: 0 }
+    }
+
+    /// The regions in the order of addresses.
+    pub(super) fn regions(&self) -> &[Region] {
+        &self.regions
+    }
+
+    /// Whether an aggregation has been completed.
+    pub(super) const fn is_known(&self) -> bool {
+        self.aggregations > 0
+    }
+
+    /// Ends an aggregation in which a page of a group with `share` of the accesses was visited
+    /// `visits(share)` times in each sampling interval.
+    pub(super) fn aggregate(
+        &mut self,
+        damon: &Damon,
+        pages: &Pages,
+        noise: &mut Noise,
+        visits: impl Fn(f64) -> f64,
+    ) {
+        let samples = samples(damon);
+        // Most neighbours are equally hot: the exponential of the last one is kept.
+        let mut known = (f64::NAN, 0.0);
+        for region in &mut self.regions {
+            let mut hits = 0;
+            for _ in 0..samples {
+                let share =
+                    pages.access_share(region.start + noise.below(region.end - region.start));
+                if share != known.0 {
+                    known = (share, 1.0 - libm::exp(-visits(share)));
+                }
+                hits += u32::from(noise.part() < known.1);
+            }
+            let changed = f64::from(hits.abs_diff(region.accesses));
+            let same = changed <= MERGE * f64::from(samples);
+            region.age = if same { region.age + 1 } else { 0 };
+            region.accesses = hits;
+        }
+        self.aggregations += 1;
+        self.merge(damon, samples, pages.groups());
+        self.split(damon, noise);
+    }
+
+    fn merge(&mut self, damon: &Damon, samples: u32, groups: usize) {
+        let size_max = groups.div_ceil(damon.regions_min);
+        let near = |a: &Region, b: &Region| {
+            f64::from(a.accesses.abs_diff(b.accesses)) <= MERGE * f64::from(samples)
+        };
+        let mut merged: Vec<Region> = Vec::with_capacity(self.regions.len());
+        for region in self.regions.drain(..) {
+            match merged.last_mut() {
+                Some(last) if near(last, &region) && region.end - last.start <= size_max => {
+                    let (own, other) = (last.end - last.start, region.end - region.start);
+                    let mean = |a: u32, b: u32| {
+                        let sum = a as usize * own + b as usize * other;
+                        (sum as f64 / (own + other) as f64).round() as u32
+                    };
+                    last.accesses = mean(last.accesses, region.accesses);
+                    last.age = mean(last.age, region.age);
+                    last.end = region.end;
+                }
+                _ => merged.push(region),
+            }
+        }
+        self.regions = merged;
+    }
+
+    fn split(&mut self, damon: &Damon, noise: &mut Noise) {
+        if self.regions.len() > damon.regions_max / 2 {
+            return;
+        }
+        let mut split = Vec::with_capacity(2 * self.regions.len());
+        for region in self.regions.drain(..) {
+            let size = region.end - region.start;
+            if size < 2 {
+                split.push(region);
+                continue;
+            }
+            let at = region.start + 1 + noise.below(size - 1);
+            split.push(Region { end: at, ..region });
+            split.push(Region { start: at, ..region });
+        }
+        self.regions = split;
+    }
+}
+
+/// Looks at each region in an aggregation.
+pub(super) fn samples(damon: &Damon) -> u32 {
+    u32::try_from(damon.aggregation_ns / damon.sampling_ns).unwrap_or(u32::MAX).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use interleaf_model::demand::Hotness;
+
+    #[test]
+    fn a_hot_set_is_found() {
+        let damon = Damon::default();
+        let hotness = Hotness::HotSet { pages: 0.1, accesses: 0.9 };
+        // Fewer groups than are mixed: the first tenth is hot.
+        let pages = Pages::new(1 << 30, 1000, hotness, 2);
+        let mut heat = Heat::new(1000, &damon);
+        let mut noise = Noise::new(1, 0);
+        for _ in 0..40 {
+            heat.aggregate(&damon, &pages, &mut noise, |share| 1000.0 * share / 5.0);
+        }
+        let covered: usize = heat.regions().iter().map(|region| region.end - region.start).sum();
+        assert_eq!(covered, 1000);
+        assert!(heat.regions().windows(2).all(|pair| pair[0].end == pair[1].start));
+        let mean = |from: usize, to: usize| {
+            let of = |region: &Region| {
+                let both = region.end.min(to).saturating_sub(region.start.max(from));
+                both as f64 * f64::from(region.accesses)
+            };
+            heat.regions().iter().map(of).sum::<f64>() / (to - from) as f64
+        };
+        // A hot page is visited 1.8 times in an interval, a cold one 0.02 times.
+        assert!(mean(0, 100) > 10.0, "{}", mean(0, 100));
+        assert!(mean(100, 1000) < 2.0, "{}", mean(100, 1000));
+        assert!((10..=1000).contains(&heat.regions().len()));
+    }
+}

@@ -1,0 +1,173 @@
+//! The migrator: from shares to pages that move.
+//!
+//! It reads a target for each task and keeps a queue of groups that are not where they belong.
+//! *Interleave*: hot groups go where their address says ([`super::pages::Interleaving`]); cold
+//! ones stay, as moving them gains nothing. *Hottest first*: the hottest regions fill the first
+//! tier. And whatever the target, a tier that runs full is relieved of pages that nobody has
+//! touched for a while, as the DMI prototype does with DAMON's `migrate_cold`.
+
+use super::{
+    heat::{Heat, Region, samples},
+    pages::{Interleaving, Pages},
+    scenario::Damon,
+};
+use interleaf_model::machine::Order;
+use std::collections::VecDeque;
+
+/// A region is hot when at least this part of the looks found it accessed (DMI prototype:
+/// interleave at 10 to 100 %).
+const HOT: f64 = 0.1;
+
+/// A region is cold when no look found it accessed for this long, ns (DMI prototype: 15 s).
+const COLD_NS: u64 = 15_000_000_000;
+
+/// Free memory below which cold pages are demoted, and up to which, as parts of a tier (DMI
+/// prototype: a watermark of 1 % and 2 % of a node).
+const DEMOTE_BELOW: f64 = 0.01;
+pub(super) const DEMOTE_UP_TO: f64 = 0.02;
+
+/// What a resident of the first tier is hotter by when the hottest are chosen, in hits: so that
+/// pages that are equally hot do not change places for ever.
+const RESIDENT_BONUS: f64 = 2.0;
+
+/// A group that is to move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Move {
+    pub(super) task: usize,
+    pub(super) group: usize,
+    pub(super) to: usize,
+}
+
+/// A task as the migrator sees it.
+pub(super) struct Steered<'a> {
+    pub(super) task: usize,
+    pub(super) pages: &'a Pages,
+    pub(super) heat: &'a Heat,
+    /// The tiers near it, the fastest first.
+    pub(super) near: &'a [usize],
+    /// Where its pages should go; `None` when nobody said.
+    pub(super) target: Option<(&'a [f64], Order)>,
+}
+
+impl Steered<'_> {
+    /// The tiers to which pages of `tier` are demoted, the nearest first.
+    fn slower(&self, tier: usize) -> impl Iterator<Item = usize> {
+        let behind = self.near.iter().position(|own| *own == tier).map_or(0, |at| at + 1);
+        self.near[behind..].iter().copied()
+    }
+}
+
+/// Groups that are to move, in order.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Queue(VecDeque<Move>);
+
+impl Queue {
+    /// The next move.
+    pub(super) fn first(&self) -> Option<Move> {
+        self.0.front().copied()
+    }
+
+    pub(super) fn pop(&mut self) {
+        self.0.pop_front();
+    }
+
+    /// Plans anew: first what relieves full tiers, then what the targets ask for. `free` and
+    /// `capacity` are bytes by tier.
+    pub(super) fn plan(
+        &mut self,
+        tasks: &[Steered<'_>],
+        damon: &Damon,
+        free: &[u64],
+        capacity: &[u64],
+    ) {
+        self.0.clear();
+        self.relieve(tasks, damon, free, capacity);
+        for task in tasks {
+            match task.target {
+                Some((shares, Order::Interleave)) => self.interleave(task, damon, shares),
+                Some((shares, Order::HottestFirst)) => self.hottest_first(task, shares),
+                None => {}
+            }
+        }
+    }
+
+    fn relieve(&mut self, tasks: &[Steered<'_>], damon: &Damon, free: &[u64], capacity: &[u64]) {
+        let mut room = free.to_vec();
+        for tier in 0..free.len() {
+            if free[tier] as f64 >= DEMOTE_BELOW * capacity[tier] as f64 {
+                continue;
+            }
+            let wanted = (DEMOTE_UP_TO * capacity[tier] as f64) as u64;
+            for task in tasks {
+                let cold = task.heat.regions().iter().filter(|region| is_cold(region, damon));
+                for group in cold.flat_map(|region| region.start..region.end) {
+                    let bytes = task.pages.group_bytes(group);
+                    if room[tier] >= wanted {
+                        break;
+                    }
+                    if task.pages.tier(group) != tier {
+                        continue;
+                    }
+                    let slower = task.slower(tier).find(|to| room[*to] > bytes);
+                    let Some(to) = slower else { break };
+                    room[tier] += bytes;
+                    room[to] -= bytes;
+                    self.0.push_back(Move { task: task.task, group, to });
+                }
+            }
+        }
+    }
+
+    fn interleave(&mut self, task: &Steered<'_>, damon: &Damon, shares: &[f64]) {
+        let interleaving = Interleaving::new(shares);
+        let hot = HOT * f64::from(samples(damon));
+        let is_hot = |region: &&Region| f64::from(region.accesses) >= hot;
+        for region in task.heat.regions().iter().filter(is_hot) {
+            for group in region.start..region.end {
+                let to = interleaving.tier(group);
+                if task.pages.tier(group) != to {
+                    self.0.push_back(Move { task: task.task, group, to });
+                }
+            }
+        }
+    }
+
+    fn hottest_first(&mut self, task: &Steered<'_>, shares: &[f64]) {
+        if !task.heat.is_known() {
+            return;
+        }
+        let pages = task.pages;
+        let mut groups: Vec<(f64, usize)> = task
+            .heat
+            .regions()
+            .iter()
+            .flat_map(|region| (region.start..region.end).map(|group| (region.accesses, group)))
+            .map(|(accesses, group)| {
+                let bonus = if pages.tier(group) == task.near[0] { RESIDENT_BONUS } else { 0.0 };
+                (f64::from(accesses) + bonus, group)
+            })
+            .collect();
+        // Equally hot ones in the order of addresses.
+        groups.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+        let mut room: Vec<f64> = shares.iter().map(|share| share * pages.bytes() as f64).collect();
+        let last = task.near[task.near.len() - 1];
+        let mut up = vec![];
+        for (_, group) in groups {
+            let bytes = pages.group_bytes(group) as f64;
+            let to = room.iter().position(|room| *room >= 0.5 * bytes).unwrap_or(last);
+            room[to] -= bytes;
+            let step = Move { task: task.task, group, to };
+            match pages.tier(group).cmp(&to) {
+                // Those that leave a fast tier go first, and make room.
+                std::cmp::Ordering::Less => self.0.push_back(step),
+                std::cmp::Ordering::Greater => up.push(step),
+                std::cmp::Ordering::Equal => {}
+            }
+        }
+        self.0.extend(up);
+    }
+}
+
+fn is_cold(region: &Region, damon: &Damon) -> bool {
+    region.accesses == 0 && u64::from(region.age) * damon.aggregation_ns >= COLD_NS
+}

@@ -1,0 +1,302 @@
+//! A policy on a scenario, from the first sample to the last.
+
+use super::{
+    Scenario, SimMachine,
+    static_best::{StaticBest, StaticTask, all_local},
+};
+use core::time::Duration;
+use interleaf_model::{
+    control::{Controller, Period, Settings},
+    machine::TierLayout,
+    policy::Policy,
+};
+
+/// How far a target may be from the last one and still count as settled: 3 points.
+const SETTLED_POINTS: f64 = 3.0;
+
+/// Periods for which a target must stay to be settled.
+pub(super) const SETTLED_PERIODS: usize = 5;
+
+/// A policy that runs on a scenario, period after period.
+pub struct Run<'a> {
+    machine: SimMachine<'a>,
+    controller: Controller,
+    scenario: &'a Scenario,
+    duration: Duration,
+    elapsed: Duration,
+    periods: Vec<PeriodRecord>,
+    started_with: Vec<f64>,
+}
+
+/// What happened in a period.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PeriodRecord {
+    /// When it ended, s.
+    pub time_s: f64,
+    /// The shares aimed at from here on, by tier; the mean of all domains.
+    pub target: Vec<f64>,
+    /// The same of each domain.
+    pub domain_targets: Vec<Vec<f64>>,
+    /// The part of the steered accesses on each tier at its end.
+    pub reached: Vec<f64>,
+    /// Reads and writes on each tier, GB/s, as they were counted.
+    pub tier_bandwidth_gbps: Vec<f64>,
+    /// The latency of each tier, ns, where it was counted.
+    pub tier_latency_ns: Vec<Option<f64>>,
+    /// The bandwidth that stood for the period (the percentile of its quiet samples), GB/s; `None`
+    /// where some domain held off.
+    pub judged_gbps: Option<f64>,
+    /// Bytes of pages that moved.
+    pub migrated_bytes: u64,
+    /// What the policy did in a word, of each domain.
+    pub actions: Vec<&'static str>,
+    /// Why, of each domain.
+    pub reasons: Vec<String>,
+}
+
+impl PeriodRecord {
+    /// Reads and writes on all tiers, GB/s.
+    pub fn bandwidth_gbps(&self) -> f64 {
+        self.tier_bandwidth_gbps.iter().sum()
+    }
+}
+
+/// What a policy gave.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    /// Period by period.
+    pub periods: Vec<PeriodRecord>,
+    /// By task.
+    pub tasks: Vec<TaskOutcome>,
+    /// The best static shares for the same scenario; `None` when none fit.
+    pub best_static: Option<StaticBest>,
+    /// From when on the target stays within 3 points of its last value, s.
+    pub converged_after_s: Option<f64>,
+    /// Bytes of pages that moved.
+    pub moved_bytes: u64,
+    /// Energy of the whole machine, J; `None` where the platform does not tell its power.
+    pub energy_j: Option<f64>,
+}
+
+/// What a policy gave a task.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TaskOutcome {
+    /// How long its first run took, search included, s; `None` when it did not end.
+    pub runtime_s: Option<f64>,
+    /// Runs that it did, with the part of the last one.
+    pub work: f64,
+    /// The energy of its first run, J.
+    pub energy_j: Option<f64>,
+    /// The same with all pages on the first tier, were it large enough.
+    pub local: StaticTask,
+    /// The same with the best static shares.
+    pub best_static: Option<StaticTask>,
+}
+
+impl Outcome {
+    /// The number of the last period that changed the target, from 1; 0 when none did.
+    pub fn last_change(&self) -> usize {
+        let changed = |pair: &[PeriodRecord]| pair[0].target != pair[1].target;
+        self.periods.windows(2).rposition(changed).map_or(0, |at| at + 2)
+    }
+
+    /// The part of the periods since it first settled (its target stayed within 3 points for
+    /// [`SETTLED_PERIODS`] periods) whose target is more than 3 points from the settled one.
+    pub fn unsettled_share(&self) -> f64 {
+        let targets: Vec<&[f64]> = self.periods.iter().map(|p| p.target.as_slice()).collect();
+        let first = targets
+            .windows(SETTLED_PERIODS)
+            .position(|window| window.iter().all(|target| near(target, window[0])));
+        let Some(first) = first else { return 1.0 };
+        let after = &targets[first..];
+        let away = after.iter().filter(|target| !near(target, after[0])).count();
+        away as f64 / after.len() as f64
+    }
+}
+
+impl TaskOutcome {
+    /// How many times as fast as with all pages on the first tier: the first run, or as much as
+    /// was done of it.
+    pub fn speedup(&self) -> f64 {
+        match self.runtime_s {
+            Some(runtime_s) => self.local.runtime_s / runtime_s,
+            None => self.work / self.local.work,
+        }
+    }
+
+    /// How much longer its first run took than with the best static shares; of a run that did not
+    /// end, how much less was done.
+    pub fn regret(&self) -> Option<f64> {
+        let best = self.best_static.as_ref()?;
+        match self.runtime_s {
+            Some(runtime_s) => Some(runtime_s / best.runtime_s - 1.0),
+            None => self.regret_over_duration(),
+        }
+    }
+
+    /// How much more the best static shares do until the end, search included.
+    pub fn regret_over_duration(&self) -> Option<f64> {
+        let best = self.best_static.as_ref()?;
+        (self.work > 0.0).then(|| best.work / self.work - 1.0)
+    }
+}
+
+impl<'a> Run<'a> {
+    /// Sets up `scenario` for `duration` under the policy that `policy` makes for each domain from
+    /// the tiers near it.
+    pub fn new(
+        scenario: &'a Scenario,
+        settings: Settings,
+        duration: Duration,
+        policy: impl Fn(usize, &[TierLayout]) -> Box<dyn Policy>,
+    ) -> Self {
+        let layout = super::layout::layout(scenario);
+        let controller = Controller::new(&layout, settings, policy);
+        let (domains, tiers) = (layout.domains.len(), layout.tiers.len());
+        let start: Vec<Vec<f64>> =
+            (0..domains).map(|domain| controller.start(domain, tiers)).collect();
+        let started_with = mean(&start, tiers);
+        let machine = SimMachine::new(scenario, start);
+        let (elapsed, periods) = (Duration::ZERO, vec![]);
+        Self { machine, controller, scenario, duration, elapsed, periods, started_with }
+    }
+
+    /// Simulates one period. `None` when the duration is over, or nothing will run any more.
+    pub fn period(&mut self) -> Option<&PeriodRecord> {
+        let left = self.duration.saturating_sub(self.elapsed);
+        if left.is_zero() || self.machine.has_ended() {
+            return None;
+        }
+        let Ok(period) = self.controller.period(&mut self.machine, left);
+        self.elapsed = Duration::from_secs_f64(period.time_s);
+        let record = self.record(&period);
+        self.periods.push(record);
+        self.periods.last()
+    }
+
+    /// The part of the duration that has been simulated, 0 to 1.
+    pub fn progress(&self) -> f64 {
+        self.elapsed.as_secs_f64() / self.duration.as_secs_f64()
+    }
+
+    fn record(&self, period: &Period) -> PeriodRecord {
+        use interleaf_model::machine::Machine;
+        let layout = self.machine.layout();
+        let tiers = layout.tiers.len();
+        let domains = layout.domains.iter().zip(&period.domains);
+        let mut targets = vec![];
+        let mut tier_bandwidth_gbps = vec![0.0; tiers];
+        let mut tier_latency_ns = vec![None; tiers];
+        for (domain, seen) in domains {
+            let mut target = vec![0.0; tiers];
+            for (near, tier) in domain.tiers.iter().enumerate() {
+                target[*tier] = seen.verdict.shares[near];
+                tier_bandwidth_gbps[*tier] += seen.tier_bandwidth_gbps[near];
+                tier_latency_ns[*tier] = tier_latency_ns[*tier].or(seen.tier_latency_ns[near]);
+            }
+            targets.push(target);
+        }
+        let target = mean(&targets, tiers);
+        PeriodRecord {
+            time_s: period.time_s,
+            reached: self.machine.reached_shares().unwrap_or_else(|| target.clone()),
+            target,
+            domain_targets: targets,
+            tier_bandwidth_gbps,
+            tier_latency_ns,
+            judged_gbps: period
+                .domains
+                .iter()
+                .map(|domain| domain.seen.as_ref().map(|seen| seen.bandwidth_gbps))
+                .sum(),
+            migrated_bytes: period.domains.iter().map(|domain| domain.migrated_bytes).sum(),
+            actions: period.domains.iter().map(|domain| domain.verdict.action).collect(),
+            reasons: period.domains.iter().map(|domain| domain.verdict.reason.clone()).collect(),
+        }
+    }
+
+    /// What the policy gave, beside the best static shares.
+    pub fn outcome(self, best_static: Option<StaticBest>) -> Outcome {
+        let duration_s = self.duration.as_secs_f64();
+        let local = all_local(self.scenario, duration_s);
+        let has_power = self.scenario.platform.power.is_some();
+        let tasks = self.machine.tasks.iter().zip(local).enumerate().map(|(at, (state, local))| {
+            TaskOutcome {
+                runtime_s: state.first_run_ns.map(|ns| ns as f64 * 1e-9),
+                work: state.work(),
+                energy_j: state.first_run_j.filter(|_| has_power),
+                local,
+                best_static: best_static.as_ref().map(|best| best.tasks[at].clone()),
+            }
+        });
+        Outcome {
+            tasks: tasks.collect(),
+            converged_after_s: converged_after_s(&self.started_with, &self.periods),
+            moved_bytes: self.machine.moved_bytes(),
+            energy_j: has_power.then(|| self.machine.energy_j()),
+            periods: self.periods,
+            best_static,
+        }
+    }
+}
+
+/// The mean of some shares.
+fn mean(shares: &[Vec<f64>], tiers: usize) -> Vec<f64> {
+    let count = shares.len().max(1) as f64;
+    (0..tiers).map(|tier| shares.iter().map(|own| own[tier]).sum::<f64>() / count).collect()
+}
+
+/// Whether two targets are within 3 points.
+fn near(a: &[f64], b: &[f64]) -> bool {
+    let distance = a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+    100.0 * distance <= SETTLED_POINTS + 1e-9
+}
+
+/// From when on the target stays within 3 points of its last value; `None` when only the last
+/// period does, which says nothing.
+fn converged_after_s(started_with: &[f64], periods: &[PeriodRecord]) -> Option<f64> {
+    let last = &periods.last()?.target;
+    let settled = periods.iter().rev().take_while(|period| near(&period.target, last)).count();
+    match periods.len() - settled {
+        0 if near(started_with, last) => Some(0.0),
+        _ if settled < 2 => None,
+        first => Some(periods[first].time_s),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(time_s: f64, first: f64) -> PeriodRecord {
+        PeriodRecord {
+            time_s,
+            target: vec![first, 1.0 - first],
+            domain_targets: vec![],
+            reached: vec![first, 1.0 - first],
+            tier_bandwidth_gbps: vec![],
+            tier_latency_ns: vec![],
+            judged_gbps: None,
+            migrated_bytes: 0,
+            actions: vec![],
+            reasons: vec![],
+        }
+    }
+
+    #[test]
+    fn convergence() {
+        let after = |firsts: &[f64]| {
+            let periods: Vec<PeriodRecord> = firsts
+                .iter()
+                .enumerate()
+                .map(|(n, first)| at(6.0 * (n + 1) as f64, *first))
+                .collect();
+            converged_after_s(&[1.0, 0.0], &periods)
+        };
+        assert_eq!(after(&[1.0, 1.0, 1.0]), Some(0.0));
+        assert_eq!(after(&[0.9, 0.66, 0.65, 0.64]), Some(12.0));
+        assert_eq!(after(&[0.9, 0.66, 0.65, 0.75, 0.66, 0.65]), Some(30.0));
+        assert_eq!(after(&[0.9, 0.8, 0.7]), None);
+        assert_eq!(after(&[]), None);
+    }
+}

@@ -1,0 +1,209 @@
+//! Pages of a task, in groups.
+//!
+//! A group lies on one tier and its pages are equally hot. Groups are in the order of addresses.
+//! Bytes and heat are whole numbers, so that what moves is neither lost nor made, to the last
+//! byte, however often it moves.
+//!
+//! Where a group belongs is a pure function of its address and the shares: group `i` has the
+//! number `i x 0.618...` modulo 1, which spreads any run of groups evenly between 0 and 1, and
+//! belongs on the tier in whose part of that range it falls. So any part of the addresses is
+//! interleaved in the ratio of the shares, and when a share changes by some points only as many
+//! pages move. (The kernel takes the offset modulo the sum of the weights, to the same end.)
+
+use interleaf_model::demand::Hotness;
+
+/// The heat of the coldest group is 1 part in this.
+const HEAT_UNITS: f64 = (1u64 << 40) as f64;
+
+/// Pieces of the address space in which hot and cold are mixed.
+const EXTENTS: usize = 64;
+
+/// The golden ratio's fraction as a fraction of 2^64: of all numbers, its multiples are spread
+/// the most evenly (Knuth, The Art of Computer Programming, volume 3, section 6.4).
+const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
+
+/// The pages of a task.
+#[derive(Clone, Debug)]
+pub(super) struct Pages {
+    /// The tier of each group.
+    tier: Vec<u8>,
+    /// The accesses of each group, as a part of all.
+    heat: Vec<u64>,
+    bytes: u64,
+    heat_on: Vec<u64>,
+    bytes_on: Vec<u64>,
+}
+
+impl Pages {
+    /// `bytes` in `groups` groups, all on tier 0 of `tiers`.
+    pub(super) fn new(bytes: u64, groups: usize, hotness: Hotness, tiers: usize) -> Self {
+        let groups = groups.clamp(1, usize::try_from(bytes).unwrap_or(usize::MAX).max(1));
+        let heat = heat(groups, hotness);
+        let mut heat_on = vec![0; tiers];
+        let mut bytes_on = vec![0; tiers];
+        heat_on[0] = heat.iter().sum();
+        bytes_on[0] = bytes;
+        Self { tier: vec![0; groups], heat, bytes, heat_on, bytes_on }
+    }
+
+    pub(super) fn groups(&self) -> usize {
+        self.tier.len()
+    }
+
+    /// Bytes of all groups.
+    pub(super) const fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The bytes of `group`: all alike, to a byte.
+    pub(super) fn group_bytes(&self, group: usize) -> u64 {
+        let groups = self.tier.len() as u64;
+        self.bytes / groups + u64::from((group as u64) < self.bytes % groups)
+    }
+
+    pub(super) fn tier(&self, group: usize) -> usize {
+        usize::from(self.tier[group])
+    }
+
+    /// The part of all accesses that go to `group`.
+    pub(super) fn access_share(&self, group: usize) -> f64 {
+        self.heat[group] as f64 / self.heat_on.iter().sum::<u64>() as f64
+    }
+
+    pub(super) fn bytes_on(&self) -> &[u64] {
+        &self.bytes_on
+    }
+
+    /// The part of the accesses that each tier gets; they sum to 1.
+    pub(super) fn access_shares(&self) -> Vec<f64> {
+        let all: u64 = self.heat_on.iter().sum();
+        self.heat_on.iter().map(|heat| *heat as f64 / all as f64).collect()
+    }
+
+    pub(super) fn put(&mut self, group: usize, to: usize) {
+        let (from, bytes) = (self.tier(group), self.group_bytes(group));
+        self.tier[group] = to as u8;
+        self.heat_on[from] -= self.heat[group];
+        self.heat_on[to] += self.heat[group];
+        self.bytes_on[from] -= bytes;
+        self.bytes_on[to] += bytes;
+    }
+}
+
+/// Which tier each group belongs on when `shares` are interleaved.
+#[derive(Clone, Debug)]
+pub(super) struct Interleaving {
+    /// Where the part of each tier ends, of 2^64.
+    ends: Vec<u64>,
+}
+
+impl Interleaving {
+    pub(super) fn new(shares: &[f64]) -> Self {
+        let last = shares.iter().rposition(|share| *share > 0.0).unwrap_or(0);
+        let mut sum = 0.0;
+        let ends = shares.iter().enumerate().map(|(tier, share)| {
+            sum += share;
+            // A conversion to a whole number saturates.
+            if tier >= last { u64::MAX } else { (sum * (u64::MAX as f64)) as u64 }
+        });
+        Self { ends: ends.collect() }
+    }
+
+    pub(super) fn tier(&self, group: usize) -> usize {
+        let place = (group as u64).wrapping_mul(GOLDEN);
+        self.ends.iter().position(|end| place <= *end).unwrap_or(0)
+    }
+}
+
+/// The heat of each group, in the order of addresses.
+fn heat(groups: usize, hotness: Hotness) -> Vec<u64> {
+    let by_rank = |rank: usize| match hotness {
+        Hotness::Uniform => 1.0,
+        Hotness::Zipf { exponent } => libm::pow((rank + 1) as f64, -exponent),
+        Hotness::HotSet { pages, accesses } => {
+            let hot = (pages * groups as f64).round().clamp(0.0, groups as f64);
+            let cold = groups as f64 - hot;
+            match (rank as f64) < hot {
+                true => accesses / hot,
+                false if cold > 0.0 => (1.0 - accesses) / cold,
+                false => 0.0,
+            }
+        }
+    };
+    let parts: Vec<f64> = (0..groups).map(by_rank).collect();
+    let all: f64 = parts.iter().sum();
+    let mut heat = vec![0; groups];
+    for (rank, part) in parts.iter().enumerate() {
+        heat[address(rank, groups)] = ((part / all * HEAT_UNITS) as u64).max(1);
+    }
+    heat
+}
+
+/// Where the group with this rank in heat is: ranks go in runs to every part of the addresses, as
+/// hot structures lie among cold ones.
+fn address(rank: usize, groups: usize) -> usize {
+    if groups < EXTENTS * EXTENTS {
+        return rank;
+    }
+    let run = groups / (EXTENTS * EXTENTS);
+    let (block, within) = (rank / run, rank % run);
+    if block >= EXTENTS * EXTENTS {
+        return rank;
+    }
+    // Rows become columns.
+    (block % EXTENTS * EXTENTS + block / EXTENTS) * run + within
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn every_group_has_one_address() {
+        for groups in [1, 10, 4096, 5000, 65536] {
+            let mut seen = vec![false; groups];
+            (0..groups).for_each(|rank| seen[address(rank, groups)] = true);
+            assert!(seen.into_iter().all(|seen| seen), "{groups}");
+        }
+    }
+
+    #[test]
+    fn interleaving_is_even_over_any_part_of_the_addresses() {
+        let interleaving = Interleaving::new(&[0.65, 0.35]);
+        for first in [0, 100, 12_345] {
+            let on = (first..first + 1000).filter(|group| interleaving.tier(*group) == 0).count();
+            assert!((645..=655).contains(&on), "{on} of 1000 from {first}");
+        }
+        let ends = [[1.0, 0.0], [0.0, 1.0]].map(|shares| Interleaving::new(&shares));
+        assert!((0..1000).all(|group| ends[0].tier(group) == 0 && ends[1].tier(group) == 1));
+    }
+
+    proptest! {
+        #[test]
+        fn bytes_and_heat_are_conserved(
+            bytes in 1..1u64 << 40,
+            groups in 1..5000usize,
+            moves in prop::collection::vec((0..5000usize, 0..3usize), 0..200),
+            exponent in 0.0..3.0f64,
+        ) {
+            let mut pages = Pages::new(bytes, groups, Hotness::Zipf { exponent }, 3);
+            let heat: u64 = pages.heat_on.iter().sum();
+            for (group, to) in moves {
+                pages.put(group % pages.groups(), to);
+                prop_assert_eq!(pages.bytes_on().iter().sum::<u64>(), bytes);
+                prop_assert_eq!(pages.heat_on.iter().sum::<u64>(), heat);
+            }
+            let groups = 0..pages.groups();
+            prop_assert_eq!(groups.map(|group| pages.group_bytes(group)).sum::<u64>(), bytes);
+            prop_assert!((pages.access_shares().iter().sum::<f64>() - 1.0).abs() < 1e-9);
+        }
+
+        #[test]
+        fn little_moves_when_shares_change_little(first in 0.1..0.9f64, points in 0.0..0.1f64) {
+            let [a, b] = [first, first + points].map(|s| Interleaving::new(&[s, 1.0 - s]));
+            let moved = (0..10_000).filter(|group| a.tier(*group) != b.tier(*group)).count();
+            prop_assert!((moved as f64 / 10_000.0 - points).abs() < 0.002);
+        }
+    }
+}

@@ -1,0 +1,296 @@
+//! What is simulated: a platform, what runs on it, and how pages move.
+
+use interleaf_model::{
+    demand::{Demand, Hotness, Metric},
+    platform::Platform,
+    predict::{Forecast, Program},
+};
+
+/// The most page groups of a scenario; above it nothing is gained.
+pub const GROUPS_MAX: usize = 1 << 22;
+
+/// Groups of a scenario that does not say: fine enough for a point to be hundreds of them.
+pub const PAGE_GROUPS: usize = 1 << 16;
+
+/// The footprint of a demand that does not tell its own: 32 GiB (assumed).
+pub const FOOTPRINT_BYTES: u64 = 32 << 30;
+
+/// The noise of counters where nobody says: bandwidth readings of 200 ms on busy servers vary by
+/// about 2 % (assumed).
+pub const COUNTER_NOISE: f64 = 0.02;
+
+/// What is simulated.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scenario {
+    /// Its name.
+    pub name: String,
+    /// The machine.
+    pub platform: Platform,
+    /// What runs on it; at least one.
+    pub tasks: Vec<Task>,
+    /// Devices that read and write memory by themselves.
+    pub devices: Vec<Device>,
+    /// Bytes of each tier that something else holds, and that nobody moves.
+    pub held_bytes: Vec<u64>,
+    /// How pages move.
+    pub migration: Migration,
+    /// How heat is sampled.
+    pub damon: Damon,
+    /// Groups that all pages are divided into; pages of a group lie on one tier.
+    pub page_groups: usize,
+    /// Standard deviation of a counter's reading, as a part of it.
+    pub counter_noise: f64,
+    /// Whether the machine counts requests and how long they wait.
+    pub counts_latency: bool,
+    /// The seed of all randomness.
+    pub seed: u64,
+}
+
+/// A workload that runs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Task {
+    /// Its name, unique in the scenario.
+    pub name: String,
+    /// Its threads.
+    pub program: Program,
+    /// How many.
+    pub threads: u32,
+    /// What its result counts.
+    pub metric: Metric,
+    /// The memory that it touches, bytes.
+    pub footprint_bytes: u64,
+    /// How its accesses spread over them.
+    pub hotness: Hotness,
+    /// The part of its traffic that is reads, 0 to 1.
+    pub read_share: f64,
+    /// Whether it reads lines in random order.
+    pub random: bool,
+    /// The domain its threads run in, as an index.
+    pub domain: usize,
+    /// The control group it belongs to.
+    pub scope: String,
+    /// Whether decisions may move its pages.
+    pub steered: bool,
+    /// When it starts, s.
+    pub start_s: f64,
+    /// How often it runs; `None` for again and again.
+    pub runs: Option<u32>,
+    /// The length of a run: 1 is that of its demand.
+    pub work: f64,
+    /// How often a run goes through its phases.
+    pub cycles: u32,
+}
+
+impl Task {
+    /// `threads` threads of the workload that `demand` describes, on `platform`; its runs were made
+    /// on `measured_on`. It runs again and again from the start on, in the first domain.
+    pub fn new(platform: &Platform, measured_on: &Platform, demand: &Demand, threads: u32) -> Self {
+        Self {
+            name: demand.name.clone(),
+            program: Forecast::new(platform, measured_on, demand).program(f64::from(threads)),
+            threads,
+            metric: demand.metric.clone(),
+            footprint_bytes: demand.footprint.map_or(FOOTPRINT_BYTES, |bytes| bytes.get()),
+            hotness: demand.hotness,
+            read_share: demand.mix.read_share(),
+            random: demand.mix.random(),
+            domain: 0,
+            scope: demand.name.clone(),
+            steered: true,
+            start_s: 0.0,
+            runs: None,
+            work: 1.0,
+            cycles: 1,
+        }
+    }
+
+    /// How long a run takes with all pages on the first tier and nobody else there, s.
+    pub fn local_runtime_s(&self) -> f64 {
+        self.work * self.program.local_runtime_s
+    }
+}
+
+/// A device that reads and writes memory by itself: PCIe DMA.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Device {
+    /// Its name.
+    pub name: String,
+    /// The tier that its buffers are on, as an index.
+    pub tier: usize,
+    /// The domain whose counters see it, as an index.
+    pub domain: usize,
+    /// Reads and writes, GB/s.
+    pub bandwidth_gbps: f64,
+    /// The part of that which reads memory, 0 to 1.
+    pub read_share: f64,
+    /// From when, s.
+    pub from_s: f64,
+    /// Until when, s.
+    pub to_s: f64,
+}
+
+/// How pages move.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Migration {
+    /// How fast at most, GB/s. Each byte is read on one tier and written on another.
+    ///
+    /// Default: 4 GB/s, a kernel thread that moves 4 KiB pages in about 1 us each (assumed).
+    pub bandwidth_gbps: f64,
+    /// How long a page that moves holds up the thread that wants it, ns. Default: 2000 (unmap,
+    /// copy, TLB shootdown; assumed).
+    pub stall_ns: f64,
+    /// Bytes of a page. Default: 4096.
+    pub page_bytes: u64,
+}
+
+impl Default for Migration {
+    fn default() -> Self {
+        Self { bandwidth_gbps: 4.0, stall_ns: 2000.0, page_bytes: 4096 }
+    }
+}
+
+/// How heat is sampled: as DAMON does it, one page of each region in each sampling interval.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Damon {
+    /// Between two looks at a region, ns. Default: 200 ms, as the DMI prototype ran it.
+    pub sampling_ns: u64,
+    /// The span over which hits are counted, ns. Default: 3 s, as the DMI prototype ran it.
+    pub aggregation_ns: u64,
+    /// Regions of a task at least. Default: 10, DAMON's own.
+    pub regions_min: usize,
+    /// Regions of a task at most. Default: 1000, DAMON's own.
+    pub regions_max: usize,
+}
+
+impl Default for Damon {
+    fn default() -> Self {
+        Self {
+            sampling_ns: 200_000_000,
+            aggregation_ns: 3_000_000_000,
+            regions_min: 10,
+            regions_max: 1000,
+        }
+    }
+}
+
+/// Why a scenario cannot be.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum ScenarioError {
+    /// More pages than memory.
+    #[error("{what} of {needed} do not fit into the {free} that the tiers have free")]
+    TooLarge {
+        /// Whose pages.
+        what: String,
+        /// How many bytes, as text.
+        needed: String,
+        /// What is free, as text.
+        free: String,
+    },
+    /// More held than there is.
+    #[error("{held} of {tier} are held, but it has {capacity}")]
+    HeldTooMuch {
+        /// The tier.
+        tier: String,
+        /// What is held, as text.
+        held: String,
+        /// What there is, as text.
+        capacity: String,
+    },
+    /// Threads without a core.
+    #[error("at {at_s} s {threads} threads run in {domain}, which has {cores} cores")]
+    TooManyThreads {
+        /// When, s.
+        at_s: f64,
+        /// How many threads.
+        threads: u32,
+        /// Where.
+        domain: String,
+        /// Its cores.
+        cores: u32,
+    },
+}
+
+impl ScenarioError {
+    /// How to mend it.
+    pub const fn hint(&self) -> &'static str {
+        match self {
+            Self::TooLarge { .. } => "make the footprint smaller, or take a platform with more",
+            Self::HeldTooMuch { .. } => "hold less of the tier than its capacity",
+            Self::TooManyThreads { .. } => {
+                "give the workloads that overlap fewer threads, or start one after the other ends"
+            }
+        }
+    }
+}
+
+impl Scenario {
+    /// `tasks` on `platform`, with everything else as it is by default.
+    pub fn new(name: &str, platform: Platform, tasks: Vec<Task>) -> Self {
+        Self {
+            name: name.into(),
+            held_bytes: vec![0; platform.tiers.len()],
+            platform,
+            tasks,
+            devices: vec![],
+            migration: Migration::default(),
+            damon: Damon::default(),
+            page_groups: PAGE_GROUPS,
+            counter_noise: COUNTER_NOISE,
+            counts_latency: true,
+            seed: 1,
+        }
+    }
+
+    /// Checks what no part of it shows alone.
+    ///
+    /// # Errors
+    /// When its pages do not fit into the tiers, or its threads do not find cores at their start.
+    pub fn check(&self) -> Result<(), ScenarioError> {
+        use interleaf_model::units::Bytes;
+        let text = |bytes: u64| Bytes::new(bytes).to_string();
+        for (tier, held) in self.platform.tiers.iter().zip(&self.held_bytes) {
+            if *held > tier.capacity.get() {
+                return Err(ScenarioError::HeldTooMuch {
+                    tier: tier.name.clone(),
+                    held: text(*held),
+                    capacity: tier.capacity.to_string(),
+                });
+            }
+        }
+        let free: u64 = self.free_bytes().iter().sum();
+        let needed =
+            self.tasks.iter().map(|task| task.footprint_bytes).fold(0, u64::saturating_add);
+        if needed > free {
+            let names: Vec<&str> = self.tasks.iter().map(|task| task.name.as_str()).collect();
+            let what = format!("the pages of {}", names.join(" and "));
+            let (needed, free) = (text(needed), text(free));
+            return Err(ScenarioError::TooLarge { what, needed, free });
+        }
+        for (at, domain) in self.platform.domains.iter().enumerate() {
+            let own = || self.tasks.iter().filter(|task| task.domain == at);
+            // Those that go on for ever, and each that starts meanwhile.
+            for starting in own() {
+                let runs = |task: &&Task| {
+                    task.start_s <= starting.start_s
+                        && (task.runs.is_none() || task.name == starting.name)
+                };
+                let threads: u32 = own().filter(runs).map(|task| task.threads).sum();
+                if threads > domain.cores {
+                    return Err(ScenarioError::TooManyThreads {
+                        at_s: starting.start_s,
+                        threads,
+                        domain: domain.name.clone(),
+                        cores: domain.cores,
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What programs can have of each tier, bytes.
+    pub fn free_bytes(&self) -> Vec<u64> {
+        let tiers = self.platform.tiers.iter().zip(&self.held_bytes);
+        tiers.map(|(tier, held)| tier.capacity.get().saturating_sub(*held)).collect()
+    }
+}

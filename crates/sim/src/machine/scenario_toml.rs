@@ -1,0 +1,130 @@
+//! Scenarios as files: what runs on a platform, from when on, and what disturbs it.
+//!
+//! A file is read in two steps, because nothing here opens one. [`parse`] checks what the file
+//! alone shows, and gives the name of the platform it is for. [`ScenarioFile::build`] gets that
+//! platform, asks its caller for each demand, and checks what only they show: whether there is
+//! such a tier, whether threads find cores, whether pages fit. Errors of both steps name the line.
+
+mod build;
+mod read;
+#[cfg(test)]
+mod tests;
+
+pub use read::parse;
+
+use super::scenario::{Damon, Migration};
+use interleaf_model::{
+    demand::Demand,
+    platform::Platform,
+    units::{Bytes, Time},
+};
+use toml::Spanned;
+
+/// The schema of a scenario file.
+pub const SCHEMA: &str = "interleaf.scenario/1";
+
+/// A scenario as its file has it: in itself without fault, but for no platform yet.
+#[derive(Clone, Debug)]
+pub struct ScenarioFile {
+    /// The file, as it was named, and its text: later errors give lines too.
+    file: String,
+    text: String,
+    name: String,
+    platform: Option<String>,
+    duration: Option<Time>,
+    page_groups: usize,
+    counter_noise: f64,
+    counts_latency: bool,
+    seed: u64,
+    migration: Migration,
+    damon: Damon,
+    /// By the name of the tier, with how it is written.
+    held: Vec<(String, Spanned<Bytes>)>,
+    workloads: Vec<WorkloadEntry>,
+    devices: Vec<DeviceEntry>,
+}
+
+/// Where the demand of a workload is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DemandSource<'a> {
+    /// It comes with the tool, under this name.
+    Workload(&'a str),
+    /// In this file; its path is relative to the scenario file.
+    File(&'a str),
+}
+
+/// A demand, as it is loaded from its source.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LoadedDemand {
+    /// What the workload asks of memory.
+    pub demand: Demand,
+    /// The platform its runs were made on; `None` where that is the platform of the scenario.
+    pub measured_on: Option<Platform>,
+}
+
+#[derive(Clone, Debug)]
+struct WorkloadEntry {
+    name: Option<Spanned<String>>,
+    source: Spanned<Source>,
+    threads: Option<Spanned<i64>>,
+    footprint: Option<Spanned<Bytes>>,
+    start: Time,
+    runs: Option<u32>,
+    work: Option<Spanned<f64>>,
+    cycles: u32,
+    domain: Option<Spanned<String>>,
+    scope: Option<String>,
+    steered: bool,
+}
+
+/// [`DemandSource`], owned.
+#[derive(Clone, Debug)]
+enum Source {
+    Workload(String),
+    File(String),
+}
+
+#[derive(Clone, Debug)]
+struct DeviceEntry {
+    name: String,
+    tier: Spanned<String>,
+    domain: Option<Spanned<String>>,
+    bandwidth_gbps: Spanned<f64>,
+    read_share: f64,
+    from: Time,
+    to: Option<Time>,
+}
+
+impl ScenarioFile {
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The platform it is for, by name or file, where it says so.
+    pub fn platform_name(&self) -> Option<&str> {
+        self.platform.as_deref()
+    }
+
+    /// How long to simulate when nobody says, where it says so.
+    pub const fn duration(&self) -> Option<Time> {
+        self.duration
+    }
+}
+
+impl Source {
+    fn as_source(&self) -> DemandSource<'_> {
+        match self {
+            Self::Workload(name) => DemandSource::Workload(name),
+            Self::File(path) => DemandSource::File(path),
+        }
+    }
+
+    /// The key that gives it.
+    const fn key(&self) -> &'static str {
+        match self {
+            Self::Workload(_) => "workload.workload",
+            Self::File(_) => "workload.demand",
+        }
+    }
+}

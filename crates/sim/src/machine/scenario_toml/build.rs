@@ -1,0 +1,211 @@
+//! A [`ScenarioFile`] on a platform, with its demands: a [`Scenario`].
+
+use super::{DemandSource, DeviceEntry, LoadedDemand, ScenarioFile, WorkloadEntry, read::twice};
+use crate::machine::scenario::{Device, Scenario, ScenarioError, Task};
+use interleaf_model::{
+    format::{FileError, toml_text::TomlText},
+    mix::Mix,
+    platform::Platform,
+    units::Time,
+};
+use toml::Spanned;
+
+/// The shortest cycle of a run, s: each takes a step of the simulation.
+const CYCLE_MIN_S: f64 = 1e-4;
+
+impl ScenarioFile {
+    /// The scenario on `platform`. `demands` loads the demand from a source.
+    ///
+    /// # Errors
+    /// The first error of `demands` as it is; and a [`FileError`] when the file names what the
+    /// platform does not have, or asks for more than it has.
+    pub fn build<E: From<FileError>>(
+        &self,
+        platform: Platform,
+        demands: &dyn Fn(DemandSource<'_>) -> Result<LoadedDemand, E>,
+    ) -> Result<Scenario, E> {
+        let toml = TomlText::new(&self.file, &self.text);
+        let held_bytes = self.held_bytes(&toml, &platform)?;
+        let devices = self.devices(&toml, &platform)?;
+        // Whatever the file alone gets wrong is said before a demand is looked for.
+        let places: Vec<(usize, u32)> = self
+            .workloads
+            .iter()
+            .map(|entry| entry.place(&toml, &platform))
+            .collect::<Result<_, _>>()?;
+        let mut tasks: Vec<Task> = vec![];
+        for (entry, place) in self.workloads.iter().zip(places) {
+            let loaded = demands(entry.source.get_ref().as_source())?;
+            let task = entry.task(&platform, &loaded, place);
+            entry.check_length(&toml, &task)?;
+            if tasks.iter().any(|known| known.name == task.name) {
+                let (field, value) = entry.at("workload.name", entry.name.as_ref());
+                return Err(twice(&toml, &field, &value, &task.name).into());
+            }
+            tasks.push(task);
+        }
+        let scenario = Scenario {
+            held_bytes,
+            devices,
+            migration: self.migration,
+            damon: self.damon,
+            page_groups: self.page_groups,
+            counter_noise: self.counter_noise,
+            counts_latency: self.counts_latency,
+            seed: self.seed,
+            ..Scenario::new(&self.name, platform, tasks)
+        };
+        scenario.check().map_err(|why| self.of_whole(&toml, &scenario, &why))?;
+        Ok(scenario)
+    }
+
+    fn held_bytes(&self, toml: &TomlText<'_>, platform: &Platform) -> Result<Vec<u64>, FileError> {
+        let mut bytes = vec![0; platform.tiers.len()];
+        for (tier, held) in &self.held {
+            let name = Spanned::new(held.span(), tier.clone());
+            let at = named(toml, &format!("held.{tier}"), &name, "tier", &platform.tier_names())?;
+            bytes[at] = held.get_ref().get();
+        }
+        Ok(bytes)
+    }
+
+    fn devices(&self, toml: &TomlText<'_>, platform: &Platform) -> Result<Vec<Device>, FileError> {
+        let device = |entry: &DeviceEntry| {
+            let tier = named(toml, "device.tier", &entry.tier, "tier", &platform.tier_names())?;
+            let domain = domain(toml, "device.domain", entry.domain.as_ref(), platform)?;
+            let bandwidth_gbps = *entry.bandwidth_gbps.get_ref();
+            let curves = &platform.tiers[tier].curves;
+            let reads = curves.answer(&platform.domains[domain].name, Mix::READ).response;
+            let most = reads.max_bandwidth_gbps();
+            if bandwidth_gbps > most {
+                let name = &platform.tiers[tier].name;
+                let problem = format!("{bandwidth_gbps} GB/s is more than {name} carries");
+                let hint = format!("write a bandwidth up to {most} GB/s");
+                return Err(toml.error("device.bandwidth", &entry.bandwidth_gbps, problem, hint));
+            }
+            Ok(Device {
+                name: entry.name.clone(),
+                tier,
+                domain,
+                bandwidth_gbps,
+                read_share: entry.read_share,
+                from_s: entry.from.seconds(),
+                to_s: entry.to.map_or(f64::INFINITY, |to| to.seconds()),
+            })
+        };
+        self.devices.iter().map(device).collect()
+    }
+
+    /// `why` the whole cannot be, at the entry of the file that has the greatest part in it.
+    fn of_whole(&self, toml: &TomlText<'_>, scenario: &Scenario, why: &ScenarioError) -> FileError {
+        let error = |at: Option<Place>| match at {
+            Some((field, value)) => toml.error(&field, &value, why, why.hint()),
+            None => toml.file_error("workload", &why.to_string(), why.hint()),
+        };
+        let entries = || self.workloads.iter().zip(&scenario.tasks);
+        error(match why {
+            ScenarioError::HeldTooMuch { tier, .. } => {
+                let held = self.held.iter().find(|(name, _)| name == tier);
+                held.map(|(name, held)| (format!("held.{name}"), Spanned::new(held.span(), ())))
+            }
+            ScenarioError::TooLarge { .. } => entries()
+                .max_by_key(|(_, task)| task.footprint_bytes)
+                .map(|(entry, _)| entry.at("workload.footprint", entry.footprint.as_ref())),
+            ScenarioError::TooManyThreads { at_s, domain, .. } => entries()
+                .rfind(|(_, task)| {
+                    task.start_s == *at_s && scenario.platform.domains[task.domain].name == *domain
+                })
+                .map(|(entry, _)| entry.at("workload.threads", entry.threads.as_ref())),
+        })
+    }
+}
+
+/// A field and where it is.
+type Place = (String, Spanned<()>);
+
+impl WorkloadEntry {
+    /// Its domain, and how many threads run there.
+    fn place(&self, toml: &TomlText<'_>, platform: &Platform) -> Result<(usize, u32), FileError> {
+        let at = domain(toml, "workload.domain", self.domain.as_ref(), platform)?;
+        let cores = platform.domains[at].cores;
+        let threads = self.threads.as_ref();
+        let threads = threads.map(|n| toml.whole("workload.threads", n, 1..=cores)).transpose()?;
+        Ok((at, threads.unwrap_or(cores)))
+    }
+
+    fn task(
+        &self,
+        platform: &Platform,
+        loaded: &LoadedDemand,
+        (domain, threads): (usize, u32),
+    ) -> Task {
+        let measured_on = loaded.measured_on.as_ref().unwrap_or(platform);
+        let task = Task::new(platform, measured_on, &loaded.demand, threads);
+        let name = self.name.as_ref().map_or(task.name, |name| name.get_ref().clone());
+        Task {
+            scope: self.scope.clone().unwrap_or_else(|| name.clone()),
+            name,
+            footprint_bytes: self
+                .footprint
+                .as_ref()
+                .map_or(task.footprint_bytes, |bytes| bytes.get_ref().get()),
+            start_s: self.start.seconds(),
+            runs: self.runs,
+            work: self.work.as_ref().map_or(1.0, |work| *work.get_ref()),
+            cycles: self.cycles,
+            domain,
+            steered: self.steered,
+            ..task
+        }
+    }
+
+    /// Checks that a run does not end, or begin its phases anew, all too often.
+    fn check_length(&self, toml: &TomlText<'_>, task: &Task) -> Result<(), FileError> {
+        let cycle_s = task.local_runtime_s() / f64::from(task.cycles);
+        if cycle_s >= CYCLE_MIN_S {
+            return Ok(());
+        }
+        let [cycle, least] = [cycle_s, CYCLE_MIN_S].map(Time::from_seconds);
+        let problem = format!("a cycle of its run takes {cycle}, less than {least}");
+        let (field, value) = self.at("workload.work", self.work.as_ref());
+        let hint = "give it more work, or fewer cycles; work = 1000.0 is that of 1000 runs";
+        Err(toml.error(&field, &value, problem, hint))
+    }
+
+    /// The place of `value`; where the file leaves it out, that of the demand.
+    fn at<T>(&self, field: &str, value: Option<&Spanned<T>>) -> Place {
+        match value {
+            Some(value) => (field.into(), Spanned::new(value.span(), ())),
+            None => (self.source.get_ref().key().into(), Spanned::new(self.source.span(), ())),
+        }
+    }
+}
+
+/// The domain that is named, or the first.
+fn domain(
+    toml: &TomlText<'_>,
+    field: &str,
+    name: Option<&Spanned<String>>,
+    platform: &Platform,
+) -> Result<usize, FileError> {
+    let names: Vec<&str> = platform.domains.iter().map(|domain| domain.name.as_str()).collect();
+    name.map_or(Ok(0), |name| named(toml, field, name, "domain", &names))
+}
+
+/// Which of `names`, all of them a `what`, is `name`.
+fn named(
+    toml: &TomlText<'_>,
+    field: &str,
+    name: &Spanned<String>,
+    what: &str,
+    names: &[&str],
+) -> Result<usize, FileError> {
+    names.iter().position(|known| *known == name.get_ref()).ok_or_else(|| {
+        let problem = format!("there is no {what} \"{}\"", name.get_ref());
+        let hint = match names {
+            [only] => format!("the only {what} of this platform is {only}"),
+            _ => format!("the {what}s of this platform are {}", names.join(", ")),
+        };
+        toml.error(field, name, problem, hint)
+    })
+}

@@ -1,0 +1,373 @@
+//! The text of a scenario file into a [`ScenarioFile`]: what the file alone shows.
+
+use super::{DeviceEntry, SCHEMA, ScenarioFile, Source, WorkloadEntry};
+use crate::machine::scenario::{COUNTER_NOISE, Damon, GROUPS_MAX, Migration, PAGE_GROUPS};
+use interleaf_model::{
+    format::{FileError, toml_text::TomlText},
+    units::{Bandwidth, Bytes, Percent, Time, UnitError},
+};
+use serde::Deserialize;
+use std::{collections::BTreeMap, str::FromStr};
+use toml::Spanned;
+
+/// The latest time in a scenario, s: about four months.
+const TIME_MAX_S: f64 = 1e7;
+
+/// More GB/s than any device or migrator moves.
+const BANDWIDTH_MAX_GBPS: f64 = 1e5;
+
+/// The longest that a page which moves holds a thread up, s.
+const STALL_MAX_S: f64 = 1.0;
+
+/// What a page may have, bytes: from the smallest that is mapped to the largest.
+const PAGE_BYTES: [u64; 2] = [4 << 10, 1 << 30];
+
+/// Between what DAMON's intervals may be, s.
+const INTERVAL_S: [f64; 2] = [1e-3, 3600.0];
+
+/// The most looks at a region in an aggregation: each is simulated.
+const LOOKS_MAX: u64 = 1000;
+
+/// More regions than are worth the looks at them.
+const REGIONS_MAX: i64 = 100_000;
+
+/// The most runs, and the most cycles of a run.
+const REPEATS_MAX: u32 = 100_000;
+
+/// The longest run, of one as its demand has it.
+const WORK_MAX: f64 = 1000.0;
+
+/// The most noise that a counter can have; with more it says nothing.
+const NOISE_MAX: f64 = 0.5;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    schema: Spanned<String>,
+    name: Spanned<String>,
+    platform: Option<Spanned<String>>,
+    duration: Option<Spanned<String>>,
+    page_groups: Option<Spanned<i64>>,
+    counter_noise: Option<Spanned<String>>,
+    counts_latency: Option<bool>,
+    seed: Option<Spanned<i64>>,
+    #[serde(default)]
+    migration: MigrationFile,
+    #[serde(default)]
+    damon: DamonFile,
+    #[serde(default)]
+    held: BTreeMap<String, Spanned<String>>,
+    #[serde(default)]
+    workload: Vec<WorkloadFile>,
+    #[serde(default)]
+    device: Vec<DeviceFile>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct MigrationFile {
+    rate: Option<Spanned<String>>,
+    stall: Option<Spanned<String>>,
+    page: Option<Spanned<String>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DamonFile {
+    sampling: Option<Spanned<String>>,
+    aggregation: Option<Spanned<String>>,
+    regions: Option<Spanned<[i64; 2]>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WorkloadFile {
+    name: Option<Spanned<String>>,
+    workload: Option<Spanned<String>>,
+    demand: Option<Spanned<String>>,
+    threads: Option<Spanned<i64>>,
+    footprint: Option<Spanned<String>>,
+    start: Option<Spanned<String>>,
+    runs: Option<Spanned<i64>>,
+    work: Option<Spanned<f64>>,
+    cycles: Option<Spanned<i64>>,
+    domain: Option<Spanned<String>>,
+    scope: Option<Spanned<String>>,
+    steered: Option<bool>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DeviceFile {
+    name: Spanned<String>,
+    tier: Spanned<String>,
+    domain: Option<Spanned<String>>,
+    bandwidth: Spanned<String>,
+    read_share: Spanned<f64>,
+    from: Option<Spanned<String>>,
+    to: Option<Spanned<String>>,
+}
+
+/// The scenario in `text`.
+///
+/// # Errors
+/// When the file is not of this form, or asks for something impossible on any platform.
+pub fn parse(file: &str, text: &str) -> Result<ScenarioFile, FileError> {
+    let toml = TomlText::new(file, text);
+    let read: File = toml.read()?;
+    toml.schema(&read.schema, SCHEMA)?;
+    let held = |(tier, held): (&String, &Spanned<String>)| {
+        let bytes: Bytes = toml.quantity(&format!("held.{tier}"), held)?;
+        Ok((tier.clone(), at(held, bytes)))
+    };
+    Ok(ScenarioFile {
+        name: toml.said("name", &read.name)?,
+        platform: optional(&read.platform, |name| toml.said("platform", name))?,
+        duration: optional(&read.duration, |span| duration(&toml, span))?,
+        page_groups: optional(&read.page_groups, |count| {
+            toml.whole("page_groups", count, 1..=GROUPS_MAX)
+        })?
+        .unwrap_or(PAGE_GROUPS),
+        counter_noise: optional(&read.counter_noise, |noise| counter_noise(&toml, noise))?
+            .unwrap_or(COUNTER_NOISE),
+        counts_latency: read.counts_latency.unwrap_or(true),
+        seed: optional(&read.seed, |seed| toml.whole("seed", seed, 0..=i64::MAX as u64))?
+            .unwrap_or(1),
+        migration: migration(&toml, &read.migration)?,
+        damon: damon(&toml, &read.damon)?,
+        held: read.held.iter().map(held).collect::<Result<_, FileError>>()?,
+        workloads: workloads(&toml, &read.workload)?,
+        devices: devices(&toml, &read.device)?,
+        file: file.into(),
+        text: text.into(),
+    })
+}
+
+fn migration(toml: &TomlText<'_>, read: &MigrationFile) -> Result<Migration, FileError> {
+    let default = Migration::default();
+    let rate = optional(&read.rate, |rate| bandwidth(toml, "migration.rate", rate))?;
+    let stall = optional(&read.stall, |stall| {
+        within(toml, "migration.stall", stall, Time::seconds, [0.0, STALL_MAX_S], ["0s", "1s"])
+    })?;
+    let page = optional(&read.page, |page| {
+        let [low, high] = PAGE_BYTES.map(|bytes| bytes as f64);
+        let bytes = |page: Bytes| page.get() as f64;
+        within(toml, "migration.page", page, bytes, [low, high], ["4KiB", "1GiB"])
+    })?;
+    Ok(Migration {
+        bandwidth_gbps: rate.unwrap_or(default.bandwidth_gbps),
+        stall_ns: stall.map_or(default.stall_ns, |stall| stall.seconds() * 1e9),
+        page_bytes: page.map_or(default.page_bytes, Bytes::get),
+    })
+}
+
+fn damon(toml: &TomlText<'_>, read: &DamonFile) -> Result<Damon, FileError> {
+    let default = Damon::default();
+    let interval = |field: &str, span: &Option<Spanned<String>>, default: u64| {
+        let span = optional(span, |span| {
+            within(toml, field, span, Time::seconds, INTERVAL_S, ["1ms", "1h"])
+        })?;
+        Ok(span.map_or(default, Time::nanoseconds))
+    };
+    let sampling_ns = interval("damon.sampling", &read.sampling, default.sampling_ns)?;
+    let aggregation_ns = interval("damon.aggregation", &read.aggregation, default.aggregation_ns)?;
+    if !(1..=LOOKS_MAX).contains(&(aggregation_ns / sampling_ns)) {
+        let [aggregation, sampling] =
+            [aggregation_ns, sampling_ns].map(|ns| Time::from_seconds(ns as f64 * 1e-9));
+        let less = aggregation_ns < sampling_ns;
+        let than = if less { "shorter than" } else { "more than 1000 times" };
+        let problem = format!("aggregation = {aggregation} is {than} sampling = {sampling}");
+        let hint = "count accesses over 1 to 1000 sampling intervals; 10 to 20 are usual";
+        // One of the two is there: the defaults are in order.
+        let field = if read.aggregation.is_some() { "damon.aggregation" } else { "damon.sampling" };
+        return Err(match read.aggregation.as_ref().or(read.sampling.as_ref()) {
+            Some(value) => toml.error(field, value, problem, hint),
+            None => toml.file_error(field, &problem, hint),
+        });
+    }
+    let [regions_min, regions_max] = optional(&read.regions, |regions| {
+        let [low, high] = *regions.get_ref();
+        if !(1 <= low && low <= high && high <= REGIONS_MAX) {
+            let problem = format!("[{low}, {high}] is not 1 <= least <= most <= {REGIONS_MAX}");
+            let hint = "write how many at least and at most, such as [10, 1000]";
+            return Err(toml.error("damon.regions", regions, problem, hint));
+        }
+        Ok([low as usize, high as usize])
+    })?
+    .unwrap_or([default.regions_min, default.regions_max]);
+    Ok(Damon { sampling_ns, aggregation_ns, regions_min, regions_max })
+}
+
+fn workloads(toml: &TomlText<'_>, read: &[WorkloadFile]) -> Result<Vec<WorkloadEntry>, FileError> {
+    if read.is_empty() {
+        let hint = "add a [[workload]] with workload = \"lbm\", or demand = \"FILE\"";
+        return Err(toml.file_error("workload", "there is none", hint));
+    }
+    let entries = read.iter().enumerate().map(|(index, read)| workload(toml, index, read));
+    entries.collect()
+}
+
+fn workload(
+    toml: &TomlText<'_>,
+    index: usize,
+    read: &WorkloadFile,
+) -> Result<WorkloadEntry, FileError> {
+    let said = |field: &str, value: &Option<Spanned<String>>| {
+        optional(value, |value| Ok(at(value, toml.said(field, value)?)))
+    };
+    let repeats = |field: &str, value: &Option<Spanned<i64>>| {
+        optional(value, |value| toml.whole(field, value, 1..=REPEATS_MAX))
+    };
+    let footprint = optional(&read.footprint, |value| {
+        let bytes: Bytes = toml.quantity("workload.footprint", value)?;
+        if bytes.get() == 0 {
+            let hint = "write the memory that it touches, such as \"32GiB\"";
+            return Err(toml.error("workload.footprint", value, "it is zero", hint));
+        }
+        Ok(at(value, bytes))
+    })?;
+    Ok(WorkloadEntry {
+        name: said("workload.name", &read.name)?,
+        source: source(toml, index, read)?,
+        threads: read.threads.clone(),
+        footprint,
+        start: optional(&read.start, |start| moment(toml, "workload.start", start))?
+            .unwrap_or(Time::from_seconds(0.0)),
+        runs: repeats("workload.runs", &read.runs)?,
+        work: optional(&read.work, |work| {
+            Ok(at(work, toml.positive("workload.work", work, WORK_MAX)?))
+        })?,
+        cycles: repeats("workload.cycles", &read.cycles)?.unwrap_or(1),
+        domain: read.domain.clone(),
+        scope: said("workload.scope", &read.scope)?.map(Spanned::into_inner),
+        steered: read.steered.unwrap_or(true),
+    })
+}
+
+/// Where the demand of the workload number `index` is.
+fn source(
+    toml: &TomlText<'_>,
+    index: usize,
+    read: &WorkloadFile,
+) -> Result<Spanned<Source>, FileError> {
+    match (&read.workload, &read.demand) {
+        (Some(name), None) => Ok(at(name, Source::Workload(toml.said("workload.workload", name)?))),
+        (None, Some(path)) => Ok(at(path, Source::File(toml.said("workload.demand", path)?))),
+        (Some(_), Some(path)) => {
+            let problem = "it has a workload already";
+            let hint = "give either workload = \"NAME\" or demand = \"FILE\"";
+            Err(toml.error("workload.demand", path, problem, hint))
+        }
+        (None, None) => {
+            let hint = "add workload = \"lbm\" (one that comes with the tool) or demand = \"FILE\"";
+            let problem = "it has neither workload nor demand";
+            Err(match &read.name {
+                Some(name) => toml.error("workload", name, problem, hint),
+                None => toml.file_error(&format!("[[workload]] {}", index + 1), problem, hint),
+            })
+        }
+    }
+}
+
+fn devices(toml: &TomlText<'_>, read: &[DeviceFile]) -> Result<Vec<DeviceEntry>, FileError> {
+    let mut devices: Vec<DeviceEntry> = vec![];
+    for read in read {
+        let name = toml.said("device.name", &read.name)?;
+        if devices.iter().any(|known| known.name == name) {
+            return Err(twice(toml, "device.name", &read.name, &name));
+        }
+        let from = optional(&read.from, |from| moment(toml, "device.from", from))?
+            .unwrap_or(Time::from_seconds(0.0));
+        let to = optional(&read.to, |value| {
+            let to = moment(toml, "device.to", value)?;
+            if to <= from {
+                let problem = format!("{to} is not after from = {from}");
+                let hint = "let it end after it begins, or leave it out: then it goes on";
+                return Err(toml.error("device.to", value, problem, hint));
+            }
+            Ok(to)
+        })?;
+        devices.push(DeviceEntry {
+            name,
+            tier: read.tier.clone(),
+            domain: read.domain.clone(),
+            bandwidth_gbps: at(
+                &read.bandwidth,
+                bandwidth(toml, "device.bandwidth", &read.bandwidth)?,
+            ),
+            read_share: toml.part("device.read_share", &read.read_share)?,
+            from,
+            to,
+        });
+    }
+    Ok(devices)
+}
+
+/// The error that another entry has this name already.
+pub(super) fn twice<T>(
+    toml: &TomlText<'_>,
+    field: &str,
+    value: &Spanned<T>,
+    name: &str,
+) -> FileError {
+    let hint = "give each a name of its own";
+    toml.error(field, value, format!("\"{name}\" is there twice"), hint)
+}
+
+fn duration(toml: &TomlText<'_>, value: &Spanned<String>) -> Result<Time, FileError> {
+    let span = moment(toml, "duration", value)?;
+    if span.nanoseconds() == 0 {
+        return Err(toml.error("duration", value, "it is zero", "write a time such as \"600s\""));
+    }
+    Ok(span)
+}
+
+fn moment(toml: &TomlText<'_>, field: &str, value: &Spanned<String>) -> Result<Time, FileError> {
+    within(toml, field, value, Time::seconds, [0.0, TIME_MAX_S], ["0s", "10000000s"])
+}
+
+fn counter_noise(toml: &TomlText<'_>, value: &Spanned<String>) -> Result<f64, FileError> {
+    within(toml, "counter_noise", value, Percent::part, [0.0, NOISE_MAX], ["0%", "50%"])
+        .map(Percent::part)
+}
+
+/// A bandwidth above zero, GB/s.
+fn bandwidth(toml: &TomlText<'_>, field: &str, value: &Spanned<String>) -> Result<f64, FileError> {
+    let bandwidth: Bandwidth = toml.quantity(field, value)?;
+    if bandwidth.gbps() > 0.0 && bandwidth.gbps() <= BANDWIDTH_MAX_GBPS {
+        return Ok(bandwidth.gbps());
+    }
+    let problem = format!("\"{}\" is not above 0 and at most 100 TB/s", value.get_ref());
+    Err(toml.error(field, value, problem, "write a bandwidth such as \"4GB/s\""))
+}
+
+/// A quantity whose `number` is in `range`; `shown` is that range as it is written.
+fn within<T: FromStr<Err = UnitError> + Copy>(
+    toml: &TomlText<'_>,
+    field: &str,
+    value: &Spanned<String>,
+    number: impl Fn(T) -> f64,
+    range: [f64; 2],
+    shown: [&str; 2],
+) -> Result<T, FileError> {
+    let quantity: T = toml.quantity(field, value)?;
+    if (range[0]..=range[1]).contains(&number(quantity)) {
+        return Ok(quantity);
+    }
+    let [low, high] = shown;
+    let problem = format!("\"{}\" is not between {low} and {high}", value.get_ref());
+    Err(toml.error(field, value, problem, format!("write {low} to {high}")))
+}
+
+/// What `read` makes of a value that may be missing.
+fn optional<T, U>(
+    value: &Option<T>,
+    read: impl FnOnce(&T) -> Result<U, FileError>,
+) -> Result<Option<U>, FileError> {
+    value.as_ref().map(read).transpose()
+}
+
+/// `new` where `value` is written.
+fn at<T, U>(value: &Spanned<T>, new: U) -> Spanned<U> {
+    Spanned::new(value.span(), new)
+}

@@ -1,0 +1,137 @@
+//! The best static interleaving: what every policy is measured by.
+//!
+//! Static shares are interleaved from the first page on, so the traffic is shared as the pages are
+//! and nothing moves; what runs is simulated from one change to the next.
+
+use super::{Scenario, SimMachine, layout};
+use interleaf_model::{machine::Layout, search::best_points, weights::Weights};
+
+/// Spans of the longest run after which a run that has not ended is given up.
+const PATIENCE: f64 = 50.0;
+
+/// How often each domain is searched when there are several.
+const SWEEPS: usize = 2;
+
+/// What static shares give.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StaticBest {
+    /// Points of a hundred for each tier, by domain; one choice for all that runs there.
+    pub points: Vec<Vec<u16>>,
+    /// By task.
+    pub tasks: Vec<StaticTask>,
+}
+
+impl StaticBest {
+    /// The mean of all domains, in whole points.
+    pub fn mean_points(&self) -> Vec<u16> {
+        let tiers = self.points.first().map_or(0, Vec::len);
+        let sum = |tier: usize| self.points.iter().map(|own| f64::from(own[tier])).sum::<f64>();
+        let all: f64 = (0..tiers).map(sum).sum();
+        let shares: Vec<f64> = (0..tiers).map(|tier| sum(tier) / all).collect();
+        Weights::percent(&shares).as_slice().to_vec()
+    }
+}
+
+/// What static shares give a task.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StaticTask {
+    /// How long its first run takes, s.
+    pub runtime_s: f64,
+    /// Runs that it does until the end of the simulation, with the part of the last one.
+    pub work: f64,
+    /// The energy of its first run, J; 0 where the platform does not tell its power.
+    pub energy_j: f64,
+}
+
+/// The best static shares of `scenario` for as long as `duration_s`: those with the highest
+/// product of the tasks' speeds. `None` when none are found that fit.
+pub fn static_best(scenario: &Scenario, duration_s: f64) -> Option<StaticBest> {
+    let layout = layout::layout(scenario);
+    let mut points: Vec<Vec<u16>> =
+        (0..layout.domains.len()).map(|domain| local(&layout, domain)).collect();
+    let score = |points: &[Vec<u16>]| fits(scenario, points).then(|| score(scenario, points));
+    // The domains in turn, each beside what is best for the others so far.
+    let sweeps = if points.len() > 1 { SWEEPS } else { 1 };
+    let mut found = false;
+    for domain in (0..points.len()).cycle().take(sweeps * points.len()) {
+        let near = &layout.domains[domain].tiers;
+        let best = best_points(near.len(), |own| {
+            let mut tried = points.clone();
+            tried[domain] = of_machine(&layout, near, own);
+            score(&tried)
+        });
+        if let Some((own, _)) = best {
+            points[domain] = of_machine(&layout, near, &own);
+            found = true;
+        }
+    }
+    let tasks = found.then(|| run(scenario, &points, duration_s))?;
+    Some(StaticBest { tasks, points })
+}
+
+/// What `scenario` gives with all pages on the first tier near each domain, were it large enough.
+pub(super) fn all_local(scenario: &Scenario, duration_s: f64) -> Vec<StaticTask> {
+    let layout = layout::layout(scenario);
+    let points: Vec<Vec<u16>> =
+        (0..layout.domains.len()).map(|domain| local(&layout, domain)).collect();
+    run(scenario, &points, duration_s)
+}
+
+/// All points for the first tier near `domain`.
+fn local(layout: &Layout, domain: usize) -> Vec<u16> {
+    of_machine(layout, &layout.domains[domain].tiers, &[100])
+}
+
+/// The points of each tier of the machine, of which the `near` ones get `own`.
+fn of_machine(layout: &Layout, near: &[usize], own: &[u16]) -> Vec<u16> {
+    let mut points = vec![0; layout.tiers.len()];
+    near.iter().zip(own).for_each(|(tier, own)| points[*tier] = *own);
+    points
+}
+
+fn shares(points: &[u16]) -> Vec<f64> {
+    points.iter().map(|points| f64::from(*points) / 100.0).collect()
+}
+
+/// Whether all tasks together fit when they are interleaved so.
+fn fits(scenario: &Scenario, points: &[Vec<u16>]) -> bool {
+    let mut needed = vec![0.0; scenario.platform.tiers.len()];
+    for task in &scenario.tasks {
+        for (needed, share) in needed.iter_mut().zip(shares(&points[task.domain])) {
+            *needed += share * task.footprint_bytes as f64;
+        }
+    }
+    needed.iter().zip(scenario.free_bytes()).all(|(needed, free)| *needed <= free as f64)
+}
+
+/// The sum of the logarithms of the tasks' speeds: more is better.
+fn score(scenario: &Scenario, points: &[Vec<u16>]) -> f64 {
+    let tasks = run(scenario, points, 0.0);
+    let log = |(task, given): (&super::Task, &StaticTask)| {
+        libm::log(task.local_runtime_s() / given.runtime_s)
+    };
+    scenario.tasks.iter().zip(&tasks).map(log).sum()
+}
+
+/// Runs `scenario` with static shares until each task has ended its first run, and at least for
+/// `duration_s`.
+fn run(scenario: &Scenario, points: &[Vec<u16>], duration_s: f64) -> Vec<StaticTask> {
+    let start = points.iter().map(|points| shares(points)).collect();
+    let mut machine = SimMachine::with_fixed(scenario, start);
+    machine.advance((duration_s * 1e9) as u64);
+    let work: Vec<f64> = machine.tasks.iter().map(|state| state.work()).collect();
+    let longest = scenario.tasks.iter().map(|task| task.local_runtime_s()).fold(0.0, f64::max);
+    let last_start = scenario.tasks.iter().map(|task| task.start_s).fold(0.0, f64::max);
+    let limit_ns = ((last_start + PATIENCE * longest) * 1e9) as u64;
+    while machine.tasks.iter().any(|state| state.first_run_ns.is_none())
+        && machine.now_ns < limit_ns
+    {
+        machine.advance(((0.1 * longest * 1e9) as u64).max(1));
+    }
+    let given = machine.tasks.iter().zip(work).map(|(state, work)| StaticTask {
+        runtime_s: state.first_run_ns.map_or(f64::INFINITY, |ns| ns as f64 * 1e-9),
+        work,
+        energy_j: state.first_run_j.unwrap_or(0.0),
+    });
+    given.collect()
+}

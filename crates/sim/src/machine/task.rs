@@ -1,0 +1,122 @@
+//! A task while it runs.
+
+use super::{
+    heat::Heat,
+    pages::Pages,
+    scenario::{Scenario, Task},
+};
+
+/// Work that is as good as done, as a part of a run.
+const DONE: f64 = 1e-12;
+
+/// Where a task's pages are.
+#[derive(Clone, Debug)]
+pub(super) enum Memory {
+    /// It does not run.
+    None,
+    /// In these shares of its accesses, whatever happens: what a search among static shares needs.
+    Fixed(Vec<f64>),
+    /// Here, group by group.
+    Paged(Box<Pages>, Heat),
+}
+
+/// A task while it runs, and what it has done.
+#[derive(Clone, Debug)]
+pub(super) struct TaskState {
+    pub(super) memory: Memory,
+    /// Work done in the current run, 0 to 1.
+    done: f64,
+    pub(super) runs_done: u32,
+    run_began_ns: u64,
+    /// How long the first whole run took, ns.
+    pub(super) first_run_ns: Option<u64>,
+    /// Energy that its first run took, J.
+    pub(super) first_run_j: Option<f64>,
+    /// Energy since the current run began, J.
+    run_j: f64,
+    ended: bool,
+}
+
+impl TaskState {
+    pub(super) const fn new() -> Self {
+        Self {
+            memory: Memory::None,
+            done: 0.0,
+            runs_done: 0,
+            run_began_ns: 0,
+            first_run_ns: None,
+            first_run_j: None,
+            run_j: 0.0,
+            ended: false,
+        }
+    }
+
+    pub(super) const fn is_running(&self) -> bool {
+        !matches!(self.memory, Memory::None)
+    }
+
+    pub(super) const fn has_ended(&self) -> bool {
+        self.ended
+    }
+
+    pub(super) fn begin(&mut self, memory: Memory, now_ns: u64) {
+        self.memory = memory;
+        self.run_began_ns = now_ns;
+    }
+
+    /// Whole runs and the part of the current one.
+    pub(super) fn work(&self) -> f64 {
+        f64::from(self.runs_done) + self.done
+    }
+
+    /// The phase it is in, as an index, and the work up to its end, as a part of the run.
+    pub(super) fn phase(&self, task: &Task) -> (usize, f64) {
+        let phases = task.program.phases();
+        let cycle = 1.0 / f64::from(task.cycles);
+        let begun = (self.done / cycle + DONE).floor();
+        let within = (self.done / cycle - begun).max(0.0);
+        let mut end = 0.0;
+        for (at, phase) in phases.iter().enumerate() {
+            end += phase.work;
+            if within < end - DONE || at + 1 == phases.len() {
+                return (at, ((begun + end.min(1.0)) * cycle - self.done).max(0.0));
+            }
+        }
+        (0, 1.0 - self.done)
+    }
+
+    /// Works for `span_ns` at `speed` and takes `energy_j`. Returns whether a run ended.
+    pub(super) fn advance(
+        &mut self,
+        task: &Task,
+        speed: f64,
+        span_ns: u64,
+        now_ns: u64,
+        energy_j: f64,
+    ) -> bool {
+        self.done += speed * span_ns as f64 * 1e-9 / task.local_runtime_s();
+        self.run_j += energy_j;
+        if self.done < 1.0 - DONE {
+            return false;
+        }
+        self.done = 0.0;
+        self.runs_done += 1;
+        self.first_run_ns.get_or_insert(now_ns - self.run_began_ns);
+        self.first_run_j.get_or_insert(self.run_j);
+        self.run_j = 0.0;
+        self.run_began_ns = now_ns;
+        if task.runs.is_some_and(|runs| self.runs_done >= runs) {
+            self.memory = Memory::None;
+            self.ended = true;
+        }
+        true
+    }
+}
+
+/// The groups of each task: in the ratio of their footprints, at least one each.
+pub(super) fn groups(scenario: &Scenario) -> Vec<usize> {
+    let all: u64 = scenario.tasks.iter().map(|task| task.footprint_bytes).sum();
+    let share = |task: &Task| task.footprint_bytes as f64 / all.max(1) as f64;
+    let tasks = scenario.tasks.iter();
+    tasks.map(|task| ((share(task) * scenario.page_groups as f64) as usize).max(1)).collect()
+}

@@ -1,0 +1,107 @@
+//! A policy by name on a scenario, with what it is made to believe.
+
+use super::{
+    Outcome, Run, Scenario, layout,
+    static_best::{StaticBest, static_best},
+};
+use core::time::Duration;
+use interleaf_model::{
+    control::Settings,
+    curve::CurveError,
+    machine::TierLayout,
+    platform::Platform,
+    policy::{Place, PolicyKind},
+};
+
+/// A policy to try, and how.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Trial {
+    /// Which one.
+    pub policy: PolicyKind,
+    /// The points of a hundred of [`PolicyKind::Static`]; `None` for the best there are.
+    pub points: Option<Vec<u16>>,
+    /// How wrong the curves are that the policy believes: see [`believed`].
+    pub curve_error: f64,
+    /// The control loop.
+    pub settings: Settings,
+}
+
+/// A scenario with what every trial on it needs.
+pub struct Arena<'a> {
+    scenario: &'a Scenario,
+    duration: Duration,
+    best_static: Option<StaticBest>,
+}
+
+impl<'a> Arena<'a> {
+    /// Finds the best static shares of `scenario` over `duration`.
+    pub fn new(scenario: &'a Scenario, duration: Duration) -> Self {
+        let best_static = static_best(scenario, duration.as_secs_f64());
+        Self { scenario, duration, best_static }
+    }
+
+    /// The best static shares; `None` when none fit.
+    pub const fn best_static(&self) -> Option<&StaticBest> {
+        self.best_static.as_ref()
+    }
+
+    /// Sets up `trial`, ready for its first period.
+    ///
+    /// # Errors
+    /// When curves that are so wrong are none: an error of -100 % or less, or 100 % or more.
+    pub fn start(&self, trial: &Trial) -> Result<Run<'a>, CurveError> {
+        let layout = layout::layout(self.scenario);
+        let believed = believed(&self.scenario.platform, trial.curve_error)?;
+        let policy = |domain: usize, tiers: &[TierLayout]| {
+            let near = &layout.domains[domain].tiers;
+            let best = self.best_static.as_ref().map(|best| &best.points[domain]);
+            let points = trial.points.as_ref().or(best);
+            let fixed = fixed(points.map_or(&[], Vec::as_slice), near, tiers);
+            trial.policy.make(&Place { domain, near, tiers, believed: &believed, fixed: &fixed })
+        };
+        Ok(Run::new(self.scenario, trial.settings.clone(), self.duration, policy))
+    }
+
+    /// Runs `trial` to its end.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub fn run(&self, trial: &Trial) -> Result<Outcome, CurveError> {
+        let mut run = self.start(trial)?;
+        while run.period().is_some() {}
+        Ok(self.outcome(run))
+    }
+
+    /// What a run gave that has come to its end.
+    pub fn outcome(&self, run: Run<'a>) -> Outcome {
+        run.outcome(self.best_static.clone())
+    }
+}
+
+/// The shares of the near tiers that `points` of the machine say; all on the first where they say
+/// nothing.
+fn fixed(points: &[u16], near: &[usize], tiers: &[TierLayout]) -> Vec<f64> {
+    let own: Vec<f64> =
+        near.iter().map(|tier| points.get(*tier).copied().map_or(0.0, f64::from)).collect();
+    let all: f64 = own.iter().sum();
+    if all > 0.0 {
+        return own.iter().map(|points| points / all).collect();
+    }
+    (0..tiers.len()).map(|tier| if tier == 0 { 1.0 } else { 0.0 }).collect()
+}
+
+/// `platform` as one would believe it to be whose curves are wrong by the part `error`: the first
+/// tier carries so much less than it really does, and every other one so much more; with a
+/// negative error the other way round. Both wrong in opposite directions is the worst there is: it
+/// shifts the ratio, which a common error would not.
+///
+/// # Errors
+/// When a curve is then none.
+pub fn believed(platform: &Platform, error: f64) -> Result<Platform, CurveError> {
+    let mut believed = platform.clone();
+    for (at, tier) in believed.tiers.iter_mut().enumerate() {
+        let factor = if at == 0 { 1.0 - error } else { 1.0 + error };
+        tier.curves = tier.curves.scaled(factor)?;
+    }
+    Ok(believed)
+}
