@@ -24,12 +24,12 @@ Decide:
   predict    bandwidth, latency and runtime at each choice of weights, and the best
 
 Try and prove:
-  simulate   a policy on a machine that one need not own: what it finds, and when, and what it gives
+  simulate   a policy on a machine that one need not own: what it finds, when, what it gives
   reproduce  a published study: its figure, ours, the error
   report     a recorded document as one HTML page, as Markdown, as CSV or as a picture
 
-Sizes, bandwidths and times take units (64MiB, 150GB/s, 600s). With --json stdout holds the document and
-nothing else. Exit status: 0 done, 1 the answer is no, 2 error.";
+Sizes, bandwidths and times take units (64MiB, 150GB/s, 600s). With --json stdout holds the
+document and nothing else. Exit status: 0 done, 1 the answer is no, 2 error.";
 
 /// Spreads pages over memory tiers of unequal speed: what will it give, and how should it be done?
 #[derive(Debug, Parser)]

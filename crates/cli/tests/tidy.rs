@@ -19,6 +19,9 @@ const FORBIDDEN_MACROS: [&str; 6] =
 /// What a pure library has no use for.
 const IMPURE_MODULES: [&str; 7] = ["fs", "io", "net", "env", "time", "process", "thread"];
 
+/// Crates that are pure, and the crates of the workspace that each may depend on.
+const PURE: [(&str, &[&str]); 2] = [("model", &[]), ("sim", &["interleaf-model"])];
+
 /// Methods whose last bits are up to the platform's mathematical library; the crate `libm` gives
 /// the same everywhere. (A square root is exact by IEEE 754.)
 const PLATFORM_MATH: [&str; 24] = [
@@ -238,7 +241,7 @@ fn std_modules(code: &str) -> Vec<(usize, String)> {
 fn impure(text: &str) -> Vec<Fault> {
     let code = code_only(text);
     let module = |(at, name): (usize, String)| {
-        let what = format!("std::{name}: the model is pure; whoever calls it does this");
+        let what = format!("std::{name}: this crate is pure; whoever calls it does this");
         IMPURE_MODULES.contains(&name.as_str()).then(|| fault(line_of(&code, at), what))
     };
     std_modules(&code).into_iter().filter_map(module).collect()
@@ -291,7 +294,7 @@ fn workspace_dependencies(manifest: &str, packages: &[String]) -> Vec<Fault> {
             })
         };
         if within && (packages.iter().any(of_package) || words(line, "path").next().is_some()) {
-            let what = format!("\"{line}\": the model depends on no crate of the workspace");
+            let what = format!("\"{line}\": dependencies point the other way");
             faults.push(fault(at + 1, what));
         }
     }
@@ -403,9 +406,10 @@ fn rust_files() -> Vec<PathBuf> {
     files
 }
 
-fn model_files() -> Vec<PathBuf> {
-    let files = files(&root().join("crates/model/src"), "rs");
-    assert!(!files.is_empty(), "crates/model/src was not found");
+/// The sources of a crate.
+fn sources(name: &str) -> Vec<PathBuf> {
+    let files = files(&root().join("crates").join(name).join("src"), "rs");
+    assert!(!files.is_empty(), "crates/{name}/src was not found");
     files
 }
 
@@ -454,22 +458,24 @@ fn nothing_is_unfinished_or_printed_past_the_output() {
 }
 
 #[test]
-fn the_model_is_pure_and_the_same_everywhere() {
-    hold(&model_files(), &|_, text| {
-        let mut faults = impure(text);
-        faults.extend(platform_math(text));
-        faults
-    });
+fn pure_crates_are_pure_and_the_same_everywhere() {
+    for (name, _) in PURE {
+        hold(&sources(name), &|_, text| {
+            let mut faults = impure(text);
+            faults.extend(platform_math(text));
+            faults
+        });
+    }
 }
 
 #[test]
 fn libraries_forbid_unsafe_code() {
     let lib = |name: &str| root().join("crates").join(name).join("src/lib.rs");
-    hold(&[lib("model"), lib("cli")], &|_, text| allows_unsafe(text));
+    hold(&["model", "sim", "cli"].map(lib), &|_, text| allows_unsafe(text));
 }
 
 #[test]
-fn the_model_stands_alone() {
+fn dependencies_point_one_way() {
     let mut manifests = files(&root().join("crates"), "toml");
     manifests.extend(files(&root().join("benches"), "toml"));
     let name = |path: &PathBuf| {
@@ -480,8 +486,12 @@ fn the_model_stands_alone() {
     let is_manifest = |path: &&PathBuf| path.file_name().is_some_and(|name| name == "Cargo.toml");
     let packages: Vec<_> = manifests.iter().filter(is_manifest).filter_map(name).collect();
     assert!(packages.iter().any(|name| name == "interleaf-model"), "{packages:?}");
-    let manifest = root().join("crates/model/Cargo.toml");
-    hold(&[manifest], &|_, text| workspace_dependencies(text, &packages));
+    for (crate_name, allowed) in PURE {
+        let others: Vec<String> =
+            packages.iter().filter(|name| !allowed.contains(&name.as_str())).cloned().collect();
+        let manifest = root().join("crates").join(crate_name).join("Cargo.toml");
+        hold(&[manifest], &|_, text| workspace_dependencies(text, &others));
+    }
 }
 
 #[test]
@@ -510,10 +520,12 @@ fn each_platform_has_its_curves() {
     let files: Vec<_> =
         paths.filter(|path| path.extension().is_some_and(|e| e == "toml")).collect();
     assert!(!files.is_empty(), "{} has no platform", folder.display());
-    hold(&files, &|file, _| {
-        let curves = file.with_extension("");
-        let what = format!("no folder {} with its curves", curves.display());
-        if curves.is_dir() { vec![] } else { vec![fault(1, what)] }
+    hold(&files, &|_, text| {
+        let named = text.lines().enumerate().filter_map(|(at, line)| {
+            let path = line.strip_prefix("curves = \"")?.strip_suffix('"')?;
+            (!folder.join(path).is_file()).then(|| fault(at + 1, format!("no file {path}")))
+        });
+        named.collect()
     });
 }
 

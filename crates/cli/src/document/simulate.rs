@@ -288,7 +288,7 @@ fn notes(scenario: &Scenario) -> Vec<String> {
         }
         if let Metric::Rate(_) = task.metric {
             notes.push(format!(
-                "{} goes on for ever: a run of it is what all pages on the first tier do in {:.0} s",
+                "{} goes on for ever: a run is what it does on the first tier in {:.0} s",
                 task.name,
                 task.local_runtime_s()
             ));

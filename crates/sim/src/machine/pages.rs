@@ -95,23 +95,25 @@ impl Pages {
 pub(super) struct Interleaving {
     /// Where the part of each tier ends, of 2^64.
     ends: Vec<u64>,
+    /// The last tier that has a part.
+    last: usize,
 }
 
 impl Interleaving {
     pub(super) fn new(shares: &[f64]) -> Self {
         let last = shares.iter().rposition(|share| *share > 0.0).unwrap_or(0);
         let mut sum = 0.0;
-        let ends = shares.iter().enumerate().map(|(tier, share)| {
+        let ends = shares.iter().map(|share| {
             sum += share;
             // A conversion to a whole number saturates.
-            if tier >= last { u64::MAX } else { (sum * (u64::MAX as f64)) as u64 }
+            (sum * (u64::MAX as f64)) as u64
         });
-        Self { ends: ends.collect() }
+        Self { ends: ends.collect(), last }
     }
 
     pub(super) fn tier(&self, group: usize) -> usize {
         let place = (group as u64).wrapping_mul(GOLDEN);
-        self.ends.iter().position(|end| place <= *end).unwrap_or(0)
+        self.ends[..self.last].iter().position(|end| place < *end).unwrap_or(self.last)
     }
 }
 
