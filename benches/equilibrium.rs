@@ -8,9 +8,7 @@ use divan::{Bencher, black_box};
 use interleaf_model::{
     behaviour,
     curve::{Curve, CurvePoint},
-    demand::Demand,
     equilibrium::{self, Load, System},
-    format::{demand_toml, platform_toml},
     mix::Mix,
     platform::{Coupling, Cpu, Domain, Interleaving, Link, Platform},
     predict::Forecast,
@@ -19,7 +17,10 @@ use interleaf_model::{
     units::Bytes,
     weights::Weights,
 };
-use std::{fs, path::Path};
+
+mod files;
+
+use files::{platform, workload};
 
 fn main() {
     divan::main();
@@ -27,24 +28,6 @@ fn main() {
 
 /// Points of a synthetic curve, about as many as the measured ones have.
 const CURVE_POINTS: u32 = 16;
-
-fn read(path: &str) -> Result<String, String> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path);
-    fs::read_to_string(&path).map_err(|why| format!("{}: {why}", path.display()))
-}
-
-fn platform(name: &str) -> Platform {
-    let file = format!("platforms/{name}.toml");
-    let text = read(&file).expect("the platform is in the source tree");
-    let curves = |relative: &str| read(&format!("platforms/{relative}"));
-    platform_toml::parse(&file, &text, &curves).expect("the platform is well-formed")
-}
-
-fn workload(name: &str) -> Demand {
-    let file = format!("workloads/{name}.toml");
-    let text = read(&file).expect("the workload is in the source tree");
-    demand_toml::parse(&file, &text).expect("the workload is well-formed")
-}
 
 fn example() -> Figure {
     Figure::assumed("synthetic")

@@ -582,9 +582,8 @@ fn bands(pages: &Pages, heat: &Heat, damon: &Damon) -> Vec<HeatBand> {
     for region in heat.regions() {
         let part = f64::from(region.accesses) / f64::from(samples + 1);
         let band = HEAT_BANDS - 1 - (part * HEAT_BANDS as f64) as usize;
-        for group in region.start..region.end {
-            bands[band].bytes[pages.tier(group)] += pages.group_bytes(group);
-        }
+        let within = pages.bytes_within(region.start, region.end);
+        bands[band].bytes.iter_mut().zip(within).for_each(|(sum, bytes)| *sum += bytes);
     }
     bands
 }

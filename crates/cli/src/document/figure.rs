@@ -14,6 +14,9 @@ pub(crate) struct Figure {
     pub(crate) x_label: String,
     /// What is on the vertical axis, with its unit.
     pub(crate) y_label: String,
+    /// Where the vertical axis begins: 0 unless that hides what there is to see.
+    #[serde(default)]
+    pub(crate) y_from: f64,
     /// Names along the horizontal axis, at 0, 1, 2, ...; empty for an axis of numbers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) categories: Vec<String>,

@@ -137,6 +137,7 @@ impl PredictDocument {
         Figure {
             id: "weights".into(),
             title: format!("{} on {}", self.workload, self.platform),
+            y_from: 0.0,
             x_label: format!("pages on {}, %", self.tiers[0]),
             y_label: y_label.into(),
             categories: vec![],
@@ -157,6 +158,7 @@ impl PredictDocument {
         Figure {
             id: "load".into(),
             title: format!("Latency against bandwidth, {} on {}", self.workload, self.platform),
+            y_from: 0.0,
             x_label: "bandwidth, GB/s".into(),
             y_label: "latency, ns".into(),
             categories: vec![],

@@ -2,6 +2,8 @@
 
 mod figures;
 
+pub(crate) use figures::share_axis_from;
+
 use super::{LeansOn, all_rounded, rounded};
 use interleaf_model::{demand::Metric, provenance::Provenance, weights::Weights};
 use interleaf_sim::machine::{Outcome, PeriodRecord, Scenario, Task, TaskOutcome};

@@ -33,8 +33,8 @@ pub(crate) fn text(figure: &Figure) -> String {
             SeriesKind::Points | SeriesKind::Bars => Shape::Points(points),
         })
         .collect();
-    let mut chart =
-        Chart::new_with_y_range(WIDTH, HEIGHT, left as f32, right as f32, 0.0, 1.05 * top as f32);
+    let (from, to) = (figure.y_from as f32, (top + 0.05 * (top - figure.y_from)) as f32);
+    let mut chart = Chart::new_with_y_range(WIDTH, HEIGHT, left as f32, right as f32, from, to);
     let mut chart =
         chart.x_label_format(LabelFormat::Custom(Box::new(|x| format!("{x:.0}")))).y_label_format(
             LabelFormat::Custom(Box::new(|y| format!("{y:.4}").chars().take(5).collect())),

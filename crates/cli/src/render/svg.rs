@@ -48,7 +48,8 @@ fn draw(figure: &Figure, area: &DrawingArea<SVGBackend<'_>, Shift>) -> Result<()
         .y_label_area_size(62)
         .build_cartesian_2d(
             least(&x) - pad..most(&x) + pad,
-            0.0..if bars { 1.25 } else { 1.08 } * most(&y),
+            figure.y_from
+                ..figure.y_from + if bars { 1.25 } else { 1.08 } * (most(&y) - figure.y_from),
         )
         .map_err(failed)?;
     let plain = |at: &f64| format!("{at:.0}");

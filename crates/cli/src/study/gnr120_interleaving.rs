@@ -127,6 +127,7 @@ fn figure(workload: &str, points: &[Point]) -> Figure {
     Figure {
         id: workload.into(),
         title: format!("{workload}: speed-up over DRAM only"),
+        y_from: 0.0,
         x_label: "pages on DRAM, %".into(),
         y_label: "speed-up".into(),
         categories: vec![],

@@ -28,7 +28,7 @@ pub(super) const DEMOTE_UP_TO: f64 = 0.02;
 
 /// What a resident of the first tier is hotter by when the hottest are chosen, in hits: so that
 /// pages that are equally hot do not change places for ever.
-const RESIDENT_BONUS: f64 = 2.0;
+const RESIDENT_BONUS: u32 = 2;
 
 /// A group that is to move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,16 +59,20 @@ impl Steered<'_> {
 
 /// Groups that are to move, in order.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Queue(VecDeque<Move>);
+pub(super) struct Queue {
+    moves: VecDeque<Move>,
+    /// By task: the shares at which all its groups were found in place, and its moves until then.
+    in_place: Vec<Option<(Vec<f64>, u64)>>,
+}
 
 impl Queue {
     /// The next move.
     pub(super) fn first(&self) -> Option<Move> {
-        self.0.front().copied()
+        self.moves.front().copied()
     }
 
     pub(super) fn pop(&mut self) {
-        self.0.pop_front();
+        self.moves.pop_front();
     }
 
     /// Plans anew: first what relieves full tiers, then what the targets ask for. `free` and
@@ -80,7 +84,7 @@ impl Queue {
         free: &[u64],
         capacity: &[u64],
     ) {
-        self.0.clear();
+        self.moves.clear();
         self.relieve(tasks, damon, free, capacity);
         for task in tasks {
             match task.target {
@@ -112,24 +116,37 @@ impl Queue {
                     let Some(to) = slower else { break };
                     room[tier] += bytes;
                     room[to] -= bytes;
-                    self.0.push_back(Move { task: task.task, group, to });
+                    self.moves.push_back(Move { task: task.task, group, to });
                 }
             }
         }
     }
 
     fn interleave(&mut self, task: &Steered<'_>, damon: &Damon, shares: &[f64]) {
+        if self.in_place.len() <= task.task {
+            self.in_place.resize(task.task + 1, None);
+        }
+        let moves = task.pages.moves();
+        let known = self.in_place[task.task].as_ref();
+        if known.is_some_and(|(at, until)| at == shares && *until == moves) {
+            return;
+        }
         let interleaving = Interleaving::new(shares);
         let hot = HOT * f64::from(samples(damon));
-        let is_hot = |region: &&Region| f64::from(region.accesses) >= hot;
-        for region in task.heat.regions().iter().filter(is_hot) {
+        let mut in_place = true;
+        for region in task.heat.regions() {
+            let is_hot = f64::from(region.accesses) >= hot;
             for group in region.start..region.end {
                 let to = interleaving.tier(group);
                 if task.pages.tier(group) != to {
-                    self.0.push_back(Move { task: task.task, group, to });
+                    in_place = false;
+                    if is_hot {
+                        self.moves.push_back(Move { task: task.task, group, to });
+                    }
                 }
             }
         }
+        self.in_place[task.task] = in_place.then(|| (shares.to_vec(), moves));
     }
 
     fn hottest_first(&mut self, task: &Steered<'_>, shares: &[f64]) {
@@ -137,34 +154,34 @@ impl Queue {
             return;
         }
         let pages = task.pages;
-        let mut groups: Vec<(f64, usize)> = task
-            .heat
-            .regions()
-            .iter()
-            .flat_map(|region| (region.start..region.end).map(|group| (region.accesses, group)))
-            .map(|(accesses, group)| {
-                let bonus = if pages.tier(group) == task.near[0] { RESIDENT_BONUS } else { 0.0 };
-                (f64::from(accesses) + bonus, group)
-            })
-            .collect();
-        // Equally hot ones in the order of addresses.
-        groups.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+        // By heat; equally hot ones in the order of addresses.
+        let mut by_heat: Vec<Vec<usize>> = vec![];
+        for region in task.heat.regions() {
+            for group in region.start..region.end {
+                let bonus = if pages.tier(group) == task.near[0] { RESIDENT_BONUS } else { 0 };
+                let heat = (region.accesses + bonus) as usize;
+                if by_heat.len() <= heat {
+                    by_heat.resize(heat + 1, vec![]);
+                }
+                by_heat[heat].push(group);
+            }
+        }
         let mut room: Vec<f64> = shares.iter().map(|share| share * pages.bytes() as f64).collect();
         let last = task.near[task.near.len() - 1];
         let mut up = vec![];
-        for (_, group) in groups {
+        for group in by_heat.into_iter().rev().flatten() {
             let bytes = pages.group_bytes(group) as f64;
             let to = room.iter().position(|room| *room >= 0.5 * bytes).unwrap_or(last);
             room[to] -= bytes;
             let step = Move { task: task.task, group, to };
             match pages.tier(group).cmp(&to) {
                 // Those that leave a fast tier go first, and make room.
-                std::cmp::Ordering::Less => self.0.push_back(step),
+                std::cmp::Ordering::Less => self.moves.push_back(step),
                 std::cmp::Ordering::Greater => up.push(step),
                 std::cmp::Ordering::Equal => {}
             }
         }
-        self.0.extend(up);
+        self.moves.extend(up);
     }
 }
 

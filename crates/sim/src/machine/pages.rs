@@ -30,8 +30,13 @@ pub(super) struct Pages {
     /// The accesses of each group, as a part of all.
     heat: Vec<u64>,
     bytes: u64,
+    /// Bytes of the smaller groups, and how many of the first ones have one more.
+    group_bytes: u64,
+    larger: usize,
+    all_heat: u64,
     heat_on: Vec<u64>,
     bytes_on: Vec<u64>,
+    moves: u64,
 }
 
 impl Pages {
@@ -39,11 +44,22 @@ impl Pages {
     pub(super) fn new(bytes: u64, groups: usize, hotness: Hotness, tiers: usize) -> Self {
         let groups = groups.clamp(1, usize::try_from(bytes).unwrap_or(usize::MAX).max(1));
         let heat = heat(groups, hotness);
+        let all_heat = heat.iter().sum();
         let mut heat_on = vec![0; tiers];
         let mut bytes_on = vec![0; tiers];
-        heat_on[0] = heat.iter().sum();
+        heat_on[0] = all_heat;
         bytes_on[0] = bytes;
-        Self { tier: vec![0; groups], heat, bytes, heat_on, bytes_on }
+        Self {
+            tier: vec![0; groups],
+            heat,
+            bytes,
+            group_bytes: bytes / groups as u64,
+            larger: (bytes % groups as u64) as usize,
+            all_heat,
+            heat_on,
+            bytes_on,
+            moves: 0,
+        }
     }
 
     pub(super) fn groups(&self) -> usize {
@@ -57,8 +73,23 @@ impl Pages {
 
     /// The bytes of `group`: all alike, to a byte.
     pub(super) fn group_bytes(&self, group: usize) -> u64 {
-        let groups = self.tier.len() as u64;
-        self.bytes / groups + u64::from((group as u64) < self.bytes % groups)
+        self.group_bytes + u64::from(group < self.larger)
+    }
+
+    /// The bytes on each tier of the groups from `start` to before `end`.
+    pub(super) fn bytes_within(&self, start: usize, end: usize) -> impl Iterator<Item = u64> {
+        let larger = self.larger.clamp(start, end);
+        (0..self.bytes_on.len()).map(move |tier| {
+            let on = |groups: &[u8]| groups.iter().filter(|t| usize::from(**t) == tier).count();
+            let more = on(&self.tier[start..larger]);
+            let all = more + on(&self.tier[larger..end]);
+            all as u64 * self.group_bytes + more as u64
+        })
+    }
+
+    /// How many groups have been put somewhere: as long as it is the same, all are where they were.
+    pub(super) const fn moves(&self) -> u64 {
+        self.moves
     }
 
     pub(super) fn tier(&self, group: usize) -> usize {
@@ -67,7 +98,7 @@ impl Pages {
 
     /// The part of all accesses that go to `group`.
     pub(super) fn access_share(&self, group: usize) -> f64 {
-        self.heat[group] as f64 / self.heat_on.iter().sum::<u64>() as f64
+        self.heat[group] as f64 / self.all_heat as f64
     }
 
     pub(super) fn bytes_on(&self) -> &[u64] {
@@ -76,12 +107,12 @@ impl Pages {
 
     /// The part of the accesses that each tier gets; they sum to 1.
     pub(super) fn access_shares(&self) -> Vec<f64> {
-        let all: u64 = self.heat_on.iter().sum();
-        self.heat_on.iter().map(|heat| *heat as f64 / all as f64).collect()
+        self.heat_on.iter().map(|heat| *heat as f64 / self.all_heat as f64).collect()
     }
 
     pub(super) fn put(&mut self, group: usize, to: usize) {
         let (from, bytes) = (self.tier(group), self.group_bytes(group));
+        self.moves += 1;
         self.tier[group] = to as u8;
         self.heat_on[from] -= self.heat[group];
         self.heat_on[to] += self.heat[group];
@@ -196,6 +227,12 @@ mod tests {
                 prop_assert_eq!(pages.bytes_on().iter().sum::<u64>(), bytes);
                 prop_assert_eq!(pages.heat_on.iter().sum::<u64>(), heat);
             }
+            let within = |start, end| pages.bytes_within(start, end).collect::<Vec<u64>>();
+            prop_assert_eq!(within(0, pages.groups()), pages.bytes_on().to_vec());
+            let middle = pages.groups() / 3;
+            let (a, b) = (within(0, middle), within(middle, pages.groups()));
+            let sums: Vec<u64> = a.iter().zip(&b).map(|(a, b)| a + b).collect();
+            prop_assert_eq!(sums, pages.bytes_on().to_vec());
             let groups = 0..pages.groups();
             prop_assert_eq!(groups.map(|group| pages.group_bytes(group)).sum::<u64>(), bytes);
             prop_assert!((pages.access_shares().iter().sum::<f64>() - 1.0).abs() < 1e-9);

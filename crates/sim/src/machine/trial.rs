@@ -40,6 +40,16 @@ impl<'a> Arena<'a> {
         Self { scenario, duration, best_static }
     }
 
+    /// The same with the best static shares of a scenario that differs in nothing that they depend
+    /// on: noise, seed, migration or heat sampling at most.
+    pub const fn with_best(
+        scenario: &'a Scenario,
+        duration: Duration,
+        best_static: Option<StaticBest>,
+    ) -> Self {
+        Self { scenario, duration, best_static }
+    }
+
     /// The best static shares; `None` when none fit.
     pub const fn best_static(&self) -> Option<&StaticBest> {
         self.best_static.as_ref()

@@ -20,6 +20,7 @@ impl MachineDocument {
         Figure {
             id: id.into(),
             title: format!("{what}: {} under {} on {}", self.scenario, self.policy, self.platform),
+            y_from: 0.0,
             x_label: "time, s".into(),
             y_label: y_label.into(),
             categories: vec![],
@@ -53,7 +54,9 @@ impl MachineDocument {
             series.push(Series::new(name, SeriesKind::Line, 2, [(0.0, y), (last, y)]));
         }
         let y_label = format!("on {first}, %");
+        let lowest = series.iter().flat_map(|series| &series.y).copied().fold(100.0, f64::min);
         Figure {
+            y_from: share_axis_from(lowest),
             caption: "Each point is a decision; it says why where the mouse points.".into(),
             ..self.figure("shares", "Where pages go", &y_label, series)
         }
@@ -99,6 +102,7 @@ impl MachineDocument {
         Figure {
             id: "policies".into(),
             title: format!("Policies side by side: {} on {}", self.scenario, self.platform),
+            y_from: 0.0,
             x_label: "policy".into(),
             y_label: "speed-up over the first tier alone, search included".into(),
             categories: policies.iter().map(|(name, _)| (*name).to_string()).collect(),
@@ -106,6 +110,11 @@ impl MachineDocument {
             caption: "Of the first whole run of each workload.".into(),
         }
     }
+}
+
+/// Where an axis of shares in percent begins that are at least `lowest`: the tens below.
+pub(crate) fn share_axis_from(lowest: f64) -> f64 {
+    10.0 * ((lowest - 2.0) / 10.0).floor().clamp(0.0, 9.0)
 }
 
 fn speedups(workloads: &[super::WorkloadDocument]) -> Vec<f64> {

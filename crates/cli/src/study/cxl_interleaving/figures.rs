@@ -39,6 +39,7 @@ fn over_weights(platform: &Platform, points: &[MlcPoint]) -> Figure {
     Figure {
         id: "mlc".into(),
         title: "Bandwidth against weights (section IV.A)".into(),
+        y_from: 0.0,
         x_label: "pages on DRAM, %".into(),
         y_label: "bandwidth, GB/s".into(),
         categories: vec![],
@@ -55,6 +56,7 @@ fn figure_4(sweep: &[LoadPoint]) -> Figure {
     Figure {
         id: "load".into(),
         title: "Latency against bandwidth, read-only (figure 4)".into(),
+        y_from: 0.0,
         x_label: "bandwidth, GB/s".into(),
         y_label: "latency, ns".into(),
         categories: vec![],
@@ -82,6 +84,7 @@ fn workloads(speedups: &[Speedup]) -> Figure {
     Figure {
         id: "workloads".into(),
         title: "Speed-up over DRAM only (sections IV.B and IV.C)".into(),
+        y_from: 0.0,
         x_label: "workload and weights".into(),
         y_label: "speed-up".into(),
         categories: shown

@@ -2,7 +2,10 @@
 
 use super::{Experiment, POLICIES};
 use crate::{
-    document::figure::{Figure, Series, SeriesKind},
+    document::{
+        figure::{Figure, Series, SeriesKind},
+        simulate::share_axis_from,
+    },
     failure::Failure,
 };
 use interleaf_model::policy::PolicyKind;
@@ -35,6 +38,7 @@ fn policies(alone: &[Experiment]) -> Result<Figure, Failure> {
     Ok(Figure {
         id: "policies".into(),
         title: "Single-workload performance, search included".into(),
+        y_from: 0.0,
         x_label: "workload, 119 threads".into(),
         y_label: "speed-up over all pages on DRAM".into(),
         categories: alone.iter().map(|experiment| experiment.scenario.name.clone()).collect(),
@@ -62,9 +66,11 @@ fn ratio(id: &str, title: &str, experiment: &Experiment) -> Result<Figure, Failu
         let target = Series::new(name, SeriesKind::Points, group, target);
         series.push(target.with_labels(reasons.collect()));
     }
+    let lowest = series.iter().flat_map(|series| &series.y).copied().fold(100.0, f64::min);
     Ok(Figure {
         id: id.into(),
         title: title.into(),
+        y_from: share_axis_from(lowest),
         x_label: "time, s".into(),
         y_label: "on DRAM, %".into(),
         categories: vec![],
@@ -89,6 +95,7 @@ fn migration(experiment: &Experiment) -> Result<Figure, Failure> {
     Ok(Figure {
         id: "bwaves-migration".into(),
         title: "Migration over time: bwaves".into(),
+        y_from: 0.0,
         x_label: "time, s".into(),
         y_label: "pages moved, GB".into(),
         categories: vec![],
@@ -108,6 +115,7 @@ fn bandwidth(experiment: &Experiment) -> Result<Figure, Failure> {
     Ok(Figure {
         id: "shifting-bandwidth".into(),
         title: "Bandwidth under dmi: shifting demand".into(),
+        y_from: 0.0,
         x_label: "time, s".into(),
         y_label: "GB/s".into(),
         categories: vec![],

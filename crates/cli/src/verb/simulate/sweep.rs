@@ -11,26 +11,25 @@ use crate::{failure::Failure, library, output};
 use core::time::Duration;
 use file::{Case, Sweep, What};
 use interleaf_model::control::Settings;
-use interleaf_sim::machine::{Arena, Outcome, Scenario, Task, Trial};
+use interleaf_sim::machine::{Arena, Outcome, Scenario, StaticBest, Trial, static_best};
 use rayon::prelude::*;
 use record::Record;
-use std::path::Path;
+use std::{collections::BTreeMap, path::Path};
 
 /// Runs the sweep in `path` and writes its rows to `target`, or to stdout.
 pub(super) fn run(path: &Path, target: Option<&Path>) -> Result<(), Failure> {
     let sweep = Sweep::read(path)?;
     let cases = sweep.cases();
-    let scenarios = scenarios(&sweep, &cases)?;
+    let grounds = grounds(&sweep, &cases)?;
     let to_file = target.filter(|target| *target != Path::new("-"));
     let record = Record::open(to_file, &sweep, cases.len())?;
     let progress = output::progress(cases.len() as u64, &sweep.name);
     progress.inc(record.done() as u64);
     let failures: Vec<Failure> = cases
         .par_iter()
-        .zip(&scenarios)
-        .filter(|(case, _)| !record.has(case.number))
-        .filter_map(|(case, scenario)| {
-            let rows = rows(&sweep, case, scenario);
+        .filter(|case| !record.has(case.number))
+        .filter_map(|case| {
+            let rows = rows(case, &grounds[&ground_key(case)]);
             let added = rows.and_then(|rows| record.add(case.number, rows));
             progress.inc(1);
             added.err()
@@ -54,9 +53,29 @@ pub(super) fn run(path: &Path, target: Option<&Path>) -> Result<(), Failure> {
     }
 }
 
-/// The scenario of each case. Wrong ones stop the sweep before anything is computed.
-fn scenarios(sweep: &Sweep, cases: &[Case]) -> Result<Vec<Scenario>, Failure> {
-    cases.par_iter().map(|case| scenario(sweep, case)).collect()
+/// What cases have in common that differ only in policy, noise, migration and seed.
+struct Ground {
+    scenario: Scenario,
+    duration: Duration,
+    best_static: Option<StaticBest>,
+}
+
+/// What tells the grounds of cases apart.
+fn ground_key(case: &Case) -> String {
+    format!("{:?}", (&case.platform, &case.what, case.footprint))
+}
+
+/// The ground of each case. Wrong ones stop the sweep before anything is computed.
+fn grounds(sweep: &Sweep, cases: &[Case]) -> Result<BTreeMap<String, Ground>, Failure> {
+    let first: BTreeMap<String, &Case> =
+        cases.iter().rev().map(|case| (ground_key(case), case)).collect();
+    let duration = Duration::from_secs_f64(sweep.duration.seconds());
+    let ground = |(key, case): (String, &Case)| {
+        let scenario = scenario(sweep, case)?;
+        let best_static = static_best(&scenario, duration.as_secs_f64());
+        Ok((key, Ground { scenario, duration, best_static }))
+    };
+    first.into_par_iter().map(ground).collect()
 }
 
 fn scenario(sweep: &Sweep, case: &Case) -> Result<Scenario, Failure> {
@@ -71,26 +90,12 @@ fn scenario(sweep: &Sweep, case: &Case) -> Result<Scenario, Failure> {
                 ));
             };
             let platform = library::platform(platform)?;
-            let demand = library::workload(name)?;
-            let measured_on = library::measured_on(&platform, &demand)?;
-            let threads = threads.unwrap_or(platform.domains[0].cores);
-            let mut task = Task::new(&platform, &measured_on, &demand, threads);
-            if let Some(footprint) = case.footprint {
-                task.footprint_bytes = footprint.get();
-            }
-            Scenario::new(&demand.name, platform, vec![task])
+            super::single(&platform, &library::workload(name)?, *threads, case.footprint)?
         }
     };
-    if let Some(noise) = case.counter_noise {
-        scenario.counter_noise = noise.part();
-    }
-    if let Some(rate) = case.migration_rate {
-        scenario.migration.bandwidth_gbps = rate.gbps();
-    }
     if let Some(groups) = sweep.page_groups {
         scenario.page_groups = groups;
     }
-    scenario.seed = case.seed;
     scenario.check().map_err(|why| {
         Failure::new(why.to_string(), why.hint()).within(&format!("{}: {case}", sweep.file))
     })?;
@@ -98,9 +103,15 @@ fn scenario(sweep: &Sweep, case: &Case) -> Result<Scenario, Failure> {
 }
 
 /// One row for each workload of the case.
-fn rows(sweep: &Sweep, case: &Case, scenario: &Scenario) -> Result<Vec<Vec<String>>, Failure> {
-    let duration = Duration::from_secs_f64(sweep.duration.seconds());
-    let arena = Arena::new(scenario, duration);
+fn rows(case: &Case, ground: &Ground) -> Result<Vec<Vec<String>>, Failure> {
+    let mut scenario = Scenario { seed: case.seed, ..ground.scenario.clone() };
+    if let Some(noise) = case.counter_noise {
+        scenario.counter_noise = noise.part();
+    }
+    if let Some(rate) = case.migration_rate {
+        scenario.migration.bandwidth_gbps = rate.gbps();
+    }
+    let arena = Arena::with_best(&scenario, ground.duration, ground.best_static.clone());
     let trial = Trial {
         policy: case.policy,
         points: None,
@@ -108,7 +119,7 @@ fn rows(sweep: &Sweep, case: &Case, scenario: &Scenario) -> Result<Vec<Vec<Strin
         settings: Settings::default(),
     };
     let outcome = arena.run(&trial).map_err(|why| Failure::new(why.to_string(), why.hint()))?;
-    Ok((0..scenario.tasks.len()).map(|task| row(case, scenario, &outcome, task)).collect())
+    Ok((0..scenario.tasks.len()).map(|task| row(case, &scenario, &outcome, task)).collect())
 }
 
 fn row(case: &Case, scenario: &Scenario, outcome: &Outcome, at: usize) -> Vec<String> {

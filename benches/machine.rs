@@ -1,0 +1,84 @@
+//! How long the machine simulation takes: `cargo bench -p interleaf-benches --bench machine`.
+//!
+//! The bar: 600 s of `gnr120-cz122` with 64 Ki page groups take at most 1 s on one core, the cost
+//! grows no faster than the groups, and many scenarios use all cores. `README.md` has the last
+//! result.
+
+mod files;
+
+use core::time::Duration;
+use divan::Bencher;
+use files::{platform, workload};
+use interleaf_model::{control::Settings, policy::PolicyKind};
+use interleaf_sim::machine::{Arena, Outcome, Scenario, Task, Trial, static_best};
+use rayon::prelude::*;
+
+fn main() {
+    divan::main();
+}
+
+const DURATION: Duration = Duration::from_secs(600);
+
+fn scenario(names: &[(&str, u32)], page_groups: usize) -> Scenario {
+    let platform = platform("gnr120-cz122");
+    let task =
+        |(name, threads): &(&str, u32)| Task::new(&platform, &platform, &workload(name), *threads);
+    let tasks = names.iter().map(task).collect();
+    Scenario { page_groups, ..Scenario::new("bench", platform.clone(), tasks) }
+}
+
+fn trial(policy: PolicyKind) -> Trial {
+    Trial { policy, points: None, curve_error: 0.0, settings: Settings::default() }
+}
+
+/// A run without what does not change between runs: the best static shares.
+fn run(arena: &Arena<'_>, policy: PolicyKind) -> Outcome {
+    arena.run(&trial(policy)).expect("curves without error are curves")
+}
+
+/// The bar is at 65536.
+#[divan::bench(args = [4096, 16384, 65536, 262_144, 1_048_576], sample_count = 5)]
+fn groups(bencher: Bencher<'_, '_>, groups: usize) {
+    let scenario = scenario(&[("cloverleaf", 119)], groups);
+    let arena = Arena::new(&scenario, DURATION);
+    bencher.bench_local(|| run(&arena, PolicyKind::Dmi));
+}
+
+#[divan::bench(args = ["local", "dmi", "colloid", "hotcold", "guided"], sample_count = 5)]
+fn policies(bencher: Bencher<'_, '_>, name: &str) {
+    let scenario = scenario(&[("cloverleaf", 119)], 65536);
+    let arena = Arena::new(&scenario, DURATION);
+    let policy: PolicyKind = name.parse().expect("it is a policy");
+    bencher.bench_local(|| run(&arena, policy));
+}
+
+#[divan::bench(sample_count = 5)]
+fn two_workloads(bencher: Bencher<'_, '_>) {
+    let scenario = scenario(&[("lbm", 16), ("lbm", 80)], 65536);
+    let arena = Arena::new(&scenario, DURATION);
+    bencher.bench_local(|| run(&arena, PolicyKind::Dmi));
+}
+
+#[divan::bench(sample_count = 5)]
+fn best_static_shares(bencher: Bencher<'_, '_>) {
+    let scenario = scenario(&[("cloverleaf", 119)], 65536);
+    bencher.bench_local(|| static_best(&scenario, 600.0));
+}
+
+/// 100 seeds, on one core and on all.
+#[divan::bench(args = [1, 0], sample_count = 3)]
+fn hundred_seeds(bencher: Bencher<'_, '_>, threads: usize) {
+    let seeds: Vec<Scenario> = (1..=100)
+        .map(|seed| Scenario { seed, ..scenario(&[("cloverleaf", 119)], 65536) })
+        .collect();
+    let arenas: Vec<Arena<'_>> =
+        seeds.iter().map(|scenario| Arena::new(scenario, DURATION)).collect();
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
+    let pool = pool.expect("threads can be started");
+    bencher.bench_local(|| {
+        pool.install(|| {
+            let outcomes = arenas.par_iter().map(|arena| run(arena, PolicyKind::Guided));
+            outcomes.map(|outcome| outcome.moved_bytes).sum::<u64>()
+        })
+    });
+}
