@@ -2,10 +2,14 @@
 
 use super::{chart, number, signed_percent, table::Table};
 use crate::document::{
+    figure::{Figure, SeriesKind},
     predict::weights_text,
     simulate::{MachineDocument, PeriodDocument, WorkloadDocument, news},
 };
 use interleaf_model::units::Bytes;
+
+/// The least that is shown of a search, s.
+const SEARCH_MIN_S: f64 = 60.0;
 
 pub(crate) fn title(document: &MachineDocument) -> String {
     format!("{} under {} on {}", document.scenario, document.policy, document.platform)
@@ -14,13 +18,36 @@ pub(crate) fn title(document: &MachineDocument) -> String {
 pub(crate) fn text(document: &MachineDocument) -> String {
     let mut text = format!("{}\n{}\n", title(document), setting(document));
     text += &format!("\n{}", periods(document, false).text());
-    text += &format!("\n{}", chart::text(&document.shares()));
+    let (search, until_s) = search(document);
+    text += &format!("\nthe first {} s: {}", number(until_s), chart::text(&search));
     text += &format!("\n{}", workloads(document).text());
     if !document.comparison.is_empty() {
         text += &format!("\n{}", comparison(document).text());
     }
     text += &format!("\n{}\n", verdict(document));
     text + &lines(document).iter().map(|line| format!("{line}\n")).collect::<String>()
+}
+
+/// The shares over time while it searches and as long again, and until when that is, s: what comes
+/// after is a line.
+fn search(document: &MachineDocument) -> (Figure, f64) {
+    let mut figure = document.shares();
+    let end_s = document.periods.last().map_or(0.0, |period| period.time_s);
+    let changes = document.periods.windows(2);
+    let last = changes.rev().find(|pair| pair[0].target_weights != pair[1].target_weights);
+    let until_s = last.map_or(SEARCH_MIN_S, |pair| 2.0 * pair[1].time_s).max(SEARCH_MIN_S);
+    let until_s = until_s.min(end_s);
+    for series in &mut figure.series {
+        let kept = series.x.iter().filter(|x| **x <= until_s).count();
+        if series.kind == SeriesKind::Line && series.x.len() == 2 {
+            // A line across the whole figure.
+            series.x[1] = until_s;
+            continue;
+        }
+        series.x.truncate(kept);
+        series.y.truncate(kept);
+    }
+    (figure, until_s)
 }
 
 pub(crate) fn markdown(document: &MachineDocument) -> String {
@@ -43,7 +70,10 @@ pub(crate) fn html_tables(document: &MachineDocument) -> String {
         html += &comparison(document).html();
     }
     html += "<h3>Decisions</h3>\n";
+    html += &periods(document, false).html();
+    html += "<details><summary>every period</summary>\n";
     html += &periods(document, true).html();
+    html += "</details>\n";
     let items = lines(document);
     let items = items.iter().map(|line| format!("<li>{}</li>\n", super::table::escaped(line)));
     html + &format!("<ul class=\"source\">\n{}</ul>\n", items.collect::<String>())
@@ -196,7 +226,7 @@ fn comparison(document: &MachineDocument) -> Table {
             workload.runtime_s.map_or("not ended".into(), number),
             number(workload.speedup),
             workload.regret.map_or(String::new(), signed_percent),
-            settled.map_or("never".into(), |s| format!("{s:.0}")),
+            settled.map_or("-".into(), |s| format!("{s:.0}")),
             weights_text(weights),
             format!("{:.1}", moved as f64 * 1e-9),
         ]);

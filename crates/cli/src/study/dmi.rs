@@ -209,7 +209,7 @@ fn side_by_side(experiment: &Experiment) -> TableDocument {
                 done.runtime_s.map_or("not ended".into(), number),
                 number(done.speedup()),
                 done.regret().map_or(String::new(), signed_percent),
-                outcome.converged_after_s.map_or("never".into(), |s| format!("{s:.0}")),
+                outcome.converged_after_s.map_or("-".into(), |s| format!("{s:.0}")),
                 last.map_or(String::new(), |last| Weights::percent(&last.target).to_string()),
                 format!("{:.1}", outcome.moved_bytes as f64 * 1e-9),
             ]);
