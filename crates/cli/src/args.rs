@@ -8,13 +8,14 @@ use interleaf_model::{
     units::{Bandwidth, Bytes, Percent, Time, UnitError},
     weights::Weights,
 };
+use interleaf_sim::machine::scenario::{BANDWIDTH_MAX_GBPS, DURATION_S, NOISE_MAX};
 use std::{ffi::OsString, path::PathBuf, str::FromStr};
 
-/// Longer simulations are a typing mistake: a week.
-const DURATION_MAX_S: f64 = 604_800.0;
+/// The most threads that are computed with.
+pub(crate) const THREADS_MAX: u32 = 65536;
 
 /// Curves that are more wrong than that are none.
-const CURVE_ERROR_MAX: f64 = 0.9;
+pub(crate) const CURVE_ERROR_MAX: f64 = 0.9;
 
 const VERBS: &str = "\
 Look:
@@ -88,7 +89,7 @@ pub(crate) struct PredictArgs {
     #[arg(long, value_parser = mix, value_name = "MIX")]
     pub(crate) mix: Option<Mix>,
     /// Threads [default: the platform's cores; with --mix as many as saturate it]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65536))]
+    #[arg(long, value_name = "N", value_parser = threads)]
     pub(crate) threads: Option<u32>,
     /// Weights to try: a list such as 3:1,2:1, or `all` for each ratio of whole numbers up to 10
     /// [default: all; the table then shows a choice of them]
@@ -140,13 +141,13 @@ pub(crate) struct MachineArgs {
     ])]
     pub(crate) sweep: Option<PathBuf>,
     /// Threads [default: the platform's cores]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65536))]
+    #[arg(long, value_name = "N", value_parser = threads)]
     pub(crate) threads: Option<u32>,
     /// What decides where pages go
     #[arg(long, value_name = "POLICY", default_value = "dmi", value_parser = policy_name())]
     pub(crate) policy: String,
     /// With --policy static, the weights [default: the best there are]
-    #[arg(long, value_name = "65:35")]
+    #[arg(long, value_name = "65:35", value_parser = weights)]
     pub(crate) weights: Option<Weights>,
     /// How long to simulate [default: the scenario's, else 600s]
     #[arg(long, value_name = "TIME", value_parser = time)]
@@ -166,7 +167,7 @@ pub(crate) struct MachineArgs {
         allow_hyphen_values = true)]
     pub(crate) curve_error: Percent,
     /// The seed of all randomness [default: 1, or the scenario's]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = seed)]
     pub(crate) seed: Option<u64>,
     /// Run every other policy too, and compare
     #[arg(long)]
@@ -262,6 +263,22 @@ fn weights_choice(text: &str) -> Result<WeightsChoice, String> {
         .map_err(|why| format!("{why}: write pages on each tier in one round, such as 3:1,2:1"))
 }
 
+fn weights(text: &str) -> Result<Weights, String> {
+    text.parse().map_err(|why| format!("{why}: write pages on each tier in one round, such as 3:1"))
+}
+
+fn threads(text: &str) -> Result<u32, String> {
+    text.parse().ok().filter(|threads| (1..=THREADS_MAX).contains(threads)).ok_or_else(|| {
+        format!("it is not between 1 and {THREADS_MAX}: write a whole number such as 16")
+    })
+}
+
+fn seed(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| {
+        format!("it is not between 0 and {}: write a whole number such as 1", u64::MAX)
+    })
+}
+
 fn load(text: &str) -> Result<LoadChoice, String> {
     match text {
         "max" => Ok(LoadChoice::Max),
@@ -279,16 +296,18 @@ fn load(text: &str) -> Result<LoadChoice, String> {
 /// A quantity with a unit; `allowed` is what may be written in its place.
 fn quantity<T: FromStr<Err = UnitError>>(text: &str, example: &str) -> Result<T, String> {
     text.parse().map_err(|why: UnitError| {
-        format!("{why}: write a number with one of {}, such as {example}", why.allowed)
+        let one_of = if why.allowed.contains(',') { "one of" } else { "the unit" };
+        format!("{why}: write a number with {one_of} {}, such as {example}", why.allowed)
     })
 }
 
 fn time(text: &str) -> Result<Time, String> {
     let time: Time = quantity(text, "600s")?;
-    if (1e-3..=DURATION_MAX_S).contains(&time.seconds()) {
+    let [least, most] = DURATION_S;
+    if (least..=most).contains(&time.seconds()) {
         return Ok(time);
     }
-    Err(format!("{text} is not between 1ms and {DURATION_MAX_S} s: write a time such as 600s"))
+    Err(format!("{text} is not between 1ms and 24h: write a time such as 600s"))
 }
 
 fn size(text: &str) -> Result<Bytes, String> {
@@ -301,15 +320,15 @@ fn size(text: &str) -> Result<Bytes, String> {
 
 fn rate(text: &str) -> Result<Bandwidth, String> {
     let rate: Bandwidth = quantity(text, "4GB/s")?;
-    if rate.gbps() > 0.0 {
+    if rate.gbps() > 0.0 && rate.gbps() <= BANDWIDTH_MAX_GBPS {
         return Ok(rate);
     }
-    Err("pages that do not move need no policy: write a bandwidth such as 4GB/s".into())
+    Err(format!("{text} is not above 0 and at most 100 TB/s: write a bandwidth such as 4GB/s"))
 }
 
 fn noise(text: &str) -> Result<Percent, String> {
     let noise: Percent = quantity(text, "2%")?;
-    if (0.0..=0.5).contains(&noise.part()) {
+    if (0.0..=NOISE_MAX).contains(&noise.part()) {
         return Ok(noise);
     }
     Err(format!("a noise of {text} is not between 0% and 50%: write a percentage such as 2%"))
@@ -338,13 +357,30 @@ fn study_name() -> clap::builder::PossibleValuesParser {
 /// The command line in `arguments`.
 pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Cli, Failure> {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
-    let verb = arguments.get(1).map(|verb| verb.to_string_lossy().into_owned());
+    let verb = verb_of(&arguments);
     Cli::try_parse_from(arguments).map_err(|error| match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
             Failure::Shown(error.render().to_string())
         }
-        _ => refused(&error, verb.as_deref()),
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            let problem = format!("{verb} does not say what to {}", verb.replace("interleaf ", ""));
+            Failure::new(problem, format!("write {verb} machine; `{verb} --help` tells more"))
+        }
+        _ => refused(&error, &verb),
     })
+}
+
+/// The command with the verb that `arguments` begin with, and with what that is about where it
+/// says so.
+fn verb_of(arguments: &[OsString]) -> String {
+    let mut command = Cli::command();
+    let mut words = vec!["interleaf".to_string()];
+    for argument in arguments.iter().skip(1).map(|argument| argument.to_string_lossy()) {
+        let Some(known) = command.find_subcommand(argument.as_ref()) else { break };
+        words.push(argument.into_owned());
+        command = known.clone();
+    }
+    words.join(" ")
 }
 
 /// A tip of the parser as a hint.
@@ -355,8 +391,14 @@ fn hint(tip: &str) -> String {
     }
 }
 
+/// Whether `problem` is about a negative number, which is taken for an option.
+fn is_negative(problem: &str) -> bool {
+    let number = problem.split("argument '-").nth(1);
+    number.is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit() || c == '.'))
+}
+
 /// An error of the command line in the form of all errors: the problem, and a hint.
-fn refused(error: &clap::Error, verb: Option<&str>) -> Failure {
+fn refused(error: &clap::Error, verb: &str) -> Failure {
     let text = error.render().to_string();
     let usage = text.find("\n\nUsage:").or_else(|| text.find("\n\nFor more information"));
     let body = text[..usage.unwrap_or(text.len())].trim().trim_start_matches("error: ");
@@ -376,11 +418,17 @@ fn refused(error: &clap::Error, verb: Option<&str>) -> Failure {
     if problem.contains("--mix <MIX>") && error.kind() != ErrorKind::ValueValidation {
         hints.push("give one of --workload NAME, --demand FILE and --mix MIX".into());
     }
+    let missing = error.kind() == ErrorKind::MissingRequiredArgument;
+    if missing && problem.contains("--scenario <NAME|FILE>|") {
+        hints.push("name what to simulate; --scenario shifting-demand needs nothing else".into());
+    }
+    if error.kind() == ErrorKind::UnknownArgument && is_negative(&problem) {
+        hints.push("no size, time, rate or seed is negative".into());
+    }
     if hints.is_empty() {
-        let known = |verb: &&str| Cli::command().find_subcommand(verb).is_some();
-        hints.push(match verb.filter(known) {
-            Some(verb) => format!("`interleaf {verb} --help` lists the options"),
-            None => "`interleaf --help` lists the verbs".into(),
+        hints.push(match verb {
+            "interleaf" => "`interleaf --help` lists the verbs".into(),
+            _ => format!("`{verb} --help` lists the options"),
         });
     }
     Failure::new(problem, hints.join("; "))

@@ -12,7 +12,11 @@ use interleaf_sim::machine::{
     Scenario,
     scenario_toml::{self, DemandSource, LoadedDemand},
 };
-use std::{fs, io, path::Path};
+use std::{
+    fs::File,
+    io::{self, Read},
+    path::Path,
+};
 
 static PLATFORMS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../platforms");
 static SCENARIOS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../scenarios");
@@ -88,7 +92,7 @@ pub(crate) fn workload(name: &str) -> Result<Demand, Failure> {
     let Some(text) = embedded(&WORKLOADS, &format!("{name}.toml")) else {
         let problem = format!("there is no workload \"{name}\"");
         let hint = format!(
-            "the workloads are {}; a demand file is given with --demand FILE",
+            "the workloads are {}; any other is described in a demand file",
             workload_names().join(", ")
         );
         return Err(Failure::new(problem, hint));
@@ -98,14 +102,16 @@ pub(crate) fn workload(name: &str) -> Result<Demand, Failure> {
 
 /// The demand in a file.
 pub(crate) fn demand(path: &Path) -> Result<Demand, Failure> {
-    let text = text_of(path).map_err(|why| match why {
-        NoText::Unread(why) => {
-            let hint = "name a demand file, or one of the workloads with --workload NAME";
-            Failure::new(format!("{}: {why}", path.display()), hint)
-        }
+    let hint = "name a demand file, or use a workload that comes with the tool";
+    Ok(demand_toml::parse(&path.display().to_string(), &text(path, hint)?)?)
+}
+
+/// The text of the file at `path`; `hint` is for when it cannot be read.
+pub(crate) fn text(path: &Path, hint: &str) -> Result<String, Failure> {
+    text_of(path).map_err(|why| match why {
+        NoText::Unread(why) => Failure::new(format!("{}: {why}", path.display()), hint),
         NoText::NotUtf8 { line } => not_utf8(path, line),
-    })?;
-    Ok(demand_toml::parse(&path.display().to_string(), &text)?)
+    })
 }
 
 /// The scenario with this name, or in this file, on the platform that is `asked` for or its own;
@@ -126,20 +132,23 @@ pub(crate) fn scenario(
     let platform = match (asked, file.platform_name()) {
         (Some(asked), _) => platform(asked)?,
         (None, Some(own)) => {
-            shelf.platform(own).map_err(|why| why.within(&format!("{label}: platform")))?
+            shelf.platform(own).map_err(|why| why.within(&file.platform_place()))?
         }
         (None, None) => {
             let hint = "add platform = \"NAME\" to it, or give --platform NAME";
-            return Err(Failure::new(format!("{label}: platform: there is none"), hint));
+            return Err(Failure::new(format!("{}: there is none", file.platform_place()), hint));
         }
     };
     let demands = |source: DemandSource<'_>| {
-        let demand = match source {
-            DemandSource::Workload(name) => workload(name)?,
-            DemandSource::File(path) => shelf.demand(path)?,
+        let loaded = || {
+            let demand = match source {
+                DemandSource::Workload(name) => workload(name)?,
+                DemandSource::File(path) => shelf.demand(path)?,
+            };
+            let measured_on = Some(measured_on(&platform, &demand)?);
+            Ok(LoadedDemand { demand, measured_on })
         };
-        let measured_on = Some(measured_on(&platform, &demand)?);
-        Ok(LoadedDemand { demand, measured_on })
+        loaded().map_err(|why: Failure| why.within(&file.demand_place(source)))
     };
     let scenario = file.build::<Failure>(platform.clone(), &demands)?;
     Ok((scenario, file.duration()))
@@ -200,6 +209,9 @@ fn read(path: &Path, what: &str, names: &[String]) -> Result<String, Failure> {
     })
 }
 
+/// More bytes than any platform, demand or scenario has; some devices never end.
+const TEXT_MAX: u64 = 64 << 20;
+
 const NOT_UTF8: &str = "not UTF-8 text";
 
 /// Why a file gives no text.
@@ -211,7 +223,12 @@ enum NoText {
 }
 
 fn text_of(path: &Path) -> Result<String, NoText> {
-    let bytes = fs::read(path).map_err(NoText::Unread)?;
+    let mut bytes = vec![];
+    let read = File::open(path).and_then(|file| file.take(TEXT_MAX).read_to_end(&mut bytes));
+    let length = read.map_err(NoText::Unread)? as u64;
+    if length == TEXT_MAX {
+        return Err(NoText::Unread(io::Error::other("it is larger than 64 MiB")));
+    }
     String::from_utf8(bytes).map_err(|why| {
         let good = &why.as_bytes()[..why.utf8_error().valid_up_to()];
         NoText::NotUtf8 { line: good.iter().filter(|byte| **byte == b'\n').count() + 1 }

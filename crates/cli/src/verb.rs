@@ -13,6 +13,7 @@ use crate::{
     output,
 };
 use serde::Serialize;
+use std::path::Path;
 
 /// Does what the command line says.
 pub(crate) fn run(cli: Cli) -> Result<(), Failure> {
@@ -24,6 +25,24 @@ pub(crate) fn run(cli: Cli) -> Result<(), Failure> {
         Some(Verb::Reproduce(args)) => reproduce::run(&args),
         Some(Verb::Report(args)) => report::run(&args),
     }
+}
+
+/// Makes sure that what a verb makes can be written, before long work begins.
+fn check_targets(options: &OutputArgs, report: Option<&Path>) -> Result<(), Failure> {
+    output::check_writable(options.output.as_deref())?;
+    output::check_writable(report)?;
+    let (problem, hint) = match report {
+        Some(report) if report == Path::new("-") => (
+            "--report -: a page would follow what is printed on stdout".to_string(),
+            "name a file, such as --report page.html",
+        ),
+        Some(report) if Some(report) == options.output.as_deref() => (
+            format!("--report would overwrite {}, which -o writes", report.display()),
+            "name two files: the document is JSON, the report HTML",
+        ),
+        _ => return Ok(()),
+    };
+    Err(Failure::new(problem, hint))
 }
 
 /// Records and prints a document as the options of the verb say.

@@ -3,7 +3,8 @@
 //! Counters are read every 200 ms, and a policy decides every 6 s (slides "Dynamic memory
 //! interleaving for tiered memory", Micron, 7 August 2025). Between the two stands what makes
 //! noisy readings fit to decide on ([`window`]): samples taken while pages migrate are left out,
-//! and the 90th percentile of the rest stands for the period. While too few samples are quiet, the
+//! and the 90th percentile of the rest stands for the period. Where the load comes and goes within
+//! a period, the samples in which it is there do. While too few samples are quiet, the
 //! loop holds off: it waits another period rather than decide on what the last decision stirred
 //! up.
 //!

@@ -62,7 +62,8 @@ pub struct TierReading {
     pub occupancy: Option<f64>,
 }
 
-/// What was seen in a period, from its quiet samples: those in which no pages migrated.
+/// What was seen in a period, from its quiet samples: those in which no pages migrated. Where the
+/// load comes and goes within the period, from those in which it is there.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Observation {
     /// Time since the start, s.

@@ -1,11 +1,15 @@
 //! The best way to divide a hundred points among tiers.
 
-/// Steps of the first search, in points.
-const COARSE: u16 = 5;
+/// Steps of the first search, in points, from the finest.
+const COARSE: [u16; 5] = [5, 10, 20, 25, 50];
+
+/// The most that the first search tries; as fine as that allows, it steps.
+const TRIES_MAX: u64 = 60_000;
 
 /// Points of a hundred for each of `tiers` tiers with the highest score: all in steps of five
-/// points are tried, and from the best of them the search climbs in steps of one. `score` is `None`
-/// where points are not allowed; so is the answer when none are.
+/// points are tried (with more than six tiers in coarser ones), and from the best of them the
+/// search climbs in steps of one. `score` is `None` where points are not allowed; so is the answer
+/// when none are.
 ///
 /// Among points with the same score the first tier gets the most.
 pub fn best_points(
@@ -22,8 +26,10 @@ pub fn best_points(
         }
         better
     };
-    for parts in compositions(100 / COARSE, tiers) {
-        consider(parts.into_iter().map(|part| COARSE * part).collect(), &mut best);
+    let few = |step: &u16| tries(100 / step, tiers) <= TRIES_MAX;
+    let step = COARSE.into_iter().find(few).unwrap_or(100);
+    for parts in compositions(100 / step, tiers) {
+        consider(parts.into_iter().map(|part| step * part).collect(), &mut best);
     }
     loop {
         let (from, _) = best.clone()?;
@@ -40,6 +46,12 @@ pub fn best_points(
             return best;
         }
     }
+}
+
+/// How many ways there are to divide `sum` among `parts`: (parts + sum - 1) over sum.
+fn tries(sum: u16, parts: usize) -> u64 {
+    let parts = parts.max(1) as u64;
+    (1..=u64::from(sum)).fold(1, |ways: u64, n| ways.saturating_mul(parts + n - 1) / n)
 }
 
 /// The ways to divide `sum` among `parts`, from the most for the first.
@@ -77,8 +89,23 @@ mod tests {
     }
 
     #[test]
+    fn many_tiers_are_searched_in_coarser_steps() {
+        let mut tried = 0;
+        let best = best_points(16, |points| {
+            tried += 1;
+            Some(f64::from(points[3].min(70)) + f64::from(points[9].min(30)))
+        });
+        let (points, _) = best.unwrap();
+        assert_eq!((points[3], points[9]), (70, 30));
+        assert!(tried < 60_000, "{tried}");
+    }
+
+    #[test]
     fn every_composition_once() {
         assert_eq!(compositions(20, 3).len(), 231);
+        for (sum, parts) in [(20, 1), (20, 3), (20, 5), (10, 7), (4, 16)] {
+            assert_eq!(compositions(sum, parts).len() as u64, tries(sum, parts));
+        }
         assert_eq!(compositions(2, 2), [[2, 0], [1, 1], [0, 2]]);
     }
 }

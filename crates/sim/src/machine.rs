@@ -73,7 +73,9 @@ pub struct SimMachine<'a> {
     queue: Queue,
     /// Bytes that may move and have not, for want of a whole group.
     carried_bytes: f64,
-    free_bytes: Vec<u64>,
+    /// What programs can have of each tier, and what they have.
+    limit_bytes: Vec<u64>,
+    used_bytes: Vec<u64>,
     equilibrium: Solved<'a>,
     counters: Counters,
     counter_noise: Noise,
@@ -139,7 +141,8 @@ impl<'a> SimMachine<'a> {
             rate_limit_gbps: scenario.migration.bandwidth_gbps,
             queue: Queue::default(),
             carried_bytes: 0.0,
-            free_bytes: scenario.free_bytes(),
+            limit_bytes: scenario.free_bytes(),
+            used_bytes: vec![0; tiers],
             equilibrium: Solved::default(),
             counters: Counters::new(layout.domains.len(), tiers),
             counter_noise: Noise::new(scenario.seed, 0),
@@ -210,6 +213,11 @@ impl<'a> SimMachine<'a> {
         self.start_tasks();
     }
 
+    /// What no program has of `tier`.
+    fn free_bytes(&self, tier: usize) -> u64 {
+        self.limit_bytes[tier].saturating_sub(self.used_bytes[tier])
+    }
+
     /// Starts what is due, and gives it memory.
     fn start_tasks(&mut self) {
         for at in 0..self.tasks.len() {
@@ -243,10 +251,11 @@ impl<'a> SimMachine<'a> {
             let bytes = pages.group_bytes(group);
             let wanted = interleaving.tier(group);
             let order = std::iter::once(wanted).chain(near.iter().copied()).chain(0..tiers);
-            let room = |tier: &usize| self.free_bytes[*tier] >= bytes;
-            // The scenario was checked: together they have room, but for the rest of a group.
+            let room = |tier: &usize| self.free_bytes(*tier) >= bytes;
+            // The scenario was checked: together they have room, but for the rest of a group, which
+            // then has more of the last tier than there is.
             let tier = order.clone().find(room).unwrap_or(tiers - 1);
-            self.free_bytes[tier] = self.free_bytes[tier].saturating_sub(bytes);
+            self.used_bytes[tier] += bytes;
             pages.put(group, tier);
         }
         pages
@@ -419,7 +428,7 @@ impl<'a> SimMachine<'a> {
             };
             self.tasks[at].advance(task, speed, step_ns, self.now_ns, energy_j);
             if let (true, Some(bytes)) = (self.tasks[at].has_ended(), before) {
-                self.free_bytes.iter_mut().zip(bytes).for_each(|(free, bytes)| *free += bytes);
+                self.used_bytes.iter_mut().zip(bytes).for_each(|(used, bytes)| *used -= bytes);
                 self.plan();
             }
         }
@@ -427,10 +436,6 @@ impl<'a> SimMachine<'a> {
 
     /// Moves what the step that has just ended had time for.
     fn migrate(&mut self, step_ns: u64) {
-        if self.queue.first().is_none() {
-            self.carried_bytes = 0.0;
-            return;
-        }
         self.carried_bytes += self.rate_limit_gbps * step_ns as f64;
         while let Some(step) = self.queue.first() {
             let Memory::Paged(pages, _) = &mut self.tasks[step.task].memory else {
@@ -438,8 +443,8 @@ impl<'a> SimMachine<'a> {
                 continue;
             };
             let (from, bytes) = (pages.tier(step.group), pages.group_bytes(step.group));
-            if from == step.to || self.free_bytes[step.to] < reserve(&self.layout, step.to) + bytes
-            {
+            let free = self.limit_bytes[step.to].saturating_sub(self.used_bytes[step.to]);
+            if from == step.to || free < reserve(&self.layout, step.to) + bytes {
                 self.queue.pop();
                 continue;
             }
@@ -449,14 +454,18 @@ impl<'a> SimMachine<'a> {
             pages.put(step.group, step.to);
             self.queue.pop();
             self.carried_bytes -= bytes as f64;
-            self.free_bytes[from] += bytes;
-            self.free_bytes[step.to] -= bytes;
+            self.used_bytes[from] -= bytes;
+            self.used_bytes[step.to] += bytes;
             self.counters.moved_out[from] += bytes;
             self.counters.moved_in[step.to] += bytes;
             self.moved_bytes += bytes;
             let domain = self.scenario.tasks[step.task].domain;
             self.counters.traffic[domain][from].read_bytes += bytes as f64;
             self.counters.traffic[domain][step.to].written_bytes += bytes as f64;
+        }
+        if self.queue.first().is_none() {
+            // What there was time for beyond the last page is lost.
+            self.carried_bytes = 0.0;
         }
     }
 
@@ -492,13 +501,15 @@ impl<'a> SimMachine<'a> {
                     let target = self.targets[at].as_ref();
                     let target = target.map(|(shares, order)| (shares.as_slice(), *order));
                     let near = &self.layout.domains[self.scenario.tasks[at].domain].tiers;
-                    Some(Steered { task: at, pages, heat, near, target })
+                    let steered = self.scenario.tasks[at].steered;
+                    Some(Steered { task: at, pages, heat, near, steered, target })
                 }
                 _ => None,
             })
             .collect();
         let capacity: Vec<u64> = self.layout.tiers.iter().map(|tier| tier.capacity_bytes).collect();
-        self.queue.plan(&tasks, &self.scenario.damon, &self.free_bytes, &capacity);
+        let free: Vec<u64> = (0..capacity.len()).map(|tier| self.free_bytes(tier)).collect();
+        self.queue.plan(&tasks, &self.scenario.damon, &free, &capacity);
     }
 
     /// The counters as they are read, with their noise, and set back.
@@ -521,8 +532,8 @@ impl<'a> SimMachine<'a> {
         let traffic = counters.traffic.iter().map(|row| row.iter().map(&mut read).collect());
         let traffic = traffic.collect();
         let stock = (0..tiers).map(|tier| Stock {
-            used_bytes: Some(self.layout.tiers[tier].capacity_bytes - self.free_bytes[tier]),
-            free_bytes: Some(self.free_bytes[tier]),
+            used_bytes: Some(self.layout.tiers[tier].capacity_bytes - self.free_bytes(tier)),
+            free_bytes: Some(self.free_bytes(tier)),
             migrated_in_bytes: Some(counters.moved_in[tier]),
             migrated_out_bytes: Some(counters.moved_out[tier]),
         });

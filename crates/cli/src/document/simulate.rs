@@ -87,8 +87,8 @@ pub(crate) struct WorkloadDocument {
     pub(crate) rate: Option<f64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) rate_unit: Option<String>,
-    /// Over all pages on the first tier.
-    pub(crate) speedup: f64,
+    /// Over all pages on the first tier; absent when it had not begun.
+    pub(crate) speedup: Option<f64>,
     pub(crate) local_runtime_s: f64,
     pub(crate) best_static: Option<BestStaticDocument>,
     /// runtime / best static runtime - 1.
@@ -231,15 +231,14 @@ fn workloads(scenario: &Scenario, outcome: &Outcome) -> Vec<WorkloadDocument> {
 impl WorkloadDocument {
     fn new(task: &Task, outcome: &TaskOutcome, points: Option<&[u16]>) -> Self {
         let rate = |unit: &str| {
-            let whole = outcome.runtime_s.unwrap_or(outcome.local.runtime_s / outcome.speedup());
-            (rounded(task.program.local_result * task.local_runtime_s() / whole), unit.to_string())
+            let of_part = || Some(outcome.local.runtime_s / outcome.speedup()?);
+            let whole = outcome.runtime_s.or_else(of_part)?;
+            let rate = task.program.local_result * task.local_runtime_s() / whole;
+            Some((rounded(rate), unit.to_string()))
         };
         let (rate, rate_unit) = match &task.metric {
             Metric::Runtime => (None, None),
-            Metric::Rate(unit) => {
-                let (rate, unit) = rate(unit);
-                (Some(rate), Some(unit))
-            }
+            Metric::Rate(unit) => rate(unit).unzip(),
         };
         Self {
             name: task.name.clone(),
@@ -249,7 +248,7 @@ impl WorkloadDocument {
             runs: rounded(outcome.work),
             rate,
             rate_unit,
-            speedup: rounded(outcome.speedup()),
+            speedup: outcome.speedup().map(rounded),
             local_runtime_s: rounded(outcome.local.runtime_s),
             best_static: outcome.best_static.as_ref().zip(points).map(|(best, points)| {
                 BestStaticDocument { weights: points.to_vec(), runtime_s: rounded(best.runtime_s) }

@@ -169,8 +169,8 @@ fn workloads(document: &MachineDocument) -> Table {
         let best = workload.best_static.as_ref();
         table.row([
             workload.name.clone(),
-            workload.runtime_s.map_or("not ended".into(), number),
-            number(workload.speedup),
+            ended(workload),
+            workload.speedup.map_or(String::new(), number),
             best.map_or("none fits".into(), |best| weights_text(&best.weights)),
             best.map_or(String::new(), |best| number(best.runtime_s)),
             workload.regret.map_or(String::new(), signed_percent),
@@ -179,6 +179,15 @@ fn workloads(document: &MachineDocument) -> Table {
         ]);
     }
     table
+}
+
+/// How long the first run of a workload took, s, or why it is not known.
+fn ended(workload: &WorkloadDocument) -> String {
+    match (workload.runtime_s, workload.speedup) {
+        (Some(seconds), _) => number(seconds),
+        (None, Some(_)) => "not ended".into(),
+        (None, None) => "not begun".into(),
+    }
 }
 
 /// Every policy and workload, the fastest first.
@@ -217,14 +226,15 @@ fn comparison(document: &MachineDocument) -> Table {
         }));
     }
     rows.sort_by(|a, b| {
-        a.1.name.cmp(&b.1.name).then(b.1.speedup.total_cmp(&a.1.speedup)).then(a.0.cmp(b.0))
+        let speedup = |row: &Row<'_>| row.1.speedup.unwrap_or(0.0);
+        a.1.name.cmp(&b.1.name).then(speedup(b).total_cmp(&speedup(a))).then(a.0.cmp(b.0))
     });
     for (policy, workload, settled, weights, moved) in rows {
         table.row([
             policy.to_string(),
             workload.name.clone(),
-            workload.runtime_s.map_or("not ended".into(), number),
-            number(workload.speedup),
+            ended(workload),
+            workload.speedup.map_or(String::new(), number),
             workload.regret.map_or(String::new(), signed_percent),
             settled.map_or("-".into(), |s| format!("{s:.0}")),
             weights_text(weights),
@@ -256,10 +266,13 @@ pub(crate) fn verdict(document: &MachineDocument) -> String {
                 }
                 None => String::new(),
             };
-            format!(
-                "{} is {:.2} times as fast as on {} alone{behind}",
-                workload.name, workload.speedup, document.tiers[0]
-            )
+            match workload.speedup {
+                Some(speedup) => format!(
+                    "{} is {speedup:.2} times as fast as on {} alone{behind}",
+                    workload.name, document.tiers[0]
+                ),
+                None => format!("{} has not begun", workload.name),
+            }
         })
         .collect();
     format!(

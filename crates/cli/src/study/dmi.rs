@@ -207,7 +207,7 @@ fn side_by_side(experiment: &Experiment) -> TableDocument {
                 policy.to_string(),
                 task.name.clone(),
                 done.runtime_s.map_or("not ended".into(), number),
-                number(done.speedup()),
+                done.speedup().map_or(String::new(), number),
                 done.regret().map_or(String::new(), signed_percent),
                 outcome.converged_after_s.map_or("-".into(), |s| format!("{s:.0}")),
                 last.map_or(String::new(), |last| Weights::percent(&last.target).to_string()),

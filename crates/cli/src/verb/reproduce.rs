@@ -1,6 +1,6 @@
 //! `interleaf reproduce`.
 
-use super::give;
+use super::{check_targets, give};
 use crate::{
     args::ReproduceArgs,
     document::{
@@ -12,8 +12,7 @@ use crate::{
 };
 
 pub(super) fn run(args: &ReproduceArgs) -> Result<(), Failure> {
-    output::check_writable(args.output.output.as_deref())?;
-    output::check_writable(args.report.as_deref())?;
+    check_targets(&args.output, args.report.as_deref())?;
     let studies = study::reproduce(&args.study)?;
     let document = ReproduceDocument { schema: SCHEMA.into(), studies };
     give(

@@ -2,7 +2,7 @@
 
 mod sweep;
 
-use super::give;
+use super::{check_targets, give};
 use crate::{
     args::MachineArgs,
     document::{
@@ -21,7 +21,7 @@ use interleaf_model::{
     policy::PolicyKind,
     units::{Bytes, Time},
 };
-use interleaf_sim::machine::{Arena, Outcome, Scenario, Task, Trial};
+use interleaf_sim::machine::{Arena, Outcome, Scenario, ScenarioError, Task, Trial};
 
 /// How long is simulated when nobody says, s.
 const DURATION_S: f64 = 600.0;
@@ -30,8 +30,7 @@ const DURATION_S: f64 = 600.0;
 const STEPS: u64 = 100;
 
 pub(super) fn machine(args: &MachineArgs) -> Result<(), Failure> {
-    output::check_writable(args.output.output.as_deref())?;
-    output::check_writable(args.report.as_deref())?;
+    check_targets(&args.output, args.report.as_deref())?;
     if let Some(file) = &args.sweep {
         return sweep::run(file, args.output.output.as_deref());
     }
@@ -132,7 +131,18 @@ fn scenario(args: &MachineArgs) -> Result<(Scenario, Duration), Failure> {
     if let Some(seed) = args.seed {
         scenario.seed = seed;
     }
-    scenario.check().map_err(|why| Failure::new(why.to_string(), why.hint()))?;
+    scenario.check().map_err(|why| {
+        let failure = Failure::new(why.to_string(), why.hint());
+        match why {
+            ScenarioError::TooManyThreads { .. } if args.threads.is_some() => {
+                failure.within("--threads")
+            }
+            ScenarioError::TooLarge { .. } if args.footprint.is_some() => {
+                failure.within("--footprint")
+            }
+            _ => failure,
+        }
+    })?;
     let duration = args.duration.or(own_duration).map_or(DURATION_S, Time::seconds);
     Ok((scenario, Duration::from_secs_f64(duration)))
 }

@@ -6,6 +6,14 @@ use crate::{
     policy::{Observation, Reading, TierObservation, TierReading},
 };
 
+/// The range of the samples over their mean above which they are of two kinds. Noise of 5 % has a
+/// range of 20 % in thirty samples.
+const COMES_AND_GOES: f64 = 0.5;
+
+/// The range of the samples, in usual steps between neighbours, up to which it may be noise: thirty
+/// samples of a normal distribution span 4.1 standard deviations, their usual step is 0.95.
+const STEPS_OF_NOISE: f64 = 6.0;
+
 /// The samples of one period, as one domain sees them.
 pub(super) struct Window {
     tiers: usize,
@@ -91,8 +99,12 @@ impl Window {
         self.samples.iter().any(|sample| sample.counted)
     }
 
-    /// The quiet samples, or all that were counted if there is none.
-    fn usable(&self) -> Vec<&Kept> {
+    /// The samples since the last page moved, if they are enough; else all quiet ones, or all that
+    /// were counted if there is none. What was quiet before pages moved shows another placement.
+    fn usable(&self, quiet_min: usize) -> Vec<&Kept> {
+        if self.quiet() >= quiet_min.max(1) {
+            return self.samples[self.samples.len() - self.quiet()..].iter().collect();
+        }
         let counted = || self.samples.iter().filter(|sample| sample.counted);
         let quiet: Vec<&Kept> = counted().filter(|sample| sample.quiet).collect();
         if quiet.is_empty() { counted().collect() } else { quiet }
@@ -106,7 +118,7 @@ impl Window {
         scopes: &[usize],
         settings: &Settings,
     ) -> Option<Observation> {
-        let usable = self.usable();
+        let usable = busy(self.usable(settings.quiet_min));
         let last = usable.last()?;
         let totals: Vec<f64> = usable.iter().map(|sample| sample.total_gbps()).collect();
         let count = totals.len() as f64;
@@ -166,6 +178,26 @@ impl Window {
     }
 }
 
+/// Of samples between which the load comes and goes (they span more than [`COMES_AND_GOES`] of
+/// their mean, and more than noise does, which shows between neighbours) those of the busier half
+/// of the range: what saturates memory is in them, and a mean over both would show a load that is
+/// never there. Else all of them.
+fn busy(samples: Vec<&Kept>) -> Vec<&Kept> {
+    let totals: Vec<f64> = samples.iter().map(|sample| sample.total_gbps()).collect();
+    let (least, most) = totals.iter().fold((f64::INFINITY, 0.0_f64), |(least, most), total| {
+        (least.min(*total), most.max(*total))
+    });
+    let mean = totals.iter().sum::<f64>() / samples.len().max(1) as f64;
+    let mut steps: Vec<f64> = totals.windows(2).map(|pair| (pair[1] - pair[0]).abs()).collect();
+    steps.sort_by(f64::total_cmp);
+    let usual_step = steps.get(steps.len() / 2).copied().unwrap_or(0.0);
+    if most - least <= (COMES_AND_GOES * mean).max(STEPS_OF_NOISE * usual_step) {
+        return samples;
+    }
+    let middle = 0.5 * (least + most);
+    samples.into_iter().filter(|sample| sample.total_gbps() >= middle).collect()
+}
+
 /// Little's law: how long a request waited.
 fn latency_ns(inserts: Option<f64>, occupancy_ns: Option<f64>) -> Option<f64> {
     let (inserts, occupancy_ns) = (inserts?, occupancy_ns?);
@@ -218,21 +250,41 @@ mod tests {
     fn samples_with_migration_do_not_count() {
         let settings = Settings::default();
         let mut window = Window::new(2);
-        for (gbps, migrated) in [(100.0, 0), (10.0, 1 << 30), (300.0, 0), (200.0, 0)] {
+        for (gbps, migrated) in [(190.0, 0), (10.0, 1 << 30), (210.0, 0), (200.0, 0)] {
             window.add(&sample([gbps, gbps / 4.0], migrated), 0, &[0, 1], &settings);
         }
         assert_eq!(window.quiet(), 2, "those behind the migration");
+        let few = Settings { quiet_min: 2, ..settings.clone() };
+        let since = window.observation(0.8, vec![1.0, 0.0], &[0], &few).unwrap();
+        assert_eq!((since.quiet, since.mean_gbps), (2, 256.25), "the two are enough");
         let seen = window.observation(0.8, vec![1.0, 0.0], &[0], &settings).unwrap();
-        assert_eq!(seen.quiet, 3);
-        assert!((seen.bandwidth_gbps - 375.0).abs() < 1e-9);
+        assert_eq!(seen.quiet, 3, "two are not");
+        assert!((seen.bandwidth_gbps - 262.5).abs() < 1e-9);
         assert!((seen.mean_gbps - 250.0).abs() < 1e-9);
-        assert!((seen.error_gbps - 125.0 / 3f64.sqrt()).abs() < 1e-9);
+        assert!((seen.error_gbps - 12.5 / 3f64.sqrt()).abs() < 1e-9);
         assert!((seen.tiers[1].bandwidth_gbps - 50.0).abs() < 1e-9);
         assert_eq!(seen.tiers[0].read_share, Some(0.75));
         assert!((seen.tiers[0].latency_ns.unwrap() - 120.0).abs() < 1e-9);
         assert_eq!((seen.tiers[0].free_bytes, seen.tiers[1].free_bytes), (Some(1 << 30), None));
         assert_eq!(seen.steered_bytes, Some(11));
         assert_eq!(window.migrated_bytes(), 1 << 30);
+    }
+
+    #[test]
+    fn a_load_that_comes_and_goes_is_judged_while_it_is_there() {
+        let settings = Settings::default();
+        let mut window = Window::new(2);
+        for gbps in [400.0, 410.0, 390.0, 400.0, 100.0, 90.0, 100.0] {
+            window.add(&sample([gbps, 0.0], 0), 0, &[0, 1], &settings);
+        }
+        let seen = window.observation(1.4, vec![1.0, 0.0], &[0], &settings).unwrap();
+        assert_eq!((seen.quiet, seen.mean_gbps), (4, 400.0));
+        let mut noisy = Window::new(2);
+        for gbps in [400.0, 300.0, 520.0, 390.0, 200.0, 480.0, 410.0] {
+            noisy.add(&sample([gbps, 0.0], 0), 0, &[0, 1], &settings);
+        }
+        let seen = noisy.observation(1.4, vec![1.0, 0.0], &[0], &settings).unwrap();
+        assert_eq!(seen.quiet, 7, "noise does not come and go");
     }
 
     #[test]

@@ -74,6 +74,11 @@ impl<'a> TomlText<'a> {
         }
     }
 
+    /// Where `field` and its value are, as errors say it.
+    pub fn place<T>(&self, field: &str, value: &Spanned<T>) -> String {
+        format!("{}:{}: {field}", self.file, self.line(value.span().start))
+    }
+
     /// An error about the file as a whole.
     pub fn file_error(&self, field: &str, problem: &str, hint: &str) -> FileError {
         FileError {
@@ -196,13 +201,17 @@ impl<'a> TomlText<'a> {
         })
     }
 
-    /// The value of `field` if it says something.
+    /// The value of `field` if it says something that fits into a line.
     ///
     /// # Errors
-    /// When it is empty.
+    /// When it is empty, or has a line break or another control character.
     pub fn said(&self, field: &str, value: &Spanned<String>) -> Result<String, FileError> {
         if value.get_ref().trim().is_empty() {
             return Err(self.error(field, value, "it is empty", "write at least one word"));
+        }
+        if value.get_ref().contains(char::is_control) {
+            let problem = format!("{:?} has a line break or a control character", value.get_ref());
+            return Err(self.error(field, value, problem, "write it in one line of plain text"));
         }
         Ok(value.get_ref().clone())
     }

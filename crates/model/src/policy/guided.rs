@@ -12,7 +12,9 @@
 //!    waiting; the next proposal is near. After at most two corrections the best that was
 //!    *measured* stays.
 //! 4. *Settle.* Nothing moves until the traffic has changed by more than noise can, in two periods
-//!    running. Then it begins at 1, from where it is.
+//!    running. Then it begins at 1, from where it is. Where the first tier alone is as good again,
+//!    pages go back there; but when demand then comes back soon, it waits twice as long the next
+//!    time: little is gained by going back, much is lost while pages are on their way.
 //!
 //! So the curves save the search, and never have the last word: of two shares that were measured
 //! the better one stays, whatever the curves say.
@@ -62,6 +64,14 @@ const UNSATURATED: f64 = 0.6;
 /// could be measured.
 const LOCAL_IS_AS_GOOD: f64 = 0.005;
 
+/// Periods for which a machine must be unsaturated before pages go back to the first tier, at first
+/// and at most: what that gains is little, and each time the demand comes back soon it was not
+/// worth the pages that moved, so the next time it waits twice as long.
+const PATIENCE: (u32, u32) = (2, 64);
+
+/// Demand that comes back within this was away only for a while, s.
+const SOON_S: f64 = 120.0;
+
 /// Curves propose, observations decide.
 pub struct Guided {
     platform: Platform,
@@ -70,6 +80,10 @@ pub struct Guided {
     state: State,
     fit: Option<Fit>,
     seen: Vec<Seen>,
+    /// Periods that it waits before it goes back to the first tier.
+    patience: u32,
+    /// When it went back the last time, s.
+    went_back_s: Option<f64>,
 }
 
 /// What it is about to do.
@@ -88,7 +102,16 @@ impl Guided {
     /// A policy for the traffic of `domain` of `platform` on the tiers `near` it, the fastest
     /// first. The platform is as it is believed to be.
     pub fn new(platform: Platform, domain: usize, near: Vec<usize>) -> Self {
-        Self { platform, domain, near, state: State::Look, fit: None, seen: vec![] }
+        Self {
+            platform,
+            domain,
+            near,
+            state: State::Look,
+            fit: None,
+            seen: vec![],
+            patience: PATIENCE.0,
+            went_back_s: None,
+        }
     }
 
     /// Looks at what is seen where the pages are, and says where they should be.
@@ -110,28 +133,14 @@ impl Guided {
         self.seen.clear();
     }
 
-    /// The first look, or a new one.
-    fn first_look(&mut self, seen: &Observation) -> Verdict {
+    /// The first look, or a new one, after the traffic has been another for `changed` periods.
+    fn first_look(&mut self, seen: &Observation, changed: u32) -> Verdict {
         self.seen.clear();
         let proposal = self.look(seen);
-        let local = first_tier(seen.tiers.len());
-        let is_local = seen.target[0] > 1.0 - 1e-9;
-        let unsaturated = proposal.first_tier_used < UNSATURATED;
-        let gain = proposal.gain;
-        if unsaturated && proposal.local_gain > -LOCAL_IS_AS_GOOD {
-            let action = if is_local { "hold" } else { "local" };
-            let reason = format!(
-                "{:.0} GB/s do not saturate the first tier ({:.0} % of it): it alone is as good",
-                seen.mean_gbps,
-                100.0 * proposal.first_tier_used
-            );
-            if is_local {
-                self.settle(seen);
-            } else {
-                self.state = State::Moved { corrections: 0, waited: 0 };
-            }
-            return Verdict::interleave(local, action, reason);
+        if proposal.first_tier_used < UNSATURATED && proposal.local_gain > -LOCAL_IS_AS_GOOD {
+            return self.unsaturated(seen, &proposal, changed);
         }
+        let gain = proposal.gain;
         if gain < WORTH_MOVING {
             self.settle(seen);
             let reason = format!(
@@ -140,6 +149,10 @@ impl Guided {
                 seen.mean_gbps
             );
             return Verdict::interleave(seen.target.clone(), "hold", reason);
+        }
+        if let Some(went_back_s) = self.went_back_s.take() {
+            let soon = seen.time_s - went_back_s < SOON_S;
+            self.patience = if soon { PATIENCE.1.min(2 * self.patience) } else { PATIENCE.0 };
         }
         self.state = State::Moved { corrections: CORRECTIONS, waited: 0 };
         let reason = format!(
@@ -150,6 +163,27 @@ impl Guided {
             text(&proposal.shares)
         );
         Verdict::interleave(proposal.shares, "propose", reason)
+    }
+
+    /// The first tier alone is as good: goes there, unless the demand often comes back soon.
+    fn unsaturated(&mut self, seen: &Observation, proposal: &Proposal, changed: u32) -> Verdict {
+        let local = first_tier(seen.tiers.len());
+        let reason = format!(
+            "{:.0} GB/s do not saturate the first tier ({:.0} % of it): it alone is as good",
+            seen.mean_gbps,
+            100.0 * proposal.first_tier_used
+        );
+        if seen.target[0] > 1.0 - 1e-9 {
+            self.settle(seen);
+            return Verdict::interleave(local, "hold", reason);
+        }
+        if changed < self.patience {
+            let reason = format!("{reason}; but demand has come back soon: wait");
+            return Verdict::interleave(seen.target.clone(), "hold", reason);
+        }
+        self.went_back_s = Some(seen.time_s);
+        self.state = State::Moved { corrections: 0, waited: 0 };
+        Verdict::interleave(local, "local", reason)
     }
 
     /// A look at what a proposal gave.
@@ -209,7 +243,7 @@ impl Policy for Guided {
             return Verdict::interleave(seen.target.clone(), "hold", reason);
         }
         match self.state.clone() {
-            State::Look => self.first_look(seen),
+            State::Look => self.first_look(seen, PATIENCE.1),
             State::Moved { corrections, waited } => {
                 let far = 100.0 * distance(&traffic(seen).shares, &seen.target);
                 if far > THERE_POINTS && waited < WAIT_PERIODS {
@@ -233,15 +267,16 @@ impl Policy for Guided {
                     let reason = format!("{:.0} GB/s, as when it settled", seen.mean_gbps);
                     return Verdict::interleave(seen.target.clone(), "hold", reason);
                 }
-                if changed == 0 {
-                    self.state = State::Settled { gbps, error_gbps, changed: 1 };
+                let changed = changed + 1;
+                self.state = State::Settled { gbps, error_gbps, changed };
+                if changed < 2 {
                     let reason = format!(
                         "{:.0} GB/s in place of {gbps:.0}: if that lasts, the demand has changed",
                         seen.mean_gbps
                     );
                     return Verdict::interleave(seen.target.clone(), "hold", reason);
                 }
-                self.first_look(seen)
+                self.first_look(seen, changed)
             }
         }
     }

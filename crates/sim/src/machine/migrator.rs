@@ -4,7 +4,8 @@
 //! *Interleave*: hot groups go where their address says ([`super::pages::Interleaving`]); cold
 //! ones stay, as moving them gains nothing. *Hottest first*: the hottest regions fill the first
 //! tier. And whatever the target, a tier that runs full is relieved of pages that nobody has
-//! touched for a while, as the DMI prototype does with DAMON's `migrate_cold`.
+//! touched for a while, as the DMI prototype does with DAMON's `migrate_cold`; once begun, until
+//! the upper watermark is reached. Pages of a scope that is not steered stay.
 
 use super::{
     heat::{Heat, Region, samples},
@@ -45,6 +46,8 @@ pub(super) struct Steered<'a> {
     pub(super) heat: &'a Heat,
     /// The tiers near it, the fastest first.
     pub(super) near: &'a [usize],
+    /// Whether its pages may be moved at all.
+    pub(super) steered: bool,
     /// Where its pages should go; `None` when nobody said.
     pub(super) target: Option<(&'a [f64], Order)>,
 }
@@ -63,6 +66,8 @@ pub(super) struct Queue {
     moves: VecDeque<Move>,
     /// By task: the shares at which all its groups were found in place, and its moves until then.
     in_place: Vec<Option<(Vec<f64>, u64)>>,
+    /// By tier: whether it is being relieved.
+    relieving: Vec<bool>,
 }
 
 impl Queue {
@@ -97,12 +102,16 @@ impl Queue {
 
     fn relieve(&mut self, tasks: &[Steered<'_>], damon: &Damon, free: &[u64], capacity: &[u64]) {
         let mut room = free.to_vec();
+        self.relieving.resize(free.len(), false);
         for tier in 0..free.len() {
-            if free[tier] as f64 >= DEMOTE_BELOW * capacity[tier] as f64 {
+            let below = |part: f64| (free[tier] as f64) < part * capacity[tier] as f64;
+            self.relieving[tier] =
+                below(DEMOTE_BELOW) || self.relieving[tier] && below(DEMOTE_UP_TO);
+            if !self.relieving[tier] {
                 continue;
             }
             let wanted = (DEMOTE_UP_TO * capacity[tier] as f64) as u64;
-            for task in tasks {
+            for task in tasks.iter().filter(|task| task.steered) {
                 let cold = task.heat.regions().iter().filter(|region| is_cold(region, damon));
                 for group in cold.flat_map(|region| region.start..region.end) {
                     let bytes = task.pages.group_bytes(group);

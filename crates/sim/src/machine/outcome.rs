@@ -17,6 +17,9 @@ const SETTLED_POINTS: f64 = 3.0;
 /// Periods for which a target must stay to be settled.
 pub(super) const SETTLED_PERIODS: usize = 5;
 
+/// The words with which a policy ends its search.
+const SETTLING: [&str; 2] = ["settle", "revert"];
+
 /// A policy that runs on a scenario, period after period.
 pub struct Run<'a> {
     machine: SimMachine<'a>,
@@ -26,6 +29,8 @@ pub struct Run<'a> {
     elapsed: Duration,
     periods: Vec<PeriodRecord>,
     started_with: Vec<f64>,
+    /// What had moved at the end of the last period.
+    moved_bytes: u64,
 }
 
 /// What happened in a period.
@@ -100,13 +105,18 @@ impl Outcome {
         self.periods.windows(2).rposition(changed).map_or(0, |at| at + 2)
     }
 
-    /// The part of the periods since it first settled (its target stayed within 3 points for
-    /// [`SETTLED_PERIODS`] periods) whose target is more than 3 points from the settled one.
+    /// The part of the periods since it first settled whose target is more than 3 points from the
+    /// settled one; 1 when it never did. It settles when the policy says so, or when its target
+    /// stays within 3 points for [`SETTLED_PERIODS`] periods, of a policy that never says so.
     pub fn unsettled_share(&self) -> f64 {
+        let says =
+            |period: &PeriodRecord| period.actions.iter().any(|action| SETTLING.contains(action));
         let targets: Vec<&[f64]> = self.periods.iter().map(|p| p.target.as_slice()).collect();
-        let first = targets
-            .windows(SETTLED_PERIODS)
-            .position(|window| window.iter().all(|target| near(target, window[0])));
+        let rests = |window: &[&[f64]]| window.iter().all(|target| near(target, window[0]));
+        let first = match self.periods.iter().position(says) {
+            Some(first) => Some(first),
+            None => targets.windows(SETTLED_PERIODS).position(rests),
+        };
         let Some(first) = first else { return 1.0 };
         let after = &targets[first..];
         let away = after.iter().filter(|target| !near(target, after[0])).count();
@@ -116,11 +126,11 @@ impl Outcome {
 
 impl TaskOutcome {
     /// How many times as fast as with all pages on the first tier: the first run, or as much as
-    /// was done of it.
-    pub fn speedup(&self) -> f64 {
+    /// was done of it. `None` of a task that had not begun when the simulation ended.
+    pub fn speedup(&self) -> Option<f64> {
         match self.runtime_s {
-            Some(runtime_s) => self.local.runtime_s / runtime_s,
-            None => self.work / self.local.work,
+            Some(runtime_s) => Some(self.local.runtime_s / runtime_s),
+            None => (self.local.work > 0.0).then(|| self.work / self.local.work),
         }
     }
 
@@ -157,8 +167,17 @@ impl<'a> Run<'a> {
             (0..domains).map(|domain| controller.start(domain, tiers)).collect();
         let started_with = mean(&start, tiers);
         let machine = SimMachine::new(scenario, start);
-        let (elapsed, periods) = (Duration::ZERO, vec![]);
-        Self { machine, controller, scenario, duration, elapsed, periods, started_with }
+        let (elapsed, periods, moved_bytes) = (Duration::ZERO, vec![], 0);
+        Self {
+            machine,
+            controller,
+            scenario,
+            duration,
+            elapsed,
+            periods,
+            started_with,
+            moved_bytes,
+        }
     }
 
     /// Simulates one period. `None` when the duration is over, or nothing will run any more.
@@ -170,6 +189,7 @@ impl<'a> Run<'a> {
         let Ok(period) = self.controller.period(&mut self.machine, left);
         self.elapsed = Duration::from_secs_f64(period.time_s);
         let record = self.record(&period);
+        self.moved_bytes = self.machine.moved_bytes();
         self.periods.push(record);
         self.periods.last()
     }
@@ -209,7 +229,7 @@ impl<'a> Run<'a> {
                 .iter()
                 .map(|domain| domain.seen.as_ref().map(|seen| seen.bandwidth_gbps))
                 .sum(),
-            migrated_bytes: period.domains.iter().map(|domain| domain.migrated_bytes).sum(),
+            migrated_bytes: self.machine.moved_bytes() - self.moved_bytes,
             actions: period.domains.iter().map(|domain| domain.verdict.action).collect(),
             reasons: period.domains.iter().map(|domain| domain.verdict.reason.clone()).collect(),
         }

@@ -16,7 +16,7 @@ use interleaf_model::demand::Hotness;
 const HEAT_UNITS: f64 = (1u64 << 40) as f64;
 
 /// Pieces of the address space in which hot and cold are mixed.
-const EXTENTS: usize = 64;
+const EXTENTS: usize = 16;
 
 /// The golden ratio's fraction as a fraction of 2^64: of all numbers, its multiples are spread
 /// the most evenly (Knuth, The Art of Computer Programming, volume 3, section 6.4).

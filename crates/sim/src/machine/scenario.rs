@@ -4,6 +4,7 @@ use interleaf_model::{
     demand::{Demand, Hotness, Metric},
     platform::Platform,
     predict::{Forecast, Program},
+    units::{Bytes, Time},
 };
 
 /// The most page groups of a scenario; above it nothing is gained.
@@ -11,6 +12,22 @@ pub const GROUPS_MAX: usize = 1 << 22;
 
 /// Groups of a scenario that does not say: fine enough for a point to be hundreds of them.
 pub const PAGE_GROUPS: usize = 1 << 16;
+
+/// The shortest and the longest simulation, s: a longer one than a day is a typing mistake.
+pub const DURATION_S: [f64; 2] = [1e-3, 86_400.0];
+
+/// The fastest that pages move or a device reads, GB/s: far above what any machine does.
+pub const BANDWIDTH_MAX_GBPS: f64 = 1e5;
+
+/// The most noise that a counter can have, as a part of its reading; with more it says nothing.
+pub const NOISE_MAX: f64 = 0.5;
+
+/// The most tiers of a machine that is simulated.
+const TIERS_MAX: usize = 16;
+
+/// The shortest cycle of a run, s, as each takes a step of the simulation; and the longest run, s:
+/// three years.
+const RUN_S: [f64; 2] = [1e-3, 1e8];
 
 /// The footprint of a demand that does not tell its own: 32 GiB (assumed).
 pub const FOOTPRINT_BYTES: u64 = 32 << 30;
@@ -108,6 +125,17 @@ impl Task {
     pub fn local_runtime_s(&self) -> f64 {
         self.work * self.program.local_runtime_s
     }
+
+    fn check(&self) -> Result<(), ScenarioError> {
+        let run_s = self.local_runtime_s();
+        let cycle_s = run_s / f64::from(self.cycles);
+        let (task, cycle) = (self.name.clone(), Time::from_seconds(cycle_s));
+        match RUN_S {
+            [least, _] if cycle_s < least => Err(ScenarioError::TooShort { task, cycle }),
+            [_, most] if run_s > most => Err(ScenarioError::TooLong { task, run_s }),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// A device that reads and writes memory by itself: PCIe DMA.
@@ -186,6 +214,30 @@ pub enum ScenarioError {
         /// What is free, as text.
         free: String,
     },
+    /// More tiers than are simulated.
+    #[error("{platform} has {tiers} tiers; at most {TIERS_MAX} are simulated")]
+    TooManyTiers {
+        /// The platform.
+        platform: String,
+        /// Its tiers.
+        tiers: usize,
+    },
+    /// A run that ends, or begins its phases anew, all too often.
+    #[error("a cycle of a run of {task} takes {cycle}, less than {}", Time::from_seconds(RUN_S[0]))]
+    TooShort {
+        /// The task.
+        task: String,
+        /// How long a cycle takes.
+        cycle: Time,
+    },
+    /// A run that does not end.
+    #[error("a run of {task} takes {run_s} s, more than {} s", RUN_S[1])]
+    TooLong {
+        /// The task.
+        task: String,
+        /// How long a run takes, s.
+        run_s: f64,
+    },
     /// More held than there is.
     #[error("{held} of {tier} are held, but it has {capacity}")]
     HeldTooMuch {
@@ -215,6 +267,11 @@ impl ScenarioError {
     pub const fn hint(&self) -> &'static str {
         match self {
             Self::TooLarge { .. } => "make the footprint smaller, or take a platform with more",
+            Self::TooManyTiers { .. } => "leave tiers out, or make one of those that are alike",
+            Self::TooShort { .. } => {
+                "give it more work, or fewer cycles; work = 1000.0 is that of 1000 runs"
+            }
+            Self::TooLong { .. } => "give it less work, or correct the runtime of its demand",
             Self::HeldTooMuch { .. } => "hold less of the tier than its capacity",
             Self::TooManyThreads { .. } => {
                 "give the workloads that overlap fewer threads, or start one after the other ends"
@@ -244,9 +301,20 @@ impl Scenario {
     /// Checks what no part of it shows alone.
     ///
     /// # Errors
-    /// When its pages do not fit into the tiers, or its threads do not find cores at their start.
+    /// When it has more tiers or other runs than are simulated, when its pages do not fit into the
+    /// tiers, or its threads do not find cores at their start.
     pub fn check(&self) -> Result<(), ScenarioError> {
-        use interleaf_model::units::Bytes;
+        let tiers = self.platform.tiers.len();
+        if tiers > TIERS_MAX {
+            let platform = self.platform.name.clone();
+            return Err(ScenarioError::TooManyTiers { platform, tiers });
+        }
+        self.tasks.iter().try_for_each(Task::check)?;
+        self.check_memory()?;
+        self.check_cores()
+    }
+
+    fn check_memory(&self) -> Result<(), ScenarioError> {
         let text = |bytes: u64| Bytes::new(bytes).to_string();
         for (tier, held) in self.platform.tiers.iter().zip(&self.held_bytes) {
             if *held > tier.capacity.get() {
@@ -257,24 +325,32 @@ impl Scenario {
                 });
             }
         }
-        let free: u64 = self.free_bytes().iter().sum();
-        let needed =
-            self.tasks.iter().map(|task| task.footprint_bytes).fold(0, u64::saturating_add);
-        if needed > free {
+        let free_bytes = self.free_bytes().into_iter().fold(0, u64::saturating_add);
+        let footprints = self.tasks.iter().map(|task| task.footprint_bytes);
+        let needed_bytes = footprints.fold(0, u64::saturating_add);
+        if needed_bytes > free_bytes {
             let names: Vec<&str> = self.tasks.iter().map(|task| task.name.as_str()).collect();
             let what = format!("the pages of {}", names.join(" and "));
-            let (needed, free) = (text(needed), text(free));
+            let (mut needed, mut free) = (text(needed_bytes), text(free_bytes));
+            if needed == free {
+                (needed, free) = (format!("{needed_bytes} B"), format!("{free_bytes} B"));
+            }
             return Err(ScenarioError::TooLarge { what, needed, free });
         }
+        Ok(())
+    }
+
+    fn check_cores(&self) -> Result<(), ScenarioError> {
         for (at, domain) in self.platform.domains.iter().enumerate() {
             let own = || self.tasks.iter().filter(|task| task.domain == at);
-            // Those that go on for ever, and each that starts meanwhile.
+            // Those that go on for ever or start with it, and each that starts meanwhile.
             for starting in own() {
                 let runs = |task: &&Task| {
-                    task.start_s <= starting.start_s
-                        && (task.runs.is_none() || task.name == starting.name)
+                    task.start_s == starting.start_s
+                        || task.start_s < starting.start_s && task.runs.is_none()
                 };
-                let threads: u32 = own().filter(runs).map(|task| task.threads).sum();
+                let threads = own().filter(runs).map(|task| task.threads);
+                let threads = threads.fold(0, u32::saturating_add);
                 if threads > domain.cores {
                     return Err(ScenarioError::TooManyThreads {
                         at_s: starting.start_s,

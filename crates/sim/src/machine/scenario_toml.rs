@@ -15,6 +15,7 @@ pub use read::parse;
 use super::scenario::{Damon, Migration};
 use interleaf_model::{
     demand::Demand,
+    format::toml_text::TomlText,
     platform::Platform,
     units::{Bytes, Time},
 };
@@ -30,7 +31,7 @@ pub struct ScenarioFile {
     file: String,
     text: String,
     name: String,
-    platform: Option<String>,
+    platform: Option<Spanned<String>>,
     duration: Option<Time>,
     page_groups: usize,
     counter_noise: f64,
@@ -103,7 +104,28 @@ impl ScenarioFile {
 
     /// The platform it is for, by name or file, where it says so.
     pub fn platform_name(&self) -> Option<&str> {
-        self.platform.as_deref()
+        self.platform.as_ref().map(|name| name.get_ref().as_str())
+    }
+
+    /// Where it says so, for errors about what is there.
+    pub fn platform_place(&self) -> String {
+        match &self.platform {
+            Some(name) => self.toml().place("platform", name),
+            None => format!("{}: platform", self.file),
+        }
+    }
+
+    /// Where it first names the demand in `source`, for errors about what is there.
+    pub fn demand_place(&self, source: DemandSource<'_>) -> String {
+        let names = |entry: &&WorkloadEntry| entry.source.get_ref().as_source() == source;
+        match self.workloads.iter().find(names) {
+            Some(entry) => self.toml().place(entry.source.get_ref().key(), &entry.source),
+            None => self.file.clone(),
+        }
+    }
+
+    fn toml(&self) -> TomlText<'_> {
+        TomlText::new(&self.file, &self.text)
     }
 
     /// How long to simulate when nobody says, where it says so.

@@ -118,5 +118,5 @@ pub(crate) fn share_axis_from(lowest: f64) -> f64 {
 }
 
 fn speedups(workloads: &[super::WorkloadDocument]) -> Vec<f64> {
-    workloads.iter().map(|workload| workload.speedup).collect()
+    workloads.iter().map(|workload| workload.speedup.unwrap_or(0.0)).collect()
 }

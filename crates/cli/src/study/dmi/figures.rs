@@ -31,7 +31,8 @@ fn policies(alone: &[Experiment]) -> Result<Figure, Failure> {
     for (group, policy) in POLICIES.iter().enumerate() {
         let mut bars = vec![];
         for (x, experiment) in alone.iter().enumerate() {
-            bars.push((x as f64, experiment.of(*policy)?.tasks[0].speedup()));
+            let speedup = experiment.of(*policy)?.tasks[0].speedup();
+            bars.extend(speedup.map(|speedup| (x as f64, speedup)));
         }
         series.push(Series::new(policy.to_string(), SeriesKind::Bars, group, bars));
     }

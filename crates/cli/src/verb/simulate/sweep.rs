@@ -10,46 +10,42 @@ mod record;
 use crate::{failure::Failure, library, output};
 use core::time::Duration;
 use file::{Case, Sweep, What};
-use interleaf_model::control::Settings;
+use interleaf_model::{control::Settings, units::Time};
 use interleaf_sim::machine::{Arena, Outcome, Scenario, StaticBest, Trial, static_best};
 use rayon::prelude::*;
 use record::Record;
-use std::{collections::BTreeMap, path::Path};
+use std::path::Path;
 
 /// Runs the sweep in `path` and writes its rows to `target`, or to stdout.
 pub(super) fn run(path: &Path, target: Option<&Path>) -> Result<(), Failure> {
     let sweep = Sweep::read(path)?;
-    let cases = sweep.cases();
-    let grounds = grounds(&sweep, &cases)?;
-    let to_file = target.filter(|target| *target != Path::new("-"));
-    let record = Record::open(to_file, &sweep, cases.len())?;
-    let progress = output::progress(cases.len() as u64, &sweep.name);
+    let scenarios = scenarios(&sweep)?;
+    // What is no file is not gone on with: it holds no rows, and to read it might not end.
+    let stream = |target: &Path| target == Path::new("-") || target.exists() && !target.is_file();
+    let to_file = target.filter(|target| !stream(target));
+    let rows_of = |case: usize| scenarios[sweep.ground(case)].tasks.len();
+    let made_from = sweep.fingerprint(&scenarios);
+    let record = Record::open(to_file, made_from, sweep.count(), &rows_of)?;
+    let grounds = grounds(scenarios, sweep.duration);
+    let progress = output::progress(sweep.count() as u64, &sweep.name);
     progress.inc(record.done() as u64);
-    let failures: Vec<Failure> = cases
-        .par_iter()
-        .filter(|case| !record.has(case.number))
-        .filter_map(|case| {
-            let rows = rows(case, &grounds[&ground_key(case)]);
-            let added = rows.and_then(|rows| record.add(case.number, rows));
-            progress.inc(1);
-            added.err()
-        })
-        .collect();
+    let missing = (0..sweep.count()).into_par_iter().filter(|case| !record.has(*case));
+    let done: Result<(), Failure> = missing.try_for_each(|number| {
+        let case = sweep.case(number);
+        record.add(number, rows(&case, &grounds[sweep.ground(number)])?)?;
+        progress.inc(1);
+        Ok(())
+    });
     progress.finish_and_clear();
-    if let Some(failure) = failures.into_iter().next() {
-        return Err(failure);
-    }
+    done?;
     let text = record.finish()?;
     match to_file {
         Some(target) => {
-            output::message(&format!(
-                "{} rows are in {}",
-                text.lines().count() - 1,
-                target.display()
-            ));
+            let rows = text.lines().count() - 1;
+            output::message(&format!("{rows} rows are in {}", target.display()));
             Ok(())
         }
-        None => output::data(&text),
+        None => output::file(target.unwrap_or(Path::new("-")), &text),
     }
 }
 
@@ -60,44 +56,51 @@ struct Ground {
     best_static: Option<StaticBest>,
 }
 
-/// What tells the grounds of cases apart.
-fn ground_key(case: &Case) -> String {
-    format!("{:?}", (&case.platform, &case.what, case.footprint))
+/// The scenario of each ground. Wrong ones stop the sweep before anything is computed.
+fn scenarios(sweep: &Sweep) -> Result<Vec<Scenario>, Failure> {
+    let first = (0..sweep.grounds()).map(|ground| sweep.case(sweep.first_of(ground)));
+    first.map(|case| scenario(sweep, &case)).collect()
 }
 
-/// The ground of each case. Wrong ones stop the sweep before anything is computed.
-fn grounds(sweep: &Sweep, cases: &[Case]) -> Result<BTreeMap<String, Ground>, Failure> {
-    let first: BTreeMap<String, &Case> =
-        cases.iter().rev().map(|case| (ground_key(case), case)).collect();
-    let duration = Duration::from_secs_f64(sweep.duration.seconds());
-    let ground = |(key, case): (String, &Case)| {
-        let scenario = scenario(sweep, case)?;
+fn grounds(scenarios: Vec<Scenario>, duration: Time) -> Vec<Ground> {
+    let duration = Duration::from_secs_f64(duration.seconds());
+    let ground = |scenario: Scenario| {
         let best_static = static_best(&scenario, duration.as_secs_f64());
-        Ok((key, Ground { scenario, duration, best_static }))
+        Ground { scenario, duration, best_static }
     };
-    first.into_par_iter().map(ground).collect()
+    scenarios.into_par_iter().map(ground).collect()
 }
 
 fn scenario(sweep: &Sweep, case: &Case) -> Result<Scenario, Failure> {
+    let platform = case.platform.as_ref().map(|name| name.get_ref().as_str());
+    let of_platform = |why: Failure| match &case.platform {
+        Some(name) => why.within(&sweep.place("platform", name)),
+        None => why,
+    };
     let mut scenario = match &case.what {
-        What::Scenario(name) => library::scenario(name, case.platform.as_deref())?.0,
+        What::Scenario(name) => {
+            platform.map(library::platform).transpose().map_err(of_platform)?;
+            let of_scenario = |why: Failure| why.within(&sweep.place("scenario", name));
+            library::scenario(name.get_ref(), platform).map_err(of_scenario)?.0
+        }
         What::Workload { name, threads } => {
-            let Some(platform) = &case.platform else {
-                return Err(sweep.failure(
-                    "platform",
-                    "there is none",
-                    "add platform = [\"NAME\"]",
-                ));
+            let Some(platform) = platform else {
+                let place = sweep.place("workload", name);
+                let hint = "add platform = [\"NAME\"]";
+                return Err(Failure::new(format!("{place}: there is no platform for it"), hint));
             };
-            let platform = library::platform(platform)?;
-            super::single(&platform, &library::workload(name)?, *threads, case.footprint)?
+            let platform = library::platform(platform).map_err(of_platform)?;
+            let demand = library::workload(name.get_ref())?;
+            let threads = threads.as_ref().map(|threads| *threads.get_ref());
+            let footprint = case.footprint.as_ref().map(|size| *size.get_ref());
+            super::single(&platform, &demand, threads, footprint)?
         }
     };
     if let Some(groups) = sweep.page_groups {
         scenario.page_groups = groups;
     }
     scenario.check().map_err(|why| {
-        Failure::new(why.to_string(), why.hint()).within(&format!("{}: {case}", sweep.file))
+        Failure::new(format!("{case}: {why}"), why.hint()).within(&sweep.place_of(case, &why))
     })?;
     Ok(scenario)
 }
@@ -145,7 +148,7 @@ fn row(case: &Case, scenario: &Scenario, outcome: &Outcome, at: usize) -> Vec<St
         scenario.migration.bandwidth_gbps.to_string(),
         scenario.seed.to_string(),
         optional(done.runtime_s),
-        optional(Some(done.speedup())),
+        optional(done.speedup()),
         outcome
             .best_static
             .as_ref()

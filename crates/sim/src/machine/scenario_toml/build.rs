@@ -6,12 +6,8 @@ use interleaf_model::{
     format::{FileError, toml_text::TomlText},
     mix::Mix,
     platform::Platform,
-    units::Time,
 };
 use toml::Spanned;
-
-/// The shortest cycle of a run, s: each takes a step of the simulation.
-const CYCLE_MIN_S: f64 = 1e-4;
 
 impl ScenarioFile {
     /// The scenario on `platform`. `demands` loads the demand from a source.
@@ -24,7 +20,7 @@ impl ScenarioFile {
         platform: Platform,
         demands: &dyn Fn(DemandSource<'_>) -> Result<LoadedDemand, E>,
     ) -> Result<Scenario, E> {
-        let toml = TomlText::new(&self.file, &self.text);
+        let toml = self.toml();
         let held_bytes = self.held_bytes(&toml, &platform)?;
         let devices = self.devices(&toml, &platform)?;
         // Whatever the file alone gets wrong is said before a demand is looked for.
@@ -37,7 +33,6 @@ impl ScenarioFile {
         for (entry, place) in self.workloads.iter().zip(places) {
             let loaded = demands(entry.source.get_ref().as_source())?;
             let task = entry.task(&platform, &loaded, place);
-            entry.check_length(&toml, &task)?;
             if tasks.iter().any(|known| known.name == task.name) {
                 let (field, value) = entry.at("workload.name", entry.name.as_ref());
                 return Err(twice(&toml, &field, &value, &task.name).into());
@@ -100,10 +95,14 @@ impl ScenarioFile {
     fn of_whole(&self, toml: &TomlText<'_>, scenario: &Scenario, why: &ScenarioError) -> FileError {
         let error = |at: Option<Place>| match at {
             Some((field, value)) => toml.error(&field, &value, why, why.hint()),
-            None => toml.file_error("workload", &why.to_string(), why.hint()),
+            None => toml.file_error("platform", &why.to_string(), why.hint()),
         };
         let entries = || self.workloads.iter().zip(&scenario.tasks);
         error(match why {
+            ScenarioError::TooManyTiers { .. } => None,
+            ScenarioError::TooShort { task, .. } | ScenarioError::TooLong { task, .. } => entries()
+                .find(|(_, known)| known.name == *task)
+                .map(|(entry, _)| entry.at("workload.work", entry.work.as_ref())),
             ScenarioError::HeldTooMuch { tier, .. } => {
                 let held = self.held.iter().find(|(name, _)| name == tier);
                 held.map(|(name, held)| (format!("held.{name}"), Spanned::new(held.span(), ())))
@@ -157,19 +156,6 @@ impl WorkloadEntry {
             steered: self.steered,
             ..task
         }
-    }
-
-    /// Checks that a run does not end, or begin its phases anew, all too often.
-    fn check_length(&self, toml: &TomlText<'_>, task: &Task) -> Result<(), FileError> {
-        let cycle_s = task.local_runtime_s() / f64::from(task.cycles);
-        if cycle_s >= CYCLE_MIN_S {
-            return Ok(());
-        }
-        let [cycle, least] = [cycle_s, CYCLE_MIN_S].map(Time::from_seconds);
-        let problem = format!("a cycle of its run takes {cycle}, less than {least}");
-        let (field, value) = self.at("workload.work", self.work.as_ref());
-        let hint = "give it more work, or fewer cycles; work = 1000.0 is that of 1000 runs";
-        Err(toml.error(&field, &value, problem, hint))
     }
 
     /// The place of `value`; where the file leaves it out, that of the demand.

@@ -1,7 +1,10 @@
 //! The text of a scenario file into a [`ScenarioFile`]: what the file alone shows.
 
 use super::{DeviceEntry, SCHEMA, ScenarioFile, Source, WorkloadEntry};
-use crate::machine::scenario::{COUNTER_NOISE, Damon, GROUPS_MAX, Migration, PAGE_GROUPS};
+use crate::machine::scenario::{
+    BANDWIDTH_MAX_GBPS, COUNTER_NOISE, DURATION_S, Damon, GROUPS_MAX, Migration, NOISE_MAX,
+    PAGE_GROUPS,
+};
 use interleaf_model::{
     format::{FileError, toml_text::TomlText},
     units::{Bandwidth, Bytes, Percent, Time, UnitError},
@@ -13,32 +16,31 @@ use toml::Spanned;
 /// The latest time in a scenario, s: about four months.
 const TIME_MAX_S: f64 = 1e7;
 
-/// More GB/s than any device or migrator moves.
-const BANDWIDTH_MAX_GBPS: f64 = 1e5;
-
 /// The longest that a page which moves holds a thread up, s.
 const STALL_MAX_S: f64 = 1.0;
 
 /// What a page may have, bytes: from the smallest that is mapped to the largest.
 const PAGE_BYTES: [u64; 2] = [4 << 10, 1 << 30];
 
-/// Between what DAMON's intervals may be, s.
-const INTERVAL_S: [f64; 2] = [1e-3, 3600.0];
+/// The shortest intervals between looks, and of counting, s: pages are planned anew after each of
+/// the latter. DAMON's own are 5 ms and 100 ms.
+const SAMPLING_MIN_S: f64 = 1e-3;
+const AGGREGATION_MIN_S: f64 = 0.1;
+
+/// The longest of both, s.
+const INTERVAL_MAX_S: f64 = 3600.0;
 
 /// The most looks at a region in an aggregation: each is simulated.
 const LOOKS_MAX: u64 = 1000;
 
 /// More regions than are worth the looks at them.
-const REGIONS_MAX: i64 = 100_000;
+const REGIONS_MAX: i64 = 10_000;
 
 /// The most runs, and the most cycles of a run.
 const REPEATS_MAX: u32 = 100_000;
 
 /// The longest run, of one as its demand has it.
 const WORK_MAX: f64 = 1000.0;
-
-/// The most noise that a counter can have; with more it says nothing.
-const NOISE_MAX: f64 = 0.5;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -122,7 +124,7 @@ pub fn parse(file: &str, text: &str) -> Result<ScenarioFile, FileError> {
     };
     Ok(ScenarioFile {
         name: toml.said("name", &read.name)?,
-        platform: optional(&read.platform, |name| toml.said("platform", name))?,
+        platform: optional(&read.platform, |name| Ok(at(name, toml.said("platform", name)?)))?,
         duration: optional(&read.duration, |span| duration(&toml, span))?,
         page_groups: optional(&read.page_groups, |count| {
             toml.whole("page_groups", count, 1..=GROUPS_MAX)
@@ -163,14 +165,16 @@ fn migration(toml: &TomlText<'_>, read: &MigrationFile) -> Result<Migration, Fil
 
 fn damon(toml: &TomlText<'_>, read: &DamonFile) -> Result<Damon, FileError> {
     let default = Damon::default();
-    let interval = |field: &str, span: &Option<Spanned<String>>, default: u64| {
-        let span = optional(span, |span| {
-            within(toml, field, span, Time::seconds, INTERVAL_S, ["1ms", "1h"])
-        })?;
-        Ok(span.map_or(default, Time::nanoseconds))
-    };
-    let sampling_ns = interval("damon.sampling", &read.sampling, default.sampling_ns)?;
-    let aggregation_ns = interval("damon.aggregation", &read.aggregation, default.aggregation_ns)?;
+    let sampling_ns = optional(&read.sampling, |span| {
+        let range = [SAMPLING_MIN_S, INTERVAL_MAX_S];
+        within(toml, "damon.sampling", span, Time::seconds, range, ["1ms", "1h"])
+    })?
+    .map_or(default.sampling_ns, Time::nanoseconds);
+    let aggregation_ns = optional(&read.aggregation, |span| {
+        let range = [AGGREGATION_MIN_S, INTERVAL_MAX_S];
+        within(toml, "damon.aggregation", span, Time::seconds, range, ["100ms", "1h"])
+    })?
+    .map_or(default.aggregation_ns, Time::nanoseconds);
     if !(1..=LOOKS_MAX).contains(&(aggregation_ns / sampling_ns)) {
         let [aggregation, sampling] =
             [aggregation_ns, sampling_ns].map(|ns| Time::from_seconds(ns as f64 * 1e-9));
@@ -315,11 +319,7 @@ pub(super) fn twice<T>(
 }
 
 fn duration(toml: &TomlText<'_>, value: &Spanned<String>) -> Result<Time, FileError> {
-    let span = moment(toml, "duration", value)?;
-    if span.nanoseconds() == 0 {
-        return Err(toml.error("duration", value, "it is zero", "write a time such as \"600s\""));
-    }
-    Ok(span)
+    within(toml, "duration", value, Time::seconds, DURATION_S, ["1ms", "24h"])
 }
 
 fn moment(toml: &TomlText<'_>, field: &str, value: &Spanned<String>) -> Result<Time, FileError> {

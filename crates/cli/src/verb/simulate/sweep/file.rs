@@ -1,19 +1,28 @@
 //! Sweep files: lists, of which every combination is simulated.
 
-use crate::{failure::Failure, library};
+use super::HEADER;
+use crate::{
+    args::{CURVE_ERROR_MAX, THREADS_MAX},
+    failure::Failure,
+    library,
+};
 use interleaf_model::{
     format::{FileError, toml_text::TomlText},
     policy::PolicyKind,
     units::{Bandwidth, Bytes, Percent, Time},
 };
+use interleaf_sim::machine::{
+    Scenario, ScenarioError,
+    scenario::{BANDWIDTH_MAX_GBPS, DURATION_S, GROUPS_MAX, NOISE_MAX},
+};
 use serde::Deserialize;
-use std::{fmt, fs, path::Path};
+use std::{collections::BTreeSet, fmt, path::Path};
 use toml::Spanned;
 
 pub(super) const SCHEMA: &str = "interleaf.sweep/1";
 
 /// The most cases: far above what anybody waits for.
-const CASES_MAX: usize = 10_000_000;
+const CASES_MAX: usize = 1_000_000;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -40,9 +49,9 @@ struct SweepFile {
     #[serde(default)]
     migration_rate: Vec<Spanned<String>>,
     #[serde(default)]
-    seed: Vec<Spanned<u64>>,
+    seed: Vec<Spanned<i64>>,
     /// As many seeds, from 1.
-    seeds: Option<Spanned<u64>>,
+    seeds: Option<Spanned<i64>>,
 }
 
 /// Lists, of which every combination is simulated.
@@ -52,10 +61,10 @@ pub(super) struct Sweep {
     pub(super) name: String,
     pub(super) duration: Time,
     pub(super) page_groups: Option<usize>,
-    platforms: Vec<Option<String>>,
+    platforms: Vec<Option<Spanned<String>>>,
     what: Vec<What>,
     policies: Vec<PolicyKind>,
-    footprints: Vec<Option<Bytes>>,
+    footprints: Vec<Option<Spanned<Bytes>>>,
     noises: Vec<Option<Percent>>,
     curve_errors: Vec<Percent>,
     rates: Vec<Option<Bandwidth>>,
@@ -68,20 +77,20 @@ pub(super) struct Sweep {
 pub(super) enum What {
     /// A workload on its own.
     Workload {
-        name: String,
-        threads: Option<u32>,
+        name: Spanned<String>,
+        threads: Option<Spanned<u32>>,
     },
-    Scenario(String),
+    Scenario(Spanned<String>),
 }
 
 /// One combination.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Case {
     pub(super) number: usize,
-    pub(super) platform: Option<String>,
+    pub(super) platform: Option<Spanned<String>>,
     pub(super) what: What,
     pub(super) policy: PolicyKind,
-    pub(super) footprint: Option<Bytes>,
+    pub(super) footprint: Option<Spanned<Bytes>>,
     pub(super) counter_noise: Option<Percent>,
     pub(super) curve_error: Percent,
     pub(super) migration_rate: Option<Bandwidth>,
@@ -92,24 +101,21 @@ impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.what {
             What::Workload { name, threads: Some(threads) } => {
-                write!(f, "{name} with {threads} threads")?;
+                write!(f, "{} with {} threads", name.get_ref(), threads.get_ref())?;
             }
-            What::Workload { name, .. } | What::Scenario(name) => write!(f, "{name}")?,
+            What::Workload { name, .. } | What::Scenario(name) => f.write_str(name.get_ref())?,
         }
-        if let Some(platform) = &self.platform {
-            write!(f, " on {platform}")?;
+        match &self.platform {
+            Some(platform) => write!(f, " on {}", platform.get_ref()),
+            None => Ok(()),
         }
-        write!(f, " under {}, seed {}", self.policy, self.seed)
     }
 }
 
 impl Sweep {
     pub(super) fn read(path: &Path) -> Result<Self, Failure> {
         let file = path.display().to_string();
-        let text = fs::read_to_string(path).map_err(|why| {
-            let hint = "name a sweep file; docs/simulate.md shows one";
-            Failure::new(format!("{file}: {why}"), hint)
-        })?;
+        let text = library::text(path, "name a sweep file; docs/simulate.md shows one")?;
         Ok(Self::parse(&file, &text)?)
     }
 
@@ -117,6 +123,7 @@ impl Sweep {
         let toml = TomlText::new(file, text);
         let read: SweepFile = toml.read()?;
         toml.schema(&read.schema, SCHEMA)?;
+        all_distinct(&toml, &read)?;
         let sweep = Self {
             file: file.into(),
             name: match &read.name {
@@ -124,93 +131,140 @@ impl Sweep {
                 None => "sweep".into(),
             },
             duration: match &read.duration {
-                Some(duration) => toml.quantity("duration", duration)?,
+                Some(span) => duration(&toml, span)?,
                 None => Time::from_seconds(super::super::DURATION_S),
             },
             page_groups: match &read.page_groups {
-                Some(groups) => {
-                    let most = interleaf_sim::machine::scenario::GROUPS_MAX as i64;
-                    Some(in_range(&toml, "page_groups", groups, most)? as usize)
-                }
+                Some(groups) => Some(toml.whole("page_groups", groups, 1..=GROUPS_MAX)?),
                 None => None,
             },
-            platforms: or_none(&read.platform, |name| Ok(name.get_ref().clone()))?,
+            platforms: or_none(&read.platform, |name| Ok(name.clone()))?,
             what: what(&toml, &read)?,
             policies: policies(&toml, &read)?,
-            footprints: or_none(&read.footprint, |size| toml.quantity("footprint", size))?,
+            footprints: footprints(&toml, &read)?,
             noises: or_none(&read.counter_noise, |noise| {
-                within(&toml, "counter_noise", noise, 0.0, 0.5)
+                within(&toml, "counter_noise", noise, 0.0, NOISE_MAX)
             })?,
             curve_errors: curve_errors(&toml, &read)?,
-            rates: or_none(&read.migration_rate, |rate| toml.quantity("migration_rate", rate))?,
+            rates: or_none(&read.migration_rate, |rate| bandwidth(&toml, rate))?,
             seeds: seeds(&toml, &read)?,
             text: text.into(),
         };
         let cases = sweep.count();
-        if cases == 0 || cases > CASES_MAX {
-            let problem = format!("its lists make {cases} cases, not 1 to {CASES_MAX}");
-            return Err(toml.file_error("policy", &problem, "make the lists shorter"));
+        if cases > CASES_MAX {
+            let problem = format!("its lists make {cases} cases, more than {CASES_MAX}");
+            let hint = "make the lists shorter, or several sweeps of it";
+            return Err(toml.error("schema", &read.schema, problem, hint));
         }
         Ok(sweep)
     }
 
-    fn count(&self) -> usize {
-        [
-            self.platforms.len(),
-            self.what.len(),
-            self.policies.len(),
-            self.footprints.len(),
-            self.noises.len(),
-            self.curve_errors.len(),
-            self.rates.len(),
-            self.seeds.len(),
-        ]
-        .into_iter()
-        .fold(1, usize::saturating_mul)
+    /// How many cases there are.
+    pub(super) fn count(&self) -> usize {
+        self.grounds().saturating_mul(self.cases_of_ground())
     }
 
-    /// Every combination, the seeds running fastest.
-    pub(super) fn cases(&self) -> Vec<Case> {
-        let mut cases = vec![];
-        for number in 0..self.count() {
-            let mut rest = number;
-            let mut pick = |length: usize| {
-                let at = rest % length;
-                rest /= length;
-                at
-            };
-            let seed = self.seeds[pick(self.seeds.len())];
-            let migration_rate = self.rates[pick(self.rates.len())];
-            let curve_error = self.curve_errors[pick(self.curve_errors.len())];
-            let counter_noise = self.noises[pick(self.noises.len())];
-            let policy = self.policies[pick(self.policies.len())];
-            let footprint = self.footprints[pick(self.footprints.len())];
-            let what = self.what[pick(self.what.len())].clone();
-            let platform = self.platforms[pick(self.platforms.len())].clone();
-            cases.push(Case {
-                number,
-                platform,
-                what,
-                policy,
-                footprint,
-                counter_noise,
-                curve_error,
-                migration_rate,
-                seed,
-            });
+    /// How many grounds there are: combinations of platform, footprint and what runs.
+    pub(super) fn grounds(&self) -> usize {
+        product([self.platforms.len(), self.what.len(), self.footprints.len()])
+    }
+
+    fn cases_of_ground(&self) -> usize {
+        let inner = [self.policies.len(), self.noises.len(), self.curve_errors.len()];
+        product(inner.into_iter().chain([self.rates.len(), self.seeds.len()]))
+    }
+
+    /// The ground of a case; [`Self::case`] lets what makes it run slowest.
+    pub(super) fn ground(&self, case: usize) -> usize {
+        case / self.cases_of_ground()
+    }
+
+    /// The first case of a ground.
+    pub(super) fn first_of(&self, ground: usize) -> usize {
+        ground * self.cases_of_ground()
+    }
+
+    /// A combination by its number, the seeds running fastest.
+    pub(super) fn case(&self, number: usize) -> Case {
+        let mut rest = number;
+        let mut pick = |length: usize| {
+            let at = rest % length;
+            rest /= length;
+            at
+        };
+        Case {
+            number,
+            seed: self.seeds[pick(self.seeds.len())],
+            migration_rate: self.rates[pick(self.rates.len())],
+            curve_error: self.curve_errors[pick(self.curve_errors.len())],
+            counter_noise: self.noises[pick(self.noises.len())],
+            policy: self.policies[pick(self.policies.len())],
+            footprint: self.footprints[pick(self.footprints.len())].clone(),
+            what: self.what[pick(self.what.len())].clone(),
+            platform: self.platforms[pick(self.platforms.len())].clone(),
         }
-        cases
     }
 
-    /// A number that changes when the sweep does (FNV-1a, 64 bits).
-    pub(super) fn fingerprint(&self) -> u64 {
+    /// A number that changes when the sweep does, or what it names, or the tool (FNV-1a, 64 bits).
+    pub(super) fn fingerprint(&self, scenarios: &[Scenario]) -> u64 {
         let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-        self.text.bytes().fold(0xcbf2_9ce4_8422_2325, mix)
+        let add = |hash: u64, text: &str| text.bytes().fold(hash, mix);
+        let tool = [env!("CARGO_PKG_VERSION")].into_iter().chain(HEADER);
+        let hash = tool.fold(add(0xcbf2_9ce4_8422_2325, &self.text), add);
+        scenarios.iter().fold(hash, |hash, scenario| add(hash, &format!("{scenario:?}")))
     }
 
-    /// An error about a field of the file.
-    pub(super) fn failure(&self, field: &str, problem: &str, hint: &str) -> Failure {
-        Failure::new(format!("{}: {field}: {problem}", self.file), hint)
+    /// Where a field of the file and its value are, as errors say it.
+    pub(super) fn place<T>(&self, field: &str, value: &Spanned<T>) -> String {
+        TomlText::new(&self.file, &self.text).place(field, value)
+    }
+
+    /// Where the file gives what `case` cannot be for.
+    pub(super) fn place_of(&self, case: &Case, why: &ScenarioError) -> String {
+        match (why, &case.what, &case.footprint) {
+            (
+                ScenarioError::TooManyThreads { .. },
+                What::Workload { threads: Some(threads), .. },
+                _,
+            ) => self.place("threads", threads),
+            (ScenarioError::TooLarge { .. }, _, Some(size)) => self.place("footprint", size),
+            (_, What::Workload { name, .. }, _) => self.place("workload", name),
+            (_, What::Scenario(name), _) => self.place("scenario", name),
+        }
+    }
+}
+
+/// The product, or the most there is.
+fn product(factors: impl IntoIterator<Item = usize>) -> usize {
+    factors.into_iter().fold(1, usize::saturating_mul)
+}
+
+/// Checks that no list has a value twice: its cases would count twice.
+fn all_distinct(toml: &TomlText<'_>, read: &SweepFile) -> Result<(), FileError> {
+    distinct(toml, "platform", &read.platform)?;
+    distinct(toml, "workload", &read.workload)?;
+    distinct(toml, "scenario", &read.scenario)?;
+    distinct(toml, "threads", &read.threads)?;
+    distinct(toml, "policy", &read.policy)?;
+    distinct(toml, "footprint", &read.footprint)?;
+    distinct(toml, "counter_noise", &read.counter_noise)?;
+    distinct(toml, "curve_error", &read.curve_error)?;
+    distinct(toml, "migration_rate", &read.migration_rate)?;
+    distinct(toml, "seed", &read.seed)
+}
+
+fn distinct<T: Ord + fmt::Debug>(
+    toml: &TomlText<'_>,
+    field: &str,
+    values: &[Spanned<T>],
+) -> Result<(), FileError> {
+    let mut known = BTreeSet::new();
+    match values.iter().find(|value| !known.insert(value.get_ref())) {
+        Some(value) => {
+            let problem = format!("{:?} is there twice", value.get_ref());
+            Err(toml.error(field, value, problem, "take one of them out"))
+        }
+        None => Ok(()),
     }
 }
 
@@ -227,8 +281,14 @@ fn or_none<V, T>(
 
 fn what(toml: &TomlText<'_>, read: &SweepFile) -> Result<Vec<What>, FileError> {
     let threads = or_none(&read.threads, |threads| {
-        in_range(toml, "threads", threads, 65536).map(|threads| threads as u32)
+        let count = toml.whole("threads", threads, 1..=THREADS_MAX)?;
+        Ok(Spanned::new(threads.span(), count))
     })?;
+    if let (Some(threads), true) = (read.threads.first(), read.workload.is_empty()) {
+        let problem = "there is no workload that they are for";
+        let hint = "leave them out, or change them in the scenario file";
+        return Err(toml.error("threads", threads, problem, hint));
+    }
     let known = library::workload_names();
     let mut what = vec![];
     for name in &read.workload {
@@ -237,13 +297,13 @@ fn what(toml: &TomlText<'_>, read: &SweepFile) -> Result<Vec<What>, FileError> {
             let hint = format!("the workloads are {}", known.join(", "));
             return Err(toml.error("workload", name, problem, hint));
         }
-        what.extend(
-            threads
-                .iter()
-                .map(|threads| What::Workload { name: name.get_ref().clone(), threads: *threads }),
-        );
+        let with = |threads: &Option<Spanned<u32>>| What::Workload {
+            name: name.clone(),
+            threads: threads.clone(),
+        };
+        what.extend(threads.iter().map(with));
     }
-    what.extend(read.scenario.iter().map(|name| What::Scenario(name.get_ref().clone())));
+    what.extend(read.scenario.iter().map(|name| What::Scenario(name.clone())));
     if what.is_empty() {
         let hint = "add workload = [\"cloverleaf\"], or scenario = [\"shifting-demand\"]";
         return Err(toml.file_error("workload", "there is nothing to run", hint));
@@ -253,37 +313,78 @@ fn what(toml: &TomlText<'_>, read: &SweepFile) -> Result<Vec<What>, FileError> {
 
 fn policies(toml: &TomlText<'_>, read: &SweepFile) -> Result<Vec<PolicyKind>, FileError> {
     let names: Vec<&str> = PolicyKind::ALL.iter().map(|(_, name, _)| *name).collect();
+    let hint = format!("write some of {}", names.join(", "));
+    if read.policy.is_empty() {
+        return Err(toml.file_error("policy", "there is none", &hint));
+    }
     let policy = |name: &Spanned<String>| {
-        let problem = || format!("there is no policy \"{}\"", name.get_ref());
         let parsed: Result<PolicyKind, String> = name.get_ref().parse();
-        parsed.map_err(|_| {
-            toml.error("policy", name, problem(), format!("write some of {}", names.join(", ")))
-        })
+        let problem = || format!("there is no policy \"{}\"", name.get_ref());
+        parsed.map_err(|_| toml.error("policy", name, problem(), &hint))
     };
     read.policy.iter().map(policy).collect()
 }
 
+fn footprints(
+    toml: &TomlText<'_>,
+    read: &SweepFile,
+) -> Result<Vec<Option<Spanned<Bytes>>>, FileError> {
+    if let (Some(size), false) = (read.footprint.first(), read.scenario.is_empty()) {
+        let problem = "a scenario has its own workloads, with footprints of their own";
+        let hint = "leave it out, or change it in the scenario file";
+        return Err(toml.error("footprint", size, problem, hint));
+    }
+    or_none(&read.footprint, |value| {
+        let size: Bytes = toml.quantity("footprint", value)?;
+        if size.get() == 0 {
+            let hint = "write the memory that it touches, such as \"32GiB\"";
+            return Err(toml.error("footprint", value, "it is zero", hint));
+        }
+        Ok(Spanned::new(value.span(), size))
+    })
+}
+
 fn curve_errors(toml: &TomlText<'_>, read: &SweepFile) -> Result<Vec<Percent>, FileError> {
-    let errors = or_none(&read.curve_error, |error| within(toml, "curve_error", error, -0.9, 0.9))?;
+    let errors = or_none(&read.curve_error, |error| {
+        within(toml, "curve_error", error, -CURVE_ERROR_MAX, CURVE_ERROR_MAX)
+    })?;
     Ok(errors.into_iter().map(|error| error.unwrap_or(Percent::ZERO)).collect())
 }
 
 fn seeds(toml: &TomlText<'_>, read: &SweepFile) -> Result<Vec<u64>, FileError> {
     match (&read.seeds, read.seed.is_empty()) {
         (None, true) => Ok(vec![1]),
-        (None, false) => Ok(read.seed.iter().map(|seed| *seed.get_ref()).collect()),
-        (Some(count), true) if (1..=CASES_MAX as u64).contains(count.get_ref()) => {
-            Ok((1..=*count.get_ref()).collect())
+        (None, false) => {
+            let seed = |seed: &Spanned<i64>| toml.whole("seed", seed, 0..=i64::MAX as u64);
+            read.seed.iter().map(seed).collect()
         }
         (Some(count), true) => {
-            let problem = format!("{} is not between 1 and {CASES_MAX}", count.get_ref());
-            Err(toml.error("seeds", count, problem, "write how many seeds, such as 300"))
+            Ok((1..=toml.whole("seeds", count, 1..=CASES_MAX as u64)?).collect())
         }
         (Some(count), false) => {
             let problem = "there are both seed and seeds";
             Err(toml.error("seeds", count, problem, "give a list of seeds, or how many"))
         }
     }
+}
+
+fn duration(toml: &TomlText<'_>, value: &Spanned<String>) -> Result<Time, FileError> {
+    let span: Time = toml.quantity("duration", value)?;
+    if (DURATION_S[0]..=DURATION_S[1]).contains(&span.seconds()) {
+        return Ok(span);
+    }
+    let problem = format!("\"{}\" is not between 1ms and 24h", value.get_ref());
+    Err(toml.error("duration", value, problem, "write a time such as \"600s\""))
+}
+
+/// How fast pages move.
+fn bandwidth(toml: &TomlText<'_>, value: &Spanned<String>) -> Result<Bandwidth, FileError> {
+    let rate: Bandwidth = toml.quantity("migration_rate", value)?;
+    if rate.gbps() > 0.0 && rate.gbps() <= BANDWIDTH_MAX_GBPS {
+        return Ok(rate);
+    }
+    let problem = format!("\"{}\" is not above 0 and at most 100 TB/s", value.get_ref());
+    Err(toml.error("migration_rate", value, problem, "write a bandwidth such as \"4GB/s\""))
 }
 
 fn within(
@@ -302,19 +403,6 @@ fn within(
     Err(toml.error(field, value, problem, "write a percentage in that range, such as \"2%\""))
 }
 
-fn in_range(
-    toml: &TomlText<'_>,
-    field: &str,
-    value: &Spanned<i64>,
-    most: i64,
-) -> Result<i64, FileError> {
-    if (1..=most).contains(value.get_ref()) {
-        return Ok(*value.get_ref());
-    }
-    let problem = format!("{} is not between 1 and {most}", value.get_ref());
-    Err(toml.error(field, value, problem, format!("write a whole number from 1 to {most}")))
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -326,7 +414,7 @@ mod tests {
                     workload = [\"lbm\", \"stream\"]\nthreads = [30, 119]\n\
                     policy = [\"dmi\", \"guided\"]\ncurve_error = [\"-20%\", \"20%\"]\nseeds = 3\n";
         let sweep = Sweep::parse("sweep.toml", text).unwrap();
-        let cases = sweep.cases();
+        let cases: Vec<Case> = (0..sweep.count()).map(|number| sweep.case(number)).collect();
         assert_eq!(cases.len(), 2 * 2 * 2 * 2 * 3);
         let mut texts: Vec<String> =
             cases.iter().map(|case| format!("{:?}", Case { number: 0, ..case.clone() })).collect();
@@ -335,5 +423,10 @@ mod tests {
         assert_eq!(texts.len(), cases.len());
         assert_eq!((cases[0].seed, cases[1].seed, cases[3].seed), (1, 2, 1));
         assert!(cases.iter().enumerate().all(|(at, case)| case.number == at));
+        // Cases of a ground differ in what the ground does not have.
+        for case in &cases {
+            let first = sweep.case(sweep.first_of(sweep.ground(case.number)));
+            assert_eq!((&first.what, &first.platform), (&case.what, &case.platform));
+        }
     }
 }

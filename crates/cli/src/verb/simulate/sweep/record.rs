@@ -1,11 +1,11 @@
 //! The rows of a sweep while they come.
 
-use super::{HEADER, file::Sweep};
+use super::HEADER;
 use crate::failure::Failure;
 use std::{
     collections::BTreeMap,
     fs::{self, File, OpenOptions},
-    io::Write,
+    io::{ErrorKind, Write},
     path::{Path, PathBuf},
     sync::{Mutex, MutexGuard, PoisonError},
 };
@@ -29,22 +29,30 @@ struct State {
 
 impl Record {
     /// Begins a record of `cases` cases in `target`, or goes on with the one that is there.
+    /// `made_from` tells what it is a record of, `rows_of` how many rows a case has.
     pub(super) fn open(
         target: Option<&Path>,
-        sweep: &Sweep,
+        made_from: u64,
         cases: usize,
+        rows_of: &dyn Fn(usize) -> usize,
     ) -> Result<Self, Failure> {
-        let mark = format!("{MARK}{:016x}\n", sweep.fingerprint());
+        let mark = format!("{MARK}{made_from:016x}\n");
         let mut rows = BTreeMap::new();
         let mut file = None;
         if let Some(target) = target {
-            let there = fs::read_to_string(target).unwrap_or_default();
-            if !there.is_empty() {
-                rows = read(target, &there, &mark, cases)?;
+            let there = match fs::read(target) {
+                Ok(there) => there,
+                Err(why) if why.kind() == ErrorKind::NotFound => vec![],
+                Err(why) => return Err(failed(target, &why)),
+            };
+            // Nothing but the begin of the mark is what a sweep that was stopped at once leaves.
+            if !mark.as_bytes().starts_with(&there) {
+                rows = read(target, &there, &mark)?;
+                rows.retain(|case, rows| *case < cases && rows.lines().count() == rows_of(*case));
             }
-            // What was cut off in the middle of a row is left out.
+            // What was cut off in the middle of a case is left out.
             let text = mark.clone() + &header() + &rows.values().cloned().collect::<String>();
-            fs::write(target, text).map_err(|why| failed(target, &why))?;
+            write(target, &there, &text)?;
             let opened = OpenOptions::new().append(true).open(target);
             file = Some(opened.map_err(|why| failed(target, &why))?);
         }
@@ -80,8 +88,8 @@ impl Record {
         let state = self.state();
         let text = header() + &state.rows.values().cloned().collect::<String>();
         if let Some(target) = &self.target {
-            let whole = self.mark.clone() + &text;
-            fs::write(target, whole).map_err(|why| failed(target, &why))?;
+            let there = fs::read(target).map_err(|why| failed(target, &why))?;
+            write(target, &there, &(self.mark.clone() + &text))?;
         }
         Ok(text)
     }
@@ -93,38 +101,40 @@ impl Record {
 }
 
 /// The whole rows of a record that was begun before, by case.
-fn read(
-    target: &Path,
-    text: &str,
-    mark: &str,
-    cases: usize,
-) -> Result<BTreeMap<usize, String>, Failure> {
+fn read(target: &Path, there: &[u8], mark: &str) -> Result<BTreeMap<usize, String>, Failure> {
     let other = |what: &str| {
         Failure::new(
             format!("{}: {what}", target.display()),
             "name another file, or remove this one if nobody needs it",
         )
     };
+    // A name may be cut off within a letter.
+    let text = String::from_utf8_lossy(there);
     if !text.starts_with(MARK) {
         return Err(other("it is there already, and holds no sweep"));
     }
     let Some(rest) = text.strip_prefix(mark) else {
-        return Err(other("it holds another sweep: the sweep file has changed since"));
+        return Err(other(
+            "it holds another sweep: the sweep file, or what it names, has changed since",
+        ));
     };
     let mut rows: BTreeMap<usize, String> = BTreeMap::new();
     let whole = rest.rfind('\n').map_or("", |end| &rest[..=end]);
     for row in whole.split_inclusive('\n').skip(1) {
         let case = row.split(',').next().and_then(|case| case.parse().ok());
-        if let Some(case) = case.filter(|case| *case < cases) {
+        if let Some(case) = case {
             rows.entry(case).or_default().push_str(row);
         }
     }
-    if rows.len() < cases {
-        // The last one may be there in part.
-        let last = whole.lines().last().and_then(|row| row.split(',').next()?.parse().ok());
-        last.map(|case: usize| rows.remove(&case));
-    }
     Ok(rows)
+}
+
+/// Makes `target` hold `text`, in place of what is `there`.
+fn write(target: &Path, there: &[u8], text: &str) -> Result<(), Failure> {
+    if there == text.as_bytes() {
+        return Ok(());
+    }
+    fs::write(target, text).map_err(|why| failed(target, &why))
 }
 
 fn header() -> String {

@@ -1,0 +1,270 @@
+//! The bars that policies must pass on the simulated server, gnr120-cz122.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use core::time::Duration;
+use interleaf_model::{
+    control::Settings,
+    demand::Demand,
+    equilibrium::{Load, solve},
+    format::{FileError, demand_toml, platform_toml},
+    platform::Platform,
+    policy::{Place, PolicyKind},
+};
+use interleaf_sim::machine::{
+    Arena, Outcome, Run, Scenario, StaticBest, Task, TaskOutcome, Trial, believed,
+    scenario_toml::{self, DemandSource, LoadedDemand},
+    static_best,
+};
+use rayon::prelude::*;
+use std::{fs, ops::RangeInclusive, process::Command, sync::LazyLock};
+
+const THREADS: u32 = 119;
+const DURATION: Duration = Duration::from_secs(600);
+
+/// Those that gain from more bandwidth.
+const HUNGRY: [&str; 4] = ["cloverleaf", "lbm", "bwaves", "stream"];
+
+/// Groups that are fine enough for a tenth of a point, and quick.
+const PAGE_GROUPS: usize = 4096;
+
+fn read(path: &str) -> Result<String, String> {
+    let path = format!("{}/../../{path}", env!("CARGO_MANIFEST_DIR"));
+    fs::read_to_string(&path).map_err(|why| format!("{path}: {why}"))
+}
+
+static SERVER: LazyLock<Platform> = LazyLock::new(|| {
+    let text = read("platforms/gnr120-cz122.toml").unwrap();
+    let curves = |path: &str| read(&format!("platforms/{path}"));
+    platform_toml::parse("gnr120-cz122.toml", &text, &curves).unwrap()
+});
+
+fn demand(name: &str) -> Demand {
+    let text = read(&format!("workloads/{name}.toml")).unwrap();
+    demand_toml::parse(name, &text).unwrap()
+}
+
+/// `workload` alone on the server.
+fn scenario(workload: &str, threads: u32, counter_noise: f64) -> Scenario {
+    let task = Task::new(&SERVER, &SERVER, &demand(workload), threads);
+    Scenario {
+        page_groups: PAGE_GROUPS,
+        counter_noise,
+        ..Scenario::new(workload, SERVER.clone(), vec![task])
+    }
+}
+
+/// A workload with what a policy is measured by.
+struct Bar {
+    scenario: Scenario,
+    best: StaticBest,
+}
+
+impl Bar {
+    fn new(workload: &str, threads: u32, counter_noise: f64) -> Self {
+        let scenario = scenario(workload, threads, counter_noise);
+        let best = static_best(&scenario, DURATION.as_secs_f64()).unwrap();
+        Self { scenario, best }
+    }
+
+    /// What `policy` gives with curves that are wrong by `curve_error`, and counters whose noise
+    /// is that of `seed`.
+    fn play(&self, policy: PolicyKind, curve_error: f64, seed: u64) -> Outcome {
+        let scenario = Scenario { seed, ..self.scenario.clone() };
+        let believed = believed(&scenario.platform, curve_error).unwrap();
+        let mut run = Run::new(&scenario, Settings::default(), DURATION, |domain, tiers| {
+            let (near, fixed) = ([0, 1], [1.0, 0.0]);
+            policy.make(&Place { domain, near: &near, tiers, believed: &believed, fixed: &fixed })
+        });
+        while run.period().is_some() {}
+        run.outcome(Some(self.best.clone()))
+    }
+
+    /// The same with each of `seeds`.
+    fn seeds(&self, policy: PolicyKind, seeds: RangeInclusive<u64>) -> Vec<Outcome> {
+        seeds.into_par_iter().map(|seed| self.play(policy, 0.0, seed)).collect()
+    }
+}
+
+/// The only task of a scenario with one.
+fn only(outcome: &Outcome) -> &TaskOutcome {
+    &outcome.tasks[0]
+}
+
+/// Its speed over that with all pages on the first tier: of the first run, or of what was done of
+/// it.
+fn speedup(outcome: &Outcome) -> f64 {
+    let TaskOutcome { runtime_s, work, local, .. } = only(outcome);
+    runtime_s.map_or(work / local.work, |runtime_s| local.runtime_s / runtime_s)
+}
+
+fn regret(outcome: &Outcome) -> f64 {
+    only(outcome).regret().unwrap()
+}
+
+fn mean(values: impl Iterator<Item = f64>) -> f64 {
+    let values: Vec<f64> = values.collect();
+    values.iter().sum::<f64>() / values.len() as f64
+}
+
+// --- Where bandwidth is short -------------------------------------------------------------------
+
+#[test]
+fn dmi_settles_near_the_best_static_ratio() {
+    for workload in HUNGRY {
+        let bar = Bar::new(workload, THREADS, 0.02);
+        // lbm is so short that the search is a fifth of it.
+        let most = if workload == "lbm" { 0.2 } else { 0.08 };
+        let outcomes = bar.seeds(PolicyKind::Dmi, 1..=12);
+        let colloid = bar.seeds(PolicyKind::Colloid, 1..=12);
+        for (at, (outcome, colloid)) in outcomes.iter().zip(&colloid).enumerate() {
+            let what = format!("{workload}, seed {}: regret {}", at + 1, regret(outcome));
+            assert!(outcome.converged_after_s.is_some(), "{what}");
+            assert!((0.0..=most).contains(&regret(outcome)), "{what}");
+            assert!(speedup(outcome) >= 1.0, "{what}");
+            if workload != "stream" {
+                assert!(regret(outcome) <= regret(colloid), "{what}, colloid {}", regret(colloid));
+            }
+        }
+    }
+}
+
+#[test]
+fn guided_settles_in_a_few_periods() {
+    for workload in HUNGRY {
+        let bar = Bar::new(workload, THREADS, 0.02);
+        for (curve_error, most) in [(0.0, 0.01), (0.2, 0.02), (-0.2, 0.02)] {
+            let outcomes: Vec<Outcome> = (1..=12u64)
+                .into_par_iter()
+                .map(|seed| bar.play(PolicyKind::Guided, curve_error, seed))
+                .collect();
+            for outcome in outcomes {
+                let regret = only(&outcome).regret_over_duration().unwrap();
+                let settled = outcome.converged_after_s;
+                let what = format!("{workload} with {curve_error}: {regret}, {settled:?}");
+                assert!(settled.is_some_and(|after| after <= 24.0), "{what}");
+                assert!(regret <= most && speedup(&outcome) > 1.2, "{what}");
+            }
+        }
+    }
+}
+
+/// GB/s that `program` reaches at `shares`.
+fn reaches(load: impl Fn(Vec<f64>) -> Load, shares: &[f64]) -> f64 {
+    solve(&SERVER, &[load(shares.to_vec())]).loads[0].bandwidth_gbps
+}
+
+#[test]
+fn with_right_curves_and_true_counters_guided_finds_the_top() {
+    for workload in HUNGRY {
+        let bar = Bar::new(workload, THREADS, 0.0);
+        let outcome = bar.play(PolicyKind::Guided, 0.0, 1);
+        let program = &bar.scenario.tasks[0].program;
+        let load = |shares| program.load(0, 0, shares);
+        let points = |first: u16| f64::from(first) / 100.0;
+        let all = (0..=100).map(|first| reaches(load, &[points(first), points(100 - first)]));
+        let most = all.fold(0.0, f64::max);
+        let there = reaches(load, &outcome.periods.last().unwrap().reached);
+        assert!(there > 0.997 * most, "{workload}: {there} of {most} GB/s");
+    }
+}
+
+// --- Where it is not ----------------------------------------------------------------------------
+
+#[test]
+fn unsaturated_stays_local() {
+    let cases = [
+        ("cloverleaf", 30),
+        ("bwaves", 30),
+        ("lbm", 12),
+        ("lbm", 16),
+        ("pr", THREADS),
+        ("bfs", THREADS),
+        ("bc", THREADS),
+        ("pr", 32),
+        ("bc", 32),
+    ];
+    for (workload, threads) in cases {
+        let bar = Bar::new(workload, threads, 0.02);
+        for policy in [PolicyKind::Dmi, PolicyKind::Guided] {
+            for outcome in bar.seeds(policy, 1..=4) {
+                let speedup = speedup(&outcome);
+                let what = format!("{workload}, {threads} threads, {policy}");
+                assert!(speedup >= 0.98, "{what}: {speedup}");
+                let footprint = bar.scenario.tasks[0].footprint_bytes as f64;
+                let moved = outcome.moved_bytes as f64 / footprint;
+                assert!(policy != PolicyKind::Guided || moved < 0.01, "{what}: {moved} moved");
+            }
+        }
+    }
+}
+
+// --- Noise --------------------------------------------------------------------------------------
+
+#[test]
+fn noise_does_not_unsettle() {
+    for workload in HUNGRY {
+        let bar = Bar::new(workload, THREADS, 0.05);
+        for (policy, most) in [(PolicyKind::Guided, 0.01), (PolicyKind::Dmi, 0.1)] {
+            let outcomes = bar.seeds(policy, 1..=40);
+            let away = mean(outcomes.iter().map(Outcome::unsettled_share));
+            assert!(away < most, "{workload} under {policy}: {away}");
+        }
+    }
+}
+
+// --- Demand that shifts -------------------------------------------------------------------------
+
+fn shifting_demand() -> Scenario {
+    let text = read("scenarios/shifting-demand.toml").unwrap();
+    let file = scenario_toml::parse("shifting-demand.toml", &text).unwrap();
+    let demands = |source: DemandSource<'_>| -> Result<LoadedDemand, FileError> {
+        let DemandSource::Workload(name) = source else { panic!("a demand file") };
+        Ok(LoadedDemand { demand: demand(name), measured_on: None })
+    };
+    let scenario = file.build(SERVER.clone(), &demands).unwrap();
+    Scenario { page_groups: PAGE_GROUPS, ..scenario }
+}
+
+#[test]
+fn demand_that_shifts_is_followed() {
+    let scenario = shifting_demand();
+    let best = static_best(&scenario, DURATION.as_secs_f64()).unwrap();
+    let bar = Bar { scenario, best };
+    for policy in [PolicyKind::Dmi, PolicyKind::Guided] {
+        for outcome in bar.seeds(policy, 1..=6) {
+            let regrets: Vec<f64> =
+                outcome.tasks.iter().map(|task| task.regret().unwrap()).collect();
+            assert!(regrets[0] <= 0.0, "{policy}: {regrets:?}");
+            assert!(regrets[1] <= 0.05, "{policy}: {regrets:?}");
+        }
+    }
+}
+
+// --- The same everywhere ------------------------------------------------------------------------
+
+#[test]
+fn a_trial_is_what_the_arena_runs() {
+    let bar = Bar::new("lbm", THREADS, 0.02);
+    let (policy, settings) = (PolicyKind::Guided, Settings::default());
+    let trial = Trial { policy, points: None, curve_error: 0.2, settings };
+    let outcome = Arena::new(&bar.scenario, DURATION).run(&trial).unwrap();
+    assert_eq!(outcome, bar.play(policy, 0.2, bar.scenario.seed));
+}
+
+#[test]
+fn the_number_of_threads_leaves_no_trace() {
+    let simulate = |threads: &str, policy: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_interleaf"));
+        command.args(["simulate", "machine", "--platform", "gnr120-cz122", "--workload", "lbm"]);
+        command.args(["--policy", policy, "--duration", "120s", "--compare", "--json"]);
+        let output = command.env("RAYON_NUM_THREADS", threads).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        output.stdout
+    };
+    for policy in ["dmi", "guided"] {
+        let one = simulate("1", policy);
+        assert!(!one.is_empty() && one == simulate("2", policy), "{policy}");
+        assert!(one == simulate("2", policy), "{policy}, once more");
+    }
+}
