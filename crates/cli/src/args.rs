@@ -19,7 +19,8 @@ pub(crate) const CURVE_ERROR_MAX: f64 = 0.9;
 
 const VERBS: &str = "\
 Look:
-  show       the tiers of a platform: capacity, bandwidth, latency, and where the figures are from
+  show       the memory of this machine, or the tiers of a platform and where their figures are from
+  doctor     what this machine can do, why not, what to do about it, and who else moves pages
 
 Decide:
   predict    bandwidth, latency and runtime at each choice of weights, and the best
@@ -46,6 +47,7 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
     Show(ShowArgs),
+    Doctor(DoctorArgs),
     Predict(PredictArgs),
     #[command(subcommand)]
     Simulate(Simulate),
@@ -53,14 +55,33 @@ pub(crate) enum Verb {
     Report(ReportArgs),
 }
 
-/// Shows the tiers of a platform with their curves, its links and the constants of interleaving,
-/// each with its source. Without --platform, lists the platforms and workloads that come along.
-#[derive(Debug, Args)]
+/// Shows the memory of this machine: its nodes, the fastest first, with what the firmware rates
+/// them at, their weights and who is near. With --platform, the tiers of a platform with their
+/// curves, its links and the constants of interleaving, each with its source.
+#[derive(Debug, Default, Args)]
 pub(crate) struct ShowArgs {
-    /// A platform by name, or a platform file
-    #[arg(long, value_name = "NAME|FILE")]
+    /// A platform by name, or a platform file, in place of this machine; `list` for all there are
+    #[arg(long, value_name = "NAME|FILE", conflicts_with = "root")]
     pub(crate) platform: Option<String>,
+    /// A captured machine in place of this one
+    #[arg(long, value_name = "DIR")]
+    pub(crate) root: Option<PathBuf>,
     /// Print a JSON document (interleaf.show/1)
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Says what this machine can do: each capability, or why not and what to do about it; and who else
+/// moves pages. Changes nothing.
+#[derive(Debug, Args)]
+pub(crate) struct DoctorArgs {
+    /// A captured machine in place of this one
+    #[arg(long, value_name = "DIR")]
+    pub(crate) root: Option<PathBuf>,
+    /// Save what was read in a new folder, for a bug report, a test, or --root
+    #[arg(long, value_name = "DIR")]
+    pub(crate) capture: Option<PathBuf>,
+    /// Print a JSON document (interleaf.doctor/1)
     #[arg(long)]
     pub(crate) json: bool,
 }

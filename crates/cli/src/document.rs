@@ -4,6 +4,7 @@
 //! input gives the same bytes on any machine.
 
 pub(crate) mod figure;
+pub(crate) mod machine;
 pub(crate) mod predict;
 pub(crate) mod reproduce;
 pub(crate) mod show;

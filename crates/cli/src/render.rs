@@ -2,6 +2,7 @@
 
 pub(crate) mod chart;
 pub(crate) mod html;
+pub(crate) mod machine;
 pub(crate) mod predict;
 pub(crate) mod reproduce;
 pub(crate) mod show;

@@ -1,5 +1,6 @@
 //! The verbs.
 
+mod doctor;
 mod predict;
 mod report;
 mod reproduce;
@@ -12,14 +13,16 @@ use crate::{
     failure::Failure,
     output,
 };
+use interleaf_linux::root::{Root, RootError};
 use serde::Serialize;
 use std::path::Path;
 
 /// Does what the command line says.
 pub(crate) fn run(cli: Cli) -> Result<(), Failure> {
     match cli.verb {
-        None => show::run(&ShowArgs { platform: None, json: false }),
+        None => show::run(&ShowArgs::default()),
         Some(Verb::Show(args)) => show::run(&args),
+        Some(Verb::Doctor(args)) => doctor::run(&args),
         Some(Verb::Predict(args)) => predict::run(&args),
         Some(Verb::Simulate(Simulate::Machine(args))) => simulate::machine(&args),
         Some(Verb::Reproduce(args)) => reproduce::run(&args),
@@ -43,6 +46,28 @@ fn check_targets(options: &OutputArgs, report: Option<&Path>) -> Result<(), Fail
         _ => return Ok(()),
     };
     Err(Failure::new(problem, hint))
+}
+
+/// The root below which a machine is read: a captured one, or that of this machine.
+fn root(captured: Option<&Path>) -> Result<Root, Failure> {
+    let Some(folder) = captured else { return Ok(Root::live()) };
+    let root = Root::captured(folder);
+    if root.has("/sys/devices/system/node") {
+        return Ok(root);
+    }
+    Err(Failure::new(
+        format!("{}: there is no sys/devices/system/node in it", folder.display()),
+        "name a folder that `interleaf doctor --capture DIR` made",
+    ))
+}
+
+fn unread(why: RootError) -> Failure {
+    let hint = if why.is_permission() {
+        "run it as root, or read a captured machine with --root DIR"
+    } else {
+        "report it, with what `interleaf doctor --capture DIR` saves"
+    };
+    Failure::new(why.to_string(), hint)
 }
 
 /// Records and prints a document as the options of the verb say.

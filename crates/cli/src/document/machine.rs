@@ -1,0 +1,143 @@
+//! `interleaf.show/1` of a machine, and `interleaf.doctor/1`.
+
+use interleaf_linux::{
+    capability::{Capability, Status},
+    node::Node,
+    topology::Machine,
+};
+use serde::{Deserialize, Serialize};
+
+pub(crate) const DOCTOR_SCHEMA: &str = "interleaf.doctor/1";
+
+/// A machine that was read, live or captured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct MachineDocument {
+    pub(crate) schema: String,
+    pub(crate) kernel: Option<String>,
+    pub(crate) cpu: Option<String>,
+    pub(crate) sockets: Vec<SocketDocument>,
+    /// The nodes with memory or CPUs, the fastest first.
+    pub(crate) nodes: Vec<NodeDocument>,
+    /// Whether the kernel computes the weights itself; absent where it cannot.
+    pub(crate) automatic_weights: Option<bool>,
+    pub(crate) numa_balancing: Option<u64>,
+    pub(crate) demotion: Option<bool>,
+    pub(crate) transparent_huge_pages: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct SocketDocument {
+    pub(crate) socket: u32,
+    pub(crate) cpus: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct NodeDocument {
+    pub(crate) node: u32,
+    pub(crate) cpus: String,
+    pub(crate) capacity_bytes: u64,
+    pub(crate) free_bytes: u64,
+    /// Rated by the firmware, not measured; absent where it does not.
+    pub(crate) read_gbps: Option<f64>,
+    pub(crate) write_gbps: Option<f64>,
+    pub(crate) read_latency_ns: Option<u64>,
+    /// Nodes whose CPUs are nearest.
+    pub(crate) near: String,
+    /// The kernel's memory tier: a smaller number is faster.
+    pub(crate) memory_tier: Option<u32>,
+    /// Its weight in weighted interleaving; absent where the kernel has none.
+    pub(crate) weight: Option<u8>,
+    pub(crate) distances: Vec<u32>,
+}
+
+impl MachineDocument {
+    pub(crate) fn new(machine: &Machine) -> Self {
+        let sockets = machine.sockets.iter();
+        let weighted = machine.weighted_interleave.as_ref();
+        Self {
+            schema: super::show::SCHEMA.into(),
+            kernel: machine.kernel.clone(),
+            cpu: machine.cpu.clone(),
+            sockets: sockets
+                .map(|(socket, cpus)| SocketDocument { socket: *socket, cpus: cpus.to_string() })
+                .collect(),
+            nodes: machine
+                .by_speed()
+                .into_iter()
+                .map(|node| NodeDocument::new(machine, node))
+                .collect(),
+            automatic_weights: weighted.and_then(|weighted| weighted.auto),
+            numa_balancing: machine.switches.numa_balancing,
+            demotion: machine.switches.demotion,
+            transparent_huge_pages: machine.switches.huge_pages.clone(),
+        }
+    }
+}
+
+/// GB/s of MiB/s; `None` of 0, which the kernel writes for unknown.
+fn gbps(mibps: Option<u64>) -> Option<f64> {
+    mibps.filter(|mibps| *mibps > 0).map(|mibps| super::rounded(mibps as f64 * 1.048576e-3))
+}
+
+impl NodeDocument {
+    fn new(machine: &Machine, node: &Node) -> Self {
+        let rated = node.rated.as_ref();
+        let weights = machine.weighted_interleave.iter().flat_map(|weighted| &weighted.weights);
+        let tier = machine.tiers.iter().find(|(_, nodes)| nodes.has(node.id));
+        Self {
+            node: node.id,
+            cpus: node.cpus.to_string(),
+            capacity_bytes: node.total_bytes,
+            free_bytes: node.free_bytes,
+            read_gbps: gbps(rated.and_then(|rated| rated.read_mibps)),
+            write_gbps: gbps(rated.and_then(|rated| rated.write_mibps)),
+            read_latency_ns: rated.and_then(|rated| rated.read_ns).filter(|ns| *ns > 0),
+            near: machine.nearest(node).to_string(),
+            memory_tier: tier.map(|(id, _)| *id),
+            weight: weights.filter(|(id, _)| *id == node.id).map(|(_, weight)| *weight).next(),
+            distances: node.distances.clone(),
+        }
+    }
+}
+
+/// What a machine can do, and what stands in the way.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct DoctorDocument {
+    pub(crate) schema: String,
+    pub(crate) kernel: Option<String>,
+    pub(crate) capabilities: Vec<CapabilityDocument>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct CapabilityDocument {
+    pub(crate) name: String,
+    /// present, missing or rival.
+    pub(crate) status: String,
+    /// How it is there, why it is not, or who is in the way.
+    pub(crate) what: String,
+    /// What to do; absent where nothing is to be done.
+    pub(crate) remedy: Option<String>,
+}
+
+impl DoctorDocument {
+    pub(crate) fn new(machine: &Machine, capabilities: &[Capability]) -> Self {
+        let capability = |capability: &Capability| {
+            let (status, what, remedy) = match &capability.status {
+                Status::Present(how) => ("present", how, None),
+                Status::Missing { why, remedy } => ("missing", why, Some(remedy)),
+                Status::Rival { what, remedy } => ("rival", what, Some(remedy)),
+            };
+            CapabilityDocument {
+                name: capability.name.into(),
+                status: status.into(),
+                what: what.clone(),
+                remedy: remedy.cloned(),
+            }
+        };
+        Self {
+            schema: DOCTOR_SCHEMA.into(),
+            kernel: machine.kernel.clone(),
+            capabilities: capabilities.iter().map(capability).collect(),
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! A machine that was read, and what it can do, as text.
+
+use super::{number, table::Table};
+use crate::document::machine::{DoctorDocument, MachineDocument};
+use interleaf_model::units::Bytes;
+
+pub(crate) fn text(document: &MachineDocument) -> String {
+    let unknown = || "unknown".to_string();
+    let cpu = document.cpu.clone().unwrap_or_else(unknown);
+    let kernel = document.kernel.clone().unwrap_or_else(unknown);
+    let sockets: Vec<String> = document
+        .sockets
+        .iter()
+        .map(|socket| format!("socket {} has CPUs {}", socket.socket, socket.cpus))
+        .collect();
+    let mut text = format!("{cpu}, Linux {kernel}\n{}\n\n{}", sockets.join("; "), nodes(document));
+    text += "\n";
+    let on = |on: bool| if on { "on" } else { "off" };
+    let switches = [
+        ("automatic weights", document.automatic_weights.map(|auto| on(auto).to_string())),
+        ("numa_balancing", document.numa_balancing.map(|value| value.to_string())),
+        ("demotion", document.demotion.map(|demotion| on(demotion).to_string())),
+        ("transparent huge pages", document.transparent_huge_pages.clone()),
+    ];
+    let switches: Vec<String> = switches
+        .into_iter()
+        .map(|(name, value)| format!("{name}: {}", value.unwrap_or_else(|| "none".into())))
+        .collect();
+    text + &format!("{}\n", switches.join("; "))
+}
+
+fn nodes(document: &MachineDocument) -> String {
+    let mut table = Table::new(&[
+        "node",
+        "CPUs",
+        "capacity",
+        "free",
+        "read GB/s",
+        "write GB/s",
+        "read ns",
+        "near",
+        "tier",
+        "weight",
+    ]);
+    let optional = |value: Option<String>| value.unwrap_or_else(|| "-".into());
+    for node in &document.nodes {
+        table.row([
+            node.node.to_string(),
+            if node.cpus.is_empty() { "-".into() } else { node.cpus.clone() },
+            Bytes::new(node.capacity_bytes).to_string(),
+            Bytes::new(node.free_bytes).to_string(),
+            optional(node.read_gbps.map(number)),
+            optional(node.write_gbps.map(number)),
+            optional(node.read_latency_ns.map(|ns| ns.to_string())),
+            node.near.clone(),
+            optional(node.memory_tier.map(|tier| tier.to_string())),
+            optional(node.weight.map(|weight| weight.to_string())),
+        ]);
+    }
+    table.text()
+}
+
+pub(crate) fn doctor(document: &DoctorDocument) -> String {
+    let mut text = String::new();
+    for capability in &document.capabilities {
+        let mark = match capability.status.as_str() {
+            "present" => "yes  ",
+            "missing" => "no   ",
+            _ => "RIVAL",
+        };
+        text += &format!("{mark}  {:<26}{}\n", capability.name, capability.what);
+        if let Some(remedy) = &capability.remedy {
+            text += &format!("{:33}{remedy}\n", "");
+        }
+    }
+    text
+}

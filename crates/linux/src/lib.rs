@@ -1,0 +1,23 @@
+//! Linux: what a machine says of its memory tiers, and what it can be told.
+//!
+//! Everything is read below a [`root::Root`], which is `/` on a live machine and a folder with the
+//! same files for one that was captured. Nothing else in the tool talks to the kernel.
+//!
+//! What is not there is a value, not an error: an old kernel, a machine with one node, a file that
+//! only root may read.
+
+pub mod root;
+
+pub mod list;
+
+pub mod node;
+
+pub mod weights;
+
+pub mod switches;
+
+pub mod damon;
+
+pub mod topology;
+
+pub mod capability;

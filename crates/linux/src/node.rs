@@ -1,0 +1,140 @@
+//! NUMA nodes: memory, CPUs, distances, and what the firmware says of their speed.
+
+use crate::{
+    list::List,
+    root::{Root, RootError},
+};
+
+const NODES: &str = "/sys/devices/system/node";
+
+/// A NUMA node.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Node {
+    /// Its number.
+    pub id: u32,
+    /// Its CPUs; none of a node that is memory only.
+    pub cpus: List,
+    /// What it has, bytes.
+    pub total_bytes: u64,
+    /// What is free, bytes.
+    pub free_bytes: u64,
+    /// How far each online node is, in their order, as the firmware's SLIT has it: 10 is itself.
+    pub distances: Vec<u32>,
+    /// What the nearest initiators get from it, as the firmware's HMAT or CDAT rates it.
+    pub rated: Option<Rated>,
+    /// Huge pages of each size.
+    pub huge_pages: Vec<HugePages>,
+}
+
+/// What a node's nearest initiators get from it: rated, not measured (numaperf.rst).
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Rated {
+    /// The nodes that are nearest.
+    pub initiators: List,
+    /// Bandwidth of reads and writes, MiB/s, as the kernel gives it; 0 is unknown.
+    pub read_mibps: Option<u64>,
+    /// The same of writes.
+    pub write_mibps: Option<u64>,
+    /// Latency of reads, ns.
+    pub read_ns: Option<u64>,
+    /// The same of writes.
+    pub write_ns: Option<u64>,
+}
+
+/// Huge pages of one size on one node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HugePages {
+    /// Bytes of one.
+    pub page_bytes: u64,
+    /// How many are reserved.
+    pub total: u64,
+    /// How many of them are free.
+    pub free: u64,
+}
+
+/// The numbers of the nodes that are online.
+///
+/// # Errors
+/// When the list cannot be read. A kernel without NUMA has node 0.
+pub fn online(root: &Root) -> Result<List, RootError> {
+    let path = format!("{NODES}/online");
+    let list = root.value(&path, "a list of nodes", |text| List::of_kernel(text).ok())?;
+    Ok(list.filter(|list| !list.is_empty()).unwrap_or_else(|| [0].into_iter().collect()))
+}
+
+/// The nodes that are online, in order.
+///
+/// # Errors
+/// When a file that is there cannot be read or holds nonsense.
+pub fn nodes(root: &Root) -> Result<Vec<Node>, RootError> {
+    online(root)?.iter().map(|id| node(root, id)).collect()
+}
+
+fn node(root: &Root, id: u32) -> Result<Node, RootError> {
+    let folder = format!("{NODES}/node{id}");
+    let cpus = root
+        .value(&format!("{folder}/cpulist"), "a list of CPUs", |text| List::of_kernel(text).ok())?;
+    let path = format!("{folder}/meminfo");
+    let meminfo = root.text(&path)?.unwrap_or_default();
+    let bytes = |key: &str| match kib(&meminfo, key) {
+        Some(kib) => Ok(kib * 1024),
+        None if meminfo.is_empty() => Ok(0),
+        None => Err(RootError::Content {
+            path: path.clone(),
+            text: meminfo.lines().next().unwrap_or_default().into(),
+            expected: "a meminfo with MemTotal and MemFree in kB",
+        }),
+    };
+    let numbers = |text: &str| text.split_whitespace().map(|word| word.parse().ok()).collect();
+    let distances = root.value(&format!("{folder}/distance"), "a list of distances", numbers)?;
+    Ok(Node {
+        id,
+        cpus: cpus.unwrap_or_default(),
+        total_bytes: bytes("MemTotal")?,
+        free_bytes: bytes("MemFree")?,
+        distances: distances.unwrap_or_default(),
+        rated: rated(root, &folder)?,
+        huge_pages: huge_pages(root, &folder)?,
+    })
+}
+
+/// The value of a line such as `Node 0 MemTotal: 1024 kB`, KiB.
+fn kib(meminfo: &str, key: &str) -> Option<u64> {
+    let line = meminfo.lines().find(|line| line.contains(&format!(" {key}:")))?;
+    let (_, value) = line.split_once(':')?;
+    value.trim().strip_suffix("kB")?.trim().parse().ok()
+}
+
+fn rated(root: &Root, folder: &str) -> Result<Option<Rated>, RootError> {
+    // Class 0 has the nearest initiators of all kinds, class 1 the nearest CPUs.
+    let folder = format!("{folder}/access0/initiators");
+    if !root.has(&folder) {
+        return Ok(None);
+    }
+    let number = |name: &str| root.number(&format!("{folder}/{name}"));
+    let initiators = root.names(&folder)?;
+    let initiators = initiators.iter().filter_map(|name| name.strip_prefix("node")?.parse().ok());
+    Ok(Some(Rated {
+        initiators: initiators.collect(),
+        read_mibps: number("read_bandwidth")?,
+        write_mibps: number("write_bandwidth")?,
+        read_ns: number("read_latency")?,
+        write_ns: number("write_latency")?,
+    }))
+}
+
+fn huge_pages(root: &Root, folder: &str) -> Result<Vec<HugePages>, RootError> {
+    let folder = format!("{folder}/hugepages");
+    let mut found = vec![];
+    for name in root.names(&folder)? {
+        let size = name.strip_prefix("hugepages-").and_then(|rest| rest.strip_suffix("kB"));
+        let Some(kib) = size.and_then(|size| size.parse::<u64>().ok()) else { continue };
+        found.push(HugePages {
+            page_bytes: kib * 1024,
+            total: root.number(&format!("{folder}/{name}/nr_hugepages"))?.unwrap_or(0),
+            free: root.number(&format!("{folder}/{name}/free_hugepages"))?.unwrap_or(0),
+        });
+    }
+    found.sort_by_key(|pages| pages.page_bytes);
+    Ok(found)
+}

@@ -1,0 +1,259 @@
+//! The root below which a machine is read, and the one function that writes.
+
+use std::{
+    cell::RefCell,
+    collections::BTreeMap,
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+/// The root of a machine's files.
+#[derive(Debug)]
+pub struct Root {
+    path: PathBuf,
+    writes: Writes,
+    /// What was looked at: the text of files, and of folders the names.
+    seen: RefCell<BTreeMap<String, Seen>>,
+}
+
+/// What was found at a path.
+#[derive(Clone, Debug)]
+enum Seen {
+    File(String),
+    Folder(Vec<String>),
+    There,
+}
+
+/// What becomes of a write.
+#[derive(Debug)]
+enum Writes {
+    /// It is done.
+    Done,
+    /// It is noted, and nothing changes.
+    Noted(RefCell<Vec<Write>>),
+}
+
+/// A write that was done or noted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Write {
+    /// The file as the machine has it, such as `/proc/sys/kernel/numa_balancing`.
+    pub path: String,
+    /// What was written.
+    pub text: String,
+}
+
+/// Why a file cannot be read or written, or does not hold what it should.
+#[derive(Debug, thiserror::Error)]
+pub enum RootError {
+    /// It is there, but cannot be read.
+    #[error("{path}: cannot be read: {why}")]
+    Read {
+        /// The file.
+        path: String,
+        /// The system's reason.
+        why: io::Error,
+    },
+    /// It cannot be written.
+    #[error("{path}: \"{text}\" cannot be written: {why}")]
+    Write {
+        /// The file.
+        path: String,
+        /// What was to be written.
+        text: String,
+        /// The system's reason.
+        why: io::Error,
+    },
+    /// It holds something else than it should.
+    #[error("{path}: \"{text}\" is not {expected}")]
+    Content {
+        /// The file.
+        path: String,
+        /// What it holds.
+        text: String,
+        /// What it should hold.
+        expected: &'static str,
+    },
+}
+
+impl RootError {
+    /// Whether it failed for want of permission.
+    pub fn is_permission(&self) -> bool {
+        match self {
+            Self::Read { why, .. } | Self::Write { why, .. } => {
+                why.kind() == io::ErrorKind::PermissionDenied
+            }
+            Self::Content { .. } => false,
+        }
+    }
+}
+
+impl Root {
+    /// The machine that this runs on.
+    pub fn live() -> Self {
+        Self { path: "/".into(), writes: Writes::Done, seen: RefCell::default() }
+    }
+
+    /// The machine whose files are below `path`. Writes are noted, not done: a captured machine
+    /// stays as it is.
+    pub fn captured(path: impl Into<PathBuf>) -> Self {
+        let writes = Writes::Noted(RefCell::default());
+        Self { path: path.into(), writes, seen: RefCell::default() }
+    }
+
+    /// The same machine, but writes are noted, not done.
+    pub fn dry_run(self) -> Self {
+        Self { writes: Writes::Noted(RefCell::default()), ..self }
+    }
+
+    /// Whether this is the machine that it runs on.
+    pub fn is_live(&self) -> bool {
+        self.path == Path::new("/")
+    }
+
+    /// Where a file of the machine is.
+    pub fn at(&self, path: &str) -> PathBuf {
+        self.path.join(path.trim_start_matches('/'))
+    }
+
+    /// Whether there is such a file or folder.
+    pub fn has(&self, path: &str) -> bool {
+        let there = self.at(path).exists();
+        if there {
+            self.seen.borrow_mut().entry(path.into()).or_insert(Seen::There);
+        }
+        there
+    }
+
+    /// The text of a file without its last end of line; `None` when there is no such file.
+    ///
+    /// # Errors
+    /// When it is there and cannot be read.
+    pub fn text(&self, path: &str) -> Result<Option<String>, RootError> {
+        match fs::read(self.at(path)) {
+            Ok(bytes) => {
+                let text = String::from_utf8_lossy(&bytes);
+                self.seen.borrow_mut().insert(path.into(), Seen::File(text.to_string()));
+                Ok(Some(text.strip_suffix('\n').unwrap_or(&text).to_string()))
+            }
+            Err(why) if is_absent(&why) => Ok(None),
+            Err(why) => Err(RootError::Read { path: path.into(), why }),
+        }
+    }
+
+    /// The value in a file, as `parse` reads it; `None` when there is no such file.
+    ///
+    /// # Errors
+    /// When it cannot be read, or `parse` finds no value.
+    pub fn value<T>(
+        &self,
+        path: &str,
+        expected: &'static str,
+        parse: impl FnOnce(&str) -> Option<T>,
+    ) -> Result<Option<T>, RootError> {
+        let Some(text) = self.text(path)? else { return Ok(None) };
+        match parse(text.trim()) {
+            Some(value) => Ok(Some(value)),
+            None => Err(RootError::Content { path: path.into(), text, expected }),
+        }
+    }
+
+    /// A whole number in a file.
+    ///
+    /// # Errors
+    /// As [`Self::value`].
+    pub fn number(&self, path: &str) -> Result<Option<u64>, RootError> {
+        self.value(path, "a whole number", |text| text.parse().ok())
+    }
+
+    /// The names in a folder, in order; empty when there is none.
+    ///
+    /// # Errors
+    /// When it is there and cannot be listed.
+    pub fn names(&self, path: &str) -> Result<Vec<String>, RootError> {
+        let failed = |why| RootError::Read { path: path.into(), why };
+        let entries = match fs::read_dir(self.at(path)) {
+            Ok(entries) => entries,
+            Err(why) if is_absent(&why) => return Ok(vec![]),
+            Err(why) => return Err(failed(why)),
+        };
+        let name = |entry: io::Result<fs::DirEntry>| {
+            entry.map(|entry| entry.file_name().to_string_lossy().into_owned())
+        };
+        let mut names: Vec<String> = entries.map(name).collect::<Result<_, _>>().map_err(failed)?;
+        names.sort();
+        self.seen.borrow_mut().insert(path.into(), Seen::Folder(names.clone()));
+        Ok(names)
+    }
+
+    /// Copies what was looked at so far to `target`, a folder that is not there yet: a machine to
+    /// read again elsewhere with [`Self::captured`].
+    ///
+    /// # Errors
+    /// When the folder is there already or cannot be written.
+    pub fn capture(&self, target: &Path) -> io::Result<()> {
+        fs::create_dir(target)?;
+        let seen = self.seen.borrow();
+        for (path, seen) in seen.iter() {
+            let at = target.join(path.trim_start_matches('/'));
+            match seen {
+                Seen::File(text) => {
+                    fs::create_dir_all(at.parent().unwrap_or(target))?;
+                    fs::write(&at, text)?;
+                }
+                Seen::Folder(names) => {
+                    fs::create_dir_all(&at)?;
+                    names.iter().try_for_each(|name| stand_in(&self.at(path), &at, name))?;
+                }
+                Seen::There => {
+                    let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
+                    let within = target.join(folder.trim_start_matches('/'));
+                    fs::create_dir_all(&within)?;
+                    stand_in(&self.at(folder), &within, name)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes `text` to a file of the machine: the only place where the tool changes one.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub fn write(&self, path: &str, text: &str) -> Result<(), RootError> {
+        match &self.writes {
+            Writes::Noted(writes) => {
+                writes.borrow_mut().push(Write { path: path.into(), text: text.into() });
+                Ok(())
+            }
+            Writes::Done => fs::write(self.at(path), text).map_err(|why| RootError::Write {
+                path: path.into(),
+                text: text.into(),
+                why,
+            }),
+        }
+    }
+
+    /// What was noted in place of being written.
+    pub fn noted(&self) -> Vec<Write> {
+        match &self.writes {
+            Writes::Noted(writes) => writes.borrow().clone(),
+            Writes::Done => vec![],
+        }
+    }
+}
+
+/// An empty file or folder in `to` for what is called `name` in `from`: its name was looked at.
+fn stand_in(from: &Path, to: &Path, name: &str) -> io::Result<()> {
+    let at = to.join(name);
+    match at.exists() {
+        true => Ok(()),
+        false if from.join(name).is_dir() => fs::create_dir_all(at),
+        false => fs::write(at, ""),
+    }
+}
+
+/// Whether a file is just not there. A folder in the way of one, or a device that has gone
+/// meanwhile, is as good as that.
+fn is_absent(why: &io::Error) -> bool {
+    matches!(why.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}

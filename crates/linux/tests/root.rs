@@ -1,0 +1,116 @@
+//! Files below a root: what is read, what is noted, what is captured.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use interleaf_linux::{root::Root, topology::Machine, weights};
+use std::fs;
+
+/// A machine of two nodes, the second one without CPUs, in a folder that goes with the test.
+fn machine() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let files = [
+        ("proc/sys/kernel/osrelease", "6.17.13\n"),
+        ("proc/cpuinfo", "processor\t: 0\nmodel name\t: Some CPU @ 2 GHz\n"),
+        ("proc/sys/kernel/numa_balancing", "1\n"),
+        ("sys/devices/system/node/online", "0,2\n"),
+        ("sys/devices/system/node/node0/cpulist", "0-1\n"),
+        (
+            "sys/devices/system/node/node0/meminfo",
+            "Node 0 MemTotal: 1024 kB\nNode 0 MemFree: 8 kB\n",
+        ),
+        ("sys/devices/system/node/node0/distance", "10 20\n"),
+        ("sys/devices/system/node/node0/hugepages/hugepages-2048kB/nr_hugepages", "3\n"),
+        ("sys/devices/system/node/node2/cpulist", "\n"),
+        (
+            "sys/devices/system/node/node2/meminfo",
+            "Node 2 MemTotal: 2048 kB\nNode 2 MemFree: 9 kB\n",
+        ),
+        ("sys/devices/system/node/node2/distance", "20 10\n"),
+        ("sys/devices/system/node/node2/access0/initiators/read_bandwidth", "200\n"),
+        ("sys/devices/system/node/node2/access0/initiators/node0/ignored", "\n"),
+        ("sys/devices/system/cpu/cpu0/topology/physical_package_id", "0\n"),
+        ("sys/devices/system/cpu/cpu1/topology/physical_package_id", "0\n"),
+        ("sys/devices/virtual/memory_tiering/memory_tier4/nodelist", "0\n"),
+        ("sys/devices/virtual/memory_tiering/memory_tier961/nodelist", "2\n"),
+        ("sys/kernel/mm/mempolicy/weighted_interleave/node0", "22\n"),
+        ("sys/kernel/mm/mempolicy/weighted_interleave/node2", "9\n"),
+        ("sys/kernel/mm/mempolicy/weighted_interleave/auto", "true\n"),
+        ("sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n"),
+    ];
+    for (path, text) in files {
+        let path = folder.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+    folder
+}
+
+#[test]
+fn a_machine_is_read() {
+    let folder = machine();
+    let machine = Machine::read(&Root::captured(folder.path())).unwrap();
+    assert_eq!(machine.kernel.as_deref(), Some("6.17.13"));
+    assert_eq!(machine.cpu.as_deref(), Some("Some CPU @ 2 GHz"));
+    assert_eq!(machine.sockets.len(), 1);
+    assert_eq!(machine.sockets[0].1.to_string(), "0-1");
+    assert_eq!(machine.node_list().to_string(), "0,2");
+    let [dram, cxl] = &machine.nodes[..] else { panic!("{:?}", machine.nodes) };
+    assert_eq!((dram.total_bytes, dram.free_bytes), (1 << 20, 8 << 10));
+    assert_eq!((dram.huge_pages[0].page_bytes, dram.huge_pages[0].total), (2 << 20, 3));
+    assert!(cxl.cpus.is_empty());
+    assert_eq!(cxl.rated.as_ref().unwrap().read_mibps, Some(200));
+    assert_eq!(machine.nearest(cxl).to_string(), "0");
+    assert_eq!(machine.nearest(dram).to_string(), "0", "by distance: nobody rates it");
+    assert_eq!(machine.by_speed().iter().map(|node| node.id).collect::<Vec<_>>(), [0, 2]);
+    let weighted = machine.weighted_interleave.unwrap();
+    assert_eq!((weighted.weights, weighted.auto), (vec![(0, 22), (2, 9)], Some(true)));
+    assert_eq!(machine.switches.huge_pages.as_deref(), Some("madvise"));
+    assert_eq!(machine.switches.numa_balancing, Some(1));
+    assert_eq!(machine.damon, None);
+}
+
+#[test]
+fn nonsense_is_named() {
+    let folder = machine();
+    let path = "sys/kernel/mm/mempolicy/weighted_interleave/node2";
+    fs::write(folder.path().join(path), "300\n").unwrap();
+    let error = Machine::read(&Root::captured(folder.path())).unwrap_err();
+    assert_eq!(error.to_string(), format!("/{path}: \"300\" is not a weight from 1 to 255"));
+}
+
+#[test]
+fn a_captured_machine_is_not_written_to() {
+    let folder = machine();
+    let root = Root::captured(folder.path());
+    weights::set_weight(&root, 2, 40).unwrap();
+    weights::set_auto(&root, false).unwrap();
+    let noted: Vec<String> =
+        root.noted().into_iter().map(|write| format!("{} > {}", write.text, write.path)).collect();
+    assert_eq!(
+        noted,
+        [
+            "40 > /sys/kernel/mm/mempolicy/weighted_interleave/node2",
+            "false > /sys/kernel/mm/mempolicy/weighted_interleave/auto"
+        ]
+    );
+    let path = folder.path().join("sys/kernel/mm/mempolicy/weighted_interleave/node2");
+    assert_eq!(fs::read_to_string(path).unwrap(), "9\n");
+}
+
+#[test]
+fn a_capture_reads_as_the_machine_does() {
+    let folder = machine();
+    let root = Root::captured(folder.path());
+    let read = Machine::read(&root).unwrap();
+    let target = folder.path().join("capture");
+    root.capture(&target).unwrap();
+    assert_eq!(Machine::read(&Root::captured(&target)).unwrap(), read);
+    assert!(root.capture(&target).is_err(), "it is there already");
+}
+
+#[test]
+fn this_machine_is_read() {
+    let machine = Machine::read(&Root::live()).unwrap();
+    assert!(!machine.nodes.is_empty());
+    assert!(machine.memory_nodes().len() >= 1);
+}
