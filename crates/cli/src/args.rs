@@ -290,14 +290,13 @@ fn weights(text: &str) -> Result<Weights, String> {
 
 fn threads(text: &str) -> Result<u32, String> {
     text.parse().ok().filter(|threads| (1..=THREADS_MAX).contains(threads)).ok_or_else(|| {
-        format!("it is not between 1 and {THREADS_MAX}: write a whole number such as 16")
+        format!("it is no whole number from 1 to {THREADS_MAX}: write one such as 16")
     })
 }
 
 fn seed(text: &str) -> Result<u64, String> {
-    text.parse().map_err(|_| {
-        format!("it is not between 0 and {}: write a whole number such as 1", u64::MAX)
-    })
+    let problem = |_| format!("it is no whole number from 0 to {}: write one such as 1", u64::MAX);
+    text.parse().map_err(problem)
 }
 
 fn load(text: &str) -> Result<LoadChoice, String> {
@@ -445,6 +444,10 @@ fn refused(error: &clap::Error, verb: &str) -> Failure {
     }
     if error.kind() == ErrorKind::UnknownArgument && is_negative(&problem) {
         hints.push("no size, time, rate or seed is negative".into());
+    }
+    if error.kind() == ErrorKind::ArgumentConflict && hints.is_empty() {
+        let twice = problem.contains("multiple times");
+        hints.push(if twice { "give it once" } else { "leave one of the two out" }.into());
     }
     if hints.is_empty() {
         hints.push(match verb {

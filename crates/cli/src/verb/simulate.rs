@@ -133,12 +133,15 @@ fn scenario(args: &MachineArgs) -> Result<(Scenario, Duration), Failure> {
     }
     scenario.check().map_err(|why| {
         let failure = Failure::new(why.to_string(), why.hint());
-        match why {
-            ScenarioError::TooManyThreads { .. } if args.threads.is_some() => {
+        match (why, &args.demand) {
+            (ScenarioError::TooManyThreads { .. }, _) if args.threads.is_some() => {
                 failure.within("--threads")
             }
-            ScenarioError::TooLarge { .. } if args.footprint.is_some() => {
+            (ScenarioError::TooLarge { .. }, _) if args.footprint.is_some() => {
                 failure.within("--footprint")
+            }
+            (ScenarioError::TooShort { .. } | ScenarioError::TooLong { .. }, Some(demand)) => {
+                failure.within(&demand.display().to_string())
             }
             _ => failure,
         }

@@ -40,7 +40,7 @@ struct DemandFile {
 #[serde(deny_unknown_fields)]
 struct MixFile {
     read_share: Spanned<f64>,
-    read_share_range: Option<Spanned<[f64; 2]>>,
+    read_share_range: Option<Spanned<Vec<f64>>>,
     #[serde(default)]
     nontemporal: bool,
     #[serde(default)]
@@ -143,13 +143,17 @@ fn mix(toml: &TomlText<'_>, read: &MixFile) -> Result<(Mix, (f64, f64)), FileErr
         .map_err(|why| toml.error("mix.read_share", &read.read_share, why, "write 0 to 1"))?;
     let mix = if read.random { mix.in_random_order() } else { mix };
     let Some(range) = &read.read_share_range else { return Ok((mix, (share, share))) };
-    let [low, high] = *range.get_ref();
-    if !(0.0 <= low && low <= share && share <= high && high <= 1.0) {
-        let problem = format!("[{low}, {high}] does not hold read_share = {share} within [0, 1]");
-        let hint = "write the lowest and the highest read share it may be, such as [0.6, 1.0]";
-        return Err(toml.error("mix.read_share_range", range, problem, hint));
+    match range.get_ref()[..] {
+        [low, high] if 0.0 <= low && low <= share && share <= high && high <= 1.0 => {
+            Ok((mix, (low, high)))
+        }
+        _ => {
+            let given = range.get_ref();
+            let problem = format!("{given:?} does not hold read_share = {share} within [0, 1]");
+            let hint = "write the lowest and the highest read share it may be, such as [0.6, 1.0]";
+            Err(toml.error("mix.read_share_range", range, problem, hint))
+        }
     }
-    Ok((mix, (low, high)))
 }
 
 const RESULT_HINT: &str =

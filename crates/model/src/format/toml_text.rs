@@ -39,14 +39,8 @@ impl<'a> TomlText<'a> {
             let in_table = |at: &usize| self.text[*at..].starts_with(['[', '{']);
             let missing = why.message().starts_with("missing field");
             let place = start.filter(|at| !missing || in_table(at));
-            let problem = why.message().trim().replace('\n', ", ");
-            let hint = if problem.starts_with("unknown field") {
-                "correct the spelling of the key, or take it out; comments begin with #"
-            } else if problem.starts_with("missing field") {
-                "add the key; the platforms and workloads that come with the tool show each"
-            } else {
-                "correct the line; the platforms and workloads that come with the tool are examples"
-            };
+            let problem = in_plain_words(why.message());
+            let hint = hint_for(&problem);
             FileError {
                 file: self.file.into(),
                 line: place.map(|at| self.line(at)),
@@ -255,4 +249,44 @@ impl<'a> TomlText<'a> {
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '[' | ']');
         (!key.is_empty() && key.chars().all(plain)).then(|| key.to_string())
     }
+}
+
+/// What the parser says, without the names that types have in Rust.
+fn in_plain_words(message: &str) -> String {
+    let words = [
+        ("expected i64", "expected a whole number"),
+        ("expected u64", "expected a whole number"),
+        ("expected u32", "expected a whole number"),
+        ("expected u16", "expected a whole number"),
+        ("expected f64", "expected a number"),
+        ("expected a sequence", "expected a list"),
+        ("invalid type: map", "invalid type: a table or a date"),
+        ("invalid type: sequence", "invalid type: a list"),
+        ("expected a string", "expected text in quotes"),
+    ];
+    let message = message.trim().replace('\n', ", ");
+    words.iter().fold(message, |message, (rust, plain)| message.replace(rust, plain))
+}
+
+/// How to mend what the parser found.
+fn hint_for(problem: &str) -> &'static str {
+    let table = [
+        ("unknown field", "correct the spelling of the key, or take it out; comments begin with #"),
+        (
+            "missing field",
+            "add the key; the platforms and workloads that come with the tool show each",
+        ),
+        ("duplicate key", "take one of them out"),
+    ];
+    let ends = [
+        ("expected text in quotes", "write the value in quotes, a quantity with its unit"),
+        ("expected a whole number", "write a whole number, without quotes and without a point"),
+        ("expected a list", "write a list in brackets; [[table]] where it is one of tables"),
+        ("expected a boolean", "write true or false"),
+    ];
+    let starts = table.iter().find(|(start, _)| problem.starts_with(start));
+    starts.or_else(|| ends.iter().find(|(end, _)| problem.ends_with(end))).map_or(
+        "correct the line; the platforms and workloads that come with the tool are examples",
+        |(_, hint)| hint,
+    )
 }

@@ -231,7 +231,7 @@ pub enum ScenarioError {
         cycle: Time,
     },
     /// A run that does not end.
-    #[error("a run of {task} takes {run_s} s, more than {} s", RUN_S[1])]
+    #[error("a run of {task} takes {run_s:.0} s, more than {} s", RUN_S[1])]
     TooLong {
         /// The task.
         task: String,
@@ -269,9 +269,10 @@ impl ScenarioError {
             Self::TooLarge { .. } => "make the footprint smaller, or take a platform with more",
             Self::TooManyTiers { .. } => "leave tiers out, or make one of those that are alike",
             Self::TooShort { .. } => {
-                "give it more work, or fewer cycles; work = 1000.0 is that of 1000 runs"
+                "correct the runtime of its demand, or give it fewer cycles or more work: \
+                 work = 1000.0 is that of 1000 runs"
             }
-            Self::TooLong { .. } => "give it less work, or correct the runtime of its demand",
+            Self::TooLong { .. } => "correct the runtime of its demand, or give it less work",
             Self::HeldTooMuch { .. } => "hold less of the tier than its capacity",
             Self::TooManyThreads { .. } => {
                 "give the workloads that overlap fewer threads, or start one after the other ends"
@@ -332,7 +333,8 @@ impl Scenario {
             let names: Vec<&str> = self.tasks.iter().map(|task| task.name.as_str()).collect();
             let what = format!("the pages of {}", names.join(" and "));
             let (mut needed, mut free) = (text(needed_bytes), text(free_bytes));
-            if needed == free {
+            // Rounded, what is alike would look the same.
+            if needed_bytes - free_bytes < free_bytes / 100 {
                 (needed, free) = (format!("{needed_bytes} B"), format!("{free_bytes} B"));
             }
             return Err(ScenarioError::TooLarge { what, needed, free });

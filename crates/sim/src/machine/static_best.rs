@@ -3,7 +3,7 @@
 //! Static shares are interleaved from the first page on, so the traffic is shared as the pages are
 //! and nothing moves; what runs is simulated from one change to the next.
 
-use super::{Scenario, SimMachine, layout};
+use super::{Scenario, SimMachine, Task, layout, task::TaskState};
 use interleaf_model::{machine::Layout, search::best_points, weights::Weights};
 
 /// Spans of the longest run after which a run that has not ended is given up.
@@ -35,7 +35,7 @@ impl StaticBest {
 /// What static shares give a task.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StaticTask {
-    /// How long its first run takes, s.
+    /// How long its first run takes, s; at least so long where it was given up.
     pub runtime_s: f64,
     /// Runs that it does until the end of the simulation, with the part of the last one.
     pub work: f64,
@@ -44,12 +44,16 @@ pub struct StaticTask {
 }
 
 /// The best static shares of `scenario` for as long as `duration_s`: those with the highest
-/// product of the tasks' speeds. `None` when none are found that fit.
+/// product of the speeds of the tasks that begin by then. `None` when none are found that fit.
 pub fn static_best(scenario: &Scenario, duration_s: f64) -> Option<StaticBest> {
     let layout = layout::layout(scenario);
     let mut points: Vec<Vec<u16>> =
         (0..layout.domains.len()).map(|domain| local(&layout, domain)).collect();
-    let score = |points: &[Vec<u16>]| fits(scenario, points).then(|| score(scenario, points));
+    let begun = Scenario {
+        tasks: scenario.tasks.iter().filter(|task| task.start_s < duration_s).cloned().collect(),
+        ..scenario.clone()
+    };
+    let score = |points: &[Vec<u16>]| fits(scenario, points).then(|| score(&begun, points));
     // The domains in turn, each beside what is best for the others so far.
     let sweeps = if points.len() > 1 { SWEEPS } else { 1 };
     let mut found = false;
@@ -107,9 +111,8 @@ fn fits(scenario: &Scenario, points: &[Vec<u16>]) -> bool {
 /// The sum of the logarithms of the tasks' speeds: more is better.
 fn score(scenario: &Scenario, points: &[Vec<u16>]) -> f64 {
     let tasks = run(scenario, points, 0.0);
-    let log = |(task, given): (&super::Task, &StaticTask)| {
-        libm::log(task.local_runtime_s() / given.runtime_s)
-    };
+    let log =
+        |(task, given): (&Task, &StaticTask)| libm::log(task.local_runtime_s() / given.runtime_s);
     scenario.tasks.iter().zip(&tasks).map(log).sum()
 }
 
@@ -128,10 +131,13 @@ fn run(scenario: &Scenario, points: &[Vec<u16>], duration_s: f64) -> Vec<StaticT
     {
         machine.advance(((0.1 * longest * 1e9) as u64).max(1));
     }
-    let given = machine.tasks.iter().zip(work).map(|(state, work)| StaticTask {
-        runtime_s: state.first_run_ns.map_or(f64::INFINITY, |ns| ns as f64 * 1e-9),
-        work,
-        energy_j: state.first_run_j.unwrap_or(0.0),
-    });
-    given.collect()
+    let given = |((task, state), work): ((&Task, &TaskState), f64)| {
+        let so_far = machine.now_ns as f64 * 1e-9 - task.start_s;
+        StaticTask {
+            runtime_s: state.first_run_ns.map_or(so_far, |ns| ns as f64 * 1e-9),
+            work,
+            energy_j: state.first_run_j.unwrap_or(0.0),
+        }
+    };
+    scenario.tasks.iter().zip(&machine.tasks).zip(work).map(given).collect()
 }

@@ -13,9 +13,6 @@ use serde::Deserialize;
 use std::{collections::BTreeMap, str::FromStr};
 use toml::Spanned;
 
-/// The latest time in a scenario, s: about four months.
-const TIME_MAX_S: f64 = 1e7;
-
 /// The longest that a page which moves holds a thread up, s.
 const STALL_MAX_S: f64 = 1.0;
 
@@ -78,7 +75,7 @@ struct MigrationFile {
 struct DamonFile {
     sampling: Option<Spanned<String>>,
     aggregation: Option<Spanned<String>>,
-    regions: Option<Spanned<[i64; 2]>>,
+    regions: Option<Spanned<Vec<i64>>>,
 }
 
 #[derive(Deserialize)]
@@ -189,16 +186,19 @@ fn damon(toml: &TomlText<'_>, read: &DamonFile) -> Result<Damon, FileError> {
             None => toml.file_error(field, &problem, hint),
         });
     }
-    let [regions_min, regions_max] = optional(&read.regions, |regions| {
-        let [low, high] = *regions.get_ref();
-        if !(1 <= low && low <= high && high <= REGIONS_MAX) {
-            let problem = format!("[{low}, {high}] is not 1 <= least <= most <= {REGIONS_MAX}");
-            let hint = "write how many at least and at most, such as [10, 1000]";
-            return Err(toml.error("damon.regions", regions, problem, hint));
-        }
-        Ok([low as usize, high as usize])
-    })?
-    .unwrap_or([default.regions_min, default.regions_max]);
+    let [regions_min, regions_max] =
+        optional(&read.regions, |regions| match regions.get_ref()[..] {
+            [low, high] if 1 <= low && low <= high && high <= REGIONS_MAX => {
+                Ok([low as usize, high as usize])
+            }
+            _ => {
+                let given = regions.get_ref();
+                let problem = format!("{given:?} is not 1 <= least <= most <= {REGIONS_MAX}");
+                let hint = "write how many at least and at most, such as [10, 1000]";
+                Err(toml.error("damon.regions", regions, problem, hint))
+            }
+        })?
+        .unwrap_or([default.regions_min, default.regions_max]);
     Ok(Damon { sampling_ns, aggregation_ns, regions_min, regions_max })
 }
 
@@ -323,7 +323,7 @@ fn duration(toml: &TomlText<'_>, value: &Spanned<String>) -> Result<Time, FileEr
 }
 
 fn moment(toml: &TomlText<'_>, field: &str, value: &Spanned<String>) -> Result<Time, FileError> {
-    within(toml, field, value, Time::seconds, [0.0, TIME_MAX_S], ["0s", "10000000s"])
+    within(toml, field, value, Time::seconds, [0.0, DURATION_S[1]], ["0s", "24h"])
 }
 
 fn counter_noise(toml: &TomlText<'_>, value: &Spanned<String>) -> Result<f64, FileError> {

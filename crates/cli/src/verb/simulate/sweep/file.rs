@@ -154,7 +154,10 @@ impl Sweep {
         if cases > CASES_MAX {
             let problem = format!("its lists make {cases} cases, more than {CASES_MAX}");
             let hint = "make the lists shorter, or several sweeps of it";
-            return Err(toml.error("schema", &read.schema, problem, hint));
+            return Err(match &read.seeds {
+                Some(seeds) => toml.error("seeds", seeds, problem, hint),
+                None => toml.error("policy", &read.policy[0], problem, hint),
+            });
         }
         Ok(sweep)
     }

@@ -1,0 +1,171 @@
+//! A sweep gives the same bytes on any number of cores, and wherever it was stopped.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+    time::{Duration, SystemTime},
+};
+use tempfile::TempDir;
+
+/// Cases with one row, and cases with two.
+const SWEEP: &str = r#"
+schema = "interleaf.sweep/1"
+duration = "30s"
+page_groups = 100
+platform = ["gnr120-cz122"]
+workload = ["lbm"]
+scenario = ["pair.toml"]
+policy = ["dmi", "hotcold"]
+counter_noise = ["2%", "5%"]
+seeds = 2
+"#;
+
+const PAIR: &str = r#"
+schema = "interleaf.scenario/1"
+name = "pair, of two"
+platform = "gnr120-cz122"
+
+[[workload]]
+name = "first"
+workload = "lbm"
+threads = 16
+
+[[workload]]
+name = "sécond"
+workload = "lbm"
+threads = 16
+start = "10s"
+"#;
+
+/// A folder with a sweep.
+struct Folder(TempDir);
+
+impl Folder {
+    fn new() -> Self {
+        let folder = Self(TempDir::new().unwrap());
+        fs::write(folder.path("sweep.toml"), SWEEP).unwrap();
+        fs::write(folder.path("pair.toml"), PAIR).unwrap();
+        folder
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn sweep(&self, target: &str, threads: &str) -> Output {
+        Command::new(env!("CARGO_BIN_EXE_interleaf"))
+            .args(["simulate", "machine", "--sweep", "sweep.toml", "-o", target])
+            .env("RAYON_NUM_THREADS", threads)
+            .current_dir(self.0.path())
+            .output()
+            .unwrap()
+    }
+
+    /// The record that a sweep without an interruption leaves.
+    fn whole(&self, threads: &str) -> Vec<u8> {
+        let target = format!("whole-{threads}.csv");
+        succeeded(&self.sweep(&target, threads));
+        fs::read(self.path(&target)).unwrap()
+    }
+}
+
+#[track_caller]
+fn succeeded(output: &Output) {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+fn written(path: &Path) -> SystemTime {
+    fs::metadata(path).unwrap().modified().unwrap()
+}
+
+#[test]
+fn cores_do_not_matter() {
+    let folder = Folder::new();
+    let [one, two] = ["1", "2"].map(|threads| folder.whole(threads));
+    assert_eq!(String::from_utf8_lossy(&one), String::from_utf8_lossy(&two));
+    // The mark, the header, 8 cases with one row and 8 with two.
+    assert_eq!(one.iter().filter(|byte| **byte == b'\n').count(), 2 + 8 + 2 * 8);
+}
+
+/// Where lines end, from the first.
+fn line_ends(text: &[u8]) -> Vec<usize> {
+    (0..text.len()).filter(|at| text[*at] == b'\n').map(|at| at + 1).collect()
+}
+
+#[test]
+fn what_was_cut_off_is_made_up_for() {
+    let folder = Folder::new();
+    let whole = folder.whole("2");
+    let ends = line_ends(&whole);
+    let rows = ends.len();
+    let letter = whole.windows(2).position(|pair| pair == "é".as_bytes()).unwrap() + 1;
+    let cuts = [
+        0,
+        5,                   // within the mark
+        ends[0],             // behind it
+        ends[0] + 10,        // within the header
+        ends[1] + 1,         // within a number of a case
+        ends[4],             // behind a case
+        ends[11],            // behind the first row of a case of two
+        letter,              // within a letter
+        ends[rows - 3] + 20, // within the last case
+        ends[rows - 2],      // behind the first row of the last case
+        whole.len() - 1,     // before the last line break
+    ];
+    let path = folder.path("cut.csv");
+    for cut in cuts {
+        fs::write(&path, &whole[..cut]).unwrap();
+        succeeded(&folder.sweep("cut.csv", "2"));
+        let resumed = fs::read(&path).unwrap();
+        assert_eq!(
+            String::from_utf8_lossy(&resumed),
+            String::from_utf8_lossy(&whole),
+            "cut off at {cut}"
+        );
+    }
+}
+
+#[test]
+fn rows_that_are_there_are_kept_in_any_order() {
+    let folder = Folder::new();
+    let whole = folder.whole("2");
+    let text = String::from_utf8(whole.clone()).unwrap();
+    let lines: Vec<&str> = text.split_inclusive('\n').collect();
+    // As several cores leave them, and with a case that they had not come to.
+    let some: String = lines[..2].iter().chain(&lines[6..9]).chain(&lines[2..5]).copied().collect();
+    let path = folder.path("some.csv");
+    fs::write(&path, some).unwrap();
+    succeeded(&folder.sweep("some.csv", "2"));
+    assert_eq!(fs::read(&path).unwrap(), whole);
+}
+
+#[test]
+fn a_finished_record_is_left_as_it_is() {
+    let folder = Folder::new();
+    let whole = folder.whole("2");
+    let path = folder.path("whole-2.csv");
+    let long_ago = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+    fs::File::options().write(true).open(&path).unwrap().set_modified(long_ago).unwrap();
+    succeeded(&folder.sweep("whole-2.csv", "2"));
+    assert_eq!(fs::read(&path).unwrap(), whole);
+    assert_eq!(written(&path), long_ago);
+}
+
+#[test]
+fn a_record_of_something_else_is_not_touched() {
+    let folder = Folder::new();
+    let whole = folder.whole("2");
+    let changes =
+        [("sweep.toml", SWEEP.replace("30s", "36s")), ("pair.toml", PAIR.replace("16", "17"))];
+    for (name, changed) in changes {
+        let before = fs::read(folder.path(name)).unwrap();
+        fs::write(folder.path(name), changed).unwrap();
+        let output = folder.sweep("whole-2.csv", "2");
+        assert_eq!(output.status.code(), Some(2), "{name}");
+        assert_eq!(fs::read(folder.path("whole-2.csv")).unwrap(), whole, "{name}");
+        fs::write(folder.path(name), before).unwrap();
+    }
+}

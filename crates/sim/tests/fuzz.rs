@@ -1,0 +1,282 @@
+//! No scenario file makes the parser panic, and what it lets through can be simulated.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use core::time::Duration;
+use interleaf_model::{
+    control::Settings,
+    format::{FileError, demand_toml, platform_toml},
+    platform::Platform,
+    policy::PolicyKind,
+};
+use interleaf_sim::machine::{
+    Arena, Outcome, Scenario, Trial,
+    scenario_toml::{self, DemandSource, LoadedDemand},
+};
+use proptest::{prelude::*, sample::Index};
+use std::sync::LazyLock;
+
+const PLATFORM: &str = r#"
+schema = "interleaf.platform/1"
+name = "small"
+source = "made for this test"
+cpu = { cores = 16, outstanding_lines_per_core = 16, uncore_latency_ns = 60.0 }
+domain = [{ name = "socket0", cores = 8 }, { name = "socket1", cores = 8 }]
+tier = [
+    { name = "dram", kind = "dram", capacity = "64GiB", curves = "dram.csv" },
+    { name = "cxl", kind = "cxl", capacity = "128GiB", curves = "cxl.csv" },
+]
+"#;
+
+const DEMAND: &str = r#"
+name = "loop"
+mix = { read_share = 0.75 }
+footprint = "8GiB"
+local = [{ threads = 8, runtime_s = 1.0, bandwidth_gbps = 60.0 }]
+hotness = { kind = "zipf", exponent = 0.9 }
+"#;
+
+/// Every key that a scenario has, on few groups and for a short time.
+const SCENARIO: &str = r#"
+schema = "interleaf.scenario/1"
+name = "all"
+platform = "small"
+duration = "3s"
+page_groups = 100
+counter_noise = "3%"
+counts_latency = false
+seed = 7
+
+[migration]
+rate = "2GB/s"
+stall = "3us"
+page = "2MiB"
+
+[damon]
+sampling = "100ms"
+aggregation = "500ms"
+regions = [5, 50]
+
+[held]
+dram = "60GiB"
+cxl = "100GiB"
+
+[[workload]]
+name = "first"
+workload = "loop"
+threads = 4
+footprint = "1GiB"
+start = "1s"
+runs = 2
+work = 0.5
+cycles = 4
+domain = "socket1"
+scope = "batch"
+steered = false
+
+[[workload]]
+demand = "loop.demand.toml"
+threads = 6
+
+[[device]]
+name = "nic"
+tier = "cxl"
+domain = "socket1"
+bandwidth = "20GB/s"
+read_share = 0.5
+from = "1s"
+to = "2s"
+"#;
+
+static SMALL: LazyLock<Platform> = LazyLock::new(|| {
+    let curves = |path: &str| {
+        let (gbps, ns) = if path == "dram.csv" { (80, 90) } else { (30, 220) };
+        let header = "mix,bandwidth_gbps,latency_ns,provenance,source";
+        Ok(format!("{header}\nR,0,{ns},assumed,test\nR,{gbps},{},assumed,test\n", 3 * ns))
+    };
+    platform_toml::parse("small.toml", PLATFORM, &curves).unwrap()
+});
+
+/// What a case may cost: what is let through can be long, and have many pages.
+const DURATION_MAX_S: f64 = 3.0;
+const GROUPS_MAX: usize = 200;
+const CYCLES_MAX: u32 = 20;
+
+/// One thing that goes wrong with a file.
+#[derive(Clone, Debug)]
+enum Mutation {
+    Character(Index, char),
+    DeleteLine(Index),
+    DuplicateLine(Index),
+    SwapLines(Index, Index),
+    Number(Index, &'static str),
+}
+
+/// Numbers at and beyond the ends of what is allowed, and some within.
+const NUMBERS: [&str; 16] = [
+    "nan",
+    "inf",
+    "-1",
+    "1e308",
+    "1e-308",
+    "0",
+    "-0.0",
+    "1",
+    "2",
+    "8",
+    "0.001",
+    "63.9",
+    "1000",
+    "4194304",
+    "99999.9",
+    "9223372036854775807",
+];
+
+fn mutation() -> impl Strategy<Value = Mutation> {
+    let at = any::<Index>;
+    prop_oneof![
+        1 => (at(), any::<char>()).prop_map(|(at, c)| Mutation::Character(at, c)),
+        2 => at().prop_map(Mutation::DeleteLine),
+        1 => at().prop_map(Mutation::DuplicateLine),
+        1 => (at(), at()).prop_map(|(a, b)| Mutation::SwapLines(a, b)),
+        // Most of what is let through is a number.
+        6 => (at(), prop::sample::select(&NUMBERS[..])).prop_map(|(at, n)| Mutation::Number(at, n)),
+    ]
+}
+
+fn mutate(text: &str, mutation: &Mutation) -> String {
+    let mut lines: Vec<&str> = text.lines().collect();
+    if lines.is_empty() {
+        return text.into();
+    }
+    match mutation {
+        Mutation::Character(at, new) => {
+            let mut characters: Vec<char> = text.chars().collect();
+            let at = at.index(characters.len());
+            characters[at] = *new;
+            return characters.into_iter().collect();
+        }
+        Mutation::DeleteLine(at) => {
+            lines.remove(at.index(lines.len()));
+        }
+        Mutation::DuplicateLine(at) => {
+            let at = at.index(lines.len());
+            lines.insert(at, lines[at]);
+        }
+        Mutation::SwapLines(a, b) => {
+            let length = lines.len();
+            lines.swap(a.index(length), b.index(length));
+        }
+        Mutation::Number(at, new) => {
+            let numbers = numbers(text);
+            if numbers.is_empty() {
+                return text.into();
+            }
+            let (start, end) = numbers[at.index(numbers.len())];
+            return format!("{}{new}{}", &text[..start], &text[end..]);
+        }
+    }
+    lines.join("\n")
+}
+
+/// Where the numbers of a text begin and end.
+fn numbers(text: &str) -> Vec<(usize, usize)> {
+    let mut found: Vec<(usize, usize)> = vec![];
+    for (at, _) in text.char_indices().filter(|(_, c)| c.is_ascii_digit() || *c == '.') {
+        match found.last_mut() {
+            Some((_, end)) if *end == at => *end += 1,
+            _ => found.push((at, at + 1)),
+        }
+    }
+    found
+}
+
+fn mutated() -> impl Strategy<Value = String> {
+    let text = |mutations: Vec<Mutation>| {
+        mutations.iter().fold(SCENARIO.to_string(), |text, mutation| mutate(&text, mutation))
+    };
+    prop::collection::vec(mutation(), 1..4).prop_map(text)
+}
+
+/// The scenario of a file and its duration, if it is one.
+fn scenario(text: &str) -> Option<(Scenario, f64)> {
+    let demands = |_: DemandSource<'_>| {
+        Ok::<_, FileError>(LoadedDemand {
+            demand: demand_toml::parse("loop.toml", DEMAND)?,
+            measured_on: None,
+        })
+    };
+    let file = scenario_toml::parse("s.toml", text).ok()?;
+    let scenario = file.build(SMALL.clone(), &demands).ok()?;
+    Some((scenario, file.duration().map_or(DURATION_MAX_S, |duration| duration.seconds())))
+}
+
+/// Checks that what came out are numbers, and that shares are shares.
+fn sane(outcome: &Outcome, scenario: &Scenario) -> Result<(), TestCaseError> {
+    for period in &outcome.periods {
+        let bandwidths = period.tier_bandwidth_gbps.iter();
+        let mut numbers = bandwidths.chain(period.tier_latency_ns.iter().flatten());
+        prop_assert!(numbers.all(|number| number.is_finite() && *number >= 0.0), "{period:?}");
+        let sum: f64 = period.reached.iter().sum();
+        prop_assert!((sum - 1.0).abs() < 1e-6, "{period:?}");
+        prop_assert!(period.judged_gbps.is_none_or(f64::is_finite), "{period:?}");
+    }
+    for task in &outcome.tasks {
+        let given = [task.runtime_s, task.speedup(), task.regret(), task.regret_over_duration()];
+        prop_assert!(given.iter().flatten().all(|number| number.is_finite()), "{task:?}");
+        prop_assert!(task.work.is_finite() && task.work >= 0.0, "{task:?}");
+    }
+    if let Some(best) = &outcome.best_static {
+        prop_assert!(best.tasks.iter().all(|task| task.runtime_s.is_finite()), "{best:?}");
+        prop_assert_eq!(best.points.len(), scenario.platform.domains.len());
+    }
+    Ok(())
+}
+
+/// So many cases. What fails is not written beside the tests: there is no src folder to do so.
+fn config(cases: u32) -> ProptestConfig {
+    ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
+}
+
+#[test]
+fn the_scenario_that_is_changed_is_one() {
+    let (scenario, duration_s) = scenario(SCENARIO).unwrap();
+    assert_eq!((scenario.tasks.len(), duration_s), (2, 3.0));
+}
+
+proptest! {
+    #![proptest_config(config(1000))]
+
+    #[test]
+    fn any_text(text in any::<String>()) {
+        let _ = scenario(&text);
+    }
+
+    #[test]
+    fn changed_scenarios(text in mutated()) {
+        let _ = scenario(&text);
+    }
+}
+
+proptest! {
+    #![proptest_config(config(400))]
+
+    #[test]
+    fn changed_scenarios_can_be_simulated(
+        text in mutated(),
+        (policy, ..) in prop::sample::select(PolicyKind::ALL.to_vec()),
+        curve_error in -0.9..0.9f64,
+    ) {
+        if let Some((mut scenario, duration_s)) = scenario(&text) {
+            scenario.page_groups = scenario.page_groups.min(GROUPS_MAX);
+            for task in &mut scenario.tasks {
+                task.cycles = task.cycles.min(CYCLES_MAX);
+            }
+            let duration = Duration::from_secs_f64(duration_s.min(DURATION_MAX_S));
+            let arena = Arena::new(&scenario, duration);
+            let settings = Settings { period: Duration::from_secs(1), ..Settings::default() };
+            let trial = Trial { policy, points: None, curve_error, settings };
+            sane(&arena.run(&trial).unwrap(), &scenario)?;
+        }
+    }
+}
