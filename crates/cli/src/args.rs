@@ -100,7 +100,7 @@ pub(crate) struct PredictArgs {
     /// A platform by name, or a platform file
     #[arg(long, value_name = "NAME|FILE")]
     pub(crate) platform: String,
-    /// A workload that comes with the tool (`interleaf show` lists them)
+    /// A workload that comes with the tool (`interleaf show --platform list` lists them)
     #[arg(long, value_name = "NAME")]
     pub(crate) workload: Option<String>,
     /// A demand file: what a workload asked of the first tier alone
@@ -146,7 +146,7 @@ pub(crate) struct MachineArgs {
     /// A platform by name, or a platform file [default: the scenario's]
     #[arg(long, value_name = "NAME|FILE")]
     pub(crate) platform: Option<String>,
-    /// A workload that comes with the tool (`interleaf show` lists them)
+    /// A workload that comes with the tool (`interleaf show --platform list` lists them)
     #[arg(long, value_name = "NAME")]
     pub(crate) workload: Option<String>,
     /// A demand file: what a workload asked of the first tier alone

@@ -60,7 +60,8 @@ pub fn capabilities(root: &Root, machine: &Machine) -> Result<Vec<Capability>, R
         Capability { name: "no other mover of pages", status: rivals(machine) },
         Capability { name: "demotion", status: demotion(machine) },
     ];
-    let of_root: [(&'static str, fn(&Root) -> Result<Status, RootError>); 6] = [
+    type Look = fn(&Root) -> Result<Status, RootError>;
+    let of_root: [(&'static str, Look); 6] = [
         ("bandwidth counters", counters),
         ("control groups", cgroups),
         ("userfaultfd", userfaultfd),

@@ -100,16 +100,6 @@ impl Root {
         Self { path: path.into(), writes, seen: RefCell::default() }
     }
 
-    /// The same machine, but writes are noted, not done.
-    pub fn dry_run(self) -> Self {
-        Self { writes: Writes::Noted(RefCell::default()), ..self }
-    }
-
-    /// Whether this is the machine that it runs on.
-    pub fn is_live(&self) -> bool {
-        self.path == Path::new("/")
-    }
-
     /// Where a file of the machine is.
     pub fn at(&self, path: &str) -> PathBuf {
         self.path.join(path.trim_start_matches('/'))
