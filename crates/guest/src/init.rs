@@ -18,6 +18,7 @@ use rustix::{
 };
 
 use crate::{
+    files,
     numa_maps::Pages,
     report::{Ending, Line},
     step::{self, Signal, Step},
@@ -116,8 +117,9 @@ impl Started {
                 *shown = Pages::anonymous(&fs::read_to_string(maps)?).to_string();
             }
             Step::Sleep(millis) => thread::sleep(millis.duration()),
+            Step::Read(path) if files::is_pattern(path) => *shown = files::read_all(path)?,
             Step::Read(path) => *shown = String::from_utf8_lossy(&fs::read(path)?).into_owned(),
-            Step::List(path) => *shown = list(path)?,
+            Step::List(path) => *shown = files::names(path)?.join("\n"),
             Step::Write { path, text } => {
                 let mut file = OpenOptions::new().write(true).open(path)?;
                 file.write_all(format!("{text}\n").as_bytes())?;
@@ -182,15 +184,6 @@ fn output(name: &str) -> PathBuf {
 
 fn printed(name: &str) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&fs::read(output(name))?).into_owned())
-}
-
-fn list(folder: &Path) -> io::Result<String> {
-    let names = fs::read_dir(folder)?
-        .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
-        .collect::<io::Result<Vec<String>>>();
-    let mut names = names?;
-    names.sort();
-    Ok(names.join("\n"))
 }
 
 fn number(signal: Signal) -> rustix::process::Signal {

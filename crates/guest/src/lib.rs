@@ -9,6 +9,7 @@
 //! - [`report`]: the language of the second serial port. The first is the kernel's, so that what
 //!   the kernel says never falls into the middle of a line of the guest.
 
+mod files;
 pub mod init;
 pub mod numa_maps;
 pub mod policy;

@@ -57,7 +57,8 @@ pub enum Step {
     },
     /// Does nothing for a while.
     Sleep(Millis),
-    /// Shows a file.
+    /// Shows a file. With a `*` in the path, which stands for any part of a name, all files that
+    /// there are, each line behind its path, a colon and a space.
     Read(PathBuf),
     /// Shows the names in a folder, in order.
     List(PathBuf),
