@@ -1,4 +1,4 @@
-//! `touch SIZE [--weights NODE:WEIGHT,.. | --interleave NODE,.. | --bind NODE,..] [--huge] [--sweep]`
+//! `touch SIZE [--weights NODE:WEIGHT,..|--interleave NODE,..|--bind NODE,..] [--huge] [--sweep]`
 //!
 //! Maps anonymous memory, writes to each page of it, and prints `pages 0:12288 1:4096` and
 //! `touched`. With `--weights` it first writes these weights for the whole machine and interleaves

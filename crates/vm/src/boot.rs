@@ -26,7 +26,7 @@ const LIMIT: Duration = Duration::from_secs(120);
 
 /// QEMU's processor without the instruction `cmpxchg16b`, for which kernels have another way: QEMU
 /// 7.2 now and then leaves wrong flags behind it when there are several processors. Of 25 boots of
-/// a 6.12 kernel 5 crashed with it, in `kmalloc`, and of 100 none without.
+/// a 6.12 kernel 5 crashed with it, most in `kmalloc`; without it none of 25, nor of 60 of others.
 const PROCESSOR: &str = "qemu64,-cx16";
 
 /// The kernel speaks on the first serial port; `panic=-1` resets the machine at once when it
@@ -42,8 +42,8 @@ pub struct Boot<'a> {
     pub topology: &'a Topology,
     /// The guest, as [`crate::program::build`] makes it of `interleaf-guest`.
     pub guest: &'a Path,
-    /// Other static programs, by their names in the guest's `/bin`.
-    pub programs: &'a [(&'a str, &'a Path)],
+    /// Other static programs, by their names in the guest's `/bin`. Default: none.
+    pub programs: Vec<(&'a str, &'a Path)>,
     /// What the guest does, in the language of [`interleaf_guest::step`].
     pub steps: &'a str,
     /// What the kernel's command line has more. Default: nothing.
@@ -56,7 +56,7 @@ impl<'a> Boot<'a> {
     /// With defaults.
     #[must_use]
     pub fn new(series: Series, topology: &'a Topology, guest: &'a Path, steps: &'a str) -> Self {
-        let (programs, command_line) = (&[] as &[_], "");
+        let (programs, command_line) = (vec![], "");
         Self { series, topology, guest, programs, steps, command_line, limit: LIMIT }
     }
 
@@ -67,19 +67,15 @@ impl<'a> Boot<'a> {
     /// The steps are none, or this machine's files cannot be read or written.
     pub fn run(&self) -> io::Result<Outcome> {
         step::parse(self.steps).map_err(io::Error::other)?;
-        let series = self.series;
-        let kernel = match series.find() {
+        let kernel = match find(self.series) {
             Ok(kernel) => kernel,
-            Err(why) => return Ok(Outcome::KernelMissing { series, why }),
+            Err(missing) => return Ok(missing),
         };
         let folder = tempfile::tempdir()?;
         let start = Instant::now();
         let mut qemu = match self.command(&kernel, folder.path())?.spawn() {
             Ok(child) => Machine(child),
-            Err(why) => {
-                let why = format!("{QEMU}: {why}; apt-get install qemu-system-x86");
-                return Ok(Outcome::QemuMissing { why });
-            }
+            Err(why) => return Ok(no_qemu(&why)),
         };
         let stdout = qemu.0.stdout.take().expect("its output is a pipe");
         let mut record = Record::default();
@@ -115,7 +111,7 @@ impl<'a> Boot<'a> {
         let mut initramfs = Initramfs::default();
         initramfs.program("/init", self.guest)?;
         initramfs.link("/bin/touch", "/init");
-        for (name, file) in self.programs {
+        for (name, file) in &self.programs {
             initramfs.program(&format!("/bin/{name}"), file)?;
         }
         initramfs.text("/steps", self.steps);
@@ -148,6 +144,23 @@ impl<'a> Boot<'a> {
             .stderr(Stdio::piped());
         Ok(command)
     }
+}
+
+/// What a boot of a kernel of this series needs and is not there, if anything: to be asked before
+/// a guest is built for it.
+#[must_use]
+pub fn missing(series: Series) -> Option<Outcome> {
+    let version =
+        || Command::new(QEMU).arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).status();
+    find(series).err().or_else(|| version().err().map(|why| no_qemu(&why)))
+}
+
+fn find(series: Series) -> Result<Kernel, Outcome> {
+    series.find().map_err(|why| Outcome::KernelMissing { series, why })
+}
+
+fn no_qemu(why: &io::Error) -> Outcome {
+    Outcome::QemuMissing { why: format!("{QEMU}: {why}; apt-get install qemu-system-x86") }
 }
 
 /// A QEMU that does not outlive the one who waits for it.

@@ -208,16 +208,22 @@ mod tests {
     #[test]
     fn flags_are_those_of_qemu() {
         let flags = Topology::named("two-nodes-hmat").unwrap().flags().join(" ");
-        let expected = "-machine q35,hmat=on -m 1024M -smp 2 \
-            -object memory-backend-ram,id=m0,size=512M -numa node,nodeid=0,memdev=m0,cpus=0-1 \
-            -object memory-backend-ram,id=m1,size=512M -numa node,nodeid=1,memdev=m1,initiator=0 \
-            -numa hmat-lb,initiator=0,target=0,hierarchy=memory,data-type=access-latency,latency=100 \
-            -numa hmat-lb,initiator=0,target=0,hierarchy=memory,data-type=access-bandwidth,\
-            bandwidth=500G \
-            -numa hmat-lb,initiator=0,target=1,hierarchy=memory,data-type=access-latency,latency=250 \
-            -numa hmat-lb,initiator=0,target=1,hierarchy=memory,data-type=access-bandwidth,\
-            bandwidth=200G";
-        assert_eq!(flags, expected);
+        let way = |to, data| {
+            let ends = format!("initiator=0,target={to}");
+            format!("-numa hmat-lb,{ends},hierarchy=memory,data-type=access-{data}")
+        };
+        let expected = [
+            "-machine q35,hmat=on -m 1024M -smp 2".to_string(),
+            "-object memory-backend-ram,id=m0,size=512M".to_string(),
+            "-numa node,nodeid=0,memdev=m0,cpus=0-1".to_string(),
+            "-object memory-backend-ram,id=m1,size=512M".to_string(),
+            "-numa node,nodeid=1,memdev=m1,initiator=0".to_string(),
+            way(0, "latency,latency=100"),
+            way(0, "bandwidth,bandwidth=500G"),
+            way(1, "latency,latency=250"),
+            way(1, "bandwidth,bandwidth=200G"),
+        ];
+        assert_eq!(flags, expected.join(" "));
     }
 
     #[test]

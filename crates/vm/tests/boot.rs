@@ -18,6 +18,7 @@ use std::{
 use interleaf_guest::report::Ending;
 use interleaf_vm::{
     Boot, Outcome, Series, Topology,
+    boot::missing,
     outcome::{Record, Taken},
     program,
 };
@@ -80,34 +81,40 @@ fn guest() -> &'static Path {
     })
 }
 
-/// Runs, one machine at a time: two of them on two cores are slower than one after the other, and
-/// a limit of time should mean something.
-fn run(boot: &Boot<'_>) -> Outcome {
+/// A boot of a kernel on a topology; nothing when it cannot be had here.
+///
+/// One machine at a time: two of them on two cores are slower than one after the other, and a
+/// limit of time should mean something.
+fn run(series: Series, machine: &Topology, steps: &str, more: Change) -> Option<Outcome> {
     static ONE: Mutex<()> = Mutex::new(());
+    if let Some(outcome) = missing(series) {
+        not_tested(&outcome);
+        return None;
+    }
+    let mut boot = Boot::new(series, machine, guest(), steps);
+    more(&mut boot);
     let _one = ONE.lock().unwrap_or_else(|failed| failed.into_inner());
-    boot.run().unwrap()
+    Some(boot.run().unwrap())
 }
 
-/// What the guest said; nothing when it cannot be had here.
+/// What a test has otherwise than most.
+type Change = fn(&mut Boot<'_>);
+
+/// What the guest said that took its steps; nothing when it cannot be had here.
 fn boot(series: Series, topology: &str, steps: &str) -> Option<Record> {
     let machine = Topology::named(topology).unwrap();
-    let outcome = run(&Boot::new(series, &machine, guest(), steps));
-    match outcome {
+    match run(series, &machine, steps, |_| {})? {
         Outcome::Said(record) => {
             note(topology, &record);
             Some(record)
         }
-        Outcome::QemuMissing { .. } | Outcome::KernelMissing { .. } => {
-            missing(&outcome);
-            None
-        }
-        _ => panic!("{series}, {topology}: {outcome}"),
+        outcome => panic!("{series}, {topology}: {outcome}"),
     }
 }
 
 /// Says that something is not there.
 #[expect(clippy::explicit_write, reason = "the test harness keeps what macros print")]
-fn missing(outcome: &Outcome) {
+fn not_tested(outcome: &Outcome) {
     let text = format!("not tested: {outcome}");
     assert!(env::var_os("INTERLEAF_VM").is_none_or(|value| value != "required"), "{text}");
     writeln!(io::stderr(), "{text}").unwrap();
@@ -285,8 +292,9 @@ fn weight_files(record: &Record, weights: Weights, automatic: &[u8]) {
 // --- Pages --------------------------------------------------------------------------------------
 
 /// Where a page goes is a matter of its address, so the counts are exact if a multiple of the sum
-/// of the weights is touched: 64 MiB are 16384 pages, 62 MiB 512 times 22 + 9, and 64.5 MiB 64 times
-/// 3 + 255. Of other sizes, where the mapping begins in the cycle makes a difference of a few pages.
+/// of the weights is touched: 64 MiB are 16384 pages, 62 MiB 512 times 22 + 9, and 64.5 MiB 64
+/// times 3 + 255. Of other sizes, where the mapping begins in the cycle makes a difference of a few
+/// pages.
 fn weights_place_pages(kernel: &Kernel) {
     let mut steps = String::from(
         "run touch 64MiB --bind 1\n\
@@ -374,60 +382,69 @@ fn pages(line: &str) -> Vec<(u32, u64)> {
     words.map(pair).collect()
 }
 
-// --- Other ends ---------------------------------------------------------------------------------
+// --- Other programs, other ends -----------------------------------------------------------------
+
+fn one() -> Topology {
+    Topology::named("one-node").unwrap()
+}
+
+#[test]
+fn programs_come_along() {
+    let steps = "run /bin/other/touch 1MiB\nrun none";
+    let more: Change = |boot| boot.programs.push(("other/touch", boot.guest));
+    match run(Series::Newest, &one(), steps, more) {
+        Some(Outcome::Said(record)) => {
+            assert_eq!(shown(&record, "run /bin/other/touch 1MiB"), ["pages 0:256", "touched"]);
+            assert!(refused(&record, "run none").starts_with("No such file"), "{record}");
+        }
+        None => {}
+        Some(outcome) => panic!("{outcome}"),
+    }
+}
 
 #[test]
 fn a_panic_is_told() {
-    let machine = Topology::named("one-node").unwrap();
-    let mut boot = Boot::new(Series::Newest, &machine, guest(), "sleep 1s");
-    // The guest as init of the wrong file system: the kernel finds none.
-    boot.command_line = "rdinit=/none root=/none";
-    match run(&boot) {
-        Outcome::Panicked { why, record } => {
+    // Without the guest as init, the kernel looks for one on a disk.
+    let more: Change = |boot| boot.command_line = "rdinit=/none root=/none";
+    match run(Series::Newest, &one(), "sleep 1s", more) {
+        Some(Outcome::Panicked { why, record }) => {
             assert!(why.contains("Unable to mount root"), "{why}");
             assert!(record.release.is_none() && record.console.contains("Linux version"));
         }
-        outcome @ (Outcome::QemuMissing { .. } | Outcome::KernelMissing { .. }) => {
-            missing(&outcome);
-        }
-        outcome => panic!("{outcome}"),
+        None => {}
+        Some(outcome) => panic!("{outcome}"),
     }
 }
 
 #[test]
 fn a_run_has_a_limit() {
-    let machine = Topology::named("one-node").unwrap();
-    let mut boot = Boot::new(Series::Newest, &machine, guest(), "sleep 1s");
-    boot.limit = Duration::from_millis(500);
-    match run(&boot) {
-        Outcome::TimedOut { record, .. } => assert!(!record.complete),
-        outcome @ (Outcome::QemuMissing { .. } | Outcome::KernelMissing { .. }) => {
-            missing(&outcome);
-        }
-        outcome => panic!("{outcome}"),
+    let more: Change = |boot| boot.limit = Duration::from_millis(500);
+    match run(Series::Newest, &one(), "sleep 1s", more) {
+        Some(Outcome::TimedOut { record, .. }) => assert!(!record.complete),
+        None => {}
+        Some(outcome) => panic!("{outcome}"),
     }
 }
 
 #[test]
 fn what_qemu_refuses_is_told() {
-    let mut machine = Topology::named("one-node").unwrap();
+    let mut machine = one();
     machine.nodes[0].cpus = 100_000;
-    match run(&Boot::new(Series::Newest, &machine, guest(), "sleep 1s")) {
-        Outcome::QemuFailed { why } => assert!(why.contains("CPU"), "{why}"),
-        outcome @ (Outcome::QemuMissing { .. } | Outcome::KernelMissing { .. }) => {
-            missing(&outcome);
-        }
-        outcome => panic!("{outcome}"),
+    match run(Series::Newest, &machine, "sleep 1s", |_| {}) {
+        Some(Outcome::QemuFailed { why }) => assert!(why.contains("CPU"), "{why}"),
+        None => {}
+        Some(outcome) => panic!("{outcome}"),
     }
 }
 
 #[test]
 fn what_is_not_there_is_told() {
-    let machine = Topology::named("one-node").unwrap();
-    let outcome = Boot::new(Series::Of(1, 0), &machine, guest(), "sleep 1s").run().unwrap();
+    let machine = one();
+    let none = Path::new("/none");
+    let outcome = Boot::new(Series::Of(1, 0), &machine, none, "sleep 1s").run().unwrap();
     let said = outcome.to_string();
     assert!(said.starts_with("no kernel 1.0: none in "), "{said}");
     assert!(said.ends_with("run `crates/vm/kernels 1.0`"), "{said}");
-    let steps = Boot::new(Series::Newest, &machine, guest(), "jump").run();
+    let steps = Boot::new(Series::Newest, &machine, none, "jump").run();
     assert!(steps.unwrap_err().to_string().starts_with("line 1: no step `jump`"));
 }
