@@ -67,9 +67,10 @@ impl<'a> Boot<'a> {
     /// The steps are none, or this machine's files cannot be read or written.
     pub fn run(&self) -> io::Result<Outcome> {
         step::parse(self.steps).map_err(io::Error::other)?;
-        let kernel = match find(self.series) {
+        let series = self.series;
+        let kernel = match series.find() {
             Ok(kernel) => kernel,
-            Err(missing) => return Ok(missing),
+            Err(why) => return Ok(Outcome::KernelMissing { series, why }),
         };
         let folder = tempfile::tempdir()?;
         let start = Instant::now();
@@ -150,13 +151,12 @@ impl<'a> Boot<'a> {
 /// a guest is built for it.
 #[must_use]
 pub fn missing(series: Series) -> Option<Outcome> {
-    let version =
-        || Command::new(QEMU).arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).status();
-    find(series).err().or_else(|| version().err().map(|why| no_qemu(&why)))
-}
-
-fn find(series: Series) -> Result<Kernel, Outcome> {
-    series.find().map_err(|why| Outcome::KernelMissing { series, why })
+    if let Err(why) = series.find() {
+        return Some(Outcome::KernelMissing { series, why });
+    }
+    let mut version = Command::new(QEMU);
+    version.arg("--version").stdin(Stdio::null()).stdout(Stdio::null());
+    version.status().err().map(|why| no_qemu(&why))
 }
 
 fn no_qemu(why: &io::Error) -> Outcome {
