@@ -1,0 +1,74 @@
+//! Folders and patterns of paths.
+
+use std::{
+    ffi::OsStr,
+    fs, io,
+    path::{Component, Path, PathBuf},
+};
+
+/// Whether a path has a `*`.
+pub(crate) fn is_pattern(path: &Path) -> bool {
+    path.to_string_lossy().contains('*')
+}
+
+/// The names in a folder, in order.
+pub(crate) fn names(folder: &Path) -> io::Result<Vec<String>> {
+    let name =
+        |entry: io::Result<fs::DirEntry>| Ok(entry?.file_name().to_string_lossy().into_owned());
+    let mut names = fs::read_dir(folder)?.map(name).collect::<io::Result<Vec<String>>>()?;
+    names.sort();
+    Ok(names)
+}
+
+/// All files that fit a pattern, each line behind the path of its file.
+pub(crate) fn read_all(pattern: &Path) -> io::Result<String> {
+    let mut lines = vec![];
+    for path in expand(pattern) {
+        let text = fs::read(&path)?;
+        let text = String::from_utf8_lossy(&text);
+        lines.extend(text.lines().map(|line| format!("{}: {line}", path.display())));
+    }
+    if lines.is_empty() {
+        return Err(io::Error::new(io::ErrorKind::NotFound, "no file fits"));
+    }
+    Ok(lines.join("\n"))
+}
+
+/// The paths that fit a pattern and exist.
+fn expand(pattern: &Path) -> Vec<PathBuf> {
+    let mut paths = vec![PathBuf::new()];
+    for part in pattern.components() {
+        paths = paths.iter().flat_map(|path| matches(path, part)).collect();
+    }
+    paths.retain(|path| path.exists());
+    paths
+}
+
+/// What a part of a pattern stands for in a folder.
+fn matches(folder: &Path, part: Component<'_>) -> Vec<PathBuf> {
+    let part = part.as_os_str();
+    match part.to_string_lossy().split_once('*') {
+        None => vec![folder.join(part)],
+        Some((before, after)) => {
+            let fits =
+                |name: &String| name.strip_prefix(before).is_some_and(|rest| rest.ends_with(after));
+            let names = names(folder).unwrap_or_default().into_iter().filter(fits);
+            names.map(|name| folder.join(OsStr::new(&name))).collect()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pattern_stands_for_what_there_is() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let text = read_all(&root.join("s*c/l*.rs")).unwrap();
+        let lib = root.join("src/lib.rs");
+        assert!(text.starts_with(&format!("{}: //! ", lib.display())), "{text}");
+        assert_eq!(expand(&root.join("src/ma*n.rs")), [root.join("src/main.rs")]);
+        assert_eq!(read_all(&root.join("*/none")).unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+}

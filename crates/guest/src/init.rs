@@ -1,0 +1,201 @@
+//! The first and only process that the kernel starts.
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, File, OpenOptions},
+    io::{self, Write},
+    os::unix::process::ExitStatusExt,
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitCode, ExitStatus, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use rustix::{
+    mount::{MountFlags, mount},
+    process::{Pid, kill_process},
+    system::{RebootCommand, reboot, uname},
+};
+
+use crate::{
+    files,
+    numa_maps::Pages,
+    report::{Ending, Line},
+    step::{self, Signal, Step},
+};
+
+/// The serial port that the report goes to.
+const PORT: &str = "/dev/ttyS1";
+
+/// How long a step waits for a program to say or do something. Emulated processors are slow, and
+/// whoever booted this has a limit of their own.
+const PATIENCE: Duration = Duration::from_secs(60);
+const POLL: Duration = Duration::from_millis(20);
+
+/// File systems: what they are, and where they go.
+const MOUNTS: [(&str, &str); 5] = [
+    ("proc", "/proc"),
+    ("sysfs", "/sys"),
+    ("devtmpfs", "/dev"),
+    ("tmpfs", "/tmp"),
+    ("cgroup2", "/sys/fs/cgroup"),
+];
+
+/// Takes all steps and powers off. It returns only when it can not, and a kernel without init
+/// panics.
+pub fn main() -> ExitCode {
+    let done = serve();
+    // What was written to a serial port has left the machine when the port is closed.
+    if let Err(why) = done.and_then(|()| Ok(reboot(RebootCommand::PowerOff)?)) {
+        let _ = writeln!(io::stderr(), "init: {why}");
+    }
+    ExitCode::FAILURE
+}
+
+fn serve() -> io::Result<()> {
+    for (kind, folder) in MOUNTS {
+        fs::create_dir_all(folder)?;
+        mount(kind, folder, kind, MountFlags::empty(), None).map_err(|why| {
+            io::Error::new(io::Error::from(why).kind(), format!("{kind} on {folder}: {why}"))
+        })?;
+    }
+    let mut port = OpenOptions::new().write(true).open(PORT)?;
+    let mut say = |line: Line| writeln!(port, "{line}");
+    say(Line::Release(uname().release().to_string_lossy().into_owned()))?;
+    let steps = step::parse(&fs::read_to_string("/steps")?).map_err(io::Error::other)?;
+    let mut started = Started(BTreeMap::new());
+    for (at, step) in steps.iter().enumerate() {
+        say(Line::Step(at + 1, step.to_string()))?;
+        let (shown, ending) = started.take(step);
+        for line in shown.lines() {
+            say(Line::Output(line.to_string()))?;
+        }
+        say(Line::End(at + 1, ending))?;
+    }
+    say(Line::Off)
+}
+
+/// The programs that steps have started, by name.
+struct Started(BTreeMap<String, Child>);
+
+impl Started {
+    /// Takes a step; what it shows, and how it ends.
+    fn take(&mut self, step: &Step) -> (String, Ending) {
+        let mut shown = String::new();
+        let ending = match self.try_take(step, &mut shown) {
+            Ok(Some(status)) => match (status.code(), status.signal()) {
+                (Some(code), _) => Ending::Exit(code),
+                (None, signal) => Ending::Signal(signal.unwrap_or(0)),
+            },
+            Ok(None) => Ending::Done,
+            // The end of a step is one line.
+            Err(why) => Ending::Failed(why.to_string().replace('\n', " ")),
+        };
+        (shown, ending)
+    }
+
+    fn try_take(&mut self, step: &Step, shown: &mut String) -> io::Result<Option<ExitStatus>> {
+        match step {
+            Step::Run { command } => {
+                let output = self::command(command).output()?;
+                shown.push_str(&String::from_utf8_lossy(&output.stdout));
+                shown.push_str(&String::from_utf8_lossy(&output.stderr));
+                return Ok(Some(output.status));
+            }
+            Step::Start { name, command } => self.start(name, command)?,
+            Step::Await { name, text } => self.await_line(name, text)?,
+            Step::Kill { name, signal } => {
+                kill_process(Pid::from_child(self.find(name)?), number(*signal))?;
+            }
+            Step::Wait { name } => {
+                let status = self.wait(name)?;
+                shown.push_str(&printed(name)?);
+                return Ok(Some(status));
+            }
+            Step::Pages { name } => {
+                let maps = format!("/proc/{}/numa_maps", self.find(name)?.id());
+                *shown = Pages::anonymous(&fs::read_to_string(maps)?).to_string();
+            }
+            Step::Sleep(millis) => thread::sleep(millis.duration()),
+            Step::Read(path) if files::is_pattern(path) => *shown = files::read_all(path)?,
+            Step::Read(path) => *shown = String::from_utf8_lossy(&fs::read(path)?).into_owned(),
+            Step::List(path) => *shown = files::names(path)?.join("\n"),
+            Step::Write { path, text } => {
+                let mut file = OpenOptions::new().write(true).open(path)?;
+                file.write_all(format!("{text}\n").as_bytes())?;
+            }
+        }
+        Ok(None)
+    }
+
+    fn find(&mut self, name: &str) -> io::Result<&mut Child> {
+        let none = || io::Error::other(format!("no program was started as {name}"));
+        self.0.get_mut(name).ok_or_else(none)
+    }
+
+    fn start(&mut self, name: &str, words: &[String]) -> io::Result<()> {
+        let out = File::create(output(name))?;
+        let mut command = command(words);
+        let child = command.stdout(out.try_clone()?).stderr(out).spawn()?;
+        self.0.insert(name.to_string(), child);
+        Ok(())
+    }
+
+    fn await_line(&mut self, name: &str, text: &str) -> io::Result<()> {
+        let child = self.find(name)?;
+        let deadline = Instant::now() + PATIENCE;
+        while Instant::now() < deadline {
+            let ended = child.try_wait()?;
+            // Looked for after the end too: the line may have been its last.
+            if printed(name)?.lines().any(|line| line.starts_with(text)) {
+                return Ok(());
+            }
+            if let Some(status) = ended {
+                let said = printed(name)?;
+                return Err(io::Error::other(format!("{name} ended ({status}), saying: {said}")));
+            }
+            thread::sleep(POLL);
+        }
+        Err(io::Error::other(format!("{name} did not print {text} within {PATIENCE:?}")))
+    }
+
+    fn wait(&mut self, name: &str) -> io::Result<ExitStatus> {
+        let child = self.find(name)?;
+        let deadline = Instant::now() + PATIENCE;
+        while Instant::now() < deadline {
+            if let Some(status) = child.try_wait()? {
+                return Ok(status);
+            }
+            thread::sleep(POLL);
+        }
+        Err(io::Error::other(format!("{name} did not end within {PATIENCE:?}")))
+    }
+}
+
+fn command(words: &[String]) -> Command {
+    let mut command = Command::new(&words[0]);
+    command.args(&words[1..]).env("PATH", "/bin").stdin(Stdio::null());
+    command
+}
+
+fn output(name: &str) -> PathBuf {
+    Path::new("/tmp").join(format!("{name}.out"))
+}
+
+fn printed(name: &str) -> io::Result<String> {
+    Ok(String::from_utf8_lossy(&fs::read(output(name))?).into_owned())
+}
+
+fn number(signal: Signal) -> rustix::process::Signal {
+    use rustix::process::Signal as Posix;
+    match signal {
+        Signal::Hup => Posix::HUP,
+        Signal::Int => Posix::INT,
+        Signal::Kill => Posix::KILL,
+        Signal::Usr1 => Posix::USR1,
+        Signal::Usr2 => Posix::USR2,
+        Signal::Term => Posix::TERM,
+        Signal::Cont => Posix::CONT,
+        Signal::Stop => Posix::STOP,
+    }
+}

@@ -1,0 +1,273 @@
+//! The steps that a guest takes, one a line.
+//!
+//! Words are separated by spaces; there is no quoting and no shell. Empty lines and lines that
+//! begin with `#` are nothing. A step that fails does not keep the next from being taken: whoever
+//! reads the report decides what it means.
+//!
+//! ```text
+//! list /sys/devices/system/node
+//! write /proc/sys/kernel/numa_balancing 0
+//! start sweep touch 64MiB --weights 0:3,1:1 --sweep
+//! await sweep touched
+//! pages sweep
+//! kill sweep TERM
+//! wait sweep
+//! ```
+
+use std::{fmt, num::ParseIntError, path::PathBuf, str::FromStr, time::Duration};
+
+/// One step. Its text form is the variant's name in lower case and the fields in their order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Runs a program to its end, and shows what it printed.
+    Run {
+        /// The program, found in `/bin`, and its arguments.
+        command: Vec<String>,
+    },
+    /// Starts a program, and goes on.
+    Start {
+        /// What later steps call it. What it prints goes to `/tmp/NAME.out`.
+        name: String,
+        /// The program, found in `/bin`, and its arguments.
+        command: Vec<String>,
+    },
+    /// Waits until a started program has printed a line that begins with a text.
+    Await {
+        /// The program.
+        name: String,
+        /// How the line begins.
+        text: String,
+    },
+    /// Sends a signal to a started program.
+    Kill {
+        /// The program.
+        name: String,
+        /// The signal.
+        signal: Signal,
+    },
+    /// Waits for the end of a started program, and shows what it printed.
+    Wait {
+        /// The program.
+        name: String,
+    },
+    /// Shows how many pages of a started program are on each node.
+    Pages {
+        /// The program.
+        name: String,
+    },
+    /// Does nothing for a while.
+    Sleep(Millis),
+    /// Shows a file. With a `*` in the path, which stands for any part of a name, all files that
+    /// there are, each line behind its path, a colon and a space.
+    Read(PathBuf),
+    /// Shows the names in a folder, in order.
+    List(PathBuf),
+    /// Writes a text and a newline into a file, in one call as files of the kernel want it.
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// The text.
+        text: String,
+    },
+}
+
+/// A duration as steps have it: `500ms` or `2s`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Millis(u64);
+
+/// Signals that a step can send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names are POSIX's")]
+pub enum Signal {
+    Hup,
+    Int,
+    Kill,
+    Usr1,
+    Usr2,
+    Term,
+    Cont,
+    Stop,
+}
+
+/// Why a line is no step.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
+pub enum StepError {
+    #[error(
+        "no step `{0}`: there are run, start, await, kill, wait, pages, sleep, read, list, write"
+    )]
+    Verb(String),
+    #[error("`{verb}` wants {wants}")]
+    Wants { verb: String, wants: &'static str },
+    #[error("no signal `{0}`: there are HUP, INT, KILL, USR1, USR2, TERM, CONT, STOP")]
+    Signal(String),
+    #[error("no duration `{0}`: write 500ms or 2s")]
+    Duration(String),
+    #[error("line {line}: {why}")]
+    Line { line: usize, why: Box<StepError> },
+}
+
+const SIGNALS: [(&str, Signal); 8] = [
+    ("HUP", Signal::Hup),
+    ("INT", Signal::Int),
+    ("KILL", Signal::Kill),
+    ("USR1", Signal::Usr1),
+    ("USR2", Signal::Usr2),
+    ("TERM", Signal::Term),
+    ("CONT", Signal::Cont),
+    ("STOP", Signal::Stop),
+];
+
+/// The steps of a text.
+///
+/// # Errors
+///
+/// The first line that is no step.
+pub fn parse(text: &str) -> Result<Vec<Step>, StepError> {
+    let lines = text.lines().enumerate().map(|(at, line)| (at + 1, line.trim()));
+    let said = lines.filter(|(_, line)| !(line.is_empty() || line.starts_with('#')));
+    let step = |(line, text): (usize, &str)| {
+        text.parse().map_err(|why| StepError::Line { line, why: Box::new(why) })
+    };
+    said.map(step).collect()
+}
+
+impl Millis {
+    /// As the clock has it.
+    #[must_use]
+    pub fn duration(self) -> Duration {
+        Duration::from_millis(self.0)
+    }
+}
+
+/// The first word of a text, and what is behind it.
+fn word(text: &str) -> (&str, &str) {
+    let text = text.trim();
+    let (first, rest) = text.split_once(' ').unwrap_or((text, ""));
+    (first, rest.trim())
+}
+
+impl FromStr for Step {
+    type Err = StepError;
+
+    fn from_str(text: &str) -> Result<Self, StepError> {
+        let (verb, rest) = word(text);
+        let wants = |wants| StepError::Wants { verb: verb.to_string(), wants };
+        let command = |text: &str| text.split_whitespace().map(String::from).collect::<Vec<_>>();
+        let (first, more) = word(rest);
+        let both = !(first.is_empty() || more.is_empty());
+        let one = !first.is_empty() && more.is_empty();
+        let name = first.to_string();
+        let step = match verb {
+            "run" if !first.is_empty() => Self::Run { command: command(rest) },
+            "run" => return Err(wants("a program")),
+            "start" if both => Self::Start { name, command: command(more) },
+            "start" => return Err(wants("a name and a program")),
+            "await" if both => Self::Await { name, text: more.to_string() },
+            "await" => return Err(wants("a name and how the line begins")),
+            "kill" if both => Self::Kill { name, signal: more.parse()? },
+            "kill" => return Err(wants("a name and a signal")),
+            "wait" if one => Self::Wait { name },
+            "pages" if one => Self::Pages { name },
+            "wait" | "pages" => return Err(wants("the name of a started program")),
+            "sleep" => Self::Sleep(rest.parse()?),
+            "read" if one => Self::Read(PathBuf::from(first)),
+            "list" if one => Self::List(PathBuf::from(first)),
+            "read" | "list" => return Err(wants("a path")),
+            "write" if both => Self::Write { path: PathBuf::from(first), text: more.to_string() },
+            "write" => return Err(wants("a path and a text")),
+            _ => return Err(StepError::Verb(verb.to_string())),
+        };
+        Ok(step)
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Run { command } => write!(f, "run {}", command.join(" ")),
+            Self::Start { name, command } => write!(f, "start {name} {}", command.join(" ")),
+            Self::Await { name, text } => write!(f, "await {name} {text}"),
+            Self::Kill { name, signal } => write!(f, "kill {name} {signal}"),
+            Self::Wait { name } => write!(f, "wait {name}"),
+            Self::Pages { name } => write!(f, "pages {name}"),
+            Self::Sleep(Millis(ms)) => write!(f, "sleep {ms}ms"),
+            Self::Read(path) => write!(f, "read {}", path.display()),
+            Self::List(path) => write!(f, "list {}", path.display()),
+            Self::Write { path, text } => write!(f, "write {} {text}", path.display()),
+        }
+    }
+}
+
+impl FromStr for Signal {
+    type Err = StepError;
+
+    fn from_str(text: &str) -> Result<Self, StepError> {
+        let found = SIGNALS.iter().find(|(name, _)| *name == text);
+        found.map(|(_, signal)| *signal).ok_or_else(|| StepError::Signal(text.to_string()))
+    }
+}
+
+impl fmt::Display for Signal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (name, _) =
+            SIGNALS.iter().find(|(_, signal)| signal == self).expect("each signal has a name");
+        f.write_str(name)
+    }
+}
+
+impl FromStr for Millis {
+    type Err = StepError;
+
+    fn from_str(text: &str) -> Result<Self, StepError> {
+        let wrong = |_: ParseIntError| StepError::Duration(text.to_string());
+        if let Some(ms) = text.strip_suffix("ms") {
+            return Ok(Self(ms.parse().map_err(wrong)?));
+        }
+        let s = text.strip_suffix('s').unwrap_or("").parse::<u32>().map_err(wrong)?;
+        Ok(Self(u64::from(s) * 1000))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_step_is_read_as_it_is_written() {
+        let steps = [
+            "run touch 64MiB --weights 0:3,1:1",
+            "start a touch 1MiB",
+            "await a touched all of it",
+            "kill a TERM",
+            "wait a",
+            "pages a",
+            "sleep 500ms",
+            "read /proc/version",
+            "list /sys",
+            "write /sys/kernel/mm/numa/demotion_enabled 1",
+        ];
+        for text in steps {
+            assert_eq!(text.parse::<Step>().unwrap().to_string(), text);
+        }
+        assert_eq!("sleep 2s".parse::<Step>().unwrap(), Step::Sleep(Millis(2000)));
+        assert_eq!(parse(" # nothing\n\n  wait  a \n").unwrap()[0].to_string(), "wait a");
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        let table = [
+            ("walk away", "line 1: no step `walk`: there are run, start, await, kill, wait, "),
+            ("\nrun", "line 2: `run` wants a program"),
+            ("kill a", "line 1: `kill` wants a name and a signal"),
+            ("kill a SEGV", "line 1: no signal `SEGV`"),
+            ("sleep 5", "line 1: no duration `5`: write 500ms or 2s"),
+            ("sleep", "line 1: no duration ``"),
+            ("read /a /b", "line 1: `read` wants a path"),
+        ];
+        for (text, why) in table {
+            let said = parse(text).unwrap_err().to_string();
+            assert!(said.starts_with(why), "{text}: {said}");
+        }
+    }
+}

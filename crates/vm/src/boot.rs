@@ -1,0 +1,202 @@
+//! One boot of one kernel on one topology.
+
+use std::{
+    fs,
+    io::{self, BufRead, BufReader, Read},
+    path::Path,
+    process::{Child, ChildStdout, Command, Stdio},
+    sync::mpsc::{self, RecvTimeoutError},
+    thread,
+    time::{Duration, Instant},
+};
+
+use interleaf_guest::{report::Line, step};
+
+use crate::{
+    initramfs::Initramfs,
+    kernel::{Kernel, Series},
+    outcome::{Outcome, Record},
+    topology::Topology,
+};
+
+const QEMU: &str = "qemu-system-x86_64";
+
+/// Five times what a boot takes on two slow cores, so that only a guest that hangs meets it.
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// QEMU's processor without the instruction `cmpxchg16b`, for which kernels have another way: QEMU
+/// 7.2 now and then leaves wrong flags behind it when there are several processors. Of 25 boots of
+/// a 6.12 kernel 5 crashed with it, most in `kmalloc`; without it none of 25, nor of 60 of others.
+const PROCESSOR: &str = "qemu64,-cx16";
+
+/// The kernel speaks on the first serial port; `panic=-1` resets the machine at once when it
+/// panics, and QEMU ends instead of resetting.
+const COMMAND_LINE: &str = "console=ttyS0 panic=-1 oops=panic";
+
+/// A boot to be.
+#[derive(Clone, Debug)]
+pub struct Boot<'a> {
+    /// The kernel.
+    pub series: Series,
+    /// The machine.
+    pub topology: &'a Topology,
+    /// The guest, as [`crate::program::build`] makes it of `interleaf-guest`.
+    pub guest: &'a Path,
+    /// Other static programs, by their names in the guest's `/bin`. Default: none.
+    pub programs: Vec<(&'a str, &'a Path)>,
+    /// What the guest does, in the language of [`interleaf_guest::step`].
+    pub steps: &'a str,
+    /// What the kernel's command line has more. Default: nothing.
+    pub command_line: &'a str,
+    /// How long it may take. Default: two minutes.
+    pub limit: Duration,
+}
+
+impl<'a> Boot<'a> {
+    /// With defaults.
+    #[must_use]
+    pub fn new(series: Series, topology: &'a Topology, guest: &'a Path, steps: &'a str) -> Self {
+        let (programs, command_line) = (vec![], "");
+        Self { series, topology, guest, programs, steps, command_line, limit: LIMIT }
+    }
+
+    /// Boots, and waits for the end.
+    ///
+    /// # Errors
+    ///
+    /// The steps are none, or this machine's files cannot be read or written.
+    pub fn run(&self) -> io::Result<Outcome> {
+        step::parse(self.steps).map_err(io::Error::other)?;
+        let series = self.series;
+        let kernel = match series.find() {
+            Ok(kernel) => kernel,
+            Err(why) => return Ok(Outcome::KernelMissing { series, why }),
+        };
+        let folder = tempfile::tempdir()?;
+        let start = Instant::now();
+        let mut qemu = match self.command(&kernel, folder.path())?.spawn() {
+            Ok(child) => Machine(child),
+            Err(why) => return Ok(no_qemu(&why)),
+        };
+        let stdout = qemu.0.stdout.take().expect("its output is a pipe");
+        let mut record = Record::default();
+        let in_time = listen(stdout, start, self.limit, &mut record);
+        if !in_time {
+            qemu.0.kill()?;
+        }
+        let status = qemu.0.wait()?;
+        record.took = start.elapsed();
+        // What is not there is nothing said: QEMU did not come as far as to create the file.
+        let console = fs::read(folder.path().join("console")).unwrap_or_default();
+        record.console = String::from_utf8_lossy(&console).replace('\r', "");
+        let panic = record.console.lines().find(|line| line.contains("Kernel panic - "));
+        Ok(if let Some(why) = panic {
+            Outcome::Panicked { why: why.to_string(), record }
+        } else if !in_time {
+            Outcome::TimedOut { limit: self.limit, record }
+        } else if !status.success() {
+            let mut why = String::new();
+            if let Some(mut stderr) = qemu.0.stderr.take() {
+                stderr.read_to_string(&mut why)?;
+            }
+            Outcome::QemuFailed { why: format!("{status}: {}", why.trim()) }
+        } else if record.complete {
+            Outcome::Said(record)
+        } else {
+            Outcome::Stopped(record)
+        })
+    }
+
+    /// The command, with its files in a folder.
+    fn command(&self, kernel: &Kernel, folder: &Path) -> io::Result<Command> {
+        let mut initramfs = Initramfs::default();
+        initramfs.program("/init", self.guest)?;
+        initramfs.link("/bin/touch", "/init");
+        for (name, file) in &self.programs {
+            initramfs.program(&format!("/bin/{name}"), file)?;
+        }
+        initramfs.text("/steps", self.steps);
+        let initrd = folder.join("initramfs");
+        fs::write(&initrd, initramfs.archive()?)?;
+
+        let mut command = Command::new(QEMU);
+        command
+            .args(self.topology.flags())
+            .args([
+                "-accel",
+                "tcg",
+                "-cpu",
+                PROCESSOR,
+                "-nodefaults",
+                "-display",
+                "none",
+                "-no-reboot",
+            ])
+            .arg("-kernel")
+            .arg(&kernel.image)
+            .arg("-initrd")
+            .arg(&initrd)
+            .args(["-append", format!("{COMMAND_LINE} {}", self.command_line).trim()])
+            .arg("-serial")
+            .arg(format!("file:{}", folder.join("console").display()))
+            .args(["-chardev", "stdio,id=guest,signal=off", "-serial", "chardev:guest"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        Ok(command)
+    }
+}
+
+/// What a boot of a kernel of this series needs and is not there, if anything: to be asked before
+/// a guest is built for it.
+#[must_use]
+pub fn missing(series: Series) -> Option<Outcome> {
+    if let Err(why) = series.find() {
+        return Some(Outcome::KernelMissing { series, why });
+    }
+    let mut version = Command::new(QEMU);
+    version.arg("--version").stdin(Stdio::null()).stdout(Stdio::null());
+    version.status().err().map(|why| no_qemu(&why))
+}
+
+fn no_qemu(why: &io::Error) -> Outcome {
+    Outcome::QemuMissing { why: format!("{QEMU}: {why}; apt-get install qemu-system-x86") }
+}
+
+/// A QEMU that does not outlive the one who waits for it.
+struct Machine(Child);
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        // It fails when QEMU has ended, as it should have.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Takes in what the guest says until the port is closed; whether that was in time.
+fn listen(port: ChildStdout, start: Instant, limit: Duration, record: &mut Record) -> bool {
+    let (sender, lines) = mpsc::channel();
+    thread::spawn(move || {
+        for line in BufReader::new(port).split(b'\n').map_while(Result::ok) {
+            if sender.send(String::from_utf8_lossy(&line).into_owned()).is_err() {
+                return;
+            }
+        }
+    });
+    while start.elapsed() < limit {
+        match lines.recv_timeout(limit.saturating_sub(start.elapsed())) {
+            // The firmware may say something of its own on the port; the guest's lines are known
+            // by their marks.
+            Ok(text) => {
+                if let Ok(line) = text.parse::<Line>() {
+                    record.booted.get_or_insert_with(|| start.elapsed());
+                    record.hear(line);
+                }
+            }
+            Err(RecvTimeoutError::Timeout) => return false,
+            Err(RecvTimeoutError::Disconnected) => return true,
+        }
+    }
+    false
+}

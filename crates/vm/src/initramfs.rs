@@ -1,0 +1,119 @@
+//! The root file system of a guest: an archive in the format `newc` of cpio, not compressed,
+//! because an emulated processor unpacks slower than QEMU copies.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    io::{self, Cursor},
+    path::Path,
+};
+
+use cpio::newc::{Builder, ModeFileType};
+
+/// What is in the archive, by absolute paths of the guest.
+#[derive(Clone, Debug, Default)]
+pub struct Initramfs {
+    entries: Vec<Entry>,
+}
+
+#[derive(Clone, Debug)]
+struct Entry {
+    path: String,
+    kind: Kind,
+    content: Vec<u8>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Folder,
+    Text,
+    Program,
+    Link,
+}
+
+impl Initramfs {
+    /// Puts a text file in.
+    pub fn text(&mut self, path: &str, text: &str) {
+        self.put(path, Kind::Text, text.as_bytes().to_vec());
+    }
+
+    /// Puts a program in.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be read.
+    pub fn program(&mut self, path: &str, file: &Path) -> io::Result<()> {
+        let why = |why: io::Error| io::Error::new(why.kind(), format!("{}: {why}", file.display()));
+        self.put(path, Kind::Program, fs::read(file).map_err(why)?);
+        Ok(())
+    }
+
+    /// Puts a symbolic link in.
+    pub fn link(&mut self, path: &str, target: &str) {
+        self.put(path, Kind::Link, target.as_bytes().to_vec());
+    }
+
+    fn put(&mut self, path: &str, kind: Kind, content: Vec<u8>) {
+        assert!(path.starts_with('/'), "{path} is not absolute");
+        self.entries.push(Entry { path: path.to_string(), kind, content });
+    }
+
+    /// The archive, with the folders that the paths are in.
+    ///
+    /// # Errors
+    ///
+    /// None in practice: it is written to memory.
+    pub fn archive(&self) -> io::Result<Vec<u8>> {
+        let folders: BTreeSet<&str> = self
+            .entries
+            .iter()
+            .flat_map(|entry| entry.path.match_indices('/').map(|(at, _)| &entry.path[..at]))
+            .filter(|folder| !folder.is_empty())
+            .collect();
+        // In their order each folder is behind the one that it is in.
+        let folders = folders.iter().map(|folder| Entry {
+            path: (*folder).to_string(),
+            kind: Kind::Folder,
+            content: vec![],
+        });
+        let all = folders.chain(self.entries.iter().cloned());
+        let inputs = all.zip(1..).map(|(entry, inode)| {
+            let (kind, mode) = match entry.kind {
+                Kind::Folder => (ModeFileType::Directory, 0o755),
+                Kind::Text => (ModeFileType::Regular, 0o644),
+                Kind::Program => (ModeFileType::Regular, 0o755),
+                Kind::Link => (ModeFileType::Symlink, 0o777),
+            };
+            let name = entry.path.trim_start_matches('/');
+            let builder = Builder::new(name).ino(inode).mode(mode).set_mode_file_type(kind);
+            (builder, Cursor::new(entry.content))
+        });
+        cpio::write_cpio(inputs, vec![])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_archive_has_folders_first() {
+        let mut initramfs = Initramfs::default();
+        initramfs.text("/a/b/steps", "sleep 1s\n");
+        initramfs.link("/bin/touch", "/init");
+        let mut rest = Cursor::new(initramfs.archive().unwrap());
+        let mut seen = vec![];
+        loop {
+            let reader = cpio::NewcReader::new(rest).unwrap();
+            let entry = reader.entry();
+            if entry.is_trailer() {
+                break;
+            }
+            seen.push(format!("{:o} {} {}", entry.mode(), entry.name(), entry.file_size()));
+            rest = reader.finish().unwrap();
+        }
+        let expected =
+            ["40755 a 0", "40755 a/b 0", "40755 bin 0", "100644 a/b/steps 9", "120777 bin/touch 5"];
+        assert_eq!(seen, expected);
+    }
+}

@@ -1,0 +1,92 @@
+//! The kernels that `crates/vm/kernels` has got: one folder a release in the user's cache.
+
+use std::{env, fmt, fs, path::PathBuf};
+
+/// Which kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Series {
+    /// The latest of a major and minor number.
+    Of(u32, u32),
+    /// The latest of all; at least 7.0, so that it never is one of the others.
+    Newest,
+}
+
+/// A kernel to boot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kernel {
+    /// Its release, as the name of its folder has it.
+    pub release: String,
+    /// The image.
+    pub image: PathBuf,
+}
+
+impl fmt::Display for Series {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Of(major, minor) => write!(f, "{major}.{minor}"),
+            Self::Newest => f.write_str("newest"),
+        }
+    }
+}
+
+impl Series {
+    fn has(self, release: &str) -> bool {
+        let numbers = numbers(release);
+        let (major, minor) = (numbers[0], numbers[1]);
+        match self {
+            Self::Of(of_major, of_minor) => (major, minor) == (of_major, of_minor),
+            Self::Newest => major >= 7,
+        }
+    }
+
+    /// The latest kernel of this series.
+    ///
+    /// # Errors
+    ///
+    /// Why there is none, and what to do.
+    pub fn find(self) -> Result<Kernel, String> {
+        let how = format!("run `crates/vm/kernels {self}`");
+        let folder =
+            folder().ok_or_else(|| format!("neither XDG_CACHE_HOME nor HOME is set; {how}"))?;
+        let entries = fs::read_dir(&folder).into_iter().flatten().flatten();
+        let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        let kernels = names.map(|release| {
+            let image = folder.join(&release).join("vmlinuz");
+            Kernel { release, image }
+        });
+        kernels
+            .filter(|kernel| self.has(&kernel.release) && kernel.image.is_file())
+            .max_by_key(|kernel| numbers(&kernel.release))
+            .ok_or_else(|| format!("none in {}; {how}", folder.display()))
+    }
+}
+
+fn folder() -> Option<PathBuf> {
+    let cache = env::var_os("XDG_CACHE_HOME").filter(|path| !path.is_empty()).map(PathBuf::from);
+    let home = || env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
+    Some(cache.or_else(home)?.join("interleaf/kernels"))
+}
+
+/// The numbers that a release begins with: of `6.1.0-50-cloud-amd64` 6, 1, 0 and 50.
+fn numbers(release: &str) -> [u32; 4] {
+    let mut numbers = [0; 4];
+    for (number, text) in numbers.iter_mut().zip(release.split(|c: char| !c.is_ascii_digit())) {
+        *number = text.parse().unwrap_or(0);
+    }
+    numbers
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn releases_have_a_series_and_an_order() {
+        let releases = ["6.1.0-50-cloud-amd64", "6.12.107+deb13-cloud-amd64", "7.2.13+deb14"];
+        assert!(Series::Of(6, 1).has(releases[0]) && !Series::Of(6, 1).has(releases[1]));
+        assert!(Series::Of(6, 12).has(releases[1]) && !Series::Newest.has(releases[1]));
+        assert!(Series::Newest.has(releases[2]) && !Series::Newest.has("notes"));
+        assert!(numbers(releases[0]) < numbers("6.1.0-100-cloud-amd64"));
+        assert!(numbers("7.2.9+deb13-amd64") < numbers(releases[2]));
+    }
+}

@@ -1,0 +1,258 @@
+//! Topologies of memory, and the flags of QEMU that make them.
+//!
+//! A file describes the nodes in their order and what the machine's firmware says of the ways
+//! between them, as the tables SRAT, SLIT and HMAT of ACPI:
+//!
+//! ```toml
+//! hmat = true
+//!
+//! [[node]]
+//! cpus = 2
+//! memory_mib = 512
+//!
+//! [[node]]            # without processors
+//! memory_mib = 512
+//! initiator = 0       # the node whose processors are nearest to it
+//!
+//! [[path]]
+//! from = 0
+//! to = 1
+//! latency_ns = 250
+//! bandwidth_gib_s = 200
+//! ```
+//!
+//! What the tables say is all there is: QEMU's memory is equally fast everywhere.
+
+use serde::Deserialize;
+
+/// A topology.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Topology {
+    /// Whether there is an HMAT, which the latencies and bandwidths are in.
+    pub hmat: bool,
+    /// The nodes, numbered in this order.
+    #[serde(rename = "node")]
+    pub nodes: Vec<Node>,
+    /// The ways between them. Default: none.
+    #[serde(rename = "path", default)]
+    pub paths: Vec<Path>,
+}
+
+/// A node of memory.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Node {
+    /// How many processors it has. Default: 0.
+    #[serde(default)]
+    pub cpus: u32,
+    /// How much memory it has. A multiple of 128, the kernel's unit on x86, keeps nodes apart.
+    pub memory_mib: u32,
+    /// Of a node without processors, the node with those that are nearest; in an HMAT only.
+    pub initiator: Option<u32>,
+}
+
+/// The way from the processors of one node to the memory of one.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Path {
+    /// The node with processors.
+    pub from: u32,
+    /// The node with memory.
+    pub to: u32,
+    /// In the HMAT.
+    pub latency_ns: Option<u32>,
+    /// In the HMAT.
+    pub bandwidth_gib_s: Option<u32>,
+    /// In the SLIT. Default: 10 to the same node, 20 to another.
+    pub distance: Option<u8>,
+}
+
+/// Why a text is no topology.
+#[derive(Debug, thiserror::Error)]
+pub enum TopologyError {
+    /// It is not TOML, or has not these fields.
+    #[error(transparent)]
+    Toml(#[from] toml::de::Error),
+    /// It says what cannot be.
+    #[error("{0}")]
+    Wrong(String),
+}
+
+/// The topologies in `crates/vm/topologies/`, by name.
+const NAMED: [(&str, &str); 6] = [
+    ("one-node", include_str!("../topologies/one-node.toml")),
+    ("two-nodes-hmat", include_str!("../topologies/two-nodes-hmat.toml")),
+    ("four-nodes", include_str!("../topologies/four-nodes.toml")),
+    ("three-tiers", include_str!("../topologies/three-tiers.toml")),
+    ("no-hmat", include_str!("../topologies/no-hmat.toml")),
+    ("nearly-full-node", include_str!("../topologies/nearly-full-node.toml")),
+];
+
+impl Topology {
+    /// The names of the topologies that come with this crate.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        NAMED.iter().map(|(name, _)| *name)
+    }
+
+    /// One of the topologies that come with this crate.
+    ///
+    /// # Errors
+    ///
+    /// There is none of this name.
+    pub fn named(name: &str) -> Result<Self, TopologyError> {
+        let none = || {
+            let names: Vec<_> = Self::names().collect();
+            TopologyError::Wrong(format!("no topology {name}: there are {}", names.join(", ")))
+        };
+        let (_, text) = NAMED.iter().find(|(other, _)| *other == name).ok_or_else(none)?;
+        Self::read(text)
+    }
+
+    /// The topology of a text.
+    ///
+    /// # Errors
+    ///
+    /// It is no TOML, has other fields, or names nodes that it does not have.
+    pub fn read(text: &str) -> Result<Self, TopologyError> {
+        let topology: Self = toml::from_str(text)?;
+        topology.check().map_err(TopologyError::Wrong)?;
+        Ok(topology)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let has_cpus = |node: u32| self.nodes.get(node as usize).is_some_and(|node| node.cpus > 0);
+        if !has_cpus(0) {
+            return Err("node 0 wants processors: the kernel starts there".to_string());
+        }
+        for (at, node) in self.nodes.iter().enumerate() {
+            match node.initiator {
+                Some(initiator) if !self.hmat || !has_cpus(initiator) || node.cpus > 0 => {
+                    return Err(format!("node {at} cannot have {initiator} as its initiator"));
+                }
+                None if self.hmat && node.cpus == 0 => {
+                    return Err(format!("node {at} wants an initiator"));
+                }
+                _ => {}
+            }
+        }
+        for path in &self.paths {
+            let (from, to) = (path.from, path.to);
+            let rated = path.latency_ns.is_some() || path.bandwidth_gib_s.is_some();
+            if to as usize >= self.nodes.len() || (rated && !has_cpus(from)) {
+                return Err(format!("there cannot be a path from {from} to {to}"));
+            }
+            if rated && !self.hmat {
+                return Err("latency and bandwidth are in the HMAT: hmat = true".to_string());
+            }
+        }
+        Ok(())
+    }
+
+    /// The flags of QEMU.
+    #[must_use]
+    pub fn flags(&self) -> Vec<String> {
+        let memory: u32 = self.nodes.iter().map(|node| node.memory_mib).sum();
+        let cpus: u32 = self.nodes.iter().map(|node| node.cpus).sum();
+        let hmat = if self.hmat { "on" } else { "off" };
+        let mut flags: Vec<String> =
+            ["-machine", &format!("q35,hmat={hmat}"), "-m", &format!("{memory}M")]
+                .map(String::from)
+                .to_vec();
+        let mut flag = |name: &str, value: String| flags.extend([name.to_string(), value]);
+        flag("-smp", cpus.to_string());
+        let mut first = 0;
+        for (at, node) in self.nodes.iter().enumerate() {
+            flag("-object", format!("memory-backend-ram,id=m{at},size={}M", node.memory_mib));
+            let mut numa = format!("node,nodeid={at},memdev=m{at}");
+            if node.cpus > 0 {
+                numa += &format!(",cpus={first}-{}", first + node.cpus - 1);
+                first += node.cpus;
+            }
+            if let Some(initiator) = node.initiator {
+                numa += &format!(",initiator={initiator}");
+            }
+            flag("-numa", numa);
+        }
+        for path in &self.paths {
+            let Path { from, to, .. } = path;
+            if let Some(distance) = path.distance {
+                flag("-numa", format!("dist,src={from},dst={to},val={distance}"));
+            }
+            let way = format!("hmat-lb,initiator={from},target={to},hierarchy=memory");
+            if let Some(ns) = path.latency_ns {
+                flag("-numa", format!("{way},data-type=access-latency,latency={ns}"));
+            }
+            if let Some(gib_s) = path.bandwidth_gib_s {
+                flag("-numa", format!("{way},data-type=access-bandwidth,bandwidth={gib_s}G"));
+            }
+        }
+        flags
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_that_come_with_the_crate_are_right() {
+        for name in Topology::names() {
+            let topology = Topology::named(name).unwrap_or_else(|why| panic!("{name}: {why}"));
+            assert!(!topology.flags().is_empty());
+        }
+        let why = Topology::named("none").unwrap_err().to_string();
+        assert!(why.starts_with("no topology none: there are one-node, "), "{why}");
+    }
+
+    #[test]
+    fn flags_are_those_of_qemu() {
+        let flags = Topology::named("two-nodes-hmat").unwrap().flags().join(" ");
+        let way = |to, data| {
+            let ends = format!("initiator=0,target={to}");
+            format!("-numa hmat-lb,{ends},hierarchy=memory,data-type=access-{data}")
+        };
+        let expected = [
+            "-machine q35,hmat=on -m 1024M -smp 2".to_string(),
+            "-object memory-backend-ram,id=m0,size=512M".to_string(),
+            "-numa node,nodeid=0,memdev=m0,cpus=0-1".to_string(),
+            "-object memory-backend-ram,id=m1,size=512M".to_string(),
+            "-numa node,nodeid=1,memdev=m1,initiator=0".to_string(),
+            way(0, "latency,latency=100"),
+            way(0, "bandwidth,bandwidth=500G"),
+            way(1, "latency,latency=250"),
+            way(1, "bandwidth,bandwidth=200G"),
+        ];
+        assert_eq!(flags, expected.join(" "));
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused() {
+        let table = [
+            ("hmat = true\n[[node]]\nmemory_mib = 1", "node 0 wants processors"),
+            (
+                "hmat = true\n[[node]]\nmemory_mib = 1\ncpus = 1\n[[node]]\nmemory_mib = 1",
+                "node 1 wants an initiator",
+            ),
+            (
+                "hmat = false\n[[node]]\nmemory_mib = 1\ncpus = 1\n[[node]]\nmemory_mib = 1\n\
+              initiator = 0",
+                "node 1 cannot have 0 as its initiator",
+            ),
+            (
+                "hmat = false\n[[node]]\nmemory_mib = 1\ncpus = 1\n[[path]]\nfrom = 0\nto = 0\n\
+              latency_ns = 1",
+                "latency and bandwidth are in the HMAT",
+            ),
+            (
+                "hmat = false\n[[node]]\nmemory_mib = 1\ncpus = 1\n[[path]]\nfrom = 0\nto = 1",
+                "there cannot be a path from 0 to 1",
+            ),
+        ];
+        for (text, why) in table {
+            let said = Topology::read(text).unwrap_err().to_string();
+            assert!(said.starts_with(why), "{said}");
+        }
+        assert!(Topology::read("hmat = true\nnode = []\nspeed = 1").is_err());
+    }
+}

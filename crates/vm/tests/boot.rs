@@ -1,0 +1,450 @@
+//! What kernels make of topologies of memory, each booted in QEMU.
+//!
+//! A kernel or a QEMU that is not there makes a test say so and pass; with `INTERLEAF_VM=required`
+//! it fails. `docs/vm-tests.md` has the rest.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::{
+    env,
+    fmt::Write as _,
+    fs::OpenOptions,
+    io::{self, Write as _},
+    path::{Path, PathBuf},
+    sync::{Mutex, OnceLock},
+    time::Duration,
+};
+
+use interleaf_guest::report::Ending;
+use interleaf_vm::{
+    Boot, Outcome, Series, Topology,
+    boot::missing,
+    outcome::{Record, Taken},
+    program,
+};
+
+/// A kernel, and what is known of it.
+struct Kernel {
+    series: Series,
+    weights: Weights,
+    /// Whether memory tiers are made by what the HMAT says of nodes.
+    tiers_by_hmat: bool,
+}
+
+/// Weights of interleaving, in `/sys/kernel/mm/mempolicy/weighted_interleave`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Weights {
+    None,
+    /// A file for each node.
+    Manual,
+    /// And one to have them made of the HMAT's bandwidths.
+    Automatic,
+}
+
+const LINUX_6_1: Kernel =
+    Kernel { series: Series::Of(6, 1), weights: Weights::None, tiers_by_hmat: false };
+const LINUX_6_12: Kernel =
+    Kernel { series: Series::Of(6, 12), weights: Weights::Manual, tiers_by_hmat: true };
+const LINUX_6_17: Kernel =
+    Kernel { series: Series::Of(6, 17), weights: Weights::Automatic, tiers_by_hmat: true };
+const LINUX_NEWEST: Kernel =
+    Kernel { series: Series::Newest, weights: Weights::Automatic, tiers_by_hmat: true };
+
+/// Makes a test of each function for each kernel: `on_6_12::weights_place_pages`.
+macro_rules! on_each_kernel {
+    ($($test:ident),* $(,)?) => {
+        mod on_6_1 { $(#[test] fn $test() { super::$test(&super::LINUX_6_1); })* }
+        mod on_6_12 { $(#[test] fn $test() { super::$test(&super::LINUX_6_12); })* }
+        mod on_6_17 { $(#[test] fn $test() { super::$test(&super::LINUX_6_17); })* }
+        mod on_newest { $(#[test] fn $test() { super::$test(&super::LINUX_NEWEST); })* }
+    };
+}
+
+on_each_kernel!(
+    one_node,
+    two_nodes_hmat,
+    four_nodes,
+    three_tiers,
+    no_hmat,
+    nearly_full_node,
+    weights_place_pages,
+);
+
+// --- Booting ------------------------------------------------------------------------------------
+
+/// The guest, built once.
+fn guest() -> &'static Path {
+    static GUEST: OnceLock<PathBuf> = OnceLock::new();
+    GUEST.get_or_init(|| {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("static");
+        program::build("interleaf-guest", "guest", &folder).unwrap_or_else(|why| panic!("{why}"))
+    })
+}
+
+/// A boot of a kernel on a topology; nothing when it cannot be had here.
+///
+/// One machine at a time: two of them on two cores are slower than one after the other, and a
+/// limit of time should mean something.
+fn run(series: Series, machine: &Topology, steps: &str, more: Change) -> Option<Outcome> {
+    static ONE: Mutex<()> = Mutex::new(());
+    if let Some(outcome) = missing(series) {
+        not_tested(&outcome);
+        return None;
+    }
+    let mut boot = Boot::new(series, machine, guest(), steps);
+    more(&mut boot);
+    let _one = ONE.lock().unwrap_or_else(|failed| failed.into_inner());
+    Some(boot.run().unwrap())
+}
+
+/// What a test has otherwise than most.
+type Change = fn(&mut Boot<'_>);
+
+/// What the guest said that took its steps; nothing when it cannot be had here.
+fn boot(series: Series, topology: &str, steps: &str) -> Option<Record> {
+    let machine = Topology::named(topology).unwrap();
+    match run(series, &machine, steps, |_| {})? {
+        Outcome::Said(record) => {
+            note(topology, &record);
+            Some(record)
+        }
+        outcome => panic!("{series}, {topology}: {outcome}"),
+    }
+}
+
+/// Says that something is not there.
+#[expect(clippy::explicit_write, reason = "the test harness keeps what macros print")]
+fn not_tested(outcome: &Outcome) {
+    let text = format!("not tested: {outcome}");
+    assert!(env::var_os("INTERLEAF_VM").is_none_or(|value| value != "required"), "{text}");
+    writeln!(io::stderr(), "{text}").unwrap();
+}
+
+/// Notes how long it took, for whoever wants to know: nothing is asserted about it.
+fn note(topology: &str, record: &Record) {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("boots.tsv");
+    let mut file = OpenOptions::new().create(true).append(true).open(path).unwrap();
+    let release = record.release.as_deref().unwrap_or("");
+    let (up, took) = (record.booted.unwrap_or_default().as_secs_f64(), record.took.as_secs_f64());
+    // One call, since tests run side by side.
+    let line = format!("{release}\t{topology}\t{up:.1}\t{took:.1}\n");
+    file.write_all(line.as_bytes()).unwrap();
+}
+
+/// The step of this text.
+fn step<'a>(record: &'a Record, text: &str) -> &'a Taken {
+    record.step(text).unwrap_or_else(|| panic!("no step {text} in\n{record}"))
+}
+
+/// What a step showed that did what it had to.
+fn shown<'a>(record: &'a Record, text: &str) -> &'a [String] {
+    let taken = step(record, text);
+    assert!(taken.succeeded(), "{text}\n{record}");
+    &taken.output
+}
+
+/// Why a step could not be taken.
+fn refused<'a>(record: &'a Record, text: &str) -> &'a str {
+    match &step(record, text).ending {
+        Some(Ending::Failed(why)) => why,
+        _ => panic!("{text} was not refused\n{record}"),
+    }
+}
+
+// --- Topologies ---------------------------------------------------------------------------------
+
+const NODES: &str = "/sys/devices/system/node";
+const TIERS: &str = "/sys/devices/virtual/memory_tiering";
+const WEIGHTS: &str = "/sys/kernel/mm/mempolicy/weighted_interleave";
+
+fn one_node(kernel: &Kernel) {
+    topology(kernel, "one-node", "", &["0"], &[1]);
+}
+
+fn two_nodes_hmat(kernel: &Kernel) {
+    topology(kernel, "two-nodes-hmat", "", &["0", "1"], &[22, 9]);
+}
+
+/// A tier of DRAM and one of expanders, over both sockets. The weights are of what the nearest
+/// processors have: those of one socket do not see that the other's DRAM is slower.
+fn four_nodes(kernel: &Kernel) {
+    topology(kernel, "four-nodes", "", &["0-1", "2-3"], &[3, 3, 1, 1]);
+}
+
+/// Of 32 points each node gets its share of the bandwidth, rounded down; then they are reduced.
+fn three_tiers(kernel: &Kernel) {
+    topology(kernel, "three-tiers", "", &["0", "1", "2"], &[19, 9, 2]);
+}
+
+/// Without an HMAT a node without processors is as good as any.
+fn no_hmat(kernel: &Kernel) {
+    topology(kernel, "no-hmat", "", &["0-1"], &[1, 1]);
+}
+
+/// Boots a topology, and compares what the kernel shows with what the file says. Then it takes
+/// `more` steps, which are up to the caller.
+///
+/// `tiers` are the nodes of the tiers from fast to slow, where the kernel makes them of the HMAT;
+/// otherwise there is one of all. `weights` are those that a kernel makes of the HMAT, if it does.
+fn topology(
+    kernel: &Kernel,
+    name: &str,
+    more: &str,
+    tiers: &[&str],
+    weights: &[u8],
+) -> Option<Record> {
+    let steps = format!(
+        "read {NODES}/has_cpu\n\
+         read {NODES}/has_memory\n\
+         read {NODES}/node*/access0/initiators/read_*\n\
+         list {NODES}/node1/access0/initiators\n\
+         read {TIERS}/memory_tier*/nodelist\n\
+         list {WEIGHTS}\n\
+         read {WEIGHTS}/node*\n\
+         read {WEIGHTS}/auto\n\
+         {more}"
+    );
+    let record = boot(kernel.series, name, &steps)?;
+    let machine = Topology::named(name).unwrap();
+
+    let release = record.release.as_deref().unwrap();
+    let prefix = format!("{}.", kernel.series);
+    assert!(kernel.series == Series::Newest || release.starts_with(&prefix), "{release}");
+
+    let nodes = machine.nodes.len();
+    let all = range(nodes);
+    let with_cpus = machine.nodes.iter().filter(|node| node.cpus > 0).count();
+    assert_eq!(shown(&record, &format!("read {NODES}/has_cpu")), [range(with_cpus)]);
+    assert_eq!(shown(&record, &format!("read {NODES}/has_memory")), [all.as_str()]);
+
+    coordinates(&record, &machine);
+
+    let expected = if kernel.tiers_by_hmat { tiers.to_vec() } else { vec![all.as_str()] };
+    assert_eq!(tiers_of(&record), expected, "{record}");
+
+    weight_files(&record, kernel.weights, weights);
+    Some(record)
+}
+
+/// Nodes as the kernel lists them.
+fn range(count: usize) -> String {
+    if count == 1 { "0".to_string() } else { format!("0-{}", count - 1) }
+}
+
+/// Bandwidth in MiB/s and latency in ns from the nearest processors to each node.
+fn coordinates(record: &Record, machine: &Topology) {
+    let text = format!("read {NODES}/node*/access0/initiators/read_*");
+    if !machine.hmat {
+        assert_eq!(refused(record, &text), "no file fits");
+        return;
+    }
+    let mut expected = vec![];
+    for (node, from) in machine.nodes.iter().zip(0..).map(|(n, at)| (at, n.initiator.unwrap_or(at)))
+    {
+        let path = machine.paths.iter().find(|path| (path.from, path.to) == (from, node)).unwrap();
+        let folder = format!("{NODES}/node{node}/access0/initiators");
+        let bandwidth = path.bandwidth_gib_s.unwrap() * 1024;
+        expected.push(format!("{folder}/read_bandwidth: {bandwidth}"));
+        expected.push(format!("{folder}/read_latency: {}", path.latency_ns.unwrap()));
+    }
+    assert_eq!(shown(record, &text), expected);
+    let initiator = format!("node{}", machine.nodes[1].initiator.unwrap_or(1));
+    let listed = shown(record, &format!("list {NODES}/node1/access0/initiators"));
+    assert!(listed.contains(&initiator), "{listed:?}");
+}
+
+/// The nodes of the tiers, from fast to slow: a smaller number is faster.
+fn tiers_of(record: &Record) -> Vec<&str> {
+    let mut tiers: Vec<(u32, &str)> = shown(record, &format!("read {TIERS}/memory_tier*/nodelist"))
+        .iter()
+        .map(|line| {
+            let (path, nodes) = line.split_once(": ").unwrap();
+            let number: String = path.chars().filter(char::is_ascii_digit).collect();
+            (number.parse().unwrap(), nodes)
+        })
+        .collect();
+    tiers.sort_unstable();
+    tiers.into_iter().map(|(_, nodes)| nodes).collect()
+}
+
+fn weight_files(record: &Record, weights: Weights, automatic: &[u8]) {
+    let list = format!("list {WEIGHTS}");
+    if weights == Weights::None {
+        assert!(refused(record, &list).starts_with("No such file"));
+        return;
+    }
+    let mut files: Vec<String> = (0..automatic.len()).map(|at| format!("node{at}")).collect();
+    let values = match weights {
+        Weights::Automatic => {
+            files.insert(0, "auto".to_string());
+            // It is so without being asked.
+            assert_eq!(shown(record, &format!("read {WEIGHTS}/auto")), ["true"]);
+            automatic.to_vec()
+        }
+        _ => vec![1; automatic.len()],
+    };
+    assert_eq!(shown(record, &list), files);
+    let line = |(at, value)| format!("{WEIGHTS}/node{at}: {value}");
+    let expected: Vec<String> = values.iter().enumerate().map(line).collect();
+    assert_eq!(shown(record, &format!("read {WEIGHTS}/node*")), expected);
+}
+
+// --- Pages --------------------------------------------------------------------------------------
+
+/// Where a page goes is a matter of its address, so the counts are exact if a multiple of the sum
+/// of the weights is touched: 64 MiB are 16384 pages, 62 MiB 512 times 22 + 9, and 64.5 MiB 64
+/// times 3 + 255. Of other sizes, where the mapping begins in the cycle makes a difference of a few
+/// pages.
+fn weights_place_pages(kernel: &Kernel) {
+    let mut steps = String::from(
+        "run touch 64MiB --bind 1\n\
+         run touch 62MiB --interleave 0,1\n\
+         run touch 64MiB --weights 0:3,1:1\n\
+         run touch 66048KiB --weights 0:3,1:255\n\
+         start sweep touch 64MiB --weights 0:3,1:1 --sweep\n\
+         await sweep touched\n\
+         pages sweep\n\
+         kill sweep TERM\n\
+         wait sweep\n",
+    );
+    for text in ["read auto", "write node1 0", "read node1", "write auto true", "read node0"] {
+        let (verb, rest) = text.split_once(' ').unwrap();
+        writeln!(steps, "{verb} {WEIGHTS}/{rest}").unwrap();
+    }
+    let Some(record) = boot(kernel.series, "two-nodes-hmat", &steps) else { return };
+
+    assert_eq!(shown(&record, "run touch 64MiB --bind 1")[0], "pages 1:16384");
+    if kernel.weights == Weights::None {
+        let policy = step(&record, "run touch 62MiB --interleave 0,1");
+        assert_eq!(policy.output, ["touch: set_mempolicy: Invalid argument (os error 22)"]);
+        return;
+    }
+    let own = shown(&record, "run touch 62MiB --interleave 0,1");
+    let automatic = kernel.weights == Weights::Automatic;
+    assert_eq!(own[0], if automatic { "pages 0:11264 1:4608" } else { "pages 0:7936 1:7936" });
+    assert_eq!(shown(&record, "run touch 64MiB --weights 0:3,1:1")[0], "pages 0:12288 1:4096");
+    assert_eq!(shown(&record, "run touch 66048KiB --weights 0:3,1:255")[0], "pages 0:192 1:16320");
+
+    shown(&record, "await sweep touched");
+    let ended = step(&record, "wait sweep");
+    assert_eq!(ended.ending, Some(Ending::Signal(15)), "{record}");
+    assert_eq!(ended.output, ["pages 0:12288 1:4096", "touched"]);
+    // The whole process has a few pages more: its heap, its stack.
+    let pages = pages(&shown(&record, "pages sweep")[0]);
+    assert!(pages[0].1 >= 12288 && pages[1].1 >= 4096, "{record}");
+    assert!(pages[0].1 + pages[1].1 < 16384 + 100, "{record}");
+
+    written_weights(&record, automatic);
+}
+
+/// What a weight that is written does to the others, and what 0 means.
+fn written_weights(record: &Record, automatic: bool) {
+    let zero = format!("write {WEIGHTS}/node1 0");
+    if automatic {
+        assert_eq!(shown(record, &format!("read {WEIGHTS}/auto")), ["false"]);
+        assert!(refused(record, &zero).starts_with("Invalid argument"), "{record}");
+        assert!(step(record, &format!("write {WEIGHTS}/auto true")).succeeded(), "{record}");
+        assert_eq!(shown(record, &format!("read {WEIGHTS}/node0")), ["22"]);
+    } else {
+        assert!(step(record, &zero).succeeded(), "{record}");
+        assert_eq!(shown(record, &format!("read {WEIGHTS}/node1")), ["1"]);
+    }
+}
+
+/// What does not fit on a node goes to another with weights, and nowhere when bound.
+fn nearly_full_node(kernel: &Kernel) {
+    let steps = "run touch 192MiB --bind 1\n\
+                 start filler touch 48MiB --bind 1 --sweep\n\
+                 await filler touched\n\
+                 run touch 192MiB --weights 0:1,1:1";
+    let Some(record) = topology(kernel, "nearly-full-node", steps, &["0", "1"], &[22, 9]) else {
+        return;
+    };
+    let bound = step(&record, "run touch 192MiB --bind 1");
+    assert_eq!(bound.ending, Some(Ending::Signal(9)), "{record}");
+    shown(&record, "await filler touched");
+    if kernel.weights == Weights::None {
+        return;
+    }
+    // Half of them would be 24576.
+    let pages = pages(&shown(&record, "run touch 192MiB --weights 0:1,1:1")[0]);
+    assert!(pages[1].1 > 0 && pages[1].1 < 24576, "{record}");
+    assert_eq!(pages[0].1 + pages[1].1, 49152, "{record}");
+}
+
+/// The counts of `pages 0:12288 1:4096`.
+fn pages(line: &str) -> Vec<(u32, u64)> {
+    let words = line.strip_prefix("pages ").unwrap().split(' ');
+    let pair = |word: &str| {
+        let (node, count) = word.split_once(':').unwrap();
+        (node.parse().unwrap(), count.parse().unwrap())
+    };
+    words.map(pair).collect()
+}
+
+// --- Other programs, other ends -----------------------------------------------------------------
+
+fn one() -> Topology {
+    Topology::named("one-node").unwrap()
+}
+
+#[test]
+fn programs_come_along() {
+    let steps = "run /bin/other/touch 1MiB\nrun none";
+    let more: Change = |boot| boot.programs.push(("other/touch", boot.guest));
+    match run(Series::Newest, &one(), steps, more) {
+        Some(Outcome::Said(record)) => {
+            assert_eq!(shown(&record, "run /bin/other/touch 1MiB"), ["pages 0:256", "touched"]);
+            assert!(refused(&record, "run none").starts_with("No such file"), "{record}");
+        }
+        None => {}
+        Some(outcome) => panic!("{outcome}"),
+    }
+}
+
+#[test]
+fn a_panic_is_told() {
+    // Without the guest as init, the kernel looks for one on a disk.
+    let more: Change = |boot| boot.command_line = "rdinit=/none root=/none";
+    match run(Series::Newest, &one(), "sleep 1s", more) {
+        Some(Outcome::Panicked { why, record }) => {
+            assert!(why.contains("Unable to mount root"), "{why}");
+            assert!(record.release.is_none() && record.console.contains("Linux version"));
+        }
+        None => {}
+        Some(outcome) => panic!("{outcome}"),
+    }
+}
+
+#[test]
+fn a_run_has_a_limit() {
+    let more: Change = |boot| boot.limit = Duration::from_millis(500);
+    match run(Series::Newest, &one(), "sleep 1s", more) {
+        Some(Outcome::TimedOut { record, .. }) => assert!(!record.complete),
+        None => {}
+        Some(outcome) => panic!("{outcome}"),
+    }
+}
+
+#[test]
+fn what_qemu_refuses_is_told() {
+    let mut machine = one();
+    machine.nodes[0].cpus = 100_000;
+    match run(Series::Newest, &machine, "sleep 1s", |_| {}) {
+        Some(Outcome::QemuFailed { why }) => assert!(why.contains("CPU"), "{why}"),
+        None => {}
+        Some(outcome) => panic!("{outcome}"),
+    }
+}
+
+#[test]
+fn what_is_not_there_is_told() {
+    let machine = one();
+    let none = Path::new("/none");
+    let outcome = Boot::new(Series::Of(1, 0), &machine, none, "sleep 1s").run().unwrap();
+    let said = outcome.to_string();
+    assert!(said.starts_with("no kernel 1.0: none in "), "{said}");
+    assert!(said.ends_with("run `crates/vm/kernels 1.0`"), "{said}");
+    let steps = Boot::new(Series::Newest, &machine, none, "jump").run();
+    assert!(steps.unwrap_err().to_string().starts_with("line 1: no step `jump`"));
+}

@@ -1,0 +1,111 @@
+//! What `interleaf` says of a machine that a real kernel shows, on each kernel.
+//!
+//! A kernel or a QEMU that is not there makes a test say so and pass; with `INTERLEAF_VM=required`
+//! it fails.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use interleaf_vm::{Boot, Outcome, Series, Topology, boot::missing, program};
+use serde_json::Value;
+use std::{
+    env,
+    io::{self, Write as _},
+    path::Path,
+};
+
+const SHOW: &str = "run interleaf show --json";
+const DOCTOR: &str = "run interleaf doctor --json";
+
+/// What `show` and `doctor` say on a topology; nothing when it cannot be had here.
+#[expect(clippy::explicit_write, reason = "the test harness keeps what macros print")]
+fn said(series: Series, topology: &str) -> Option<(Value, Value)> {
+    if let Some(outcome) = missing(series) {
+        let text = format!("not tested: {outcome}");
+        assert!(env::var_os("INTERLEAF_VM").is_none_or(|value| value != "required"), "{text}");
+        writeln!(io::stderr(), "{text}").unwrap();
+        return None;
+    }
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("static");
+    let guest = program::build("interleaf-guest", "guest", &folder).unwrap();
+    let interleaf = program::build("interleaf", "interleaf", &folder).unwrap();
+    let machine = Topology::named(topology).unwrap();
+    let steps = format!("{SHOW}\n{DOCTOR}\n");
+    let programs = vec![("interleaf", interleaf.as_path())];
+    let boot = Boot { programs, ..Boot::new(series, &machine, &guest, &steps) };
+    let Outcome::Said(record) = boot.run().unwrap() else { panic!("{series}, {topology}") };
+    let document = |step: &str| {
+        let taken = record.step(step).unwrap_or_else(|| panic!("no {step} in\n{record}"));
+        assert!(taken.succeeded(), "{step}\n{record}");
+        serde_json::from_str(&taken.output.join("\n")).unwrap()
+    };
+    Some((document(SHOW), document(DOCTOR)))
+}
+
+/// The status of a capability.
+fn status<'a>(doctor: &'a Value, name: &str) -> &'a str {
+    let all = doctor["capabilities"].as_array().unwrap();
+    let found = all.iter().find(|capability| capability["name"] == name);
+    found.unwrap_or_else(|| panic!("no {name} in {doctor}"))["status"].as_str().unwrap()
+}
+
+/// DRAM and an expander: both nodes, what the firmware rates them at, and the weights that a kernel
+/// of this series has.
+fn two_nodes(series: Series, weighted: bool, automatic: bool) {
+    let Some((show, doctor)) = said(series, "two-nodes-hmat") else { return };
+    let [dram, cxl] = &show["nodes"].as_array().unwrap()[..] else { panic!("{show}") };
+    assert_eq!((&dram["node"], &cxl["node"]), (&0.into(), &1.into()));
+    assert_eq!((&dram["cpus"], &cxl["cpus"]), (&"0-1".into(), &"".into()));
+    assert_eq!((&dram["near"], &cxl["near"]), (&"0".into(), &"0".into()));
+    // 500 and 200 GiB/s.
+    assert_eq!((&dram["read_gbps"], &cxl["read_gbps"]), (&536.871.into(), &214.748.into()));
+    assert_eq!(cxl["read_latency_ns"], 250);
+    assert_eq!(dram["weight"].is_number(), weighted, "{show}");
+    assert_eq!(show["automatic_weights"].is_boolean(), automatic, "{show}");
+    let is = |there: bool| if there { "present" } else { "missing" };
+    assert_eq!(status(&doctor, "several memory nodes"), "present");
+    assert_eq!(status(&doctor, "rated bandwidths"), "present");
+    assert_eq!(status(&doctor, "weighted interleaving"), is(weighted));
+    assert_eq!(status(&doctor, "automatic weights"), is(automatic));
+    assert_eq!(status(&doctor, "bandwidth counters"), "missing", "a guest has none");
+}
+
+#[test]
+fn on_6_1() {
+    two_nodes(Series::Of(6, 1), false, false);
+}
+
+#[test]
+fn on_6_12() {
+    two_nodes(Series::Of(6, 12), true, false);
+}
+
+#[test]
+fn on_6_17() {
+    two_nodes(Series::Of(6, 17), true, true);
+}
+
+#[test]
+fn on_the_newest() {
+    two_nodes(Series::Newest, true, true);
+}
+
+#[test]
+fn three_tiers_are_in_order() {
+    let Some((show, _)) = said(Series::Of(6, 17), "three-tiers") else { return };
+    let tiers: Vec<u64> = show["nodes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|node| node["memory_tier"].as_u64().unwrap())
+        .collect();
+    assert_eq!(tiers.len(), 3, "{show}");
+    assert!(tiers.is_sorted() && tiers[0] < tiers[2], "{tiers:?}");
+}
+
+#[test]
+fn one_node_has_nothing_to_interleave() {
+    let Some((show, doctor)) = said(Series::Of(6, 12), "one-node") else { return };
+    assert_eq!(show["nodes"].as_array().unwrap().len(), 1);
+    assert_eq!(status(&doctor, "several memory nodes"), "missing");
+    assert_eq!(status(&doctor, "no other mover of pages"), "present");
+}
