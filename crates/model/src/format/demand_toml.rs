@@ -5,7 +5,7 @@ use crate::{
     demand::{Demand, Hotness, InterleavedRun, Metric, Phase, Run},
     mix::Mix,
     provenance::Figure,
-    units::{Bytes, UnitError},
+    units::Bytes,
     weights::Weights,
 };
 use serde::Deserialize;
@@ -98,13 +98,8 @@ pub fn parse(file: &str, text: &str) -> Result<Demand, FileError> {
         (None, None) => Figure::assumed("the demand file does not say"),
     };
     let (mix, read_share_range) = mix(&toml, &read.mix)?;
-    let footprint = match &read.footprint {
-        Some(text) => Some(text.get_ref().parse::<Bytes>().map_err(|why: UnitError| {
-            let hint = format!("write a number and a unit, one of {}", why.allowed);
-            toml.error("footprint", text, why, hint)
-        })?),
-        None => None,
-    };
+    let footprint: Option<Bytes> =
+        read.footprint.as_ref().map(|size| toml.quantity("footprint", size)).transpose()?;
     let outstanding_lines_per_thread = match &read.outstanding_lines_per_thread {
         Some(lines) => {
             let field = "outstanding_lines_per_thread";
@@ -201,11 +196,7 @@ fn result(toml: &TomlText<'_>, run: &RunFile, metric: &Metric) -> Result<f64, Fi
 }
 
 fn threads(toml: &TomlText<'_>, run: &RunFile) -> Result<u32, FileError> {
-    let number = u32::try_from(*run.threads.get_ref()).ok().filter(|n| (1..=65536).contains(n));
-    number.ok_or_else(|| {
-        let problem = format!("{} is not between 1 and 65536", run.threads.get_ref());
-        toml.error("threads", &run.threads, problem, "write a whole number from 1 to 65536")
-    })
+    toml.whole("threads", &run.threads, 1..=65536)
 }
 
 fn local_run(toml: &TomlText<'_>, run: &RunFile, metric: &Metric) -> Result<Run, FileError> {

@@ -4,7 +4,7 @@ use super::{FileError, curve_csv, mess_csv, toml_text::TomlText};
 use crate::{
     platform::{Coupling, Cpu, Domain, Interleaving, Link, PAGE_STREAMS_MAX, Platform, Power},
     tier::{Curves, Tier, TierKind, TierPower},
-    units::{Bytes, UnitError},
+    units::Bytes,
 };
 use serde::Deserialize;
 use toml::Spanned;
@@ -208,10 +208,7 @@ fn tiers(
         }
         let kinds = || "write dram, cxl, nvram or storage".to_string();
         let kind: TierKind = toml.parsed("tier.kind", &tier.kind, kinds)?;
-        let capacity = tier.capacity.get_ref().parse::<Bytes>().map_err(|why: UnitError| {
-            let hint = format!("write a number and a unit, one of {}", why.allowed);
-            toml.error("tier.capacity", &tier.capacity, why, hint)
-        })?;
+        let capacity: Bytes = toml.quantity("tier.capacity", &tier.capacity)?;
         if capacity.get() == 0 {
             let hint = "leave a tier without memory out";
             return Err(toml.error("tier.capacity", &tier.capacity, "it is zero", hint));

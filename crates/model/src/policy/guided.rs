@@ -26,7 +26,7 @@
 
 mod fit;
 
-use super::{Observation, Policy, Verdict};
+use super::{Observation, Policy, Verdict, fixed::first_only};
 use crate::{mix::Mix, platform::Platform, search::best_points};
 use fit::{Belief, Fit, Seen};
 
@@ -167,7 +167,7 @@ impl Guided {
 
     /// The first tier alone is as good: goes there, unless the demand often comes back soon.
     fn unsaturated(&mut self, seen: &Observation, proposal: &Proposal, changed: u32) -> Verdict {
-        let local = first_tier(seen.tiers.len());
+        let local = first_only(seen.tiers.len());
         let reason = format!(
             "{:.0} GB/s do not saturate the first tier ({:.0} % of it): it alone is as good",
             seen.mean_gbps,
@@ -230,7 +230,7 @@ impl Guided {
 
 impl Policy for Guided {
     fn start(&self) -> Vec<f64> {
-        first_tier(self.near.len())
+        first_only(self.near.len())
     }
 
     fn enough(&self, quiet: usize) -> bool {
@@ -314,7 +314,7 @@ fn propose(belief: &Belief<'_>, fit: &Fit, here: &[f64], here_gbps: f64, tiers: 
         }
         chosen = between;
     }
-    let local = belief.reach(fit, &first_tier(tiers));
+    let local = belief.reach(fit, &first_only(tiers));
     Proposal {
         gain: belief.reach(fit, &chosen).bandwidth_gbps / here_gbps - 1.0,
         shares: chosen,
@@ -341,10 +341,6 @@ fn mix(seen: &Observation) -> Mix {
     let all: f64 = seen.tiers.iter().map(|tier| tier.bandwidth_gbps).sum();
     let share = seen.tiers.iter().map(reads).sum::<f64>() / all;
     Mix::new(share.clamp(0.0, 1.0), false).unwrap_or(Mix::READ)
-}
-
-fn first_tier(tiers: usize) -> Vec<f64> {
-    (0..tiers).map(|tier| if tier == 0 { 1.0 } else { 0.0 }).collect()
 }
 
 /// The largest difference.

@@ -4,7 +4,7 @@
 //! and nothing moves; what runs is simulated from one change to the next.
 
 use super::{Scenario, SimMachine, Task, layout, task::TaskState};
-use interleaf_model::{machine::Layout, search::best_points, weights::Weights};
+use interleaf_model::{machine::Layout, search::best_points};
 
 /// Spans of the longest run after which a run that has not ended is given up.
 const PATIENCE: f64 = 50.0;
@@ -19,17 +19,6 @@ pub struct StaticBest {
     pub points: Vec<Vec<u16>>,
     /// By task.
     pub tasks: Vec<StaticTask>,
-}
-
-impl StaticBest {
-    /// The mean of all domains, in whole points.
-    pub fn mean_points(&self) -> Vec<u16> {
-        let tiers = self.points.first().map_or(0, Vec::len);
-        let sum = |tier: usize| self.points.iter().map(|own| f64::from(own[tier])).sum::<f64>();
-        let all: f64 = (0..tiers).map(sum).sum();
-        let shares: Vec<f64> = (0..tiers).map(|tier| sum(tier) / all).collect();
-        Weights::percent(&shares).as_slice().to_vec()
-    }
 }
 
 /// What static shares give a task.
