@@ -17,9 +17,11 @@ use rustix::{
     system::{RebootCommand, reboot, uname},
 };
 
+use interleaf_linux::{numa_maps, root::Root};
+
 use crate::{
     files,
-    numa_maps::Pages,
+    pages::Pages,
     report::{Ending, Line},
     step::{self, Signal, Step},
 };
@@ -113,8 +115,9 @@ impl Started {
                 return Ok(Some(status));
             }
             Step::Pages { name } => {
-                let maps = format!("/proc/{}/numa_maps", self.find(name)?.id());
-                *shown = Pages::anonymous(&fs::read_to_string(maps)?).to_string();
+                let found = numa_maps::mappings(&Root::live(), self.find(name)?.id());
+                let mappings = found.map_err(io::Error::other)?.unwrap_or_default();
+                *shown = Pages(numa_maps::anonymous(&mappings)).to_string();
             }
             Step::Sleep(millis) => thread::sleep(millis.duration()),
             Step::Read(path) if files::is_pattern(path) => *shown = files::read_all(path)?,

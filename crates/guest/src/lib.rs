@@ -11,8 +11,7 @@
 
 mod files;
 pub mod init;
-pub mod numa_maps;
-pub mod policy;
+pub mod pages;
 pub mod report;
 pub mod step;
 pub mod touch;

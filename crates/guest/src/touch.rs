@@ -10,12 +10,14 @@
 use std::{
     fs,
     io::{self, Write},
-    process::ExitCode,
+    process::{self, ExitCode},
 };
 
 use memmap2::{Advice, MmapMut};
 
-use crate::{numa_maps::Pages, policy::Policy};
+use interleaf_linux::{list::List, mempolicy::Policy, numa_maps, root::Root};
+
+use crate::pages::Pages;
 
 const PAGE: usize = 4096;
 const WEIGHTS: &str = "/sys/kernel/mm/mempolicy/weighted_interleave";
@@ -56,8 +58,8 @@ impl Args {
                     found.sweep = true;
                     continue;
                 }
-                "--bind" => Policy::Bind(list(&value()?, &number)?),
-                "--interleave" => Policy::WeightedInterleave(list(&value()?, &number)?),
+                "--bind" => Policy::Bind(nodes(&value()?)?),
+                "--interleave" => Policy::WeightedInterleave(nodes(&value()?)?),
                 "--weights" => {
                     found.weights = list(&value()?, &weight)?;
                     let nodes = found.weights.iter().map(|(node, _)| *node);
@@ -81,6 +83,10 @@ impl Args {
 
 fn list<T>(text: &str, item: &dyn Fn(&str) -> Result<T, String>) -> Result<Vec<T>, String> {
     text.split(',').map(item).collect()
+}
+
+fn nodes(text: &str) -> Result<List, String> {
+    Ok(list(text, &number)?.into_iter().collect())
 }
 
 fn number<T: std::str::FromStr>(text: &str) -> Result<T, String> {
@@ -114,7 +120,10 @@ fn touch(args: &Args, out: &mut impl Write) -> io::Result<()> {
     // that it has a line of its own in numa_maps.
     memory.advise(if args.huge { Advice::HugePage } else { Advice::NoHugePage })?;
     sweep(&mut memory);
-    let pages = Pages::at(&fs::read_to_string("/proc/self/numa_maps")?, memory.as_ptr().addr());
+    let mappings = numa_maps::mappings(&Root::live(), process::id()).map_err(io::Error::other)?;
+    let start = memory.as_ptr().addr() as u64;
+    let mine = mappings.iter().flatten().filter(|mapping| mapping.start == start);
+    let pages = Pages(mine.map(|mapping| &mapping.bytes).collect());
     writeln!(out, "{pages}")?;
     writeln!(out, "touched")?;
     out.flush()?;
@@ -145,7 +154,7 @@ mod tests {
         let plain = Args { size: 64 << 20, ..Args::default() };
         assert_eq!(parse("64MiB"), Ok(plain));
         let weights = vec![(0, 3), (1, 255)];
-        let policy = Some(Policy::WeightedInterleave(vec![0, 1]));
+        let policy = Some(Policy::WeightedInterleave([0, 1].into_iter().collect()));
         let all = Args { size: 1 << 30, weights, policy, huge: true, sweep: true };
         assert_eq!(parse("1GiB --weights 0:3,1:255 --huge --sweep"), Ok(all));
         for wrong in ["", "64", "64MB", "1MiB --weights 0", "1MiB --weights 0:256", "1MiB --bind"] {

@@ -21,3 +21,11 @@ pub mod damon;
 pub mod topology;
 
 pub mod capability;
+
+pub mod process;
+
+pub mod numa_maps;
+
+pub mod mempolicy;
+
+mod syscall;

@@ -3,7 +3,8 @@
 use std::{
     cell::RefCell,
     collections::BTreeMap,
-    fs, io,
+    fs,
+    io::{self, Write as _},
     path::{Path, PathBuf},
 };
 
@@ -93,6 +94,11 @@ impl Root {
         Self { path: "/".into(), writes: Writes::Done, seen: RefCell::default() }
     }
 
+    /// A machine whose files are below `path` and are written to, as those of a container or a test.
+    pub fn below(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into(), ..Self::live() }
+    }
+
     /// The machine whose files are below `path`. Writes are noted, not done: a captured machine
     /// stays as it is.
     pub fn captured(path: impl Into<PathBuf>) -> Self {
@@ -119,12 +125,18 @@ impl Root {
     /// # Errors
     /// When it is there and cannot be read.
     pub fn text(&self, path: &str) -> Result<Option<String>, RootError> {
+        let Some(text) = self.glance(path)? else { return Ok(None) };
+        self.seen.borrow_mut().insert(path.into(), Seen::File(text.clone()));
+        Ok(Some(text.strip_suffix('\n').unwrap_or(&text).to_string()))
+    }
+
+    /// As [`Self::text`], but not noted for [`Self::capture`]: of processes, which come and go.
+    ///
+    /// # Errors
+    /// When it is there and cannot be read.
+    pub fn glance(&self, path: &str) -> Result<Option<String>, RootError> {
         match fs::read(self.at(path)) {
-            Ok(bytes) => {
-                let text = String::from_utf8_lossy(&bytes);
-                self.seen.borrow_mut().insert(path.into(), Seen::File(text.to_string()));
-                Ok(Some(text.strip_suffix('\n').unwrap_or(&text).to_string()))
-            }
+            Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
             Err(why) if is_absent(&why) => Ok(None),
             Err(why) => Err(RootError::Read { path: path.into(), why }),
         }
@@ -160,6 +172,18 @@ impl Root {
     /// # Errors
     /// When it is there and cannot be listed.
     pub fn names(&self, path: &str) -> Result<Vec<String>, RootError> {
+        let names = self.glance_names(path)?;
+        if self.at(path).is_dir() {
+            self.seen.borrow_mut().insert(path.into(), Seen::Folder(names.clone()));
+        }
+        Ok(names)
+    }
+
+    /// As [`Self::names`], but not noted for [`Self::capture`].
+    ///
+    /// # Errors
+    /// When it is there and cannot be listed.
+    pub fn glance_names(&self, path: &str) -> Result<Vec<String>, RootError> {
         let failed = |why| RootError::Read { path: path.into(), why };
         let entries = match fs::read_dir(self.at(path)) {
             Ok(entries) => entries,
@@ -171,7 +195,6 @@ impl Root {
         };
         let mut names: Vec<String> = entries.map(name).collect::<Result<_, _>>().map_err(failed)?;
         names.sort();
-        self.seen.borrow_mut().insert(path.into(), Seen::Folder(names.clone()));
         Ok(names)
     }
 
@@ -215,11 +238,12 @@ impl Root {
                 writes.borrow_mut().push(Write { path: path.into(), text: text.into() });
                 Ok(())
             }
-            Writes::Done => fs::write(self.at(path), text).map_err(|why| RootError::Write {
-                path: path.into(),
-                text: text.into(),
-                why,
-            }),
+            Writes::Done => {
+                let opened = fs::OpenOptions::new().write(true).truncate(true).open(self.at(path));
+                let written = opened.and_then(|mut file| file.write_all(text.as_bytes()));
+                let (path, text) = (path.into(), text.into());
+                written.map_err(|why| RootError::Write { path, text, why })
+            }
         }
     }
 
@@ -245,5 +269,7 @@ fn stand_in(from: &Path, to: &Path, name: &str) -> io::Result<()> {
 /// Whether a file is just not there. A folder in the way of one, or a device that has gone
 /// meanwhile, is as good as that.
 fn is_absent(why: &io::Error) -> bool {
+    // Files of a process that has just ended fail with ESRCH.
     matches!(why.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+        || why.raw_os_error() == Some(libc::ESRCH)
 }

@@ -1,0 +1,76 @@
+//! The system calls that no crate wraps: the only `unsafe` of this crate. Each function says what
+//! the kernel needs, checks it, and gives back what the kernel said.
+
+#![expect(unsafe_code, reason = "no crate wraps these system calls")]
+
+use std::{io, ptr};
+
+/// `MPOL_MF_MOVE` of `linux/mempolicy.h`: pages that no other process maps.
+const MPOL_MF_MOVE: libc::c_int = 1 << 1;
+
+/// Bits of a word of a node mask.
+const WORD_BITS: usize = libc::c_ulong::BITS as usize;
+
+/// `set_mempolicy(2)`: the policy of the calling thread, and of the threads and processes that it
+/// starts from now on. An empty mask is none.
+pub(crate) fn set_mempolicy(mode: libc::c_int, mask: &[libc::c_ulong]) -> io::Result<()> {
+    let (pointer, bits) = match mask {
+        [] => (ptr::null(), 0),
+        // The kernel takes one less than the length it is given for the number of bits.
+        _ => (mask.as_ptr(), mask.len() * WORD_BITS + 1),
+    };
+    // SAFETY: the kernel reads `bits - 1` bits from `pointer`, which are those of `mask`, and
+    // writes no memory of this process. It has effect only on where later pages come from.
+    let result = unsafe {
+        libc::syscall(libc::SYS_set_mempolicy, libc::c_long::from(mode), pointer, bits as u64)
+    };
+    done(result).map(drop)
+}
+
+/// `get_mempolicy(2)`: the mode of the calling thread, with its flags.
+pub(crate) fn get_mempolicy() -> io::Result<libc::c_int> {
+    let mut mode: libc::c_int = 0;
+    let none = ptr::null_mut::<libc::c_ulong>();
+    // SAFETY: without flags the kernel writes one `int` to `mode`, and nothing else: the mask is
+    // null and its length 0.
+    let result =
+        unsafe { libc::syscall(libc::SYS_get_mempolicy, &raw mut mode, none, 0_u64, none, 0_u64) };
+    done(result).map(|_| mode)
+}
+
+/// `move_pages(2)`: moves the pages at `addresses` of a process, or with no nodes only looks where
+/// they are. `status` takes for each the node that it is on, or the negative of an error; entries
+/// that the kernel did not come to stay as they were. Gives back how many pages it did not get to.
+///
+/// # Panics
+/// When the lengths differ: that would be a fault of ours.
+pub(crate) fn move_pages(
+    pid: u32,
+    addresses: &[u64],
+    nodes: Option<&[i32]>,
+    status: &mut [i32],
+) -> io::Result<u64> {
+    assert_eq!(addresses.len(), status.len());
+    assert!(nodes.is_none_or(|nodes| nodes.len() == addresses.len()));
+    let nodes = nodes.map_or(ptr::null(), <[i32]>::as_ptr);
+    // SAFETY: the kernel reads as many addresses and, where they are given, nodes as `status` is
+    // long, and writes that many entries of `status`; the lengths were compared above. An address
+    // is 8 bytes wide on every system with NUMA that Linux and this crate are built for. It never
+    // reads or writes what the addresses point at, which is memory of the other process.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_move_pages,
+            libc::c_long::from(pid),
+            addresses.len() as libc::c_ulong,
+            addresses.as_ptr(),
+            nodes,
+            status.as_mut_ptr(),
+            libc::c_long::from(MPOL_MF_MOVE),
+        )
+    };
+    done(result)
+}
+
+fn done(result: libc::c_long) -> io::Result<u64> {
+    u64::try_from(result).map_err(|_| io::Error::last_os_error())
+}
