@@ -28,4 +28,8 @@ pub mod numa_maps;
 
 pub mod mempolicy;
 
+pub mod journal;
+
+pub mod placement;
+
 mod syscall;

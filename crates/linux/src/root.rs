@@ -106,6 +106,11 @@ impl Root {
         Self { path: path.into(), writes, seen: RefCell::default() }
     }
 
+    /// Whether it is a captured machine: its writes are noted, not done.
+    pub fn is_captured(&self) -> bool {
+        matches!(self.writes, Writes::Noted(_))
+    }
+
     /// Where a file of the machine is.
     pub fn at(&self, path: &str) -> PathBuf {
         self.path.join(path.trim_start_matches('/'))

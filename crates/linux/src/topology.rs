@@ -64,13 +64,23 @@ impl Machine {
     /// The nodes in the order of their speed for CPUs of the machine: by the kernel's tiers where
     /// it has several, else those with CPUs first; among equals by number.
     pub fn by_speed(&self) -> Vec<&Node> {
-        let tier = |node: &Node| {
-            let of_kernel = self.tiers.iter().position(|(_, nodes)| nodes.has(node.id));
-            of_kernel.filter(|_| self.tiers.len() > 1).unwrap_or(usize::from(node.cpus.is_empty()))
-        };
         let mut nodes: Vec<&Node> = self.nodes.iter().collect();
-        nodes.sort_by_key(|node| (tier(node), node.id));
+        nodes.sort_by_key(|node| (self.rank(node), node.id));
         nodes
+    }
+
+    /// The nodes that have memory, those of one tier together, the fastest tier first.
+    pub fn memory_by_speed(&self) -> Vec<List> {
+        let nodes = self.by_speed();
+        let nodes: Vec<&Node> = nodes.into_iter().filter(|node| node.total_bytes > 0).collect();
+        let tiers = nodes.chunk_by(|a, b| self.rank(a) == self.rank(b));
+        tiers.map(|tier| tier.iter().map(|node| node.id).collect()).collect()
+    }
+
+    /// How many tiers are faster than that of `node`, or more.
+    fn rank(&self, node: &Node) -> usize {
+        let of_kernel = self.tiers.iter().position(|(_, nodes)| nodes.has(node.id));
+        of_kernel.filter(|_| self.tiers.len() > 1).unwrap_or(usize::from(node.cpus.is_empty()))
     }
 
     /// The numbers of the nodes nearest to `node`: those that the firmware names, else those with
