@@ -32,4 +32,6 @@ pub mod journal;
 
 pub mod placement;
 
+pub mod survey;
+
 mod syscall;
