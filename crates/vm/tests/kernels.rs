@@ -325,9 +325,6 @@ fn with_column(text: &str, at: usize, column: &[(&str, String)]) -> String {
 /// Boots the kernel, and holds what it says against the page.
 #[expect(clippy::explicit_write, reason = "the test harness keeps what macros print")]
 fn holds(series: Series) {
-    // The tests run side by side, and each may write the page; one machine at a time is faster.
-    static ONE: Mutex<()> = Mutex::new(());
-    let _one = ONE.lock().unwrap_or_else(|failed| failed.into_inner());
     if let Some(outcome) = missing(series) {
         let text = format!("not tested: {outcome}");
         assert!(env::var_os("INTERLEAF_VM").is_none_or(|value| value != "required"), "{text}");
@@ -342,6 +339,9 @@ fn holds(series: Series) {
     let Outcome::Said(record) = outcome else { panic!("{series}: {outcome}") };
     let column = column(&record);
 
+    // The tests run side by side, and each may write the page.
+    static ONE: Mutex<()> = Mutex::new(());
+    let _one = ONE.lock().unwrap_or_else(|failed| failed.into_inner());
     let text = fs::read_to_string(page()).unwrap();
     let (at, documented) = documented(&text, &series.to_string());
     let names: Vec<&str> = column.iter().map(|(name, _)| *name).collect();
