@@ -57,11 +57,15 @@ fn check_targets(options: &OutputArgs, report: Option<&Path>) -> Result<(), Fail
 fn root(captured: Option<&Path>) -> Result<Root, Failure> {
     let Some(folder) = captured else { return Ok(Root::live()) };
     let root = Root::captured(folder);
-    if root.has("/sys/devices/system/node") {
+    // The second is all that a kernel without NUMA says of its memory.
+    if root.has("/sys/devices/system/node") || root.has("/proc/meminfo") {
         return Ok(root);
     }
     Err(Failure::new(
-        format!("{}: there is no sys/devices/system/node in it", folder.display()),
+        format!(
+            "{}: there is no sys/devices/system/node in it, nor proc/meminfo",
+            folder.display()
+        ),
         "name a folder that `interleaf doctor --capture DIR` made",
     ))
 }

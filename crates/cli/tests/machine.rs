@@ -120,7 +120,10 @@ fn a_folder_that_is_no_machine_is_refused() {
         let output = interleaf(&[verb, "--root", root]);
         assert_eq!(output.status.code(), Some(2));
         let stderr = String::from_utf8(output.stderr).unwrap();
-        assert!(stderr.contains("there is no sys/devices/system/node in it"), "{stderr}");
+        assert!(
+            stderr.contains("there is no sys/devices/system/node in it, nor proc/meminfo"),
+            "{stderr}"
+        );
         assert!(stderr.contains("\n\nhint: "), "{stderr}");
     }
 }
