@@ -3,7 +3,9 @@
 mod doctor;
 mod predict;
 mod report;
+
 mod reproduce;
+mod run;
 mod show;
 mod simulate;
 
@@ -15,19 +17,22 @@ use crate::{
 };
 use interleaf_linux::root::{Root, RootError};
 use serde::Serialize;
-use std::path::Path;
+use std::{path::Path, process::ExitCode};
 
 /// Does what the command line says.
-pub(crate) fn run(cli: Cli) -> Result<(), Failure> {
-    match cli.verb {
-        None => show::run(&ShowArgs::default()),
-        Some(Verb::Show(args)) => show::run(&args),
-        Some(Verb::Doctor(args)) => doctor::run(&args),
+pub(crate) fn run(cli: Cli) -> Result<ExitCode, Failure> {
+    let root = cli.root.as_deref();
+    let done = match cli.verb {
+        Some(Verb::Run(args)) => return run::run(&args, root),
+        None => show::run(&ShowArgs::default(), root),
+        Some(Verb::Show(args)) => show::run(&args, root),
+        Some(Verb::Doctor(args)) => doctor::run(&args, root),
         Some(Verb::Predict(args)) => predict::run(&args),
         Some(Verb::Simulate(Simulate::Machine(args))) => simulate::machine(&args),
         Some(Verb::Reproduce(args)) => reproduce::run(&args),
         Some(Verb::Report(args)) => report::run(&args),
-    }
+    };
+    done.map(|()| ExitCode::SUCCESS)
 }
 
 /// Makes sure that what a verb makes can be written, before long work begins.

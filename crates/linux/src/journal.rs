@@ -304,6 +304,9 @@ fn undo(root: &Root, others: &[Document], change: &Change) -> Option<Undone> {
 /// # Errors
 /// When the journals cannot be read or written.
 pub fn restore(root: &Root) -> Result<Vec<Undone>, JournalError> {
+    if !root.at(FOLDER).exists() {
+        return Ok(vec![]);
+    }
     let _turn = lock(root)?;
     restore_dead(root)
 }

@@ -34,4 +34,6 @@ pub mod placement;
 
 pub mod survey;
 
+pub mod command;
+
 mod syscall;

@@ -1,6 +1,5 @@
 //! `interleaf doctor`.
 
-use super::root;
 use crate::{
     args::DoctorArgs,
     document::{self, machine::DoctorDocument},
@@ -8,9 +7,10 @@ use crate::{
     output, render,
 };
 use interleaf_linux::{capability::capabilities, topology::Machine};
+use std::path::Path;
 
-pub(super) fn run(args: &DoctorArgs) -> Result<(), Failure> {
-    let root = root(args.root.as_deref())?;
+pub(super) fn run(args: &DoctorArgs, root: Option<&Path>) -> Result<(), Failure> {
+    let root = super::root(root)?;
     let machine = Machine::read(&root).map_err(super::unread)?;
     let found = capabilities(&root, &machine).map_err(super::unread)?;
     if let Some(target) = &args.capture {
