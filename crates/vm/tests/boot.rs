@@ -301,6 +301,8 @@ fn weights_place_pages(kernel: &Kernel) {
          start sweep touch 64MiB --weights 0:3,1:1 --sweep\n\
          await sweep touched\n\
          pages sweep\n\
+         read /proc/@sweep/comm\n\
+         run touch @none\n\
          kill sweep TERM\n\
          wait sweep\n",
     );
@@ -323,6 +325,8 @@ fn weights_place_pages(kernel: &Kernel) {
     assert_eq!(shown(&record, "run touch 66048KiB --weights 0:3,1:255")[0], "pages 0:192 1:16320");
 
     shown(&record, "await sweep touched");
+    assert_eq!(shown(&record, "read /proc/@sweep/comm"), ["touch"]);
+    assert_eq!(refused(&record, "run touch @none"), "no program was started as none");
     let ended = step(&record, "wait sweep");
     assert_eq!(ended.ending, Some(Ending::Signal(15)), "{record}");
     assert_eq!(ended.output, ["pages 0:12288 1:4096", "touched"]);
