@@ -28,4 +28,6 @@ pub mod numa_maps;
 
 pub mod mempolicy;
 
+pub mod migrate;
+
 mod syscall;

@@ -1,0 +1,5 @@
+//! Interleaves the pages of running processes.
+
+pub mod plan;
+
+mod sequence;
