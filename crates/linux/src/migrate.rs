@@ -20,6 +20,10 @@ pub mod plan;
 mod sequence;
 mod work;
 
+#[cfg(test)]
+mod fake;
+#[cfg(test)]
+mod tests;
 
 pub use self::outcome::{MigrateError, Moved, Outcome, Reason, Refusal, Why};
 
@@ -289,8 +293,8 @@ impl<M: Memory> Passes<'_, M> {
             Err(why) if why.is_permission() => return refused(Why::Permission),
             Err(why) => return refused(Why::Read(why)),
         };
-        // What was in use may not be any more; that a page is shared stays so.
-        memo.stuck.retain(|_, reason| *reason == Reason::Shared);
+        // What was in use may not be any more; that a page is shared, or part of another, stays so.
+        memo.stuck.retain(|_, reason| matches!(reason, Reason::Shared | Reason::Joined));
         let allowed = match self.shared.memory.allowed(pid) {
             Ok(allowed) => allowed,
             Err(why) => return refused(Why::Read(why)),

@@ -73,6 +73,8 @@ pub enum Reason {
     Busy,
     /// Mapped by another process too (`EACCES`).
     Shared,
+    /// Part of a large page that is mapped in part only, and goes with the rest of it.
+    Joined,
     /// This node, where they should go, has no room (`ENOMEM`).
     Full(u32),
     /// The kernel said that they were moved, but they were not there a moment later.
@@ -93,6 +95,7 @@ impl Reason {
                 "shared memory has to be placed when it is made: start all its programs under a \
                  policy of interleaving"
             }
+            Self::Joined => "nothing need be done: it is a few pages at the ends of mappings",
             Self::Full(_) => {
                 "free memory there, or choose weights that leave more of the pages elsewhere; of \
                  huge pages (hugetlbfs) the node's own pool has to have free ones"
@@ -108,6 +111,7 @@ impl fmt::Display for Reason {
         match self {
             Self::Busy => f.write_str("in use by I/O, or pinned"),
             Self::Shared => f.write_str("shared with another process"),
+            Self::Joined => f.write_str("part of a larger page"),
             Self::Full(node) => write!(f, "node {node} is full"),
             Self::Returned => f.write_str("moved back at once"),
             Self::Other(errno) => write!(f, "{}", io::Error::from_raw_os_error(*errno)),

@@ -44,6 +44,10 @@ const ROUNDS_MAX: u32 = 32;
 /// How many rounds may move nothing before a batch is left as it is.
 const BARREN_MAX: u32 = 3;
 
+/// How many times what a batch was to move at first is moved at most: someone else may be moving
+/// the pages too, and the other way.
+const TO_AND_FRO: u64 = 3;
+
 /// How often the rest of a call is asked for again.
 const CALLS_MAX: u32 = 64;
 
@@ -168,14 +172,20 @@ impl<M: Memory> Work<'_, '_, M> {
     }
 
     fn rounds(&mut self, batch: &mut Batch) -> Result<(), Halt> {
-        let mut barren = 0;
+        let (mut barren, mut budget) = (0, None);
+        let first = self.tally.moved_bytes;
         for round in 1..=ROUNDS_MAX {
             let units = self.units(batch);
             let mut planner = self.shared.planner.clone();
             let Plan { moves, kept } = planner.plan(&units.units);
             let is_futile = |found: &Move| self.shared.full.contains(&found.to);
             let (futile, mut moves): (Vec<_>, Vec<_>) = moves.into_iter().partition(is_futile);
-            let is_last = round == ROUNDS_MAX || barren == BARREN_MAX || self.shared.dry;
+            let moved_bytes = self.tally.moved_bytes;
+            let planned = || moves.iter().map(|it| self.unit_bytes(batch, &units.pages[it.unit]));
+            let budget = budget.get_or_insert_with(|| TO_AND_FRO * planned().sum::<u64>());
+            let is_spent = moved_bytes - first > *budget;
+            let is_last = round == ROUNDS_MAX || barren == BARREN_MAX || is_spent;
+            let is_last = is_last || self.shared.dry;
             if moves.is_empty() || is_last {
                 self.shared.planner = planner;
                 let bytes = |at: usize| self.unit_bytes(batch, &units.pages[at]);
@@ -191,7 +201,6 @@ impl<M: Memory> Work<'_, '_, M> {
                 return Ok(());
             }
             self.keep_to_trials(batch, &units, &mut moves);
-            let moved_bytes = self.tally.moved_bytes;
             self.carry_out(batch, &units, moves)?;
             barren = if self.tally.moved_bytes > moved_bytes { 0 } else { barren + 1 };
         }
@@ -366,6 +375,13 @@ impl<M: Memory> Work<'_, '_, M> {
             if unit_pages > area.unit_pages {
                 area.unit_pages = unit_pages;
                 self.memo.learned.insert(area.addresses.start, unit_pages);
+            }
+            // Of a large page that is not all there, the parts would go to and fro.
+            let unit_pages = u64::from(area.unit_pages);
+            let block = batch.block_around(at, unit_pages * area.page_bytes);
+            if (block.len() as u64) < unit_pages && !self.memo.stuck.contains_key(&page.address) {
+                let with = batch.pages[block].iter().filter(|other| other.node == page.node);
+                self.memo.stuck.extend(with.map(|other| (other.address, Reason::Joined)));
             }
         }
     }
