@@ -36,4 +36,6 @@ pub mod survey;
 
 pub mod command;
 
+pub mod migrate;
+
 mod syscall;

@@ -1,0 +1,187 @@
+//! The memory of processes as the kernel shows and moves it, behind a trait: a machine with one
+//! node can move nothing, so that tests bring their own.
+
+use super::{
+    area::{self, Area},
+    pagemap::{self, ENTRY_BYTES, Resident},
+};
+use crate::{
+    list::List,
+    node, numa_maps, process,
+    process::Process,
+    root::{Root, RootError},
+    syscall,
+};
+use std::{
+    fs::File,
+    io,
+    ops::Range,
+    os::unix::fs::FileExt as _,
+    thread,
+    time::{Duration, Instant},
+};
+
+/// Where the kernel says how large a transparent huge page is.
+const HUGE: &str = "/sys/kernel/mm/transparent_hugepage/hpage_pmd_size";
+
+/// What it is on x86-64, and elsewhere with pages of 4 KiB.
+const HUGE_BYTES: u64 = 2 << 20;
+
+/// Processes with memory that can be looked at and moved.
+pub(super) trait Memory {
+    /// Bytes of a page and of a transparent huge page.
+    fn page_sizes(&self) -> (u64, u64);
+
+    /// The nodes with memory, and what is free on each, bytes.
+    fn nodes(&mut self) -> Result<Vec<(u32, u64)>, RootError>;
+
+    /// A process and all that it and its children have started.
+    fn tree(&mut self, pid: u32) -> Result<Vec<Process>, RootError>;
+
+    /// A process, if there is one.
+    fn process(&mut self, pid: u32) -> Result<Option<Process>, RootError>;
+
+    /// The nodes that a process may have memory of, if there is a limit.
+    fn allowed(&mut self, pid: u32) -> Result<Option<List>, RootError>;
+
+    /// What of its memory may be moved; `None` when it has ended.
+    fn areas(&mut self, pid: u32) -> Result<Option<Vec<Area>>, RootError>;
+
+    /// Adds the pages that are there at some addresses of an area.
+    fn resident(&mut self, pid: u32, area: &Area, addresses: Range<u64>, to: &mut Vec<Resident>);
+
+    /// Puts where each page is into `status`: its node, or something negative when it is nowhere.
+    fn look(&mut self, pid: u32, addresses: &[u64], status: &mut [i32]) -> io::Result<()>;
+
+    /// As `move_pages(2)`, all to one node: gives how many pages it did not get to, and puts into
+    /// `status` what became of those it did get to, each where it is now or a negative error.
+    fn move_to(
+        &mut self,
+        pid: u32,
+        addresses: &[u64],
+        node: u32,
+        status: &mut [i32],
+    ) -> io::Result<u64>;
+
+    /// Time since some moment.
+    fn now(&self) -> Duration;
+
+    /// Waits.
+    fn pause(&mut self, span: Duration);
+}
+
+/// This machine.
+#[derive(Debug)]
+pub(super) struct Live {
+    root: Root,
+    page_bytes: u64,
+    huge_bytes: u64,
+    start: Instant,
+    /// The pagemap that was read last, and whose it is; without a file where it cannot be opened.
+    pagemap: Option<(u32, Option<File>)>,
+}
+
+impl Live {
+    pub(super) fn new() -> Result<Self, RootError> {
+        let root = Root::live();
+        let huge_bytes = root.number(HUGE)?.unwrap_or(HUGE_BYTES);
+        let page_bytes = rustix::param::page_size() as u64;
+        Ok(Self { root, page_bytes, huge_bytes, start: Instant::now(), pagemap: None })
+    }
+
+    /// The entries of a pagemap for some addresses; shorter where they end, `None` where there is
+    /// no pagemap to read.
+    fn entries(&mut self, pid: u32, addresses: &Range<u64>) -> Option<Vec<u8>> {
+        if self.pagemap.as_ref().is_none_or(|(of, _)| *of != pid) {
+            let path = self.root.at(&format!("/proc/{pid}/pagemap"));
+            self.pagemap = Some((pid, File::open(path).ok()));
+        }
+        let file = self.pagemap.as_ref()?.1.as_ref()?;
+        let entry = |address: u64| address / self.page_bytes * ENTRY_BYTES;
+        let offset = entry(addresses.start);
+        let mut bytes = vec![0; (entry(addresses.end) - offset) as usize];
+        let mut read = 0;
+        while read < bytes.len() {
+            match file.read_at(&mut bytes[read..], offset + read as u64) {
+                // Nothing more, or the process has ended: what is not known is not there.
+                Ok(0) | Err(_) => break,
+                Ok(count) => read += count,
+            }
+        }
+        bytes.truncate(read);
+        Some(bytes)
+    }
+}
+
+impl Memory for Live {
+    fn page_sizes(&self) -> (u64, u64) {
+        (self.page_bytes, self.huge_bytes)
+    }
+
+    fn nodes(&mut self) -> Result<Vec<(u32, u64)>, RootError> {
+        let all = node::nodes(&self.root)?.into_iter().filter(|node| node.total_bytes > 0);
+        Ok(all.map(|node| (node.id, node.free_bytes)).collect())
+    }
+
+    fn tree(&mut self, pid: u32) -> Result<Vec<Process>, RootError> {
+        process::tree(&self.root, pid)
+    }
+
+    fn process(&mut self, pid: u32) -> Result<Option<Process>, RootError> {
+        process::process(&self.root, pid)
+    }
+
+    fn allowed(&mut self, pid: u32) -> Result<Option<List>, RootError> {
+        process::allowed_nodes(&self.root, &pid.to_string())
+    }
+
+    fn areas(&mut self, pid: u32) -> Result<Option<Vec<Area>>, RootError> {
+        // Another program may have taken the place of the one whose pagemap is open.
+        self.pagemap = None;
+        let Some(mappings) = numa_maps::mappings(&self.root, pid)? else { return Ok(None) };
+        let Some(smaps) = self.root.glance(&format!("/proc/{pid}/smaps"))? else { return Ok(None) };
+        Ok(Some(area::areas(&smaps, &mappings, self.page_bytes, self.huge_bytes)))
+    }
+
+    fn resident(&mut self, pid: u32, area: &Area, addresses: Range<u64>, to: &mut Vec<Resident>) {
+        let step = self.page_bytes;
+        let entries = self.entries(pid, &addresses);
+        // Of a page of hugetlbfs, each part has an entry.
+        let is_first = |page: &Resident| page.address.is_multiple_of(area.page_bytes);
+        match entries {
+            Some(entries) => {
+                let found = pagemap::resident(&entries, addresses.start, step, area.is_shared);
+                to.extend(found.filter(is_first));
+            }
+            // A kernel without pagemaps, or one that keeps them to itself: each could be there.
+            None => {
+                let page = |address| Resident { address, is_shared: false };
+                to.extend(addresses.step_by(step as usize).map(page).filter(is_first));
+            }
+        }
+    }
+
+    fn look(&mut self, pid: u32, addresses: &[u64], status: &mut [i32]) -> io::Result<()> {
+        syscall::move_pages(pid, addresses, None, status).map(drop)
+    }
+
+    fn move_to(
+        &mut self,
+        pid: u32,
+        addresses: &[u64],
+        node: u32,
+        status: &mut [i32],
+    ) -> io::Result<u64> {
+        // No node has a number that does not fit; the kernel says so of -1.
+        let node = i32::try_from(node).unwrap_or(-1);
+        syscall::move_pages(pid, addresses, Some(&vec![node; addresses.len()]), status)
+    }
+
+    fn now(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    fn pause(&mut self, span: Duration) {
+        thread::sleep(span);
+    }
+}
