@@ -16,6 +16,8 @@ pub mod weights;
 
 pub mod switches;
 
+pub mod vmstat;
+
 pub mod damon;
 
 pub mod topology;
