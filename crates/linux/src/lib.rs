@@ -18,6 +18,8 @@ pub mod switches;
 
 pub mod vmstat;
 
+pub mod cgroup;
+
 pub mod damon;
 
 pub mod topology;
