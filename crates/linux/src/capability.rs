@@ -168,7 +168,7 @@ fn rivals(machine: &Machine) -> Status {
             rivals.push(format!("{module} holds DAMON"));
             remedies.push(format!("echo N > /sys/module/{module}/parameters/enabled"));
         }
-        let on = damon.kdamonds.iter().filter(|on| **on).count();
+        let on = damon.kdamonds.iter().filter(|thread| thread.on == Some(true)).count();
         if on > 0 {
             rivals.push(format!("somebody runs {on} DAMON thread(s)"));
             remedies.push("find out who (damo?), and stop it there".to_string());
