@@ -75,10 +75,21 @@ pub(crate) struct ShowArgs {
     pub(crate) json: bool,
 }
 
-/// Says what this machine can do: each capability, or why not and what to do about it; and who else
-/// moves pages. Changes nothing.
+/// Says what this machine can do: each capability (yes), or why not and what to do about it (no);
+/// who else moves pages (RIVAL); and what cannot be known so (?). Changes nothing, but for --probe.
+///
+/// Examples:
+///   interleaf doctor                           this machine, as far as this user may see it
+///   sudo interleaf doctor --probe              with all that DAMON can do
+///   sudo interleaf doctor --capture machine    to send with a report
+///   interleaf doctor --root machine            the same machine, elsewhere
 #[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
 pub(crate) struct DoctorArgs {
+    /// Also set up a DAMON thread that is not started, to see which actions and goals the kernel
+    /// takes, and remove it again; only root may, and only where nobody else has set one up
+    #[arg(long)]
+    pub(crate) probe: bool,
     /// Save what was read in a new folder, for a bug report, a test, or --root
     #[arg(long, value_name = "DIR")]
     pub(crate) capture: Option<PathBuf>,

@@ -119,7 +119,7 @@ impl Signals {
 
 /// The signals that this process ignores, the first in the lowest bit.
 fn ignored(root: &Root) -> u64 {
-    let status = root.glance("/proc/self/status").ok().flatten().unwrap_or_default();
+    let status = root.peek("/proc/self/status").ok().flatten().unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     line.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
 }

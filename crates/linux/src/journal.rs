@@ -243,7 +243,7 @@ impl Document {
 
     /// Writes it to its file, in one step.
     fn keep(&self, root: &Root) -> Result<(), JournalError> {
-        if root.is_captured() {
+        if !root.is_live() {
             return Ok(());
         }
         let file = self.file(root);
@@ -264,7 +264,7 @@ impl Document {
         };
         let mut changes: Vec<Change> = undone.iter().filter_map(left).collect();
         if changes.is_empty() {
-            if !root.is_captured() {
+            if root.is_live() {
                 let file = self.file(root);
                 fs::remove_file(&file)
                     .map_err(|why| JournalError::Keep { path: file.display().to_string(), why })?;
@@ -348,12 +348,12 @@ fn living(root: &Root) -> Result<Vec<Document>, JournalError> {
 
 /// All journals.
 fn documents(root: &Root) -> Result<Vec<Document>, JournalError> {
-    let names = root.glance_names(FOLDER)?;
+    let names = root.peek_names(FOLDER)?;
     let journals = names.iter().filter(|name| name.ends_with(".json"));
     let mut found = vec![];
     for name in journals {
         let path = format!("{FOLDER}/{name}");
-        let Some(text) = root.glance(&path)? else { continue };
+        let Some(text) = root.peek(&path)? else { continue };
         let content = |why: String| JournalError::Content { path: path.clone(), why };
         let document: Document =
             serde_json::from_str(&text).map_err(|why| content(why.to_string()))?;
@@ -367,7 +367,7 @@ fn documents(root: &Root) -> Result<Vec<Document>, JournalError> {
 
 /// Waits for our turn; it ends when the file is closed. A captured machine has no turns.
 fn lock(root: &Root) -> Result<Option<File>, JournalError> {
-    if root.is_captured() {
+    if !root.is_live() {
         return Ok(None);
     }
     let folder = root.at(FOLDER);
@@ -392,7 +392,7 @@ mod tests {
     fn machine() -> (tempfile::TempDir, Root) {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("sys")).unwrap();
-        let root = Root::below(folder.path());
+        let root = Root::live_below(folder.path());
         fs::write(root.at(NODE0), "1\n").unwrap();
         fs::write(root.at(NODE1), "1\n").unwrap();
         (folder, root)

@@ -16,6 +16,10 @@ pub mod weights;
 
 pub mod switches;
 
+pub mod vmstat;
+
+pub mod cgroup;
+
 pub mod damon;
 
 pub mod topology;

@@ -5,7 +5,7 @@ use crate::{
     root::{Root, RootError},
 };
 
-const NODES: &str = "/sys/devices/system/node";
+pub(crate) const NODES: &str = "/sys/devices/system/node";
 
 /// A NUMA node.
 #[derive(Clone, Debug, PartialEq)]

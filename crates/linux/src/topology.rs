@@ -21,6 +21,9 @@ pub struct Machine {
     pub cpu: Option<String>,
     /// Its sockets, with their CPUs, by number.
     pub sockets: Vec<(u32, List)>,
+    /// Its whole memory as the kernel manages it, bytes; `None` where it does not tell. The sizes
+    /// of its nodes should sum to it, and on some kernels do not.
+    pub total_bytes: Option<u64>,
     /// Its NUMA nodes, in order.
     pub nodes: Vec<Node>,
     /// The kernel's memory tiers, the fastest first, with their nodes; empty where it has none.
@@ -43,6 +46,7 @@ impl Machine {
             kernel: root.text("/proc/sys/kernel/osrelease")?.map(|text| text.trim().to_string()),
             cpu: cpu(root)?,
             sockets: sockets(root)?,
+            total_bytes: total(root)?,
             nodes: nodes(root)?,
             tiers: tiers(root)?,
             weighted_interleave: weighted_interleave(root)?,
@@ -98,6 +102,14 @@ impl Machine {
         let nearest = with_cpus.iter().filter(|(_, distance)| Some(*distance) == least);
         nearest.map(|(id, _)| *id).collect()
     }
+}
+
+fn total(root: &Root) -> Result<Option<u64>, RootError> {
+    let total = |text: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+        line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+    };
+    root.value("/proc/meminfo", "a meminfo with MemTotal in kB", total)
 }
 
 /// The model of the CPUs, as x86 (`model name`) or the firmware of others (`Model`) call it.

@@ -140,11 +140,11 @@ pub(crate) struct DoctorDocument {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct CapabilityDocument {
     pub(crate) name: String,
-    /// present, missing or rival.
+    /// present, missing, unknown or rival.
     pub(crate) status: String,
-    /// How it is there, why it is not, or who is in the way.
+    /// How it is there, why it is not or not known, or who is in the way.
     pub(crate) what: String,
-    /// What to do; absent where nothing is to be done.
+    /// What to do; absent of what is present.
     pub(crate) remedy: Option<String>,
 }
 
@@ -154,6 +154,7 @@ impl DoctorDocument {
             let (status, what, remedy) = match &capability.status {
                 Status::Present(how) => ("present", how, None),
                 Status::Missing { why, remedy } => ("missing", why, Some(remedy)),
+                Status::Unknown { why, remedy } => ("unknown", why, Some(remedy)),
                 Status::Rival { what, remedy } => ("rival", what, Some(remedy)),
             };
             CapabilityDocument {

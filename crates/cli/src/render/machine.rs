@@ -81,6 +81,7 @@ pub(crate) fn doctor(document: &DoctorDocument) -> String {
         let mark = match capability.status.as_str() {
             "present" => "yes  ",
             "missing" => "no   ",
+            "unknown" => "?    ",
             _ => "RIVAL",
         };
         text += &format!("{mark}  {:<26}{}\n", capability.name, capability.what);

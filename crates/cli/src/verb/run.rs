@@ -56,7 +56,7 @@ pub(super) fn run(args: &RunArgs, root: Option<&Path>) -> Result<ExitCode, Failu
         }
         return Ok(ExitCode::SUCCESS);
     }
-    if root.is_captured() {
+    if !root.is_live() {
         return Err(Failure::new(
             "a captured machine runs nothing",
             "add --dry-run to see what would be done there, or leave --root out",
@@ -223,7 +223,7 @@ fn signal_status(signal: i32) -> u8 {
 
 /// Puts back what processes that were killed have left.
 fn restore(args: &RunArgs, root: &Root) -> Result<(), Failure> {
-    if args.dry_run || root.is_captured() {
+    if args.dry_run || !root.is_live() {
         let left = journal::leftovers(root).map_err(unkept)?;
         let mut text = String::new();
         for leftover in &left {
