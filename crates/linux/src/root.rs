@@ -94,7 +94,8 @@ impl Root {
         Self { path: "/".into(), writes: Writes::Done, seen: RefCell::default() }
     }
 
-    /// A machine whose files are below `path` and are written to, as those of a container or a test.
+    /// A machine whose files are below `path` and are written to, as those of a container or of a
+    /// test.
     pub fn below(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into(), ..Self::live() }
     }
