@@ -141,7 +141,8 @@ pub(crate) struct PredictArgs {
 /// put back when the command ends, however it ends. Says which memory escaped the placement, and
 /// why. Exits as the command does: with its status, or with 128 and the number of its signal.
 ///
-/// Weights are for the tiers of the machine, the fastest first, or for its nodes (`interleaf show`).
+/// Weights are for the tiers of the machine, the fastest first, or for its nodes
+/// (`interleaf show`).
 ///
 /// Examples:
 ///   interleaf run --weights 3:1 -- ./solver input.dat

@@ -1,5 +1,5 @@
-//! `interleaf run` under real kernels: where pages come to be, and that the kernel is left as it was
-//! found, however the run ends.
+//! `interleaf run` under real kernels: where pages come to be, and that the kernel is left as it
+//! was found, however the run ends.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
