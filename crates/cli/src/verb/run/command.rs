@@ -28,9 +28,9 @@ const FIRST_LOOK: Duration = Duration::from_millis(100);
 const LOOK_FACTOR: u32 = 2;
 const LOOK_MAX: Duration = Duration::from_secs(60);
 
-/// Looking stops the program from changing its mappings meanwhile: it gets at most this part of
-/// its time.
-const LOOK_COST: u32 = 100;
+/// Looking keeps the program from changing its mappings meanwhile: it gets at most one part of so
+/// many of its time.
+const LOOK_COST: u32 = 20;
 
 /// Runs the command under the placement, and puts back what was set for it.
 pub(super) fn under(
