@@ -19,8 +19,8 @@ pub(super) struct Area {
     /// What of it is resident, bytes.
     pub(super) resident_bytes: u64,
     /// Bytes of one page: more than the machine's of hugetlbfs, and where all there is are
-    /// transparent huge pages, so that one look is for each of them and not for its 512 parts. Should
-    /// one be split on its way, the next pass finds that out.
+    /// transparent huge pages, so that one look is for each of them and not for its 512 parts.
+    /// Should one be split on its way, the next pass finds that out.
     pub(super) page_bytes: u64,
     /// How many pages go as one where they lie together; a power of two.
     pub(super) unit_pages: u32,

@@ -3,8 +3,8 @@
 //!
 //! A mapping can be terabytes of addresses of which little was ever touched. Asking `move_pages`
 //! about an address takes 150 to 200 ns, also where there is no page (Linux 6.18 in a virtual
-//! machine); an entry here takes 3 ns where there is none and 40 ns where there is one, and tells of
-//! pages that are shared before they are tried.
+//! machine); an entry here takes 3 ns where there is none and 40 ns where there is one, and tells
+//! of pages that are shared before they are tried.
 
 /// The page is in memory.
 const PRESENT: u64 = 1 << 63;
