@@ -25,6 +25,9 @@ Look:
 Decide:
   predict    bandwidth, latency and runtime at each choice of weights, and the best
 
+Act:
+  run        a command under a placement of its pages, or the pages of a program that runs already
+
 Try and prove:
   simulate   a policy on a machine that one need not own: what it finds, when, what it gives
   reproduce  a published study: its figure, ours, the error
@@ -42,6 +45,9 @@ document and nothing else. Exit status: 0 done, 1 the answer is no, 2 error.";
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) verb: Option<Verb>,
+    /// A captured machine in place of this one (`interleaf doctor --capture DIR` makes one)
+    #[arg(long, global = true, value_name = "DIR")]
+    pub(crate) root: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -49,6 +55,7 @@ pub(crate) enum Verb {
     Show(ShowArgs),
     Doctor(DoctorArgs),
     Predict(PredictArgs),
+    Run(RunArgs),
     #[command(subcommand)]
     Simulate(Simulate),
     Reproduce(ReproduceArgs),
@@ -63,21 +70,26 @@ pub(crate) struct ShowArgs {
     /// A platform by name, or a platform file, in place of this machine; `list` for all there are
     #[arg(long, value_name = "NAME|FILE", conflicts_with = "root")]
     pub(crate) platform: Option<String>,
-    /// A captured machine in place of this one
-    #[arg(long, value_name = "DIR")]
-    pub(crate) root: Option<PathBuf>,
     /// Print a JSON document (interleaf.show/1)
     #[arg(long)]
     pub(crate) json: bool,
 }
 
-/// Says what this machine can do: each capability, or why not and what to do about it; and who else
-/// moves pages. Changes nothing.
+/// Says what this machine can do: each capability (yes), or why not and what to do about it (no);
+/// who else moves pages (RIVAL); and what cannot be known so (?). Changes nothing, but for --probe.
+///
+/// Examples:
+///   interleaf doctor                           this machine, as far as this user may see it
+///   sudo interleaf doctor --probe              with all that DAMON can do
+///   sudo interleaf doctor --capture machine    to send with a report
+///   interleaf doctor --root machine            the same machine, elsewhere
 #[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
 pub(crate) struct DoctorArgs {
-    /// A captured machine in place of this one
-    #[arg(long, value_name = "DIR")]
-    pub(crate) root: Option<PathBuf>,
+    /// Also set up a DAMON thread that is not started, to see which actions and goals the kernel
+    /// takes, and remove it again; only root may, and only where nobody else has set one up
+    #[arg(long)]
+    pub(crate) probe: bool,
     /// Save what was read in a new folder, for a bug report, a test, or --root
     #[arg(long, value_name = "DIR")]
     pub(crate) capture: Option<PathBuf>,
@@ -122,6 +134,57 @@ pub(crate) struct PredictArgs {
     pub(crate) load: LoadChoice,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
+}
+
+/// Runs a command with its pages spread over the memory nodes, and the pages of all that it starts;
+/// or spreads the pages of a program that runs already. What has to be set in the kernel for it is
+/// put back when the command ends, however it ends. Says which memory escaped the placement, and
+/// why. Exits as the command does: with its status, or with 128 and the number of its signal.
+///
+/// Weights are for the tiers of the machine, the fastest first, or for its nodes
+/// (`interleaf show`).
+///
+/// Examples:
+///   interleaf run --weights 3:1 -- ./solver input.dat
+///   interleaf run --weights 3:1 --nodes 0,2 --dry-run -- ./solver input.dat
+///   mpirun -np 64 interleaf run --weights 3:1 -- ./solver     (inside mpirun, which resets it)
+///   interleaf run --weights 60:40 --pid 4242
+///   interleaf run --restore
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+#[command(group = ArgGroup::new("target").required(true).args(["command", "pid", "restore"]))]
+pub(crate) struct RunArgs {
+    /// Pages on each tier, or each node, in one round
+    #[arg(long, value_name = "3:1", value_parser = weights, required_unless_present = "restore")]
+    pub(crate) weights: Option<Weights>,
+    /// The nodes that the weights are for, in their order, as numactl takes them: 0,2 or 0-3,!2 or
+    /// +0-1 or all [default: those of the tiers]
+    #[arg(long, value_name = "NODES", requires = "weights")]
+    pub(crate) nodes: Option<String>,
+    /// The command and its arguments
+    #[arg(value_name = "COMMAND", trailing_var_arg = true, allow_hyphen_values = true)]
+    pub(crate) command: Vec<OsString>,
+    /// A process that runs already: its pages are moved, and those of all that it started
+    #[arg(long, value_name = "PID", value_parser = pid, value_delimiter = ',')]
+    pub(crate) pid: Vec<u32>,
+    /// How fast pages are moved at most
+    #[arg(long, value_name = "BANDWIDTH", value_parser = rate, default_value = "4GB/s")]
+    pub(crate) migration_rate: Bandwidth,
+    /// Put back what a process that was killed has left, and do nothing else
+    #[arg(long, conflicts_with_all = ["weights", "output"])]
+    pub(crate) restore: bool,
+    /// Only say what would be done, and what would be put back
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Say nothing but what went wrong
+    #[arg(long, short = 'q')]
+    pub(crate) quiet: bool,
+    /// Print a JSON document (interleaf.run/1); not while a command has stdout
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Record the JSON document in FILE
+    #[arg(short = 'o', long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
 }
 
 /// Simulates what one does not own, or does not want to try on what one owns.
@@ -286,6 +349,11 @@ fn weights_choice(text: &str) -> Result<WeightsChoice, String> {
 
 fn weights(text: &str) -> Result<Weights, String> {
     text.parse().map_err(|why| format!("{why}: write pages on each tier in one round, such as 3:1"))
+}
+
+fn pid(text: &str) -> Result<u32, String> {
+    let pid = text.parse::<u32>().ok().filter(|pid| (1..=1 << 22).contains(pid));
+    pid.ok_or_else(|| "it is no process: write its number, such as 4242".into())
 }
 
 fn threads(text: &str) -> Result<u32, String> {

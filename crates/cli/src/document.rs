@@ -7,6 +7,7 @@ pub(crate) mod figure;
 pub(crate) mod machine;
 pub(crate) mod predict;
 pub(crate) mod reproduce;
+pub(crate) mod run;
 pub(crate) mod show;
 pub(crate) mod simulate;
 

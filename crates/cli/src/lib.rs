@@ -22,7 +22,7 @@ use std::{ffi::OsString, process::ExitCode};
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let done = args::parse(arguments).and_then(verb::run);
     match done {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(status) => status,
         Err(failure) => failure.tell(),
     }
 }

@@ -3,7 +3,9 @@
 mod doctor;
 mod predict;
 mod report;
+
 mod reproduce;
+mod run;
 mod show;
 mod simulate;
 
@@ -15,19 +17,22 @@ use crate::{
 };
 use interleaf_linux::root::{Root, RootError};
 use serde::Serialize;
-use std::path::Path;
+use std::{path::Path, process::ExitCode};
 
 /// Does what the command line says.
-pub(crate) fn run(cli: Cli) -> Result<(), Failure> {
-    match cli.verb {
-        None => show::run(&ShowArgs::default()),
-        Some(Verb::Show(args)) => show::run(&args),
-        Some(Verb::Doctor(args)) => doctor::run(&args),
+pub(crate) fn run(cli: Cli) -> Result<ExitCode, Failure> {
+    let root = cli.root.as_deref();
+    let done = match cli.verb {
+        Some(Verb::Run(args)) => return run::run(&args, root),
+        None => show::run(&ShowArgs::default(), root),
+        Some(Verb::Show(args)) => show::run(&args, root),
+        Some(Verb::Doctor(args)) => doctor::run(&args, root),
         Some(Verb::Predict(args)) => predict::run(&args),
         Some(Verb::Simulate(Simulate::Machine(args))) => simulate::machine(&args),
         Some(Verb::Reproduce(args)) => reproduce::run(&args),
         Some(Verb::Report(args)) => report::run(&args),
-    }
+    };
+    done.map(|()| ExitCode::SUCCESS)
 }
 
 /// Makes sure that what a verb makes can be written, before long work begins.
@@ -52,11 +57,15 @@ fn check_targets(options: &OutputArgs, report: Option<&Path>) -> Result<(), Fail
 fn root(captured: Option<&Path>) -> Result<Root, Failure> {
     let Some(folder) = captured else { return Ok(Root::live()) };
     let root = Root::captured(folder);
-    if root.has("/sys/devices/system/node") {
+    // The second is all that a kernel without NUMA says of its memory.
+    if root.has("/sys/devices/system/node") || root.has("/proc/meminfo") {
         return Ok(root);
     }
     Err(Failure::new(
-        format!("{}: there is no sys/devices/system/node in it", folder.display()),
+        format!(
+            "{}: there is no sys/devices/system/node in it, nor proc/meminfo",
+            folder.display()
+        ),
         "name a folder that `interleaf doctor --capture DIR` made",
     ))
 }

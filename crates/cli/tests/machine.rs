@@ -45,6 +45,27 @@ fn machine(folder: &Path) {
     }
 }
 
+/// What the doctor says of the machine above with other files, each capability as
+/// `status: what -> remedy`.
+fn diagnosed(files: &[(&str, &str)]) -> impl Fn(&str) -> String + use<> {
+    let folder = tempfile::tempdir().unwrap();
+    machine(folder.path());
+    for (path, text) in files {
+        let path = folder.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+    let root = folder.path().to_str().unwrap();
+    let json: serde_json::Value =
+        serde_json::from_str(&said(&["doctor", "--root", root, "--json"])).unwrap();
+    move |name| {
+        let all = json["capabilities"].as_array().unwrap();
+        let found = all.iter().find(|capability| capability["name"] == name).unwrap();
+        let text = |key: &str| found[key].as_str().unwrap_or("nothing").to_string();
+        format!("{}: {} -> {}", text("status"), text("what"), text("remedy"))
+    }
+}
+
 fn interleaf(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_interleaf")).args(arguments).output().unwrap()
 }
@@ -98,6 +119,156 @@ fn doctor_finds_who_else_moves_pages() {
 }
 
 #[test]
+fn doctor_does_not_take_what_nobody_told_for_missing() {
+    let says = diagnosed(&[]);
+    for name in ["DAMON actions", "DAMON destinations", "DAMON goals"] {
+        let said = says(name);
+        assert!(said.starts_with("unknown: ") && said.contains("doctor --probe"), "{said}");
+    }
+    for name in ["sizes of nodes", "setting weights", "moving pages", "control groups", "io_uring"]
+    {
+        assert!(says(name).starts_with("unknown: "), "{}", says(name));
+    }
+    for name in ["memory pressure", "swap"] {
+        assert!(says(name).starts_with("missing: "), "{}", says(name));
+    }
+}
+
+#[test]
+fn doctor_tells_what_moves_pages_and_how() {
+    let name = "no other mover of pages";
+    let balancing = |value| diagnosed(&[("proc/sys/kernel/numa_balancing", value)])(name);
+    assert!(!balancing("0\n").contains("numa_balancing"), "{}", balancing("0\n"));
+    let all = ["1 pulls pages to the", "2 promotes hot pages", "3 pulls pages to the"];
+    for (value, does) in ["1\n", "2\n", "3\n"].into_iter().zip(all) {
+        assert!(balancing(value).contains(&format!("numa_balancing={does}")), "{does}");
+    }
+    let says = diagnosed(&[
+        ("proc/sys/vm/zone_reclaim_mode", "1\n"),
+        ("proc/12/comm", "numad\n"),
+        ("proc/13/comm", "numad\n"),
+        ("proc/14/comm", "numad-like\n"),
+        ("sys/kernel/mm/damon/admin/kdamonds/nr_kdamonds", "2\n"),
+        ("sys/kernel/mm/damon/admin/kdamonds/0/state", "off\n"),
+        ("sys/kernel/mm/damon/admin/kdamonds/1/state", "on\n"),
+        ("sys/kernel/mm/damon/admin/kdamonds/1/contexts/0/operations", "vaddr\n"),
+        ("sys/kernel/mm/damon/admin/kdamonds/1/contexts/0/schemes/0/action", "pageout\n"),
+        ("sys/kernel/mm/numa/demotion_enabled", "true\n"),
+    ])(name);
+    for what in [
+        "zone_reclaim_mode=1",
+        "sysctl vm.zone_reclaim_mode=0",
+        "somebody has set up a DAMON thread that is off",
+        "somebody runs a DAMON thread (vaddr: pageout)",
+    ] {
+        assert!(says.contains(what), "no {what} in {says}");
+    }
+    assert_eq!(says.matches("numad moves").count(), 1, "{says}");
+    assert!(!says.contains("numad-like"), "{says}");
+}
+
+#[test]
+fn doctor_tells_what_this_user_may() {
+    let user = |user: u32, bits: &str| {
+        let status = format!("Name:\tx\nUid:\t{user}\t{user}\t{user}\t{user}\nCapEff:\t{bits}\n");
+        diagnosed(&[("proc/self/status", &status), ("proc/vmstat", "pgmigrate_success 1\n")])
+    };
+    let is = |says: &dyn Fn(&str) -> String, name: &str, begin: &str| {
+        assert!(says(name).starts_with(begin), "{}", says(name));
+    };
+    let root = user(0, "000001ffffffffff");
+    is(&root, "setting weights", "present: ");
+    is(&root, "moving pages", "present: those of every process");
+    let nobody = user(1000, "0000000000000000");
+    is(&nobody, "setting weights", "missing: only root may -> run it as root");
+    is(&nobody, "moving pages", "missing: only those of this user's processes, and only what one");
+    assert!(nobody("moving pages").contains("setcap cap_sys_nice,cap_sys_ptrace=ep"));
+    is(&user(1000, "0000000000000002"), "setting weights", "present: ");
+    is(&user(1000, "0000000000880000"), "moving pages", "present: ");
+    is(&user(1000, "0000000000800000"), "moving pages", "missing: only those of this user's proc");
+    is(&user(1000, "0000000000080000"), "moving pages", "missing: only what one process alone has");
+    let old = diagnosed(&[("proc/vmstat", "numa_hit 1\n")]);
+    is(&old, "moving pages", "missing: the kernel does not move pages");
+}
+
+#[test]
+fn doctor_checks_what_the_kernel_and_the_firmware_say() {
+    // The nodes above have 3 GiB.
+    let sizes = |text| diagnosed(&[("proc/meminfo", text)])("sizes of nodes");
+    assert!(sizes("MemTotal: 3145728 kB\n").starts_with("present: 3072 MiB"));
+    assert!(sizes("MemTotal: 3145000 kB\n").starts_with("present: "), "read one after the other");
+    let told = sizes("MemTotal: 25165824 kB\n");
+    assert!(told.starts_with("unknown: the nodes tell 3072 MiB, the machine has 24576"), "{told}");
+    let node = "sys/devices/system/node/node1/access0/initiators";
+    let (bandwidth, latency) = (format!("{node}/read_bandwidth"), format!("{node}/read_latency"));
+    let rated = |bandwidth_mibps, latency_ns| {
+        let files = [(&bandwidth[..], bandwidth_mibps), (&latency[..], latency_ns)];
+        diagnosed(&files)("rated bandwidths")
+    };
+    assert!(rated("1\n", "250\n").starts_with("present: "));
+    let what = "missing: the firmware does not rate node 1 -> ";
+    assert!(rated("0\n", "0\n").starts_with(what), "{}", rated("0\n", "0\n"));
+    let what = "missing: the firmware does not rate node 1, but for a latency: 250 ns of node 1 ->";
+    assert!(rated("0\n", "250\n").starts_with(what), "{}", rated("0\n", "250\n"));
+}
+
+#[test]
+fn doctor_looks_at_control_groups_and_swap() {
+    let groups = |mounts, controllers| {
+        let at = "sys/fs/cgroup/cgroup.controllers";
+        diagnosed(&[("proc/self/mountinfo", mounts), (at, controllers)])("control groups")
+    };
+    let two = "24 1 0:21 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n";
+    let one = "35 31 0:32 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n";
+    let both = format!("{one}{two}");
+    for (mounts, controllers, says) in [
+        ("", "", "missing: none with memory or cpuset are mounted -> "),
+        (two, "cpuset memory\n", "present: version 2 with memory and cpuset -> nothing"),
+        (two, "memory\n", "present: version 2 with memory, without cpuset -> nothing"),
+        (two, "cpuset\n", "missing: version 2, but without the controller of memory -> "),
+        (one, "", "present: version 1 with memory, without cpuset -> nothing"),
+        (&both, "cpuset", "present: version 1 with memory, version 2 with cpuset (both versions"),
+    ] {
+        assert!(groups(mounts, controllers).starts_with(says), "{}", groups(mounts, controllers));
+    }
+    let header = "Filename\tType\tSize\tUsed\tPriority\n";
+    let swap = |text: &str, zswap| {
+        let at = "sys/module/zswap/parameters/enabled";
+        diagnosed(&[("proc/swaps", &format!("{header}{text}")), (at, zswap)])("swap")
+    };
+    assert!(swap("", "Y\n").starts_with("missing: none is on"));
+    let a = "/dev/a b partition 2048 1 -2\n";
+    assert_eq!(swap(a, "N\n"), "present: 2 MiB in 1 place(s) -> nothing");
+    assert!(swap(&a.repeat(2), "Y\n").starts_with("present: 4 MiB in 2 place(s), compressed"));
+    assert!(diagnosed(&[("proc/pressure/memory", "some\n")])("memory pressure").contains("/proc"));
+}
+
+#[test]
+fn a_captured_machine_is_not_probed() {
+    let folder = tempfile::tempdir().unwrap();
+    machine(folder.path());
+    let output = interleaf(&["doctor", "--probe", "--root", folder.path().to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(2));
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(stderr.contains("a captured machine has none"), "{stderr}");
+    assert!(stderr.contains("hint: run it on the machine itself"), "{stderr}");
+}
+
+#[test]
+fn a_capture_does_not_tell_what_else_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let (from, to) = (folder.path().join("machine"), folder.path().join("capture"));
+    machine(&from);
+    for (process, name) in [("12", "numad\n"), ("13", "secret\n")] {
+        fs::create_dir_all(from.join("proc").join(process)).unwrap();
+        fs::write(from.join("proc").join(process).join("comm"), name).unwrap();
+    }
+    said(&["doctor", "--root", from.to_str().unwrap(), "--capture", to.to_str().unwrap()]);
+    assert!(to.join("proc/12/comm").exists());
+    assert!(!to.join("proc/13").exists());
+}
+
+#[test]
 fn a_capture_says_the_same_as_the_machine() {
     let folder = tempfile::tempdir().unwrap();
     machine(&folder.path().join("machine"));
@@ -120,7 +291,10 @@ fn a_folder_that_is_no_machine_is_refused() {
         let output = interleaf(&[verb, "--root", root]);
         assert_eq!(output.status.code(), Some(2));
         let stderr = String::from_utf8(output.stderr).unwrap();
-        assert!(stderr.contains("there is no sys/devices/system/node in it"), "{stderr}");
+        assert!(
+            stderr.contains("there is no sys/devices/system/node in it, nor proc/meminfo"),
+            "{stderr}"
+        );
         assert!(stderr.contains("\n\nhint: "), "{stderr}");
     }
 }

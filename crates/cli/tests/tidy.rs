@@ -358,7 +358,8 @@ fn dead_links(text: &str, exists: &dyn Fn(&str) -> bool) -> Vec<Fault> {
 /// The paths of the source tree that a text names in backticks; of a pattern, the folder before
 /// its first wildcard.
 fn named_paths(text: &str) -> Vec<(usize, String)> {
-    let roots = ["crates/", "platforms/", "workloads/", "reproduce/", "docs/", "benches/"];
+    let roots =
+        ["crates/", "platforms/", "workloads/", "reproduce/", "docs/", "benches/", "tests/"];
     let mut paths = vec![];
     for (at, line) in prose(text) {
         for code in split_code(line).1 {
@@ -424,7 +425,7 @@ fn sources(name: &str) -> Vec<PathBuf> {
 
 fn markdown_files() -> Vec<PathBuf> {
     let root = root();
-    let mut found: Vec<_> = ["docs", "platforms", "benches"]
+    let mut found: Vec<_> = ["docs", "platforms", "benches", "tests/machines"]
         .iter()
         .flat_map(|folder| files(&root.join(folder), "md"))
         .collect();
@@ -546,8 +547,10 @@ fn each_platform_has_its_curves() {
 fn each_module_is_declared() {
     for member in fs::read_dir(root().join("crates")).expect("there are crates") {
         let source = member.expect("the folder can be listed").path().join("src");
-        let is_root =
-            |path: &PathBuf| ["lib.rs", "main.rs"].iter().any(|root| *path == source.join(root));
+        let is_root = |path: &PathBuf| {
+            let of_program = path.parent() == Some(&source.join("bin"));
+            of_program || ["lib.rs", "main.rs"].iter().any(|root| *path == source.join(root))
+        };
         let modules: Vec<_> =
             files(&source, "rs").into_iter().filter(|path| !is_root(path)).collect();
         hold(&modules, &|file, _| {

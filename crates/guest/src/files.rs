@@ -34,6 +34,41 @@ pub(crate) fn read_all(pattern: &Path) -> io::Result<String> {
     Ok(lines.join("\n"))
 }
 
+/// All regular files below a folder, each line behind the path of its file from the folder. A file
+/// without a line is `path:`, a folder without a file or folder `path/:`, so that the whole can be
+/// made again of the lines.
+pub(crate) fn dump(folder: &Path) -> io::Result<String> {
+    let mut lines = vec![];
+    dump_below(folder, "", &mut lines)?;
+    Ok(lines.join("\n"))
+}
+
+fn dump_below(folder: &Path, prefix: &str, lines: &mut Vec<String>) -> io::Result<()> {
+    let named = |path: &Path, why: io::Error| {
+        io::Error::new(why.kind(), format!("{}: {why}", path.display()))
+    };
+    let names = names(folder).map_err(|why| named(folder, why))?;
+    if names.is_empty() && !prefix.is_empty() {
+        lines.push(format!("{prefix}:"));
+    }
+    for name in names {
+        let (path, short) = (folder.join(&name), format!("{prefix}{name}"));
+        // Of the link itself: what it leads to may be elsewhere, or above.
+        let kind = path.symlink_metadata().map_err(|why| named(&path, why))?;
+        if kind.is_dir() {
+            dump_below(&path, &format!("{short}/"), lines)?;
+        } else if kind.is_file() {
+            let text = fs::read(&path).map_err(|why| named(&path, why))?;
+            let text = String::from_utf8_lossy(&text);
+            if text.is_empty() {
+                lines.push(format!("{short}:"));
+            }
+            lines.extend(text.lines().map(|line| format!("{short}: {line}")));
+        }
+    }
+    Ok(())
+}
+
 /// The paths that fit a pattern and exist.
 fn expand(pattern: &Path) -> Vec<PathBuf> {
     let mut paths = vec![PathBuf::new()];
@@ -61,6 +96,22 @@ fn matches(folder: &Path, part: Component<'_>) -> Vec<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_folder_is_dumped() {
+        let folder = std::env::temp_dir().join(format!("interleaf-dump-{}", std::process::id()));
+        fs::create_dir_all(folder.join("b/none")).unwrap();
+        fs::write(folder.join("b/two"), "1\n\n2").unwrap();
+        fs::write(folder.join("a"), "").unwrap();
+        fs::write(folder.join("c"), "\n").unwrap();
+        std::os::unix::fs::symlink(&folder, folder.join("d")).unwrap();
+        let said = dump(&folder);
+        let missing = dump(&folder.join("none")).unwrap_err().to_string();
+        fs::remove_dir_all(&folder).unwrap();
+        let lines = ["a:", "b/none/:", "b/two: 1", "b/two: ", "b/two: 2", "c: "];
+        assert_eq!(said.unwrap(), lines.join("\n"));
+        assert!(missing.contains("/none: No such file"), "{missing}");
+    }
 
     #[test]
     fn a_pattern_stands_for_what_there_is() {

@@ -97,7 +97,8 @@ impl Started {
     }
 
     fn try_take(&mut self, step: &Step, shown: &mut String) -> io::Result<Option<ExitStatus>> {
-        match step {
+        let pid = |name: &str| self.0.get(name).map(Child::id);
+        match &step.with_pids(&pid).map_err(io::Error::other)? {
             Step::Run { command } => {
                 let output = self::command(command).output()?;
                 shown.push_str(&String::from_utf8_lossy(&output.stdout));
@@ -123,6 +124,7 @@ impl Started {
             Step::Read(path) if files::is_pattern(path) => *shown = files::read_all(path)?,
             Step::Read(path) => *shown = String::from_utf8_lossy(&fs::read(path)?).into_owned(),
             Step::List(path) => *shown = files::names(path)?.join("\n"),
+            Step::Dump(folder) => *shown = files::dump(folder)?,
             Step::Write { path, text } => {
                 let mut file = OpenOptions::new().write(true).open(path)?;
                 file.write_all(format!("{text}\n").as_bytes())?;

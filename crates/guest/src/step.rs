@@ -2,7 +2,8 @@
 //!
 //! Words are separated by spaces; there is no quoting and no shell. Empty lines and lines that
 //! begin with `#` are nothing. A step that fails does not keep the next from being taken: whoever
-//! reads the report decides what it means.
+//! reads the report decides what it means. `@NAME` stands for the process ID of the program that
+//! was started as NAME, in what `run`, `start`, `read`, `list`, `dump` and `write` take.
 //!
 //! ```text
 //! list /sys/devices/system/node
@@ -10,11 +11,18 @@
 //! start sweep touch 64MiB --weights 0:3,1:1 --sweep
 //! await sweep touched
 //! pages sweep
+//! read /proc/@sweep/status
 //! kill sweep TERM
 //! wait sweep
 //! ```
 
-use std::{fmt, num::ParseIntError, path::PathBuf, str::FromStr, time::Duration};
+use std::{
+    fmt,
+    num::ParseIntError,
+    path::{Path, PathBuf},
+    str::FromStr,
+    time::Duration,
+};
 
 /// One step. Its text form is the variant's name in lower case and the fields in their order.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,6 +70,10 @@ pub enum Step {
     Read(PathBuf),
     /// Shows the names in a folder, in order.
     List(PathBuf),
+    /// Shows all regular files below a folder, in order, each line behind the path of its file from
+    /// the folder, a colon and a space; of an empty file the path and the colon, of an empty folder
+    /// the path, a slash and the colon. Links are passed over.
+    Dump(PathBuf),
     /// Writes a text and a newline into a file, in one call as files of the kernel want it.
     Write {
         /// The file.
@@ -94,13 +106,16 @@ pub enum Signal {
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum StepError {
     #[error(
-        "no step `{0}`: there are run, start, await, kill, wait, pages, sleep, read, list, write"
+        "no step `{0}`: there are run, start, await, kill, wait, pages, sleep, read, list, dump, \
+         write"
     )]
     Verb(String),
     #[error("`{verb}` wants {wants}")]
     Wants { verb: String, wants: &'static str },
     #[error("no signal `{0}`: there are HUP, INT, KILL, USR1, USR2, TERM, CONT, STOP")]
     Signal(String),
+    #[error("no program was started as {0}")]
+    Name(String),
     #[error("no duration `{0}`: write 500ms or 2s")]
     Duration(String),
     #[error("line {line}: {why}")]
@@ -147,6 +162,60 @@ fn word(text: &str) -> (&str, &str) {
     (first, rest.trim())
 }
 
+impl Step {
+    /// The step with the process IDs in it that `@NAME` stands for.
+    ///
+    /// # Errors
+    ///
+    /// A name that `pid` does not know.
+    pub fn with_pids(&self, pid: &dyn Fn(&str) -> Option<u32>) -> Result<Self, StepError> {
+        let text = |text: &str| fill(text, pid);
+        let path = |path: &Path| fill(&path.to_string_lossy(), pid).map(PathBuf::from);
+        let words = |words: &[String]| -> Result<Vec<String>, StepError> {
+            words.iter().map(|word| text(word)).collect()
+        };
+        Ok(match self {
+            Self::Run { command } => Self::Run { command: words(command)? },
+            Self::Start { name, command } => {
+                Self::Start { name: name.clone(), command: words(command)? }
+            }
+            Self::Read(file) => Self::Read(path(file)?),
+            Self::List(folder) => Self::List(path(folder)?),
+            Self::Dump(folder) => Self::Dump(path(folder)?),
+            Self::Write { path: file, text: line } => {
+                Self::Write { path: path(file)?, text: text(line)? }
+            }
+            Self::Await { .. }
+            | Self::Kill { .. }
+            | Self::Wait { .. }
+            | Self::Pages { .. }
+            | Self::Sleep(_) => self.clone(),
+        })
+    }
+}
+
+/// A text with process IDs in place of each `@NAME`. Behind a letter or a digit, and before none,
+/// an `@` is only that.
+fn fill(text: &str, pid: &dyn Fn(&str) -> Option<u32>) -> Result<String, StepError> {
+    let is_name = |c: char| c.is_alphanumeric() || c == '-' || c == '_';
+    let mut filled = String::new();
+    let mut rest = text;
+    while let Some((before, behind)) = rest.split_once('@') {
+        filled += before;
+        let (name, more) =
+            behind.split_at(behind.find(|c: char| !is_name(c)).unwrap_or(behind.len()));
+        if name.is_empty() || filled.ends_with(char::is_alphanumeric) {
+            filled.push('@');
+            rest = behind;
+            continue;
+        }
+        let pid = pid(name).ok_or_else(|| StepError::Name(name.to_string()))?;
+        filled += &pid.to_string();
+        rest = more;
+    }
+    Ok(filled + rest)
+}
+
 impl FromStr for Step {
     type Err = StepError;
 
@@ -173,7 +242,8 @@ impl FromStr for Step {
             "sleep" => Self::Sleep(rest.parse()?),
             "read" if one => Self::Read(PathBuf::from(first)),
             "list" if one => Self::List(PathBuf::from(first)),
-            "read" | "list" => return Err(wants("a path")),
+            "dump" if one => Self::Dump(PathBuf::from(first)),
+            "read" | "list" | "dump" => return Err(wants("a path")),
             "write" if both => Self::Write { path: PathBuf::from(first), text: more.to_string() },
             "write" => return Err(wants("a path and a text")),
             _ => return Err(StepError::Verb(verb.to_string())),
@@ -194,6 +264,7 @@ impl fmt::Display for Step {
             Self::Sleep(Millis(ms)) => write!(f, "sleep {ms}ms"),
             Self::Read(path) => write!(f, "read {}", path.display()),
             Self::List(path) => write!(f, "list {}", path.display()),
+            Self::Dump(path) => write!(f, "dump {}", path.display()),
             Self::Write { path, text } => write!(f, "write {} {text}", path.display()),
         }
     }
@@ -245,6 +316,8 @@ mod tests {
             "sleep 500ms",
             "read /proc/version",
             "list /sys",
+            "dump /tmp/capture",
+            "read /proc/@a/numa_maps",
             "write /sys/kernel/mm/numa/demotion_enabled 1",
         ];
         for text in steps {
@@ -252,6 +325,29 @@ mod tests {
         }
         assert_eq!("sleep 2s".parse::<Step>().unwrap(), Step::Sleep(Millis(2000)));
         assert_eq!(parse(" # nothing\n\n  wait  a \n").unwrap()[0].to_string(), "wait a");
+    }
+
+    #[test]
+    fn names_stand_for_process_ids() {
+        let pid =
+            |name: &str| [("a", 7), ("b-2", 81)].into_iter().find(|(other, _)| *other == name);
+        let pid = |name: &str| pid(name).map(|(_, pid)| pid);
+        let table = [
+            ("run look --pid @a", "run look --pid 7"),
+            ("start a look @b-2,@a x@a", "start a look 81,7 x@a"),
+            ("read /proc/@a/numa_maps", "read /proc/7/numa_maps"),
+            ("write /sys/@b-2/pid @a", "write /sys/81/pid 7"),
+            ("list /proc/@a", "list /proc/7"),
+            ("dump /proc/@a/@ /", "`dump` wants a path"),
+            ("run mail @ a@", "run mail @ a@"),
+            ("await a @a", "await a @a"),
+            ("run look @none", "no program was started as none"),
+        ];
+        for (text, expected) in table {
+            let step = text.parse::<Step>().and_then(|step| step.with_pids(&pid));
+            let said = step.map_or_else(|why| why.to_string(), |step| step.to_string());
+            assert_eq!(said, expected, "{text}");
+        }
     }
 
     #[test]
@@ -263,6 +359,7 @@ mod tests {
             ("kill a SEGV", "line 1: no signal `SEGV`"),
             ("sleep 5", "line 1: no duration `5`: write 500ms or 2s"),
             ("sleep", "line 1: no duration ``"),
+            ("dump", "line 1: `dump` wants a path"),
             ("read /a /b", "line 1: `read` wants a path"),
         ];
         for (text, why) in table {

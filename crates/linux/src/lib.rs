@@ -16,6 +16,10 @@ pub mod weights;
 
 pub mod switches;
 
+pub mod vmstat;
+
+pub mod cgroup;
+
 pub mod damon;
 
 pub mod topology;
@@ -27,6 +31,14 @@ pub mod process;
 pub mod numa_maps;
 
 pub mod mempolicy;
+
+pub mod journal;
+
+pub mod placement;
+
+pub mod survey;
+
+pub mod command;
 
 pub mod migrate;
 

@@ -68,15 +68,23 @@ impl List {
     /// # Errors
     /// When it cannot be read, names what is not there, or names nothing.
     pub fn of_user(text: &str, has: &Self) -> Result<Self, ListError> {
+        Ok(Self::in_order(text, has)?.into_iter().collect())
+    }
+
+    /// As [`Self::of_user`], each number once and in the order in which it was written.
+    ///
+    /// # Errors
+    /// As [`Self::of_user`].
+    pub fn in_order(text: &str, has: &Self) -> Result<Vec<u32>, ListError> {
         let trimmed = text.trim();
         if trimmed == "all" {
-            return Ok(has.clone());
+            return Ok(has.iter().collect());
         }
         let (trimmed, relative) = match trimmed.strip_prefix('+') {
             Some(rest) => (rest, true),
             None => (trimmed, false),
         };
-        let ordered: Vec<u32> = has.0.iter().copied().collect();
+        let ordered: Vec<u32> = has.iter().collect();
         let find = |number: u32| {
             let found = if relative {
                 ordered.get(number as usize).copied()
@@ -86,27 +94,27 @@ impl List {
             let allowed = has.to_string();
             found.ok_or_else(|| ListError::Absent { text: text.into(), number, allowed })
         };
-        let mut wanted = BTreeSet::new();
-        let mut unwanted = BTreeSet::new();
-        let mut only_unwanted = true;
+        let (mut wanted, mut unwanted): (Vec<u32>, Vec<u32>) = (vec![], vec![]);
         for part in trimmed.split(',') {
             let part = part.trim();
             let (part, set) = match part.strip_prefix('!') {
                 Some(rest) => (rest, &mut unwanted),
-                None => {
-                    only_unwanted = false;
-                    (part, &mut wanted)
-                }
+                None => (part, &mut wanted),
             };
             for number in range(text, part)? {
-                set.insert(find(number)?);
+                set.push(find(number)?);
             }
         }
-        if only_unwanted {
-            wanted.clone_from(&has.0);
+        if wanted.is_empty() {
+            wanted.clone_from(&ordered);
         }
-        let left: BTreeSet<u32> = wanted.difference(&unwanted).copied().collect();
-        if left.is_empty() { Err(ListError::Empty(text.into())) } else { Ok(Self(left)) }
+        let mut left: Vec<u32> = vec![];
+        for number in wanted {
+            if !unwanted.contains(&number) && !left.contains(&number) {
+                left.push(number);
+            }
+        }
+        if left.is_empty() { Err(ListError::Empty(text.into())) } else { Ok(left) }
     }
 
     /// The numbers, in order.

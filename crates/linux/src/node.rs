@@ -5,7 +5,7 @@ use crate::{
     root::{Root, RootError},
 };
 
-const NODES: &str = "/sys/devices/system/node";
+pub(crate) const NODES: &str = "/sys/devices/system/node";
 
 /// A NUMA node.
 #[derive(Clone, Debug, PartialEq)]
@@ -67,6 +67,10 @@ pub fn online(root: &Root) -> Result<List, RootError> {
 /// # Errors
 /// When a file that is there cannot be read or holds nonsense.
 pub fn nodes(root: &Root) -> Result<Vec<Node>, RootError> {
+    // A kernel without NUMA has no folder of nodes.
+    if !root.has(NODES) {
+        return Ok(vec![whole(root)?]);
+    }
     online(root)?.iter().map(|id| node(root, id)).collect()
 }
 
@@ -98,10 +102,28 @@ fn node(root: &Root, id: u32) -> Result<Node, RootError> {
     })
 }
 
-/// The value of a line such as `Node 0 MemTotal: 1024 kB`, KiB.
+/// All memory as one node.
+fn whole(root: &Root) -> Result<Node, RootError> {
+    let list = |text: &str| List::of_kernel(text).ok();
+    let cpus = root.value("/sys/devices/system/cpu/online", "a list of CPUs", list)?;
+    let meminfo = root.text("/proc/meminfo")?.unwrap_or_default();
+    let bytes = |key| kib(&meminfo, key).unwrap_or(0) * 1024;
+    Ok(Node {
+        id: 0,
+        cpus: cpus.unwrap_or_default(),
+        total_bytes: bytes("MemTotal"),
+        free_bytes: bytes("MemFree"),
+        distances: vec![10],
+        rated: None,
+        huge_pages: huge_pages(root, "/sys/kernel/mm")?,
+    })
+}
+
+/// The value of a line such as `Node 0 MemTotal: 1024 kB` or `MemTotal: 1024 kB`, KiB.
 fn kib(meminfo: &str, key: &str) -> Option<u64> {
-    let line = meminfo.lines().find(|line| line.contains(&format!(" {key}:")))?;
-    let (_, value) = line.split_once(':')?;
+    let mut lines = meminfo.lines().filter_map(|line| line.split_once(':'));
+    let named = |(name, _): &(&str, &str)| name.split_whitespace().next_back() == Some(key);
+    let (_, value) = lines.find(named)?;
     value.trim().strip_suffix("kB")?.trim().parse().ok()
 }
 

@@ -79,7 +79,7 @@ impl<'a> FromIterator<&'a NodeBytes> for NodeBytes {
 /// When it may not be looked at, or a line cannot be read.
 pub fn mappings(root: &Root, pid: u32) -> Result<Option<Vec<Mapping>>, RootError> {
     let path = format!("/proc/{pid}/numa_maps");
-    let Some(text) = root.glance(&path)? else { return Ok(None) };
+    let Some(text) = root.peek(&path)? else { return Ok(None) };
     parse(&text).map(Some).map_err(|line| RootError::Content {
         path,
         text: line,

@@ -26,7 +26,7 @@ pub struct Process {
 /// When its line cannot be read.
 pub fn process(root: &Root, pid: u32) -> Result<Option<Process>, RootError> {
     let path = format!("/proc/{pid}/stat");
-    let Some(text) = root.glance(&path)? else { return Ok(None) };
+    let Some(text) = root.peek(&path)? else { return Ok(None) };
     let found = parse(&text).filter(|process| process.pid == pid);
     let content = || RootError::Content { path, text, expected: "a line of a process" };
     found.map(Some).ok_or_else(content)
@@ -55,7 +55,7 @@ fn parse(text: &str) -> Option<Process> {
 /// When `/proc` cannot be read.
 pub fn tree(root: &Root, pid: u32) -> Result<Vec<Process>, RootError> {
     let mut all = vec![];
-    for number in root.glance_names("/proc")?.iter().filter_map(|name| name.parse().ok()) {
+    for number in root.peek_names("/proc")?.iter().filter_map(|name| name.parse().ok()) {
         all.extend(process(root, number)?);
     }
     let mut found: Vec<Process> = all.iter().filter(|it| it.pid == pid).cloned().collect();
@@ -79,7 +79,7 @@ pub fn tree(root: &Root, pid: u32) -> Result<Vec<Process>, RootError> {
 /// When its status cannot be read.
 pub fn allowed_nodes(root: &Root, pid: &str) -> Result<Option<List>, RootError> {
     let path = format!("/proc/{pid}/status");
-    let Some(text) = root.glance(&path)? else { return Ok(None) };
+    let Some(text) = root.peek(&path)? else { return Ok(None) };
     let mut lines = text.lines().filter_map(|line| line.strip_prefix("Mems_allowed_list:"));
     let Some(line) = lines.next() else { return Ok(None) };
     let list = List::of_kernel(line);

@@ -3,8 +3,7 @@
 use std::{
     cell::RefCell,
     collections::BTreeMap,
-    fs,
-    io::{self, Write as _},
+    fs, io,
     path::{Path, PathBuf},
 };
 
@@ -86,6 +85,12 @@ impl RootError {
             Self::Content { .. } => false,
         }
     }
+
+    /// Whether the kernel knows the file but not what was written (`EINVAL`): how it answers a word
+    /// that a later one may take.
+    pub fn is_not_taken(&self) -> bool {
+        matches!(self, Self::Write { why, .. } if why.kind() == io::ErrorKind::InvalidInput)
+    }
 }
 
 impl Root {
@@ -94,8 +99,9 @@ impl Root {
         Self { path: "/".into(), writes: Writes::Done, seen: RefCell::default() }
     }
 
-    /// A machine whose files are below `path` and are written to, as those of a container or a test.
-    pub fn below(path: impl Into<PathBuf>) -> Self {
+    /// A machine whose files are below `path`, and are written to: where the kernel's file systems
+    /// are mounted elsewhere, or a test stands in for them.
+    pub fn live_below(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into(), ..Self::live() }
     }
 
@@ -104,6 +110,11 @@ impl Root {
     pub fn captured(path: impl Into<PathBuf>) -> Self {
         let writes = Writes::Noted(RefCell::default());
         Self { path: path.into(), writes, seen: RefCell::default() }
+    }
+
+    /// Whether writes are done, not noted.
+    pub fn is_live(&self) -> bool {
+        matches!(self.writes, Writes::Done)
     }
 
     /// Where a file of the machine is.
@@ -125,16 +136,32 @@ impl Root {
     /// # Errors
     /// When it is there and cannot be read.
     pub fn text(&self, path: &str) -> Result<Option<String>, RootError> {
-        let Some(text) = self.glance(path)? else { return Ok(None) };
+        let Some(text) = self.whole(path)? else { return Ok(None) };
         self.seen.borrow_mut().insert(path.into(), Seen::File(text.clone()));
-        Ok(Some(text.strip_suffix('\n').unwrap_or(&text).to_string()))
+        Ok(Some(without_end(text)))
     }
 
-    /// As [`Self::text`], but not noted for [`Self::capture`]: of processes, which come and go.
+    /// As [`Self::text`], but `None` of a file that this user may not read, too.
+    ///
+    /// # Errors
+    /// When it cannot be read for another reason.
+    pub fn text_if_allowed(&self, path: &str) -> Result<Option<String>, RootError> {
+        match self.text(path) {
+            Err(why) if why.is_permission() => Ok(None),
+            text => text,
+        }
+    }
+
+    /// As [`Self::text`], but a capture does not have it: for files of which there are many, and
+    /// which are nobody's business.
     ///
     /// # Errors
     /// When it is there and cannot be read.
-    pub fn glance(&self, path: &str) -> Result<Option<String>, RootError> {
+    pub fn peek(&self, path: &str) -> Result<Option<String>, RootError> {
+        Ok(self.whole(path)?.map(without_end))
+    }
+
+    fn whole(&self, path: &str) -> Result<Option<String>, RootError> {
         match fs::read(self.at(path)) {
             Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
             Err(why) if is_absent(&why) => Ok(None),
@@ -172,22 +199,24 @@ impl Root {
     /// # Errors
     /// When it is there and cannot be listed.
     pub fn names(&self, path: &str) -> Result<Vec<String>, RootError> {
-        let names = self.glance_names(path)?;
-        if self.at(path).is_dir() {
-            self.seen.borrow_mut().insert(path.into(), Seen::Folder(names.clone()));
-        }
+        let Some(names) = self.listed(path)? else { return Ok(vec![]) };
+        self.seen.borrow_mut().insert(path.into(), Seen::Folder(names.clone()));
         Ok(names)
     }
 
-    /// As [`Self::names`], but not noted for [`Self::capture`].
+    /// As [`Self::names`], but a capture does not have them.
     ///
     /// # Errors
-    /// When it is there and cannot be listed.
-    pub fn glance_names(&self, path: &str) -> Result<Vec<String>, RootError> {
+    /// When the folder is there and cannot be listed.
+    pub fn peek_names(&self, path: &str) -> Result<Vec<String>, RootError> {
+        Ok(self.listed(path)?.unwrap_or_default())
+    }
+
+    fn listed(&self, path: &str) -> Result<Option<Vec<String>>, RootError> {
         let failed = |why| RootError::Read { path: path.into(), why };
         let entries = match fs::read_dir(self.at(path)) {
             Ok(entries) => entries,
-            Err(why) if is_absent(&why) => return Ok(vec![]),
+            Err(why) if is_absent(&why) => return Ok(None),
             Err(why) => return Err(failed(why)),
         };
         let name = |entry: io::Result<fs::DirEntry>| {
@@ -195,7 +224,7 @@ impl Root {
         };
         let mut names: Vec<String> = entries.map(name).collect::<Result<_, _>>().map_err(failed)?;
         names.sort();
-        Ok(names)
+        Ok(Some(names))
     }
 
     /// Copies what was looked at so far to `target`, a folder that is not there yet: a machine to
@@ -238,12 +267,11 @@ impl Root {
                 writes.borrow_mut().push(Write { path: path.into(), text: text.into() });
                 Ok(())
             }
-            Writes::Done => {
-                let opened = fs::OpenOptions::new().write(true).truncate(true).open(self.at(path));
-                let written = opened.and_then(|mut file| file.write_all(text.as_bytes()));
-                let (path, text) = (path.into(), text.into());
-                written.map_err(|why| RootError::Write { path, text, why })
-            }
+            Writes::Done => fs::write(self.at(path), text).map_err(|why| RootError::Write {
+                path: path.into(),
+                text: text.into(),
+                why,
+            }),
         }
     }
 
@@ -266,10 +294,19 @@ fn stand_in(from: &Path, to: &Path, name: &str) -> io::Result<()> {
     }
 }
 
-/// Whether a file is just not there. A folder in the way of one, or a device that has gone
-/// meanwhile, is as good as that.
+fn without_end(mut text: String) -> String {
+    if text.ends_with('\n') {
+        text.pop();
+    }
+    text
+}
+
+/// `ESRCH`: what a file of a process says that ends while it is read.
+const NO_SUCH_PROCESS: i32 = 3;
+
+/// Whether a file is just not there. A folder in the way of one, or a device or process that has
+/// gone meanwhile, is as good as that.
 fn is_absent(why: &io::Error) -> bool {
-    // Files of a process that has just ended fail with ESRCH.
     matches!(why.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
-        || why.raw_os_error() == Some(libc::ESRCH)
+        || why.raw_os_error() == Some(NO_SUCH_PROCESS)
 }

@@ -9,6 +9,9 @@ pub const NUMA_BALANCING: &str = "/proc/sys/kernel/numa_balancing";
 /// Whether reclaim demotes pages to a slower tier in place of writing them out.
 pub const DEMOTION: &str = "/sys/kernel/mm/numa/demotion_enabled";
 
+/// Whether a node that is full is emptied before another one is used.
+const ZONE_RECLAIM: &str = "/proc/sys/vm/zone_reclaim_mode";
+
 /// Transparent huge pages.
 const THP: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
 
@@ -19,6 +22,9 @@ pub struct Switches {
     pub numa_balancing: Option<u64>,
     /// Whether reclaim demotes; `None` where it cannot.
     pub demotion: Option<bool>,
+    /// The value of `zone_reclaim_mode`: above 0, a node that is full is emptied before another one
+    /// is used; `None` where there is none.
+    pub zone_reclaim: Option<u64>,
     /// `always`, `madvise` or `never`; `None` without transparent huge pages.
     pub huge_pages: Option<String>,
 }
@@ -38,5 +44,10 @@ pub fn switches(root: &Root) -> Result<Switches, RootError> {
         Some(rest.split_once(']')?.0.to_string())
     };
     let huge_pages = root.value(THP, "one choice in brackets", chosen)?;
-    Ok(Switches { numa_balancing: root.number(NUMA_BALANCING)?, demotion, huge_pages })
+    Ok(Switches {
+        numa_balancing: root.number(NUMA_BALANCING)?,
+        demotion,
+        zone_reclaim: root.number(ZONE_RECLAIM)?,
+        huge_pages,
+    })
 }

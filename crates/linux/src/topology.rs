@@ -21,6 +21,9 @@ pub struct Machine {
     pub cpu: Option<String>,
     /// Its sockets, with their CPUs, by number.
     pub sockets: Vec<(u32, List)>,
+    /// Its whole memory as the kernel manages it, bytes; `None` where it does not tell. The sizes
+    /// of its nodes should sum to it, and on some kernels do not.
+    pub total_bytes: Option<u64>,
     /// Its NUMA nodes, in order.
     pub nodes: Vec<Node>,
     /// The kernel's memory tiers, the fastest first, with their nodes; empty where it has none.
@@ -43,6 +46,7 @@ impl Machine {
             kernel: root.text("/proc/sys/kernel/osrelease")?.map(|text| text.trim().to_string()),
             cpu: cpu(root)?,
             sockets: sockets(root)?,
+            total_bytes: total(root)?,
             nodes: nodes(root)?,
             tiers: tiers(root)?,
             weighted_interleave: weighted_interleave(root)?,
@@ -64,13 +68,23 @@ impl Machine {
     /// The nodes in the order of their speed for CPUs of the machine: by the kernel's tiers where
     /// it has several, else those with CPUs first; among equals by number.
     pub fn by_speed(&self) -> Vec<&Node> {
-        let tier = |node: &Node| {
-            let of_kernel = self.tiers.iter().position(|(_, nodes)| nodes.has(node.id));
-            of_kernel.filter(|_| self.tiers.len() > 1).unwrap_or(usize::from(node.cpus.is_empty()))
-        };
         let mut nodes: Vec<&Node> = self.nodes.iter().collect();
-        nodes.sort_by_key(|node| (tier(node), node.id));
+        nodes.sort_by_key(|node| (self.rank(node), node.id));
         nodes
+    }
+
+    /// The nodes that have memory, those of one tier together, the fastest tier first.
+    pub fn memory_by_speed(&self) -> Vec<List> {
+        let nodes = self.by_speed();
+        let nodes: Vec<&Node> = nodes.into_iter().filter(|node| node.total_bytes > 0).collect();
+        let tiers = nodes.chunk_by(|a, b| self.rank(a) == self.rank(b));
+        tiers.map(|tier| tier.iter().map(|node| node.id).collect()).collect()
+    }
+
+    /// How many tiers are faster than that of `node`, or more.
+    fn rank(&self, node: &Node) -> usize {
+        let of_kernel = self.tiers.iter().position(|(_, nodes)| nodes.has(node.id));
+        of_kernel.filter(|_| self.tiers.len() > 1).unwrap_or(usize::from(node.cpus.is_empty()))
     }
 
     /// The numbers of the nodes nearest to `node`: those that the firmware names, else those with
@@ -88,6 +102,14 @@ impl Machine {
         let nearest = with_cpus.iter().filter(|(_, distance)| Some(*distance) == least);
         nearest.map(|(id, _)| *id).collect()
     }
+}
+
+fn total(root: &Root) -> Result<Option<u64>, RootError> {
+    let total = |text: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+        line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+    };
+    root.value("/proc/meminfo", "a meminfo with MemTotal in kB", total)
 }
 
 /// The model of the CPUs, as x86 (`model name`) or the firmware of others (`Model`) call it.

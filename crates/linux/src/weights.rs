@@ -25,14 +25,13 @@ pub fn weighted_interleave(root: &Root) -> Result<Option<WeightedInterleave>, Ro
     let mut weights = vec![];
     for name in root.names(FOLDER)? {
         let Some(node) = name.strip_prefix("node").and_then(|id| id.parse().ok()) else { continue };
-        let path = format!("{FOLDER}/{name}");
-        let weight = root.value(&path, "a weight from 1 to 255", |text| {
+        let weight = root.value(&node_path(node), "a weight from 1 to 255", |text| {
             text.parse::<u8>().ok().filter(|weight| *weight > 0)
         })?;
         weights.extend(weight.map(|weight| (node, weight)));
     }
     weights.sort_unstable();
-    let auto = root.value(&format!("{FOLDER}/auto"), "true or false", |text| match text {
+    let auto = root.value(&auto_path(), "true or false", |text| match text {
         "true" | "Y" | "1" => Some(true),
         "false" | "N" | "0" => Some(false),
         _ => None,
@@ -40,18 +39,12 @@ pub fn weighted_interleave(root: &Root) -> Result<Option<WeightedInterleave>, Ro
     Ok(Some(WeightedInterleave { weights, auto }))
 }
 
-/// Sets the weight of `node`. The kernel then no longer computes weights itself.
-///
-/// # Errors
-/// When the kernel refuses.
-pub fn set_weight(root: &Root, node: u32, weight: u8) -> Result<(), RootError> {
-    root.write(&format!("{FOLDER}/node{node}"), &weight.to_string())
+/// The file with the weight of `node`. Writing it switches automatic weights off.
+pub fn node_path(node: u32) -> String {
+    format!("{FOLDER}/node{node}")
 }
 
-/// Lets the kernel compute the weights, or keeps them as they are.
-///
-/// # Errors
-/// When the kernel refuses.
-pub fn set_auto(root: &Root, auto: bool) -> Result<(), RootError> {
-    root.write(&format!("{FOLDER}/auto"), if auto { "true" } else { "false" })
+/// The file that says whether the kernel computes the weights itself.
+pub fn auto_path() -> String {
+    format!("{FOLDER}/auto")
 }

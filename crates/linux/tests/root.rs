@@ -82,8 +82,8 @@ fn nonsense_is_named() {
 fn a_captured_machine_is_not_written_to() {
     let folder = machine();
     let root = Root::captured(folder.path());
-    weights::set_weight(&root, 2, 40).unwrap();
-    weights::set_auto(&root, false).unwrap();
+    root.write(&weights::node_path(2), "40").unwrap();
+    root.write(&weights::auto_path(), "false").unwrap();
     let noted: Vec<String> =
         root.noted().into_iter().map(|write| format!("{} > {}", write.text, write.path)).collect();
     assert_eq!(

@@ -1,6 +1,6 @@
 //! The kernels that `crates/vm/kernels` has got: one folder a release in the user's cache.
 
-use std::{env, fmt, fs, path::PathBuf};
+use std::{env, fmt, fs, path::PathBuf, str::FromStr};
 
 /// Which kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +26,25 @@ impl fmt::Display for Series {
             Self::Of(major, minor) => write!(f, "{major}.{minor}"),
             Self::Newest => f.write_str("newest"),
         }
+    }
+}
+
+/// A text that names no series.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no series of kernels `{0}`: write two numbers such as 6.12, or newest")]
+pub struct SeriesError(String);
+
+impl FromStr for Series {
+    type Err = SeriesError;
+
+    fn from_str(text: &str) -> Result<Self, SeriesError> {
+        let of =
+            |(major, minor): (&str, &str)| Some(Self::Of(major.parse().ok()?, minor.parse().ok()?));
+        match text {
+            "newest" => Some(Self::Newest),
+            _ => text.split_once('.').and_then(of),
+        }
+        .ok_or_else(|| SeriesError(text.to_string()))
     }
 }
 
@@ -79,6 +98,16 @@ fn numbers(release: &str) -> [u32; 4] {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_series_is_read_as_it_is_written() {
+        for text in ["6.1", "6.12", "newest"] {
+            assert_eq!(text.parse::<Series>().unwrap().to_string(), text);
+        }
+        for text in ["", "6", "6.12.1", "6.", "latest", "v6.1"] {
+            assert_eq!(text.parse::<Series>(), Err(SeriesError(text.to_string())));
+        }
+    }
 
     #[test]
     fn releases_have_a_series_and_an_order() {

@@ -10,11 +10,15 @@
 //! - [`program`]: static programs for the guest.
 //! - [`initramfs`]: the root file system of the guest.
 //! - [`boot`]: all of it put together.
+//! - [`capture`]: a machine in a folder, as a guest saved it; `src/bin/capture.rs` is the program.
+//! - [`harness`]: what the tests have in common.
 //! - [`outcome`]: what a run can be. Start here.
 
 #![forbid(unsafe_code)]
 
 pub mod boot;
+pub mod capture;
+pub mod harness;
 pub mod initramfs;
 pub mod kernel;
 pub mod outcome;

@@ -12,6 +12,23 @@ use std::{
 /// The only target that guests are of.
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 
+/// A profile of the workspace's manifest in which a build is soon done: what takes time in a guest
+/// is the boot, not the program.
+const PROFILE: &str = "guest";
+
+/// Where programs for guests are built by default: in the folder `tmp/static` of Cargo's target
+/// folder, which the running program is in, too. Integration tests have the same one.
+///
+/// # Errors
+///
+/// The running program does not know where it is, or is not in a target folder.
+pub fn folder() -> io::Result<PathBuf> {
+    let program = env::current_exe()?;
+    let target = program.ancestors().find(|folder| folder.join("CACHEDIR.TAG").is_file());
+    let none = || io::Error::other(format!("{} is in no target folder", program.display()));
+    Ok(target.ok_or_else(none)?.join("tmp/static"))
+}
+
 /// Builds a static program of this workspace, and says where it is.
 ///
 /// # Errors
@@ -21,6 +38,7 @@ pub fn build(package: &str, program: &str, folder: &Path) -> io::Result<PathBuf>
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)
         .args(["build", "--quiet", "--locked", "--package", package, "--bin", program])
+        .args(["--profile", PROFILE])
         // With a target, flags are not for build scripts and procedural macros, which cannot be
         // static.
         .args(["--target", TARGET, "--target-dir"])
@@ -33,5 +51,5 @@ pub fn build(package: &str, program: &str, folder: &Path) -> io::Result<PathBuf>
         let said = String::from_utf8_lossy(&output.stderr);
         return Err(io::Error::other(format!("cargo build of {program}: {said}")));
     }
-    Ok(folder.join(TARGET).join("debug").join(program))
+    Ok(folder.join(TARGET).join(PROFILE).join(program))
 }

@@ -11,7 +11,7 @@ use std::{
     fs::OpenOptions,
     io::{self, Write as _},
     path::{Path, PathBuf},
-    sync::{Mutex, OnceLock},
+    sync::OnceLock,
     time::Duration,
 };
 
@@ -83,17 +83,14 @@ fn guest() -> &'static Path {
 
 /// A boot of a kernel on a topology; nothing when it cannot be had here.
 ///
-/// One machine at a time: two of them on two cores are slower than one after the other, and a
-/// limit of time should mean something.
+/// As many machines side by side as the harness has tests: an emulated one is one thread.
 fn run(series: Series, machine: &Topology, steps: &str, more: Change) -> Option<Outcome> {
-    static ONE: Mutex<()> = Mutex::new(());
     if let Some(outcome) = missing(series) {
         not_tested(&outcome);
         return None;
     }
     let mut boot = Boot::new(series, machine, guest(), steps);
     more(&mut boot);
-    let _one = ONE.lock().unwrap_or_else(|failed| failed.into_inner());
     Some(boot.run().unwrap())
 }
 
@@ -304,6 +301,8 @@ fn weights_place_pages(kernel: &Kernel) {
          start sweep touch 64MiB --weights 0:3,1:1 --sweep\n\
          await sweep touched\n\
          pages sweep\n\
+         read /proc/@sweep/comm\n\
+         run touch @none\n\
          kill sweep TERM\n\
          wait sweep\n",
     );
@@ -326,6 +325,8 @@ fn weights_place_pages(kernel: &Kernel) {
     assert_eq!(shown(&record, "run touch 66048KiB --weights 0:3,1:255")[0], "pages 0:192 1:16320");
 
     shown(&record, "await sweep touched");
+    assert_eq!(shown(&record, "read /proc/@sweep/comm"), ["touch"]);
+    assert_eq!(refused(&record, "run touch @none"), "no program was started as none");
     let ended = step(&record, "wait sweep");
     assert_eq!(ended.ending, Some(Ending::Signal(15)), "{record}");
     assert_eq!(ended.output, ["pages 0:12288 1:4096", "touched"]);

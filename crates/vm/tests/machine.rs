@@ -15,10 +15,14 @@ use std::{
 
 const SHOW: &str = "run interleaf show --json";
 const DOCTOR: &str = "run interleaf doctor --json";
+const PROBE: &str = "run interleaf doctor --probe --json";
 
-/// What `show` and `doctor` say on a topology; nothing when it cannot be had here.
+const KDAMONDS: &str = "read /sys/kernel/mm/damon/admin/kdamonds/nr_kdamonds";
+
+/// What `show`, `doctor` and `doctor --probe` say on a topology; nothing when it cannot be had
+/// here. Whatever was probed, nothing of it is left.
 #[expect(clippy::explicit_write, reason = "the test harness keeps what macros print")]
-fn said(series: Series, topology: &str) -> Option<(Value, Value)> {
+fn said(series: Series, topology: &str) -> Option<[Value; 3]> {
     if let Some(outcome) = missing(series) {
         let text = format!("not tested: {outcome}");
         assert!(env::var_os("INTERLEAF_VM").is_none_or(|value| value != "required"), "{text}");
@@ -29,7 +33,7 @@ fn said(series: Series, topology: &str) -> Option<(Value, Value)> {
     let guest = program::build("interleaf-guest", "guest", &folder).unwrap();
     let interleaf = program::build("interleaf", "interleaf", &folder).unwrap();
     let machine = Topology::named(topology).unwrap();
-    let steps = format!("{SHOW}\n{DOCTOR}\n");
+    let steps = format!("{SHOW}\n{DOCTOR}\n{PROBE}\n{KDAMONDS}\n");
     let programs = vec![("interleaf", interleaf.as_path())];
     let boot = Boot { programs, ..Boot::new(series, &machine, &guest, &steps) };
     let Outcome::Said(record) = boot.run().unwrap() else { panic!("{series}, {topology}") };
@@ -38,20 +42,38 @@ fn said(series: Series, topology: &str) -> Option<(Value, Value)> {
         assert!(taken.succeeded(), "{step}\n{record}");
         serde_json::from_str(&taken.output.join("\n")).unwrap()
     };
-    Some((document(SHOW), document(DOCTOR)))
+    let kdamonds = record.step(KDAMONDS).unwrap();
+    assert!(!kdamonds.succeeded() || kdamonds.output == ["0"], "{record}");
+    Some([SHOW, DOCTOR, PROBE].map(document))
+}
+
+/// A field of a capability.
+fn field<'a>(doctor: &'a Value, name: &str, field: &str) -> &'a str {
+    let all = doctor["capabilities"].as_array().unwrap();
+    let found = all.iter().find(|capability| capability["name"] == name);
+    found.unwrap_or_else(|| panic!("no {name} in {doctor}"))[field].as_str().unwrap()
 }
 
 /// The status of a capability.
 fn status<'a>(doctor: &'a Value, name: &str) -> &'a str {
-    let all = doctor["capabilities"].as_array().unwrap();
-    let found = all.iter().find(|capability| capability["name"] == name);
-    found.unwrap_or_else(|| panic!("no {name} in {doctor}"))["status"].as_str().unwrap()
+    field(doctor, name, "status")
+}
+
+/// DAMON, its actions, destinations and goals, as `doctor --probe` says them. Nothing on a machine
+/// without the kernel.
+fn damon(series: Series) -> Option<[String; 4]> {
+    let [_, doctor, probed] = said(series, "two-nodes-hmat")?;
+    let all = ["DAMON", "DAMON actions", "DAMON destinations", "DAMON goals"];
+    for name in &all[1..] {
+        assert_eq!(status(&doctor, name), "unknown", "nobody asked");
+    }
+    Some(all.map(|name| format!("{}: {}", status(&probed, name), field(&probed, name, "what"))))
 }
 
 /// DRAM and an expander: both nodes, what the firmware rates them at, and the weights that a kernel
 /// of this series has.
 fn two_nodes(series: Series, weighted: bool, automatic: bool) {
-    let Some((show, doctor)) = said(series, "two-nodes-hmat") else { return };
+    let Some([show, doctor, _]) = said(series, "two-nodes-hmat") else { return };
     let [dram, cxl] = &show["nodes"].as_array().unwrap()[..] else { panic!("{show}") };
     assert_eq!((&dram["node"], &cxl["node"]), (&0.into(), &1.into()));
     assert_eq!((&dram["cpus"], &cxl["cpus"]), (&"0-1".into(), &"".into()));
@@ -89,9 +111,56 @@ fn on_the_newest() {
     two_nodes(Series::Newest, true, true);
 }
 
+/// The actions that kernels from 6.12 on take.
+const ACTIONS: &str = "present: willneed, cold, pageout, hugepage, nohugepage, lru_prio, \
+                       lru_deprio, migrate_hot, migrate_cold, stat";
+
+#[test]
+fn damon_of_6_12_is_asked() {
+    let Some(damon) = damon(Series::Of(6, 12)) else { return };
+    assert_eq!(
+        damon,
+        [
+            "present: operations vaddr, fvaddr, paddr; tells pages by anon, memcg, young, addr, \
+             target",
+            ACTIONS,
+            "missing: schemes have one destination, so that pages of running programs are not \
+             interleaved",
+            "missing: none for the memory of a node: user_input, some_mem_psi_us",
+        ]
+    );
+}
+
+#[test]
+fn damon_of_6_17_is_asked() {
+    let Some(damon) = damon(Series::Of(6, 17)) else { return };
+    assert_eq!(
+        damon,
+        [
+            "present: operations vaddr, fvaddr, paddr; tells pages by addr, target, anon, active, \
+             memcg, young, hugepage_size, unmapped; tunes its intervals",
+            ACTIONS,
+            "present: interleaves the pages of running programs, by weights",
+            "present: user_input, some_mem_psi_us, node_mem_used_bp, node_mem_free_bp",
+        ]
+    );
+}
+
+/// The newest one may take more, tomorrow.
+#[test]
+fn damon_of_the_newest_is_asked() {
+    let Some([damon, actions, destinations, goals]) = damon(Series::Newest) else { return };
+    assert!(damon.starts_with("present: operations vaddr, fvaddr, paddr; "), "{damon}");
+    assert!(actions.starts_with("present: "), "{actions}");
+    assert!(destinations.starts_with("present: "), "{destinations}");
+    for word in ["node_mem_used_bp", "node_eligible_mem_bp", "reached by consist or temporal"] {
+        assert!(goals.starts_with("present: ") && goals.contains(word), "{goals}");
+    }
+}
+
 #[test]
 fn three_tiers_are_in_order() {
-    let Some((show, _)) = said(Series::Of(6, 17), "three-tiers") else { return };
+    let Some([show, ..]) = said(Series::Of(6, 17), "three-tiers") else { return };
     let tiers: Vec<u64> = show["nodes"]
         .as_array()
         .unwrap()
@@ -104,7 +173,7 @@ fn three_tiers_are_in_order() {
 
 #[test]
 fn one_node_has_nothing_to_interleave() {
-    let Some((show, doctor)) = said(Series::Of(6, 12), "one-node") else { return };
+    let Some([show, doctor, _]) = said(Series::Of(6, 12), "one-node") else { return };
     assert_eq!(show["nodes"].as_array().unwrap().len(), 1);
     assert_eq!(status(&doctor, "several memory nodes"), "missing");
     assert_eq!(status(&doctor, "no other mover of pages"), "present");

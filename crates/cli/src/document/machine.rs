@@ -47,7 +47,23 @@ pub(crate) struct NodeDocument {
     pub(crate) memory_tier: Option<u32>,
     /// Its weight in weighted interleaving; absent where the kernel has none.
     pub(crate) weight: Option<u8>,
+    /// To each node that is listed, in the order of their numbers; 10 is itself.
     pub(crate) distances: Vec<u32>,
+    /// Huge pages that are reserved: part of the capacity that no placement of pages can use.
+    pub(crate) huge_pages: Vec<HugePagesDocument>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct HugePagesDocument {
+    pub(crate) page_bytes: u64,
+    pub(crate) reserved: u64,
+    pub(crate) free: u64,
+}
+
+/// Whether a node has memory or CPUs. Some firmware numbers more, as those for slices of GPUs that
+/// are not there.
+fn is_listed(node: &Node) -> bool {
+    node.total_bytes > 0 || !node.cpus.is_empty()
 }
 
 impl MachineDocument {
@@ -64,6 +80,7 @@ impl MachineDocument {
             nodes: machine
                 .by_speed()
                 .into_iter()
+                .filter(|node| is_listed(node))
                 .map(|node| NodeDocument::new(machine, node))
                 .collect(),
             automatic_weights: weighted.and_then(|weighted| weighted.auto),
@@ -84,6 +101,8 @@ impl NodeDocument {
         let rated = node.rated.as_ref();
         let weights = machine.weighted_interleave.iter().flat_map(|weighted| &weighted.weights);
         let tier = machine.tiers.iter().find(|(_, nodes)| nodes.has(node.id));
+        let distances = node.distances.iter().zip(&machine.nodes);
+        let reserved = node.huge_pages.iter().filter(|pages| pages.total > 0);
         Self {
             node: node.id,
             cpus: node.cpus.to_string(),
@@ -95,7 +114,17 @@ impl NodeDocument {
             near: machine.nearest(node).to_string(),
             memory_tier: tier.map(|(id, _)| *id),
             weight: weights.filter(|(id, _)| *id == node.id).map(|(_, weight)| *weight).next(),
-            distances: node.distances.clone(),
+            distances: distances
+                .filter(|(_, to)| is_listed(to))
+                .map(|(distance, _)| *distance)
+                .collect(),
+            huge_pages: reserved
+                .map(|pages| HugePagesDocument {
+                    page_bytes: pages.page_bytes,
+                    reserved: pages.total,
+                    free: pages.free,
+                })
+                .collect(),
         }
     }
 }
@@ -111,11 +140,11 @@ pub(crate) struct DoctorDocument {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct CapabilityDocument {
     pub(crate) name: String,
-    /// present, missing or rival.
+    /// present, missing, unknown or rival.
     pub(crate) status: String,
-    /// How it is there, why it is not, or who is in the way.
+    /// How it is there, why it is not or not known, or who is in the way.
     pub(crate) what: String,
-    /// What to do; absent where nothing is to be done.
+    /// What to do; absent of what is present.
     pub(crate) remedy: Option<String>,
 }
 
@@ -125,6 +154,7 @@ impl DoctorDocument {
             let (status, what, remedy) = match &capability.status {
                 Status::Present(how) => ("present", how, None),
                 Status::Missing { why, remedy } => ("missing", why, Some(remedy)),
+                Status::Unknown { why, remedy } => ("unknown", why, Some(remedy)),
                 Status::Rival { what, remedy } => ("rival", what, Some(remedy)),
             };
             CapabilityDocument {

@@ -26,7 +26,22 @@ pub(crate) fn text(document: &MachineDocument) -> String {
         .into_iter()
         .map(|(name, value)| format!("{name}: {}", value.unwrap_or_else(|| "none".into())))
         .collect();
-    text + &format!("{}\n", switches.join("; "))
+    text + &format!("{}\n{}", switches.join("; "), huge_pages(document))
+}
+
+/// A line for each node and size of which huge pages are reserved.
+fn huge_pages(document: &MachineDocument) -> String {
+    let mut text = String::new();
+    for node in &document.nodes {
+        for pages in &node.huge_pages {
+            let size = Bytes::new(pages.page_bytes);
+            text += &format!(
+                "node {}: {} huge pages of {size} are reserved, {} of them free\n",
+                node.node, pages.reserved, pages.free
+            );
+        }
+    }
+    text
 }
 
 fn nodes(document: &MachineDocument) -> String {
@@ -66,6 +81,7 @@ pub(crate) fn doctor(document: &DoctorDocument) -> String {
         let mark = match capability.status.as_str() {
             "present" => "yes  ",
             "missing" => "no   ",
+            "unknown" => "?    ",
             _ => "RIVAL",
         };
         text += &format!("{mark}  {:<26}{}\n", capability.name, capability.what);

@@ -1,18 +1,24 @@
 //! `interleaf doctor`.
 
-use super::root;
 use crate::{
     args::DoctorArgs,
     document::{self, machine::DoctorDocument},
     failure::Failure,
     output, render,
 };
-use interleaf_linux::{capability::capabilities, topology::Machine};
+use interleaf_linux::{
+    capability::capabilities,
+    damon::probe::{ProbeError, Probed, probe},
+    root::Root,
+    topology::Machine,
+};
+use std::path::Path;
 
-pub(super) fn run(args: &DoctorArgs) -> Result<(), Failure> {
-    let root = root(args.root.as_deref())?;
+pub(super) fn run(args: &DoctorArgs, root: Option<&Path>) -> Result<(), Failure> {
+    let root = super::root(root)?;
     let machine = Machine::read(&root).map_err(super::unread)?;
-    let found = capabilities(&root, &machine).map_err(super::unread)?;
+    let asked = if args.probe { Some(ask(&root)?) } else { None };
+    let found = capabilities(&root, &machine, asked.as_ref()).map_err(super::unread)?;
     if let Some(target) = &args.capture {
         root.capture(target).map_err(|why| {
             Failure::new(
@@ -30,4 +36,20 @@ pub(super) fn run(args: &DoctorArgs) -> Result<(), Failure> {
         return output::data(&document::json(&document)?);
     }
     output::data(&render::machine::doctor(&document))
+}
+
+/// What DAMON takes. That it cannot be asked is a finding like others, unless it is wrong to ask at
+/// all, or asking went wrong in the middle.
+fn ask(root: &Root) -> Result<Result<Probed, ProbeError>, Failure> {
+    if !root.is_live() {
+        return Err(Failure::new(
+            "--probe asks a kernel, and a captured machine has none",
+            "run it on the machine itself, without --root",
+        ));
+    }
+    // Below a root of its own: what is set up for a moment is no part of a capture.
+    match probe(&Root::live()) {
+        Err(ProbeError::Root(why)) if !why.is_permission() => Err(super::unread(why)),
+        asked => Ok(asked),
+    }
 }

@@ -7,12 +7,13 @@ use crate::{
     library, output, render,
 };
 use interleaf_linux::topology::Machine;
+use std::path::Path;
 
 /// The platform that is the list of all.
 const LIST: &str = "list";
 
-pub(super) fn run(args: &ShowArgs) -> Result<(), Failure> {
-    let Some(name) = &args.platform else { return machine(args) };
+pub(super) fn run(args: &ShowArgs, root: Option<&Path>) -> Result<(), Failure> {
+    let Some(name) = &args.platform else { return machine(args, root) };
     if name == LIST {
         return catalogue(args.json);
     }
@@ -25,8 +26,8 @@ pub(super) fn run(args: &ShowArgs) -> Result<(), Failure> {
 }
 
 /// The machine that this runs on, or a captured one.
-fn machine(args: &ShowArgs) -> Result<(), Failure> {
-    let root = super::root(args.root.as_deref())?;
+fn machine(args: &ShowArgs, root: Option<&Path>) -> Result<(), Failure> {
+    let root = super::root(root)?;
     let machine = Machine::read(&root).map_err(super::unread)?;
     let document = MachineDocument::new(&machine);
     if args.json {

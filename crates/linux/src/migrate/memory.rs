@@ -139,7 +139,7 @@ impl Memory for Live {
         // Another program may have taken the place of the one whose pagemap is open.
         self.pagemap = None;
         let Some(mappings) = numa_maps::mappings(&self.root, pid)? else { return Ok(None) };
-        let Some(smaps) = self.root.glance(&format!("/proc/{pid}/smaps"))? else { return Ok(None) };
+        let Some(smaps) = self.root.peek(&format!("/proc/{pid}/smaps"))? else { return Ok(None) };
         Ok(Some(area::areas(&smaps, &mappings, self.page_bytes, self.huge_bytes)))
     }
 

@@ -1,0 +1,152 @@
+//! A command under a placement, as `interleaf.run/1`.
+
+use interleaf_linux::{
+    journal::{Change, Undone},
+    placement::{Means, Placement},
+    survey::Survey,
+};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+pub(crate) const SCHEMA: &str = "interleaf.run/1";
+
+/// What was to be done, what was done, and what came of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct RunDocument {
+    pub(crate) schema: String,
+    /// The weights as given.
+    pub(crate) weights: String,
+    /// weighted interleaving, interleaving, or moving.
+    pub(crate) means: String,
+    pub(crate) nodes: Vec<NodeDocument>,
+    /// The policy that new pages come under, as the kernel writes it.
+    pub(crate) policy: String,
+    /// The same policy for numactl.
+    pub(crate) numactl: String,
+    /// Settings of the kernel that are changed for it, in this order; put back in the other.
+    pub(crate) settings: Vec<SettingDocument>,
+    pub(crate) command: Vec<String>,
+    pub(crate) dry_run: bool,
+    /// How the command ended; absent when it did not run.
+    pub(crate) exit_code: Option<i32>,
+    pub(crate) signal: Option<i32>,
+    /// Its memory when it had the most; absent when it could not be looked at.
+    pub(crate) memory: Option<MemoryDocument>,
+    /// What became of the settings.
+    pub(crate) put_back: Vec<PutBackDocument>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct NodeDocument {
+    pub(crate) node: u32,
+    pub(crate) weight: u32,
+    pub(crate) share: f64,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct SettingDocument {
+    pub(crate) path: String,
+    pub(crate) was: String,
+    pub(crate) set: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct PutBackDocument {
+    pub(crate) path: String,
+    /// restored, held by another process, changed since, or failed.
+    pub(crate) outcome: String,
+    pub(crate) value: String,
+}
+
+/// Where memory is, and what of it escaped.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct MemoryDocument {
+    pub(crate) total_bytes: u64,
+    pub(crate) placed_bytes: BTreeMap<u32, u64>,
+    pub(crate) escaped_share: f64,
+    pub(crate) escapes: Vec<EscapeDocument>,
+    pub(crate) processes: usize,
+    pub(crate) hidden_processes: usize,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct EscapeDocument {
+    pub(crate) pid: u32,
+    pub(crate) name: String,
+    pub(crate) why: String,
+    pub(crate) remedy: String,
+    pub(crate) bytes: BTreeMap<u32, u64>,
+}
+
+impl RunDocument {
+    pub(crate) fn new(weights: String, placement: &Placement, command: Vec<String>) -> Self {
+        let nodes = placement.nodes.iter().zip(placement.shares());
+        Self {
+            schema: SCHEMA.into(),
+            weights,
+            means: means(placement.means).into(),
+            nodes: nodes
+                .map(|((node, weight), share)| NodeDocument {
+                    node: *node,
+                    weight: *weight,
+                    share: super::rounded(share),
+                })
+                .collect(),
+            policy: placement.policy().to_string(),
+            numactl: placement.numactl(),
+            settings: vec![],
+            command,
+            dry_run: false,
+            exit_code: None,
+            signal: None,
+            memory: None,
+            put_back: vec![],
+        }
+    }
+}
+
+pub(crate) fn means(means: Means) -> &'static str {
+    match means {
+        Means::Weighted => "weighted interleaving",
+        Means::Interleave => "interleaving",
+        Means::Moved => "moving",
+    }
+}
+
+impl From<&Change> for SettingDocument {
+    fn from(change: &Change) -> Self {
+        Self { path: change.path.clone(), was: change.was.clone(), set: change.set.clone() }
+    }
+}
+
+impl From<&Undone> for PutBackDocument {
+    fn from(undone: &Undone) -> Self {
+        let (change, outcome, value) = match undone {
+            Undone::Restored(change) => (change, "restored", change.was.clone()),
+            Undone::Held(change, pid) => (change, "held by another process", pid.to_string()),
+            Undone::ChangedSince(change, now) => (change, "changed since", now.clone()),
+            Undone::Failed(change, why) => (change, "failed", why.clone()),
+        };
+        Self { path: change.path.clone(), outcome: outcome.into(), value }
+    }
+}
+
+impl From<&Survey> for MemoryDocument {
+    fn from(survey: &Survey) -> Self {
+        let escapes = survey.escapes.iter().map(|escape| EscapeDocument {
+            pid: escape.pid,
+            name: escape.name.clone(),
+            why: escape.cause.what(),
+            remedy: escape.cause.remedy().into(),
+            bytes: escape.bytes.0.clone(),
+        });
+        Self {
+            total_bytes: survey.total_bytes(),
+            placed_bytes: survey.placed.0.clone(),
+            escaped_share: super::rounded(survey.escaped_share()),
+            escapes: escapes.collect(),
+            processes: survey.processes,
+            hidden_processes: survey.hidden,
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! A command under a placement, as text.
+
+use crate::document::run::{MemoryDocument, PutBackDocument, RunDocument};
+use interleaf_model::units::Bytes;
+
+/// Escapes that are told: less than this part of the memory is what every program has of its
+/// libraries.
+const TOLD_SHARE: f64 = 0.01;
+/// And at least so much, bytes: a small program is mostly libraries.
+const TOLD_BYTES: u64 = 8 << 20;
+
+/// What is done with pages, in one line.
+pub(crate) fn placement(document: &RunDocument) -> String {
+    let nodes = document.nodes.iter();
+    let nodes: Vec<String> =
+        nodes.map(|node| format!("node {}: {}", node.node, node.weight)).collect();
+    format!("{}, {} (as {})", document.means, nodes.join(", "), document.numactl)
+}
+
+/// What would be done.
+pub(crate) fn dry_run(document: &RunDocument) -> String {
+    let mut text = format!("{}\n", placement(document));
+    if document.means == "moving" {
+        text += "this kernel has no weighted interleaving: pages are spread evenly when they are \
+                 touched first, and moved to the weights while the command runs\n";
+    }
+    if document.settings.is_empty() {
+        text += "nothing is to be set in the kernel\n";
+    } else {
+        text += "would be set, and put back in the end:\n";
+        for setting in &document.settings {
+            let same = if setting.was == setting.set { "  (it is)" } else { "" };
+            text += &format!("  {}: {} -> {}{same}\n", setting.path, setting.was, setting.set);
+        }
+    }
+    if !document.command.is_empty() {
+        text += &format!("would run: {}\n", document.command.join(" "));
+    }
+    text
+}
+
+/// What became of a setting.
+pub(crate) fn put_back(undone: &PutBackDocument) -> String {
+    let PutBackDocument { path, outcome, value } = undone;
+    match outcome.as_str() {
+        "restored" => format!("put back {path}: {value}"),
+        "changed since" => {
+            format!("{path}: left at {value}, which somebody else has written since")
+        }
+        "failed" => {
+            format!("{path}: cannot be put back: {value}; `interleaf run --restore` tries it again")
+        }
+        _ => format!("{path}: left as it is for process {value}, which puts it back"),
+    }
+}
+
+/// Where the memory was, and what escaped.
+pub(crate) fn memory(memory: &MemoryDocument) -> String {
+    let placed: u64 = memory.placed_bytes.values().sum();
+    let share = |bytes: u64, of: u64| 100.0 * bytes as f64 / of.max(1) as f64;
+    let nodes = memory.placed_bytes.iter();
+    let nodes: Vec<String> =
+        nodes.map(|(node, bytes)| format!("node {node} {:.1} %", share(*bytes, placed))).collect();
+    let total = Bytes::new(memory.total_bytes);
+    let mut text = format!(
+        "of {total} at its most, {:.1} % were under the placement: {}",
+        share(placed, memory.total_bytes),
+        if nodes.is_empty() { "none".into() } else { nodes.join(", ") },
+    );
+    if memory.hidden_processes > 0 {
+        let hidden = memory.hidden_processes;
+        text += &format!("\n{hidden} processes of other users could not be looked at");
+    }
+    // One line for a reason, however many processes have it.
+    let mut told: Vec<(&str, &str, Vec<String>, u64)> = vec![];
+    for escape in &memory.escapes {
+        let bytes = escape.bytes.values().sum::<u64>();
+        let process = format!("{} ({})", escape.pid, escape.name);
+        match told.iter_mut().find(|(why, ..)| *why == escape.why) {
+            Some((_, _, processes, sum)) => {
+                processes.push(process);
+                *sum += bytes;
+            }
+            None => told.push((&escape.why, &escape.remedy, vec![process], bytes)),
+        }
+    }
+    for (why, remedy, processes, bytes) in told {
+        if bytes < TOLD_BYTES || bytes as f64 / (memory.total_bytes as f64) < TOLD_SHARE {
+            continue;
+        }
+        let shown = processes.len().min(3);
+        let more = processes.len() - shown;
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        let (bytes, processes) = (Bytes::new(bytes), processes[..shown].join(", "));
+        text += &format!("\n{bytes} escaped: {why}; process {processes}{more}\n  {remedy}");
+    }
+    text
+}

@@ -1,0 +1,87 @@
+//! What each machine of `tests/machines/` is told: a golden file for each machine and verb, beside
+//! the machine. `TRYCMD=overwrite` records them anew; the README there says when.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::{
+    collections::BTreeSet,
+    env, fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+/// The verbs of which each machine has a golden file.
+const VERBS: [&str; 2] = ["doctor", "show"];
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/machines").canonicalize().unwrap()
+}
+
+/// The names of the machines: the folders that hold one.
+fn machines() -> BTreeSet<String> {
+    let entries = fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap());
+    let folders = entries.filter(|entry| entry.path().is_dir());
+    let names = folders.map(|entry| entry.file_name().into_string().unwrap());
+    // What is being captured at this moment begins with a dot.
+    names.filter(|name| !name.starts_with('.')).collect()
+}
+
+#[test]
+fn machines_are_told_what_they_can_do() {
+    // The only test of this program that looks at or changes the folder it runs in.
+    env::set_current_dir(folder()).unwrap();
+    trycmd::TestCases::new().case("*.trycmd");
+}
+
+/// What the tool says with these words behind its name, of the machine below a root.
+fn said(words: &[&str], root: &Path) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_interleaf"));
+    let output = command.args(words).arg("--root").arg(root).output().unwrap();
+    assert!(output.status.success(), "{words:?} {root:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn a_capture_of_each_machine_is_as_good_as_the_machine() {
+    let folder = folder();
+    for name in machines() {
+        let machine = folder.join(&name);
+        let captures = tempfile::tempdir().unwrap();
+        let capture = captures.path().join("capture");
+        said(&["doctor", "--capture", capture.to_str().unwrap()], &machine);
+        for verb in VERBS {
+            assert_eq!(
+                said(&[verb, "--json"], &capture),
+                said(&[verb, "--json"], &machine),
+                "{name}"
+            );
+        }
+    }
+}
+
+#[test]
+fn each_machine_has_its_goldens_and_is_explained() {
+    let machines = machines();
+    assert!(machines.len() >= 10, "{machines:?}");
+    let readme = fs::read_to_string(folder().join("README.md")).unwrap();
+    for name in &machines {
+        for verb in VERBS {
+            let golden = folder().join(format!("{name}.{verb}.trycmd"));
+            assert!(golden.is_file(), "no {}: write one like the others", golden.display());
+            let text = fs::read_to_string(&golden).unwrap();
+            for command in [format!("{verb} --root {name}"), format!("{verb} --root {name} --json")]
+            {
+                let line = format!("$ interleaf {command}\n");
+                assert!(text.contains(&line), "{}: {command}", golden.display());
+            }
+        }
+        assert!(readme.contains(&format!("`{name}`")), "README.md does not say what {name} is");
+    }
+    // And the other way round: no golden of a machine that has gone.
+    for entry in fs::read_dir(folder()).unwrap() {
+        let file = entry.unwrap().file_name().into_string().unwrap();
+        let Some(name) = file.strip_suffix(".trycmd") else { continue };
+        let (machine, _) = name.rsplit_once('.').unwrap();
+        assert!(machines.contains(machine), "{file}: there is no machine {machine}");
+    }
+}

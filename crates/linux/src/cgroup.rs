@@ -1,0 +1,425 @@
+//! Control groups: which one a process is in, its processes and groups below it, where its memory
+//! is, how much it may have, and from which nodes.
+//!
+//! There are two versions, and machines that mount both (hybrid): the controllers of version 1 have
+//! a tree of groups each, version 2 has one tree for all that version 1 did not take. So each
+//! controller has its own tree, and a process a group in each.
+//!
+//! What a group has is told with all groups below it, in bytes, whatever the version. (Version 1
+//! counts pages, and both for itself and, as `hierarchical_`, with what is below.)
+//! Sources: Linux, Documentation/admin-guide/cgroup-v2.rst, cgroup-v1/memory.rst, cgroup-v1/
+//! cpusets.rst; proc(5) for `mountinfo`; cgroups(7) for `/proc/PID/cgroup`.
+
+use crate::{
+    list::List,
+    root::{Root, RootError},
+};
+use std::collections::BTreeMap;
+
+/// What is mounted, with the part of it that shows at each place.
+const MOUNTINFO: &str = "/proc/self/mountinfo";
+
+/// The same in fewer words.
+const MOUNTS: &str = "/proc/mounts";
+
+/// The file that has the processes of a group; every group has it.
+const PROCESSES: &str = "cgroup.procs";
+
+/// Above this a limit of version 1 is none: it rounds the largest signed number down to whole
+/// pages, of 4 KiB to 64 KiB.
+const NO_LIMIT_BYTES: u64 = i64::MAX as u64 & !0xF_FFFF;
+
+/// The version of a tree of control groups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Version {
+    /// A tree for each controller.
+    One,
+    /// One tree for all.
+    Two,
+}
+
+/// A tree of control groups that has a controller.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tree {
+    /// Its version.
+    pub version: Version,
+    /// The controller, as the kernel calls it: `memory`, `cpuset`.
+    pub controller: &'static str,
+    /// Where it is mounted, such as `/sys/fs/cgroup/memory`.
+    pub mount: String,
+    /// The group that shows there: `/`, but for a container that has its own group alone.
+    pub top: String,
+}
+
+/// The trees that matter for memory.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Trees {
+    /// The one with the controller `memory`; `None` where none is mounted.
+    pub memory: Option<Tree>,
+    /// The one with the controller `cpuset`.
+    pub cpuset: Option<Tree>,
+    /// Whether both versions are mounted.
+    pub hybrid: bool,
+}
+
+/// A control group of one tree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// The tree.
+    pub tree: Tree,
+    /// Its name below the place where the tree is mounted: `/`, or such as `/system.slice/x`.
+    pub name: String,
+}
+
+/// Where the memory of a group is, with that of all groups below it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OnNode {
+    /// The number of the node.
+    pub node: u32,
+    /// Memory of processes that no file stands behind, bytes.
+    pub anon_bytes: u64,
+    /// Files in memory, bytes.
+    pub file_bytes: u64,
+    /// Locked pages, bytes, where they are counted apart (version 1); in version 2 they are in the
+    /// other two, and this is 0.
+    pub locked_bytes: u64,
+}
+
+impl OnNode {
+    /// All that the group has on the node, bytes.
+    pub fn bytes(&self) -> u64 {
+        self.anon_bytes.saturating_add(self.file_bytes).saturating_add(self.locked_bytes)
+    }
+}
+
+/// What a group has, and may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Usage {
+    /// What it has with all groups below it, bytes; `None` of the topmost group of version 2.
+    pub used_bytes: Option<u64>,
+    /// The least of its limit and those of the groups above it, bytes; `None` where there is none.
+    /// (In a container those above may not show.)
+    pub limit_bytes: Option<u64>,
+}
+
+impl Trees {
+    /// The trees that are mounted; `None` where nobody tells what is mounted.
+    ///
+    /// # Errors
+    /// When a file cannot be read, or has a line that is none of a mount.
+    pub fn read(root: &Root) -> Result<Option<Self>, RootError> {
+        let Some(mounts) = mounts(root)? else { return Ok(None) };
+        let has = |version| mounts.iter().any(|mount| mount.version == version);
+        let hybrid = has(Version::One) && has(Version::Two);
+        let mut trees = Self { hybrid, ..Self::default() };
+        for mount in mounts {
+            let has = match mount.version {
+                Version::One => mount.options,
+                Version::Two => root.text(&join(&mount.at, "cgroup.controllers"))?,
+            };
+            let has: Vec<&str> =
+                has.iter().flat_map(|has| has.split([',', ' '])).map(str::trim).collect();
+            for (controller, tree) in [("memory", &mut trees.memory), ("cpuset", &mut trees.cpuset)]
+            {
+                // A tree may be mounted again, or a part of it; the first place is the system's.
+                if tree.is_none() && has.contains(&controller) {
+                    let (version, mount, top) =
+                        (mount.version, mount.at.clone(), mount.top.clone());
+                    *tree = Some(Tree { version, controller, mount, top });
+                }
+            }
+        }
+        Ok(Some(trees))
+    }
+}
+
+impl Tree {
+    /// The group called `name` below the place where the tree is mounted, whether or not it is
+    /// there: `/` is the topmost one.
+    pub fn group(&self, name: &str) -> Group {
+        Group { tree: self.clone(), name: format!("/{}", name.trim_matches('/')) }
+    }
+
+    /// The group of a process, or with `None` of the process that asks. `None` when there is no
+    /// such process, or its group does not show at the place where the tree is mounted.
+    ///
+    /// # Errors
+    /// When the process's file cannot be read, or has a line that is none of a group.
+    pub fn group_of(&self, root: &Root, process: Option<u32>) -> Result<Option<Group>, RootError> {
+        let path = format!("/proc/{}/cgroup", process.map_or("self".into(), |id| id.to_string()));
+        let Some(text) = root.text(&path)? else { return Ok(None) };
+        for (at, line) in text.lines().enumerate() {
+            let mut parts = line.splitn(3, ':');
+            let (Some(_), Some(controllers), Some(name)) =
+                (parts.next(), parts.next(), parts.next())
+            else {
+                return Err(wrong(&path, at, line, "a tree, its controllers and a group"));
+            };
+            let ours = match self.version {
+                Version::One => controllers.split(',').any(|name| name == self.controller),
+                Version::Two => controllers.is_empty(),
+            };
+            // Of a group outside the reader's namespace the name begins with `/..`.
+            if ours && !name.split('/').any(|part| part == "..") {
+                return Ok(below(&self.top, name).map(|name| self.group(name)));
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl Group {
+    /// Its folder.
+    pub fn folder(&self) -> String {
+        join(&self.tree.mount, self.name.trim_matches('/'))
+    }
+
+    /// Whether it is there.
+    pub fn is_there(&self, root: &Root) -> bool {
+        root.has(&join(&self.folder(), PROCESSES))
+    }
+
+    /// The group that it is in; `None` of the topmost one that shows.
+    pub fn above(&self) -> Option<Self> {
+        let name = self.name.trim_end_matches('/');
+        let (above, _) = name.rsplit_once('/')?;
+        Some(self.tree.group(above))
+    }
+
+    /// The groups below it, each behind the one that it is in.
+    ///
+    /// # Errors
+    /// When a folder cannot be listed.
+    pub fn descendants(&self, root: &Root) -> Result<Vec<Self>, RootError> {
+        let mut found = vec![];
+        let mut open = vec![self.clone()];
+        while let Some(group) = open.pop() {
+            let folder = group.folder();
+            for name in root.names(&folder)?.into_iter().rev() {
+                let inner = self.tree.group(&join(&group.name, &name));
+                if inner.is_there(root) {
+                    open.push(inner);
+                }
+            }
+            found.push(group);
+        }
+        // The first one is this group itself.
+        Ok(found.split_off(1))
+    }
+
+    /// The processes in it, without those of the groups below it, in the kernel's order; none of a
+    /// group that is not there. Those that have no number in the reader's namespace are left out.
+    ///
+    /// # Errors
+    /// When the file cannot be read (a threaded group of version 2 has none) or has a line that is
+    /// no number.
+    pub fn processes(&self, root: &Root) -> Result<Vec<u32>, RootError> {
+        let path = join(&self.folder(), PROCESSES);
+        let text = root.text(&path)?.unwrap_or_default();
+        let mut processes = vec![];
+        for (at, line) in text.lines().enumerate() {
+            match line.trim().parse() {
+                Ok(0) => {}
+                Ok(process) => processes.push(process),
+                Err(_) => return Err(wrong(&path, at, line, "the number of a process")),
+            }
+        }
+        Ok(processes)
+    }
+
+    /// Where its memory is, with that of all groups below it, by node; `None` where nobody counts
+    /// (version 2 before 5.10, its topmost group, and kernels without NUMA).
+    ///
+    /// # Errors
+    /// When the file cannot be read or has a line of another kind.
+    pub fn on_nodes(&self, root: &Root) -> Result<Option<Vec<OnNode>>, RootError> {
+        let path = join(&self.folder(), "memory.numa_stat");
+        let Some(text) = root.text(&path)? else { return Ok(None) };
+        let unit = match self.tree.version {
+            Version::One => page_bytes(root)?,
+            Version::Two => 1,
+        };
+        numa_stat(&path, &text, self.tree.version, unit).map(Some)
+    }
+
+    /// What it has and may have.
+    ///
+    /// # Errors
+    /// When a file cannot be read or holds no number.
+    pub fn usage(&self, root: &Root) -> Result<Usage, RootError> {
+        let (used, limit) = match self.tree.version {
+            Version::One => ("memory.usage_in_bytes", "memory.limit_in_bytes"),
+            Version::Two => ("memory.current", "memory.max"),
+        };
+        let used_bytes = root.number(&join(&self.folder(), used))?;
+        let mut limits = vec![];
+        let mut next = Some(self.clone());
+        while let Some(group) = next {
+            let text = |text: &str| if text == "max" { Some(u64::MAX) } else { text.parse().ok() };
+            let path = join(&group.folder(), limit);
+            limits.extend(root.value(&path, "a number of bytes, or max", text)?);
+            next = group.above();
+        }
+        let limit_bytes = limits.into_iter().min().filter(|limit| *limit < NO_LIMIT_BYTES);
+        Ok(Usage { used_bytes, limit_bytes })
+    }
+
+    /// The nodes that its processes may have memory of, as they take effect; `None` where no group
+    /// of it says (all nodes then). Of a group without the controller (version 2) it is what the
+    /// nearest group above it has.
+    ///
+    /// # Errors
+    /// When a file cannot be read or is no list of nodes.
+    pub fn memory_nodes(&self, root: &Root) -> Result<Option<List>, RootError> {
+        let file = match self.tree.version {
+            Version::One => "cpuset.effective_mems",
+            Version::Two => "cpuset.mems.effective",
+        };
+        let mut next = Some(self.clone());
+        while let Some(group) = next {
+            let path = join(&group.folder(), file);
+            let list = |text: &str| List::of_kernel(text).ok();
+            if let Some(nodes) = root.value(&path, "a list of nodes", list)? {
+                return Ok(Some(nodes));
+            }
+            next = group.above();
+        }
+        Ok(None)
+    }
+}
+
+/// A line of a file that is not what it should be.
+fn wrong(path: &str, at: usize, line: &str, expected: &'static str) -> RootError {
+    RootError::Content { path: format!("{path}:{}", at + 1), text: line.into(), expected }
+}
+
+fn join(folder: &str, name: &str) -> String {
+    format!("{}/{name}", folder.trim_end_matches('/')).trim_end_matches('/').into()
+}
+
+/// The rest of `name` below `top`; `None` when it is elsewhere.
+fn below<'a>(top: &str, name: &'a str) -> Option<&'a str> {
+    let rest = name.strip_prefix(top.trim_end_matches('/'))?;
+    (rest.is_empty() || rest.starts_with('/')).then_some(rest)
+}
+
+/// A tree of groups that is mounted somewhere.
+#[derive(Debug, PartialEq)]
+struct Mount {
+    version: Version,
+    at: String,
+    top: String,
+    /// Of the file system, by commas: those of version 1 have its controllers.
+    options: Option<String>,
+}
+
+/// What is mounted of control groups, in order; `None` when nobody tells.
+fn mounts(root: &Root) -> Result<Option<Vec<Mount>>, RootError> {
+    type Parse = fn(&str) -> Option<Found<'_>>;
+    let places: [(&str, Parse); 2] = [(MOUNTINFO, of_mountinfo), (MOUNTS, of_mounts)];
+    for (path, parse) in places {
+        let Some(text) = root.text(path)? else { continue };
+        let mut mounts = vec![];
+        for (at, line) in text.lines().enumerate() {
+            let found = parse(line).ok_or_else(|| wrong(path, at, line, "a line of a mount"))?;
+            let version = match found.kind {
+                "cgroup" => Version::One,
+                "cgroup2" => Version::Two,
+                _ => continue,
+            };
+            let options = Some(found.options.to_string());
+            let (at, top) = (plain(found.at), plain(found.top));
+            mounts.push(Mount { version, at, top, options });
+        }
+        return Ok(Some(mounts));
+    }
+    Ok(None)
+}
+
+/// What a line says of a mount.
+struct Found<'a> {
+    kind: &'a str,
+    at: &'a str,
+    top: &'a str,
+    options: &'a str,
+}
+
+/// `35 31 0:32 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory`, with any number of fields
+/// before the `-`.
+fn of_mountinfo(line: &str) -> Option<Found<'_>> {
+    let (place, system) = line.split_once(" - ")?;
+    let mut place = place.split(' ').skip(3);
+    let (top, at) = (place.next()?, place.next()?);
+    let mut system = system.split(' ');
+    let kind = system.next()?;
+    // A file system without options and without a source may leave both empty.
+    Some(Found { kind, at, top, options: system.nth(1).unwrap_or_default() })
+}
+
+/// `cgroup /sys/fs/cgroup/memory cgroup rw,memory 0 0`.
+fn of_mounts(line: &str) -> Option<Found<'_>> {
+    let mut words = line.split(' ').skip(1);
+    Some(Found { at: words.next()?, kind: words.next()?, top: "/", options: words.next()? })
+}
+
+/// A path without the escapes of blanks and backslashes: `\040` is a blank.
+fn plain(path: &str) -> String {
+    let mut parts = path.split('\\');
+    let mut plain = parts.next().unwrap_or_default().to_string();
+    for part in parts {
+        let code = part.get(..3).and_then(|digits| u8::from_str_radix(digits, 8).ok());
+        match code.filter(u8::is_ascii) {
+            Some(code) => {
+                plain.push(code.into());
+                plain += &part[3..];
+            }
+            None => plain = plain + "\\" + part,
+        }
+    }
+    plain
+}
+
+/// Rows such as `anon N0=8192 N1=0` (version 2), or `hierarchical_anon=2 N0=2 N1=0` (version 1).
+fn numa_stat(
+    path: &str,
+    text: &str,
+    version: Version,
+    unit: u64,
+) -> Result<Vec<OnNode>, RootError> {
+    let mut nodes = BTreeMap::<u32, OnNode>::new();
+    for (at, line) in text.lines().enumerate() {
+        let wrong = || wrong(path, at, line, "a kind of memory with its size on each node");
+        let (kind, rest) = line.split_once(' ').unwrap_or((line, ""));
+        let row = match version {
+            Version::One => kind.split_once('=').ok_or_else(wrong)?.0.strip_prefix("hierarchical_"),
+            Version::Two => Some(kind).filter(|kind| *kind != "unevictable"),
+        };
+        let field: fn(&mut OnNode) -> &mut u64 = match row {
+            Some("anon") => |on| &mut on.anon_bytes,
+            Some("file") => |on| &mut on.file_bytes,
+            Some("unevictable") => |on| &mut on.locked_bytes,
+            _ => continue,
+        };
+        for word in rest.split_whitespace() {
+            let pair = word.strip_prefix('N').and_then(|word| word.split_once('='));
+            let parse = |(node, size): (&str, &str)| {
+                Some((node.parse::<u32>().ok()?, size.parse::<u64>().ok()?.checked_mul(unit)?))
+            };
+            let (node, bytes) = pair.and_then(parse).ok_or_else(wrong)?;
+            let on = nodes.entry(node).or_insert(OnNode { node, ..OnNode::default() });
+            *field(on) = bytes;
+        }
+    }
+    Ok(nodes.into_values().collect())
+}
+
+/// Bytes of a base page: the least of those that the mappings of this process have; 4 KiB of a
+/// machine that does not tell.
+fn page_bytes(root: &Root) -> Result<u64, RootError> {
+    let text = root.text("/proc/self/smaps")?.unwrap_or_default();
+    let kib = |line: &str| {
+        line.strip_prefix("KernelPageSize:")?.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()
+    };
+    let least = text.lines().filter_map(kib).min();
+    Ok(least.unwrap_or(4).saturating_mul(1024))
+}

@@ -1,0 +1,242 @@
+//! A command that runs under a policy of memory, and the signals that are meant for it.
+//!
+//! Who wraps a command has to outlive it, to put back what was changed for it. So signals that
+//! would end the wrapper are passed on to the command, and it is the command's end that ends the
+//! wrapper. What a terminal sends, it sends to both: that is not passed on a second time.
+
+use crate::{mempolicy::Policy, root::Root};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
+use signal_hook::{
+    consts::signal::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2},
+    iterator::{SignalsInfo, exfiltrator::WithOrigin},
+    low_level::siginfo::Cause,
+};
+use std::{
+    ffi::OsString,
+    io,
+    process::{Child, Command, ExitStatus},
+    sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel},
+    thread,
+    time::Duration,
+};
+
+/// Signals that are passed on.
+const SIGNALS: [i32; 6] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2];
+
+/// Signals that end a process that has not said otherwise, and here are held back. From when it is
+/// made, a signal no longer ends this process.
+#[derive(Debug)]
+pub struct Signals {
+    events: Receiver<Event>,
+    sender: Sender<Event>,
+}
+
+/// What there is to react to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A signal came.
+    Signal {
+        /// Its number.
+        number: i32,
+        /// Whether it came to this process alone: from a process, not from a terminal.
+        is_for_us: bool,
+    },
+    /// The command has ended.
+    Ended,
+}
+
+/// A command that runs.
+#[derive(Debug)]
+pub struct Running<'a> {
+    child: Child,
+    signals: &'a Signals,
+}
+
+impl Signals {
+    /// Begins to hold them back.
+    ///
+    /// # Errors
+    /// When the system does not let us.
+    pub fn hold() -> io::Result<Self> {
+        let (sender, events) = channel();
+        // What is ignored stays so, for the command too: nohup asks for that.
+        let ignored = ignored(&Root::live());
+        let held = SIGNALS.iter().filter(|number| ignored & (1 << (*number - 1)) == 0);
+        let mut signals = SignalsInfo::<WithOrigin>::new(held)?;
+        let to = sender.clone();
+        thread::Builder::new().name("signals".into()).spawn(move || {
+            for origin in signals.forever() {
+                let is_for_us = !matches!(origin.cause, Cause::Kernel);
+                let event = Event::Signal { number: origin.signal, is_for_us };
+                if to.send(event).is_err() {
+                    return;
+                }
+            }
+        })?;
+        Ok(Self { events, sender })
+    }
+
+    /// A signal that came meanwhile, if any did.
+    pub fn come(&self) -> Option<i32> {
+        self.events.try_iter().find_map(|event| match event {
+            Event::Signal { number, .. } => Some(number),
+            Event::Ended => None,
+        })
+    }
+
+    /// Starts a command whose pages come under `policy`, and those of all that it starts.
+    ///
+    /// # Errors
+    /// When the kernel refuses the policy, or the command cannot be started.
+    pub fn start(
+        &self,
+        policy: &Policy,
+        program: &OsString,
+        arguments: &[OsString],
+    ) -> Result<Running<'_>, StartError> {
+        policy.set().map_err(|why| StartError::Policy { policy: policy.to_string(), why })?;
+        let started = Command::new(program).args(arguments).spawn();
+        // Ours was only there to be inherited.
+        Policy::Default
+            .set()
+            .map_err(|why| StartError::Policy { policy: Policy::Default.to_string(), why })?;
+        let failed =
+            |why| StartError::Command { program: program.to_string_lossy().into_owned(), why };
+        let child = started.map_err(failed)?;
+        let pid = pid(&child);
+        let to = self.sender.clone();
+        thread::spawn(move || {
+            // It stays to be waited for by its owner, so that its number is not given away while
+            // signals are still sent to it.
+            let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+            while let Err(rustix::io::Errno::INTR) = waitid(WaitId::Pid(pid), options) {}
+            // Nobody listens when the owner has gone.
+            let _ = to.send(Event::Ended);
+        });
+        Ok(Running { child, signals: self })
+    }
+}
+
+/// The signals that this process ignores, the first in the lowest bit.
+fn ignored(root: &Root) -> u64 {
+    let status = root.peek("/proc/self/status").ok().flatten().unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    line.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
+}
+
+/// Why a command does not run.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The kernel does not take the policy.
+    #[error("the kernel refuses the policy \"{policy}\": {why}")]
+    Policy {
+        /// The policy.
+        policy: String,
+        /// Why.
+        why: io::Error,
+    },
+    /// There is no such program, or it cannot be run.
+    #[error("{program}: cannot be started: {why}")]
+    Command {
+        /// The program.
+        program: String,
+        /// Why.
+        why: io::Error,
+    },
+}
+
+impl Running<'_> {
+    /// The number of its process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Waits for its end, at most for `limit`, and passes signals on. `None` when it still runs.
+    ///
+    /// # Errors
+    /// When it cannot be waited for.
+    pub fn wait(&mut self, limit: Duration) -> io::Result<Option<ExitStatus>> {
+        let end = std::time::Instant::now() + limit;
+        loop {
+            let left = end.saturating_duration_since(std::time::Instant::now());
+            match self.signals.events.recv_timeout(left) {
+                Ok(Event::Ended) => return self.child.wait().map(Some),
+                Ok(Event::Signal { number, is_for_us: true }) => self.pass_on(number),
+                Ok(Event::Signal { is_for_us: false, .. }) => {}
+                Err(RecvTimeoutError::Timeout) => return Ok(None),
+                // We hold a sender ourselves.
+                Err(RecvTimeoutError::Disconnected) => return self.child.wait().map(Some),
+            }
+        }
+    }
+
+    fn pass_on(&self, number: i32) {
+        if let Some(signal) = Signal::from_named_raw(number) {
+            // It fails when the command has just ended, which the next event says.
+            let _ = kill_process(pid(&self.child), signal);
+        }
+    }
+}
+
+fn pid(child: &Child) -> Pid {
+    Pid::from_child(child)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+    use std::os::unix::process::ExitStatusExt;
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    fn start<'a>(signals: &'a Signals, command: &[&str]) -> Result<Running<'a>, StartError> {
+        let arguments: Vec<OsString> = command[1..].iter().map(OsString::from).collect();
+        let node = [0].into_iter().collect();
+        signals.start(&Policy::Interleave(node), &command[0].into(), &arguments)
+    }
+
+    #[test]
+    fn a_command_runs_to_its_end_under_the_policy() {
+        let signals = Signals::hold().unwrap();
+        let script = "grep -q interleave:0 /proc/self/numa_maps && exit 7";
+        let mut running = start(&signals, &["sh", "-c", script]).unwrap();
+        let ended = running.wait(LONG).unwrap().unwrap();
+        assert_eq!(ended.code(), Some(7), "children of it are under the policy too");
+        assert!(!crate::mempolicy::is_chosen().unwrap(), "and we are not");
+    }
+
+    #[test]
+    fn a_signal_is_passed_on() {
+        let signals = Signals::hold().unwrap();
+        let mut running = start(&signals, &["sleep", "60"]).unwrap();
+        assert_eq!(running.wait(Duration::from_millis(10)).unwrap(), None);
+        let event = Event::Signal { number: SIGTERM, is_for_us: true };
+        signals.sender.send(Event::Signal { number: SIGINT, is_for_us: false }).unwrap();
+        signals.sender.send(event).unwrap();
+        assert_eq!(running.wait(LONG).unwrap().unwrap().signal(), Some(SIGTERM));
+    }
+
+    #[test]
+    fn what_cannot_be_started_is_named() {
+        let signals = Signals::hold().unwrap();
+        let why = start(&signals, &["/nowhere/x"]).unwrap_err().to_string();
+        assert!(why.starts_with("/nowhere/x: cannot be started: "), "{why}");
+        assert!(!crate::mempolicy::is_chosen().unwrap());
+    }
+
+    #[test]
+    fn what_is_ignored_is_known() {
+        let sigpipe = 1 << (signal_hook::consts::signal::SIGPIPE - 1);
+        assert_ne!(ignored(&Root::live()) & sigpipe, 0, "as every program in Rust does");
+        assert_eq!(ignored(&Root::captured("/nowhere")), 0);
+    }
+
+    #[test]
+    fn a_signal_before_the_start_is_not_lost() {
+        let signals = Signals::hold().unwrap();
+        assert_eq!(signals.come(), None);
+        signals.sender.send(Event::Signal { number: SIGTERM, is_for_us: true }).unwrap();
+        assert_eq!(signals.come(), Some(SIGTERM));
+    }
+}

@@ -1,0 +1,255 @@
+//! Control groups of both versions, on small folders and on this machine.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use interleaf_linux::{
+    cgroup::{Group, OnNode, Trees, Usage, Version},
+    root::Root,
+};
+use std::fs;
+
+const V1: &str = "\
+31 23 0:28 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755
+34 31 0:31 / /sys/fs/cgroup/cpuset rw,relatime shared:5 - cgroup cgroup rw,cpuset
+35 31 0:32 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory
+";
+const V2: &str = "24 1 0:21 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n";
+const HYBRID: &str = "\
+35 31 0:32 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory
+41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw
+";
+
+const MOUNTINFO: &str = "proc/self/mountinfo";
+const CONTROLLERS: &str = "sys/fs/cgroup/cgroup.controllers";
+const ALL: &str = "cpuset cpu io memory pids\n";
+
+/// A machine with these files, in a folder that goes with it.
+struct Machine {
+    root: Root,
+    _folder: tempfile::TempDir,
+}
+
+impl Machine {
+    fn new(files: &[(&str, &str)]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        for (path, text) in files {
+            let path = folder.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        Self { root: Root::captured(folder.path()), _folder: folder }
+    }
+
+    /// The group of its memory called `name`.
+    fn group(&self, name: &str) -> Group {
+        Trees::read(&self.root).unwrap().unwrap().memory.unwrap().group(name)
+    }
+}
+
+/// Where memory and cpuset are, as `1 /sys/fs/cgroup/memory; -`.
+fn mounted(files: &[(&str, &str)]) -> String {
+    let machine = Machine::new(files);
+    let Some(trees) = Trees::read(&machine.root).unwrap() else { return "nobody tells".into() };
+    let tree = |tree: Option<interleaf_linux::cgroup::Tree>| match tree {
+        Some(tree) => format!("{} {}", tree.version as u8 + 1, tree.mount),
+        None => "-".into(),
+    };
+    let hybrid = if trees.hybrid { " hybrid" } else { "" };
+    format!("{}; {}{hybrid}", tree(trees.memory), tree(trees.cpuset))
+}
+
+#[test]
+fn where_the_controllers_are() {
+    let unified = "sys/fs/cgroup/unified/cgroup.controllers";
+    assert_eq!(mounted(&[]), "nobody tells");
+    assert_eq!(mounted(&[(MOUNTINFO, "")]), "-; -");
+    assert_eq!(mounted(&[(MOUNTINFO, V1)]), "1 /sys/fs/cgroup/memory; 1 /sys/fs/cgroup/cpuset");
+    assert_eq!(mounted(&[(MOUNTINFO, V2)]), "-; -", "its controllers are not there");
+    assert_eq!(
+        mounted(&[(MOUNTINFO, V2), (CONTROLLERS, ALL)]),
+        "2 /sys/fs/cgroup; 2 /sys/fs/cgroup"
+    );
+    assert_eq!(mounted(&[(MOUNTINFO, V2), (CONTROLLERS, "cpu memory\n")]), "2 /sys/fs/cgroup; -");
+    assert_eq!(mounted(&[(MOUNTINFO, HYBRID)]), "1 /sys/fs/cgroup/memory; - hybrid");
+    assert_eq!(
+        mounted(&[(MOUNTINFO, HYBRID), (unified, "cpuset\n")]),
+        "1 /sys/fs/cgroup/memory; 2 /sys/fs/cgroup/unified hybrid"
+    );
+    let mounts = "proc /proc proc rw 0 0\ncgroup /a\\040b cgroup rw,cpuset,memory 0 0\n";
+    assert_eq!(mounted(&[("proc/mounts", mounts)]), "1 /a b; 1 /a b");
+}
+
+/// The group of process 7, whose `/proc/7/cgroup` is `text`, in the tree of memory.
+fn group_of(mountinfo: &str, text: &str) -> Option<String> {
+    let machine =
+        Machine::new(&[(MOUNTINFO, mountinfo), (CONTROLLERS, ALL), ("proc/7/cgroup", text)]);
+    let tree = Trees::read(&machine.root).unwrap().unwrap().memory.unwrap();
+    assert_eq!(tree.group_of(&machine.root, Some(8)).unwrap(), None, "there is no process 8");
+    tree.group_of(&machine.root, Some(7)).unwrap().map(|group| group.folder())
+}
+
+#[test]
+fn the_group_of_a_process() {
+    let v1 = "5:cpu,memory:/a/b\n4:cpuset:/c\n0::/d\n";
+    let container = V2.replace("0:21 /", "0:21 /docker/1");
+    let memory = |name: &str| Some(format!("/sys/fs/cgroup/memory{name}"));
+    let unified = |name: &str| Some(format!("/sys/fs/cgroup{name}"));
+    assert_eq!(group_of(V1, v1), memory("/a/b"));
+    assert_eq!(group_of(V1, "4:memory:/\n"), memory(""));
+    assert_eq!(group_of(V1, "4:memory:/a:b\n"), memory("/a:b"), "a name may have colons");
+    assert_eq!(group_of(V1, "4:cpuset:/c\n0::/d\n"), None);
+    assert_eq!(group_of(V2, v1), unified("/d"));
+    assert_eq!(group_of(V2, "0::/\n"), unified(""));
+    assert_eq!(group_of(V2, "0::/../other\n"), None, "out of sight");
+    assert_eq!(group_of(&container, "0::/docker/1/x\n"), unified("/x"));
+    assert_eq!(group_of(&container, "0::/docker/1\n"), unified(""));
+    assert_eq!(group_of(&container, "0::/docker/12\n"), None, "another container");
+}
+
+/// What the group `/g` says of where its memory is: node, anonymous, files, locked.
+fn on_nodes(mountinfo: &str, text: &str) -> Vec<(u32, u64, u64, u64)> {
+    let machine = Machine::new(&[
+        (MOUNTINFO, mountinfo),
+        (CONTROLLERS, ALL),
+        ("sys/fs/cgroup/memory/g/memory.numa_stat", text),
+        ("sys/fs/cgroup/g/memory.numa_stat", text),
+    ]);
+    let nodes = machine.group("g").on_nodes(&machine.root).unwrap().unwrap();
+    let all = |on: OnNode| (on.node, on.anon_bytes, on.file_bytes, on.locked_bytes);
+    nodes.into_iter().map(all).collect()
+}
+
+#[test]
+fn where_the_memory_of_a_group_is() {
+    let below = "total=9 N0=9\nanon=1 N0=1\nhierarchical_anon=3 N0=2 N1=1\n\
+                 hierarchical_file=4 N0=0 N1=4\nhierarchical_unevictable=5 N0=5 N1=0\n";
+    assert_eq!(on_nodes(V1, below), [(0, 8192, 0, 20480), (1, 4096, 16384, 0)]);
+    assert_eq!(on_nodes(V1, "total=9 N0=9\n"), []);
+    assert_eq!(on_nodes(V2, ""), []);
+    assert_eq!(on_nodes(V2, "anon N0=4096 N2=8192\n"), [(0, 4096, 0, 0), (2, 8192, 0, 0)]);
+    let text = "anon N0=1 N1=0\nfile N0=2 N1=3\nkernel_stack N0=9 N1=9\nanon_thp N0=7 N1=7\n\
+                unevictable N0=8 N1=8\n";
+    assert_eq!(on_nodes(V2, text), [(0, 1, 2, 0), (1, 0, 3, 0)]);
+}
+
+#[test]
+fn what_is_no_row_is_named_with_its_line() {
+    let file = "sys/fs/cgroup/g/memory.numa_stat";
+    let machine = |mountinfo: &str, path: &str, text: &str| {
+        Machine::new(&[(MOUNTINFO, mountinfo), (CONTROLLERS, ALL), (path, text)])
+    };
+    for text in ["anon N0=x", "anon 0=1", "anon N0", "anon N=1", "anon N0=-1"] {
+        let machine = machine(V2, file, &format!("file N0=1\n{text}\n"));
+        let error = machine.group("g").on_nodes(&machine.root).unwrap_err().to_string();
+        let kind = "a kind of memory with its size on each node";
+        assert_eq!(error, format!("/{file}:2: \"{text}\" is not {kind}"));
+    }
+    let machine = machine(V1, "sys/fs/cgroup/memory/g/memory.numa_stat", "anon N0=1\n");
+    assert!(machine.group("g").on_nodes(&machine.root).is_err(), "a row of version 2");
+    let machine = Machine::new(&[(MOUNTINFO, "24 1 0:21 / /sys\n")]);
+    let error = Trees::read(&machine.root).unwrap_err().to_string();
+    assert_eq!(error, "/proc/self/mountinfo:1: \"24 1 0:21 / /sys\" is not a line of a mount");
+    let machine = Machine::new(&[(MOUNTINFO, V1), ("proc/self/cgroup", "4:memory\n")]);
+    let tree = machine.group("/").tree;
+    let error = tree.group_of(&machine.root, None).unwrap_err().to_string();
+    assert!(error.starts_with("/proc/self/cgroup:1: \"4:memory\" is not"), "{error}");
+    let machine = Machine::new(&[(MOUNTINFO, V1), ("sys/fs/cgroup/memory/cgroup.procs", "1\nx\n")]);
+    let error = machine.group("/").processes(&machine.root).unwrap_err().to_string();
+    let path = "/sys/fs/cgroup/memory/cgroup.procs";
+    assert_eq!(error, format!("{path}:2: \"x\" is not the number of a process"));
+}
+
+/// What the group `/a/b` has and may have.
+fn usage(mountinfo: &str, files: &[(&str, &str)]) -> (Option<u64>, Option<u64>) {
+    let mut all = vec![(MOUNTINFO, mountinfo), (CONTROLLERS, ALL)];
+    all.extend(files);
+    let machine = Machine::new(&all);
+    let Usage { used_bytes, limit_bytes } = machine.group("/a/b").usage(&machine.root).unwrap();
+    (used_bytes, limit_bytes)
+}
+
+#[test]
+fn what_a_group_has_and_may_have() {
+    let (used, own) = ("sys/fs/cgroup/a/b/memory.current", "sys/fs/cgroup/a/b/memory.max");
+    let above = "sys/fs/cgroup/a/memory.max";
+    assert_eq!(usage(V2, &[]), (None, None));
+    assert_eq!(usage(V2, &[(used, "5\n"), (own, "max\n")]), (Some(5), None));
+    assert_eq!(usage(V2, &[(used, "5\n"), (own, "9\n")]), (Some(5), Some(9)));
+    assert_eq!(usage(V2, &[(own, "9\n"), (above, "7\n")]), (None, Some(7)));
+    assert_eq!(usage(V2, &[(own, "max\n"), (above, "7\n")]), (None, Some(7)));
+    let used = "sys/fs/cgroup/memory/a/b/memory.usage_in_bytes";
+    let own = "sys/fs/cgroup/memory/a/b/memory.limit_in_bytes";
+    let top = "sys/fs/cgroup/memory/memory.limit_in_bytes";
+    let none = "9223372036854771712\n";
+    assert_eq!(usage(V1, &[(used, "5\n"), (own, none), (top, none)]), (Some(5), None));
+    assert_eq!(usage(V1, &[(own, "9223372036854710272\n")]), (None, None), "64 KiB pages");
+    assert_eq!(usage(V1, &[(own, "8\n"), (top, none)]), (None, Some(8)));
+}
+
+/// The nodes of `/a/b`.
+fn memory_nodes(mountinfo: &str, path: &str, text: &str) -> Option<String> {
+    let machine = Machine::new(&[(MOUNTINFO, mountinfo), (CONTROLLERS, ALL), (path, text)]);
+    let tree = Trees::read(&machine.root).unwrap().unwrap().cpuset.unwrap();
+    let nodes = tree.group("/a/b").memory_nodes(&machine.root).unwrap();
+    nodes.map(|nodes| nodes.to_string())
+}
+
+#[test]
+fn the_nodes_of_a_group() {
+    let is = |text: &str| Some(text.to_string());
+    let own = "sys/fs/cgroup/a/b/cpuset.mems.effective";
+    assert_eq!(memory_nodes(V2, own, "0-1,3\n"), is("0-1,3"));
+    assert_eq!(memory_nodes(V2, "sys/fs/cgroup/a/cpuset.mems.effective", "1\n"), is("1"));
+    assert_eq!(memory_nodes(V2, "sys/fs/cgroup/cpuset.mems.effective", "0\n"), is("0"));
+    assert_eq!(memory_nodes(V2, "elsewhere", "0\n"), None);
+    let own = "sys/fs/cgroup/cpuset/a/b/cpuset.effective_mems";
+    assert_eq!(memory_nodes(V1, own, "2\n"), is("2"));
+}
+
+#[test]
+fn processes_and_groups_below() {
+    let procs = |name: &str| format!("sys/fs/cgroup{name}/cgroup.procs");
+    let (top, a, b, ac) = (procs(""), procs("/a"), procs("/b"), procs("/a/c"));
+    let machine = Machine::new(&[
+        (MOUNTINFO, V2),
+        (CONTROLLERS, ALL),
+        (&top, "1\n0\n22\n"),
+        (&a, ""),
+        (&b, "3\n"),
+        (&ac, "4\n"),
+        ("sys/fs/cgroup/no-group/file", ""),
+    ]);
+    let names = |name: &str| -> Vec<String> {
+        let below = machine.group(name).descendants(&machine.root).unwrap();
+        below.into_iter().map(|group| group.name).collect()
+    };
+    assert_eq!(names("/"), ["/a", "/a/c", "/b"]);
+    assert_eq!(names("/a"), ["/a/c"]);
+    assert_eq!(names("/gone"), Vec::<String>::new());
+    let processes = |name: &str| machine.group(name).processes(&machine.root).unwrap();
+    assert_eq!(processes("/"), [1, 22], "one has no number here");
+    assert_eq!(processes("a/c/"), [4]);
+    assert_eq!(processes("/gone"), []);
+    assert_eq!(machine.group("/a/c").above(), Some(machine.group("/a")));
+    assert_eq!(machine.group("/a").above(), Some(machine.group("/")));
+    assert_eq!(machine.group("/").above(), None);
+    assert!(machine.group("/a").is_there(&machine.root));
+    assert!(!machine.group("/no-group").is_there(&machine.root));
+}
+
+#[test]
+fn this_process_is_in_a_group_that_counts_its_memory() {
+    let root = Root::live();
+    let trees = Trees::read(&root).unwrap().unwrap();
+    // A container may show no group at all.
+    let Some(tree) = trees.memory else { return };
+    let Some(group) = tree.group_of(&root, None).unwrap() else { return };
+    if !group.is_there(&root) {
+        return;
+    }
+    assert!(group.processes(&root).unwrap().contains(&std::process::id()));
+    let topmost = tree.version == Version::Two && group.above().is_none();
+    let Some(nodes) = group.on_nodes(&root).unwrap() else { return };
+    assert!(topmost || nodes.iter().map(OnNode::bytes).sum::<u64>() > 0, "{nodes:?}");
+    assert!(topmost || group.usage(&root).unwrap().used_bytes.is_some());
+}

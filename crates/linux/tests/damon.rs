@@ -1,0 +1,154 @@
+//! DAMON: what is read of it, and that the probe leaves it as it was.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use interleaf_linux::{
+    damon::{
+        Damon, Kdamond, damon,
+        probe::{ProbeError, Probed, probe},
+    },
+    root::Root,
+};
+use std::{fs, path::Path};
+
+const ADMIN: &str = "sys/kernel/mm/damon/admin/kdamonds";
+const COUNT: &str = "sys/kernel/mm/damon/admin/kdamonds/nr_kdamonds";
+
+fn write(folder: &Path, path: &str, text: &str) {
+    let path = folder.join(path);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, text).unwrap();
+}
+
+/// A machine with these files, those of DAMON by their place in its folder.
+fn machine(files: &[(&str, &str)]) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for (path, text) in files {
+        write(folder.path(), &format!("{ADMIN}/{path}"), text);
+    }
+    folder
+}
+
+#[test]
+fn who_uses_it_is_read() {
+    let read = |files: &[(&str, &str)]| damon(&Root::captured(machine(files).path())).unwrap();
+    assert_eq!(read(&[]), None);
+    assert_eq!(read(&[("nr_kdamonds", "0\n")]), Some(Damon::default()));
+    let off = Kdamond { on: Some(false), ..Kdamond::default() };
+    let files = [("nr_kdamonds", "1\n"), ("0/state", "off\n")];
+    assert_eq!(read(&files).unwrap().kdamonds, [off]);
+    let files = [
+        ("nr_kdamonds", "1\n"),
+        ("0/state", "on\n"),
+        ("0/contexts/0/avail_operations", "vaddr\npaddr\n"),
+        ("0/contexts/0/operations", "paddr\n"),
+        ("0/contexts/0/schemes/nr_schemes", "2\n"),
+        ("0/contexts/0/schemes/0/action", "migrate_hot\n"),
+        ("0/contexts/0/schemes/1/action", "pageout\n"),
+        ("0/contexts/0/schemes/1/dests/nr_dests", "0\n"),
+    ];
+    let found = read(&files).unwrap();
+    let actions = vec!["migrate_hot".into(), "pageout".into()];
+    assert_eq!(
+        found.kdamonds,
+        [Kdamond { on: Some(true), operations: Some("paddr".into()), actions }]
+    );
+    assert_eq!(found.operations, ["vaddr", "paddr"]);
+    assert_eq!((found.destinations, found.hidden), (Some(true), false));
+}
+
+#[test]
+fn what_only_root_may_read_is_hidden() {
+    let folder = machine(&[("nr_kdamonds", "1\n"), ("0/contexts/nr_contexts", "1\n")]);
+    let read = || damon(&Root::captured(folder.path())).unwrap().unwrap();
+    assert_eq!((read().hidden, read().kdamonds[0].on), (true, None), "its state is not there");
+    write(folder.path(), &format!("{ADMIN}/0/state"), "off\n");
+    assert!(!read().hidden);
+    let module = "sys/module/damon_stat/parameters/enabled";
+    for (text, hidden, modules) in [("", true, 0), ("N\n", false, 0), ("Y\n", false, 1)] {
+        write(folder.path(), module, text);
+        assert_eq!((read().hidden, read().modules.len()), (hidden, modules), "{text}");
+    }
+}
+
+/// A folder that has all files from the start, as the kernel makes them one after the other, and
+/// takes every word.
+const READY: [(&str, &str); 12] = [
+    ("nr_kdamonds", "0\n"),
+    ("0/contexts/nr_contexts", "0\n"),
+    ("0/contexts/0/avail_operations", "vaddr\nfvaddr\npaddr\n"),
+    ("0/contexts/0/schemes/nr_schemes", "0\n"),
+    ("0/contexts/0/schemes/0/action", "stat\n"),
+    ("0/contexts/0/schemes/0/dests/nr_dests", "0\n"),
+    ("0/contexts/0/schemes/0/quotas/goals/nr_goals", "0\n"),
+    ("0/contexts/0/schemes/0/quotas/goals/0/target_metric", "user_input\n"),
+    ("0/contexts/0/schemes/0/quotas/goal_tuner", "consist\n"),
+    ("0/contexts/0/schemes/0/ops_filters/nr_filters", "0\n"),
+    ("0/contexts/0/schemes/0/ops_filters/0/type", "anon\n"),
+    ("0/contexts/0/monitoring_attrs/intervals/intervals_goal/aggrs", "0\n"),
+];
+
+fn probed(files: &[(&str, &str)]) -> Probed {
+    let folder = machine(files);
+    let probed = probe(&Root::live_below(folder.path())).unwrap();
+    assert_eq!(fs::read_to_string(folder.path().join(COUNT)).unwrap(), "0");
+    probed
+}
+
+#[test]
+fn what_it_takes_is_found_out() {
+    let all = probed(&READY);
+    assert_eq!(all.operations, ["vaddr", "fvaddr", "paddr"]);
+    assert!(all.actions.contains(&"migrate_hot".into()), "{all:?}");
+    assert!(all.goals.contains(&"node_mem_used_bp".into()), "{all:?}");
+    assert_eq!(all.tuners, ["consist", "temporal"]);
+    assert!(all.filters.contains(&"young".into()), "{all:?}");
+    assert!(all.destinations && all.interval_goal);
+    // An older kernel: what has no file is not there.
+    let old = probed(&READY[..5]);
+    assert!(!old.destinations && !old.interval_goal);
+    assert_eq!((old.goals, old.tuners, old.filters), (vec![], vec![], vec![]));
+    // The first one with goals.
+    assert_eq!(probed(&READY[..7]).goals, ["user_input"]);
+}
+
+#[test]
+fn it_is_removed_when_something_fails_in_the_middle() {
+    // A folder where a file should be cannot be written to.
+    for broken in [
+        "0/contexts/nr_contexts",
+        "0/contexts/0/schemes/nr_schemes",
+        "0/contexts/0/schemes/0/action",
+    ] {
+        let files: Vec<_> = READY.into_iter().filter(|(path, _)| *path != broken).collect();
+        let folder = machine(&files);
+        fs::create_dir_all(folder.path().join(ADMIN).join(broken)).unwrap();
+        let error = probe(&Root::live_below(folder.path())).unwrap_err().to_string();
+        assert!(error.contains(broken), "{error}");
+        assert_eq!(fs::read_to_string(folder.path().join(COUNT)).unwrap(), "0", "{broken}");
+    }
+}
+
+#[test]
+fn somebody_elses_is_left_alone() {
+    let mut files = READY.to_vec();
+    files[0].1 = "2\n";
+    let folder = machine(&files);
+    let error = probe(&Root::live_below(folder.path())).unwrap_err();
+    assert!(matches!(error, ProbeError::Held(2)), "{error}");
+    for (path, text) in files {
+        let found = fs::read_to_string(folder.path().join(ADMIN).join(path)).unwrap();
+        assert_eq!(found, text, "{path}");
+    }
+}
+
+#[test]
+fn where_there_is_nothing_to_ask() {
+    let folder = machine(&READY);
+    let root = Root::captured(folder.path());
+    assert!(matches!(probe(&root).unwrap_err(), ProbeError::Captured));
+    assert_eq!(root.noted(), []);
+    let folder = machine(&[]);
+    let error = probe(&Root::live_below(folder.path())).unwrap_err();
+    assert!(matches!(error, ProbeError::Missing), "{error}");
+}

@@ -1,0 +1,113 @@
+//! `capture SERIES TOPOLOGY FOLDER`: what `interleaf doctor --capture` saves on a topology of this
+//! crate under a kernel of that series, as a new folder that `interleaf --root` reads.
+//!
+//! `crates/vm/captures` makes all those of `tests/machines/` with it.
+
+use std::{
+    env,
+    io::{self, Write},
+    path::Path,
+    process::ExitCode,
+};
+
+use interleaf_vm::{
+    Boot, Outcome, Series, Topology, boot, capture,
+    outcome::{Record, Taken},
+    program,
+};
+
+/// The folder in the guest.
+const FOLDER: &str = "/tmp/capture";
+
+/// What went wrong, and how to mend it.
+struct Failure(String, String);
+
+impl Failure {
+    fn new(problem: impl ToString, hint: impl ToString) -> Self {
+        Self(problem.to_string(), hint.to_string())
+    }
+}
+
+fn main() -> ExitCode {
+    let args: Vec<String> = env::args().skip(1).collect();
+    match run(&args) {
+        Ok(done) => {
+            // Nobody is left to tell when this fails.
+            let _ = writeln!(io::stdout(), "{done}");
+            ExitCode::SUCCESS
+        }
+        Err(Failure(problem, hint)) => {
+            let _ = writeln!(io::stderr(), "error: {problem}\n\nhint: {hint}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run(args: &[String]) -> Result<String, Failure> {
+    let [series, topology, target] = args else {
+        let problem = format!("{} arguments, where there are three", args.len());
+        return Err(Failure::new(problem, "write capture 6.12 three-tiers FOLDER"));
+    };
+    let which = "kernels are what `crates/vm/kernels` gets: 6.1, 6.12, 6.17, newest";
+    let series: Series = series.parse().map_err(|why| Failure::new(why, which))?;
+    let files = "crates/vm/topologies/ has a file of each";
+    let machine = Topology::named(topology).map_err(|why| Failure::new(why, files))?;
+    let target = Path::new(target);
+    // Asked before minutes go by, and answered for good by the one who creates it.
+    if target.exists() {
+        return Err(Failure::new(
+            format!("{} is there already", target.display()),
+            "name a folder that is not there yet, or remove it",
+        ));
+    }
+    if let Some(outcome) = boot::missing(series) {
+        return Err(Failure::new(outcome, "docs/vm-tests.md says how to get kernels and QEMU"));
+    }
+    let record = captured(series, &machine)?;
+    let lines = step(&record, &format!("dump {FOLDER}"))?.output.iter();
+    let lines: Vec<String> = lines.filter(|line| !of_this_boot(line)).cloned().collect();
+    capture::unpack(&lines, target).map_err(|why| {
+        let problem = format!("{}: {why}", target.display());
+        Failure::new(problem, "name a folder in one that is there and may be written to")
+    })?;
+    let release = record.release.as_deref().unwrap_or("unknown");
+    Ok(format!("Linux {release} on {topology} is in {}", target.display()))
+}
+
+/// Whether a line says what another boot on another machine would say otherwise, and no reader asks
+/// for it: the speed of an emulated processor.
+fn of_this_boot(line: &str) -> bool {
+    ["cpu MHz", "bogomips"].iter().any(|key| {
+        let rest = line.strip_prefix("proc/cpuinfo: ");
+        rest.is_some_and(|rest| rest.starts_with(key))
+    })
+}
+
+/// Boots, and has the guest save its machine and show what it saved.
+fn captured(series: Series, machine: &Topology) -> Result<Record, Failure> {
+    let not_built = |why: io::Error| {
+        Failure::new(why, "a static program needs libc.a: apt-get install libc6-dev")
+    };
+    let folder = program::folder().map_err(not_built)?;
+    let guest = program::build("interleaf-guest", "guest", &folder).map_err(not_built)?;
+    let interleaf = program::build("interleaf", "interleaf", &folder).map_err(not_built)?;
+    let steps = format!("run interleaf doctor --capture {FOLDER}\ndump {FOLDER}\n");
+    let programs = vec![("interleaf", interleaf.as_path())];
+    let boot = Boot { programs, ..Boot::new(series, machine, &guest, &steps) };
+    let again = "try it again: an emulated kernel crashes now and then";
+    match boot.run().map_err(|why| Failure::new(why, "is the disk full?"))? {
+        Outcome::Said(record) => {
+            step(&record, &format!("run interleaf doctor --capture {FOLDER}"))?;
+            Ok(record)
+        }
+        outcome => Err(Failure::new(outcome, again)),
+    }
+}
+
+/// The step of this text, which did what it had to.
+fn step<'a>(record: &'a Record, text: &str) -> Result<&'a Taken, Failure> {
+    let taken = record.step(text).filter(|taken| taken.succeeded());
+    taken.ok_or_else(|| {
+        Failure::new(format!("in the guest: {text} failed\n{record}"), "mend what it says first")
+    })
+}

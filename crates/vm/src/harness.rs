@@ -1,0 +1,100 @@
+//! What the tests that boot kernels have in common: they are tried where they can be, and say so
+//! where they cannot.
+
+use std::{
+    env,
+    io::{self, Write},
+    path::PathBuf,
+    sync::{Mutex, OnceLock},
+};
+
+use crate::{
+    Boot, Outcome, Series, Topology,
+    boot::missing,
+    outcome::{Record, Taken},
+    program,
+};
+
+/// What the guest said that took its steps, with `interleaf` among its programs; nothing when the
+/// kernel or QEMU are not here, which is said.
+///
+/// One machine at a time: two of them on two cores are slower than one after the other, and a
+/// limit of time should mean something.
+///
+/// # Panics
+///
+/// When it came to anything else than that, and with `INTERLEAF_VM=required` when it cannot be had.
+#[must_use]
+pub fn said(series: Series, topology: &str, steps: &str) -> Option<Record> {
+    static ONE: Mutex<()> = Mutex::new(());
+    if let Some(outcome) = missing(series) {
+        not_tested(&outcome);
+        return None;
+    }
+    let machine = Topology::named(topology).unwrap_or_else(|why| panic!("{topology}: {why}"));
+    let (guest, interleaf) = (guest(), interleaf());
+    let _one = ONE.lock().unwrap_or_else(|failed| failed.into_inner());
+    let programs = vec![("interleaf", interleaf.as_path())];
+    let boot = Boot { programs, ..Boot::new(series, &machine, guest, steps) };
+    match boot.run() {
+        Ok(Outcome::Said(record)) => Some(record),
+        Ok(outcome) => panic!("{series}, {topology}: {outcome}"),
+        Err(why) => panic!("{series}, {topology}: {why}"),
+    }
+}
+
+/// The step of this text.
+///
+/// # Panics
+///
+/// When it was not taken.
+#[must_use]
+pub fn step<'a>(record: &'a Record, text: &str) -> &'a Taken {
+    record.step(text).unwrap_or_else(|| panic!("no step {text} in\n{record}"))
+}
+
+/// What a step showed that did what it had to.
+///
+/// # Panics
+///
+/// When it did not.
+#[must_use]
+pub fn shown<'a>(record: &'a Record, text: &str) -> &'a [String] {
+    let taken = step(record, text);
+    assert!(taken.succeeded(), "{text}\n{record}");
+    &taken.output
+}
+
+/// Says that something is not there.
+///
+/// # Panics
+///
+/// With `INTERLEAF_VM=required`.
+#[expect(clippy::explicit_write, reason = "the test harness keeps what macros print")]
+pub fn not_tested(outcome: &Outcome) {
+    let text = format!("not tested: {outcome}");
+    assert!(env::var_os("INTERLEAF_VM").is_none_or(|value| value != "required"), "{text}");
+    // When nobody can be told, nobody can be told that either.
+    let _ = writeln!(io::stderr(), "{text}");
+}
+
+/// The guest, built once.
+///
+/// # Panics
+///
+/// When it is not built.
+pub fn guest() -> &'static PathBuf {
+    static GUEST: OnceLock<PathBuf> = OnceLock::new();
+    GUEST.get_or_init(|| built("interleaf-guest", "guest"))
+}
+
+/// The tool itself, built once.
+fn interleaf() -> &'static PathBuf {
+    static INTERLEAF: OnceLock<PathBuf> = OnceLock::new();
+    INTERLEAF.get_or_init(|| built("interleaf", "interleaf"))
+}
+
+fn built(package: &str, program: &str) -> PathBuf {
+    let path = program::folder().and_then(|folder| program::build(package, program, &folder));
+    path.unwrap_or_else(|why| panic!("{why}"))
+}

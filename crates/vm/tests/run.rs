@@ -1,0 +1,196 @@
+//! `interleaf run` under real kernels: where pages come to be, and that the kernel is left as it
+//! was found, however the run ends.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use interleaf_guest::report::Ending;
+use interleaf_vm::{
+    Series,
+    harness::{said, shown, step},
+    outcome::Record,
+};
+
+const WEIGHTS: &str = "/sys/kernel/mm/mempolicy/weighted_interleave";
+
+const WITH_WEIGHTS: [Series; 3] = [Series::Of(6, 12), Series::Of(6, 17), Series::Newest];
+
+/// The steps between two looks at the weights, the balancer and the journals.
+fn with_looks(steps: &str) -> String {
+    let look =
+        format!("read {WEIGHTS}/*\nread /proc/sys/kernel/numa_balancing\nlist /run/interleaf\n");
+    format!("{look}{steps}\n{look}")
+}
+
+/// Nothing that `with_looks` looks at has changed, and no journal is left.
+fn nothing_changed(record: &Record) {
+    for look in [format!("read {WEIGHTS}/*"), "read /proc/sys/kernel/numa_balancing".into()] {
+        let looks: Vec<_> = record.steps.iter().filter(|taken| taken.step == look).collect();
+        let [before, after] = &looks[..] else { panic!("{record}") };
+        assert_eq!(before, after, "{record}");
+    }
+    let journals = record.steps.iter().rfind(|taken| taken.step == "list /run/interleaf").unwrap();
+    let left: Vec<&String> =
+        journals.output.iter().filter(|name| name.ends_with(".json")).collect();
+    assert!(left.is_empty(), "{left:?}\n{record}");
+}
+
+/// What `touch` printed of its pages under a step.
+fn pages<'a>(record: &'a Record, text: &str) -> &'a str {
+    let lines = shown(record, text);
+    lines.iter().find(|line| line.starts_with("pages ")).unwrap_or_else(|| panic!("{record}"))
+}
+
+/// Pages go where the weights say, exactly: `touch` takes whole rounds.
+fn weights_are_exact(series: Series) {
+    let three = "run interleaf run --weights 3:1 -- touch 64MiB";
+    // 64 rounds of 258 pages.
+    let many = "run interleaf run --weights 3:255 -- touch 66048KiB";
+    let turned = "run interleaf run --weights 3:1 --nodes 1,0 touch 64MiB";
+    let even = "run interleaf run --weights 50:50 -- touch 64MiB";
+    let first = "run interleaf run --weights 1:0 -- touch 32MiB";
+    let steps = with_looks(&[three, many, turned, even, first].join("\n"));
+    let Some(record) = said(series, "two-nodes-hmat", &steps) else { return };
+    assert_eq!(pages(&record, three), "pages 0:12288 1:4096", "{record}");
+    assert_eq!(pages(&record, many), "pages 0:192 1:16320", "{record}");
+    assert_eq!(pages(&record, turned), "pages 0:4096 1:12288", "{record}");
+    assert_eq!(pages(&record, even), "pages 0:8192 1:8192", "{record}");
+    assert_eq!(pages(&record, first), "pages 0:8192", "{record}");
+    nothing_changed(&record);
+}
+
+#[test]
+fn weights_are_exact_on_6_12() {
+    weights_are_exact(Series::Of(6, 12));
+}
+
+#[test]
+fn weights_are_exact_on_6_17() {
+    weights_are_exact(Series::Of(6, 17));
+}
+
+#[test]
+fn weights_are_exact_on_the_newest() {
+    weights_are_exact(Series::Newest);
+}
+
+/// Three tiers, 4:2:1.
+#[test]
+fn three_tiers_are_exact() {
+    let step = "run interleaf run --weights 4:2:1 -- touch 56MiB";
+    for series in WITH_WEIGHTS {
+        let Some(record) = said(series, "three-tiers", &with_looks(step)) else { return };
+        assert_eq!(pages(&record, step), "pages 0:8192 1:4096 2:2048", "{record}");
+        nothing_changed(&record);
+    }
+}
+
+/// On two sockets with an expander each, weights of two tiers are for both nodes of each.
+#[test]
+fn weights_of_tiers_are_for_all_their_nodes() {
+    let step = "run interleaf run --weights 3:1 -- touch 64MiB";
+    let Some(record) = said(Series::Of(6, 17), "four-nodes", &with_looks(step)) else { return };
+    assert_eq!(pages(&record, step), "pages 0:6144 1:6144 2:2048 3:2048", "{record}");
+    nothing_changed(&record);
+}
+
+/// A signal to the wrapper ends the command, and the kernel is as it was.
+#[test]
+fn signals_end_it_and_everything_is_put_back() {
+    let mut steps = String::new();
+    for signal in ["TERM", "INT", "HUP"] {
+        steps += &format!(
+            "start {signal} interleaf run --weights 3:1 -- touch 16MiB --sweep\n\
+             await {signal} touched\n\
+             read {WEIGHTS}/node0\n\
+             kill {signal} {signal}\n\
+             wait {signal}\n"
+        );
+    }
+    for series in [Series::Of(6, 12), Series::Newest] {
+        let Some(record) = said(series, "two-nodes-hmat", &with_looks(&steps)) else { return };
+        for (signal, number) in [("TERM", 15), ("INT", 2), ("HUP", 1)] {
+            let ending = step(&record, &format!("wait {signal}")).ending.clone();
+            assert_eq!(ending, Some(Ending::Exit(128 + number)), "{record}");
+        }
+        let during = record.steps.iter().filter(|it| it.step == format!("read {WEIGHTS}/node0"));
+        assert!(during.clone().count() == 3 && during.clone().all(|it| it.output == ["3"]));
+        nothing_changed(&record);
+    }
+}
+
+/// Nobody can put anything back when the wrapper is killed: the journal says what is left, and the
+/// next one puts it back, or `--restore`.
+#[test]
+fn what_a_killed_run_left_is_put_back() {
+    let start = "interleaf run --weights 7:2 -- touch 16MiB --sweep";
+    let steps = format!(
+        "start first {start}\nawait first touched\nkill first KILL\nwait first\n\
+         run interleaf doctor\n\
+         run interleaf run --restore --dry-run\n\
+         run interleaf run --restore\n\
+         read {WEIGHTS}/node0\n\
+         start second {start}\nawait second touched\nkill second KILL\nwait second\n\
+         run interleaf run --weights 3:1 -- touch 64MiB\n\
+         run interleaf run --restore\n"
+    );
+    for series in [Series::Of(6, 12), Series::Of(6, 17)] {
+        let Some(record) = said(series, "two-nodes-hmat", &with_looks(&steps)) else { return };
+        let would = shown(&record, "run interleaf run --restore --dry-run").join("\n");
+        assert!(would.contains(&format!("left {WEIGHTS}/node0 at 7: ")), "{record}");
+        let restored = shown(&record, "run interleaf run --restore").join("\n");
+        assert!(restored.contains(&format!("put back {WEIGHTS}/node0")), "{record}");
+        let next = shown(&record, "run interleaf run --weights 3:1 -- touch 64MiB").join("\n");
+        assert!(next.contains("put back") && next.contains("pages 0:12288 1:4096"), "{record}");
+        nothing_changed(&record);
+    }
+}
+
+/// Two runs that want the same share it, and the last one puts it back; one that wants something
+/// else is told who holds it.
+#[test]
+fn two_runs_share_the_weights() {
+    let third = "run interleaf run --weights 5:1 -- touch 16MiB";
+    let steps = format!(
+        "start first interleaf run --weights 3:1 -- touch 16MiB --sweep\n\
+         await first touched\n\
+         start second interleaf run --weights 3:1 -- touch 16MiB --sweep\n\
+         await second touched\n\
+         {third}\n\
+         kill first TERM\nwait first\n\
+         read {WEIGHTS}/node0\n\
+         kill second TERM\nwait second\n"
+    );
+    for series in [Series::Of(6, 12), Series::Of(6, 17)] {
+        let Some(record) = said(series, "two-nodes-hmat", &with_looks(&steps)) else { return };
+        let refused = step(&record, third);
+        assert_eq!(refused.ending, Some(Ending::Exit(2)), "{record}");
+        let text = refused.output.join("\n");
+        assert!(text.contains("holds it at 3, and 5 is wanted"), "{record}");
+        assert!(text.contains("hint: weights are the whole machine's"), "{record}");
+        assert_eq!(shown(&record, &format!("read {WEIGHTS}/node0")), ["3"], "{record}");
+        nothing_changed(&record);
+    }
+}
+
+/// What does not start leaves nothing behind.
+#[test]
+fn a_command_that_is_not_there_changes_nothing() {
+    let run = "run interleaf run --weights 3:1 -- /bin/nothing";
+    let Some(record) = said(Series::Of(6, 17), "two-nodes-hmat", &with_looks(run)) else { return };
+    let taken = step(&record, run);
+    assert_eq!(taken.ending, Some(Ending::Exit(2)), "{record}");
+    let text = taken.output.join("\n");
+    assert!(text.contains("error: /bin/nothing: cannot be started: No such file"), "{record}");
+    nothing_changed(&record);
+}
+
+/// The command's own status is ours.
+#[test]
+fn the_status_is_the_commands() {
+    let fails = "run interleaf run --weights 3:1 -- touch nonsense";
+    let Some(record) = said(Series::Of(6, 12), "two-nodes-hmat", &with_looks(fails)) else {
+        return;
+    };
+    assert_eq!(step(&record, fails).ending, Some(Ending::Exit(1)), "{record}");
+    nothing_changed(&record);
+}
