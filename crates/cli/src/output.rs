@@ -53,11 +53,20 @@ fn file_failure(target: &Path, why: &io::Error) -> Failure {
     )
 }
 
+/// A progress bar over bytes, as many as are told later, on a terminal only.
+pub(crate) fn progress_bytes(what: &str) -> ProgressBar {
+    let template = "{msg:<40} {bar:30} {binary_bytes}/{binary_total_bytes} {elapsed}";
+    bar(0, what, template)
+}
+
 /// A progress bar over `steps` steps, on a terminal only.
 pub(crate) fn progress(steps: u64, what: &str) -> ProgressBar {
-    let style = ProgressStyle::with_template("{msg:<40} {bar:30} {pos}/{len} {elapsed}");
-    let bar = ProgressBar::new(steps).with_message(what.to_string());
-    match style {
+    bar(steps, what, "{msg:<40} {bar:30} {pos}/{len} {elapsed}")
+}
+
+fn bar(length: u64, what: &str, template: &str) -> ProgressBar {
+    let bar = ProgressBar::new(length).with_message(what.to_string());
+    match ProgressStyle::with_template(template) {
         Ok(style) => bar.with_style(style),
         Err(_) => bar,
     }

@@ -2,6 +2,7 @@
 
 use interleaf_linux::{
     journal::{Change, Undone},
+    migrate::{self, Outcome, Reason, Refusal},
     placement::{Means, Placement},
     survey::Survey,
 };
@@ -32,6 +33,8 @@ pub(crate) struct RunDocument {
     pub(crate) signal: Option<i32>,
     /// Its memory when it had the most; absent when it could not be looked at.
     pub(crate) memory: Option<MemoryDocument>,
+    /// What became of moving pages that were there; absent where none are moved.
+    pub(crate) moved: Option<MovedDocument>,
     /// What became of the settings.
     pub(crate) put_back: Vec<PutBackDocument>,
 }
@@ -78,6 +81,31 @@ pub(crate) struct EscapeDocument {
     pub(crate) bytes: BTreeMap<u32, u64>,
 }
 
+/// Pages that were moved, or in a dry run would be.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct MovedDocument {
+    pub(crate) before_bytes: BTreeMap<u32, u64>,
+    pub(crate) after_bytes: BTreeMap<u32, u64>,
+    pub(crate) moved_bytes: u64,
+    /// What should have moved, and did not.
+    pub(crate) left: Vec<LeftDocument>,
+    /// Processes, as `4242 (name)`.
+    pub(crate) processes: Vec<String>,
+    /// Processes whose memory could not be looked at.
+    pub(crate) refused: Vec<String>,
+    /// How often all memory was gone through; 0 in a dry run.
+    pub(crate) passes: u32,
+    /// Whether it was stopped before it was done.
+    pub(crate) stopped: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct LeftDocument {
+    pub(crate) bytes: u64,
+    pub(crate) why: String,
+    pub(crate) remedy: String,
+}
+
 impl RunDocument {
     pub(crate) fn new(weights: String, placement: &Placement, command: Vec<String>) -> Self {
         let nodes = placement.nodes.iter().zip(placement.shares());
@@ -100,6 +128,7 @@ impl RunDocument {
             exit_code: None,
             signal: None,
             memory: None,
+            moved: None,
             put_back: vec![],
         }
     }
@@ -149,4 +178,49 @@ impl From<&Survey> for MemoryDocument {
             hidden_processes: survey.hidden,
         }
     }
+}
+
+impl MovedDocument {
+    /// What would be moved.
+    pub(crate) fn planned(found: &migrate::Survey) -> Self {
+        let shared = LeftDocument::new(Reason::Shared, found.shared_bytes);
+        let processes = found.processes.iter();
+        Self {
+            before_bytes: found.bytes.0.clone(),
+            after_bytes: found.bytes.0.clone(),
+            moved_bytes: found.planned_bytes,
+            left: if shared.bytes > 0 { vec![shared] } else { vec![] },
+            processes: processes.map(|process| named(process.pid, &process.name)).collect(),
+            refused: found.refused.iter().map(Refusal::to_string).collect(),
+            passes: 0,
+            stopped: found.stopped,
+        }
+    }
+}
+
+impl From<&Outcome> for MovedDocument {
+    fn from(outcome: &Outcome) -> Self {
+        let left = outcome.left();
+        let processes = outcome.processes.iter();
+        Self {
+            before_bytes: outcome.before().0,
+            after_bytes: outcome.after().0,
+            moved_bytes: outcome.moved_bytes(),
+            left: left.iter().map(|(why, bytes)| LeftDocument::new(*why, *bytes)).collect(),
+            processes: processes.map(|process| named(process.pid, &process.name)).collect(),
+            refused: outcome.refused.iter().map(Refusal::to_string).collect(),
+            passes: outcome.passes,
+            stopped: outcome.stopped,
+        }
+    }
+}
+
+impl LeftDocument {
+    fn new(why: Reason, bytes: u64) -> Self {
+        Self { bytes, why: why.to_string(), remedy: why.advice().into() }
+    }
+}
+
+fn named(pid: u32, name: &str) -> String {
+    format!("{pid} ({name})")
 }

@@ -1,7 +1,9 @@
 //! A command under a placement, as text.
 
+use super::table::Table;
 use crate::document::run::{MemoryDocument, PutBackDocument, RunDocument};
 use interleaf_model::units::Bytes;
+use std::collections::BTreeMap;
 
 /// Escapes that are told: less than this part of the memory is what every program has of its
 /// libraries.
@@ -93,6 +95,52 @@ pub(crate) fn memory(memory: &MemoryDocument) -> String {
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         let (bytes, processes) = (Bytes::new(bytes), processes[..shown].join(", "));
         text += &format!("\n{bytes} escaped: {why}; process {processes}{more}\n  {remedy}");
+    }
+    text
+}
+
+/// What was moved, or would be.
+pub(crate) fn moved(document: &RunDocument) -> String {
+    let Some(moved) = &document.moved else { return String::new() };
+    let share = |bytes: &BTreeMap<u32, u64>, node: u32| {
+        let total: u64 = bytes.values().sum();
+        100.0 * bytes.get(&node).copied().unwrap_or(0) as f64 / total.max(1) as f64
+    };
+    let mut table = Table::new(&["node", "wanted %", "before %", "after %"]);
+    let shares = document.nodes.iter().map(|node| (node.node, 100.0 * node.share));
+    let mut wanted: BTreeMap<u32, f64> = shares.collect();
+    for node in moved.before_bytes.keys().chain(moved.after_bytes.keys()) {
+        wanted.entry(*node).or_default();
+    }
+    for (node, wanted) in wanted {
+        let after = share(&moved.after_bytes, node);
+        table.row([
+            node.to_string(),
+            format!("{wanted:.1}"),
+            format!("{:.1}", share(&moved.before_bytes, node)),
+            if document.dry_run { "-".into() } else { format!("{after:.1}") },
+        ]);
+    }
+    let total = Bytes::new(moved.after_bytes.values().sum());
+    let bytes = Bytes::new(moved.moved_bytes);
+    let processes = match moved.processes.len() {
+        0..=3 => moved.processes.join(", "),
+        more => format!("{} and {} more", moved.processes[..3].join(", "), more - 3),
+    };
+    let mut text = table.text();
+    text += &match document.dry_run {
+        true => format!("{bytes} of {total} would move: process {processes}\n"),
+        false => format!("{bytes} moved of {total}: process {processes}\n"),
+    };
+    for left in &moved.left {
+        let bytes = Bytes::new(left.bytes);
+        text += &format!("{bytes} could not be moved: {}\n  {}\n", left.why, left.remedy);
+    }
+    for refused in &moved.refused {
+        text += &format!("not looked at: {refused}\n");
+    }
+    if moved.stopped {
+        text += "stopped before it was done; what was moved stays\n";
     }
     text
 }

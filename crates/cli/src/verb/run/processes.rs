@@ -1,0 +1,96 @@
+//! The pages of programs that run already.
+
+use super::{give, say};
+use crate::{
+    args::RunArgs,
+    document::run::{MovedDocument, RunDocument},
+    failure::Failure,
+    output, render,
+    verb::unread,
+};
+use interleaf_linux::{
+    command::Signals,
+    migrate::{MigrateError, Migrator, Progress, plan::Target},
+    placement::Placement,
+    topology::Machine,
+};
+use std::{ops::ControlFlow, process::ExitCode};
+
+/// How far from its share a node may be in the end, points of a hundred.
+const POINTS: f64 = 1.0;
+
+/// Moves the pages of the processes that are named, and says where they were and are.
+pub(super) fn place(
+    args: &RunArgs,
+    machine: &Machine,
+    placement: &Placement,
+    document: &mut RunDocument,
+) -> Result<ExitCode, Failure> {
+    let signals = Signals::hold().map_err(super::unheld)?;
+    let mut migrator = migrator(args, placement)?;
+    let bar = output::progress_bytes("moving pages");
+    let watch = &mut |progress: &Progress<'_>| {
+        bar.set_length(progress.total_bytes);
+        bar.set_position(progress.looked_bytes);
+        bar.set_message(format!("pass {}, {}", progress.pass, progress.process.name));
+        match signals.come() {
+            Some(_) => ControlFlow::Break(()),
+            None => ControlFlow::Continue(()),
+        }
+    };
+    let moved = if args.dry_run {
+        let found = migrator.survey(&args.pid, watch).map_err(unmoved)?;
+        MovedDocument::planned(&found)
+    } else {
+        let outcome = migrator.run(&args.pid, watch).map_err(unmoved)?;
+        MovedDocument::from(&outcome)
+    };
+    bar.finish_and_clear();
+    let reached = args.dry_run || is_reached(placement, &moved);
+    let stopped = moved.stopped;
+    document.moved = Some(moved);
+    give(args, document)?;
+    if !args.json {
+        output::data(&render::run::moved(document))?;
+    }
+    if machine.switches.numa_balancing.is_some_and(|value| value > 0) && !args.dry_run {
+        say(
+            args,
+            "numa_balancing is on and may pull the pages back to the CPUs that use them: sysctl \
+             kernel.numa_balancing=0",
+        );
+    }
+    Ok(if reached && !stopped { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+/// A mover of pages to where a placement wants them.
+pub(super) fn migrator(args: &RunArgs, placement: &Placement) -> Result<Migrator, Failure> {
+    let target = Target::new(placement.nodes.iter().copied())
+        .map_err(|why| unmoved(MigrateError::Target(why)))?;
+    let migrator = Migrator::new(target).map_err(unmoved)?;
+    Ok(migrator.at_rate((args.migration_rate.gbps() * 1e9) as u64))
+}
+
+/// Whether each node has its share.
+fn is_reached(placement: &Placement, moved: &MovedDocument) -> bool {
+    let total: u64 = moved.after_bytes.values().sum();
+    let mut nodes = placement.nodes.iter().zip(placement.shares());
+    nodes.all(|((node, _), share)| {
+        let has = moved.after_bytes.get(node).copied().unwrap_or(0);
+        total == 0 || 100.0 * (has as f64 / total as f64 - share).abs() <= POINTS
+    })
+}
+
+/// Why nothing was moved.
+pub(super) fn unmoved(why: MigrateError) -> Failure {
+    let hint = match &why {
+        MigrateError::Target(_) => "`interleaf show` lists the nodes",
+        MigrateError::Absent(_) => "name one that runs: pgrep finds it by its name",
+        MigrateError::Refused(refusal) => refusal.why.advice(),
+        MigrateError::Read(_) => {
+            let MigrateError::Read(why) = why else { unreachable!() };
+            return unread(why);
+        }
+    };
+    Failure::new(why.to_string(), hint)
+}
