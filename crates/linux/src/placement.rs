@@ -315,6 +315,7 @@ mod tests {
         let interleave = WeightedInterleave { weights: vec![], auto: Some(true) };
         let tiers = tiers.iter().enumerate();
         Machine {
+            total_bytes: None,
             kernel: None,
             cpu: None,
             sockets: vec![],
@@ -332,9 +333,12 @@ mod tests {
         Placement::new(machine, &weights, named, None).map_err(|why| why.to_string())
     }
 
+    /// Tiers, weights, nodes that are named, and what that gives.
+    type Row<'a, T> = (&'a [&'a [u32]], &'a str, Option<&'a str>, T);
+
     #[test]
     fn weights_are_for_tiers_or_for_nodes() {
-        let table: [(&[&[u32]], &str, Option<&str>, &[(u32, u32)]); 11] = [
+        let table: [Row<'_, &[(u32, u32)]>; 11] = [
             (&[&[0], &[1]], "3:1", None, &[(0, 3), (1, 1)]),
             (&[&[0], &[1]], "65:35", None, &[(0, 65), (1, 35)]),
             (&[&[1], &[0]], "3:1", None, &[(1, 3), (0, 1)]),
@@ -355,7 +359,7 @@ mod tests {
 
     #[test]
     fn what_means_nothing_is_refused() {
-        let table: [(&[&[u32]], &str, Option<&str>, &str); 7] = [
+        let table: [Row<'_, &str>; 7] = [
             (&[&[0]], "3:1", None, "all memory is on node 0: 3:1 has nothing to interleave"),
             (
                 &[&[0], &[1]],

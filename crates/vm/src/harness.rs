@@ -70,7 +70,6 @@ pub fn shown<'a>(record: &'a Record, text: &str) -> &'a [String] {
 /// # Panics
 ///
 /// With `INTERLEAF_VM=required`.
-#[expect(clippy::explicit_write, reason = "the test harness keeps what macros print")]
 pub fn not_tested(outcome: &Outcome) {
     let text = format!("not tested: {outcome}");
     assert!(env::var_os("INTERLEAF_VM").is_none_or(|value| value != "required"), "{text}");

@@ -18,7 +18,9 @@ pub(super) struct Area {
     pub(super) addresses: Range<u64>,
     /// What of it is resident, bytes.
     pub(super) resident_bytes: u64,
-    /// Bytes of one page: more than the machine's of hugetlbfs only.
+    /// Bytes of one page: more than the machine's of hugetlbfs, and where all there is are
+    /// transparent huge pages, so that one look is for each of them and not for its 512 parts.
+    /// Should one be split on its way, the next pass finds that out.
     pub(super) page_bytes: u64,
     /// How many pages go as one where they lie together; a power of two.
     pub(super) unit_pages: u32,
@@ -30,7 +32,8 @@ pub(super) struct Area {
 #[derive(Debug, PartialEq, Eq)]
 struct Extent {
     end: u64,
-    has_huge: bool,
+    /// Bytes in transparent huge pages.
+    huge_bytes: u64,
 }
 
 /// The mappings of a process that are moved, by address.
@@ -46,14 +49,15 @@ pub(super) fn areas(
         let extent = extents.get(&mapping.start)?;
         let is_hugetlb = mapping.page_bytes > page_bytes;
         let is_shared = is_hugetlb || shared(mapping)?;
-        let is_huge = extent.has_huge && !is_hugetlb;
-        Some(Area {
-            addresses: mapping.start..extent.end,
-            resident_bytes: mapping.bytes.total(),
-            page_bytes: mapping.page_bytes,
-            unit_pages: if is_huge { (huge_bytes / page_bytes).max(1) as u32 } else { 1 },
-            is_shared,
-        })
+        let resident_bytes = mapping.bytes.total();
+        let (page_bytes, unit_pages) = match extent.huge_bytes {
+            _ if is_hugetlb => (mapping.page_bytes, 1),
+            0 => (page_bytes, 1),
+            huge if huge == resident_bytes => (huge_bytes.max(page_bytes), 1),
+            _ => (page_bytes, (huge_bytes / page_bytes).max(1) as u32),
+        };
+        let addresses = mapping.start..extent.end;
+        Some(Area { addresses, resident_bytes, page_bytes, unit_pages, is_shared })
     };
     mappings.iter().filter_map(area).collect()
 }
@@ -73,15 +77,15 @@ fn extents(smaps: &str) -> BTreeMap<u64, Extent> {
     for line in smaps.lines() {
         if let Some(range) = range(line) {
             last = Some(range.start);
-            all.insert(range.start, Extent { end: range.end, has_huge: false });
+            all.insert(range.start, Extent { end: range.end, huge_bytes: 0 });
             continue;
         }
         let Some((name, value)) = line.split_once(':') else { continue };
-        let is_some = value.split_whitespace().next().is_some_and(|kib| kib != "0");
+        let kib = value.split_whitespace().next().and_then(|kib| kib.parse::<u64>().ok());
         if matches!(name, "AnonHugePages" | "ShmemPmdMapped")
             && let Some(extent) = last.and_then(|start| all.get_mut(&start))
         {
-            extent.has_huge |= is_some;
+            extent.huge_bytes += kib.unwrap_or(0).saturating_mul(1024);
         }
     }
     all
@@ -109,6 +113,8 @@ Rss:                8192 kB
 AnonHugePages:      2048 kB
 ShmemPmdMapped:        0 kB
 VmFlags: rd wr mr mw me ac
+02000000-02800000 rw-p 00000000 00:00 0 
+AnonHugePages:      4096 kB
 7f0000000000-7f0000400000 rw-s 00000000 00:01 7          /dev/zero (deleted)
 7f8000000000-7f8000400000 rw-p 00000000 00:0f 9          /anon_hugepage (deleted)
 zz-7 nonsense
@@ -118,7 +124,8 @@ zz-7 nonsense
     fn what_is_moved() {
         let mappings = numa_maps::parse(
             "00400000 default file=/bin/some\\040thing mapped=3 N0=3 kernelpagesize_kB=4\n\
-             01000000 default heap anon=512 N0=512 kernelpagesize_kB=4\n\
+             01000000 default heap anon=513 N0=513 kernelpagesize_kB=4\n\
+             02000000 default anon=1024 N0=512 N1=512 kernelpagesize_kB=4\n\
              7f0000000000 default file=/dev/zero\\040(deleted) N1=7 kernelpagesize_kB=4\n\
              7f8000000000 default file=/anon_hugepage\\040(deleted) huge anon=1 N0=1 \
              kernelpagesize_kB=2048\n\
@@ -130,10 +137,15 @@ zz-7 nonsense
             .map(|area| (area.addresses.start, area.page_bytes >> 12, area.unit_pages))
             .collect();
         let shared: Vec<bool> = found.iter().map(|area| area.is_shared).collect();
-        let expected = [(1 << 24, 1, 512), (0x7f00_0000_0000, 1, 1), (0x7f80_0000_0000, 512, 1)];
+        let expected = [
+            (1 << 24, 1, 512),
+            (1 << 25, 512, 1),
+            (0x7f00_0000_0000, 1, 1),
+            (0x7f80_0000_0000, 512, 1),
+        ];
         assert_eq!(shown, expected, "neither the file nor what smaps does not have");
-        assert_eq!(shared, [false, true, true]);
-        assert_eq!((found[0].addresses.end, found[0].resident_bytes), (0x0180_0000, 2 << 20));
+        assert_eq!(shared, [false, false, true, true]);
+        assert_eq!((found[0].addresses.end, found[0].resident_bytes), (0x0180_0000, 513 << 12));
         assert_eq!(areas("", &[], 4096, 0), []);
     }
 }

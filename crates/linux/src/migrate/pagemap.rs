@@ -2,8 +2,9 @@
 //! (Documentation/admin-guide/mm/pagemap.rst of the kernel).
 //!
 //! A mapping can be terabytes of addresses of which little was ever touched. Asking `move_pages`
-//! after each address takes some 50 ns for those that are there and for those that are not; this
-//! takes less than a tenth of that, and tells of pages that are shared before they are tried.
+//! about an address takes 150 to 200 ns, also where there is no page (Linux 6.18 in a virtual
+//! machine); an entry here takes 3 ns where there is none and 40 ns where there is one, and tells
+//! of pages that are shared before they are tried.
 
 /// The page is in memory.
 const PRESENT: u64 = 1 << 63;

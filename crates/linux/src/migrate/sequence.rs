@@ -104,7 +104,10 @@ mod tests {
 
         /// Many turns at once are the same as one after the other.
         #[test]
-        fn many_turns_are_turns(weights in weights(), counts in prop::collection::vec(0..300_u64, 5)) {
+        fn many_turns_are_turns(
+            weights in weights(),
+            counts in prop::collection::vec(0..300_u64, 5),
+        ) {
             let (mut at_once, mut singly) = (Sequence::new(&weights), Sequence::new(&weights));
             for count in counts {
                 let mut taken = vec![0; weights.len()];

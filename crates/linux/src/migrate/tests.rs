@@ -278,7 +278,7 @@ proptest! {
             // The parts of a large page are on one node.
             let mut nodes = BTreeMap::new();
             for ((_, address), page) in &mut fake.pages {
-                page.node = *nodes.entry(address / PAGE >> folio).or_insert(page.node);
+                page.node = *nodes.entry((address / PAGE) >> folio).or_insert(page.node);
             }
         }
         let before = fake.counts();
