@@ -218,8 +218,8 @@ fn without_weights_pages_are_moved() {
     assert!(would.contains("this kernel has no weighted interleaving"), "{record}");
     let text = step(&record, "wait sweep").output.join("\n");
     let row = |node: &str| {
-        let row = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
-        let found = row.filter(|row| row.len() == 5 && row[1] == node).next_back();
+        let mut row = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+        let found = row.rfind(|row| row.len() == 5 && row[1] == node);
         found.unwrap_or_else(|| panic!("{record}"))[4].parse::<f64>().unwrap()
     };
     assert!((row("0") - 75.0).abs() < 1.0 && (row("1") - 25.0).abs() < 1.0, "{record}");
