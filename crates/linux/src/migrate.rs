@@ -90,10 +90,13 @@ impl Migrator {
     /// A mover of pages to a target, as fast as it goes.
     ///
     /// # Errors
-    /// When the target names nodes that are not there or have no memory, or the machine cannot be
-    /// read.
+    /// When the target names nodes that are not there or have no memory, the kernel has no NUMA, or
+    /// the machine cannot be read.
     pub fn new(target: Target) -> Result<Self, MigrateError> {
         let mut memory = Live::new()?;
+        if !memory.has_numa() {
+            return Err(MigrateError::Numa);
+        }
         check(&target, &mut memory)?;
         Ok(Self { target, rate: None, memory })
     }
@@ -286,10 +289,8 @@ impl<M: Memory> Passes<'_, M> {
         let pid = progress.process.pid;
         let areas = match areas {
             Ok(Some(areas)) => areas,
-            Ok(None) => match self.shared.memory.process(pid) {
-                Ok(Some(now)) if is_same(&now, progress.process) => return refused(Why::Numa),
-                _ => return (Tally::default(), Some(Halt::Ended)),
-            },
+            // It may be there without memory for a moment yet.
+            Ok(None) => return (Tally::default(), Some(Halt::Ended)),
             Err(why) if why.is_permission() => return refused(Why::Permission),
             Err(why) => return refused(Why::Read(why)),
         };
@@ -400,6 +401,7 @@ impl MigrateError {
         match self {
             Self::Target(TargetError::Absent { .. }) => "interleaf show lists the nodes",
             Self::Target(_) => "give each node one weight, at least one of them above zero",
+            Self::Numa => "boot a kernel that is built with CONFIG_NUMA, without numa=off",
             Self::Absent(_) => "it may have ended; ps shows those that are there",
             Self::Refused(refusal) => refusal.why.advice(),
             Self::Read(_) => "see whether /proc and /sys are mounted and whole",

@@ -150,11 +150,11 @@ fn what_leaves_a_full_node_makes_room() {
 
 #[test]
 fn a_process_that_ends_in_the_middle_is_no_failure() {
-    for calls in 0..4 {
+    for (calls, ends_slowly) in (0..4).flat_map(|calls| [(calls, false), (calls, true)]) {
         let mut fake = one(&[0; 100_000]);
         fake.start(43, ONE);
         fake.map(43, START, 1, &[0; 1000]);
-        fake.ends = Some((ONE, calls));
+        (fake.ends, fake.ends_slowly) = (Some((ONE, calls)), ends_slowly);
         let outcome = all(&mut fake, &[1, 1]);
         assert!(outcome.processes[0].ended && !outcome.processes[1].ended);
         assert_eq!(pages(&outcome.after()), [(0, 500), (1, 500)], "the other one is done");
