@@ -510,6 +510,9 @@ fn refused(error: &clap::Error, verb: &str) -> Failure {
     if missing && problem.contains("--scenario <NAME|FILE>|") {
         hints.push("name what to simulate; --scenario shifting-demand needs nothing else".into());
     }
+    if missing && verb == "interleaf run" {
+        hints.push("write for example interleaf run --weights 3:1 -- ./solver input.dat".into());
+    }
     if error.kind() == ErrorKind::UnknownArgument && is_negative(&problem) {
         hints.push("no size, time, rate or seed is negative".into());
     }

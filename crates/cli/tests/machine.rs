@@ -222,7 +222,7 @@ fn doctor_looks_at_control_groups_and_swap() {
     let one = "35 31 0:32 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n";
     let both = format!("{one}{two}");
     for (mounts, controllers, says) in [
-        ("", "", "missing: none with memory or cpuset are mounted -> "),
+        ("", "", "missing: none that are mounted have memory or cpuset -> "),
         (two, "cpuset memory\n", "present: version 2 with memory and cpuset -> nothing"),
         (two, "memory\n", "present: version 2 with memory, without cpuset -> nothing"),
         (two, "cpuset\n", "missing: version 2, but without the controller of memory -> "),

@@ -90,6 +90,7 @@ pub fn capabilities(
         ("DAMON destinations", damon::destinations(machine, asked)),
         ("DAMON goals", damon::goals(machine, asked)),
         ("no other mover of pages", rivals::rivals(root, machine)?),
+        ("nothing left behind", rivals::left_behind(root)),
         ("demotion", nodes::demotion(machine)),
         ("bandwidth counters", system::counters(root)?),
         ("control groups", system::cgroups(root)?),

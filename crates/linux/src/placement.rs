@@ -62,8 +62,8 @@ pub enum PlacementError {
         given: usize,
         /// What there is.
         has: String,
-        /// The memory nodes.
-        nodes: String,
+        /// As many memory nodes as there are weights, from the fastest on, or all there are.
+        fitting: String,
     },
     /// Another number of weights than nodes were named.
     #[error("{weights} has {given} weights, and --nodes {named} names {nodes}")]
@@ -115,9 +115,9 @@ impl PlacementError {
             Self::OneNode { .. } => "`interleaf doctor` says how an expander becomes a node; \
                  `interleaf predict` and `simulate` need none"
                 .into(),
-            Self::Count { nodes, .. } => format!(
+            Self::Count { fitting, .. } => format!(
                 "give a weight for each tier or for each node, or name as many nodes as there are \
-                 weights: --nodes, out of {nodes}"
+                 weights, such as --nodes {fitting}"
             ),
             Self::Named { .. } => "give a weight for each node, in their order".into(),
             Self::Nodes(_) | Self::NoMemory { .. } => {
@@ -266,10 +266,11 @@ fn for_machine(machine: &Machine, weights: &Weights) -> Result<Vec<(u32, u32)>, 
         format!("{} memory nodes: {}", nodes.len(), names.join(" "))
     } else {
         let (tiers, names) = (tiers.len(), names.join(" | "));
-        format!("{tiers} tiers ({names}) of {} memory nodes", nodes.len())
+        let s = if tiers == 1 { "" } else { "s" };
+        format!("{tiers} tier{s} ({names}) of {} memory nodes", nodes.len())
     };
-    let (weights, nodes) = (weights.to_string(), nodes.to_string());
-    Err(PlacementError::Count { weights, given, has, nodes })
+    let fitting = tiers.iter().flat_map(List::iter).take(given).collect::<List>().to_string();
+    Err(PlacementError::Count { weights: weights.to_string(), given, has, fitting })
 }
 
 /// Without nodes that get nothing, and as given where that is within `max`; else the same ratio in
@@ -318,6 +319,7 @@ mod tests {
             kernel: None,
             cpu: None,
             sockets: vec![],
+            total_bytes: None,
             tiers: tiers.map(|(at, tier)| (at as u32, tier.iter().copied().collect())).collect(),
             nodes,
             weighted_interleave: weighted.then_some(interleave),

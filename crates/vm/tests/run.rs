@@ -135,6 +135,8 @@ fn what_a_killed_run_left_is_put_back() {
     );
     for series in [Series::Of(6, 12), Series::Of(6, 17)] {
         let Some(record) = said(series, "two-nodes-hmat", &with_looks(&steps)) else { return };
+        let doctor = shown(&record, "run interleaf doctor").join("\n");
+        assert!(doctor.contains(&format!("left {WEIGHTS}/node0 at 7")), "{record}");
         let would = shown(&record, "run interleaf run --restore --dry-run").join("\n");
         assert!(would.contains(&format!("left {WEIGHTS}/node0 at 7: ")), "{record}");
         let restored = shown(&record, "run interleaf run --restore").join("\n");
@@ -170,6 +172,57 @@ fn two_runs_share_the_weights() {
         assert_eq!(shown(&record, &format!("read {WEIGHTS}/node0")), ["3"], "{record}");
         nothing_changed(&record);
     }
+}
+
+/// A launcher that sets another policy for what it starts, as mpirun does, is told, and how much
+/// memory it took away.
+#[test]
+fn who_sets_another_policy_is_told() {
+    let steps = "start outer interleaf run --weights 3:1 -- \
+                 interleaf run -q --weights 1:1 -- touch 64MiB --sweep\n\
+                 await outer touched\nsleep 4s\nkill outer TERM\nwait outer\n";
+    for series in [Series::Of(6, 1), Series::Of(6, 17)] {
+        let outer = match series {
+            Series::Of(6, 1) => "1:0",
+            _ => "3:1",
+        };
+        let steps = with_looks(&steps.replacen("3:1", outer, 1));
+        let Some(record) = said(series, "two-nodes-hmat", &steps) else { return };
+        let text = step(&record, "wait outer").output.join("\n");
+        assert!(
+            text.contains("escaped: the process has the policy \"interleave:0-1\""),
+            "{record}"
+        );
+        assert!(
+            text.contains("(touch)") && text.contains("mpirun -np N interleaf run"),
+            "{record}"
+        );
+        nothing_changed(&record);
+    }
+}
+
+/// A kernel without weighted interleaving spreads pages evenly, and they are moved while the command
+/// runs.
+#[test]
+fn without_weights_pages_are_moved() {
+    let start = "start sweep interleaf run --weights 3:1 -- touch 64MiB --sweep";
+    let even = "run interleaf run --weights 1:1 -- touch 64MiB";
+    let dry = "run interleaf run --weights 3:1 --dry-run -- touch 64MiB";
+    let steps = format!(
+        "{even}\n{dry}\n{start}\nawait sweep touched\nsleep 8s\n\
+         read /proc/@sweep/task/@sweep/children\nkill sweep TERM\nwait sweep"
+    );
+    let Some(record) = said(Series::Of(6, 1), "two-nodes-hmat", &steps) else { return };
+    assert_eq!(pages(&record, even), "pages 0:8192 1:8192", "{record}");
+    let would = shown(&record, dry).join("\n");
+    assert!(would.contains("this kernel has no weighted interleaving"), "{record}");
+    let text = step(&record, "wait sweep").output.join("\n");
+    let row = |node: &str| {
+        let row = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+        let found = row.filter(|row| row.len() == 5 && row[1] == node).next_back();
+        found.unwrap_or_else(|| panic!("{record}"))[4].parse::<f64>().unwrap()
+    };
+    assert!((row("0") - 75.0).abs() < 1.0 && (row("1") - 25.0).abs() < 1.0, "{record}");
 }
 
 /// What does not start leaves nothing behind.

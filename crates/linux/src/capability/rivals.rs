@@ -3,6 +3,7 @@
 use super::Status;
 use crate::{
     damon::{Damon, Kdamond},
+    journal::leftovers,
     root::{Root, RootError},
     topology::Machine,
 };
@@ -114,4 +115,22 @@ fn programs(root: &Root) -> Result<Vec<Rival>, RootError> {
         }
     }
     Ok(found)
+}
+
+/// Settings that a process of ours changed and was killed before it put them back.
+pub(super) fn left_behind(root: &Root) -> Status {
+    let remedy = "interleaf run --restore, as root";
+    let left = match leftovers(root) {
+        Ok(left) => left,
+        Err(why) => return Status::unknown(why.to_string(), "see what the file holds"),
+    };
+    if left.is_empty() {
+        return Status::present("no settings of a run that was killed");
+    }
+    let changes = left.iter().flat_map(|left| left.changes.iter().map(|change| (left.pid, change)));
+    let text: Vec<String> = changes
+        .filter(|(_, change)| change.was != change.set)
+        .map(|(pid, change)| format!("process {pid} left {} at {}", change.path, change.set))
+        .collect();
+    Status::missing(text.join("; "), remedy)
 }

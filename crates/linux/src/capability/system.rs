@@ -101,7 +101,7 @@ pub(super) fn cgroups(root: &Root) -> Result<Status, RootError> {
             missing(&why, "boot without cgroup_disable=memory")
         }
         (None, None) => missing(
-            "none with memory or cpuset are mounted",
+            "none that are mounted have memory or cpuset",
             "mount -t cgroup2 cgroup2 /sys/fs/cgroup; boot without cgroup_disable=memory",
         ),
     }

@@ -28,9 +28,9 @@ const FIRST_LOOK: Duration = Duration::from_millis(100);
 const LOOK_FACTOR: u32 = 2;
 const LOOK_MAX: Duration = Duration::from_secs(60);
 
-/// Looking stops the program from changing its mappings meanwhile: it gets at most this part of
-/// its time.
-const LOOK_COST: u32 = 100;
+/// Looking keeps the program from changing its mappings meanwhile: it gets at most one part of so
+/// many of its time.
+const LOOK_COST: u32 = 20;
 
 /// Runs the command under the placement, and puts back what was set for it.
 pub(super) fn under(
@@ -107,7 +107,7 @@ fn command(
         Means::Moved => Some(processes::migrator(args, placement)?),
         Means::Weighted | Means::Interleave => None,
     };
-    let status = watch.to_the_end(&mut running, migrator)?;
+    let status = watch.until_end(&mut running, migrator)?;
     if let Some(moved) = watch.moved.as_ref().map(MovedDocument::from) {
         document.moved = Some(moved);
         say(args, &render::run::moved(document));
@@ -138,7 +138,7 @@ struct Watch<'a> {
 impl Watch<'_> {
     /// Waits for the end of a command, and looks at its memory now and then; moves its pages where
     /// that is the means.
-    fn to_the_end(
+    fn until_end(
         &mut self,
         running: &mut Running<'_>,
         mut migrator: Option<Migrator>,
@@ -150,7 +150,7 @@ impl Watch<'_> {
             }
             let start = Instant::now();
             if let Some(migrator) = &mut migrator
-                && let Some(status) = self.r#move(running, migrator)?
+                && let Some(status) = self.move_pages(running, migrator)?
             {
                 return Ok(status);
             }
@@ -167,7 +167,7 @@ impl Watch<'_> {
     }
 
     /// Moves the command's pages; its status if it ended meanwhile.
-    fn r#move(
+    fn move_pages(
         &mut self,
         running: &mut Running<'_>,
         migrator: &mut Migrator,

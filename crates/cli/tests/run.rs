@@ -1,0 +1,109 @@
+//! `interleaf run` on the machine of the tests. It sets nothing here: all pages go to one node, for
+//! which the kernel needs no weights. Several nodes are in `crates/vm/tests/run.rs`.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use serde_json::Value;
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    process::{Child, Command, Output, Stdio},
+};
+
+/// The command that runs `words` with all pages on node 0.
+fn interleaf(options: &[&str], words: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_interleaf"));
+    command.args(["run", "--weights", "1", "--nodes", "0"]).args(options).arg("--").args(words);
+    command
+}
+
+fn said(options: &[&str], words: &[&str]) -> Output {
+    interleaf(options, words).output().unwrap()
+}
+
+/// Starts a shell that says when it is there, and waits until it has said so.
+fn started(script: &str) -> (Child, BufReader<std::process::ChildStdout>) {
+    let mut command = interleaf(&["-q"], &["sh", "-c", script]);
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    lines.read_line(&mut line).unwrap();
+    assert_eq!(line, "there\n");
+    (child, lines)
+}
+
+fn kill(child: &Child, signal: &str) {
+    let pid = child.id().to_string();
+    assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
+}
+
+#[test]
+fn what_the_command_writes_and_how_it_ends_is_passed_on() {
+    let output = said(&[], &["sh", "-c", "echo out; echo err >&2; exit 42"]);
+    assert_eq!(output.status.code(), Some(42));
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "out\n");
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    let lines: Vec<&str> = stderr.lines().collect();
+    assert_eq!(lines[0], "interleaf: interleaving, node 0: 1 (as numactl --interleave=0)");
+    assert!(lines.contains(&"err"), "{stderr}");
+    let quiet = said(&["-q"], &["sh", "-c", "kill -9 $$"]);
+    assert_eq!((quiet.status.code(), quiet.stderr.len()), (Some(128 + 9), 0));
+}
+
+#[test]
+fn a_signal_is_passed_on_and_the_command_may_take_its_time() {
+    let waits = "trap 'echo bye; exit 5' TERM; echo there; while :; do sleep 0.05; done";
+    let (mut child, mut lines) = started(waits);
+    kill(&child, "-TERM");
+    let mut line = String::new();
+    lines.read_line(&mut line).unwrap();
+    assert_eq!(line, "bye\n");
+    assert_eq!(child.wait().unwrap().code(), Some(5));
+    let (mut child, _lines) = started("echo there; exec sleep 60");
+    kill(&child, "-INT");
+    assert_eq!(child.wait().unwrap().code(), Some(128 + 2));
+}
+
+#[test]
+fn children_of_children_are_under_the_policy() {
+    let script = "sh -c 'cat /proc/self/numa_maps' | grep -c 'interleave:0 stack'";
+    let output = said(&["-q"], &["sh", "-c", script]);
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "1\n");
+}
+
+#[test]
+fn the_document_says_what_was_placed() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("run.json");
+    // 64 MB that tail keeps while nobody ends its input; long enough to be looked at.
+    let script = "(head -c 64000000 /dev/zero; sleep 1) | tail -c 64000000 | wc -c";
+    let output = said(&["-o", file.to_str().unwrap()], &["sh", "-c", script]);
+    assert_eq!(String::from_utf8(output.stdout).unwrap().trim(), "64000000");
+    let document: Value = serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap();
+    assert_eq!(document["schema"], "interleaf.run/1");
+    assert_eq!(document["policy"], "interleave:0");
+    assert_eq!(document["exit_code"], 0);
+    assert_eq!(document["settings"], serde_json::json!([]));
+    let placed = document["memory"]["placed_bytes"]["0"].as_u64().unwrap();
+    assert!(placed > 64_000_000, "{document}");
+    assert!(document["memory"]["escaped_share"].as_f64().unwrap() < 0.3, "{document}");
+    // Libraries are of files, whoever read them first.
+    let escapes = document["memory"]["escapes"].as_array().unwrap();
+    assert!(!escapes.is_empty(), "{document}");
+    let of_files = |escape: &Value| escape["why"].as_str().unwrap().starts_with("of files");
+    assert!(escapes.iter().all(of_files), "{document}");
+}
+
+#[test]
+fn pages_of_a_running_program_are_looked_at() {
+    let mut tail = Command::new("sleep").arg("60").spawn().unwrap();
+    let pid = tail.id().to_string();
+    let arguments = ["run", "--weights", "1", "--nodes", "0", "--json", "--pid", &pid];
+    let output = Command::new(env!("CARGO_BIN_EXE_interleaf")).args(arguments).output().unwrap();
+    tail.kill().unwrap();
+    tail.wait().unwrap();
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{document}");
+    assert_eq!(document["moved"]["processes"][0], format!("{pid} (sleep)"));
+    assert!(document["moved"]["after_bytes"]["0"].as_u64().unwrap() > 0, "{document}");
+}
