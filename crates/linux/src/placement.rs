@@ -318,7 +318,6 @@ mod tests {
             kernel: None,
             cpu: None,
             sockets: vec![],
-            total_bytes: None,
             tiers: tiers.map(|(at, tier)| (at as u32, tier.iter().copied().collect())).collect(),
             nodes,
             weighted_interleave: weighted.then_some(interleave),

@@ -201,6 +201,25 @@ fn who_sets_another_policy_is_told() {
     }
 }
 
+/// Pages of a program under a policy stay where they are, though the kernel balances.
+#[test]
+fn the_balancer_leaves_it_alone() {
+    let start = "start sweep interleaf run --weights 3:1 -o /tmp/run.json -- touch 64MiB --sweep";
+    let steps = format!("{start}\nawait sweep touched\nsleep 12s\nkill sweep TERM\nwait sweep");
+    let steps = with_looks(&format!("{steps}\nread /tmp/run.json"));
+    for series in [Series::Of(6, 12), Series::Newest] {
+        let Some(record) = said(series, "two-nodes-hmat", &steps) else { return };
+        assert_eq!(shown(&record, "read /proc/sys/kernel/numa_balancing"), ["1"], "{record}");
+        let text = shown(&record, "read /tmp/run.json").join("\n");
+        let document: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let placed = |node: &str| document["memory"]["placed_bytes"][node].as_f64().unwrap();
+        let share = placed("0") / (placed("0") + placed("1"));
+        assert!((share - 0.75).abs() < 0.01, "{share}\n{record}");
+        assert_eq!(document["signal"], 15, "{record}");
+        nothing_changed(&record);
+    }
+}
+
 /// A kernel without weighted interleaving spreads pages evenly, and they are moved while the command
 /// runs.
 #[test]
@@ -218,8 +237,8 @@ fn without_weights_pages_are_moved() {
     assert!(would.contains("this kernel has no weighted interleaving"), "{record}");
     let text = step(&record, "wait sweep").output.join("\n");
     let row = |node: &str| {
-        let row = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
-        let found = row.filter(|row| row.len() == 5 && row[1] == node).next_back();
+        let mut row = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+        let found = row.rfind(|row| row.len() == 5 && row[1] == node);
         found.unwrap_or_else(|| panic!("{record}"))[4].parse::<f64>().unwrap()
     };
     assert!((row("0") - 75.0).abs() < 1.0 && (row("1") - 25.0).abs() < 1.0, "{record}");

@@ -51,6 +51,12 @@ pub(super) fn sizes(machine: &Machine) -> Status {
     }
 }
 
+/// Whether some memory has no rated bandwidth.
+fn is_unrated(machine: &Machine) -> bool {
+    let mut nodes = machine.nodes.iter().filter(|node| node.total_bytes > 0);
+    nodes.any(|node| node.rated.as_ref().and_then(|rated| rated.read_mibps).unwrap_or(0) == 0)
+}
+
 pub(super) fn rated(machine: &Machine) -> Status {
     let mut unrated = vec![];
     let mut latencies = vec![];
@@ -66,8 +72,9 @@ pub(super) fn rated(machine: &Machine) -> Status {
     if unrated.is_empty() {
         return Status::present("the firmware rates every node (HMAT or CDAT)");
     }
+    let s = if unrated.len() == 1 { "" } else { "s" };
     let unrated: List = unrated.into_iter().collect();
-    let mut why = format!("the firmware does not rate node {unrated}");
+    let mut why = format!("the firmware does not rate node{s} {unrated}");
     if !latencies.is_empty() {
         why += &format!(", but for a latency: {}", latencies.join(", "));
     }
@@ -97,8 +104,8 @@ pub(super) fn weighted(machine: &Machine) -> Status {
         }
         None => Status::missing(
             "the kernel has no weighted interleaving",
-            "run Linux 6.9 or later with CONFIG_NUMA; until then pages can be moved after they \
-             were allocated",
+            "run Linux 6.9 or later with CONFIG_NUMA; until then `interleaf run` moves pages \
+             after they were allocated",
         ),
     }
 }
@@ -149,6 +156,10 @@ fn unknown_rights() -> Status {
 
 pub(super) fn automatic(machine: &Machine) -> Status {
     match machine.weighted_interleave.as_ref().and_then(|weighted| weighted.auto) {
+        Some(true) if is_unrated(machine) => Status::missing(
+            "on, but the firmware does not rate bandwidths to make weights of: all are alike",
+            "set weights by hand, such as with interleaf run --weights",
+        ),
         Some(on) => Status::present(if on { "on" } else { "off: the weights are set by hand" }),
         None => Status::missing(
             "the kernel does not compute weights",

@@ -8,12 +8,14 @@ use crate::{
 use std::io;
 
 /// Uncore units that count traffic, by the beginning of their name.
-const COUNTERS: [(&str, &str); 6] = [
+const COUNTERS: [(&str, &str); 8] = [
     ("uncore_imc", "Intel memory controllers"),
     ("uncore_cxlcm", "Intel CXL ports"),
+    ("uncore_cxldp", "Intel CXL data paths"),
     ("uncore_cha", "Intel home agents"),
     ("amd_umc", "AMD memory controllers"),
     ("amd_l3", "AMD L3 caches"),
+    ("nvidia_scf_pmu", "NVIDIA coherency fabrics"),
     ("cxl_pmu", "CXL devices"),
 ];
 
@@ -29,8 +31,8 @@ pub(super) fn counters(root: &Root) -> Result<Status, RootError> {
     Ok(if found.is_empty() {
         Status::missing(
             "no unit counts the traffic of memory",
-            "run on bare metal with the uncore drivers loaded (intel_uncore, amd_uncore); in a \
-             virtual machine there is none",
+            "run on bare metal with the driver loaded (intel_uncore, amd_uncore, nvidia_cspmu); in \
+             a virtual machine there is none",
         )
     } else {
         Status::present(found.join(", "))
