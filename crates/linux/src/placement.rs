@@ -315,6 +315,7 @@ mod tests {
         let interleave = WeightedInterleave { weights: vec![], auto: Some(true) };
         let tiers = tiers.iter().enumerate();
         Machine {
+            total_bytes: None,
             kernel: None,
             cpu: None,
             sockets: vec![],
