@@ -71,7 +71,7 @@ pub struct Progress<'a> {
 
 /// What would be moved.
 #[derive(Debug, Default)]
-pub struct Survey {
+pub struct Forecast {
     /// Where the pages are, of those that may be moved.
     pub bytes: NodeBytes,
     /// What would be moved to reach the target, bytes.
@@ -90,10 +90,13 @@ impl Migrator {
     /// A mover of pages to a target, as fast as it goes.
     ///
     /// # Errors
-    /// When the target names nodes that are not there or have no memory, or the machine cannot be
-    /// read.
+    /// When the target names nodes that are not there or have no memory, the kernel has no NUMA, or
+    /// the machine cannot be read.
     pub fn new(target: Target) -> Result<Self, MigrateError> {
         let mut memory = Live::new()?;
+        if !memory.has_numa() {
+            return Err(MigrateError::Numa);
+        }
         check(&target, &mut memory)?;
         Ok(Self { target, rate: None, memory })
     }
@@ -125,12 +128,12 @@ impl Migrator {
     ///
     /// # Errors
     /// As [`Self::run`].
-    pub fn survey(
+    pub fn forecast(
         &mut self,
         pids: &[u32],
         watch: &mut dyn FnMut(&Progress<'_>) -> ControlFlow<()>,
-    ) -> Result<Survey, MigrateError> {
-        survey(&mut self.memory, &self.target, pids, watch)
+    ) -> Result<Forecast, MigrateError> {
+        forecast(&mut self.memory, &self.target, pids, watch)
     }
 }
 
@@ -208,12 +211,12 @@ fn run<M: Memory>(
     })
 }
 
-fn survey<M: Memory>(
+fn forecast<M: Memory>(
     memory: &mut M,
     target: &Target,
     pids: &[u32],
     watch: &mut dyn FnMut(&Progress<'_>) -> ControlFlow<()>,
-) -> Result<Survey, MigrateError> {
+) -> Result<Forecast, MigrateError> {
     let mut work = passes(memory, target, None, pids, watch);
     work.shared.dry = true;
     work.pass(1)?;
@@ -221,7 +224,7 @@ fn survey<M: Memory>(
         let of = |record: &Record| record.moved.left.get(&wanted).copied();
         work.records.iter().filter_map(of).sum()
     };
-    Ok(Survey {
+    Ok(Forecast {
         bytes: work.records.iter().map(|record| &record.moved.before).collect(),
         // Nothing was tried, so what did not move is nobody's fault.
         planned_bytes: left(Reason::Busy),
@@ -286,10 +289,8 @@ impl<M: Memory> Passes<'_, M> {
         let pid = progress.process.pid;
         let areas = match areas {
             Ok(Some(areas)) => areas,
-            Ok(None) => match self.shared.memory.process(pid) {
-                Ok(Some(now)) if is_same(&now, progress.process) => return refused(Why::Numa),
-                _ => return (Tally::default(), Some(Halt::Ended)),
-            },
+            // It may be there without memory for a moment yet.
+            Ok(None) => return (Tally::default(), Some(Halt::Ended)),
             Err(why) if why.is_permission() => return refused(Why::Permission),
             Err(why) => return refused(Why::Read(why)),
         };
@@ -400,6 +401,7 @@ impl MigrateError {
         match self {
             Self::Target(TargetError::Absent { .. }) => "interleaf show lists the nodes",
             Self::Target(_) => "give each node one weight, at least one of them above zero",
+            Self::Numa => "boot a kernel that is built with CONFIG_NUMA, without numa=off",
             Self::Absent(_) => "it may have ended; ps shows those that are there",
             Self::Refused(refusal) => refusal.why.advice(),
             Self::Read(_) => "see whether /proc and /sys are mounted and whole",

@@ -182,7 +182,7 @@ impl From<&Survey> for MemoryDocument {
 
 impl MovedDocument {
     /// What would be moved.
-    pub(crate) fn planned(found: &migrate::Survey) -> Self {
+    pub(crate) fn planned(found: &migrate::Forecast) -> Self {
         let shared = LeftDocument::new(Reason::Shared, found.shared_bytes);
         let processes = found.processes.iter();
         Self {

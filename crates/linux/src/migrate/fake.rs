@@ -48,6 +48,8 @@ pub(super) struct Fake {
     pub(super) allowed: Option<List>,
     /// A process, and after how many calls that move it ends.
     pub(super) ends: Option<(u32, u32)>,
+    /// Whether it is still there afterwards, without memory.
+    pub(super) ends_slowly: bool,
     pub(super) clock: Duration,
     pub(super) paused: Duration,
     /// Calls that move, and the addresses in them.
@@ -101,6 +103,12 @@ impl Fake {
         let first = address / bytes * bytes;
         let near = self.pages.range((pid, first)..(pid, first + bytes));
         near.map(|((_, address), _)| *address).collect()
+    }
+
+    /// What is said of a process without memory.
+    fn gone(&self, pid: u32) -> io::Error {
+        let is_there = self.processes.iter().any(|process| process.pid == pid);
+        io::Error::from_raw_os_error(if is_there { libc::EINVAL } else { libc::ESRCH })
     }
 
     /// Moves a group; how many of it did not go.
@@ -192,7 +200,7 @@ impl Memory for Fake {
             }
             return Ok(());
         }
-        Err(io::Error::from_raw_os_error(libc::ESRCH))
+        Err(self.gone(pid))
     }
 
     fn move_to(
@@ -207,11 +215,14 @@ impl Memory for Fake {
         if self.ends.is_some_and(|(_, calls)| self.calls > calls)
             && let Some((pid, _)) = self.ends.take()
         {
-            self.processes.retain(|process| process.pid != pid);
+            // Its memory goes first; who asks in between is told something else.
+            if !self.ends_slowly {
+                self.processes.retain(|process| process.pid != pid);
+            }
             self.areas.remove(&pid);
         }
         if !self.areas.contains_key(&pid) {
-            return Err(io::Error::from_raw_os_error(libc::ESRCH));
+            return Err(self.gone(pid));
         }
         let (mut group, mut first) = (BTreeSet::new(), 0);
         for at in 0..=addresses.len() {

@@ -89,6 +89,11 @@ impl Live {
         Ok(Self { root, page_bytes, huge_bytes, start: Instant::now(), pagemap: None })
     }
 
+    /// Whether the kernel says of processes where their pages are.
+    pub(super) fn has_numa(&self) -> bool {
+        self.root.has("/proc/self/numa_maps")
+    }
+
     /// The entries of a pagemap for some addresses; shorter where they end, `None` where there is
     /// no pagemap to read.
     fn entries(&mut self, pid: u32, addresses: &Range<u64>) -> Option<Vec<u8>> {

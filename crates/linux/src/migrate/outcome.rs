@@ -145,9 +145,6 @@ pub enum Why {
         /// Those that it may.
         allowed: List,
     },
-    /// The kernel does not say where its pages are.
-    #[error("it has no numa_maps: this kernel has no NUMA")]
-    Numa,
     /// A file of the kernel cannot be read.
     #[error(transparent)]
     Read(RootError),
@@ -168,7 +165,6 @@ impl Why {
                 "name other nodes, or add these to the cpuset.mems of its cgroup"
             }
             Self::Read(_) => "see whether /proc is mounted and whole",
-            Self::Numa => "boot a kernel that is built with CONFIG_NUMA, without numa=off",
             Self::System(_) => "see what interleaf doctor says of this kernel",
         }
     }
@@ -180,6 +176,9 @@ pub enum MigrateError {
     /// The target is not one of this machine.
     #[error(transparent)]
     Target(#[from] super::plan::TargetError),
+    /// The kernel does not say where pages are.
+    #[error("there is no /proc/self/numa_maps: this kernel has no NUMA")]
+    Numa,
     /// There is no such process.
     #[error("there is no process {0}")]
     Absent(u32),

@@ -150,11 +150,11 @@ fn what_leaves_a_full_node_makes_room() {
 
 #[test]
 fn a_process_that_ends_in_the_middle_is_no_failure() {
-    for calls in 0..4 {
+    for (calls, ends_slowly) in (0..4).flat_map(|calls| [(calls, false), (calls, true)]) {
         let mut fake = one(&[0; 100_000]);
         fake.start(43, ONE);
         fake.map(43, START, 1, &[0; 1000]);
-        fake.ends = Some((ONE, calls));
+        (fake.ends, fake.ends_slowly) = (Some((ONE, calls)), ends_slowly);
         let outcome = all(&mut fake, &[1, 1]);
         assert!(outcome.processes[0].ended && !outcome.processes[1].ended);
         assert_eq!(pages(&outcome.after()), [(0, 500), (1, 500)], "the other one is done");
@@ -228,10 +228,10 @@ fn pages_of_hugetlbfs_go_one_by_one() {
 }
 
 #[test]
-fn a_survey_moves_nothing() {
+fn a_forecast_moves_nothing() {
     let mut fake = one(&[0; 2000]);
     let watch = &mut |_: &Progress<'_>| ControlFlow::Continue(());
-    let found = survey(&mut fake, &target(&[3, 1]), &[ONE], watch).unwrap();
+    let found = forecast(&mut fake, &target(&[3, 1]), &[ONE], watch).unwrap();
     assert_eq!((pages(&found.bytes), found.planned_bytes), (vec![(0, 2000)], 500 * PAGE));
     assert_eq!((fake.calls, found.shared_bytes, found.processes.len()), (0, 0, 1));
     let absent = Target::new([(5, 1)]).unwrap();
@@ -332,6 +332,6 @@ fn nodes_that_are_not_there_are_refused() {
 fn a_process_that_is_not_there_is_refused() {
     let mut migrator = Migrator::new(Target::new([(0, 1)]).unwrap()).unwrap();
     let watch = &mut |_: &Progress<'_>| ControlFlow::Continue(());
-    let none = migrator.survey(&[u32::MAX], watch).unwrap_err();
+    let none = migrator.forecast(&[u32::MAX], watch).unwrap_err();
     assert_eq!(none.to_string(), "there is no process 4294967295");
 }

@@ -429,7 +429,8 @@ impl<M: Memory> Work<'_, '_, M> {
 /// What a call that failed means.
 fn halt(why: io::Error) -> Halt {
     match why.raw_os_error() {
-        Some(libc::ESRCH) => Halt::Ended,
+        // A process that is about to end has given its memory back already: `EINVAL`.
+        Some(libc::ESRCH | libc::EINVAL) => Halt::Ended,
         Some(libc::EPERM) => Halt::Refused(Why::Permission),
         _ => Halt::Refused(Why::System(why)),
     }

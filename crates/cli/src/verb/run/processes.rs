@@ -39,7 +39,7 @@ pub(super) fn place(
         }
     };
     let moved = if args.dry_run {
-        let found = migrator.survey(&args.pid, watch).map_err(unmoved)?;
+        let found = migrator.forecast(&args.pid, watch).map_err(unmoved)?;
         MovedDocument::planned(&found)
     } else {
         let outcome = migrator.run(&args.pid, watch).map_err(unmoved)?;
@@ -87,6 +87,7 @@ pub(super) fn unmoved(why: MigrateError) -> Failure {
         MigrateError::Target(_) => "`interleaf show` lists the nodes",
         MigrateError::Absent(_) => "name one that runs: pgrep finds it by its name",
         MigrateError::Refused(refusal) => refusal.why.advice(),
+        MigrateError::Numa => why.advice(),
         MigrateError::Read(_) => {
             let MigrateError::Read(why) = why else { unreachable!() };
             return unread(why);

@@ -1,0 +1,147 @@
+//! `interleaf run --pid` under real kernels: the pages of a program that runs already go where the
+//! weights say, and what cannot go is told.
+//!
+//! The NUMA balancer is off: it pulls pages back to the node with the processors, and whether it
+//! does so between two steps is a matter of time.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use interleaf_guest::report::Ending;
+use interleaf_vm::{
+    Series,
+    harness::{said, shown, step},
+    outcome::Record,
+};
+
+const ALL: [Series; 4] = [Series::Of(6, 1), Series::Of(6, 12), Series::Of(6, 17), Series::Newest];
+
+/// Turns the balancer off, and starts a program that goes on writing to 200 MiB of node 0.
+fn with_program(more: &str, steps: &[&str]) -> String {
+    let first = "write /proc/sys/kernel/numa_balancing 0\n\
+                 write /sys/kernel/mm/transparent_hugepage/enabled madvise\n";
+    let start = format!("start sweep touch 200MiB --bind 0 --sweep{more}\nawait sweep touched\n");
+    format!("{first}{start}{}\n", steps.join("\n"))
+}
+
+/// The counts of each look at the pages of the program, by node.
+fn looks(record: &Record) -> Vec<[u64; 2]> {
+    let looks = record.steps.iter().filter(|taken| taken.step == "pages sweep");
+    let counts = |line: &str| {
+        let words = line.strip_prefix("pages ").unwrap().split(' ');
+        let mut counts = [0; 2];
+        for (node, count) in words.map(|word| word.split_once(':').unwrap()) {
+            counts[node.parse::<usize>().unwrap()] = count.parse().unwrap();
+        }
+        counts
+    };
+    looks.map(|taken| counts(&taken.output[0])).collect()
+}
+
+/// Whether a part of the pages is on node 1, to one point of a hundred.
+fn is_near([on_0, on_1]: [u64; 2], part: f64) -> bool {
+    (on_1 as f64 / (on_0 + on_1) as f64 - part).abs() <= 0.01
+}
+
+/// What a step shows that moves pages.
+fn text(record: &Record, move_pages: &str) -> String {
+    step(record, move_pages).output.join("\n")
+}
+
+/// From all on node 0 to 60:40, which then is no reason to move anything, and on to all on node 1.
+#[test]
+fn pages_of_a_running_program_reach_the_ratio() {
+    let to_ratio = "run interleaf run --pid @sweep --weights 60:40";
+    let to_other = "run interleaf run --pid @sweep --weights 0:1";
+    let look = "pages sweep";
+    let steps = [look, to_ratio, look, "read /proc/vmstat", to_ratio, look, "read /proc/vmstat"];
+    let steps = with_program("", &[&steps[..], &[to_other, look]].concat());
+    for series in ALL {
+        let Some(record) = said(series, "two-nodes-hmat", &steps) else { continue };
+        assert!(step(&record, to_ratio).succeeded(), "{record}");
+        assert!(step(&record, to_other).succeeded(), "{record}");
+        let [before, after, again, other] = looks(&record)[..] else { panic!("{record}") };
+        assert!(is_near(before, 0.0), "{record}");
+        assert!(is_near(after, 0.4) && after[1] > 20_000, "{record}");
+        // A few pages come and go: its stack, its heap.
+        assert!(is_near(again, 0.4) && is_near(other, 1.0), "{record}");
+        let moved: Vec<u64> = record
+            .steps
+            .iter()
+            .filter_map(|taken| count(&taken.output, "pgmigrate_success"))
+            .collect();
+        let [first, second] = moved[..] else { panic!("{record}") };
+        assert!(second - first < 100, "nothing to move: {record}");
+    }
+}
+
+/// A counter of `/proc/vmstat`, or the KiB of a line of a node's `meminfo`.
+fn count(lines: &[String], name: &str) -> Option<u64> {
+    let mut values = lines.iter().filter_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    values.find_map(|value| value.split_whitespace().next()?.parse().ok())
+}
+
+/// Huge pages go as a whole where there are any; a kernel may give the program small ones.
+#[test]
+fn huge_pages_go_as_a_whole() {
+    let move_pages = "run interleaf run --pid @sweep --weights 60:40";
+    let steps = with_program(" --huge", &[move_pages, "pages sweep", "read /proc/vmstat"]);
+    for series in ALL {
+        let Some(record) = said(series, "two-nodes-hmat", &steps) else { continue };
+        assert!(step(&record, move_pages).succeeded(), "{record}");
+        assert!(is_near(looks(&record)[0], 0.4), "{record}");
+        let counters = shown(&record, "read /proc/vmstat");
+        let counted = |name: &str| count(counters, name).unwrap_or(0);
+        assert_eq!(counted("thp_migration_split"), 0, "{record}");
+        if counted("thp_fault_alloc") >= 100 {
+            assert!(counted("thp_migration_success") >= 38, "{record}");
+        }
+    }
+}
+
+/// Three quarters of 200 MiB do not fit on a node of 128 MiB: what fits goes, and the rest is told
+/// with its reason.
+#[test]
+fn a_full_node_is_told() {
+    let move_pages = "run interleaf run --pid @sweep --weights 1:3";
+    let free = "read /sys/devices/system/node/node1/meminfo";
+    let steps = [move_pages, free, "pages sweep", "kill sweep TERM", "wait sweep"];
+    let steps = with_program("", &steps);
+    for series in ALL {
+        let Some(record) = said(series, "nearly-full-node", &steps) else { continue };
+        assert!(text(&record, move_pages).contains("node 1 is full"), "{record}");
+        let [_, on_1] = looks(&record)[0];
+        assert!((10_000..32_768).contains(&on_1), "{record}");
+        // It is not said before it is so: what is free is what the kernel keeps for itself.
+        let free = count(shown(&record, free), "Node 1 MemFree:").unwrap();
+        assert!(free < 16 << 10, "{record}");
+        // It runs on.
+        assert_eq!(step(&record, "wait sweep").ending, Some(Ending::Signal(15)), "{record}");
+    }
+}
+
+/// A program that ends while its pages are moved is no failure of the move.
+#[test]
+fn a_program_may_end_in_the_middle() {
+    let mover = "start mover interleaf run --pid @sweep --weights 0:1 --migration-rate 20MB/s";
+    let steps = [mover, "sleep 2s", "kill sweep KILL", "wait sweep", "wait mover"];
+    let steps = with_program("", &steps);
+    for series in [Series::Of(6, 1), Series::Newest] {
+        let Some(record) = said(series, "two-nodes-hmat", &steps) else { continue };
+        assert_eq!(step(&record, "wait mover").ending, Some(Ending::Exit(0)), "{record}");
+    }
+}
+
+/// Nodes that are not there, and processes that are not there, are refused with what there is.
+#[test]
+fn what_is_not_there_is_refused() {
+    let node = "run interleaf run --pid @sweep --weights 1:1 --nodes 0,7";
+    let process = "run interleaf run --pid 99999 --weights 1:1";
+    let steps = with_program("", &[node, process, "pages sweep"]);
+    let Some(record) = said(Series::Of(6, 12), "two-nodes-hmat", &steps) else { return };
+    for (refused, word) in [(node, "7"), (process, "99999")] {
+        assert_eq!(step(&record, refused).ending, Some(Ending::Exit(2)), "{record}");
+        let text = text(&record, refused);
+        assert!(text.contains(word) && text.contains("hint: "), "{record}");
+    }
+    assert!(is_near(looks(&record)[0], 0.0), "{record}");
+}
