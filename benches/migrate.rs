@@ -71,7 +71,7 @@ fn survey(bencher: Bencher, (gib, step): (usize, usize)) {
     let pids = [std::process::id()];
     bencher.counter(divan::counter::ItemsCount::new(bytes / PAGE as usize / step)).bench_local(
         || {
-            let found = migrator.survey(&pids, &mut |_| ControlFlow::Continue(()));
+            let found = migrator.forecast(&pids, &mut |_| ControlFlow::Continue(()));
             assert!(found.is_ok_and(|found| found.bytes.total() as usize >= bytes / step));
         },
     );

@@ -5,7 +5,7 @@ use std::{
     env,
     io::{self, Write},
     path::PathBuf,
-    sync::{Mutex, OnceLock},
+    sync::OnceLock,
 };
 
 use crate::{
@@ -18,22 +18,17 @@ use crate::{
 /// What the guest said that took its steps, with `interleaf` among its programs; nothing when the
 /// kernel or QEMU are not here, which is said.
 ///
-/// One machine at a time: two of them on two cores are slower than one after the other, and a
-/// limit of time should mean something.
-///
 /// # Panics
 ///
 /// When it came to anything else than that, and with `INTERLEAF_VM=required` when it cannot be had.
 #[must_use]
 pub fn said(series: Series, topology: &str, steps: &str) -> Option<Record> {
-    static ONE: Mutex<()> = Mutex::new(());
     if let Some(outcome) = missing(series) {
         not_tested(&outcome);
         return None;
     }
     let machine = Topology::named(topology).unwrap_or_else(|why| panic!("{topology}: {why}"));
     let (guest, interleaf) = (guest(), interleaf());
-    let _one = ONE.lock().unwrap_or_else(|failed| failed.into_inner());
     let programs = vec![("interleaf", interleaf.as_path())];
     let boot = Boot { programs, ..Boot::new(series, &machine, guest, steps) };
     match boot.run() {
@@ -58,7 +53,6 @@ pub fn step<'a>(record: &'a Record, text: &str) -> &'a Taken {
 /// # Panics
 ///
 /// When it did not.
-#[must_use]
 pub fn shown<'a>(record: &'a Record, text: &str) -> &'a [String] {
     let taken = step(record, text);
     assert!(taken.succeeded(), "{text}\n{record}");

@@ -5,22 +5,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::{
-    env,
-    fmt::Write as _,
-    fs::OpenOptions,
-    io::{self, Write as _},
-    path::{Path, PathBuf},
-    sync::OnceLock,
-    time::Duration,
-};
+use std::{fmt::Write as _, fs::OpenOptions, io::Write as _, path::Path, time::Duration};
 
 use interleaf_guest::report::Ending;
 use interleaf_vm::{
     Boot, Outcome, Series, Topology,
     boot::missing,
-    outcome::{Record, Taken},
-    program,
+    harness::{guest, not_tested, shown, step},
+    outcome::Record,
 };
 
 /// A kernel, and what is known of it.
@@ -72,15 +64,6 @@ on_each_kernel!(
 
 // --- Booting ------------------------------------------------------------------------------------
 
-/// The guest, built once.
-fn guest() -> &'static Path {
-    static GUEST: OnceLock<PathBuf> = OnceLock::new();
-    GUEST.get_or_init(|| {
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("static");
-        program::build("interleaf-guest", "guest", &folder).unwrap_or_else(|why| panic!("{why}"))
-    })
-}
-
 /// A boot of a kernel on a topology; nothing when it cannot be had here.
 ///
 /// As many machines side by side as the harness has tests: an emulated one is one thread.
@@ -109,14 +92,6 @@ fn boot(series: Series, topology: &str, steps: &str) -> Option<Record> {
     }
 }
 
-/// Says that something is not there.
-#[expect(clippy::explicit_write, reason = "the test harness keeps what macros print")]
-fn not_tested(outcome: &Outcome) {
-    let text = format!("not tested: {outcome}");
-    assert!(env::var_os("INTERLEAF_VM").is_none_or(|value| value != "required"), "{text}");
-    writeln!(io::stderr(), "{text}").unwrap();
-}
-
 /// Notes how long it took, for whoever wants to know: nothing is asserted about it.
 fn note(topology: &str, record: &Record) {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("boots.tsv");
@@ -126,18 +101,6 @@ fn note(topology: &str, record: &Record) {
     // One call, since tests run side by side.
     let line = format!("{release}\t{topology}\t{up:.1}\t{took:.1}\n");
     file.write_all(line.as_bytes()).unwrap();
-}
-
-/// The step of this text.
-fn step<'a>(record: &'a Record, text: &str) -> &'a Taken {
-    record.step(text).unwrap_or_else(|| panic!("no step {text} in\n{record}"))
-}
-
-/// What a step showed that did what it had to.
-fn shown<'a>(record: &'a Record, text: &str) -> &'a [String] {
-    let taken = step(record, text);
-    assert!(taken.succeeded(), "{text}\n{record}");
-    &taken.output
 }
 
 /// Why a step could not be taken.

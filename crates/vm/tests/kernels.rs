@@ -19,7 +19,7 @@ use std::{
 };
 
 use interleaf_guest::report::Ending;
-use interleaf_vm::{Boot, Outcome, Series, Topology, boot::missing, outcome::Record, program};
+use interleaf_vm::{Series, harness, outcome::Record};
 
 const NODES: &str = "/sys/devices/system/node";
 const TIERS: &str = "/sys/devices/virtual/memory_tiering";
@@ -335,18 +335,7 @@ fn with_column(text: &str, at: usize, column: &[(&str, String)]) -> String {
 /// Boots the kernel, and holds what it says against the page.
 #[expect(clippy::explicit_write, reason = "the test harness keeps what macros print")]
 fn holds(series: Series) {
-    if let Some(outcome) = missing(series) {
-        let text = format!("not tested: {outcome}");
-        assert!(env::var_os("INTERLEAF_VM").is_none_or(|value| value != "required"), "{text}");
-        writeln!(io::stderr(), "{text}").unwrap();
-        return;
-    }
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("static");
-    let guest = program::build("interleaf-guest", "guest", &folder).unwrap();
-    let machine = Topology::named("two-nodes-hmat").unwrap();
-    let steps = steps();
-    let outcome = Boot::new(series, &machine, &guest, &steps).run().unwrap();
-    let Outcome::Said(record) = outcome else { panic!("{series}: {outcome}") };
+    let Some(record) = harness::said(series, "two-nodes-hmat", &steps()) else { return };
     let column = column(&record);
 
     // The tests run side by side, and each may write the page.

@@ -5,13 +5,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use interleaf_vm::{Boot, Outcome, Series, Topology, boot::missing, program};
+use interleaf_vm::{Series, harness};
 use serde_json::Value;
-use std::{
-    env,
-    io::{self, Write as _},
-    path::Path,
-};
 
 const SHOW: &str = "run interleaf show --json";
 const DOCTOR: &str = "run interleaf doctor --json";
@@ -21,27 +16,11 @@ const KDAMONDS: &str = "read /sys/kernel/mm/damon/admin/kdamonds/nr_kdamonds";
 
 /// What `show`, `doctor` and `doctor --probe` say on a topology; nothing when it cannot be had
 /// here. Whatever was probed, nothing of it is left.
-#[expect(clippy::explicit_write, reason = "the test harness keeps what macros print")]
 fn said(series: Series, topology: &str) -> Option<[Value; 3]> {
-    if let Some(outcome) = missing(series) {
-        let text = format!("not tested: {outcome}");
-        assert!(env::var_os("INTERLEAF_VM").is_none_or(|value| value != "required"), "{text}");
-        writeln!(io::stderr(), "{text}").unwrap();
-        return None;
-    }
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("static");
-    let guest = program::build("interleaf-guest", "guest", &folder).unwrap();
-    let interleaf = program::build("interleaf", "interleaf", &folder).unwrap();
-    let machine = Topology::named(topology).unwrap();
     let steps = format!("{SHOW}\n{DOCTOR}\n{PROBE}\n{KDAMONDS}\n");
-    let programs = vec![("interleaf", interleaf.as_path())];
-    let boot = Boot { programs, ..Boot::new(series, &machine, &guest, &steps) };
-    let Outcome::Said(record) = boot.run().unwrap() else { panic!("{series}, {topology}") };
-    let document = |step: &str| {
-        let taken = record.step(step).unwrap_or_else(|| panic!("no {step} in\n{record}"));
-        assert!(taken.succeeded(), "{step}\n{record}");
-        serde_json::from_str(&taken.output.join("\n")).unwrap()
-    };
+    let record = harness::said(series, topology, &steps)?;
+    let document =
+        |step: &str| serde_json::from_str(&harness::shown(&record, step).join("\n")).unwrap();
     let kdamonds = record.step(KDAMONDS).unwrap();
     assert!(!kdamonds.succeeded() || kdamonds.output == ["0"], "{record}");
     Some([SHOW, DOCTOR, PROBE].map(document))
