@@ -114,6 +114,26 @@ fn the_document_says_what_was_placed() {
 }
 
 #[test]
+fn one_thing_stands_on_stdout() {
+    let command = ["echo", "hi"];
+    for options in [&["--json"][..], &["-o", "-"]] {
+        let output = said(options, &command);
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{stderr}");
+        assert!(stderr.contains(": stdout is the command's"), "{stderr}");
+    }
+    for options in [&["--json"][..], &["-o", "-"], &["--json", "-o", "-"]] {
+        let output = said(&[&["--dry-run"], options].concat(), &command);
+        let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(document["schema"], "interleaf.run/1", "{options:?}");
+    }
+    let restore = ["run", "--restore", "--dry-run", "--json"];
+    let output = Command::new(env!("CARGO_BIN_EXE_interleaf")).args(restore).output().unwrap();
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(document["left"].is_array(), "{document}");
+}
+
+#[test]
 fn pages_of_a_running_program_are_looked_at() {
     let mut tail = Command::new("sleep").arg("60").spawn().unwrap();
     let pid = tail.id().to_string();

@@ -226,12 +226,19 @@ fn signal_status(signal: i32) -> u8 {
 }
 
 fn unstarted(why: StartError) -> Failure {
+    use std::io::ErrorKind;
     let hint = match &why {
+        StartError::Command { why, .. } if why.kind() == ErrorKind::WouldBlock => {
+            "the limit of processes is reached: ulimit -u"
+        }
+        StartError::Command { why, .. } if why.kind() == ErrorKind::ArgumentListTooLong => {
+            "give it fewer arguments or a smaller environment: getconf ARG_MAX"
+        }
         StartError::Command { .. } => {
             "name a program that is there and may be run; options of \
              `interleaf run` stand before it"
         }
-        StartError::Policy { why, .. } if why.kind() == std::io::ErrorKind::PermissionDenied => {
+        StartError::Policy { why, .. } if why.kind() == ErrorKind::PermissionDenied => {
             "something filters the call set_mempolicy; a container needs --cap-add SYS_NICE"
         }
         StartError::Policy { .. } => {
