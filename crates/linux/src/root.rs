@@ -308,8 +308,8 @@ fn without_end(mut text: String) -> String {
     text
 }
 
-/// How often a file is read that is busy. Files of DAMON now and then are (`EBUSY`): the kernel does
-/// not wait for its own lock there (`mutex_trylock` in `mm/damon/sysfs.c`).
+/// How often a file is read that is busy. Files of DAMON are now and then (`EBUSY`): the kernel
+/// does not wait for its own lock there (`mutex_trylock` in `mm/damon/sysfs.c`).
 const TRIES_MAX: u32 = 200;
 
 /// How long to wait in between.
