@@ -133,6 +133,12 @@ fn steps() -> String {
     steps
 }
 
+/// The name of the error that a message ends in: its words are up to the guest's C library.
+fn errno(why: &str) -> &str {
+    let names = [("(os error 16)", "EBUSY"), ("(os error 22)", "EINVAL")];
+    names.iter().find(|(number, _)| why.ends_with(number)).map_or(why, |(_, name)| name)
+}
+
 // --- The answers --------------------------------------------------------------------------------
 
 /// What the guest showed, or why it could not, of the n-th step of a text, from 0.
@@ -143,7 +149,7 @@ impl Said<'_> {
         let taken = self.0.steps.iter().filter(|taken| taken.step == text).nth(nth);
         let taken = taken.unwrap_or_else(|| panic!("no step {text} in\n{}", self.0));
         match &taken.ending {
-            Some(Ending::Failed(why)) => Err(why.split(" (os error").next().unwrap_or(why)),
+            Some(Ending::Failed(why)) => Err(errno(why)),
             _ if taken.succeeded() => Ok(&taken.output),
             _ => Err(taken.output.first().map_or("failed", String::as_str)),
         }
@@ -213,7 +219,7 @@ fn interleaving(said: &Said) -> Vec<(&'static str, String)> {
     let zero = match said.of(&format!("write {node1} 0"), 0) {
         _ if files.is_empty() => NOTHING.to_string(),
         Ok(_) => format!("the weight is {} again", said.value(&node1, 0)),
-        Err(why) => format!("refused: {why}"),
+        Err(why) => format!("refused: `{why}`"),
     };
     let again = said.values(&format!("{WEIGHTS}/node*"), 1, ":");
     let placed = PLACED.map(|text| said.of(text, 0).map_or(NOTHING, |lines| &lines[0]));
@@ -267,7 +273,7 @@ fn damons(said: &Said) -> Vec<(&'static str, String)> {
     let starts = |nth| match said.of(&format!("write {} on", damon("state")), nth) {
         _ if operations.is_empty() => NOTHING.to_string(),
         Ok(_) => "starts".to_string(),
-        Err(why) => format!("refused: {why}"),
+        Err(why) => format!("refused: `{why}`"),
     };
     let filters = |folder: &str| said.takes(&scheme(&format!("{folder}/0/type")), &FILTERS);
     let metrics = scheme("quotas/goals/0/target_metric");
