@@ -38,7 +38,11 @@ const FILES: [(&str, &str); 19] = [
 ];
 
 fn machine(folder: &Path) {
-    for (path, text) in FILES {
+    put(folder, &FILES);
+}
+
+fn put(folder: &Path, files: &[(&str, &str)]) {
+    for (path, text) in files {
         let path = folder.join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, text).unwrap();
@@ -50,11 +54,7 @@ fn machine(folder: &Path) {
 fn diagnosed(files: &[(&str, &str)]) -> impl Fn(&str) -> String + use<> {
     let folder = tempfile::tempdir().unwrap();
     machine(folder.path());
-    for (path, text) in files {
-        let path = folder.path().join(path);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, text).unwrap();
-    }
+    put(folder.path(), files);
     let root = folder.path().to_str().unwrap();
     let json: serde_json::Value =
         serde_json::from_str(&said(&["doctor", "--root", root, "--json"])).unwrap();

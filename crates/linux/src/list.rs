@@ -63,19 +63,11 @@ impl List {
 
     /// The numbers that a user wrote in numactl's grammar, out of those the machine `has`:
     /// `all`, `0-3,8`, `!2` (all but 2), `0-3,!2`, and with `+` before it relative to what there is
-    /// (`+0` is the first one).
+    /// (`+0` is the first one). Each once, in the order in which it was written.
     ///
     /// # Errors
     /// When it cannot be read, names what is not there, or names nothing.
-    pub fn of_user(text: &str, has: &Self) -> Result<Self, ListError> {
-        Ok(Self::in_order(text, has)?.into_iter().collect())
-    }
-
-    /// As [`Self::of_user`], each number once and in the order in which it was written.
-    ///
-    /// # Errors
-    /// As [`Self::of_user`].
-    pub fn in_order(text: &str, has: &Self) -> Result<Vec<u32>, ListError> {
+    pub fn of_user(text: &str, has: &Self) -> Result<Vec<u32>, ListError> {
         let trimmed = text.trim();
         if trimmed == "all" {
             return Ok(has.iter().collect());
@@ -208,7 +200,8 @@ mod tests {
             ("+!3", "0-1,4"),
         ];
         for (text, shown) in table {
-            assert_eq!(List::of_user(text, &has).unwrap().to_string(), shown, "{text}");
+            let list: List = List::of_user(text, &has).unwrap().into_iter().collect();
+            assert_eq!(list.to_string(), shown, "{text}");
         }
         let table = [
             ("2", "there is no 2 in \"2\": the machine has 0-1,4-5"),

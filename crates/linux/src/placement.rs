@@ -11,7 +11,7 @@ use crate::{
     topology::Machine,
     weights,
 };
-use interleaf_model::weights::{WEIGHT_MAX, Weights};
+use interleaf_model::weights::{WEIGHT_MAX, Weights, gcd};
 
 /// Where pages are to go, and by which means.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -223,7 +223,7 @@ fn for_named(
     weights: &Weights,
     named: &str,
 ) -> Result<Vec<(u32, u32)>, PlacementError> {
-    let nodes = List::in_order(named, &machine.node_list())?;
+    let nodes = List::of_user(named, &machine.node_list())?;
     let with_memory = machine.memory_nodes();
     if let Some(node) = nodes.iter().find(|node| !with_memory.has(**node)) {
         return Err(PlacementError::NoMemory { node: *node, nodes: with_memory.to_string() });
@@ -282,10 +282,6 @@ fn within(nodes: Vec<(u32, u32)>, max: u32) -> Vec<(u32, u32)> {
         false => nodes.iter().map(|(_, weight)| *weight).fold(0, gcd).max(1),
     };
     nodes.into_iter().map(|(node, weight)| (node, weight / common)).collect()
-}
-
-fn gcd(a: u32, b: u32) -> u32 {
-    if b == 0 { a } else { gcd(b, a % b) }
 }
 
 fn lcm(a: u32, b: u32) -> u32 {

@@ -4,6 +4,7 @@ use crate::{
     list::List,
     root::{Root, RootError},
 };
+use std::collections::BTreeMap;
 
 /// A process.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,22 +55,20 @@ fn parse(text: &str) -> Option<Process> {
 /// # Errors
 /// When `/proc` cannot be read.
 pub fn tree(root: &Root, pid: u32) -> Result<Vec<Process>, RootError> {
-    let mut all = vec![];
+    let (mut found, mut children) = (vec![], BTreeMap::<u32, Vec<Process>>::new());
     for number in root.peek_names("/proc")?.iter().filter_map(|name| name.parse().ok()) {
         match process(root, number) {
             Err(why) if why.is_permission() => {}
-            found => all.extend(found?),
+            process => match process? {
+                Some(process) if process.pid == pid => found.push(process),
+                Some(process) => children.entry(process.parent).or_default().push(process),
+                None => {}
+            },
         }
     }
-    let mut found: Vec<Process> = all.iter().filter(|it| it.pid == pid).cloned().collect();
     let mut at = 0;
     while at < found.len() {
-        let parent = found[at].pid;
-        let new = |child: &&Process| {
-            child.parent == parent && !found.iter().any(|known| known.pid == child.pid)
-        };
-        let children: Vec<Process> = all.iter().filter(new).cloned().collect();
-        found.extend(children);
+        found.extend(children.remove(&found[at].pid).unwrap_or_default());
         at += 1;
     }
     Ok(found)

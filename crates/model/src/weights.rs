@@ -1,5 +1,6 @@
 //! Weights of an interleaving: pages on each tier in one round.
 
+use core::ops::Rem;
 use std::{fmt, str::FromStr};
 
 /// The most pages that one tier can have in a round, as the kernel has it.
@@ -150,8 +151,9 @@ fn join(weights: &[u16]) -> String {
     weights.iter().map(u16::to_string).collect::<Vec<_>>().join(":")
 }
 
-fn gcd(a: u16, b: u16) -> u16 {
-    if b == 0 { a } else { gcd(b, a % b) }
+/// The greatest common divisor of two whole numbers of one type; of 0 and another, the other.
+pub fn gcd<T: Copy + Default + PartialEq + Rem<Output = T>>(a: T, b: T) -> T {
+    if b == T::default() { a } else { gcd(b, a % b) }
 }
 
 #[cfg(test)]

@@ -7,6 +7,8 @@
 //! does (earliest deadline first among those whose time has come: Liu and Layland 1973; that the
 //! shares can be kept to less than one is Baruah et al., "Proportionate progress", 1996).
 
+use interleaf_model::weights::gcd;
+
 /// A sequence of turns in a ratio of weights. It is the same each time, and repeats itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Sequence {
@@ -60,10 +62,6 @@ impl Sequence {
             counts[self.turn()] += 1;
         }
     }
-}
-
-fn gcd(a: u64, b: u64) -> u64 {
-    if b == 0 { a } else { gcd(b, a % b) }
 }
 
 #[cfg(test)]

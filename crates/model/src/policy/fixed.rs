@@ -11,7 +11,7 @@
 //! Source: `reduce_interleave_weights` in `mm/mempolicy.c` of Linux 6.16.
 
 use super::{Observation, Policy, Verdict};
-use crate::machine::TierLayout;
+use crate::{machine::TierLayout, weights::gcd};
 
 /// Pages in a round before the kernel reduces the weights; `weightiness` in its source.
 const ROUND_PAGES: u32 = 32;
@@ -84,10 +84,6 @@ pub fn kernel_weights(bandwidths_mbps: &[u32]) -> Vec<u8> {
 /// All pages on the first of `tiers` tiers.
 pub(super) fn first_only(tiers: usize) -> Vec<f64> {
     (0..tiers).map(|tier| if tier == 0 { 1.0 } else { 0.0 }).collect()
-}
-
-fn gcd(a: u8, b: u8) -> u8 {
-    if b == 0 { a } else { gcd(b, a % b) }
 }
 
 #[cfg(test)]
