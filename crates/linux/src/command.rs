@@ -6,8 +6,8 @@
 //! Nobody can tell a process that signals the whole group (`kill 0`, `timeout`) from one that
 //! signals the wrapper: the command gets such a signal twice.
 
-use crate::{mempolicy::Policy, root::Root};
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, getpid, getsid, kill_process, waitid};
+use crate::{mempolicy::Policy, process, root::Root};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use signal_hook::{
     consts::signal::{
         SIGALRM, SIGCHLD, SIGHUP, SIGINT, SIGIO, SIGPROF, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2,
@@ -166,10 +166,18 @@ fn is_for_us(number: i32, cause: Cause) -> bool {
         SIGINT | SIGQUIT => false,
         // The terminal has gone. That is told to who began the session, and only when that has
         // ended to the foreground.
-        SIGHUP => getsid(None).is_ok_and(|session| session == getpid()),
+        SIGHUP => began_session(),
         // A timer or a limit of this process, which it may have had before it was this program.
         _ => true,
     }
+}
+
+/// Whether this process began its session. Not by getsid(2): a session that began in another PID
+/// namespace has no number here, and the library takes none for an answer.
+fn began_session() -> bool {
+    let us = std::process::id();
+    let found = process::process(&Root::live(), us);
+    found.is_ok_and(|process| process.is_some_and(|process| process.session == us))
 }
 
 /// The signals that this process ignores, the first in the lowest bit.
@@ -286,7 +294,7 @@ mod tests {
         for number in SIGNALS {
             assert!(is_for_us(number, sent), "{number}");
             let keys = [SIGINT, SIGQUIT].contains(&number);
-            let kernel = !keys && (number != SIGHUP || getsid(None) == Ok(getpid()));
+            let kernel = !keys && (number != SIGHUP || began_session());
             assert_eq!(is_for_us(number, Cause::Kernel), kernel, "{number}");
         }
     }

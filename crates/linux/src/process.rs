@@ -13,6 +13,8 @@ pub struct Process {
     pub pid: u32,
     /// Who started it, or who took it over.
     pub parent: u32,
+    /// Its session, by who began that; 0 when that is in another PID namespace (`docker exec`).
+    pub session: u32,
     /// Its name, of at most 15 bytes.
     pub name: String,
     /// When it began, ticks after boot: with the number it names a process for good.
@@ -45,6 +47,7 @@ fn parse(text: &str) -> Option<Process> {
         // Fields are numbered from 1, and the state is the third.
         is_zombie: matches!(*fields.first()?, "Z" | "X"),
         parent: fields.get(1)?.parse().ok()?,
+        session: fields.get(3)?.parse().ok()?,
         start_ticks: fields.get(19)?.parse().ok()?,
     })
 }
@@ -100,9 +103,10 @@ mod tests {
 
     #[test]
     fn a_line_is_read() {
-        let line = "42 (a) (b) Z 7 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 9876 0 0";
+        let line = "42 (a) (b) Z 7 6 5 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 9876 0 0";
         let name = "a) (b".to_string();
-        let process = Process { pid: 42, parent: 7, name, start_ticks: 9876, is_zombie: true };
+        let process =
+            Process { pid: 42, parent: 7, session: 5, name, start_ticks: 9876, is_zombie: true };
         assert_eq!(parse(line), Some(process));
         for wrong in ["", "42 a S 1", "42 (a) S", "x (a) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 0 0 0 0 1"]
         {

@@ -194,7 +194,8 @@ mod tests {
     fn survey(numa_maps: &str) -> (Vec<(Cause, u64)>, [u64; 2]) {
         let placement = Placement { nodes: vec![(0, 3), (1, 1)], means: Means::Weighted };
         let name = "app".to_string();
-        let process = Process { pid: 7, parent: 1, name, start_ticks: 0, is_zombie: false };
+        let process =
+            Process { pid: 7, parent: 1, session: 1, name, start_ticks: 0, is_zombie: false };
         let mut survey = Survey::default();
         survey.add(&process, &parse(numa_maps).unwrap(), &placement);
         let escapes = survey.escapes.iter();

@@ -65,7 +65,9 @@ impl Fake {
 
     pub(super) fn start(&mut self, pid: u32, parent: u32) {
         let name = format!("program-{pid}");
-        self.processes.push(Process { pid, parent, name, start_ticks: 7, is_zombie: false });
+        let process =
+            Process { pid, parent, session: parent, name, start_ticks: 7, is_zombie: false };
+        self.processes.push(process);
         self.areas.entry(pid).or_default();
     }
 
