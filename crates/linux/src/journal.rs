@@ -20,7 +20,8 @@ use crate::{
 use serde::{Deserialize, Serialize};
 use std::{
     fs::{self, File},
-    io,
+    io::{self, Write as _},
+    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
 };
 
@@ -182,7 +183,10 @@ impl<'a> Journal<'a> {
         };
         // First the journal: a process that is killed in between has changed nothing then.
         self.document.changes.push(Change { path: path.into(), was, set: text.into() });
-        self.document.keep(self.root)?;
+        if let Err(why) = self.document.keep(self.root) {
+            self.document.changes.pop();
+            return Err(why);
+        }
         if now.trim() != text
             && let Err(why) = self.root.write(path, text)
         {
@@ -241,16 +245,30 @@ impl Document {
         Ok(found.is_some_and(|found| found.start_ticks == self.start_ticks && !found.is_zombie))
     }
 
-    /// Writes it to its file, in one step.
+    /// Writes it to its file, in one step; without changes there is none.
     fn keep(&self, root: &Root) -> Result<(), JournalError> {
         if !root.is_live() {
             return Ok(());
         }
         let file = self.file(root);
-        let new = file.with_extension("new");
         let failed = |why| JournalError::Keep { path: file.display().to_string(), why };
+        if self.changes.is_empty() {
+            return match fs::remove_file(&file) {
+                Err(why) if why.kind() != io::ErrorKind::NotFound => Err(failed(why)),
+                _ => Ok(()),
+            };
+        }
+        let new = file.with_extension("new");
         let text = serde_json::to_string(self).map_err(|why| failed(why.into()))?;
-        fs::write(&new, text).and_then(|()| fs::rename(&new, &file)).map_err(failed)
+        // Whoever can write one chooses what root writes where, and no umask is to allow that.
+        let mut options = fs::OpenOptions::new();
+        let opened = options.write(true).create(true).truncate(true).mode(0o644).open(&new);
+        let written = opened.and_then(|mut new| new.write_all(text.as_bytes()));
+        written.and_then(|()| fs::rename(&new, &file)).map_err(|why| {
+            // What could not be written whole is in nobody's way, where room is wanting too.
+            let _ = fs::remove_file(&new);
+            failed(why)
+        })
     }
 
     /// Puts everything back, the last change first, and removes the file if all is well.
@@ -263,16 +281,8 @@ impl Document {
             _ => None,
         };
         let mut changes: Vec<Change> = undone.iter().filter_map(left).collect();
-        if changes.is_empty() {
-            if root.is_live() {
-                let file = self.file(root);
-                fs::remove_file(&file)
-                    .map_err(|why| JournalError::Keep { path: file.display().to_string(), why })?;
-            }
-        } else {
-            changes.reverse();
-            Self { changes, ..self.clone() }.keep(root)?;
-        }
+        changes.reverse();
+        Self { changes, ..self.clone() }.keep(root)?;
         Ok(undone)
     }
 }
@@ -372,9 +382,12 @@ fn lock(root: &Root) -> Result<Option<File>, JournalError> {
     }
     let folder = root.at(FOLDER);
     let failed = |path: &Path, why| JournalError::Keep { path: path.display().to_string(), why };
-    fs::create_dir_all(&folder).map_err(|why| failed(&folder, why))?;
+    let created = fs::DirBuilder::new().recursive(true).mode(0o755).create(&folder);
+    created.map_err(|why| failed(&folder, why))?;
     let path = folder.join(LOCK);
-    let opened = fs::OpenOptions::new().create(true).truncate(false).write(true).open(&path);
+    // Nobody else can open it, and so lock it and keep us waiting.
+    let mut options = fs::OpenOptions::new();
+    let opened = options.create(true).truncate(false).write(true).mode(0o600).open(&path);
     let file = opened.map_err(|why| failed(&path, why))?;
     file.lock().map_err(|why| failed(&path, why))?;
     Ok(Some(file))
@@ -513,6 +526,40 @@ mod tests {
         let why = journal.set("/sys/node9", "3").unwrap_err().to_string();
         assert_eq!(why, "/sys/node9: there is no such file");
         assert_eq!(journal.close().unwrap(), []);
+    }
+
+    #[test]
+    fn what_the_kernel_refuses_leaves_no_journal() {
+        let (_folder, root) = machine();
+        // It can be read, but not even root can write to it.
+        std::os::unix::fs::symlink("/proc/version", root.at("/sys/node9")).unwrap();
+        let (mut journal, _) = Journal::open(&root).unwrap();
+        let why = journal.set("/sys/node9", "3").unwrap_err();
+        assert!(matches!(why, JournalError::Root(RootError::Write { .. })), "{why}");
+        assert_eq!((journals(&root), journal.close().unwrap()), (0, vec![]));
+    }
+
+    #[test]
+    fn it_is_put_back_when_the_file_is_gone() {
+        let (_folder, root) = machine();
+        let (mut journal, _) = Journal::open(&root).unwrap();
+        journal.set(NODE0, "3").unwrap();
+        fs::remove_dir_all(root.at(FOLDER)).unwrap();
+        assert_eq!(journal.close().unwrap().len(), 1);
+        assert_eq!(now(&root)[0], "1");
+    }
+
+    #[test]
+    fn others_can_neither_write_journals_nor_keep_us_waiting() {
+        let (_folder, root) = machine();
+        let (mut journal, _) = Journal::open(&root).unwrap();
+        journal.set(NODE0, "3").unwrap();
+        let mode = |path: &Path| {
+            std::os::unix::fs::PermissionsExt::mode(&fs::metadata(path).unwrap().permissions())
+        };
+        assert_eq!(mode(&root.at(FOLDER)) & 0o022, 0);
+        assert_eq!(mode(&root.at(FOLDER).join(LOCK)) & 0o077, 0);
+        assert_eq!(mode(&journal.document.file(&root)) & 0o022, 0);
     }
 
     #[test]

@@ -49,10 +49,7 @@ pub(super) fn place(
     let reached = args.dry_run || is_reached(placement, &moved);
     let stopped = moved.stopped;
     document.moved = Some(moved);
-    give(args, document)?;
-    if !args.json {
-        output::data(&render::run::moved(document))?;
-    }
+    give(args, document, render::run::moved)?;
     if machine.switches.numa_balancing.is_some_and(|value| value > 0) && !args.dry_run {
         say(
             args,
