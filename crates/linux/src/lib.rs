@@ -36,6 +36,8 @@ pub mod journal;
 
 pub mod layout;
 
+pub mod host;
+
 pub mod placement;
 
 pub mod survey;

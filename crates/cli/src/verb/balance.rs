@@ -4,6 +4,7 @@ mod config;
 mod publish;
 mod setup;
 
+use super::run;
 use crate::{
     args::BalanceArgs, document::balance::PeriodDocument, failure::Failure, output, render,
 };
@@ -26,13 +27,13 @@ use std::{
     path::Path,
     process::ExitCode,
     rc::Rc,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 /// Longer than any daemon runs.
 const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 86_400);
 
-pub(super) fn run(args: &BalanceArgs, root: Option<&Path>) -> Result<ExitCode, Failure> {
+pub(super) fn start(args: &BalanceArgs, root: Option<&Path>) -> Result<ExitCode, Failure> {
     if args.example_config {
         return output::data(EXAMPLE).map(|()| ExitCode::SUCCESS);
     }
@@ -44,9 +45,9 @@ pub(super) fn run(args: &BalanceArgs, root: Option<&Path>) -> Result<ExitCode, F
         return dry_run(&config, &root).map(|()| ExitCode::SUCCESS);
     }
     let root = super::root(root)?;
-    super::live(&root)?;
-    let signals = Signals::hold().map_err(super::unheld)?;
-    let (journal, undone) = Journal::open(&root).map_err(super::unkept)?;
+    run::live(&root)?;
+    let signals = Signals::hold().map_err(run::unheld)?;
+    let (journal, undone) = Journal::open(&root).map_err(run::unkept)?;
     for undone in &undone {
         output::message(&format!("interleaf: {}", render::run::put_back(&undone.into())));
     }
@@ -153,7 +154,7 @@ fn periods(
 /// Says what would be set up for what the policies want at first, and what would be written.
 fn dry_run(config: &Config, root: &Root) -> Result<(), Failure> {
     let setup = Setup::read(config, root)?;
-    let (journal, _) = Journal::open(root).map_err(super::unkept)?;
+    let (journal, _) = Journal::open(root).map_err(run::unkept)?;
     let journal: SharedJournal<'_> = Rc::new(RefCell::new(journal));
     let mut actuators = setup.actuators(config, root, &journal)?;
     let mut text = setup.words(&actuators, "not opened in a dry run".into()).join("\n");

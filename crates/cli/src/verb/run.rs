@@ -61,7 +61,7 @@ pub(super) fn run(args: &RunArgs, root: Option<&Path>) -> Result<ExitCode, Failu
 }
 
 /// Refuses a captured machine.
-fn live(root: &Root) -> Result<(), Failure> {
+pub(super) fn live(root: &Root) -> Result<(), Failure> {
     if root.is_live() {
         return Ok(());
     }
@@ -171,14 +171,14 @@ fn tell_put_back(args: &RunArgs, undone: &[PutBackDocument]) {
     }
 }
 
-fn unheld(why: io::Error) -> Failure {
+pub(super) fn unheld(why: io::Error) -> Failure {
     Failure::new(
         format!("signals cannot be held: {why}"),
         "the limit of open files or of processes may be reached: ulimit -a",
     )
 }
 
-fn unkept(why: JournalError) -> Failure {
+pub(super) fn unkept(why: JournalError) -> Failure {
     let hint = match &why {
         JournalError::Held { .. } => {
             "weights are the whole machine's: wait until that process has ended, or use the same"
