@@ -18,6 +18,16 @@ pub mod switches;
 
 pub mod vmstat;
 
+pub mod source;
+
+pub mod counters;
+
+pub mod rapl;
+
+pub mod replay;
+
+pub mod feed;
+
 pub mod cgroup;
 
 pub mod damon;
