@@ -42,4 +42,6 @@ pub mod command;
 
 pub mod migrate;
 
+pub mod actuator;
+
 mod syscall;
