@@ -2,7 +2,7 @@
 
 use std::{env, io, path::Path, process::ExitCode};
 
-use interleaf_guest::{init, touch};
+use interleaf_guest::{actuate, init, touch};
 
 fn main() -> ExitCode {
     let mut args = env::args();
@@ -10,6 +10,7 @@ fn main() -> ExitCode {
     let name = Path::new(&name).file_name().and_then(|name| name.to_str()).unwrap_or_default();
     match name {
         "touch" => touch::main(args, &mut io::stdout()),
+        "actuate" => actuate::main(args, &mut io::stdout()),
         // A kernel whose init returns panics, which is what the one outside is told by.
         _ => init::main(),
     }

@@ -56,4 +56,6 @@ pub mod command;
 
 pub mod migrate;
 
+pub mod actuator;
+
 mod syscall;

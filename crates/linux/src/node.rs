@@ -129,7 +129,7 @@ fn whole(root: &Root) -> Result<Node, RootError> {
 }
 
 /// The value of a line such as `Node 0 MemTotal: 1024 kB` or `MemTotal: 1024 kB`, KiB.
-fn kib(meminfo: &str, key: &str) -> Option<u64> {
+pub(crate) fn kib(meminfo: &str, key: &str) -> Option<u64> {
     let mut lines = meminfo.lines().filter_map(|line| line.split_once(':'));
     let named = |(name, _): &(&str, &str)| name.split_whitespace().next_back() == Some(key);
     let (_, value) = lines.find(named)?;

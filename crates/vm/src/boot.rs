@@ -22,7 +22,7 @@ use crate::{
 const QEMU: &str = "qemu-system-x86_64";
 
 /// Five times what a boot takes on two slow cores, so that only a guest that hangs meets it.
-const LIMIT: Duration = Duration::from_secs(120);
+pub(crate) const LIMIT: Duration = Duration::from_secs(120);
 
 /// Emulation, all processors in one thread: with a thread for each, 2 of some 330 boots crashed
 /// under QEMU 7.2, in one none of 250; and a boot is no faster for them.
@@ -116,6 +116,7 @@ impl<'a> Boot<'a> {
         let mut initramfs = Initramfs::default();
         initramfs.program("/init", self.guest)?;
         initramfs.link("/bin/touch", "/init");
+        initramfs.link("/bin/actuate", "/init");
         for (name, file) in &self.programs {
             initramfs.program(&format!("/bin/{name}"), file)?;
         }

@@ -6,11 +6,12 @@ use std::{
     io::{self, Write},
     path::PathBuf,
     sync::OnceLock,
+    time::Duration,
 };
 
 use crate::{
     Boot, Outcome, Series, Topology,
-    boot::missing,
+    boot::{LIMIT, missing},
     outcome::{Record, Taken},
     program,
 };
@@ -23,6 +24,16 @@ use crate::{
 /// When it came to anything else than that, and with `INTERLEAF_VM=required` when it cannot be had.
 #[must_use]
 pub fn said(series: Series, topology: &str, steps: &str) -> Option<Record> {
+    said_within(series, topology, steps, LIMIT)
+}
+
+/// As [`said`], of steps that take longer than a boot mostly does.
+///
+/// # Panics
+///
+/// As [`said`].
+#[must_use]
+pub fn said_within(series: Series, topology: &str, steps: &str, limit: Duration) -> Option<Record> {
     if let Some(outcome) = missing(series) {
         not_tested(&outcome);
         return None;
@@ -30,7 +41,7 @@ pub fn said(series: Series, topology: &str, steps: &str) -> Option<Record> {
     let machine = Topology::named(topology).unwrap_or_else(|why| panic!("{topology}: {why}"));
     let (guest, interleaf) = (guest(), interleaf());
     let programs = vec![("interleaf", interleaf.as_path())];
-    let boot = Boot { programs, ..Boot::new(series, &machine, guest, steps) };
+    let boot = Boot { programs, limit, ..Boot::new(series, &machine, guest, steps) };
     match boot.run() {
         Ok(Outcome::Said(record)) => Some(record),
         Ok(outcome) => panic!("{series}, {topology}: {outcome}"),

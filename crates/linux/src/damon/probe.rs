@@ -73,6 +73,12 @@ pub struct Probed {
     pub filters: Vec<String>,
     /// Whether it tunes its intervals itself.
     pub interval_goal: bool,
+    /// Whether filters are in two folders by who applies them, `core_filters` and `ops_filters`.
+    pub split_filters: bool,
+    /// Whether a thread brings its own statistics up to date, `refresh_ms`.
+    pub refresh: bool,
+    /// Whether one process can be dropped while others are watched on, `obsolete_target`.
+    pub obsolete_target: bool,
 }
 
 /// Why it was not found out.
@@ -122,7 +128,18 @@ fn look(root: &Root) -> Result<Probed, RootError> {
         tuners: taken(root, &format!("{scheme}/quotas/goal_tuner"), &TUNERS)?,
         filters: filters(root, &scheme)?,
         interval_goal: root.has(&format!("{context}/monitoring_attrs/intervals/intervals_goal")),
+        split_filters: FILTER_FOLDERS.iter().all(|it| root.has(&format!("{scheme}/{it}"))),
+        refresh: root.has(&format!("{ADMIN}/0/refresh_ms")),
+        obsolete_target: drops_targets(root, &format!("{context}/targets"))?,
     })
+}
+
+fn drops_targets(root: &Root, folder: &str) -> Result<bool, RootError> {
+    if !root.has(folder) {
+        return Ok(false);
+    }
+    root.write(&format!("{folder}/nr_targets"), "1")?;
+    Ok(root.has(&format!("{folder}/0/obsolete_target")))
 }
 
 fn goals(root: &Root, folder: &str) -> Result<Vec<String>, RootError> {
