@@ -6,6 +6,7 @@ mod predict;
 mod report;
 
 mod reproduce;
+mod restore;
 mod run;
 mod show;
 mod simulate;

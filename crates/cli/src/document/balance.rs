@@ -64,8 +64,7 @@ fn reached(host: &Host<'_>, domain: usize, nodes: &[u32]) -> Option<Vec<f64>> {
     let scopes = host.layout().scopes.iter().zip(host.followed());
     let of_domain = scopes.filter(|(scope, _)| scope.domain == domain);
     let on: Vec<_> = of_domain.filter_map(|(_, followed)| followed.on.as_ref()).collect();
-    let bytes: Vec<u64> =
-        nodes.iter().map(|node| on.iter().map(|on| on.on(*node)).sum()).collect();
+    let bytes: Vec<u64> = nodes.iter().map(|node| on.iter().map(|on| on.on(*node)).sum()).collect();
     let total: u64 = bytes.iter().sum();
     let share = |bytes: &u64| super::rounded(*bytes as f64 / total as f64);
     (total > 0).then(|| bytes.iter().map(share).collect())

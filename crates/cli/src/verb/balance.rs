@@ -4,7 +4,7 @@ mod config;
 mod publish;
 mod setup;
 
-use super::run;
+use super::{restore, run};
 use crate::{
     args::BalanceArgs, document::balance::PeriodDocument, failure::Failure, output, render,
 };
@@ -22,13 +22,7 @@ use interleaf_model::{
 };
 use publish::Publisher;
 use setup::Setup;
-use std::{
-    cell::RefCell,
-    path::Path,
-    process::ExitCode,
-    rc::Rc,
-    time::Duration,
-};
+use std::{cell::RefCell, path::Path, process::ExitCode, rc::Rc, time::Duration};
 
 /// Longer than any daemon runs.
 const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 86_400);
@@ -36,6 +30,10 @@ const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 86_400);
 pub(super) fn start(args: &BalanceArgs, root: Option<&Path>) -> Result<ExitCode, Failure> {
     if args.example_config {
         return output::data(EXAMPLE).map(|()| ExitCode::SUCCESS);
+    }
+    if args.restore {
+        let root = super::root(root)?;
+        return restore::restore(args.dry_run, args.json, &root).map(|()| ExitCode::SUCCESS);
     }
     let config = config(args)?;
     output::check_writable(args.output.as_deref())?;
@@ -47,7 +45,7 @@ pub(super) fn start(args: &BalanceArgs, root: Option<&Path>) -> Result<ExitCode,
     let root = super::root(root)?;
     run::live(&root)?;
     let signals = Signals::hold().map_err(run::unheld)?;
-    let (journal, undone) = Journal::open(&root).map_err(run::unkept)?;
+    let (journal, undone) = Journal::open(&root).map_err(restore::unkept)?;
     for undone in &undone {
         output::message(&format!("interleaf: {}", render::run::put_back(&undone.into())));
     }
@@ -77,16 +75,16 @@ fn config(args: &BalanceArgs) -> Result<Config, Failure> {
 }
 
 /// Observes, decides and moves pages until it is told to stop.
-fn balance(
+fn balance<'a>(
     args: &BalanceArgs,
     config: &Config,
-    root: &Root,
-    journal: &SharedJournal<'_>,
+    root: &'a Root,
+    journal: &SharedJournal<'a>,
     signals: &Signals,
 ) -> Result<ExitCode, Failure> {
     let setup = Setup::read(config, root)?;
     let source = setup.source(config, root)?;
-    let actuators: Vec<Option<Box<dyn Actuator + '_>>> = match args.advise {
+    let actuators: Vec<Option<Box<dyn Actuator + 'a>>> = match args.advise {
         true => setup.scopes().iter().map(|_| None).collect(),
         false => setup.actuators(config, root, journal)?,
     };
@@ -154,7 +152,7 @@ fn periods(
 /// Says what would be set up for what the policies want at first, and what would be written.
 fn dry_run(config: &Config, root: &Root) -> Result<(), Failure> {
     let setup = Setup::read(config, root)?;
-    let (journal, _) = Journal::open(root).map_err(run::unkept)?;
+    let (journal, _) = Journal::open(root).map_err(restore::unkept)?;
     let journal: SharedJournal<'_> = Rc::new(RefCell::new(journal));
     let mut actuators = setup.actuators(config, root, &journal)?;
     let mut text = setup.words(&actuators, "not opened in a dry run".into()).join("\n");

@@ -106,7 +106,7 @@ impl Way {
                 Ok("each hot page has its node by its address: exact, and at rest".into())
             }
             _ if !has(&kernel.operations, "paddr") => lacks("operations paddr", "5.18"),
-            _ if matches!(scope, Scope::Processes(_)) => {
+            _ if matches!(scope, Scope::Processes(_) | Scope::Named(_)) => {
                 Err("physical memory does not say whose pages are: name a control group".into())
             }
             Self::Paddr if !has(&kernel.goals, "node_eligible_mem_bp") => {

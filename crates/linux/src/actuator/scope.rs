@@ -22,6 +22,9 @@ pub enum Scope {
     Cgroup(Group),
     /// These processes, and all that they and their children have started.
     Processes(Vec<u32>),
+    /// All processes of these names, and all that they and their children have started; those too
+    /// that come later.
+    Named(Vec<String>),
 }
 
 impl Scope {
@@ -37,6 +40,13 @@ impl Scope {
             Self::Processes(pids) => {
                 for pid in pids {
                     found.extend(tree(root, *pid)?);
+                }
+            }
+            Self::Named(names) => {
+                for process in tree(root, 1)? {
+                    if names.contains(&process.name) {
+                        found.extend(tree(root, process.pid)?);
+                    }
                 }
             }
             Self::Cgroup(group) => {
@@ -75,7 +85,7 @@ impl Scope {
                 };
                 Ok(on.map(bytes))
             }
-            Self::Processes(_) => {
+            Self::Processes(_) | Self::Named(_) => {
                 let mut sum = None;
                 for process in processes {
                     if let Some(mappings) = numa_maps::mappings(root, process.pid)? {
@@ -90,7 +100,7 @@ impl Scope {
 
     /// Whether looking where its pages are takes time in proportion to them.
     pub fn is_slow_to_look_at(&self) -> bool {
-        matches!(self, Self::Processes(_))
+        matches!(self, Self::Processes(_) | Self::Named(_))
     }
 }
 

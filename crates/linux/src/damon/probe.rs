@@ -81,6 +81,45 @@ pub struct Probed {
     pub obsolete_target: bool,
 }
 
+impl Probed {
+    /// What a kernel of this release takes, such as `6.17.13`, as far as it matters for moving
+    /// pages: of one that cannot be asked. From `docs/kernels.md`, which a test holds against
+    /// kernels, and for those in between the releases that kernels announce them for. `None` of
+    /// one before 6.11, whose DAMON moves no pages.
+    pub fn of_release(release: &str) -> Option<Self> {
+        let mut numbers = release.split(['.', '-', '+']).map_while(|word| word.parse::<u32>().ok());
+        let release = (numbers.next()?, numbers.next()?);
+        if release < (6, 11) {
+            return None;
+        }
+        let words = |all: &[((u32, u32), &str)]| {
+            let there = all.iter().filter(|(since, _)| release >= *since);
+            there.map(|(_, word)| (*word).to_string()).collect()
+        };
+        Some(Self {
+            operations: words(&[((5, 18), "vaddr"), ((5, 18), "fvaddr"), ((5, 18), "paddr")]),
+            actions: words(&[
+                ((5, 18), "stat"),
+                ((5, 18), "pageout"),
+                ((6, 11), "migrate_hot"),
+                ((6, 11), "migrate_cold"),
+            ]),
+            destinations: release >= (6, 17),
+            goals: words(&[
+                ((6, 16), "node_mem_used_bp"),
+                ((6, 16), "node_mem_free_bp"),
+                ((7, 2), "node_eligible_mem_bp"),
+            ]),
+            tuners: words(&[((7, 1), "consist"), ((7, 1), "temporal")]),
+            filters: vec![],
+            interval_goal: release >= (6, 15),
+            split_filters: release >= (6, 17),
+            refresh: release >= (6, 17),
+            obsolete_target: release >= (6, 19),
+        })
+    }
+}
+
 /// Why it was not found out.
 #[derive(Debug, thiserror::Error)]
 pub enum ProbeError {

@@ -74,6 +74,9 @@ pub(crate) enum WantedWay {
     Way(Way),
 }
 
+/// How fast pages move at most when nobody says.
+const RATE_LIMIT: &str = "2GB/s";
+
 const AUTO: &str = "auto";
 
 /// Where bandwidth is read.
@@ -287,7 +290,9 @@ fn rate_limit(
     toml: &TomlText<'_>,
     value: Option<&Spanned<String>>,
 ) -> Result<Bandwidth, FileError> {
-    let Some(value) = value else { return Ok(Bandwidth::from_gbps(2.0)) };
+    let Some(value) = value else {
+        return Ok(RATE_LIMIT.parse().expect("a bandwidth"));
+    };
     let rate: Bandwidth = toml.quantity("rate_limit", value)?;
     if rate.gbps() > 0.0 {
         return Ok(rate);

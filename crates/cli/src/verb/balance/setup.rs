@@ -63,7 +63,8 @@ impl Setup {
         let (kernel, unasked) = match asked {
             Ok(kernel) => (Some(kernel), None),
             Err(ProbeError::Captured) => {
-                (Probed::of_release(machine.kernel.as_deref().unwrap_or_default()), None)
+                let release = machine.kernel.as_deref().unwrap_or_default();
+                (machine.damon.as_ref().and_then(|_| Probed::of_release(release)), None)
             }
             Err(why) => (None, Some(why.to_string())),
         };
@@ -89,11 +90,7 @@ impl Setup {
     }
 
     /// What counts the traffic.
-    pub(super) fn source<'a>(
-        &self,
-        config: &Config,
-        root: &Root,
-    ) -> Result<Box<dyn Source + 'a>, Failure> {
+    pub(super) fn source(&self, config: &Config, root: &Root) -> Result<Box<dyn Source>, Failure> {
         let layout = &self.host.layout;
         let (domains, tiers) = (layout.domains.len(), layout.tiers.len());
         Ok(match &config.source {
@@ -105,13 +102,27 @@ impl Setup {
                 Box::new(counters)
             }
             SourceChoice::Feed(path) => {
-                let feed = Feed::listen(path, domains, tiers)
-                    .map_err(|why| Failure::new(why.to_string(), why.remedy()))?;
+                let feed = Feed::listen(path, domains, tiers).map_err(|why| {
+                    let hint = "name another path, or stop who listens there";
+                    Failure::new(why.to_string(), hint)
+                })?;
                 Box::new(feed)
             }
             SourceChoice::Replay(path) => {
-                let replay = Replay::open(path, domains, tiers)
-                    .map_err(|why| Failure::new(why.to_string(), why.remedy()))?;
+                let replay = Replay::open(path).map_err(|why| {
+                    Failure::new(why.to_string(), "docs/counters.md says what a recording has")
+                })?;
+                if (replay.domains(), replay.tiers()) != (domains, tiers) {
+                    return Err(Failure::new(
+                        format!(
+                            "{} has {} domains and {} tiers, and this machine {domains} and {tiers}",
+                            path.display(),
+                            replay.domains(),
+                            replay.tiers()
+                        ),
+                        "replay a recording of this machine",
+                    ));
+                }
                 Box::new(replay)
             }
         })
@@ -140,7 +151,8 @@ impl Setup {
             let unasked = self.unasked.iter().cloned();
             return Err(Failure::new(
                 format!("pages cannot be moved so: {}", why.join("; ")),
-                unasked.chain(["write way = \"auto\" for the best there is".into()])
+                unasked
+                    .chain(["write way = \"auto\" for the best there is".into()])
                     .collect::<Vec<_>>()
                     .join("; "),
             ));
@@ -171,8 +183,7 @@ impl Setup {
         let fixed: Vec<f64> = match &config.weights {
             None => vec![],
             Some(weights) => {
-                let names: Vec<&str> =
-                    layout.tiers.iter().map(|tier| tier.name.as_str()).collect();
+                let names: Vec<&str> = layout.tiers.iter().map(|tier| tier.name.as_str()).collect();
                 let weights = weights.clone().for_tiers(&names);
                 let hint = "give one weight for each memory node, the fastest first";
                 weights.map_err(|why| Failure::new(why.to_string(), hint))?.shares()
