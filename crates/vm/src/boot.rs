@@ -3,7 +3,7 @@
 use std::{
     fs,
     io::{self, BufRead, BufReader, Read},
-    path::Path,
+    path::{Path, PathBuf},
     process::{Child, ChildStdout, Command, Stdio},
     sync::mpsc::{self, RecvTimeoutError},
     thread,
@@ -37,6 +37,9 @@ const PROCESSOR: &str = "qemu64,-cx16";
 /// panics, and QEMU ends instead of resetting.
 const COMMAND_LINE: &str = "console=ttyS0 panic=-1 oops=panic";
 
+/// What the guest's program is by other names.
+const PROGRAMS: [&str; 4] = ["actuate", "drain", "load", "touch"];
+
 /// A boot to be.
 #[derive(Clone, Debug)]
 pub struct Boot<'a> {
@@ -48,6 +51,8 @@ pub struct Boot<'a> {
     pub guest: &'a Path,
     /// Other static programs, by their names in the guest's `/bin`. Default: none.
     pub programs: Vec<(&'a str, &'a Path)>,
+    /// Other files, of text, by their paths in the guest. Default: none.
+    pub files: Vec<(String, PathBuf)>,
     /// What the guest does, in the language of [`interleaf_guest::step`].
     pub steps: &'a str,
     /// What the kernel's command line has more. Default: nothing.
@@ -60,8 +65,8 @@ impl<'a> Boot<'a> {
     /// With defaults.
     #[must_use]
     pub fn new(series: Series, topology: &'a Topology, guest: &'a Path, steps: &'a str) -> Self {
-        let (programs, command_line) = (vec![], "");
-        Self { series, topology, guest, programs, steps, command_line, limit: LIMIT }
+        let (programs, files, command_line) = (vec![], vec![], "");
+        Self { series, topology, guest, programs, files, steps, command_line, limit: LIMIT }
     }
 
     /// Boots, and waits for the end.
@@ -115,10 +120,14 @@ impl<'a> Boot<'a> {
     fn command(&self, kernel: &Kernel, folder: &Path) -> io::Result<Command> {
         let mut initramfs = Initramfs::default();
         initramfs.program("/init", self.guest)?;
-        initramfs.link("/bin/touch", "/init");
-        initramfs.link("/bin/actuate", "/init");
+        for name in PROGRAMS {
+            initramfs.link(&format!("/bin/{name}"), "/init");
+        }
         for (name, file) in &self.programs {
             initramfs.program(&format!("/bin/{name}"), file)?;
+        }
+        for (path, file) in &self.files {
+            initramfs.text(path, &fs::read_to_string(file)?);
         }
         initramfs.text("/steps", self.steps);
         let initrd = folder.join("initramfs");
