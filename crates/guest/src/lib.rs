@@ -3,8 +3,8 @@
 //! The guest is one static program. As `/init` it is the whole user space: it mounts the kernel's
 //! file systems, takes the steps that it finds in the file `/steps`, says on the second serial port
 //! how each went, and powers off. Called by the name `touch` it is a program that puts memory
-//! somewhere, which is what most steps are about; by the name `actuate` one that moves the memory of
-//! others with `interleaf_linux::actuator`.
+//! somewhere, which is what most steps are about; by the name `actuate` one that moves the memory
+//! of others with `interleaf_linux::actuator`.
 //!
 //! - [`step`]: the language of `/steps`.
 //! - [`report`]: the language of the second serial port. The first is the kernel's, so that what
