@@ -5,9 +5,9 @@
 //!
 //! | way | since | pages are found by | the ratio is kept by |
 //! | --- | --- | --- | --- |
-//! | [`vaddr`] | 6.17 | DAMON, in the addresses of processes | each page's address: exact, and at rest |
-//! | [`physical`] as `paddr` | 7.2 | DAMON, in physical memory | a goal of the kernel, cut by looking |
-//! | [`physical`] as `quota` | 6.11 | DAMON, in physical memory | quotas, set by looking |
+//! | [`vaddr`] | 6.17 | DAMON, in processes | each page's address: exact, and at rest |
+//! | [`physical`]: `paddr` | 7.2 | DAMON, in physical memory | a goal, cut by looking |
+//! | [`physical`]: `quota` | 6.11 | DAMON, in physical memory | quotas, set by looking |
 //! | [`pages`] | any | `/proc/PID/pagemap` | `move_pages(2)` |
 //!
 //! An [`Actuator`] is told a goal with [`Actuator::set`], and looked after with
@@ -25,8 +25,8 @@
 //! 4. `state` of the thread, on.
 //!
 //! They are put back from the last to the first, which is the only order that works: a thread that
-//! runs cannot be removed, and a module does not start while a thread of ours is there. So a process
-//! that is killed leaves what `interleaf run --restore` puts back. A thread that has ended, with the
+//! runs cannot be removed, and a module does not start while one runs. So a process that is killed
+//! leaves what `interleaf run --restore` puts back. A thread that has ended, with the
 //! last of its processes, is off already, which is as it was.
 
 pub mod choose;

@@ -1,5 +1,5 @@
-//! What moves pages to a ratio and keeps them there, under real kernels: each way where a kernel has
-//! it, that it rests, that it follows goals and processes, and that nothing is left changed.
+//! What moves pages to a ratio and keeps them there, under real kernels: each way where a kernel
+//! has it, that it rests, that it follows goals and processes, and that nothing is left changed.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -130,8 +130,8 @@ fn pages_reach_and_keep() {
     assert!(shown(&record, actuate).iter().any(|line| line.starts_with("pages: ")), "{record}");
 }
 
-/// Without leave, who holds DAMON is told; who is killed leaves a thread that runs, and the next one
-/// removes it before DAMON's own module is switched on again.
+/// Without leave, who holds DAMON is told; who is killed leaves a thread that runs, and the next
+/// one removes it before DAMON's own module is switched on again.
 #[test]
 fn what_is_killed_is_put_back() {
     let refused = "run actuate @sweep --way vaddr --weights 60:40";

@@ -118,8 +118,8 @@ impl Way {
     }
 }
 
-/// The ways that there are, the best first, each with its reason. Without `kernel`, what DAMON takes
-/// is not known: there is none, or somebody holds it.
+/// The ways that there are, the best first, each with its reason. Without `kernel`, what DAMON
+/// takes is not known: there is none, or somebody holds it.
 ///
 /// `vaddr` is first because it is exact and does no more once it is there; `move_pages` is before
 /// DAMON in physical memory for a control group because it is exact too, and last for the machine,

@@ -1,8 +1,8 @@
 //! A context of DAMON as the files that it is written into: pure.
 //!
 //! The same context is written otherwise by kernel: filters have two folders since 6.15, a thread
-//! brings its statistics up to date by itself since 6.17. What is left out has the kernel's default,
-//! which is zero in all files that are numbers; so upper limits have to be written.
+//! brings its statistics up to date by itself since 6.17. What is left out has the kernel's
+//! default, which is zero in all files that are numbers; so upper limits have to be written.
 
 use crate::{damon::ADMIN, damon::probe::Probed, root::Write};
 use std::ops::Range;

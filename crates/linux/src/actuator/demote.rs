@@ -1,8 +1,8 @@
 //! Demotes cold pages while the fastest node is nearly full.
 //!
 //! Interleaving moves what is hot. What is not stays where it was first touched, and fills the
-//! fastest node until new pages, hot ones too, go elsewhere. The kernel's own watermarks of a scheme
-//! are of the whole machine's memory, so the node's is looked at here.
+//! fastest node until new pages, hot ones too, go elsewhere. The kernel's own watermarks of a
+//! scheme are of the whole machine's memory, so the node's is looked at here.
 
 use super::{
     Goal,

@@ -2,12 +2,12 @@
 //!
 //! Physical memory has no destinations by address, so a ratio is kept by how much moves: from the
 //! node that has most too much to the one that lacks most, as much as [`Steer`] wants from where
-//! anonymous memory is in truth. Which of the hot pages go is chance, so that the ratio is kept over
-//! all of them and not within each array.
+//! anonymous memory is in truth. Which of the hot pages go is chance, so that the ratio is kept
+//! over all of them and not within each array.
 //!
-//! `paddr` also gives the kernel the goal `node_eligible_mem_bp` (since 7.2): it stops by itself when
-//! whoever looks is late. Its own estimate lags, and alone swings between 15:85 and 98:2; where it
-//! stops too early, it is left out. `quota` is the same without the goal (since 6.11).
+//! `paddr` also gives the kernel the goal `node_eligible_mem_bp` (since 7.2): it stops by itself
+//! when whoever looks is late. Its own estimate lags, and alone swings between 15:85 and 98:2;
+//! where it stops too early, it is left out. `quota` is the same without the goal (since 6.11).
 
 use super::{
     Actuator, ActuatorError, Followed, Goal, Scope, Setting,
@@ -26,8 +26,8 @@ use std::{collections::BTreeMap, ops::Range};
 /// What says where the memory of nodes is.
 const ZONEINFO: &str = "/proc/zoneinfo";
 
-/// How often a quota begins anew, ms: twice as long as an aggregation, so that what was moved in one
-/// is seen in the next.
+/// How often a quota begins anew, ms: twice as long as an aggregation, so that what was moved in
+/// one is seen in the next.
 const RESET_MS: u64 = 2000;
 
 /// Brings physical memory to a ratio.

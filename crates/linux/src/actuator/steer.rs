@@ -1,8 +1,8 @@
 //! Which pages should move next, from where the pages are: pure.
 //!
-//! DAMON moves what is hot, of whole regions, and knows seconds later what became of it; left to its
-//! own goals it swings around the ratio between 15:85 and 98:2 (7.2.12). So a quota is set from where
-//! the pages are in truth, a part of what is missing, and nothing at all near the goal:
+//! DAMON moves what is hot, of whole regions, and knows seconds later what became of it; left to
+//! its own goals it swings around the ratio between 15:85 and 98:2 (7.2.12). So a quota is set from
+//! where the pages are in truth, a part of what is missing, and nothing at all near the goal:
 //!
 //! ```text
 //! 200 MiB, all on node 0, wanted 60:40: 80 MiB are missing
