@@ -217,6 +217,15 @@ pub(crate) struct BalanceArgs {
     /// Read bandwidth from a socket that programs write to, in place of counters
     #[arg(long, value_name = "SOCKET")]
     pub(crate) feed: Option<PathBuf>,
+    /// The span after which the policy decides, in place of what the configuration says
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(crate) period: Option<Time>,
+    /// How pages move, in place of what the configuration says
+    #[arg(long, value_name = "auto|vaddr|paddr|quota|pages")]
+    pub(crate) way: Option<String>,
+    /// Switch off what else moves pages or holds DAMON while it runs
+    #[arg(long)]
+    pub(crate) stop_rivals: bool,
     /// Stop after a while
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) duration: Option<Time>,

@@ -10,17 +10,17 @@
 //! at SOCKET ([`feed`](crate::feed)); and adds a line to the report. It ends when it is killed, or
 //! after `--for`.
 //!
-//! Tier `i` of the platform is node `i`, or the one that `--nodes` says. Its memory comes from where
-//! its policy says that it has from whoever started it, or with `--bind` from these nodes only.
+//! Tier `i` of the platform is node `i`, or the one that `--nodes` says. Its memory comes from
+//! where the policy says that it was started under, or with `--bind` from these nodes only.
 //!
 //! With `--speed 20` emulated time runs twenty times as fast as the clock: in a second it counts
 //! what a server does in twenty. Phases are in emulated time: for as long as 60 s of work with all
 //! pages on the first tier, a tenth of the threads work; then comes the next phase, and in the end
 //! the first again. With pages where they are better, a phase is sooner done.
 //!
-//! The report has a line a step, under names: `time_s` is emulated, `clock_s` is not; `phase` counts
-//! from 0; then of each tier `hot_N` and `cold_N`, the parts of these pages that are there, and
-//! `gbps_N`; and `gbps`, the sum.
+//! The report has a line a step, under names: `time_s` is emulated, `clock_s` is not; `phase`
+//! counts from 0; then of each tier `hot_N` and `cold_N`, the parts of these pages that are there,
+//! and `gbps_N`; and `gbps`, the sum.
 
 mod args;
 mod emulated;

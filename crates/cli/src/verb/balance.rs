@@ -24,6 +24,9 @@ use publish::Publisher;
 use setup::Setup;
 use std::{cell::RefCell, path::Path, process::ExitCode, rc::Rc, time::Duration};
 
+/// Samples in a period, at least.
+const SAMPLES_MIN: u32 = 10;
+
 /// Longer than any daemon runs.
 const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 86_400);
 
@@ -71,6 +74,17 @@ fn config(args: &BalanceArgs) -> Result<Config, Failure> {
     if let Some(path) = &args.feed {
         config.source = config::SourceChoice::Feed(path.clone());
     }
+    if let Some(period) = args.period {
+        config.period = Duration::from_secs_f64(period.seconds());
+        config.sample = config.sample.min(config.period / SAMPLES_MIN);
+    }
+    if let Some(way) = &args.way {
+        config.way = config::wanted_way(way).ok_or_else(|| {
+            let problem = format!("--way {way}: there is no such way to move pages");
+            Failure::new(problem, "write one of auto, vaddr, paddr, quota, pages")
+        })?;
+    }
+    config.stop_rivals |= args.stop_rivals;
     Ok(config)
 }
 

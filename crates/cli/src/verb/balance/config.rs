@@ -277,12 +277,17 @@ fn span(
 
 fn way(toml: &TomlText<'_>, value: Option<&Spanned<String>>) -> Result<WantedWay, FileError> {
     let Some(value) = value else { return Ok(WantedWay::Auto) };
-    match value.get_ref().as_str() {
-        AUTO => Ok(WantedWay::Auto),
-        name => Way::named(name).map(WantedWay::Way).ok_or_else(|| {
-            let problem = format!("\"{name}\" is no way to move pages");
-            toml.error("way", value, problem, "write one of auto, vaddr, paddr, quota, pages")
-        }),
+    wanted_way(value.get_ref()).ok_or_else(|| {
+        let problem = format!("\"{}\" is no way to move pages", value.get_ref());
+        toml.error("way", value, problem, "write one of auto, vaddr, paddr, quota, pages")
+    })
+}
+
+/// The way of this name.
+pub(super) fn wanted_way(name: &str) -> Option<WantedWay> {
+    match name {
+        AUTO => Some(WantedWay::Auto),
+        name => Way::named(name).map(WantedWay::Way),
     }
 }
 
