@@ -218,7 +218,10 @@ impl<'a> Journal<'a> {
             undone.iter().any(|it| matches!(it, Undone::Failed(other, _) if other == change))
         };
         self.document.changes.retain(|change| !is_named(change) || failed(change));
-        self.document.keep(self.root)?;
+        match self.document.changes.is_empty() {
+            true => self.document.remove(self.root)?,
+            false => self.document.keep(self.root)?,
+        }
         Ok(undone)
     }
 
@@ -296,6 +299,16 @@ impl Document {
         })
     }
 
+    /// Removes its file.
+    fn remove(&self, root: &Root) -> Result<(), JournalError> {
+        if !root.is_live() {
+            return Ok(());
+        }
+        let file = self.file(root);
+        fs::remove_file(&file)
+            .map_err(|why| JournalError::Keep { path: file.display().to_string(), why })
+    }
+
     /// Puts everything back, the last change first, and removes the file if all is well.
     fn undo(&self, root: &Root) -> Result<Vec<Undone>, JournalError> {
         let others: Vec<Self> = living(root)?.into_iter().filter(|other| !other.is(self)).collect();
@@ -306,8 +319,17 @@ impl Document {
             _ => None,
         };
         let mut changes: Vec<Change> = undone.iter().filter_map(left).collect();
+<<<<<<< HEAD
         changes.reverse();
         Self { changes, ..self.clone() }.keep(root)?;
+=======
+        if changes.is_empty() {
+            self.remove(root)?;
+        } else {
+            changes.reverse();
+            Self { changes, ..self.clone() }.keep(root)?;
+        }
+>>>>>>> actuators
         Ok(undone)
     }
 }
@@ -512,6 +534,9 @@ mod tests {
         assert!(matches!(&undone[..], [Undone::Restored(change)] if change.path == NODE0));
         assert_eq!((now(&root), journals(&root)), (["1".into(), "2".into()], 1));
         assert_eq!(journal.release(&[NODE0.into()]).unwrap(), []);
+        journal.release(&[NODE1.into()]).unwrap();
+        assert_eq!(journals(&root), 0, "nothing is left to put back");
+        journal.set(NODE0, "3").unwrap();
         journal.close().unwrap();
         assert_eq!((now(&root), journals(&root)), (["1".into(), "1".into()], 0));
     }

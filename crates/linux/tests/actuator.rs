@@ -159,6 +159,7 @@ nr_kdamonds 1
 0/contexts/0/schemes/0/quotas/bytes 0
 0/contexts/0/schemes/0/quotas/reset_interval_ms 0
 0/contexts/0/schemes/1/action migrate_cold
+0/contexts/0/schemes/1/dests/nr_dests 0
 0/contexts/0/schemes/1/target_nid 1
 0/contexts/0/schemes/1/access_pattern/sz/max 18446744073709551615
 0/contexts/0/schemes/1/access_pattern/nr_accesses/min 4294967295
@@ -235,8 +236,9 @@ fn paddr_is_written_as_the_kernel_has_it() {
             "6.12" => ["0/filters/nr_filters 2\n", ""],
             _ => ["0/core_filters/nr_filters 1\n", "0/ops_filters/nr_filters 1\n"],
         };
+        let dests = if release == "6.12" { "" } else { "0/dests/nr_dests 0\n" };
         let expected = format!(
-            "0/action migrate_hot\n0/target_nid 1\n\
+            "0/action migrate_hot\n{dests}0/target_nid 1\n\
              0/access_pattern/sz/max 18446744073709551615\n\
              0/access_pattern/nr_accesses/min 1\n0/access_pattern/nr_accesses/max 4294967295\n\
              0/access_pattern/age/min 0\n0/access_pattern/age/max 4294967295\n\

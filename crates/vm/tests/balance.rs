@@ -21,7 +21,10 @@ const LIMIT: Duration = Duration::from_secs(300);
 /// The periods that the daemon told of.
 fn periods(record: &Record, name: &str) -> Vec<Value> {
     let lines = step(record, &format!("wait {name}")).output.iter();
-    lines.filter(|line| line.starts_with('{')).map(|line| serde_json::from_str(line).unwrap()).collect()
+    lines
+        .filter(|line| line.starts_with('{'))
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
 }
 
 fn settles(series: Series, policy: &str) {

@@ -1,6 +1,8 @@
 //! Which way carries a decision out best, by what the kernel takes and whose pages they are.
 
-use super::{Actuator, Scope, Setting, pages::Pages, physical::Physical, vaddr::Vaddr};
+use super::{
+    Actuator, Scope, Setting, context::ELIGIBLE, pages::Pages, physical::Physical, vaddr::Vaddr,
+};
 use crate::damon::probe::Probed;
 use interleaf_model::machine::Order;
 use std::fmt;
@@ -109,7 +111,7 @@ impl Way {
             _ if matches!(scope, Scope::Processes(_) | Scope::Named(_)) => {
                 Err("physical memory does not say whose pages are: name a control group".into())
             }
-            Self::Paddr if !has(&kernel.goals, "node_eligible_mem_bp") => {
+            Self::Paddr if !has(&kernel.goals, ELIGIBLE) => {
                 lacks("goal node_eligible_mem_bp", "7.2")
             }
             Self::Paddr => Ok("physical memory with the kernel's own goal, cut by looking".into()),

@@ -24,6 +24,9 @@ pub const ACCESSES_MAX: u32 = (AGGREGATION_US / SAMPLE_US) as u32;
 const REGIONS: Range<usize> = 10..1000;
 const REGIONS_OF_TARGET: usize = 20;
 
+/// The goal that a node has a part of the memory that a scheme is for, since 7.2.
+pub const ELIGIBLE: &str = "node_eligible_mem_bp";
+
 /// The first thread's first context.
 pub const CONTEXT: &str = "0/contexts/0";
 
@@ -154,7 +157,13 @@ impl Scheme {
     fn writes(&self, folder: &str, kernel: &Probed, out: &mut Writes) {
         out.add(format!("{folder}/action"), self.action);
         match &self.to {
-            To::Node(node) => out.add(format!("{folder}/target_nid"), node),
+            To::Node(node) => {
+                // Destinations that were there before would come first.
+                if kernel.destinations {
+                    out.add(format!("{folder}/dests/nr_dests"), 0);
+                }
+                out.add(format!("{folder}/target_nid"), node);
+            }
             To::Weighted(nodes) => {
                 out.add(format!("{folder}/dests/nr_dests"), nodes.len());
                 for (at, (node, weight)) in nodes.iter().enumerate() {
@@ -174,10 +183,13 @@ impl Scheme {
         let quota = self.quota.unwrap_or(Quota { bytes: 0, reset_ms: 0 });
         out.add(format!("{folder}/quotas/bytes"), quota.bytes);
         out.add(format!("{folder}/quotas/reset_interval_ms"), quota.reset_ms);
+        let goals = format!("{folder}/quotas/goals");
+        if self.goal.is_none() && kernel.goals.iter().any(|it| it == ELIGIBLE) {
+            out.add(format!("{goals}/nr_goals"), 0);
+        }
         if let Some(goal) = self.goal {
-            let goals = format!("{folder}/quotas/goals");
             out.add(format!("{goals}/nr_goals"), 1);
-            out.add(format!("{goals}/0/target_metric"), "node_eligible_mem_bp");
+            out.add(format!("{goals}/0/target_metric"), ELIGIBLE);
             out.add(format!("{goals}/0/target_value"), goal.share_bp);
             out.add(format!("{goals}/0/nid"), goal.node);
             // All of the quota until the goal is reached, then none: the other tuner begins with

@@ -13,12 +13,13 @@ use crate::{
     root::{Root, RootError},
 };
 
-/// Demotion begins where less than this part of the node is free. The kernel begins to reclaim
-/// somewhere below 2 %.
-const BEGIN: f64 = 0.05;
+/// Demotion begins where less than this part of the node is free, or less than so many bytes. The
+/// DMI prototype has 2 %; of a node of 512 MiB that the kernel takes for full, 5 % are still free.
+const BEGIN: f64 = 0.02;
+const BEGIN_BYTES: u64 = 64 << 20;
 
-/// It ends where this part is free.
-const END: f64 = 0.10;
+/// It ends where so many times as much is free.
+const END: u64 = 2;
 
 /// A page is cold when nobody touched it for so many aggregations. (The DMI prototype: 15 s.)
 pub(super) const COLD_AGE: u32 = 5;
@@ -39,8 +40,8 @@ pub(super) struct Guard {
 impl Guard {
     /// Takes in how much of the node is free, bytes.
     pub(super) fn step(&mut self, free_bytes: u64, total_bytes: u64) {
-        let end = (total_bytes as f64 * END) as u64;
-        let begin = (total_bytes as f64 * BEGIN) as u64;
+        let begin = ((total_bytes as f64 * BEGIN) as u64).max(BEGIN_BYTES);
+        let end = begin * END;
         let limit = if self.wanted_bytes.is_some() { end } else { begin };
         self.wanted_bytes = (free_bytes < limit).then(|| end - free_bytes);
     }
@@ -81,10 +82,15 @@ mod tests {
     #[test]
     fn it_begins_late_and_ends_early() {
         let mut guard = Guard::default();
-        let steps = [(100, None), (6, None), (4, Some(6)), (7, Some(3)), (10, None), (9, None)];
+        // Of 10 GiB it begins below 204.8 MiB, of 1 GiB below 64.
+        let steps = [(300, None), (200, Some(209)), (400, Some(9)), (410, None), (300, None)];
         for (free, wanted) in steps {
-            guard.step(free, 100);
-            assert_eq!(guard.wanted_bytes, wanted, "{free}");
+            guard.step(free << 20, 10 << 30);
+            assert_eq!(guard.wanted_bytes.map(|bytes| bytes >> 20), wanted, "{free}");
         }
+        guard.step(65 << 20, 1 << 30);
+        assert_eq!(guard.wanted_bytes, None);
+        guard.step(60 << 20, 1 << 30);
+        assert_eq!(guard.wanted_bytes, Some(68 << 20));
     }
 }

@@ -6,7 +6,10 @@ use crate::{
     root::{RootError, Write},
     switches::NUMA_BALANCING,
 };
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
 
 /// A thread of DAMON, which is removed when this goes.
 #[derive(Debug)]
@@ -19,7 +22,14 @@ pub struct Kdamond<'a> {
     held: Vec<String>,
     /// Whether the thread does not have yet what stands in its files.
     is_behind: bool,
+    /// When it was started.
+    start: Option<Instant>,
 }
+
+/// How long schemes with a quota do nothing when a thread has started: longer than any window of
+/// a quota. In the first window kernels have no limit yet (6.12: all of 200 MiB moved at once where
+/// 24 were allowed).
+const WARM_UP: Duration = Duration::from_millis(4500);
 
 /// What schemes have done since they were set up, bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,7 +48,7 @@ impl<'a> Kdamond<'a> {
     /// One that is not set up yet.
     pub fn new(setting: Setting<'a>, kernel: Probed) -> Self {
         let (written, held) = (BTreeMap::new(), vec![]);
-        Self { setting, kernel, written, held, is_behind: false }
+        Self { setting, kernel, written, held, is_behind: false, start: None }
     }
 
     /// What the kernel takes.
@@ -83,8 +93,16 @@ impl<'a> Kdamond<'a> {
         if !self.is_set_up() {
             self.claim()?;
         }
-        let writes = context.writes(&self.kernel);
         let runs = self.runs()? && !self.written.is_empty();
+        let is_warm = runs && self.start.is_some_and(|start| start.elapsed() >= WARM_UP);
+        let mut context = context.clone();
+        // Of a captured machine, what it comes to is told.
+        for scheme in context.schemes.iter_mut().filter(|_| self.setting.root.is_live()) {
+            if scheme.quota.is_some() && !is_warm {
+                scheme.accesses = None;
+            }
+        }
+        let writes = context.writes(&self.kernel);
         for Write { path, text } in writes {
             if self.written.get(&path) == Some(&text) {
                 continue;
@@ -102,6 +120,7 @@ impl<'a> Kdamond<'a> {
         }
         let state = file("0/state");
         if !runs {
+            self.start = Some(Instant::now());
             if self.held.contains(&state) {
                 self.setting.root.write(&state, "on").map_err(ActuatorError::Refused)?;
             } else {

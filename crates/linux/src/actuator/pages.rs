@@ -20,6 +20,9 @@ use std::{
 /// How long a portion may take once something has moved: the rest of the second is the caller's.
 const PORTION: Duration = Duration::from_millis(500);
 
+/// A portion is not less than this, bytes, where the rate allows it.
+const LEAST_BYTES: u64 = 4 << 20;
+
 /// Brings the pages of processes to a ratio.
 #[derive(Debug)]
 pub struct Pages<'a> {
@@ -63,10 +66,15 @@ impl<'a> Pages<'a> {
             Scope::Processes(pids) => pids.iter().copied().filter(is_there).collect(),
             _ => self.known.iter().map(|it| it.pid).collect(),
         };
-        // What is settled already is looked at again each time, so time alone is no end.
+        // What is settled already is looked at again each time, and of each mapping one page is
+        // tried first: the time of a portion begins when the rest moves.
+        let mut first = None;
         let done = mover.run(&pids, &mut |progress| {
             (moved, looked) = (progress.moved_bytes, looked.max(progress.looked_bytes));
-            match moved >= budget || (moved > 0 && start.elapsed() >= PORTION) {
+            if moved >= LEAST_BYTES.min(budget) {
+                first.get_or_insert_with(Instant::now);
+            }
+            match moved >= budget || first.is_some_and(|first| first.elapsed() >= PORTION) {
                 true => ControlFlow::Break(()),
                 false => ControlFlow::Continue(()),
             }
