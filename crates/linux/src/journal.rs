@@ -299,16 +299,6 @@ impl Document {
         })
     }
 
-    /// Removes its file.
-    fn remove(&self, root: &Root) -> Result<(), JournalError> {
-        if !root.is_live() {
-            return Ok(());
-        }
-        let file = self.file(root);
-        fs::remove_file(&file)
-            .map_err(|why| JournalError::Keep { path: file.display().to_string(), why })
-    }
-
     /// Puts everything back, the last change first, and removes the file if all is well.
     fn undo(&self, root: &Root) -> Result<Vec<Undone>, JournalError> {
         let others: Vec<Self> = living(root)?.into_iter().filter(|other| !other.is(self)).collect();
@@ -319,17 +309,8 @@ impl Document {
             _ => None,
         };
         let mut changes: Vec<Change> = undone.iter().filter_map(left).collect();
-<<<<<<< HEAD
         changes.reverse();
         Self { changes, ..self.clone() }.keep(root)?;
-=======
-        if changes.is_empty() {
-            self.remove(root)?;
-        } else {
-            changes.reverse();
-            Self { changes, ..self.clone() }.keep(root)?;
-        }
->>>>>>> actuators
         Ok(undone)
     }
 }

@@ -16,13 +16,9 @@ use crate::{
     program,
 };
 
-<<<<<<< HEAD
-/// What the guest said that took its steps, with `interleaf` among its programs and the folders
-/// `/platforms` and `/workloads`; nothing when the kernel or QEMU are not here, which is said.
-=======
-/// What the guest said that took its steps, with `interleaf` among its programs if they name it;
-/// nothing when the kernel or QEMU are not here, which is said.
->>>>>>> actuators
+/// What the guest said that took its steps, with `interleaf` among its programs if they name it, and
+/// the folders `/platforms` and `/workloads`; nothing when the kernel or QEMU are not here, which is
+/// said.
 ///
 /// # Panics
 ///
@@ -44,18 +40,12 @@ pub fn said_within(series: Series, topology: &str, steps: &str, limit: Duration)
         return None;
     }
     let machine = Topology::named(topology).unwrap_or_else(|why| panic!("{topology}: {why}"));
-<<<<<<< HEAD
-    let (guest, interleaf) = (guest(), interleaf());
-    let programs = vec![("interleaf", interleaf.as_path())];
-    let files = ["platforms", "workloads"].into_iter().flat_map(data).collect();
-    let boot = Boot { programs, files, limit, ..Boot::new(series, &machine, guest, steps) };
-=======
     let guest = guest();
     // It takes longer to build than all of the rest.
     let is_named = steps.split_whitespace().any(|word| word == "interleaf");
     let programs = is_named.then(|| ("interleaf", interleaf().as_path())).into_iter().collect();
-    let boot = Boot { programs, limit, ..Boot::new(series, &machine, guest, steps) };
->>>>>>> actuators
+    let files = ["platforms", "workloads"].into_iter().flat_map(data).collect();
+    let boot = Boot { programs, files, limit, ..Boot::new(series, &machine, guest, steps) };
     match boot.run() {
         Ok(Outcome::Said(record)) => Some(record),
         Ok(outcome) => panic!("{series}, {topology}: {outcome}"),
