@@ -218,10 +218,7 @@ impl<'a> Journal<'a> {
             undone.iter().any(|it| matches!(it, Undone::Failed(other, _) if other == change))
         };
         self.document.changes.retain(|change| !is_named(change) || failed(change));
-        match self.document.changes.is_empty() {
-            true => self.document.remove(self.root)?,
-            false => self.document.keep(self.root)?,
-        }
+        self.document.keep(self.root)?;
         Ok(undone)
     }
 
