@@ -27,6 +27,7 @@ Decide:
 
 Act:
   run        a command under a placement of its pages, or the pages of a program that runs already
+  balance    pages all the time: observes, decides, moves them
 
 Try and prove:
   simulate   a policy on a machine that one need not own: what it finds, when, what it gives
@@ -56,6 +57,7 @@ pub(crate) enum Verb {
     Doctor(DoctorArgs),
     Predict(PredictArgs),
     Run(RunArgs),
+    Balance(BalanceArgs),
     #[command(subcommand)]
     Simulate(Simulate),
     Reproduce(ReproduceArgs),
@@ -183,6 +185,63 @@ pub(crate) struct RunArgs {
     #[arg(long)]
     pub(crate) json: bool,
     /// Record the JSON document in FILE
+    #[arg(short = 'o', long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+}
+
+/// Observes how much bandwidth the tiers give, decides where pages should go, and moves them, until
+/// it is stopped; then what it changed in the kernel is put back. Each period is a line: what was
+/// counted, the target and in brackets what is reached, and why.
+///
+/// Examples:
+///   interleaf balance --example-config > balance.toml
+///   interleaf balance --config balance.toml --dry-run    what would be set up and written
+///   interleaf balance --config balance.toml --advise     what would be decided
+///   interleaf balance --policy guided --process solver
+///   interleaf balance --restore                          after a kill
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct BalanceArgs {
+    /// A configuration [default: the one that --example-config prints]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Print a configuration with every key, its default and what it is for
+    #[arg(long)]
+    pub(crate) example_config: bool,
+    /// What decides where pages go, in place of what the configuration says
+    #[arg(long, value_name = "POLICY", value_parser = policy_name())]
+    pub(crate) policy: Option<String>,
+    /// Steer the processes of this name, in place of what the configuration says
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub(crate) process: Vec<String>,
+    /// Read bandwidth from a socket that programs write to, in place of counters
+    #[arg(long, value_name = "SOCKET")]
+    pub(crate) feed: Option<PathBuf>,
+    /// The span after which the policy decides, in place of what the configuration says
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(crate) period: Option<Time>,
+    /// How pages move, in place of what the configuration says
+    #[arg(long, value_name = "auto|vaddr|paddr|quota|pages")]
+    pub(crate) way: Option<String>,
+    /// Switch off what else moves pages or holds DAMON while it runs
+    #[arg(long)]
+    pub(crate) stop_rivals: bool,
+    /// Stop after a while
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(crate) duration: Option<Time>,
+    /// Only say what would be set up, and print every write
+    #[arg(long, conflicts_with = "advise")]
+    pub(crate) dry_run: bool,
+    /// Observe and say what would be decided, but change nothing
+    #[arg(long)]
+    pub(crate) advise: bool,
+    /// Put back what a process that was killed has left, and do nothing else
+    #[arg(long)]
+    pub(crate) restore: bool,
+    /// Print a JSON document a period (interleaf.balance/1), one a line
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Record the JSON documents in FILE, behind what is there
     #[arg(short = 'o', long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
 }

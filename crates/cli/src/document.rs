@@ -3,6 +3,7 @@
 //! Units are part of the names. Numbers are rounded to six significant digits, so that the same
 //! input gives the same bytes on any machine.
 
+pub(crate) mod balance;
 pub(crate) mod figure;
 pub(crate) mod machine;
 pub(crate) mod predict;

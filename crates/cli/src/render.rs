@@ -1,5 +1,6 @@
 //! Documents as tables, charts and pages.
 
+pub(crate) mod balance;
 pub(crate) mod chart;
 pub(crate) mod html;
 pub(crate) mod machine;

@@ -1,10 +1,12 @@
 //! The verbs.
 
+mod balance;
 mod doctor;
 mod predict;
 mod report;
 
 mod reproduce;
+mod restore;
 mod run;
 mod show;
 mod simulate;
@@ -24,6 +26,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode, Failure> {
     let root = cli.root.as_deref();
     let done = match cli.verb {
         Some(Verb::Run(args)) => return run::run(&args, root),
+        Some(Verb::Balance(args)) => return balance::start(&args, root),
         None => show::run(&ShowArgs::default(), root),
         Some(Verb::Show(args)) => show::run(&args, root),
         Some(Verb::Doctor(args)) => doctor::run(&args, root),

@@ -2,14 +2,17 @@
 
 use std::{env, io, path::Path, process::ExitCode};
 
-use interleaf_guest::{init, touch};
+use interleaf_guest::{actuate, drain, init, load, touch};
 
 fn main() -> ExitCode {
     let mut args = env::args();
     let name = args.next().unwrap_or_default();
     let name = Path::new(&name).file_name().and_then(|name| name.to_str()).unwrap_or_default();
     match name {
+        "drain" => drain::main(args, &mut io::stdout()),
+        "load" => load::main(args, &mut io::stdout()),
         "touch" => touch::main(args, &mut io::stdout()),
+        "actuate" => actuate::main(args, &mut io::stdout()),
         // A kernel whose init returns panics, which is what the one outside is told by.
         _ => init::main(),
     }

@@ -15,9 +15,12 @@ use std::{
 
 use memmap2::{Advice, MmapMut};
 
-use interleaf_linux::{list::List, mempolicy::Policy, numa_maps, root::Root};
+use interleaf_linux::{mempolicy::Policy, numa_maps, root::Root};
 
-use crate::pages::Pages;
+use crate::{
+    pages::Pages,
+    words::{list, nodes, number, size},
+};
 
 const PAGE: usize = 4096;
 const WEIGHTS: &str = "/sys/kernel/mm/mempolicy/weighted_interleave";
@@ -81,29 +84,9 @@ impl Args {
     }
 }
 
-fn list<T>(text: &str, item: &dyn Fn(&str) -> Result<T, String>) -> Result<Vec<T>, String> {
-    text.split(',').map(item).collect()
-}
-
-fn nodes(text: &str) -> Result<List, String> {
-    Ok(list(text, &number)?.into_iter().collect())
-}
-
-fn number<T: std::str::FromStr>(text: &str) -> Result<T, String> {
-    text.parse().map_err(|_| format!("no number, or too large a one: {text}"))
-}
-
 fn weight(text: &str) -> Result<(u32, u8), String> {
     let (node, weight) = text.split_once(':').ok_or_else(|| format!("no weight: {text}"))?;
     Ok((number(node)?, number(weight)?))
-}
-
-fn size(text: &str) -> Result<usize, String> {
-    let units = [("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30)];
-    let found = units.iter().find_map(|(unit, bytes)| Some((text.strip_suffix(unit)?, bytes)));
-    let (count, bytes) = found.ok_or_else(|| format!("no size, as 64MiB is one: {text}"))?;
-    let count: u32 = number(count)?;
-    Ok(count as usize * bytes)
 }
 
 fn touch(args: &Args, out: &mut impl Write) -> io::Result<()> {
@@ -135,7 +118,8 @@ fn touch(args: &Args, out: &mut impl Write) -> io::Result<()> {
     }
 }
 
-fn sweep(memory: &mut [u8]) {
+/// Writes to each page.
+pub(crate) fn sweep(memory: &mut [u8]) {
     for byte in memory.iter_mut().step_by(PAGE) {
         *byte = byte.wrapping_add(1);
     }

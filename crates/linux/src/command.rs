@@ -114,6 +114,14 @@ impl Signals {
         })
     }
 
+    /// Waits for a signal, at most for `limit`.
+    pub fn wait(&self, limit: Duration) -> Option<i32> {
+        match self.events.recv_timeout(limit) {
+            Ok(Event::Signal { number, .. }) => Some(number),
+            Ok(Event::Ended) | Err(_) => None,
+        }
+    }
+
     /// Starts a command whose pages come under `policy`, and those of all that it starts.
     ///
     /// # Errors

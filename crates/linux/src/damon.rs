@@ -9,8 +9,10 @@ pub mod probe;
 
 use crate::root::{Root, RootError};
 
-const ADMIN: &str = "/sys/kernel/mm/damon/admin/kdamonds";
-const MODULES: [(&str, &str); 3] = [
+/// The folder of DAMON's threads.
+pub(crate) const ADMIN: &str = "/sys/kernel/mm/damon/admin/kdamonds";
+/// Its own modules, and the switch of each.
+pub(crate) const MODULES: [(&str, &str); 3] = [
     ("damon_stat", "/sys/module/damon_stat/parameters/enabled"),
     ("damon_reclaim", "/sys/module/damon_reclaim/parameters/enabled"),
     ("damon_lru_sort", "/sys/module/damon_lru_sort/parameters/enabled"),

@@ -197,6 +197,31 @@ impl<'a> Journal<'a> {
         Ok(())
     }
 
+    /// Puts back some of what was changed, the last change first, and keeps the rest; nothing of
+    /// what this process has not changed. What cannot be put back stays in the journal.
+    ///
+    /// # Errors
+    /// When the journals cannot be read or written.
+    pub fn release(&mut self, paths: &[String]) -> Result<Vec<Undone>, JournalError> {
+        let is_named = |change: &Change| paths.contains(&change.path);
+        if !self.document.changes.iter().any(is_named) {
+            return Ok(vec![]);
+        }
+        let _turn = lock(self.root)?;
+        let others = living(self.root)?;
+        let others: Vec<Document> =
+            others.into_iter().filter(|other| !other.is(&self.document)).collect();
+        let named = self.document.changes.iter().rev().filter(|change| is_named(change));
+        let undone: Vec<Undone> =
+            named.filter_map(|change| undo(self.root, &others, change)).collect();
+        let failed = |change: &Change| {
+            undone.iter().any(|it| matches!(it, Undone::Failed(other, _) if other == change))
+        };
+        self.document.changes.retain(|change| !is_named(change) || failed(change));
+        self.document.keep(self.root)?;
+        Ok(undone)
+    }
+
     /// What is changed so far.
     pub fn changes(&self) -> &[Change] {
         &self.document.changes
@@ -474,6 +499,23 @@ mod tests {
             })
             .collect();
         assert_eq!(paths, [NODE1, NODE0], "the last one first");
+        assert_eq!((now(&root), journals(&root)), (["1".into(), "1".into()], 0));
+    }
+
+    #[test]
+    fn some_can_be_put_back_before() {
+        let (_folder, root) = machine();
+        let (mut journal, _) = Journal::open(&root).unwrap();
+        journal.set(NODE0, "3").unwrap();
+        journal.set(NODE1, "2").unwrap();
+        let undone = journal.release(&[NODE0.into(), "/sys/node9".into()]).unwrap();
+        assert!(matches!(&undone[..], [Undone::Restored(change)] if change.path == NODE0));
+        assert_eq!((now(&root), journals(&root)), (["1".into(), "2".into()], 1));
+        assert_eq!(journal.release(&[NODE0.into()]).unwrap(), []);
+        journal.release(&[NODE1.into()]).unwrap();
+        assert_eq!(journals(&root), 0, "nothing is left to put back");
+        journal.set(NODE0, "3").unwrap();
+        journal.close().unwrap();
         assert_eq!((now(&root), journals(&root)), (["1".into(), "1".into()], 0));
     }
 

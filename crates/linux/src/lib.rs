@@ -18,6 +18,16 @@ pub mod switches;
 
 pub mod vmstat;
 
+pub mod source;
+
+pub mod counters;
+
+pub mod rapl;
+
+pub mod replay;
+
+pub mod feed;
+
 pub mod cgroup;
 
 pub mod damon;
@@ -34,6 +44,10 @@ pub mod mempolicy;
 
 pub mod journal;
 
+pub mod layout;
+
+pub mod host;
+
 pub mod placement;
 
 pub mod survey;
@@ -41,5 +55,7 @@ pub mod survey;
 pub mod command;
 
 pub mod migrate;
+
+pub mod actuator;
 
 mod syscall;

@@ -78,7 +78,26 @@ fn node(root: &Root, id: u32) -> Result<Node, RootError> {
     let folder = format!("{NODES}/node{id}");
     let cpus = root
         .value(&format!("{folder}/cpulist"), "a list of CPUs", |text| List::of_kernel(text).ok())?;
-    let path = format!("{folder}/meminfo");
+    let (total_bytes, free_bytes) = memory(root, id)?;
+    let numbers = |text: &str| text.split_whitespace().map(|word| word.parse().ok()).collect();
+    let distances = root.value(&format!("{folder}/distance"), "a list of distances", numbers)?;
+    Ok(Node {
+        id,
+        cpus: cpus.unwrap_or_default(),
+        total_bytes,
+        free_bytes,
+        distances: distances.unwrap_or_default(),
+        rated: rated(root, &folder)?,
+        huge_pages: huge_pages(root, &folder)?,
+    })
+}
+
+/// What a node has and what of it is free, bytes; nothing of one that is not there.
+///
+/// # Errors
+/// When its file cannot be read, or has no such lines.
+pub fn memory(root: &Root, id: u32) -> Result<(u64, u64), RootError> {
+    let path = format!("{NODES}/node{id}/meminfo");
     let meminfo = root.text(&path)?.unwrap_or_default();
     let bytes = |key: &str| match kib(&meminfo, key) {
         Some(kib) => Ok(kib * 1024),
@@ -89,17 +108,7 @@ fn node(root: &Root, id: u32) -> Result<Node, RootError> {
             expected: "a meminfo with MemTotal and MemFree in kB",
         }),
     };
-    let numbers = |text: &str| text.split_whitespace().map(|word| word.parse().ok()).collect();
-    let distances = root.value(&format!("{folder}/distance"), "a list of distances", numbers)?;
-    Ok(Node {
-        id,
-        cpus: cpus.unwrap_or_default(),
-        total_bytes: bytes("MemTotal")?,
-        free_bytes: bytes("MemFree")?,
-        distances: distances.unwrap_or_default(),
-        rated: rated(root, &folder)?,
-        huge_pages: huge_pages(root, &folder)?,
-    })
+    Ok((bytes("MemTotal")?, bytes("MemFree")?))
 }
 
 /// All memory as one node.
@@ -120,7 +129,7 @@ fn whole(root: &Root) -> Result<Node, RootError> {
 }
 
 /// The value of a line such as `Node 0 MemTotal: 1024 kB` or `MemTotal: 1024 kB`, KiB.
-fn kib(meminfo: &str, key: &str) -> Option<u64> {
+pub(crate) fn kib(meminfo: &str, key: &str) -> Option<u64> {
     let mut lines = meminfo.lines().filter_map(|line| line.split_once(':'));
     let named = |(name, _): &(&str, &str)| name.split_whitespace().next_back() == Some(key);
     let (_, value) = lines.find(named)?;

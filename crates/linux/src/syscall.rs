@@ -3,7 +3,12 @@
 
 #![expect(unsafe_code, reason = "no crate wraps these system calls")]
 
-use std::{io, ptr};
+use perf_event_open_sys::bindings;
+use std::{
+    io,
+    os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
+    ptr,
+};
 
 /// `MPOL_MF_MOVE` of `linux/mempolicy.h`: pages that no other process maps.
 const MPOL_MF_MOVE: libc::c_int = 1 << 1;
@@ -69,6 +74,44 @@ pub(crate) fn move_pages(
         )
     };
     done(result)
+}
+
+/// `perf_event_open(2)`: counts an event of the PMU with number `kind` on one CPU, whoever runs
+/// there, from now on; in the group of `leader` where there is one, so that they are counted at
+/// once and read with it. A read of the leader gives, each in 8 bytes of the machine's order, the
+/// number of events in the group, the time that it was enabled and that it was counted, both in ns,
+/// and the count of each event.
+pub(crate) fn perf_event_open(
+    kind: u32,
+    config: [u64; 3],
+    cpu: u32,
+    leader: Option<BorrowedFd<'_>>,
+) -> io::Result<OwnedFd> {
+    let mut attr = bindings::perf_event_attr {
+        type_: kind,
+        size: size_of::<bindings::perf_event_attr>() as u32,
+        config: config[0],
+        read_format: u64::from(
+            bindings::PERF_FORMAT_GROUP
+                | bindings::PERF_FORMAT_TOTAL_TIME_ENABLED
+                | bindings::PERF_FORMAT_TOTAL_TIME_RUNNING,
+        ),
+        ..Default::default()
+    };
+    attr.__bindgen_anon_3.config1 = config[1];
+    attr.__bindgen_anon_4.config2 = config[2];
+    let cpu = libc::c_int::try_from(cpu).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let leader = leader.map_or(-1, |leader| leader.as_raw_fd());
+    let flags = libc::c_ulong::from(bindings::PERF_FLAG_FD_CLOEXEC);
+    // SAFETY: `attr` is a whole and initialised structure that outlives the call, and says its own
+    // size; the kernel reads it, and writes no more than its `size` field. Counting touches no
+    // memory of this process: there is no buffer and no signal.
+    let fd = unsafe { perf_event_open_sys::perf_event_open(&raw mut attr, -1, cpu, leader, flags) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has just opened this descriptor for us, and nobody else has it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 fn done(result: libc::c_long) -> io::Result<u64> {

@@ -5,7 +5,7 @@ mod program;
 mod workload;
 
 pub use load::{LoadPoint, MixLoad, load_curve, saturating_load};
-pub use program::{Program, ProgramPhase, RATE_RUN_S};
+pub use program::{Program, ProgramPhase, RATE_RUN_S, Stretch};
 pub use workload::Forecast;
 
 use crate::{platform::Platform, provenance::Provenance, weights::Weights};

@@ -4,10 +4,11 @@
 
 use interleaf_model::{
     demand::Demand,
+    equilibrium::solve,
     format::{curve_csv, demand_toml, mess_csv, platform_toml},
     mix::Mix,
     platform::Platform,
-    predict::{Forecast, Row},
+    predict::{Forecast, Program, Row, Stretch},
     weights::Weights,
 };
 use std::fs;
@@ -165,4 +166,33 @@ fn mess_curves() {
     let last = half.points().last().unwrap();
     assert_eq!(last.bandwidth_gbps, 60.0, "it bends back");
     assert_eq!(read.curves.of(Mix::READ).unwrap().points().len(), 3);
+}
+
+/// A run whose demand comes and goes is, while all threads work, the run as it is; while few do,
+/// the first tier alone is enough.
+#[test]
+fn a_run_may_come_and_go() {
+    let platform = platform("gnr120-cz122");
+    let demand = workload("lbm");
+    let plain = Forecast::new(&platform, &platform, &demand).program(119.0);
+    let stretches =
+        [Stretch { local_s: 60.0, active: 1.0 }, Stretch { local_s: 30.0, active: 0.1 }];
+    let program = plain.clone().with_stretches(&platform, &stretches);
+    assert_eq!(program.local_runtime_s, 90.0);
+    let [all, few] = program.phases() else { panic!("{:?}", program.phases()) };
+    assert!((all.work - 2.0 / 3.0).abs() < 1e-12 && (all.work + few.work - 1.0).abs() < 1e-12);
+    assert_eq!(all.local_gbps, plain.phases()[0].local_gbps);
+    assert!(few.local_gbps < 0.5 * all.local_gbps, "{} GB/s", few.local_gbps);
+    let speed = |program: &Program, phase: usize, first: f64| {
+        let load = program.load(phase, 0, vec![first, 1.0 - first]);
+        let gbps = solve(&platform, &[load]).loads[0].bandwidth_gbps;
+        program.speed(phase, gbps)
+    };
+    assert_eq!(speed(&program, 0, 0.7), speed(&plain, 0, 0.7));
+    assert!(speed(&program, 0, 0.7) > 1.2);
+    for phase in [0, 1] {
+        let local = speed(&program, phase, 1.0);
+        assert!((local - 1.0).abs() < 1e-9, "phase {phase}: {local}");
+    }
+    assert!(speed(&program, 1, 0.7) < 1.0);
 }

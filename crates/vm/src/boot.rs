@@ -3,7 +3,7 @@
 use std::{
     fs,
     io::{self, BufRead, BufReader, Read},
-    path::Path,
+    path::{Path, PathBuf},
     process::{Child, ChildStdout, Command, Stdio},
     sync::mpsc::{self, RecvTimeoutError},
     thread,
@@ -22,7 +22,7 @@ use crate::{
 const QEMU: &str = "qemu-system-x86_64";
 
 /// Five times what a boot takes on two slow cores, so that only a guest that hangs meets it.
-const LIMIT: Duration = Duration::from_secs(120);
+pub(crate) const LIMIT: Duration = Duration::from_secs(120);
 
 /// Emulation, all processors in one thread: with a thread for each, 2 of some 330 boots crashed
 /// under QEMU 7.2, in one none of 250; and a boot is no faster for them.
@@ -37,6 +37,9 @@ const PROCESSOR: &str = "qemu64,-cx16";
 /// panics, and QEMU ends instead of resetting.
 const COMMAND_LINE: &str = "console=ttyS0 panic=-1 oops=panic";
 
+/// What the guest's program is by other names.
+const PROGRAMS: [&str; 4] = ["actuate", "drain", "load", "touch"];
+
 /// A boot to be.
 #[derive(Clone, Debug)]
 pub struct Boot<'a> {
@@ -48,6 +51,8 @@ pub struct Boot<'a> {
     pub guest: &'a Path,
     /// Other static programs, by their names in the guest's `/bin`. Default: none.
     pub programs: Vec<(&'a str, &'a Path)>,
+    /// Other files, of text, by their paths in the guest. Default: none.
+    pub files: Vec<(String, PathBuf)>,
     /// What the guest does, in the language of [`interleaf_guest::step`].
     pub steps: &'a str,
     /// What the kernel's command line has more. Default: nothing.
@@ -60,8 +65,8 @@ impl<'a> Boot<'a> {
     /// With defaults.
     #[must_use]
     pub fn new(series: Series, topology: &'a Topology, guest: &'a Path, steps: &'a str) -> Self {
-        let (programs, command_line) = (vec![], "");
-        Self { series, topology, guest, programs, steps, command_line, limit: LIMIT }
+        let (programs, files, command_line) = (vec![], vec![], "");
+        Self { series, topology, guest, programs, files, steps, command_line, limit: LIMIT }
     }
 
     /// Boots, and waits for the end.
@@ -115,9 +120,14 @@ impl<'a> Boot<'a> {
     fn command(&self, kernel: &Kernel, folder: &Path) -> io::Result<Command> {
         let mut initramfs = Initramfs::default();
         initramfs.program("/init", self.guest)?;
-        initramfs.link("/bin/touch", "/init");
+        for name in PROGRAMS {
+            initramfs.link(&format!("/bin/{name}"), "/init");
+        }
         for (name, file) in &self.programs {
             initramfs.program(&format!("/bin/{name}"), file)?;
+        }
+        for (path, file) in &self.files {
+            initramfs.text(path, &fs::read_to_string(file)?);
         }
         initramfs.text("/steps", self.steps);
         let initrd = folder.join("initramfs");

@@ -2,35 +2,50 @@
 //! where they cannot.
 
 use std::{
-    env,
+    env, fs,
     io::{self, Write},
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::OnceLock,
+    time::Duration,
 };
 
 use crate::{
     Boot, Outcome, Series, Topology,
-    boot::missing,
+    boot::{LIMIT, missing},
     outcome::{Record, Taken},
     program,
 };
 
-/// What the guest said that took its steps, with `interleaf` among its programs; nothing when the
-/// kernel or QEMU are not here, which is said.
+/// What the guest said that took its steps, with `interleaf` among its programs if they name it, and
+/// the folders `/platforms` and `/workloads`; nothing when the kernel or QEMU are not here, which is
+/// said.
 ///
 /// # Panics
 ///
 /// When it came to anything else than that, and with `INTERLEAF_VM=required` when it cannot be had.
 #[must_use]
 pub fn said(series: Series, topology: &str, steps: &str) -> Option<Record> {
+    said_within(series, topology, steps, LIMIT)
+}
+
+/// As [`said`], of steps that take longer than a boot mostly does.
+///
+/// # Panics
+///
+/// As [`said`].
+#[must_use]
+pub fn said_within(series: Series, topology: &str, steps: &str, limit: Duration) -> Option<Record> {
     if let Some(outcome) = missing(series) {
         not_tested(&outcome);
         return None;
     }
     let machine = Topology::named(topology).unwrap_or_else(|why| panic!("{topology}: {why}"));
-    let (guest, interleaf) = (guest(), interleaf());
-    let programs = vec![("interleaf", interleaf.as_path())];
-    let boot = Boot { programs, ..Boot::new(series, &machine, guest, steps) };
+    let guest = guest();
+    // It takes longer to build than all of the rest.
+    let is_named = steps.split_whitespace().any(|word| word == "interleaf");
+    let programs = is_named.then(|| ("interleaf", interleaf().as_path())).into_iter().collect();
+    let files = ["platforms", "workloads"].into_iter().flat_map(data).collect();
+    let boot = Boot { programs, files, limit, ..Boot::new(series, &machine, guest, steps) };
     match boot.run() {
         Ok(Outcome::Said(record)) => Some(record),
         Ok(outcome) => panic!("{series}, {topology}: {outcome}"),
@@ -69,6 +84,27 @@ pub fn not_tested(outcome: &Outcome) {
     assert!(env::var_os("INTERLEAF_VM").is_none_or(|value| value != "required"), "{text}");
     // When nobody can be told, nobody can be told that either.
     let _ = writeln!(io::stderr(), "{text}");
+}
+
+/// A file or folder of the workspace.
+#[must_use]
+pub fn in_workspace(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
+}
+
+/// The files below a folder of the workspace, by their paths in the guest.
+fn data(folder: &str) -> Vec<(String, PathBuf)> {
+    let path = in_workspace(folder);
+    let entries = fs::read_dir(&path).unwrap_or_else(|why| panic!("{}: {why}", path.display()));
+    let below = |entry: io::Result<fs::DirEntry>| {
+        let path = entry.unwrap_or_else(|why| panic!("{folder}: {why}")).path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let name = format!("{folder}/{name}");
+        if path.is_dir() { data(&name) } else { vec![(format!("/{name}"), path)] }
+    };
+    let mut files: Vec<_> = entries.flat_map(below).collect();
+    files.sort();
+    files
 }
 
 /// The guest, built once.

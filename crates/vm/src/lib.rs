@@ -12,12 +12,14 @@
 //! - [`boot`]: all of it put together.
 //! - [`capture`]: a machine in a folder, as a guest saved it; `src/bin/capture.rs` is the program.
 //! - [`harness`]: what the tests have in common.
+//! - [`expected`]: what the guest's program `load` comes to, as a simulation has it.
 //! - [`outcome`]: what a run can be. Start here.
 
 #![forbid(unsafe_code)]
 
 pub mod boot;
 pub mod capture;
+pub mod expected;
 pub mod harness;
 pub mod initramfs;
 pub mod kernel;

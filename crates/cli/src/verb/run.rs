@@ -3,6 +3,7 @@
 mod command;
 mod processes;
 
+use super::restore;
 use crate::{
     args::RunArgs,
     document::{
@@ -13,7 +14,6 @@ use crate::{
     output, render,
 };
 use interleaf_linux::{
-    journal::{self, JournalError},
     placement::{Placement, PlacementError},
     process::allowed_nodes,
     root::Root,
@@ -24,7 +24,7 @@ use std::{io, path::Path, process::ExitCode};
 pub(super) fn run(args: &RunArgs, root: Option<&Path>) -> Result<ExitCode, Failure> {
     let root = super::root(root)?;
     if args.restore {
-        return restore(args, &root).map(|()| ExitCode::SUCCESS);
+        return restore::restore(args.dry_run, args.json, &root).map(|()| ExitCode::SUCCESS);
     }
     let Some(weights) = &args.weights else { return Ok(ExitCode::SUCCESS) };
     output::check_writable(args.output.as_deref())?;
@@ -61,7 +61,7 @@ pub(super) fn run(args: &RunArgs, root: Option<&Path>) -> Result<ExitCode, Failu
 }
 
 /// Refuses a captured machine.
-fn live(root: &Root) -> Result<(), Failure> {
+pub(super) fn live(root: &Root) -> Result<(), Failure> {
     if root.is_live() {
         return Ok(());
     }
@@ -107,50 +107,6 @@ fn settings(
     Ok(found)
 }
 
-/// Puts back what processes that were killed have left.
-fn restore(args: &RunArgs, root: &Root) -> Result<(), Failure> {
-    if args.dry_run || !root.is_live() {
-        return left(args, root);
-    }
-    let undone = journal::restore(root).map_err(unkept)?;
-    let undone: Vec<PutBackDocument> = undone.iter().map(PutBackDocument::from).collect();
-    if args.json {
-        let value = serde_json::json!({ "schema": document::run::SCHEMA, "put_back": undone });
-        return output::data(&document::json(&value)?);
-    }
-    let lines: Vec<String> = undone.iter().map(render::run::put_back).collect();
-    output::data(&listed(&lines))
-}
-
-/// Says what processes that were killed have left.
-fn left(args: &RunArgs, root: &Root) -> Result<(), Failure> {
-    let left = journal::leftovers(root).map_err(unkept)?;
-    let changes = left.iter().flat_map(|left| {
-        // The last change is put back first.
-        left.changes.iter().rev().map(|change| (left.pid, change))
-    });
-    if args.json {
-        let left: Vec<SettingDocument> =
-            changes.map(|(_, change)| SettingDocument::from(change)).collect();
-        let value = serde_json::json!({ "schema": document::run::SCHEMA, "left": left });
-        return output::data(&document::json(&value)?);
-    }
-    let lines: Vec<String> = changes
-        .map(|(pid, change)| {
-            format!("process {pid} left {} at {}: {}", change.path, change.set, change.was)
-        })
-        .collect();
-    output::data(&listed(&lines))
-}
-
-/// Lines of what was left, or that there was nothing.
-fn listed(lines: &[String]) -> String {
-    match lines.is_empty() {
-        true => "nothing was left\n".to_string(),
-        false => format!("{}\n", lines.join("\n")),
-    }
-}
-
 /// Tells the user, unless told not to.
 fn say(args: &RunArgs, text: &str) {
     if !args.quiet {
@@ -171,32 +127,9 @@ fn tell_put_back(args: &RunArgs, undone: &[PutBackDocument]) {
     }
 }
 
-fn unheld(why: io::Error) -> Failure {
+pub(super) fn unheld(why: io::Error) -> Failure {
     Failure::new(
         format!("signals cannot be held: {why}"),
         "the limit of open files or of processes may be reached: ulimit -a",
     )
-}
-
-fn unkept(why: JournalError) -> Failure {
-    let hint = match &why {
-        JournalError::Held { .. } => {
-            "weights are the whole machine's: wait until that process has ended, or use the same"
-        }
-        JournalError::Content { .. } => {
-            "look into the file, set by hand what it says, and remove it"
-        }
-        _ if why.is_permission() => "run it as root",
-        JournalError::Keep { why, .. } if why.kind() == io::ErrorKind::StorageFull => {
-            "make room in /run, and try again"
-        }
-        JournalError::Keep { .. } => {
-            "/run/interleaf has to be a folder that can be written to: what is there puts the \
-             settings back after a crash"
-        }
-        JournalError::Absent { .. } | JournalError::Root(_) => {
-            "`interleaf doctor` says what this kernel can do"
-        }
-    };
-    Failure::new(why.to_string(), hint)
 }

@@ -73,6 +73,51 @@ pub struct Probed {
     pub filters: Vec<String>,
     /// Whether it tunes its intervals itself.
     pub interval_goal: bool,
+    /// Whether filters are in two folders by who applies them, `core_filters` and `ops_filters`.
+    pub split_filters: bool,
+    /// Whether a thread brings its own statistics up to date, `refresh_ms`.
+    pub refresh: bool,
+    /// Whether one process can be dropped while others are watched on, `obsolete_target`.
+    pub obsolete_target: bool,
+}
+
+impl Probed {
+    /// What a kernel of this release takes, such as `6.17.13`, as far as it matters for moving
+    /// pages: of one that cannot be asked. From `docs/kernels.md`, which a test holds against
+    /// kernels, and for those in between the releases that kernels announce them for. `None` of
+    /// one before 6.11, whose DAMON moves no pages.
+    pub fn of_release(release: &str) -> Option<Self> {
+        let mut numbers = release.split(['.', '-', '+']).map_while(|word| word.parse::<u32>().ok());
+        let release = (numbers.next()?, numbers.next()?);
+        if release < (6, 11) {
+            return None;
+        }
+        let words = |all: &[((u32, u32), &str)]| {
+            let there = all.iter().filter(|(since, _)| release >= *since);
+            there.map(|(_, word)| (*word).to_string()).collect()
+        };
+        Some(Self {
+            operations: words(&[((5, 18), "vaddr"), ((5, 18), "fvaddr"), ((5, 18), "paddr")]),
+            actions: words(&[
+                ((5, 18), "stat"),
+                ((5, 18), "pageout"),
+                ((6, 11), "migrate_hot"),
+                ((6, 11), "migrate_cold"),
+            ]),
+            destinations: release >= (6, 17),
+            goals: words(&[
+                ((6, 16), "node_mem_used_bp"),
+                ((6, 16), "node_mem_free_bp"),
+                ((7, 2), "node_eligible_mem_bp"),
+            ]),
+            tuners: words(&[((7, 1), "consist"), ((7, 1), "temporal")]),
+            filters: vec![],
+            interval_goal: release >= (6, 15),
+            split_filters: release >= (6, 17),
+            refresh: release >= (6, 17),
+            obsolete_target: release >= (6, 19),
+        })
+    }
 }
 
 /// Why it was not found out.
@@ -122,7 +167,18 @@ fn look(root: &Root) -> Result<Probed, RootError> {
         tuners: taken(root, &format!("{scheme}/quotas/goal_tuner"), &TUNERS)?,
         filters: filters(root, &scheme)?,
         interval_goal: root.has(&format!("{context}/monitoring_attrs/intervals/intervals_goal")),
+        split_filters: FILTER_FOLDERS.iter().all(|it| root.has(&format!("{scheme}/{it}"))),
+        refresh: root.has(&format!("{ADMIN}/0/refresh_ms")),
+        obsolete_target: drops_targets(root, &format!("{context}/targets"))?,
     })
+}
+
+fn drops_targets(root: &Root, folder: &str) -> Result<bool, RootError> {
+    if !root.has(folder) {
+        return Ok(false);
+    }
+    root.write(&format!("{folder}/nr_targets"), "1")?;
+    Ok(root.has(&format!("{folder}/0/obsolete_target")))
 }
 
 fn goals(root: &Root, folder: &str) -> Result<Vec<String>, RootError> {

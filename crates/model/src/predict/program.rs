@@ -6,7 +6,8 @@
 use super::Forecast;
 use crate::{
     behaviour::{Behaviour, TrafficPerWork},
-    equilibrium::Load,
+    equilibrium::{Load, solve},
+    platform::Platform,
     weights::Weights,
 };
 
@@ -32,7 +33,18 @@ pub struct Program {
     traffic: TrafficPerWork,
     /// Its work relative to its traffic changes with pressure only where both were counted.
     counted: bool,
+    /// Its threads as in its runs as a whole, all on the first tier.
+    whole: Load,
     phases: Vec<ProgramPhase>,
+}
+
+/// A while in which only some of a program's threads work.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Stretch {
+    /// How long it lasts with all pages on the first tier, s; above 0.
+    pub local_s: f64,
+    /// The part of the threads that work, above 0 and up to 1.
+    pub active: f64,
 }
 
 /// A part of a run.
@@ -40,6 +52,8 @@ pub struct Program {
 pub struct ProgramPhase {
     /// Its part of the work, 0 to 1.
     pub work: f64,
+    /// The part of the threads that work, 0 to 1.
+    active: f64,
     /// Its threads, all on the first tier.
     load: Load,
     /// What they reach there alone, GB/s.
@@ -57,15 +71,34 @@ impl Program {
         Load { domain, shares, ..self.phases[phase].load.clone() }
     }
 
+    /// The same threads in a run of these `stretches` (not empty), in order, in place of the phases
+    /// of its demand: a run whose demand comes and goes.
+    pub fn with_stretches(mut self, platform: &Platform, stretches: &[Stretch]) -> Self {
+        self.local_runtime_s = stretches.iter().map(|stretch| stretch.local_s).sum();
+        let phase = |stretch: &Stretch| {
+            let threads = self.whole.threads * stretch.active;
+            let load = Load { threads, ..self.whole.clone() };
+            let reached = solve(platform, std::slice::from_ref(&load));
+            ProgramPhase {
+                work: stretch.local_s / self.local_runtime_s,
+                active: stretch.active,
+                local_gbps: reached.loads[0].bandwidth_gbps,
+                load,
+            }
+        };
+        self.phases = stretches.iter().map(phase).collect();
+        self
+    }
+
     /// How fast it works in `phase` when its traffic is `gbps`: 1 is as fast as on the first tier
     /// alone.
     pub fn speed(&self, phase: usize, gbps: f64) -> f64 {
-        let local_gbps = self.phases[phase].local_gbps;
+        let ProgramPhase { local_gbps, active, .. } = self.phases[phase];
         let gain = gbps / local_gbps;
         if !self.counted {
             return gain;
         }
-        let per_thread = local_gbps / self.threads;
+        let per_thread = local_gbps / (self.threads * active);
         let traffic = self.traffic.of_pressure(per_thread * gain, per_thread);
         gain * libm::pow(traffic, -self.behaviour.traffic_relief)
     }
@@ -113,9 +146,11 @@ impl Forecast<'_> {
     fn program_of(&self, member: usize, threads: f64, local: super::workload::Local) -> Program {
         let behaviour = self.behaviours[member];
         let first_tier = Weights::first_tier(self.platform.tiers.len());
-        let mut loads = self.loads(&behaviour, threads, &first_tier).into_iter();
+        let whole = behaviour.load(self.platform, self.demand.mix, threads, first_tier.shares());
+        // The first of either is the whole, whatever phases it has.
+        let loads = self.loads(&behaviour, threads, &first_tier).into_iter().skip(1);
         let mut reached = local.reached_gbps[member].iter();
-        let (whole, whole_gbps) = (loads.next(), reached.next());
+        let whole_gbps = reached.next();
         let mut phases: Vec<ProgramPhase> = self
             .demand
             .phases
@@ -123,12 +158,14 @@ impl Forecast<'_> {
             .zip(loads.zip(reached))
             .map(|(phase, (load, gbps))| ProgramPhase {
                 work: phase.share_of_time,
+                active: 1.0,
                 load,
                 local_gbps: *gbps,
             })
             .collect();
-        if let (true, Some(load), Some(gbps)) = (phases.is_empty(), whole, whole_gbps) {
-            phases.push(ProgramPhase { work: 1.0, load, local_gbps: *gbps });
+        if let (true, Some(gbps)) = (phases.is_empty(), whole_gbps) {
+            let load = whole.clone();
+            phases.push(ProgramPhase { work: 1.0, active: 1.0, load, local_gbps: *gbps });
         }
         let local_result = self.demand.result(local.performance);
         let local_runtime_s = match self.demand.metric {
@@ -143,6 +180,7 @@ impl Forecast<'_> {
             threads,
             traffic: self.traffic.clone(),
             counted: local.counted_gbps.is_some(),
+            whole,
             phases,
         }
     }

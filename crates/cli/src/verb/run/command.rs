@@ -1,11 +1,12 @@
 //! A command under a placement.
 
-use super::{processes, say, tell_put_back, unkept};
+use super::{processes, say, tell_put_back};
 use crate::{
     args::RunArgs,
     document::run::{MemoryDocument, MovedDocument, PutBackDocument, RunDocument, SettingDocument},
     failure::Failure,
     output, render,
+    verb::restore::unkept,
 };
 use interleaf_linux::{
     command::{Running, Signals, StartError},

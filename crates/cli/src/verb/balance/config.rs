@@ -1,0 +1,403 @@
+//! The configuration of the daemon: a TOML file of which [`EXAMPLE`] has every key.
+
+use crate::{failure::Failure, library};
+use core::time::Duration;
+use interleaf_linux::actuator::Way;
+use interleaf_model::{
+    format::{FileError, toml_text::TomlText},
+    policy::PolicyKind,
+    units::{Bandwidth, Time},
+    weights::Weights,
+};
+use serde::Deserialize;
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+};
+use toml::Spanned;
+
+/// A file with every key, its default, and what it is for.
+pub(crate) const EXAMPLE: &str = include_str!("example.toml");
+
+const SCHEMA: &str = "interleaf.balance/1";
+
+/// Samples shorter than this cost more than they tell; longer ones than a period are none.
+const SAMPLE_S: [f64; 2] = [0.01, 60.0];
+const PERIOD_S: [f64; 2] = [0.1, 3600.0];
+
+/// What the daemon is to do.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Config {
+    pub(crate) scope: Scope,
+    /// Processes by name whose pages are left alone. Default: none.
+    pub(crate) protected: Vec<String>,
+    /// Default: dmi.
+    pub(crate) policy: PolicyKind,
+    /// With the static policy, its weights. Default: none.
+    pub(crate) weights: Option<Weights>,
+    /// A platform whose curves the policy believes, by name or file. Default: none.
+    pub(crate) platform: Option<String>,
+    /// The span of a sample. Default: 200 ms.
+    pub(crate) sample: Duration,
+    /// The span after which the policy decides. Default: 6 s.
+    pub(crate) period: Duration,
+    /// Default: auto.
+    pub(crate) way: WantedWay,
+    /// How fast pages move at most. Default: 2 GB/s.
+    pub(crate) rate_limit: Bandwidth,
+    /// Whether what else moves pages or holds DAMON may be switched off. Default: no.
+    pub(crate) stop_rivals: bool,
+    pub(crate) source: SourceChoice,
+    /// A file for the wanted weights. Default: none.
+    pub(crate) target: Option<PathBuf>,
+    /// Where metrics are served. Default: nowhere.
+    pub(crate) metrics: Option<SocketAddr>,
+}
+
+/// What is steered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// The whole machine.
+    Machine,
+    /// A control group, by its path below the hierarchy's root.
+    Cgroup(String),
+    /// Processes by name.
+    Processes(Vec<String>),
+}
+
+/// How pages are moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WantedWay {
+    /// The best that there is.
+    Auto,
+    /// This one.
+    Way(Way),
+}
+
+/// How fast pages move at most when nobody says.
+const RATE_LIMIT: &str = "2GB/s";
+
+const AUTO: &str = "auto";
+
+/// Where bandwidth is read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum SourceChoice {
+    /// The machine's own counters.
+    Counters,
+    /// A socket that programs write to.
+    Feed(PathBuf),
+    /// A recorded file.
+    Replay(PathBuf),
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ConfigFile {
+    schema: Spanned<String>,
+    #[serde(default)]
+    scope: ScopeTable,
+    #[serde(default)]
+    policy: PolicyTable,
+    #[serde(default)]
+    control: ControlTable,
+    #[serde(default)]
+    migration: MigrationTable,
+    #[serde(default)]
+    source: SourceTable,
+    #[serde(default)]
+    publish: PublishTable,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ScopeTable {
+    kind: Option<Spanned<String>>,
+    cgroup: Option<Spanned<String>>,
+    processes: Option<Spanned<Vec<String>>>,
+    #[serde(default)]
+    protected: Vec<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PolicyTable {
+    name: Option<Spanned<String>>,
+    weights: Option<Spanned<String>>,
+    platform: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ControlTable {
+    sample: Option<Spanned<String>>,
+    period: Option<Spanned<String>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct MigrationTable {
+    way: Option<Spanned<String>>,
+    rate_limit: Option<Spanned<String>>,
+    #[serde(default)]
+    stop_rivals: bool,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SourceTable {
+    kind: Option<Spanned<String>>,
+    path: Option<PathBuf>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PublishTable {
+    target: Option<PathBuf>,
+    metrics: Option<Spanned<String>>,
+}
+
+impl Config {
+    /// The configuration in a file.
+    pub(crate) fn read(path: &Path) -> Result<Self, Failure> {
+        let hint = "name a configuration; `interleaf balance --example-config` prints one";
+        let text = library::text(path, hint)?;
+        Ok(Self::parse(&path.display().to_string(), &text)?)
+    }
+
+    fn parse(file: &str, text: &str) -> Result<Self, FileError> {
+        let toml = TomlText::new(file, text);
+        let read: ConfigFile = toml.read()?;
+        toml.schema(&read.schema, SCHEMA)?;
+        let control = &read.control;
+        let config = Self {
+            protected: read.scope.protected.clone(),
+            scope: scope(&toml, read.scope)?,
+            policy: policy(&toml, read.policy.name.as_ref())?,
+            weights: weights(&toml, &read.policy)?,
+            platform: read.policy.platform.clone(),
+            sample: span(&toml, "sample", control.sample.as_ref(), 0.2, SAMPLE_S)?,
+            period: span(&toml, "period", control.period.as_ref(), 6.0, PERIOD_S)?,
+            way: way(&toml, read.migration.way.as_ref())?,
+            rate_limit: rate_limit(&toml, read.migration.rate_limit.as_ref())?,
+            stop_rivals: read.migration.stop_rivals,
+            source: source(&toml, &read.source)?,
+            target: read.publish.target,
+            metrics: metrics(&toml, read.publish.metrics.as_ref())?,
+        };
+        if config.sample > config.period {
+            let hint = "make sample shorter, or period longer";
+            return Err(toml.file_error("sample", "a sample is longer than a period", hint));
+        }
+        Ok(config)
+    }
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        let schema = format!("schema = \"{SCHEMA}\"");
+        Self::parse("default", &schema).unwrap_or_else(|why| panic!("a fault of ours: {why}"))
+    }
+}
+
+fn scope(toml: &TomlText<'_>, table: ScopeTable) -> Result<Scope, FileError> {
+    let kind = table.kind.as_ref().map_or("machine", |kind| kind.get_ref().as_str());
+    let missing = |field: &str, example: &str| {
+        let problem = format!("kind is {kind}, and {field} is missing");
+        Err(toml.file_error(field, &problem, &format!("add a line such as {example}")))
+    };
+    let scope = match (kind, &table.cgroup, &table.processes) {
+        ("machine", None, None) => Scope::Machine,
+        ("cgroup", Some(cgroup), None) => Scope::Cgroup(cgroup.get_ref().clone()),
+        ("cgroup", None, _) => return missing("cgroup", "cgroup = \"/batch.slice\""),
+        ("processes", None, Some(names)) if names.get_ref().is_empty() => {
+            return Err(toml.error("processes", names, "it names no process", "name some"));
+        }
+        ("processes", None, Some(names)) => Scope::Processes(names.get_ref().clone()),
+        ("processes", _, None) => return missing("processes", "processes = [\"solver\"]"),
+        ("machine" | "cgroup" | "processes", ..) => {
+            let problem = format!("kind is {kind}, and something else is named too");
+            return Err(toml.file_error("scope", &problem, "leave out what does not go with it"));
+        }
+        (other, ..) => {
+            let problem = format!("\"{other}\" is no kind of scope");
+            let kind = table.kind.as_ref().unwrap_or_else(|| unreachable!());
+            return Err(toml.error("kind", kind, problem, "write machine, cgroup or processes"));
+        }
+    };
+    Ok(scope)
+}
+
+fn policy(toml: &TomlText<'_>, name: Option<&Spanned<String>>) -> Result<PolicyKind, FileError> {
+    let Some(name) = name else { return Ok(PolicyKind::Dmi) };
+    let known: Vec<&str> = PolicyKind::ALL.iter().map(|(_, name, _)| *name).collect();
+    name.get_ref().parse().map_err(|_| {
+        let problem = format!("\"{}\" is no policy", name.get_ref());
+        toml.error("name", name, problem, format!("write one of {}", known.join(", ")))
+    })
+}
+
+fn weights(toml: &TomlText<'_>, table: &PolicyTable) -> Result<Option<Weights>, FileError> {
+    let is_static = table.name.as_ref().is_some_and(|name| name.get_ref() == "static");
+    match &table.weights {
+        None if is_static => Err(toml.file_error(
+            "weights",
+            "the policy is static, and has no weights",
+            "add a line such as weights = \"65:35\"",
+        )),
+        None => Ok(None),
+        Some(weights) if !is_static => Err(toml.error(
+            "weights",
+            weights,
+            "weights go with the policy static: others find their own",
+            "leave them out, or write name = \"static\"",
+        )),
+        Some(weights) => weights.get_ref().parse().map(Some).map_err(
+            |why: interleaf_model::weights::WeightsError| {
+                toml.error("weights", weights, why, "write weights such as 65:35")
+            },
+        ),
+    }
+}
+
+fn span(
+    toml: &TomlText<'_>,
+    field: &str,
+    value: Option<&Spanned<String>>,
+    default_s: f64,
+    [least, most]: [f64; 2],
+) -> Result<Duration, FileError> {
+    let Some(value) = value else { return Ok(Duration::from_secs_f64(default_s)) };
+    let time: Time = toml.quantity(field, value)?;
+    if (least..=most).contains(&time.seconds()) {
+        return Ok(Duration::from_secs_f64(time.seconds()));
+    }
+    let problem = format!("{} is not between {least} s and {most} s", value.get_ref());
+    Err(toml.error(field, value, problem, format!("write a time such as {default_s}s")))
+}
+
+fn way(toml: &TomlText<'_>, value: Option<&Spanned<String>>) -> Result<WantedWay, FileError> {
+    let Some(value) = value else { return Ok(WantedWay::Auto) };
+    wanted_way(value.get_ref()).ok_or_else(|| {
+        let problem = format!("\"{}\" is no way to move pages", value.get_ref());
+        toml.error("way", value, problem, "write one of auto, vaddr, paddr, quota, pages")
+    })
+}
+
+/// The way of this name.
+pub(super) fn wanted_way(name: &str) -> Option<WantedWay> {
+    match name {
+        AUTO => Some(WantedWay::Auto),
+        name => Way::named(name).map(WantedWay::Way),
+    }
+}
+
+fn rate_limit(
+    toml: &TomlText<'_>,
+    value: Option<&Spanned<String>>,
+) -> Result<Bandwidth, FileError> {
+    let Some(value) = value else {
+        return Ok(RATE_LIMIT.parse().expect("a bandwidth"));
+    };
+    let rate: Bandwidth = toml.quantity("rate_limit", value)?;
+    if rate.gbps() > 0.0 {
+        return Ok(rate);
+    }
+    let hint = "write a bandwidth such as 2GB/s";
+    Err(toml.error("rate_limit", value, "at this rate no page moves", hint))
+}
+
+fn source(toml: &TomlText<'_>, table: &SourceTable) -> Result<SourceChoice, FileError> {
+    let Some(kind) = &table.kind else { return Ok(SourceChoice::Counters) };
+    match (kind.get_ref().as_str(), &table.path) {
+        ("counters", None) => Ok(SourceChoice::Counters),
+        ("feed", Some(path)) => Ok(SourceChoice::Feed(path.clone())),
+        ("replay", Some(path)) => Ok(SourceChoice::Replay(path.clone())),
+        ("feed" | "replay", None) => {
+            let problem = format!("kind is {}, and path is missing", kind.get_ref());
+            let hint = "add a line such as path = \"/run/interleaf/feed.sock\"";
+            Err(toml.error("kind", kind, problem, hint))
+        }
+        ("counters", Some(_)) => {
+            let hint = "leave path out, or write kind = \"feed\" or \"replay\"";
+            Err(toml.error("kind", kind, "counters have no path", hint))
+        }
+        (other, _) => {
+            let problem = format!("\"{other}\" is no source");
+            Err(toml.error("kind", kind, problem, "write counters, feed or replay"))
+        }
+    }
+}
+
+fn metrics(
+    toml: &TomlText<'_>,
+    value: Option<&Spanned<String>>,
+) -> Result<Option<SocketAddr>, FileError> {
+    let Some(value) = value else { return Ok(None) };
+    value.get_ref().parse().map(Some).map_err(|_| {
+        let problem = format!("\"{}\" is no address with a port", value.get_ref());
+        toml.error("metrics", value, problem, "write one such as 127.0.0.1:9464")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    fn parse(text: &str) -> Result<Config, String> {
+        let text = format!("schema = \"{SCHEMA}\"\n{text}");
+        Config::parse("balance.toml", &text).map_err(|why| why.to_string())
+    }
+
+    #[test]
+    fn the_example_is_the_default() {
+        assert_eq!(Config::parse("example", EXAMPLE).unwrap(), Config::default());
+    }
+
+    /// Lines that are only examples are right too.
+    #[test]
+    fn the_examples_in_the_example_are_taken() {
+        let config = parse(
+            "[scope]\nkind = \"processes\"\nprocesses = [\"solver\", \"java\"]\n\
+             [policy]\nname = \"static\"\nweights = \"65:35\"\nplatform = \"gnr120-cz122\"\n\
+             [source]\nkind = \"feed\"\npath = \"/run/interleaf/feed.sock\"\n\
+             [publish]\ntarget = \"/run/interleaf/target\"\nmetrics = \"127.0.0.1:9464\"\n",
+        )
+        .unwrap();
+        assert_eq!(config.scope, Scope::Processes(vec!["solver".into(), "java".into()]));
+        assert_eq!(config.weights.unwrap().as_slice(), [65, 35]);
+        assert_eq!(config.source, SourceChoice::Feed("/run/interleaf/feed.sock".into()));
+        let cgroup = parse("[scope]\nkind = \"cgroup\"\ncgroup = \"/batch.slice\"\n").unwrap();
+        assert_eq!(cgroup.scope, Scope::Cgroup("/batch.slice".into()));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let table = [
+            ("[scope]\nkind = \"all\"", "\"all\" is no kind of scope"),
+            ("[scope]\nkind = \"cgroup\"", "kind is cgroup, and cgroup is missing"),
+            ("[scope]\ncgroup = \"/x\"", "kind is machine, and something else is named too"),
+            ("[scope]\nkind = \"processes\"\nprocesses = []", "it names no process"),
+            ("[policy]\nname = \"best\"", "\"best\" is no policy"),
+            ("[policy]\nname = \"static\"", "the policy is static, and has no weights"),
+            ("[policy]\nweights = \"3:1\"", "weights go with the policy static"),
+            ("[policy]\nname = \"static\"\nweights = \"3\"", ""),
+            ("[control]\nsample = \"1ms\"", "1ms is not between 0.01 s and 60 s"),
+            ("[control]\nsample = \"7s\"", "a sample is longer than a period"),
+            ("[control]\nperiod = \"6\"", "\"6\" is not a time"),
+            ("[migration]\nway = \"fast\"", "\"fast\" is no way to move pages"),
+            ("[migration]\nrate_limit = \"0GB/s\"", "at this rate no page moves"),
+            ("[source]\nkind = \"feed\"", "kind is feed, and path is missing"),
+            ("[source]\nkind = \"pcm\"", "\"pcm\" is no source"),
+            ("[source]\nkind = \"counters\"\npath = \"/x\"", "counters have no path"),
+            ("[publish]\nmetrics = \"9464\"", "\"9464\" is no address with a port"),
+            ("[publish]\nmetric = \"9464\"", "metric"),
+        ];
+        for (text, expected) in table {
+            match parse(text) {
+                Err(why) => assert!(why.contains(expected), "{text}: {why}"),
+                Ok(config) => assert!(expected.is_empty(), "{text}: {config:?}"),
+            }
+        }
+    }
+}

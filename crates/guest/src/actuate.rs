@@ -1,0 +1,185 @@
+//! `actuate [PID..] --way WAY --weights 60:40 [--then 20:80].. [--hottest] [--rate 64MiB] [--leave]
+//! [--follows N] [--stay N] [--within POINTS]`
+//!
+//! Moves the pages of processes, or without any of the machine, with an actuator. It looks after it
+//! once a second, and prints what it finds; `reached 60:40 after 12` when pages were within so many
+//! points three times in a row, and then goes on to the next weights; `stayed within 0.4` for the
+//! largest difference in so many looks behind the last ones. Then it puts everything back and ends;
+//! if that is not so within so many looks, it fails.
+
+use std::{
+    cell::RefCell,
+    io::{self, Write},
+    process::ExitCode,
+    rc::Rc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use interleaf_linux::{
+    actuator::{Actuator, Followed, Goal, Scope, Setting, Way, choose},
+    damon::{self, probe},
+    journal::Journal,
+    root::Root,
+};
+use interleaf_model::machine::Order;
+
+use crate::pages::Pages;
+
+/// So many looks in a row within the limit, and pages are there.
+const IN_A_ROW: u32 = 3;
+
+const USAGE: &str = "actuate [PID..] --way WAY --weights 60:40 [--then 20:80].. [--hottest] \
+    [--rate 64MiB] [--leave] [--follows N] [--stay N] [--within POINTS]";
+
+struct Args {
+    pids: Vec<u32>,
+    way: Option<Way>,
+    weights: Vec<String>,
+    order: Order,
+    rate: Option<u64>,
+    leave: bool,
+    follows: u32,
+    stay: u32,
+    within: f64,
+}
+
+/// Does it. The arguments are those behind the name.
+pub fn main(args: impl Iterator<Item = String>, out: &mut impl Write) -> ExitCode {
+    let done = parse(args).ok_or_else(|| io::Error::other(USAGE));
+    match done.and_then(|args| actuate(&args, out)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            // Who reads this finds nothing better to do with a closed pipe than to end as well.
+            let _ = writeln!(out, "actuate: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn parse(mut args: impl Iterator<Item = String>) -> Option<Args> {
+    let mut found = Args {
+        pids: vec![],
+        way: None,
+        weights: vec![],
+        order: Order::Interleave,
+        rate: None,
+        leave: false,
+        follows: 60,
+        stay: 5,
+        within: 3.0,
+    };
+    while let Some(arg) = args.next() {
+        match arg.as_str() {
+            "--way" => found.way = Some(Way::named(&args.next()?)?),
+            "--weights" | "--then" => found.weights.push(args.next()?),
+            "--hottest" => found.order = Order::HottestFirst,
+            "--rate" => {
+                let mib: u64 = args.next()?.strip_suffix("MiB")?.parse().ok()?;
+                found.rate = Some(mib << 20);
+            }
+            "--leave" => found.leave = true,
+            "--follows" => found.follows = args.next()?.parse().ok()?,
+            "--stay" => found.stay = args.next()?.parse().ok()?,
+            "--within" => found.within = args.next()?.parse().ok()?,
+            pid => found.pids.push(pid.parse().ok()?),
+        }
+    }
+    (!found.weights.is_empty()).then_some(found)
+}
+
+/// Weights such as `60:40`, of the nodes from 0 on.
+fn goal(args: &Args, weights: &str) -> io::Result<Goal> {
+    let weights: Result<Vec<u32>, _> = weights.split(':').map(str::parse).collect();
+    let weights = weights.map_err(io::Error::other)?;
+    Ok(Goal {
+        nodes: (0..).zip(weights).collect(),
+        order: args.order,
+        rate_limit_bytes_per_s: args.rate,
+    })
+}
+
+/// What DAMON takes: asked while its own modules have it too, which is no matter.
+fn probed(root: &Root, out: &mut impl Write) -> io::Result<Option<probe::Probed>> {
+    match probe::probe(root) {
+        Ok(found) => Ok(Some(found)),
+        Err(why) => {
+            writeln!(out, "not probed: {why}; {:?}", damon::damon(root).ok().flatten())?;
+            Ok(None)
+        }
+    }
+}
+
+fn actuate(args: &Args, out: &mut impl Write) -> io::Result<()> {
+    let root = Root::live();
+    let (journal, _) = Journal::open(&root).map_err(io::Error::other)?;
+    let journal = Rc::new(RefCell::new(journal));
+    let scope = match args.pids[..] {
+        [] => Scope::Machine,
+        _ => Scope::Processes(args.pids.clone()),
+    };
+    let kernel = probed(&root, out)?;
+    let ranked = choose(kernel.as_ref(), &scope, args.order);
+    for choice in ranked.there.iter().chain(&ranked.missing) {
+        writeln!(out, "choice {choice}")?;
+    }
+    let way = args.way.or(ranked.there.first().map(|choice| choice.way));
+    let way = way.ok_or_else(|| io::Error::other("there is no way"))?;
+    let setting = Setting { root: &root, journal, scope, leave: args.leave };
+    let mut actuator = way.build(setting, &kernel.unwrap_or_default());
+    let told = |why: interleaf_linux::actuator::ActuatorError| {
+        io::Error::other(format!("{why}\nhint: {}", why.advice()))
+    };
+    for weights in &args.weights {
+        actuator.set(&goal(args, weights)?).map_err(told)?;
+        let start = Instant::now();
+        writeln!(out, "{}: {}", actuator.name(), actuator.describe())?;
+        let mut in_a_row = 0;
+        for look in 1.. {
+            if look > args.follows {
+                return Err(io::Error::other(format!("{weights} is not reached")));
+            }
+            let off = follow(&mut *actuator, out)?;
+            in_a_row = match off {
+                Some(off) if off <= args.within => in_a_row + 1,
+                Some(_) => 0,
+                None => in_a_row,
+            };
+            if in_a_row >= IN_A_ROW {
+                break;
+            }
+        }
+        writeln!(out, "reached {weights} after {}", start.elapsed().as_secs())?;
+    }
+    let mut most: f64 = 0.0;
+    for _ in 0..args.stay {
+        most = most.max(follow(&mut *actuator, out)?.unwrap_or(0.0));
+    }
+    writeln!(out, "stayed within {most:.2}")
+}
+
+/// A look, a second later.
+fn follow(actuator: &mut dyn Actuator, out: &mut impl Write) -> io::Result<Option<f64>> {
+    thread::sleep(Duration::from_secs(1));
+    let found = actuator.follow().map_err(io::Error::other)?;
+    for (word, pids) in [("joined", &found.joined), ("left", &found.left)] {
+        pids.iter().try_for_each(|pid| writeln!(out, "{word} {pid}"))?;
+    }
+    let Followed { off_points, tried_bytes, applied_bytes, moved_bytes, .. } = found;
+    let mib = |bytes: Option<u64>| bytes.unwrap_or(0) >> 20;
+    if let Some(on) = found.on {
+        write!(out, "{} ", Pages(on))?;
+    }
+    writeln!(
+        out,
+        "off {:.2} tried {} applied {} moved {} demotes {} {}",
+        off_points.unwrap_or(f64::NAN),
+        mib(tried_bytes),
+        mib(applied_bytes),
+        mib(moved_bytes),
+        found.demotes,
+        found.notes.join("; ")
+    )?;
+    out.flush()?;
+    Ok(off_points)
+}

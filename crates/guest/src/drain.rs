@@ -1,0 +1,148 @@
+//! `drain SOCKET DURATION`
+//!
+//! Listens for a [feed](crate::feed), and says for each domain and tier what came in so long a
+//! time:
+//!
+//! ```text
+//! fed 2.013 20 {"domain":0,"tier":0,"read_bytes":580,"written_bytes":420}
+//! drained
+//! ```
+//!
+//! The first number are the seconds from the first line of that domain and tier to the last, the
+//! second is how many lines came behind the first; and that is what these added.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::{self, BufRead, BufReader, Write},
+    os::unix::net::UnixListener,
+    path::Path,
+    process::ExitCode,
+    time::{Duration, Instant},
+};
+
+use crate::{feed::Fed, step::Millis};
+
+/// The longest that nothing may come.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What came from one domain to one tier.
+struct Sum {
+    first: Instant,
+    last: Instant,
+    /// Behind the first.
+    lines: usize,
+    fed: Fed,
+}
+
+/// Does it. The arguments are those behind the name.
+pub fn main(args: impl Iterator<Item = String>, out: &mut impl Write) -> ExitCode {
+    let args: Vec<String> = args.collect();
+    let done = match &args[..] {
+        [socket, duration] => match duration.parse::<Millis>() {
+            Ok(duration) => drain(Path::new(socket), duration.duration(), out),
+            Err(why) => Err(io::Error::other(why)),
+        },
+        _ => Err(io::Error::other("where, and how long? write for example /tmp/feed.sock 2s")),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            // Who reads this finds nothing better to do with a closed pipe than to end as well.
+            let _ = writeln!(out, "drain: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn drain(socket: &Path, duration: Duration, out: &mut impl Write) -> io::Result<()> {
+    // One that was killed leaves its socket behind.
+    if socket.exists() {
+        fs::remove_file(socket)?;
+    }
+    let listener = UnixListener::bind(socket)?;
+    let sums = sums(&listener, duration);
+    fs::remove_file(socket)?;
+    for sum in sums?.values() {
+        let seconds = (sum.last - sum.first).as_secs_f64();
+        writeln!(out, "fed {seconds:.3} {} {}", sum.lines, serde_json::to_string(&sum.fed)?)?;
+    }
+    writeln!(out, "drained")
+}
+
+/// What the first client says in so long a time, by domain and tier.
+fn sums(listener: &UnixListener, duration: Duration) -> io::Result<BTreeMap<(usize, usize), Sum>> {
+    let (client, _) = listener.accept()?;
+    client.set_read_timeout(Some(PATIENCE))?;
+    let begun = Instant::now();
+    let mut sums: BTreeMap<(usize, usize), Sum> = BTreeMap::new();
+    for line in BufReader::new(client).lines() {
+        let line = line?;
+        let fed: Fed = serde_json::from_str(&line)
+            .map_err(|why| io::Error::other(format!("{why}, in the line {line}")))?;
+        let now = Instant::now();
+        sums.entry((fed.domain, fed.tier))
+            .and_modify(|sum| {
+                sum.last = now;
+                sum.lines += 1;
+                // The first is from before.
+                if sum.lines == 1 { sum.fed = fed } else { sum.fed.add(&fed) }
+            })
+            .or_insert(Sum { first: now, last: now, lines: 0, fed });
+        // To the end of a step, so that the tiers can be compared.
+        let lines = sums.values().next().map_or(0, |sum| sum.lines);
+        if begun.elapsed() >= duration && sums.values().all(|sum| sum.lines == lines) {
+            return Ok(sums);
+        }
+    }
+    Err(io::Error::other("the client went away"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{os::unix::net::UnixStream, thread};
+
+    use super::*;
+
+    #[test]
+    fn what_is_fed_is_summed() {
+        let socket = std::env::temp_dir().join(format!("interleaf-drain-{}", std::process::id()));
+        let listener = UnixListener::bind(&socket).unwrap();
+        let path = socket.clone();
+        let client = thread::spawn(move || {
+            let mut stream = UnixStream::connect(path).unwrap();
+            for step in 1.. {
+                for tier in [0, 1] {
+                    let line = format!(
+                        "{{\"domain\":0,\"tier\":{tier},\"read_bytes\":{step},\
+                         \"written_bytes\":{tier}}}\n"
+                    );
+                    // Who has heard enough goes.
+                    if stream.write_all(line.as_bytes()).is_err() {
+                        return;
+                    }
+                }
+                thread::sleep(Duration::from_millis(60));
+            }
+        });
+        let sums = sums(&listener, Duration::from_millis(110)).unwrap();
+        fs::remove_file(&socket).unwrap();
+        assert_eq!(sums.len(), 2);
+        for ((_, tier), sum) in sums {
+            assert!(sum.lines >= 1 && sum.last > sum.first);
+            // Without the first step, which is from before.
+            assert_eq!(sum.fed.read_bytes, (2..=sum.lines as u64 + 1).sum::<u64>());
+            assert_eq!(sum.fed.written_bytes, (sum.lines * tier) as u64);
+        }
+        client.join().unwrap();
+    }
+
+    #[test]
+    fn wrong_arguments_are_told() {
+        for wrong in [&["/tmp/x"][..], &["/tmp/x", "5"]] {
+            let mut out = vec![];
+            let _ = main(wrong.iter().map(ToString::to_string), &mut out);
+            assert!(String::from_utf8(out).unwrap().starts_with("drain: "), "{wrong:?}");
+        }
+    }
+}

@@ -1,0 +1,284 @@
+//! `load --platform FILE --demand FILE --threads N --hot 128MiB [--cold 64MiB] [--bind NODE,..]
+//! [--nodes NODE,..] [--feed SOCKET] [--report FILE] [--speed 20] [--phase 60s:0.1].. [--for 2s]`
+//!
+//! A workload of a server, as far as a small machine can show it: its memory is there, its speed is
+//! computed. It maps hot and cold memory, writes to each page of both, and prints where the hot
+//! ones are (`pages 0:12288 1:4096`) and `touched`. From then on, ten times a second, it writes to
+//! each hot page, so that they are found accessed and the cold ones are not; looks now and then on
+//! which nodes they are; computes what threads of this demand would reach on this platform with
+//! their pages there ([`Emulated`]); says what counters would have counted of that to who listens
+//! at SOCKET ([`feed`](crate::feed)); and adds a line to the report. It ends when it is killed, or
+//! after `--for`.
+//!
+//! Tier `i` of the platform is node `i`, or the one that `--nodes` says. Its memory comes from
+//! where the policy says that it was started under, or with `--bind` from these nodes only.
+//!
+//! With `--speed 20` emulated time runs twenty times as fast as the clock: in a second it counts
+//! what a server does in twenty. Phases are in emulated time: for as long as 60 s of work with all
+//! pages on the first tier, a tenth of the threads work; then comes the next phase, and in the end
+//! the first again. With pages where they are better, a phase is sooner done.
+//!
+//! The report has a line a step, under names: `time_s` is emulated, `clock_s` is not; `phase`
+//! counts from 0; then of each tier `hot_N` and `cold_N`, the parts of these pages that are there,
+//! and `gbps_N`; and `gbps`, the sum.
+
+mod args;
+mod emulated;
+mod input;
+
+pub use emulated::{Emulated, Reached};
+pub use input::read;
+
+use std::{
+    fs::File,
+    io::{self, Write},
+    ops::Range,
+    process::{self, ExitCode},
+    thread,
+    time::{Duration, Instant},
+};
+
+use interleaf_linux::{
+    mempolicy::Policy,
+    numa_maps::{self, Mapping, NodeBytes},
+    root::Root,
+};
+use memmap2::{Advice, MmapMut};
+
+use crate::{feed::Feeder, pages::Pages, touch::sweep};
+use args::Args;
+
+const STEP: Duration = Duration::from_millis(100);
+
+/// Steps from one look at where pages are to the next: a look walks all of them, and takes as long
+/// as a sweep does.
+const STEPS_PER_LOOK: u64 = 3;
+
+/// Does it. The arguments are those behind the name.
+pub fn main(args: impl Iterator<Item = String>, out: &mut impl Write) -> ExitCode {
+    let done = Args::parse(args).map_err(io::Error::other).and_then(|args| load(&args, out));
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            // Who reads this finds nothing better to do with a closed pipe than to end as well.
+            let _ = writeln!(out, "load: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn load(args: &Args, out: &mut impl Write) -> io::Result<()> {
+    let (platform, measured_on, demand) = input::read(&args.platform, &args.demand)?;
+    let emulated = Emulated::new(platform, &measured_on, &demand, args.threads, &args.phases);
+    let nodes = nodes(args, emulated.tiers())?;
+    if let Some(nodes) = &args.bind {
+        Policy::Bind(nodes.clone()).set()?;
+    }
+    let mut hot = map(args.hot)?;
+    let cold = if args.cold > 0 { Some(map(args.cold)?) } else { None };
+    if let Some(cold) = &cold {
+        // Says nothing of any use here but that it is another kind of memory: the kernel joins
+        // neighbours of one kind.
+        cold.advise(Advice::DontDump)?;
+    }
+    let places = Places { hot: range(&hot), cold: cold.as_ref().map(range), nodes };
+    let mut report = Report::create(args, emulated.tiers())?;
+    writeln!(out, "{}", Pages(within(&mappings()?, &places.hot)))?;
+    writeln!(out, "touched")?;
+    out.flush()?;
+    let mut feeder = args.feed.clone().map(Feeder::new);
+    let begun = Instant::now();
+    let (mut before, mut done) = (begun, 0.0);
+    let mut seen = places.look()?;
+    let mut reached: Option<(usize, Reached)> = None;
+    for step in 1_u64.. {
+        sweep(&mut hot);
+        if step.is_multiple_of(STEPS_PER_LOOK) {
+            let now = places.look()?;
+            if now != seen {
+                (seen, reached) = (now, None);
+            }
+        }
+        let phase = emulated.phase(done);
+        let known = reached.take().filter(|(of, _)| *of == phase);
+        let (_, now_reached) =
+            reached.insert(known.unwrap_or_else(|| (phase, emulated.reached(phase, &seen.hot))));
+        thread::sleep(STEP.saturating_sub(before.elapsed()));
+        let now = Instant::now();
+        let seconds = args.speed * (now - before).as_secs_f64();
+        before = now;
+        done += now_reached.speed * seconds / emulated.local_runtime_s();
+        if let Some(feeder) = &mut feeder {
+            feeder.say(&emulated.counted(now_reached, seconds));
+        }
+        report.add(now - begun, phase, &seen, now_reached)?;
+        if args.duration.is_some_and(|duration| now - begun >= duration) {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// The node of each tier.
+fn nodes(args: &Args, tiers: usize) -> io::Result<Vec<u32>> {
+    match &args.nodes {
+        Some(nodes) if nodes.len() != tiers => {
+            Err(io::Error::other(format!("--nodes wants a node for each of {tiers} tiers")))
+        }
+        Some(nodes) => Ok(nodes.clone()),
+        None => Ok((0..).take(tiers).collect()),
+    }
+}
+
+/// So many bytes, all of them touched.
+fn map(bytes: usize) -> io::Result<MmapMut> {
+    let mut memory = MmapMut::map_anon(bytes)?;
+    // Small pages, which can be anywhere one by one.
+    memory.advise(Advice::NoHugePage)?;
+    sweep(&mut memory);
+    Ok(memory)
+}
+
+/// Its addresses.
+fn range(memory: &MmapMut) -> Range<u64> {
+    let start = memory.as_ptr().addr() as u64;
+    start..start + memory.len() as u64
+}
+
+fn mappings() -> io::Result<Vec<Mapping>> {
+    let mine = numa_maps::mappings(&Root::live(), process::id()).map_err(io::Error::other)?;
+    Ok(mine.unwrap_or_default())
+}
+
+/// Where what begins at these addresses is: the kernel may make several mappings of one.
+fn within(mappings: &[Mapping], addresses: &Range<u64>) -> NodeBytes {
+    let mine = mappings.iter().filter(|mapping| addresses.contains(&mapping.start));
+    mine.map(|mapping| &mapping.bytes).collect()
+}
+
+/// Where to look for the pages.
+struct Places {
+    hot: Range<u64>,
+    cold: Option<Range<u64>>,
+    /// Of each tier.
+    nodes: Vec<u32>,
+}
+
+/// The parts of the hot and of the cold pages on each tier.
+#[derive(Clone, Debug, PartialEq)]
+struct Seen {
+    hot: Vec<f64>,
+    cold: Vec<f64>,
+}
+
+impl Places {
+    fn look(&self) -> io::Result<Seen> {
+        let mappings = mappings()?;
+        let shares = |addresses: &Range<u64>| shares(&within(&mappings, addresses), &self.nodes);
+        let cold = self.cold.as_ref().map_or(Ok(vec![0.0; self.nodes.len()]), shares)?;
+        Ok(Seen { hot: shares(&self.hot)?, cold })
+    }
+}
+
+/// The part on each of these nodes.
+fn shares(found: &NodeBytes, nodes: &[u32]) -> io::Result<Vec<f64>> {
+    if let Some(other) = found.0.keys().find(|node| !nodes.contains(node)) {
+        return Err(io::Error::other(format!("pages are on node {other}, which is no tier")));
+    }
+    let total = found.total();
+    if total == 0 {
+        return Err(io::Error::other("no page is in memory"));
+    }
+    Ok(nodes.iter().map(|node| found.on(*node) as f64 / total as f64).collect())
+}
+
+/// The file that says what was done, a line a step.
+struct Report {
+    file: Option<File>,
+    speed: f64,
+}
+
+impl Report {
+    fn create(args: &Args, tiers: usize) -> io::Result<Self> {
+        let mut file = args.report.as_ref().map(File::create).transpose()?;
+        if let Some(file) = &mut file {
+            let mut names = "time_s\tclock_s\tphase".to_string();
+            for part in ["hot", "cold", "gbps"] {
+                (0..tiers).for_each(|tier| names += &format!("\t{part}_{tier}"));
+            }
+            file.write_all((names + "\tgbps\n").as_bytes())?;
+        }
+        Ok(Self { file, speed: args.speed })
+    }
+
+    /// In one call, so that who reads it finds whole lines.
+    fn add(
+        &mut self,
+        clock: Duration,
+        phase: usize,
+        seen: &Seen,
+        reached: &Reached,
+    ) -> io::Result<()> {
+        let Some(file) = &mut self.file else { return Ok(()) };
+        let clock_s = clock.as_secs_f64();
+        let mut line = format!("{:.3}\t{clock_s:.3}\t{phase}", self.speed * clock_s);
+        for share in seen.hot.iter().chain(&seen.cold) {
+            line += &format!("\t{share:.6}");
+        }
+        for gbps in &reached.tier_bandwidth_gbps {
+            line += &format!("\t{gbps:.3}");
+        }
+        line += &format!("\t{:.3}\n", reached.bandwidth_gbps());
+        file.write_all(line.as_bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, path::Path};
+
+    use super::*;
+
+    /// The program as it is, where all memory is on node 0.
+    #[test]
+    fn it_says_how_fast_it_would_be() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let report = std::env::temp_dir().join(format!("interleaf-load-{}", process::id()));
+        let text = format!(
+            "--platform {0}/platforms/gnr120-cz122.toml --demand {0}/workloads/lbm.toml \
+             --threads 119 --hot 4MiB --cold 2MiB --nodes 0,1 --speed 10 --for 500ms --report {1}",
+            root.display(),
+            report.display()
+        );
+        let args = Args::parse(text.split_whitespace().map(String::from)).unwrap();
+        let mut out = vec![];
+        load(&args, &mut out).unwrap();
+        assert_eq!(String::from_utf8(out).unwrap(), "pages 0:1024\ntouched\n");
+        let text = fs::read_to_string(&report).unwrap();
+        fs::remove_file(&report).unwrap();
+        let mut lines = text.lines();
+        let names = "time_s\tclock_s\tphase\thot_0\thot_1\tcold_0\tcold_1\tgbps_0\tgbps_1\tgbps";
+        assert_eq!(lines.next(), Some(names));
+        let (platform, measured_on, demand) = read(&args.platform, &args.demand).unwrap();
+        let emulated = Emulated::new(platform, &measured_on, &demand, 119, &[]);
+        let gbps = emulated.reached(0, &[1.0, 0.0]).bandwidth_gbps();
+        let rows = lines.map(|line| {
+            let row: Vec<f64> = line.split('\t').map(|word| word.parse().unwrap()).collect();
+            assert!((row[0] - 10.0 * row[1]).abs() < 0.011, "{line}");
+            assert_eq!(row[2..8], [0.0, 1.0, 0.0, 1.0, 0.0, (gbps * 1e3).round() / 1e3]);
+            row[1]
+        });
+        let clock: Vec<f64> = rows.collect();
+        assert!(clock.len() > 1 && clock.is_sorted() && clock[clock.len() - 1] >= 0.5);
+    }
+
+    #[test]
+    fn pages_elsewhere_are_told() {
+        let found = NodeBytes([(0, 12288), (1, 4096)].into_iter().collect());
+        assert_eq!(shares(&found, &[0, 1]).unwrap(), [0.75, 0.25]);
+        assert_eq!(shares(&found, &[1, 0, 2]).unwrap(), [0.25, 0.75, 0.0]);
+        let why = shares(&found, &[0, 2]).unwrap_err().to_string();
+        assert_eq!(why, "pages are on node 1, which is no tier");
+        assert!(shares(&NodeBytes::default(), &[0]).is_err());
+    }
+}

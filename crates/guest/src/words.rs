@@ -1,0 +1,30 @@
+//! The words of programs' arguments.
+
+use interleaf_linux::list::List;
+
+/// What stands between commas.
+pub(crate) fn list<T>(
+    text: &str,
+    item: &dyn Fn(&str) -> Result<T, String>,
+) -> Result<Vec<T>, String> {
+    text.split(',').map(item).collect()
+}
+
+/// Nodes, in any order.
+pub(crate) fn nodes(text: &str) -> Result<List, String> {
+    Ok(list(text, &number)?.into_iter().collect())
+}
+
+/// A number of any kind.
+pub(crate) fn number<T: std::str::FromStr>(text: &str) -> Result<T, String> {
+    text.parse().map_err(|_| format!("no number, or too large a one: {text}"))
+}
+
+/// Bytes: `64MiB`.
+pub(crate) fn size(text: &str) -> Result<usize, String> {
+    let units = [("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30)];
+    let found = units.iter().find_map(|(unit, bytes)| Some((text.strip_suffix(unit)?, bytes)));
+    let (count, bytes) = found.ok_or_else(|| format!("no size, as 64MiB is one: {text}"))?;
+    let count: u32 = number(count)?;
+    Ok(count as usize * bytes)
+}

@@ -1,0 +1,234 @@
+//! A thread of DAMON that is ours: set up, brought up to date while it runs, and removed.
+
+use super::{ActuatorError, Setting, context::Context};
+use crate::{
+    damon::{ADMIN, MODULES, damon, probe::Probed},
+    root::{RootError, Write},
+    switches::NUMA_BALANCING,
+};
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
+
+/// A thread of DAMON, which is removed when this goes.
+#[derive(Debug)]
+pub struct Kdamond<'a> {
+    setting: Setting<'a>,
+    kernel: Probed,
+    /// What stands in its files, as far as it was written.
+    written: BTreeMap<String, String>,
+    /// What the journal has of us.
+    held: Vec<String>,
+    /// Whether the thread does not have yet what stands in its files.
+    is_behind: bool,
+    /// When it was started.
+    start: Option<Instant>,
+}
+
+/// How long schemes with a quota do nothing when a thread has started: longer than any window of
+/// a quota. In the first window kernels have no limit yet (6.12: all of 200 MiB moved at once where
+/// 24 were allowed).
+const WARM_UP: Duration = Duration::from_millis(4500);
+
+/// What schemes have done since they were set up, bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// What they were applied to, pages that are in place already too.
+    pub tried_bytes: u64,
+    /// What the kernel says that it moved.
+    pub applied_bytes: u64,
+}
+
+fn file(path: &str) -> String {
+    format!("{ADMIN}/{path}")
+}
+
+impl<'a> Kdamond<'a> {
+    /// One that is not set up yet.
+    pub fn new(setting: Setting<'a>, kernel: Probed) -> Self {
+        let (written, held) = (BTreeMap::new(), vec![]);
+        Self { setting, kernel, written, held, is_behind: false, start: None }
+    }
+
+    /// What the kernel takes.
+    pub fn kernel(&self) -> &Probed {
+        &self.kernel
+    }
+
+    /// Whether it was set up; it may have ended since.
+    pub fn is_set_up(&self) -> bool {
+        !self.held.is_empty()
+    }
+
+    /// Whether it runs. It ends by itself when no process that it watches is left. Of a captured
+    /// machine, whether it would.
+    ///
+    /// # Errors
+    /// When its state cannot be read.
+    pub fn runs(&self) -> Result<bool, RootError> {
+        if !self.setting.root.is_live() {
+            return Ok(self.is_set_up());
+        }
+        let state = self.setting.root.peek(&file("0/state"))?;
+        Ok(self.is_set_up() && state.is_some_and(|state| state.trim() == "on"))
+    }
+
+    /// Sees to it that it runs with a context: sets it up, starts it, or tells it what has changed.
+    /// It has that then; the call waits up to an aggregation.
+    ///
+    /// # Errors
+    /// When somebody else holds DAMON, or it does not take the context: it runs on with the last
+    /// one, and is told again the next time.
+    pub fn bring(&mut self, context: &Context) -> Result<(), ActuatorError> {
+        let was_set_up = self.is_set_up();
+        let done = self.try_bring(context);
+        if done.is_err() && !was_set_up {
+            self.release();
+        }
+        done
+    }
+
+    fn try_bring(&mut self, context: &Context) -> Result<(), ActuatorError> {
+        if !self.is_set_up() {
+            self.claim()?;
+        }
+        let runs = self.runs()? && !self.written.is_empty();
+        let is_warm = runs && self.start.is_some_and(|start| start.elapsed() >= WARM_UP);
+        let mut context = context.clone();
+        // Of a captured machine, what it comes to is told.
+        for scheme in context.schemes.iter_mut().filter(|_| self.setting.root.is_live()) {
+            if scheme.quota.is_some() && !is_warm {
+                scheme.accesses = None;
+            }
+        }
+        let writes = context.writes(&self.kernel);
+        for Write { path, text } in writes {
+            if self.written.get(&path) == Some(&text) {
+                continue;
+            }
+            self.is_behind = true;
+            self.setting.root.write(&path, &text).map_err(ActuatorError::Refused)?;
+            // A count that is written makes new folders, empty ones.
+            if let Some((folder, name)) = path.rsplit_once('/')
+                && name.starts_with("nr_")
+            {
+                let below = format!("{folder}/");
+                self.written.retain(|path, _| !path.starts_with(&below));
+            }
+            self.written.insert(path, text);
+        }
+        let state = file("0/state");
+        if !runs {
+            self.start = Some(Instant::now());
+            if self.held.contains(&state) {
+                self.setting.root.write(&state, "on").map_err(ActuatorError::Refused)?;
+            } else {
+                self.hold(&state, "on")?;
+            }
+        } else if self.is_behind {
+            self.setting.root.write(&state, "commit").map_err(ActuatorError::Refused)?;
+        }
+        self.is_behind = false;
+        Ok(())
+    }
+
+    /// Takes DAMON for us, and switches rivals off where there is leave to.
+    fn claim(&mut self) -> Result<(), ActuatorError> {
+        let root = self.setting.root;
+        let Some(found) = damon(root)? else {
+            return Err(ActuatorError::None("this kernel has no DAMON".into()));
+        };
+        if !found.kdamonds.is_empty() {
+            let does = |it: &crate::damon::Kdamond| {
+                let what = it.operations.iter().chain(&it.actions).cloned();
+                let what: Vec<String> = what.collect();
+                let on = if it.on == Some(false) { "off" } else { "on" };
+                format!("{on}: {}", what.join(" "))
+            };
+            let all: Vec<String> = found.kdamonds.iter().map(does).collect();
+            return Err(ActuatorError::Held {
+                who: format!(
+                    "somebody has set up {} DAMON thread(s) ({})",
+                    all.len(),
+                    all.join("; ")
+                ),
+                remedy: "find out who (damo?), and stop it there: `damo stop`".into(),
+            });
+        }
+        if let Some(module) = found.modules.first().filter(|_| !self.setting.leave) {
+            return Err(ActuatorError::Held {
+                who: format!("the kernel's {module} holds DAMON"),
+                remedy: format!(
+                    "give leave to switch it off for the time, or \
+                     echo N > /sys/module/{module}/parameters/enabled"
+                ),
+            });
+        }
+        if self.setting.leave && root.number(NUMA_BALANCING)?.is_some_and(|value| value > 0) {
+            self.hold(NUMA_BALANCING, "0")?;
+        }
+        for (module, path) in MODULES {
+            if found.modules.iter().any(|name| name == module) {
+                self.hold(path, "N")?;
+            }
+        }
+        self.hold(&file("nr_kdamonds"), "1")
+    }
+
+    /// Changes a setting through the journal.
+    fn hold(&mut self, path: &str, text: &str) -> Result<(), ActuatorError> {
+        if self.setting.root.is_live() {
+            self.setting.journal.borrow_mut().set(path, text)?;
+        } else {
+            // Most files of DAMON are there only once it is set up.
+            self.setting.root.write(path, text)?;
+        }
+        self.held.push(path.into());
+        Ok(())
+    }
+
+    /// What its schemes have done, in their order; nothing while it does not run.
+    ///
+    /// # Errors
+    /// When it cannot be asked.
+    pub fn stats(&self) -> Result<Vec<Stats>, RootError> {
+        let root = self.setting.root;
+        if !root.is_live() || !self.runs()? {
+            return Ok(vec![]);
+        }
+        if !self.kernel.refresh {
+            root.write(&file("0/state"), "update_schemes_stats")?;
+        }
+        let schemes = file("0/contexts/0/schemes");
+        let number = |path: String| -> Result<u64, RootError> {
+            let text = root.peek(&path)?.unwrap_or_default();
+            Ok(text.trim().parse().unwrap_or(0))
+        };
+        let mut all = vec![];
+        while root.peek_names(&format!("{schemes}/{}", all.len()))? != Vec::<String>::new() {
+            let folder = format!("{schemes}/{}/stats", all.len());
+            all.push(Stats {
+                tried_bytes: number(format!("{folder}/sz_tried"))?,
+                applied_bytes: number(format!("{folder}/sz_applied"))?,
+            });
+        }
+        Ok(all)
+    }
+
+    /// Stops and removes it, and puts everything back, the last change first.
+    pub fn release(&mut self) {
+        self.written.clear();
+        let held = std::mem::take(&mut self.held);
+        if self.setting.root.is_live() {
+            // What fails stays in the journal, which tells it when it is closed.
+            let _ = self.setting.journal.borrow_mut().release(&held);
+        }
+    }
+}
+
+impl Drop for Kdamond<'_> {
+    fn drop(&mut self) {
+        self.release();
+    }
+}

@@ -1,0 +1,127 @@
+//! Whose pages are steered: who they are now, and where their pages are.
+
+use crate::{
+    cgroup::Group,
+    node::{self, NODES},
+    numa_maps::{self, NodeBytes},
+    process::{Process, tree},
+    root::{Root, RootError},
+};
+use std::collections::BTreeMap;
+
+/// A process with less memory does not join: watching it would cost more than it can gain. It joins
+/// when it has grown.
+pub const JOINS_BYTES: u64 = 1 << 20;
+
+/// Whose pages are steered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// All of the machine.
+    Machine,
+    /// The processes of a control group and of those below it.
+    Cgroup(Group),
+    /// These processes, and all that they and their children have started.
+    Processes(Vec<u32>),
+    /// All processes of these names, and all that they and their children have started; those too
+    /// that come later.
+    Named(Vec<String>),
+}
+
+impl Scope {
+    /// The processes of it that have some memory, in the order in which they are found: parents
+    /// before children. One whose starter has gone is known no more; a control group knows it.
+    ///
+    /// # Errors
+    /// When `/proc` or the group's files cannot be read.
+    pub fn processes(&self, root: &Root) -> Result<Vec<Process>, RootError> {
+        let mut found: Vec<Process> = vec![];
+        match self {
+            Self::Machine => found = tree(root, 1)?,
+            Self::Processes(pids) => {
+                for pid in pids {
+                    found.extend(tree(root, *pid)?);
+                }
+            }
+            Self::Named(names) => {
+                for process in tree(root, 1)? {
+                    if names.contains(&process.name) {
+                        found.extend(tree(root, process.pid)?);
+                    }
+                }
+            }
+            Self::Cgroup(group) => {
+                let mut groups = vec![group.clone()];
+                groups.extend(group.descendants(root)?);
+                for group in groups {
+                    for pid in group.processes(root)? {
+                        found.extend(crate::process::process(root, pid)?);
+                    }
+                }
+            }
+        }
+        let mut seen = std::collections::BTreeSet::new();
+        found.retain(|process| !process.is_zombie && seen.insert(process.pid));
+        Ok(found)
+    }
+
+    /// Where the anonymous memory of the scope is; `None` where nobody counts.
+    ///
+    /// For processes the kernel walks all their pages, about 10 ms a GiB; for a control group and
+    /// for the machine it has counted already.
+    ///
+    /// # Errors
+    /// When a file cannot be read. A process that ends meanwhile is none.
+    pub fn placement(
+        &self,
+        root: &Root,
+        processes: &[Process],
+    ) -> Result<Option<NodeBytes>, RootError> {
+        match self {
+            Self::Machine => machine(root).map(Some),
+            Self::Cgroup(group) => {
+                let on = group.on_nodes(root)?;
+                let bytes = |on: Vec<crate::cgroup::OnNode>| {
+                    NodeBytes(on.iter().map(|on| (on.node, on.anon_bytes)).collect())
+                };
+                Ok(on.map(bytes))
+            }
+            Self::Processes(_) | Self::Named(_) => {
+                let mut sum = None;
+                for process in processes {
+                    if let Some(mappings) = numa_maps::mappings(root, process.pid)? {
+                        let all = sum.get_or_insert_with(NodeBytes::default);
+                        all.add(&numa_maps::anonymous(&mappings));
+                    }
+                }
+                Ok(sum)
+            }
+        }
+    }
+
+    /// Whether looking where its pages are takes time in proportion to them.
+    pub fn is_slow_to_look_at(&self) -> bool {
+        matches!(self, Self::Processes(_) | Self::Named(_))
+    }
+}
+
+/// The resident memory of a process, bytes: the second number of `statm`.
+///
+/// # Errors
+/// When the file is there and cannot be read.
+pub fn resident_bytes(root: &Root, pid: u32) -> Result<u64, RootError> {
+    let text = root.peek(&format!("/proc/{pid}/statm"))?.unwrap_or_default();
+    let pages = text.split_whitespace().nth(1).and_then(|word| word.parse::<u64>().ok());
+    Ok(pages.unwrap_or(0).saturating_mul(rustix::param::page_size() as u64))
+}
+
+/// Anonymous memory of the machine by node.
+fn machine(root: &Root) -> Result<NodeBytes, RootError> {
+    let mut on = BTreeMap::new();
+    for node in node::online(root)?.iter() {
+        let text = root.peek(&format!("{NODES}/node{node}/meminfo"))?.unwrap_or_default();
+        if let Some(kib) = node::kib(&text, "AnonPages") {
+            on.insert(node, kib * 1024);
+        }
+    }
+    Ok(NodeBytes(on))
+}

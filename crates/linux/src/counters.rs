@@ -1,0 +1,38 @@
+//! The counters of the processor: which there are, what they count, and their readings.
+//!
+//! A unit outside the cores (a memory controller, a CXL port, a home agent) has a PMU, which the
+//! kernel shows in `/sys/bus/event_source/devices`. Its events are numbers that differ from one
+//! family of CPUs to the next; [`table`] has them as data, each with where it is from. [`plan()`]
+//! puts together a CPU's table and a machine's PMUs into events to open, and touches nothing, so
+//! that a captured machine has a plan too. [`host::Counters`] opens a plan and reads it.
+//!
+//! # Latency
+//!
+//! By Little's law a tier's latency is the time that requests waited over the number of them. A
+//! home agent (CHA) sums in each of its cycles how many requests of a kind wait, and on its counter
+//! 0 only: one unit cannot do that for two tiers at once. Addresses are spread evenly over the
+//! agents, so each agent counts for one tier, in turns, and stands for those that do not: of 96
+//! agents on two tiers, 8 count for each, and a count of one stands for 12. Cycles become
+//! nanoseconds by the ticks of the same unit.
+//!
+//! # What the kernel's own names miss
+//!
+//! A channel of Granite Rapids has two sub-channels with an event each. Until a fix of 2026 the
+//! kernel's `cas_count_read` was the first one's alone, half of the traffic; the tables have both.
+
+pub mod cpu;
+
+pub mod format;
+
+pub mod pmu;
+
+pub mod table;
+
+mod lanes;
+
+pub mod plan;
+
+pub mod host;
+
+pub use host::{Counters, OpenError};
+pub use plan::{Plan, PlanError, Planned, plan};

@@ -1,0 +1,90 @@
+//! Which unit counts for which lane, where a unit cannot count for all of them at once.
+
+use super::table::{Event, Quantity};
+
+/// Units that count for one lane, at most: a unit takes a file for each of its events on each
+/// socket, and addresses are spread so evenly that more would add little.
+const UNITS_MAX: usize = 8;
+
+/// What a unit counts: the events, and for each how many units one that counts stands for.
+pub(super) type Dealt<'a> = Vec<(&'a Event, f64)>;
+
+/// Deals the events of one PMU to its `units`, in their order. Events without a lane are counted by
+/// all units; ticks by those that need them.
+pub(super) fn deal<'a>(events: &[&'a Event], units: usize) -> Vec<Dealt<'a>> {
+    let mut dealt: Vec<Dealt<'a>> = vec![vec![]; units];
+    let mut lanes: Vec<u32> = events.iter().filter_map(|event| event.lane).collect();
+    lanes.sort_unstable();
+    lanes.dedup();
+    for (at, lane) in lanes.iter().enumerate() {
+        let of_lane: Vec<usize> = match units > lanes.len() {
+            true => (at..units).step_by(lanes.len()).collect(),
+            // Fewer units than lanes: the kernel lets those of one unit take turns.
+            false => (0..units).filter(|unit| *unit == at % units).collect(),
+        };
+        let chosen = spread(&of_lane);
+        let stands_for = units as f64 / chosen.len() as f64;
+        for unit in chosen {
+            let counted = events.iter().filter(|event| event.lane == Some(*lane));
+            dealt[unit].extend(counted.map(|event| (*event, stands_for)));
+        }
+    }
+    for unit in &mut dealt {
+        let cycles = |(event, _): &(&Event, f64)| event.quantity == Quantity::OccupancyCycles;
+        let ticks = unit.iter().any(cycles);
+        let all = events
+            .iter()
+            .filter(|event| event.lane.is_none() && (ticks || event.quantity != Quantity::Ticks));
+        unit.splice(0..0, all.map(|event| (*event, 1.0)));
+    }
+    dealt
+}
+
+/// At most [`UNITS_MAX`] of the units, evenly from first to last.
+fn spread(units: &[usize]) -> Vec<usize> {
+    let count = units.len().min(UNITS_MAX);
+    (0..count).map(|at| units[at * units.len() / count]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::{super::table::tables, *};
+    use proptest::prelude::*;
+
+    proptest! {
+        /// However many units there are, what is counted of an event stands for all of them.
+        #[test]
+        fn units_that_count_stand_for_all(units in 1usize..130, which in 0usize..5) {
+            let table = &tables()[which];
+            let events: Vec<&Event> =
+                table.events.iter().filter(|event| event.pmu == "uncore_cha").collect();
+            let dealt = deal(&events, units);
+            for event in &events {
+                let mine = dealt.iter().flatten().filter(|(one, _)| one == event);
+                let (count, sum) =
+                    mine.fold((0, 0.0), |(count, sum), (_, scale)| (count + 1, sum + scale));
+                prop_assert!(count > 0);
+                if event.lane.is_some() {
+                    prop_assert!(count <= UNITS_MAX);
+                    prop_assert!((sum - units as f64).abs() < 1e-9, "{}", event.name);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_unit_counts_occupancy_of_one_tier() {
+        for table in tables() {
+            let events: Vec<&Event> =
+                table.events.iter().filter(|event| event.pmu == "uncore_cha").collect();
+            if events.is_empty() {
+                continue;
+            }
+            for unit in deal(&events, 96) {
+                let only = unit.iter().filter(|(event, _)| event.counters == [0]).count();
+                assert!(only <= 1, "{}", table.name);
+            }
+        }
+    }
+}

@@ -1,0 +1,335 @@
+//! A source that any program feeds through a Unix socket: where the machine has no counters of its
+//! own, or a simulator or another tool has better ones.
+//!
+//! A program connects and writes lines of JSON, each with what was added since its last line:
+//!
+//! ```json
+//! {"domain":0,"tier":1,"read_bytes":64000,"written_bytes":0,"inserts":1000,"occupancy_ns":250000}
+//! ```
+//!
+//! Domains and tiers are counted from 0; a number that is left out is not counted. What several
+//! programs feed is summed. A wrong line is left out and told in [`Feed::state`]; it stops nobody.
+
+use crate::source::{Reading, Source, SourceError, add, nothing};
+use interleaf_model::machine::Traffic;
+use rustix::event::{PollFd, PollFlags, poll};
+use serde::Deserialize;
+use std::{
+    fs,
+    io::{self, Read},
+    mem,
+    os::unix::{
+        fs::{FileTypeExt, PermissionsExt},
+        net::{UnixListener, UnixStream},
+    },
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    thread::{self, JoinHandle},
+    time::Instant,
+};
+
+/// The longest line, bytes. One with every number at its longest is some 200.
+const LINE_MAX: usize = 4096;
+
+/// Programs that may be connected at once; another one waits until one leaves.
+const CLIENTS_MAX: usize = 64;
+
+/// What of a wrong line is told, characters.
+const TOLD_MAX: usize = 80;
+
+/// A socket that programs feed.
+#[derive(Debug)]
+pub struct Feed {
+    path: PathBuf,
+    shared: Arc<Mutex<Shared>>,
+    /// Closed when the feed is dropped, which ends the thread.
+    stop: Option<UnixStream>,
+    thread: Option<JoinHandle<()>>,
+    last: Instant,
+}
+
+/// What was fed so far.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct State {
+    /// Programs that are connected.
+    pub clients: usize,
+    /// Lines that were taken.
+    pub lines: u64,
+    /// Lines that were wrong.
+    pub wrong: u64,
+    /// The last wrong line, and what is wrong with it.
+    pub last_wrong: Option<String>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    /// What was fed since the last reading.
+    traffic: Vec<Vec<Traffic>>,
+    state: State,
+}
+
+/// Why there can be no feed.
+#[derive(Debug, thiserror::Error)]
+pub enum FeedError {
+    /// Somebody listens there already.
+    #[error("{}: somebody else listens there", .0.display())]
+    InUse(PathBuf),
+    /// Something else than a socket is there.
+    #[error("{}: is there and is no socket", .0.display())]
+    NoSocket(PathBuf),
+    /// The system refuses.
+    #[error("{}: {why}", path.display())]
+    Socket {
+        /// The socket.
+        path: PathBuf,
+        /// The system's reason.
+        why: io::Error,
+    },
+}
+
+/// A line as a program writes it.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Line {
+    domain: usize,
+    tier: usize,
+    read_bytes: Option<f64>,
+    written_bytes: Option<f64>,
+    inserts: Option<f64>,
+    occupancy_ns: Option<f64>,
+}
+
+impl Feed {
+    /// Listens at `path` for the traffic of so many domains and tiers. A socket that nobody listens
+    /// at any more is replaced. Only this user can connect (mode 0600); the socket is removed when
+    /// the feed is dropped.
+    ///
+    /// # Errors
+    /// When somebody listens there, something else is there, or the system refuses.
+    pub fn listen(path: &Path, domains: usize, tiers: usize) -> Result<Self, FeedError> {
+        let failed = |why| FeedError::Socket { path: path.into(), why };
+        let listener = bind(path)?;
+        let threads = || {
+            listener.set_nonblocking(true)?;
+            let (stop, stopped) = UnixStream::pair()?;
+            let state = State::default();
+            let shared = Arc::new(Mutex::new(Shared { traffic: nothing(domains, tiers), state }));
+            let theirs = Arc::clone(&shared);
+            let thread = thread::Builder::new().name("feed".into());
+            let thread = thread.spawn(move || serve(&listener, &stopped, &theirs))?;
+            Ok((shared, stop, thread))
+        };
+        match threads() {
+            Ok((shared, stop, thread)) => Ok(Self {
+                path: path.into(),
+                shared,
+                stop: Some(stop),
+                thread: Some(thread),
+                last: Instant::now(),
+            }),
+            Err(why) => {
+                drop(fs::remove_file(path));
+                Err(failed(why))
+            }
+        }
+    }
+
+    /// Who feeds, and what was wrong.
+    pub fn state(&self) -> State {
+        lock(&self.shared).state.clone()
+    }
+}
+
+impl Source for Feed {
+    fn describe(&self) -> String {
+        let state = self.state();
+        let mut text = format!(
+            "what programs feed at {}: {} connected, {} lines",
+            self.path.display(),
+            state.clients,
+            state.lines
+        );
+        if let Some(last) = &state.last_wrong {
+            text += &format!(", {} wrong, the last one {last}", state.wrong);
+        }
+        text
+    }
+
+    fn read(&mut self) -> Result<Reading, SourceError> {
+        if self.thread.as_ref().is_none_or(JoinHandle::is_finished) {
+            return Err(SourceError::Stopped(format!("the feed at {}", self.path.display())));
+        }
+        let mut shared = lock(&self.shared);
+        let none = nothing(shared.traffic.len(), shared.traffic.first().map_or(0, Vec::len));
+        let traffic = mem::replace(&mut shared.traffic, none);
+        let now = Instant::now();
+        let span = now - mem::replace(&mut self.last, now);
+        Ok(Reading { span, traffic, ..Reading::default() })
+    }
+}
+
+impl Drop for Feed {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        drop(self.thread.take().map(JoinHandle::join));
+        drop(fs::remove_file(&self.path));
+    }
+}
+
+/// A thread that panicked was in the middle of no sum: what is there is whole.
+fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Binds a socket, mode 0600, which is at `path` only once it is ready.
+fn bind(path: &Path) -> Result<UnixListener, FeedError> {
+    let failed = |why| FeedError::Socket { path: path.into(), why };
+    match fs::symlink_metadata(path) {
+        Ok(there) if !there.file_type().is_socket() => {
+            return Err(FeedError::NoSocket(path.into()));
+        }
+        Ok(_) => match UnixStream::connect(path) {
+            Err(why) if why.kind() == io::ErrorKind::ConnectionRefused => {
+                fs::remove_file(path).map_err(failed)?;
+            }
+            Err(why) if why.kind() == io::ErrorKind::NotFound => {}
+            Err(why) => return Err(failed(why)),
+            Ok(_) => return Err(FeedError::InUse(path.into())),
+        },
+        Err(_) => {}
+    }
+    let mut making = path.as_os_str().to_owned();
+    making.push(format!(".{}", std::process::id()));
+    let making = PathBuf::from(making);
+    let listener = UnixListener::bind(&making).map_err(failed)?;
+    let placed = fs::set_permissions(&making, fs::Permissions::from_mode(0o600))
+        // Unlike a renaming, a link does not take the place of what another has put there since.
+        .and_then(|()| fs::hard_link(&making, path));
+    drop(fs::remove_file(&making));
+    match placed {
+        Ok(()) => Ok(listener),
+        Err(why) if why.kind() == io::ErrorKind::AlreadyExists => {
+            Err(FeedError::InUse(path.into()))
+        }
+        Err(why) => Err(failed(why)),
+    }
+}
+
+/// A program that is connected.
+struct Client {
+    stream: UnixStream,
+    /// The beginning of a line whose end is still to come.
+    begun: Vec<u8>,
+    /// Whether the line was too long: the rest of it is left out.
+    skipping: bool,
+}
+
+/// Takes what programs write, until the other end of `stopped` is closed.
+fn serve(listener: &UnixListener, stopped: &UnixStream, shared: &Mutex<Shared>) {
+    let mut clients: Vec<Client> = vec![];
+    loop {
+        let mut watched = vec![PollFd::new(stopped, PollFlags::IN)];
+        watched.extend(clients.iter().map(|client| PollFd::new(&client.stream, PollFlags::IN)));
+        if clients.len() < CLIENTS_MAX {
+            watched.push(PollFd::new(listener, PollFlags::IN));
+        }
+        match poll(&mut watched, None) {
+            Err(rustix::io::Errno::INTR) => continue,
+            Err(_) => return,
+            Ok(_) => {}
+        }
+        let ready: Vec<bool> = watched.iter().map(|fd| !fd.revents().is_empty()).collect();
+        if ready[0] {
+            return;
+        }
+        let mut at = 0;
+        let before = clients.len();
+        clients.retain_mut(|client| {
+            at += 1;
+            !ready[at] || client.take(shared)
+        });
+        if ready.get(before + 1) == Some(&true)
+            && let Ok((stream, _)) = listener.accept()
+            && stream.set_nonblocking(true).is_ok()
+        {
+            clients.push(Client { stream, begun: vec![], skipping: false });
+        }
+        lock(shared).state.clients = clients.len();
+    }
+}
+
+impl Client {
+    /// Takes what is there; whether more may come.
+    fn take(&mut self, shared: &Mutex<Shared>) -> bool {
+        let mut bytes = [0; LINE_MAX];
+        let count = match self.stream.read(&mut bytes) {
+            Ok(0) => {
+                // A last line without its end counts all the same.
+                if !self.begun.is_empty() && !self.skipping {
+                    take_line(&self.begun, shared);
+                }
+                return false;
+            }
+            Ok(count) => count,
+            Err(why) => {
+                let later = [io::ErrorKind::WouldBlock, io::ErrorKind::Interrupted];
+                return later.contains(&why.kind());
+            }
+        };
+        let mut rest = &bytes[..count];
+        while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
+            self.begun.extend_from_slice(&rest[..end]);
+            rest = &rest[end + 1..];
+            if self.begun.len() > LINE_MAX && !self.skipping {
+                refuse(&self.begun, "too long", shared);
+            } else if !self.skipping {
+                take_line(&self.begun, shared);
+            }
+            self.begun.clear();
+            self.skipping = false;
+        }
+        if !self.skipping {
+            self.begun.extend_from_slice(rest);
+        }
+        if self.begun.len() > LINE_MAX {
+            refuse(&self.begun, "too long", shared);
+            self.begun = vec![];
+            self.skipping = true;
+        }
+        true
+    }
+}
+
+fn take_line(line: &[u8], shared: &Mutex<Shared>) {
+    if line.trim_ascii().is_empty() {
+        return;
+    }
+    let parsed: Line = match serde_json::from_slice(line) {
+        Ok(parsed) => parsed,
+        Err(why) => return refuse(line, &why.to_string(), shared),
+    };
+    let fed = [parsed.read_bytes, parsed.written_bytes, parsed.inserts, parsed.occupancy_ns];
+    if fed.into_iter().flatten().any(|count| count < 0.0) {
+        return refuse(line, "a count below 0", shared);
+    }
+    let mut held = lock(shared);
+    let shape = (held.traffic.len(), held.traffic.first().map_or(0, Vec::len));
+    let tiers = held.traffic.get_mut(parsed.domain);
+    let Some(traffic) = tiers.and_then(|tiers| tiers.get_mut(parsed.tier)) else {
+        drop(held);
+        let why = format!("no such domain or tier: there are {} and {}", shape.0, shape.1);
+        return refuse(line, &why, shared);
+    };
+    add(&mut traffic.read_bytes, parsed.read_bytes);
+    add(&mut traffic.written_bytes, parsed.written_bytes);
+    add(&mut traffic.inserts, parsed.inserts);
+    add(&mut traffic.occupancy_ns, parsed.occupancy_ns);
+    held.state.lines += 1;
+}
+
+fn refuse(line: &[u8], why: &str, shared: &Mutex<Shared>) {
+    let told: String = String::from_utf8_lossy(line).chars().take(TOLD_MAX).collect();
+    let mut held = lock(shared);
+    held.state.wrong += 1;
+    held.state.last_wrong = Some(format!("{told:?}: {why}"));
+}

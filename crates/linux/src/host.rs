@@ -1,0 +1,205 @@
+//! A real machine behind the seam of the control loop: it waits, reads the counters, sees where
+//! pages are, and has decisions carried out.
+//!
+//! A sample covers the time since the last one, however long that was: looking after what moves
+//! pages takes some, and the system may be busy.
+
+use crate::{
+    actuator::{Actuator, ActuatorError, Followed, Goal},
+    layout::HostLayout,
+    node,
+    root::{Root, RootError},
+    source::{Source, SourceError},
+    vmstat::{self, Counters},
+};
+use interleaf_model::{
+    machine::{Decision, Layout, Machine, Residency, Sample, Stock, Target},
+    weights::Weights,
+};
+use std::time::{Duration, Instant};
+
+/// How often what moves pages is looked after.
+const FOLLOW: Duration = Duration::from_secs(1);
+
+/// Waits for a span, and says whether to go on.
+pub trait Clock {
+    /// Waits, or less when there is reason to stop; whether to go on.
+    fn wait(&mut self, span: Duration) -> bool;
+}
+
+/// A machine that is observed, and whose scopes are steered.
+pub struct Host<'a> {
+    root: &'a Root,
+    layout: Layout,
+    nodes: Vec<u32>,
+    source: Box<dyn Source + 'a>,
+    clock: Box<dyn Clock + 'a>,
+    /// One for each scope of the layout; none where nothing is to be changed.
+    actuators: Vec<Option<Box<dyn Actuator + 'a>>>,
+    goals: Vec<Option<Goal>>,
+    followed: Vec<Followed>,
+    counters: Option<Counters>,
+    sampled: Instant,
+    looked_after: Instant,
+    page_bytes: u64,
+}
+
+/// Why a machine cannot be observed or steered any more.
+#[derive(Debug, thiserror::Error)]
+pub enum HostError {
+    /// There was reason to stop: no fault.
+    #[error("stopped")]
+    Stopped,
+    /// The counters cannot be read.
+    #[error(transparent)]
+    Source(#[from] SourceError),
+    /// Pages cannot be moved.
+    #[error(transparent)]
+    Actuator(#[from] ActuatorError),
+    /// A file of the kernel cannot be read.
+    #[error(transparent)]
+    Root(#[from] RootError),
+}
+
+impl<'a> Host<'a> {
+    /// A machine below `root`, with what counts its traffic and, for each scope of its layout, what
+    /// moves its pages.
+    ///
+    /// # Errors
+    /// When the kernel's counters cannot be read.
+    ///
+    /// # Panics
+    /// When there is not one place for an actuator for each scope: that would be a fault of ours.
+    pub fn new(
+        root: &'a Root,
+        host: HostLayout,
+        source: Box<dyn Source + 'a>,
+        clock: Box<dyn Clock + 'a>,
+        actuators: Vec<Option<Box<dyn Actuator + 'a>>>,
+    ) -> Result<Self, HostError> {
+        assert_eq!(host.layout.scopes.len(), actuators.len());
+        let now = Instant::now();
+        Ok(Self {
+            root,
+            nodes: host.nodes,
+            goals: actuators.iter().map(|_| None).collect(),
+            followed: actuators.iter().map(|_| Followed::default()).collect(),
+            layout: host.layout,
+            source,
+            clock,
+            actuators,
+            counters: vmstat::of_machine(root)?,
+            sampled: now,
+            looked_after: now,
+            page_bytes: rustix::param::page_size() as u64,
+        })
+    }
+
+    /// What was found when each scope's actuator was last looked after.
+    pub fn followed(&self) -> &[Followed] {
+        &self.followed
+    }
+
+    /// The goal of each scope.
+    pub fn goals(&self) -> &[Option<Goal>] {
+        &self.goals
+    }
+
+    /// The node of each tier.
+    pub fn nodes(&self) -> &[u32] {
+        &self.nodes
+    }
+
+    /// Looks after what moves pages, if it is time to.
+    fn look_after(&mut self) -> Result<(), HostError> {
+        if self.looked_after.elapsed() < FOLLOW {
+            return Ok(());
+        }
+        for (actuator, followed) in self.actuators.iter_mut().zip(&mut self.followed) {
+            let Some(actuator) = actuator else { continue };
+            let new = actuator.follow()?;
+            // Where it was not looked this time, pages are where they were the last time.
+            let on = new.on.clone().or_else(|| followed.on.take());
+            *followed = Followed { on, ..new };
+        }
+        self.looked_after = Instant::now();
+        Ok(())
+    }
+
+    /// Bytes in use and free on each tier. All that migrated is put down as having come to the
+    /// first tier: the kernel counts it for the machine as a whole.
+    fn stock(&mut self) -> Result<Vec<Stock>, HostError> {
+        let now = vmstat::of_machine(self.root)?;
+        let moved = match (&now, &self.counters) {
+            (Some(now), Some(before)) => now.since(before).pgmigrate_success,
+            _ => None,
+        };
+        self.counters = now;
+        let mut stock = vec![];
+        for (tier, node) in self.nodes.iter().enumerate() {
+            let (total_bytes, free_bytes) = node::memory(self.root, *node)?;
+            stock.push(Stock {
+                used_bytes: Some(total_bytes.saturating_sub(free_bytes)),
+                free_bytes: Some(free_bytes),
+                migrated_in_bytes: moved.filter(|_| tier == 0).map(|moved| moved * self.page_bytes),
+                migrated_out_bytes: None,
+            });
+        }
+        Ok(stock)
+    }
+
+    fn residency(&self) -> Vec<Residency> {
+        let of_tier = |followed: &Followed| {
+            let on = followed.on.as_ref()?;
+            Some(self.nodes.iter().map(|node| on.on(*node)).collect())
+        };
+        let followed = self.followed.iter();
+        followed.map(|it| Residency { used_bytes: of_tier(it), heat: None }).collect()
+    }
+}
+
+impl Machine for Host<'_> {
+    type Error = HostError;
+
+    fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    fn observe(&mut self, span: Duration) -> Result<Sample, HostError> {
+        if !self.clock.wait(span) {
+            return Err(HostError::Stopped);
+        }
+        self.look_after()?;
+        let reading = self.source.read()?;
+        let now = Instant::now();
+        let span = now - self.sampled;
+        self.sampled = now;
+        let stock = self.stock()?;
+        Ok(Sample { span, traffic: reading.traffic, stock, scopes: self.residency() })
+    }
+
+    fn apply(&mut self, decision: &Decision) -> Result<(), HostError> {
+        for target in &decision.targets {
+            let goal = goal(&self.nodes, target);
+            if self.goals[target.scope].as_ref() == Some(&goal) {
+                continue;
+            }
+            if let Some(actuator) = &mut self.actuators[target.scope] {
+                actuator.set(&goal)?;
+            }
+            self.goals[target.scope] = Some(goal);
+        }
+        Ok(())
+    }
+}
+
+/// A target in the words of actuators: whole points of a hundred for each node.
+fn goal(nodes: &[u32], target: &Target) -> Goal {
+    let points = Weights::percent(&target.shares);
+    let weights = points.as_slice().iter().map(|points| u32::from(*points));
+    Goal {
+        nodes: nodes.iter().copied().zip(weights).collect(),
+        order: target.order,
+        rate_limit_bytes_per_s: target.rate_limit_gbps.map(|gbps| (gbps * 1e9) as u64),
+    }
+}

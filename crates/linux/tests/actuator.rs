@@ -1,0 +1,298 @@
+//! What actuators would write, by kernel; and that they leave alone what is others'.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use interleaf_linux::{
+    actuator::{ActuatorError, Goal, Scope, Setting, Way, choose},
+    damon::probe::Probed,
+    journal::Journal,
+    root::Root,
+};
+use interleaf_model::machine::Order;
+use std::{cell::RefCell, fs, path::Path, rc::Rc};
+
+const ADMIN: &str = "/sys/kernel/mm/damon/admin/kdamonds/";
+
+/// Two nodes of 512 MiB, all that is anonymous on the first; two processes of 200 MiB and 8 KiB.
+const FILES: [(&str, &str); 9] = [
+    ("proc/42/stat", "42 (sweep) R 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 9876 0 0"),
+    ("proc/42/statm", "51300 51200 0 0 0 0 0"),
+    ("proc/43/stat", "43 (small) R 42 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 9877 0 0"),
+    ("proc/43/statm", "2 2 0 0 0 0 0"),
+    (
+        "proc/zoneinfo",
+        "Node 0, zone DMA\n  spanned 131071\n  present 131071\n  start_pfn: 1\n\
+         Node 1, zone Normal\n  spanned 131072\n  present 131072\n  start_pfn: 131072\n",
+    ),
+    ("sys/devices/system/node/online", "0-1\n"),
+    (
+        "sys/devices/system/node/node0/meminfo",
+        "Node 0 MemTotal: 524288 kB\nNode 0 MemFree: 262144 kB\nNode 0 AnonPages: 204800 kB\n",
+    ),
+    (
+        "sys/devices/system/node/node1/meminfo",
+        "Node 1 MemTotal: 524288 kB\nNode 1 MemFree: 524288 kB\nNode 1 AnonPages: 0 kB\n",
+    ),
+    ("sys/kernel/mm/damon/admin/kdamonds/nr_kdamonds", "0\n"),
+];
+
+fn put(folder: &Path, path: &str, text: &str) {
+    let path = folder.join(path);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, text).unwrap();
+}
+
+fn machine(more: &[(&str, &str)]) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    FILES.iter().chain(more).for_each(|(path, text)| put(folder.path(), path, text));
+    folder
+}
+
+fn strings(words: &[&str]) -> Vec<String> {
+    words.iter().map(|word| (*word).into()).collect()
+}
+
+/// What the kernels of `docs/kernels.md` take, as far as it matters here; 6.1 has none.
+fn kernel(release: &str) -> Option<Probed> {
+    let old = Probed {
+        operations: strings(&["vaddr", "fvaddr", "paddr"]),
+        actions: strings(&["stat", "migrate_hot", "migrate_cold"]),
+        ..Probed::default()
+    };
+    let with_destinations =
+        Probed { destinations: true, split_filters: true, refresh: true, ..old.clone() };
+    match release {
+        "6.1" => None,
+        "6.12" => Some(old),
+        "6.17" => Some(with_destinations),
+        _ => Some(Probed {
+            goals: strings(&["node_eligible_mem_bp"]),
+            tuners: strings(&["consist", "temporal"]),
+            obsolete_target: true,
+            ..with_destinations
+        }),
+    }
+}
+
+const GOAL: [(u32, u32); 2] = [(0, 60), (1, 40)];
+
+fn goal(order: Order, rate_mib: Option<u64>) -> Goal {
+    let rate_limit_bytes_per_s = rate_mib.map(|mib| mib << 20);
+    Goal { nodes: GOAL.to_vec(), order, rate_limit_bytes_per_s }
+}
+
+/// What a way would write, below the folder of DAMON's threads where it is there.
+fn planned(way: Way, kernel: &Probed, scope: Scope, goals: &[Goal]) -> Vec<String> {
+    let folder = machine(&[("sys/module/damon_stat/parameters/enabled", "Y\n")]);
+    let root = Root::captured(folder.path());
+    let journal = Rc::new(RefCell::new(Journal::open(&root).unwrap().0));
+    let setting = Setting { root: &root, journal, scope, leave: true };
+    let mut actuator = way.build(setting, kernel);
+    goals.iter().for_each(|goal| actuator.set(goal).unwrap());
+    let short = |path: &str| path.strip_prefix(ADMIN).unwrap_or(path).to_string();
+    root.noted().iter().map(|write| format!("{} {}", short(&write.path), write.text)).collect()
+}
+
+/// The part of the writes that is of schemes.
+fn schemes(lines: &[String]) -> Vec<&str> {
+    lines.iter().filter_map(|line| line.strip_prefix("0/contexts/0/schemes/")).collect()
+}
+
+/// The best way, the next ones, and those that are not there.
+fn ways(release: &str, scope: &Scope, order: Order) -> String {
+    let ranked = choose(kernel(release).as_ref(), scope, order);
+    let names = |all: &[interleaf_linux::actuator::Choice]| {
+        all.iter().map(|choice| choice.way.name()).collect::<Vec<_>>().join(" ")
+    };
+    format!("{} | {}", names(&ranked.there), names(&ranked.missing))
+}
+
+#[test]
+fn the_best_way_is_chosen_by_kernel_and_scope() {
+    let processes = Scope::Processes(vec![42]);
+    for (release, of_processes, of_machine) in [
+        ("6.1", "pages | vaddr paddr quota", "pages | vaddr paddr quota"),
+        ("6.12", "pages | vaddr paddr quota", "quota pages | vaddr paddr"),
+        ("6.17", "vaddr pages | paddr quota", "quota pages | vaddr paddr"),
+        ("newest", "vaddr pages | paddr quota", "paddr quota pages | vaddr"),
+    ] {
+        let order = Order::Interleave;
+        assert_eq!(ways(release, &processes, order), of_processes, "{release}");
+        assert_eq!(ways(release, &Scope::Machine, order), of_machine, "{release}");
+    }
+    let ranked = choose(kernel("6.12").as_ref(), &processes, Order::Interleave);
+    let why = "vaddr: no destinations, nor migration by virtual addresses here (since 6.17)";
+    assert_eq!(ranked.missing[0].to_string(), why);
+}
+
+/// All that is written for processes by 6.17: rivals first, the state last.
+#[test]
+fn vaddr_is_written_in_order() {
+    let goals = [goal(Order::Interleave, None)];
+    let scope = Scope::Processes(vec![42]);
+    let lines = planned(Way::Vaddr, &kernel("6.17").unwrap(), scope, &goals);
+    let expected = "\
+/sys/module/damon_stat/parameters/enabled N
+nr_kdamonds 1
+0/refresh_ms 1000
+0/contexts/nr_contexts 1
+0/contexts/0/operations vaddr
+0/contexts/0/monitoring_attrs/intervals/sample_us 100000
+0/contexts/0/monitoring_attrs/intervals/aggr_us 1000000
+0/contexts/0/monitoring_attrs/intervals/update_us 1000000
+0/contexts/0/monitoring_attrs/nr_regions/min 10
+0/contexts/0/monitoring_attrs/nr_regions/max 1000
+0/contexts/0/targets/nr_targets 1
+0/contexts/0/targets/0/pid_target 42
+0/contexts/0/schemes/nr_schemes 2
+0/contexts/0/schemes/0/action migrate_hot
+0/contexts/0/schemes/0/dests/nr_dests 2
+0/contexts/0/schemes/0/dests/0/id 0
+0/contexts/0/schemes/0/dests/0/weight 60
+0/contexts/0/schemes/0/dests/1/id 1
+0/contexts/0/schemes/0/dests/1/weight 40
+0/contexts/0/schemes/0/access_pattern/sz/max 18446744073709551615
+0/contexts/0/schemes/0/access_pattern/nr_accesses/min 1
+0/contexts/0/schemes/0/access_pattern/nr_accesses/max 4294967295
+0/contexts/0/schemes/0/access_pattern/age/min 0
+0/contexts/0/schemes/0/access_pattern/age/max 4294967295
+0/contexts/0/schemes/0/quotas/bytes 0
+0/contexts/0/schemes/0/quotas/reset_interval_ms 0
+0/contexts/0/schemes/1/action migrate_cold
+0/contexts/0/schemes/1/dests/nr_dests 0
+0/contexts/0/schemes/1/target_nid 1
+0/contexts/0/schemes/1/access_pattern/sz/max 18446744073709551615
+0/contexts/0/schemes/1/access_pattern/nr_accesses/min 4294967295
+0/contexts/0/schemes/1/access_pattern/nr_accesses/max 4294967295
+0/contexts/0/schemes/1/access_pattern/age/min 5
+0/contexts/0/schemes/1/access_pattern/age/max 4294967295
+0/contexts/0/schemes/1/quotas/bytes 1048576
+0/contexts/0/schemes/1/quotas/reset_interval_ms 1000
+0/state on";
+    assert_eq!(lines.join("\n"), expected);
+}
+
+/// While it runs, only what has changed is written; a new number of destinations makes new folders.
+#[test]
+fn a_changed_goal_is_committed() {
+    let change = |nodes: &[(u32, u32)]| {
+        let to = Goal { nodes: nodes.to_vec(), ..goal(Order::Interleave, Some(64)) };
+        let goals = [goal(Order::Interleave, Some(64)), to];
+        let scope = Scope::Processes(vec![42]);
+        let lines = planned(Way::Vaddr, &kernel("newest").unwrap(), scope, &goals);
+        let at = lines.iter().position(|line| line == "0/state on").unwrap();
+        lines[at + 1..].to_vec()
+    };
+    let weight =
+        |at: u32, weight: u32| format!("0/contexts/0/schemes/0/dests/{at}/weight {weight}");
+    assert_eq!(
+        change(&[(0, 20), (1, 80)]),
+        [weight(0, 20), weight(1, 80), "0/state commit".into()]
+    );
+    assert_eq!(change(&GOAL), Vec::<String>::new());
+    let one = change(&[(0, 1), (1, 0)]);
+    let dests = "0/contexts/0/schemes/0/dests";
+    let expected = [
+        format!("{dests}/nr_dests 1"),
+        format!("{dests}/0/id 0"),
+        weight(0, 1),
+        "0/state commit".into(),
+    ];
+    assert_eq!(one, expected, "a weight of 0 is none");
+}
+
+/// What moves in physical memory, by kernel: where filters are, and whether there is a goal.
+#[test]
+fn paddr_is_written_as_the_kernel_has_it() {
+    let goals = [goal(Order::Interleave, Some(8))];
+    for (release, way, filters, goal) in [
+        ("6.12", Way::Quota, ["filters/0", "filters/1"], ""),
+        ("6.17", Way::Quota, ["core_filters/0", "ops_filters/0"], ""),
+        (
+            "newest",
+            Way::Paddr,
+            ["core_filters/0", "ops_filters/0"],
+            "0/quotas/goals/nr_goals 1\n\
+             0/quotas/goals/0/target_metric node_eligible_mem_bp\n\
+             0/quotas/goals/0/target_value 4000\n\
+             0/quotas/goals/0/nid 1\n\
+             0/quotas/goal_tuner temporal\n",
+        ),
+    ] {
+        let lines = planned(way, &kernel(release).unwrap(), Scope::Machine, &goals);
+        let regions: Vec<&String> =
+            lines.iter().filter(|line| line.contains("targets/0/regions")).collect();
+        assert_eq!(
+            regions[1..3],
+            [
+                "0/contexts/0/targets/0/regions/0/start 4096",
+                "0/contexts/0/targets/0/regions/0/end 536870912"
+            ]
+        );
+        let first: Vec<&str> =
+            schemes(&lines).into_iter().filter(|line| line.starts_with("0/")).collect();
+        let [addresses, files] = filters;
+        let counts = match release {
+            "6.12" => ["0/filters/nr_filters 2\n", ""],
+            _ => ["0/core_filters/nr_filters 1\n", "0/ops_filters/nr_filters 1\n"],
+        };
+        let dests = if release == "6.12" { "" } else { "0/dests/nr_dests 0\n" };
+        let expected = format!(
+            "0/action migrate_hot\n{dests}0/target_nid 1\n\
+             0/access_pattern/sz/max 18446744073709551615\n\
+             0/access_pattern/nr_accesses/min 1\n0/access_pattern/nr_accesses/max 4294967295\n\
+             0/access_pattern/age/min 0\n0/access_pattern/age/max 4294967295\n\
+             0/quotas/bytes 16777216\n0/quotas/reset_interval_ms 2000\n{goal}{}\
+             0/{addresses}/type addr\n0/{addresses}/matching Y\n\
+             0/{addresses}/addr_start 536870912\n0/{addresses}/addr_end 1073741824\n{}\
+             0/{files}/type anon\n0/{files}/matching N",
+            counts[0], counts[1]
+        );
+        assert_eq!(first.join("\n"), expected, "{release}");
+    }
+}
+
+/// Nothing is written to move pages one by one.
+#[test]
+fn pages_write_nothing() {
+    let goals = [goal(Order::Interleave, None)];
+    let scope = Scope::Processes(vec![42]);
+    assert_eq!(planned(Way::Pages, &Probed::default(), scope, &goals), Vec::<String>::new());
+}
+
+#[test]
+fn what_others_hold_is_refused() {
+    let module = ("sys/module/damon_stat/parameters/enabled", "Y\n");
+    let thread = [
+        ("sys/kernel/mm/damon/admin/kdamonds/0/state", "on\n"),
+        ("sys/kernel/mm/damon/admin/kdamonds/0/contexts/0/operations", "paddr\n"),
+    ];
+    let refused = |files: &[(&str, &str)], leave| {
+        let folder = machine(files);
+        let root = Root::live_below(folder.path());
+        let journal = Rc::new(RefCell::new(Journal::open(&root).unwrap().0));
+        let scope = Scope::Processes(vec![42]);
+        let setting = Setting { root: &root, journal, scope, leave };
+        let mut actuator = Way::Vaddr.build(setting, &kernel("6.17").unwrap());
+        let why = actuator.set(&goal(Order::Interleave, None)).unwrap_err();
+        for (path, text) in FILES.iter().chain(files) {
+            assert_eq!(fs::read_to_string(folder.path().join(path)).unwrap(), *text, "{path}");
+        }
+        let ActuatorError::Held { who, remedy } = why else { panic!("{why}") };
+        (who, remedy)
+    };
+    let (who, remedy) = refused(&[module], false);
+    assert_eq!(who, "the kernel's damon_stat holds DAMON");
+    assert!(remedy.contains("leave"), "{remedy}");
+    // Leave is for the kernel's own modules only.
+    let (who, _) = refused(&thread, true);
+    assert_eq!(who, "somebody has set up 1 DAMON thread(s) (on: paddr)");
+}
+
+#[test]
+fn a_goal_without_weights_is_none() {
+    for nodes in [vec![], vec![(0, 0)], vec![(0, 1), (0, 2)]] {
+        let goal = Goal { nodes, ..goal(Order::Interleave, None) };
+        assert!(goal.shares().is_err(), "{goal:?}");
+    }
+}

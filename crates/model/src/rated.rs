@@ -1,0 +1,112 @@
+//! A platform made of ratings alone: what firmware tables say of a machine, with the shape that
+//! loaded latency has on machines that were measured.
+//!
+//! It is there for policies that want curves on a machine of which there are none. Everything in it
+//! is `assumed`: the bandwidth that a tier is rated at is taken for what it carries of any mix.
+
+use crate::{
+    curve::{Curve, CurvePoint},
+    machine::{Layout, TierLayout},
+    mix::Mix,
+    platform::{Cpu, Domain, Interleaving, Platform},
+    provenance::Figure,
+    tier::{Curves, MixCurve, Tier, TierKind},
+    units::Bytes,
+};
+
+/// Latency over idle latency, at parts of the bandwidth: reads of DRAM (`xeon6-cz122`, dram.csv).
+const DRAM: [(f64, f64); 8] = [
+    (0.0, 1.0),
+    (0.25, 1.1),
+    (0.5, 1.3),
+    (0.75, 1.55),
+    (0.9, 1.85),
+    (0.95, 2.0),
+    (0.98, 2.45),
+    (1.0, 3.2),
+];
+
+/// The same of an expander (`xeon6-cz122`, cxl.csv).
+const EXPANDER: [(f64, f64); 7] =
+    [(0.0, 1.0), (0.5, 1.07), (0.8, 1.22), (0.92, 1.45), (0.97, 1.8), (0.99, 2.5), (1.0, 4.5)];
+
+/// Lines that a core keeps outstanding, as on `xeon6-cz122`.
+const OUTSTANDING_LINES: f64 = 48.0;
+
+/// What a core adds to a latency, ns, as on `xeon6-cz122`.
+const UNCORE_NS: f64 = 60.0;
+
+/// The platform that a machine is by its ratings.
+pub fn platform(layout: &Layout) -> Platform {
+    let domains = layout.domains.iter();
+    Platform {
+        name: "rated".into(),
+        source: "ratings of the firmware; the shape of the curves is that of xeon6-cz122".into(),
+        cpu: Cpu {
+            cores: layout.domains.iter().map(|domain| domain.cores).sum(),
+            outstanding_lines_per_core: OUTSTANDING_LINES,
+            uncore_latency_ns: UNCORE_NS,
+        },
+        domains: domains
+            .map(|domain| Domain { name: domain.name.clone(), cores: domain.cores })
+            .collect(),
+        tiers: layout.tiers.iter().map(tier).collect(),
+        links: vec![],
+        couplings: vec![],
+        interleaving: Interleaving::default(),
+        power: None,
+    }
+}
+
+fn tier(rated: &TierLayout) -> Tier {
+    let shape: &[(f64, f64)] = match rated.kind {
+        TierKind::Dram => &DRAM,
+        TierKind::Cxl | TierKind::Nvram | TierKind::Storage => &EXPANDER,
+    };
+    let points = shape.iter().map(|(part, factor)| CurvePoint {
+        bandwidth_gbps: part * rated.rated_gbps,
+        latency_ns: factor * rated.rated_latency_ns,
+        figure: Figure::assumed("rated, with the shape of xeon6-cz122"),
+    });
+    let curve = Curve::new(points.collect()).expect("the shapes rise in both");
+    let curves = Curves::new(vec![MixCurve { domain: None, mix: Mix::READ, curve }]);
+    Tier {
+        name: rated.name.clone(),
+        kind: rated.kind,
+        capacity: Bytes::new(rated.capacity_bytes),
+        curves: curves.expect("there is one"),
+        power: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::DomainLayout;
+    use proptest::prelude::*;
+
+    fn layout(gbps: [f64; 2], ns: [f64; 2]) -> Layout {
+        let tier = |at: usize| TierLayout {
+            name: format!("node{at}"),
+            kind: [TierKind::Dram, TierKind::Cxl][at],
+            capacity_bytes: 1 << 30,
+            rated_gbps: gbps[at],
+            rated_latency_ns: ns[at],
+        };
+        let domain = DomainLayout { name: "socket0".into(), cores: 8, tiers: vec![0, 1] };
+        Layout { domains: vec![domain], tiers: vec![tier(0), tier(1)], scopes: vec![] }
+    }
+
+    proptest! {
+        /// Whatever is rated makes curves that begin and end there.
+        #[test]
+        fn curves_are_as_rated(gbps in 0.1..5000.0f64, ns in 1.0..5000.0f64) {
+            let platform = platform(&layout([gbps, gbps / 3.0], [ns, 2.5 * ns]));
+            for (tier, rated) in platform.tiers.iter().zip([(gbps, ns), (gbps / 3.0, 2.5 * ns)]) {
+                let curve = tier.curves.of(Mix::READ).expect("there is one");
+                prop_assert!((curve.max_bandwidth_gbps() / rated.0 - 1.0).abs() < 1e-9);
+                prop_assert!((curve.idle_latency_ns() / rated.1 - 1.0).abs() < 1e-9);
+            }
+        }
+    }
+}

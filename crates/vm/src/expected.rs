@@ -1,0 +1,215 @@
+//! What a run of the guest's program `load` comes to under a policy, as the simulated machine has
+//! it: what a real daemon that steers real pages can be compared with.
+//!
+//! Both have the same threads on the same platform, and the same pages, hot and cold. What is
+//! different is what is to be seen: a real kernel moves the pages as it can, and DAMON finds out
+//! which are hot. Times are emulated: with `--speed 20`, a second of the guest's clock is twenty.
+
+use core::time::Duration;
+use std::{io, path::PathBuf};
+
+use interleaf_guest::load::{self, Emulated};
+use interleaf_model::{
+    control::Settings, demand::Hotness, policy::PolicyKind, predict::Stretch, search::best_points,
+    weights::Weights,
+};
+use interleaf_sim::machine::{
+    Arena, Migration, Outcome, Scenario, Task, Trial, scenario::PAGE_GROUPS,
+};
+
+/// How the loop of a daemon divides its period into samples: 200 ms of 6 s.
+const SAMPLES_PER_PERIOD: u32 = 30;
+
+/// A run of `load`, by its arguments.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Expected {
+    /// The file of the platform, here.
+    pub platform: PathBuf,
+    /// The file of the demand, here.
+    pub demand: PathBuf,
+    /// `--threads`
+    pub threads: u32,
+    /// `--hot`, bytes.
+    pub hot_bytes: u64,
+    /// `--cold`, bytes.
+    pub cold_bytes: u64,
+    /// Each `--phase`.
+    pub phases: Vec<Stretch>,
+    /// How fast pages move in emulated time, GB/s.
+    pub migration_gbps: f64,
+}
+
+/// Where the pages are best.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Best {
+    /// Points of a hundred.
+    pub weights: Weights,
+    /// How fast it is there: 1 is as with all pages on the first tier.
+    pub speed: f64,
+    /// Its traffic on each tier there, GB/s.
+    pub tier_bandwidth_gbps: Vec<f64>,
+}
+
+/// Where a policy ends its search.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settled {
+    /// From when on the target stays within 3 points of its last; `None` if it never does.
+    pub after: Option<Duration>,
+    /// The part of the hot pages for each tier that is aimed at in the end.
+    pub shares: Vec<f64>,
+    /// The same that is there in the end.
+    pub reached: Vec<f64>,
+    /// All that happened, period by period.
+    pub outcome: Outcome,
+}
+
+impl Expected {
+    /// A run with these files, all its threads at work and pages that move as fast as a scenario's
+    /// do by default.
+    #[must_use]
+    pub fn new(platform: PathBuf, demand: PathBuf, threads: u32, hot_bytes: u64) -> Self {
+        let migration_gbps = Migration::default().bandwidth_gbps;
+        let (cold_bytes, phases) = (0, vec![]);
+        Self { platform, demand, threads, hot_bytes, cold_bytes, phases, migration_gbps }
+    }
+
+    /// The load itself.
+    ///
+    /// # Errors
+    ///
+    /// A file cannot be read.
+    pub fn emulated(&self) -> io::Result<Emulated> {
+        let (platform, measured_on, demand) = load::read(&self.platform, &self.demand)?;
+        Ok(Emulated::new(platform, &measured_on, &demand, self.threads, &self.phases))
+    }
+
+    /// The best weights in each phase.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::emulated`].
+    pub fn best(&self) -> io::Result<Vec<Best>> {
+        let emulated = self.emulated()?;
+        let shares = |points: &[u16]| {
+            points.iter().map(|point| f64::from(*point) / 100.0).collect::<Vec<_>>()
+        };
+        let best = |phase: usize| {
+            let score = |points: &[u16]| Some(emulated.reached(phase, &shares(points)).speed);
+            let (points, speed) = best_points(emulated.tiers(), score)
+                .ok_or_else(|| io::Error::other("no weights are allowed"))?;
+            let reached = emulated.reached(phase, &shares(&points));
+            let weights = Weights::new(points).map_err(io::Error::other)?;
+            Ok(Best { weights, speed, tier_bandwidth_gbps: reached.tier_bandwidth_gbps })
+        };
+        (0..emulated.phases()).map(best).collect()
+    }
+
+    /// What is simulated: counters without noise, since the feed has none.
+    ///
+    /// # Errors
+    ///
+    /// A file cannot be read, or the pages do not fit.
+    pub fn scenario(&self) -> io::Result<Scenario> {
+        let (platform, measured_on, demand) = load::read(&self.platform, &self.demand)?;
+        let mut task = Task::new(&platform, &measured_on, &demand, self.threads);
+        if !self.phases.is_empty() {
+            task.program = task.program.with_stretches(&platform, &self.phases);
+        }
+        task.footprint_bytes = self.hot_bytes + self.cold_bytes;
+        task.hotness = match self.cold_bytes {
+            0 => Hotness::Uniform,
+            _ => Hotness::HotSet {
+                pages: self.hot_bytes as f64 / task.footprint_bytes as f64,
+                accesses: 1.0,
+            },
+        };
+        let migration = Migration { bandwidth_gbps: self.migration_gbps, ..Migration::default() };
+        let pages = usize::try_from(task.footprint_bytes / migration.page_bytes);
+        let scenario = Scenario {
+            migration,
+            page_groups: pages.map_or(PAGE_GROUPS, |pages| pages.min(PAGE_GROUPS)),
+            counter_noise: 0.0,
+            ..Scenario::new("load", platform, vec![task])
+        };
+        scenario.check().map_err(io::Error::other)?;
+        Ok(scenario)
+    }
+
+    /// Where a policy that decides each `period` settles, and when, within so long a time. It
+    /// believes the platform's curves, if it believes any.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::scenario`].
+    pub fn settles(
+        &self,
+        policy: PolicyKind,
+        period: Duration,
+        within: Duration,
+    ) -> io::Result<Settled> {
+        let scenario = self.scenario()?;
+        let sample = period / SAMPLES_PER_PERIOD;
+        let settings = Settings { sample, period, ..Settings::default() };
+        let trial = Trial { policy, points: None, curve_error: 0.0, settings };
+        let outcome = Arena::new(&scenario, within).run(&trial).map_err(io::Error::other)?;
+        let last = outcome.periods.last().ok_or_else(|| io::Error::other("no period has ended"))?;
+        Ok(Settled {
+            after: outcome.converged_after_s.map(Duration::from_secs_f64),
+            shares: last.target.clone(),
+            reached: last.reached.clone(),
+            outcome,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::harness::in_workspace;
+
+    const PERIOD: Duration = Duration::from_secs(6);
+
+    fn lbm() -> Expected {
+        let platform = in_workspace("platforms/gnr120-cz122.toml");
+        Expected::new(platform, in_workspace("workloads/lbm.toml"), 119, 128 << 20)
+    }
+
+    fn cxl_points(shares: &[f64]) -> f64 {
+        100.0 * shares[1]
+    }
+
+    /// Who searches comes to where the model says it is best, and where nobody has to search it is
+    /// known at once.
+    #[test]
+    fn policies_settle_where_it_is_best() {
+        let run = lbm();
+        let best = &run.best().unwrap()[0];
+        let at = cxl_points(&best.weights.shares());
+        assert!((25.0..45.0).contains(&at) && best.speed > 1.2, "{best:?}");
+        for policy in [PolicyKind::Dmi, PolicyKind::Guided] {
+            let settled = run.settles(policy, PERIOD, Duration::from_secs(300)).unwrap();
+            let target = cxl_points(&settled.shares);
+            assert!((target - at).abs() <= 6.0, "{policy}: {target}, best {at}");
+            assert!((cxl_points(&settled.reached) - target).abs() < 1.0, "{policy}");
+            assert!(settled.after.unwrap() <= Duration::from_secs(150), "{policy}");
+        }
+    }
+
+    /// A tenth of the threads do not saturate the first tier, and all pages are best there.
+    #[test]
+    fn each_phase_has_its_best() {
+        let phases = [(120.0, 1.0), (120.0, 0.1)];
+        let phases = phases.map(|(local_s, active)| Stretch { local_s, active }).to_vec();
+        let run = Expected { phases, cold_bytes: 64 << 20, ..lbm() };
+        let best = run.best().unwrap();
+        let [many, few] = &best[..] else { panic!("{best:?}") };
+        assert!(many.weights.shares()[0] < 0.8, "{many:?}");
+        assert_eq!(few.weights.to_string(), "100:0", "{few:?}");
+        let settled = run.settles(PolicyKind::Dmi, PERIOD, Duration::from_secs(200)).unwrap();
+        let busy =
+            |time_s: f64| settled.outcome.periods.iter().rfind(|it| it.time_s < time_s).unwrap();
+        assert!(busy(85.0).reached[1] > 0.2, "{:?}", busy(85.0));
+        let gbps = settled.outcome.periods.last().unwrap().bandwidth_gbps();
+        assert!(gbps < 0.6 * busy(85.0).bandwidth_gbps(), "{gbps}");
+    }
+}

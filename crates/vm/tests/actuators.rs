@@ -1,0 +1,175 @@
+//! What moves pages to a ratio and keeps them there, under real kernels: each way where a kernel
+//! has it, that it rests, that it follows goals and processes, and that nothing is left changed.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::time::Duration;
+
+use interleaf_guest::report::Ending;
+use interleaf_vm::{
+    Series,
+    harness::{said_within, shown, step},
+    outcome::Record,
+};
+
+const DAMON_STAT: &str = "/sys/module/damon_stat/parameters/enabled";
+const KDAMONDS: &str = "/sys/kernel/mm/damon/admin/kdamonds/nr_kdamonds";
+
+/// Far more than a boot with all its looks takes on two slow cores.
+const LIMIT: Duration = Duration::from_secs(300);
+
+const SWEEP: &str = "start sweep touch 200MiB --bind 0 --sweep\nawait sweep touched\n";
+
+/// With the balancer off, which would pull pages back.
+fn said(series: Series, steps: &str) -> Option<Record> {
+    let first = "write /proc/sys/kernel/numa_balancing 0\n\
+                 write /sys/kernel/mm/transparent_hugepage/enabled madvise\n";
+    let look = format!("read {KDAMONDS}\nread {DAMON_STAT}\nlist /run/interleaf\n");
+    said_within(series, "two-nodes-hmat", &format!("{first}{look}{steps}\n{look}"), LIMIT)
+}
+
+/// What is read first and last is the same, and no journal is left.
+fn nothing_changed(record: &Record) {
+    for look in [format!("read {KDAMONDS}"), format!("read {DAMON_STAT}")] {
+        let looks: Vec<_> = record.steps.iter().filter(|taken| taken.step == look).collect();
+        let [before, .., after] = &looks[..] else { panic!("{record}") };
+        assert_eq!(before, after, "{record}");
+    }
+    let journals = record.steps.iter().rfind(|taken| taken.step == "list /run/interleaf").unwrap();
+    assert!(!journals.output.iter().any(|name| name.ends_with(".json")), "{record}");
+}
+
+/// The part of the pages that is on node 0 in a line, in points of 100.
+fn points(line: &str) -> Option<f64> {
+    let words = line.strip_prefix("pages ")?.split(' ');
+    let count = |word: &str| word.split_once(':')?.1.parse::<f64>().ok();
+    let counts: Vec<f64> = words.map_while(count).collect();
+    Some(100.0 * counts.first()? / counts.iter().sum::<f64>())
+}
+
+/// What the last look at the pages of a program found.
+fn on_node_0(record: &Record, look: &str) -> f64 {
+    let taken = record.steps.iter().rfind(|taken| taken.step == look).unwrap();
+    taken.output.iter().find_map(|line| points(line)).unwrap_or_else(|| panic!("{record}"))
+}
+
+/// The points in the line that says how far pages strayed at the goal.
+fn stayed(record: &Record, step: &str) -> f64 {
+    let lines = shown(record, step).iter();
+    let mut found = lines.filter_map(|line| line.strip_prefix("stayed within ")?.parse().ok());
+    found.next_back().unwrap_or_else(|| panic!("{record}"))
+}
+
+/// From all on node 0 to 60:40, where it stays, and on to 20:80; a program that starts meanwhile
+/// joins; and everything is as it was then.
+fn vaddr_reaches_and_keeps(series: Series) {
+    // All programs are children of the first process.
+    let actuate = "run actuate 1 --way vaddr --weights 60:40 --then 20:80 --leave";
+    let first = "start first actuate 1 --way vaddr --weights 60:40 --leave --stay 30\n\
+                 await first reached\n\
+                 start other touch 60MiB --bind 0 --sweep\n\
+                 await other touched\n\
+                 wait first\npages other\npages sweep\n";
+    let Some(record) = said(series, &format!("{SWEEP}{first}{actuate}\npages sweep")) else {
+        return;
+    };
+    let looks: Vec<f64> = record
+        .steps
+        .iter()
+        .filter(|taken| taken.step == "pages sweep")
+        .filter_map(|taken| points(&taken.output[0]))
+        .collect();
+    let [at_60, at_20] = looks[..] else { panic!("{record}") };
+    assert!((at_60 - 60.0).abs() <= 3.0, "{record}");
+    assert!((on_node_0(&record, "pages other") - 60.0).abs() <= 3.0, "{record}");
+    assert!((at_20 - 20.0).abs() <= 3.0 && stayed(&record, actuate) <= 3.0, "{record}");
+    nothing_changed(&record);
+}
+
+#[test]
+fn vaddr_reaches_and_keeps_on_6_17() {
+    vaddr_reaches_and_keeps(Series::Of(6, 17));
+}
+
+#[test]
+fn vaddr_reaches_and_keeps_on_the_newest() {
+    vaddr_reaches_and_keeps(Series::Newest);
+}
+
+/// The whole machine.
+#[test]
+fn paddr_reaches_and_keeps() {
+    let actuate =
+        "run actuate --way paddr --weights 60:40 --then 30:70 --within 4 --leave --stay 15";
+    let steps = format!("{SWEEP}{actuate}\npages sweep");
+    let Some(record) = said(Series::Newest, &steps) else { return };
+    assert!(stayed(&record, actuate) <= 6.0, "{record}");
+    assert!((on_node_0(&record, "pages sweep") - 30.0).abs() <= 6.0, "{record}");
+    nothing_changed(&record);
+}
+
+/// The same without a goal of the kernel's, by one that has none.
+#[test]
+fn quotas_reach_and_keep() {
+    let actuate = "run actuate --way quota --weights 60:40 --within 4 --leave --stay 15";
+    let steps = format!("{SWEEP}{actuate}\npages sweep");
+    let Some(record) = said(Series::Of(6, 12), &steps) else { return };
+    assert!(stayed(&record, actuate) <= 6.0, "{record}");
+    assert!((on_node_0(&record, "pages sweep") - 60.0).abs() <= 6.0, "{record}");
+    nothing_changed(&record);
+}
+
+/// A kernel without DAMON.
+#[test]
+fn pages_reach_and_keep() {
+    let actuate = "run actuate @sweep --weights 60:40 --then 20:80 --rate 40MiB";
+    let steps = format!("{SWEEP}{actuate}\npages sweep");
+    let Some(record) = said(Series::Of(6, 1), &steps) else { return };
+    assert!(stayed(&record, actuate) <= 3.0, "{record}");
+    assert!((on_node_0(&record, "pages sweep") - 20.0).abs() <= 3.0, "{record}");
+    assert!(shown(&record, actuate).iter().any(|line| line.starts_with("pages: ")), "{record}");
+}
+
+/// Without leave, who holds DAMON is told; who is killed leaves a thread that runs, and the next
+/// one removes it before DAMON's own module is switched on again.
+#[test]
+fn what_is_killed_is_put_back() {
+    let refused = "run actuate @sweep --way vaddr --weights 60:40";
+    let restore = "run interleaf run --restore";
+    let state = "read /sys/kernel/mm/damon/admin/kdamonds/0/state";
+    let steps = format!(
+        "{SWEEP}{refused}\n\
+         start killed actuate @sweep --way vaddr --weights 60:40 --leave --stay 99\n\
+         await killed reached\n{state}\nread {DAMON_STAT}\n\
+         kill killed KILL\nwait killed\n{restore}"
+    );
+    for series in [Series::Of(6, 17), Series::Newest] {
+        let Some(record) = said(series, &steps) else { continue };
+        assert_eq!(step(&record, refused).ending, Some(Ending::Exit(1)), "{record}");
+        let told = step(&record, refused).output.join("\n");
+        assert!(told.contains("damon_stat holds DAMON") && told.contains("hint: "), "{record}");
+        assert_eq!(shown(&record, state), ["on"], "{record}");
+        assert!(shown(&record, restore).join("\n").contains("nr_kdamonds"), "{record}");
+        nothing_changed(&record);
+    }
+}
+
+/// Cold pages go to the second node while the first is nearly full.
+#[test]
+fn cold_pages_are_demoted() {
+    // It fills node 0, and what does not fit goes to node 1. It is stopped, so that nobody touches
+    // its pages.
+    let steps = "start cold touch 480MiB --sweep\nawait cold touched\nkill cold STOP\n\
+                 pages cold\nstart actuate actuate @cold --way vaddr --weights 1:0 --leave \
+                 --within 100 --stay 20\nawait actuate reached\nwait actuate\npages cold";
+    for series in [Series::Of(6, 17), Series::Newest] {
+        let Some(record) = said(series, steps) else { continue };
+        let printed = shown(&record, "wait actuate").join("\n");
+        assert!(printed.contains("demotes true"), "{record}");
+        let looks = record.steps.iter().filter(|taken| taken.step == "pages cold");
+        let looks: Vec<f64> = looks.filter_map(|taken| points(&taken.output[0])).collect();
+        let [before, after] = looks[..] else { panic!("{record}") };
+        assert!(after < before - 2.0, "{record}");
+        nothing_changed(&record);
+    }
+}

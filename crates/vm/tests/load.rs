@@ -1,0 +1,178 @@
+//! The program `load` in a guest: what it feeds is what the model says of where its pages are.
+//!
+//! The NUMA balancer is off: it would pull pages to the node with the processors.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use interleaf_guest::{feed::Fed, load::Emulated};
+use interleaf_model::predict::Stretch;
+use interleaf_vm::{
+    Series,
+    expected::Expected,
+    harness::{in_workspace, said, shown, step},
+    outcome::Record,
+};
+
+const KERNELS: [Series; 2] = [Series::Of(6, 17), Series::Newest];
+
+const SPEED: f64 = 20.0;
+const THREADS: u32 = 119;
+const FEED: &str = "/tmp/feed.sock";
+
+/// How far shares may be from weights that interleaf puts pages by: a few hundred of 16384 pages.
+const SHARE: f64 = 0.02;
+
+fn run(phases: &[(f64, f64)]) -> Expected {
+    let platform = in_workspace("platforms/gnr120-cz122.toml");
+    let demand = in_workspace("workloads/lbm.toml");
+    let phases =
+        phases.iter().map(|(local_s, active)| Stretch { local_s: *local_s, active: *active });
+    Expected {
+        cold_bytes: 32 << 20,
+        phases: phases.collect(),
+        ..Expected::new(platform, demand, THREADS, 64 << 20)
+    }
+}
+
+/// The command that is this run.
+fn command(run: &Expected) -> String {
+    let mut text = format!(
+        "load --platform /platforms/gnr120-cz122.toml --demand /workloads/lbm.toml \
+         --threads {THREADS} --hot {}MiB --cold {}MiB --speed {SPEED} --feed {FEED} \
+         --report /tmp/load.tsv",
+        run.hot_bytes >> 20,
+        run.cold_bytes >> 20
+    );
+    for Stretch { local_s, active } in &run.phases {
+        text += &format!(" --phase {local_s}s:{active}");
+    }
+    text
+}
+
+/// What came in at a time, by tier: for how long by the guest's clock, and what it is.
+fn fed(lines: &[String]) -> Vec<(f64, Fed)> {
+    let line = |line: &str| {
+        let [word, seconds, _, json] = line.splitn(4, ' ').collect::<Vec<_>>()[..] else {
+            panic!("{line}")
+        };
+        assert_eq!(word, "fed");
+        (seconds.parse().unwrap(), serde_json::from_str(json).unwrap())
+    };
+    let (last, fed) = lines.split_last().unwrap();
+    assert_eq!(last, "drained");
+    fed.iter().map(|text| line(text)).collect()
+}
+
+/// The parts of the bytes on each tier.
+fn shares(fed: &[(f64, Fed)]) -> Vec<f64> {
+    let all: u64 = fed.iter().map(|(_, fed)| fed.bytes()).sum();
+    fed.iter().map(|(_, fed)| fed.bytes() as f64 / all as f64).collect()
+}
+
+/// GB/s of emulated time.
+fn gbps(fed: &[(f64, Fed)]) -> f64 {
+    let gbps = |(seconds, fed): &(f64, Fed)| fed.bytes() as f64 * 1e-9 / seconds / SPEED;
+    fed.iter().map(gbps).sum()
+}
+
+/// What was fed is what this load reaches in `phase`, wherever its pages are; and they are where
+/// `first` of a hundred on the first tier puts them.
+fn is_modelled(fed: &[(f64, Fed)], emulated: &Emulated, phase: usize, first: f64, record: &Record) {
+    let shares = shares(fed);
+    assert!((shares[0] - first).abs() <= SHARE, "{shares:?}, not {first}\n{record}");
+    let reached = emulated.reached(phase, &shares);
+    for ((_, fed), latency_ns) in fed.iter().zip(&reached.tier_latency_ns) {
+        if let Some(latency) = fed.latency_ns() {
+            assert!((latency / latency_ns - 1.0).abs() < 0.01, "{latency} ns\n{record}");
+        }
+        let reads = fed.read_bytes as f64 / fed.bytes().max(1) as f64;
+        assert!(fed.bytes() == 0 || (reads - 0.58).abs() < 1e-3, "{reads}\n{record}");
+    }
+    // Bytes are for a time that two processes have read a clock for.
+    let ratio = gbps(fed) / reached.bandwidth_gbps();
+    assert!((ratio - 1.0).abs() < 0.25, "{ratio} of {reached:?}\n{record}");
+}
+
+/// The rows of a report, without the names.
+fn rows(lines: &[String]) -> Vec<Vec<f64>> {
+    let row = |line: &String| line.split('\t').map(|word| word.parse().unwrap()).collect();
+    lines[1..].iter().map(row).collect()
+}
+
+/// Pages placed by weights, then moved to others, all on one tier among them: the traffic follows,
+/// in bytes and in latency.
+#[test]
+fn traffic_follows_the_pages() {
+    let run = run(&[]);
+    let drain = |n: u32| format!("run drain {FEED} {n}ms");
+    let to = |weights: &str| format!("run interleaf run --pid @load --weights {weights}");
+    // The durations differ so that the steps do.
+    let steps = [
+        "write /proc/sys/kernel/numa_balancing 0".to_string(),
+        format!("start load interleaf run --weights 3:1 -- {}", command(&run)),
+        "await load touched".to_string(),
+        drain(2001),
+        to("1:1"),
+        "sleep 1s".to_string(),
+        drain(2002),
+        to("0:1"),
+        "sleep 1s".to_string(),
+        drain(2003),
+        "kill load TERM".to_string(),
+        "wait load".to_string(),
+        "read /tmp/load.tsv".to_string(),
+    ];
+    for series in KERNELS {
+        let Some(record) = said(series, "two-nodes-hmat", &steps.join("\n")) else { continue };
+        let emulated = run.emulated().unwrap();
+        assert!(step(&record, "await load touched").succeeded(), "{record}");
+        for (n, first) in [(2001, 0.75), (2002, 0.5), (2003, 0.0)] {
+            is_modelled(&fed(shown(&record, &drain(n))), &emulated, 0, first, &record);
+        }
+        for row in rows(shown(&record, "read /tmp/load.tsv")) {
+            // The report is exact: what it says of the shares is what it says of the bandwidth, to
+            // the digits that it has.
+            let [_, _, _, hot_0, hot_1, _, _, gbps_0, gbps_1, gbps] = row[..] else {
+                panic!("{record}")
+            };
+            let reached = emulated.reached(0, &[hot_0, hot_1]);
+            let on = &reached.tier_bandwidth_gbps;
+            let near = (gbps_0 - on[0]).abs() < 0.01 && (gbps_1 - on[1]).abs() < 0.01;
+            assert!(near && (gbps - on[0] - on[1]).abs() < 0.01, "{row:?}, {reached:?}");
+        }
+    }
+}
+
+/// In a phase of low demand less is fed, from the same pages. Cold pages go elsewhere on their own
+/// account: they have no part in the traffic.
+#[test]
+fn demand_comes_and_goes() {
+    let run = run(&[(60.0, 1.0), (60.0, 0.1)]);
+    let steps = format!(
+        "write /proc/sys/kernel/numa_balancing 0\n\
+         start load {} --bind 0\n\
+         await load touched\n\
+         run drain {FEED} 500ms\n\
+         sleep 7s\n\
+         kill load TERM\n\
+         wait load\n\
+         read /tmp/load.tsv",
+        command(&run)
+    );
+    for series in KERNELS {
+        let Some(record) = said(series, "two-nodes-hmat", &steps) else { continue };
+        let emulated = run.emulated().unwrap();
+        let fed = fed(shown(&record, &format!("run drain {FEED} 500ms")));
+        assert_eq!(shares(&fed), [1.0, 0.0], "{record}");
+        let expected = [0, 1].map(|phase| emulated.reached(phase, &[1.0, 0.0]).bandwidth_gbps());
+        assert!(expected[1] < 0.5 * expected[0], "{expected:?}");
+        let rows = rows(shown(&record, "read /tmp/load.tsv"));
+        let seen = [0.0, 1.0].map(|phase| rows.iter().filter(|row| row[2] == phase).count());
+        assert!(seen[0] > 0 && seen[1] > 0, "{seen:?}\n{record}");
+        for row in &rows {
+            assert_eq!(row[3..7], [1.0, 0.0, 1.0, 0.0], "{record}");
+            let gbps = expected[row[2] as usize];
+            assert!((row[9] - gbps).abs() < 0.01, "{row:?}, not {gbps}\n{record}");
+        }
+    }
+}
