@@ -189,8 +189,13 @@ impl Group {
 impl Source for Counters {
     fn describe(&self) -> String {
         let files = self.plan.events.len();
-        let notes: String = self.plan.notes.iter().map(|note| format!("; {note}")).collect();
-        format!("{files} counters by the tables {}{notes}", self.plan.tables.join(" and "))
+        let mut text =
+            format!("{files} counters by the table of {}", self.plan.tables.join(" and "));
+        for what in &self.plan.missing {
+            text += &format!("; not counted: {what}");
+        }
+        self.plan.notes.iter().for_each(|note| text += &format!("; {note}"));
+        text
     }
 
     fn read(&mut self) -> Result<Reading, SourceError> {
