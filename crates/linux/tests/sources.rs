@@ -21,15 +21,15 @@ use std::{
 };
 
 /// Readings that are at hand.
-struct Given(std::vec::IntoIter<Reading>);
+struct Given<'a>(std::slice::Iter<'a, Reading>);
 
-impl Source for Given {
+impl Source for Given<'_> {
     fn describe(&self) -> String {
         "given".into()
     }
 
     fn read(&mut self) -> Result<Reading, SourceError> {
-        self.0.next().ok_or_else(|| SourceError::Stopped("given".into()))
+        self.0.next().cloned().ok_or_else(|| SourceError::Stopped("given".into()))
     }
 }
 
@@ -37,7 +37,7 @@ fn recorded(readings: &[Reading]) -> (tempfile::TempDir, Replay) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("counters.csv");
     let file = fs::File::create(&path).unwrap();
-    let mut recorder = Recorder::new(Given(readings.to_vec().into_iter()), file).unwrap();
+    let mut recorder = Recorder::new(Given(readings.iter()), file).unwrap();
     while recorder.read().is_ok() {}
     let replay = Replay::open(&path).unwrap();
     (folder, replay)

@@ -26,7 +26,7 @@ pub(super) fn counters(root: &Root, machine: &Machine) -> Result<Status, RootErr
     match plan(root, machine, &rough_layout(machine)) {
         Ok(plan) => {
             let missing = plan.missing.iter();
-            let missing: String = missing.map(|what| format!("; not {what}")).collect();
+            let missing: String = missing.map(|what| format!("; not counted: {what}")).collect();
             let (count, tables) = (plan.events.len(), plan.tables.join(" and "));
             Ok(Status::present(format!("{count} by the table of {tables}{missing}")))
         }
@@ -36,7 +36,7 @@ pub(super) fn counters(root: &Root, machine: &Machine) -> Result<Status, RootErr
             "run on bare metal with the driver loaded (intel_uncore, amd_uncore, nvidia_cspmu); in \
              a virtual machine there is none",
         )),
-        Err(why) => Ok(Status::missing(format!("{why}; there is {found}"), why.remedy())),
+        Err(why) => Ok(Status::missing(format!("{why}; found: {found}"), why.remedy())),
     }
 }
 

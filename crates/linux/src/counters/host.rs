@@ -118,7 +118,8 @@ impl OpenError {
 
 impl Counters {
     /// Opens what is planned for the machine that this runs on; it counts from now on. `root` is
-    /// asked why where the kernel does not permit it.
+    /// asked why where the kernel does not permit it. Where it takes more files than this process
+    /// may have, the limit is raised as far as it may be, for its children too.
     ///
     /// # Errors
     /// When an event cannot be opened.
