@@ -92,7 +92,7 @@ pub fn capabilities(
         ("no other mover of pages", rivals::rivals(root, machine)?),
         ("nothing left behind", rivals::left_behind(root)),
         ("demotion", nodes::demotion(machine)),
-        ("bandwidth counters", system::counters(root)?),
+        ("bandwidth counters", system::counters(root, machine)?),
         ("control groups", system::cgroups(root)?),
         ("memory pressure", system::pressure(root)?),
         ("swap", system::swap(root)?),

@@ -35,4 +35,4 @@ pub mod plan;
 pub mod host;
 
 pub use host::{Counters, OpenError};
-pub use plan::{Plan, PlanError, Planned, plan};
+pub use plan::{Plan, PlanError, Planned, plan, plan_with_slots, rough_layout};

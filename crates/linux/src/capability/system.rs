@@ -3,7 +3,9 @@
 use super::Status;
 use crate::{
     cgroup::{Tree, Trees, Version},
+    counters::{PlanError, plan, rough_layout},
     root::{Root, RootError},
+    topology::Machine,
 };
 use std::io;
 
@@ -19,7 +21,27 @@ const COUNTERS: [(&str, &str); 8] = [
     ("cxl_pmu", "CXL devices"),
 ];
 
-pub(super) fn counters(root: &Root) -> Result<Status, RootError> {
+pub(super) fn counters(root: &Root, machine: &Machine) -> Result<Status, RootError> {
+    let found = units(root)?;
+    match plan(root, machine, &rough_layout(machine)) {
+        Ok(plan) => {
+            let missing = plan.missing.iter();
+            let missing: String = missing.map(|what| format!("; not counted: {what}")).collect();
+            let (count, tables) = (plan.events.len(), plan.tables.join(" and "));
+            Ok(Status::present(format!("{count} by the table of {tables}{missing}")))
+        }
+        Err(PlanError::Root(why)) => Err(why),
+        Err(_) if found.is_empty() => Ok(Status::missing(
+            "no unit counts the traffic of memory",
+            "run on bare metal with the driver loaded (intel_uncore, amd_uncore, nvidia_cspmu); in \
+             a virtual machine there is none",
+        )),
+        Err(why) => Ok(Status::missing(format!("{why}; found: {found}"), why.remedy())),
+    }
+}
+
+/// The units that count traffic, by what they are.
+fn units(root: &Root) -> Result<String, RootError> {
     let units = root.names("/sys/bus/event_source/devices")?;
     let mut found = vec![];
     for (prefix, what) in COUNTERS {
@@ -28,15 +50,7 @@ pub(super) fn counters(root: &Root) -> Result<Status, RootError> {
             found.push(format!("{count} x {what} ({prefix}*)"));
         }
     }
-    Ok(if found.is_empty() {
-        Status::missing(
-            "no unit counts the traffic of memory",
-            "run on bare metal with the driver loaded (intel_uncore, amd_uncore, nvidia_cspmu); in \
-             a virtual machine there is none",
-        )
-    } else {
-        Status::present(found.join(", "))
-    })
+    Ok(found.join(", "))
 }
 
 /// The state of a kernel that was built with pressure stall information and does not keep it.

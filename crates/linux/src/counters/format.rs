@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_told() {
-        // Sapphire Rapids before Linux 6.11: CXL needs a bit more than the format had.
+        // Sapphire Rapids before a fix of July 2024: CXL needs more bits than the format had.
         let field = Field::parse("config:8-15,32-55").unwrap();
         let mut words = [7; WORDS];
         assert!(field.put(0xc817_8601, &mut words));

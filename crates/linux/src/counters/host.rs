@@ -118,7 +118,8 @@ impl OpenError {
 
 impl Counters {
     /// Opens what is planned for the machine that this runs on; it counts from now on. `root` is
-    /// asked why where the kernel does not permit it.
+    /// asked why where the kernel does not permit it. Where it takes more files than this process
+    /// may have, the limit is raised as far as it may be, for its children too.
     ///
     /// # Errors
     /// When an event cannot be opened.
@@ -189,8 +190,13 @@ impl Group {
 impl Source for Counters {
     fn describe(&self) -> String {
         let files = self.plan.events.len();
-        let notes: String = self.plan.notes.iter().map(|note| format!("; {note}")).collect();
-        format!("{files} counters by the tables {}{notes}", self.plan.tables.join(" and "))
+        let mut text =
+            format!("{files} counters by the table of {}", self.plan.tables.join(" and "));
+        for what in &self.plan.missing {
+            text += &format!("; not counted: {what}");
+        }
+        self.plan.notes.iter().for_each(|note| text += &format!("; {note}"));
+        text
     }
 
     fn read(&mut self) -> Result<Reading, SourceError> {

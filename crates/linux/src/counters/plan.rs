@@ -11,8 +11,11 @@ use crate::{
     root::{Root, RootError},
     topology::Machine,
 };
-use interleaf_model::{machine::Layout, tier::TierKind};
-use std::collections::BTreeSet;
+use interleaf_model::{
+    machine::{DomainLayout, Layout, TierLayout},
+    tier::TierKind,
+};
+use std::{collections::BTreeSet, fmt};
 
 /// What is to be opened, and what its counts stand for.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,8 +28,10 @@ pub struct Plan {
     pub tiers: usize,
     /// The events; those of one group stand together.
     pub events: Vec<Planned>,
-    /// What is not counted or to be minded, in sentences.
+    /// What is to be minded, in sentences.
     pub notes: Vec<String>,
+    /// What of the tiers near a domain is not counted, such as `socket 0 to node 1: bytes`.
+    pub missing: Vec<String>,
 }
 
 /// An event to open.
@@ -52,6 +57,21 @@ pub struct Planned {
     pub scale: f64,
     /// Events with the same number are counted at once: they are of one PMU and one CPU.
     pub group: usize,
+}
+
+impl fmt::Display for Planned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, pmu, kind, cpu, config, quantity, domain, tier, scale, group } = self;
+        let [word, word1, word2] = config;
+        write!(f, "{pmu} (type {kind}) on CPU {cpu}, group {group}: config {word:#x}")?;
+        for (word, at) in [(word1, 1), (word2, 2)] {
+            if *word != 0 {
+                write!(f, ", config{at} {word:#x}")?;
+            }
+        }
+        let tier = tier.map_or(String::new(), |tier| format!(" of tier {tier}"));
+        write!(f, "; {quantity:?}{tier} from domain {domain}, {scale} a count: {name}")
+    }
 }
 
 /// Why a machine has no plan.
@@ -96,6 +116,33 @@ impl PlanError {
     }
 }
 
+/// The layout of a machine as far as its topology tells: sockets, and the tiers in the order of
+/// their speed, near every socket. Memory of nodes without CPUs is taken for CXL. Nothing is rated.
+pub fn rough_layout(machine: &Machine) -> Layout {
+    let tiers: Vec<List> = machine.memory_by_speed();
+    let tier = |nodes: &List| {
+        let of_tier = || machine.nodes.iter().filter(|node| nodes.has(node.id));
+        let s = if nodes.len() == 1 { "" } else { "s" };
+        TierLayout {
+            name: format!("node{s} {nodes}"),
+            kind: match of_tier().all(|node| node.cpus.is_empty()) {
+                true => TierKind::Cxl,
+                false => TierKind::Dram,
+            },
+            capacity_bytes: of_tier().map(|node| node.total_bytes).sum(),
+            rated_gbps: 0.0,
+            rated_latency_ns: 0.0,
+        }
+    };
+    let domain = |(id, cpus): &(u32, List)| DomainLayout {
+        name: format!("socket {id}"),
+        cores: cpus.len() as u32,
+        tiers: (0..tiers.len()).collect(),
+    };
+    let domains = machine.sockets.iter().map(domain).collect();
+    Layout { domains, tiers: tiers.iter().map(tier).collect(), scopes: vec![] }
+}
+
 /// What is opened to count the traffic of each tier of `layout` on `machine`, which was read below
 /// `root`. Domains of the layout are the machine's sockets in order, or one for all of them. A tier
 /// stands for the events of its kind where it is the first of that kind near a domain.
@@ -130,14 +177,15 @@ fn plan_of(
     let all = tables();
     let own = cpu.as_ref().and_then(|cpu| all.iter().find(|table| table.is_for(cpu)));
     let devices = all.iter().filter(|table| table.cpus.is_empty());
-    let (tiers, tables, events, notes) = (layout.tiers.len(), vec![], vec![], vec![]);
+    let tiers = layout.tiers.len();
+    let (tables, events, notes, missing) = (vec![], vec![], vec![], vec![]);
     let mut making = Making {
         root,
         machine,
         layout,
         covered: BTreeSet::new(),
         groups: 0,
-        plan: Plan { tables, domains, tiers, events, notes },
+        plan: Plan { tables, domains, tiers, events, notes, missing },
     };
     for table in own.into_iter().chain(devices) {
         making.take(table, wanted)?;
@@ -186,7 +234,10 @@ impl Making<'_> {
         for prefix in prefixes {
             let of_pmu: Vec<&Event> =
                 events.iter().copied().filter(|event| event.pmu == prefix).collect();
-            self.take_pmu(prefix, &of_pmu)?;
+            // A device may have a PMU, a CPU should.
+            if !self.take_pmu(prefix, &of_pmu)? && !table.cpus.is_empty() {
+                self.note(format!("there is no {prefix}"));
+            }
         }
         if self.plan.events.len() > before {
             self.plan.tables.push(table.name.clone());
@@ -195,13 +246,10 @@ impl Making<'_> {
         Ok(())
     }
 
-    /// Adds the events of one kind of PMU.
-    fn take_pmu(&mut self, prefix: &str, events: &[&Event]) -> Result<(), RootError> {
+    /// Adds the events of one kind of PMU; whether there is one.
+    fn take_pmu(&mut self, prefix: &str, events: &[&Event]) -> Result<bool, RootError> {
         let units = pmus(self.root, prefix)?;
-        let Some(first) = units.first() else {
-            self.note(format!("there is no {prefix}"));
-            return Ok(());
-        };
+        let Some(first) = units.first() else { return Ok(false) };
         // Units alike have formats alike: an event that the first cannot be told, none can.
         let mut told = vec![];
         for event in events {
@@ -218,7 +266,7 @@ impl Making<'_> {
                 self.groups += usize::from(!dealt.is_empty());
             }
         }
-        Ok(())
+        Ok(true)
     }
 
     fn add(&mut self, unit: &Pmu, cpu: u32, event: &Event, stands_for: f64) {
@@ -292,7 +340,8 @@ impl Making<'_> {
                 let missing = missing(&counted);
                 if !missing.is_empty() {
                     let (near, tier) = (&near.name, &layout.tiers[*tier].name);
-                    self.note(format!("{near} to {tier}: {} not counted", missing.join(" and ")));
+                    let what = format!("{near} to {tier}: {}", missing.join(" and "));
+                    self.plan.missing.push(what);
                 }
             }
         }
@@ -304,7 +353,7 @@ fn missing(counted: &[Quantity]) -> Vec<&'static str> {
     let bytes = counted.contains(&Quantity::Read) && counted.contains(&Quantity::Written);
     let waited = counted.contains(&Quantity::OccupancyNs)
         || counted.contains(&Quantity::OccupancyCycles) && counted.contains(&Quantity::Inserts);
-    let open = [(bytes, "bytes are"), (waited, "latency is")];
+    let open = [(bytes, "bytes"), (waited, "latency")];
     open.into_iter().filter(|(known, _)| !known).map(|(_, what)| what).collect()
 }
 

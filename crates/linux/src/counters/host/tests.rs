@@ -26,7 +26,14 @@ fn event(quantity: Quantity, tier: Option<usize>, scale: f64, group: usize) -> P
 }
 
 fn plan(events: Vec<Planned>) -> Plan {
-    Plan { tables: vec!["a test".into()], domains: 1, tiers: 2, events, notes: vec![] }
+    Plan {
+        tables: vec!["a test".into()],
+        domains: 1,
+        tiers: 2,
+        events,
+        notes: vec![],
+        missing: vec![],
+    }
 }
 
 fn grown(enabled_ns: f64, counts: Option<&[f64]>) -> Grown {

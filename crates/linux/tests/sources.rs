@@ -1,0 +1,227 @@
+//! Sources other than counters: a recording that is read again, and a feed with its programs.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use interleaf_linux::{
+    feed::{Feed, FeedError},
+    replay::{Recorder, Replay},
+    source::{Reading, Source, SourceError, nothing},
+};
+use interleaf_model::machine::Traffic;
+use proptest::prelude::*;
+use std::{
+    fs,
+    io::Write,
+    os::unix::{
+        fs::PermissionsExt,
+        net::{UnixListener, UnixStream},
+    },
+    path::Path,
+    time::{Duration, Instant},
+};
+
+/// Readings that are at hand.
+struct Given<'a>(std::slice::Iter<'a, Reading>);
+
+impl Source for Given<'_> {
+    fn describe(&self) -> String {
+        "given".into()
+    }
+
+    fn read(&mut self) -> Result<Reading, SourceError> {
+        self.0.next().cloned().ok_or_else(|| SourceError::Stopped("given".into()))
+    }
+}
+
+fn recorded(readings: &[Reading]) -> (tempfile::TempDir, Replay) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("counters.csv");
+    let file = fs::File::create(&path).unwrap();
+    let mut recorder = Recorder::new(Given(readings.iter()), file).unwrap();
+    while recorder.read().is_ok() {}
+    let replay = Replay::open(&path).unwrap();
+    (folder, replay)
+}
+
+fn traffic() -> impl Strategy<Value = Traffic> {
+    let count = || prop::option::of(0.0..1e15);
+    (count(), count(), count(), count()).prop_map(|(read, written, inserts, occupancy)| Traffic {
+        read_bytes: read,
+        written_bytes: written,
+        inserts,
+        occupancy_ns: occupancy,
+    })
+}
+
+fn readings() -> impl Strategy<Value = Vec<Reading>> {
+    let reading = |domains, tiers| {
+        let traffic = prop::collection::vec(prop::collection::vec(traffic(), tiers), domains);
+        (1..10_000_000_000_u64, traffic).prop_map(|(ns, traffic)| Reading {
+            span: Duration::from_nanos(ns),
+            traffic,
+            ..Reading::default()
+        })
+    };
+    (1usize..4, 1usize..4)
+        .prop_flat_map(move |(domains, tiers)| prop::collection::vec(reading(domains, tiers), 1..6))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// What was recorded is what is replayed, to the last bit.
+    #[test]
+    fn recorded_and_replayed(readings in readings()) {
+        let (_folder, mut replay) = recorded(&readings);
+        for reading in &readings {
+            prop_assert_eq!(&replay.read().unwrap(), reading);
+        }
+        let ended = replay.read().unwrap_err().to_string();
+        prop_assert!(ended.ends_with("the recording is at its end"), "{}", ended);
+    }
+}
+
+const COLUMNS: &str = "time_s,domain,tier,read_bytes,written_bytes,inserts,occupancy_ns";
+
+#[test]
+fn a_recording_by_hand() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.csv");
+    let text =
+        format!("{COLUMNS}\n# a remark\n0.5,0,0,64,0,1,100\n0.5,1,1,,,,\n 2 , 0 , 1 , 1e9 ,,,\n");
+    fs::write(&path, text).unwrap();
+    let mut replay = Replay::open(&path).unwrap();
+    assert_eq!((replay.domains(), replay.tiers()), (2, 2));
+    let first = replay.read().unwrap();
+    assert_eq!((first.span, first.traffic[0][0].bytes()), (Duration::from_millis(500), Some(64.0)));
+    let second = replay.read().unwrap();
+    assert_eq!(second.span, Duration::from_millis(1500));
+    assert_eq!(second.traffic[0][1].read_bytes, Some(1e9));
+    assert_eq!(second.traffic[0][0], Traffic::default(), "a line that is not there counts nothing");
+}
+
+#[test]
+fn what_is_no_recording() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.csv");
+    let table = [
+        (String::new(), "a.csv: no readings"),
+        ("1,0,0,1,1,1,1".into(), "a.csv:1: \"1,0,0,1,1,1,1\" is not time_s,"),
+        ("# interleaf.counters/2\n".into(), "a.csv:1: \"# interleaf.counters/2\" is not a recor"),
+        (format!("{COLUMNS}\n1,0,0,1,1,1"), "a.csv:2: \"1,0,0,1,1,1\" is not a line of traffic"),
+        (format!("{COLUMNS}\n1,0,0,-1,1,1,1"), "a.csv:2: \"1,0,0,-1,1,1,1\" is not a line of"),
+        (format!("{COLUMNS}\n1,0,0,NaN,1,1,1"), "a.csv:2: \"1,0,0,NaN,1,1,1\" is not a line of"),
+        (format!("{COLUMNS}\n1,0,999,1,1,1,1"), "a.csv:2: \"1,0,999,1,1,1,1\" is not a line of"),
+        (format!("{COLUMNS}\n-1,0,0,1,1,1,1"), "a.csv:2: \"-1,0,0,1,1,1,1\" is not a line of"),
+        (format!("{COLUMNS}\n2,0,0,,,,\n1,0,0,,,,"), "a.csv:3: \"1,0,0,,,,\" is not later than"),
+    ];
+    for (text, expected) in table {
+        fs::write(&path, text).unwrap();
+        let why = Replay::open(&path).unwrap_err().to_string();
+        assert!(why.contains(expected), "{why}");
+    }
+    let why = Replay::open(Path::new("/nowhere/a.csv")).unwrap_err().to_string();
+    assert!(why.starts_with("/nowhere/a.csv: cannot be read: "), "{why}");
+}
+
+/// A feed of two domains and two tiers, and its socket.
+fn feed() -> (tempfile::TempDir, Feed) {
+    let folder = tempfile::tempdir().unwrap();
+    let feed = Feed::listen(&folder.path().join("feed"), 2, 2).unwrap();
+    (folder, feed)
+}
+
+fn client(folder: &tempfile::TempDir) -> UnixStream {
+    UnixStream::connect(folder.path().join("feed")).unwrap()
+}
+
+/// Waits until the feed is as it should be: its thread takes what is written when it comes to it.
+fn until(feed: &Feed, done: impl Fn(&interleaf_linux::feed::State) -> bool) {
+    let begun = Instant::now();
+    while !done(&feed.state()) {
+        assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", feed.state());
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+#[test]
+fn programs_are_summed() {
+    let (folder, mut feed) = feed();
+    let (mut one, mut two) = (client(&folder), client(&folder));
+    one.write_all(b"{\"domain\":0,\"tier\":1,\"read_bytes\":100,\"inserts\":2}\n").unwrap();
+    two.write_all(b"{\"domain\":0,\"tier\":1,\"read_bytes\":11}\n\n").unwrap();
+    two.write_all(b"{\"domain\":1,\"tier\":0,\"written_bytes\":5,\"occupancy_ns\":7}\n").unwrap();
+    until(&feed, |state| state.lines == 3 && state.clients == 2);
+    let reading = feed.read().unwrap();
+    let expected = Traffic { read_bytes: Some(111.0), inserts: Some(2.0), ..Traffic::default() };
+    assert_eq!(reading.traffic[0][1], expected);
+    let expected =
+        Traffic { written_bytes: Some(5.0), occupancy_ns: Some(7.0), ..Traffic::default() };
+    assert_eq!(reading.traffic[1][0], expected);
+    assert!(reading.span > Duration::ZERO);
+    assert_eq!(feed.read().unwrap().traffic, nothing(2, 2), "each is read once");
+    // One leaves in the middle of a line, which counts; the other goes on.
+    one.write_all(b"{\"domain\":0,\"tier\":0,\"inserts\":1}").unwrap();
+    drop(one);
+    until(&feed, |state| state.lines == 4 && state.clients == 1);
+    two.write_all(b"{\"domain\":0,\"tier\":0,\"inserts\":1}\n").unwrap();
+    until(&feed, |state| state.lines == 5);
+    assert_eq!(feed.read().unwrap().traffic[0][0].inserts, Some(2.0));
+}
+
+#[test]
+fn wrong_lines_are_told_and_stop_nobody() {
+    let (folder, mut feed) = feed();
+    let mut program = client(&folder);
+    let good = "{\"domain\":0,\"tier\":0,\"read_bytes\":1}\n";
+    let table = [
+        ("{\"domain\":0}", "missing field `tier`"),
+        ("nonsense", "\"nonsense\": expected"),
+        ("{\"domain\":0,\"tier\":2}", "no such domain or tier: there are 2 and 2"),
+        ("{\"domain\":9,\"tier\":0}", "no such domain or tier: there are 2 and 2"),
+        ("{\"domain\":0,\"tier\":0,\"read_bytes\":-1}", "a count below 0"),
+        ("{\"domain\":0,\"tier\":0,\"reads\":1}", "unknown field `reads`"),
+        ("{\"domain\":0,\"tier\":0,\"read_bytes\":1e999}", "number out of range"),
+    ];
+    for (at, (line, why)) in table.iter().enumerate() {
+        program.write_all(format!("{line}\n{good}").as_bytes()).unwrap();
+        until(&feed, |state| state.lines as usize == at + 1);
+        let state = feed.state();
+        assert_eq!(state.wrong as usize, at + 1);
+        let last = state.last_wrong.unwrap();
+        assert!(last.contains(why), "{last}");
+    }
+    assert!(feed.describe().contains("7 lines, 7 wrong, the last one "), "{}", feed.describe());
+    assert_eq!(feed.read().unwrap().traffic[0][0].read_bytes, Some(7.0));
+    // A line without an end takes no memory; what comes after its end is taken.
+    for _ in 0..64 {
+        program.write_all(&[b'x'; 65_536]).unwrap();
+    }
+    program.write_all(format!("\n{good}").as_bytes()).unwrap();
+    until(&feed, |state| state.lines == 8 && state.wrong == 8);
+    assert!(feed.state().last_wrong.unwrap().ends_with("too long"));
+}
+
+#[test]
+fn a_socket_of_its_own() {
+    let (folder, feed) = feed();
+    let path = folder.path().join("feed");
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    let second = Feed::listen(&path, 1, 1).unwrap_err();
+    assert!(matches!(second, FeedError::InUse(_)), "{second}");
+    let program = client(&folder);
+    drop(feed);
+    assert!(!path.exists(), "it is removed, though a program is connected");
+    drop(program);
+    // A socket that nobody listens at is replaced; anything else is left.
+    drop(UnixListener::bind(&path).unwrap());
+    assert!(path.exists());
+    drop(Feed::listen(&path, 1, 1).unwrap());
+    fs::write(&path, "something").unwrap();
+    let other = Feed::listen(&path, 1, 1).unwrap_err();
+    assert!(matches!(other, FeedError::NoSocket(_)), "{other}");
+    assert_eq!(fs::read_to_string(&path).unwrap(), "something");
+    let nowhere = Feed::listen(Path::new("/nowhere/feed"), 1, 1).unwrap_err();
+    assert!(nowhere.to_string().starts_with("/nowhere/feed: "), "{nowhere}");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing half made is left");
+}
