@@ -65,10 +65,31 @@ fn a_signal_is_passed_on_and_the_command_may_take_its_time() {
 }
 
 #[test]
+fn every_signal_that_would_end_us_is_passed_on() {
+    for signal in ["HUP", "QUIT", "ALRM", "USR1", "USR2", "VTALRM", "PROF", "XCPU", "XFSZ", "IO"] {
+        let script = format!("trap 'exit 6' {signal}; echo there; while :; do sleep 0.05; done");
+        let (mut child, _lines) = started(&script);
+        kill(&child, &format!("-{signal}"));
+        assert_eq!(child.wait().unwrap().code(), Some(6), "{signal}");
+    }
+}
+
+#[test]
+fn who_ignores_its_children_learns_how_the_command_ended() {
+    // Of dash, what it starts would not ignore them.
+    let mut command = Command::new("bash");
+    let script = "trap '' CHLD; exec \"$0\" run -q --weights 1 --nodes 0 -- sh -c 'exit 7'";
+    let status = command.args(["-c", script, env!("CARGO_BIN_EXE_interleaf")]).status().unwrap();
+    assert_eq!(status.code(), Some(7));
+}
+
+#[test]
 fn children_of_children_are_under_the_policy() {
-    let script = "sh -c 'cat /proc/self/numa_maps' | grep -c 'interleave:0 stack'";
-    let output = said(&["-q"], &["sh", "-c", script]);
-    assert_eq!(String::from_utf8(output.stdout).unwrap(), "1\n");
+    let output = said(&["-q"], &["sh", "-c", "sh -c 'cat /proc/self/numa_maps'"]);
+    let maps = String::from_utf8(output.stdout.clone()).unwrap();
+    let stack: Vec<&str> = maps.lines().filter(|line| line.contains(" stack")).collect();
+    assert_eq!(stack.len(), 1, "{output:?}");
+    assert!(stack[0].contains(" interleave:0 stack"), "{output:?}");
 }
 
 #[test]
@@ -92,6 +113,26 @@ fn the_document_says_what_was_placed() {
     assert!(!escapes.is_empty(), "{document}");
     let of_files = |escape: &Value| escape["why"].as_str().unwrap().starts_with("of files");
     assert!(escapes.iter().all(of_files), "{document}");
+}
+
+#[test]
+fn one_thing_stands_on_stdout() {
+    let command = ["echo", "hi"];
+    for options in [&["--json"][..], &["-o", "-"]] {
+        let output = said(options, &command);
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{stderr}");
+        assert!(stderr.contains(": stdout is the command's"), "{stderr}");
+    }
+    for options in [&["--json"][..], &["-o", "-"], &["--json", "-o", "-"]] {
+        let output = said(&[&["--dry-run"], options].concat(), &command);
+        let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(document["schema"], "interleaf.run/1", "{options:?}");
+    }
+    let restore = ["run", "--restore", "--dry-run", "--json"];
+    let output = Command::new(env!("CARGO_BIN_EXE_interleaf")).args(restore).output().unwrap();
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(document["left"].is_array(), "{document}");
 }
 
 #[test]

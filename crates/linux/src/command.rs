@@ -2,12 +2,18 @@
 //!
 //! Who wraps a command has to outlive it, to put back what was changed for it. So signals that
 //! would end the wrapper are passed on to the command, and it is the command's end that ends the
-//! wrapper. What a terminal sends, it sends to both: that is not passed on a second time.
+//! wrapper. What the keys of a terminal send, it sends to both: that is not passed on again.
+//! Nobody can tell a process that signals the whole group (`kill 0`, `timeout`) from one that
+//! signals the wrapper: the command gets such a signal twice.
 
 use crate::{mempolicy::Policy, root::Root};
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, getpid, getsid, kill_process, waitid};
 use signal_hook::{
-    consts::signal::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2},
+    consts::signal::{
+        SIGALRM, SIGCHLD, SIGHUP, SIGINT, SIGIO, SIGPROF, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2,
+        SIGVTALRM, SIGXCPU, SIGXFSZ,
+    },
+    flag,
     iterator::{SignalsInfo, exfiltrator::WithOrigin},
     low_level::siginfo::Cause,
 };
@@ -15,13 +21,31 @@ use std::{
     ffi::OsString,
     io,
     process::{Child, Command, ExitStatus},
-    sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel},
+    sync::{
+        Arc,
+        mpsc::{Receiver, RecvTimeoutError, Sender, channel},
+    },
     thread,
     time::Duration,
 };
 
-/// Signals that are passed on.
-const SIGNALS: [i32; 6] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2];
+/// Signals that are passed on: all that end a process which has not said otherwise, but for those
+/// of faults and of real time. Batch systems announce the end of a job by several of them.
+const SIGNALS: [i32; 13] = [
+    SIGHUP,
+    SIGINT,
+    SIGQUIT,
+    SIGALRM,
+    SIGTERM,
+    SIGUSR1,
+    SIGUSR2,
+    SIGVTALRM,
+    SIGPROF,
+    SIGXCPU,
+    SIGXFSZ,
+    SIGIO,
+    libc::SIGPWR,
+];
 
 /// Signals that end a process that has not said otherwise, and here are held back. From when it is
 /// made, a signal no longer ends this process.
@@ -38,7 +62,7 @@ pub enum Event {
     Signal {
         /// Its number.
         number: i32,
-        /// Whether it came to this process alone: from a process, not from a terminal.
+        /// Whether it came to this process alone, not to the command too.
         is_for_us: bool,
     },
     /// The command has ended.
@@ -61,13 +85,19 @@ impl Signals {
         let (sender, events) = channel();
         // What is ignored stays so, for the command too: nohup asks for that.
         let ignored = ignored(&Root::live());
-        let held = SIGNALS.iter().filter(|number| ignored & (1 << (*number - 1)) == 0);
+        let is_ignored = |number: i32| ignored & (1 << (number - 1)) != 0;
+        if is_ignored(SIGCHLD) {
+            // But for this: nobody learns how a command ended while it is ignored.
+            flag::register(SIGCHLD, Arc::default())?;
+        }
+        let held = SIGNALS.iter().filter(|number| !is_ignored(**number));
         let mut signals = SignalsInfo::<WithOrigin>::new(held)?;
         let to = sender.clone();
         thread::Builder::new().name("signals".into()).spawn(move || {
             for origin in signals.forever() {
-                let is_for_us = !matches!(origin.cause, Cause::Kernel);
-                let event = Event::Signal { number: origin.signal, is_for_us };
+                let number = origin.signal;
+                let is_for_us = is_for_us(number, origin.cause);
+                let event = Event::Signal { number, is_for_us };
                 if to.send(event).is_err() {
                     return;
                 }
@@ -94,26 +124,51 @@ impl Signals {
         program: &OsString,
         arguments: &[OsString],
     ) -> Result<Running<'_>, StartError> {
+        let failed =
+            |why| StartError::Command { program: program.to_string_lossy().into_owned(), why };
+        // Before there is a command that would be left alone if this failed.
+        let waiter = self.waiter().map_err(failed)?;
         policy.set().map_err(|why| StartError::Policy { policy: policy.to_string(), why })?;
         let started = Command::new(program).args(arguments).spawn();
         // Ours was only there to be inherited.
         Policy::Default
             .set()
             .map_err(|why| StartError::Policy { policy: Policy::Default.to_string(), why })?;
-        let failed =
-            |why| StartError::Command { program: program.to_string_lossy().into_owned(), why };
         let child = started.map_err(failed)?;
-        let pid = pid(&child);
+        // It waits as long as we have not told it.
+        let _ = waiter.send(pid(&child));
+        Ok(Running { child, signals: self })
+    }
+
+    /// A thread that is told a process, and tells when that has ended.
+    fn waiter(&self) -> io::Result<Sender<Pid>> {
+        let (sender, told) = channel();
         let to = self.sender.clone();
-        thread::spawn(move || {
+        thread::Builder::new().name("waiter".into()).spawn(move || {
+            // None was started.
+            let Ok(pid) = told.recv() else { return };
             // It stays to be waited for by its owner, so that its number is not given away while
             // signals are still sent to it.
             let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
             while let Err(rustix::io::Errno::INTR) = waitid(WaitId::Pid(pid), options) {}
             // Nobody listens when the owner has gone.
             let _ = to.send(Event::Ended);
-        });
-        Ok(Running { child, signals: self })
+        })?;
+        Ok(sender)
+    }
+}
+
+/// Whether a signal came to this process alone, not to the command too.
+fn is_for_us(number: i32, cause: Cause) -> bool {
+    match number {
+        _ if !matches!(cause, Cause::Kernel) => true,
+        // Keys of a terminal: for all that run in its foreground.
+        SIGINT | SIGQUIT => false,
+        // The terminal has gone. That is told to who began the session, and only when that has
+        // ended to the foreground.
+        SIGHUP => getsid(None).is_ok_and(|session| session == getpid()),
+        // A timer or a limit of this process, which it may have had before it was this program.
+        _ => true,
     }
 }
 
@@ -223,6 +278,17 @@ mod tests {
         let why = start(&signals, &["/nowhere/x"]).unwrap_err().to_string();
         assert!(why.starts_with("/nowhere/x: cannot be started: "), "{why}");
         assert!(!crate::mempolicy::is_chosen().unwrap());
+    }
+
+    #[test]
+    fn keys_of_a_terminal_are_for_the_command_too() {
+        let sent = Cause::Sent(signal_hook::low_level::siginfo::Sent::User);
+        for number in SIGNALS {
+            assert!(is_for_us(number, sent), "{number}");
+            let keys = [SIGINT, SIGQUIT].contains(&number);
+            let kernel = !keys && (number != SIGHUP || getsid(None) == Ok(getpid()));
+            assert_eq!(is_for_us(number, Cause::Kernel), kernel, "{number}");
+        }
     }
 
     #[test]

@@ -20,7 +20,8 @@ use crate::{
 use serde::{Deserialize, Serialize};
 use std::{
     fs::{self, File},
-    io,
+    io::{self, Write as _},
+    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
 };
 
@@ -182,7 +183,10 @@ impl<'a> Journal<'a> {
         };
         // First the journal: a process that is killed in between has changed nothing then.
         self.document.changes.push(Change { path: path.into(), was, set: text.into() });
-        self.document.keep(self.root)?;
+        if let Err(why) = self.document.keep(self.root) {
+            self.document.changes.pop();
+            return Err(why);
+        }
         if now.trim() != text
             && let Err(why) = self.root.write(path, text)
         {
@@ -214,10 +218,7 @@ impl<'a> Journal<'a> {
             undone.iter().any(|it| matches!(it, Undone::Failed(other, _) if other == change))
         };
         self.document.changes.retain(|change| !is_named(change) || failed(change));
-        match self.document.changes.is_empty() {
-            true => self.document.remove(self.root)?,
-            false => self.document.keep(self.root)?,
-        }
+        self.document.keep(self.root)?;
         Ok(undone)
     }
 
@@ -269,26 +270,30 @@ impl Document {
         Ok(found.is_some_and(|found| found.start_ticks == self.start_ticks && !found.is_zombie))
     }
 
-    /// Writes it to its file, in one step.
+    /// Writes it to its file, in one step; without changes there is none.
     fn keep(&self, root: &Root) -> Result<(), JournalError> {
         if !root.is_live() {
             return Ok(());
         }
         let file = self.file(root);
-        let new = file.with_extension("new");
         let failed = |why| JournalError::Keep { path: file.display().to_string(), why };
-        let text = serde_json::to_string(self).map_err(|why| failed(why.into()))?;
-        fs::write(&new, text).and_then(|()| fs::rename(&new, &file)).map_err(failed)
-    }
-
-    /// Removes its file.
-    fn remove(&self, root: &Root) -> Result<(), JournalError> {
-        if !root.is_live() {
-            return Ok(());
+        if self.changes.is_empty() {
+            return match fs::remove_file(&file) {
+                Err(why) if why.kind() != io::ErrorKind::NotFound => Err(failed(why)),
+                _ => Ok(()),
+            };
         }
-        let file = self.file(root);
-        fs::remove_file(&file)
-            .map_err(|why| JournalError::Keep { path: file.display().to_string(), why })
+        let new = file.with_extension("new");
+        let text = serde_json::to_string(self).map_err(|why| failed(why.into()))?;
+        // Whoever can write one chooses what root writes where, and no umask is to allow that.
+        let mut options = fs::OpenOptions::new();
+        let opened = options.write(true).create(true).truncate(true).mode(0o644).open(&new);
+        let written = opened.and_then(|mut new| new.write_all(text.as_bytes()));
+        written.and_then(|()| fs::rename(&new, &file)).map_err(|why| {
+            // What could not be written whole is in nobody's way, where room is wanting too.
+            let _ = fs::remove_file(&new);
+            failed(why)
+        })
     }
 
     /// Puts everything back, the last change first, and removes the file if all is well.
@@ -301,12 +306,8 @@ impl Document {
             _ => None,
         };
         let mut changes: Vec<Change> = undone.iter().filter_map(left).collect();
-        if changes.is_empty() {
-            self.remove(root)?;
-        } else {
-            changes.reverse();
-            Self { changes, ..self.clone() }.keep(root)?;
-        }
+        changes.reverse();
+        Self { changes, ..self.clone() }.keep(root)?;
         Ok(undone)
     }
 }
@@ -369,11 +370,18 @@ pub fn leftovers(root: &Root) -> Result<Vec<Leftover>, JournalError> {
     Ok(found)
 }
 
-/// The journals of processes that are still there.
+/// The journals of processes that are still there. What is no journal is of nobody who lives: each
+/// writes its own in one step. It keeps nobody from putting back what is his.
 fn living(root: &Root) -> Result<Vec<Document>, JournalError> {
     let mut found = vec![];
-    for document in documents(root)? {
-        if document.lives()? {
+    for name in names(root)? {
+        let document = match document(root, &name) {
+            Err(JournalError::Content { .. }) => None,
+            document => document?,
+        };
+        if let Some(document) = document
+            && document.lives()?
+        {
             found.push(document);
         }
     }
@@ -382,21 +390,30 @@ fn living(root: &Root) -> Result<Vec<Document>, JournalError> {
 
 /// All journals.
 fn documents(root: &Root) -> Result<Vec<Document>, JournalError> {
-    let names = root.peek_names(FOLDER)?;
-    let journals = names.iter().filter(|name| name.ends_with(".json"));
     let mut found = vec![];
-    for name in journals {
-        let path = format!("{FOLDER}/{name}");
-        let Some(text) = root.peek(&path)? else { continue };
-        let content = |why: String| JournalError::Content { path: path.clone(), why };
-        let document: Document =
-            serde_json::from_str(&text).map_err(|why| content(why.to_string()))?;
-        if document.schema != SCHEMA {
-            return Err(content(format!("its schema is {}, not {SCHEMA}", document.schema)));
-        }
-        found.push(document);
+    for name in names(root)? {
+        found.extend(document(root, &name)?);
     }
     Ok(found)
+}
+
+/// The names of files that should be journals.
+fn names(root: &Root) -> Result<Vec<String>, JournalError> {
+    let mut names = root.peek_names(FOLDER)?;
+    names.retain(|name| name.ends_with(".json"));
+    Ok(names)
+}
+
+/// A journal by the name of its file; `None` when it has gone.
+fn document(root: &Root, name: &str) -> Result<Option<Document>, JournalError> {
+    let path = format!("{FOLDER}/{name}");
+    let Some(text) = root.peek(&path)? else { return Ok(None) };
+    let content = |why: String| JournalError::Content { path: path.clone(), why };
+    let document: Document = serde_json::from_str(&text).map_err(|why| content(why.to_string()))?;
+    if document.schema != SCHEMA {
+        return Err(content(format!("its schema is {}, not {SCHEMA}", document.schema)));
+    }
+    Ok(Some(document))
 }
 
 /// Waits for our turn; it ends when the file is closed. A captured machine has no turns.
@@ -406,9 +423,12 @@ fn lock(root: &Root) -> Result<Option<File>, JournalError> {
     }
     let folder = root.at(FOLDER);
     let failed = |path: &Path, why| JournalError::Keep { path: path.display().to_string(), why };
-    fs::create_dir_all(&folder).map_err(|why| failed(&folder, why))?;
+    let created = fs::DirBuilder::new().recursive(true).mode(0o755).create(&folder);
+    created.map_err(|why| failed(&folder, why))?;
     let path = folder.join(LOCK);
-    let opened = fs::OpenOptions::new().create(true).truncate(false).write(true).open(&path);
+    // Nobody else can open it, and so lock it and keep us waiting.
+    let mut options = fs::OpenOptions::new();
+    let opened = options.create(true).truncate(false).write(true).mode(0o600).open(&path);
     let file = opened.map_err(|why| failed(&path, why))?;
     file.lock().map_err(|why| failed(&path, why))?;
     Ok(Some(file))
@@ -567,6 +587,40 @@ mod tests {
     }
 
     #[test]
+    fn what_the_kernel_refuses_leaves_no_journal() {
+        let (_folder, root) = machine();
+        // It can be read, but not even root can write to it.
+        std::os::unix::fs::symlink("/proc/version", root.at("/sys/node9")).unwrap();
+        let (mut journal, _) = Journal::open(&root).unwrap();
+        let why = journal.set("/sys/node9", "3").unwrap_err();
+        assert!(matches!(why, JournalError::Root(RootError::Write { .. })), "{why}");
+        assert_eq!((journals(&root), journal.close().unwrap()), (0, vec![]));
+    }
+
+    #[test]
+    fn it_is_put_back_when_the_file_is_gone() {
+        let (_folder, root) = machine();
+        let (mut journal, _) = Journal::open(&root).unwrap();
+        journal.set(NODE0, "3").unwrap();
+        fs::remove_dir_all(root.at(FOLDER)).unwrap();
+        assert_eq!(journal.close().unwrap().len(), 1);
+        assert_eq!(now(&root)[0], "1");
+    }
+
+    #[test]
+    fn others_can_neither_write_journals_nor_keep_us_waiting() {
+        let (_folder, root) = machine();
+        let (mut journal, _) = Journal::open(&root).unwrap();
+        journal.set(NODE0, "3").unwrap();
+        let mode = |path: &Path| {
+            std::os::unix::fs::PermissionsExt::mode(&fs::metadata(path).unwrap().permissions())
+        };
+        assert_eq!(mode(&root.at(FOLDER)) & 0o022, 0);
+        assert_eq!(mode(&root.at(FOLDER).join(LOCK)) & 0o077, 0);
+        assert_eq!(mode(&journal.document.file(&root)) & 0o022, 0);
+    }
+
+    #[test]
     fn what_is_no_journal_is_named() {
         let (_folder, root) = machine();
         fs::create_dir_all(root.at(FOLDER)).unwrap();
@@ -575,6 +629,16 @@ mod tests {
             let why = restore(&root).unwrap_err().to_string();
             assert!(why.starts_with("/run/interleaf/1-1.json: is no journal"), "{why}");
         }
+    }
+
+    #[test]
+    fn what_is_no_journal_keeps_nobody_from_putting_back() {
+        let (_folder, root) = machine();
+        let (mut journal, _) = Journal::open(&root).unwrap();
+        journal.set(NODE0, "3").unwrap();
+        fs::write(root.at(FOLDER).join("1-1.json"), "{").unwrap();
+        assert_eq!(journal.close().unwrap().len(), 1);
+        assert_eq!(now(&root)[0], "1");
     }
 
     #[test]

@@ -34,6 +34,8 @@ pub mod mempolicy;
 
 pub mod journal;
 
+pub mod layout;
+
 pub mod placement;
 
 pub mod survey;

@@ -11,6 +11,9 @@ use std::collections::BTreeMap;
 /// Policies whose name has a space, as the kernel writes them.
 const SPACED: [&str; 2] = ["weighted interleave", "prefer (many)"];
 
+/// How names of memory that processes share, but that is no file on a disk, begin.
+const SHARED: [&str; 4] = ["/dev/zero", "/memfd:", "/SYSV", "/dev/shm/"];
+
 /// A mapping of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mapping {
@@ -39,6 +42,15 @@ pub enum Kind {
     Stack,
     /// A file; so is shared memory.
     File(String),
+}
+
+impl Mapping {
+    /// Whether it is memory of programs that has the name of a file: shared memory, or pages of
+    /// hugetlbfs, where a page is more than `page_bytes`, those of the machine.
+    pub fn is_named_memory(&self, page_bytes: u64) -> bool {
+        let Kind::File(path) = &self.kind else { return false };
+        self.page_bytes > page_bytes || SHARED.iter().any(|name| path.starts_with(name))
+    }
 }
 
 /// Bytes by node.

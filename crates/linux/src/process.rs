@@ -49,14 +49,17 @@ fn parse(text: &str) -> Option<Process> {
 }
 
 /// A process and all that it and its children have started, parents before children; empty when
-/// there is no such process.
+/// there is no such process. Without those that are hidden from this user (`hidepid` of proc(5)).
 ///
 /// # Errors
 /// When `/proc` cannot be read.
 pub fn tree(root: &Root, pid: u32) -> Result<Vec<Process>, RootError> {
     let mut all = vec![];
     for number in root.peek_names("/proc")?.iter().filter_map(|name| name.parse().ok()) {
-        all.extend(process(root, number)?);
+        match process(root, number) {
+            Err(why) if why.is_permission() => {}
+            found => all.extend(found?),
+        }
     }
     let mut found: Vec<Process> = all.iter().filter(|it| it.pid == pid).cloned().collect();
     let mut at = 0;

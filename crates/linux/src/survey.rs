@@ -111,10 +111,11 @@ impl Survey {
         let nodes = placement.node_list();
         let wanted = placement.policy();
         let own = own_policy(mappings);
+        let page_bytes = rustix::param::page_size() as u64;
         for mapping in mappings {
             if let Kind::File(_) = mapping.kind
                 && mapping.anonymous_bytes == 0
-                && !is_shared_memory(mapping)
+                && !mapping.is_named_memory(page_bytes)
             {
                 self.escape(process, Cause::File, &mapping.bytes);
             } else if own.is_some_and(|own| !is_policy(own, &wanted)) {
@@ -165,12 +166,6 @@ impl Survey {
 fn own_policy(mappings: &[Mapping]) -> Option<&str> {
     let stack = mappings.iter().find(|mapping| mapping.kind == Kind::Stack);
     stack.map(|stack| stack.policy.as_str())
-}
-
-/// Memory that processes share: written to by this program, though it has the name of a file.
-fn is_shared_memory(mapping: &Mapping) -> bool {
-    let Kind::File(path) = &mapping.kind else { return false };
-    ["/dev/shm/", "/SYSV", "/memfd:", "/dev/zero"].iter().any(|start| path.starts_with(start))
 }
 
 /// Whether a policy in `numa_maps` is `wanted`. The kernel may show flags behind the mode, as
@@ -236,6 +231,15 @@ mod tests {
              3000 {OURS} file=/lib/x.so anon=2 N0=2\n9000 {OURS} stack anon=1 N0=1\n"
         );
         assert_eq!(survey(&text), (vec![(Cause::File, 9)], [3, 4]));
+    }
+
+    #[test]
+    fn huge_pages_that_processes_share_are_no_files() {
+        let text = format!(
+            "1000 {OURS} file=/anon_hugepage\\040(deleted) huge dirty=1 N1=1 \
+             kernelpagesize_kB=2048\n9000 {OURS} stack anon=1 N0=1\n"
+        );
+        assert_eq!(survey(&text), (vec![], [1, 512]));
     }
 
     #[test]

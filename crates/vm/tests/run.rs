@@ -220,8 +220,8 @@ fn the_balancer_leaves_it_alone() {
     }
 }
 
-/// A kernel without weighted interleaving spreads pages evenly, and they are moved while the
-/// command runs.
+/// A kernel without weighted interleaving spreads pages evenly; they are moved while the command
+/// runs.
 #[test]
 fn without_weights_pages_are_moved() {
     let start = "start sweep interleaf run --weights 3:1 -- touch 64MiB --sweep";

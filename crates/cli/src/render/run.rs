@@ -63,15 +63,22 @@ pub(crate) fn memory(memory: &MemoryDocument) -> String {
     let nodes = memory.placed_bytes.iter();
     let nodes: Vec<String> =
         nodes.map(|(node, bytes)| format!("node {node} {:.1} %", share(*bytes, placed))).collect();
+    let hidden = match memory.hidden_processes {
+        0 => String::new(),
+        1 => "a process of another user could not be looked at".to_string(),
+        more => format!("{more} processes of other users could not be looked at"),
+    };
+    if memory.processes == 0 {
+        return hidden;
+    }
     let total = Bytes::new(memory.total_bytes);
     let mut text = format!(
         "of {total} at its most, {:.1} % were under the placement: {}",
         share(placed, memory.total_bytes),
         if nodes.is_empty() { "none".into() } else { nodes.join(", ") },
     );
-    if memory.hidden_processes > 0 {
-        let hidden = memory.hidden_processes;
-        text += &format!("\n{hidden} processes of other users could not be looked at");
+    if !hidden.is_empty() {
+        text += &format!("\n{hidden}");
     }
     // One line for a reason, however many processes have it.
     let mut told: Vec<(&str, &str, Vec<String>, u64)> = vec![];

@@ -43,21 +43,20 @@ pub(super) fn run(args: &RunArgs, root: Option<&Path>) -> Result<ExitCode, Failu
         return processes::place(args, &machine, &placement, &mut document);
     }
     if args.dry_run {
-        give(args, &document)?;
-        if !args.json {
-            output::data(&render::run::dry_run(&document))?;
-        }
+        give(args, &document, render::run::dry_run)?;
         return Ok(ExitCode::SUCCESS);
     }
     live(&root)?;
-    if args.json {
-        return Err(Failure::new(
-            "--json: stdout is the command's",
-            "record the document with -o FILE",
-        ));
+    for (given, option) in [(args.json, "--json"), (is_recorded_on_stdout(args), "-o -")] {
+        if given {
+            return Err(Failure::new(
+                format!("{option}: stdout is the command's"),
+                "record the document with -o FILE",
+            ));
+        }
     }
     let ended = command::under(args, &root, &placement, &mut document)?;
-    give(args, &document)?;
+    give(args, &document, |_| String::new())?;
     Ok(ended)
 }
 
@@ -72,18 +71,24 @@ fn live(root: &Root) -> Result<(), Failure> {
     ))
 }
 
-/// Records and prints the document as the options say.
-fn give(args: &RunArgs, document: &RunDocument) -> Result<(), Failure> {
-    if args.json || args.output.is_some() {
-        let json = document::json(document)?;
-        if let Some(target) = &args.output {
-            output::file(target, &json)?;
-        }
-        if args.json {
-            output::data(&json)?;
-        }
+/// Records and prints the document as the options say; on stdout stands one thing.
+fn give(
+    args: &RunArgs,
+    document: &RunDocument,
+    text: impl FnOnce(&RunDocument) -> String,
+) -> Result<(), Failure> {
+    if let Some(target) = &args.output {
+        output::file(target, &document::json(document)?)?;
     }
-    Ok(())
+    if is_recorded_on_stdout(args) {
+        return Ok(());
+    }
+    output::data(&if args.json { document::json(document)? } else { text(document) })
+}
+
+/// Whether the document goes to stdout as the record.
+fn is_recorded_on_stdout(args: &RunArgs) -> bool {
+    args.output.as_deref() == Some(Path::new("-"))
 }
 
 /// What has to be set for a placement, and what is set now.
@@ -105,15 +110,7 @@ fn settings(
 /// Puts back what processes that were killed have left.
 fn restore(args: &RunArgs, root: &Root) -> Result<(), Failure> {
     if args.dry_run || !root.is_live() {
-        let left = journal::leftovers(root).map_err(unkept)?;
-        let mut text = String::new();
-        for leftover in &left {
-            for change in leftover.changes.iter().rev() {
-                let (path, set, was) = (&change.path, &change.set, &change.was);
-                text += &format!("process {} left {path} at {set}: {was}\n", leftover.pid);
-            }
-        }
-        return output::data(if text.is_empty() { "nothing was left\n" } else { &text });
+        return left(args, root);
     }
     let undone = journal::restore(root).map_err(unkept)?;
     let undone: Vec<PutBackDocument> = undone.iter().map(PutBackDocument::from).collect();
@@ -122,10 +119,36 @@ fn restore(args: &RunArgs, root: &Root) -> Result<(), Failure> {
         return output::data(&document::json(&value)?);
     }
     let lines: Vec<String> = undone.iter().map(render::run::put_back).collect();
-    output::data(&match lines.is_empty() {
+    output::data(&listed(&lines))
+}
+
+/// Says what processes that were killed have left.
+fn left(args: &RunArgs, root: &Root) -> Result<(), Failure> {
+    let left = journal::leftovers(root).map_err(unkept)?;
+    let changes = left.iter().flat_map(|left| {
+        // The last change is put back first.
+        left.changes.iter().rev().map(|change| (left.pid, change))
+    });
+    if args.json {
+        let left: Vec<SettingDocument> =
+            changes.map(|(_, change)| SettingDocument::from(change)).collect();
+        let value = serde_json::json!({ "schema": document::run::SCHEMA, "left": left });
+        return output::data(&document::json(&value)?);
+    }
+    let lines: Vec<String> = changes
+        .map(|(pid, change)| {
+            format!("process {pid} left {} at {}: {}", change.path, change.set, change.was)
+        })
+        .collect();
+    output::data(&listed(&lines))
+}
+
+/// Lines of what was left, or that there was nothing.
+fn listed(lines: &[String]) -> String {
+    match lines.is_empty() {
         true => "nothing was left\n".to_string(),
         false => format!("{}\n", lines.join("\n")),
-    })
+    }
 }
 
 /// Tells the user, unless told not to.
@@ -164,7 +187,16 @@ fn unkept(why: JournalError) -> Failure {
             "look into the file, set by hand what it says, and remove it"
         }
         _ if why.is_permission() => "run it as root",
-        _ => "make room in /run, and try again",
+        JournalError::Keep { why, .. } if why.kind() == io::ErrorKind::StorageFull => {
+            "make room in /run, and try again"
+        }
+        JournalError::Keep { .. } => {
+            "/run/interleaf has to be a folder that can be written to: what is there puts the \
+             settings back after a crash"
+        }
+        JournalError::Absent { .. } | JournalError::Root(_) => {
+            "`interleaf doctor` says what this kernel can do"
+        }
     };
     Failure::new(why.to_string(), hint)
 }

@@ -124,13 +124,13 @@ pub(super) fn left_behind(root: &Root) -> Status {
         Ok(left) => left,
         Err(why) => return Status::unknown(why.to_string(), "see what the file holds"),
     };
-    if left.is_empty() {
-        return Status::present("no settings of a run that was killed");
-    }
     let changes = left.iter().flat_map(|left| left.changes.iter().map(|change| (left.pid, change)));
     let text: Vec<String> = changes
         .filter(|(_, change)| change.was != change.set)
         .map(|(pid, change)| format!("process {pid} left {} at {}", change.path, change.set))
         .collect();
+    if text.is_empty() {
+        return Status::present("no settings of a run that was killed");
+    }
     Status::missing(text.join("; "), remedy)
 }

@@ -8,9 +8,6 @@
 use crate::numa_maps::{Kind, Mapping};
 use std::{collections::BTreeMap, ops::Range};
 
-/// How names of memory that is shared, but is no file on a disk, begin in `numa_maps`.
-const SHARED: [&str; 4] = ["/dev/zero", "/memfd:", "/SYSV", "/dev/shm/"];
-
 /// A mapping whose pages may be moved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Area {
@@ -48,7 +45,10 @@ pub(super) fn areas(
         // One that is not there has come or gone between the two readings.
         let extent = extents.get(&mapping.start)?;
         let is_hugetlb = mapping.page_bytes > page_bytes;
-        let is_shared = is_hugetlb || shared(mapping)?;
+        let is_shared = is_hugetlb || mapping.is_named_memory(page_bytes);
+        if !is_shared && matches!(mapping.kind, Kind::File(_)) {
+            return None;
+        }
         let resident_bytes = mapping.bytes.total();
         let (page_bytes, unit_pages) = match extent.huge_bytes {
             _ if is_hugetlb => (mapping.page_bytes, 1),
@@ -60,14 +60,6 @@ pub(super) fn areas(
         Some(Area { addresses, resident_bytes, page_bytes, unit_pages, is_shared })
     };
     mappings.iter().filter_map(area).collect()
-}
-
-/// Whether it is shared memory; `None` of a file.
-fn shared(mapping: &Mapping) -> Option<bool> {
-    match &mapping.kind {
-        Kind::Anonymous | Kind::Heap | Kind::Stack => Some(false),
-        Kind::File(path) => SHARED.iter().any(|name| path.starts_with(name)).then_some(true),
-    }
 }
 
 /// Where the mappings of a text of `smaps` end, by where they begin.

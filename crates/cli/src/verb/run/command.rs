@@ -6,14 +6,13 @@ use crate::{
     document::run::{MemoryDocument, MovedDocument, PutBackDocument, RunDocument, SettingDocument},
     failure::Failure,
     output, render,
-    verb::unread,
 };
 use interleaf_linux::{
     command::{Running, Signals, StartError},
     journal::{Journal, JournalError},
     migrate::{MigrateError, Migrator, Outcome},
     placement::{Means, Placement},
-    root::Root,
+    root::{Root, RootError},
     survey::Survey,
 };
 use std::{
@@ -101,12 +100,13 @@ fn command(
     document: &mut RunDocument,
 ) -> Result<ExitCode, Failure> {
     let (program, arguments) = args.command.split_first().unwrap_or_else(|| unreachable!());
-    let mut running = signals.start(&placement.policy(), program, arguments).map_err(unstarted)?;
-    let mut watch = Watch { root, placement, most: None, moved: None, unmoved: None };
+    // All that can fail comes before the command: once it runs, nobody else waits for it.
     let migrator = match placement.means {
         Means::Moved => Some(processes::migrator(args, placement)?),
         Means::Weighted | Means::Interleave => None,
     };
+    let mut running = signals.start(&placement.policy(), program, arguments).map_err(unstarted)?;
+    let mut watch = Watch { root, placement, most: None, unseen: None, moved: None, unmoved: None };
     let status = watch.until_end(&mut running, migrator)?;
     if let Some(moved) = watch.moved.as_ref().map(MovedDocument::from) {
         document.moved = Some(moved);
@@ -114,6 +114,9 @@ fn command(
     }
     if let Some(why) = watch.unmoved {
         output::message(&format!("interleaf: its pages are spread evenly, and not moved: {why}"));
+    }
+    if let Some(why) = watch.unseen {
+        output::message(&format!("interleaf: its memory could not be looked at: {why}"));
     }
     if let Some(most) = watch.most {
         let memory = MemoryDocument::from(&most);
@@ -129,6 +132,8 @@ struct Watch<'a> {
     placement: &'a Placement,
     /// Its memory when it had the most.
     most: Option<Survey>,
+    /// Why it could not be looked at, the last time.
+    unseen: Option<RootError>,
     /// What became of moving its pages, the last time it was there to the end of it.
     moved: Option<Outcome>,
     /// Why they could not be moved.
@@ -154,15 +159,23 @@ impl Watch<'_> {
             {
                 return Ok(status);
             }
-            let survey =
-                Survey::of_tree(self.root, running.pid(), self.placement).map_err(unread)?;
-            if self.most.as_ref().is_none_or(|most| most.total_bytes() <= survey.total_bytes()) {
-                self.most = Some(survey);
-            }
+            self.look(running.pid());
             pause = (pause * LOOK_FACTOR).min(LOOK_MAX).max(start.elapsed() * LOOK_COST);
             if migrator.is_some() {
                 pause = pause.min(MOVE_MAX).max(start.elapsed());
             }
+        }
+    }
+
+    /// Looks at the command's memory. That it cannot be seen is no reason to leave it alone.
+    fn look(&mut self, pid: u32) {
+        let is_most = |survey: &Survey| {
+            self.most.as_ref().is_none_or(|most| most.total_bytes() <= survey.total_bytes())
+        };
+        match Survey::of_tree(self.root, pid, self.placement) {
+            Ok(survey) if is_most(&survey) => self.most = Some(survey),
+            Ok(_) => {}
+            Err(why) => self.unseen = Some(why),
         }
     }
 
@@ -213,12 +226,19 @@ fn signal_status(signal: i32) -> u8 {
 }
 
 fn unstarted(why: StartError) -> Failure {
+    use std::io::ErrorKind;
     let hint = match &why {
+        StartError::Command { why, .. } if why.kind() == ErrorKind::WouldBlock => {
+            "the limit of processes is reached: ulimit -u"
+        }
+        StartError::Command { why, .. } if why.kind() == ErrorKind::ArgumentListTooLong => {
+            "give it fewer arguments or a smaller environment: getconf ARG_MAX"
+        }
         StartError::Command { .. } => {
             "name a program that is there and may be run; options of \
              `interleaf run` stand before it"
         }
-        StartError::Policy { why, .. } if why.kind() == std::io::ErrorKind::PermissionDenied => {
+        StartError::Policy { why, .. } if why.kind() == ErrorKind::PermissionDenied => {
             "something filters the call set_mempolicy; a container needs --cap-add SYS_NICE"
         }
         StartError::Policy { .. } => {

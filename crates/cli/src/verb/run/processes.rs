@@ -10,7 +10,7 @@ use crate::{
 };
 use interleaf_linux::{
     command::Signals,
-    migrate::{MigrateError, Migrator, Progress, plan::Target},
+    migrate::{MigrateError, Migrator, Moved, Progress, plan::Target},
     placement::Placement,
     topology::Machine,
 };
@@ -43,16 +43,21 @@ pub(super) fn place(
         MovedDocument::planned(&found)
     } else {
         let outcome = migrator.run(&args.pid, watch).map_err(unmoved)?;
+        let has_none = |it: &Moved| !it.ended && it.before.total() == 0;
+        if !outcome.stopped && outcome.processes.iter().all(has_none) {
+            let pids: Vec<String> = args.pid.iter().map(u32::to_string).collect();
+            return Err(Failure::new(
+                format!("process {} has no memory of its own to move", pids.join(", ")),
+                "name a program that runs: threads of the kernel and what has ended have none",
+            ));
+        }
         MovedDocument::from(&outcome)
     };
     bar.finish_and_clear();
     let reached = args.dry_run || is_reached(placement, &moved);
     let stopped = moved.stopped;
     document.moved = Some(moved);
-    give(args, document)?;
-    if !args.json {
-        output::data(&render::run::moved(document))?;
-    }
+    give(args, document, render::run::moved)?;
     if machine.switches.numa_balancing.is_some_and(|value| value > 0) && !args.dry_run {
         say(
             args,
@@ -83,15 +88,9 @@ fn is_reached(placement: &Placement, moved: &MovedDocument) -> bool {
 
 /// Why nothing was moved.
 pub(super) fn unmoved(why: MigrateError) -> Failure {
-    let hint = match &why {
-        MigrateError::Target(_) => "`interleaf show` lists the nodes",
-        MigrateError::Absent(_) => "name one that runs: pgrep finds it by its name",
-        MigrateError::Refused(refusal) => refusal.why.advice(),
-        MigrateError::Numa => why.advice(),
-        MigrateError::Read(_) => {
-            let MigrateError::Read(why) = why else { unreachable!() };
-            return unread(why);
-        }
-    };
+    if let MigrateError::Read(why) = why {
+        return unread(why);
+    }
+    let hint = why.advice();
     Failure::new(why.to_string(), hint)
 }
