@@ -26,6 +26,10 @@ use interleaf_model::machine::Order;
 /// The part of what is missing that a window may move.
 const GAIN: f64 = 0.3;
 
+/// The most that it becomes where nothing moves. Above 2 an error could come back as large as it
+/// was, with the other sign.
+const GAIN_MAX: f64 = 1.5;
+
 /// Pages rest within so many points of the goal ...
 const REST_POINTS: f64 = 1.0;
 
@@ -97,7 +101,9 @@ impl Steer {
         self.watch(most, least, on);
         let position = |node: u32| nodes().position(|it| it == node);
         let is_hot = goal.order == Order::Interleave || position(least) < position(most);
-        let gain = (GAIN * f64::from(1 << (self.stalls / STALLS_DOUBLE))).min(1.0);
+        let gain_most = if self.level == 0 { 1.0 } else { GAIN_MAX };
+        let tries = self.stalls + STALLS_MAX * self.level;
+        let gain = (GAIN * f64::from(1 << (tries / STALLS_DOUBLE))).min(gain_most);
         let bytes = ((missing * gain) as u64).max(LEAST_BYTES);
         Some(self.push(goal, most, least, bytes, is_hot))
     }
@@ -210,7 +216,7 @@ mod tests {
         let levels: Vec<u32> = pushes.iter().map(|push| push.level).collect();
         assert_eq!(levels, [vec![0; 8], vec![1; 8], vec![2; 4]].concat());
         let mib: Vec<u64> = pushes.iter().map(|push| push.bytes / MIB).collect();
-        assert_eq!(mib[..10], [15, 15, 30, 30, 50, 50, 50, 50, 15, 15]);
+        assert_eq!(mib[..10], [15, 15, 30, 30, 50, 50, 50, 50, 75, 75]);
     }
 
     #[test]
