@@ -57,4 +57,6 @@ pub mod policy;
 
 pub mod control;
 
+pub mod tune;
+
 pub mod format;
