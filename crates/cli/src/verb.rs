@@ -1,6 +1,7 @@
 //! The verbs.
 
 mod doctor;
+mod placed;
 mod predict;
 mod report;
 
@@ -8,6 +9,9 @@ mod reproduce;
 mod run;
 mod show;
 mod simulate;
+mod tune;
+
+pub(crate) use placed::Ended;
 
 use crate::{
     args::{Cli, OutputArgs, ShowArgs, Simulate, Verb},
@@ -24,6 +28,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode, Failure> {
     let root = cli.root.as_deref();
     let done = match cli.verb {
         Some(Verb::Run(args)) => return run::run(&args, root),
+        Some(Verb::Tune(args)) => return tune::run(&args, root),
         None => show::run(&ShowArgs::default(), root),
         Some(Verb::Show(args)) => show::run(&args, root),
         Some(Verb::Doctor(args)) => doctor::run(&args, root),

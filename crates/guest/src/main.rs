@@ -2,13 +2,14 @@
 
 use std::{env, io, path::Path, process::ExitCode};
 
-use interleaf_guest::{init, touch};
+use interleaf_guest::{init, touch, work};
 
 fn main() -> ExitCode {
     let mut args = env::args();
     let name = args.next().unwrap_or_default();
     let name = Path::new(&name).file_name().and_then(|name| name.to_str()).unwrap_or_default();
     match name {
+        "work" => work::main(args, &mut io::stdout()),
         "touch" => touch::main(args, &mut io::stdout()),
         // A kernel whose init returns panics, which is what the one outside is told by.
         _ => init::main(),

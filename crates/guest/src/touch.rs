@@ -15,7 +15,12 @@ use std::{
 
 use memmap2::{Advice, MmapMut};
 
-use interleaf_linux::{list::List, mempolicy::Policy, numa_maps, root::Root};
+use interleaf_linux::{
+    list::List,
+    mempolicy::Policy,
+    numa_maps::{self, NodeBytes},
+    root::Root,
+};
 
 use crate::pages::Pages;
 
@@ -98,7 +103,7 @@ fn weight(text: &str) -> Result<(u32, u8), String> {
     Ok((number(node)?, number(weight)?))
 }
 
-fn size(text: &str) -> Result<usize, String> {
+pub(crate) fn size(text: &str) -> Result<usize, String> {
     let units = [("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30)];
     let found = units.iter().find_map(|(unit, bytes)| Some((text.strip_suffix(unit)?, bytes)));
     let (count, bytes) = found.ok_or_else(|| format!("no size, as 64MiB is one: {text}"))?;
@@ -120,10 +125,7 @@ fn touch(args: &Args, out: &mut impl Write) -> io::Result<()> {
     // that it has a line of its own in numa_maps.
     memory.advise(if args.huge { Advice::HugePage } else { Advice::NoHugePage })?;
     sweep(&mut memory);
-    let mappings = numa_maps::mappings(&Root::live(), process::id()).map_err(io::Error::other)?;
-    let start = memory.as_ptr().addr() as u64;
-    let mine = mappings.iter().flatten().filter(|mapping| mapping.start == start);
-    let pages = Pages(mine.map(|mapping| &mapping.bytes).collect());
+    let pages = Pages(placed(&memory)?);
     writeln!(out, "{pages}")?;
     writeln!(out, "touched")?;
     out.flush()?;
@@ -135,7 +137,15 @@ fn touch(args: &Args, out: &mut impl Write) -> io::Result<()> {
     }
 }
 
-fn sweep(memory: &mut [u8]) {
+/// Where the pages of this process's `memory` are, which is a mapping of its own.
+pub(crate) fn placed(memory: &[u8]) -> io::Result<NodeBytes> {
+    let mappings = numa_maps::mappings(&Root::live(), process::id()).map_err(io::Error::other)?;
+    let start = memory.as_ptr().addr() as u64;
+    let mine = mappings.iter().flatten().filter(|mapping| mapping.start == start);
+    Ok(mine.map(|mapping| &mapping.bytes).collect())
+}
+
+pub(crate) fn sweep(memory: &mut [u8]) {
     for byte in memory.iter_mut().step_by(PAGE) {
         *byte = byte.wrapping_add(1);
     }

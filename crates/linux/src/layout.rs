@@ -139,7 +139,10 @@ mod tests {
     fn ratings_are_the_firmwares_or_all_alike() {
         let rated = layout("linux-newest-two-nodes-hmat").unwrap();
         let tiers = &rated.layout.tiers;
-        assert_eq!((tiers[0].rated_gbps, tiers[1].rated_gbps), (536.870_912_000_000_1, 214.748_364_800_000_02));
+        assert_eq!(
+            (tiers[0].rated_gbps, tiers[1].rated_gbps),
+            (536.870_912_000_000_1, 214.748_364_800_000_02)
+        );
         assert_eq!((tiers[0].rated_latency_ns, tiers[1].rated_latency_ns), (100.0, 250.0));
         assert_eq!((tiers[0].kind, tiers[1].kind), (TierKind::Dram, TierKind::Cxl));
         assert!(rated.unrated.is_empty());

@@ -116,6 +116,7 @@ impl<'a> Boot<'a> {
         let mut initramfs = Initramfs::default();
         initramfs.program("/init", self.guest)?;
         initramfs.link("/bin/touch", "/init");
+        initramfs.link("/bin/work", "/init");
         for (name, file) in &self.programs {
             initramfs.program(&format!("/bin/{name}"), file)?;
         }

@@ -1,8 +1,8 @@
 //! `interleaf run`.
 
-mod command;
 mod processes;
 
+use super::placed::{self, Job, live, settings, unkept};
 use crate::{
     args::RunArgs,
     document::{
@@ -13,13 +13,17 @@ use crate::{
     output, render,
 };
 use interleaf_linux::{
-    journal::{self, JournalError},
+    command::Signals,
+    journal,
     placement::{Placement, PlacementError},
     process::allowed_nodes,
     root::Root,
     topology::Machine,
 };
-use std::{io, path::Path, process::ExitCode};
+use std::{path::Path, process::ExitCode};
+
+/// What part of its time a command may be kept waiting because it is looked at.
+const LOOK_COST: u32 = 20;
 
 pub(super) fn run(args: &RunArgs, root: Option<&Path>) -> Result<ExitCode, Failure> {
     let root = super::root(root)?;
@@ -55,20 +59,18 @@ pub(super) fn run(args: &RunArgs, root: Option<&Path>) -> Result<ExitCode, Failu
             ));
         }
     }
-    let ended = command::under(args, &root, &placement, &mut document)?;
+    let job = Job {
+        root: &root,
+        command: &args.command,
+        output: None,
+        rate: args.migration_rate,
+        look_cost: LOOK_COST,
+        quiet: args.quiet,
+    };
+    let signals = Signals::hold().map_err(placed::unheld)?;
+    let ended = placed::under(&job, &signals, &placement, &mut document, None)?;
     give(args, &document, |_| String::new())?;
-    Ok(ended)
-}
-
-/// Refuses a captured machine.
-fn live(root: &Root) -> Result<(), Failure> {
-    if root.is_live() {
-        return Ok(());
-    }
-    Err(Failure::new(
-        "nothing runs on a captured machine",
-        "add --dry-run to a command to see what would be done there, or leave --root out",
-    ))
+    Ok(placed::exit(&ended))
 }
 
 /// Records and prints the document as the options say; on stdout stands one thing.
@@ -89,22 +91,6 @@ fn give(
 /// Whether the document goes to stdout as the record.
 fn is_recorded_on_stdout(args: &RunArgs) -> bool {
     args.output.as_deref() == Some(Path::new("-"))
-}
-
-/// What has to be set for a placement, and what is set now.
-fn settings(
-    root: &Root,
-    machine: &Machine,
-    placement: &Placement,
-) -> Result<Vec<SettingDocument>, Failure> {
-    let settings = placement.settings(machine).into_iter();
-    let mut found = vec![];
-    for setting in settings {
-        let was = root.text(&setting.path).map_err(super::unread)?.unwrap_or_default();
-        let was = was.trim().to_string();
-        found.push(SettingDocument { path: setting.path, was, set: setting.text });
-    }
-    Ok(found)
 }
 
 /// Puts back what processes that were killed have left.
@@ -149,54 +135,4 @@ fn listed(lines: &[String]) -> String {
         true => "nothing was left\n".to_string(),
         false => format!("{}\n", lines.join("\n")),
     }
-}
-
-/// Tells the user, unless told not to.
-fn say(args: &RunArgs, text: &str) {
-    if !args.quiet {
-        for line in text.lines() {
-            output::message(&format!("interleaf: {line}"));
-        }
-    }
-}
-
-/// What went wrong is told in any case.
-fn tell_put_back(args: &RunArgs, undone: &[PutBackDocument]) {
-    for undone in undone {
-        let line = render::run::put_back(undone);
-        match undone.outcome == "restored" {
-            true => say(args, &line),
-            false => output::message(&format!("interleaf: {line}")),
-        }
-    }
-}
-
-fn unheld(why: io::Error) -> Failure {
-    Failure::new(
-        format!("signals cannot be held: {why}"),
-        "the limit of open files or of processes may be reached: ulimit -a",
-    )
-}
-
-fn unkept(why: JournalError) -> Failure {
-    let hint = match &why {
-        JournalError::Held { .. } => {
-            "weights are the whole machine's: wait until that process has ended, or use the same"
-        }
-        JournalError::Content { .. } => {
-            "look into the file, set by hand what it says, and remove it"
-        }
-        _ if why.is_permission() => "run it as root",
-        JournalError::Keep { why, .. } if why.kind() == io::ErrorKind::StorageFull => {
-            "make room in /run, and try again"
-        }
-        JournalError::Keep { .. } => {
-            "/run/interleaf has to be a folder that can be written to: what is there puts the \
-             settings back after a crash"
-        }
-        JournalError::Absent { .. } | JournalError::Root(_) => {
-            "`interleaf doctor` says what this kernel can do"
-        }
-    };
-    Failure::new(why.to_string(), hint)
 }

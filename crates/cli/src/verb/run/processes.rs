@@ -1,18 +1,15 @@
 //! The pages of programs that run already.
 
-use super::{give, say};
+use super::give;
 use crate::{
     args::RunArgs,
     document::run::{MovedDocument, RunDocument},
     failure::Failure,
     output, render,
-    verb::unread,
+    verb::placed::{self, migrator, say, unmoved},
 };
 use interleaf_linux::{
-    command::Signals,
-    migrate::{MigrateError, Migrator, Progress, plan::Target},
-    placement::Placement,
-    topology::Machine,
+    command::Signals, migrate::Progress, placement::Placement, topology::Machine,
 };
 use std::{ops::ControlFlow, process::ExitCode};
 
@@ -26,8 +23,8 @@ pub(super) fn place(
     placement: &Placement,
     document: &mut RunDocument,
 ) -> Result<ExitCode, Failure> {
-    let signals = Signals::hold().map_err(super::unheld)?;
-    let mut migrator = migrator(args, placement)?;
+    let signals = Signals::hold().map_err(placed::unheld)?;
+    let mut migrator = migrator(args.migration_rate, placement)?;
     let bar = output::progress_bytes("moving pages");
     let watch = &mut |progress: &Progress<'_>| {
         bar.set_length(progress.total_bytes);
@@ -52,20 +49,12 @@ pub(super) fn place(
     give(args, document, render::run::moved)?;
     if machine.switches.numa_balancing.is_some_and(|value| value > 0) && !args.dry_run {
         say(
-            args,
+            args.quiet,
             "numa_balancing is on and may pull the pages back to the CPUs that use them: sysctl \
              kernel.numa_balancing=0",
         );
     }
     Ok(if reached && !stopped { ExitCode::SUCCESS } else { ExitCode::from(1) })
-}
-
-/// A mover of pages to where a placement wants them.
-pub(super) fn migrator(args: &RunArgs, placement: &Placement) -> Result<Migrator, Failure> {
-    let target = Target::new(placement.nodes.iter().copied())
-        .map_err(|why| unmoved(MigrateError::Target(why)))?;
-    let migrator = Migrator::new(target).map_err(unmoved)?;
-    Ok(migrator.at_rate((args.migration_rate.gbps() * 1e9) as u64))
 }
 
 /// Whether each node has its share.
@@ -76,19 +65,4 @@ fn is_reached(placement: &Placement, moved: &MovedDocument) -> bool {
         let has = moved.after_bytes.get(node).copied().unwrap_or(0);
         total == 0 || 100.0 * (has as f64 / total as f64 - share).abs() <= POINTS
     })
-}
-
-/// Why nothing was moved.
-pub(super) fn unmoved(why: MigrateError) -> Failure {
-    let hint = match &why {
-        MigrateError::Target(_) => "`interleaf show` lists the nodes",
-        MigrateError::Absent(_) => "name one that runs: pgrep finds it by its name",
-        MigrateError::Refused(refusal) => refusal.why.advice(),
-        MigrateError::Numa => why.advice(),
-        MigrateError::Read(_) => {
-            let MigrateError::Read(why) = why else { unreachable!() };
-            return unread(why);
-        }
-    };
-    Failure::new(why.to_string(), hint)
 }
