@@ -3,8 +3,8 @@
 //! The guest is one static program. As `/init` it is the whole user space: it mounts the kernel's
 //! file systems, takes the steps that it finds in the file `/steps`, says on the second serial port
 //! how each went, and powers off. Called by the name `touch` it is a program that puts memory
-//! somewhere, which is what most steps are about; called `work`, one that takes as long as where its
-//! pages are says.
+//! somewhere, which is what most steps are about; called `work`, one that takes as long as where
+//! its pages are says.
 //!
 //! - [`step`]: the language of `/steps`.
 //! - [`report`]: the language of the second serial port. The first is the kernel's, so that what

@@ -139,7 +139,8 @@ struct Point {
 }
 
 impl Point {
-    fn log(&self) -> f64 {
+    /// Their mean.
+    fn mean(&self) -> f64 {
         self.logs.iter().sum::<f64>() / self.logs.len() as f64
     }
 }
@@ -258,17 +259,17 @@ impl<'a> Judged<'a> {
         let noise = Noise::of(points.iter().map(|point| &point.logs[..]), search.noise);
         let first = points.iter().position(|point| point.share > 1.0 - 1e-9).unwrap_or(0);
         let curve = search.only.is_none().then(|| {
-            let known = |point: &Point| (point.share, libm::exp(point.log()), point.logs.len());
+            let known = |point: &Point| (point.share, libm::exp(point.mean()), point.logs.len());
             Curve::fit(points.iter().map(known).collect(), noise.sigma)
         });
         let value = |at: usize| match &curve {
             Some(curve) => curve.at(points[at].share),
-            None => libm::exp(points[at].log()),
+            None => libm::exp(points[at].mean()),
         };
         let lowest = |a: &usize, b: &usize| value(*a).total_cmp(&value(*b));
         let best = (0..points.len()).min_by(lowest).unwrap_or(first);
         // Of what is the same, all on the first tier.
-        let gains = points[first].log() > points[best].log() + SAME;
+        let gains = points[first].mean() > points[best].mean() + SAME;
         let best = if gains { best } else { first };
         Self { search, points, noise, curve, first, best, left: search.runs.saturating_sub(made) }
     }
@@ -327,7 +328,7 @@ impl<'a> Judged<'a> {
 
     /// How much worse than the best, as a logarithm.
     fn behind(&self, at: usize) -> f64 {
-        self.points[at].log() - self.points[self.best].log()
+        self.points[at].mean() - self.points[self.best].mean()
     }
 
     /// Half the interval of that.
@@ -347,7 +348,7 @@ impl<'a> Judged<'a> {
         let is_better = gain > libm::log1p(self.search.worth) && gain > half;
         Finding {
             best: best.weights.clone(),
-            value: around(best.log(), self.noise.half_of_one(best.logs.len())),
+            value: around(best.mean(), self.noise.half_of_one(best.logs.len())),
             speedup: around(gain, half),
             is_better,
             noise: self.noise.sigma,

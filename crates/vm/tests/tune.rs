@@ -1,5 +1,5 @@
-//! `interleaf tune` under real kernels: it finds the best weights of a program whose time depends on
-//! where its pages really are, and leaves the kernel as it was found.
+//! `interleaf tune` under real kernels: it finds the best weights of a program whose time depends
+//! on where its pages really are, and leaves the kernel as it was found.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

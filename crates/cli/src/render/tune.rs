@@ -34,7 +34,7 @@ pub(crate) fn text(document: &TuneDocument) -> String {
     if document.dry_run {
         return text + &plan(document);
     }
-    if document.runs.is_empty() {
+    if document.best.is_none() {
         return format!("{text}nothing is known: {}\n", document.stopped_because);
     }
     text += &format!("\n{}\n", table(document).text());

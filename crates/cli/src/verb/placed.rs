@@ -289,7 +289,7 @@ fn unstarted(why: StartError) -> Failure {
         }
         StartError::Command { .. } => {
             "name a program that is there and may be run; options of \
-             `interleaf run` stand before it"
+             `interleaf` stand before it"
         }
         StartError::Policy { why, .. } if why.kind() == ErrorKind::PermissionDenied => {
             "something filters the call set_mempolicy; a container needs --cap-add SYS_NICE"

@@ -47,6 +47,8 @@ const GRACE: Duration = Duration::from_secs(10);
 
 /// More than this part of the memory that escapes makes the result doubtful.
 const ESCAPED_MAX: f64 = 0.1;
+/// And so much, bytes: a small program is mostly libraries.
+const ESCAPED_BYTES: f64 = (64 << 20) as f64;
 
 pub(super) fn run(args: &TuneArgs, root: Option<&Path>) -> Result<ExitCode, Failure> {
     let root = super::root(root)?;
@@ -223,7 +225,7 @@ impl Tuner<'_> {
             }
             _ => Outcome::Failed(self.failed(weights, &document, log)?),
         };
-        self.tell(&trial, bar);
+        self.tell(&trial, &document, bar);
         Ok((outcome, trial))
     }
 
@@ -259,10 +261,13 @@ impl Tuner<'_> {
     }
 
     /// Tells of a run.
-    fn tell(&self, trial: &TrialDocument, bar: &ProgressBar) {
+    fn tell(&self, trial: &TrialDocument, document: &RunDocument, bar: &ProgressBar) {
         bar.suspend(|| {
             placed::say(self.args.quiet, &render::tune::trial(trial));
-            if let Some(escaped) = trial.escaped_share.filter(|escaped| *escaped > ESCAPED_MAX) {
+            let memory = document.memory.as_ref();
+            let bytes = memory.map_or(0.0, |memory| memory.total_bytes as f64);
+            let escaped = memory.map_or(0.0, |memory| memory.escaped_share);
+            if escaped > ESCAPED_MAX && escaped * bytes > ESCAPED_BYTES {
                 let text = format!(
                     "interleaf: {:.0} % of its memory escaped {}: `interleaf run` says why",
                     100.0 * escaped,

@@ -98,8 +98,8 @@ fn by_curves(name: &str, tiers: &[List]) -> Result<Proposal, Failure> {
     Ok(Proposal { weights, source: format!("the curves of {}, for reads", platform.name) })
 }
 
-/// The kernel's automatic weights for the sum of what the nodes of each tier are rated at. Where the
-/// firmware rates none, each tier twice that behind it.
+/// The kernel's automatic weights for the sum of what the nodes of each tier are rated at. Where
+/// the firmware rates none, each tier twice that behind it.
 fn by_ratings(machine: &Machine, tiers: &[List]) -> Proposal {
     let rated = |node: &Node| {
         let rated = node.rated.as_ref()?;
