@@ -5,6 +5,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use std::{
     fs,
     io::{self, ErrorKind, Write},
+    os::unix::fs::FileTypeExt as _,
     path::Path,
 };
 
@@ -42,7 +43,13 @@ pub(crate) fn file(target: &Path, text: &str) -> Result<(), Failure> {
 /// holds.
 pub(crate) fn check_writable(target: Option<&Path>) -> Result<(), Failure> {
     let Some(target) = target.filter(|target| *target != Path::new("-")) else { return Ok(()) };
-    let is_new = !target.exists();
+    let there = fs::symlink_metadata(target).map(|there| there.file_type());
+    if there.as_ref().is_ok_and(|there| there.is_fifo()) {
+        // Who reads a pipe takes the end of a trial for the end of all.
+        return Ok(());
+    }
+    // A link to nothing is there: it is not ours to remove.
+    let is_new = there.is_err();
     let opened = fs::OpenOptions::new().append(true).create(true).open(target);
     opened.map_err(|why| file_failure(target, &why))?;
     if is_new {

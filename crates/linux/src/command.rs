@@ -2,7 +2,7 @@
 //!
 //! Who wraps a command has to outlive it, to put back what was changed for it. So signals that
 //! would end the wrapper are passed on to the command, and it is the command's end that ends the
-//! wrapper. What the keys of a terminal send, it sends to both: that is not passed on a second time.
+//! wrapper. What the keys of a terminal send, it sends to both: that is not passed on again.
 //! Nobody can tell a process that signals the whole group (`kill 0`, `timeout`) from one that
 //! signals the wrapper: the command gets such a signal twice.
 

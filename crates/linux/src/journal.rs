@@ -345,11 +345,18 @@ pub fn leftovers(root: &Root) -> Result<Vec<Leftover>, JournalError> {
     Ok(found)
 }
 
-/// The journals of processes that are still there.
+/// The journals of processes that are still there. What is no journal is of nobody who lives: each
+/// writes its own in one step. It keeps nobody from putting back what is his.
 fn living(root: &Root) -> Result<Vec<Document>, JournalError> {
     let mut found = vec![];
-    for document in documents(root)? {
-        if document.lives()? {
+    for name in names(root)? {
+        let document = match document(root, &name) {
+            Err(JournalError::Content { .. }) => None,
+            document => document?,
+        };
+        if let Some(document) = document
+            && document.lives()?
+        {
             found.push(document);
         }
     }
@@ -358,21 +365,30 @@ fn living(root: &Root) -> Result<Vec<Document>, JournalError> {
 
 /// All journals.
 fn documents(root: &Root) -> Result<Vec<Document>, JournalError> {
-    let names = root.peek_names(FOLDER)?;
-    let journals = names.iter().filter(|name| name.ends_with(".json"));
     let mut found = vec![];
-    for name in journals {
-        let path = format!("{FOLDER}/{name}");
-        let Some(text) = root.peek(&path)? else { continue };
-        let content = |why: String| JournalError::Content { path: path.clone(), why };
-        let document: Document =
-            serde_json::from_str(&text).map_err(|why| content(why.to_string()))?;
-        if document.schema != SCHEMA {
-            return Err(content(format!("its schema is {}, not {SCHEMA}", document.schema)));
-        }
-        found.push(document);
+    for name in names(root)? {
+        found.extend(document(root, &name)?);
     }
     Ok(found)
+}
+
+/// The names of files that should be journals.
+fn names(root: &Root) -> Result<Vec<String>, JournalError> {
+    let mut names = root.peek_names(FOLDER)?;
+    names.retain(|name| name.ends_with(".json"));
+    Ok(names)
+}
+
+/// A journal by the name of its file; `None` when it has gone.
+fn document(root: &Root, name: &str) -> Result<Option<Document>, JournalError> {
+    let path = format!("{FOLDER}/{name}");
+    let Some(text) = root.peek(&path)? else { return Ok(None) };
+    let content = |why: String| JournalError::Content { path: path.clone(), why };
+    let document: Document = serde_json::from_str(&text).map_err(|why| content(why.to_string()))?;
+    if document.schema != SCHEMA {
+        return Err(content(format!("its schema is {}, not {SCHEMA}", document.schema)));
+    }
+    Ok(Some(document))
 }
 
 /// Waits for our turn; it ends when the file is closed. A captured machine has no turns.
@@ -571,6 +587,16 @@ mod tests {
             let why = restore(&root).unwrap_err().to_string();
             assert!(why.starts_with("/run/interleaf/1-1.json: is no journal"), "{why}");
         }
+    }
+
+    #[test]
+    fn what_is_no_journal_keeps_nobody_from_putting_back() {
+        let (_folder, root) = machine();
+        let (mut journal, _) = Journal::open(&root).unwrap();
+        journal.set(NODE0, "3").unwrap();
+        fs::write(root.at(FOLDER).join("1-1.json"), "{").unwrap();
+        assert_eq!(journal.close().unwrap().len(), 1);
+        assert_eq!(now(&root)[0], "1");
     }
 
     #[test]

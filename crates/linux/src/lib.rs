@@ -34,8 +34,6 @@ pub mod mempolicy;
 
 pub mod journal;
 
-pub mod layout;
-
 pub mod placement;
 
 pub mod survey;

@@ -5,6 +5,8 @@ use std::{
     collections::BTreeMap,
     fs, io,
     path::{Path, PathBuf},
+    thread,
+    time::Duration,
 };
 
 /// The root of a machine's files.
@@ -162,10 +164,15 @@ impl Root {
     }
 
     fn whole(&self, path: &str) -> Result<Option<String>, RootError> {
-        match fs::read(self.at(path)) {
-            Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
-            Err(why) if is_absent(&why) => Ok(None),
-            Err(why) => Err(RootError::Read { path: path.into(), why }),
+        let mut tries = 1;
+        loop {
+            match fs::read(self.at(path)) {
+                Ok(bytes) => return Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
+                Err(why) if is_absent(&why) => return Ok(None),
+                Err(why) if is_busy(&why) && tries < TRIES_MAX => thread::sleep(BUSY_PAUSE),
+                Err(why) => return Err(RootError::Read { path: path.into(), why }),
+            }
+            tries += 1;
         }
     }
 
@@ -299,6 +306,18 @@ fn without_end(mut text: String) -> String {
         text.pop();
     }
     text
+}
+
+/// How often a file is read that is busy. Files of DAMON now and then are (`EBUSY`): the kernel does
+/// not wait for its own lock there (`mutex_trylock` in `mm/damon/sysfs.c`).
+const TRIES_MAX: u32 = 200;
+
+/// How long to wait in between.
+const BUSY_PAUSE: Duration = Duration::from_millis(1);
+
+/// Whether somebody else is at a file just now.
+fn is_busy(why: &io::Error) -> bool {
+    why.kind() == io::ErrorKind::ResourceBusy
 }
 
 /// `ESRCH`: what a file of a process says that ends while it is read.

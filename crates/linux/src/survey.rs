@@ -236,8 +236,8 @@ mod tests {
     #[test]
     fn huge_pages_that_processes_share_are_no_files() {
         let text = format!(
-            "1000 {OURS} file=/anon_hugepage\\040(deleted) huge dirty=1 N1=1 kernelpagesize_kB=2048\n\
-             9000 {OURS} stack anon=1 N0=1\n"
+            "1000 {OURS} file=/anon_hugepage\\040(deleted) huge dirty=1 N1=1 \
+             kernelpagesize_kB=2048\n9000 {OURS} stack anon=1 N0=1\n"
         );
         assert_eq!(survey(&text), (vec![], [1, 512]));
     }

@@ -220,7 +220,7 @@ fn the_balancer_leaves_it_alone() {
     }
 }
 
-/// A kernel without weighted interleaving spreads pages evenly, and they are moved while the command
+/// A kernel without weighted interleaving spreads pages evenly; they are moved while the command
 /// runs.
 #[test]
 fn without_weights_pages_are_moved() {

@@ -402,15 +402,9 @@ pub(super) fn migrator(rate: Bandwidth, placement: &Placement) -> Result<Migrato
 
 /// Why nothing was moved.
 pub(super) fn unmoved(why: MigrateError) -> Failure {
-    let hint = match &why {
-        MigrateError::Target(_) => "`interleaf show` lists the nodes",
-        MigrateError::Absent(_) => "name one that runs: pgrep finds it by its name",
-        MigrateError::Refused(refusal) => refusal.why.advice(),
-        MigrateError::Numa => why.advice(),
-        MigrateError::Read(_) => {
-            let MigrateError::Read(why) = why else { unreachable!() };
-            return unread(why);
-        }
-    };
+    if let MigrateError::Read(why) = why {
+        return unread(why);
+    }
+    let hint = why.advice();
     Failure::new(why.to_string(), hint)
 }

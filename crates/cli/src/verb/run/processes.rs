@@ -9,7 +9,10 @@ use crate::{
     verb::placed::{self, migrator, say, unmoved},
 };
 use interleaf_linux::{
-    command::Signals, migrate::Progress, placement::Placement, topology::Machine,
+    command::Signals,
+    migrate::{Moved, Progress},
+    placement::Placement,
+    topology::Machine,
 };
 use std::{ops::ControlFlow, process::ExitCode};
 
@@ -40,6 +43,14 @@ pub(super) fn place(
         MovedDocument::planned(&found)
     } else {
         let outcome = migrator.run(&args.pid, watch).map_err(unmoved)?;
+        let has_none = |it: &Moved| !it.ended && it.before.total() == 0;
+        if !outcome.stopped && outcome.processes.iter().all(has_none) {
+            let pids: Vec<String> = args.pid.iter().map(u32::to_string).collect();
+            return Err(Failure::new(
+                format!("process {} has no memory of its own to move", pids.join(", ")),
+                "name a program that runs: threads of the kernel and what has ended have none",
+            ));
+        }
         MovedDocument::from(&outcome)
     };
     bar.finish_and_clear();
