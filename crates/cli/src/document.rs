@@ -11,6 +11,7 @@ pub(crate) mod reproduce;
 pub(crate) mod run;
 pub(crate) mod show;
 pub(crate) mod simulate;
+pub(crate) mod tune;
 
 use crate::failure::Failure;
 use interleaf_model::provenance::Provenance;

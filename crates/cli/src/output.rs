@@ -25,6 +25,12 @@ pub(crate) fn message(text: &str) {
     let _ = writeln!(io::stderr().lock(), "{text}");
 }
 
+/// Passes on to stderr what a command has written.
+pub(crate) fn passed_on(bytes: &[u8]) {
+    // As for a message.
+    let _ = io::stderr().lock().write_all(bytes);
+}
+
 /// Writes `text` to `target`; `-` is stdout.
 pub(crate) fn file(target: &Path, text: &str) -> Result<(), Failure> {
     if target == Path::new("-") {

@@ -11,6 +11,7 @@ pub(crate) mod show;
 pub(crate) mod simulate;
 pub(crate) mod svg;
 pub(crate) mod table;
+pub(crate) mod tune;
 
 /// Colours for groups of series that people with any colour vision can tell apart (Okabe and Ito
 /// 2008, without yellow).

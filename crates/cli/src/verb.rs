@@ -2,6 +2,7 @@
 
 mod balance;
 mod doctor;
+mod placed;
 mod predict;
 mod report;
 
@@ -10,6 +11,9 @@ mod restore;
 mod run;
 mod show;
 mod simulate;
+mod tune;
+
+pub(crate) use placed::Ended;
 
 use crate::{
     args::{Cli, OutputArgs, ShowArgs, Simulate, Verb},
@@ -27,6 +31,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode, Failure> {
     let done = match cli.verb {
         Some(Verb::Run(args)) => return run::run(&args, root),
         Some(Verb::Balance(args)) => return balance::start(&args, root),
+        Some(Verb::Tune(args)) => return tune::run(&args, root),
         None => show::run(&ShowArgs::default(), root),
         Some(Verb::Show(args)) => show::run(&args, root),
         Some(Verb::Doctor(args)) => doctor::run(&args, root),

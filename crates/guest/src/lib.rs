@@ -3,8 +3,9 @@
 //! The guest is one static program. As `/init` it is the whole user space: it mounts the kernel's
 //! file systems, takes the steps that it finds in the file `/steps`, says on the second serial port
 //! how each went, and powers off. Called by other names it is programs that steps are
-//! about: `touch` puts memory somewhere, `load` does as a server's workload would, `drain` hears
-//! what that feeds, and `actuate` moves the memory of others with `interleaf_linux::actuator`.
+//! about: `touch` puts memory somewhere, `work` takes as long as where its pages are says,
+//! `load` does as a server's workload would, `drain` hears what that feeds, and `actuate` moves the
+//! memory of others with `interleaf_linux::actuator`.
 //!
 //! - [`step`]: the language of `/steps`.
 //! - [`report`]: the language of the second serial port. The first is the kernel's, so that what
@@ -21,3 +22,4 @@ pub mod report;
 pub mod step;
 pub mod touch;
 mod words;
+pub mod work;

@@ -2,7 +2,7 @@
 
 use std::{env, io, path::Path, process::ExitCode};
 
-use interleaf_guest::{actuate, drain, init, load, touch};
+use interleaf_guest::{actuate, drain, init, load, touch, work};
 
 fn main() -> ExitCode {
     let mut args = env::args();
@@ -11,6 +11,7 @@ fn main() -> ExitCode {
     match name {
         "drain" => drain::main(args, &mut io::stdout()),
         "load" => load::main(args, &mut io::stdout()),
+        "work" => work::main(args, &mut io::stdout()),
         "touch" => touch::main(args, &mut io::stdout()),
         "actuate" => actuate::main(args, &mut io::stdout()),
         // A kernel whose init returns panics, which is what the one outside is told by.

@@ -15,7 +15,11 @@ use std::{
 
 use memmap2::{Advice, MmapMut};
 
-use interleaf_linux::{mempolicy::Policy, numa_maps, root::Root};
+use interleaf_linux::{
+    mempolicy::Policy,
+    numa_maps::{self, NodeBytes},
+    root::Root,
+};
 
 use crate::{
     pages::Pages,
@@ -103,10 +107,7 @@ fn touch(args: &Args, out: &mut impl Write) -> io::Result<()> {
     // that it has a line of its own in numa_maps.
     memory.advise(if args.huge { Advice::HugePage } else { Advice::NoHugePage })?;
     sweep(&mut memory);
-    let mappings = numa_maps::mappings(&Root::live(), process::id()).map_err(io::Error::other)?;
-    let start = memory.as_ptr().addr() as u64;
-    let mine = mappings.iter().flatten().filter(|mapping| mapping.start == start);
-    let pages = Pages(mine.map(|mapping| &mapping.bytes).collect());
+    let pages = Pages(placed(&memory)?);
     writeln!(out, "{pages}")?;
     writeln!(out, "touched")?;
     out.flush()?;
@@ -116,6 +117,14 @@ fn touch(args: &Args, out: &mut impl Write) -> io::Result<()> {
     loop {
         sweep(&mut memory);
     }
+}
+
+/// Where the pages of this process's `memory` are, which is a mapping of its own.
+pub(crate) fn placed(memory: &[u8]) -> io::Result<NodeBytes> {
+    let mappings = numa_maps::mappings(&Root::live(), process::id()).map_err(io::Error::other)?;
+    let start = memory.as_ptr().addr() as u64;
+    let mine = mappings.iter().flatten().filter(|mapping| mapping.start == start);
+    Ok(mine.map(|mapping| &mapping.bytes).collect())
 }
 
 /// Writes to each page.

@@ -19,6 +19,7 @@ use signal_hook::{
 };
 use std::{
     ffi::OsString,
+    fs::File,
     io,
     process::{Child, Command, ExitStatus},
     sync::{
@@ -26,7 +27,7 @@ use std::{
         mpsc::{Receiver, RecvTimeoutError, Sender, channel},
     },
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 /// Signals that are passed on: all that end a process which has not said otherwise, but for those
@@ -65,8 +66,8 @@ pub enum Event {
         /// Whether it came to this process alone, not to the command too.
         is_for_us: bool,
     },
-    /// The command has ended.
-    Ended,
+    /// The command has ended, at this time.
+    Ended(Instant),
 }
 
 /// A command that runs.
@@ -74,6 +75,9 @@ pub enum Event {
 pub struct Running<'a> {
     child: Child,
     signals: &'a Signals,
+    started: Instant,
+    elapsed: Duration,
+    signal: Option<i32>,
 }
 
 impl Signals {
@@ -110,7 +114,7 @@ impl Signals {
     pub fn come(&self) -> Option<i32> {
         self.events.try_iter().find_map(|event| match event {
             Event::Signal { number, .. } => Some(number),
-            Event::Ended => None,
+            Event::Ended(_) => None,
         })
     }
 
@@ -118,7 +122,7 @@ impl Signals {
     pub fn wait(&self, limit: Duration) -> Option<i32> {
         match self.events.recv_timeout(limit) {
             Ok(Event::Signal { number, .. }) => Some(number),
-            Ok(Event::Ended) | Err(_) => None,
+            Ok(Event::Ended(_)) | Err(_) => None,
         }
     }
 
@@ -132,12 +136,33 @@ impl Signals {
         program: &OsString,
         arguments: &[OsString],
     ) -> Result<Running<'_>, StartError> {
+        self.start_into(None, policy, program, arguments)
+    }
+
+    /// The same, with all that it writes going to `output`, where there is one.
+    ///
+    /// # Errors
+    /// As for [`Signals::start`].
+    pub fn start_into(
+        &self,
+        output: Option<&File>,
+        policy: &Policy,
+        program: &OsString,
+        arguments: &[OsString],
+    ) -> Result<Running<'_>, StartError> {
         let failed =
             |why| StartError::Command { program: program.to_string_lossy().into_owned(), why };
         // Before there is a command that would be left alone if this failed.
         let waiter = self.waiter().map_err(failed)?;
+        let mut command = Command::new(program);
+        command.args(arguments);
+        if let Some(output) = output {
+            let copy = || output.try_clone().map_err(failed);
+            command.stdout(copy()?).stderr(copy()?);
+        }
         policy.set().map_err(|why| StartError::Policy { policy: policy.to_string(), why })?;
-        let started = Command::new(program).args(arguments).spawn();
+        let begun = Instant::now();
+        let started = command.spawn();
         // Ours was only there to be inherited.
         Policy::Default
             .set()
@@ -145,7 +170,7 @@ impl Signals {
         let child = started.map_err(failed)?;
         // It waits as long as we have not told it.
         let _ = waiter.send(pid(&child));
-        Ok(Running { child, signals: self })
+        Ok(Running { child, signals: self, started: begun, elapsed: Duration::ZERO, signal: None })
     }
 
     /// A thread that is told a process, and tells when that has ended.
@@ -160,7 +185,7 @@ impl Signals {
             let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
             while let Err(rustix::io::Errno::INTR) = waitid(WaitId::Pid(pid), options) {}
             // Nobody listens when the owner has gone.
-            let _ = to.send(Event::Ended);
+            let _ = to.send(Event::Ended(Instant::now()));
         })?;
         Ok(sender)
     }
@@ -227,13 +252,20 @@ impl Running<'_> {
     /// # Errors
     /// When it cannot be waited for.
     pub fn wait(&mut self, limit: Duration) -> io::Result<Option<ExitStatus>> {
-        let end = std::time::Instant::now() + limit;
+        let end = Instant::now() + limit;
         loop {
-            let left = end.saturating_duration_since(std::time::Instant::now());
+            let left = end.saturating_duration_since(Instant::now());
             match self.signals.events.recv_timeout(left) {
-                Ok(Event::Ended) => return self.child.wait().map(Some),
-                Ok(Event::Signal { number, is_for_us: true }) => self.pass_on(number),
-                Ok(Event::Signal { is_for_us: false, .. }) => {}
+                Ok(Event::Ended(at)) => {
+                    self.elapsed = at.saturating_duration_since(self.started);
+                    return self.child.wait().map(Some);
+                }
+                Ok(Event::Signal { number, is_for_us }) => {
+                    self.signal.get_or_insert(number);
+                    if is_for_us {
+                        self.signal(number);
+                    }
+                }
                 Err(RecvTimeoutError::Timeout) => return Ok(None),
                 // We hold a sender ourselves.
                 Err(RecvTimeoutError::Disconnected) => return self.child.wait().map(Some),
@@ -241,7 +273,18 @@ impl Running<'_> {
         }
     }
 
-    fn pass_on(&self, number: i32) {
+    /// How long it ran from its start to its end; nothing before that.
+    pub fn elapsed(&self) -> Duration {
+        self.elapsed
+    }
+
+    /// The first signal that came while it ran, for it or for us, if any did.
+    pub fn came(&self) -> Option<i32> {
+        self.signal
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, number: i32) {
         if let Some(signal) = Signal::from_named_raw(number) {
             // It fails when the command has just ended, which the next event says.
             let _ = kill_process(pid(&self.child), signal);

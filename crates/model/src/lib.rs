@@ -59,4 +59,6 @@ pub mod control;
 
 pub mod rated;
 
+pub mod tune;
+
 pub mod format;

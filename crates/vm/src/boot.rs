@@ -38,7 +38,7 @@ const PROCESSOR: &str = "qemu64,-cx16";
 const COMMAND_LINE: &str = "console=ttyS0 panic=-1 oops=panic";
 
 /// What the guest's program is by other names.
-const PROGRAMS: [&str; 4] = ["actuate", "drain", "load", "touch"];
+const PROGRAMS: [&str; 5] = ["actuate", "drain", "load", "touch", "work"];
 
 /// A boot to be.
 #[derive(Clone, Debug)]

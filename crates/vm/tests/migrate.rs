@@ -2,7 +2,8 @@
 //! weights say, and what cannot go is told.
 //!
 //! The NUMA balancer is off: it pulls pages back to the node with the processors, and whether it
-//! does so between two steps is a matter of time.
+//! does so between two steps is a matter of time. So is khugepaged: it makes a huge page of small
+//! ones on the node that has the most of them.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -18,6 +19,7 @@ const ALL: [Series; 4] = [Series::Of(6, 1), Series::Of(6, 12), Series::Of(6, 17)
 /// Turns the balancer off, and starts a program that goes on writing to 200 MiB of node 0.
 fn with_program(more: &str, steps: &[&str]) -> String {
     let first = "write /proc/sys/kernel/numa_balancing 0\n\
+                 write /sys/kernel/mm/transparent_hugepage/khugepaged/defrag 0\n\
                  write /sys/kernel/mm/transparent_hugepage/enabled madvise\n";
     let start = format!("start sweep touch 200MiB --bind 0 --sweep{more}\nawait sweep touched\n");
     format!("{first}{start}{}\n", steps.join("\n"))

@@ -4,7 +4,7 @@ mod config;
 mod publish;
 mod setup;
 
-use super::{restore, run};
+use super::{placed, restore};
 use crate::{
     args::BalanceArgs, document::balance::PeriodDocument, failure::Failure, output, render,
 };
@@ -46,8 +46,8 @@ pub(super) fn start(args: &BalanceArgs, root: Option<&Path>) -> Result<ExitCode,
         return dry_run(&config, &root).map(|()| ExitCode::SUCCESS);
     }
     let root = super::root(root)?;
-    run::live(&root)?;
-    let signals = Signals::hold().map_err(run::unheld)?;
+    placed::live(&root)?;
+    let signals = Signals::hold().map_err(placed::unheld)?;
     let (journal, undone) = Journal::open(&root).map_err(restore::unkept)?;
     for undone in &undone {
         output::message(&format!("interleaf: {}", render::run::put_back(&undone.into())));

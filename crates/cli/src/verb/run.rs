@@ -1,25 +1,27 @@
 //! `interleaf run`.
 
-mod command;
 mod processes;
 
-use super::restore;
+use super::{
+    placed::{self, Job, live, settings},
+    restore,
+};
 use crate::{
     args::RunArgs,
-    document::{
-        self,
-        run::{PutBackDocument, RunDocument, SettingDocument},
-    },
+    document::{self, run::RunDocument},
     failure::Failure,
     output, render,
 };
 use interleaf_linux::{
+    command::Signals,
     placement::{Placement, PlacementError},
     process::allowed_nodes,
-    root::Root,
     topology::Machine,
 };
-use std::{io, path::Path, process::ExitCode};
+use std::{path::Path, process::ExitCode};
+
+/// What part of its time a command may be kept waiting because it is looked at.
+const LOOK_COST: u32 = 20;
 
 pub(super) fn run(args: &RunArgs, root: Option<&Path>) -> Result<ExitCode, Failure> {
     let root = super::root(root)?;
@@ -55,20 +57,18 @@ pub(super) fn run(args: &RunArgs, root: Option<&Path>) -> Result<ExitCode, Failu
             ));
         }
     }
-    let ended = command::under(args, &root, &placement, &mut document)?;
+    let job = Job {
+        root: &root,
+        command: &args.command,
+        output: None,
+        rate: args.migration_rate,
+        look_cost: LOOK_COST,
+        quiet: args.quiet,
+    };
+    let signals = Signals::hold().map_err(placed::unheld)?;
+    let ended = placed::under(&job, &signals, &placement, &mut document, None)?;
     give(args, &document, |_| String::new())?;
-    Ok(ended)
-}
-
-/// Refuses a captured machine.
-pub(super) fn live(root: &Root) -> Result<(), Failure> {
-    if root.is_live() {
-        return Ok(());
-    }
-    Err(Failure::new(
-        "nothing runs on a captured machine",
-        "add --dry-run to a command to see what would be done there, or leave --root out",
-    ))
+    Ok(placed::exit(&ended))
 }
 
 /// Records and prints the document as the options say; on stdout stands one thing.
@@ -89,47 +89,4 @@ fn give(
 /// Whether the document goes to stdout as the record.
 fn is_recorded_on_stdout(args: &RunArgs) -> bool {
     args.output.as_deref() == Some(Path::new("-"))
-}
-
-/// What has to be set for a placement, and what is set now.
-fn settings(
-    root: &Root,
-    machine: &Machine,
-    placement: &Placement,
-) -> Result<Vec<SettingDocument>, Failure> {
-    let settings = placement.settings(machine).into_iter();
-    let mut found = vec![];
-    for setting in settings {
-        let was = root.text(&setting.path).map_err(super::unread)?.unwrap_or_default();
-        let was = was.trim().to_string();
-        found.push(SettingDocument { path: setting.path, was, set: setting.text });
-    }
-    Ok(found)
-}
-
-/// Tells the user, unless told not to.
-fn say(args: &RunArgs, text: &str) {
-    if !args.quiet {
-        for line in text.lines() {
-            output::message(&format!("interleaf: {line}"));
-        }
-    }
-}
-
-/// What went wrong is told in any case.
-fn tell_put_back(args: &RunArgs, undone: &[PutBackDocument]) {
-    for undone in undone {
-        let line = render::run::put_back(undone);
-        match undone.outcome == "restored" {
-            true => say(args, &line),
-            false => output::message(&format!("interleaf: {line}")),
-        }
-    }
-}
-
-pub(super) fn unheld(why: io::Error) -> Failure {
-    Failure::new(
-        format!("signals cannot be held: {why}"),
-        "the limit of open files or of processes may be reached: ulimit -a",
-    )
 }

@@ -1,16 +1,16 @@
 //! The pages of programs that run already.
 
-use super::{give, say};
+use super::give;
 use crate::{
     args::RunArgs,
     document::run::{MovedDocument, RunDocument},
     failure::Failure,
     output, render,
-    verb::unread,
+    verb::placed::{self, migrator, say, unmoved},
 };
 use interleaf_linux::{
     command::Signals,
-    migrate::{MigrateError, Migrator, Moved, Progress, plan::Target},
+    migrate::{Moved, Progress},
     placement::Placement,
     topology::Machine,
 };
@@ -26,8 +26,8 @@ pub(super) fn place(
     placement: &Placement,
     document: &mut RunDocument,
 ) -> Result<ExitCode, Failure> {
-    let signals = Signals::hold().map_err(super::unheld)?;
-    let mut migrator = migrator(args, placement)?;
+    let signals = Signals::hold().map_err(placed::unheld)?;
+    let mut migrator = migrator(args.migration_rate, placement)?;
     let bar = output::progress_bytes("moving pages");
     let watch = &mut |progress: &Progress<'_>| {
         bar.set_length(progress.total_bytes);
@@ -60,20 +60,12 @@ pub(super) fn place(
     give(args, document, render::run::moved)?;
     if machine.switches.numa_balancing.is_some_and(|value| value > 0) && !args.dry_run {
         say(
-            args,
+            args.quiet,
             "numa_balancing is on and may pull the pages back to the CPUs that use them: sysctl \
              kernel.numa_balancing=0",
         );
     }
     Ok(if reached && !stopped { ExitCode::SUCCESS } else { ExitCode::from(1) })
-}
-
-/// A mover of pages to where a placement wants them.
-pub(super) fn migrator(args: &RunArgs, placement: &Placement) -> Result<Migrator, Failure> {
-    let target = Target::new(placement.nodes.iter().copied())
-        .map_err(|why| unmoved(MigrateError::Target(why)))?;
-    let migrator = Migrator::new(target).map_err(unmoved)?;
-    Ok(migrator.at_rate((args.migration_rate.gbps() * 1e9) as u64))
 }
 
 /// Whether each node has its share.
@@ -84,13 +76,4 @@ fn is_reached(placement: &Placement, moved: &MovedDocument) -> bool {
         let has = moved.after_bytes.get(node).copied().unwrap_or(0);
         total == 0 || 100.0 * (has as f64 / total as f64 - share).abs() <= POINTS
     })
-}
-
-/// Why nothing was moved.
-pub(super) fn unmoved(why: MigrateError) -> Failure {
-    if let MigrateError::Read(why) = why {
-        return unread(why);
-    }
-    let hint = why.advice();
-    Failure::new(why.to_string(), hint)
 }

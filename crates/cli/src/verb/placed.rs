@@ -1,23 +1,27 @@
-//! A command under a placement.
+//! A command under a placement: once for `run`, again and again for `tune`.
 
-use super::{processes, say, tell_put_back};
+use super::{restore::unkept, unread};
 use crate::{
-    args::RunArgs,
     document::run::{MemoryDocument, MovedDocument, PutBackDocument, RunDocument, SettingDocument},
     failure::Failure,
     output, render,
-    verb::restore::unkept,
 };
 use interleaf_linux::{
     command::{Running, Signals, StartError},
     journal::{Journal, JournalError},
-    migrate::{MigrateError, Migrator, Outcome},
+    migrate::{MigrateError, Migrator, Outcome, plan::Target},
     placement::{Means, Placement},
     root::{Root, RootError},
     survey::Survey,
+    topology::Machine,
 };
+use interleaf_model::units::Bandwidth;
 use std::{
+    ffi::OsString,
+    fs::File,
+    io,
     ops::ControlFlow,
+    os::unix::process::ExitStatusExt,
     process::{ExitCode, ExitStatus},
     time::{Duration, Instant},
 };
@@ -28,49 +32,74 @@ const FIRST_LOOK: Duration = Duration::from_millis(100);
 const LOOK_FACTOR: u32 = 2;
 const LOOK_MAX: Duration = Duration::from_secs(60);
 
-/// Looking keeps the program from changing its mappings meanwhile: it gets at most one part of so
-/// many of its time.
-const LOOK_COST: u32 = 20;
+/// How often whoever waits for a command may do something else.
+const TICK: Duration = Duration::from_millis(100);
 
-/// Runs the command under the placement, and puts back what was set for it.
+/// A command, and how it is run.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Job<'a> {
+    pub(super) root: &'a Root,
+    pub(super) command: &'a [OsString],
+    /// Where all that it writes goes, in place of where our own goes.
+    pub(super) output: Option<&'a File>,
+    /// How fast pages are moved at most, where that is the means.
+    pub(super) rate: Bandwidth,
+    /// Looking keeps the program from changing its mappings meanwhile: it gets at most one part of
+    /// so many of its time.
+    pub(super) look_cost: u32,
+    /// Whether only what went wrong is told.
+    pub(super) quiet: bool,
+}
+
+/// How a command ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ended {
+    /// `None` when a signal came before it was started.
+    pub(crate) status: Option<ExitStatus>,
+    pub(crate) elapsed: Duration,
+    /// The first signal that came.
+    pub(crate) signal: Option<i32>,
+}
+
+/// What is done while a command runs, now and then.
+pub(super) type Meanwhile<'a> = &'a mut dyn FnMut(&mut Running<'_>);
+
+/// Runs the command under the placement, and puts back what was set for it. `document` has the
+/// settings, and is told how it went.
 pub(super) fn under(
-    args: &RunArgs,
-    root: &Root,
+    job: &Job<'_>,
+    signals: &Signals,
     placement: &Placement,
     document: &mut RunDocument,
-) -> Result<ExitCode, Failure> {
-    let signals = Signals::hold().map_err(super::unheld)?;
-    say(args, &render::run::placement(document));
-    let journal = set(args, root, &document.settings)?;
+    meanwhile: Option<Meanwhile<'_>>,
+) -> Result<Ended, Failure> {
+    say(job.quiet, &render::run::placement(document));
+    let journal = set(job, &document.settings)?;
     let ended = match signals.come() {
-        Some(signal) => Ok(ExitCode::from(signal_status(signal))),
-        None => command(args, root, &signals, placement, document),
+        Some(signal) => Ok(Ended { status: None, elapsed: Duration::ZERO, signal: Some(signal) }),
+        None => command(job, signals, placement, document, meanwhile),
     };
     if let Some(journal) = journal {
         let undone = journal.close().map_err(unkept)?;
         document.put_back = undone.iter().map(PutBackDocument::from).collect();
-        tell_put_back(args, &document.put_back);
+        tell_put_back(job.quiet, &document.put_back);
     }
     ended
 }
 
 /// Sets what has to be set, with a journal of it. None is needed, and none can be kept, when an
 /// ordinary user finds it set already.
-fn set<'a>(
-    args: &RunArgs,
-    root: &'a Root,
-    settings: &[SettingDocument],
-) -> Result<Option<Journal<'a>>, Failure> {
+fn set<'a>(job: &Job<'a>, settings: &[SettingDocument]) -> Result<Option<Journal<'a>>, Failure> {
     if settings.is_empty() {
         return Ok(None);
     }
     let is_set = settings.iter().all(|setting| setting.was == setting.set);
-    let (mut journal, undone) = match Journal::open(root) {
+    let (mut journal, undone) = match Journal::open(job.root) {
         Err(why) if why.is_permission() && is_set => return Ok(None),
         Err(why) if why.is_permission() => return Err(unset(&why, settings)),
         opened => opened.map_err(unkept)?,
     };
-    tell_put_back(args, &undone.iter().map(PutBackDocument::from).collect::<Vec<_>>());
+    tell_put_back(job.quiet, &undone.iter().map(PutBackDocument::from).collect::<Vec<_>>());
     for setting in settings {
         journal.set(&setting.path, &setting.set).map_err(|why| match why.is_permission() {
             true => unset(&why, settings),
@@ -84,7 +113,7 @@ fn set<'a>(
         .map(|change| format!("{}: {} -> {}", change.path, change.was, change.set))
         .collect();
     if !changed.is_empty() {
-        say(args, &format!("set until the end: {}", changed.join(", ")));
+        say(job.quiet, &format!("set until the end: {}", changed.join(", ")));
     }
     Ok(Some(journal))
 }
@@ -94,24 +123,26 @@ const MOVE_MAX: Duration = Duration::from_secs(2);
 
 /// Starts the command and waits for its end, looking at its memory now and then.
 fn command(
-    args: &RunArgs,
-    root: &Root,
+    job: &Job<'_>,
     signals: &Signals,
     placement: &Placement,
     document: &mut RunDocument,
-) -> Result<ExitCode, Failure> {
-    let (program, arguments) = args.command.split_first().unwrap_or_else(|| unreachable!());
+    meanwhile: Option<Meanwhile<'_>>,
+) -> Result<Ended, Failure> {
+    let (program, arguments) = job.command.split_first().unwrap_or_else(|| unreachable!());
     // All that can fail comes before the command: once it runs, nobody else waits for it.
     let migrator = match placement.means {
-        Means::Moved => Some(processes::migrator(args, placement)?),
+        Means::Moved => Some(migrator(job.rate, placement)?),
         Means::Weighted | Means::Interleave => None,
     };
-    let mut running = signals.start(&placement.policy(), program, arguments).map_err(unstarted)?;
-    let mut watch = Watch { root, placement, most: None, unseen: None, moved: None, unmoved: None };
-    let status = watch.until_end(&mut running, migrator)?;
+    let mut running = signals
+        .start_into(job.output, &placement.policy(), program, arguments)
+        .map_err(unstarted)?;
+    let mut watch = Watch { job, placement, most: None, unseen: None, moved: None, unmoved: None };
+    let status = watch.until_end(&mut running, migrator, meanwhile)?;
     if let Some(moved) = watch.moved.as_ref().map(MovedDocument::from) {
         document.moved = Some(moved);
-        say(args, &render::run::moved(document));
+        say(job.quiet, &render::run::moved(document));
     }
     if let Some(why) = watch.unmoved {
         output::message(&format!("interleaf: its pages are spread evenly, and not moved: {why}"));
@@ -121,15 +152,17 @@ fn command(
     }
     if let Some(most) = watch.most {
         let memory = MemoryDocument::from(&most);
-        say(args, &render::run::memory(&memory));
+        say(job.quiet, &render::run::memory(&memory));
         document.memory = Some(memory);
     }
-    Ok(exit(status, document))
+    document.exit_code = status.code();
+    document.signal = status.signal();
+    Ok(Ended { status: Some(status), elapsed: running.elapsed(), signal: running.came() })
 }
 
 /// What is seen of a command while it runs.
 struct Watch<'a> {
-    root: &'a Root,
+    job: &'a Job<'a>,
     placement: &'a Placement,
     /// Its memory when it had the most.
     most: Option<Survey>,
@@ -148,10 +181,11 @@ impl Watch<'_> {
         &mut self,
         running: &mut Running<'_>,
         mut migrator: Option<Migrator>,
+        mut meanwhile: Option<Meanwhile<'_>>,
     ) -> Result<ExitStatus, Failure> {
         let mut pause = FIRST_LOOK;
         loop {
-            if let Some(status) = running.wait(pause).map_err(unwaited)? {
+            if let Some(status) = wait(running, pause, &mut meanwhile)? {
                 return Ok(status);
             }
             let start = Instant::now();
@@ -161,7 +195,7 @@ impl Watch<'_> {
                 return Ok(status);
             }
             self.look(running.pid());
-            pause = (pause * LOOK_FACTOR).min(LOOK_MAX).max(start.elapsed() * LOOK_COST);
+            pause = (pause * LOOK_FACTOR).min(LOOK_MAX).max(start.elapsed() * self.job.look_cost);
             if migrator.is_some() {
                 pause = pause.min(MOVE_MAX).max(start.elapsed());
             }
@@ -173,7 +207,7 @@ impl Watch<'_> {
         let is_most = |survey: &Survey| {
             self.most.as_ref().is_none_or(|most| most.total_bytes() <= survey.total_bytes())
         };
-        match Survey::of_tree(self.root, pid, self.placement) {
+        match Survey::of_tree(self.job.root, pid, self.placement) {
             Ok(survey) if is_most(&survey) => self.most = Some(survey),
             Ok(_) => {}
             Err(why) => self.unseen = Some(why),
@@ -210,20 +244,38 @@ fn unwaited(why: std::io::Error) -> Failure {
     Failure::new(format!("the command cannot be waited for: {why}"), "see whether it still runs")
 }
 
-/// Our status for a command's, which is noted.
-fn exit(status: ExitStatus, document: &mut RunDocument) -> ExitCode {
-    use std::os::unix::process::ExitStatusExt;
-    document.exit_code = status.code();
-    document.signal = status.signal();
-    match (status.code(), status.signal()) {
-        (Some(code), _) => ExitCode::from(code as u8),
-        (None, signal) => ExitCode::from(signal_status(signal.unwrap_or(0))),
+/// Waits for the end of a command for so long, doing something else meanwhile.
+fn wait(
+    running: &mut Running<'_>,
+    pause: Duration,
+    meanwhile: &mut Option<Meanwhile<'_>>,
+) -> Result<Option<ExitStatus>, Failure> {
+    let Some(meanwhile) = meanwhile else { return running.wait(pause).map_err(unwaited) };
+    let end = Instant::now() + pause;
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        let ended = running.wait(left.min(TICK)).map_err(unwaited)?;
+        meanwhile(running);
+        if ended.is_some() || left.is_zero() {
+            return Ok(ended);
+        }
+    }
+}
+
+/// Our status for that of a command.
+pub(super) fn exit(ended: &Ended) -> ExitCode {
+    match (ended.status, ended.signal) {
+        (Some(status), _) => match (status.code(), status.signal()) {
+            (Some(code), _) => ExitCode::from(code as u8),
+            (None, signal) => signal_status(signal.unwrap_or(0)),
+        },
+        (None, signal) => signal_status(signal.unwrap_or(0)),
     }
 }
 
 /// The status of what a signal has ended, as shells have it.
-fn signal_status(signal: i32) -> u8 {
-    (128 + signal) as u8
+pub(super) fn signal_status(signal: i32) -> ExitCode {
+    ExitCode::from((128 + signal) as u8)
 }
 
 fn unstarted(why: StartError) -> Failure {
@@ -237,7 +289,7 @@ fn unstarted(why: StartError) -> Failure {
         }
         StartError::Command { .. } => {
             "name a program that is there and may be run; options of \
-             `interleaf run` stand before it"
+             `interleaf` stand before it"
         }
         StartError::Policy { why, .. } if why.kind() == ErrorKind::PermissionDenied => {
             "something filters the call set_mempolicy; a container needs --cap-add SYS_NICE"
@@ -261,4 +313,75 @@ fn unset(why: &JournalError, settings: &[SettingDocument]) -> Failure {
             lines.join("; ")
         ),
     )
+}
+
+/// Refuses a captured machine.
+pub(super) fn live(root: &Root) -> Result<(), Failure> {
+    if root.is_live() {
+        return Ok(());
+    }
+    Err(Failure::new(
+        "nothing runs on a captured machine",
+        "add --dry-run to a command to see what would be done there, or leave --root out",
+    ))
+}
+
+/// What has to be set for a placement, and what is set now.
+pub(super) fn settings(
+    root: &Root,
+    machine: &Machine,
+    placement: &Placement,
+) -> Result<Vec<SettingDocument>, Failure> {
+    let settings = placement.settings(machine).into_iter();
+    let mut found = vec![];
+    for setting in settings {
+        let was = root.text(&setting.path).map_err(unread)?.unwrap_or_default();
+        let was = was.trim().to_string();
+        found.push(SettingDocument { path: setting.path, was, set: setting.text });
+    }
+    Ok(found)
+}
+
+/// Tells the user, unless told not to.
+pub(super) fn say(quiet: bool, text: &str) {
+    if !quiet {
+        for line in text.lines() {
+            output::message(&format!("interleaf: {line}"));
+        }
+    }
+}
+
+/// What went wrong is told in any case.
+pub(super) fn tell_put_back(quiet: bool, undone: &[PutBackDocument]) {
+    for undone in undone {
+        let line = render::run::put_back(undone);
+        match undone.outcome == "restored" {
+            true => say(quiet, &line),
+            false => output::message(&format!("interleaf: {line}")),
+        }
+    }
+}
+
+pub(super) fn unheld(why: io::Error) -> Failure {
+    Failure::new(
+        format!("signals cannot be held: {why}"),
+        "the limit of open files or of processes may be reached: ulimit -a",
+    )
+}
+
+/// A mover of pages to where a placement wants them.
+pub(super) fn migrator(rate: Bandwidth, placement: &Placement) -> Result<Migrator, Failure> {
+    let target = Target::new(placement.nodes.iter().copied())
+        .map_err(|why| unmoved(MigrateError::Target(why)))?;
+    let migrator = Migrator::new(target).map_err(unmoved)?;
+    Ok(migrator.at_rate((rate.gbps() * 1e9) as u64))
+}
+
+/// Why nothing was moved.
+pub(super) fn unmoved(why: MigrateError) -> Failure {
+    if let MigrateError::Read(why) = why {
+        return unread(why);
+    }
+    let hint = why.advice();
+    Failure::new(why.to_string(), hint)
 }

@@ -1,0 +1,132 @@
+//! What is tried first: by curves where a platform is given, else by what the firmware rates nodes
+//! at, as the kernel's automatic weights are.
+
+use crate::{args::TuneArgs, failure::Failure, library};
+use interleaf_linux::{list::List, node::Node, topology::Machine};
+use interleaf_model::{
+    mix::Mix, policy::kernel_weights, predict::saturating_load, weights::Weights,
+};
+
+/// Weights, and where they are from.
+pub(super) struct Proposal {
+    pub(super) weights: Weights,
+    pub(super) source: String,
+}
+
+/// Ratios of curves that are tried: whole numbers up to this, for so many tiers at most.
+const LIMITS: [u16; 3] = [10, 6, 4];
+
+pub(super) fn of(args: &TuneArgs, machine: &Machine) -> Result<Proposal, Failure> {
+    let tiers = tiers(args, machine)?;
+    if let Some(wrong) = args.weights.iter().find(|it| it.as_slice().len() != tiers.len()) {
+        return Err(Failure::new(
+            format!(
+                "{wrong} has {} weights, and there are {}",
+                wrong.as_slice().len(),
+                said(&tiers)
+            ),
+            "give one weight for each of them in each of the weights, 0 keeps one out",
+        ));
+    }
+    // The runs that cannot be done without: each of the list, the first tier, and these two again.
+    let least = args.weights.len() + 1;
+    if args.runs < least {
+        return Err(Failure::new(
+            format!(
+                "--runs {} is too few for {} weights and all on the first tier",
+                args.runs,
+                args.weights.len()
+            ),
+            format!("allow --runs {}, or list fewer weights", least + 2),
+        ));
+    }
+    if let Some(name) = &args.platform {
+        return by_curves(name, &tiers);
+    }
+    Ok(by_ratings(machine, &tiers))
+}
+
+/// The nodes of each tier, or of those that are named each one for itself.
+fn tiers(args: &TuneArgs, machine: &Machine) -> Result<Vec<List>, Failure> {
+    let tiers = match &args.nodes {
+        Some(named) => {
+            let nodes = List::of_user(named, &machine.node_list()).map_err(|why| {
+                Failure::new(format!("--nodes: {why}"), "`interleaf show` lists the nodes")
+            })?;
+            nodes.into_iter().map(|node| [node].into_iter().collect()).collect()
+        }
+        None => machine.memory_by_speed(),
+    };
+    if tiers.len() > 1 {
+        return Ok(tiers);
+    }
+    let nodes = machine.memory_nodes();
+    if nodes.len() > 1 {
+        let problem = match &args.nodes {
+            Some(named) => format!("--nodes {named} names one node: there is nothing to tune"),
+            None => format!("nodes {nodes} are one tier: there is nothing to tune"),
+        };
+        return Err(Failure::new(problem, format!("name several nodes, such as --nodes {nodes}")));
+    }
+    Err(Failure::new(
+        format!("all memory is on node {nodes}: there is nothing to tune"),
+        "`interleaf doctor` says how an expander becomes a node; `interleaf predict` and \
+         `simulate` need none",
+    ))
+}
+
+fn said(tiers: &[List]) -> String {
+    let names: Vec<String> = tiers.iter().map(List::to_string).collect();
+    format!("{} tiers ({})", tiers.len(), names.join(" | "))
+}
+
+/// What the curves of a platform make the best for reads that saturate it.
+fn by_curves(name: &str, tiers: &[List]) -> Result<Proposal, Failure> {
+    let platform = library::platform(name)?;
+    let (has, count) = (platform.tiers.len(), tiers.len());
+    let limit = count.checked_sub(2).and_then(|at| LIMITS.get(at));
+    let (true, Some(limit)) = (has == count, limit) else {
+        return Err(Failure::new(
+            format!("--platform {name} has {has} tiers, and this machine {}", said(tiers)),
+            "give a platform with as many tiers, at most four, or none",
+        ));
+    };
+    let load = saturating_load(&platform, Mix::READ);
+    let prediction = load.predict(&platform, &Weights::every_ratio(count, *limit));
+    let best = prediction.best.map(|best| prediction.rows[best].weights.clone());
+    let weights = best.unwrap_or_else(|| Weights::first_tier(count));
+    Ok(Proposal { weights, source: format!("the curves of {}, for reads", platform.name) })
+}
+
+/// The kernel's automatic weights for the sum of what the nodes of each tier are rated at. Where
+/// the firmware rates none, each tier twice that behind it.
+fn by_ratings(machine: &Machine, tiers: &[List]) -> Proposal {
+    let rated = |node: &Node| {
+        let rated = node.rated.as_ref()?;
+        let both = [rated.read_mibps?, rated.write_mibps.unwrap_or(u64::MAX)];
+        both.into_iter().min().filter(|mibps| *mibps > 0)
+    };
+    let of_tier = |tier: &List| {
+        let nodes = machine.nodes.iter().filter(|node| tier.has(node.id));
+        nodes.map(rated).sum::<Option<u64>>()
+    };
+    let ratings: Option<Vec<u64>> = tiers.iter().map(of_tier).collect();
+    let (weights, source) = match ratings {
+        Some(mibps) => {
+            let most = |mibps: &u64| u32::try_from(*mibps).unwrap_or(u32::MAX);
+            let weights = kernel_weights(&mibps.iter().map(most).collect::<Vec<_>>());
+            let gbps = mibps
+                .iter()
+                .map(|mibps| format!("{:.0}", *mibps as f64 * f64::from(1 << 20) / 1e9));
+            let gbps = gbps.collect::<Vec<_>>().join(":");
+            (weights.into_iter().map(u16::from).collect(), format!("rated bandwidths, {gbps} GB/s"))
+        }
+        None => {
+            let behind = |at: usize| 1 << (tiers.len() - 1 - at).min(7);
+            let weights = (0..tiers.len()).map(behind).collect::<Vec<u16>>();
+            (weights, "a guess: the firmware rates no bandwidths".to_string())
+        }
+    };
+    let weights = Weights::new(weights).unwrap_or_else(|_| Weights::first_tier(tiers.len()));
+    Proposal { weights, source }
+}

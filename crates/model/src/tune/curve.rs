@@ -1,0 +1,180 @@
+//! The time of a command over the share of its pages on the first tier, as far as runs tell.
+//!
+//! Three things are held for true of it:
+//!
+//! - It is convex: each tier adds a time that grows with its share at least in proportion, and the
+//!   whole is their sum, or the largest of them, or something between. So a straight line through
+//!   two runs is below the curve outside of them.
+//! - With a part of the first tier's pages, at least that part of the time is left: what is saved
+//!   is at most the traffic that has gone. So the curve is above the line from a run to nothing at
+//!   a share of 0.
+//! - The same of the other tiers: it is above the line from a run to nothing at a share of 1.
+//!
+//! Between two runs these lines meet where the curve can be lowest. Runs have noise: first the
+//! values are fitted, as the least squares that obey all three; and the slope of a line is only
+//! believed to half a standard deviation, so that it does not exclude what is there.
+
+/// Sweeps over the constraints of a fit; a few dozen do for the few points there are.
+const SWEEPS: usize = 400;
+
+/// How many standard deviations a slope may be off.
+const TRUST: f64 = 0.5;
+
+/// What runs say of the curve.
+#[derive(Clone, Debug)]
+pub(super) struct Curve {
+    /// By share, and each share once.
+    points: Vec<Point>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Point {
+    share: f64,
+    /// What was measured; fitted.
+    value: f64,
+    /// Its standard error.
+    error: f64,
+}
+
+impl Curve {
+    /// The curve that fits best: shares with the mean of their runs and how many these are (none is
+    /// 0), each of them with `sigma` of noise, as a part of it.
+    pub(super) fn fit(mut known: Vec<(f64, f64, usize)>, sigma: f64) -> Self {
+        known.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let scale = known.iter().map(|(_, value, _)| *value).fold(f64::MAX, f64::min);
+        let weights: Vec<f64> = known
+            .iter()
+            .map(|(_, value, runs)| *runs as f64 * (scale / value) * (scale / value))
+            .collect();
+        let shares: Vec<f64> = known.iter().map(|(share, ..)| *share).collect();
+        let mut values: Vec<f64> = known.iter().map(|(_, value, _)| *value).collect();
+        project(&mut values, &weights, &constraints(&shares));
+        let error = |runs: usize, value: f64| sigma * value / (runs as f64).sqrt();
+        let points = known.iter().zip(&values).map(|((share, _, runs), value)| Point {
+            share: *share,
+            value: *value,
+            error: error(*runs, *value),
+        });
+        Self { points: points.collect() }
+    }
+
+    /// The least of the fitted values.
+    pub(super) fn least(&self) -> f64 {
+        self.points.iter().map(|point| point.value).fold(f64::MAX, f64::min)
+    }
+
+    /// The fitted value at a share that was run.
+    pub(super) fn at(&self, share: f64) -> f64 {
+        let found = self.points.iter().find(|point| (point.share - share).abs() < 1e-9);
+        found.map_or(f64::MAX, |point| point.value)
+    }
+
+    /// What the curve is not below at `share`.
+    pub(super) fn bound(&self, share: f64) -> f64 {
+        let (left, right): (Vec<&Point>, Vec<&Point>) =
+            self.points.iter().partition(|point| point.share <= share);
+        let from_left = left.iter().filter(|point| point.share < 1.0);
+        let from_left = from_left.map(|point| point.value * (1.0 - share) / (1.0 - point.share));
+        let from_right = right.iter().map(|point| point.value * share / point.share);
+        let pairs = [&left, &right].into_iter().flat_map(|side| {
+            side.iter().enumerate().flat_map(|(at, a)| side[at + 1..].iter().map(move |b| (a, b)))
+        });
+        let chords = pairs.map(|(a, b)| {
+            let across = b.share - a.share;
+            let slope = (b.value - a.value) / across;
+            let spread = TRUST * (a.error * a.error + b.error * b.error).sqrt() / across;
+            match share >= b.share {
+                true => b.value + (slope - spread) * (share - b.share),
+                false => a.value - (slope + spread) * (a.share - share),
+            }
+        });
+        from_left.chain(from_right).chain(chords).fold(0.0, f64::max)
+    }
+}
+
+/// What must not be negative: sums of a few values, each with its factor.
+fn constraints(shares: &[f64]) -> Vec<Vec<(usize, f64)>> {
+    let mut found = vec![];
+    for (at, pair) in shares.windows(2).enumerate() {
+        let [a, b] = [pair[0], pair[1]];
+        found.push(vec![(at, b), (at + 1, -a)]);
+        found.push(vec![(at + 1, 1.0 - a), (at, b - 1.0)]);
+    }
+    for (at, three) in shares.windows(3).enumerate() {
+        let (before, behind) = (three[1] - three[0], three[2] - three[1]);
+        found.push(vec![(at, behind), (at + 1, -before - behind), (at + 2, before)]);
+    }
+    found
+}
+
+/// Moves `values` to the nearest ones, by `weights`, that obey the constraints: Hildreth's method,
+/// which is coordinate ascent on the dual.
+fn project(values: &mut [f64], weights: &[f64], constraints: &[Vec<(usize, f64)>]) {
+    let mut forces = vec![0.0; constraints.len()];
+    for _ in 0..SWEEPS {
+        for (constraint, force) in constraints.iter().zip(&mut forces) {
+            let sum: f64 = constraint.iter().map(|(at, factor)| factor * values[*at]).sum();
+            let gives: f64 =
+                constraint.iter().map(|(at, factor)| factor * factor / weights[*at]).sum();
+            let before = *force;
+            *force = f64::max(before - sum / gives, 0.0);
+            for (at, factor) in constraint {
+                values[*at] += (*force - before) * factor / weights[*at];
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// The time when each tier takes its share, and the best is 3:1.
+    fn fed(share: f64) -> f64 {
+        f64::max(share / 0.75, (1.0 - share) / 0.25)
+    }
+
+    #[test]
+    fn two_runs_bound_what_is_between() {
+        let known = [1.0, 0.71].map(|share| (share, fed(share), 1));
+        let curve = Curve::fit(known.to_vec(), 0.0);
+        for share in [0.71, 0.73, 0.75, 0.8, 0.9, 1.0] {
+            assert!((curve.bound(share) - fed(share)).abs() < 1e-9, "{share}");
+        }
+        assert!(curve.bound(0.3) <= fed(0.3));
+    }
+
+    #[test]
+    fn a_fit_obeys_what_is_held_for_true() {
+        // Concave, and below the line to nothing.
+        let curve = Curve::fit(vec![(0.5, 0.2, 1), (0.7, 1.1, 1), (1.0, 1.0, 1)], 0.01);
+        let [a, b, c] = [0.5, 0.7, 1.0].map(|share| curve.at(share));
+        assert!(b <= (a * 0.3 + c * 0.2) / 0.5 + 1e-6, "{a} {b} {c}");
+        assert!(a >= 0.5 / 0.7 * b - 1e-6 && a > 0.2, "{a} {b} {c}");
+    }
+
+    proptest! {
+        /// Curves of the kind are above the bound everywhere, and are fitted as they are.
+        #[test]
+        fn nothing_is_excluded_that_is_there(
+            best in 0.05..0.95f64,
+            fixed in 0.0..2.0f64,
+            late in 0.0..1.0f64,
+            shares in prop::collection::btree_set(0u32..=100, 2..7),
+        ) {
+            let value = |share: f64| {
+                fixed + late * (1.0 - share) + f64::max(share / best, (1.0 - share) / (1.0 - best))
+            };
+            let shares: Vec<f64> = shares.into_iter().map(|at| f64::from(at) / 100.0).collect();
+            let known: Vec<_> = shares.iter().map(|share| (*share, value(*share), 1)).collect();
+            let curve = Curve::fit(known, 0.0);
+            for share in shares {
+                prop_assert!((curve.at(share) / value(share) - 1.0).abs() < 1e-9);
+            }
+            for share in (0..=200).map(|step| f64::from(step) / 200.0) {
+                prop_assert!(curve.bound(share) <= value(share) * (1.0 + 1e-9), "{share}");
+            }
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! `interleaf tune` under real kernels: it finds the best weights of a program whose time depends
+//! on where its pages really are, and leaves the kernel as it was found.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use interleaf_guest::report::Ending;
+use interleaf_vm::{
+    Series,
+    harness::{said, shown, step},
+    outcome::Record,
+};
+use serde_json::Value;
+
+const WEIGHTS: &str = "/sys/kernel/mm/mempolicy/weighted_interleave";
+
+const SERIES: [Series; 2] = [Series::Of(6, 12), Series::Of(6, 17)];
+
+/// What guests say of these steps between two looks at the weights, which are the same.
+fn unchanged(series: Series, steps: &str) -> Option<Record> {
+    let look = format!("read {WEIGHTS}/*");
+    let steps = format!("{look}\n{steps}\n{look}\nlist /run/interleaf\n");
+    let record = said(series, "two-nodes-hmat", &steps)?;
+    let looks: Vec<_> = record.steps.iter().filter(|taken| taken.step == look).collect();
+    let [before, after] = &looks[..] else { panic!("{record}") };
+    assert_eq!(before, after, "{record}");
+    let journals = shown(&record, "list /run/interleaf");
+    assert!(!journals.iter().any(|name| name.ends_with(".json")), "{record}");
+    Some(record)
+}
+
+fn document(record: &Record, file: &str) -> Value {
+    serde_json::from_str(&shown(record, &format!("read {file}")).join("\n")).unwrap()
+}
+
+/// The time of the best weights over that of 3:1, by the model of the program.
+fn regret(document: &Value) -> f64 {
+    let weight = |at: usize| document["best"]["weights"][at].as_f64().unwrap();
+    let share = weight(0) / (weight(0) + weight(1));
+    f64::max(share / 0.75, (1.0 - share) / 0.25) - 1.0
+}
+
+/// The firmware rates 22:9, and the program is best at 3:1.
+#[test]
+fn three_to_one_is_found_by_time() {
+    let tune = "run interleaf tune -o /tmp/tune.json -- work 32MiB --best 3:1";
+    for series in SERIES {
+        let steps = format!("{tune}\nread /tmp/tune.json");
+        let Some(record) = unchanged(series, &steps) else { return };
+        let text = shown(&record, tune).join("\n");
+        assert!(text.contains("times as fast as all on the first tier"), "{record}");
+        let document = document(&record, "/tmp/tune.json");
+        assert_eq!(document["proposal"]["weights"], serde_json::json!([22, 9]), "{record}");
+        assert!(document["runs"].as_array().unwrap().len() <= 8, "{record}");
+        assert!(regret(&document) <= 0.02, "{record}");
+        let speedup = document["best"]["speedup"].as_f64().unwrap();
+        assert!((speedup - 4.0 / 3.0).abs() < 0.08, "{record}");
+    }
+}
+
+/// The same by a number that the program prints, which has no noise; stdout is the document.
+#[test]
+fn three_to_one_is_found_by_a_metric() {
+    let tune = "run interleaf tune -q --json --metric rate.([0-9.]+) --higher-is-better -- \
+                work 32MiB --best 3:1";
+    let Some(record) = unchanged(Series::Of(6, 17), tune) else { return };
+    let document: Value = serde_json::from_str(&shown(&record, tune).join("\n")).unwrap();
+    assert!(regret(&document) <= 0.01, "{record}");
+    assert_eq!(document["stopped"], "settled", "{record}");
+}
+
+/// A program that is best on the first tier is left there, and the answer is no.
+#[test]
+fn no_is_an_answer() {
+    let tune = "run interleaf tune -q --metric rate.([0-9.]+) --higher-is-better -- \
+                work 16MiB --best 200:1";
+    let Some(record) = unchanged(Series::Of(6, 12), tune) else { return };
+    let taken = step(&record, tune);
+    assert_eq!(taken.ending, Some(Ending::Exit(1)), "{record}");
+    assert!(taken.output.join("\n").contains("no weights are better"), "{record}");
+}
+
+/// An interrupt ends it, with what is known so far; a command that fails does too.
+#[test]
+fn it_can_be_stopped() {
+    let fails = "run interleaf tune -- touch nonsense";
+    let steps = format!(
+        "start tune interleaf tune -o /tmp/tune.json -- work 32MiB --best 3:1\n\
+         await tune rate\nsleep 3s\nkill tune INT\nwait tune\nread /tmp/tune.json\n{fails}"
+    );
+    let Some(record) = unchanged(Series::Of(6, 17), &steps) else { return };
+    let taken = step(&record, "wait tune");
+    assert_eq!(taken.ending, Some(Ending::Exit(130)), "{record}");
+    assert!(taken.output.join("\n").contains("so far, "), "{record}");
+    let document = document(&record, "/tmp/tune.json");
+    assert_eq!(document["stopped"], "signal", "{record}");
+    assert!(!document["runs"].as_array().unwrap().is_empty(), "{record}");
+    let failed = step(&record, fails);
+    assert_eq!(failed.ending, Some(Ending::Exit(2)), "{record}");
+    let text = failed.output.join("\n");
+    assert!(text.contains("touch ended with status 1 under 1:0:"), "{record}");
+    assert!(text.contains("touch: no size"), "{record}");
+}
