@@ -16,9 +16,9 @@ use crate::{
     program,
 };
 
-/// What the guest said that took its steps, with `interleaf` among its programs if they name it, and
-/// the folders `/platforms` and `/workloads`; nothing when the kernel or QEMU are not here, which is
-/// said.
+/// What the guest said that took its steps, with `interleaf` among its programs if they name it,
+/// and the folders `/platforms` and `/workloads`; nothing when the kernel or QEMU are not here,
+/// which is said.
 ///
 /// # Panics
 ///

@@ -115,7 +115,7 @@ impl Setup {
                 if (replay.domains(), replay.tiers()) != (domains, tiers) {
                     return Err(Failure::new(
                         format!(
-                            "{} has {} domains and {} tiers, and this machine {domains} and {tiers}",
+                            "{} has {} domains and {} tiers, this machine {domains} and {tiers}",
                             path.display(),
                             replay.domains(),
                             replay.tiers()
