@@ -17,12 +17,14 @@
 //! ```
 //!
 //! One policy serves each domain, and sees the tiers near it. Before a decision is carried out it
-//! passes the guards ([`guard`]): pages must fit, and a tier that is overloaded gets no more.
+//! passes the guards ([`guard`]): pages must fit, a tier that is overloaded gets no more, and a
+//! change that made things worse is taken back ([`rollback`]).
 //!
 //! The same loop drives a simulated machine and a real one. It reads no clock: the machine says
 //! what time its samples cover.
 
 mod guard;
+mod rollback;
 mod window;
 
 use crate::{

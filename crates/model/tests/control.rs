@@ -381,6 +381,19 @@ fn a_period_lasts_until_every_domain_has_enough() {
 }
 
 #[test]
+fn a_change_that_makes_things_worse_is_taken_back() {
+    let mut machine = Fake::new(1, &[(0, true)]);
+    // 625 GB/s with four fifths on the first tier; 417 with two.
+    let (mut controller, _) = scripted(&machine, Settings::default(), &[&[0.8, 0.4, 0.4, 0.4]]);
+    let periods = periods(&mut controller, &mut machine, 4);
+    let verdicts = periods.iter().map(|period| &period.domains[0].verdict);
+    let actions: Vec<&str> = verdicts.map(|verdict| verdict.action).collect();
+    assert_eq!(actions, ["script", "script", "roll-back", "hold"]);
+    let applied = machine.applied.iter().map(|decision| decision.targets[0].shares[0]);
+    assert_eq!(applied.collect::<Vec<_>>(), [0.8, 0.4, 0.8, 0.8]);
+}
+
+#[test]
 fn errors_pass_through() {
     let mut machine = Fake::new(1, &[(0, true)]);
     machine.fails_at = (Some(33), None);

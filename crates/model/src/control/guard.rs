@@ -10,6 +10,7 @@
 //! the first one, and the sum has fallen below what it was before, its share goes back half of the
 //! way at once.
 
+use super::rollback::RollBack;
 use crate::{
     machine::{Order, TierLayout},
     policy::{Observation, Verdict},
@@ -32,11 +33,12 @@ pub(super) struct Guards {
     order: Order,
     /// Shares and bandwidth of the last period, GB/s.
     before: Option<(Vec<f64>, f64)>,
+    roll_back: RollBack,
 }
 
 impl Guards {
-    pub(super) const fn new(tiers: Vec<TierLayout>) -> Self {
-        Self { tiers, order: Order::Interleave, before: None }
+    pub(super) fn new(tiers: Vec<TierLayout>) -> Self {
+        Self { tiers, order: Order::Interleave, before: None, roll_back: RollBack::default() }
     }
 
     /// The order of the last verdict.
@@ -47,6 +49,7 @@ impl Guards {
     /// The verdict as far as it may be carried out.
     pub(super) fn pass(&mut self, seen: &Observation, verdict: Verdict) -> Verdict {
         let verdict = self.against_overload(seen, verdict);
+        let verdict = self.roll_back.pass(seen, verdict);
         let verdict = self.against_overflow(seen, verdict);
         self.before = Some((seen.target.clone(), seen.mean_gbps));
         self.order = verdict.order;

@@ -1,0 +1,195 @@
+//! Roll-back: a change that made things worse is taken back.
+//!
+//! A policy that believes curves which are wrong for this machine, or steps where noise sent it,
+//! can make a program slower and stay there. So the period after a change is held against the one
+//! before: where bandwidth fell by more than noise explains and the policy does not go back by
+//! itself, the loop does, and does not let the policy try the same again for a while. Nobody can
+//! tell a change that hurts from a load that ends at the same time; then what is lost is a period.
+
+use crate::policy::{Observation, Verdict};
+
+/// The part of the bandwidth that must be lost, 0 to 1, and how many of its standard errors: more
+/// than noise.
+const LOST: f64 = 0.05;
+const ERRORS: f64 = 3.0;
+
+/// Shares are the same when none differs by more than this (0 to 1): the kernel's weights are
+/// whole points.
+const SAME: f64 = 0.005;
+/// What was taken back is not tried again within so much of it (0 to 1) ...
+const NEAR: f64 = 0.03;
+/// ... for so many periods ...
+const PERIODS: usize = 20;
+/// ... and not for longer than the bandwidth that it was taken back to stays within this part of
+/// what it was: a load that changed is another load.
+const ALIKE: f64 = 0.1;
+
+/// What is remembered of a domain's last change.
+#[derive(Default)]
+pub(super) struct RollBack {
+    before: Option<Before>,
+    refused: Option<Refused>,
+}
+
+/// A period before a change.
+struct Before {
+    shares: Vec<f64>,
+    gbps: f64,
+    error_gbps: f64,
+}
+
+/// What made things worse.
+struct Refused {
+    shares: Vec<f64>,
+    /// What there was without it.
+    better_gbps: f64,
+    periods_left: usize,
+}
+
+impl RollBack {
+    /// The verdict, or in its place that a change is taken back or not made again.
+    pub(super) fn pass(&mut self, seen: &Observation, verdict: Verdict) -> Verdict {
+        let verdict = match self.worse(seen, &verdict) {
+            Some(before) => {
+                let reason = format!(
+                    "{:.0} of {:.0} GB/s are left since the last change: it is taken back",
+                    seen.mean_gbps, before.gbps
+                );
+                self.refused = Some(Refused {
+                    shares: seen.target.clone(),
+                    better_gbps: before.gbps,
+                    periods_left: PERIODS,
+                });
+                // What comes now is another change, and is not held against what was worse.
+                let shares = before.shares;
+                let taken_back = Verdict::interleave(shares, "roll-back", reason);
+                return Verdict { order: verdict.order, ..taken_back };
+            }
+            None => self.not_again(seen, verdict),
+        };
+        self.before = Some(Before {
+            shares: seen.target.clone(),
+            gbps: seen.mean_gbps,
+            error_gbps: seen.error_gbps,
+        });
+        verdict
+    }
+
+    /// What was before, if that was better and the policy does not go back there.
+    fn worse(&mut self, seen: &Observation, verdict: &Verdict) -> Option<Before> {
+        let before = self.before.take()?;
+        let changed = distance(&seen.target, &before.shares);
+        let lost = before.gbps - seen.mean_gbps;
+        let is_lost =
+            lost > LOST * before.gbps && lost > ERRORS * before.error_gbps.hypot(seen.error_gbps);
+        let goes_back = distance(&verdict.shares, &before.shares) < changed - SAME;
+        (changed > SAME && is_lost && !goes_back).then_some(before)
+    }
+
+    /// The verdict, or that all stays when this was taken back before.
+    fn not_again(&mut self, seen: &Observation, verdict: Verdict) -> Verdict {
+        let Some(refused) = &mut self.refused else { return verdict };
+        refused.periods_left -= 1;
+        let better = refused.better_gbps;
+        let is_alike = (seen.mean_gbps - better).abs() <= ALIKE * better;
+        if refused.periods_left == 0 || !is_alike {
+            self.refused = None;
+            return verdict;
+        }
+        let is_tried = distance(&verdict.shares, &refused.shares) <= NEAR;
+        if !is_tried || distance(&seen.target, &refused.shares) <= NEAR {
+            return verdict;
+        }
+        let reason = format!("{}; but that was taken back before", verdict.reason);
+        let order = verdict.order;
+        Verdict { order, ..Verdict::interleave(seen.target.clone(), "hold", reason) }
+    }
+}
+
+/// By how much the share differs that differs most, 0 to 1.
+fn distance(one: &[f64], other: &[f64]) -> f64 {
+    one.iter().zip(other).map(|(one, other)| (one - other).abs()).fold(0.0, f64::max)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::TierObservation;
+
+    fn seen(first: f64, gbps: f64) -> Observation {
+        let tier = TierObservation {
+            bandwidth_gbps: gbps,
+            read_share: None,
+            latency_ns: None,
+            free_bytes: None,
+        };
+        Observation {
+            time_s: 6.0,
+            quiet: 30,
+            bandwidth_gbps: gbps,
+            mean_gbps: gbps,
+            error_gbps: 2.0,
+            tiers: vec![tier, tier],
+            target: vec![first, 1.0 - first],
+            steered_bytes: None,
+        }
+    }
+
+    fn to(first: f64) -> Verdict {
+        Verdict::interleave(vec![first, 1.0 - first], "step", "more")
+    }
+
+    #[test]
+    fn what_makes_things_worse_is_taken_back_once() {
+        let mut guard = RollBack::default();
+        assert_eq!(guard.pass(&seen(1.0, 400.0), to(0.5)), to(0.5));
+        let back = guard.pass(&seen(0.5, 300.0), to(0.5));
+        assert_eq!((back.action, back.shares), ("roll-back", vec![1.0, 0.0]));
+        for _ in 1..PERIODS {
+            let held = guard.pass(&seen(1.0, 410.0), to(0.52));
+            assert_eq!((held.action, held.shares), ("hold", vec![1.0, 0.0]));
+        }
+        // Elsewhere it may go, and after a while there too.
+        assert_eq!(guard.pass(&seen(1.0, 400.0), to(0.5)), to(0.5));
+    }
+
+    #[test]
+    fn elsewhere_may_be_tried() {
+        let mut guard = RollBack::default();
+        guard.pass(&seen(1.0, 400.0), to(0.5));
+        guard.pass(&seen(0.5, 300.0), to(0.5));
+        assert_eq!(guard.pass(&seen(1.0, 400.0), to(0.8)), to(0.8));
+    }
+
+    #[test]
+    fn another_load_may_try_again() {
+        let mut guard = RollBack::default();
+        guard.pass(&seen(1.0, 400.0), to(0.5));
+        guard.pass(&seen(0.5, 300.0), to(0.5));
+        assert_eq!(guard.pass(&seen(1.0, 200.0), to(0.5)), to(0.5));
+    }
+
+    #[test]
+    fn noise_and_a_load_that_ends_are_no_fault_of_a_change() {
+        let mut guard = RollBack::default();
+        guard.pass(&seen(1.0, 400.0), to(0.9));
+        // 4 % less.
+        assert_eq!(guard.pass(&seen(0.9, 384.0), to(0.8)), to(0.8));
+        // Nothing was changed.
+        let mut guard = RollBack::default();
+        guard.pass(&seen(0.9, 400.0), to(0.9));
+        assert_eq!(guard.pass(&seen(0.9, 100.0), to(1.0)), to(1.0));
+        // A loss that is within the errors of what was counted.
+        let noisy = |first, gbps| Observation { error_gbps: 30.0, ..seen(first, gbps) };
+        let mut guard = RollBack::default();
+        guard.pass(&noisy(1.0, 400.0), to(0.9));
+        assert_eq!(guard.pass(&noisy(0.9, 300.0), to(0.8)), to(0.8));
+    }
+
+    #[test]
+    fn a_policy_that_goes_back_is_left_alone() {
+        let mut guard = RollBack::default();
+        guard.pass(&seen(1.0, 400.0), to(0.8));
+        assert_eq!(guard.pass(&seen(0.8, 300.0), to(0.9)), to(0.9));
+    }
+}
