@@ -80,8 +80,8 @@ impl RollBack {
         let before = self.before.take()?;
         let changed = distance(&seen.target, &before.shares);
         let lost = before.gbps - seen.mean_gbps;
-        let is_lost =
-            lost > LOST * before.gbps && lost > ERRORS * before.error_gbps.hypot(seen.error_gbps);
+        let is_lost = lost > LOST * before.gbps
+            && lost > ERRORS * libm::hypot(before.error_gbps, seen.error_gbps);
         let goes_back = distance(&verdict.shares, &before.shares) < changed - SAME;
         (changed > SAME && is_lost && !goes_back).then_some(before)
     }
