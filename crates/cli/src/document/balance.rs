@@ -69,3 +69,74 @@ fn reached(host: &Host<'_>, domain: usize, nodes: &[u32]) -> Option<Vec<f64>> {
     let share = |bytes: &u64| super::rounded(*bytes as f64 / total as f64);
     (total > 0).then(|| bytes.iter().map(share).collect())
 }
+
+pub(crate) const PLAN_SCHEMA: &str = "interleaf.balance.plan/1";
+
+/// What would be set up: `balance --dry-run`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct PlanDocument {
+    pub(crate) schema: String,
+    /// Domains, with the nodes near each, the fastest first.
+    pub(crate) domains: Vec<DomainDocument>,
+    /// What is steered: the machine, a control group, or processes by name.
+    pub(crate) scope: String,
+    /// Processes of it that run now; absent of a scope that is not known by its processes.
+    pub(crate) processes: Option<Vec<u32>>,
+    pub(crate) policy: String,
+    /// How pages would be moved.
+    pub(crate) way: String,
+    pub(crate) way_description: String,
+    /// Better ways that there are not, and why.
+    pub(crate) ways_missing: Vec<String>,
+    pub(crate) source: SourceDocument,
+    /// What is to be minded.
+    pub(crate) notes: Vec<String>,
+    /// Where pages are sent before anything was observed.
+    pub(crate) start: Vec<PointsDocument>,
+    /// What would be written for that, in this order.
+    pub(crate) writes: Vec<WriteDocument>,
+    /// Where a decision might send them: in the ratio of the rated bandwidths. Empty when that is
+    /// where they are sent at first.
+    pub(crate) next: Vec<PointsDocument>,
+    /// What would be written for that.
+    pub(crate) next_writes: Vec<WriteDocument>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct DomainDocument {
+    pub(crate) name: String,
+    pub(crate) nodes: Vec<u32>,
+}
+
+/// Where the pages of a domain go.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct PointsDocument {
+    pub(crate) domain: String,
+    pub(crate) nodes: Vec<NodePoints>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct NodePoints {
+    pub(crate) node: u32,
+    /// Points of a hundred.
+    pub(crate) points: u16,
+}
+
+/// What counts the traffic, or would.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct SourceDocument {
+    /// counters, feed or replay.
+    pub(crate) kind: String,
+    pub(crate) is_there: bool,
+    pub(crate) what: String,
+    /// What to do where it is not there.
+    pub(crate) remedy: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct WriteDocument {
+    pub(crate) path: String,
+    pub(crate) text: String,
+    /// What is in the file now; absent where there is no such file yet.
+    pub(crate) was: Option<String>,
+}

@@ -1,6 +1,7 @@
 //! `interleaf balance`.
 
 mod config;
+mod dry_run;
 mod publish;
 mod setup;
 
@@ -43,7 +44,7 @@ pub(super) fn start(args: &BalanceArgs, root: Option<&Path>) -> Result<ExitCode,
     if args.dry_run {
         // This machine is read like a captured one: writes are noted.
         let root = super::root(Some(root.unwrap_or(Path::new("/"))))?;
-        return dry_run(&config, &root).map(|()| ExitCode::SUCCESS);
+        return dry_run::run(&config, args.json, &root).map(|()| ExitCode::SUCCESS);
     }
     let root = super::root(root)?;
     placed::live(&root)?;
@@ -163,27 +164,6 @@ fn periods(
     }
 }
 
-/// Says what would be set up for what the policies want at first, and what would be written.
-fn dry_run(config: &Config, root: &Root) -> Result<(), Failure> {
-    let setup = Setup::read(config, root)?;
-    let (journal, _) = Journal::open(root).map_err(restore::unkept)?;
-    let journal: SharedJournal<'_> = Rc::new(RefCell::new(journal));
-    let mut actuators = setup.actuators(config, root, &journal)?;
-    let mut text = setup.words(&actuators, "not opened in a dry run".into()).join("\n");
-    let controller = setup.controller(config)?;
-    for (scope, actuator) in setup.scopes().iter().zip(&mut actuators) {
-        let Some(actuator) = actuator else { continue };
-        let shares = controller.start(scope.domain, setup.host.nodes.len());
-        let goal = setup.goal(config, &shares);
-        actuator.set(&goal).map_err(|why| Failure::new(why.to_string(), why.advice()))?;
-    }
-    text += "\nwould be written:\n";
-    for write in root.noted() {
-        text += &format!("  {} > {}\n", write.text, write.path);
-    }
-    output::data(&text)
-}
-
 /// Waits, unless a signal says to stop or the time is over.
 struct Waits<'a> {
     signals: &'a Signals,
@@ -203,8 +183,8 @@ impl Clock for Waits<'_> {
 }
 
 fn failed(why: &HostError) -> Failure {
-    let hint = match why {
-        HostError::Actuator(why) => why.advice(),
+    let hint: String = match why {
+        HostError::Actuator(why) => return setup::unmoved(why),
         HostError::Source(_) => "see whether what it reads is still there".into(),
         HostError::Root(why) if why.is_permission() => "run it as root".into(),
         HostError::Root(_) | HostError::Stopped => "report it".into(),
