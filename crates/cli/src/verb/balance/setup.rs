@@ -12,13 +12,16 @@ use crate::{
 };
 use interleaf_linux::{
     actuator::{
-        Actuator, ActuatorError, Goal, Scope, Setting, SharedJournal, choose, sockets::divide,
+        Actuator, ActuatorError, Choice, Goal, Scope, Setting, SharedJournal,
+        choose::{Ranked, choose},
+        sockets::divide,
     },
     cgroup::Trees,
     counters::{Counters, plan::plan, table::tables},
     damon::probe::{ProbeError, Probed, probe},
     feed::Feed,
     layout::HostLayout,
+    numa_maps::NodeBytes,
     process::Process,
     replay::Replay,
     root::Root,
@@ -42,13 +45,13 @@ const SIMULATED: &str = "`interleaf balance --platform gnr120-cz122` shows the s
 pub(super) struct Setup {
     machine: Machine,
     pub(super) host: HostLayout,
-    scope: Scope,
+    pub(super) scope: Scope,
     /// What DAMON takes; `None` where it cannot be asked.
     kernel: Option<Probed>,
     /// Why it cannot.
     unasked: Option<String>,
     /// The platform that policies believe in.
-    believed: Platform,
+    pub(super) believed: Platform,
 }
 
 impl Setup {
@@ -177,21 +180,17 @@ impl Setup {
         }
     }
 
-    /// What moves the pages of each scope.
-    pub(super) fn actuators<'a>(
-        &self,
-        config: &Config,
-        root: &'a Root,
-        journal: &SharedJournal<'a>,
-    ) -> Result<Vec<Option<Box<dyn Actuator + 'a>>>, Failure> {
+    /// How pages are moved.
+    pub(super) fn choice(&self, config: &Config) -> Result<Choice, Failure> {
         let ranked = choose(self.kernel.as_ref(), &self.scope, order(config));
         let wanted = match config.way {
             WantedWay::Auto => None,
             WantedWay::Way(way) => Some(way),
         };
-        let found = ranked.there.iter().find(|choice| wanted.is_none_or(|way| way == choice.way));
-        let Some(choice) = found else {
-            let missing = ranked.missing.iter().filter(|it| wanted.is_none_or(|way| way == it.way));
+        let is_it = |choice: &Choice| wanted.is_none_or(|way| way == choice.way);
+        let Ranked { there, missing } = ranked;
+        let Some(choice) = there.into_iter().find(&is_it) else {
+            let missing = missing.iter().filter(|it| is_it(it));
             let why: Vec<String> = missing.map(ToString::to_string).collect();
             let unasked = self.unasked.iter().cloned();
             return Err(Failure::new(
@@ -202,6 +201,23 @@ impl Setup {
                     .join("; "),
             ));
         };
+        Ok(choice)
+    }
+
+    /// Where the pages of the scope are; `None` where nobody counts.
+    pub(super) fn placement(&self, root: &Root) -> Result<Option<NodeBytes>, Failure> {
+        let processes = self.scope.processes(root).map_err(unread)?;
+        self.scope.placement(root, &processes).map_err(unread)
+    }
+
+    /// What moves the pages of each scope.
+    pub(super) fn actuators<'a>(
+        &self,
+        config: &Config,
+        root: &'a Root,
+        journal: &SharedJournal<'a>,
+    ) -> Result<Vec<Option<Box<dyn Actuator + 'a>>>, Failure> {
+        let choice = self.choice(config)?;
         let nothing = Probed::default();
         let kernel = self.kernel.as_ref().unwrap_or(&nothing);
         let setting = Setting {
@@ -218,20 +234,11 @@ impl Setup {
     /// The loop with its policies.
     pub(super) fn controller(&self, config: &Config) -> Result<Controller, Failure> {
         let layout = &self.host.layout;
-        let settings = Settings {
-            sample: config.sample,
-            period: config.period,
-            rate_limit_gbps: Some(config.rate_limit.gbps()),
-            ..Settings::default()
-        };
-        let fixed: Vec<f64> = match &config.weights {
+        let settings = settings(config);
+        let names: Vec<&str> = layout.tiers.iter().map(|tier| tier.name.as_str()).collect();
+        let fixed = match &config.weights {
             None => vec![],
-            Some(weights) => {
-                let names: Vec<&str> = layout.tiers.iter().map(|tier| tier.name.as_str()).collect();
-                let weights = weights.clone().for_tiers(&names);
-                let hint = "give one weight for each memory node, the fastest first";
-                weights.map_err(|why| Failure::new(why.to_string(), hint))?.shares()
-            }
+            Some(weights) => fixed(weights, &names)?,
         };
         Ok(Controller::new(layout, settings, |domain, tiers| {
             let near = &layout.domains[domain].tiers;
@@ -362,6 +369,23 @@ impl Setup {
         lines.extend(self.notes());
         lines
     }
+}
+
+/// The rhythm of the loop.
+pub(super) fn settings(config: &Config) -> Settings {
+    Settings {
+        sample: config.sample,
+        period: config.period,
+        rate_limit_gbps: Some(config.rate_limit.gbps()),
+        ..Settings::default()
+    }
+}
+
+/// The shares of fixed weights for tiers of these names.
+pub(super) fn fixed(weights: &Weights, tiers: &[&str]) -> Result<Vec<f64>, Failure> {
+    let weights = weights.clone().for_tiers(tiers);
+    let hint = "give one weight for each memory node, the fastest first";
+    Ok(weights.map_err(|why| Failure::new(why.to_string(), hint))?.shares())
 }
 
 /// Which pages go where, as the policy has it.
