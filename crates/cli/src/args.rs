@@ -1,5 +1,9 @@
 //! The command line.
 
+mod run;
+
+pub(crate) use run::RunArgs;
+
 use crate::failure::Failure;
 use clap::{ArgGroup, Args, CommandFactory, Parser, Subcommand, ValueEnum, error::ErrorKind};
 use interleaf_model::{
@@ -141,57 +145,6 @@ pub(crate) struct PredictArgs {
     pub(crate) output: OutputArgs,
 }
 
-/// Runs a command with its pages spread over the memory nodes, and the pages of all that it starts;
-/// or spreads the pages of a program that runs already. What has to be set in the kernel for it is
-/// put back when the command ends, however it ends. Says which memory escaped the placement, and
-/// why. Exits as the command does: with its status, or with 128 and the number of its signal.
-///
-/// Weights are for the tiers of the machine, the fastest first, or for its nodes
-/// (`interleaf show`).
-///
-/// Examples:
-///   interleaf run --weights 3:1 -- ./solver input.dat
-///   interleaf run --weights 3:1 --nodes 0,2 --dry-run -- ./solver input.dat
-///   mpirun -np 64 interleaf run --weights 3:1 -- ./solver     (inside mpirun, which resets it)
-///   interleaf run --weights 60:40 --pid 4242
-///   interleaf run --restore
-#[derive(Debug, Args)]
-#[command(verbatim_doc_comment)]
-#[command(group = ArgGroup::new("target").required(true).args(["command", "pid", "restore"]))]
-pub(crate) struct RunArgs {
-    /// Pages on each tier, or each node, in one round
-    #[arg(long, value_name = "3:1", value_parser = weights, required_unless_present = "restore")]
-    pub(crate) weights: Option<Weights>,
-    /// The nodes that the weights are for, in their order, as numactl takes them: 0,2 or 0-3,!2 or
-    /// +0-1 or all [default: those of the tiers]
-    #[arg(long, value_name = "NODES", requires = "weights")]
-    pub(crate) nodes: Option<String>,
-    /// The command and its arguments
-    #[arg(value_name = "COMMAND", trailing_var_arg = true, allow_hyphen_values = true)]
-    pub(crate) command: Vec<OsString>,
-    /// A process that runs already: its pages are moved, and those of all that it started
-    #[arg(long, value_name = "PID", value_parser = pid, value_delimiter = ',')]
-    pub(crate) pid: Vec<u32>,
-    /// How fast pages are moved at most
-    #[arg(long, value_name = "BANDWIDTH", value_parser = rate, default_value = "4GB/s")]
-    pub(crate) migration_rate: Bandwidth,
-    /// Put back what a process that was killed has left, and do nothing else
-    #[arg(long, conflicts_with_all = ["weights", "output"])]
-    pub(crate) restore: bool,
-    /// Only say what would be done, and what would be put back
-    #[arg(long)]
-    pub(crate) dry_run: bool,
-    /// Say nothing but what went wrong
-    #[arg(long, short = 'q')]
-    pub(crate) quiet: bool,
-    /// Print a JSON document (interleaf.run/1); not while a command has stdout
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// Record the JSON document in FILE
-    #[arg(short = 'o', long, value_name = "FILE")]
-    pub(crate) output: Option<PathBuf>,
-}
-
 /// Observes how much bandwidth the tiers give, decides where pages should go, and moves them, until
 /// it is stopped; then what it changed in the kernel is put back. Each period is a line: what was
 /// counted, the target and in brackets what is reached, and why.
@@ -199,7 +152,8 @@ pub(crate) struct RunArgs {
 /// Examples:
 ///   interleaf balance --example-config > balance.toml
 ///   interleaf balance --config balance.toml --dry-run    what would be set up and written
-///   interleaf balance --config balance.toml --advise     what would be decided
+///   interleaf balance --config balance.toml --advise     what would be gained, and what moved
+///   interleaf balance --platform gnr120-cz122            the same on a machine that one need not own
 ///   interleaf balance --policy guided --process solver
 ///   interleaf balance --restore                          after a kill
 #[derive(Debug, Args)]
@@ -220,6 +174,25 @@ pub(crate) struct BalanceArgs {
     /// Read bandwidth from a socket that programs write to, in place of counters
     #[arg(long, value_name = "SOCKET")]
     pub(crate) feed: Option<PathBuf>,
+    /// Read bandwidth from a recording (docs/counters.md), in place of counters
+    #[arg(long, value_name = "FILE", conflicts_with = "feed")]
+    pub(crate) replay: Option<PathBuf>,
+    /// The platform whose curves the policy and --advise believe, by name or as a file, in place of
+    /// what the configuration says [default: what the firmware rates the nodes at]
+    #[arg(long, value_name = "NAME|FILE")]
+    pub(crate) curves: Option<String>,
+    /// Simulate this platform, by name or as a file, and do it there: this machine is left alone
+    #[arg(long, value_name = "NAME|FILE", conflicts_with_all = [
+        "root", "process", "feed", "replay", "curves", "way", "stop_rivals", "dry_run", "advise",
+        "restore",
+    ])]
+    pub(crate) platform: Option<String>,
+    /// With --platform, what runs there [default: cloverleaf]
+    #[arg(long, value_name = "NAME", requires = "platform")]
+    pub(crate) workload: Option<String>,
+    /// With --platform, its threads [default: the platform's cores]
+    #[arg(long, value_name = "N", value_parser = threads, requires = "platform")]
+    pub(crate) threads: Option<u32>,
     /// The span after which the policy decides, in place of what the configuration says
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) period: Option<Time>,
@@ -229,17 +202,18 @@ pub(crate) struct BalanceArgs {
     /// Switch off what else moves pages or holds DAMON while it runs
     #[arg(long)]
     pub(crate) stop_rivals: bool,
-    /// Stop after a while
+    /// Stop after a while [default: never; with --advise when it knows, with --platform 300s]
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) duration: Option<Time>,
     /// Only say what would be set up, and print every write
     #[arg(long, conflicts_with = "advise")]
     pub(crate) dry_run: bool,
-    /// Observe and say what would be decided, but change nothing
+    /// Observe, and say what would be done, what that gains and how much would move, but change
+    /// nothing
     #[arg(long)]
     pub(crate) advise: bool,
     /// Put back what a process that was killed has left, and do nothing else
-    #[arg(long)]
+    #[arg(long, conflicts_with = "advise")]
     pub(crate) restore: bool,
     /// Print a JSON document a period (interleaf.balance/1), one a line
     #[arg(long)]
@@ -671,7 +645,7 @@ fn refused(error: &clap::Error, verb: &str) -> Failure {
         hints.push("write for example interleaf tune -- ./solver input.dat".into());
     }
     if missing && verb == "interleaf run" {
-        hints.push("write for example interleaf run --weights 3:1 -- ./solver input.dat".into());
+        hints.push(run::EXAMPLE.into());
     }
     if error.kind() == ErrorKind::UnknownArgument && is_negative(&problem) {
         hints.push("no size, time, rate or seed is negative".into());

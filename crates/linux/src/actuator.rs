@@ -35,6 +35,7 @@ pub mod kdamond;
 pub mod pages;
 pub mod physical;
 pub mod scope;
+pub mod sockets;
 pub mod steer;
 pub mod vaddr;
 

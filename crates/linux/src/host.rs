@@ -172,7 +172,11 @@ impl Machine for Host<'_> {
         self.look_after()?;
         let reading = self.source.read()?;
         let now = Instant::now();
-        let span = now - self.sampled;
+        // A recording covers the time in which it was made.
+        let span = match reading.span.is_zero() {
+            true => now - self.sampled,
+            false => reading.span,
+        };
         self.sampled = now;
         let stock = self.stock()?;
         Ok(Sample { span, traffic: reading.traffic, stock, scopes: self.residency() })

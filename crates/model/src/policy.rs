@@ -17,7 +17,7 @@ mod kind;
 pub use colloid::{ClosedForm, Watermark};
 pub use dmi::{Calibrator, DeadBand, DmiSettings};
 pub use fixed::{Fixed, kernel_weights};
-pub use guided::Guided;
+pub use guided::{Guided, Promise};
 pub use hotcold::HotCold;
 pub use kind::{Place, PolicyKind};
 

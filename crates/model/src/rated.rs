@@ -58,6 +58,14 @@ pub fn platform(layout: &Layout) -> Platform {
     }
 }
 
+/// Shares of all tiers in the ratio of what those near `domain` are rated at.
+pub fn shares(layout: &Layout, domain: usize) -> Vec<f64> {
+    let near = &layout.domains[domain].tiers;
+    let all: f64 = near.iter().map(|at| layout.tiers[*at].rated_gbps).sum();
+    let part = |at: usize| layout.tiers[at].rated_gbps / all;
+    (0..layout.tiers.len()).map(|at| if near.contains(&at) { part(at) } else { 0.0 }).collect()
+}
+
 fn tier(rated: &TierLayout) -> Tier {
     let shape: &[(f64, f64)] = match rated.kind {
         TierKind::Dram => &DRAM,

@@ -1,7 +1,11 @@
 //! What the daemon does, a line of JSON for each period: `interleaf.balance/1`.
 
 use interleaf_linux::host::Host;
-use interleaf_model::{control::DomainPeriod, weights::Weights};
+use interleaf_model::{
+    control::DomainPeriod,
+    machine::{Layout, Machine as _},
+    weights::Weights,
+};
 use serde::{Deserialize, Serialize};
 
 pub(crate) const SCHEMA: &str = "interleaf.balance/1";
@@ -28,44 +32,181 @@ pub(crate) struct PeriodDocument {
     pub(crate) decision: String,
     /// Why.
     pub(crate) reason: String,
+    /// With `--advise`, what would be gained and moved.
+    #[serde(flatten)]
+    pub(crate) advice: Option<AdviceDocument>,
+}
+
+/// What is advised, by what was seen in a period.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct AdviceDocument {
+    /// Where pages had best be, points of a hundred; null when nothing says.
+    pub(crate) advised_weights: Option<Vec<u16>>,
+    /// How much more bandwidth that gives, as a part of now; null when nothing says.
+    pub(crate) gain: Option<f64>,
+    /// predicted (by curves), at most (by ratings), or unknown.
+    pub(crate) gain_is: String,
+    /// Whether the first tier is not saturated, and alone as good.
+    pub(crate) is_unsaturated: bool,
+    /// Pages that would move, of the scope; null when nobody knows where they are.
+    pub(crate) would_move_bytes: Option<u64>,
 }
 
 impl PeriodDocument {
+    /// Of a machine that runs.
     pub(crate) fn new(host: &Host<'_>, at: usize, time_s: f64, period: &DomainPeriod) -> Self {
-        use interleaf_model::machine::Machine;
         let layout = host.layout();
+        let near = layout.domains[at].tiers.iter().map(|tier| host.nodes()[*tier]);
+        let reached = reached(host, at, &near.collect::<Vec<_>>());
+        Self::of(layout, host.nodes(), at, time_s, period, reached)
+    }
+
+    /// Of any machine: the domain at `at` of `layout`, whose tiers are `nodes`.
+    pub(crate) fn of(
+        layout: &Layout,
+        nodes: &[u32],
+        at: usize,
+        time_s: f64,
+        period: &DomainPeriod,
+        reached: Option<Vec<f64>>,
+    ) -> Self {
         let domain = &layout.domains[at];
-        let nodes: Vec<u32> = domain.tiers.iter().map(|tier| host.nodes()[*tier]).collect();
         let gbps = period.tier_bandwidth_gbps.iter();
+        let latency = period.tier_latency_ns.iter();
         Self {
             schema: SCHEMA.into(),
             time_s: super::rounded(time_s),
             domain: domain.name.clone(),
+            nodes: domain.tiers.iter().map(|tier| nodes[*tier]).collect(),
             target_weights: Weights::percent(&period.verdict.shares).as_slice().to_vec(),
-            reached_share: reached(host, at, &nodes),
+            reached_share: reached.map(|shares| super::all_rounded(&shares)),
             bandwidth_gbps: period.seen.as_ref().map(|seen| super::rounded(seen.mean_gbps)),
             tier_bandwidth_gbps: gbps.map(|gbps| super::rounded(*gbps)).collect(),
-            tier_latency_ns: period
-                .tier_latency_ns
-                .iter()
-                .map(|latency| latency.map(super::rounded))
-                .collect(),
+            tier_latency_ns: latency.map(|latency| latency.map(super::rounded)).collect(),
             migrated_bytes: period.migrated_bytes,
             decision: period.verdict.action.into(),
             reason: period.verdict.reason.clone(),
-            nodes,
+            advice: None,
         }
     }
 }
 
 /// The part of the pages of a domain's scopes that is on each of its nodes.
 fn reached(host: &Host<'_>, domain: usize, nodes: &[u32]) -> Option<Vec<f64>> {
-    use interleaf_model::machine::Machine;
     let scopes = host.layout().scopes.iter().zip(host.followed());
     let of_domain = scopes.filter(|(scope, _)| scope.domain == domain);
     let on: Vec<_> = of_domain.filter_map(|(_, followed)| followed.on.as_ref()).collect();
     let bytes: Vec<u64> = nodes.iter().map(|node| on.iter().map(|on| on.on(*node)).sum()).collect();
     let total: u64 = bytes.iter().sum();
-    let share = |bytes: &u64| super::rounded(*bytes as f64 / total as f64);
+    let share = |bytes: &u64| *bytes as f64 / total as f64;
     (total > 0).then(|| bytes.iter().map(share).collect())
+}
+
+pub(crate) const SUMMARY_SCHEMA: &str = "interleaf.balance.advice/1";
+
+/// What is advised for a domain in the end: `balance --advise`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct SummaryDocument {
+    pub(crate) schema: String,
+    pub(crate) domain: String,
+    /// The nodes of its tiers, the fastest first.
+    pub(crate) nodes: Vec<u32>,
+    /// Periods in which something was counted.
+    pub(crate) periods: usize,
+    /// The mean of them.
+    pub(crate) bandwidth_gbps: f64,
+    /// Where the pages are; absent when nobody knows.
+    pub(crate) reached_share: Option<Vec<f64>>,
+    pub(crate) policy: String,
+    /// Where the daemon would send pages first of all, and what its policy would decide then.
+    pub(crate) start_weights: Vec<u16>,
+    pub(crate) first_weights: Vec<u16>,
+    /// How pages would be moved.
+    pub(crate) way: String,
+    /// The curves that were believed; absent where there are the firmware's ratings at most.
+    pub(crate) curves: Option<String>,
+    /// The last advice; its gain is the mean of all periods.
+    #[serde(flatten)]
+    pub(crate) advice: AdviceDocument,
+}
+
+pub(crate) const PLAN_SCHEMA: &str = "interleaf.balance.plan/1";
+
+/// What would be set up: `balance --dry-run`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct PlanDocument {
+    pub(crate) schema: String,
+    /// Domains, with the nodes near each, the fastest first.
+    pub(crate) domains: Vec<DomainDocument>,
+    /// What is steered: the machine, a control group, or processes by name.
+    pub(crate) scope: String,
+    /// Processes of it that run now; absent of a scope that is not known by its processes.
+    pub(crate) processes: Option<Vec<u32>>,
+    pub(crate) policy: String,
+    /// How pages would be moved.
+    pub(crate) way: String,
+    pub(crate) way_description: String,
+    /// Better ways that there are not, and why.
+    pub(crate) ways_missing: Vec<String>,
+    pub(crate) source: SourceDocument,
+    /// What is to be minded.
+    pub(crate) notes: Vec<String>,
+    /// Where pages are sent before anything was observed.
+    pub(crate) start: Vec<PointsDocument>,
+    /// What would be written for that, in this order.
+    pub(crate) writes: Vec<WriteDocument>,
+    /// Where a decision might send them: in the ratio of the rated bandwidths. Empty when that is
+    /// where they are sent at first.
+    pub(crate) next: Vec<PointsDocument>,
+    /// What would be written for that.
+    pub(crate) next_writes: Vec<WriteDocument>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct DomainDocument {
+    pub(crate) name: String,
+    pub(crate) nodes: Vec<u32>,
+}
+
+/// Where the pages of a domain go.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct PointsDocument {
+    pub(crate) domain: String,
+    pub(crate) nodes: Vec<NodePoints>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct NodePoints {
+    pub(crate) node: u32,
+    /// Points of a hundred.
+    pub(crate) points: u16,
+}
+
+/// What counts the traffic, or would.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct SourceDocument {
+    /// counters, feed or replay.
+    pub(crate) kind: String,
+    pub(crate) is_there: bool,
+    pub(crate) what: String,
+    /// What to do where it is not there.
+    pub(crate) remedy: Option<String>,
+}
+
+impl SourceDocument {
+    /// In a line.
+    pub(crate) fn words(&self) -> String {
+        match self.is_there {
+            true => self.what.clone(),
+            false => format!("nothing: {}", self.what),
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct WriteDocument {
+    pub(crate) path: String,
+    pub(crate) text: String,
+    /// What is in the file now; absent where there is no such file yet.
+    pub(crate) was: Option<String>,
 }

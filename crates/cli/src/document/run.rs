@@ -1,5 +1,6 @@
 //! A command under a placement, as `interleaf.run/1`.
 
+use super::balance::PeriodDocument;
 use interleaf_linux::{
     journal::{Change, Undone},
     migrate::{self, Outcome, Reason, Refusal},
@@ -7,7 +8,7 @@ use interleaf_linux::{
     survey::Survey,
 };
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, os::unix::process::ExitStatusExt as _, process::ExitStatus};
 
 pub(crate) const SCHEMA: &str = "interleaf.run/1";
 
@@ -15,9 +16,9 @@ pub(crate) const SCHEMA: &str = "interleaf.run/1";
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct RunDocument {
     pub(crate) schema: String,
-    /// The weights as given.
-    pub(crate) weights: String,
-    /// weighted interleaving, interleaving, or moving.
+    /// The weights as given; null with a policy that finds them.
+    pub(crate) weights: Option<String>,
+    /// weighted interleaving, interleaving, moving, or steering.
     pub(crate) means: String,
     pub(crate) nodes: Vec<NodeDocument>,
     /// The policy that new pages come under, as the kernel writes it.
@@ -37,6 +38,24 @@ pub(crate) struct RunDocument {
     pub(crate) moved: Option<MovedDocument>,
     /// What became of the settings.
     pub(crate) put_back: Vec<PutBackDocument>,
+    /// How its pages are steered while it runs; absent without a policy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) balance: Option<BalancedDocument>,
+}
+
+/// How the pages of a command are steered while it runs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct BalancedDocument {
+    /// What decides.
+    pub(crate) policy: String,
+    /// How pages move, and why so.
+    pub(crate) way: String,
+    pub(crate) way_reason: String,
+    /// What counts.
+    pub(crate) source: String,
+    pub(crate) period_s: f64,
+    /// What happened, as `interleaf balance` records it.
+    pub(crate) periods: Vec<PeriodDocument>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -111,7 +130,7 @@ impl RunDocument {
         let nodes = placement.nodes.iter().zip(placement.shares());
         Self {
             schema: SCHEMA.into(),
-            weights,
+            weights: Some(weights),
             means: means(placement.means).into(),
             nodes: nodes
                 .map(|((node, weight), share)| NodeDocument {
@@ -130,7 +149,45 @@ impl RunDocument {
             memory: None,
             moved: None,
             put_back: vec![],
+            balance: None,
         }
+    }
+
+    /// Of a command whose pages are steered while it runs, and first sent to `nodes` by weight.
+    pub(crate) fn steered(
+        nodes: Vec<(u32, u32)>,
+        balance: BalancedDocument,
+        command: Vec<String>,
+    ) -> Self {
+        let all: u32 = nodes.iter().map(|(_, weight)| weight).sum();
+        let node = |(node, weight): &(u32, u32)| NodeDocument {
+            node: *node,
+            weight: *weight,
+            share: super::rounded(f64::from(*weight) / f64::from(all)),
+        };
+        Self {
+            schema: SCHEMA.into(),
+            weights: None,
+            means: "steering".into(),
+            nodes: nodes.iter().map(node).collect(),
+            policy: "default".into(),
+            numactl: String::new(),
+            settings: vec![],
+            command,
+            dry_run: false,
+            exit_code: None,
+            signal: None,
+            memory: None,
+            moved: None,
+            put_back: vec![],
+            balance: Some(balance),
+        }
+    }
+
+    /// Notes how the command ended.
+    pub(crate) fn ended(&mut self, status: ExitStatus) {
+        self.exit_code = status.code();
+        self.signal = status.signal();
     }
 }
 

@@ -1,7 +1,7 @@
 //! A command under a placement, as text.
 
 use super::table::Table;
-use crate::document::run::{MemoryDocument, PutBackDocument, RunDocument};
+use crate::document::run::{BalancedDocument, MemoryDocument, PutBackDocument, RunDocument};
 use interleaf_model::units::Bytes;
 use std::collections::BTreeMap;
 
@@ -19,8 +19,29 @@ pub(crate) fn placement(document: &RunDocument) -> String {
     format!("{}, {} (as {})", document.means, nodes.join(", "), document.numactl)
 }
 
+/// `pages are steered by the policy dmi, every 6 s; they move by vaddr (...); counted by: ...`
+pub(crate) fn balanced(balanced: &BalancedDocument) -> String {
+    let BalancedDocument { policy, way, way_reason, source, period_s, .. } = balanced;
+    format!(
+        "pages are steered by the policy {policy}, every {period_s} s; they move by {way} \
+         ({way_reason}); counted by: {source}"
+    )
+}
+
 /// What would be done.
 pub(crate) fn dry_run(document: &RunDocument) -> String {
+    if let Some(steered) = &document.balance {
+        let nodes = document.nodes.iter().filter(|node| node.weight > 0);
+        let nodes: Vec<String> =
+            nodes.map(|node| format!("node {}: {}", node.node, node.weight)).collect();
+        return format!(
+            "{}\nat first: {}\nwould run: {}\nwhat is written while it runs: `interleaf balance \
+             --process NAME --dry-run` lists it, once it does\n",
+            balanced(steered),
+            nodes.join(", "),
+            document.command.join(" ")
+        );
+    }
     let mut text = format!("{}\n", placement(document));
     if document.means == "moving" {
         text += "this kernel has no weighted interleaving: pages are spread evenly when they are \

@@ -1,16 +1,22 @@
 //! `interleaf balance`.
 
+mod advise;
+mod command;
 mod config;
+mod dry_run;
 mod publish;
 mod setup;
+mod simulated;
+
+pub(super) use command::steered;
 
 use super::{placed, restore};
 use crate::{
     args::BalanceArgs, document::balance::PeriodDocument, failure::Failure, output, render,
 };
-use config::{Config, EXAMPLE};
+use config::{Config, EXAMPLE, Overruled};
 use interleaf_linux::{
-    actuator::{Actuator, SharedJournal},
+    actuator::SharedJournal,
     command::Signals,
     host::{Clock, Host, HostError},
     journal::Journal,
@@ -23,9 +29,6 @@ use interleaf_model::{
 use publish::Publisher;
 use setup::Setup;
 use std::{cell::RefCell, path::Path, process::ExitCode, rc::Rc, time::Duration};
-
-/// Samples in a period, at least.
-const SAMPLES_MIN: u32 = 10;
 
 /// Longer than any daemon runs.
 const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 86_400);
@@ -40,10 +43,18 @@ pub(super) fn start(args: &BalanceArgs, root: Option<&Path>) -> Result<ExitCode,
     }
     let config = config(args)?;
     output::check_writable(args.output.as_deref())?;
+    if let Some(platform) = &args.platform {
+        return simulated::run(args, &config, platform);
+    }
+    if args.advise {
+        // As below: nothing is written that could be put back.
+        let root = super::root(Some(root.unwrap_or(Path::new("/"))))?;
+        return advise::run(args, &config, &root);
+    }
     if args.dry_run {
         // This machine is read like a captured one: writes are noted.
         let root = super::root(Some(root.unwrap_or(Path::new("/"))))?;
-        return dry_run(&config, &root).map(|()| ExitCode::SUCCESS);
+        return dry_run::run(&config, args.json, &root).map(|()| ExitCode::SUCCESS);
     }
     let root = super::root(root)?;
     placed::live(&root)?;
@@ -65,26 +76,21 @@ fn config(args: &BalanceArgs) -> Result<Config, Failure> {
         Some(path) => Config::read(path)?,
         None => Config::default(),
     };
-    if let Some(policy) = &args.policy {
-        config.policy = policy.parse().map_err(|why: String| Failure::new(why, ""))?;
-    }
+    config.overrule(&Overruled {
+        policy: args.policy.as_deref(),
+        period: args.period,
+        feed: args.feed.as_deref(),
+        way: args.way.as_deref(),
+        curves: args.curves.as_deref(),
+        stop_rivals: args.stop_rivals,
+    })?;
     if !args.process.is_empty() {
         config.scope = config::Scope::Processes(args.process.clone());
+        config.check_names("--process")?;
     }
-    if let Some(path) = &args.feed {
-        config.source = config::SourceChoice::Feed(path.clone());
+    if let Some(path) = &args.replay {
+        config.source = config::SourceChoice::Replay(path.clone());
     }
-    if let Some(period) = args.period {
-        config.period = Duration::from_secs_f64(period.seconds());
-        config.sample = config.sample.min(config.period / SAMPLES_MIN);
-    }
-    if let Some(way) = &args.way {
-        config.way = config::wanted_way(way).ok_or_else(|| {
-            let problem = format!("--way {way}: there is no such way to move pages");
-            Failure::new(problem, "write one of auto, vaddr, paddr, quota, pages")
-        })?;
-    }
-    config.stop_rivals |= args.stop_rivals;
     Ok(config)
 }
 
@@ -98,10 +104,7 @@ fn balance<'a>(
 ) -> Result<ExitCode, Failure> {
     let setup = Setup::read(config, root)?;
     let source = setup.source(config, root)?;
-    let actuators: Vec<Option<Box<dyn Actuator + 'a>>> = match args.advise {
-        true => setup.scopes().iter().map(|_| None).collect(),
-        false => setup.actuators(config, root, journal)?,
-    };
+    let actuators = setup.actuators(config, root, journal)?;
     for line in setup.words(&actuators, source.describe()) {
         output::message(&format!("interleaf: {line}"));
     }
@@ -110,8 +113,8 @@ fn balance<'a>(
     let mut host = Host::new(root, setup.host.clone(), source, clock, actuators)
         .map_err(|why| failed(&why))?;
     let mut publisher = Publisher::new(config, args)?;
-    let done = started(&mut host, &controller)
-        .and_then(|()| periods(&mut host, &mut controller, &mut publisher));
+    let tell = &mut |period: PeriodDocument| publisher.publish(&period);
+    let done = steer(&mut host, &mut controller, tell);
     publisher.close();
     match done {
         Ok(()) | Err(Stop::Machine(HostError::Stopped)) => Ok(ExitCode::SUCCESS),
@@ -146,42 +149,23 @@ fn started(host: &mut Host<'_>, controller: &Controller) -> Result<(), Stop> {
     Ok(host.apply(&decision)?)
 }
 
-fn periods(
+/// Steers a machine until there is reason to stop, and tells of each period.
+fn steer(
     host: &mut Host<'_>,
     controller: &mut Controller,
-    publisher: &mut Publisher,
+    tell: &mut dyn FnMut(PeriodDocument) -> Result<(), Failure>,
 ) -> Result<(), Stop> {
+    started(host, controller)?;
     loop {
         let period = controller.period(host, FOR_EVER)?;
         for (at, domain) in period.domains.iter().enumerate() {
             let document = PeriodDocument::new(host, at, period.time_s, domain);
-            publisher.publish(&document).map_err(Stop::Output)?;
+            tell(document).map_err(Stop::Output)?;
         }
         for note in host.followed().iter().flat_map(|followed| &followed.notes) {
             output::message(&format!("interleaf: {note}"));
         }
     }
-}
-
-/// Says what would be set up for what the policies want at first, and what would be written.
-fn dry_run(config: &Config, root: &Root) -> Result<(), Failure> {
-    let setup = Setup::read(config, root)?;
-    let (journal, _) = Journal::open(root).map_err(restore::unkept)?;
-    let journal: SharedJournal<'_> = Rc::new(RefCell::new(journal));
-    let mut actuators = setup.actuators(config, root, &journal)?;
-    let mut text = setup.words(&actuators, "not opened in a dry run".into()).join("\n");
-    let controller = setup.controller(config)?;
-    for (scope, actuator) in setup.scopes().iter().zip(&mut actuators) {
-        let Some(actuator) = actuator else { continue };
-        let shares = controller.start(scope.domain, setup.host.nodes.len());
-        let goal = setup.goal(config, &shares);
-        actuator.set(&goal).map_err(|why| Failure::new(why.to_string(), why.advice()))?;
-    }
-    text += "\nwould be written:\n";
-    for write in root.noted() {
-        text += &format!("  {} > {}\n", write.text, write.path);
-    }
-    output::data(&text)
 }
 
 /// Waits, unless a signal says to stop or the time is over.
@@ -190,21 +174,24 @@ struct Waits<'a> {
     until: Option<f64>,
 }
 
+impl Waits<'_> {
+    /// Whether there is so much time left, which then is spent.
+    fn spend(&mut self, span: Duration) -> bool {
+        let Some(left) = &mut self.until else { return true };
+        *left -= span.as_secs_f64();
+        *left >= 0.0
+    }
+}
+
 impl Clock for Waits<'_> {
     fn wait(&mut self, span: Duration) -> bool {
-        if let Some(left) = &mut self.until {
-            *left -= span.as_secs_f64();
-            if *left < 0.0 {
-                return false;
-            }
-        }
-        self.signals.wait(span).is_none()
+        self.spend(span) && self.signals.wait(span).is_none()
     }
 }
 
 fn failed(why: &HostError) -> Failure {
-    let hint = match why {
-        HostError::Actuator(why) => why.advice(),
+    let hint: String = match why {
+        HostError::Actuator(why) => return setup::unmoved(why),
         HostError::Source(_) => "see whether what it reads is still there".into(),
         HostError::Root(why) if why.is_permission() => "run it as root".into(),
         HostError::Root(_) | HostError::Stopped => "report it".into(),

@@ -155,8 +155,7 @@ fn command(
         say(job.quiet, &render::run::memory(&memory));
         document.memory = Some(memory);
     }
-    document.exit_code = status.code();
-    document.signal = status.signal();
+    document.ended(status);
     Ok(Ended { status: Some(status), elapsed: running.elapsed(), signal: running.came() })
 }
 
@@ -240,7 +239,7 @@ impl Watch<'_> {
     }
 }
 
-fn unwaited(why: std::io::Error) -> Failure {
+pub(super) fn unwaited(why: std::io::Error) -> Failure {
     Failure::new(format!("the command cannot be waited for: {why}"), "see whether it still runs")
 }
 
@@ -278,7 +277,7 @@ pub(super) fn signal_status(signal: i32) -> ExitCode {
     ExitCode::from((128 + signal) as u8)
 }
 
-fn unstarted(why: StartError) -> Failure {
+pub(super) fn unstarted(why: StartError) -> Failure {
     use std::io::ErrorKind;
     let hint = match &why {
         StartError::Command { why, .. } if why.kind() == ErrorKind::WouldBlock => {

@@ -3,6 +3,7 @@
 mod processes;
 
 use super::{
+    balance,
     placed::{self, Job, live, settings},
     restore,
 };
@@ -16,6 +17,7 @@ use interleaf_linux::{
     command::Signals,
     placement::{Placement, PlacementError},
     process::allowed_nodes,
+    root::Root,
     topology::Machine,
 };
 use std::{path::Path, process::ExitCode};
@@ -28,14 +30,13 @@ pub(super) fn run(args: &RunArgs, root: Option<&Path>) -> Result<ExitCode, Failu
     if args.restore {
         return restore::restore(args.dry_run, args.json, &root).map(|()| ExitCode::SUCCESS);
     }
-    let Some(weights) = &args.weights else { return Ok(ExitCode::SUCCESS) };
     output::check_writable(args.output.as_deref())?;
+    let Some(weights) = &args.weights else { return by_policy(args, root) };
     let machine = Machine::read(&root).map_err(super::unread)?;
     let allowed = allowed_nodes(&root, "self").map_err(super::unread)?;
     let placement = Placement::new(&machine, weights, args.nodes.as_deref(), allowed.as_ref())
         .map_err(|why: PlacementError| Failure::new(why.to_string(), why.hint()))?;
-    let command = args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
-    let mut document = RunDocument::new(weights.to_string(), &placement, command);
+    let mut document = RunDocument::new(weights.to_string(), &placement, words(args));
     document.settings = settings(&root, &machine, &placement)?;
     document.dry_run = args.dry_run;
     if !args.pid.is_empty() {
@@ -49,14 +50,7 @@ pub(super) fn run(args: &RunArgs, root: Option<&Path>) -> Result<ExitCode, Failu
         return Ok(ExitCode::SUCCESS);
     }
     live(&root)?;
-    for (given, option) in [(args.json, "--json"), (is_recorded_on_stdout(args), "-o -")] {
-        if given {
-            return Err(Failure::new(
-                format!("{option}: stdout is the command's"),
-                "record the document with -o FILE",
-            ));
-        }
-    }
+    check_stdout(args)?;
     let job = Job {
         root: &root,
         command: &args.command,
@@ -69,6 +63,44 @@ pub(super) fn run(args: &RunArgs, root: Option<&Path>) -> Result<ExitCode, Failu
     let ended = placed::under(&job, &signals, &placement, &mut document, None)?;
     give(args, &document, |_| String::new())?;
     Ok(placed::exit(&ended))
+}
+
+/// Runs the command with its pages steered by a policy while it runs.
+fn by_policy(args: &RunArgs, root: Root) -> Result<ExitCode, Failure> {
+    // In a dry run, this machine is read like a captured one.
+    let root = match (args.dry_run, root.is_live()) {
+        (true, true) => Root::captured("/"),
+        _ => root,
+    };
+    if !args.dry_run {
+        live(&root)?;
+        check_stdout(args)?;
+    }
+    let (document, ended) = balance::steered(args, &root, words(args))?;
+    let Some(ended) = ended else {
+        give(args, &document, render::run::dry_run)?;
+        return Ok(ExitCode::SUCCESS);
+    };
+    give(args, &document, |_| String::new())?;
+    Ok(placed::exit(&ended))
+}
+
+/// The command, as text.
+fn words(args: &RunArgs) -> Vec<String> {
+    args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect()
+}
+
+/// What the command writes and a document would go to the same place.
+fn check_stdout(args: &RunArgs) -> Result<(), Failure> {
+    for (given, option) in [(args.json, "--json"), (is_recorded_on_stdout(args), "-o -")] {
+        if given {
+            return Err(Failure::new(
+                format!("{option}: stdout is the command's"),
+                "record the document with -o FILE",
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// Records and prints the document as the options say; on stdout stands one thing.

@@ -112,7 +112,7 @@ fn document(
     Ok(document)
 }
 
-fn wrong_curves(why: CurveError) -> Failure {
+pub(super) fn wrong_curves(why: CurveError) -> Failure {
     Failure::new(format!("curves that are so wrong are none: {why}"), why.hint())
 }
 
@@ -179,6 +179,18 @@ fn of_workload(args: &MachineArgs) -> Result<Scenario, Failure> {
         (None, None) => return Err(Failure::new("there is no workload", "give --workload NAME")),
     };
     single(&platform, &demand, args.threads, args.footprint)
+}
+
+/// A workload that comes with the tool, alone on a platform.
+pub(super) fn alone(
+    platform: &str,
+    workload: &str,
+    threads: Option<u32>,
+) -> Result<Scenario, Failure> {
+    let scenario =
+        single(&library::platform(platform)?, &library::workload(workload)?, threads, None)?;
+    scenario.check().map_err(|why| Failure::new(why.to_string(), why.hint()))?;
+    Ok(scenario)
 }
 
 /// One workload on its own.

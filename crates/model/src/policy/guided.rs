@@ -323,6 +323,53 @@ fn propose(belief: &Belief<'_>, fit: &Fit, here: &[f64], here_gbps: f64, tiers: 
     }
 }
 
+/// What curves promise for traffic that was seen, without a page being moved.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Promise {
+    /// The shares that it is for.
+    pub shares: Vec<f64>,
+    /// How much more bandwidth they give than where the traffic is, as a part of that.
+    pub gain: f64,
+    /// Whether the first tier is not saturated, and alone as good.
+    pub is_unsaturated: bool,
+}
+
+impl Promise {
+    /// What the curves of `platform`, corrected by what was `seen` of the traffic from `domain` to
+    /// the tiers `near` it, promise at `wanted` shares, or else at the best. Where that gains too
+    /// little to be worth the pages that move, it is for the shares of the traffic as it is.
+    ///
+    /// `None` where there is nothing to divide, or nothing was counted.
+    pub fn new(
+        platform: &Platform,
+        domain: usize,
+        near: &[usize],
+        seen: &Observation,
+        wanted: Option<&[f64]>,
+    ) -> Option<Self> {
+        if seen.tiers.len() < 2 || seen.mean_gbps <= 0.0 {
+            return None;
+        }
+        let traffic = traffic(seen);
+        let belief = Belief::new(platform, domain, near, mix(seen));
+        let fit = belief.fit(std::slice::from_ref(&traffic), belief.prior());
+        let here = belief.reach(&fit, &traffic.shares).bandwidth_gbps;
+        if let Some(wanted) = wanted {
+            let gain = belief.reach(&fit, wanted).bandwidth_gbps / here - 1.0;
+            return Some(Self { shares: wanted.to_vec(), gain, is_unsaturated: false });
+        }
+        let proposal = propose(&belief, &fit, &traffic.shares, here, seen.tiers.len());
+        let unsaturated =
+            proposal.first_tier_used < UNSATURATED && proposal.local_gain > -LOCAL_IS_AS_GOOD;
+        let (shares, gain) = match (unsaturated, proposal.gain < WORTH_MOVING) {
+            (true, _) => (first_only(seen.tiers.len()), proposal.local_gain.max(0.0)),
+            (false, true) => (whole_points(&traffic.shares), 0.0),
+            (false, false) => (proposal.shares, proposal.gain),
+        };
+        Some(Self { shares, gain, is_unsaturated: unsaturated })
+    }
+}
+
 /// What is seen of the traffic.
 fn traffic(seen: &Observation) -> Seen {
     let all: f64 = seen.tiers.iter().map(|tier| tier.bandwidth_gbps).sum();

@@ -7,7 +7,7 @@ use super::{
 use core::time::Duration;
 use interleaf_model::{
     control::{Controller, Period, Settings},
-    machine::TierLayout,
+    machine::{Layout, Machine as _, TierLayout},
     policy::Policy,
 };
 
@@ -28,6 +28,8 @@ pub struct Run<'a> {
     duration: Duration,
     elapsed: Duration,
     periods: Vec<PeriodRecord>,
+    /// The last one as the control loop has it.
+    last: Option<Period>,
     started_with: Vec<f64>,
     /// What had moved at the end of the last period.
     moved_bytes: u64,
@@ -175,9 +177,20 @@ impl<'a> Run<'a> {
             duration,
             elapsed,
             periods,
+            last: None,
             started_with,
             moved_bytes,
         }
+    }
+
+    /// The machine as the control loop sees it.
+    pub fn layout(&self) -> &Layout {
+        self.machine.layout()
+    }
+
+    /// The last period as the control loop has it.
+    pub const fn last(&self) -> Option<&Period> {
+        self.last.as_ref()
     }
 
     /// Simulates one period. `None` when the duration is over, or nothing will run any more.
@@ -191,6 +204,7 @@ impl<'a> Run<'a> {
         let record = self.record(&period);
         self.moved_bytes = self.machine.moved_bytes();
         self.periods.push(record);
+        self.last = Some(period);
         self.periods.last()
     }
 
@@ -200,7 +214,6 @@ impl<'a> Run<'a> {
     }
 
     fn record(&self, period: &Period) -> PeriodRecord {
-        use interleaf_model::machine::Machine;
         let layout = self.machine.layout();
         let tiers = layout.tiers.len();
         let domains = layout.domains.iter().zip(&period.domains);

@@ -25,6 +25,12 @@ const SCHEMA: &str = "interleaf.balance/1";
 const SAMPLE_S: [f64; 2] = [0.01, 60.0];
 const PERIOD_S: [f64; 2] = [0.1, 3600.0];
 
+/// Samples in a period, at least, when the command line makes it short.
+const SAMPLES_MIN: u32 = 10;
+
+/// How long a name the kernel keeps of a process, bytes (`TASK_COMM_LEN`, less the end).
+const NAME_BYTES: usize = 15;
+
 /// What the daemon is to do.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Config {
@@ -63,6 +69,17 @@ pub(crate) enum Scope {
     Cgroup(String),
     /// Processes by name.
     Processes(Vec<String>),
+}
+
+/// What the command line says in place of a configuration.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Overruled<'a> {
+    pub(super) policy: Option<&'a str>,
+    pub(super) period: Option<Time>,
+    pub(super) feed: Option<&'a Path>,
+    pub(super) way: Option<&'a str>,
+    pub(super) curves: Option<&'a str>,
+    pub(super) stop_rivals: bool,
 }
 
 /// How pages are moved.
@@ -190,6 +207,61 @@ impl Config {
         }
         Ok(config)
     }
+
+    /// What the command line says otherwise.
+    pub(super) fn overrule(&mut self, by: &Overruled<'_>) -> Result<(), Failure> {
+        if let Some(policy) = by.policy {
+            self.policy = policy.parse().map_err(|why: String| Failure::new(why, ""))?;
+            if self.policy != PolicyKind::Static {
+                self.weights = None;
+            } else if self.weights.is_none() {
+                return Err(Failure::new(
+                    "--policy static: there are no weights",
+                    "write name = \"static\" and weights = \"65:35\" in a configuration, or use \
+                     `interleaf run --weights 65:35`",
+                ));
+            }
+        }
+        if let Some(path) = by.feed {
+            self.source = SourceChoice::Feed(path.into());
+        }
+        if let Some(period) = by.period {
+            let [least, most] = PERIOD_S;
+            if !(least..=most).contains(&period.seconds()) {
+                return Err(Failure::new(
+                    format!("--period {period} is not between {least} s and {most} s"),
+                    "write a time such as 6s",
+                ));
+            }
+            self.period = Duration::from_secs_f64(period.seconds());
+            self.sample = self.sample.min(self.period / SAMPLES_MIN);
+        }
+        if let Some(way) = by.way {
+            self.way = wanted_way(way).ok_or_else(|| {
+                let problem = format!("--way {way}: there is no such way to move pages");
+                Failure::new(problem, "write one of auto, vaddr, paddr, quota, pages")
+            })?;
+        }
+        if let Some(curves) = by.curves {
+            self.platform = Some(curves.into());
+        }
+        self.stop_rivals |= by.stop_rivals;
+        Ok(())
+    }
+
+    /// Makes sure that processes can have their names; `field` is where they are named.
+    pub(super) fn check_names(&self, field: &str) -> Result<(), Failure> {
+        let Scope::Processes(names) = &self.scope else { return Ok(()) };
+        match names.iter().find_map(|name| unlikely(name)) {
+            None => Ok(()),
+            Some((problem, hint)) => Err(Failure::new(format!("{field}: {problem}"), hint)),
+        }
+    }
+
+    /// Whether bandwidth was recorded, so that nobody has to wait for it.
+    pub(super) fn is_replayed(&self) -> bool {
+        matches!(self.source, SourceChoice::Replay(_))
+    }
 }
 
 impl Default for Config {
@@ -212,7 +284,12 @@ fn scope(toml: &TomlText<'_>, table: ScopeTable) -> Result<Scope, FileError> {
         ("processes", None, Some(names)) if names.get_ref().is_empty() => {
             return Err(toml.error("processes", names, "it names no process", "name some"));
         }
-        ("processes", None, Some(names)) => Scope::Processes(names.get_ref().clone()),
+        ("processes", None, Some(names)) => {
+            if let Some((problem, hint)) = names.get_ref().iter().find_map(|it| unlikely(it)) {
+                return Err(toml.error("processes", names, problem, &hint));
+            }
+            Scope::Processes(names.get_ref().clone())
+        }
         ("processes", _, None) => return missing("processes", "processes = [\"solver\"]"),
         ("machine" | "cgroup" | "processes", ..) => {
             let problem = format!("kind is {kind}, and something else is named too");
@@ -225,6 +302,22 @@ fn scope(toml: &TomlText<'_>, table: ScopeTable) -> Result<Scope, FileError> {
         }
     };
     Ok(scope)
+}
+
+/// Why no process has this name, and what to write; `None` when one may have it.
+fn unlikely(name: &str) -> Option<(String, String)> {
+    if name.is_empty() {
+        return Some(("a name is empty".into(), "write names as `ps -o comm` shows them".into()));
+    }
+    if let Some((_, file)) = name.rsplit_once('/') {
+        let problem = format!("\"{name}\" is a path, and processes have names");
+        return Some((problem, format!("write {file}, as `ps -o comm` shows it")));
+    }
+    let end = (0..=NAME_BYTES).rev().find(|end| name.is_char_boundary(*end))?;
+    (name.len() > NAME_BYTES).then(|| {
+        let problem = format!("\"{name}\" is longer than a process's name, {NAME_BYTES} bytes");
+        (problem, format!("write {}, as the kernel keeps it", &name[..end]))
+    })
 }
 
 fn policy(toml: &TomlText<'_>, name: Option<&Spanned<String>>) -> Result<PolicyKind, FileError> {

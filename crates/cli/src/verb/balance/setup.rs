@@ -2,14 +2,27 @@
 //! counts.
 
 use super::config::{Config, Scope as Wanted, SourceChoice, WantedWay};
-use crate::{failure::Failure, library, verb::unread};
+use crate::{
+    document::balance::{
+        DomainDocument, NodePoints, PLAN_SCHEMA, PlanDocument, PointsDocument, SourceDocument,
+    },
+    failure::Failure,
+    library,
+    verb::unread,
+};
 use interleaf_linux::{
-    actuator::{Actuator, Goal, Scope, Setting, SharedJournal, choose},
+    actuator::{
+        Actuator, ActuatorError, Choice, Goal, Scope, Setting, SharedJournal,
+        choose::{Ranked, choose},
+        sockets::divide,
+    },
     cgroup::Trees,
-    counters::{Counters, plan::plan},
+    counters::{Counters, plan::plan, table::tables},
     damon::probe::{ProbeError, Probed, probe},
     feed::Feed,
     layout::HostLayout,
+    numa_maps::NodeBytes,
+    process::Process,
     replay::Replay,
     root::Root,
     source::Source,
@@ -24,17 +37,21 @@ use interleaf_model::{
     weights::Weights,
 };
 
+/// What is there for whoever has no counters, or no expander.
+const SIMULATED: &str = "`interleaf balance --platform gnr120-cz122` shows the same loop on a \
+                         simulated machine";
+
 /// What is known before anything is changed.
 pub(super) struct Setup {
     machine: Machine,
     pub(super) host: HostLayout,
-    scope: Scope,
+    pub(super) scope: Scope,
     /// What DAMON takes; `None` where it cannot be asked.
     kernel: Option<Probed>,
     /// Why it cannot.
     unasked: Option<String>,
     /// The platform that policies believe in.
-    believed: Platform,
+    pub(super) believed: Platform,
 }
 
 impl Setup {
@@ -45,10 +62,15 @@ impl Setup {
         let mut host = HostLayout::new(&machine).map_err(|why| {
             Failure::new(
                 why.to_string(),
-                "`interleaf doctor` says how an expander becomes a node; `interleaf simulate \
-                 machine --platform NAME --policy dmi` shows the daemon's loop without one",
+                format!("`interleaf doctor` says how an expander becomes a node; {SIMULATED}"),
             )
         })?;
+        if host.layout.domains.iter().all(|domain| domain.tiers.len() < 2) {
+            return Err(Failure::new(
+                "each socket has one memory node near it: there is nothing to steer",
+                format!("`interleaf doctor` says how an expander becomes a node; {SIMULATED}"),
+            ));
+        }
         let scope = scope(config, root)?;
         host.layout.scopes = (0..host.layout.domains.len())
             .map(|domain| ScopeLayout {
@@ -57,7 +79,6 @@ impl Setup {
                 domain,
                 steered: true,
             })
-            .take(1)
             .collect();
         let asked = if root.is_live() { probe(root) } else { Err(ProbeError::Captured) };
         let (kernel, unasked) = match asked {
@@ -96,10 +117,9 @@ impl Setup {
         Ok(match &config.source {
             SourceChoice::Counters => {
                 let planned = plan(root, &self.machine, layout)
-                    .map_err(|why| Failure::new(why.to_string(), why.remedy()))?;
-                let counters = Counters::open(planned, root)
-                    .map_err(|why| Failure::new(why.to_string(), why.remedy()))?;
-                Box::new(counters)
+                    .map_err(|why| uncounted(&why, &why.remedy()))?;
+                let opened = Counters::open(planned, root);
+                Box::new(opened.map_err(|why| uncounted(&why, why.remedy()))?)
             }
             SourceChoice::Feed(path) => {
                 let feed = Feed::listen(path, domains, tiers).map_err(|why| {
@@ -128,25 +148,49 @@ impl Setup {
         })
     }
 
-    /// What moves the pages of each scope.
-    pub(super) fn actuators<'a>(
-        &self,
-        config: &Config,
-        root: &'a Root,
-        journal: &SharedJournal<'a>,
-    ) -> Result<Vec<Option<Box<dyn Actuator + 'a>>>, Failure> {
-        let order = match config.policy {
-            PolicyKind::HotCold => Order::HottestFirst,
-            _ => Order::Interleave,
+    /// What would count the traffic, found out without opening it.
+    pub(super) fn counted(&self, config: &Config, root: &Root) -> SourceDocument {
+        let there = |kind: &str, what: String| SourceDocument {
+            kind: kind.into(),
+            is_there: true,
+            what,
+            remedy: None,
         };
-        let ranked = choose(self.kernel.as_ref(), &self.scope, order);
+        match &config.source {
+            SourceChoice::Feed(path) => {
+                there("feed", format!("what programs write to the socket {}", path.display()))
+            }
+            SourceChoice::Replay(path) => {
+                there("replay", format!("the recording {}", path.display()))
+            }
+            SourceChoice::Counters => match plan(root, &self.machine, &self.host.layout) {
+                Ok(plan) => {
+                    let missing = plan.missing.iter().map(|what| format!("; not counted: {what}"));
+                    let (count, tables) = (plan.events.len(), plan.tables.join(" and "));
+                    let missing: String = missing.collect();
+                    there("counters", format!("{count} events by the table of {tables}{missing}"))
+                }
+                Err(why) => SourceDocument {
+                    kind: "counters".into(),
+                    is_there: false,
+                    what: why.to_string(),
+                    remedy: Some(instead(&why.remedy())),
+                },
+            },
+        }
+    }
+
+    /// How pages are moved.
+    pub(super) fn choice(&self, config: &Config) -> Result<Choice, Failure> {
+        let ranked = choose(self.kernel.as_ref(), &self.scope, order(config));
         let wanted = match config.way {
             WantedWay::Auto => None,
             WantedWay::Way(way) => Some(way),
         };
-        let found = ranked.there.iter().find(|choice| wanted.is_none_or(|way| way == choice.way));
-        let Some(choice) = found else {
-            let missing = ranked.missing.iter().filter(|it| wanted.is_none_or(|way| way == it.way));
+        let is_it = |choice: &Choice| wanted.is_none_or(|way| way == choice.way);
+        let Ranked { there, missing } = ranked;
+        let Some(choice) = there.into_iter().find(&is_it) else {
+            let missing = missing.iter().filter(|it| is_it(it));
             let why: Vec<String> = missing.map(ToString::to_string).collect();
             let unasked = self.unasked.iter().cloned();
             return Err(Failure::new(
@@ -157,37 +201,44 @@ impl Setup {
                     .join("; "),
             ));
         };
+        Ok(choice)
+    }
+
+    /// Where the pages of the scope are; `None` where nobody counts.
+    pub(super) fn placement(&self, root: &Root) -> Result<Option<NodeBytes>, Failure> {
+        let processes = self.scope.processes(root).map_err(unread)?;
+        self.scope.placement(root, &processes).map_err(unread)
+    }
+
+    /// What moves the pages of each scope.
+    pub(super) fn actuators<'a>(
+        &self,
+        config: &Config,
+        root: &'a Root,
+        journal: &SharedJournal<'a>,
+    ) -> Result<Vec<Option<Box<dyn Actuator + 'a>>>, Failure> {
+        let choice = self.choice(config)?;
         let nothing = Probed::default();
         let kernel = self.kernel.as_ref().unwrap_or(&nothing);
-        let build = |_: &ScopeLayout| {
-            let setting = Setting {
-                root,
-                journal: journal.clone(),
-                scope: self.scope.clone(),
-                leave: config.stop_rivals,
-            };
-            Some(choice.way.build(setting, kernel))
+        let setting = Setting {
+            root,
+            journal: journal.clone(),
+            scope: self.scope.clone(),
+            leave: config.stop_rivals,
         };
-        Ok(self.scopes().iter().map(build).collect())
+        let whole = choice.way.build(setting.clone(), kernel);
+        let near = self.domains().into_iter().map(|domain| domain.nodes).collect();
+        Ok(divide(whole, setting, near).into_iter().map(Some).collect())
     }
 
     /// The loop with its policies.
     pub(super) fn controller(&self, config: &Config) -> Result<Controller, Failure> {
         let layout = &self.host.layout;
-        let settings = Settings {
-            sample: config.sample,
-            period: config.period,
-            rate_limit_gbps: Some(config.rate_limit.gbps()),
-            ..Settings::default()
-        };
-        let fixed: Vec<f64> = match &config.weights {
+        let settings = settings(config);
+        let names: Vec<&str> = layout.tiers.iter().map(|tier| tier.name.as_str()).collect();
+        let fixed = match &config.weights {
             None => vec![],
-            Some(weights) => {
-                let names: Vec<&str> = layout.tiers.iter().map(|tier| tier.name.as_str()).collect();
-                let weights = weights.clone().for_tiers(&names);
-                let hint = "give one weight for each memory node, the fastest first";
-                weights.map_err(|why| Failure::new(why.to_string(), hint))?.shares()
-            }
+            Some(weights) => fixed(weights, &names)?,
         };
         Ok(Controller::new(layout, settings, |domain, tiers| {
             let near = &layout.domains[domain].tiers;
@@ -202,15 +253,99 @@ impl Setup {
         }))
     }
 
-    /// What actuators are told for shares of all tiers.
+    /// What the actuator of a scope is told for shares of all tiers: as a host does it.
     pub(super) fn goal(&self, config: &Config, shares: &[f64]) -> Goal {
         let points = Weights::percent(shares);
         let weights = points.as_slice().iter().map(|points| u32::from(*points));
         Goal {
             nodes: self.host.nodes.iter().copied().zip(weights).collect(),
-            order: Order::Interleave,
+            order: order(config),
             rate_limit_bytes_per_s: Some((config.rate_limit.gbps() * 1e9) as u64),
         }
+    }
+
+    /// Where the pages of each scope are sent before anything was observed, by tier of the
+    /// machine.
+    pub(super) fn start(&self, config: &Config) -> Result<Vec<Vec<f64>>, Failure> {
+        let controller = self.controller(config)?;
+        let start = |scope: &ScopeLayout| controller.start(scope.domain, self.host.nodes.len());
+        Ok(self.scopes().iter().map(start).collect())
+    }
+
+    /// Where a decision may send them: in the ratio of what the tiers near each are rated at.
+    pub(super) fn by_rating(&self) -> Vec<Vec<f64>> {
+        let layout = &self.host.layout;
+        self.scopes().iter().map(|scope| rated::shares(layout, scope.domain)).collect()
+    }
+
+    /// Points of a hundred for the nodes near each scope's domain.
+    pub(super) fn points(&self, shares: &[Vec<f64>]) -> Vec<PointsDocument> {
+        let scopes = self.scopes().iter().zip(shares);
+        let points = scopes.map(|(scope, shares)| {
+            let domain = &self.host.layout.domains[scope.domain];
+            let points = Weights::percent(shares);
+            let node = |at: &usize| NodePoints {
+                node: self.host.nodes[*at],
+                points: points.as_slice()[*at],
+            };
+            PointsDocument {
+                domain: domain.name.clone(),
+                nodes: domain.tiers.iter().map(node).collect(),
+            }
+        });
+        points.collect()
+    }
+
+    /// What would be set up, as a document that has no writes yet.
+    pub(super) fn plan(
+        &self,
+        config: &Config,
+        actuators: &[Option<Box<dyn Actuator + '_>>],
+        root: &Root,
+    ) -> Result<PlanDocument, Failure> {
+        let actuator = actuators.iter().flatten().next();
+        let way = actuator.map_or("none", |actuator| actuator.name());
+        let ranked = choose(self.kernel.as_ref(), &self.scope, order(config));
+        let processes = match &self.scope {
+            Scope::Machine => None,
+            _ => Some(self.scope.processes(root).map_err(unread)?),
+        };
+        let numbers = |all: Vec<Process>| all.iter().map(|process| process.pid).collect();
+        Ok(PlanDocument {
+            schema: PLAN_SCHEMA.into(),
+            domains: self.domains(),
+            scope: scope_name(&config.scope),
+            processes: processes.map(numbers),
+            policy: config.policy.to_string(),
+            way: way.into(),
+            way_description: actuator.map_or(String::new(), |actuator| actuator.describe()),
+            ways_missing: ranked.missing.iter().map(ToString::to_string).collect(),
+            source: self.counted(config, root),
+            notes: self.notes(),
+            start: vec![],
+            writes: vec![],
+            next: vec![],
+            next_writes: vec![],
+        })
+    }
+
+    fn domains(&self) -> Vec<DomainDocument> {
+        let domains = self.host.layout.domains.iter();
+        let nodes = |tiers: &[usize]| tiers.iter().map(|at| self.host.nodes[*at]).collect();
+        domains
+            .map(|domain| DomainDocument { name: domain.name.clone(), nodes: nodes(&domain.tiers) })
+            .collect()
+    }
+
+    /// What is to be minded.
+    fn notes(&self) -> Vec<String> {
+        let unrated = &self.host.unrated;
+        let note = || {
+            format!(
+                "the firmware does not rate the bandwidth of nodes {unrated}: all count as alike"
+            )
+        };
+        if unrated.is_empty() { vec![] } else { vec![note()] }
     }
 
     /// What it works with, in a few lines.
@@ -219,25 +354,73 @@ impl Setup {
         actuators: &[Option<Box<dyn Actuator + '_>>],
         source: String,
     ) -> Vec<String> {
-        let domains = self.host.layout.domains.iter().map(|domain| {
-            let nodes = domain.tiers.iter().map(|at| self.host.nodes[*at].to_string());
-            format!("{}: nodes {}", domain.name, nodes.collect::<Vec<_>>().join(", "))
+        let domains = self.domains().into_iter().map(|domain| {
+            let nodes: Vec<String> = domain.nodes.iter().map(u32::to_string).collect();
+            format!("{}: nodes {}", domain.name, nodes.join(", "))
         });
         let mut lines = vec![domains.collect::<Vec<_>>().join("; ")];
-        let ways = actuators.iter().map(|actuator| match actuator {
+        // They are one for all scopes.
+        let ways = actuators.iter().take(1).map(|actuator| match actuator {
             Some(actuator) => format!("pages move by {}: {}", actuator.name(), actuator.describe()),
             None => "no page is moved: this only says what would be done".into(),
         });
         lines.extend(ways);
         lines.push(format!("counted by: {source}"));
-        if !self.host.unrated.is_empty() {
-            lines.push(format!(
-                "the firmware does not rate the bandwidth of nodes {}: all count as alike",
-                self.host.unrated
-            ));
-        }
+        lines.extend(self.notes());
         lines
     }
+}
+
+/// The rhythm of the loop.
+pub(super) fn settings(config: &Config) -> Settings {
+    Settings {
+        sample: config.sample,
+        period: config.period,
+        rate_limit_gbps: Some(config.rate_limit.gbps()),
+        ..Settings::default()
+    }
+}
+
+/// The shares of fixed weights for tiers of these names.
+pub(super) fn fixed(weights: &Weights, tiers: &[&str]) -> Result<Vec<f64>, Failure> {
+    let weights = weights.clone().for_tiers(tiers);
+    let hint = "give one weight for each memory node, the fastest first";
+    Ok(weights.map_err(|why| Failure::new(why.to_string(), hint))?.shares())
+}
+
+/// Which pages go where, as the policy has it.
+fn order(config: &Config) -> Order {
+    match config.policy {
+        PolicyKind::HotCold => Order::HottestFirst,
+        _ => Order::Interleave,
+    }
+}
+
+/// Pages cannot be moved.
+pub(super) fn unmoved(why: &ActuatorError) -> Failure {
+    let advice = why.advice();
+    let leave = match why {
+        ActuatorError::Held { .. } if advice.starts_with("give leave") => {
+            "; --stop-rivals gives it, or stop_rivals = true in the configuration"
+        }
+        _ => "",
+    };
+    Failure::new(why.to_string(), advice + leave)
+}
+
+fn uncounted(why: &impl ToString, remedy: &str) -> Failure {
+    Failure::new(why.to_string(), instead(remedy))
+}
+
+/// What else could count where counters do not.
+fn instead(remedy: &str) -> String {
+    let tables = tables().into_iter().filter(|table| !table.cpus.is_empty());
+    let known: Vec<String> = tables.map(|table| table.name).collect();
+    format!(
+        "{remedy}; there are tables of {}; --feed SOCKET takes what a program counts, --replay FILE \
+         what was recorded; {SIMULATED}",
+        known.join(", ")
+    )
 }
 
 fn kind(scope: &Wanted) -> ScopeKind {

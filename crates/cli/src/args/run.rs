@@ -1,0 +1,88 @@
+//! The command line of `interleaf run`.
+
+use super::{pid, rate, time, weights};
+use clap::{ArgGroup, Args};
+use interleaf_model::{
+    units::{Bandwidth, Time},
+    weights::Weights,
+};
+use std::{ffi::OsString, path::PathBuf};
+
+/// What to write when something is missing.
+pub(super) const EXAMPLE: &str =
+    "write for example interleaf run --weights 3:1 -- ./solver input.dat";
+
+/// Runs a command with its pages spread over the memory nodes, and the pages of all that it starts;
+/// or spreads the pages of a program that runs already. What has to be set in the kernel for it is
+/// put back when the command ends, however it ends. Says which memory escaped the placement, and
+/// why. Exits as the command does: with its status, or with 128 and the number of its signal.
+///
+/// With --policy the pages are moved while it runs, as `interleaf balance` does it, and only those of
+/// the command and of what it starts.
+///
+/// Weights are for the tiers of the machine, the fastest first, or for its nodes
+/// (`interleaf show`).
+///
+/// Examples:
+///   interleaf run --weights 3:1 -- ./solver input.dat
+///   interleaf run --weights 3:1 --nodes 0,2 --dry-run -- ./solver input.dat
+///   mpirun -np 64 interleaf run --weights 3:1 -- ./solver     (inside mpirun, which resets it)
+///   interleaf run --weights 60:40 --pid 4242
+///   interleaf run --policy dmi -- ./solver input.dat
+///   interleaf run --restore
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+#[command(group = ArgGroup::new("target").required(true).args(["command", "pid", "restore"]))]
+pub(crate) struct RunArgs {
+    /// Pages on each tier, or each node, in one round
+    #[arg(long, value_name = "3:1", value_parser = weights, required_unless_present_any = ["restore", "policy"])]
+    pub(crate) weights: Option<Weights>,
+    /// The nodes that the weights are for, in their order, as numactl takes them: 0,2 or 0-3,!2 or
+    /// +0-1 or all [default: those of the tiers]
+    #[arg(long, value_name = "NODES", requires = "weights")]
+    pub(crate) nodes: Option<String>,
+    /// What decides where pages go, in place of weights
+    #[arg(long, value_name = "POLICY", value_parser = super::policy_name(),
+        conflicts_with_all = ["weights", "pid"])]
+    pub(crate) policy: Option<String>,
+    /// With --policy, read bandwidth from a socket that programs write to, in place of counters
+    #[arg(long, value_name = "SOCKET", requires = "policy")]
+    pub(crate) feed: Option<PathBuf>,
+    /// With --policy, the span after which it decides [default: 6s]
+    #[arg(long, value_name = "TIME", value_parser = time, requires = "policy")]
+    pub(crate) period: Option<Time>,
+    /// With --policy, how pages move [default: the best way there is]
+    #[arg(long, value_name = "auto|vaddr|pages", requires = "policy")]
+    pub(crate) way: Option<String>,
+    /// With --policy, a platform whose curves it believes, by name or as a file [default: what the
+    /// firmware rates the nodes at]
+    #[arg(long, value_name = "NAME|FILE", requires = "policy")]
+    pub(crate) platform: Option<String>,
+    /// With --policy, switch off what else moves pages or holds DAMON while it runs
+    #[arg(long, requires = "policy")]
+    pub(crate) stop_rivals: bool,
+    /// The command and its arguments
+    #[arg(value_name = "COMMAND", trailing_var_arg = true, allow_hyphen_values = true)]
+    pub(crate) command: Vec<OsString>,
+    /// A process that runs already: its pages are moved, and those of all that it started
+    #[arg(long, value_name = "PID", value_parser = pid, value_delimiter = ',')]
+    pub(crate) pid: Vec<u32>,
+    /// How fast pages are moved at most
+    #[arg(long, value_name = "BANDWIDTH", value_parser = rate, default_value = "4GB/s")]
+    pub(crate) migration_rate: Bandwidth,
+    /// Put back what a process that was killed has left, and do nothing else
+    #[arg(long, conflicts_with_all = ["weights", "policy", "output"])]
+    pub(crate) restore: bool,
+    /// Only say what would be done, and what would be put back
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Say nothing but what went wrong
+    #[arg(long, short = 'q')]
+    pub(crate) quiet: bool,
+    /// Print a JSON document (interleaf.run/1); not while a command has stdout
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Record the JSON document in FILE
+    #[arg(short = 'o', long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+}

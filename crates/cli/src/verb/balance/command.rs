@@ -1,0 +1,213 @@
+//! A command whose pages the loop steers for as long as it runs: `interleaf run --policy`.
+
+use super::{
+    Stop,
+    config::{Config, Overruled, Scope as Wanted},
+    failed,
+    setup::Setup,
+    steer,
+};
+use crate::{
+    args::RunArgs,
+    document::{
+        balance::PeriodDocument,
+        run::{BalancedDocument, PutBackDocument, RunDocument},
+    },
+    failure::Failure,
+    output, render,
+    verb::{
+        placed::{self, Ended, say},
+        restore,
+    },
+};
+use interleaf_linux::{
+    actuator::{Scope, SharedJournal},
+    command::{Running, Signals},
+    host::{Clock, Host, HostError},
+    journal::Journal,
+    mempolicy::Policy,
+    root::Root,
+    source::Source,
+};
+use interleaf_model::control::Controller;
+use std::{cell::RefCell, io, process::ExitStatus, rc::Rc, time::Duration};
+
+/// What is waited for at a time once nothing is steered any more.
+const LONG: Duration = Duration::from_secs(3600);
+
+/// Runs the command of `args`, and steers its pages; in a dry run only says how it would. The
+/// document has how it went; it ended, if it ran.
+pub(in crate::verb) fn steered(
+    args: &RunArgs,
+    root: &Root,
+    command: Vec<String>,
+) -> Result<(RunDocument, Option<Ended>), Failure> {
+    let config = config(args, &command)?;
+    if args.dry_run {
+        let setup = ready(&config, root)?;
+        let document = document(&setup, &config, root, command)?;
+        return Ok((document, None));
+    }
+    let signals = Signals::hold().map_err(placed::unheld)?;
+    let (journal, undone) = Journal::open(root).map_err(restore::unkept)?;
+    for undone in &undone {
+        output::message(&format!("interleaf: {}", render::run::put_back(&undone.into())));
+    }
+    let journal: SharedJournal<'_> = Rc::new(RefCell::new(journal));
+    let mut setup = ready(&config, root)?;
+    let source = setup.source(&config, root)?;
+    let mut document = document(&setup, &config, root, command)?;
+    if let Some(balanced) = &mut document.balance {
+        balanced.source = source.describe();
+        say(args.quiet, &render::run::balanced(balanced));
+    }
+    let ended = match signals.come() {
+        Some(signal) => Ended { status: None, elapsed: Duration::ZERO, signal: Some(signal) },
+        None => {
+            let job = Job { args, config: &config, root, setup: &mut setup, source };
+            job.run(&signals, &journal, &mut document)?
+        }
+    };
+    if let Ok(journal) = Rc::try_unwrap(journal) {
+        let undone = journal.into_inner().close().map_err(restore::unkept)?;
+        document.put_back = undone.iter().map(PutBackDocument::from).collect();
+        placed::tell_put_back(args.quiet, &document.put_back);
+    }
+    Ok((document, Some(ended)))
+}
+
+/// The daemon's configuration for a command.
+fn config(args: &RunArgs, command: &[String]) -> Result<Config, Failure> {
+    let mut config = Config { rate_limit: args.migration_rate, ..Config::default() };
+    config.overrule(&Overruled {
+        policy: args.policy.as_deref(),
+        period: args.period,
+        feed: args.feed.as_deref(),
+        way: args.way.as_deref(),
+        curves: args.platform.as_deref(),
+        stop_rivals: args.stop_rivals,
+    })?;
+    config.scope = Wanted::Processes(command.first().cloned().into_iter().collect());
+    Ok(config)
+}
+
+/// All that is known before the command runs; that its pages can be moved.
+fn ready(config: &Config, root: &Root) -> Result<Setup, Failure> {
+    let mut setup = Setup::read(config, root)?;
+    setup.scope = Scope::Processes(vec![]);
+    setup.choice(config)?;
+    Ok(setup)
+}
+
+fn document(
+    setup: &Setup,
+    config: &Config,
+    root: &Root,
+    command: Vec<String>,
+) -> Result<RunDocument, Failure> {
+    let choice = setup.choice(config)?;
+    let start = setup.points(&setup.start(config)?);
+    let nodes = start.iter().flat_map(|domain| &domain.nodes);
+    let nodes = nodes.map(|node| (node.node, u32::from(node.points))).collect();
+    let balanced = BalancedDocument {
+        policy: config.policy.to_string(),
+        way: choice.way.name().into(),
+        way_reason: choice.reason,
+        source: setup.counted(config, root).words(),
+        period_s: config.period.as_secs_f64(),
+        periods: vec![],
+    };
+    Ok(RunDocument { dry_run: !root.is_live(), ..RunDocument::steered(nodes, balanced, command) })
+}
+
+/// A command that is to run.
+struct Job<'j, 'a> {
+    args: &'j RunArgs,
+    config: &'j Config,
+    root: &'a Root,
+    setup: &'j mut Setup,
+    source: Box<dyn Source>,
+}
+
+/// A command that runs, and how it ended.
+struct Child<'s> {
+    running: Running<'s>,
+    ended: Option<io::Result<ExitStatus>>,
+}
+
+impl<'a> Job<'_, 'a> {
+    /// Runs it to its end, whatever becomes of the steering.
+    fn run(
+        self,
+        signals: &Signals,
+        journal: &SharedJournal<'a>,
+        document: &mut RunDocument,
+    ) -> Result<Ended, Failure> {
+        // All that can fail comes before the command: once it runs, nobody else waits for it.
+        let mut controller = self.setup.controller(self.config)?;
+        let (program, arguments) =
+            self.args.command.split_first().unwrap_or_else(|| unreachable!());
+        let running =
+            signals.start(&Policy::Default, program, arguments).map_err(placed::unstarted)?;
+        self.setup.scope = Scope::Processes(vec![running.pid()]);
+        let child = RefCell::new(Child { running, ended: None });
+        let quiet = self.args.quiet;
+        let mut periods = vec![];
+        let steered = self.steer(&child, journal, &mut controller, &mut |period| {
+            say(quiet, render::balance::line(&period).trim_start());
+            periods.push(period);
+            Ok(())
+        });
+        let mut child = child.into_inner();
+        if let Err(Failure::Error { problem, hint }) = steered
+            && child.ended.is_none()
+        {
+            output::message(&format!(
+                "interleaf: its pages stay where they are: {problem} ({hint})"
+            ));
+        }
+        let status = loop {
+            match child.ended.take() {
+                Some(ended) => break ended.map_err(placed::unwaited)?,
+                None => child.ended = child.running.wait(LONG).transpose(),
+            }
+        };
+        if let Some(balanced) = &mut document.balance {
+            balanced.periods = periods;
+        }
+        document.ended(status);
+        let (elapsed, signal) = (child.running.elapsed(), child.running.came());
+        Ok(Ended { status: Some(status), elapsed, signal })
+    }
+
+    /// Steers its pages until it ends.
+    fn steer(
+        self,
+        child: &RefCell<Child<'_>>,
+        journal: &SharedJournal<'a>,
+        controller: &mut Controller,
+        tell: &mut dyn FnMut(PeriodDocument) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let Self { config, root, setup, source, .. } = self;
+        let actuators = setup.actuators(config, root, journal)?;
+        let clock = Box::new(Until(child));
+        let mut host = Host::new(root, setup.host.clone(), source, clock, actuators)
+            .map_err(|why| failed(&why))?;
+        match steer(&mut host, controller, tell) {
+            Ok(()) | Err(Stop::Machine(HostError::Stopped)) => Ok(()),
+            Err(Stop::Machine(why)) => Err(failed(&why)),
+            Err(Stop::Output(why)) => Err(why),
+        }
+    }
+}
+
+/// Waits, unless the command ends; passes signals on to it meanwhile.
+struct Until<'c, 's>(&'c RefCell<Child<'s>>);
+
+impl Clock for Until<'_, '_> {
+    fn wait(&mut self, span: Duration) -> bool {
+        let mut child = self.0.borrow_mut();
+        child.ended = child.running.wait(span).transpose();
+        child.ended.is_none()
+    }
+}

@@ -1,0 +1,77 @@
+//! What would be set up and written, without doing it.
+//!
+//! Everything that would be done is done, on a root whose writes are noted: what is printed is what
+//! the daemon writes, not what somebody thinks that it does.
+
+use super::{
+    config::Config,
+    restore,
+    setup::{Setup, unmoved},
+};
+use crate::{
+    document::{
+        self,
+        balance::{PlanDocument, WriteDocument},
+    },
+    failure::Failure,
+    output, render,
+};
+use interleaf_linux::{
+    actuator::{Actuator, SharedJournal},
+    journal::Journal,
+    root::Root,
+};
+use std::{cell::RefCell, rc::Rc};
+
+pub(super) fn run(config: &Config, json: bool, root: &Root) -> Result<(), Failure> {
+    let document = plan(config, root)?;
+    output::data(&match json {
+        true => document::json(&document)?,
+        false => render::balance::plan(&document),
+    })
+}
+
+fn plan(config: &Config, root: &Root) -> Result<PlanDocument, Failure> {
+    let setup = Setup::read(config, root)?;
+    let (journal, _) = Journal::open(root).map_err(restore::unkept)?;
+    let journal: SharedJournal<'_> = Rc::new(RefCell::new(journal));
+    let mut actuators = setup.actuators(config, root, &journal)?;
+    let mut document = setup.plan(config, &actuators, root)?;
+    let start = setup.start(config)?;
+    document.start = setup.points(&start);
+    set(&setup, config, &mut actuators, &start)?;
+    document.writes = written(root, 0);
+    let (next, done) = (setup.by_rating(), root.noted().len());
+    let points = setup.points(&next);
+    if points != document.start {
+        set(&setup, config, &mut actuators, &next)?;
+        document.next = points;
+        document.next_writes = written(root, done);
+    }
+    Ok(document)
+}
+
+fn set(
+    setup: &Setup,
+    config: &Config,
+    actuators: &mut [Option<Box<dyn Actuator + '_>>],
+    shares: &[Vec<f64>],
+) -> Result<(), Failure> {
+    for (actuator, shares) in actuators.iter_mut().zip(shares) {
+        let Some(actuator) = actuator else { continue };
+        actuator.set(&setup.goal(config, shares)).map_err(|why| unmoved(&why))?;
+    }
+    Ok(())
+}
+
+/// What was noted since so many writes, with what is in each file now.
+fn written(root: &Root, since: usize) -> Vec<WriteDocument> {
+    let noted = root.noted().into_iter().skip(since);
+    let document = |write: interleaf_linux::root::Write| {
+        let was = root.peek(&write.path).ok().flatten();
+        // Of some files a capture has no more than the name.
+        let was = was.map(|was| was.trim().to_string()).filter(|was| !was.is_empty());
+        WriteDocument { was, path: write.path, text: write.text }
+    };
+    noted.map(document).collect()
+}

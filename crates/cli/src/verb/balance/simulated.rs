@@ -1,0 +1,73 @@
+//! The daemon's loop on a simulated machine: what it does, for whoever has no counters or no
+//! expander.
+
+use super::{
+    config::Config,
+    publish::Publisher,
+    setup::{fixed, settings},
+};
+use crate::{
+    args::BalanceArgs, document::balance::PeriodDocument, failure::Failure, output, render,
+    verb::simulate,
+};
+use interleaf_model::{control::Period, machine::Layout, weights::Weights};
+use interleaf_sim::machine::{Arena, PeriodRecord, Trial};
+use std::{process::ExitCode, time::Duration};
+
+/// What runs when nobody says: it wants more than DRAM has.
+const WORKLOAD: &str = "cloverleaf";
+
+/// How long is simulated when nobody says, s.
+const DURATION_S: f64 = 300.0;
+
+pub(super) fn run(
+    args: &BalanceArgs,
+    config: &Config,
+    platform: &str,
+) -> Result<ExitCode, Failure> {
+    let workload = args.workload.as_deref().unwrap_or(WORKLOAD);
+    let scenario = simulate::alone(platform, workload, args.threads)?;
+    let duration = Duration::from_secs_f64(args.duration.map_or(DURATION_S, |it| it.seconds()));
+    let arena = Arena::new(&scenario, duration);
+    let names = scenario.platform.tier_names();
+    let points = match &config.weights {
+        None => None,
+        Some(weights) => Some(Weights::percent(&fixed(weights, &names)?).as_slice().to_vec()),
+    };
+    let trial =
+        Trial { policy: config.policy, points, curve_error: 0.0, settings: settings(config) };
+    let mut run = arena.start(&trial).map_err(simulate::wrong_curves)?;
+    let task = &scenario.tasks[0];
+    output::message(&format!(
+        "interleaf: simulated: {platform} with {} threads of {}; nodes are its tiers: {}",
+        task.threads,
+        task.name,
+        names.join(", ")
+    ));
+    let here = Config { target: None, ..config.clone() };
+    let mut publisher = Publisher::new(&here, args)?;
+    while let Some(record) = run.period().cloned() {
+        if let Some(period) = run.last() {
+            for document in documents(run.layout(), period, &record) {
+                publisher.publish(&document)?;
+            }
+        }
+    }
+    publisher.close();
+    let outcome = arena.outcome(run);
+    output::message(&render::balance::simulated(&outcome));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A document for each domain.
+fn documents(layout: &Layout, period: &Period, record: &PeriodRecord) -> Vec<PeriodDocument> {
+    let nodes: Vec<u32> = (0..layout.tiers.len() as u32).collect();
+    let domains = period.domains.iter().enumerate().map(|(at, domain)| {
+        let near: Vec<f64> =
+            layout.domains[at].tiers.iter().map(|tier| record.reached[*tier]).collect();
+        let all: f64 = near.iter().sum();
+        let reached = (all > 0.0).then(|| near.iter().map(|share| share / all).collect());
+        PeriodDocument::of(layout, &nodes, at, period.time_s, domain, reached)
+    });
+    domains.collect()
+}

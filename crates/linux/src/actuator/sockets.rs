@@ -1,0 +1,219 @@
+//! One actuator for several sockets, each of which has a goal of its own.
+//!
+//! A policy decides for a socket, among the tiers near it. DAMON has one thread of ours, so what
+//! moves pages is one for all of them: it is given the goals of all sockets as one. No socket's
+//! pages are to go to another one's memory, so each keeps the part of the scope's pages that it has:
+//! of pages that are 3/4 near socket 0 and 1/4 near socket 1, goals of 80:20 and 60:40 make
+//! 60:20:15:5.
+
+use super::{Actuator, ActuatorError, Followed, Goal, Setting};
+use crate::numa_maps::NodeBytes;
+use interleaf_model::weights::Weights;
+use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
+
+/// What all sockets share.
+struct Shared<'a> {
+    whole: Box<dyn Actuator + 'a>,
+    setting: Setting<'a>,
+    /// The nodes near each socket, and its goal once it has one.
+    sockets: Vec<(Vec<u32>, Option<Goal>)>,
+    followed: Followed,
+}
+
+/// The actuator of one socket.
+struct Part<'a> {
+    shared: Rc<RefCell<Shared<'a>>>,
+    at: usize,
+}
+
+/// An actuator for each of `sockets`, which are the nodes near each, by one for all of them.
+pub fn divide<'a>(
+    whole: Box<dyn Actuator + 'a>,
+    setting: Setting<'a>,
+    sockets: Vec<Vec<u32>>,
+) -> Vec<Box<dyn Actuator + 'a>> {
+    if sockets.len() < 2 {
+        return vec![whole];
+    }
+    let count = sockets.len();
+    let sockets = sockets.into_iter().map(|nodes| (nodes, None)).collect();
+    let shared = Shared { whole, setting, sockets, followed: Followed::default() };
+    let shared = Rc::new(RefCell::new(shared));
+    let part = |at| -> Box<dyn Actuator + 'a> { Box::new(Part { shared: shared.clone(), at }) };
+    (0..count).map(part).collect()
+}
+
+impl Shared<'_> {
+    /// The goals of all sockets as one; `None` while some have none.
+    fn goal(&self) -> Result<Option<Goal>, ActuatorError> {
+        let root = self.setting.root;
+        let processes = match self.setting.scope.is_slow_to_look_at() {
+            true => self.setting.scope.processes(root)?,
+            false => vec![],
+        };
+        let on = self.setting.scope.placement(root, &processes)?.unwrap_or_default();
+        let parts = parts(&on, self.sockets.iter().map(|(nodes, _)| nodes.as_slice()));
+        let mut shares: BTreeMap<u32, f64> = BTreeMap::new();
+        let mut merged: Option<Goal> = None;
+        for ((_, goal), part) in self.sockets.iter().zip(parts) {
+            let Some(goal) = goal else { return Ok(None) };
+            for (node, share) in goal.shares()? {
+                *shares.entry(node).or_default() += part * share;
+            }
+            let order = goal.nodes.iter().map(|(node, _)| (*node, 0));
+            merged.get_or_insert_with(|| Goal { nodes: order.collect(), ..goal.clone() });
+        }
+        let Some(mut merged) = merged else { return Ok(None) };
+        merged.nodes.retain(|(node, _)| shares.contains_key(node));
+        let late = shares.keys().filter(|node| merged.nodes.iter().all(|(it, _)| it != *node));
+        let late: Vec<(u32, u32)> = late.map(|node| (*node, 0)).collect();
+        merged.nodes.extend(late);
+        let wanted: Vec<f64> = merged.nodes.iter().map(|(node, _)| shares[node]).collect();
+        let points = Weights::percent(&wanted);
+        for ((_, weight), points) in merged.nodes.iter_mut().zip(points.as_slice()) {
+            *weight = u32::from(*points);
+        }
+        Ok(Some(merged))
+    }
+}
+
+/// The part of the pages that each socket has: alike where there are none. A node that is near
+/// several counts for each of them as much.
+fn parts<'n>(on: &NodeBytes, sockets: impl Iterator<Item = &'n [u32]> + Clone) -> Vec<f64> {
+    let near = |node: u32| sockets.clone().filter(|nodes| nodes.contains(&node)).count() as f64;
+    let of = |nodes: &[u32]| nodes.iter().map(|node| on.on(*node) as f64 / near(*node)).sum();
+    let bytes: Vec<f64> = sockets.clone().map(of).collect();
+    let all: f64 = bytes.iter().sum();
+    let alike = 1.0 / bytes.len() as f64;
+    bytes.iter().map(|bytes| if all > 0.0 { bytes / all } else { alike }).collect()
+}
+
+impl Actuator for Part<'_> {
+    fn name(&self) -> &'static str {
+        self.shared.borrow().whole.name()
+    }
+
+    fn describe(&self) -> String {
+        format!(
+            "{}; one for all sockets, each of which keeps the part of the pages that it has",
+            self.shared.borrow().whole.describe()
+        )
+    }
+
+    fn set(&mut self, goal: &Goal) -> Result<(), ActuatorError> {
+        let mut shared = self.shared.borrow_mut();
+        let before = shared.sockets[self.at].1.replace(goal.clone());
+        let done = match shared.goal() {
+            Ok(Some(merged)) => shared.whole.set(&merged),
+            Ok(None) => Ok(()),
+            Err(why) => Err(why),
+        };
+        if done.is_err() {
+            shared.sockets[self.at].1 = before;
+        }
+        done
+    }
+
+    /// The first one looks after the one for all. What is told of pages is of the nodes near this
+    /// socket, everything else of all of them, and by the first.
+    fn follow(&mut self) -> Result<Followed, ActuatorError> {
+        let mut shared = self.shared.borrow_mut();
+        if self.at == 0 {
+            shared.followed = shared.whole.follow()?;
+        }
+        let (nodes, goal) = &shared.sockets[self.at];
+        let on = shared.followed.on.as_ref().map(|on| {
+            NodeBytes(on.0.iter().filter(|(node, _)| nodes.contains(node)).map(own).collect())
+        });
+        let off_points = on.as_ref().and_then(|on| goal.as_ref()?.off_points(on));
+        Ok(match self.at {
+            0 => Followed { on, off_points, ..shared.followed.clone() },
+            _ => Followed { on, off_points, ..Followed::default() },
+        })
+    }
+}
+
+fn own((node, bytes): (&u32, &u64)) -> (u32, u64) {
+    (*node, *bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+    use crate::{actuator::Scope, journal::Journal, root::Root};
+    use interleaf_model::machine::Order;
+    use std::{fs, path::Path};
+
+    /// Notes what it is told, and finds pages where the test says.
+    struct Notes(Rc<RefCell<Vec<Goal>>>);
+
+    impl Actuator for Notes {
+        fn name(&self) -> &'static str {
+            "notes"
+        }
+
+        fn describe(&self) -> String {
+            String::new()
+        }
+
+        fn set(&mut self, goal: &Goal) -> Result<(), ActuatorError> {
+            self.0.borrow_mut().push(goal.clone());
+            Ok(())
+        }
+
+        fn follow(&mut self) -> Result<Followed, ActuatorError> {
+            let on = NodeBytes([(0, 60), (1, 15), (2, 20), (3, 5)].into_iter().collect());
+            Ok(Followed { on: Some(on), tried_bytes: Some(7), ..Followed::default() })
+        }
+    }
+
+    /// A machine with so many KiB of anonymous memory on its nodes.
+    fn machine(folder: &Path, kib: &[u64]) -> Root {
+        let nodes = folder.join("sys/devices/system/node");
+        for (node, kib) in kib.iter().enumerate() {
+            let own = nodes.join(format!("node{node}"));
+            fs::create_dir_all(&own).unwrap();
+            let text = format!("Node {node} MemTotal: 999 kB\nNode {node} AnonPages: {kib} kB\n");
+            fs::write(own.join("meminfo"), text).unwrap();
+        }
+        fs::write(nodes.join("online"), format!("0-{}\n", kib.len() - 1)).unwrap();
+        Root::captured(folder)
+    }
+
+    fn goal(nodes: [(u32, u32); 2]) -> Goal {
+        Goal { nodes: nodes.to_vec(), order: Order::Interleave, rate_limit_bytes_per_s: None }
+    }
+
+    #[test]
+    fn each_socket_keeps_its_part() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = machine(folder.path(), &[75, 25, 0, 0]);
+        let journal = Rc::new(RefCell::new(Journal::open(&root).unwrap().0));
+        let setting = Setting { root: &root, journal, scope: Scope::Machine, leave: false };
+        let told = Rc::new(RefCell::new(vec![]));
+        let whole = Box::new(Notes(told.clone()));
+        let mut parts = divide(whole, setting, vec![vec![0, 2], vec![1, 3]]);
+        parts[0].set(&goal([(0, 80), (2, 20)])).unwrap();
+        assert!(told.borrow().is_empty(), "the other socket has no goal yet");
+        parts[1].set(&goal([(1, 60), (3, 40)])).unwrap();
+        let merged = told.borrow().last().cloned().unwrap();
+        assert_eq!(merged.nodes, [(0, 60), (2, 15), (1, 15), (3, 10)]);
+        let first = parts[0].follow().unwrap();
+        let second = parts[1].follow().unwrap();
+        assert_eq!((first.on.unwrap().total(), first.tried_bytes), (80, Some(7)));
+        assert_eq!((second.on.unwrap().total(), second.tried_bytes), (20, None));
+        assert_eq!((first.off_points.unwrap(), second.off_points.unwrap()), (5.0, 15.0));
+    }
+
+    #[test]
+    fn parts_are_by_pages() {
+        let sockets = [&[0, 2][..], &[1, 2]];
+        let of = |on: &[(u32, u64)]| {
+            parts(&NodeBytes(on.iter().copied().collect()), sockets.iter().copied())
+        };
+        assert_eq!(of(&[]), [0.5, 0.5]);
+        assert_eq!(of(&[(1, 8)]), [0.0, 1.0]);
+        assert_eq!(of(&[(0, 2), (2, 4)]), [4.0 / 6.0, 2.0 / 6.0]);
+    }
+}
