@@ -22,7 +22,13 @@ use interleaf_model::{
 };
 use publish::Publisher;
 use setup::Setup;
-use std::{cell::RefCell, path::Path, process::ExitCode, rc::Rc, time::Duration};
+use std::{
+    cell::RefCell,
+    path::Path,
+    process::ExitCode,
+    rc::Rc,
+    time::{Duration, Instant},
+};
 
 /// Samples in a period, at least.
 const SAMPLES_MIN: u32 = 10;
@@ -106,7 +112,9 @@ fn balance<'a>(
         output::message(&format!("interleaf: {line}"));
     }
     let mut controller = setup.controller(config)?;
-    let clock = Box::new(Waits { signals, until: args.duration.map(|limit| limit.seconds()) });
+    let limit = args.duration.and_then(|limit| Duration::try_from_secs_f64(limit.seconds()).ok());
+    let until = limit.and_then(|limit| Instant::now().checked_add(limit));
+    let clock = Box::new(Waits { signals, until });
     let mut host = Host::new(root, setup.host.clone(), source, clock, actuators)
         .map_err(|why| failed(&why))?;
     let mut publisher = Publisher::new(config, args)?;
@@ -157,7 +165,7 @@ fn periods(
             let document = PeriodDocument::new(host, at, period.time_s, domain);
             publisher.publish(&document).map_err(Stop::Output)?;
         }
-        for note in host.followed().iter().flat_map(|followed| &followed.notes) {
+        for note in host.take_notes() {
             output::message(&format!("interleaf: {note}"));
         }
     }
@@ -187,18 +195,15 @@ fn dry_run(config: &Config, root: &Root) -> Result<(), Failure> {
 /// Waits, unless a signal says to stop or the time is over.
 struct Waits<'a> {
     signals: &'a Signals,
-    until: Option<f64>,
+    until: Option<Instant>,
 }
 
 impl Clock for Waits<'_> {
     fn wait(&mut self, span: Duration) -> bool {
-        if let Some(left) = &mut self.until {
-            *left -= span.as_secs_f64();
-            if *left < 0.0 {
-                return false;
-            }
-        }
-        self.signals.wait(span).is_none()
+        let left = self.until.map(|until| until.saturating_duration_since(Instant::now()));
+        let is_last = left.is_some_and(|left| left < span);
+        let wait = left.map_or(span, |left| left.min(span));
+        self.signals.wait(wait).is_none() && !is_last
     }
 }
 
