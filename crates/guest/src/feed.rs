@@ -9,7 +9,7 @@
 //!
 //! A line says what has been added since this client's last line for the same domain and tier.
 //! `inserts` and `occupancy_ns` may be left out; the latency of a line of memory is the second by
-//! the first.
+//! the first. Behind them may stand `time_ns`, until when that was counted by `CLOCK_MONOTONIC`.
 
 use std::{
     io::{self, Write},
@@ -18,6 +18,7 @@ use std::{
     time::Duration,
 };
 
+use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
 /// How long a listener may keep a client waiting: nobody's work stands still for being watched.
@@ -41,6 +42,9 @@ pub struct Fed {
     /// How long requests waited, together, ns.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub occupancy_ns: Option<u64>,
+    /// Until when that was counted, by `CLOCK_MONOTONIC`, ns.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub time_ns: Option<u64>,
 }
 
 impl Fed {
@@ -52,6 +56,7 @@ impl Fed {
         self.written_bytes += other.written_bytes;
         self.inserts = sum(self.inserts, other.inserts);
         self.occupancy_ns = sum(self.occupancy_ns, other.occupancy_ns);
+        self.time_ns = self.time_ns.max(other.time_ns);
     }
 
     /// Bytes read and written.
@@ -66,6 +71,12 @@ impl Fed {
         let inserts = self.inserts.filter(|inserts| *inserts > 0)?;
         Some(self.occupancy_ns? as f64 / inserts as f64)
     }
+}
+
+/// Now, as a line of the feed has it.
+pub(crate) fn time_ns() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs()
 }
 
 /// One end of the feed: it says what it has to whoever listens, and nothing while nobody does.

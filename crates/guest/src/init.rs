@@ -31,7 +31,7 @@ const PORT: &str = "/dev/ttyS1";
 
 /// How long a step waits for a program to say or do something. Emulated processors are slow, and
 /// whoever booted this has a limit of their own.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(180);
 const POLL: Duration = Duration::from_millis(20);
 
 /// File systems: what they are, and where they go.
@@ -78,7 +78,13 @@ fn serve() -> io::Result<()> {
 }
 
 /// The programs that steps have started, by name.
-struct Started(BTreeMap<String, Child>);
+struct Started(BTreeMap<String, Program>);
+
+struct Program {
+    child: Child,
+    /// Lines up to the last one that was awaited.
+    heard: usize,
+}
 
 impl Started {
     /// Takes a step; what it shows, and how it ends.
@@ -97,7 +103,7 @@ impl Started {
     }
 
     fn try_take(&mut self, step: &Step, shown: &mut String) -> io::Result<Option<ExitStatus>> {
-        let pid = |name: &str| self.0.get(name).map(Child::id);
+        let pid = |name: &str| self.0.get(name).map(|program| program.child.id());
         match &step.with_pids(&pid).map_err(io::Error::other)? {
             Step::Run { command } => {
                 let output = self::command(command).output()?;
@@ -108,7 +114,7 @@ impl Started {
             Step::Start { name, command } => self.start(name, command)?,
             Step::Await { name, text } => self.await_line(name, text)?,
             Step::Kill { name, signal } => {
-                kill_process(Pid::from_child(self.find(name)?), number(*signal))?;
+                kill_process(Pid::from_child(&self.find(name)?.child), number(*signal))?;
             }
             Step::Wait { name } => {
                 let status = self.wait(name)?;
@@ -116,7 +122,7 @@ impl Started {
                 return Ok(Some(status));
             }
             Step::Pages { name } => {
-                let found = numa_maps::mappings(&Root::live(), self.find(name)?.id());
+                let found = numa_maps::mappings(&Root::live(), self.find(name)?.child.id());
                 let mappings = found.map_err(io::Error::other)?.unwrap_or_default();
                 *shown = Pages(numa_maps::anonymous(&mappings)).to_string();
             }
@@ -133,7 +139,7 @@ impl Started {
         Ok(None)
     }
 
-    fn find(&mut self, name: &str) -> io::Result<&mut Child> {
+    fn find(&mut self, name: &str) -> io::Result<&mut Program> {
         let none = || io::Error::other(format!("no program was started as {name}"));
         self.0.get_mut(name).ok_or_else(none)
     }
@@ -142,22 +148,29 @@ impl Started {
         let out = File::create(output(name))?;
         let mut command = command(words);
         let child = command.stdout(out.try_clone()?).stderr(out).spawn()?;
-        self.0.insert(name.to_string(), child);
+        self.0.insert(name.to_string(), Program { child, heard: 0 });
         Ok(())
     }
 
     fn await_line(&mut self, name: &str, text: &str) -> io::Result<()> {
-        let child = self.find(name)?;
+        let program = self.find(name)?;
+        let is_awaited = |line: &str| match text.strip_prefix('*') {
+            Some(part) => line.contains(part),
+            None => line.starts_with(text),
+        };
         let deadline = Instant::now() + PATIENCE;
         while Instant::now() < deadline {
-            let ended = child.try_wait()?;
+            let ended = program.child.try_wait()?;
             // Looked for after the end too: the line may have been its last.
-            if printed(name)?.lines().any(|line| line.starts_with(text)) {
+            let printed = printed(name)?;
+            if let Some(at) = printed.lines().skip(program.heard).position(is_awaited) {
+                program.heard += at + 1;
                 return Ok(());
             }
             if let Some(status) = ended {
-                let said = printed(name)?;
-                return Err(io::Error::other(format!("{name} ended ({status}), saying: {said}")));
+                return Err(io::Error::other(format!(
+                    "{name} ended ({status}), saying: {printed}"
+                )));
             }
             thread::sleep(POLL);
         }
@@ -165,7 +178,7 @@ impl Started {
     }
 
     fn wait(&mut self, name: &str) -> io::Result<ExitStatus> {
-        let child = self.find(name)?;
+        let child = &mut self.find(name)?.child;
         let deadline = Instant::now() + PATIENCE;
         while Instant::now() < deadline {
             if let Some(status) = child.try_wait()? {

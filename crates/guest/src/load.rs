@@ -1,14 +1,16 @@
 //! `load --platform FILE --demand FILE --threads N --hot 128MiB [--cold 64MiB] [--bind NODE,..]
-//! [--nodes NODE,..] [--feed SOCKET] [--report FILE] [--speed 20] [--phase 60s:0.1].. [--for 2s]`
+//! [--nodes NODE,..] [--feed SOCKET] [--report FILE] [--speed 20] [--phase 60s:0.1]..
+//! [--phase-file FILE] [--for 2s]`
 //!
 //! A workload of a server, as far as a small machine can show it: its memory is there, its speed is
 //! computed. It maps hot and cold memory, writes to each page of both, and prints where the hot
 //! ones are (`pages 0:12288 1:4096`) and `touched`. From then on, ten times a second, it writes to
 //! each hot page, so that they are found accessed and the cold ones are not; looks now and then on
 //! which nodes they are; computes what threads of this demand would reach on this platform with
-//! their pages there ([`Emulated`]); says what counters would have counted of that to who listens
-//! at SOCKET ([`feed`](crate::feed)); and adds a line to the report. It ends when it is killed, or
-//! after `--for`.
+//! their pages there ([`Emulated`]); and adds a line to the report. Meanwhile it says what counters
+//! would have counted of that to who listens at SOCKET ([`feed`](crate::feed)), twenty times a
+//! second and however long its own steps take: a counter of a server is not held up by a busy
+//! emulator. It ends when it is killed, or after `--for`.
 //!
 //! Tier `i` of the platform is node `i`, or the one that `--nodes` says. Its memory comes from
 //! where the policy says that it was started under, or with `--bind` from these nodes only.
@@ -16,13 +18,15 @@
 //! With `--speed 20` emulated time runs twenty times as fast as the clock: in a second it counts
 //! what a server does in twenty. Phases are in emulated time: for as long as 60 s of work with all
 //! pages on the first tier, a tenth of the threads work; then comes the next phase, and in the end
-//! the first again. With pages where they are better, a phase is sooner done.
+//! the first again. With pages where they are better, a phase is sooner done. With `--phase-file`
+//! a phase lasts until that file, which is made with a 0 in it, has the number of another.
 //!
 //! The report has a line a step, under names: `time_s` is emulated, `clock_s` is not; `phase`
 //! counts from 0; then of each tier `hot_N` and `cold_N`, the parts of these pages that are there,
 //! and `gbps_N`; and `gbps`, the sum.
 
 mod args;
+mod counting;
 mod emulated;
 mod input;
 
@@ -30,9 +34,10 @@ pub use emulated::{Emulated, Reached};
 pub use input::read;
 
 use std::{
-    fs::File,
+    fs::{self, File},
     io::{self, Write},
     ops::Range,
+    path::Path,
     process::{self, ExitCode},
     thread,
     time::{Duration, Instant},
@@ -45,8 +50,9 @@ use interleaf_linux::{
 };
 use memmap2::{Advice, MmapMut};
 
-use crate::{feed::Feeder, pages::Pages, touch::sweep};
+use crate::{pages::Pages, touch::sweep};
 use args::Args;
+use counting::Counting;
 
 const STEP: Duration = Duration::from_millis(100);
 
@@ -82,41 +88,72 @@ fn load(args: &Args, out: &mut impl Write) -> io::Result<()> {
         cold.advise(Advice::DontDump)?;
     }
     let places = Places { hot: range(&hot), cold: cold.as_ref().map(range), nodes };
-    let mut report = Report::create(args, emulated.tiers())?;
+    if let Some(file) = &args.phase_file {
+        fs::write(file, "0\n")?;
+    }
     writeln!(out, "{}", Pages(within(&mappings()?, &places.hot)))?;
     writeln!(out, "touched")?;
     out.flush()?;
-    let mut feeder = args.feed.clone().map(Feeder::new);
+    let first = emulated.reached(0, &places.look()?.hot);
+    let counting = Counting::new(&emulated, args, first);
+    thread::scope(|scope| {
+        scope.spawn(|| counting.run());
+        let done = work(args, &emulated, &mut hot, &places, &counting);
+        counting.stop();
+        done
+    })
+}
+
+/// Touches the pages, and finds out how fast that would be, step by step.
+fn work(
+    args: &Args,
+    emulated: &Emulated,
+    hot: &mut [u8],
+    places: &Places,
+    counting: &Counting<'_>,
+) -> io::Result<()> {
+    let mut report = Report::create(args, emulated.tiers())?;
     let begun = Instant::now();
     let (mut before, mut done) = (begun, 0.0);
     let mut seen = places.look()?;
     let mut reached: Option<(usize, Reached)> = None;
     for step in 1_u64.. {
-        sweep(&mut hot);
+        sweep(hot);
         if step.is_multiple_of(STEPS_PER_LOOK) {
             let now = places.look()?;
             if now != seen {
                 (seen, reached) = (now, None);
             }
         }
-        let phase = emulated.phase(done);
+        let phase = match &args.phase_file {
+            Some(file) => told_phase(file, emulated.phases())?,
+            None => emulated.phase(done),
+        };
         let known = reached.take().filter(|(of, _)| *of == phase);
-        let (_, now_reached) =
-            reached.insert(known.unwrap_or_else(|| (phase, emulated.reached(phase, &seen.hot))));
+        let (_, now_reached) = reached.insert(known.unwrap_or_else(|| {
+            let now_reached = emulated.reached(phase, &seen.hot);
+            counting.set(&now_reached);
+            (phase, now_reached)
+        }));
         thread::sleep(STEP.saturating_sub(before.elapsed()));
         let now = Instant::now();
         let seconds = args.speed * (now - before).as_secs_f64();
         before = now;
         done += now_reached.speed * seconds / emulated.local_runtime_s();
-        if let Some(feeder) = &mut feeder {
-            feeder.say(&emulated.counted(now_reached, seconds));
-        }
         report.add(now - begun, phase, &seen, now_reached)?;
         if args.duration.is_some_and(|duration| now - begun >= duration) {
             break;
         }
     }
     Ok(())
+}
+
+/// The phase that a file has the number of.
+fn told_phase(file: &Path, phases: usize) -> io::Result<usize> {
+    let text = fs::read_to_string(file)?;
+    let phase = text.trim().parse().ok().filter(|phase| *phase < phases);
+    let wrong = || io::Error::other(format!("{}: no phase below {phases}: {text}", file.display()));
+    phase.ok_or_else(wrong)
 }
 
 /// The node of each tier.

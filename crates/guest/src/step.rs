@@ -39,7 +39,8 @@ pub enum Step {
         /// The program, found in `/bin`, and its arguments.
         command: Vec<String>,
     },
-    /// Waits until a started program has printed a line that begins with a text.
+    /// Waits until a started program has printed a line that begins with a text, or behind a `*`
+    /// one that has it anywhere, since the last line of it that was awaited.
     Await {
         /// The program.
         name: String,

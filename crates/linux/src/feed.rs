@@ -9,10 +9,19 @@
 //!
 //! Domains and tiers are counted from 0; a number that is left out is not counted. What several
 //! programs feed is summed. A wrong line is left out and told in [`Feed::state`]; it stops nobody.
+//!
+//! A reading covers the time up to the last line that is in it, and the next one begins there: a
+//! line is about the time before it, and who reads in the midst of that would find too little now
+//! and too much the next time. Without a line it covers none. So programs should write at least
+//! once in each sample. A line may say with `"time_ns"` until when it counted, by the clock
+//! `CLOCK_MONOTONIC`; else that is when it comes, which on a busy machine is later now and then.
 
 use crate::source::{Reading, Source, SourceError, add, nothing};
 use interleaf_model::machine::Traffic;
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::{
+    event::{PollFd, PollFlags, poll},
+    time::{ClockId, clock_gettime},
+};
 use serde::Deserialize;
 use std::{
     fs,
@@ -25,7 +34,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     thread::{self, JoinHandle},
-    time::Instant,
+    time::Duration,
 };
 
 /// The longest line, bytes. One with every number at its longest is some 200.
@@ -45,7 +54,6 @@ pub struct Feed {
     /// Closed when the feed is dropped, which ends the thread.
     stop: Option<UnixStream>,
     thread: Option<JoinHandle<()>>,
-    last: Instant,
 }
 
 /// What was fed so far.
@@ -65,6 +73,11 @@ pub struct State {
 struct Shared {
     /// What was fed since the last reading.
     traffic: Vec<Vec<Traffic>>,
+    /// Since when that is, by the clock of [`now`]: the last line before it, or when the first
+    /// program connected.
+    since: Duration,
+    /// Until when its last line is; `None` when there is none.
+    until: Option<Duration>,
     state: State,
 }
 
@@ -97,6 +110,7 @@ struct Line {
     written_bytes: Option<f64>,
     inserts: Option<f64>,
     occupancy_ns: Option<f64>,
+    time_ns: Option<u64>,
 }
 
 impl Feed {
@@ -113,20 +127,17 @@ impl Feed {
             listener.set_nonblocking(true)?;
             let (stop, stopped) = UnixStream::pair()?;
             let state = State::default();
-            let shared = Arc::new(Mutex::new(Shared { traffic: nothing(domains, tiers), state }));
+            let (traffic, since) = (nothing(domains, tiers), now());
+            let shared = Arc::new(Mutex::new(Shared { traffic, since, until: None, state }));
             let theirs = Arc::clone(&shared);
             let thread = thread::Builder::new().name("feed".into());
             let thread = thread.spawn(move || serve(&listener, &stopped, &theirs))?;
             Ok((shared, stop, thread))
         };
         match threads() {
-            Ok((shared, stop, thread)) => Ok(Self {
-                path: path.into(),
-                shared,
-                stop: Some(stop),
-                thread: Some(thread),
-                last: Instant::now(),
-            }),
+            Ok((shared, stop, thread)) => {
+                Ok(Self { path: path.into(), shared, stop: Some(stop), thread: Some(thread) })
+            }
             Err(why) => {
                 drop(fs::remove_file(path));
                 Err(failed(why))
@@ -162,8 +173,8 @@ impl Source for Feed {
         let mut shared = lock(&self.shared);
         let none = nothing(shared.traffic.len(), shared.traffic.first().map_or(0, Vec::len));
         let traffic = mem::replace(&mut shared.traffic, none);
-        let now = Instant::now();
-        let span = now - mem::replace(&mut self.last, now);
+        let until = shared.until.take().unwrap_or(shared.since);
+        let span = until - mem::replace(&mut shared.since, until);
         Ok(Reading { span, traffic, ..Reading::default() })
     }
 }
@@ -174,6 +185,12 @@ impl Drop for Feed {
         drop(self.thread.take().map(JoinHandle::join));
         drop(fs::remove_file(&self.path));
     }
+}
+
+/// The time that all programs of this machine have in common.
+fn now() -> Duration {
+    let now = clock_gettime(ClockId::Monotonic);
+    Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec.unsigned_abs() as u32)
 }
 
 /// A thread that panicked was in the middle of no sum: what is there is whole.
@@ -252,6 +269,10 @@ fn serve(listener: &UnixListener, stopped: &UnixStream, shared: &Mutex<Shared>) 
             && let Ok((stream, _)) = listener.accept()
             && stream.set_nonblocking(true).is_ok()
         {
+            let mut shared = lock(shared);
+            if clients.is_empty() && shared.until.is_none() {
+                shared.since = now();
+            }
             clients.push(Client { stream, begun: vec![], skipping: false });
         }
         lock(shared).state.clients = clients.len();
@@ -325,6 +346,10 @@ fn take_line(line: &[u8], shared: &Mutex<Shared>) {
     add(&mut traffic.inserts, parsed.inserts);
     add(&mut traffic.occupancy_ns, parsed.occupancy_ns);
     held.state.lines += 1;
+    // A time that cannot be, of another machine or another clock, is none.
+    let (came, least) = (now(), held.until.unwrap_or(held.since));
+    let told = parsed.time_ns.map(Duration::from_nanos);
+    held.until = Some(told.filter(|told| (least..=came).contains(told)).unwrap_or(came));
 }
 
 fn refuse(line: &[u8], why: &str, shared: &Mutex<Shared>) {

@@ -1,8 +1,9 @@
 //! A real machine behind the seam of the control loop: it waits, reads the counters, sees where
 //! pages are, and has decisions carried out.
 //!
-//! A sample covers the time since the last one, however long that was: looking after what moves
-//! pages takes some, and the system may be busy.
+//! A sample covers the time that its source says that it counted, which is not always the span that
+//! was waited for: looking after what moves pages takes some, and the system may be busy. Of a
+//! recording it is the time of then.
 
 use crate::{
     actuator::{Actuator, ActuatorError, Followed, Goal},
@@ -16,7 +17,10 @@ use interleaf_model::{
     machine::{Decision, Layout, Machine, Residency, Sample, Stock, Target},
     weights::Weights,
 };
-use std::time::{Duration, Instant};
+use std::{
+    mem,
+    time::{Duration, Instant},
+};
 
 /// How often what moves pages is looked after.
 const FOLLOW: Duration = Duration::from_secs(1);
@@ -38,6 +42,7 @@ pub struct Host<'a> {
     actuators: Vec<Option<Box<dyn Actuator + 'a>>>,
     goals: Vec<Option<Goal>>,
     followed: Vec<Followed>,
+    notes: Vec<String>,
     counters: Option<Counters>,
     sampled: Instant,
     looked_after: Instant,
@@ -85,6 +90,7 @@ impl<'a> Host<'a> {
             goals: actuators.iter().map(|_| None).collect(),
             followed: actuators.iter().map(|_| Followed::default()).collect(),
             layout: host.layout,
+            notes: vec![],
             source,
             clock,
             actuators,
@@ -98,6 +104,11 @@ impl<'a> Host<'a> {
     /// What was found when each scope's actuator was last looked after.
     pub fn followed(&self) -> &[Followed] {
         &self.followed
+    }
+
+    /// What went otherwise than it should since this was asked the last time, in words.
+    pub fn take_notes(&mut self) -> Vec<String> {
+        mem::take(&mut self.notes)
     }
 
     /// The goal of each scope.
@@ -118,6 +129,7 @@ impl<'a> Host<'a> {
         for (actuator, followed) in self.actuators.iter_mut().zip(&mut self.followed) {
             let Some(actuator) = actuator else { continue };
             let new = actuator.follow()?;
+            self.notes.extend(new.notes.iter().cloned());
             // Where it was not looked this time, pages are where they were the last time.
             let on = new.on.clone().or_else(|| followed.on.take());
             *followed = Followed { on, ..new };
@@ -127,7 +139,8 @@ impl<'a> Host<'a> {
     }
 
     /// Bytes in use and free on each tier. All that migrated is put down as having come to the
-    /// first tier: the kernel counts it for the machine as a whole.
+    /// first tier of each domain: the kernel counts it for the machine as a whole, and it may have
+    /// disturbed any.
     fn stock(&mut self) -> Result<Vec<Stock>, HostError> {
         let now = vmstat::of_machine(self.root)?;
         let moved = match (&now, &self.counters) {
@@ -135,13 +148,18 @@ impl<'a> Host<'a> {
             _ => None,
         };
         self.counters = now;
+        let first = |tier: usize| {
+            self.layout.domains.iter().any(|domain| domain.tiers.first() == Some(&tier))
+        };
         let mut stock = vec![];
         for (tier, node) in self.nodes.iter().enumerate() {
             let (total_bytes, free_bytes) = node::memory(self.root, *node)?;
             stock.push(Stock {
                 used_bytes: Some(total_bytes.saturating_sub(free_bytes)),
                 free_bytes: Some(free_bytes),
-                migrated_in_bytes: moved.filter(|_| tier == 0).map(|moved| moved * self.page_bytes),
+                migrated_in_bytes: moved
+                    .filter(|_| first(tier))
+                    .map(|moved| moved * self.page_bytes),
                 migrated_out_bytes: None,
             });
         }
@@ -172,12 +190,10 @@ impl Machine for Host<'_> {
         self.look_after()?;
         let reading = self.source.read()?;
         let now = Instant::now();
-        // A recording covers the time in which it was made.
-        let span = match reading.span.is_zero() {
-            true => now - self.sampled,
-            false => reading.span,
-        };
-        self.sampled = now;
+        let waited = now - mem::replace(&mut self.sampled, now);
+        // A recording covers the time in which it was made; what counted no time has counted nothing
+        // that could be divided by it.
+        let span = if reading.span.is_zero() { waited } else { reading.span };
         let stock = self.stock()?;
         Ok(Sample { span, traffic: reading.traffic, stock, scopes: self.residency() })
     }

@@ -169,6 +169,55 @@ fn programs_are_summed() {
     assert_eq!(feed.read().unwrap().traffic[0][0].inserts, Some(2.0));
 }
 
+/// A line is about the time since the one before, whenever somebody reads.
+#[test]
+fn a_reading_ends_with_its_last_line() {
+    let (folder, mut feed) = feed();
+    std::thread::sleep(Duration::from_millis(100));
+    let connected = Instant::now();
+    let mut program = client(&folder);
+    until(&feed, |state| state.clients == 1);
+    let mut spans = vec![];
+    for line in 1..=3 {
+        std::thread::sleep(Duration::from_millis(40));
+        program.write_all(b"{\"domain\":0,\"tier\":0,\"read_bytes\":7}\n").unwrap();
+        until(&feed, |state| state.lines == line);
+        // What comes between a line and a reading is of the next one's time.
+        std::thread::sleep(Duration::from_millis(20));
+        spans.push(feed.read().unwrap().span);
+        assert_eq!(feed.read().unwrap().span, Duration::ZERO, "nothing covers no time");
+    }
+    assert!(spans[1..].iter().all(|span| *span >= Duration::from_millis(60)), "{spans:?}");
+    let all: Duration = spans.into_iter().sum();
+    assert!(all <= connected.elapsed() - Duration::from_millis(20), "the time before is none");
+}
+
+/// A line that says until when it counted is believed, unless that cannot be.
+#[test]
+fn lines_may_have_a_time() {
+    let (folder, mut feed) = feed();
+    let mut program = client(&folder);
+    until(&feed, |state| state.clients == 1);
+    let monotonic = || {
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+        Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec.unsigned_abs() as u32)
+    };
+    let begun = monotonic();
+    let mut span = |line, time: Duration| {
+        std::thread::sleep(Duration::from_millis(20));
+        let text = format!("{{\"domain\":0,\"tier\":0,\"time_ns\":{}}}\n", time.as_nanos());
+        program.write_all(text.as_bytes()).unwrap();
+        until(&feed, |state| state.lines == line);
+        feed.read().unwrap().span
+    };
+    span(1, begun + Duration::from_millis(1));
+    assert_eq!(span(2, begun + Duration::from_millis(8)), Duration::from_millis(7));
+    // Of the past or of the future: when it came stands in.
+    assert!(span(3, Duration::ZERO) > Duration::from_millis(20));
+    let came = span(4, begun + Duration::from_secs(1 << 30));
+    assert!(came > Duration::ZERO && came < Duration::from_secs(1 << 20), "{came:?}");
+}
+
 #[test]
 fn wrong_lines_are_told_and_stop_nobody() {
     let (folder, mut feed) = feed();

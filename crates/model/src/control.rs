@@ -170,7 +170,8 @@ impl Controller {
             self.elapsed += sample.span;
             let settings = &self.settings;
             for seat in &mut self.seats {
-                let reading = seat.window.add(&sample, seat.domain, &seat.near, settings);
+                let reading =
+                    seat.window.add(&sample, seat.domain, &seat.near, &seat.scopes, settings);
                 seat.policy.watch(&reading);
             }
             if self.seats.iter().all(|seat| seat.policy.enough(seat.window.quiet())) {

@@ -35,6 +35,22 @@ pub fn said(series: Series, topology: &str, steps: &str) -> Option<Record> {
 /// As [`said`].
 #[must_use]
 pub fn said_within(series: Series, topology: &str, steps: &str, limit: Duration) -> Option<Record> {
+    said_of(series, topology, steps, limit, &[])
+}
+
+/// As [`said_within`], with other files too: their text, by their paths in the guest.
+///
+/// # Panics
+///
+/// As [`said`], and when such a file cannot be written here.
+#[must_use]
+pub fn said_of(
+    series: Series,
+    topology: &str,
+    steps: &str,
+    limit: Duration,
+    texts: &[(&str, String)],
+) -> Option<Record> {
     if let Some(outcome) = missing(series) {
         not_tested(&outcome);
         return None;
@@ -44,7 +60,13 @@ pub fn said_within(series: Series, topology: &str, steps: &str, limit: Duration)
     // It takes longer to build than all of the rest.
     let is_named = steps.split_whitespace().any(|word| word == "interleaf");
     let programs = is_named.then(|| ("interleaf", interleaf().as_path())).into_iter().collect();
-    let files = ["platforms", "workloads"].into_iter().flat_map(data).collect();
+    let mut files: Vec<_> = ["platforms", "workloads"].into_iter().flat_map(data).collect();
+    let folder = tempfile::tempdir().unwrap_or_else(|why| panic!("{why}"));
+    for (at, (path, text)) in texts.iter().enumerate() {
+        let file = folder.path().join(at.to_string());
+        fs::write(&file, text).unwrap_or_else(|why| panic!("{}: {why}", file.display()));
+        files.push(((*path).to_string(), file));
+    }
     let boot = Boot { programs, files, limit, ..Boot::new(series, &machine, guest, steps) };
     match boot.run() {
         Ok(Outcome::Said(record)) => Some(record),

@@ -28,7 +28,13 @@ use interleaf_model::{
 };
 use publish::Publisher;
 use setup::Setup;
-use std::{cell::RefCell, path::Path, process::ExitCode, rc::Rc, time::Duration};
+use std::{
+    cell::RefCell,
+    path::Path,
+    process::ExitCode,
+    rc::Rc,
+    time::{Duration, Instant},
+};
 
 /// Longer than any daemon runs.
 const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 86_400);
@@ -109,7 +115,7 @@ fn balance<'a>(
         output::message(&format!("interleaf: {line}"));
     }
     let mut controller = setup.controller(config)?;
-    let clock = Box::new(Waits { signals, until: args.duration.map(|limit| limit.seconds()) });
+    let clock = Box::new(Waits { signals, until: until(args) });
     let mut host = Host::new(root, setup.host.clone(), source, clock, actuators)
         .map_err(|why| failed(&why))?;
     let mut publisher = Publisher::new(config, args)?;
@@ -121,6 +127,13 @@ fn balance<'a>(
         Err(Stop::Machine(why)) => Err(failed(&why)),
         Err(Stop::Output(why)) => Err(why),
     }
+}
+
+/// When it is to stop by itself.
+fn until(args: &BalanceArgs) -> Option<Instant> {
+    let limit = args.duration.and_then(|limit| Duration::try_from_secs_f64(limit.seconds()).ok());
+    // What is too far away to be told is never.
+    limit.and_then(|limit| Instant::now().checked_add(limit))
 }
 
 /// Why the loop ends.
@@ -162,7 +175,7 @@ fn steer(
             let document = PeriodDocument::new(host, at, period.time_s, domain);
             tell(document).map_err(Stop::Output)?;
         }
-        for note in host.followed().iter().flat_map(|followed| &followed.notes) {
+        for note in host.take_notes() {
             output::message(&format!("interleaf: {note}"));
         }
     }
@@ -171,21 +184,15 @@ fn steer(
 /// Waits, unless a signal says to stop or the time is over.
 struct Waits<'a> {
     signals: &'a Signals,
-    until: Option<f64>,
-}
-
-impl Waits<'_> {
-    /// Whether there is so much time left, which then is spent.
-    fn spend(&mut self, span: Duration) -> bool {
-        let Some(left) = &mut self.until else { return true };
-        *left -= span.as_secs_f64();
-        *left >= 0.0
-    }
+    until: Option<Instant>,
 }
 
 impl Clock for Waits<'_> {
     fn wait(&mut self, span: Duration) -> bool {
-        self.spend(span) && self.signals.wait(span).is_none()
+        let left = self.until.map(|until| until.saturating_duration_since(Instant::now()));
+        let is_last = left.is_some_and(|left| left < span);
+        let wait = left.map_or(span, |left| left.min(span));
+        self.signals.wait(wait).is_none() && !is_last
     }
 }
 

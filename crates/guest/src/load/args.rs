@@ -29,6 +29,8 @@ pub(super) struct Args {
     /// Emulated time by that of the clock.
     pub(super) speed: f64,
     pub(super) phases: Vec<Stretch>,
+    /// The file that says which phase it is in; nothing for one after the other.
+    pub(super) phase_file: Option<PathBuf>,
     /// By the clock; nothing for until it is killed.
     pub(super) duration: Option<Duration>,
 }
@@ -47,6 +49,7 @@ impl Args {
             report: None,
             speed: 1.0,
             phases: vec![],
+            phase_file: None,
             duration: None,
         };
         while let Some(arg) = args.next() {
@@ -63,6 +66,7 @@ impl Args {
                 "--report" => found.report = Some(value.into()),
                 "--speed" => found.speed = above_zero(&value)?,
                 "--phase" => found.phases.push(phase(&value)?),
+                "--phase-file" => found.phase_file = Some(value.into()),
                 "--for" => found.duration = Some(millis(&value)?.duration()),
                 _ => return Err(format!("no argument: {arg}")),
             }
@@ -113,13 +117,14 @@ mod tests {
         assert_eq!((read.platform, read.demand, read.threads, read.hot, read.cold), expected);
         assert_eq!((read.speed, read.phases.len(), read.duration), (1.0, 0, None));
         let more = "--cold 1MiB --bind 1 --nodes 1,0 --feed /f --report /r --speed 2.5 \
-                    --phase 60s:1.0 --phase 500ms:0.1 --for 2s";
+                    --phase 60s:1.0 --phase 500ms:0.1 --phase-file /p --for 2s";
         let read = parse(&format!("{plain} {more}")).unwrap();
         assert_eq!((read.cold, read.speed), (1 << 20, 2.5));
         assert_eq!((read.bind, read.nodes), (Some([1].into_iter().collect()), Some(vec![1, 0])));
         let phases = [(60.0, 1.0), (0.5, 0.1)];
         assert_eq!(read.phases, phases.map(|(local_s, active)| Stretch { local_s, active }));
         assert_eq!(read.duration, Some(Duration::from_secs(2)));
+        assert_eq!(read.phase_file, Some("/p".into()));
         for wrong in [
             "--speed 0",
             "--speed x",

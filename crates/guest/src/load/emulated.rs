@@ -123,6 +123,7 @@ impl Emulated {
                 written_bytes: ((1.0 - self.read_share) * bytes).round() as u64,
                 inserts: Some(lines.round() as u64),
                 occupancy_ns: Some((lines * latency_ns).round() as u64),
+                time_ns: None,
             }
         });
         counted.collect()

@@ -5,6 +5,7 @@ use crate::{
     machine::{Sample, Traffic},
     policy::{Observation, Reading, TierObservation, TierReading},
 };
+use core::mem;
 
 /// The range of the samples over their mean above which they are of two kinds. Noise of 5 % has a
 /// range of 20 % in thirty samples.
@@ -14,10 +15,17 @@ const COMES_AND_GOES: f64 = 0.5;
 /// samples of a normal distribution span 4.1 standard deviations, their usual step is 0.95.
 const STEPS_OF_NOISE: f64 = 6.0;
 
+/// The part of a scope's pages that must have left a tier or come to one since the sample before,
+/// for them to be on their way, 0 to 1. Beside much traffic the bytes of a small scope are few: but
+/// the traffic is not yet that of where they go.
+const ON_THEIR_WAY: f64 = 0.005;
+
 /// The samples of one period, as one domain sees them.
 pub(super) struct Window {
     tiers: usize,
     samples: Vec<Kept>,
+    /// Where the pages of each scope were in the last sample.
+    places: Vec<Option<Vec<u64>>>,
 }
 
 /// What is kept of a sample.
@@ -44,28 +52,34 @@ impl Kept {
 
 impl Window {
     pub(super) const fn new(tiers: usize) -> Self {
-        Self { tiers, samples: vec![] }
+        Self { tiers, samples: vec![], places: vec![] }
     }
 
     pub(super) fn clear(&mut self) {
         self.samples.clear();
     }
 
-    /// Takes the part of `sample` that is about `domain` and its `near` tiers.
+    /// Takes the part of `sample` that is about `domain`, its `near` tiers and the `scopes` that are
+    /// steered.
     pub(super) fn add(
         &mut self,
         sample: &Sample,
         domain: usize,
         near: &[usize],
+        scopes: &[usize],
         settings: &Settings,
     ) -> Reading {
         let traffic: Vec<Traffic> = near.iter().map(|tier| sample.traffic[domain][*tier]).collect();
         let moved = |tier: &usize| sample.stock[*tier].migrated_in_bytes.unwrap_or(0);
         let migrated_bytes: u64 = near.iter().map(moved).sum();
         let all_bytes: f64 = traffic.iter().filter_map(Traffic::bytes).sum();
+        let places = scopes.iter().map(|scope| sample.scopes.get(*scope)?.used_bytes.clone());
+        let before = mem::replace(&mut self.places, places.collect());
+        let is_on_its_way = before.iter().zip(&self.places).any(|(a, b)| is_on_its_way(a, b));
+        let is_little = migrated_bytes as f64 <= settings.migration_floor * all_bytes;
         let kept = Kept {
             span_ns: sample.span.as_nanos() as f64,
-            quiet: migrated_bytes as f64 <= settings.migration_floor * all_bytes,
+            quiet: is_little && !is_on_its_way,
             counted: traffic.iter().all(|tier| tier.bytes().is_some()),
             traffic,
             free_bytes: near.iter().map(|tier| sample.stock[*tier].free_bytes).collect(),
@@ -89,9 +103,16 @@ impl Window {
         reading
     }
 
-    /// How many samples at the end are quiet: taken since the last page moved.
+    /// The samples at the end that are quiet, taken since the last page moved. One in which nothing
+    /// was counted tells nothing, but it does not make others worse.
+    fn since_the_last_move(&self) -> impl Iterator<Item = &Kept> {
+        let begin = self.samples.iter().rposition(|sample| !sample.quiet).map_or(0, |at| at + 1);
+        self.samples[begin..].iter().filter(|sample| sample.counted)
+    }
+
+    /// How many these are.
     pub(super) fn quiet(&self) -> usize {
-        self.samples.iter().rev().take_while(|sample| sample.quiet && sample.counted).count()
+        self.since_the_last_move().count()
     }
 
     /// Whether the bytes of every tier were counted in some sample.
@@ -103,7 +124,7 @@ impl Window {
     /// were counted if there is none. What was quiet before pages moved shows another placement.
     fn usable(&self, quiet_min: usize) -> Vec<&Kept> {
         if self.quiet() >= quiet_min.max(1) {
-            return self.samples[self.samples.len() - self.quiet()..].iter().collect();
+            return self.since_the_last_move().collect();
         }
         let counted = || self.samples.iter().filter(|sample| sample.counted);
         let quiet: Vec<&Kept> = counted().filter(|sample| sample.quiet).collect();
@@ -155,10 +176,11 @@ impl Window {
         }
     }
 
-    /// The mean of all samples, quiet or not, GB/s.
+    /// The mean of all samples that counted, quiet or not, GB/s.
     pub(super) fn tier_bandwidth_gbps(&self) -> Vec<f64> {
-        let count = self.samples.len().max(1) as f64;
-        let mean = |tier| self.samples.iter().map(|s| s.tier_gbps(tier)).sum::<f64>() / count;
+        let counted = || self.samples.iter().filter(|sample| sample.counted);
+        let count = counted().count().max(1) as f64;
+        let mean = |tier| counted().map(|sample| sample.tier_gbps(tier)).sum::<f64>() / count;
         (0..self.tiers).map(mean).collect()
     }
 
@@ -176,6 +198,15 @@ impl Window {
     pub(super) fn migrated_bytes(&self) -> u64 {
         self.samples.iter().map(|sample| sample.migrated_bytes).sum()
     }
+}
+
+/// Whether the pages of a scope have gone elsewhere.
+fn is_on_its_way(before: &Option<Vec<u64>>, now: &Option<Vec<u64>>) -> bool {
+    let (Some(before), Some(now)) = (before, now) else { return false };
+    let all = |bytes: &[u64]| bytes.iter().sum::<u64>().max(1) as f64;
+    let (all_before, all_now) = (all(before), all(now));
+    let part = |(before, now): (&u64, &u64)| *now as f64 / all_now - *before as f64 / all_before;
+    before.iter().zip(now).map(part).any(|part| part.abs() > ON_THEIR_WAY)
 }
 
 /// Of samples between which the load comes and goes (they span more than [`COMES_AND_GOES`] of
@@ -251,7 +282,7 @@ mod tests {
         let settings = Settings::default();
         let mut window = Window::new(2);
         for (gbps, migrated) in [(190.0, 0), (10.0, 1 << 30), (210.0, 0), (200.0, 0)] {
-            window.add(&sample([gbps, gbps / 4.0], migrated), 0, &[0, 1], &settings);
+            window.add(&sample([gbps, gbps / 4.0], migrated), 0, &[0, 1], &[0], &settings);
         }
         assert_eq!(window.quiet(), 2, "those behind the migration");
         let few = Settings { quiet_min: 2, ..settings.clone() };
@@ -270,18 +301,43 @@ mod tests {
         assert_eq!(window.migrated_bytes(), 1 << 30);
     }
 
+    /// Few bytes beside the traffic, but much of the scope: until they have come to rest, what is
+    /// counted is not about where they are.
+    #[test]
+    fn pages_on_their_way_are_waited_for() {
+        let settings = Settings { quiet_min: 2, ..Settings::default() };
+        let mut window = Window::new(2);
+        let on_first = [1000, 1000, 960, 921, 920, 920, 922];
+        for (at, bytes) in on_first.into_iter().enumerate() {
+            let mut sample = sample([100.0 + at as f64, 0.0], 0);
+            sample.scopes[0].used_bytes = Some(vec![bytes, 1000 - bytes]);
+            window.add(&sample, 0, &[0, 1], &[0], &settings);
+        }
+        assert_eq!(window.quiet(), 3);
+        let seen = window.observation(1.4, vec![1.0, 0.0], &[0], &settings).unwrap();
+        assert_eq!(seen.mean_gbps, 105.0);
+        // Also from one period to the next, and of a scope that is not known for a while.
+        window.clear();
+        for (bytes, quiet) in [(Some(500), 0), (None, 1), (Some(100), 2), (Some(100), 3)] {
+            let mut sample = sample([100.0, 0.0], 0);
+            sample.scopes[0].used_bytes = bytes.map(|bytes| vec![bytes, 1000 - bytes]);
+            window.add(&sample, 0, &[0, 1], &[0], &settings);
+            assert_eq!(window.quiet(), quiet, "{bytes:?}");
+        }
+    }
+
     #[test]
     fn a_load_that_comes_and_goes_is_judged_while_it_is_there() {
         let settings = Settings::default();
         let mut window = Window::new(2);
         for gbps in [400.0, 410.0, 390.0, 400.0, 100.0, 90.0, 100.0] {
-            window.add(&sample([gbps, 0.0], 0), 0, &[0, 1], &settings);
+            window.add(&sample([gbps, 0.0], 0), 0, &[0, 1], &[0], &settings);
         }
         let seen = window.observation(1.4, vec![1.0, 0.0], &[0], &settings).unwrap();
         assert_eq!((seen.quiet, seen.mean_gbps), (4, 400.0));
         let mut noisy = Window::new(2);
         for gbps in [400.0, 300.0, 520.0, 390.0, 200.0, 480.0, 410.0] {
-            noisy.add(&sample([gbps, 0.0], 0), 0, &[0, 1], &settings);
+            noisy.add(&sample([gbps, 0.0], 0), 0, &[0, 1], &[0], &settings);
         }
         let seen = noisy.observation(1.4, vec![1.0, 0.0], &[0], &settings).unwrap();
         assert_eq!(seen.quiet, 7, "noise does not come and go");
@@ -293,9 +349,14 @@ mod tests {
         let mut blind = sample([100.0, 20.0], 0);
         blind.traffic[0][1] = Traffic::default();
         let mut window = Window::new(2);
-        window.add(&blind, 0, &[0, 1], &settings);
+        window.add(&blind, 0, &[0, 1], &[0], &settings);
         assert!(!window.is_counted());
         assert_eq!(window.observation(0.2, vec![1.0, 0.0], &[0], &settings), None);
         assert_eq!(window.tier_latency_ns()[1], None);
+        // It does not hide what others counted.
+        window.add(&sample([100.0, 20.0], 0), 0, &[0, 1], &[0], &settings);
+        window.add(&blind, 0, &[0, 1], &[0], &settings);
+        window.add(&sample([100.0, 20.0], 0), 0, &[0, 1], &[0], &settings);
+        assert_eq!((window.quiet(), window.tier_bandwidth_gbps()), (2, vec![100.0, 20.0]));
     }
 }

@@ -48,12 +48,13 @@ pub(super) fn run(args: &BalanceArgs, config: &Config, root: &Root) -> Result<Ex
         output::message(&format!("interleaf: {line}"));
     }
     let signals = Signals::hold().map_err(placed::unheld)?;
-    let until = args.duration.map(|limit| limit.seconds());
-    let waits = Waits { signals: &signals, until };
     // What was recorded need not be waited for.
     let clock: Box<dyn Clock + '_> = match config.is_replayed() {
-        true => Box::new(AtOnce(waits)),
-        false => Box::new(waits),
+        true => {
+            let left_s = args.duration.map_or(f64::INFINITY, |limit| limit.seconds());
+            Box::new(AtOnce { signals: &signals, left_s })
+        }
+        false => Box::new(Waits { signals: &signals, until: super::until(args) }),
     };
     let nobody = setup.scopes().iter().map(|_| None).collect();
     let mut host =
@@ -240,10 +241,14 @@ fn summary(
 }
 
 /// Does not wait, but stops as who waits.
-struct AtOnce<'a>(Waits<'a>);
+struct AtOnce<'a> {
+    signals: &'a Signals,
+    left_s: f64,
+}
 
 impl Clock for AtOnce<'_> {
     fn wait(&mut self, span: Duration) -> bool {
-        self.0.spend(span) && self.0.signals.come().is_none()
+        self.left_s -= span.as_secs_f64();
+        self.left_s >= 0.0 && self.signals.come().is_none()
     }
 }

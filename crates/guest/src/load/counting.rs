@@ -1,0 +1,134 @@
+//! What counters would count, told as evenly as they count.
+
+use std::{
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+use super::{Args, Emulated, Reached};
+use crate::feed::{Feeder, time_ns};
+
+/// From one time that it is told to the next.
+const TICK: Duration = Duration::from_millis(50);
+
+/// Says what is counted, while somebody else works.
+pub(super) struct Counting<'a> {
+    emulated: &'a Emulated,
+    speed: f64,
+    state: Mutex<State>,
+    is_over: AtomicBool,
+}
+
+struct State {
+    feeder: Option<Feeder>,
+    reached: Reached,
+    /// Until when it was told, ns.
+    told: u64,
+}
+
+impl<'a> Counting<'a> {
+    /// From now on, as fast as `reached`.
+    pub(super) fn new(emulated: &'a Emulated, args: &Args, reached: Reached) -> Self {
+        let feeder = args.feed.clone().map(Feeder::new);
+        let state = State { feeder, reached, told: time_ns() };
+        let (state, is_over) = (Mutex::new(state), AtomicBool::new(false));
+        Self { emulated, speed: args.speed, state, is_over }
+    }
+
+    /// Says it, again and again, until it is stopped.
+    pub(super) fn run(&self) {
+        while !self.is_over.load(Ordering::Relaxed) {
+            thread::sleep(TICK);
+            self.say(&mut self.state());
+        }
+    }
+
+    pub(super) fn stop(&self) {
+        self.is_over.store(true, Ordering::Relaxed);
+    }
+
+    /// From now on it is as fast as `reached`.
+    pub(super) fn set(&self, reached: &Reached) {
+        let mut state = self.state();
+        self.say(&mut state);
+        state.reached.clone_from(reached);
+    }
+
+    /// Says what was counted since the last time.
+    fn say(&self, state: &mut State) {
+        let now = time_ns();
+        let seconds = self.speed * (now - state.told) as f64 * 1e-9;
+        state.told = now;
+        if let Some(feeder) = &mut state.feeder {
+            let mut counted = self.emulated.counted(&state.reached, seconds);
+            counted.iter_mut().for_each(|fed| fed.time_ns = Some(now));
+            feeder.say(&counted);
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::{BufRead, BufReader},
+        os::unix::net::UnixListener,
+        path::Path,
+    };
+
+    use super::{super::input, *};
+    use crate::feed::Fed;
+
+    /// All that is told is what was reached, for as long as it was.
+    #[test]
+    fn what_is_told_is_what_was_reached() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let platform = root.join("platforms/gnr120-cz122.toml");
+        let (platform, measured_on, demand) =
+            input::read(&platform, &root.join("workloads/lbm.toml")).unwrap();
+        let emulated = Emulated::new(platform, &measured_on, &demand, 119, &[]);
+        let socket =
+            std::env::temp_dir().join(format!("interleaf-counting-{}", std::process::id()));
+        let listener = UnixListener::bind(&socket).unwrap();
+        let text = format!(
+            "--platform p --demand d --threads 119 --hot 1MiB --speed 2 --feed {}",
+            socket.display()
+        );
+        let args = Args::parse(text.split_whitespace().map(String::from)).unwrap();
+        let all_local = emulated.reached(0, &[1.0, 0.0]);
+        let all_away = emulated.reached(0, &[0.0, 1.0]);
+        let begun = time_ns();
+        let counting = Counting::new(&emulated, &args, all_local.clone());
+        thread::scope(|scope| {
+            scope.spawn(|| counting.run());
+            thread::sleep(Duration::from_millis(120));
+            counting.set(&all_away);
+            thread::sleep(Duration::from_millis(120));
+            counting.stop();
+        });
+        drop(counting);
+        std::fs::remove_file(&socket).unwrap();
+        // Bytes and nanoseconds of each tier, while all pages are there.
+        let (mut told, mut before) = ([(0, 0); 2], begun);
+        for line in BufReader::new(listener.accept().unwrap().0).lines() {
+            let fed: Fed = serde_json::from_str(&line.unwrap()).unwrap();
+            let until = fed.time_ns.unwrap();
+            if fed.bytes() > 0 {
+                told[fed.tier].0 += fed.bytes();
+                told[fed.tier].1 += until - before;
+                before = until;
+            }
+        }
+        for ((bytes, ns), reached) in told.into_iter().zip([&all_local, &all_away]) {
+            let ratio = bytes as f64 / (2.0 * ns as f64 * reached.bandwidth_gbps());
+            assert!((ratio - 1.0).abs() < 1e-3 && ns > 100_000_000, "{ratio}, {ns} ns");
+        }
+    }
+}

@@ -1,0 +1,299 @@
+//! The closed loop on real kernels: `interleaf balance` hears how fast the program `load` would be
+//! where its pages are, decides, has DAMON move them, and hears what came of it. Where that ends is
+//! compared with what the platform's curves say, and with the same run on the simulated machine.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::{sync::OnceLock, time::Duration};
+
+use interleaf_guest::report::Ending;
+use interleaf_model::{policy::PolicyKind, predict::Stretch};
+use interleaf_vm::{
+    Series,
+    expected::Expected,
+    harness::{in_workspace, said_of, shown, step},
+    outcome::{Record, Taken},
+};
+use serde_json::Value;
+
+const PLATFORM: &str = "/platforms/gnr120-cz122.toml";
+const DEMAND: &str = "/workloads/lbm.toml";
+const THREADS: u32 = 119;
+
+/// What is steered: few pages, which are soon moved and soon found accessed.
+const HOT_BYTES: u64 = 64 << 20;
+
+/// The demand of the second phase, which one tier is best for.
+const FEW: f64 = 0.1;
+
+/// The daemon's period: as short as DAMON allows, which takes up to two seconds to move pages.
+const PERIOD: Duration = Duration::from_secs(4);
+
+/// How far from the best ratio pages may be, in points of a hundred ...
+const NEAR: f64 = 5.0;
+/// ... and where DAMON watches physical memory.
+const NEAR_PHYSICAL: f64 = 6.0;
+
+/// The part of the pages that may move in a period once they are where they should be.
+const AT_REST: f64 = 0.01;
+
+/// Looks in the minute for which they stay.
+const LOOKS: usize = 6;
+
+/// Far more than it takes on two slow cores.
+const LIMIT: Duration = Duration::from_secs(500);
+
+/// What has to be afterwards as it was before.
+const SETTINGS: [&str; 4] = [
+    "read /proc/sys/kernel/numa_balancing",
+    "read /sys/kernel/mm/damon/admin/kdamonds/nr_kdamonds",
+    "read /sys/module/damon_stat/parameters/enabled",
+    "list /run/interleaf",
+];
+
+/// The run as the simulated machine has it, in one phase.
+fn run(active: f64) -> Expected {
+    Expected {
+        phases: vec![Stretch { local_s: 1000.0, active }],
+        ..Expected::new(
+            in_workspace(PLATFORM.trim_start_matches('/')),
+            in_workspace(DEMAND.trim_start_matches('/')),
+            THREADS,
+            HOT_BYTES,
+        )
+    }
+}
+
+/// The best points on the first tier, of a hundred.
+fn best(active: f64) -> f64 {
+    100.0 * run(active).best().unwrap()[0].weights.shares()[0]
+}
+
+/// A daemon of this policy that steers this scope.
+fn config(policy: PolicyKind, scope: &str, way: &str) -> String {
+    format!(
+        "schema = \"interleaf.balance/1\"\n\
+         [scope]\n{scope}\n\
+         [policy]\nname = \"{policy}\"\nplatform = \"{PLATFORM}\"\n\
+         [control]\nperiod = \"{}s\"\n\
+         [migration]\nway = \"{way}\"\nstop_rivals = true\n\
+         [source]\nkind = \"feed\"\npath = \"/run/feed.sock\"\n\
+         [publish]\ntarget = \"/run/target\"\n",
+        PERIOD.as_secs()
+    )
+}
+
+const PROCESSES: &str = "kind = \"processes\"\nprocesses = [\"load\"]";
+const MACHINE: &str = "kind = \"machine\"";
+
+/// What the guest says of the load and a daemon: until its reason has `rests`, for a minute more,
+/// and through `more`.
+fn said(series: Series, config: String, rests: &str, more: &[&str]) -> Option<Record> {
+    let load = format!(
+        "start load load --platform {PLATFORM} --demand {DEMAND} --threads {THREADS} --hot {}MiB \
+         --phase 1000s:1.0 --phase 1000s:{FEW} --phase-file /tmp/phase --feed /run/feed.sock",
+        HOT_BYTES >> 20
+    );
+    let rests = format!("await daemon *{rests}");
+    let first = ["write /sys/kernel/mm/transparent_hugepage/enabled madvise"];
+    let begin = [
+        &*load,
+        "await load touched",
+        "start daemon interleaf balance --config /balance.toml --json",
+    ];
+    let end = ["kill daemon TERM", "wait daemon", "read /run/target"];
+    let mut steps: Vec<&str> = first.into_iter().chain(SETTINGS).chain(begin).collect();
+    steps.extend([&*rests, "sleep 2s", "pages load", "read /run/target"]);
+    steps.extend([["sleep 10s", "pages load"]; LOOKS].concat());
+    steps.extend(more.iter().chain(&end).chain(&SETTINGS));
+    steps.extend(["kill load TERM", "wait load"]);
+    let files = [("/balance.toml", config)];
+    said_of(series, "two-nodes-hmat", &steps.join("\n"), LIMIT, &files)
+}
+
+/// What the daemon said of a period.
+#[derive(Debug)]
+struct Period {
+    time_s: f64,
+    /// Points on the first tier.
+    target: f64,
+    migrated_bytes: f64,
+    decision: String,
+    reason: String,
+}
+
+fn periods(record: &Record) -> Vec<Period> {
+    let taken = step(record, "wait daemon");
+    assert_eq!(taken.ending, Some(Ending::Exit(0)), "{record}");
+    let period = |line: &String| {
+        let json: Value = serde_json::from_str(line).unwrap_or_else(|why| panic!("{why}: {line}"));
+        let text = |name: &str| json[name].as_str().unwrap().to_string();
+        Period {
+            time_s: json["time_s"].as_f64().unwrap(),
+            target: json["target_weights"][0].as_f64().unwrap(),
+            migrated_bytes: json["migrated_bytes"].as_f64().unwrap(),
+            decision: text("decision"),
+            reason: text("reason"),
+        }
+    };
+    taken.output.iter().filter(|line| line.starts_with('{')).map(period).collect()
+}
+
+/// Points on node 0, at each look at the load's pages in turn.
+fn looks(record: &Record) -> Vec<f64> {
+    let points = |taken: &Taken| {
+        let count = |node: &str| {
+            let words = taken.output[0].split(' ').filter_map(|word| word.split_once(':'));
+            words.filter(|(of, _)| *of == node).map(|(_, n)| n.parse::<f64>().unwrap()).sum::<f64>()
+        };
+        100.0 * count("0") / (count("0") + count("1"))
+    };
+    record.steps.iter().filter(|taken| taken.step == "pages load").map(points).collect()
+}
+
+/// What is read first and last is the same.
+fn nothing_is_left(record: &Record) {
+    for look in SETTINGS {
+        let mut looks = record.steps.iter().filter(|taken| taken.step == look);
+        let (before, after) = (looks.next().unwrap(), looks.next_back().unwrap());
+        // A folder that was made stays, with nothing in it.
+        let is_same = before == after || (look.starts_with("list") && after.output.is_empty());
+        assert!(is_same, "{look}: {before:?}, then {after:?}\n{record}");
+    }
+    let target = record.steps.iter().rfind(|taken| taken.step == "read /run/target").unwrap();
+    assert!(!target.succeeded(), "nobody looks after it any more\n{record}");
+}
+
+/// For a minute from where it rests, the target and the pages are within `near` points of the best,
+/// and hardly any page moves.
+fn rests_at_the_best(record: &Record, rests: &str, near: f64) {
+    let best = best(1.0);
+    let periods = periods(record);
+    let at = periods.iter().position(|period| period.reason.contains(rests)).unwrap();
+    let minute: Vec<&Period> =
+        periods[at..].iter().take_while(|it| it.time_s <= periods[at].time_s + 60.0).collect();
+    assert!(minute.len() >= 12, "{record}");
+    for period in &minute {
+        assert!((period.target - best).abs() <= near, "{period:?}, best {best}\n{record}");
+        let part = period.migrated_bytes / HOT_BYTES as f64;
+        assert!(part <= AT_REST, "{part} of the pages in {period:?}\n{record}");
+    }
+    let looks = &looks(record)[..=LOOKS];
+    assert!(
+        looks.iter().all(|points| (points - best).abs() <= near),
+        "{looks:?}, {best}\n{record}"
+    );
+    let published = shown(record, "read /run/target");
+    let target = minute[0].target;
+    assert_eq!(published, [format!("0:{target},1:{}", 100.0 - target)], "{record}");
+}
+
+/// Where the same policy settles on the simulated machine, in points on the first tier.
+fn simulated(policy: PolicyKind) -> f64 {
+    static SETTLED: OnceLock<[f64; 2]> = OnceLock::new();
+    let all = SETTLED.get_or_init(|| {
+        [PolicyKind::Dmi, PolicyKind::Guided].map(|policy| {
+            let settled = run(1.0).settles(policy, PERIOD, Duration::from_secs(120)).unwrap();
+            100.0 * settled.shares[0]
+        })
+    });
+    all[usize::from(policy == PolicyKind::Guided)]
+}
+
+fn agrees_with_the_simulation(record: &Record, policy: PolicyKind, rests: &str) {
+    let periods = periods(record);
+    let at = periods.iter().find(|period| period.reason.contains(rests)).unwrap();
+    let simulated = simulated(policy);
+    assert!((at.target - simulated).abs() <= NEAR, "{at:?}, simulated {simulated}\n{record}");
+}
+
+/// Climbs to the best ratio and stays; without demand it comes back, step by step, and with it
+/// begins anew.
+fn dmi(series: Series) {
+    let rests = "GB/s is as before";
+    let more = [
+        "write /tmp/phase 1",
+        "await daemon *\"target_weights\":[100,0]",
+        "sleep 6s",
+        "pages load",
+        "write /tmp/phase 0",
+        "await daemon *\"decision\":\"probe\"",
+        "await daemon *\"decision\":\"step\"",
+        "sleep 6s",
+        "pages load",
+    ];
+    let config = config(PolicyKind::Dmi, PROCESSES, "auto");
+    let Some(record) = said(series, config, rests, &more) else { return };
+    rests_at_the_best(&record, rests, NEAR);
+    agrees_with_the_simulation(&record, PolicyKind::Dmi, rests);
+    let looks = looks(&record);
+    let [local, again] = looks[LOOKS + 1..] else { panic!("{record}") };
+    assert!(local >= 100.0 - NEAR && best(FEW) == 100.0, "{local}\n{record}");
+    assert!(again <= 88.0, "{again}: it is on its way to the best again\n{record}");
+    nothing_is_left(&record);
+}
+
+#[test]
+fn dmi_climbs_to_the_best_on_6_17() {
+    dmi(Series::Of(6, 17));
+}
+
+#[test]
+fn dmi_climbs_to_the_best_on_the_newest() {
+    dmi(Series::Newest);
+}
+
+/// Goes to where the curves say, looks what came of it and stays; without demand all pages come
+/// back, and with it they go where they were.
+fn guided(series: Series) {
+    let rests = "as when it settled";
+    let more = [
+        "write /tmp/phase 1",
+        "await daemon *\"decision\":\"local\"",
+        "await daemon *as when it settled",
+        "pages load",
+        "write /tmp/phase 0",
+        "await daemon *\"decision\":\"propose\"",
+        "await daemon *as when it settled",
+        "pages load",
+    ];
+    let config = config(PolicyKind::Guided, PROCESSES, "auto");
+    let Some(record) = said(series, config, rests, &more) else { return };
+    rests_at_the_best(&record, rests, NEAR);
+    agrees_with_the_simulation(&record, PolicyKind::Guided, rests);
+    let looks = looks(&record);
+    let [local, again] = looks[LOOKS + 1..] else { panic!("{record}") };
+    assert!((local - best(FEW)).abs() <= NEAR, "{local}\n{record}");
+    assert!((again - best(1.0)).abs() <= NEAR, "{again}\n{record}");
+    nothing_is_left(&record);
+}
+
+#[test]
+fn guided_goes_to_the_best_on_6_17() {
+    guided(Series::Of(6, 17));
+}
+
+#[test]
+fn guided_goes_to_the_best_on_the_newest() {
+    guided(Series::Newest);
+}
+
+/// The whole machine, by physical addresses.
+fn machine(series: Series, way: &str) {
+    let rests = "as when it settled";
+    let config = config(PolicyKind::Guided, MACHINE, way);
+    let Some(record) = said(series, config, rests, &[]) else { return };
+    rests_at_the_best(&record, rests, NEAR_PHYSICAL);
+    nothing_is_left(&record);
+}
+
+#[test]
+fn a_machine_is_steered_by_physical_addresses() {
+    machine(Series::Newest, "paddr");
+}
+
+/// A kernel that has no goal for that.
+#[test]
+fn a_machine_is_steered_by_quotas() {
+    machine(Series::Of(6, 17), "quota");
+}
