@@ -12,7 +12,7 @@ use interleaf_linux::{
     layout::HostLayout,
     replay::Replay,
     root::Root,
-    source::Source,
+    source::{Source, Uncounted},
     topology::Machine,
 };
 use interleaf_model::{
@@ -95,11 +95,20 @@ impl Setup {
         let (domains, tiers) = (layout.domains.len(), layout.tiers.len());
         Ok(match &config.source {
             SourceChoice::Counters => {
-                let planned = plan(root, &self.machine, layout)
-                    .map_err(|why| Failure::new(why.to_string(), why.remedy()))?;
-                let counters = Counters::open(planned, root)
-                    .map_err(|why| Failure::new(why.to_string(), why.remedy()))?;
-                Box::new(counters)
+                let counters = plan(root, &self.machine, layout)
+                    .map_err(|why| Failure::new(why.to_string(), why.remedy()))
+                    .and_then(|planned| {
+                        Counters::open(planned, root)
+                            .map_err(|why| Failure::new(why.to_string(), why.remedy()))
+                    });
+                match counters {
+                    Ok(counters) => Box::new(counters),
+                    // It would go by nothing that is counted.
+                    Err(_) if decides_blindly(config.policy) => {
+                        Box::new(Uncounted::new(domains, tiers))
+                    }
+                    Err(why) => return Err(why),
+                }
             }
             SourceChoice::Feed(path) => {
                 let feed = Feed::listen(path, domains, tiers).map_err(|why| {
@@ -238,6 +247,11 @@ impl Setup {
         }
         lines
     }
+}
+
+/// Whether a policy decides the same whatever is counted.
+fn decides_blindly(policy: PolicyKind) -> bool {
+    matches!(policy, PolicyKind::Local | PolicyKind::Static | PolicyKind::Bandwidth)
 }
 
 fn kind(scope: &Wanted) -> ScopeKind {
