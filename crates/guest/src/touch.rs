@@ -1,5 +1,5 @@
 //! `touch SIZE [--weights NODE:WEIGHT,..|--interleave NODE,..|--bind NODE,..] [--huge] [--sweep]
-//! [--check] [--tell 60:40]`
+//! [--check] [--tell 60:40] [--group NAME]`
 //!
 //! Maps anonymous memory, writes to each page of it, and prints `pages 0:12288 1:4096` and
 //! `touched`. With `--weights` it first writes these weights for the whole machine and interleaves
@@ -9,6 +9,7 @@
 //! killed. With `--check` it does so too, fills its pages first and sees each time that they hold
 //! what was written last; told to end, it looks at all of them and prints `intact after 12 sweeps`,
 //! or fails. With `--tell` it prints `reached 60:40` when its pages first are within 3 points of it.
+//! With `--group` it first goes into a control group of its own.
 
 use std::{
     fs,
@@ -46,6 +47,7 @@ struct Args {
     sweep: bool,
     check: bool,
     tell: Option<String>,
+    group: Option<String>,
 }
 
 /// Does it. The arguments are those behind the name.
@@ -83,6 +85,10 @@ impl Args {
                     found.tell = Some(value()?);
                     continue;
                 }
+                "--group" => {
+                    found.group = Some(value()?);
+                    continue;
+                }
                 "--bind" => Policy::Bind(nodes(&value()?)?),
                 "--interleave" => Policy::WeightedInterleave(nodes(&value()?)?),
                 "--weights" => {
@@ -113,6 +119,12 @@ fn weight(text: &str) -> Result<(u32, u8), String> {
 
 fn touch(args: &Args, out: &mut impl Write) -> io::Result<()> {
     let named = |what: &str, why: io::Error| io::Error::new(why.kind(), format!("{what}: {why}"));
+    if let Some(group) = &args.group {
+        let folder = format!("/sys/fs/cgroup/{group}");
+        let joined = fs::create_dir_all(&folder)
+            .and_then(|()| fs::write(format!("{folder}/cgroup.procs"), process::id().to_string()));
+        joined.map_err(|why| named(&folder, why))?;
+    }
     for (node, weight) in &args.weights {
         let path = format!("{WEIGHTS}/node{node}");
         fs::write(&path, weight.to_string()).map_err(|why| named(&path, why))?;
@@ -245,10 +257,18 @@ mod tests {
         assert_eq!(parse("64MiB"), Ok(plain));
         let weights = vec![(0, 3), (1, 255)];
         let policy = Some(Policy::WeightedInterleave([0, 1].into_iter().collect()));
-        let tell = Some("60:40".into());
-        let all =
-            Args { size: 1 << 30, weights, policy, huge: true, sweep: true, check: true, tell };
-        let text = "1GiB --weights 0:3,1:255 --huge --sweep --check --tell 60:40";
+        let (tell, group) = (Some("60:40".into()), Some("kept".into()));
+        let all = Args {
+            size: 1 << 30,
+            weights,
+            policy,
+            huge: true,
+            sweep: true,
+            check: true,
+            tell,
+            group,
+        };
+        let text = "1GiB --weights 0:3,1:255 --huge --sweep --check --tell 60:40 --group kept";
         assert_eq!(parse(text), Ok(all));
         for wrong in ["", "64", "64MB", "1MiB --weights 0", "1MiB --weights 0:256", "1MiB --bind"] {
             assert!(parse(wrong).is_err(), "{wrong}");

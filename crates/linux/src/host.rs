@@ -38,6 +38,8 @@ pub struct Host<'a> {
     actuators: Vec<Option<Box<dyn Actuator + 'a>>>,
     goals: Vec<Option<Goal>>,
     followed: Vec<Followed>,
+    /// What was noted since somebody asked.
+    notes: Vec<String>,
     counters: Option<Counters>,
     sampled: Instant,
     looked_after: Instant,
@@ -84,6 +86,7 @@ impl<'a> Host<'a> {
             nodes: host.nodes,
             goals: actuators.iter().map(|_| None).collect(),
             followed: actuators.iter().map(|_| Followed::default()).collect(),
+            notes: vec![],
             layout: host.layout,
             source,
             clock,
@@ -98,6 +101,11 @@ impl<'a> Host<'a> {
     /// What was found when each scope's actuator was last looked after.
     pub fn followed(&self) -> &[Followed] {
         &self.followed
+    }
+
+    /// What was noted since this was asked last, each once.
+    pub fn notes(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.notes)
     }
 
     /// The goal of each scope.
@@ -118,6 +126,11 @@ impl<'a> Host<'a> {
         for (actuator, followed) in self.actuators.iter_mut().zip(&mut self.followed) {
             let Some(actuator) = actuator else { continue };
             let new = actuator.follow()?;
+            for note in &new.notes {
+                if !self.notes.contains(note) {
+                    self.notes.push(note.clone());
+                }
+            }
             // Where it was not looked this time, pages are where they were the last time.
             let on = new.on.clone().or_else(|| followed.on.take());
             *followed = Followed { on, ..new };

@@ -30,16 +30,14 @@ const LOOKS: [&str; 5] = [
 /// Far more than the longest boot takes on two slow cores.
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// Programs called `touch` are to have their pages 60:40, and what is in the way may be switched
-/// off.
+/// Programs called `touch` are to have their pages 60:40.
 const CONFIG: &str = "schema = \"interleaf.balance/1\"\n\
     [scope]\nkind = \"processes\"\nprocesses = [\"touch\"]\n\
     [policy]\nname = \"static\"\nweights = \"60:40\"\n\
-    [control]\nperiod = \"1s\"\n\
-    [migration]\nstop_rivals = true\n";
+    [control]\nperiod = \"1s\"\n";
 
 /// The daemon, whose lines are documents then.
-const BALANCE: &str = "interleaf balance --json --config /balance.toml";
+const BALANCE: &str = "interleaf balance --json --stop-rivals --config /balance.toml";
 
 /// A program that knows what is in its pages, all of them on node 0 at first.
 const SWEEP: &str = "start sweep touch 48MiB --bind 0 --check --tell 60:40\nawait sweep touched\n";
@@ -53,19 +51,26 @@ fn looks() -> String {
 
 /// What a guest says of these steps between two looks.
 fn said(series: Series, config: &str, steps: &str) -> Option<Record> {
-    said_on(series, "two-nodes-hmat", config, steps)
+    said_on(series, "two-nodes-hmat", &[("/balance.toml", config)], steps)
 }
 
-fn said_on(series: Series, topology: &str, config: &str, steps: &str) -> Option<Record> {
+/// On a topology, with these files.
+fn said_on(series: Series, on: &str, files: &[(&str, &str)], steps: &str) -> Option<Record> {
     let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("balance.toml");
-    fs::write(&file, config).unwrap();
-    // Nobody but the daemon makes the pages of a test other ones.
-    let huge = "write /sys/kernel/mm/transparent_hugepage/enabled never\n";
+    let file = |(path, text): &(&str, &str)| {
+        let file = folder.path().join(&path[1..]);
+        fs::write(&file, text).unwrap();
+        (path.to_string(), file)
+    };
+    let files: Vec<_> = files.iter().map(file).collect();
+    // Pages of programs that do not ask for huge ones stay small.
+    let huge = "write /sys/kernel/mm/transparent_hugepage/enabled madvise\n";
     let steps = format!("{huge}{}{steps}\n{}", looks(), looks());
-    said_by(series, topology, &steps, &|boot| {
+    said_by(series, on, &steps, &|boot| {
         boot.limit = LIMIT;
-        boot.files.push(("/balance.toml".into(), file.clone()));
+        // Memory that is plugged in can be switched off when nothing of the kernel's is in it.
+        boot.command_line = "memhp_default_state=online_movable";
+        boot.files.extend(files.iter().cloned());
     })
 }
 
@@ -161,6 +166,156 @@ fn what_a_killed_one_left_is_put_back() {
         told(&record, "wait next", Ending::Signal(9), &back);
         told(&record, restore, Ending::Exit(0), &back);
         unchanged_but(&record, &[1, 2, 3]);
+        intact(&record);
+    }
+}
+
+/// What unwinds puts back too: an actuator that runs when its program panics.
+#[test]
+fn a_panic_puts_all_back() {
+    let actuate = "run actuate @sweep --way vaddr --weights 60:40 --leave --panic";
+    for series in SERIES {
+        let Some(record) = said(series, CONFIG, &format!("{SWEEP}{actuate}\n{INTACT}")) else {
+            return;
+        };
+        told(&record, actuate, Ending::Exit(101), &["reached 60:40", "as it was told"]);
+        unchanged_but(&record, &[]);
+        intact(&record);
+    }
+}
+
+/// Who else has DAMON is told, with a way out, and left as it is; the kernel's own are switched off
+/// with leave only, which the tests of signals show. Without DAMON there is another way.
+#[test]
+fn others_that_use_damon_are_told() {
+    let careful = "run interleaf balance --config /balance.toml --duration 3s";
+    let wants_damon = "run interleaf balance --config /balance.toml --stop-rivals --way vaddr";
+    let goes_on = "run interleaf balance --config /balance.toml --duration 5s";
+    let state = format!("read {ADMIN}/0/state");
+    let context = format!("{ADMIN}/0/contexts");
+    let steps = format!(
+        "{SWEEP}{careful}\n{}\
+         write /sys/module/damon_stat/parameters/enabled N\n\
+         write {ADMIN}/nr_kdamonds 1\nwrite {context}/nr_contexts 1\n\
+         write {context}/0/operations paddr\nwrite {context}/0/targets/nr_targets 1\n\
+         write {ADMIN}/0/state on\n{wants_damon}\n{goes_on} \n{state}\n\
+         write {ADMIN}/0/state off\nwrite {ADMIN}/nr_kdamonds 0\n\
+         write /sys/module/damon_stat/parameters/enabled Y\n{INTACT}",
+        looks()
+    );
+    for series in SERIES {
+        let Some(record) = said(series, CONFIG, &steps) else { return };
+        let module = ["damon_stat holds DAMON", "hint: give leave", "--stop-rivals", "echo N"];
+        told(&record, careful, Ending::Exit(2), &module);
+        let thread = ["somebody has set up 1 DAMON thread", "hint: "];
+        told(&record, wants_damon, Ending::Exit(2), &thread);
+        let way = ["somebody has set up 1 DAMON thread", "pages move by pages", "numa_balancing=1"];
+        told(&record, goes_on, Ending::Exit(0), &way);
+        assert_eq!(shown(&record, &state), ["on"], "{record}");
+        unchanged_but(&record, &[]);
+        intact(&record);
+    }
+}
+
+/// Programs that come join; one that the kernel kills for want of memory, or that ends, leaves, and
+/// when all have gone the next one is taken on.
+#[test]
+fn programs_come_and_go() {
+    let touch = "touch 32MiB --bind 0 --tell 60:40";
+    let steps = format!(
+        "{SWEEP}start balance {BALANCE}\nawait sweep reached\n\
+         start second {touch} --sweep\nawait second reached\n\
+         start hog touch 2GiB --huge\nwait hog\n\
+         kill second KILL\nwait second\n{INTACT}sleep 3s\n\
+         start third {touch} --sweep\nawait third reached\n\
+         kill balance TERM\nwait balance\n"
+    );
+    for series in SERIES {
+        let Some(record) = said(series, CONFIG, &steps) else { return };
+        assert_eq!(step(&record, "wait hog").ending, Some(Ending::Signal(9)), "{record}");
+        for await_ in ["await second reached", "await third reached"] {
+            shown(&record, await_);
+        }
+        let words = ["has joined", "has ended or left", "was started again"];
+        told(&record, "wait balance", Ending::Exit(0), &words);
+        unchanged_but(&record, &[]);
+        intact(&record);
+    }
+}
+
+/// Pages of a protected control group stay, of whom a daemon steers the processes by name and of
+/// whom it steers all memory.
+#[test]
+fn the_protected_are_left_alone() {
+    let config = |scope: &str, weights: &str| {
+        format!(
+            "schema = \"interleaf.balance/1\"\n[scope]\n{scope}\nprotected = [\"/kept\"]\n\
+             [policy]\nname = \"static\"\nweights = \"{weights}\"\n[control]\nperiod = \"1s\"\n"
+        )
+    };
+    let named = config("kind = \"processes\"\nprocesses = [\"touch\"]", "60:40");
+    let machine = config("", "20:80");
+    let all = "run interleaf balance --stop-rivals --config /machine.toml --duration 20s";
+    let steps = format!(
+        "write /sys/fs/cgroup/cgroup.subtree_control +memory\n\
+         start kept touch 32MiB --bind 0 --sweep --group kept\nawait kept touched\n\
+         {SWEEP}start balance {BALANCE}\nawait sweep reached\nkill balance TERM\nwait balance\n\
+         {all}\npages kept\npages sweep\n{INTACT}"
+    );
+    let files = [("/balance.toml", named.as_str()), ("/machine.toml", machine.as_str())];
+    let Some(record) = said_on(Series::Newest, "two-nodes-hmat", &files, &steps) else { return };
+    told(&record, "wait balance", Ending::Exit(0), &["left alone: /kept", "by vaddr"]);
+    told(&record, all, Ending::Exit(0), &["left alone: /kept", "by paddr"]);
+    assert_eq!(shown(&record, "pages kept"), ["pages 0:8192"], "{record}");
+    let on_0 = shown(&record, "pages sweep")[0].split_whitespace().nth(1).unwrap();
+    let on_0: u32 = on_0.strip_prefix("0:").unwrap().parse().unwrap();
+    assert!(on_0 < 12288 / 2, "60 of 100 are there before all memory is steered\n{record}");
+    unchanged_but(&record, &[]);
+    intact(&record);
+}
+
+/// A node that has not as much room as its pages want is told, and nothing comes of it.
+#[test]
+fn a_full_node_is_told() {
+    let config = CONFIG.replace("60:40", "20:80");
+    let balance = format!("run {BALANCE} --duration 25s");
+    let steps = format!(
+        "start sweep touch 160MiB --bind 0 --check\nawait sweep touched\n{balance}\n{INTACT}"
+    );
+    let files = [("/balance.toml", config.as_str())];
+    for series in SERIES {
+        let Some(record) = said_on(series, "nearly-full-node", &files, &steps) else { return };
+        told(&record, &balance, Ending::Exit(0), &["node 1 is full: "]);
+        unchanged_but(&record, &[]);
+        intact(&record);
+    }
+}
+
+/// A node whose memory is switched off while pages are steered to it: the kernel brings the pages
+/// back, and the daemon says why it ends. With the memory back, it can be started again.
+#[test]
+fn a_node_that_goes_offline_ends_it() {
+    // Blocks of 128 MiB; what is plugged in begins at 4 GiB.
+    let blocks = |state: &str| {
+        let block =
+            |block| format!("write /sys/devices/system/memory/memory{block}/state {state}\n");
+        [33, 32].map(block).concat()
+    };
+    let again = format!("run {BALANCE} --duration 3s");
+    let steps = format!(
+        "{SWEEP}start balance {BALANCE}\nawait sweep reached\npages sweep\n{}\
+         read /sys/devices/system/node/has_memory\nwait balance\n{}{again}\n{INTACT}",
+        blocks("offline"),
+        blocks("online_movable")
+    );
+    for series in SERIES {
+        let files = [("/balance.toml", CONFIG)];
+        let Some(record) = said_on(series, "plugged-node", &files, &steps) else { return };
+        assert_eq!(shown(&record, "read /sys/devices/system/node/has_memory"), ["0"], "{record}");
+        let words = ["error: node 1 has gone offline", "hint: start it again when"];
+        told(&record, "wait balance", Ending::Exit(2), &words);
+        told(&record, &again, Ending::Exit(0), &[]);
+        unchanged_but(&record, &[]);
         intact(&record);
     }
 }

@@ -5,7 +5,7 @@ use super::config::{Config, Scope as Wanted, SourceChoice, WantedWay};
 use crate::{failure::Failure, library, verb::unread};
 use interleaf_linux::{
     actuator::{Actuator, Goal, Scope, Setting, SharedJournal, choose},
-    cgroup::Trees,
+    cgroup::{Group, Trees},
     counters::{Counters, plan::plan},
     damon::probe::{ProbeError, Probed, probe},
     feed::Feed,
@@ -29,6 +29,7 @@ pub(super) struct Setup {
     machine: Machine,
     pub(super) host: HostLayout,
     scope: Scope,
+    protected: Vec<Scope>,
     /// What DAMON takes; `None` where it cannot be asked.
     kernel: Option<Probed>,
     /// Why it cannot.
@@ -50,6 +51,7 @@ impl Setup {
             )
         })?;
         let scope = scope(config, root)?;
+        let protected = protected(config, root)?;
         host.layout.scopes = (0..host.layout.domains.len())
             .map(|domain| ScopeLayout {
                 name: scope_name(&config.scope),
@@ -82,7 +84,7 @@ impl Setup {
                 platform
             }
         };
-        Ok(Self { machine, host, scope, kernel, unasked, believed })
+        Ok(Self { machine, host, scope, protected, kernel, unasked, believed })
     }
 
     pub(super) fn scopes(&self) -> &[ScopeLayout] {
@@ -148,7 +150,7 @@ impl Setup {
             PolicyKind::HotCold => Order::HottestFirst,
             _ => Order::Interleave,
         };
-        let ranked = choose(self.kernel.as_ref(), &self.scope, order);
+        let ranked = choose(self.kernel.as_ref(), &self.scope, &self.protected, order);
         let wanted = match config.way {
             WantedWay::Auto => None,
             WantedWay::Way(way) => Some(way),
@@ -173,6 +175,7 @@ impl Setup {
                 root,
                 journal: journal.clone(),
                 scope: self.scope.clone(),
+                protected: self.protected.clone(),
                 leave: config.stop_rivals,
             };
             Some(choice.way.build(setting, kernel))
@@ -238,6 +241,13 @@ impl Setup {
             None => "no page is moved: this only says what would be done".into(),
         });
         lines.extend(ways);
+        lines.extend(self.unasked.iter().filter(|_| !actuators.is_empty()).map(|why| {
+            format!("DAMON is not asked, and not used: {why}; `interleaf doctor` says what to do")
+        }));
+        if !self.protected.is_empty() {
+            let whose: Vec<String> = self.protected.iter().map(ToString::to_string).collect();
+            lines.push(format!("left alone: {}", whose.join(", ")));
+        }
         lines.push(format!("counted by: {source}"));
         if !self.host.unrated.is_empty() {
             lines.push(format!(
@@ -270,20 +280,37 @@ fn scope_name(scope: &Wanted) -> String {
     }
 }
 
+/// Whose pages are left alone: an entry that begins with `/` is a control group, which may be there
+/// only later; others are names of processes.
+fn protected(config: &Config, root: &Root) -> Result<Vec<Scope>, Failure> {
+    let (groups, names): (Vec<String>, Vec<String>) =
+        config.protected.iter().cloned().partition(|entry| entry.starts_with('/'));
+    let groups = groups.iter().map(|name| group(name, root).map(Scope::Cgroup));
+    let mut found = groups.collect::<Result<Vec<_>, _>>()?;
+    if !names.is_empty() {
+        found.push(Scope::Named(names));
+    }
+    Ok(found)
+}
+
+fn group(name: &str, root: &Root) -> Result<Group, Failure> {
+    let trees = Trees::read(root).map_err(unread)?;
+    let tree = trees.and_then(|trees| trees.memory).ok_or_else(|| {
+        Failure::new(
+            "no control groups with memory are mounted",
+            "mount cgroup2 at /sys/fs/cgroup, or name processes",
+        )
+    })?;
+    Ok(tree.group(name))
+}
+
 /// Whose pages are steered.
 fn scope(config: &Config, root: &Root) -> Result<Scope, Failure> {
     Ok(match &config.scope {
         Wanted::Machine => Scope::Machine,
         Wanted::Processes(names) => Scope::Named(names.clone()),
         Wanted::Cgroup(name) => {
-            let trees = Trees::read(root).map_err(unread)?;
-            let tree = trees.and_then(|trees| trees.memory).ok_or_else(|| {
-                Failure::new(
-                    "no control groups with memory are mounted",
-                    "mount cgroup2 at /sys/fs/cgroup, or name processes",
-                )
-            })?;
-            let group = tree.group(name);
+            let group = group(name, root)?;
             if !group.is_there(root) {
                 return Err(Failure::new(
                     format!("{}: there is no such control group", group.folder()),
