@@ -25,7 +25,13 @@ use interleaf_model::{
 };
 use publish::Publisher;
 use setup::Setup;
-use std::{cell::RefCell, path::Path, process::ExitCode, rc::Rc, time::Duration};
+use std::{
+    cell::RefCell,
+    path::Path,
+    process::ExitCode,
+    rc::Rc,
+    time::{Duration, Instant},
+};
 
 /// Samples in a period, at least.
 const SAMPLES_MIN: u32 = 10;
@@ -124,7 +130,9 @@ fn balance<'a>(
         output::message(&format!("interleaf: {line}"));
     }
     let mut controller = setup.controller(config)?;
-    let clock = Box::new(Waits { signals, until: args.duration.map(|limit| limit.seconds()) });
+    let limit = args.duration.map(|limit| Duration::from_secs_f64(limit.seconds()));
+    let until = limit.and_then(|limit| Instant::now().checked_add(limit));
+    let clock = Box::new(Waits { signals, until });
     let mut host = Host::new(root, setup.host.clone(), source, clock, actuators)
         .map_err(|why| failed(&why))?;
     let mut publisher = Publisher::new(config, args)?;
@@ -205,18 +213,16 @@ fn dry_run(config: &Config, root: &Root) -> Result<(), Failure> {
 /// Waits, unless a signal says to stop or the time is over.
 struct Waits<'a> {
     signals: &'a Signals,
-    until: Option<f64>,
+    until: Option<Instant>,
 }
 
 impl Clock for Waits<'_> {
     fn wait(&mut self, span: Duration) -> bool {
-        if let Some(left) = &mut self.until {
-            *left -= span.as_secs_f64();
-            if *left < 0.0 {
-                return false;
-            }
+        let left = self.until.map(|until| until.saturating_duration_since(Instant::now()));
+        if left == Some(Duration::ZERO) {
+            return false;
         }
-        self.signals.wait(span).is_none()
+        self.signals.wait(left.map_or(span, |left| left.min(span))).is_none()
     }
 }
 
