@@ -1,11 +1,11 @@
 //! `actuate [PID..] --way WAY --weights 60:40 [--then 20:80].. [--hottest] [--rate 64MiB] [--leave]
-//! [--follows N] [--stay N] [--within POINTS]`
+//! [--panic] [--follows N] [--stay N] [--within POINTS]`
 //!
 //! Moves the pages of processes, or without any of the machine, with an actuator. It looks after it
 //! once a second, and prints what it finds; `reached 60:40 after 12` when pages were within so many
 //! points three times in a row, and then goes on to the next weights; `stayed within 0.4` for the
 //! largest difference in so many looks behind the last ones. Then it puts everything back and ends;
-//! if that is not so within so many looks, it fails.
+//! if that is not so within so many looks, it fails. With `--panic` it panics when it is there.
 
 use std::{
     cell::RefCell,
@@ -30,7 +30,7 @@ use crate::pages::Pages;
 const IN_A_ROW: u32 = 3;
 
 const USAGE: &str = "actuate [PID..] --way WAY --weights 60:40 [--then 20:80].. [--hottest] \
-    [--rate 64MiB] [--leave] [--follows N] [--stay N] [--within POINTS]";
+    [--rate 64MiB] [--leave] [--panic] [--follows N] [--stay N] [--within POINTS]";
 
 struct Args {
     pids: Vec<u32>,
@@ -39,6 +39,7 @@ struct Args {
     order: Order,
     rate: Option<u64>,
     leave: bool,
+    panic: bool,
     follows: u32,
     stay: u32,
     within: f64,
@@ -65,6 +66,7 @@ fn parse(mut args: impl Iterator<Item = String>) -> Option<Args> {
         order: Order::Interleave,
         rate: None,
         leave: false,
+        panic: false,
         follows: 60,
         stay: 5,
         within: 3.0,
@@ -79,6 +81,7 @@ fn parse(mut args: impl Iterator<Item = String>) -> Option<Args> {
                 found.rate = Some(mib << 20);
             }
             "--leave" => found.leave = true,
+            "--panic" => found.panic = true,
             "--follows" => found.follows = args.next()?.parse().ok()?,
             "--stay" => found.stay = args.next()?.parse().ok()?,
             "--within" => found.within = args.next()?.parse().ok()?,
@@ -119,13 +122,14 @@ fn actuate(args: &Args, out: &mut impl Write) -> io::Result<()> {
         _ => Scope::Processes(args.pids.clone()),
     };
     let kernel = probed(&root, out)?;
-    let ranked = choose(kernel.as_ref(), &scope, args.order);
+    let ranked = choose(kernel.as_ref(), &scope, &[], args.order);
     for choice in ranked.there.iter().chain(&ranked.missing) {
         writeln!(out, "choice {choice}")?;
     }
     let way = args.way.or(ranked.there.first().map(|choice| choice.way));
     let way = way.ok_or_else(|| io::Error::other("there is no way"))?;
-    let setting = Setting { root: &root, journal, scope, leave: args.leave };
+    let (protected, leave) = (vec![], args.leave);
+    let setting = Setting { root: &root, journal, scope, protected, leave };
     let mut actuator = way.build(setting, &kernel.unwrap_or_default());
     let told = |why: interleaf_linux::actuator::ActuatorError| {
         io::Error::other(format!("{why}\nhint: {}", why.advice()))
@@ -151,6 +155,7 @@ fn actuate(args: &Args, out: &mut impl Write) -> io::Result<()> {
         }
         writeln!(out, "reached {weights} after {}", start.elapsed().as_secs())?;
     }
+    assert!(!args.panic, "as it was told");
     let mut most: f64 = 0.0;
     for _ in 0..args.stay {
         most = most.max(follow(&mut *actuator, out)?.unwrap_or(0.0));

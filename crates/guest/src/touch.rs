@@ -1,19 +1,28 @@
-//! `touch SIZE [--weights NODE:WEIGHT,..|--interleave NODE,..|--bind NODE,..] [--huge] [--sweep]`
+//! `touch SIZE [--weights NODE:WEIGHT,..|--interleave NODE,..|--bind NODE,..] [--huge] [--sweep]
+//! [--check] [--tell 60:40] [--group NAME]`
 //!
 //! Maps anonymous memory, writes to each page of it, and prints `pages 0:12288 1:4096` and
 //! `touched`. With `--weights` it first writes these weights for the whole machine and interleaves
 //! its pages by them; with `--interleave` by the weights that the machine has. With `--bind` it
 //! takes pages of these nodes only. With `--huge` it asks for transparent huge pages, and for none
 //! of them without. With `--sweep` it goes on to write to each page, again and again, until it is
-//! killed.
+//! killed. With `--check` it does so too, fills its pages first and sees each time that they hold
+//! what was written last; told to end, it looks at all of them and prints `intact after 12 sweeps`,
+//! or fails. With `--tell` it prints `reached 60:40` when its pages first are within 3 points of it.
+//! With `--group` it first goes into a control group of its own.
 
 use std::{
     fs,
     io::{self, Write},
     process::{self, ExitCode},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use memmap2::{Advice, MmapMut};
+use signal_hook::{consts::SIGTERM, flag};
 
 use interleaf_linux::{
     mempolicy::Policy,
@@ -36,6 +45,9 @@ struct Args {
     policy: Option<Policy>,
     huge: bool,
     sweep: bool,
+    check: bool,
+    tell: Option<String>,
+    group: Option<String>,
 }
 
 /// Does it. The arguments are those behind the name.
@@ -63,6 +75,18 @@ impl Args {
                 }
                 "--sweep" => {
                     found.sweep = true;
+                    continue;
+                }
+                "--check" => {
+                    found.check = true;
+                    continue;
+                }
+                "--tell" => {
+                    found.tell = Some(value()?);
+                    continue;
+                }
+                "--group" => {
+                    found.group = Some(value()?);
                     continue;
                 }
                 "--bind" => Policy::Bind(nodes(&value()?)?),
@@ -95,6 +119,12 @@ fn weight(text: &str) -> Result<(u32, u8), String> {
 
 fn touch(args: &Args, out: &mut impl Write) -> io::Result<()> {
     let named = |what: &str, why: io::Error| io::Error::new(why.kind(), format!("{what}: {why}"));
+    if let Some(group) = &args.group {
+        let folder = format!("/sys/fs/cgroup/{group}");
+        let joined = fs::create_dir_all(&folder)
+            .and_then(|()| fs::write(format!("{folder}/cgroup.procs"), process::id().to_string()));
+        joined.map_err(|why| named(&folder, why))?;
+    }
     for (node, weight) in &args.weights {
         let path = format!("{WEIGHTS}/node{node}");
         fs::write(&path, weight.to_string()).map_err(|why| named(&path, why))?;
@@ -106,17 +136,96 @@ fn touch(args: &Args, out: &mut impl Write) -> io::Result<()> {
     // Advice of either kind also keeps the kernel from joining this mapping with a neighbour, so
     // that it has a line of its own in numa_maps.
     memory.advise(if args.huge { Advice::HugePage } else { Advice::NoHugePage })?;
-    sweep(&mut memory);
+    if args.check {
+        fill(&mut memory)
+    } else {
+        sweep(&mut memory)
+    }
     let pages = Pages(placed(&memory)?);
     writeln!(out, "{pages}")?;
     writeln!(out, "touched")?;
     out.flush()?;
+    if args.check {
+        return checked(args, &mut memory, out);
+    }
     if !args.sweep {
         return Ok(());
     }
+    let mut awaited = args.tell.as_deref();
     loop {
         sweep(&mut memory);
+        tell(&mut awaited, &memory, out)?;
     }
+}
+
+/// Sweeps and sees that nothing was lost, until it is told to end.
+fn checked(args: &Args, memory: &mut [u8], out: &mut impl Write) -> io::Result<()> {
+    let stop = Arc::new(AtomicBool::new(false));
+    flag::register(SIGTERM, Arc::clone(&stop))?;
+    let lost =
+        |page: usize| io::Error::other(format!("page {page} does not hold what was written"));
+    let mut awaited = args.tell.as_deref();
+    let mut round = 0;
+    while !stop.load(Ordering::Relaxed) {
+        // One word of each page beside the first, which tells the round.
+        let word = 1 + round as usize % (WORDS - 1);
+        for (page, words) in memory.chunks_exact_mut(PAGE).enumerate() {
+            if read(words, 0) != round || read(words, word) != stamp(page, word) {
+                return Err(lost(page));
+            }
+            words[..8].copy_from_slice(&(round + 1).to_ne_bytes());
+        }
+        round += 1;
+        tell(&mut awaited, memory, out)?;
+    }
+    for (page, words) in memory.chunks_exact(PAGE).enumerate() {
+        let is_kept = (1..WORDS).all(|word| read(words, word) == stamp(page, word));
+        if read(words, 0) != round || !is_kept {
+            return Err(lost(page));
+        }
+    }
+    writeln!(out, "intact after {round} sweeps")
+}
+
+/// Words of 8 bytes in a page.
+const WORDS: usize = PAGE / 8;
+
+/// Fills each page: a 0 for the round, then words that no other place has.
+fn fill(memory: &mut [u8]) {
+    for (page, words) in memory.chunks_exact_mut(PAGE).enumerate() {
+        words[..8].fill(0);
+        for word in 1..WORDS {
+            words[word * 8..][..8].copy_from_slice(&stamp(page, word).to_ne_bytes());
+        }
+    }
+}
+
+fn stamp(page: usize, word: usize) -> u64 {
+    // An odd factor: different places have different words.
+    ((page * WORDS + word) as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15)
+}
+
+fn read(page: &[u8], word: usize) -> u64 {
+    let mut bytes = [0; 8];
+    bytes.copy_from_slice(&page[word * 8..][..8]);
+    u64::from_ne_bytes(bytes)
+}
+
+/// Points of 100 within which weights are reached.
+const NEAR: f64 = 3.0;
+
+/// Says that weights such as `60:40`, of the nodes from 0 on, are reached, the first time.
+fn tell(awaited: &mut Option<&str>, memory: &[u8], out: &mut impl Write) -> io::Result<()> {
+    let Some(weights) = *awaited else { return Ok(()) };
+    let wanted: Vec<f64> = weights.split(':').filter_map(|weight| weight.parse().ok()).collect();
+    let (on, sum) = (placed(memory)?, wanted.iter().sum::<f64>());
+    let points = |node: u32| 100.0 * on.on(node) as f64 / on.total() as f64;
+    if (0..).zip(&wanted).all(|(node, weight)| (points(node) - 100.0 * weight / sum).abs() < NEAR) {
+        *awaited = None;
+        writeln!(out, "reached {weights}")?;
+        out.flush()?;
+    }
+    Ok(())
 }
 
 /// Where the pages of this process's `memory` are, which is a mapping of its own.
@@ -148,12 +257,38 @@ mod tests {
         assert_eq!(parse("64MiB"), Ok(plain));
         let weights = vec![(0, 3), (1, 255)];
         let policy = Some(Policy::WeightedInterleave([0, 1].into_iter().collect()));
-        let all = Args { size: 1 << 30, weights, policy, huge: true, sweep: true };
-        assert_eq!(parse("1GiB --weights 0:3,1:255 --huge --sweep"), Ok(all));
+        let (tell, group) = (Some("60:40".into()), Some("kept".into()));
+        let all = Args {
+            size: 1 << 30,
+            weights,
+            policy,
+            huge: true,
+            sweep: true,
+            check: true,
+            tell,
+            group,
+        };
+        let text = "1GiB --weights 0:3,1:255 --huge --sweep --check --tell 60:40 --group kept";
+        assert_eq!(parse(text), Ok(all));
         for wrong in ["", "64", "64MB", "1MiB --weights 0", "1MiB --weights 0:256", "1MiB --bind"] {
             assert!(parse(wrong).is_err(), "{wrong}");
         }
         assert!(parse("1MiB --bind 0 --weights 0:1").is_err());
+    }
+
+    #[test]
+    fn what_was_lost_is_seen() {
+        let mut memory = vec![1; 4 * PAGE];
+        fill(&mut memory);
+        let mut words: Vec<u64> =
+            (0..4 * WORDS).map(|at| read(&memory[at / WORDS * PAGE..], at % WORDS)).collect();
+        words.retain(|word| *word != 0);
+        words.sort_unstable();
+        words.dedup();
+        assert_eq!(words.len(), 4 * (WORDS - 1), "each place has a word of its own");
+        memory[PAGE + 8] ^= 1;
+        let why = checked(&Args::default(), &mut memory, &mut vec![]).unwrap_err().to_string();
+        assert_eq!(why, "page 1 does not hold what was written");
     }
 
     #[test]

@@ -40,6 +40,7 @@ pub mod steer;
 pub mod vaddr;
 
 mod demote;
+mod held;
 mod look;
 
 pub use self::{
@@ -51,6 +52,7 @@ use crate::{
     journal::{Journal, JournalError},
     migrate::{MigrateError, plan::TargetError},
     numa_maps::NodeBytes,
+    process::Process,
     root::{Root, RootError},
 };
 use interleaf_model::machine::Order;
@@ -132,9 +134,43 @@ pub struct Setting<'a> {
     pub journal: SharedJournal<'a>,
     /// Whose pages.
     pub scope: Scope,
+    /// Whose pages are left alone, those of the scope too.
+    pub protected: Vec<Scope>,
     /// Whether rivals may be switched off for the time: DAMON's own modules and the kernel's
     /// balancer.
     pub leave: bool,
+}
+
+impl Setting<'_> {
+    /// The processes that are steered: those of the scope, without those that are protected.
+    ///
+    /// # Errors
+    /// As [`Scope::processes`].
+    pub fn processes(&self) -> Result<Vec<Process>, RootError> {
+        let mut found = self.scope.processes(self.root)?;
+        for scope in &self.protected {
+            let left = scope.processes(self.root)?;
+            found.retain(|process| left.iter().all(|left| left.pid != process.pid));
+        }
+        Ok(found)
+    }
+
+    /// Where the anonymous memory is that is steered; `None` where nobody counts.
+    ///
+    /// # Errors
+    /// As [`Scope::placement`].
+    pub fn placement(&self, processes: &[Process]) -> Result<Option<NodeBytes>, RootError> {
+        let Some(mut on) = self.scope.placement(self.root, processes)? else { return Ok(None) };
+        if !self.scope.is_slow_to_look_at() {
+            for scope in &self.protected {
+                let left = scope.placement(self.root, &[])?.unwrap_or_default();
+                for (node, bytes) in &mut on.0 {
+                    *bytes = bytes.saturating_sub(left.on(*node));
+                }
+            }
+        }
+        Ok(Some(on))
+    }
 }
 
 /// Why a goal is not carried out.
@@ -154,6 +190,9 @@ pub enum ActuatorError {
     /// There is nothing that could do it.
     #[error("{0}")]
     None(String),
+    /// A node of the goal is there no more.
+    #[error("node {0} has gone offline")]
+    Gone(u32),
     /// A thread of DAMON did not take what it was told.
     #[error("DAMON refuses what it is told: {0}")]
     Refused(RootError),
@@ -182,6 +221,7 @@ impl ActuatorError {
         match self {
             Self::Target(_) => "interleaf show lists the nodes".into(),
             Self::Held { remedy, .. } => remedy.clone(),
+            Self::Gone(_) => "start it again when the memory is there that is to be used".into(),
             Self::None(_) => "interleaf doctor says what this kernel can do".into(),
             Self::Refused(_) => "see the kernel's log, and what interleaf doctor says".into(),
             Self::Absent { .. } => "see whether /proc and /sys are mounted and whole".into(),

@@ -42,6 +42,7 @@ pub struct Host<'a> {
     actuators: Vec<Option<Box<dyn Actuator + 'a>>>,
     goals: Vec<Option<Goal>>,
     followed: Vec<Followed>,
+    /// What was noted since somebody asked.
     notes: Vec<String>,
     counters: Option<Counters>,
     sampled: Instant,
@@ -89,8 +90,8 @@ impl<'a> Host<'a> {
             nodes: host.nodes,
             goals: actuators.iter().map(|_| None).collect(),
             followed: actuators.iter().map(|_| Followed::default()).collect(),
-            layout: host.layout,
             notes: vec![],
+            layout: host.layout,
             source,
             clock,
             actuators,
@@ -106,7 +107,7 @@ impl<'a> Host<'a> {
         &self.followed
     }
 
-    /// What went otherwise than it should since this was asked the last time, in words.
+    /// What was noted since this was asked last, each once.
     pub fn take_notes(&mut self) -> Vec<String> {
         mem::take(&mut self.notes)
     }
@@ -129,7 +130,11 @@ impl<'a> Host<'a> {
         for (actuator, followed) in self.actuators.iter_mut().zip(&mut self.followed) {
             let Some(actuator) = actuator else { continue };
             let new = actuator.follow()?;
-            self.notes.extend(new.notes.iter().cloned());
+            for note in &new.notes {
+                if !self.notes.contains(note) {
+                    self.notes.push(note.clone());
+                }
+            }
             // Where it was not looked this time, pages are where they were the last time.
             let on = new.on.clone().or_else(|| followed.on.take());
             *followed = Followed { on, ..new };

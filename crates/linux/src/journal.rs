@@ -38,6 +38,8 @@ const SCHEMA: &str = "interleaf.journal/1";
 pub struct Journal<'a> {
     root: &'a Root,
     document: Document,
+    /// What became of changes that were put back before the rest.
+    undone: Vec<Undone>,
     /// Whether it was put back already.
     is_closed: bool,
 }
@@ -152,7 +154,7 @@ impl<'a> Journal<'a> {
         let document = Document { schema: SCHEMA.into(), pid, start_ticks, changes: vec![] };
         let _turn = lock(root)?;
         let undone = restore_dead(root)?;
-        Ok((Self { root, document, is_closed: false }, undone))
+        Ok((Self { root, document, undone: vec![], is_closed: false }, undone))
     }
 
     /// Writes `text` to a setting, or joins those who hold it at that.
@@ -219,6 +221,7 @@ impl<'a> Journal<'a> {
         };
         self.document.changes.retain(|change| !is_named(change) || failed(change));
         self.document.keep(self.root)?;
+        self.undone.extend(undone.iter().filter(|it| !matches!(it, Undone::Failed(..))).cloned());
         Ok(undone)
     }
 
@@ -227,7 +230,8 @@ impl<'a> Journal<'a> {
         &self.document.changes
     }
 
-    /// Puts everything back, the last change first.
+    /// Puts everything back, the last change first; what became of it, and of what was put back
+    /// before.
     ///
     /// # Errors
     /// When the journals cannot be read or written.
@@ -237,11 +241,12 @@ impl<'a> Journal<'a> {
 
     fn put_back(&mut self) -> Result<Vec<Undone>, JournalError> {
         self.is_closed = true;
-        if self.document.changes.is_empty() {
-            return Ok(vec![]);
+        let mut undone = std::mem::take(&mut self.undone);
+        if !self.document.changes.is_empty() {
+            let _turn = lock(self.root)?;
+            undone.extend(self.document.undo(self.root)?);
         }
-        let _turn = lock(self.root)?;
-        self.document.undo(self.root)
+        Ok(undone)
     }
 }
 

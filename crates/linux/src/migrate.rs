@@ -109,6 +109,13 @@ impl Migrator {
         self
     }
 
+    /// The same, for the processes that are named and not for those that they have started.
+    #[must_use]
+    pub fn alone(mut self) -> Self {
+        self.memory.alone = true;
+        self
+    }
+
     /// Moves the pages of processes, and of all that they and their children have started, until
     /// each is where the target wants it or cannot be moved. `watch` is told how far it is, and can
     /// stop it; what was moved stays.

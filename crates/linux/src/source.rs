@@ -2,7 +2,11 @@
 //! whatever a program feeds.
 
 use interleaf_model::machine::Traffic;
-use std::{io, path::PathBuf, time::Duration};
+use std::{
+    io,
+    path::PathBuf,
+    time::{Duration, Instant},
+};
 
 /// Something that counts traffic.
 pub trait Source {
@@ -78,6 +82,34 @@ pub enum SourceError {
 /// Traffic of which nothing is counted, of so many domains and tiers.
 pub fn nothing(domains: usize, tiers: usize) -> Vec<Vec<Traffic>> {
     vec![vec![Traffic::default(); tiers]; domains]
+}
+
+/// A source that counts nothing: for who decides without looking.
+#[derive(Clone, Copy, Debug)]
+pub struct Uncounted {
+    domains: usize,
+    tiers: usize,
+    last: Instant,
+}
+
+impl Uncounted {
+    /// Of so many domains and tiers.
+    pub fn new(domains: usize, tiers: usize) -> Self {
+        Self { domains, tiers, last: Instant::now() }
+    }
+}
+
+impl Source for Uncounted {
+    fn describe(&self) -> String {
+        "nothing: this policy decides without".into()
+    }
+
+    fn read(&mut self) -> Result<Reading, SourceError> {
+        let span = self.last.elapsed();
+        self.last += span;
+        let traffic = nothing(self.domains, self.tiers);
+        Ok(Reading { span, traffic, extras: Extras::default() })
+    }
 }
 
 /// Adds what is known of `more` to `sum`: what neither knows stays unknown.

@@ -4,6 +4,7 @@
 
 use interleaf_linux::{
     actuator::{ActuatorError, Goal, Scope, Setting, Way, choose},
+    cgroup::Trees,
     damon::probe::Probed,
     journal::Journal,
     root::Root,
@@ -86,7 +87,7 @@ fn planned(way: Way, kernel: &Probed, scope: Scope, goals: &[Goal]) -> Vec<Strin
     let folder = machine(&[("sys/module/damon_stat/parameters/enabled", "Y\n")]);
     let root = Root::captured(folder.path());
     let journal = Rc::new(RefCell::new(Journal::open(&root).unwrap().0));
-    let setting = Setting { root: &root, journal, scope, leave: true };
+    let setting = Setting { root: &root, journal, scope, protected: vec![], leave: true };
     let mut actuator = way.build(setting, kernel);
     goals.iter().for_each(|goal| actuator.set(goal).unwrap());
     let short = |path: &str| path.strip_prefix(ADMIN).unwrap_or(path).to_string();
@@ -100,7 +101,7 @@ fn schemes(lines: &[String]) -> Vec<&str> {
 
 /// The best way, the next ones, and those that are not there.
 fn ways(release: &str, scope: &Scope, order: Order) -> String {
-    let ranked = choose(kernel(release).as_ref(), scope, order);
+    let ranked = choose(kernel(release).as_ref(), scope, &[], order);
     let names = |all: &[interleaf_linux::actuator::Choice]| {
         all.iter().map(|choice| choice.way.name()).collect::<Vec<_>>().join(" ")
     };
@@ -120,7 +121,7 @@ fn the_best_way_is_chosen_by_kernel_and_scope() {
         assert_eq!(ways(release, &processes, order), of_processes, "{release}");
         assert_eq!(ways(release, &Scope::Machine, order), of_machine, "{release}");
     }
-    let ranked = choose(kernel("6.12").as_ref(), &processes, Order::Interleave);
+    let ranked = choose(kernel("6.12").as_ref(), &processes, &[], Order::Interleave);
     let why = "vaddr: no destinations, nor migration by virtual addresses here (since 6.17)";
     assert_eq!(ranked.missing[0].to_string(), why);
 }
@@ -252,6 +253,140 @@ fn paddr_is_written_as_the_kernel_has_it() {
     }
 }
 
+/// Where control groups are, and in one below `/kept` 40 MiB on the first node.
+const GROUPS: [(&str, &str); 7] = [
+    ("proc/1/stat", "1 (init) S 0 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 1 0 0"),
+    ("proc/self/mountinfo", "30 1 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"),
+    ("sys/fs/cgroup/cgroup.controllers", "cpuset memory\n"),
+    ("sys/fs/cgroup/kept/cgroup.procs", ""),
+    ("sys/fs/cgroup/kept/memory.numa_stat", "anon N0=41943040 N1=0\n"),
+    ("sys/fs/cgroup/kept/inner/cgroup.procs", "44\n"),
+    ("proc/44/stat", "44 (server) R 42 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 9877 0 0"),
+];
+
+/// The group of this name on a machine below `folder`.
+fn group(folder: &Path, name: &str) -> Scope {
+    let root = Root::captured(folder);
+    let tree = Trees::read(&root).unwrap().unwrap().memory.unwrap();
+    Scope::Cgroup(tree.group(name))
+}
+
+/// What a way would write on a machine with control groups.
+fn planned_without(way: Way, scope: Scope, protected: &dyn Fn(&Path) -> Scope) -> Vec<String> {
+    let large = ("proc/44/statm", "51300 51200 0 0 0 0 0");
+    let folder = machine(&[&GROUPS[..], &[large]].concat());
+    let root = Root::captured(folder.path());
+    let journal = Rc::new(RefCell::new(Journal::open(&root).unwrap().0));
+    let protected = vec![protected(folder.path())];
+    let setting = Setting { root: &root, journal, scope, protected, leave: true };
+    let mut actuator = way.build(setting, &kernel("newest").unwrap());
+    actuator.set(&goal(Order::Interleave, None)).unwrap();
+    let short = |path: &str| path.strip_prefix(ADMIN).unwrap_or(path).to_string();
+    root.noted().iter().map(|write| format!("{} {}", short(&write.path), write.text)).collect()
+}
+
+/// A process that is protected, by its name or its group, is no target; in physical memory a
+/// group's pages are filtered out, and count for nothing.
+#[test]
+fn the_protected_are_left_alone() {
+    let targets = |protected: &dyn Fn(&Path) -> Scope| {
+        let lines = planned_without(Way::Vaddr, Scope::Processes(vec![42]), protected);
+        let targets = lines.into_iter().filter(|line| line.contains("pid_target"));
+        targets.map(|line| line.rsplit(' ').next().unwrap().into()).collect::<Vec<String>>()
+    };
+    let named = |name: &str| Scope::Named(vec![name.into()]);
+    assert_eq!(targets(&|_| named("other")), ["42", "44"]);
+    assert_eq!(targets(&|_| named("server")), ["42"]);
+    assert_eq!(targets(&|folder| group(folder, "/kept")), ["42"]);
+    assert_eq!(targets(&|folder| group(folder, "/later")), ["42", "44"]);
+    assert_eq!(targets(&|_| named("sweep")), Vec::<String>::new(), "with what it started");
+
+    let lines = planned_without(Way::Paddr, Scope::Machine, &|folder| group(folder, "/kept"));
+    let filters: Vec<&str> = schemes(&lines)
+        .into_iter()
+        .filter(|line| line.starts_with("0/ops_filters") || line.starts_with("0/quotas/bytes"))
+        .collect();
+    // Of 160 MiB 64 are to go, 0.3 of what is missing at a time.
+    let expected = "0/quotas/bytes 20132659\n0/ops_filters/nr_filters 3\n\
+         0/ops_filters/0/type anon\n0/ops_filters/0/matching N\n\
+         0/ops_filters/1/type memcg\n0/ops_filters/1/matching Y\n\
+         0/ops_filters/1/memcg_path /kept\n\
+         0/ops_filters/2/type memcg\n0/ops_filters/2/matching Y\n\
+         0/ops_filters/2/memcg_path /kept/inner";
+    assert_eq!(filters.join("\n"), expected);
+    let lines = planned_without(Way::Paddr, Scope::Machine, &|folder| group(folder, "/later"));
+    assert!(!lines.iter().any(|line| line.contains("memcg")), "{lines:?}");
+}
+
+#[test]
+fn names_are_not_protected_in_physical_memory() {
+    let protected = [Scope::Named(vec!["server".into()])];
+    let ranked = choose(kernel("newest").as_ref(), &Scope::Machine, &protected, Order::Interleave);
+    assert_eq!(ranked.there[0].way, Way::Pages);
+    let why = ranked.missing.iter().find(|choice| choice.way == Way::Paddr).unwrap();
+    assert!(why.reason.ends_with("protect control groups, not names"), "{why}");
+}
+
+const BALANCER: &str = "proc/sys/kernel/numa_balancing";
+
+/// The balancer is off while pages are moved one by one, with leave, and on again whatever happens;
+/// without leave it is told, once.
+#[test]
+fn the_balancer_is_switched_off_and_on_again() {
+    let folder = machine(&[(BALANCER, "1\n")]);
+    let root = Root::live_below(folder.path());
+    let now = || fs::read_to_string(folder.path().join(BALANCER)).unwrap().trim().to_string();
+    let to_first = Goal { nodes: vec![(0, 1)], ..goal(Order::Interleave, None) };
+    let started = |leave| {
+        let journal = Rc::new(RefCell::new(Journal::open(&root).unwrap().0));
+        let scope = Scope::Processes(vec![]);
+        let setting = Setting { root: &root, journal, scope, protected: vec![], leave };
+        let mut actuator = Way::Pages.build(setting, &Probed::default());
+        actuator.set(&to_first).unwrap();
+        actuator
+    };
+    let mut actuator = started(true);
+    assert_eq!((now(), actuator.follow().unwrap().notes), ("0".into(), vec![]));
+    fs::write(folder.path().join(BALANCER), "1\n").unwrap();
+    let notes = actuator.follow().unwrap().notes;
+    assert!(notes[0].contains("somebody has switched on again"), "{notes:?}");
+    fs::write(folder.path().join(BALANCER), "0\n").unwrap();
+    drop(actuator);
+    assert_eq!(now(), "1");
+
+    let mut actuator = started(false);
+    let notes = [actuator.follow().unwrap().notes, actuator.follow().unwrap().notes];
+    assert!(notes[0][0].contains("give leave to switch it off"), "{notes:?}");
+    assert_eq!((notes[1].len(), now()), (0, "1".into()));
+    drop(actuator);
+
+    let panics = || {
+        let _actuator = started(true);
+        assert_eq!(now(), "1", "it is off, so that this panics");
+    };
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(panics)).unwrap_err();
+    let names = fs::read_dir(folder.path().join("run/interleaf")).unwrap();
+    let names: Vec<_> = names.map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!((now(), names), ("1".into(), vec!["lock".into()]));
+}
+
+/// Memory that is switched off ends it.
+#[test]
+fn a_node_that_has_gone_is_told() {
+    let folder = machine(&[]);
+    let root = Root::live_below(folder.path());
+    let journal = Rc::new(RefCell::new(Journal::open(&root).unwrap().0));
+    let scope = Scope::Processes(vec![]);
+    let setting = Setting { root: &root, journal, scope, protected: vec![], leave: false };
+    let mut actuator = Way::Pages.build(setting, &Probed::default());
+    actuator.set(&Goal { nodes: vec![(0, 1)], ..goal(Order::Interleave, None) }).unwrap();
+    actuator.follow().unwrap();
+    let none = "Node 0 MemTotal: 0 kB\nNode 0 MemFree: 0 kB\n";
+    put(folder.path(), "sys/devices/system/node/node0/meminfo", none);
+    let why = actuator.follow().unwrap_err();
+    assert_eq!(why.to_string(), "node 0 has gone offline");
+}
+
 /// Nothing is written to move pages one by one.
 #[test]
 fn pages_write_nothing() {
@@ -272,7 +407,7 @@ fn what_others_hold_is_refused() {
         let root = Root::live_below(folder.path());
         let journal = Rc::new(RefCell::new(Journal::open(&root).unwrap().0));
         let scope = Scope::Processes(vec![42]);
-        let setting = Setting { root: &root, journal, scope, leave };
+        let setting = Setting { root: &root, journal, scope, protected: vec![], leave };
         let mut actuator = Way::Vaddr.build(setting, &kernel("6.17").unwrap());
         let why = actuator.set(&goal(Order::Interleave, None)).unwrap_err();
         for (path, text) in FILES.iter().chain(files) {

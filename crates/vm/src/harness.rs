@@ -11,7 +11,7 @@ use std::{
 
 use crate::{
     Boot, Outcome, Series, Topology,
-    boot::{LIMIT, missing},
+    boot::missing,
     outcome::{Record, Taken},
     program,
 };
@@ -25,7 +25,7 @@ use crate::{
 /// When it came to anything else than that, and with `INTERLEAF_VM=required` when it cannot be had.
 #[must_use]
 pub fn said(series: Series, topology: &str, steps: &str) -> Option<Record> {
-    said_within(series, topology, steps, LIMIT)
+    said_by(series, topology, steps, &|_| {})
 }
 
 /// As [`said`], of steps that take longer than a boot mostly does.
@@ -51,6 +51,31 @@ pub fn said_of(
     limit: Duration,
     texts: &[(&str, String)],
 ) -> Option<Record> {
+    let folder = tempfile::tempdir().unwrap_or_else(|why| panic!("{why}"));
+    let written = texts.iter().enumerate().map(|(at, (path, text))| {
+        let file = folder.path().join(at.to_string());
+        fs::write(&file, text).unwrap_or_else(|why| panic!("{}: {why}", file.display()));
+        ((*path).to_string(), file)
+    });
+    let files: Vec<_> = written.collect();
+    said_by(series, topology, steps, &|boot| {
+        boot.limit = limit;
+        boot.files.extend(files.iter().cloned());
+    })
+}
+
+/// As [`said`], of a boot that `change` has changed: that has other files, or flags, say.
+///
+/// # Panics
+///
+/// As [`said`].
+#[must_use]
+pub fn said_by(
+    series: Series,
+    topology: &str,
+    steps: &str,
+    change: &dyn Fn(&mut Boot<'_>),
+) -> Option<Record> {
     if let Some(outcome) = missing(series) {
         not_tested(&outcome);
         return None;
@@ -60,14 +85,9 @@ pub fn said_of(
     // It takes longer to build than all of the rest.
     let is_named = steps.split_whitespace().any(|word| word == "interleaf");
     let programs = is_named.then(|| ("interleaf", interleaf().as_path())).into_iter().collect();
-    let mut files: Vec<_> = ["platforms", "workloads"].into_iter().flat_map(data).collect();
-    let folder = tempfile::tempdir().unwrap_or_else(|why| panic!("{why}"));
-    for (at, (path, text)) in texts.iter().enumerate() {
-        let file = folder.path().join(at.to_string());
-        fs::write(&file, text).unwrap_or_else(|why| panic!("{}: {why}", file.display()));
-        files.push(((*path).to_string(), file));
-    }
-    let boot = Boot { programs, files, limit, ..Boot::new(series, &machine, guest, steps) };
+    let files = ["platforms", "workloads"].into_iter().flat_map(data).collect();
+    let mut boot = Boot { programs, files, ..Boot::new(series, &machine, guest, steps) };
+    change(&mut boot);
     match boot.run() {
         Ok(Outcome::Said(record)) => Some(record),
         Ok(outcome) => panic!("{series}, {topology}: {outcome}"),

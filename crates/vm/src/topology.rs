@@ -48,6 +48,11 @@ pub struct Node {
     pub cpus: u32,
     /// How much memory it has. A multiple of 128, the kernel's unit on x86, keeps nodes apart.
     pub memory_mib: u32,
+    /// Whether it is a module that the firmware says can be pulled out, as an expander is: then its
+    /// memory can be switched off, where the kernel makes it movable (`memhp_default_state` on its
+    /// command line). Default: no, it is there from the start.
+    #[serde(default)]
+    pub plugged: bool,
     /// Of a node without processors, the node with those that are nearest; in an HMAT only.
     pub initiator: Option<u32>,
 }
@@ -80,12 +85,13 @@ pub enum TopologyError {
 }
 
 /// The topologies in `crates/vm/topologies/`, by name.
-const NAMED: [(&str, &str); 6] = [
+const NAMED: [(&str, &str); 7] = [
     ("one-node", include_str!("../topologies/one-node.toml")),
     ("two-nodes-hmat", include_str!("../topologies/two-nodes-hmat.toml")),
     ("four-nodes", include_str!("../topologies/four-nodes.toml")),
     ("three-tiers", include_str!("../topologies/three-tiers.toml")),
     ("no-hmat", include_str!("../topologies/no-hmat.toml")),
+    ("plugged-node", include_str!("../topologies/plugged-node.toml")),
     ("nearly-full-node", include_str!("../topologies/nearly-full-node.toml")),
 ];
 
@@ -152,11 +158,20 @@ impl Topology {
     /// The flags of QEMU.
     #[must_use]
     pub fn flags(&self) -> Vec<String> {
-        let memory: u32 = self.nodes.iter().map(|node| node.memory_mib).sum();
+        let mib = |plugged: bool| -> u32 {
+            let nodes = self.nodes.iter().filter(|node| node.plugged == plugged);
+            nodes.map(|node| node.memory_mib).sum()
+        };
+        // Room for what is plugged in, which is aligned to 1 GiB each.
+        let slots = self.nodes.iter().filter(|node| node.plugged).count() as u32;
+        let room = match slots {
+            0 => String::new(),
+            _ => format!(",slots={slots},maxmem={}M", mib(false) + mib(true) + slots * 1024),
+        };
         let cpus: u32 = self.nodes.iter().map(|node| node.cpus).sum();
         let hmat = if self.hmat { "on" } else { "off" };
         let mut flags: Vec<String> =
-            ["-machine", &format!("q35,hmat={hmat}"), "-m", &format!("{memory}M")]
+            ["-machine", &format!("q35,hmat={hmat}"), "-m", &format!("{}M{room}", mib(false))]
                 .map(String::from)
                 .to_vec();
         let mut flag = |name: &str, value: String| flags.extend([name.to_string(), value]);
@@ -164,7 +179,12 @@ impl Topology {
         let mut first = 0;
         for (at, node) in self.nodes.iter().enumerate() {
             flag("-object", format!("memory-backend-ram,id=m{at},size={}M", node.memory_mib));
-            let mut numa = format!("node,nodeid={at},memdev=m{at}");
+            let mut numa = format!("node,nodeid={at}");
+            if node.plugged {
+                flag("-device", format!("pc-dimm,id=d{at},memdev=m{at},node={at}"));
+            } else {
+                numa += &format!(",memdev=m{at}");
+            }
             if node.cpus > 0 {
                 numa += &format!(",cpus={first}-{}", first + node.cpus - 1);
                 first += node.cpus;

@@ -12,7 +12,10 @@ pub(super) use command::steered;
 
 use super::{placed, restore};
 use crate::{
-    args::BalanceArgs, document::balance::PeriodDocument, failure::Failure, output, render,
+    args::BalanceArgs,
+    document::{balance::PeriodDocument, run::PutBackDocument},
+    failure::Failure,
+    output, render,
 };
 use config::{Config, EXAMPLE, Overruled};
 use interleaf_linux::{
@@ -72,8 +75,23 @@ pub(super) fn start(args: &BalanceArgs, root: Option<&Path>) -> Result<ExitCode,
     let journal: SharedJournal<'_> = Rc::new(RefCell::new(journal));
     let ended = balance(args, &config, &root, &journal, &signals);
     // Whatever moved pages has gone with `balance`; what it set is put back before we go.
-    drop(journal);
-    ended
+    match (ended, put_back(journal)) {
+        (Err(why), Err(left)) => {
+            left.tell();
+            Err(why)
+        }
+        (ended, done) => done.and(ended),
+    }
+}
+
+/// Puts back what is left to put back, and says what became of all that was changed.
+fn put_back(journal: SharedJournal<'_>) -> Result<(), Failure> {
+    // Nobody else has it any more. If somebody had, it would be put back when they go.
+    let Some(journal) = Rc::into_inner(journal) else { return Ok(()) };
+    let undone = journal.into_inner().close().map_err(restore::unkept)?;
+    let undone: Vec<PutBackDocument> = undone.iter().map(PutBackDocument::from).collect();
+    placed::tell_put_back(false, &undone);
+    Ok(())
 }
 
 /// The configuration, with what the command line says otherwise.

@@ -68,7 +68,12 @@ impl Way {
     }
 
     /// Whether a kernel and a scope have it, and why.
-    fn judge(self, kernel: Option<&Probed>, scope: &Scope, order: Order) -> Result<String, String> {
+    fn judge(
+        self,
+        kernel: Option<&Probed>,
+        (scope, protected): (&Scope, &[Scope]),
+        order: Order,
+    ) -> Result<String, String> {
         let is_machine = *scope == Scope::Machine;
         let kernel = match (self, kernel) {
             (Self::Pages, _) if is_machine => {
@@ -111,6 +116,10 @@ impl Way {
             _ if matches!(scope, Scope::Processes(_) | Scope::Named(_)) => {
                 Err("physical memory does not say whose pages are: name a control group".into())
             }
+            _ if protected.iter().any(|it| !matches!(it, Scope::Cgroup(_))) => Err(
+                "physical memory does not say whose pages are: protect control groups, not names"
+                    .into(),
+            ),
             Self::Paddr if !has(&kernel.goals, ELIGIBLE) => {
                 lacks("goal node_eligible_mem_bp", "7.2")
             }
@@ -120,13 +129,14 @@ impl Way {
     }
 }
 
-/// The ways that there are, the best first, each with its reason. Without `kernel`, what DAMON
+/// The ways that there are to move the pages of a scope, but for those that are protected; the best
+/// first, each with its reason. Without `kernel`, what DAMON
 /// takes is not known: there is none, or somebody holds it.
 ///
 /// `vaddr` is first because it is exact and does no more once it is there; `move_pages` is before
 /// DAMON in physical memory for a control group because it is exact too, and last for the machine,
 /// which has too many processes to look at each page.
-pub fn choose(kernel: Option<&Probed>, scope: &Scope, order: Order) -> Ranked {
+pub fn choose(kernel: Option<&Probed>, scope: &Scope, protected: &[Scope], order: Order) -> Ranked {
     let ways = match (scope, order) {
         (Scope::Machine, _) | (_, Order::HottestFirst) => {
             [Way::Vaddr, Way::Paddr, Way::Quota, Way::Pages]
@@ -135,7 +145,7 @@ pub fn choose(kernel: Option<&Probed>, scope: &Scope, order: Order) -> Ranked {
     };
     let mut ranked = Ranked::default();
     for way in ways {
-        match way.judge(kernel, scope, order) {
+        match way.judge(kernel, (scope, protected), order) {
             Ok(reason) => ranked.there.push(Choice { way, reason }),
             Err(reason) => ranked.missing.push(Choice { way, reason }),
         }

@@ -105,6 +105,8 @@ pub enum Without {
     Files,
     /// Those of other control groups than this one, named from where version 2 is mounted.
     OtherGroups(String),
+    /// Those of this control group, without those below it, named likewise.
+    Group(String),
 }
 
 impl Context {
@@ -220,7 +222,7 @@ fn filters(folder: &str, all: &[&Without], out: &mut Writes) {
         let kind = match without {
             Without::Addresses(_) => "addr",
             Without::Files => "anon",
-            Without::OtherGroups(_) => "memcg",
+            Without::OtherGroups(_) | Without::Group(_) => "memcg",
         };
         out.add(format!("{filter}/type"), kind);
         match without {
@@ -232,6 +234,10 @@ fn filters(folder: &str, all: &[&Without], out: &mut Writes) {
             Without::Files => out.add(format!("{filter}/matching"), "N"),
             Without::OtherGroups(group) => {
                 out.add(format!("{filter}/matching"), "N");
+                out.add(format!("{filter}/memcg_path"), group);
+            }
+            Without::Group(group) => {
+                out.add(format!("{filter}/matching"), "Y");
                 out.add(format!("{filter}/memcg_path"), group);
             }
         }

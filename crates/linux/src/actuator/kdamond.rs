@@ -1,10 +1,9 @@
 //! A thread of DAMON that is ours: set up, brought up to date while it runs, and removed.
 
-use super::{ActuatorError, Setting, context::Context};
+use super::{ActuatorError, Setting, context::Context, held::Held};
 use crate::{
     damon::{ADMIN, MODULES, damon, probe::Probed},
     root::{RootError, Write},
-    switches::NUMA_BALANCING,
 };
 use std::{
     collections::BTreeMap,
@@ -18,8 +17,7 @@ pub struct Kdamond<'a> {
     kernel: Probed,
     /// What stands in its files, as far as it was written.
     written: BTreeMap<String, String>,
-    /// What the journal has of us.
-    held: Vec<String>,
+    held: Held<'a>,
     /// Whether the thread does not have yet what stands in its files.
     is_behind: bool,
     /// When it was started.
@@ -47,7 +45,7 @@ fn file(path: &str) -> String {
 impl<'a> Kdamond<'a> {
     /// One that is not set up yet.
     pub fn new(setting: Setting<'a>, kernel: Probed) -> Self {
-        let (written, held) = (BTreeMap::new(), vec![]);
+        let (written, held) = (BTreeMap::new(), Held::new(setting.clone()));
         Self { setting, kernel, written, held, is_behind: false, start: None }
     }
 
@@ -121,10 +119,10 @@ impl<'a> Kdamond<'a> {
         let state = file("0/state");
         if !runs {
             self.start = Some(Instant::now());
-            if self.held.contains(&state) {
+            if self.held.has(&state) {
                 self.setting.root.write(&state, "on").map_err(ActuatorError::Refused)?;
             } else {
-                self.hold(&state, "on")?;
+                self.held.set(&state, "on")?;
             }
         } else if self.is_behind {
             self.setting.root.write(&state, "commit").map_err(ActuatorError::Refused)?;
@@ -160,32 +158,26 @@ impl<'a> Kdamond<'a> {
             return Err(ActuatorError::Held {
                 who: format!("the kernel's {module} holds DAMON"),
                 remedy: format!(
-                    "give leave to switch it off for the time, or \
+                    "give leave to switch it off for the time (--stop-rivals), or \
                      echo N > /sys/module/{module}/parameters/enabled"
                 ),
             });
         }
-        if self.setting.leave && root.number(NUMA_BALANCING)?.is_some_and(|value| value > 0) {
-            self.hold(NUMA_BALANCING, "0")?;
-        }
+        self.held.quiet_balancer()?;
         for (module, path) in MODULES {
             if found.modules.iter().any(|name| name == module) {
-                self.hold(path, "N")?;
+                self.held.set(path, "N")?;
             }
         }
-        self.hold(&file("nr_kdamonds"), "1")
+        self.held.set(&file("nr_kdamonds"), "1")
     }
 
-    /// Changes a setting through the journal.
-    fn hold(&mut self, path: &str, text: &str) -> Result<(), ActuatorError> {
-        if self.setting.root.is_live() {
-            self.setting.journal.borrow_mut().set(path, text)?;
-        } else {
-            // Most files of DAMON are there only once it is set up.
-            self.setting.root.write(path, text)?;
-        }
-        self.held.push(path.into());
-        Ok(())
+    /// Says what undoes its work, once.
+    ///
+    /// # Errors
+    /// When that cannot be read.
+    pub(super) fn look(&mut self, notes: &mut Vec<String>) -> Result<(), ActuatorError> {
+        if self.is_set_up() { self.held.look(notes) } else { Ok(()) }
     }
 
     /// What its schemes have done, in their order; nothing while it does not run.
@@ -219,16 +211,6 @@ impl<'a> Kdamond<'a> {
     /// Stops and removes it, and puts everything back, the last change first.
     pub fn release(&mut self) {
         self.written.clear();
-        let held = std::mem::take(&mut self.held);
-        if self.setting.root.is_live() {
-            // What fails stays in the journal, which tells it when it is closed.
-            let _ = self.setting.journal.borrow_mut().release(&held);
-        }
-    }
-}
-
-impl Drop for Kdamond<'_> {
-    fn drop(&mut self) {
-        self.release();
+        self.held.release();
     }
 }

@@ -1,7 +1,13 @@
 //! Looking at what is so, at a price that is bounded.
 
-use super::{ActuatorError, Followed, Goal, Scope};
-use crate::{numa_maps::NodeBytes, process::Process, root::Root, vmstat};
+use super::{ActuatorError, Followed, Goal, Setting};
+use crate::{
+    node::{self, NODES},
+    numa_maps::NodeBytes,
+    process::Process,
+    root::Root,
+    vmstat,
+};
 use std::time::{Duration, Instant};
 
 /// Looking takes at most this part of the time: one in so many.
@@ -12,22 +18,23 @@ const ONE_IN: u32 = 20;
 pub(super) struct Look {
     next: Option<Instant>,
     moved_pages: Option<u64>,
+    /// A node that was told to be full.
+    full: Option<u32>,
 }
 
 impl Look {
     /// Where the pages of a scope are, if it is time to look.
     pub(super) fn placement(
         &mut self,
-        root: &Root,
-        scope: &Scope,
+        setting: &Setting<'_>,
         processes: &[Process],
     ) -> Result<Option<NodeBytes>, ActuatorError> {
         let start = Instant::now();
         if self.next.is_some_and(|next| start < next) {
             return Ok(None);
         }
-        let found = scope.placement(root, processes)?;
-        let rest = if scope.is_slow_to_look_at() { ONE_IN - 1 } else { 0 };
+        let found = setting.placement(processes)?;
+        let rest = if setting.scope.is_slow_to_look_at() { ONE_IN - 1 } else { 0 };
         self.next = Some(Instant::now() + start.elapsed() * rest);
         Ok(found.filter(|on| on.total() > 0))
     }
@@ -50,10 +57,84 @@ impl Look {
     ) -> Result<(), ActuatorError> {
         followed.moved_bytes = self.moved_bytes(root)?;
         followed.off_points = on.as_ref().and_then(|on| goal.off_points(on));
+        if let Some(on) = &on {
+            followed.notes.extend(self.fills(root, goal, on)?);
+        }
         followed.on = on;
         Ok(())
     }
 }
+
+impl Look {
+    /// Says once that a node is full that should have more pages.
+    fn fills(
+        &mut self,
+        root: &Root,
+        goal: &Goal,
+        on: &NodeBytes,
+    ) -> Result<Option<String>, ActuatorError> {
+        let shares = goal.shares()?;
+        let total = on.total() as f64;
+        let mut full = None;
+        for (node, share) in shares {
+            let missing = total * share - on.on(node) as f64;
+            let (bytes, free) = node::memory(root, node)?;
+            let is_full = free < FULL_BYTES.max((bytes as f64 * FULL) as u64);
+            if is_full && 100.0 * missing > total * MISSING_POINTS {
+                full = Some((node, missing, free));
+            }
+        }
+        let now = full.map(|(node, ..)| node);
+        let is_new = std::mem::replace(&mut self.full, now) != now;
+        let text = |(node, missing, free): (u32, f64, u64)| {
+            let (missing, free) = (missing as u64 >> 20, free >> 20);
+            format!(
+                "node {node} is full: {free} MiB of it are free, and {missing} MiB more of these \
+                 pages should be there"
+            )
+        };
+        Ok(full.filter(|_| is_new).map(text))
+    }
+}
+
+/// A node is full when less than this part of it is free, or less than so many bytes: below its
+/// watermarks the kernel puts no page there that is moved.
+const FULL: f64 = 0.02;
+const FULL_BYTES: u64 = 32 << 20;
+
+/// It matters when so many points of 100 are missing there.
+const MISSING_POINTS: f64 = 3.0;
+
+/// A node of a goal that is there no more, with all its memory.
+///
+/// # Errors
+/// It is [`ActuatorError::Gone`].
+pub(super) fn there(root: &Root, goal: &Goal) -> Result<(), ActuatorError> {
+    let wanted = goal.nodes.iter().filter(|(_, weight)| *weight > 0);
+    for (node, _) in wanted {
+        let is_there = root.has(&format!("{NODES}/node{node}"));
+        if !is_there || node::memory(root, *node)?.0 == 0 {
+            return Err(ActuatorError::Gone(*node));
+        }
+    }
+    Ok(())
+}
+
+/// Says who has come or gone since the last time.
+pub(super) fn comings(notes: &mut Vec<String>, verb: [&str; 2], processes: &[Process]) {
+    let [one, many] = verb;
+    match processes {
+        [] => {}
+        [process] => notes.push(format!("{} ({}) {one}", process.name, process.pid)),
+        [first, ..] => {
+            let (count, name) = (processes.len(), &first.name);
+            notes.push(format!("{count} processes {many}, {name} ({}) the first", first.pid));
+        }
+    }
+}
+
+pub(super) const JOINED: [&str; 2] = ["has joined", "have joined"];
+pub(super) const ENDED: [&str; 2] = ["has ended or left", "have ended or left"];
 
 /// Keeps what takes long to a part of the time.
 #[derive(Debug, Default)]

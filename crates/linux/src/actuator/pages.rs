@@ -1,11 +1,12 @@
 //! Brings the pages of processes to a ratio with `move_pages(2)`, a portion at a time: any kernel.
 //!
-//! There is nothing that stays in the kernel: who ends has ended it. Which pages are hot is not
+//! There is nothing that stays in the kernel but the balancer's switch, which is put back. Which pages are hot is not
 //! known, so that all are interleaved, and [`Order::HottestFirst`] is the ratio only.
 
 use super::{
-    Actuator, ActuatorError, Followed, Goal, Scope, Setting,
-    look::{Duty, Look},
+    Actuator, ActuatorError, Followed, Goal, Setting,
+    held::Held,
+    look::{Duty, ENDED, JOINED, Look, comings, there},
 };
 use crate::{
     migrate::{MigrateError, Migrator},
@@ -27,6 +28,7 @@ const LEAST_BYTES: u64 = 4 << 20;
 #[derive(Debug)]
 pub struct Pages<'a> {
     setting: Setting<'a>,
+    held: Held<'a>,
     goal: Option<Goal>,
     mover: Option<Migrator>,
     known: Vec<Process>,
@@ -41,6 +43,7 @@ impl<'a> Pages<'a> {
     /// looked after.
     pub fn new(setting: Setting<'a>) -> Self {
         Self {
+            held: Held::new(setting.clone()),
             setting,
             goal: None,
             mover: None,
@@ -61,11 +64,7 @@ impl<'a> Pages<'a> {
         let budget = (rate as f64 * PORTION.as_secs_f64()) as u64;
         let start = Instant::now();
         let (mut moved, mut looked) = (0, 0);
-        let is_there = |pid: &u32| self.known.iter().any(|it| it.pid == *pid);
-        let pids: Vec<u32> = match &self.setting.scope {
-            Scope::Processes(pids) => pids.iter().copied().filter(is_there).collect(),
-            _ => self.known.iter().map(|it| it.pid).collect(),
-        };
+        let pids: Vec<u32> = self.known.iter().map(|it| it.pid).collect();
         // What is settled already is looked at again each time, and of each mapping one page is
         // tried first: the time of a portion begins when the rest moves.
         let mut first = None;
@@ -116,12 +115,13 @@ impl Actuator for Pages<'_> {
 
     fn set(&mut self, goal: &Goal) -> Result<(), ActuatorError> {
         if self.setting.root.is_live() {
-            let mover = Migrator::new(goal.target()?)?;
+            let mover = Migrator::new(goal.target()?)?.alone();
             self.mover = Some(match goal.rate_limit_bytes_per_s {
                 Some(rate) => mover.at_rate(rate),
                 None => mover,
             });
         }
+        self.held.quiet_balancer()?;
         (self.goal, self.duty) = (Some(goal.clone()), Duty::default());
         Ok(())
     }
@@ -130,21 +130,28 @@ impl Actuator for Pages<'_> {
         let mut followed = Followed::default();
         let Some(goal) = self.goal.clone() else { return Ok(followed) };
         let root = self.setting.root;
-        let found = self.setting.scope.processes(root)?;
+        there(root, &goal)?;
+        self.held.look(&mut followed.notes)?;
+        let found = self.setting.processes()?;
         let is_in = |all: &[Process], one: &Process| {
             all.iter().any(|it| (it.pid, it.start_ticks) == (one.pid, one.start_ticks))
         };
-        let new = |all: &[Process], than: &[Process]| -> Vec<u32> {
-            all.iter().filter(|it| !is_in(than, it)).map(|it| it.pid).collect()
+        let new = |all: &[Process], than: &[Process]| -> Vec<Process> {
+            all.iter().filter(|it| !is_in(than, it)).cloned().collect()
         };
-        followed.joined = new(&found, &self.known);
-        followed.left = new(&self.known, &found);
+        let (joined, left) = (new(&found, &self.known), new(&self.known, &found));
+        if !self.known.is_empty() {
+            comings(&mut followed.notes, JOINED, &joined);
+        }
+        comings(&mut followed.notes, ENDED, &left);
+        followed.joined = joined.iter().map(|it| it.pid).collect();
+        followed.left = left.iter().map(|it| it.pid).collect();
         if !followed.joined.is_empty() {
             self.duty = Duty::default();
         }
         self.known = found;
         self.portion(&goal, &mut followed)?;
-        let on = self.look.placement(root, &self.setting.scope, &self.known)?;
+        let on = self.look.placement(&self.setting, &self.known)?;
         self.look.note(&mut followed, root, &goal, on)?;
         followed.tried_bytes = Some(self.tried_bytes);
         followed.applied_bytes = Some(self.moved_bytes);

@@ -14,7 +14,7 @@ use super::{
     context::{Context, EligibleGoal, Quota, Scheme, To, Watched, Without},
     demote::Guard,
     kdamond::Kdamond,
-    look::Look,
+    look::{Look, there},
     steer::{Push, Steer},
 };
 use crate::{
@@ -67,7 +67,7 @@ impl<'a> Physical<'a> {
     }
 
     /// What is left alone when pages leave a node.
-    fn without(&self, from: u32) -> Vec<Without> {
+    fn without(&self, from: u32) -> Result<Vec<Without>, RootError> {
         let others = self.ranges.iter().filter(|(node, _)| **node != from);
         let ranges = others.flat_map(|(_, ranges)| ranges).cloned();
         let mut without: Vec<Without> = ranges.map(Without::Addresses).collect();
@@ -75,10 +75,19 @@ impl<'a> Physical<'a> {
         if let Scope::Cgroup(group) = &self.setting.scope {
             without.push(Without::OtherGroups(group.name.clone()));
         }
-        without
+        let root = self.setting.root;
+        for scope in &self.setting.protected {
+            // Those that are protected by their names are not known here, and never chosen for.
+            let Scope::Cgroup(group) = scope else { continue };
+            // A group that is not there has no pages, and DAMON does not take its name.
+            let groups = [group.clone()].into_iter().chain(group.descendants(root)?);
+            let there = groups.filter(|group| group.is_there(root));
+            without.extend(there.map(|group| Without::Group(group.name)));
+        }
+        Ok(without)
     }
 
-    fn context(&self, goal: &Goal) -> Context {
+    fn context(&self, goal: &Goal) -> Result<Context, RootError> {
         let first = goal.nodes.first().map_or(0, |(node, _)| *node);
         let rate = goal.rate_limit_bytes_per_s.unwrap_or(u64::MAX);
         let most = rate.saturating_mul(RESET_MS) / 1000;
@@ -96,18 +105,18 @@ impl<'a> Physical<'a> {
             age_min: 0,
             quota: push.map(|it| Quota { bytes: it.bytes.min(most), reset_ms: RESET_MS }),
             goal: with_goal.as_ref().map(eligible),
-            without: self.without(push.map_or(first, |it| it.from)),
+            without: self.without(push.map_or(first, |it| it.from))?,
         };
-        let demotion = self.guard.scheme(goal, self.without(first));
+        let demotion = self.guard.scheme(goal, self.without(first)?);
         let mut watched: Vec<Range<u64>> = self.ranges.values().flatten().cloned().collect();
         watched.sort_by_key(|range| range.start);
         let schemes = [mover].into_iter().chain(demotion).collect();
-        Context { watched: Watched::Memory(watched), schemes }
+        Ok(Context { watched: Watched::Memory(watched), schemes })
     }
 
     fn look(&mut self, goal: &Goal, followed: &mut Followed) -> Result<(), ActuatorError> {
         let root = self.setting.root;
-        let on = self.look.placement(root, &self.setting.scope, &[])?;
+        let on = self.look.placement(&self.setting, &[])?;
         if let Some(on) = &on {
             self.push = self.steer.step(goal, on);
         }
@@ -139,7 +148,7 @@ impl Actuator for Physical<'_> {
         }
         (self.ranges, self.steer, self.push) = (ranges, Steer::default(), None);
         self.look(goal, &mut Followed::default())?;
-        self.kdamond.bring(&self.context(goal))?;
+        self.kdamond.bring(&self.context(goal)?)?;
         self.goal = Some(goal.clone());
         Ok(())
     }
@@ -147,8 +156,10 @@ impl Actuator for Physical<'_> {
     fn follow(&mut self) -> Result<Followed, ActuatorError> {
         let mut followed = Followed::default();
         let Some(goal) = self.goal.clone() else { return Ok(followed) };
+        there(self.setting.root, &goal)?;
         self.look(&goal, &mut followed)?;
-        self.kdamond.bring(&self.context(&goal))?;
+        self.kdamond.look(&mut followed.notes)?;
+        self.kdamond.bring(&self.context(&goal)?)?;
         let stats = self.kdamond.stats()?;
         followed.tried_bytes = Some(stats.iter().map(|it| it.tried_bytes).sum());
         followed.applied_bytes = Some(stats.iter().map(|it| it.applied_bytes).sum());

@@ -7,7 +7,7 @@ use crate::{
     process::{Process, tree},
     root::{Root, RootError},
 };
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt};
 
 /// A process with less memory does not join: watching it would cost more than it can gain. It joins
 /// when it has grown.
@@ -101,6 +101,20 @@ impl Scope {
     /// Whether looking where its pages are takes time in proportion to them.
     pub fn is_slow_to_look_at(&self) -> bool {
         matches!(self, Self::Processes(_) | Self::Named(_))
+    }
+}
+
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Machine => f.write_str("the machine"),
+            Self::Cgroup(group) => write!(f, "{} and the groups below it", group.name),
+            Self::Processes(pids) => {
+                let pids: Vec<String> = pids.iter().map(ToString::to_string).collect();
+                write!(f, "{} and what they start", pids.join(", "))
+            }
+            Self::Named(names) => write!(f, "{} and what they start", names.join(", ")),
+        }
     }
 }
 

@@ -13,7 +13,7 @@ use super::{
     context::{Context, Quota, Scheme, To, Watched},
     demote::Guard,
     kdamond::Kdamond,
-    look::Look,
+    look::{ENDED, JOINED, Look, comings, there},
     scope::{JOINS_BYTES, resident_bytes},
     steer::{Push, Steer},
 };
@@ -60,7 +60,7 @@ impl<'a> Vaddr<'a> {
 
     /// Finds out who is there now.
     fn find(&mut self, followed: &mut Followed) -> Result<(), RootError> {
-        let found = self.setting.scope.processes(self.setting.root)?;
+        let found = self.setting.processes()?;
         let begun = |it: &Process| (it.pid, it.start_ticks);
         let mut new = vec![];
         for process in &found {
@@ -70,6 +70,8 @@ impl<'a> Vaddr<'a> {
             }
         }
         followed.joined.extend(new.iter().map(|process| process.pid));
+        comings(&mut followed.notes, JOINED, &new);
+        let mut gone = vec![];
         let mut new = new.into_iter();
         let mut at = 0;
         while at < self.processes.len() {
@@ -77,7 +79,7 @@ impl<'a> Vaddr<'a> {
                 at += 1;
                 continue;
             }
-            followed.left.push(self.processes[at].pid);
+            gone.push(self.processes[at].clone());
             if let Some(process) = new.next() {
                 self.processes[at] = process;
             } else {
@@ -85,6 +87,8 @@ impl<'a> Vaddr<'a> {
             }
         }
         self.processes.extend(new);
+        followed.left.extend(gone.iter().map(|process| process.pid));
+        comings(&mut followed.notes, ENDED, &gone);
         Ok(())
     }
 
@@ -174,13 +178,15 @@ impl Actuator for Vaddr<'_> {
         let mut followed = Followed::default();
         let Some(goal) = self.goal.clone() else { return Ok(followed) };
         let root = self.setting.root;
-        let on = self.look.placement(root, &self.setting.scope, &self.processes)?;
+        there(root, &goal)?;
+        let on = self.look.placement(&self.setting, &self.processes)?;
         if let Some(on) = on.as_ref().filter(|_| goal.order == Order::HottestFirst) {
             self.push = self.steer.step(&goal, on);
         }
         self.guard.look(root, &goal)?;
         let ran = self.kdamond.runs()?;
         self.bring(&mut followed)?;
+        self.kdamond.look(&mut followed.notes)?;
         if self.kdamond.is_set_up() && !ran && !self.processes.is_empty() {
             followed.notes.push("DAMON's thread had ended, and was started again".into());
         }

@@ -32,6 +32,7 @@ pub(super) fn rivals(root: &Root, machine: &Machine) -> Result<Status, RootError
     if machine.memory_nodes().len() > 1 {
         rivals.extend(balancing(machine));
         rivals.extend(reclaim(machine));
+        rivals.extend(huge_pages(machine));
     }
     let damon = machine.damon.as_ref();
     rivals.extend(damon.into_iter().flat_map(of_damon));
@@ -71,6 +72,17 @@ fn reclaim(machine: &Machine) -> Option<Rival> {
     Some(rival(
         format!("zone_reclaim_mode={value} empties a full node before another is used"),
         "sysctl vm.zone_reclaim_mode=0",
+    ))
+}
+
+/// `khugepaged`: of 2 MiB it makes one huge page where most of the small ones are, so that a ratio
+/// within them is lost (`hpage_collapse_find_target_node` in `mm/khugepaged.c`). With `madvise` it
+/// does so for programs that ask.
+fn huge_pages(machine: &Machine) -> Option<Rival> {
+    machine.switches.huge_pages.as_deref().filter(|chosen| *chosen == "always")?;
+    Some(rival(
+        "khugepaged joins small pages to huge ones, on the node that has most of them",
+        "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled",
     ))
 }
 

@@ -79,6 +79,8 @@ pub(super) struct Live {
     start: Instant,
     /// The pagemap that was read last, and whose it is; without a file where it cannot be opened.
     pagemap: Option<(u32, Option<File>)>,
+    /// Whether a process is taken without those that it has started.
+    pub(super) alone: bool,
 }
 
 impl Live {
@@ -86,7 +88,14 @@ impl Live {
         let root = Root::live();
         let huge_bytes = root.number(HUGE)?.unwrap_or(HUGE_BYTES);
         let page_bytes = rustix::param::page_size() as u64;
-        Ok(Self { root, page_bytes, huge_bytes, start: Instant::now(), pagemap: None })
+        Ok(Self {
+            root,
+            page_bytes,
+            huge_bytes,
+            start: Instant::now(),
+            pagemap: None,
+            alone: false,
+        })
     }
 
     /// Whether the kernel says of processes where their pages are.
@@ -129,7 +138,10 @@ impl Memory for Live {
     }
 
     fn tree(&mut self, pid: u32) -> Result<Vec<Process>, RootError> {
-        process::tree(&self.root, pid)
+        match self.alone {
+            true => Ok(process::process(&self.root, pid)?.into_iter().collect()),
+            false => process::tree(&self.root, pid),
+        }
     }
 
     fn process(&mut self, pid: u32) -> Result<Option<Process>, RootError> {

@@ -35,7 +35,8 @@ const NAME_BYTES: usize = 15;
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Config {
     pub(crate) scope: Scope,
-    /// Processes by name whose pages are left alone. Default: none.
+    /// Whose pages are left alone: processes by name with what they start, and control groups,
+    /// which begin with `/`, with those below them. Default: none.
     pub(crate) protected: Vec<String>,
     /// Default: dmi.
     pub(crate) policy: PolicyKind,

@@ -16,7 +16,7 @@ use interleaf_linux::{
         choose::{Ranked, choose},
         sockets::divide,
     },
-    cgroup::Trees,
+    cgroup::{Group, Trees},
     counters::{Counters, plan::plan, table::tables},
     damon::probe::{ProbeError, Probed, probe},
     feed::Feed,
@@ -25,7 +25,7 @@ use interleaf_linux::{
     process::Process,
     replay::Replay,
     root::Root,
-    source::Source,
+    source::{Source, Uncounted},
     topology::Machine,
 };
 use interleaf_model::{
@@ -46,6 +46,7 @@ pub(super) struct Setup {
     machine: Machine,
     pub(super) host: HostLayout,
     pub(super) scope: Scope,
+    protected: Vec<Scope>,
     /// What DAMON takes; `None` where it cannot be asked.
     kernel: Option<Probed>,
     /// Why it cannot.
@@ -72,6 +73,7 @@ impl Setup {
             ));
         }
         let scope = scope(config, root)?;
+        let protected = protected(config, root)?;
         host.layout.scopes = (0..host.layout.domains.len())
             .map(|domain| ScopeLayout {
                 name: scope_name(&config.scope),
@@ -103,7 +105,7 @@ impl Setup {
                 platform
             }
         };
-        Ok(Self { machine, host, scope, kernel, unasked, believed })
+        Ok(Self { machine, host, scope, protected, kernel, unasked, believed })
     }
 
     pub(super) fn scopes(&self) -> &[ScopeLayout] {
@@ -116,10 +118,19 @@ impl Setup {
         let (domains, tiers) = (layout.domains.len(), layout.tiers.len());
         Ok(match &config.source {
             SourceChoice::Counters => {
-                let planned = plan(root, &self.machine, layout)
-                    .map_err(|why| uncounted(&why, &why.remedy()))?;
-                let opened = Counters::open(planned, root);
-                Box::new(opened.map_err(|why| uncounted(&why, why.remedy()))?)
+                let opened = plan(root, &self.machine, layout)
+                    .map_err(|why| uncounted(&why, &why.remedy()))
+                    .and_then(|planned| {
+                        Counters::open(planned, root).map_err(|why| uncounted(&why, why.remedy()))
+                    });
+                match opened {
+                    Ok(counters) => Box::new(counters),
+                    // It would go by nothing that is counted.
+                    Err(_) if decides_blindly(config.policy) => {
+                        Box::new(Uncounted::new(domains, tiers))
+                    }
+                    Err(why) => return Err(why),
+                }
             }
             SourceChoice::Feed(path) => {
                 let feed = Feed::listen(path, domains, tiers).map_err(|why| {
@@ -182,7 +193,7 @@ impl Setup {
 
     /// How pages are moved.
     pub(super) fn choice(&self, config: &Config) -> Result<Choice, Failure> {
-        let ranked = choose(self.kernel.as_ref(), &self.scope, order(config));
+        let ranked = choose(self.kernel.as_ref(), &self.scope, &self.protected, order(config));
         let wanted = match config.way {
             WantedWay::Auto => None,
             WantedWay::Way(way) => Some(way),
@@ -224,6 +235,7 @@ impl Setup {
             root,
             journal: journal.clone(),
             scope: self.scope.clone(),
+            protected: self.protected.clone(),
             leave: config.stop_rivals,
         };
         let whole = choice.way.build(setting.clone(), kernel);
@@ -305,7 +317,7 @@ impl Setup {
     ) -> Result<PlanDocument, Failure> {
         let actuator = actuators.iter().flatten().next();
         let way = actuator.map_or("none", |actuator| actuator.name());
-        let ranked = choose(self.kernel.as_ref(), &self.scope, order(config));
+        let ranked = choose(self.kernel.as_ref(), &self.scope, &self.protected, order(config));
         let processes = match &self.scope {
             Scope::Machine => None,
             _ => Some(self.scope.processes(root).map_err(unread)?),
@@ -365,6 +377,13 @@ impl Setup {
             None => "no page is moved: this only says what would be done".into(),
         });
         lines.extend(ways);
+        lines.extend(self.unasked.iter().filter(|_| !actuators.is_empty()).map(|why| {
+            format!("DAMON is not asked, and not used: {why}; `interleaf doctor` says what to do")
+        }));
+        if !self.protected.is_empty() {
+            let whose: Vec<String> = self.protected.iter().map(ToString::to_string).collect();
+            lines.push(format!("left alone: {}", whose.join(", ")));
+        }
         lines.push(format!("counted by: {source}"));
         lines.extend(self.notes());
         lines
@@ -423,6 +442,11 @@ fn instead(remedy: &str) -> String {
     )
 }
 
+/// Whether a policy decides the same whatever is counted.
+fn decides_blindly(policy: PolicyKind) -> bool {
+    matches!(policy, PolicyKind::Local | PolicyKind::Static | PolicyKind::Bandwidth)
+}
+
 fn kind(scope: &Wanted) -> ScopeKind {
     match scope {
         Wanted::Machine => ScopeKind::Machine,
@@ -439,20 +463,37 @@ fn scope_name(scope: &Wanted) -> String {
     }
 }
 
+/// Whose pages are left alone: an entry that begins with `/` is a control group, which may be there
+/// only later; others are names of processes.
+fn protected(config: &Config, root: &Root) -> Result<Vec<Scope>, Failure> {
+    let (groups, names): (Vec<String>, Vec<String>) =
+        config.protected.iter().cloned().partition(|entry| entry.starts_with('/'));
+    let groups = groups.iter().map(|name| group(name, root).map(Scope::Cgroup));
+    let mut found = groups.collect::<Result<Vec<_>, _>>()?;
+    if !names.is_empty() {
+        found.push(Scope::Named(names));
+    }
+    Ok(found)
+}
+
+fn group(name: &str, root: &Root) -> Result<Group, Failure> {
+    let trees = Trees::read(root).map_err(unread)?;
+    let tree = trees.and_then(|trees| trees.memory).ok_or_else(|| {
+        Failure::new(
+            "no control groups with memory are mounted",
+            "mount cgroup2 at /sys/fs/cgroup, or name processes",
+        )
+    })?;
+    Ok(tree.group(name))
+}
+
 /// Whose pages are steered.
 fn scope(config: &Config, root: &Root) -> Result<Scope, Failure> {
     Ok(match &config.scope {
         Wanted::Machine => Scope::Machine,
         Wanted::Processes(names) => Scope::Named(names.clone()),
         Wanted::Cgroup(name) => {
-            let trees = Trees::read(root).map_err(unread)?;
-            let tree = trees.and_then(|trees| trees.memory).ok_or_else(|| {
-                Failure::new(
-                    "no control groups with memory are mounted",
-                    "mount cgroup2 at /sys/fs/cgroup, or name processes",
-                )
-            })?;
-            let group = tree.group(name);
+            let group = group(name, root)?;
             if !group.is_there(root) {
                 return Err(Failure::new(
                     format!("{}: there is no such control group", group.folder()),
