@@ -1,8 +1,17 @@
 //! `interleaf balance`.
 
 mod config;
-mod publish;
 mod setup;
+
+mod publish;
+
+mod metrics;
+
+mod watchers;
+
+mod notify;
+
+mod monitor;
 
 use super::{placed, restore};
 use crate::{
@@ -20,6 +29,7 @@ use interleaf_model::{
     control::Controller,
     machine::{Decision, Machine as _, Order, Target},
 };
+use notify::Manager;
 use publish::Publisher;
 use setup::Setup;
 use std::{cell::RefCell, path::Path, process::ExitCode, rc::Rc, time::Duration};
@@ -33,6 +43,9 @@ const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 86_400);
 pub(super) fn start(args: &BalanceArgs, root: Option<&Path>) -> Result<ExitCode, Failure> {
     if args.example_config {
         return output::data(EXAMPLE).map(|()| ExitCode::SUCCESS);
+    }
+    if let Some(socket) = &args.monitor {
+        return monitor::monitor(socket, args.json).map(|()| ExitCode::SUCCESS);
     }
     if args.restore {
         let root = super::root(root)?;
@@ -85,6 +98,7 @@ fn config(args: &BalanceArgs) -> Result<Config, Failure> {
         })?;
     }
     config.stop_rivals |= args.stop_rivals;
+    config.metrics = args.metrics.or(config.metrics);
     Ok(config)
 }
 
@@ -106,12 +120,15 @@ fn balance<'a>(
         output::message(&format!("interleaf: {line}"));
     }
     let mut controller = setup.controller(config)?;
-    let clock = Box::new(Waits { signals, until: args.duration.map(|limit| limit.seconds()) });
+    let (manager, until) = (&Manager::new(), args.duration.map(|limit| limit.seconds()));
+    let clock = Box::new(Waits { signals, manager, until });
     let mut host = Host::new(root, setup.host.clone(), source, clock, actuators)
         .map_err(|why| failed(&why))?;
-    let mut publisher = Publisher::new(config, args)?;
+    let mut publisher = Publisher::new(config, args, manager)?;
     let done = started(&mut host, &controller)
+        .inspect(|()| manager.ready("observing for the first period"))
         .and_then(|()| periods(&mut host, &mut controller, &mut publisher));
+    manager.stopping();
     publisher.close();
     match done {
         Ok(()) | Err(Stop::Machine(HostError::Stopped)) => Ok(ExitCode::SUCCESS),
@@ -149,7 +166,7 @@ fn started(host: &mut Host<'_>, controller: &Controller) -> Result<(), Stop> {
 fn periods(
     host: &mut Host<'_>,
     controller: &mut Controller,
-    publisher: &mut Publisher,
+    publisher: &mut Publisher<'_>,
 ) -> Result<(), Stop> {
     loop {
         let period = controller.period(host, FOR_EVER)?;
@@ -187,11 +204,13 @@ fn dry_run(config: &Config, root: &Root) -> Result<(), Failure> {
 /// Waits, unless a signal says to stop or the time is over.
 struct Waits<'a> {
     signals: &'a Signals,
+    manager: &'a Manager,
     until: Option<f64>,
 }
 
 impl Clock for Waits<'_> {
     fn wait(&mut self, span: Duration) -> bool {
+        self.manager.alive();
         if let Some(left) = &mut self.until {
             *left -= span.as_secs_f64();
             if *left < 0.0 {

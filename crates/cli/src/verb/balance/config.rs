@@ -52,6 +52,8 @@ pub(crate) struct Config {
     pub(crate) target: Option<PathBuf>,
     /// Where metrics are served. Default: nowhere.
     pub(crate) metrics: Option<SocketAddr>,
+    /// A socket at which others watch. Default: `/run/interleaf/balance.sock`, where it is free.
+    pub(crate) monitor: Option<PathBuf>,
 }
 
 /// What is steered.
@@ -154,6 +156,7 @@ struct SourceTable {
 struct PublishTable {
     target: Option<PathBuf>,
     metrics: Option<Spanned<String>>,
+    monitor: Option<PathBuf>,
 }
 
 impl Config {
@@ -183,6 +186,7 @@ impl Config {
             source: source(&toml, &read.source)?,
             target: read.publish.target,
             metrics: metrics(&toml, read.publish.metrics.as_ref())?,
+            monitor: read.publish.monitor,
         };
         if config.sample > config.period {
             let hint = "make sample shorter, or period longer";
