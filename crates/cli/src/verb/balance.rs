@@ -7,6 +7,8 @@ mod publish;
 
 mod metrics;
 
+mod http;
+
 mod watchers;
 
 mod notify;

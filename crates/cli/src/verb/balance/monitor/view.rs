@@ -10,7 +10,9 @@ use ratatui::{
     style::{Color, Modifier, Style},
     symbols::Marker,
     text::{Line, Span},
-    widgets::{Axis, Block, Chart, Dataset, GraphType, Paragraph, Row, Sparkline, Table},
+    widgets::{
+        Axis, Block, Chart, Dataset, GraphType, LegendPosition, Paragraph, Row, Sparkline, Table,
+    },
 };
 use std::collections::VecDeque;
 
@@ -160,6 +162,8 @@ fn draw_chart(
         .block(Block::bordered().title(title.to_string()))
         .x_axis(x)
         .y_axis(y)
+        // The newest is on the right.
+        .legend_position(Some(LegendPosition::TopLeft))
         .hidden_legend_constraints((Constraint::Ratio(1, 2), Constraint::Ratio(1, 2)));
     frame.render_widget(chart, area);
 }
@@ -264,15 +268,15 @@ mod tests {
             view.history.add(period(6.0 * f64::from(step), "node0", 100 - step as u16));
         }
         let text = drawn(&view, 100, 30);
-        has(&text, &["interleaf balance node0 120 s"]);
+        has(&text, &["interleaf balance node0 120.0 s"]);
         has(&text, &["tier target reached pages bandwidth latency"]);
-        has(&text, &["node0 80 % 80.4 % 3 GiB 420 GB/s 123 ns"]);
-        has(&text, &["node2 20 % 19.6 % 1 GiB 40.5 GB/s -"]);
+        has(&text, &["node0 80 % 80.4 % 3 GiB 420.0 GB/s 123.0 ns"]);
+        has(&text, &["node2 20 % 19.6 % 1 GiB 40.50 GB/s -"]);
         has(&text, &["moved in a period: 64 MiB, at most 64 MiB"]);
         has(&text, &["120.0 s 80:20 step: bandwidth rose to 80"]);
         has(&text, &["114.0 s 81:19 step: bandwidth rose to 81"]);
         has(&text, &["q quit"]);
-        assert!(text.contains("-114 s") && text.contains("now"), "{text}");
+        assert!(text.contains("-114.0 s") && text.contains("now"), "{text}");
         assert!(!text.contains("Tab"), "there is one domain\n{text}");
         let braille = |c: char| ('\u{2801}'..='\u{28ff}').contains(&c);
         assert!(text.chars().filter(|c| braille(*c)).count() > 40, "no lines\n{text}");
