@@ -14,7 +14,7 @@ use interleaf_model::{
 };
 use interleaf_sim::machine::scenario::{BANDWIDTH_MAX_GBPS, DURATION_S, NOISE_MAX};
 use regex_lite::Regex;
-use std::{ffi::OsString, path::PathBuf, str::FromStr};
+use std::{ffi::OsString, net::SocketAddr, path::PathBuf, str::FromStr};
 
 /// The most threads that are computed with.
 pub(crate) const THREADS_MAX: u32 = 65536;
@@ -155,6 +155,7 @@ pub(crate) struct PredictArgs {
 ///   interleaf balance --config balance.toml --advise     what would be gained, and what moved
 ///   interleaf balance --platform gnr120-cz122            the same on a machine that one need not own
 ///   interleaf balance --policy guided --process solver
+///   interleaf balance --monitor                          watch the one that runs
 ///   interleaf balance --restore                          after a kill
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
@@ -212,6 +213,20 @@ pub(crate) struct BalanceArgs {
     /// nothing
     #[arg(long)]
     pub(crate) advise: bool,
+    /// Serve metrics for Prometheus there, in place of what the configuration says
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub(crate) metrics: Option<SocketAddr>,
+    /// Watch one that runs, at its socket: live on a terminal, a line for each period elsewhere
+    #[arg(
+        long,
+        value_name = "SOCKET",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "/run/interleaf/balance.sock",
+        conflicts_with_all = ["config", "restore", "dry_run", "advise", "policy", "process", "feed",
+            "period", "way", "stop_rivals", "duration", "metrics", "output"]
+    )]
+    pub(crate) monitor: Option<PathBuf>,
     /// Put back what a process that was killed has left, and do nothing else
     #[arg(long, conflicts_with = "advise")]
     pub(crate) restore: bool,

@@ -16,7 +16,10 @@
 //! once in each sample. A line may say with `"time_ns"` until when it counted, by the clock
 //! `CLOCK_MONOTONIC`; else that is when it comes, which on a busy machine is later now and then.
 
-use crate::source::{Reading, Source, SourceError, add, nothing};
+use crate::{
+    socket::{self, SocketError},
+    source::{Reading, Source, SourceError, add, nothing},
+};
 use interleaf_model::machine::Traffic;
 use rustix::{
     event::{PollFd, PollFlags, poll},
@@ -27,10 +30,7 @@ use std::{
     fs,
     io::{self, Read},
     mem,
-    os::unix::{
-        fs::{FileTypeExt, PermissionsExt},
-        net::{UnixListener, UnixStream},
-    },
+    os::unix::net::{UnixListener, UnixStream},
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     thread::{self, JoinHandle},
@@ -81,25 +81,6 @@ struct Shared {
     state: State,
 }
 
-/// Why there can be no feed.
-#[derive(Debug, thiserror::Error)]
-pub enum FeedError {
-    /// Somebody listens there already.
-    #[error("{}: somebody else listens there", .0.display())]
-    InUse(PathBuf),
-    /// Something else than a socket is there.
-    #[error("{}: is there and is no socket", .0.display())]
-    NoSocket(PathBuf),
-    /// The system refuses.
-    #[error("{}: {why}", path.display())]
-    Socket {
-        /// The socket.
-        path: PathBuf,
-        /// The system's reason.
-        why: io::Error,
-    },
-}
-
 /// A line as a program writes it.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -120,9 +101,9 @@ impl Feed {
     ///
     /// # Errors
     /// When somebody listens there, something else is there, or the system refuses.
-    pub fn listen(path: &Path, domains: usize, tiers: usize) -> Result<Self, FeedError> {
-        let failed = |why| FeedError::Socket { path: path.into(), why };
-        let listener = bind(path)?;
+    pub fn listen(path: &Path, domains: usize, tiers: usize) -> Result<Self, SocketError> {
+        let failed = |why| SocketError::Refused { path: path.into(), why };
+        let listener = socket::listen(path)?;
         let threads = || {
             listener.set_nonblocking(true)?;
             let (stop, stopped) = UnixStream::pair()?;
@@ -196,40 +177,6 @@ fn now() -> Duration {
 /// A thread that panicked was in the middle of no sum: what is there is whole.
 fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Binds a socket, mode 0600, which is at `path` only once it is ready.
-fn bind(path: &Path) -> Result<UnixListener, FeedError> {
-    let failed = |why| FeedError::Socket { path: path.into(), why };
-    match fs::symlink_metadata(path) {
-        Ok(there) if !there.file_type().is_socket() => {
-            return Err(FeedError::NoSocket(path.into()));
-        }
-        Ok(_) => match UnixStream::connect(path) {
-            Err(why) if why.kind() == io::ErrorKind::ConnectionRefused => {
-                fs::remove_file(path).map_err(failed)?;
-            }
-            Err(why) if why.kind() == io::ErrorKind::NotFound => {}
-            Err(why) => return Err(failed(why)),
-            Ok(_) => return Err(FeedError::InUse(path.into())),
-        },
-        Err(_) => {}
-    }
-    let mut making = path.as_os_str().to_owned();
-    making.push(format!(".{}", std::process::id()));
-    let making = PathBuf::from(making);
-    let listener = UnixListener::bind(&making).map_err(failed)?;
-    let placed = fs::set_permissions(&making, fs::Permissions::from_mode(0o600))
-        // Unlike a renaming, a link does not take the place of what another has put there since.
-        .and_then(|()| fs::hard_link(&making, path));
-    drop(fs::remove_file(&making));
-    match placed {
-        Ok(()) => Ok(listener),
-        Err(why) if why.kind() == io::ErrorKind::AlreadyExists => {
-            Err(FeedError::InUse(path.into()))
-        }
-        Err(why) => Err(failed(why)),
-    }
 }
 
 /// A program that is connected.

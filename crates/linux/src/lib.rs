@@ -26,6 +26,8 @@ pub mod rapl;
 
 pub mod replay;
 
+pub mod socket;
+
 pub mod feed;
 
 pub mod cgroup;

@@ -3,8 +3,9 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use interleaf_linux::{
-    feed::{Feed, FeedError},
+    feed::Feed,
     replay::{Recorder, Replay},
+    socket::SocketError,
     source::{Reading, Source, SourceError, nothing},
 };
 use interleaf_model::machine::Traffic;
@@ -257,7 +258,7 @@ fn a_socket_of_its_own() {
     let path = folder.path().join("feed");
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     let second = Feed::listen(&path, 1, 1).unwrap_err();
-    assert!(matches!(second, FeedError::InUse(_)), "{second}");
+    assert!(matches!(second, SocketError::InUse(_)), "{second}");
     let program = client(&folder);
     drop(feed);
     assert!(!path.exists(), "it is removed, though a program is connected");
@@ -268,7 +269,7 @@ fn a_socket_of_its_own() {
     drop(Feed::listen(&path, 1, 1).unwrap());
     fs::write(&path, "something").unwrap();
     let other = Feed::listen(&path, 1, 1).unwrap_err();
-    assert!(matches!(other, FeedError::NoSocket(_)), "{other}");
+    assert!(matches!(other, SocketError::NoSocket(_)), "{other}");
     assert_eq!(fs::read_to_string(&path).unwrap(), "something");
     let nowhere = Feed::listen(Path::new("/nowhere/feed"), 1, 1).unwrap_err();
     assert!(nowhere.to_string().starts_with("/nowhere/feed: "), "{nowhere}");

@@ -22,6 +22,9 @@ pub(crate) struct PeriodDocument {
     pub(crate) target_weights: Vec<u16>,
     /// Where the pages of its scopes are, 0 to 1; absent when nobody could look.
     pub(crate) reached_share: Option<Vec<f64>>,
+    /// The same in bytes.
+    #[serde(default)]
+    pub(crate) reached_bytes: Option<Vec<u64>>,
     /// The mean of the period; absent when nothing was counted.
     pub(crate) bandwidth_gbps: Option<f64>,
     pub(crate) tier_bandwidth_gbps: Vec<f64>,
@@ -57,8 +60,10 @@ impl PeriodDocument {
     pub(crate) fn new(host: &Host<'_>, at: usize, time_s: f64, period: &DomainPeriod) -> Self {
         let layout = host.layout();
         let near = layout.domains[at].tiers.iter().map(|tier| host.nodes()[*tier]);
-        let reached = reached(host, at, &near.collect::<Vec<_>>());
-        Self::of(layout, host.nodes(), at, time_s, period, reached)
+        let reached_bytes = reached(host, at, &near.collect::<Vec<_>>());
+        let reached = reached_bytes.as_deref().map(shares);
+        let document = Self::of(layout, host.nodes(), at, time_s, period, reached);
+        Self { reached_bytes, ..document }
     }
 
     /// Of any machine: the domain at `at` of `layout`, whose tiers are `nodes`.
@@ -80,6 +85,7 @@ impl PeriodDocument {
             nodes: domain.tiers.iter().map(|tier| nodes[*tier]).collect(),
             target_weights: Weights::percent(&period.verdict.shares).as_slice().to_vec(),
             reached_share: reached.map(|shares| super::all_rounded(&shares)),
+            reached_bytes: None,
             bandwidth_gbps: period.seen.as_ref().map(|seen| super::rounded(seen.mean_gbps)),
             tier_bandwidth_gbps: gbps.map(|gbps| super::rounded(*gbps)).collect(),
             tier_latency_ns: latency.map(|latency| latency.map(super::rounded)).collect(),
@@ -91,15 +97,18 @@ impl PeriodDocument {
     }
 }
 
-/// The part of the pages of a domain's scopes that is on each of its nodes.
-fn reached(host: &Host<'_>, domain: usize, nodes: &[u32]) -> Option<Vec<f64>> {
+/// Where the pages of a domain's scopes are, bytes on each of its nodes.
+fn reached(host: &Host<'_>, domain: usize, nodes: &[u32]) -> Option<Vec<u64>> {
     let scopes = host.layout().scopes.iter().zip(host.followed());
     let of_domain = scopes.filter(|(scope, _)| scope.domain == domain);
     let on: Vec<_> = of_domain.filter_map(|(_, followed)| followed.on.as_ref()).collect();
     let bytes: Vec<u64> = nodes.iter().map(|node| on.iter().map(|on| on.on(*node)).sum()).collect();
+    bytes.iter().any(|bytes| *bytes > 0).then_some(bytes)
+}
+
+fn shares(bytes: &[u64]) -> Vec<f64> {
     let total: u64 = bytes.iter().sum();
-    let share = |bytes: &u64| *bytes as f64 / total as f64;
-    (total > 0).then(|| bytes.iter().map(share).collect())
+    bytes.iter().map(|bytes| *bytes as f64 / total as f64).collect()
 }
 
 pub(crate) const SUMMARY_SCHEMA: &str = "interleaf.balance.advice/1";

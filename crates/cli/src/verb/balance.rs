@@ -4,11 +4,22 @@ mod advise;
 mod command;
 mod config;
 mod dry_run;
-mod publish;
 mod setup;
 mod simulated;
 
 pub(super) use command::steered;
+
+mod publish;
+
+mod metrics;
+
+mod http;
+
+mod watchers;
+
+mod notify;
+
+mod monitor;
 
 use super::{placed, restore};
 use crate::{
@@ -29,6 +40,7 @@ use interleaf_model::{
     control::Controller,
     machine::{Decision, Machine as _, Order, Target},
 };
+use notify::Manager;
 use publish::Publisher;
 use setup::Setup;
 use std::{
@@ -45,6 +57,9 @@ const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 86_400);
 pub(super) fn start(args: &BalanceArgs, root: Option<&Path>) -> Result<ExitCode, Failure> {
     if args.example_config {
         return output::data(EXAMPLE).map(|()| ExitCode::SUCCESS);
+    }
+    if let Some(socket) = &args.monitor {
+        return monitor::monitor(socket, args.json).map(|()| ExitCode::SUCCESS);
     }
     if args.restore {
         let root = super::root(root)?;
@@ -115,6 +130,7 @@ fn config(args: &BalanceArgs) -> Result<Config, Failure> {
     if let Some(path) = &args.replay {
         config.source = config::SourceChoice::Replay(path.clone());
     }
+    config.metrics = args.metrics.or(config.metrics);
     Ok(config)
 }
 
@@ -133,12 +149,16 @@ fn balance<'a>(
         output::message(&format!("interleaf: {line}"));
     }
     let mut controller = setup.controller(config)?;
-    let clock = Box::new(Waits { signals, until: until(args) });
+    let manager = &Manager::new();
+    let clock = Box::new(Waits { signals, manager, until: until(args) });
     let mut host = Host::new(root, setup.host.clone(), source, clock, actuators)
         .map_err(|why| failed(&why))?;
-    let mut publisher = Publisher::new(config, args)?;
+    let mut publisher = Publisher::new(config, args, manager)?;
     let tell = &mut |period: PeriodDocument| publisher.publish(&period);
-    let done = steer(&mut host, &mut controller, tell);
+    let done = started(&mut host, &controller)
+        .inspect(|()| manager.ready("observing for the first period"))
+        .and_then(|()| steer(&mut host, &mut controller, tell));
+    manager.stopping();
     publisher.close();
     match done {
         Ok(()) | Err(Stop::Machine(HostError::Stopped)) => Ok(ExitCode::SUCCESS),
@@ -180,13 +200,12 @@ fn started(host: &mut Host<'_>, controller: &Controller) -> Result<(), Stop> {
     Ok(host.apply(&decision)?)
 }
 
-/// Steers a machine until there is reason to stop, and tells of each period.
+/// Steers a machine that was [`started`] until there is reason to stop, and tells of each period.
 fn steer(
     host: &mut Host<'_>,
     controller: &mut Controller,
     tell: &mut dyn FnMut(PeriodDocument) -> Result<(), Failure>,
 ) -> Result<(), Stop> {
-    started(host, controller)?;
     loop {
         let period = controller.period(host, FOR_EVER)?;
         for (at, domain) in period.domains.iter().enumerate() {
@@ -202,11 +221,13 @@ fn steer(
 /// Waits, unless a signal says to stop or the time is over.
 struct Waits<'a> {
     signals: &'a Signals,
+    manager: &'a Manager,
     until: Option<Instant>,
 }
 
 impl Clock for Waits<'_> {
     fn wait(&mut self, span: Duration) -> bool {
+        self.manager.alive();
         let left = self.until.map(|until| until.saturating_duration_since(Instant::now()));
         let is_last = left.is_some_and(|left| left < span);
         let wait = left.map_or(span, |left| left.min(span));

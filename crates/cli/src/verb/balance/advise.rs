@@ -6,7 +6,10 @@
 //! corrected by what was counted. Without curves there are the firmware's ratings, which bound what
 //! can be gained: more than they say no memory carries.
 
-use super::{Clock, Signals, Waits, config::Config, failed, publish::Publisher, setup::Setup};
+use super::{
+    Clock, Signals, Waits, config::Config, failed, notify::Manager, publish::Publisher,
+    setup::Setup,
+};
 use crate::{
     args::BalanceArgs,
     document::{
@@ -48,18 +51,19 @@ pub(super) fn run(args: &BalanceArgs, config: &Config, root: &Root) -> Result<Ex
         output::message(&format!("interleaf: {line}"));
     }
     let signals = Signals::hold().map_err(placed::unheld)?;
+    let manager = &Manager::new();
     // What was recorded need not be waited for.
     let clock: Box<dyn Clock + '_> = match config.is_replayed() {
         true => {
             let left_s = args.duration.map_or(f64::INFINITY, |limit| limit.seconds());
             Box::new(AtOnce { signals: &signals, left_s })
         }
-        false => Box::new(Waits { signals: &signals, until: super::until(args) }),
+        false => Box::new(Waits { signals: &signals, manager, until: super::until(args) }),
     };
     let nobody = setup.scopes().iter().map(|_| None).collect();
     let mut host =
         Host::new(root, setup.host.clone(), source, clock, nobody).map_err(|why| failed(&why))?;
-    let mut publisher = Publisher::new(&Config { target: None, ..config.clone() }, args)?;
+    let mut publisher = Publisher::new(&config.unpublished(), args, manager)?;
     let mut advised: Vec<Vec<PeriodDocument>> = vec![vec![]; host.layout().domains.len()];
     let mut time_s = 0.0;
     let most = if args.duration.is_some() { usize::MAX } else { PERIODS_MAX };

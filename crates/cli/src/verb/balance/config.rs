@@ -59,6 +59,8 @@ pub(crate) struct Config {
     pub(crate) target: Option<PathBuf>,
     /// Where metrics are served. Default: nowhere.
     pub(crate) metrics: Option<SocketAddr>,
+    /// A socket at which others watch. Default: `/run/interleaf/balance.sock`, where it is free.
+    pub(crate) monitor: Option<PathBuf>,
 }
 
 /// What is steered.
@@ -172,6 +174,7 @@ struct SourceTable {
 struct PublishTable {
     target: Option<PathBuf>,
     metrics: Option<Spanned<String>>,
+    monitor: Option<PathBuf>,
 }
 
 impl Config {
@@ -180,6 +183,11 @@ impl Config {
         let hint = "name a configuration; `interleaf balance --example-config` prints one";
         let text = library::text(path, hint)?;
         Ok(Self::parse(&path.display().to_string(), &text)?)
+    }
+
+    /// The same, but nobody is told who does not read what we print: there is no daemon.
+    pub(crate) fn unpublished(&self) -> Self {
+        Self { target: None, metrics: None, monitor: None, ..self.clone() }
     }
 
     fn parse(file: &str, text: &str) -> Result<Self, FileError> {
@@ -201,6 +209,7 @@ impl Config {
             source: source(&toml, &read.source)?,
             target: read.publish.target,
             metrics: metrics(&toml, read.publish.metrics.as_ref())?,
+            monitor: read.publish.monitor,
         };
         if config.sample > config.period {
             let hint = "make sample shorter, or period longer";

@@ -1,9 +1,15 @@
 //! What the daemon tells others while it runs.
 
-use super::config::Config;
+use super::{
+    config::Config,
+    metrics::Metrics,
+    notify::Manager,
+    watchers::{self, Watchers},
+};
 use crate::{
     args::BalanceArgs, document::balance::PeriodDocument, failure::Failure, output, render,
 };
+use interleaf_linux::{root::Root, socket::SocketError};
 use std::{
     fs::{self, File, OpenOptions},
     io::{self, Write},
@@ -11,14 +17,21 @@ use std::{
 };
 
 /// Where a period is told: on stdout, in a record, and to other programs.
-pub(super) struct Publisher {
+pub(super) struct Publisher<'a> {
     json: bool,
     record: Option<(PathBuf, File)>,
     target: Option<PathBuf>,
+    metrics: Option<Metrics>,
+    watchers: Option<Watchers>,
+    manager: &'a Manager,
 }
 
-impl Publisher {
-    pub(super) fn new(config: &Config, args: &BalanceArgs) -> Result<Self, Failure> {
+impl<'a> Publisher<'a> {
+    pub(super) fn new(
+        config: &Config,
+        args: &BalanceArgs,
+        manager: &'a Manager,
+    ) -> Result<Self, Failure> {
         let record = match &args.output {
             None => None,
             Some(path) => {
@@ -26,7 +39,18 @@ impl Publisher {
                 Some((path.clone(), opened.map_err(|why| unwritten(path, &why))?))
             }
         };
-        Ok(Self { json: args.json, record, target: config.target.clone() })
+        let metrics = match config.metrics {
+            None => None,
+            Some(address) => {
+                let metrics = Metrics::serve(address, Root::live())?;
+                let address = metrics.address();
+                output::message(&format!("interleaf: metrics at http://{address}/metrics"));
+                Some(metrics)
+            }
+        };
+        let watchers = watchers(config.monitor.as_deref())?;
+        let target = config.target.clone();
+        Ok(Self { json: args.json, record, target, metrics, watchers, manager })
     }
 
     /// Tells what happened in a period.
@@ -39,6 +63,13 @@ impl Publisher {
         if let Some(path) = &self.target {
             replace(path, &target(period)).map_err(|why| unwritten(path, &why))?;
         }
+        if let Some(metrics) = &mut self.metrics {
+            metrics.count(period);
+        }
+        if let Some(watchers) = &mut self.watchers {
+            watchers.tell(&(line.clone() + "\n"));
+        }
+        self.manager.status(period);
         output::data(&match self.json {
             true => line + "\n",
             false => render::balance::line(period) + "\n",
@@ -51,6 +82,26 @@ impl Publisher {
             // It is not there when there was no period.
             let _ = fs::remove_file(path);
         }
+    }
+}
+
+/// The socket at which others watch. Where nobody named one and it cannot be had, the daemon does its
+/// work unwatched: a second one, for other processes, finds the first one's there.
+fn watchers(path: Option<&Path>) -> Result<Option<Watchers>, Failure> {
+    let unheard = |why: &SocketError| {
+        let hint = "name another path, or stop who listens there";
+        Failure::new(format!("nobody can watch: {why}"), hint)
+    };
+    match path {
+        Some(path) => Watchers::listen(path).map(Some).map_err(|why| unheard(&why)),
+        None => Ok(match Watchers::listen(Path::new(watchers::SOCKET)) {
+            Ok(watchers) => Some(watchers),
+            Err(why) => {
+                let way = "`[publish] monitor` names another socket";
+                output::message(&format!("interleaf: nobody can watch: {why}; {way}"));
+                None
+            }
+        }),
     }
 }
 

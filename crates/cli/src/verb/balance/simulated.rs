@@ -3,6 +3,7 @@
 
 use super::{
     config::Config,
+    notify::Manager,
     publish::Publisher,
     setup::{fixed, settings},
 };
@@ -44,8 +45,8 @@ pub(super) fn run(
         task.name,
         names.join(", ")
     ));
-    let here = Config { target: None, ..config.clone() };
-    let mut publisher = Publisher::new(&here, args)?;
+    let manager = Manager::new();
+    let mut publisher = Publisher::new(&config.unpublished(), args, &manager)?;
     while let Some(record) = run.period().cloned() {
         if let Some(period) = run.last() {
             for document in documents(run.layout(), period, &record) {

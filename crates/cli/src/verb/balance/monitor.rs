@@ -1,0 +1,186 @@
+//! `interleaf balance --monitor`: watches a daemon that runs, from outside.
+//!
+//! A thread connects to the daemon's socket, again and again when the daemon goes and comes back,
+//! and passes on what it tells. On a terminal that is drawn; elsewhere it is a line for each period.
+
+mod history;
+mod view;
+
+use super::watchers::SOCKET;
+use crate::{document::balance::PeriodDocument, failure::Failure, output, render, verb::placed};
+use history::History;
+use interleaf_linux::command::Signals;
+use ratatui::{
+    DefaultTerminal,
+    crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers},
+};
+use std::{
+    io::{self, BufRead as _, BufReader, ErrorKind, IsTerminal as _, Read as _},
+    os::unix::net::UnixStream,
+    path::{Path, PathBuf},
+    sync::mpsc::{Receiver, Sender, channel},
+    thread,
+    time::Duration,
+};
+use view::{Link, View};
+
+/// How often a daemon that has gone is looked for.
+const RETRY: Duration = Duration::from_millis(500);
+
+/// How soon a new period or a signal is seen while no key is pressed.
+const TICK: Duration = Duration::from_millis(200);
+
+/// The longest line that is a period, bytes: one of eight tiers is some 1000.
+const LINE_MAX: u64 = 1 << 16;
+
+/// What the thread that is connected passes on.
+enum Told {
+    /// The daemon is there; it tells what was so far.
+    Here,
+    Period(Box<PeriodDocument>),
+    /// What it said is no period.
+    Strange,
+    Gone,
+}
+
+/// Watches until it is told to stop.
+pub(super) fn monitor(socket: &Path, json: bool) -> Result<(), Failure> {
+    let first = UnixStream::connect(socket).map_err(|why| unwatched(socket, &why))?;
+    let (to, told) = channel();
+    let path = PathBuf::from(socket);
+    thread::Builder::new()
+        .name("watch".into())
+        .spawn(move || watch(first, &path, &to))
+        .map_err(|why| unwatched(socket, &why))?;
+    if json || !(io::stdout().is_terminal() && io::stdin().is_terminal()) {
+        return plain(&told, json);
+    }
+    // Before the terminal is changed: nothing ends us without putting it back.
+    let signals = Signals::hold().map_err(placed::unheld)?;
+    let unseen = |why: io::Error| {
+        let hint = "pipe it elsewhere for a line a period: interleaf balance --monitor | cat";
+        Failure::new(format!("the terminal cannot be drawn on: {why}"), hint)
+    };
+    // This also has it put back by whoever panics.
+    let mut terminal = ratatui::try_init().map_err(unseen)?;
+    let watched = live(&mut terminal, socket, &told, &signals);
+    let restored = ratatui::try_restore();
+    watched.and(restored).map_err(unseen)
+}
+
+fn unwatched(socket: &Path, why: &io::Error) -> Failure {
+    let path = socket.display();
+    match why.kind() {
+        ErrorKind::NotFound | ErrorKind::ConnectionRefused => {
+            let other = match socket == Path::new(SOCKET) {
+                true => "if it has another socket, name that: --monitor=SOCKET",
+                false => "leave =SOCKET out for the usual one",
+            };
+            let hint = format!("start it with `interleaf balance`; {other}");
+            Failure::new(format!("{path}: no daemon is there to be watched"), hint)
+        }
+        ErrorKind::PermissionDenied => Failure::new(
+            format!("{path}: only the user who runs the daemon may watch it"),
+            "watch as that user: sudo interleaf balance --monitor",
+        ),
+        _ => Failure::new(format!("{path}: {why}"), "name the socket of a daemon that runs"),
+    }
+}
+
+/// Passes on what the daemon tells, and looks for it again when it goes, while somebody listens.
+fn watch(first: UnixStream, socket: &Path, to: &Sender<Told>) {
+    let mut stream = Some(first);
+    loop {
+        match stream.take().map_or_else(|| UnixStream::connect(socket), Ok) {
+            Ok(stream) => {
+                if pass_on(stream, to).and_then(|()| to.send(Told::Gone).ok()).is_none() {
+                    return;
+                }
+            }
+            Err(_) => thread::sleep(RETRY),
+        }
+    }
+}
+
+/// Until the daemon goes; nothing when nobody listens any more.
+fn pass_on(stream: UnixStream, to: &Sender<Told>) -> Option<()> {
+    to.send(Told::Here).ok()?;
+    let mut reader = BufReader::new(stream);
+    loop {
+        let mut line = vec![];
+        match (&mut reader).take(LINE_MAX).read_until(b'\n', &mut line) {
+            // A line without its end is the last one of who was killed.
+            Ok(_) if line.last() == Some(&b'\n') => {}
+            Ok(_) | Err(_) => return Some(()),
+        }
+        let period = serde_json::from_slice(&line);
+        to.send(period.map_or(Told::Strange, |period| Told::Period(Box::new(period)))).ok()?;
+    }
+}
+
+/// A line for each period.
+fn plain(told: &Receiver<Told>, json: bool) -> Result<(), Failure> {
+    for told in told {
+        match told {
+            Told::Here => {}
+            Told::Period(period) if json => {
+                let line = serde_json::to_string(&period)
+                    .map_err(|why| Failure::new(why.to_string(), "report it"))?;
+                output::data(&(line + "\n"))?;
+            }
+            Told::Period(period) => output::data(&(render::balance::line(&period) + "\n"))?,
+            Told::Strange => output::message(&format!("interleaf: {}", view::STRANGE)),
+            Told::Gone => output::message(&format!("interleaf: {}", view::GONE)),
+        }
+    }
+    Ok(())
+}
+
+/// Draws what is told until a key or a signal says to stop.
+fn live(
+    terminal: &mut DefaultTerminal,
+    socket: &Path,
+    told: &Receiver<Told>,
+    signals: &Signals,
+) -> io::Result<()> {
+    let mut view = View::new(socket.display().to_string());
+    while signals.come().is_none() {
+        told.try_iter().for_each(|told| view.take(told));
+        terminal.draw(|frame| view.draw(frame))?;
+        if !event::poll(TICK)? {
+            continue;
+        }
+        match event::read()? {
+            Event::Key(key) if ends(key) => break,
+            Event::Key(KeyEvent { code: KeyCode::Tab, kind: KeyEventKind::Press, .. }) => {
+                view.next_domain();
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn ends(key: KeyEvent) -> bool {
+    let control = key.modifiers.contains(KeyModifiers::CONTROL);
+    match key.code {
+        KeyCode::Char('q') | KeyCode::Esc => true,
+        KeyCode::Char('c' | 'd') => control,
+        _ => false,
+    }
+}
+
+impl View {
+    fn take(&mut self, told: Told) {
+        match told {
+            Told::Here => {
+                // It tells all that was, so what was told before is told again.
+                self.history = History::default();
+                self.link = Link::Here;
+            }
+            Told::Period(period) => self.history.add(*period),
+            Told::Strange => self.link = Link::Strange,
+            Told::Gone => self.link = Link::Gone,
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! What a daemon has told so far.
+
+use crate::document::balance::PeriodDocument;
+use std::collections::VecDeque;
+
+/// Periods that are kept and drawn: a quarter of an hour of 6 s each.
+const KEPT: usize = 150;
+
+/// The last periods of each domain.
+#[derive(Debug, Default)]
+pub(super) struct History {
+    domains: Vec<VecDeque<PeriodDocument>>,
+}
+
+impl History {
+    pub(super) fn add(&mut self, period: PeriodDocument) {
+        let of = |domain: &VecDeque<PeriodDocument>| {
+            domain.back().is_some_and(|last| last.domain == period.domain)
+        };
+        let at = self.domains.iter().position(of).unwrap_or_else(|| {
+            self.domains.push(VecDeque::new());
+            self.domains.len() - 1
+        });
+        let domain = &mut self.domains[at];
+        // Where a tier came or went, what was before is of another machine.
+        if domain.back().is_some_and(|last| last.nodes != period.nodes) {
+            domain.clear();
+        }
+        domain.push_back(period);
+        if domain.len() > KEPT {
+            domain.pop_front();
+        }
+    }
+
+    /// How many domains there are.
+    pub(super) fn domains(&self) -> usize {
+        self.domains.len()
+    }
+
+    /// The periods of a domain, counted from 0; there is at least one.
+    pub(super) fn of(&self, domain: usize) -> Option<&VecDeque<PeriodDocument>> {
+        self.domains.get(domain)
+    }
+}
