@@ -12,7 +12,8 @@ use crate::{
     document::{
         self,
         balance::{
-            AdviceDocument, PeriodDocument, PointsDocument, SUMMARY_SCHEMA, SummaryDocument,
+            AdviceDocument, PeriodDocument, PointsDocument, SUMMARY_SCHEMA, SourceDocument,
+            SummaryDocument,
         },
     },
     failure::Failure,
@@ -41,10 +42,18 @@ const PERIODS_MAX: usize = 30;
 /// Advices that differ by less are the same, points of a hundred.
 const POINTS: i32 = 3;
 
-pub(super) fn run(args: &BalanceArgs, config: &Config, root: &Root) -> Result<ExitCode, Failure> {
+pub(super) fn run(
+    args: &BalanceArgs,
+    config: &Config,
+    root: &Root,
+    is_captured: bool,
+) -> Result<ExitCode, Failure> {
     let setup = Setup::read(config, root)?;
+    if is_captured && !config.is_replayed() {
+        return Err(nothing_counts(&setup.counted(config, root)));
+    }
     let source = setup.source(config, root)?;
-    for line in setup.words(&[None], source.describe()) {
+    for line in setup.words(config, &[None], source.describe()) {
         output::message(&format!("interleaf: {line}"));
     }
     let signals = Signals::hold().map_err(placed::unheld)?;
@@ -82,6 +91,17 @@ pub(super) fn run(args: &BalanceArgs, config: &Config, root: &Root) -> Result<Ex
     }
     publisher.close();
     summarize(args, config, &setup, &advised)
+}
+
+/// A captured machine counts nothing, even if it had what does.
+fn nothing_counts(source: &SourceDocument) -> Failure {
+    match &source.remedy {
+        Some(remedy) => Failure::new(source.what.clone(), remedy.clone()),
+        None => Failure::new(
+            format!("a captured machine counts nothing; the machine itself does: {}", source.what),
+            "give a recording with --replay FILE, or leave --root out",
+        ),
+    }
 }
 
 /// The documents of a period, each with its domain.

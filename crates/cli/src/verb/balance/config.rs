@@ -131,8 +131,7 @@ struct ScopeTable {
     kind: Option<Spanned<String>>,
     cgroup: Option<Spanned<String>>,
     processes: Option<Spanned<Vec<String>>>,
-    #[serde(default)]
-    protected: Vec<String>,
+    protected: Option<Spanned<Vec<String>>>,
 }
 
 #[derive(Default, Deserialize)]
@@ -140,7 +139,7 @@ struct ScopeTable {
 struct PolicyTable {
     name: Option<Spanned<String>>,
     weights: Option<Spanned<String>>,
-    platform: Option<String>,
+    platform: Option<Spanned<String>>,
 }
 
 #[derive(Default, Deserialize)]
@@ -187,11 +186,11 @@ impl Config {
         toml.schema(&read.schema, SCHEMA)?;
         let control = &read.control;
         let config = Self {
-            protected: read.scope.protected.clone(),
+            protected: protected(&toml, read.scope.protected.as_ref())?,
             scope: scope(&toml, read.scope)?,
             policy: policy(&toml, read.policy.name.as_ref())?,
             weights: weights(&toml, &read.policy)?,
-            platform: read.policy.platform.clone(),
+            platform: platform(&toml, read.policy.platform.as_ref())?,
             sample: span(&toml, "sample", control.sample.as_ref(), 0.2, SAMPLE_S)?,
             period: span(&toml, "period", control.period.as_ref(), 6.0, PERIOD_S)?,
             way: way(&toml, read.migration.way.as_ref())?,
@@ -279,14 +278,14 @@ fn scope(toml: &TomlText<'_>, table: ScopeTable) -> Result<Scope, FileError> {
     };
     let scope = match (kind, &table.cgroup, &table.processes) {
         ("machine", None, None) => Scope::Machine,
-        ("cgroup", Some(cgroup), None) => Scope::Cgroup(cgroup.get_ref().clone()),
+        ("cgroup", Some(path), None) => cgroup(toml, path)?,
         ("cgroup", None, _) => return missing("cgroup", "cgroup = \"/batch.slice\""),
         ("processes", None, Some(names)) if names.get_ref().is_empty() => {
             return Err(toml.error("processes", names, "it names no process", "name some"));
         }
         ("processes", None, Some(names)) => {
             if let Some((problem, hint)) = names.get_ref().iter().find_map(|it| unlikely(it)) {
-                return Err(toml.error("processes", names, problem, &hint));
+                return Err(toml.error("processes", names, problem, hint));
             }
             Scope::Processes(names.get_ref().clone())
         }
@@ -302,6 +301,40 @@ fn scope(toml: &TomlText<'_>, table: ScopeTable) -> Result<Scope, FileError> {
         }
     };
     Ok(scope)
+}
+
+fn protected(
+    toml: &TomlText<'_>,
+    names: Option<&Spanned<Vec<String>>>,
+) -> Result<Vec<String>, FileError> {
+    let Some(names) = names else { return Ok(vec![]) };
+    match names.get_ref().iter().find_map(|name| unlikely(name)) {
+        Some((problem, hint)) => Err(toml.error("protected", names, problem, hint)),
+        None => Ok(names.get_ref().clone()),
+    }
+}
+
+/// A platform that there is.
+fn platform(
+    toml: &TomlText<'_>,
+    name: Option<&Spanned<String>>,
+) -> Result<Option<String>, FileError> {
+    let Some(name) = name else { return Ok(None) };
+    match library::platform(name.get_ref()) {
+        Err(Failure::Error { problem, hint }) => Err(toml.error("platform", name, problem, hint)),
+        _ => Ok(Some(name.get_ref().clone())),
+    }
+}
+
+/// The path of a control group.
+fn cgroup(toml: &TomlText<'_>, path: &Spanned<String>) -> Result<Scope, FileError> {
+    let text = path.get_ref();
+    if text.trim_matches('/').is_empty() || text.split('/').any(|part| part == "..") {
+        let problem = format!("\"{text}\" is no control group below the hierarchy's root");
+        let hint = "write a path such as /batch.slice, or kind = \"machine\" for all";
+        return Err(toml.error("cgroup", path, problem, hint));
+    }
+    Ok(Scope::Cgroup(text.clone()))
 }
 
 /// Why no process has this name, and what to write; `None` when one may have it.

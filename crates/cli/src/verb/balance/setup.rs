@@ -321,7 +321,7 @@ impl Setup {
             way_description: actuator.map_or(String::new(), |actuator| actuator.describe()),
             ways_missing: ranked.missing.iter().map(ToString::to_string).collect(),
             source: self.counted(config, root),
-            notes: self.notes(),
+            notes: self.notes(config),
             start: vec![],
             writes: vec![],
             next: vec![],
@@ -338,19 +338,28 @@ impl Setup {
     }
 
     /// What is to be minded.
-    fn notes(&self) -> Vec<String> {
+    fn notes(&self, config: &Config) -> Vec<String> {
         let unrated = &self.host.unrated;
-        let note = || {
-            format!(
-                "the firmware does not rate the bandwidth of nodes {unrated}: all count as alike"
-            )
-        };
-        if unrated.is_empty() { vec![] } else { vec![note()] }
+        let balances = self.machine.switches.numa_balancing.is_some_and(|value| value > 0);
+        let notes = [
+            (!unrated.is_empty()).then(|| {
+                format!(
+                    "the firmware does not rate the bandwidth of nodes {unrated}: all count as alike"
+                )
+            }),
+            (balances && !config.stop_rivals).then(|| {
+                "numa_balancing is on and may pull pages back: --stop-rivals switches it off for \
+                 the time"
+                    .into()
+            }),
+        ];
+        notes.into_iter().flatten().collect()
     }
 
     /// What it works with, in a few lines.
     pub(super) fn words(
         &self,
+        config: &Config,
         actuators: &[Option<Box<dyn Actuator + '_>>],
         source: String,
     ) -> Vec<String> {
@@ -366,7 +375,7 @@ impl Setup {
         });
         lines.extend(ways);
         lines.push(format!("counted by: {source}"));
-        lines.extend(self.notes());
+        lines.extend(self.notes(config));
         lines
     }
 }
