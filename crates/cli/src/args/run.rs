@@ -46,20 +46,20 @@ pub(crate) struct RunArgs {
         conflicts_with_all = ["weights", "pid"])]
     pub(crate) policy: Option<String>,
     /// With --policy, read bandwidth from a socket that programs write to, in place of counters
-    #[arg(long, value_name = "SOCKET", requires = "policy")]
+    #[arg(long, value_name = "SOCKET", requires = "policy", conflicts_with = "weights")]
     pub(crate) feed: Option<PathBuf>,
     /// With --policy, the span after which it decides [default: 6s]
-    #[arg(long, value_name = "TIME", value_parser = time, requires = "policy")]
+    #[arg(long, value_name = "TIME", value_parser = time, requires = "policy", conflicts_with = "weights")]
     pub(crate) period: Option<Time>,
     /// With --policy, how pages move [default: the best way there is]
-    #[arg(long, value_name = "auto|vaddr|pages", requires = "policy")]
+    #[arg(long, value_name = "auto|vaddr|pages", requires = "policy", conflicts_with = "weights")]
     pub(crate) way: Option<String>,
     /// With --policy, a platform whose curves it believes, by name or as a file [default: what the
     /// firmware rates the nodes at]
-    #[arg(long, value_name = "NAME|FILE", requires = "policy")]
+    #[arg(long, value_name = "NAME|FILE", requires = "policy", conflicts_with = "weights")]
     pub(crate) platform: Option<String>,
     /// With --policy, switch off what else moves pages or holds DAMON while it runs
-    #[arg(long, requires = "policy")]
+    #[arg(long, requires = "policy", conflicts_with = "weights")]
     pub(crate) stop_rivals: bool,
     /// The command and its arguments
     #[arg(value_name = "COMMAND", trailing_var_arg = true, allow_hyphen_values = true)]

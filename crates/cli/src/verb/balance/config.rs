@@ -201,8 +201,13 @@ impl Config {
             metrics: metrics(&toml, read.publish.metrics.as_ref())?,
         };
         if config.sample > config.period {
-            let hint = "make sample shorter, or period longer";
-            return Err(toml.file_error("sample", "a sample is longer than a period", hint));
+            let (problem, hint) =
+                ("a sample is longer than a period", "make sample shorter, or period longer");
+            return Err(match (&control.sample, &control.period) {
+                (Some(sample), _) => toml.error("sample", sample, problem, hint),
+                (None, Some(period)) => toml.error("period", period, problem, hint),
+                (None, None) => toml.file_error("sample", problem, hint),
+            });
         }
         Ok(config)
     }
@@ -274,7 +279,11 @@ fn scope(toml: &TomlText<'_>, table: ScopeTable) -> Result<Scope, FileError> {
     let kind = table.kind.as_ref().map_or("machine", |kind| kind.get_ref().as_str());
     let missing = |field: &str, example: &str| {
         let problem = format!("kind is {kind}, and {field} is missing");
-        Err(toml.file_error(field, &problem, &format!("add a line such as {example}")))
+        let hint = format!("add a line such as {example}");
+        Err(match &table.kind {
+            Some(kind) => toml.error("kind", kind, problem, hint),
+            None => toml.file_error(field, &problem, &hint),
+        })
     };
     let scope = match (kind, &table.cgroup, &table.processes) {
         ("machine", None, None) => Scope::Machine,
@@ -292,7 +301,12 @@ fn scope(toml: &TomlText<'_>, table: ScopeTable) -> Result<Scope, FileError> {
         ("processes", _, None) => return missing("processes", "processes = [\"solver\"]"),
         ("machine" | "cgroup" | "processes", ..) => {
             let problem = format!("kind is {kind}, and something else is named too");
-            return Err(toml.file_error("scope", &problem, "leave out what does not go with it"));
+            let hint = "leave out what does not go with the kind, or name another kind";
+            return Err(match (&table.cgroup, &table.processes) {
+                (Some(path), _) if kind != "cgroup" => toml.error("cgroup", path, problem, hint),
+                (_, Some(names)) => toml.error("processes", names, problem, hint),
+                _ => toml.file_error("scope", &problem, hint),
+            });
         }
         (other, ..) => {
             let problem = format!("\"{other}\" is no kind of scope");
@@ -365,12 +379,15 @@ fn policy(toml: &TomlText<'_>, name: Option<&Spanned<String>>) -> Result<PolicyK
 fn weights(toml: &TomlText<'_>, table: &PolicyTable) -> Result<Option<Weights>, FileError> {
     let is_static = table.name.as_ref().is_some_and(|name| name.get_ref() == "static");
     match &table.weights {
-        None if is_static => Err(toml.file_error(
-            "weights",
-            "the policy is static, and has no weights",
-            "add a line such as weights = \"65:35\"",
-        )),
-        None => Ok(None),
+        None => match table.name.as_ref().filter(|_| is_static) {
+            Some(name) => Err(toml.error(
+                "name",
+                name,
+                "the policy is static, and has no weights",
+                "add a line such as weights = \"65:35\"",
+            )),
+            None => Ok(None),
+        },
         Some(weights) if !is_static => Err(toml.error(
             "weights",
             weights,
