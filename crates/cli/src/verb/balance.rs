@@ -174,18 +174,15 @@ struct Waits<'a> {
     until: Option<f64>,
 }
 
-impl Waits<'_> {
-    /// Whether there is so much time left, which then is spent.
-    fn spend(&mut self, span: Duration) -> bool {
-        let Some(left) = &mut self.until else { return true };
-        *left -= span.as_secs_f64();
-        *left >= 0.0
-    }
-}
-
 impl Clock for Waits<'_> {
     fn wait(&mut self, span: Duration) -> bool {
-        self.spend(span) && self.signals.wait(span).is_none()
+        if let Some(left) = &mut self.until {
+            *left -= span.as_secs_f64();
+            if *left < 0.0 {
+                return false;
+            }
+        }
+        self.signals.wait(span).is_none()
     }
 }
 

@@ -1,10 +1,10 @@
 //! What the daemon would do, gain and move, without a page being moved.
 //!
 //! A policy that climbs a hill step by step learns from each step, so what it would do after the
-//! first one cannot be observed while nothing moves. Each period is therefore shown to a policy that
-//! has just begun: that is its first decision. Where that leads is what the believed curves say,
-//! corrected by what was counted. Without curves there are the firmware's ratings, which bound what
-//! can be gained: more than they say no memory carries.
+//! first one cannot be observed while nothing moves. Each period is therefore shown to a policy
+//! that has just begun: that is its first decision. Where that leads is what the believed curves
+//! say, corrected by what was counted. Without curves there are the firmware's ratings, which
+//! bound what can be gained: more than they say no memory carries.
 
 use super::{Clock, Signals, Waits, config::Config, failed, publish::Publisher, setup::Setup};
 use crate::{
@@ -58,11 +58,10 @@ pub(super) fn run(
     }
     let signals = Signals::hold().map_err(placed::unheld)?;
     let until = args.duration.map(|limit| limit.seconds());
-    let waits = Waits { signals: &signals, until };
     // What was recorded need not be waited for.
     let clock: Box<dyn Clock + '_> = match config.is_replayed() {
-        true => Box::new(AtOnce(waits)),
-        false => Box::new(waits),
+        true => Box::new(AtOnce(&signals)),
+        false => Box::new(Waits { signals: &signals, until }),
     };
     let nobody = setup.scopes().iter().map(|_| None).collect();
     let mut host =
@@ -85,7 +84,11 @@ pub(super) fn run(
             publisher.publish(&document.1)?;
             advised[document.0].push(document.1);
         }
-        if args.duration.is_none() && advised.iter().all(|of_domain| is_known(of_domain)) {
+        let is_over = match until {
+            Some(until) => time_s >= until,
+            None => advised.iter().all(|of_domain| is_known(of_domain)),
+        };
+        if is_over {
             break;
         }
     }
@@ -173,8 +176,8 @@ fn advice(
     })
 }
 
-/// What traffic at these shares can reach at most by the ratings, GB/s: no tier carries more than it
-/// is rated at.
+/// What traffic at these shares can reach at most by the ratings, GB/s: no tier carries more than
+/// it is rated at.
 fn bound(setup: &Setup, tiers: &[usize], shares: &[f64]) -> f64 {
     let rated = tiers.iter().map(|at| setup.host.layout.tiers[*at].rated_gbps);
     let used = rated.zip(shares).filter(|(_, share)| **share > 0.0);
@@ -260,10 +263,10 @@ fn summary(
 }
 
 /// Does not wait, but stops as who waits.
-struct AtOnce<'a>(Waits<'a>);
+struct AtOnce<'a>(&'a Signals);
 
 impl Clock for AtOnce<'_> {
-    fn wait(&mut self, span: Duration) -> bool {
-        self.0.spend(span) && self.0.signals.come().is_none()
+    fn wait(&mut self, _: Duration) -> bool {
+        self.0.come().is_none()
     }
 }

@@ -344,7 +344,8 @@ impl Setup {
         let notes = [
             (!unrated.is_empty()).then(|| {
                 format!(
-                    "the firmware does not rate the bandwidth of nodes {unrated}: all count as alike"
+                    "the firmware does not rate the bandwidth of nodes {unrated}: all count as \
+                     alike"
                 )
             }),
             (balances && !config.stop_rivals).then(|| {
@@ -426,8 +427,8 @@ fn instead(remedy: &str) -> String {
     let tables = tables().into_iter().filter(|table| !table.cpus.is_empty());
     let known: Vec<String> = tables.map(|table| table.name).collect();
     format!(
-        "{remedy}; there are tables of {}; --feed SOCKET takes what a program counts, --replay FILE \
-         what was recorded; {SIMULATED}",
+        "{remedy}; there are tables of {}; --feed SOCKET takes what a program counts, --replay \
+         FILE what was recorded; {SIMULATED}",
         known.join(", ")
     )
 }
