@@ -192,7 +192,12 @@ impl Setup {
         let Some(choice) = there.into_iter().find(&is_it) else {
             let missing = missing.iter().filter(|it| is_it(it));
             let why: Vec<String> = missing.map(ToString::to_string).collect();
-            let unasked = self.unasked.iter().cloned();
+            let absent = self.machine.damon.is_none().then(|| {
+                "this kernel has no DAMON: boot one from 6.11 with CONFIG_DAMON_SYSFS, or let \
+                 move_pages do it, --way pages"
+                    .to_string()
+            });
+            let unasked = absent.into_iter().chain(self.unasked.iter().cloned());
             return Err(Failure::new(
                 format!("pages cannot be moved so: {}", why.join("; ")),
                 unasked
