@@ -153,7 +153,7 @@ pub(crate) struct PredictArgs {
 ///   interleaf balance --example-config > balance.toml
 ///   interleaf balance --config balance.toml --dry-run    what would be set up and written
 ///   interleaf balance --config balance.toml --advise     what would be gained, and what moved
-///   interleaf balance --platform gnr120-cz122            the same on a machine that one need not own
+///   interleaf balance --platform gnr120-cz122            on a machine that one need not own
 ///   interleaf balance --policy guided --process solver
 ///   interleaf balance --monitor                          watch the one that runs
 ///   interleaf balance --restore                          after a kill

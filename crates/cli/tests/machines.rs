@@ -11,9 +11,13 @@ use std::{
 };
 
 /// The verbs of which each machine has a golden file, with what stands behind `--root`. With `run`
-/// it is the writes that a placement needs.
-const VERBS: [(&str, &str); 3] =
-    [("doctor", ""), ("run", " --weights 3:1 --dry-run -- ./solver"), ("show", "")];
+/// it is the writes that a placement needs, with `balance` those of the daemon.
+const VERBS: [(&str, &str); 4] = [
+    ("balance", " --dry-run"),
+    ("doctor", ""),
+    ("run", " --weights 3:1 --dry-run -- ./solver"),
+    ("show", ""),
+];
 
 /// The command lines that a golden file has at least.
 fn commands(verb: &str, name: &str, rest: &str) -> [String; 2] {

@@ -10,7 +10,7 @@ pub mod probe;
 use crate::root::{Root, RootError};
 
 /// The folder of DAMON's threads.
-pub(crate) const ADMIN: &str = "/sys/kernel/mm/damon/admin/kdamonds";
+pub const ADMIN: &str = "/sys/kernel/mm/damon/admin/kdamonds";
 /// Its own modules, and the switch of each.
 pub(crate) const MODULES: [(&str, &str); 3] = [
     ("damon_stat", "/sys/module/damon_stat/parameters/enabled"),

@@ -220,6 +220,43 @@ fn the_balancer_leaves_it_alone() {
     }
 }
 
+/// A policy steers the command's pages while it runs, and nobody else's: by DAMON, and by
+/// `move_pages` where that is asked for. What the balancer and DAMON's modules were is put back.
+#[test]
+fn a_policy_steers_a_command() {
+    let damon = "/sys/kernel/mm/damon/admin/kdamonds/nr_kdamonds";
+    for way in ["vaddr", "pages"] {
+        let start = format!(
+            "start sweep interleaf run --policy bandwidth --feed /tmp/feed.sock --way {way} \
+             --period 1s --stop-rivals -o /tmp/run.json -- touch 64MiB --sweep"
+        );
+        let steps = format!(
+            "start other touch 16MiB --bind 0 --sweep\nawait other touched\n{start}\n\
+             await sweep touched\nsleep 30s\nread {damon}\nkill sweep TERM\nwait sweep\n\
+             read /tmp/run.json\nread {damon}\nkill other KILL\nwait other"
+        );
+        let Some(record) = said(Series::Of(6, 17), "two-nodes-hmat", &with_looks(&steps)) else {
+            return;
+        };
+        let text = shown(&record, "read /tmp/run.json").join("\n");
+        let document: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(document["balance"]["way"], way, "{record}");
+        assert_eq!(document["signal"], 15, "{record}");
+        let periods = document["balance"]["periods"].as_array().unwrap();
+        let last = periods.last().unwrap_or_else(|| panic!("{record}"));
+        // Rated at 512 and 204.8 GiB/s, for which the kernel's weights are 22:9.
+        assert_eq!(last["target_weights"], serde_json::json!([71, 29]), "{record}");
+        let share = last["reached_share"][0].as_f64().unwrap();
+        assert!((share - 0.71).abs() < 0.03, "{share}\n{record}");
+        let looks: Vec<_> =
+            record.steps.iter().filter(|taken| taken.step == format!("read {damon}")).collect();
+        let set_up = if way == "vaddr" { "1" } else { "0" };
+        assert_eq!(looks[0].output, [set_up], "{record}");
+        assert_eq!(looks[1].output, ["0"], "{record}");
+        nothing_changed(&record);
+    }
+}
+
 /// A kernel without weighted interleaving spreads pages evenly; they are moved while the command
 /// runs.
 #[test]

@@ -17,8 +17,8 @@ pub(super) const EXAMPLE: &str =
 /// put back when the command ends, however it ends. Says which memory escaped the placement, and
 /// why. Exits as the command does: with its status, or with 128 and the number of its signal.
 ///
-/// With --policy the pages are moved while it runs, as `interleaf balance` does it, and only those of
-/// the command and of what it starts.
+/// With --policy the pages are moved while it runs, as `interleaf balance` does it, but only those
+/// of the command and of what it starts.
 ///
 /// Weights are for the tiers of the machine, the fastest first, or for its nodes
 /// (`interleaf show`).
@@ -35,7 +35,8 @@ pub(super) const EXAMPLE: &str =
 #[command(group = ArgGroup::new("target").required(true).args(["command", "pid", "restore"]))]
 pub(crate) struct RunArgs {
     /// Pages on each tier, or each node, in one round
-    #[arg(long, value_name = "3:1", value_parser = weights, required_unless_present_any = ["restore", "policy"])]
+    #[arg(long, value_name = "3:1", value_parser = weights,
+        required_unless_present_any = ["restore", "policy"])]
     pub(crate) weights: Option<Weights>,
     /// The nodes that the weights are for, in their order, as numactl takes them: 0,2 or 0-3,!2 or
     /// +0-1 or all [default: those of the tiers]
@@ -46,20 +47,21 @@ pub(crate) struct RunArgs {
         conflicts_with_all = ["weights", "pid"])]
     pub(crate) policy: Option<String>,
     /// With --policy, read bandwidth from a socket that programs write to, in place of counters
-    #[arg(long, value_name = "SOCKET", requires = "policy")]
+    #[arg(long, value_name = "SOCKET", requires = "policy", conflicts_with = "weights")]
     pub(crate) feed: Option<PathBuf>,
     /// With --policy, the span after which it decides [default: 6s]
-    #[arg(long, value_name = "TIME", value_parser = time, requires = "policy")]
+    #[arg(long, value_name = "TIME", value_parser = time, requires = "policy",
+        conflicts_with = "weights")]
     pub(crate) period: Option<Time>,
     /// With --policy, how pages move [default: the best way there is]
-    #[arg(long, value_name = "auto|vaddr|pages", requires = "policy")]
+    #[arg(long, value_name = "auto|vaddr|pages", requires = "policy", conflicts_with = "weights")]
     pub(crate) way: Option<String>,
     /// With --policy, a platform whose curves it believes, by name or as a file [default: what the
     /// firmware rates the nodes at]
-    #[arg(long, value_name = "NAME|FILE", requires = "policy")]
+    #[arg(long, value_name = "NAME|FILE", requires = "policy", conflicts_with = "weights")]
     pub(crate) platform: Option<String>,
     /// With --policy, switch off what else moves pages or holds DAMON while it runs
-    #[arg(long, requires = "policy")]
+    #[arg(long, requires = "policy", conflicts_with = "weights")]
     pub(crate) stop_rivals: bool,
     /// The command and its arguments
     #[arg(value_name = "COMMAND", trailing_var_arg = true, allow_hyphen_values = true)]

@@ -48,12 +48,16 @@ fn advice(advice: &AdviceDocument) -> String {
     format!("{weights}, {}{moves}", gain(advice))
 }
 
+/// A gain below this part is none.
+const NO_GAIN: f64 = 0.005;
+
 fn gain(advice: &AdviceDocument) -> String {
     let times = advice.gain.map(|gain| format!("{:.2} times the bandwidth", 1.0 + gain));
     match (times, advice.gain_is.as_str()) {
         (_, _) if advice.is_unsaturated => {
             "no gain: the first tier is not saturated, and alone as good".into()
         }
+        _ if advice.gain.is_some_and(|gain| gain < NO_GAIN) => "no gain".into(),
         (Some(times), "predicted") => format!("predicted {times}"),
         (Some(times), word) => format!("{word} {times}"),
         (None, _) => "nobody knows what it gains".into(),
@@ -66,10 +70,10 @@ pub(crate) fn summary(summary: &SummaryDocument) -> String {
         let nodes = summary.nodes.iter().zip(points);
         nodes.map(|(node, points)| format!("node{node} {points}")).collect::<Vec<_>>().join(", ")
     };
-    let now = summary.reached_share.as_ref().map_or("where nobody knows".into(), |shares| {
+    let now = summary.reached_share.as_ref().map_or(String::new(), |shares| {
         let nodes = summary.nodes.iter().zip(shares);
         let nodes = nodes.map(|(node, share)| format!("node{node} {:.1} %", 100.0 * share));
-        nodes.collect::<Vec<_>>().join(", ")
+        format!(", with pages at {}", nodes.collect::<Vec<_>>().join(", "))
     });
     let SummaryDocument { domain, periods, policy, way, .. } = summary;
     let s = if *periods == 1 { "" } else { "s" };
@@ -83,7 +87,7 @@ pub(crate) fn summary(summary: &SummaryDocument) -> String {
         }
     };
     format!(
-        "{domain}: {} GB/s in {periods} period{s}, with pages at {now}\n  {} ({by})\n  the daemon \
+        "{domain}: {} GB/s in {periods} period{s}{now}\n  {} ({by})\n  the daemon \
          would begin with {}, and its policy {policy} then go to {}; pages would move by {way}\n  \
          nothing was changed\n",
         number(summary.bandwidth_gbps),
@@ -136,20 +140,16 @@ pub(crate) fn plan(plan: &PlanDocument) -> String {
     for note in &plan.notes {
         text += &format!("{note}\n");
     }
-    if plan.way == "pages" {
-        text += "nothing is written for that: pages move by a system call, move_pages(2)\n";
-    }
-    text += &format!("\nat first, {}:\n{}", points(&plan.start), writes(&plan.writes));
+    text += &format!("\nat first, {}{}", points(&plan.start), writes(&plan.writes));
     if !plan.next.is_empty() {
-        text += &format!(
-            "with each decision, such as {}:\n{}",
-            points(&plan.next),
-            writes(&plan.next_writes)
-        );
+        let (next, writes) = (points(&plan.next), writes(&plan.next_writes));
+        text += &format!("with each decision, such as {next}{writes}");
     }
-    if !plan.writes.is_empty() {
-        text += "in the end all of it is put back, the last change first\n";
-    }
+    text += match (plan.writes.is_empty(), plan.way.as_str()) {
+        (false, _) => "in the end all of it is put back, the last change first\n",
+        (true, "pages") => "nothing is written: pages move by a system call, move_pages(2)\n",
+        (true, _) => "nothing is written before there is a process to steer\n",
+    };
     text
 }
 
@@ -175,11 +175,11 @@ fn points(domains: &[PointsDocument]) -> String {
 
 fn writes(writes: &[WriteDocument]) -> String {
     if writes.is_empty() {
-        return "  nothing is written\n".into();
+        return "\n".into();
     }
     let line = |write: &WriteDocument| {
         let was = write.was.as_ref().map_or(String::new(), |was| format!("  (now {was})"));
         format!("  {} > {}{was}\n", write.text, write.path)
     };
-    writes.iter().map(line).collect()
+    [":\n".into()].into_iter().chain(writes.iter().map(line)).collect()
 }

@@ -72,8 +72,8 @@ pub(super) fn start(args: &BalanceArgs, root: Option<&Path>) -> Result<ExitCode,
     }
     if args.advise {
         // As below: nothing is written that could be put back.
-        let root = super::root(Some(root.unwrap_or(Path::new("/"))))?;
-        return advise::run(args, &config, &root);
+        let read = super::root(Some(root.unwrap_or(Path::new("/"))))?;
+        return advise::run(args, &config, &read, root.is_some());
     }
     if args.dry_run {
         // This machine is read like a captured one: writes are noted.
@@ -145,7 +145,7 @@ fn balance<'a>(
     let setup = Setup::read(config, root)?;
     let source = setup.source(config, root)?;
     let actuators = setup.actuators(config, root, journal)?;
-    for line in setup.words(&actuators, source.describe()) {
+    for line in setup.words(config, &actuators, source.describe()) {
         output::message(&format!("interleaf: {line}"));
     }
     let mut controller = setup.controller(config)?;

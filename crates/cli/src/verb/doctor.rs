@@ -7,8 +7,12 @@ use crate::{
     output, render,
 };
 use interleaf_linux::{
+    actuator::physical,
     capability::capabilities,
-    damon::probe::{ProbeError, Probed, probe},
+    damon::{
+        ADMIN,
+        probe::{ProbeError, Probed, probe},
+    },
     root::Root,
     topology::Machine,
 };
@@ -20,6 +24,10 @@ pub(super) fn run(args: &DoctorArgs, root: Option<&Path>) -> Result<(), Failure>
     let asked = if args.probe { Some(ask(&root)?) } else { None };
     let found = capabilities(&root, &machine, asked.as_ref()).map_err(super::unread)?;
     if let Some(target) = &args.capture {
+        // What no capability asks for, and `balance` does.
+        for path in [physical::ZONEINFO.to_string(), format!("{ADMIN}/nr_kdamonds")] {
+            root.text_if_allowed(&path).map_err(super::unread)?;
+        }
         root.capture(target).map_err(|why| {
             Failure::new(
                 format!("{}: cannot be captured to: {why}", target.display()),

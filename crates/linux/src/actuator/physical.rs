@@ -24,7 +24,7 @@ use crate::{
 use std::{collections::BTreeMap, ops::Range};
 
 /// What says where the memory of nodes is.
-const ZONEINFO: &str = "/proc/zoneinfo";
+pub const ZONEINFO: &str = "/proc/zoneinfo";
 
 /// How often a quota begins anew, ms: twice as long as an aggregation, so that what was moved in
 /// one is seen in the next.

@@ -2,9 +2,9 @@
 //!
 //! A policy decides for a socket, among the tiers near it. DAMON has one thread of ours, so what
 //! moves pages is one for all of them: it is given the goals of all sockets as one. No socket's
-//! pages are to go to another one's memory, so each keeps the part of the scope's pages that it has:
-//! of pages that are 3/4 near socket 0 and 1/4 near socket 1, goals of 80:20 and 60:40 make
-//! 60:20:15:5.
+//! pages are to go to another one's memory, so each keeps the part of the scope's pages that it
+//! has: where 3/4 of them are near socket 0 and 1/4 near socket 1, goals of 80:20 and 60:40 make
+//! 60:15 and 15:10.
 
 use super::{Actuator, ActuatorError, Followed, Goal, Setting};
 use crate::numa_maps::NodeBytes;

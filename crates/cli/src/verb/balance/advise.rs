@@ -1,10 +1,10 @@
 //! What the daemon would do, gain and move, without a page being moved.
 //!
 //! A policy that climbs a hill step by step learns from each step, so what it would do after the
-//! first one cannot be observed while nothing moves. Each period is therefore shown to a policy that
-//! has just begun: that is its first decision. Where that leads is what the believed curves say,
-//! corrected by what was counted. Without curves there are the firmware's ratings, which bound what
-//! can be gained: more than they say no memory carries.
+//! first one cannot be observed while nothing moves. Each period is therefore shown to a policy
+//! that has just begun: that is its first decision. Where that leads is what the believed curves
+//! say, corrected by what was counted. Without curves there are the firmware's ratings, which
+//! bound what can be gained: more than they say no memory carries.
 
 use super::{
     Clock, Signals, Waits, config::Config, failed, notify::Manager, publish::Publisher,
@@ -15,7 +15,8 @@ use crate::{
     document::{
         self,
         balance::{
-            AdviceDocument, PeriodDocument, PointsDocument, SUMMARY_SCHEMA, SummaryDocument,
+            AdviceDocument, PeriodDocument, PointsDocument, SUMMARY_SCHEMA, SourceDocument,
+            SummaryDocument,
         },
     },
     failure::Failure,
@@ -44,20 +45,25 @@ const PERIODS_MAX: usize = 30;
 /// Advices that differ by less are the same, points of a hundred.
 const POINTS: i32 = 3;
 
-pub(super) fn run(args: &BalanceArgs, config: &Config, root: &Root) -> Result<ExitCode, Failure> {
+pub(super) fn run(
+    args: &BalanceArgs,
+    config: &Config,
+    root: &Root,
+    is_captured: bool,
+) -> Result<ExitCode, Failure> {
     let setup = Setup::read(config, root)?;
+    if is_captured && !config.is_replayed() {
+        return Err(nothing_counts(&setup.counted(config, root)));
+    }
     let source = setup.source(config, root)?;
-    for line in setup.words(&[None], source.describe()) {
+    for line in setup.words(config, &[None], source.describe()) {
         output::message(&format!("interleaf: {line}"));
     }
     let signals = Signals::hold().map_err(placed::unheld)?;
     let manager = &Manager::new();
     // What was recorded need not be waited for.
     let clock: Box<dyn Clock + '_> = match config.is_replayed() {
-        true => {
-            let left_s = args.duration.map_or(f64::INFINITY, |limit| limit.seconds());
-            Box::new(AtOnce { signals: &signals, left_s })
-        }
+        true => Box::new(AtOnce(&signals)),
         false => Box::new(Waits { signals: &signals, manager, until: super::until(args) }),
     };
     let nobody = setup.scopes().iter().map(|_| None).collect();
@@ -81,12 +87,27 @@ pub(super) fn run(args: &BalanceArgs, config: &Config, root: &Root) -> Result<Ex
             publisher.publish(&document.1)?;
             advised[document.0].push(document.1);
         }
-        if args.duration.is_none() && advised.iter().all(|of_domain| is_known(of_domain)) {
+        let is_over = match until {
+            Some(until) => time_s >= until,
+            None => advised.iter().all(|of_domain| is_known(of_domain)),
+        };
+        if is_over {
             break;
         }
     }
     publisher.close();
     summarize(args, config, &setup, &advised)
+}
+
+/// A captured machine counts nothing, even if it had what does.
+fn nothing_counts(source: &SourceDocument) -> Failure {
+    match &source.remedy {
+        Some(remedy) => Failure::new(source.what.clone(), remedy.clone()),
+        None => Failure::new(
+            format!("a captured machine counts nothing; the machine itself does: {}", source.what),
+            "give a recording with --replay FILE, or leave --root out",
+        ),
+    }
 }
 
 /// The documents of a period, each with its domain.
@@ -158,8 +179,8 @@ fn advice(
     })
 }
 
-/// What traffic at these shares can reach at most by the ratings, GB/s: no tier carries more than it
-/// is rated at.
+/// What traffic at these shares can reach at most by the ratings, GB/s: no tier carries more than
+/// it is rated at.
 fn bound(setup: &Setup, tiers: &[usize], shares: &[f64]) -> f64 {
     let rated = tiers.iter().map(|at| setup.host.layout.tiers[*at].rated_gbps);
     let used = rated.zip(shares).filter(|(_, share)| **share > 0.0);
@@ -245,14 +266,10 @@ fn summary(
 }
 
 /// Does not wait, but stops as who waits.
-struct AtOnce<'a> {
-    signals: &'a Signals,
-    left_s: f64,
-}
+struct AtOnce<'a>(&'a Signals);
 
 impl Clock for AtOnce<'_> {
-    fn wait(&mut self, span: Duration) -> bool {
-        self.left_s -= span.as_secs_f64();
-        self.left_s >= 0.0 && self.signals.come().is_none()
+    fn wait(&mut self, _: Duration) -> bool {
+        self.0.come().is_none()
     }
 }

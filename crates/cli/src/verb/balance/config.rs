@@ -134,8 +134,7 @@ struct ScopeTable {
     kind: Option<Spanned<String>>,
     cgroup: Option<Spanned<String>>,
     processes: Option<Spanned<Vec<String>>>,
-    #[serde(default)]
-    protected: Vec<String>,
+    protected: Option<Spanned<Vec<String>>>,
 }
 
 #[derive(Default, Deserialize)]
@@ -143,7 +142,7 @@ struct ScopeTable {
 struct PolicyTable {
     name: Option<Spanned<String>>,
     weights: Option<Spanned<String>>,
-    platform: Option<String>,
+    platform: Option<Spanned<String>>,
 }
 
 #[derive(Default, Deserialize)]
@@ -196,11 +195,11 @@ impl Config {
         toml.schema(&read.schema, SCHEMA)?;
         let control = &read.control;
         let config = Self {
-            protected: read.scope.protected.clone(),
+            protected: protected(&toml, read.scope.protected.as_ref())?,
             scope: scope(&toml, read.scope)?,
             policy: policy(&toml, read.policy.name.as_ref())?,
             weights: weights(&toml, &read.policy)?,
-            platform: read.policy.platform.clone(),
+            platform: platform(&toml, read.policy.platform.as_ref())?,
             sample: span(&toml, "sample", control.sample.as_ref(), 0.2, SAMPLE_S)?,
             period: span(&toml, "period", control.period.as_ref(), 6.0, PERIOD_S)?,
             way: way(&toml, read.migration.way.as_ref())?,
@@ -212,8 +211,13 @@ impl Config {
             monitor: read.publish.monitor,
         };
         if config.sample > config.period {
-            let hint = "make sample shorter, or period longer";
-            return Err(toml.file_error("sample", "a sample is longer than a period", hint));
+            let (problem, hint) =
+                ("a sample is longer than a period", "make sample shorter, or period longer");
+            return Err(match (&control.sample, &control.period) {
+                (Some(sample), _) => toml.error("sample", sample, problem, hint),
+                (None, Some(period)) => toml.error("period", period, problem, hint),
+                (None, None) => toml.file_error("sample", problem, hint),
+            });
         }
         Ok(config)
     }
@@ -285,25 +289,34 @@ fn scope(toml: &TomlText<'_>, table: ScopeTable) -> Result<Scope, FileError> {
     let kind = table.kind.as_ref().map_or("machine", |kind| kind.get_ref().as_str());
     let missing = |field: &str, example: &str| {
         let problem = format!("kind is {kind}, and {field} is missing");
-        Err(toml.file_error(field, &problem, &format!("add a line such as {example}")))
+        let hint = format!("add a line such as {example}");
+        Err(match &table.kind {
+            Some(kind) => toml.error("kind", kind, problem, hint),
+            None => toml.file_error(field, &problem, &hint),
+        })
     };
     let scope = match (kind, &table.cgroup, &table.processes) {
         ("machine", None, None) => Scope::Machine,
-        ("cgroup", Some(cgroup), None) => Scope::Cgroup(cgroup.get_ref().clone()),
+        ("cgroup", Some(path), None) => cgroup(toml, path)?,
         ("cgroup", None, _) => return missing("cgroup", "cgroup = \"/batch.slice\""),
         ("processes", None, Some(names)) if names.get_ref().is_empty() => {
             return Err(toml.error("processes", names, "it names no process", "name some"));
         }
         ("processes", None, Some(names)) => {
             if let Some((problem, hint)) = names.get_ref().iter().find_map(|it| unlikely(it)) {
-                return Err(toml.error("processes", names, problem, &hint));
+                return Err(toml.error("processes", names, problem, hint));
             }
             Scope::Processes(names.get_ref().clone())
         }
         ("processes", _, None) => return missing("processes", "processes = [\"solver\"]"),
         ("machine" | "cgroup" | "processes", ..) => {
             let problem = format!("kind is {kind}, and something else is named too");
-            return Err(toml.file_error("scope", &problem, "leave out what does not go with it"));
+            let hint = "leave out what does not go with the kind, or name another kind";
+            return Err(match (&table.cgroup, &table.processes) {
+                (Some(path), _) if kind != "cgroup" => toml.error("cgroup", path, problem, hint),
+                (_, Some(names)) => toml.error("processes", names, problem, hint),
+                _ => toml.file_error("scope", &problem, hint),
+            });
         }
         (other, ..) => {
             let problem = format!("\"{other}\" is no kind of scope");
@@ -312,6 +325,40 @@ fn scope(toml: &TomlText<'_>, table: ScopeTable) -> Result<Scope, FileError> {
         }
     };
     Ok(scope)
+}
+
+fn protected(
+    toml: &TomlText<'_>,
+    names: Option<&Spanned<Vec<String>>>,
+) -> Result<Vec<String>, FileError> {
+    let Some(names) = names else { return Ok(vec![]) };
+    match names.get_ref().iter().find_map(|name| unlikely(name)) {
+        Some((problem, hint)) => Err(toml.error("protected", names, problem, hint)),
+        None => Ok(names.get_ref().clone()),
+    }
+}
+
+/// A platform that there is.
+fn platform(
+    toml: &TomlText<'_>,
+    name: Option<&Spanned<String>>,
+) -> Result<Option<String>, FileError> {
+    let Some(name) = name else { return Ok(None) };
+    match library::platform(name.get_ref()) {
+        Err(Failure::Error { problem, hint }) => Err(toml.error("platform", name, problem, hint)),
+        _ => Ok(Some(name.get_ref().clone())),
+    }
+}
+
+/// The path of a control group.
+fn cgroup(toml: &TomlText<'_>, path: &Spanned<String>) -> Result<Scope, FileError> {
+    let text = path.get_ref();
+    if text.trim_matches('/').is_empty() || text.split('/').any(|part| part == "..") {
+        let problem = format!("\"{text}\" is no control group below the hierarchy's root");
+        let hint = "write a path such as /batch.slice, or kind = \"machine\" for all";
+        return Err(toml.error("cgroup", path, problem, hint));
+    }
+    Ok(Scope::Cgroup(text.clone()))
 }
 
 /// Why no process has this name, and what to write; `None` when one may have it.
@@ -342,12 +389,15 @@ fn policy(toml: &TomlText<'_>, name: Option<&Spanned<String>>) -> Result<PolicyK
 fn weights(toml: &TomlText<'_>, table: &PolicyTable) -> Result<Option<Weights>, FileError> {
     let is_static = table.name.as_ref().is_some_and(|name| name.get_ref() == "static");
     match &table.weights {
-        None if is_static => Err(toml.file_error(
-            "weights",
-            "the policy is static, and has no weights",
-            "add a line such as weights = \"65:35\"",
-        )),
-        None => Ok(None),
+        None => match table.name.as_ref().filter(|_| is_static) {
+            Some(name) => Err(toml.error(
+                "name",
+                name,
+                "the policy is static, and has no weights",
+                "add a line such as weights = \"65:35\"",
+            )),
+            None => Ok(None),
+        },
         Some(weights) if !is_static => Err(toml.error(
             "weights",
             weights,

@@ -203,7 +203,12 @@ impl Setup {
         let Some(choice) = there.into_iter().find(&is_it) else {
             let missing = missing.iter().filter(|it| is_it(it));
             let why: Vec<String> = missing.map(ToString::to_string).collect();
-            let unasked = self.unasked.iter().cloned();
+            let absent = self.machine.damon.is_none().then(|| {
+                "this kernel has no DAMON: boot one from 6.11 with CONFIG_DAMON_SYSFS, or let \
+                 move_pages do it, --way pages"
+                    .to_string()
+            });
+            let unasked = absent.into_iter().chain(self.unasked.iter().cloned());
             return Err(Failure::new(
                 format!("pages cannot be moved so: {}", why.join("; ")),
                 unasked
@@ -333,7 +338,7 @@ impl Setup {
             way_description: actuator.map_or(String::new(), |actuator| actuator.describe()),
             ways_missing: ranked.missing.iter().map(ToString::to_string).collect(),
             source: self.counted(config, root),
-            notes: self.notes(),
+            notes: self.notes(config),
             start: vec![],
             writes: vec![],
             next: vec![],
@@ -350,19 +355,29 @@ impl Setup {
     }
 
     /// What is to be minded.
-    fn notes(&self) -> Vec<String> {
+    fn notes(&self, config: &Config) -> Vec<String> {
         let unrated = &self.host.unrated;
-        let note = || {
-            format!(
-                "the firmware does not rate the bandwidth of nodes {unrated}: all count as alike"
-            )
-        };
-        if unrated.is_empty() { vec![] } else { vec![note()] }
+        let balances = self.machine.switches.numa_balancing.is_some_and(|value| value > 0);
+        let notes = [
+            (!unrated.is_empty()).then(|| {
+                format!(
+                    "the firmware does not rate the bandwidth of nodes {unrated}: all count as \
+                     alike"
+                )
+            }),
+            (balances && !config.stop_rivals).then(|| {
+                "numa_balancing is on and may pull pages back: --stop-rivals switches it off for \
+                 the time"
+                    .into()
+            }),
+        ];
+        notes.into_iter().flatten().collect()
     }
 
     /// What it works with, in a few lines.
     pub(super) fn words(
         &self,
+        config: &Config,
         actuators: &[Option<Box<dyn Actuator + '_>>],
         source: String,
     ) -> Vec<String> {
@@ -385,7 +400,7 @@ impl Setup {
             lines.push(format!("left alone: {}", whose.join(", ")));
         }
         lines.push(format!("counted by: {source}"));
-        lines.extend(self.notes());
+        lines.extend(self.notes(config));
         lines
     }
 }
@@ -436,8 +451,8 @@ fn instead(remedy: &str) -> String {
     let tables = tables().into_iter().filter(|table| !table.cpus.is_empty());
     let known: Vec<String> = tables.map(|table| table.name).collect();
     format!(
-        "{remedy}; there are tables of {}; --feed SOCKET takes what a program counts, --replay FILE \
-         what was recorded; {SIMULATED}",
+        "{remedy}; there are tables of {}; --feed SOCKET takes what a program counts, --replay \
+         FILE what was recorded; {SIMULATED}",
         known.join(", ")
     )
 }

@@ -1,0 +1,173 @@
+//! `interleaf balance` where there is nothing to move: what it advises, and what it does on a
+//! simulated machine. What it says of each captured machine is in `machines.rs`, what it refuses in
+//! `bad_input.rs`, and what it does under a kernel in `crates/vm/tests/`.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use serde_json::Value;
+use std::{
+    collections::BTreeMap,
+    fs,
+    os::unix::process::CommandExt as _,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+const NOBODY: u32 = 65534;
+
+fn interleaf() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_interleaf"))
+}
+
+fn machines() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/machines")
+}
+
+fn recording(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings").join(name)
+}
+
+fn said(output: &Output) -> (String, String) {
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    (text(&output.stdout), text(&output.stderr))
+}
+
+/// The documents on stdout, one a line.
+fn documents(output: &Output) -> Vec<Value> {
+    let (stdout, stderr) = said(output);
+    assert!(output.status.success(), "{stderr}");
+    stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// Every file below a folder, with what it holds.
+fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        match path.is_dir() {
+            true => found.extend(files(&path)),
+            false => _ = found.insert(path.clone(), fs::read(&path).unwrap()),
+        }
+    }
+    found
+}
+
+fn copy(from: &Path, to: &Path) {
+    for (path, bytes) in files(from) {
+        let target = to.join(path.strip_prefix(from).unwrap());
+        fs::create_dir_all(target.parent().unwrap()).unwrap();
+        fs::write(target, bytes).unwrap();
+    }
+}
+
+#[test]
+fn what_it_says() {
+    trycmd::TestCases::new().case("tests/balance/*.trycmd");
+}
+
+#[test]
+fn advice_changes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    copy(&machines().join("linux-newest-two-nodes-hmat"), folder.path());
+    let before = files(folder.path());
+    let mut command = interleaf();
+    command.args(["balance", "--advise", "--json", "--process", "solver", "--stop-rivals"]);
+    command.args(["--curves", "gnr120-cz122"]);
+    command.arg("--root").arg(folder.path()).arg("--replay").arg(recording("saturated.csv"));
+    let documents = documents(&command.output().unwrap());
+    // There is no journal either, which would be in `run`.
+    assert_eq!(files(folder.path()), before);
+    let (last, periods) = documents.split_last().unwrap();
+    assert_eq!(last["schema"], "interleaf.balance.advice/1");
+    assert_eq!(periods.len(), 3, "it is known after three alike");
+    for document in periods {
+        assert_eq!(document["schema"], "interleaf.balance/1");
+        assert_eq!(document["gain_is"], "predicted");
+        // 256 MiB on the first node, of which 35 points would go.
+        let points = document["advised_weights"][1].as_f64().unwrap();
+        let moved = document["would_move_bytes"].as_f64().unwrap();
+        assert!((moved / f64::from(1 << 28) - points / 100.0).abs() < 0.01, "{document}");
+        assert!(document["gain"].as_f64().unwrap() > 0.2, "{document}");
+        assert_eq!(document["migrated_bytes"], 0);
+    }
+}
+
+#[test]
+fn simulated_periods_are_documents_like_any_other() {
+    let names = |document: &Value| -> Vec<String> {
+        document.as_object().unwrap().keys().cloned().collect()
+    };
+    let mut advise = interleaf();
+    advise.args(["balance", "--advise", "--json", "--root"]);
+    advise.arg(machines().join("hmat-latency-only"));
+    advise.arg("--replay").arg(recording("saturated.csv"));
+    let real = documents(&advise.output().unwrap());
+    let real = names(&real[0]).into_iter().filter(|name| {
+        let advised = ["advised_weights", "gain", "gain_is", "is_unsaturated", "would_move_bytes"];
+        !advised.contains(&name.as_str())
+    });
+    let mut simulate = interleaf();
+    simulate.args(["balance", "--platform", "gnr120-cz122", "--duration", "120s", "--json"]);
+    let simulated = documents(&simulate.output().unwrap());
+    assert_eq!(names(&simulated[0]), real.collect::<Vec<_>>());
+    assert_eq!(simulated.len(), 20);
+    // The best fixed weights are 64:36 there.
+    let last = simulated.last().unwrap();
+    let points = last["target_weights"][0].as_i64().unwrap();
+    assert!((59..=69).contains(&points), "{last}");
+}
+
+#[test]
+fn a_record_of_periods_is_added_to() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("periods.jsonl");
+    for _ in 0..2 {
+        let mut command = interleaf();
+        command.args(["balance", "--platform", "gnr120-cz122", "--duration", "12s", "-o"]);
+        assert!(command.arg(&file).output().unwrap().status.success());
+    }
+    assert_eq!(fs::read_to_string(&file).unwrap().lines().count(), 4);
+}
+
+/// A CPU that is known, and no unit that counts.
+#[test]
+fn without_units_it_says_what_could_count() {
+    let folder = tempfile::tempdir().unwrap();
+    copy(&machines().join("epyc-cxl"), folder.path());
+    fs::remove_dir_all(folder.path().join("sys/bus/event_source")).unwrap();
+    let mut command = interleaf();
+    command.args(["balance", "--advise", "--root"]).arg(folder.path());
+    let output = command.output().unwrap();
+    let (_, stderr) = said(&output);
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    for word in [
+        "no unit counts the traffic of memory: none that AMD Zen 5 should have",
+        "--feed SOCKET",
+        "--replay FILE",
+        "`interleaf balance --platform gnr120-cz122`",
+    ] {
+        assert!(stderr.contains(word), "{word}: {stderr}");
+    }
+}
+
+/// On a machine with one node that is what is told; with several it is who may not.
+#[test]
+fn an_ordinary_user_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let own = folder.path().join("interleaf");
+    fs::copy(env!("CARGO_BIN_EXE_interleaf"), &own).unwrap();
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let is_root = status.contains("\nUid:\t0\t");
+    let mut command = Command::new(own);
+    command.args(["balance", "--duration", "1s"]);
+    if is_root {
+        use std::os::unix::fs::PermissionsExt as _;
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        command.uid(NOBODY);
+    }
+    let output = command.output().unwrap();
+    let (_, stderr) = said(&output);
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert!(stderr.contains("Permission denied"), "{stderr}");
+    assert!(stderr.contains("\n\nhint: ") && stderr.contains("as root"), "{stderr}");
+}
