@@ -179,10 +179,10 @@ fn dry_run(config: &Config, root: &Root) -> Result<(), Failure> {
     let mut actuators = setup.actuators(config, root, &journal)?;
     let mut text = setup.words(&actuators, "not opened in a dry run".into()).join("\n");
     let controller = setup.controller(config)?;
-    for (scope, actuator) in setup.scopes().iter().zip(&mut actuators) {
+    for (at, (scope, actuator)) in setup.scopes().iter().zip(&mut actuators).enumerate() {
         let Some(actuator) = actuator else { continue };
         let shares = controller.start(scope.domain, setup.host.nodes.len());
-        let goal = setup.goal(config, &shares);
+        let goal = setup.goal(config, at, shares);
         actuator.set(&goal).map_err(|why| Failure::new(why.to_string(), why.advice()))?;
     }
     text += "\nwould be written:\n";

@@ -4,7 +4,7 @@
 use super::config::{Config, Scope as Wanted, SourceChoice, WantedWay};
 use crate::{failure::Failure, library, verb::unread};
 use interleaf_linux::{
-    actuator::{Actuator, Goal, Scope, Setting, SharedJournal, choose},
+    actuator::{Actuator, Goal, Scope, Setting, SharedJournal, Way, choose},
     cgroup::Trees,
     counters::{Counters, plan::plan},
     damon::probe::{ProbeError, Probed, probe},
@@ -17,11 +17,10 @@ use interleaf_linux::{
 };
 use interleaf_model::{
     control::{Controller, Settings},
-    machine::{Order, ScopeKind, ScopeLayout},
+    machine::{Order, ScopeKind, ScopeLayout, Target},
     platform::Platform,
     policy::{Place, PolicyKind},
     rated,
-    weights::Weights,
 };
 
 /// What is known before anything is changed.
@@ -50,15 +49,12 @@ impl Setup {
             )
         })?;
         let scope = scope(config, root)?;
-        host.layout.scopes = (0..host.layout.domains.len())
-            .map(|domain| ScopeLayout {
-                name: scope_name(&config.scope),
-                kind: kind(&config.scope),
-                domain,
-                steered: true,
-            })
-            .take(1)
-            .collect();
+        host.layout.scopes = vec![ScopeLayout {
+            name: scope_name(&config.scope),
+            kind: kind(&config.scope),
+            domain: domain(&scope, &host, root)?,
+            steered: true,
+        }];
         let asked = if root.is_live() { probe(root) } else { Err(ProbeError::Captured) };
         let (kernel, unasked) = match asked {
             Ok(kernel) => (Some(kernel), None),
@@ -157,6 +153,16 @@ impl Setup {
                     .join("; "),
             ));
         };
+        let sockets = self.host.layout.domains.len();
+        if choice.way == Way::Pages && self.scope == Scope::Machine && sockets > 1 {
+            return Err(Failure::new(
+                format!(
+                    "this machine has {sockets} sockets with memory of their own, and move_pages \
+                     would bring all pages to one of them"
+                ),
+                "name processes or a control group that belong to one socket",
+            ));
+        }
         let nothing = Probed::default();
         let kernel = self.kernel.as_ref().unwrap_or(&nothing);
         let build = |_: &ScopeLayout| {
@@ -202,15 +208,15 @@ impl Setup {
         }))
     }
 
-    /// What actuators are told for shares of all tiers.
-    pub(super) fn goal(&self, config: &Config, shares: &[f64]) -> Goal {
-        let points = Weights::percent(shares);
-        let weights = points.as_slice().iter().map(|points| u32::from(*points));
-        Goal {
-            nodes: self.host.nodes.iter().copied().zip(weights).collect(),
+    /// What the actuator of a scope is told for shares of all tiers.
+    pub(super) fn goal(&self, config: &Config, scope: usize, shares: Vec<f64>) -> Goal {
+        let target = Target {
+            scope,
+            shares,
             order: Order::Interleave,
-            rate_limit_bytes_per_s: Some((config.rate_limit.gbps() * 1e9) as u64),
-        }
+            rate_limit_gbps: Some(config.rate_limit.gbps()),
+        };
+        self.host.goal(&target)
     }
 
     /// What it works with, in a few lines.
@@ -229,6 +235,12 @@ impl Setup {
             None => "no page is moved: this only says what would be done".into(),
         });
         lines.extend(ways);
+        if self.host.layout.domains.len() > 1 {
+            let domain = &self.host.layout.domains[self.scopes()[0].domain].name;
+            lines.push(format!(
+                "most of its memory is near {domain}, and only the nodes of {domain} get pages"
+            ));
+        }
         lines.push(format!("counted by: {source}"));
         if !self.host.unrated.is_empty() {
             lines.push(format!(
@@ -254,6 +266,21 @@ fn scope_name(scope: &Wanted) -> String {
         Wanted::Cgroup(name) => name.clone(),
         Wanted::Processes(names) => names.join(","),
     }
+}
+
+/// The domain that most of a scope's memory is near: its threads are likely to run there.
+fn domain(scope: &Scope, host: &HostLayout, root: &Root) -> Result<usize, Failure> {
+    let domains = &host.layout.domains;
+    if domains.len() < 2 {
+        return Ok(0);
+    }
+    let processes = scope.processes(root).map_err(unread)?;
+    let on = scope.placement(root, &processes).map_err(unread)?.unwrap_or_default();
+    let bytes = |domain: usize| -> u64 {
+        domains[domain].tiers.iter().map(|tier| on.on(host.nodes[*tier])).sum()
+    };
+    // The first of those that have as much.
+    Ok((0..domains.len()).rev().max_by_key(|domain| bytes(*domain)).unwrap_or(0))
 }
 
 /// Whose pages are steered.
