@@ -234,7 +234,7 @@ impl Client {
             Ok(0) => {
                 // A last line without its end counts all the same.
                 if !self.begun.is_empty() && !self.skipping {
-                    take_line(&self.begun, shared);
+                    take_line(&self.begun, &mut lock(shared));
                 }
                 return false;
             }
@@ -244,6 +244,8 @@ impl Client {
                 return later.contains(&why.kind());
             }
         };
+        // What was written at once is read at once: lines of several tiers are about one time.
+        let shared = &mut *lock(shared);
         let mut rest = &bytes[..count];
         while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
             self.begun.extend_from_slice(&rest[..end]);
@@ -268,7 +270,7 @@ impl Client {
     }
 }
 
-fn take_line(line: &[u8], shared: &Mutex<Shared>) {
+fn take_line(line: &[u8], shared: &mut Shared) {
     if line.trim_ascii().is_empty() {
         return;
     }
@@ -280,11 +282,9 @@ fn take_line(line: &[u8], shared: &Mutex<Shared>) {
     if fed.into_iter().flatten().any(|count| count < 0.0) {
         return refuse(line, "a count below 0", shared);
     }
-    let mut held = lock(shared);
-    let shape = (held.traffic.len(), held.traffic.first().map_or(0, Vec::len));
-    let tiers = held.traffic.get_mut(parsed.domain);
+    let shape = (shared.traffic.len(), shared.traffic.first().map_or(0, Vec::len));
+    let tiers = shared.traffic.get_mut(parsed.domain);
     let Some(traffic) = tiers.and_then(|tiers| tiers.get_mut(parsed.tier)) else {
-        drop(held);
         let why = format!("no such domain or tier: there are {} and {}", shape.0, shape.1);
         return refuse(line, &why, shared);
     };
@@ -292,16 +292,15 @@ fn take_line(line: &[u8], shared: &Mutex<Shared>) {
     add(&mut traffic.written_bytes, parsed.written_bytes);
     add(&mut traffic.inserts, parsed.inserts);
     add(&mut traffic.occupancy_ns, parsed.occupancy_ns);
-    held.state.lines += 1;
+    shared.state.lines += 1;
     // A time that cannot be, of another machine or another clock, is none.
-    let (came, least) = (now(), held.until.unwrap_or(held.since));
+    let (came, least) = (now(), shared.until.unwrap_or(shared.since));
     let told = parsed.time_ns.map(Duration::from_nanos);
-    held.until = Some(told.filter(|told| (least..=came).contains(told)).unwrap_or(came));
+    shared.until = Some(told.filter(|told| (least..=came).contains(told)).unwrap_or(came));
 }
 
-fn refuse(line: &[u8], why: &str, shared: &Mutex<Shared>) {
+fn refuse(line: &[u8], why: &str, shared: &mut Shared) {
     let told: String = String::from_utf8_lossy(line).chars().take(TOLD_MAX).collect();
-    let mut held = lock(shared);
-    held.state.wrong += 1;
-    held.state.last_wrong = Some(format!("{told:?}: {why}"));
+    shared.state.wrong += 1;
+    shared.state.last_wrong = Some(format!("{told:?}: {why}"));
 }

@@ -13,10 +13,7 @@ use crate::{
     source::{Source, SourceError},
     vmstat::{self, Counters},
 };
-use interleaf_model::{
-    machine::{Decision, Layout, Machine, Residency, Sample, Stock, Target},
-    weights::Weights,
-};
+use interleaf_model::machine::{Decision, Layout, Machine, Residency, Sample, Stock};
 use std::{
     mem,
     time::{Duration, Instant},
@@ -34,8 +31,7 @@ pub trait Clock {
 /// A machine that is observed, and whose scopes are steered.
 pub struct Host<'a> {
     root: &'a Root,
-    layout: Layout,
-    nodes: Vec<u32>,
+    host: HostLayout,
     source: Box<dyn Source + 'a>,
     clock: Box<dyn Clock + 'a>,
     /// One for each scope of the layout; none where nothing is to be changed.
@@ -87,11 +83,10 @@ impl<'a> Host<'a> {
         let now = Instant::now();
         Ok(Self {
             root,
-            nodes: host.nodes,
             goals: actuators.iter().map(|_| None).collect(),
             followed: actuators.iter().map(|_| Followed::default()).collect(),
+            host,
             notes: vec![],
-            layout: host.layout,
             source,
             clock,
             actuators,
@@ -119,7 +114,7 @@ impl<'a> Host<'a> {
 
     /// The node of each tier.
     pub fn nodes(&self) -> &[u32] {
-        &self.nodes
+        &self.host.nodes
     }
 
     /// Looks after what moves pages, if it is time to.
@@ -154,10 +149,10 @@ impl<'a> Host<'a> {
         };
         self.counters = now;
         let first = |tier: usize| {
-            self.layout.domains.iter().any(|domain| domain.tiers.first() == Some(&tier))
+            self.host.layout.domains.iter().any(|domain| domain.tiers.first() == Some(&tier))
         };
         let mut stock = vec![];
-        for (tier, node) in self.nodes.iter().enumerate() {
+        for (tier, node) in self.host.nodes.iter().enumerate() {
             let (total_bytes, free_bytes) = node::memory(self.root, *node)?;
             stock.push(Stock {
                 used_bytes: Some(total_bytes.saturating_sub(free_bytes)),
@@ -174,7 +169,7 @@ impl<'a> Host<'a> {
     fn residency(&self) -> Vec<Residency> {
         let of_tier = |followed: &Followed| {
             let on = followed.on.as_ref()?;
-            Some(self.nodes.iter().map(|node| on.on(*node)).collect())
+            Some(self.host.nodes.iter().map(|node| on.on(*node)).collect())
         };
         let followed = self.followed.iter();
         followed.map(|it| Residency { used_bytes: of_tier(it), heat: None }).collect()
@@ -185,7 +180,7 @@ impl Machine for Host<'_> {
     type Error = HostError;
 
     fn layout(&self) -> &Layout {
-        &self.layout
+        &self.host.layout
     }
 
     fn observe(&mut self, span: Duration) -> Result<Sample, HostError> {
@@ -205,7 +200,7 @@ impl Machine for Host<'_> {
 
     fn apply(&mut self, decision: &Decision) -> Result<(), HostError> {
         for target in &decision.targets {
-            let goal = goal(&self.nodes, target);
+            let goal = self.host.goal(target);
             if self.goals[target.scope].as_ref() == Some(&goal) {
                 continue;
             }
@@ -215,16 +210,5 @@ impl Machine for Host<'_> {
             self.goals[target.scope] = Some(goal);
         }
         Ok(())
-    }
-}
-
-/// A target in the words of actuators: whole points of a hundred for each node.
-fn goal(nodes: &[u32], target: &Target) -> Goal {
-    let points = Weights::percent(&target.shares);
-    let weights = points.as_slice().iter().map(|points| u32::from(*points));
-    Goal {
-        nodes: nodes.iter().copied().zip(weights).collect(),
-        order: target.order,
-        rate_limit_bytes_per_s: target.rate_limit_gbps.map(|gbps| (gbps * 1e9) as u64),
     }
 }

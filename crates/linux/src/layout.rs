@@ -4,10 +4,11 @@
 //! domain are the nodes whose nearest CPUs, as the firmware or the distances have them, are of that
 //! socket; an expander that is near several sockets is near each of them.
 
-use crate::{list::List, node::Node, topology::Machine};
+use crate::{actuator::Goal, list::List, node::Node, topology::Machine};
 use interleaf_model::{
-    machine::{DomainLayout, Layout, TierLayout},
+    machine::{DomainLayout, Layout, Target, TierLayout},
     tier::TierKind,
+    weights::Weights,
 };
 
 /// What DRAM and an expander take to answer where the firmware does not say, ns: some figure has to
@@ -64,6 +65,21 @@ impl HostLayout {
         let layout = Layout { domains, tiers, scopes: vec![] };
         Ok(Self { layout, nodes: nodes.iter().map(|node| node.id).collect(), unrated })
     }
+
+    /// A target in the words of actuators: whole points of a hundred for each node near the scope's
+    /// domain. The nodes of other domains have no part in it: what threads over there have beside
+    /// them does not come here.
+    pub fn goal(&self, target: &Target) -> Goal {
+        let near = &self.layout.domains[self.layout.scopes[target.scope].domain].tiers;
+        let shares: Vec<f64> = near.iter().map(|tier| target.shares[*tier]).collect();
+        let points = Weights::percent(&shares);
+        let weights = points.as_slice().iter().map(|points| u32::from(*points));
+        Goal {
+            nodes: near.iter().map(|tier| self.nodes[*tier]).zip(weights).collect(),
+            order: target.order,
+            rate_limit_bytes_per_s: target.rate_limit_gbps.map(|gbps| (gbps * 1e9) as u64),
+        }
+    }
 }
 
 /// What is rated of reads, GB/s.
@@ -104,6 +120,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
     use crate::root::Root;
+    use interleaf_model::machine::{Order, ScopeKind, ScopeLayout};
     use std::path::Path;
 
     fn layout(name: &str) -> Result<HostLayout, LayoutError> {
@@ -132,6 +149,23 @@ mod tests {
         ];
         for (name, expected) in table {
             assert_eq!(text(&layout(name).unwrap()), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_goal_is_of_the_nodes_near_a_domain() {
+        let mut host = layout("xeon6-two-sockets-cxl").unwrap();
+        for (domain, shares, expected) in [
+            (0, [0.65, 0.0, 0.35, 0.0], [(0, 65), (2, 35)]),
+            (1, [0.0, 1.0, 0.0, 0.0], [(1, 100), (3, 0)]),
+        ] {
+            let (name, kind) = (String::new(), ScopeKind::Machine);
+            host.layout.scopes = vec![ScopeLayout { name, kind, domain, steered: true }];
+            let (shares, order) = (shares.to_vec(), Order::Interleave);
+            let rate_limit_gbps = Some(2.0);
+            let goal = host.goal(&Target { scope: 0, shares, order, rate_limit_gbps });
+            assert_eq!(goal.nodes, expected);
+            assert_eq!(goal.rate_limit_bytes_per_s, Some(2_000_000_000));
         }
     }
 

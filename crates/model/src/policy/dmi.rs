@@ -234,7 +234,12 @@ impl Calibrator {
         if self.saturated && self.step == 0.0 {
             return self.at_rest(now, saturated);
         }
+        let begins = saturated && !self.saturated && self.ratio >= 100.0;
         self.saturated = saturated;
+        if begins {
+            // Demand may come back in the period in which the last pages do.
+            self.step = self.settings.first_step;
+        }
         if !saturated {
             self.towards_first(now)
         } else if self.ratio >= 100.0 {
@@ -525,6 +530,20 @@ mod tests {
             // And the next demand is met as fast as the first.
             let log = run(&mut policy, 14, |ratio| (soft(ratio), 0.0));
             assert!((log[13].0 - 65.0).abs() <= 4.0);
+        }
+    }
+
+    /// Even if it is back in the very period in which the last pages are.
+    #[test]
+    fn demand_that_is_back_at_once_is_searched_for() {
+        for mut policy in both() {
+            run(&mut policy, 20, |ratio| (soft(ratio), 0.0));
+            while policy.ratio < 100.0 {
+                run(&mut policy, 1, |_| (100.0, 0.0));
+            }
+            let log = run(&mut policy, 20, |ratio| (soft(ratio), 0.0));
+            assert_eq!((log[0].0, log[0].1.action), (92.0, "probe"));
+            assert!((log[19].0 - 65.0).abs() <= 4.0, "{}", log[19].0);
         }
     }
 

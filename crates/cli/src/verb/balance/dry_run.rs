@@ -57,9 +57,9 @@ fn set(
     actuators: &mut [Option<Box<dyn Actuator + '_>>],
     shares: &[Vec<f64>],
 ) -> Result<(), Failure> {
-    for (actuator, shares) in actuators.iter_mut().zip(shares) {
+    for (scope, (actuator, shares)) in actuators.iter_mut().zip(shares).enumerate() {
         let Some(actuator) = actuator else { continue };
-        actuator.set(&setup.goal(config, shares)).map_err(|why| unmoved(&why))?;
+        actuator.set(&setup.goal(config, scope, shares.clone())).map_err(|why| unmoved(&why))?;
     }
     Ok(())
 }

@@ -30,7 +30,7 @@ use interleaf_linux::{
 };
 use interleaf_model::{
     control::{Controller, Settings},
-    machine::{Order, ScopeKind, ScopeLayout},
+    machine::{Order, ScopeKind, ScopeLayout, Target},
     platform::Platform,
     policy::{Place, PolicyKind},
     rated,
@@ -270,15 +270,15 @@ impl Setup {
         }))
     }
 
-    /// What the actuator of a scope is told for shares of all tiers: as a host does it.
-    pub(super) fn goal(&self, config: &Config, shares: &[f64]) -> Goal {
-        let points = Weights::percent(shares);
-        let weights = points.as_slice().iter().map(|points| u32::from(*points));
-        Goal {
-            nodes: self.host.nodes.iter().copied().zip(weights).collect(),
+    /// What the actuator of a scope is told for shares of all tiers.
+    pub(super) fn goal(&self, config: &Config, scope: usize, shares: Vec<f64>) -> Goal {
+        let target = Target {
+            scope,
+            shares,
             order: order(config),
-            rate_limit_bytes_per_s: Some((config.rate_limit.gbps() * 1e9) as u64),
-        }
+            rate_limit_gbps: Some(config.rate_limit.gbps()),
+        };
+        self.host.goal(&target)
     }
 
     /// Where the pages of each scope are sent before anything was observed, by tier of the
