@@ -121,6 +121,12 @@ fn told(record: &Record, step: &str, ending: Ending, words: &[&str]) {
     }
 }
 
+/// The pages on node 0 that a look at them shows.
+fn on_node_0(taken: &Taken) -> u32 {
+    let mut words = taken.output[0].split_whitespace();
+    words.find_map(|word| word.strip_prefix("0:")?.parse().ok()).unwrap_or(0)
+}
+
 /// Whatever it is told to end by, it ends well and puts all back; it runs when that comes.
 #[test]
 fn signals_end_it_and_all_is_put_back() {
@@ -267,10 +273,7 @@ fn the_protected_are_left_alone() {
     let Some(record) = said_on(Series::Newest, "two-nodes-hmat", &files, &steps) else { return };
     told(&record, "wait balance", Ending::Exit(0), &["left alone: /kept", "by vaddr"]);
     told(&record, all, Ending::Exit(0), &["left alone: /kept", "by paddr"]);
-    let on_0 = |look: &str| {
-        let word = shown(&record, look)[0].split_whitespace().nth(1).unwrap();
-        word.strip_prefix("0:").unwrap().parse::<u32>().unwrap()
-    };
+    let on_0 = |look| on_node_0(step(&record, look));
     // Its memory is there; what it had before it went into the group is not the group's.
     assert!(on_0("pages kept") >= 8192, "{record}");
     let before = "60 of 100 are there before all memory is steered";
@@ -294,6 +297,24 @@ fn a_full_node_is_told() {
         unchanged_but(&record, &[]);
         intact(&record);
     }
+}
+
+/// While the first node is nearly full, what nobody touches leaves it, which is told.
+#[test]
+fn a_full_first_node_is_emptied_of_cold_pages() {
+    let steps = format!(
+        "{SWEEP}start cold touch 380MiB --sweep\nawait cold touched\nkill cold STOP\npages cold\n\
+         start balance {BALANCE}\nawait balance interleaf: node 0 is nearly full\n\
+         await sweep reached\nsleep 10s\nkill balance TERM\nwait balance\npages cold\n{INTACT}"
+    );
+    let Some(record) = said(Series::Newest, CONFIG, &steps) else { return };
+    let words = ["node 0 is nearly full, and cold pages go to node 1"];
+    told(&record, "wait balance", Ending::Exit(0), &words);
+    let looks: Vec<u32> =
+        all(&record, "pages cold").into_iter().map(|taken| on_node_0(taken)).collect();
+    assert!(looks[1] + 1024 < looks[0], "{looks:?}\n{record}");
+    unchanged_but(&record, &[]);
+    intact(&record);
 }
 
 /// A node whose memory is switched off while pages are steered to it: the kernel brings the pages
