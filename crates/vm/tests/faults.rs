@@ -127,12 +127,14 @@ fn on_node_0(taken: &Taken) -> u32 {
     words.find_map(|word| word.strip_prefix("0:")?.parse().ok()).unwrap_or(0)
 }
 
-/// Whatever it is told to end by, it ends well and puts all back; it runs when that comes.
+/// Whatever it is told to end by, it ends well and puts all back; it runs when that comes. Another
+/// one beside it does not start.
 #[test]
 fn signals_end_it_and_all_is_put_back() {
+    let second = format!("run {BALANCE} --way vaddr");
     let one = |signal: &str| {
         format!(
-            "start {signal} {BALANCE}\nawait {signal} {{\"schema\"\nawait sweep reached\n{}\
+            "start {signal} {BALANCE}\nawait {signal} {{\"schema\"\nawait sweep reached\n{}{second}\n\
              kill {signal} {signal}\nwait {signal}\n{}",
             looks(),
             looks()
@@ -143,6 +145,9 @@ fn signals_end_it_and_all_is_put_back() {
         let Some(record) = said(series, CONFIG, &steps) else { return };
         for (at, signal) in ["TERM", "INT", "HUP"].into_iter().enumerate() {
             changed_at(&record, 1 + 2 * at);
+            let refused = all(&record, &second)[at];
+            assert_eq!(refused.ending, Some(Ending::Exit(2)), "{record}");
+            assert!(refused.output.join("\n").contains("of interleaf has DAMON"), "{record}");
             told(&record, &format!("wait {signal}"), Ending::Exit(0), &[]);
         }
         unchanged_but(&record, &[1, 3, 5]);
@@ -213,7 +218,7 @@ fn others_that_use_damon_are_told() {
         let Some(record) = said(series, CONFIG, &steps) else { return };
         let module = ["damon_stat holds DAMON", "hint: give leave", "--stop-rivals", "echo N"];
         told(&record, careful, Ending::Exit(2), &module);
-        let thread = ["somebody has set up 1 DAMON thread", "hint: "];
+        let thread = ["somebody has set up 1 DAMON thread", "hint: ", "damo stop"];
         told(&record, wants_damon, Ending::Exit(2), &thread);
         let way = ["somebody has set up 1 DAMON thread", "pages move by pages", "numa_balancing=1"];
         told(&record, goes_on, Ending::Exit(0), &way);
@@ -310,8 +315,7 @@ fn a_full_first_node_is_emptied_of_cold_pages() {
     let Some(record) = said(Series::Newest, CONFIG, &steps) else { return };
     let words = ["node 0 is nearly full, and cold pages go to node 1"];
     told(&record, "wait balance", Ending::Exit(0), &words);
-    let looks: Vec<u32> =
-        all(&record, "pages cold").into_iter().map(|taken| on_node_0(taken)).collect();
+    let looks: Vec<u32> = all(&record, "pages cold").into_iter().map(on_node_0).collect();
     assert!(looks[1] + 1024 < looks[0], "{looks:?}\n{record}");
     unchanged_but(&record, &[]);
     intact(&record);

@@ -4,11 +4,12 @@
 use super::config::{Config, Scope as Wanted, SourceChoice, WantedWay};
 use crate::{failure::Failure, library, verb::unread};
 use interleaf_linux::{
-    actuator::{Actuator, Goal, Scope, Setting, SharedJournal, choose},
+    actuator::{Actuator, Goal, Scope, Setting, SharedJournal, choose, kdamond},
     cgroup::{Group, Trees},
     counters::{Counters, plan::plan},
     damon::probe::{ProbeError, Probed, probe},
     feed::Feed,
+    journal,
     layout::HostLayout,
     replay::Replay,
     root::Root,
@@ -68,7 +69,7 @@ impl Setup {
                 let release = machine.kernel.as_deref().unwrap_or_default();
                 (machine.damon.as_ref().and_then(|_| Probed::of_release(release)), None)
             }
-            Err(why) => (None, Some(why.to_string())),
+            Err(why) => (None, Some(unasked(root, &why))),
         };
         let believed = match &config.platform {
             None => rated::platform(&host.layout),
@@ -241,9 +242,12 @@ impl Setup {
             None => "no page is moved: this only says what would be done".into(),
         });
         lines.extend(ways);
-        lines.extend(self.unasked.iter().filter(|_| !actuators.is_empty()).map(|why| {
-            format!("DAMON is not asked, and not used: {why}; `interleaf doctor` says what to do")
-        }));
+        lines.extend(
+            self.unasked
+                .iter()
+                .filter(|_| !actuators.is_empty())
+                .map(|why| format!("DAMON is not used: {why}")),
+        );
         if !self.protected.is_empty() {
             let whose: Vec<String> = self.protected.iter().map(ToString::to_string).collect();
             lines.push(format!("left alone: {}", whose.join(", ")));
@@ -256,6 +260,19 @@ impl Setup {
             ));
         }
         lines
+    }
+}
+
+/// Why DAMON cannot be asked, and what to do about it where that is known.
+fn unasked(root: &Root, why: &ProbeError) -> String {
+    if !matches!(why, ProbeError::Held(_)) {
+        return why.to_string();
+    }
+    match journal::holder(root, kdamond::COUNT) {
+        Ok(Some(pid)) => {
+            format!("process {pid} of interleaf has DAMON already: let one do all (kill {pid})")
+        }
+        _ => format!("{why}: find out who (damo?), and stop it there (damo stop)"),
     }
 }
 
