@@ -134,8 +134,8 @@ fn signals_end_it_and_all_is_put_back() {
     let second = format!("run {BALANCE} --way vaddr");
     let one = |signal: &str| {
         format!(
-            "start {signal} {BALANCE}\nawait {signal} {{\"schema\"\nawait sweep reached\n{}{second}\n\
-             kill {signal} {signal}\nwait {signal}\n{}",
+            "start {signal} {BALANCE}\nawait {signal} {{\"schema\"\nawait sweep reached\n\
+             {}{second}\nkill {signal} {signal}\nwait {signal}\n{}",
             looks(),
             looks()
         )
