@@ -8,8 +8,8 @@
 //! of them without. With `--sweep` it goes on to write to each page, again and again, until it is
 //! killed. With `--check` it does so too, fills its pages first and sees each time that they hold
 //! what was written last; told to end, it looks at all of them and prints `intact after 12 sweeps`,
-//! or fails. With `--tell` it prints `reached 60:40` when its pages first are within 3 points of it.
-//! With `--group` it first goes into a control group of its own.
+//! or fails. With `--tell` it prints `reached 60:40` when its pages first are within 3 points of
+//! it. With `--group` it first goes into a control group of its own.
 
 use std::{
     fs,

@@ -130,8 +130,10 @@ impl<'a> Host<'a> {
                     self.notes.push(note.clone());
                 }
             }
-            // Where it was not looked this time, pages are where they were the last time.
-            let on = new.on.clone().or_else(|| followed.on.take());
+            // Where it was not looked this time, pages are where they were the last time; where
+            // nobody is left, nowhere.
+            let last = followed.on.take().filter(|_| new.processes != Some(0));
+            let on = new.on.clone().or(last);
             *followed = Followed { on, ..new };
         }
         self.looked_after = Instant::now();

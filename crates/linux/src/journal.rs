@@ -375,6 +375,15 @@ pub fn leftovers(root: &Root) -> Result<Vec<Leftover>, JournalError> {
     Ok(found)
 }
 
+/// The process of ours that is still there and holds a setting; `None` when none does.
+///
+/// # Errors
+/// When the journals cannot be read.
+pub fn holder(root: &Root, path: &str) -> Result<Option<u32>, JournalError> {
+    let holds = |other: &Document| other.changes.iter().any(|held| held.path == path);
+    Ok(living(root)?.into_iter().find(holds).map(|other| other.pid))
+}
+
 /// The journals of processes that are still there. What is no journal is of nobody who lives: each
 /// writes its own in one step. It keeps nobody from putting back what is his.
 fn living(root: &Root) -> Result<Vec<Document>, JournalError> {

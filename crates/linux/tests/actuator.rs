@@ -424,6 +424,22 @@ fn what_others_hold_is_refused() {
     assert_eq!(who, "somebody has set up 1 DAMON thread(s) (on: paddr)");
 }
 
+/// One of ours that runs already is named.
+#[test]
+fn another_one_of_ours_is_told() {
+    let count = format!("{ADMIN}nr_kdamonds");
+    let folder = machine(&[("sys/kernel/mm/damon/admin/kdamonds/0/state", "on\n")]);
+    let root = Root::live_below(folder.path());
+    let (mut first, _) = Journal::open(&root).unwrap();
+    first.set(&count, "1").unwrap();
+    let journal = Rc::new(RefCell::new(Journal::open(&root).unwrap().0));
+    let scope = Scope::Processes(vec![42]);
+    let setting = Setting { root: &root, journal, scope, protected: vec![], leave: true };
+    let mut actuator = Way::Vaddr.build(setting, &kernel("6.17").unwrap());
+    let why = actuator.set(&goal(Order::Interleave, None)).unwrap_err().to_string();
+    assert_eq!(why, format!("process {} of interleaf has DAMON already", std::process::id()));
+}
+
 #[test]
 fn a_goal_without_weights_is_none() {
     for nodes in [vec![], vec![(0, 0)], vec![(0, 1), (0, 2)]] {

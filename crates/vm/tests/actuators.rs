@@ -115,7 +115,9 @@ fn paddr_reaches_and_keeps() {
 
 /// The same without a goal of the kernel's, by one that has none.
 fn quotas_reach_and_keep(series: Series) {
-    let actuate = "run actuate --way quota --weights 60:40 --within 4 --leave --stay 15";
+    // On a busy host a guest's second has little work in it: it may take more of them.
+    let actuate =
+        "run actuate --way quota --weights 60:40 --within 4 --leave --stay 15 --follows 150";
     let steps = format!("{SWEEP}{actuate}\npages sweep");
     let Some(record) = said(series, &steps) else { return };
     assert!(stayed(&record, actuate) <= 6.0, "{record}");

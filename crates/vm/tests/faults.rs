@@ -121,13 +121,21 @@ fn told(record: &Record, step: &str, ending: Ending, words: &[&str]) {
     }
 }
 
-/// Whatever it is told to end by, it ends well and puts all back; it runs when that comes.
+/// The pages on node 0 that a look at them shows.
+fn on_node_0(taken: &Taken) -> u32 {
+    let mut words = taken.output[0].split_whitespace();
+    words.find_map(|word| word.strip_prefix("0:")?.parse().ok()).unwrap_or(0)
+}
+
+/// Whatever it is told to end by, it ends well and puts all back; it runs when that comes. Another
+/// one beside it does not start.
 #[test]
 fn signals_end_it_and_all_is_put_back() {
+    let second = format!("run {BALANCE} --way vaddr");
     let one = |signal: &str| {
         format!(
-            "start {signal} {BALANCE}\nawait {signal} {{\"schema\"\nawait sweep reached\n{}\
-             kill {signal} {signal}\nwait {signal}\n{}",
+            "start {signal} {BALANCE}\nawait {signal} {{\"schema\"\nawait sweep reached\n\
+             {}{second}\nkill {signal} {signal}\nwait {signal}\n{}",
             looks(),
             looks()
         )
@@ -137,6 +145,9 @@ fn signals_end_it_and_all_is_put_back() {
         let Some(record) = said(series, CONFIG, &steps) else { return };
         for (at, signal) in ["TERM", "INT", "HUP"].into_iter().enumerate() {
             changed_at(&record, 1 + 2 * at);
+            let refused = all(&record, &second)[at];
+            assert_eq!(refused.ending, Some(Ending::Exit(2)), "{record}");
+            assert!(refused.output.join("\n").contains("of interleaf has DAMON"), "{record}");
             told(&record, &format!("wait {signal}"), Ending::Exit(0), &[]);
         }
         unchanged_but(&record, &[1, 3, 5]);
@@ -207,7 +218,7 @@ fn others_that_use_damon_are_told() {
         let Some(record) = said(series, CONFIG, &steps) else { return };
         let module = ["damon_stat holds DAMON", "hint: give leave", "--stop-rivals", "echo N"];
         told(&record, careful, Ending::Exit(2), &module);
-        let thread = ["somebody has set up 1 DAMON thread", "hint: "];
+        let thread = ["somebody has set up 1 DAMON thread", "hint: ", "damo stop"];
         told(&record, wants_damon, Ending::Exit(2), &thread);
         let way = ["somebody has set up 1 DAMON thread", "pages move by pages", "numa_balancing=1"];
         told(&record, goes_on, Ending::Exit(0), &way);
@@ -267,10 +278,7 @@ fn the_protected_are_left_alone() {
     let Some(record) = said_on(Series::Newest, "two-nodes-hmat", &files, &steps) else { return };
     told(&record, "wait balance", Ending::Exit(0), &["left alone: /kept", "by vaddr"]);
     told(&record, all, Ending::Exit(0), &["left alone: /kept", "by paddr"]);
-    let on_0 = |look: &str| {
-        let word = shown(&record, look)[0].split_whitespace().nth(1).unwrap();
-        word.strip_prefix("0:").unwrap().parse::<u32>().unwrap()
-    };
+    let on_0 = |look| on_node_0(step(&record, look));
     // Its memory is there; what it had before it went into the group is not the group's.
     assert!(on_0("pages kept") >= 8192, "{record}");
     let before = "60 of 100 are there before all memory is steered";
@@ -294,6 +302,23 @@ fn a_full_node_is_told() {
         unchanged_but(&record, &[]);
         intact(&record);
     }
+}
+
+/// While the first node is nearly full, what nobody touches leaves it, which is told.
+#[test]
+fn a_full_first_node_is_emptied_of_cold_pages() {
+    let steps = format!(
+        "{SWEEP}start cold touch 380MiB --sweep\nawait cold touched\nkill cold STOP\npages cold\n\
+         start balance {BALANCE}\nawait balance interleaf: node 0 is nearly full\n\
+         await sweep reached\nsleep 10s\nkill balance TERM\nwait balance\npages cold\n{INTACT}"
+    );
+    let Some(record) = said(Series::Newest, CONFIG, &steps) else { return };
+    let words = ["node 0 is nearly full, and cold pages go to node 1"];
+    told(&record, "wait balance", Ending::Exit(0), &words);
+    let looks: Vec<u32> = all(&record, "pages cold").into_iter().map(on_node_0).collect();
+    assert!(looks[1] + 1024 < looks[0], "{looks:?}\n{record}");
+    unchanged_but(&record, &[]);
+    intact(&record);
 }
 
 /// A node whose memory is switched off while pages are steered to it: the kernel brings the pages

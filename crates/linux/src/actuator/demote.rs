@@ -46,13 +46,29 @@ impl Guard {
         self.wanted_bytes = (free_bytes < limit).then(|| end - free_bytes);
     }
 
-    /// Looks at the first node of a goal.
-    pub(super) fn look(&mut self, root: &Root, goal: &Goal) -> Result<(), RootError> {
-        let Some((first, _)) = goal.nodes.first() else { return Ok(()) };
+    /// Looks at the first node of a goal, and says when it has become nearly full, or has not been
+    /// any more.
+    pub(super) fn look(
+        &mut self,
+        root: &Root,
+        goal: &Goal,
+        notes: &mut Vec<String>,
+    ) -> Result<(), RootError> {
+        let [(first, _), (next, _), ..] = &goal.nodes[..] else { return Ok(()) };
+        let demoted = self.wanted_bytes.is_some();
         let text = root.peek(&format!("{NODES}/node{first}/meminfo"))?.unwrap_or_default();
         let bytes = |key| node::kib(&text, key).map(|kib| kib * 1024);
         if let (Some(free), Some(total)) = (bytes("MemFree"), bytes("MemTotal")) {
             self.step(free, total);
+        }
+        match (demoted, self.wanted_bytes.is_some()) {
+            (false, true) => {
+                notes.push(format!("node {first} is nearly full, and cold pages go to node {next}"))
+            }
+            (true, false) => {
+                notes.push(format!("node {first} has room again: cold pages stay there"));
+            }
+            _ => {}
         }
         Ok(())
     }

@@ -3,6 +3,7 @@
 use super::{ActuatorError, Setting, context::Context, held::Held};
 use crate::{
     damon::{ADMIN, MODULES, damon, probe::Probed},
+    journal,
     root::{RootError, Write},
 };
 use std::{
@@ -23,6 +24,9 @@ pub struct Kdamond<'a> {
     /// When it was started.
     start: Option<Instant>,
 }
+
+/// How many threads there are: who holds it has DAMON.
+pub const COUNT: &str = "/sys/kernel/mm/damon/admin/kdamonds/nr_kdamonds";
 
 /// How long schemes with a quota do nothing when a thread has started: longer than any window of
 /// a quota. In the first window kernels have no limit yet (6.12: all of 200 MiB moved at once where
@@ -137,6 +141,12 @@ impl<'a> Kdamond<'a> {
         let Some(found) = damon(root)? else {
             return Err(ActuatorError::None("this kernel has no DAMON".into()));
         };
+        if let Some(pid) = journal::holder(root, COUNT)?.filter(|_| !found.kdamonds.is_empty()) {
+            return Err(ActuatorError::Held {
+                who: format!("process {pid} of interleaf has DAMON already"),
+                remedy: format!("let one of both do all, and end the other: kill {pid}"),
+            });
+        }
         if !found.kdamonds.is_empty() {
             let does = |it: &crate::damon::Kdamond| {
                 let what = it.operations.iter().chain(&it.actions).cloned();
@@ -169,7 +179,7 @@ impl<'a> Kdamond<'a> {
                 self.held.set(path, "N")?;
             }
         }
-        self.held.set(&file("nr_kdamonds"), "1")
+        self.held.set(COUNT, "1")
     }
 
     /// Says what undoes its work, once.

@@ -1,7 +1,7 @@
 //! Brings the pages of processes to a ratio with `move_pages(2)`, a portion at a time: any kernel.
 //!
-//! There is nothing that stays in the kernel but the balancer's switch, which is put back. Which pages are hot is not
-//! known, so that all are interleaved, and [`Order::HottestFirst`] is the ratio only.
+//! Nothing stays in the kernel but the balancer's switch, which is put back. Which pages are
+//! hot is not known, so that all are interleaved, and [`Order::HottestFirst`] is the ratio only.
 
 use super::{
     Actuator, ActuatorError, Followed, Goal, Setting,

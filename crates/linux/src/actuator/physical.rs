@@ -120,7 +120,7 @@ impl<'a> Physical<'a> {
         if let Some(on) = &on {
             self.push = self.steer.step(goal, on);
         }
-        self.guard.look(root, goal)?;
+        self.guard.look(root, goal, &mut followed.notes)?;
         self.look.note(followed, root, goal, on)
     }
 }

@@ -183,7 +183,7 @@ impl Actuator for Vaddr<'_> {
         if let Some(on) = on.as_ref().filter(|_| goal.order == Order::HottestFirst) {
             self.push = self.steer.step(&goal, on);
         }
-        self.guard.look(root, &goal)?;
+        self.guard.look(root, &goal, &mut followed.notes)?;
         let ran = self.kdamond.runs()?;
         self.bring(&mut followed)?;
         self.kdamond.look(&mut followed.notes)?;

@@ -14,12 +14,14 @@ use interleaf_linux::{
     actuator::{
         Actuator, ActuatorError, Choice, Goal, Scope, Setting, SharedJournal,
         choose::{Ranked, choose},
+        kdamond,
         sockets::divide,
     },
     cgroup::{Group, Trees},
     counters::{Counters, plan::plan, table::tables},
     damon::probe::{ProbeError, Probed, probe},
     feed::Feed,
+    journal,
     layout::HostLayout,
     numa_maps::NodeBytes,
     process::Process,
@@ -89,7 +91,7 @@ impl Setup {
                 let release = machine.kernel.as_deref().unwrap_or_default();
                 (machine.damon.as_ref().and_then(|_| Probed::of_release(release)), None)
             }
-            Err(why) => (None, Some(why.to_string())),
+            Err(why) => (None, Some(unasked(root, &why))),
         };
         let believed = match &config.platform {
             None => rated::platform(&host.layout),
@@ -392,9 +394,12 @@ impl Setup {
             None => "no page is moved: this only says what would be done".into(),
         });
         lines.extend(ways);
-        lines.extend(self.unasked.iter().filter(|_| !actuators.is_empty()).map(|why| {
-            format!("DAMON is not asked, and not used: {why}; `interleaf doctor` says what to do")
-        }));
+        lines.extend(
+            self.unasked
+                .iter()
+                .filter(|_| !actuators.is_empty())
+                .map(|why| format!("DAMON is not used: {why}")),
+        );
         if !self.protected.is_empty() {
             let whose: Vec<String> = self.protected.iter().map(ToString::to_string).collect();
             lines.push(format!("left alone: {}", whose.join(", ")));
@@ -455,6 +460,19 @@ fn instead(remedy: &str) -> String {
          FILE what was recorded; {SIMULATED}",
         known.join(", ")
     )
+}
+
+/// Why DAMON cannot be asked, and what to do about it where that is known.
+fn unasked(root: &Root, why: &ProbeError) -> String {
+    if !matches!(why, ProbeError::Held(_)) {
+        return why.to_string();
+    }
+    match journal::holder(root, kdamond::COUNT) {
+        Ok(Some(pid)) => {
+            format!("process {pid} of interleaf has DAMON already: let one do all (kill {pid})")
+        }
+        _ => format!("{why}: find out who (damo?), and stop it there (damo stop)"),
+    }
 }
 
 /// Whether a policy decides the same whatever is counted.
