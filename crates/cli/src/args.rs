@@ -19,6 +19,9 @@ use std::{ffi::OsString, net::SocketAddr, path::PathBuf, str::FromStr};
 /// The most threads that are computed with.
 pub(crate) const THREADS_MAX: u32 = 65536;
 
+/// What does not go with watching a daemon.
+const ALONE: [&str; 7] = ["config", "restore", "dry_run", "advise", "policy", "metrics", "output"];
+
 /// Curves that are more wrong than that are none.
 pub(crate) const CURVE_ERROR_MAX: f64 = 0.9;
 
@@ -217,16 +220,8 @@ pub(crate) struct BalanceArgs {
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub(crate) metrics: Option<SocketAddr>,
     /// Watch one that runs, at its socket: live on a terminal, a line for each period elsewhere
-    #[arg(
-        long,
-        value_name = "SOCKET",
-        num_args = 0..=1,
-        require_equals = true,
-        default_missing_value = "/run/interleaf/balance.sock",
-        conflicts_with_all = ["config", "restore", "dry_run", "advise", "policy", "process", "feed",
-            "period", "way", "stop_rivals", "duration", "metrics", "output"]
-    )]
-    pub(crate) monitor: Option<PathBuf>,
+    #[arg(long, value_name = "SOCKET", require_equals = true, conflicts_with_all = ALONE)]
+    pub(crate) monitor: Option<Option<PathBuf>>,
     /// Put back what a process that was killed has left, and do nothing else
     #[arg(long, conflicts_with = "advise")]
     pub(crate) restore: bool,

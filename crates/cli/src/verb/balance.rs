@@ -59,7 +59,7 @@ pub(super) fn start(args: &BalanceArgs, root: Option<&Path>) -> Result<ExitCode,
         return output::data(EXAMPLE).map(|()| ExitCode::SUCCESS);
     }
     if let Some(socket) = &args.monitor {
-        return monitor::monitor(socket, args.json).map(|()| ExitCode::SUCCESS);
+        return monitor::monitor(socket.as_deref(), args.json).map(|()| ExitCode::SUCCESS);
     }
     if args.restore {
         let root = super::root(root)?;

@@ -87,8 +87,8 @@ pub(super) fn run(
             publisher.publish(&document.1)?;
             advised[document.0].push(document.1);
         }
-        let is_over = match until {
-            Some(until) => time_s >= until,
+        let is_over = match args.duration {
+            Some(limit) => time_s >= limit.seconds(),
             None => advised.iter().all(|of_domain| is_known(of_domain)),
         };
         if is_over {

@@ -1,7 +1,8 @@
 //! `interleaf balance --monitor`: watches a daemon that runs, from outside.
 //!
 //! A thread connects to the daemon's socket, again and again when the daemon goes and comes back,
-//! and passes on what it tells. On a terminal that is drawn; elsewhere it is a line for each period.
+//! and passes on what it tells. On a terminal that is drawn; elsewhere it is a line for each
+//! period.
 
 mod history;
 mod view;
@@ -44,7 +45,8 @@ enum Told {
 }
 
 /// Watches until it is told to stop.
-pub(super) fn monitor(socket: &Path, json: bool) -> Result<(), Failure> {
+pub(super) fn monitor(socket: Option<&Path>, json: bool) -> Result<(), Failure> {
+    let socket = socket.unwrap_or(Path::new(SOCKET));
     let first = UnixStream::connect(socket).map_err(|why| unwatched(socket, &why))?;
     let (to, told) = channel();
     let path = PathBuf::from(socket);

@@ -85,8 +85,8 @@ impl<'a> Publisher<'a> {
     }
 }
 
-/// The socket at which others watch. Where nobody named one and it cannot be had, the daemon does its
-/// work unwatched: a second one, for other processes, finds the first one's there.
+/// The socket at which others watch. Where nobody named one and it cannot be had, the daemon does
+/// its work unwatched: a second one, for other processes, finds the first one's there.
 fn watchers(path: Option<&Path>) -> Result<Option<Watchers>, Failure> {
     let unheard = |why: &SocketError| {
         let hint = "name another path, or stop who listens there";

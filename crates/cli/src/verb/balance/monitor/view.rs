@@ -136,12 +136,15 @@ fn table(last: &PeriodDocument) -> Table<'_> {
         .header(head.style(Style::new().add_modifier(Modifier::BOLD)))
 }
 
-/// A chart of lines over time, each with its name, its points and whether they are joined.
+/// A line of a chart: its name, how it looks, its points and whether they are joined.
+type Curve = (String, Style, Vec<(f64, f64)>, GraphType);
+
+/// A chart of lines over time.
 fn draw_chart(
     frame: &mut Frame<'_>,
     area: Rect,
     title: &str,
-    lines: &[(String, Style, Vec<(f64, f64)>, GraphType)],
+    lines: &[Curve],
     (top, top_text): (f64, String),
 ) {
     let times = lines.iter().flat_map(|(_, _, points, _)| points.iter().map(|point| point.0));

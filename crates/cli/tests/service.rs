@@ -1,0 +1,65 @@
+//! The unit of systemd: what it relies on is in it, and systemd understands it where it is there.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::{
+    fs,
+    io::{self, Write as _},
+    path::Path,
+    process::Command,
+};
+
+/// What `systemd-analyze security` may say at most, tenths: 10.0 is a unit without any hardening.
+const EXPOSURE_MAX: &str = "30";
+
+fn unit() -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"));
+    fs::read_to_string(path.join("../../packaging/interleaf-balance.service")).unwrap()
+}
+
+#[test]
+fn what_the_daemon_relies_on_is_in_the_unit() {
+    let unit = unit();
+    let lines = [
+        "Type=notify",
+        "ExecStart=/usr/local/bin/interleaf balance --config /etc/interleaf/balance.toml",
+        "ExecStopPost=/usr/local/bin/interleaf balance --restore",
+        "RuntimeDirectory=interleaf",
+        "RuntimeDirectoryPreserve=yes",
+        "Restart=on-failure",
+    ];
+    for line in lines {
+        assert!(unit.lines().any(|it| it == line), "{line} is not in\n{unit}");
+    }
+    // It has to beat in less than this, and the longest sample takes 60 s: four beats do not fit
+    // into two of them.
+    let watchdog = unit.lines().find_map(|line| line.strip_prefix("WatchdogSec="));
+    assert!(watchdog.unwrap().parse::<u32>().unwrap() >= 150);
+    // With these it could not tell the kernel anything.
+    for line in ["ProtectKernelTunables=yes", "PrivateUsers=yes", "ProtectProc=invisible"] {
+        assert!(!unit.lines().any(|it| it == line), "{line}");
+    }
+}
+
+/// With another program in place of one that is not installed.
+#[test]
+fn systemd_understands_the_unit() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("interleaf-balance.service");
+    let program = env!("CARGO_BIN_EXE_interleaf");
+    fs::write(&path, unit().replace("/usr/local/bin/interleaf", program)).unwrap();
+    let analyze = |args: &[&str]| Command::new("systemd-analyze").args(args).arg(&path).output();
+    let verified = match analyze(&["--man=no", "verify"]) {
+        Err(why) if why.kind() == io::ErrorKind::NotFound => {
+            writeln!(io::stderr(), "NOT TESTED: there is no systemd-analyze").unwrap();
+            return;
+        }
+        verified => verified.unwrap(),
+    };
+    let said = String::from_utf8_lossy(&verified.stderr);
+    let ours: Vec<&str> = said.lines().filter(|line| line.contains("interleaf")).collect();
+    assert!(verified.status.success() && ours.is_empty(), "{said}");
+    let threshold = format!("--threshold={EXPOSURE_MAX}");
+    let rated = analyze(&["security", "--offline=true", &threshold]).unwrap();
+    assert!(rated.status.success(), "{}", String::from_utf8_lossy(&rated.stdout));
+}

@@ -1,0 +1,53 @@
+//! The daemon as those see it who operate it, under a real kernel: it can be watched, and is small.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use interleaf_vm::{
+    Series,
+    harness::{said, shown},
+};
+use serde_json::Value;
+
+/// What a daemon may have in memory at most, kB.
+const MEMORY_MAX_KB: u64 = 20_000;
+
+/// What is told to who watches is what the daemon prints, from the first period on; its socket goes
+/// with it.
+#[test]
+fn a_daemon_is_watched() {
+    let steps = "start daemon interleaf balance --advise --feed /tmp/feed --period 1s \
+                 --metrics 127.0.0.1:9464 --json\n\
+                 await daemon {\n\
+                 start watch interleaf balance --monitor --json\n\
+                 await watch {\n\
+                 run interleaf balance --monitor=/tmp/none\n\
+                 list /run/interleaf\n\
+                 sleep 3s\n\
+                 read /proc/@daemon/status\n\
+                 kill watch TERM\n\
+                 wait watch\n\
+                 kill daemon TERM\n\
+                 wait daemon\n\
+                 list /run/interleaf/\n";
+    let Some(record) = said(Series::Of(6, 17), "two-nodes-hmat", steps) else { return };
+    let periods = |step: &str| -> Vec<Value> {
+        let taken = record.steps.iter().find(|taken| taken.step == step).unwrap();
+        let lines = taken.output.iter().filter(|line| line.starts_with('{'));
+        lines.map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
+    let (told, watched) = (periods("wait daemon"), periods("wait watch"));
+    assert!(watched.len() > 1, "{record}");
+    assert_eq!(watched[..], told[..watched.len()], "{record}");
+    assert_eq!(watched[0]["schema"], "interleaf.balance/1", "{record}");
+    let none = record.steps.iter().find(|it| it.step.ends_with("--monitor=/tmp/none")).unwrap();
+    let none = none.output.join("\n");
+    assert!(none.contains("error: /tmp/none: no daemon is there to be watched"), "{record}");
+    assert!(none.contains("hint: start it with `interleaf balance`"), "{record}");
+    let there = |step: &str| shown(&record, step).contains(&"balance.sock".to_string());
+    assert!(there("list /run/interleaf"), "{record}");
+    assert!(!there("list /run/interleaf/"), "{record}");
+    let status = shown(&record, "read /proc/@daemon/status");
+    let peak = status.iter().find_map(|line| line.strip_prefix("VmHWM:"));
+    let peak: u64 = peak.unwrap().trim().trim_end_matches(" kB").parse().unwrap();
+    assert!(peak < MEMORY_MAX_KB, "{peak} kB\n{record}");
+}
