@@ -190,7 +190,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let root = machine(folder.path(), &[75, 25, 0, 0]);
         let journal = Rc::new(RefCell::new(Journal::open(&root).unwrap().0));
-        let setting = Setting { root: &root, journal, scope: Scope::Machine, leave: false };
+        let (scope, protected) = (Scope::Machine, vec![]);
+        let setting = Setting { root: &root, journal, scope, protected, leave: false };
         let told = Rc::new(RefCell::new(vec![]));
         let whole = Box::new(Notes(told.clone()));
         let mut parts = divide(whole, setting, vec![vec![0, 2], vec![1, 3]]);
