@@ -14,6 +14,7 @@
 use std::{
     fs,
     io::{self, Write},
+    path::PathBuf,
     process::{self, ExitCode},
     sync::{
         Arc,
@@ -120,10 +121,7 @@ fn weight(text: &str) -> Result<(u32, u8), String> {
 fn touch(args: &Args, out: &mut impl Write) -> io::Result<()> {
     let named = |what: &str, why: io::Error| io::Error::new(why.kind(), format!("{what}: {why}"));
     if let Some(group) = &args.group {
-        let folder = format!("/sys/fs/cgroup/{group}");
-        let joined = fs::create_dir_all(&folder)
-            .and_then(|()| fs::write(format!("{folder}/cgroup.procs"), process::id().to_string()));
-        joined.map_err(|why| named(&folder, why))?;
+        join(group).map_err(|why| named(group, why))?;
     }
     for (node, weight) in &args.weights {
         let path = format!("{WEIGHTS}/node{node}");
@@ -156,6 +154,17 @@ fn touch(args: &Args, out: &mut impl Write) -> io::Result<()> {
         sweep(&mut memory);
         tell(&mut awaited, &memory, out)?;
     }
+}
+
+/// Goes into a control group such as `kept/inner`, which is made, and counts its memory.
+fn join(group: &str) -> io::Result<()> {
+    let mut folder = PathBuf::from("/sys/fs/cgroup");
+    for name in group.split('/') {
+        fs::write(folder.join("cgroup.subtree_control"), "+memory")?;
+        folder.push(name);
+        fs::create_dir_all(&folder)?;
+    }
+    fs::write(folder.join("cgroup.procs"), process::id().to_string())
 }
 
 /// Sweeps and sees that nothing was lost, until it is told to end.

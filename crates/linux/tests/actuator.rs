@@ -318,6 +318,31 @@ fn the_protected_are_left_alone() {
     assert!(!lines.iter().any(|line| line.contains("memcg")), "{lines:?}");
 }
 
+/// A group is steered with those below it: each is allowed, where the kernel can.
+#[test]
+fn a_group_is_steered_with_those_below_it() {
+    let folder = machine(&GROUPS);
+    let later = |_: &Path| group(folder.path(), "/later");
+    let kept = group(folder.path(), "/kept");
+    let lines = planned_without(Way::Paddr, kept.clone(), &later);
+    let filters: Vec<&str> =
+        schemes(&lines).into_iter().filter(|line| line.starts_with("0/ops_filters")).collect();
+    let expected = "0/ops_filters/nr_filters 3\n\
+         0/ops_filters/0/type anon\n0/ops_filters/0/matching N\n0/ops_filters/0/allow N\n\
+         0/ops_filters/1/type memcg\n0/ops_filters/1/matching Y\n\
+         0/ops_filters/1/memcg_path /kept\n0/ops_filters/1/allow Y\n\
+         0/ops_filters/2/type memcg\n0/ops_filters/2/matching Y\n\
+         0/ops_filters/2/memcg_path /kept/inner\n0/ops_filters/2/allow Y";
+    assert_eq!(filters.join("\n"), expected);
+
+    let root = Root::captured(folder.path());
+    let journal = Rc::new(RefCell::new(Journal::open(&root).unwrap().0));
+    let setting = Setting { root: &root, journal, scope: kept, protected: vec![], leave: true };
+    let mut actuator = Way::Quota.build(setting, &kernel("6.12").unwrap());
+    let why = actuator.set(&goal(Order::Interleave, None)).unwrap_err().to_string();
+    assert!(why.contains("there are some below /kept: move by pages"), "{why}");
+}
+
 #[test]
 fn names_are_not_protected_in_physical_memory() {
     let protected = [Scope::Named(vec!["server".into()])];

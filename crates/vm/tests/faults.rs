@@ -255,34 +255,46 @@ fn programs_come_and_go() {
     }
 }
 
-/// Pages of a protected control group stay, of whom a daemon steers the processes by name and of
-/// whom it steers all memory.
+/// Pages of a protected control group and of those below it stay, where processes are steered by
+/// name and where all memory is. It can be what is steered too.
 #[test]
 fn the_protected_are_left_alone() {
     let config = |scope: &str, weights: &str| {
         format!(
-            "schema = \"interleaf.balance/1\"\n[scope]\n{scope}\nprotected = [\"/kept\"]\n\
+            "schema = \"interleaf.balance/1\"\n[scope]\n{scope}\n\
              [policy]\nname = \"static\"\nweights = \"{weights}\"\n[control]\nperiod = \"1s\"\n"
         )
     };
-    let named = config("kind = \"processes\"\nprocesses = [\"touch\"]", "60:40");
-    let machine = config("", "20:80");
-    let all = "run interleaf balance --stop-rivals --config /machine.toml --duration 20s";
+    let kept = "protected = [\"/kept\"]";
+    let named = config(&format!("kind = \"processes\"\nprocesses = [\"touch\"]\n{kept}"), "60:40");
+    let machine = config(kept, "20:80");
+    let group = config("kind = \"cgroup\"\ncgroup = \"/kept\"", "20:80");
+    let all = "run interleaf balance --stop-rivals --config /machine.toml --duration 40s";
+    let of_group = "interleaf balance --stop-rivals --config /group.toml --way paddr";
     let steps = format!(
-        "write /sys/fs/cgroup/cgroup.subtree_control +memory\n\
-         start kept touch 32MiB --bind 0 --sweep --group kept\nawait kept touched\n\
+        "start kept touch 32MiB --bind 0 --sweep --tell 20:80 --group kept/inner\nawait kept touched\n\
          {SWEEP}start balance {BALANCE}\nawait sweep reached\nkill balance TERM\nwait balance\n\
-         {all}\npages kept\npages sweep\n{INTACT}"
+         {all}\npages kept\npages sweep\n\
+         start group {of_group}\nawait kept reached\nkill group TERM\nwait group\n\
+         pages sweep\n{INTACT}"
     );
-    let files = [("/balance.toml", named.as_str()), ("/machine.toml", machine.as_str())];
+    let files = [
+        ("/balance.toml", named.as_str()),
+        ("/machine.toml", machine.as_str()),
+        ("/group.toml", group.as_str()),
+    ];
     let Some(record) = said_on(Series::Newest, "two-nodes-hmat", &files, &steps) else { return };
     told(&record, "wait balance", Ending::Exit(0), &["left alone: /kept", "by vaddr"]);
     told(&record, all, Ending::Exit(0), &["left alone: /kept", "by paddr"]);
-    let on_0 = |look| on_node_0(step(&record, look));
+    let on_0 = |look| self::all(&record, look).into_iter().map(on_node_0).collect::<Vec<u32>>();
+    let [kept] = on_0("pages kept")[..] else { panic!("{record}") };
+    let [swept, then_swept] = on_0("pages sweep")[..] else { panic!("{record}") };
     // Its memory is there; what it had before it went into the group is not the group's.
-    assert!(on_0("pages kept") >= 8192, "{record}");
-    let before = "60 of 100 are there before all memory is steered";
-    assert!(on_0("pages sweep") < 12288 / 2, "{before}\n{record}");
+    assert!(kept >= 8192, "{record}");
+    assert!(swept < 12288 / 2, "60 of 100 are there before all memory is steered\n{record}");
+    shown(&record, "await kept reached");
+    told(&record, "wait group", Ending::Exit(0), &["by paddr"]);
+    assert!(then_swept.abs_diff(swept) < 64, "it is in no group\n{record}");
     unchanged_but(&record, &[]);
     intact(&record);
 }

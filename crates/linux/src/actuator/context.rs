@@ -103,8 +103,9 @@ pub enum Without {
     Addresses(Range<u64>),
     /// Those that a file stands behind.
     Files,
-    /// Those of other control groups than this one, named from where version 2 is mounted.
-    OtherGroups(String),
+    /// Those of other control groups than these, named from where version 2 is mounted; more than
+    /// one only where filters are split. It comes last.
+    OtherGroups(Vec<String>),
     /// Those of this control group, without those below it, named likewise.
     Group(String),
 }
@@ -203,43 +204,66 @@ impl Scheme {
         let is_core = |it: &&Without| matches!(it, Without::Addresses(_));
         let (core, ops): (Vec<_>, Vec<_>) = self.without.iter().partition(is_core);
         if kernel.split_filters {
-            filters(&format!("{folder}/core_filters"), &core, out);
-            filters(&format!("{folder}/ops_filters"), &ops, out);
+            filters(&format!("{folder}/core_filters"), &core, true, out);
+            filters(&format!("{folder}/ops_filters"), &ops, true, out);
         } else {
-            filters(&format!("{folder}/filters"), &[core, ops].concat(), out);
+            filters(&format!("{folder}/filters"), &[core, ops].concat(), false, out);
         }
     }
 }
 
-/// Filters reject what matches, by default and before 6.14 always.
-fn filters(folder: &str, all: &[&Without], out: &mut Writes) {
+/// Filters reject what matches, by default and before 6.14 always. Since then one can also allow what
+/// matches; the first that matches decides, and behind a last one that allows, all else is rejected.
+/// So several groups are allowed one by one, where without that only one can be told from others.
+fn filters(folder: &str, all: &[&Without], can_allow: bool, out: &mut Writes) {
     if all.is_empty() {
         return;
     }
-    out.add(format!("{folder}/nr_filters"), all.len());
-    for (at, without) in all.iter().enumerate() {
+    let groups = |without: &&Without| match without {
+        Without::OtherGroups(groups) if can_allow => Some(groups.clone()),
+        _ => None,
+    };
+    let allowed = all.iter().find_map(groups).unwrap_or_default();
+    let rejecting: Vec<&&Without> = all.iter().filter(|it| groups(it).is_none()).collect();
+    out.add(format!("{folder}/nr_filters"), rejecting.len() + allowed.len());
+    let says_allow = !allowed.is_empty();
+    for (at, without) in rejecting.iter().enumerate() {
         let filter = format!("{folder}/{at}");
-        let kind = match without {
-            Without::Addresses(_) => "addr",
-            Without::Files => "anon",
-            Without::OtherGroups(_) | Without::Group(_) => "memcg",
+        without.writes(&filter, out);
+        if says_allow {
+            out.add(format!("{filter}/allow"), "N");
+        }
+    }
+    for (at, group) in allowed.iter().enumerate() {
+        let filter = format!("{folder}/{}", rejecting.len() + at);
+        Without::Group(group.clone()).writes(&filter, out);
+        out.add(format!("{filter}/allow"), "Y");
+    }
+}
+
+impl Without {
+    /// A filter that matches it.
+    fn writes(&self, filter: &str, out: &mut Writes) {
+        let kind = match self {
+            Self::Addresses(_) => "addr",
+            Self::Files => "anon",
+            Self::OtherGroups(_) | Self::Group(_) => "memcg",
         };
         out.add(format!("{filter}/type"), kind);
-        match without {
-            Without::Addresses(range) => {
-                out.add(format!("{filter}/matching"), "Y");
+        let matching = if matches!(self, Self::Addresses(_) | Self::Group(_)) { "Y" } else { "N" };
+        out.add(format!("{filter}/matching"), matching);
+        match self {
+            Self::Addresses(range) => {
                 out.add(format!("{filter}/addr_start"), range.start);
                 out.add(format!("{filter}/addr_end"), range.end);
             }
-            Without::Files => out.add(format!("{filter}/matching"), "N"),
-            Without::OtherGroups(group) => {
-                out.add(format!("{filter}/matching"), "N");
-                out.add(format!("{filter}/memcg_path"), group);
+            Self::Files => {}
+            Self::OtherGroups(groups) => {
+                for group in groups.iter().take(1) {
+                    out.add(format!("{filter}/memcg_path"), group);
+                }
             }
-            Without::Group(group) => {
-                out.add(format!("{filter}/matching"), "Y");
-                out.add(format!("{filter}/memcg_path"), group);
-            }
+            Self::Group(group) => out.add(format!("{filter}/memcg_path"), group),
         }
     }
 }

@@ -18,6 +18,7 @@ use super::{
     steer::{Push, Steer},
 };
 use crate::{
+    cgroup::Group,
     damon::probe::Probed,
     root::{Root, RootError},
 };
@@ -72,17 +73,14 @@ impl<'a> Physical<'a> {
         let ranges = others.flat_map(|(_, ranges)| ranges).cloned();
         let mut without: Vec<Without> = ranges.map(Without::Addresses).collect();
         without.push(Without::Files);
-        if let Scope::Cgroup(group) = &self.setting.scope {
-            without.push(Without::OtherGroups(group.name.clone()));
-        }
         let root = self.setting.root;
         for scope in &self.setting.protected {
             // Those that are protected by their names are not known here, and never chosen for.
             let Scope::Cgroup(group) = scope else { continue };
-            // A group that is not there has no pages, and DAMON does not take its name.
-            let groups = [group.clone()].into_iter().chain(group.descendants(root)?);
-            let there = groups.filter(|group| group.is_there(root));
-            without.extend(there.map(|group| Without::Group(group.name)));
+            without.extend(all_of(root, group)?.into_iter().map(Without::Group));
+        }
+        if let Scope::Cgroup(group) = &self.setting.scope {
+            without.push(Without::OtherGroups(all_of(root, group)?));
         }
         Ok(without)
     }
@@ -140,6 +138,16 @@ impl Actuator for Physical<'_> {
 
     fn set(&mut self, goal: &Goal) -> Result<(), ActuatorError> {
         goal.shares()?;
+        if let Scope::Cgroup(group) = &self.setting.scope
+            && !self.kdamond.kernel().split_filters
+            && !group.descendants(self.setting.root)?.is_empty()
+        {
+            return Err(ActuatorError::None(format!(
+                "DAMON of this kernel tells one group from others (more since 6.15), and there are \
+                 some below {}: move by pages, or steer one of them",
+                group.name
+            )));
+        }
         let mut ranges = memory(self.setting.root)?;
         ranges.retain(|node, _| goal.nodes.iter().any(|(it, _)| it == node));
         if ranges.is_empty() {
@@ -166,6 +174,13 @@ impl Actuator for Physical<'_> {
         followed.demotes = self.guard.wanted_bytes.is_some();
         Ok(followed)
     }
+}
+
+/// The names of a group and of those below it: DAMON takes each for itself. One that is not there
+/// has no pages, and its name is refused.
+fn all_of(root: &Root, group: &Group) -> Result<Vec<String>, RootError> {
+    let groups = [group.clone()].into_iter().chain(group.descendants(root)?);
+    Ok(groups.filter(|group| group.is_there(root)).map(|group| group.name).collect())
 }
 
 /// Where the memory of nodes is, by physical addresses in bytes: the zones of each, joined where
