@@ -8,9 +8,12 @@ use serde_json::Value;
 use std::{
     collections::BTreeMap,
     fs,
-    os::unix::process::CommandExt as _,
+    io::Write as _,
+    os::unix::{net::UnixStream, process::CommandExt as _},
     path::{Path, PathBuf},
-    process::{Command, Output},
+    process::{Command, Output, Stdio},
+    thread,
+    time::Duration,
 };
 
 const NOBODY: u32 = 65534;
@@ -90,6 +93,40 @@ fn advice_changes_nothing() {
         assert!(document["gain"].as_f64().unwrap() > 0.2, "{document}");
         assert_eq!(document["migrated_bytes"], 0);
     }
+}
+
+/// A program feeds what it counts, in its own time; the machine is a captured one.
+#[test]
+fn a_program_feeds_what_advice_goes_by() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("feed.sock");
+    let mut command = interleaf();
+    command.args(["balance", "--advise", "--json", "--period", "1s", "--duration", "3s"]);
+    command.arg("--root").arg(machines().join("linux-newest-two-nodes-hmat"));
+    command.arg("--feed").arg(&socket).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut stream = loop {
+        match UnixStream::connect(&socket) {
+            Ok(stream) => break stream,
+            Err(why) => assert!(child.try_wait().unwrap().is_none(), "{why}"),
+        }
+        thread::sleep(Duration::from_millis(10));
+    };
+    // 8.2 GB in 20 ms are 410 GB/s; it stops listening when it is done.
+    let line = |tier: u32, bytes: u64| {
+        format!("{{\"domain\":0,\"tier\":{tier},\"read_bytes\":{bytes},\"written_bytes\":0}}\n")
+    };
+    let lines = line(0, 8_200_000_000) + &line(1, 0);
+    while child.try_wait().unwrap().is_none() {
+        let _ = stream.write_all(lines.as_bytes());
+        thread::sleep(Duration::from_millis(20));
+    }
+    let documents = documents(&child.wait_with_output().unwrap());
+    assert!(!socket.exists());
+    let (last, periods) = documents.split_last().unwrap();
+    assert_eq!(last["schema"], "interleaf.balance.advice/1");
+    assert!(!periods.is_empty());
+    assert_eq!(last["gain_is"], "at most");
 }
 
 #[test]

@@ -52,7 +52,7 @@ pub(super) fn run(
     is_captured: bool,
 ) -> Result<ExitCode, Failure> {
     let setup = Setup::read(config, root)?;
-    if is_captured && !config.is_replayed() {
+    if is_captured && config.is_counted_here() {
         return Err(nothing_counts(&setup.counted(config, root)));
     }
     let source = setup.source(config, root)?;

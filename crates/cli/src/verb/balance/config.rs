@@ -272,6 +272,11 @@ impl Config {
         }
     }
 
+    /// Whether the machine's own counters count.
+    pub(super) fn is_counted_here(&self) -> bool {
+        matches!(self.source, SourceChoice::Counters)
+    }
+
     /// Whether bandwidth was recorded, so that nobody has to wait for it.
     pub(super) fn is_replayed(&self) -> bool {
         matches!(self.source, SourceChoice::Replay(_))
