@@ -15,10 +15,14 @@ const COMES_AND_GOES: f64 = 0.5;
 /// samples of a normal distribution span 4.1 standard deviations, their usual step is 0.95.
 const STEPS_OF_NOISE: f64 = 6.0;
 
-/// The part of a scope's pages that must have left a tier or come to one since the sample before,
-/// for them to be on their way, 0 to 1. Beside much traffic the bytes of a small scope are few: but
-/// the traffic is not yet that of where they go.
+/// The part of a scope's pages that must have left a tier or come to one since they were looked at
+/// before, for them to be on their way, 0 to 1. Beside much traffic the bytes of a small scope are
+/// few: but the traffic is not yet that of where they go.
 const ON_THEIR_WAY: f64 = 0.005;
+
+/// The part of that which must have migrated: what programs ask for and give back is not on its
+/// way, and would keep a busy machine from ever being judged.
+const MIGRATED: f64 = 0.5;
 
 /// The samples of one period, as one domain sees them.
 pub(super) struct Window {
@@ -26,6 +30,9 @@ pub(super) struct Window {
     samples: Vec<Kept>,
     /// Where the pages of each scope were in the last sample.
     places: Vec<Option<Vec<u64>>>,
+    /// What has migrated since they were elsewhere, bytes: a machine may look less often than it
+    /// counts.
+    since_bytes: u64,
 }
 
 /// What is kept of a sample.
@@ -52,7 +59,7 @@ impl Kept {
 
 impl Window {
     pub(super) const fn new(tiers: usize) -> Self {
-        Self { tiers, samples: vec![], places: vec![] }
+        Self { tiers, samples: vec![], places: vec![], since_bytes: 0 }
     }
 
     pub(super) fn clear(&mut self) {
@@ -75,7 +82,13 @@ impl Window {
         let all_bytes: f64 = traffic.iter().filter_map(Traffic::bytes).sum();
         let places = scopes.iter().map(|scope| sample.scopes.get(*scope)?.used_bytes.clone());
         let before = mem::replace(&mut self.places, places.collect());
-        let is_on_its_way = before.iter().zip(&self.places).any(|(a, b)| is_on_its_way(a, b));
+        self.since_bytes += migrated_bytes;
+        let gone_bytes: f64 =
+            before.iter().zip(&self.places).map(|(before, now)| gone_bytes(before, now)).sum();
+        let is_on_its_way = gone_bytes > 0.0 && self.since_bytes as f64 >= MIGRATED * gone_bytes;
+        if before != self.places {
+            self.since_bytes = 0;
+        }
         let is_little = migrated_bytes as f64 <= settings.migration_floor * all_bytes;
         let kept = Kept {
             span_ns: sample.span.as_nanos() as f64,
@@ -200,13 +213,14 @@ impl Window {
     }
 }
 
-/// Whether the pages of a scope have gone elsewhere.
-fn is_on_its_way(before: &Option<Vec<u64>>, now: &Option<Vec<u64>>) -> bool {
-    let (Some(before), Some(now)) = (before, now) else { return false };
+/// What of a scope's pages has gone elsewhere, bytes; 0 for what is too little to matter.
+fn gone_bytes(before: &Option<Vec<u64>>, now: &Option<Vec<u64>>) -> f64 {
+    let (Some(before), Some(now)) = (before, now) else { return 0.0 };
     let all = |bytes: &[u64]| bytes.iter().sum::<u64>().max(1) as f64;
     let (all_before, all_now) = (all(before), all(now));
     let part = |(before, now): (&u64, &u64)| *now as f64 / all_now - *before as f64 / all_before;
-    before.iter().zip(now).map(part).any(|part| part.abs() > ON_THEIR_WAY)
+    let most = before.iter().zip(now).map(part).fold(0.0, |most: f64, part| most.max(part.abs()));
+    if most > ON_THEIR_WAY { most * all_now } else { 0.0 }
 }
 
 /// Of samples between which the load comes and goes (they span more than [`COMES_AND_GOES`] of
@@ -307,9 +321,10 @@ mod tests {
     fn pages_on_their_way_are_waited_for() {
         let settings = Settings { quiet_min: 2, ..Settings::default() };
         let mut window = Window::new(2);
-        let on_first = [1000, 1000, 960, 921, 920, 920, 922];
-        for (at, bytes) in on_first.into_iter().enumerate() {
-            let mut sample = sample([100.0 + at as f64, 0.0], 0);
+        // What was moved is counted at once, and seen when it is looked.
+        let on_first = [(1000, 0), (1000, 30), (960, 10), (921, 39), (920, 1), (920, 0), (922, 9)];
+        for (at, (bytes, migrated)) in on_first.into_iter().enumerate() {
+            let mut sample = sample([100.0 + at as f64, 0.0], migrated);
             sample.scopes[0].used_bytes = Some(vec![bytes, 1000 - bytes]);
             window.add(&sample, 0, &[0, 1], &[0], &settings);
         }
@@ -319,11 +334,16 @@ mod tests {
         // Also from one period to the next, and of a scope that is not known for a while.
         window.clear();
         for (bytes, quiet) in [(Some(500), 0), (None, 1), (Some(100), 2), (Some(100), 3)] {
-            let mut sample = sample([100.0, 0.0], 0);
+            let mut sample = sample([100.0, 0.0], 500);
             sample.scopes[0].used_bytes = bytes.map(|bytes| vec![bytes, 1000 - bytes]);
             window.add(&sample, 0, &[0, 1], &[0], &settings);
             assert_eq!(window.quiet(), quiet, "{bytes:?}");
         }
+        // A program that asks for much memory on one tier has moved nothing.
+        let mut grown = sample([100.0, 0.0], 100);
+        grown.scopes[0].used_bytes = Some(vec![2100, 900]);
+        window.add(&grown, 0, &[0, 1], &[0], &settings);
+        assert_eq!(window.quiet(), 4);
     }
 
     #[test]
