@@ -272,9 +272,9 @@ fn the_protected_are_left_alone() {
     let all = "run interleaf balance --stop-rivals --config /machine.toml --duration 40s";
     let of_group = "interleaf balance --stop-rivals --config /group.toml --way paddr";
     let steps = format!(
-        "start kept touch 32MiB --bind 0 --sweep --tell 20:80 --group kept/inner\nawait kept touched\n\
-         {SWEEP}start balance {BALANCE}\nawait sweep reached\nkill balance TERM\nwait balance\n\
-         {all}\npages kept\npages sweep\n\
+        "start kept touch 32MiB --bind 0 --sweep --tell 20:80 --group kept/inner\n\
+         await kept touched\n{SWEEP}start balance {BALANCE}\n\
+         await sweep reached\nkill balance TERM\nwait balance\n{all}\npages kept\npages sweep\n\
          start group {of_group}\nawait kept reached\nkill group TERM\nwait group\n\
          pages sweep\n{INTACT}"
     );

@@ -212,9 +212,10 @@ impl Scheme {
     }
 }
 
-/// Filters reject what matches, by default and before 6.14 always. Since then one can also allow what
-/// matches; the first that matches decides, and behind a last one that allows, all else is rejected.
-/// So several groups are allowed one by one, where without that only one can be told from others.
+/// Filters reject what matches, by default and before 6.14 always. Since then one can also allow
+/// what matches; the first that matches decides, and behind a last one that allows, all else is
+/// rejected. So several groups are allowed one by one, where without that only one can be told from
+/// others.
 fn filters(folder: &str, all: &[&Without], can_allow: bool, out: &mut Writes) {
     if all.is_empty() {
         return;
