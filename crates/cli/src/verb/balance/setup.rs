@@ -8,12 +8,12 @@ use crate::{
     },
     failure::Failure,
     library,
-    verb::unread,
+    verb::{restore, unread},
 };
 use interleaf_linux::{
     actuator::{
         Actuator, ActuatorError, Choice, Goal, Scope, Setting, SharedJournal,
-        choose::{Ranked, choose},
+        choose::{Ranked, Way, choose},
         sockets::divide,
     },
     cgroup::Trees,
@@ -26,6 +26,7 @@ use interleaf_linux::{
     replay::Replay,
     root::Root,
     source::Source,
+    switches::NUMA_BALANCING,
     topology::Machine,
 };
 use interleaf_model::{
@@ -223,6 +224,11 @@ impl Setup {
         journal: &SharedJournal<'a>,
     ) -> Result<Vec<Option<Box<dyn Actuator + 'a>>>, Failure> {
         let choice = self.choice(config)?;
+        // Those of DAMON do so themselves, and last of all that could fail.
+        let balances = self.machine.switches.numa_balancing.is_some_and(|value| value > 0);
+        if config.stop_rivals && balances && choice.way == Way::Pages {
+            journal.borrow_mut().set(NUMA_BALANCING, "0").map_err(restore::unkept)?;
+        }
         let nothing = Probed::default();
         let kernel = self.kernel.as_ref().unwrap_or(&nothing);
         let setting = Setting {
