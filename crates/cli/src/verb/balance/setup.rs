@@ -210,6 +210,20 @@ impl Setup {
         Ok(choice)
     }
 
+    /// Who holds DAMON now, so that a daemon that moves pages this way would not start.
+    pub(super) fn held(&self, config: &Config, way: Way) -> Option<String> {
+        let damon = self.machine.damon.as_ref().filter(|_| way != Way::Pages)?;
+        if !damon.kdamonds.is_empty() {
+            return Some(format!(
+                "somebody has set up {} DAMON thread(s): before they are gone, the daemon does not \
+                 start",
+                damon.kdamonds.len()
+            ));
+        }
+        let module = damon.modules.first().filter(|_| !config.stop_rivals)?;
+        Some(format!("the kernel's {module} holds DAMON: the daemon needs --stop-rivals"))
+    }
+
     /// Where the pages of the scope are; `None` where nobody counts.
     pub(super) fn placement(&self, root: &Root) -> Result<Option<NodeBytes>, Failure> {
         let processes = self.scope.processes(root).map_err(unread)?;
