@@ -253,7 +253,7 @@ impl Setup {
         };
         let whole = choice.way.build(setting.clone(), kernel);
         let near = self.domains().into_iter().map(|domain| domain.nodes).collect();
-        Ok(divide(whole, setting, near).into_iter().map(Some).collect())
+        Ok(divide(whole, setting, &self.host.nodes, near).into_iter().map(Some).collect())
     }
 
     /// The loop with its policies.
