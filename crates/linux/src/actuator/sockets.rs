@@ -29,8 +29,8 @@ struct Part<'a> {
     at: usize,
 }
 
-/// An actuator for each of `sockets`, which are the nodes near each, by one for all of them; `nodes`
-/// are all of the machine, the fastest first.
+/// An actuator for each of `sockets`, which are the nodes near each, by one for all of them;
+/// `nodes` are all of the machine, the fastest first.
 pub fn divide<'a>(
     whole: Box<dyn Actuator + 'a>,
     setting: Setting<'a>,
