@@ -1,10 +1,11 @@
 //! One actuator for several sockets, each of which has a goal of its own.
 //!
 //! A policy decides for a socket, among the tiers near it. DAMON has one thread of ours, so what
-//! moves pages is one for all of them: it is given the goals of all sockets as one. No socket's
-//! pages are to go to another one's memory, so each keeps the part of the scope's pages that it
-//! has: where 3/4 of them are near socket 0 and 1/4 near socket 1, goals of 80:20 and 60:40 make
-//! 60:15 and 15:10.
+//! moves pages is one for all of them: it is given the goals of all sockets as one. No socket is to
+//! be emptied for another one, so each keeps as many of the scope's pages as it has: where 3/4 of
+//! them are near socket 0 and 1/4 near socket 1, goals of 80:20 and 60:40 make 60:15 and 15:10.
+//! Which pages they are is up to what moves them: one may change the socket for another that
+//! changes it the other way.
 
 use super::{Actuator, ActuatorError, Followed, Goal, Setting};
 use crate::numa_maps::NodeBytes;
@@ -15,6 +16,8 @@ use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
 struct Shared<'a> {
     whole: Box<dyn Actuator + 'a>,
     setting: Setting<'a>,
+    /// All nodes, the fastest first.
+    nodes: Vec<u32>,
     /// The nodes near each socket, and its goal once it has one.
     sockets: Vec<(Vec<u32>, Option<Goal>)>,
     followed: Followed,
@@ -26,10 +29,12 @@ struct Part<'a> {
     at: usize,
 }
 
-/// An actuator for each of `sockets`, which are the nodes near each, by one for all of them.
+/// An actuator for each of `sockets`, which are the nodes near each, by one for all of them;
+/// `nodes` are all of the machine, the fastest first.
 pub fn divide<'a>(
     whole: Box<dyn Actuator + 'a>,
     setting: Setting<'a>,
+    nodes: &[u32],
     sockets: Vec<Vec<u32>>,
 ) -> Vec<Box<dyn Actuator + 'a>> {
     if sockets.len() < 2 {
@@ -37,7 +42,8 @@ pub fn divide<'a>(
     }
     let count = sockets.len();
     let sockets = sockets.into_iter().map(|nodes| (nodes, None)).collect();
-    let shared = Shared { whole, setting, sockets, followed: Followed::default() };
+    let (nodes, followed) = (nodes.to_vec(), Followed::default());
+    let shared = Shared { whole, setting, nodes, sockets, followed };
     let shared = Rc::new(RefCell::new(shared));
     let part = |at| -> Box<dyn Actuator + 'a> { Box::new(Part { shared: shared.clone(), at }) };
     (0..count).map(part).collect()
@@ -60,20 +66,13 @@ impl Shared<'_> {
             for (node, share) in goal.shares()? {
                 *shares.entry(node).or_default() += part * share;
             }
-            let order = goal.nodes.iter().map(|(node, _)| (*node, 0));
-            merged.get_or_insert_with(|| Goal { nodes: order.collect(), ..goal.clone() });
+            merged.get_or_insert_with(|| goal.clone());
         }
-        let Some(mut merged) = merged else { return Ok(None) };
-        merged.nodes.retain(|(node, _)| shares.contains_key(node));
-        let late = shares.keys().filter(|node| merged.nodes.iter().all(|(it, _)| it != *node));
-        let late: Vec<(u32, u32)> = late.map(|node| (*node, 0)).collect();
-        merged.nodes.extend(late);
-        let wanted: Vec<f64> = merged.nodes.iter().map(|(node, _)| shares[node]).collect();
-        let points = Weights::percent(&wanted);
-        for ((_, weight), points) in merged.nodes.iter_mut().zip(points.as_slice()) {
-            *weight = u32::from(*points);
-        }
-        Ok(Some(merged))
+        let share = |node: &u32| shares.get(node).copied().unwrap_or(0.0);
+        let points = Weights::percent(&self.nodes.iter().map(share).collect::<Vec<_>>());
+        let weights = points.as_slice().iter().map(|points| u32::from(*points));
+        let nodes = self.nodes.iter().copied().zip(weights).collect();
+        Ok(merged.map(|merged| Goal { nodes, ..merged }))
     }
 }
 
@@ -199,7 +198,7 @@ mod tests {
         let setting = Setting { root: &root, journal, scope, protected, leave: false };
         let told = Rc::new(RefCell::new(vec![]));
         let whole = Box::new(Notes(told.clone()));
-        let mut parts = divide(whole, setting, vec![vec![0, 2], vec![1, 3]]);
+        let mut parts = divide(whole, setting, &[0, 1, 2, 3], vec![vec![0, 2], vec![1, 3]]);
         parts[0].set(&goal([80, 0, 20, 0])).unwrap();
         assert!(told.borrow().is_empty(), "the other socket has no goal yet");
         parts[1].set(&goal([0, 60, 0, 40])).unwrap();

@@ -25,6 +25,7 @@ use crate::{
 };
 use core::time::Duration;
 use interleaf_linux::{
+    actuator::Way,
     host::{Host, HostError},
     numa_maps::NodeBytes,
     root::Root,
@@ -52,12 +53,16 @@ pub(super) fn run(
     is_captured: bool,
 ) -> Result<ExitCode, Failure> {
     let setup = Setup::read(config, root)?;
+    let way = setup.choice(config)?.way;
     if is_captured && config.is_counted_here() {
         return Err(nothing_counts(&setup.counted(config, root)));
     }
     let source = setup.source(config, root)?;
     for line in setup.words(config, &[None], source.describe()) {
         output::message(&format!("interleaf: {line}"));
+    }
+    if let Some(who) = setup.held(config, way) {
+        output::message(&format!("interleaf: {who}"));
     }
     let signals = Signals::hold().map_err(placed::unheld)?;
     let manager = &Manager::new();
@@ -96,7 +101,7 @@ pub(super) fn run(
         }
     }
     publisher.close();
-    summarize(args, config, &setup, &advised)
+    summarize(args, config, &setup, way, &advised)
 }
 
 /// A captured machine counts nothing, even if it had what does.
@@ -207,13 +212,13 @@ fn summarize(
     args: &BalanceArgs,
     config: &Config,
     setup: &Setup,
+    way: Way,
     advised: &[Vec<PeriodDocument>],
 ) -> Result<ExitCode, Failure> {
-    let way = setup.choice(config)?;
     let start = setup.points(&setup.start(config)?);
     let of_domain = |(periods, start): (&Vec<PeriodDocument>, PointsDocument)| {
         let start = start.nodes.iter().map(|node| node.points).collect();
-        summary(periods, start, config, way.way.name())
+        summary(periods, start, config, way.name())
     };
     let summaries: Vec<SummaryDocument> = advised.iter().zip(start).filter_map(of_domain).collect();
     for summary in &summaries {

@@ -8,12 +8,12 @@ use crate::{
     },
     failure::Failure,
     library,
-    verb::unread,
+    verb::{restore, unread},
 };
 use interleaf_linux::{
     actuator::{
         Actuator, ActuatorError, Choice, Goal, Scope, Setting, SharedJournal,
-        choose::{Ranked, choose},
+        choose::{Ranked, Way, choose},
         kdamond,
         sockets::divide,
     },
@@ -28,6 +28,7 @@ use interleaf_linux::{
     replay::Replay,
     root::Root,
     source::{Source, Uncounted},
+    switches::NUMA_BALANCING,
     topology::Machine,
 };
 use interleaf_model::{
@@ -222,6 +223,20 @@ impl Setup {
         Ok(choice)
     }
 
+    /// Who holds DAMON now, so that a daemon that moves pages this way would not start.
+    pub(super) fn held(&self, config: &Config, way: Way) -> Option<String> {
+        let damon = self.machine.damon.as_ref().filter(|_| way != Way::Pages)?;
+        if !damon.kdamonds.is_empty() {
+            return Some(format!(
+                "somebody has set up {} DAMON thread(s): before they are gone, the daemon does not \
+                 start",
+                damon.kdamonds.len()
+            ));
+        }
+        let module = damon.modules.first().filter(|_| !config.stop_rivals)?;
+        Some(format!("the kernel's {module} holds DAMON: the daemon needs --stop-rivals"))
+    }
+
     /// Where the pages of the scope are; `None` where nobody counts.
     pub(super) fn placement(&self, root: &Root) -> Result<Option<NodeBytes>, Failure> {
         let processes = self.scope.processes(root).map_err(unread)?;
@@ -236,6 +251,11 @@ impl Setup {
         journal: &SharedJournal<'a>,
     ) -> Result<Vec<Option<Box<dyn Actuator + 'a>>>, Failure> {
         let choice = self.choice(config)?;
+        // Those of DAMON do so themselves, and last of all that could fail.
+        let balances = self.machine.switches.numa_balancing.is_some_and(|value| value > 0);
+        if config.stop_rivals && balances && choice.way == Way::Pages {
+            journal.borrow_mut().set(NUMA_BALANCING, "0").map_err(restore::unkept)?;
+        }
         let nothing = Probed::default();
         let kernel = self.kernel.as_ref().unwrap_or(&nothing);
         let setting = Setting {
@@ -247,7 +267,7 @@ impl Setup {
         };
         let whole = choice.way.build(setting.clone(), kernel);
         let near = self.domains().into_iter().map(|domain| domain.nodes).collect();
-        Ok(divide(whole, setting, near).into_iter().map(Some).collect())
+        Ok(divide(whole, setting, &self.host.nodes, near).into_iter().map(Some).collect())
     }
 
     /// The loop with its policies.
