@@ -15,7 +15,6 @@ use prometheus_client::{
         counter::{ConstCounter, Counter},
         family::Family,
         gauge::Gauge,
-        info::Info,
     },
     registry::{Registry, Unit},
 };
@@ -140,8 +139,10 @@ fn moved(before: &[u64], now: &[u64]) -> (u64, u64) {
 
 fn registry(numbers: &Numbers, root: Root) -> Registry {
     let mut registry = Registry::with_prefix("interleaf");
-    let version = vec![("version", env!("CARGO_PKG_VERSION"))];
-    registry.register("build", "The program that is running", Info::new(version));
+    // A gauge, as everywhere: what OpenMetrics calls an info is unknown to older readers.
+    let build = Gauges::default();
+    build.get_or_create(&vec![("version", env!("CARGO_PKG_VERSION").into())]).set(1.0);
+    registry.register("build_info", "The program that is running", build);
     let n = numbers.clone();
     registry.register("periods", "Periods that have passed", n.periods);
     registry.register("decisions", "Decisions, by what was decided", n.decisions);
@@ -315,7 +316,6 @@ mod tests {
             }
             let ending = match kind.as_str() {
                 "counter" => "_total",
-                "info" => "_info",
                 _ => "",
             };
             let right = sample.captures(line).is_some_and(|it| it[1] == format!("{name}{ending}"));
@@ -356,7 +356,7 @@ mod tests {
         assert!(head.contains(&format!("Content-Type: {CONTENT_TYPE}")), "{head}");
         assert_eq!(faults(&body), Vec::<String>::new(), "{body}");
         let expected = [
-            &format!("interleaf_build_info{{version=\"{}\"}} 1", env!("CARGO_PKG_VERSION")),
+            &format!("interleaf_build_info{{version=\"{}\"}} 1.0", env!("CARGO_PKG_VERSION")),
             "interleaf_periods_total{domain=\"node0\"} 2",
             "interleaf_decisions_total{domain=\"node0\",decision=\"step\"} 2",
             "interleaf_migrated_bytes_total{domain=\"node0\"} 4294967296",
