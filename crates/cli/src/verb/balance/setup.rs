@@ -8,7 +8,7 @@ use crate::{
     },
     failure::Failure,
     library,
-    verb::{restore, unread},
+    verb::unread,
 };
 use interleaf_linux::{
     actuator::{
@@ -28,7 +28,6 @@ use interleaf_linux::{
     replay::Replay,
     root::Root,
     source::{Source, Uncounted},
-    switches::NUMA_BALANCING,
     topology::Machine,
 };
 use interleaf_model::{
@@ -251,11 +250,6 @@ impl Setup {
         journal: &SharedJournal<'a>,
     ) -> Result<Vec<Option<Box<dyn Actuator + 'a>>>, Failure> {
         let choice = self.choice(config)?;
-        // Those of DAMON do so themselves, and last of all that could fail.
-        let balances = self.machine.switches.numa_balancing.is_some_and(|value| value > 0);
-        if config.stop_rivals && balances && choice.way == Way::Pages {
-            journal.borrow_mut().set(NUMA_BALANCING, "0").map_err(restore::unkept)?;
-        }
         let nothing = Probed::default();
         let kernel = self.kernel.as_ref().unwrap_or(&nothing);
         let setting = Setting {
