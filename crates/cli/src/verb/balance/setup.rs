@@ -23,6 +23,10 @@ use interleaf_model::{
     rated,
 };
 
+/// The part of a scope's pages that may migrate in a sample that is judged, 0 to 1. A step of the
+/// policies is 0.02 at least.
+const PLACEMENT_FLOOR: f64 = 0.005;
+
 /// What is known before anything is changed.
 pub(super) struct Setup {
     machine: Machine,
@@ -183,6 +187,7 @@ impl Setup {
         let settings = Settings {
             sample: config.sample,
             period: config.period,
+            placement_floor: Some(PLACEMENT_FLOOR),
             rate_limit_gbps: Some(config.rate_limit.gbps()),
             ..Settings::default()
         };
