@@ -52,6 +52,10 @@ pub struct Settings {
     pub hold_off_max: usize,
     /// Migration below this part of the traffic does not disturb, 0 to 1. Default: 0.002.
     pub migration_floor: f64,
+    /// A sample is not quiet either in which more than this part of a scope's pages has migrated,
+    /// 0 to 1: beside much traffic the bytes of a small scope are few, but the traffic is not yet
+    /// that of where they go. Default: `None`, which does not look.
+    pub placement_floor: Option<f64>,
     /// The fastest that pages may move, GB/s; `None` for as fast as they can.
     pub rate_limit_gbps: Option<f64>,
 }
@@ -65,6 +69,7 @@ impl Default for Settings {
             quiet_min: 5,
             hold_off_max: 20,
             migration_floor: 0.002,
+            placement_floor: None,
             rate_limit_gbps: None,
         }
     }

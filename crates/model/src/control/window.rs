@@ -15,12 +15,7 @@ const COMES_AND_GOES: f64 = 0.5;
 /// samples of a normal distribution span 4.1 standard deviations, their usual step is 0.95.
 const STEPS_OF_NOISE: f64 = 6.0;
 
-/// The part of a scope's pages that must have left a tier or come to one since they were looked at
-/// before, for them to be on their way, 0 to 1. Beside much traffic the bytes of a small scope are
-/// few: but the traffic is not yet that of where they go.
-const ON_THEIR_WAY: f64 = 0.005;
-
-/// The part of that which must have migrated: what programs ask for and give back is not on its
+/// The part of what has left a tier, or come to one, that must have migrated: what programs ask for and give back is not on its
 /// way, and would keep a busy machine from ever being judged.
 const MIGRATED: f64 = 0.5;
 
@@ -83,8 +78,9 @@ impl Window {
         let places = scopes.iter().map(|scope| sample.scopes.get(*scope)?.used_bytes.clone());
         let before = mem::replace(&mut self.places, places.collect());
         self.since_bytes += migrated_bytes;
-        let gone_bytes: f64 =
-            before.iter().zip(&self.places).map(|(before, now)| gone_bytes(before, now)).sum();
+        let floor = settings.placement_floor.unwrap_or(f64::INFINITY);
+        let gone = before.iter().zip(&self.places).map(|(a, b)| gone_bytes(a, b, floor));
+        let gone_bytes: f64 = gone.sum();
         let is_on_its_way = gone_bytes > 0.0 && self.since_bytes as f64 >= MIGRATED * gone_bytes;
         if before != self.places {
             self.since_bytes = 0;
@@ -213,14 +209,14 @@ impl Window {
     }
 }
 
-/// What of a scope's pages has gone elsewhere, bytes; 0 for what is too little to matter.
-fn gone_bytes(before: &Option<Vec<u64>>, now: &Option<Vec<u64>>) -> f64 {
+/// What of a scope's pages has gone elsewhere, bytes; 0 when it is no more than a part of them.
+fn gone_bytes(before: &Option<Vec<u64>>, now: &Option<Vec<u64>>, floor: f64) -> f64 {
     let (Some(before), Some(now)) = (before, now) else { return 0.0 };
     let all = |bytes: &[u64]| bytes.iter().sum::<u64>().max(1) as f64;
     let (all_before, all_now) = (all(before), all(now));
     let part = |(before, now): (&u64, &u64)| *now as f64 / all_now - *before as f64 / all_before;
     let most = before.iter().zip(now).map(part).fold(0.0, |most: f64, part| most.max(part.abs()));
-    if most > ON_THEIR_WAY { most * all_now } else { 0.0 }
+    if most > floor { most * all_now } else { 0.0 }
 }
 
 /// Of samples between which the load comes and goes (they span more than [`COMES_AND_GOES`] of
@@ -319,7 +315,8 @@ mod tests {
     /// counted is not about where they are.
     #[test]
     fn pages_on_their_way_are_waited_for() {
-        let settings = Settings { quiet_min: 2, ..Settings::default() };
+        let placement_floor = Some(0.005);
+        let settings = Settings { quiet_min: 2, placement_floor, ..Settings::default() };
         let mut window = Window::new(2);
         // What was moved is counted at once, and seen when it is looked.
         let on_first = [(1000, 0), (1000, 30), (960, 10), (921, 39), (920, 1), (920, 0), (922, 9)];

@@ -43,6 +43,10 @@ use interleaf_model::{
 const SIMULATED: &str = "`interleaf balance --platform gnr120-cz122` shows the same loop on a \
                          simulated machine";
 
+/// The part of a scope's pages that may migrate in a sample that is judged, 0 to 1. A step of the
+/// policies is 0.02 at least.
+const PLACEMENT_FLOOR: f64 = 0.005;
+
 /// What is known before anything is changed.
 pub(super) struct Setup {
     machine: Machine,
@@ -267,7 +271,7 @@ impl Setup {
     /// The loop with its policies.
     pub(super) fn controller(&self, config: &Config) -> Result<Controller, Failure> {
         let layout = &self.host.layout;
-        let settings = settings(config);
+        let settings = Settings { placement_floor: Some(PLACEMENT_FLOOR), ..settings(config) };
         let names: Vec<&str> = layout.tiers.iter().map(|tier| tier.name.as_str()).collect();
         let fixed = match &config.weights {
             None => vec![],
