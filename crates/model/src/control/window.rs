@@ -15,8 +15,8 @@ const COMES_AND_GOES: f64 = 0.5;
 /// samples of a normal distribution span 4.1 standard deviations, their usual step is 0.95.
 const STEPS_OF_NOISE: f64 = 6.0;
 
-/// The part of what has left a tier, or come to one, that must have migrated: what programs ask for and give back is not on its
-/// way, and would keep a busy machine from ever being judged.
+/// The part of what has left a tier, or come to one, that must have migrated: what programs ask for
+/// and give back is not on its way, and would keep a busy machine from ever being judged.
 const MIGRATED: f64 = 0.5;
 
 /// The samples of one period, as one domain sees them.
@@ -61,8 +61,8 @@ impl Window {
         self.samples.clear();
     }
 
-    /// Takes the part of `sample` that is about `domain`, its `near` tiers and the `scopes` that are
-    /// steered.
+    /// Takes the part of `sample` that is about `domain`, its `near` tiers and the `scopes` that
+    /// are steered.
     pub(super) fn add(
         &mut self,
         sample: &Sample,
