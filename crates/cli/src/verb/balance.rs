@@ -153,7 +153,7 @@ fn balance<'a>(
     let clock = Box::new(Waits { signals, manager, until: until(args) });
     let mut host = Host::new(root, setup.host.clone(), source, clock, actuators)
         .map_err(|why| failed(&why))?;
-    let mut publisher = Publisher::new(config, args, manager)?;
+    let mut publisher = Publisher::daemon(config, args, manager)?;
     let tell = &mut |period: PeriodDocument| publisher.publish(&period);
     let done = started(&mut host, &controller)
         .inspect(|()| manager.ready("observing for the first period"))

@@ -74,7 +74,7 @@ pub(super) fn run(
     let nobody = setup.scopes().iter().map(|_| None).collect();
     let mut host =
         Host::new(root, setup.host.clone(), source, clock, nobody).map_err(|why| failed(&why))?;
-    let mut publisher = Publisher::new(&config.unpublished(), args, manager)?;
+    let mut publisher = Publisher::here(args, manager)?;
     let mut advised: Vec<Vec<PeriodDocument>> = vec![vec![]; host.layout().domains.len()];
     let mut time_s = 0.0;
     let most = if args.duration.is_some() { usize::MAX } else { PERIODS_MAX };

@@ -184,11 +184,6 @@ impl Config {
         Ok(Self::parse(&path.display().to_string(), &text)?)
     }
 
-    /// The same, but nobody is told who does not read what we print: there is no daemon.
-    pub(crate) fn unpublished(&self) -> Self {
-        Self { target: None, metrics: None, monitor: None, ..self.clone() }
-    }
-
     fn parse(file: &str, text: &str) -> Result<Self, FileError> {
         let toml = TomlText::new(file, text);
         let read: ConfigFile = toml.read()?;

@@ -27,11 +27,8 @@ pub(super) struct Publisher<'a> {
 }
 
 impl<'a> Publisher<'a> {
-    pub(super) fn new(
-        config: &Config,
-        args: &BalanceArgs,
-        manager: &'a Manager,
-    ) -> Result<Self, Failure> {
+    /// Tells who reads what we print, and who asked for a record.
+    pub(super) fn here(args: &BalanceArgs, manager: &'a Manager) -> Result<Self, Failure> {
         let record = match &args.output {
             None => None,
             Some(path) => {
@@ -39,6 +36,17 @@ impl<'a> Publisher<'a> {
                 Some((path.clone(), opened.map_err(|why| unwritten(path, &why))?))
             }
         };
+        let json = args.json;
+        Ok(Self { json, record, target: None, metrics: None, watchers: None, manager })
+    }
+
+    /// Tells other programs too, as a daemon does.
+    pub(super) fn daemon(
+        config: &Config,
+        args: &BalanceArgs,
+        manager: &'a Manager,
+    ) -> Result<Self, Failure> {
+        let here = Self::here(args, manager)?;
         let metrics = match config.metrics {
             None => None,
             Some(address) => {
@@ -49,8 +57,7 @@ impl<'a> Publisher<'a> {
             }
         };
         let watchers = watchers(config.monitor.as_deref())?;
-        let target = config.target.clone();
-        Ok(Self { json: args.json, record, target, metrics, watchers, manager })
+        Ok(Self { target: config.target.clone(), metrics, watchers, ..here })
     }
 
     /// Tells what happened in a period.

@@ -455,14 +455,7 @@ fn order(config: &Config) -> Order {
 
 /// Pages cannot be moved.
 pub(super) fn unmoved(why: &ActuatorError) -> Failure {
-    let advice = why.advice();
-    let leave = match why {
-        ActuatorError::Held { .. } if advice.starts_with("give leave") => {
-            "; --stop-rivals gives it, or stop_rivals = true in the configuration"
-        }
-        _ => "",
-    };
-    Failure::new(why.to_string(), advice + leave)
+    Failure::new(why.to_string(), why.advice())
 }
 
 fn uncounted(why: &impl ToString, remedy: &str) -> Failure {

@@ -46,7 +46,7 @@ pub(super) fn run(
         names.join(", ")
     ));
     let manager = Manager::new();
-    let mut publisher = Publisher::new(&config.unpublished(), args, &manager)?;
+    let mut publisher = Publisher::here(args, &manager)?;
     while let Some(record) = run.period().cloned() {
         if let Some(period) = run.last() {
             for document in documents(run.layout(), period, &record) {
