@@ -165,8 +165,8 @@ fn nothing_is_left(record: &Record) {
     assert!(!target.succeeded(), "nobody looks after it any more\n{record}");
 }
 
-/// For a minute from where it rests, or so many periods `later`, the target and the pages are within `near` points of the best,
-/// and hardly any page moves.
+/// For a minute from where it rests, or so many periods `later`, the target and the pages are
+/// within `near` points of the best, and hardly any page moves.
 fn rests_at_the_best(record: &Record, rests: &str, near: f64, later: usize) {
     let best = best(1.0);
     let periods = periods(record);
