@@ -34,6 +34,10 @@ const NEAR: f64 = 5.0;
 /// ... and where DAMON watches physical memory.
 const NEAR_PHYSICAL: f64 = 6.0;
 
+/// Periods for which pages in physical memory may still creep when the policy has settled: they are
+/// brought there by looking, a part of what is missing at a time.
+const LATER: usize = 5;
+
 /// The part of the pages that may move in a period once they are where they should be.
 const AT_REST: f64 = 0.01;
 
@@ -161,12 +165,12 @@ fn nothing_is_left(record: &Record) {
     assert!(!target.succeeded(), "nobody looks after it any more\n{record}");
 }
 
-/// For a minute from where it rests, the target and the pages are within `near` points of the best,
-/// and hardly any page moves.
-fn rests_at_the_best(record: &Record, rests: &str, near: f64) {
+/// For a minute from where it rests, or so many periods `later`, the target and the pages are
+/// within `near` points of the best, and hardly any page moves.
+fn rests_at_the_best(record: &Record, rests: &str, near: f64, later: usize) {
     let best = best(1.0);
     let periods = periods(record);
-    let at = periods.iter().position(|period| period.reason.contains(rests)).unwrap();
+    let at = later + periods.iter().position(|it| it.reason.contains(rests)).unwrap();
     let minute: Vec<&Period> =
         periods[at..].iter().take_while(|it| it.time_s <= periods[at].time_s + 60.0).collect();
     assert!(minute.len() >= 12, "{record}");
@@ -221,7 +225,7 @@ fn dmi(series: Series) {
     ];
     let config = config(PolicyKind::Dmi, PROCESSES, "auto");
     let Some(record) = said(series, config, rests, &more) else { return };
-    rests_at_the_best(&record, rests, NEAR);
+    rests_at_the_best(&record, rests, NEAR, 0);
     agrees_with_the_simulation(&record, PolicyKind::Dmi, rests);
     let looks = looks(&record);
     let [local, again] = looks[LOOKS + 1..] else { panic!("{record}") };
@@ -246,7 +250,7 @@ fn guided(series: Series) {
     ];
     let config = config(PolicyKind::Guided, PROCESSES, "auto");
     let Some(record) = said(series, config, rests, &more) else { return };
-    rests_at_the_best(&record, rests, NEAR);
+    rests_at_the_best(&record, rests, NEAR, 0);
     agrees_with_the_simulation(&record, PolicyKind::Guided, rests);
     let looks = looks(&record);
     let [local, again] = looks[LOOKS + 1..] else { panic!("{record}") };
@@ -259,8 +263,8 @@ fn guided(series: Series) {
 fn machine(series: Series, way: &str) {
     let rests = "as when it settled";
     let config = config(PolicyKind::Guided, MACHINE, way);
-    let Some(record) = said(series, config, rests, &[]) else { return };
-    rests_at_the_best(&record, rests, NEAR_PHYSICAL);
+    let Some(record) = said(series, config, rests, &["sleep 30s"]) else { return };
+    rests_at_the_best(&record, rests, NEAR_PHYSICAL, LATER);
     nothing_is_left(&record);
 }
 
