@@ -193,8 +193,8 @@ impl Machine for Host<'_> {
         let reading = self.source.read()?;
         let now = Instant::now();
         let waited = now - mem::replace(&mut self.sampled, now);
-        // A recording covers the time in which it was made; what counted no time has counted nothing
-        // that could be divided by it.
+        // A recording covers the time in which it was made; what counted no time has counted
+        // nothing that could be divided by it.
         let span = if reading.span.is_zero() { waited } else { reading.span };
         let stock = self.stock()?;
         Ok(Sample { span, traffic: reading.traffic, stock, scopes: self.residency() })
