@@ -1,0 +1,150 @@
+//! `interleaf balance --monitor` against a daemon that is played: what it tells is shown, a restart
+//! is waited for, and the terminal is left as it was.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use rustix::{
+    pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
+    termios::{Termios, Winsize, tcgetattr, tcsetwinsize},
+};
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    os::unix::net::{UnixListener, UnixStream},
+    path::Path,
+    process::{Child, Command, Stdio},
+    sync::mpsc::{Receiver, channel},
+    thread,
+    time::Duration,
+};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn period(time_s: f64, reason: &str) -> String {
+    format!(
+        "{{\"schema\":\"interleaf.balance/1\",\"time_s\":{time_s:.1},\"domain\":\"socket0\",\
+         \"nodes\":[0,2],\"target_weights\":[65,35],\"reached_share\":[0.7,0.3],\
+         \"bandwidth_gbps\":400.0,\"tier_bandwidth_gbps\":[300.0,100.0],\
+         \"tier_latency_ns\":[120.0,null],\"migrated_bytes\":0,\"decision\":\"step\",\
+         \"reason\":\"{reason}\"}}\n"
+    )
+}
+
+fn monitor(socket: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_interleaf"));
+    command.arg("balance").arg(format!("--monitor={}", socket.display()));
+    command
+}
+
+/// One who watches, once connected and told a period.
+fn told(listener: &UnixListener, time_s: f64, reason: &str) -> UnixStream {
+    let (mut stream, _) = listener.accept().unwrap();
+    stream.write_all(period(time_s, reason).as_bytes()).unwrap();
+    stream
+}
+
+#[test]
+fn a_restart_is_waited_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("sock");
+    let first = UnixListener::bind(&path).unwrap();
+    let mut child = monitor(&path).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
+    let mut stream = told(&first, 6.0, "begun");
+    let line = lines.next().unwrap().unwrap();
+    assert!(line.contains("node0 65 (70.0), node2 35 (30.0)"), "{line}");
+    assert!(line.ends_with("step: begun"), "{line}");
+    stream.write_all(b"nonsense\n").unwrap();
+    assert!(said.next().unwrap().unwrap().contains("does not understand"));
+    // It goes in the middle of a line.
+    stream.write_all(b"{\"schema\"").unwrap();
+    drop((stream, first));
+    assert!(said.next().unwrap().unwrap().contains("waiting for it to come back"));
+    fs::remove_file(&path).unwrap();
+    let second = UnixListener::bind(&path).unwrap();
+    let _stream = told(&second, 6.0, "begun again");
+    assert!(lines.next().unwrap().unwrap().ends_with("step: begun again"));
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+/// A terminal of our own, with what is drawn on it.
+struct Screen {
+    terminal: File,
+    keys: File,
+    drawn: Receiver<Vec<u8>>,
+    text: String,
+}
+
+impl Screen {
+    fn open() -> Self {
+        let keys = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        grantpt(&keys).unwrap();
+        unlockpt(&keys).unwrap();
+        let name = ptsname(&keys, vec![]).unwrap().into_string().unwrap();
+        let terminal = OpenOptions::new().read(true).write(true).open(name).unwrap();
+        let size = Winsize { ws_row: 30, ws_col: 100, ws_xpixel: 0, ws_ypixel: 0 };
+        tcsetwinsize(&terminal, size).unwrap();
+        let keys = File::from(keys);
+        let mut from = keys.try_clone().unwrap();
+        let (to, drawn) = channel();
+        thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            while let Ok(count) = from.read(&mut bytes) {
+                if to.send(bytes[..count].to_vec()).is_err() {
+                    return;
+                }
+            }
+        });
+        Self { terminal, keys, drawn, text: String::new() }
+    }
+
+    fn modes(&self) -> Termios {
+        tcgetattr(&self.terminal).unwrap()
+    }
+
+    fn start(&self, socket: &Path) -> Child {
+        let end = || Stdio::from(self.terminal.try_clone().unwrap());
+        monitor(socket).stdin(end()).stdout(end()).stderr(end()).spawn().unwrap()
+    }
+
+    /// Waits until this is drawn.
+    fn until(&mut self, text: &str) {
+        while !self.text.contains(text) {
+            let drawn = self.drawn.recv_timeout(PATIENCE);
+            let drawn = drawn.unwrap_or_else(|_| panic!("no {text:?} in {:?}", self.text));
+            self.text += &String::from_utf8_lossy(&drawn);
+        }
+    }
+}
+
+#[test]
+fn the_terminal_is_left_as_it_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("sock");
+    let listener = UnixListener::bind(&path).unwrap();
+    for end in ["q", "\x03", "SIGTERM"] {
+        let mut screen = Screen::open();
+        let before = screen.modes();
+        let mut child = screen.start(&path);
+        let _stream = told(&listener, 6.0, "begun");
+        screen.until("\x1b[?1049h");
+        screen.until("decisions");
+        let during = screen.modes();
+        assert_ne!(during.local_modes, before.local_modes, "keys come one by one");
+        match end {
+            "SIGTERM" => {
+                let pid = rustix::process::Pid::from_child(&child);
+                rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+            }
+            key => screen.keys.write_all(key.as_bytes()).unwrap(),
+        }
+        assert!(child.wait().unwrap().success(), "{end:?}");
+        screen.until("\x1b[?1049l");
+        screen.until("\x1b[?25h");
+        let after = screen.modes();
+        assert_eq!(after.local_modes, before.local_modes, "{end:?}");
+        assert_eq!(after.input_modes, before.input_modes, "{end:?}");
+    }
+}
