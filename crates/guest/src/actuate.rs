@@ -98,6 +98,7 @@ fn goal(args: &Args, weights: &str) -> io::Result<Goal> {
     Ok(Goal {
         nodes: (0..).zip(weights).collect(),
         order: args.order,
+        demotions: vec![(0, 1)],
         rate_limit_bytes_per_s: args.rate,
     })
 }

@@ -70,6 +70,9 @@ pub struct Goal {
     pub nodes: Vec<(u32, u32)>,
     /// Which pages go where.
     pub order: Order,
+    /// From which nodes cold pages go when they are nearly full, and where: from the fastest one
+    /// near each socket to the next one near it.
+    pub demotions: Vec<(u32, u32)>,
     /// How much may move, bytes a second; `None` for as fast as it goes.
     pub rate_limit_bytes_per_s: Option<u64>,
 }

@@ -74,8 +74,10 @@ impl HostLayout {
         let shares: Vec<f64> = near.iter().map(|tier| target.shares[*tier]).collect();
         let points = Weights::percent(&shares);
         let weights = points.as_slice().iter().map(|points| u32::from(*points));
+        let near: Vec<u32> = near.iter().map(|tier| self.nodes[*tier]).collect();
         Goal {
-            nodes: near.iter().map(|tier| self.nodes[*tier]).zip(weights).collect(),
+            demotions: near.windows(2).take(1).map(|pair| (pair[0], pair[1])).collect(),
+            nodes: near.into_iter().zip(weights).collect(),
             order: target.order,
             rate_limit_bytes_per_s: target.rate_limit_gbps.map(|gbps| (gbps * 1e9) as u64),
         }
@@ -165,6 +167,7 @@ mod tests {
             let rate_limit_gbps = Some(2.0);
             let goal = host.goal(&Target { scope: 0, shares, order, rate_limit_gbps });
             assert_eq!(goal.nodes, expected);
+            assert_eq!(goal.demotions, [(expected[0].0, expected[1].0)], "its own expander");
             assert_eq!(goal.rate_limit_bytes_per_s, Some(2_000_000_000));
         }
     }

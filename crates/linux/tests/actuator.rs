@@ -79,7 +79,7 @@ const GOAL: [(u32, u32); 2] = [(0, 60), (1, 40)];
 
 fn goal(order: Order, rate_mib: Option<u64>) -> Goal {
     let rate_limit_bytes_per_s = rate_mib.map(|mib| mib << 20);
-    Goal { nodes: GOAL.to_vec(), order, rate_limit_bytes_per_s }
+    Goal { nodes: GOAL.to_vec(), order, demotions: vec![(0, 1)], rate_limit_bytes_per_s }
 }
 
 /// What a way would write, below the folder of DAMON's threads where it is there.

@@ -1,4 +1,4 @@
-//! Demotes cold pages while the fastest node is nearly full.
+//! Demotes cold pages while the fastest node near a socket is nearly full.
 //!
 //! Interleaving moves what is hot. What is not stays where it was first touched, and fills the
 //! fastest node until new pages, hot ones too, go elsewhere. The kernel's own watermarks of a
@@ -6,7 +6,7 @@
 
 use super::{
     Goal,
-    context::{Quota, Scheme, To, Without},
+    context::{Quota, Scheme, To},
 };
 use crate::{
     node::{self, NODES},
@@ -30,70 +30,116 @@ const RESET_MS: u64 = 1000;
 /// The least that is demoted at once, bytes.
 const LEAST_BYTES: u64 = 1 << 20;
 
-/// Whether pages are demoted, and how much is wanted.
+/// The guards of a goal's demotions.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Guards(Vec<Guard>);
+
+/// Whether pages of a node are demoted, and how much is wanted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Guard {
+struct Guard {
     /// What should become free, bytes.
-    pub(super) wanted_bytes: Option<u64>,
+    wanted_bytes: Option<u64>,
 }
 
-impl Guard {
-    /// Takes in how much of the node is free, bytes.
-    pub(super) fn step(&mut self, free_bytes: u64, total_bytes: u64) {
-        let begin = ((total_bytes as f64 * BEGIN) as u64).max(BEGIN_BYTES);
-        let end = begin * END;
-        let limit = if self.wanted_bytes.is_some() { end } else { begin };
-        self.wanted_bytes = (free_bytes < limit).then(|| end - free_bytes);
+impl Guards {
+    /// Whether any node's pages are demoted.
+    pub(super) fn demotes(&self) -> bool {
+        self.0.iter().any(|guard| guard.wanted_bytes.is_some())
     }
 
-    /// Looks at the first node of a goal, and says when it has become nearly full, or has not been
-    /// any more.
+    /// Looks at the nodes that are demoted from, and says when one has become nearly full, or has
+    /// not been any more.
     pub(super) fn look(
         &mut self,
         root: &Root,
         goal: &Goal,
         notes: &mut Vec<String>,
     ) -> Result<(), RootError> {
-        let [(first, _), (next, _), ..] = &goal.nodes[..] else { return Ok(()) };
-        let demoted = self.wanted_bytes.is_some();
-        let text = root.peek(&format!("{NODES}/node{first}/meminfo"))?.unwrap_or_default();
-        let bytes = |key| node::kib(&text, key).map(|kib| kib * 1024);
-        if let (Some(free), Some(total)) = (bytes("MemFree"), bytes("MemTotal")) {
-            self.step(free, total);
-        }
-        match (demoted, self.wanted_bytes.is_some()) {
-            (false, true) => {
-                notes.push(format!("node {first} is nearly full, and cold pages go to node {next}"))
+        self.0.resize_with(goal.demotions.len(), Guard::default);
+        for (guard, (from, to)) in self.0.iter_mut().zip(&goal.demotions) {
+            let text = root.peek(&format!("{NODES}/node{from}/meminfo"))?.unwrap_or_default();
+            let bytes = |key| node::kib(&text, key).map(|kib| kib * 1024);
+            let before = guard.wanted_bytes.is_some();
+            if let (Some(free), Some(total)) = (bytes("MemFree"), bytes("MemTotal")) {
+                guard.step(free, total);
             }
-            (true, false) => {
-                notes.push(format!("node {first} has room again: cold pages stay there"));
+            match (before, guard.wanted_bytes.is_some()) {
+                (false, true) => {
+                    notes.push(format!(
+                        "node {from} is nearly full, and cold pages go to node {to}"
+                    ));
+                }
+                (true, false) => {
+                    notes.push(format!("node {from} has room again: cold pages stay there"));
+                }
+                _ => {}
             }
-            _ => {}
         }
         Ok(())
     }
 
-    /// The scheme that does it, which is idle while there is room; `None` where there is only one
-    /// node.
-    pub(super) fn scheme(&self, goal: &Goal, without: Vec<Without>) -> Option<Scheme> {
-        let (next, _) = goal.nodes.get(1)?;
+    /// A scheme for each demotion, with the node that its pages leave; idle while there is room.
+    pub(super) fn schemes(&self, goal: &Goal) -> Vec<(u32, Scheme)> {
         let most = goal.rate_limit_bytes_per_s.unwrap_or(u64::MAX);
-        let bytes = self.wanted_bytes.unwrap_or(LEAST_BYTES).max(LEAST_BYTES).min(most);
-        Some(Scheme {
-            action: "migrate_cold",
-            to: To::Node(*next),
-            accesses: self.wanted_bytes.map(|_| (0, 0)),
-            age_min: COLD_AGE,
-            quota: Some(Quota { bytes, reset_ms: RESET_MS }),
-            goal: None,
-            without,
-        })
+        let scheme = |(at, (from, to)): (usize, &(u32, u32))| {
+            let wanted_bytes = self.0.get(at).and_then(|guard| guard.wanted_bytes);
+            let bytes = wanted_bytes.unwrap_or(LEAST_BYTES).max(LEAST_BYTES).min(most);
+            let scheme = Scheme {
+                action: "migrate_cold",
+                to: To::Node(*to),
+                accesses: wanted_bytes.map(|_| (0, 0)),
+                age_min: COLD_AGE,
+                quota: Some(Quota { bytes, reset_ms: RESET_MS }),
+                goal: None,
+                without: vec![],
+            };
+            (*from, scheme)
+        };
+        goal.demotions.iter().enumerate().map(scheme).collect()
+    }
+}
+
+impl Guard {
+    /// Takes in how much of the node is free, bytes.
+    fn step(&mut self, free_bytes: u64, total_bytes: u64) {
+        let begin = ((total_bytes as f64 * BEGIN) as u64).max(BEGIN_BYTES);
+        let end = begin * END;
+        let limit = if self.wanted_bytes.is_some() { end } else { begin };
+        self.wanted_bytes = (free_bytes < limit).then(|| end - free_bytes);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
+    use interleaf_model::machine::Order;
+    use std::fs;
+
+    /// What fills one socket's memory does not go to another's.
+    #[test]
+    fn each_socket_has_its_own() {
+        let folder = tempfile::tempdir().unwrap();
+        for (node, free_kib) in [(0, 9 << 20), (1, 1 << 10)] {
+            let node = folder.path().join(format!("{NODES}/node{node}").trim_start_matches('/'));
+            fs::create_dir_all(&node).unwrap();
+            let text = format!("Node 1 MemTotal: 10485760 kB\nNode 1 MemFree: {free_kib} kB\n");
+            fs::write(node.join("meminfo"), text).unwrap();
+        }
+        let root = Root::captured(folder.path());
+        let goal = Goal {
+            nodes: vec![(0, 30), (1, 30), (2, 20), (3, 20)],
+            order: Order::Interleave,
+            demotions: vec![(0, 2), (1, 3)],
+            rate_limit_bytes_per_s: None,
+        };
+        let (mut guards, mut notes) = (Guards::default(), vec![]);
+        guards.look(&root, &goal, &mut notes).unwrap();
+        assert_eq!(notes, ["node 1 is nearly full, and cold pages go to node 3"]);
+        let [(0, idle), (1, at_work)] = &guards.schemes(&goal)[..] else { panic!() };
+        assert_eq!((idle.to.clone(), idle.accesses), (To::Node(2), None));
+        assert_eq!((at_work.to.clone(), at_work.accesses), (To::Node(3), Some((0, 0))));
+    }
 
     #[test]
     fn it_begins_late_and_ends_early() {

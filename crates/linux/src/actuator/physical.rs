@@ -12,7 +12,7 @@
 use super::{
     Actuator, ActuatorError, Followed, Goal, Scope, Setting,
     context::{Context, EligibleGoal, Quota, Scheme, To, Watched, Without},
-    demote::Guard,
+    demote::Guards,
     kdamond::Kdamond,
     look::{Look, there},
     steer::{Push, Steer},
@@ -40,7 +40,7 @@ pub struct Physical<'a> {
     goal: Option<Goal>,
     ranges: BTreeMap<u32, Vec<Range<u64>>>,
     look: Look,
-    guard: Guard,
+    guards: Guards,
     steer: Steer,
     push: Option<Push>,
 }
@@ -56,7 +56,7 @@ impl<'a> Physical<'a> {
             goal: None,
             ranges: BTreeMap::new(),
             look: Look::default(),
-            guard: Guard::default(),
+            guards: Guards::default(),
             steer: Steer::default(),
             push: None,
         }
@@ -105,10 +105,12 @@ impl<'a> Physical<'a> {
             goal: with_goal.as_ref().map(eligible),
             without: self.without(push.map_or(first, |it| it.from))?,
         };
-        let demotion = self.guard.scheme(goal, self.without(first)?);
         let mut watched: Vec<Range<u64>> = self.ranges.values().flatten().cloned().collect();
         watched.sort_by_key(|range| range.start);
-        let schemes = [mover].into_iter().chain(demotion).collect();
+        let mut schemes = vec![mover];
+        for (from, demotion) in self.guards.schemes(goal) {
+            schemes.push(Scheme { without: self.without(from)?, ..demotion });
+        }
         Ok(Context { watched: Watched::Memory(watched), schemes })
     }
 
@@ -118,7 +120,7 @@ impl<'a> Physical<'a> {
         if let Some(on) = &on {
             self.push = self.steer.step(goal, on);
         }
-        self.guard.look(root, goal, &mut followed.notes)?;
+        self.guards.look(root, goal, &mut followed.notes)?;
         self.look.note(followed, root, goal, on)
     }
 }
@@ -171,7 +173,7 @@ impl Actuator for Physical<'_> {
         let stats = self.kdamond.stats()?;
         followed.tried_bytes = Some(stats.iter().map(|it| it.tried_bytes).sum());
         followed.applied_bytes = Some(stats.iter().map(|it| it.applied_bytes).sum());
-        followed.demotes = self.guard.wanted_bytes.is_some();
+        followed.demotes = self.guards.demotes();
         Ok(followed)
     }
 }

@@ -72,7 +72,9 @@ impl Shared<'_> {
         let points = Weights::percent(&self.nodes.iter().map(share).collect::<Vec<_>>());
         let weights = points.as_slice().iter().map(|points| u32::from(*points));
         let nodes = self.nodes.iter().copied().zip(weights).collect();
-        Ok(merged.map(|merged| Goal { nodes, ..merged }))
+        let goals = self.sockets.iter().filter_map(|(_, goal)| goal.as_ref());
+        let demotions = goals.flat_map(|goal| goal.demotions.clone()).collect();
+        Ok(merged.map(|merged| Goal { nodes, demotions, ..merged }))
     }
 }
 
@@ -185,6 +187,7 @@ mod tests {
         Goal {
             nodes: (0..).zip(weights).collect(),
             order: Order::Interleave,
+            demotions: vec![],
             rate_limit_bytes_per_s: None,
         }
     }

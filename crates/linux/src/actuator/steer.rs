@@ -164,7 +164,7 @@ mod tests {
     const MIB: u64 = 1 << 20;
 
     fn goal(nodes: &[(u32, u32)], order: Order) -> Goal {
-        Goal { nodes: nodes.to_vec(), order, rate_limit_bytes_per_s: None }
+        Goal { nodes: nodes.to_vec(), order, demotions: vec![], rate_limit_bytes_per_s: None }
     }
 
     fn on(pairs: &[(u32, u64)]) -> NodeBytes {

@@ -11,7 +11,7 @@
 use super::{
     Actuator, ActuatorError, Followed, Goal, Setting,
     context::{Context, Quota, Scheme, To, Watched},
-    demote::Guard,
+    demote::Guards,
     kdamond::Kdamond,
     look::{ENDED, JOINED, Look, comings, there},
     scope::{JOINS_BYTES, resident_bytes},
@@ -36,7 +36,7 @@ pub struct Vaddr<'a> {
     /// was found of the rest stays with them.
     processes: Vec<Process>,
     look: Look,
-    guard: Guard,
+    guards: Guards,
     steer: Steer,
     push: Option<Push>,
 }
@@ -52,7 +52,7 @@ impl<'a> Vaddr<'a> {
             goal: None,
             processes: vec![],
             look: Look::default(),
-            guard: Guard::default(),
+            guards: Guards::default(),
             steer: Steer::default(),
             push: None,
         }
@@ -124,9 +124,14 @@ impl<'a> Vaddr<'a> {
                 without: vec![],
             },
         };
-        let demotion = self.guard.scheme(goal, vec![]);
+        // By addresses of processes nobody can tell which socket's pages are cold.
+        let demotions = match goal.demotions.len() {
+            1 => self.guards.schemes(goal),
+            _ => vec![],
+        };
+        let demotions = demotions.into_iter().map(|(_, scheme)| scheme);
         let watched = Watched::Processes(self.processes.iter().map(|it| it.pid).collect());
-        Context { watched, schemes: [mover].into_iter().chain(demotion).collect() }
+        Context { watched, schemes: [mover].into_iter().chain(demotions).collect() }
     }
 
     /// Sees to it that DAMON does what is wanted now.
@@ -183,7 +188,7 @@ impl Actuator for Vaddr<'_> {
         if let Some(on) = on.as_ref().filter(|_| goal.order == Order::HottestFirst) {
             self.push = self.steer.step(&goal, on);
         }
-        self.guard.look(root, &goal, &mut followed.notes)?;
+        self.guards.look(root, &goal, &mut followed.notes)?;
         let ran = self.kdamond.runs()?;
         self.bring(&mut followed)?;
         self.kdamond.look(&mut followed.notes)?;
@@ -195,7 +200,7 @@ impl Actuator for Vaddr<'_> {
         followed.tried_bytes = Some(stats.iter().map(|it| it.tried_bytes).sum());
         followed.applied_bytes = Some(stats.iter().map(|it| it.applied_bytes).sum());
         followed.processes = Some(self.processes.len());
-        followed.demotes = self.guard.wanted_bytes.is_some();
+        followed.demotes = self.guards.demotes();
         Ok(followed)
     }
 }
