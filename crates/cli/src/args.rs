@@ -20,7 +20,24 @@ use std::{ffi::OsString, net::SocketAddr, path::PathBuf, str::FromStr};
 pub(crate) const THREADS_MAX: u32 = 65536;
 
 /// What does not go with watching a daemon.
-const ALONE: [&str; 7] = ["config", "restore", "dry_run", "advise", "policy", "metrics", "output"];
+const ALONE: [&str; 16] = [
+    "config",
+    "restore",
+    "dry_run",
+    "advise",
+    "policy",
+    "metrics",
+    "output",
+    "process",
+    "feed",
+    "replay",
+    "curves",
+    "platform",
+    "period",
+    "way",
+    "stop_rivals",
+    "duration",
+];
 
 /// Curves that are more wrong than that are none.
 pub(crate) const CURVE_ERROR_MAX: f64 = 0.9;
