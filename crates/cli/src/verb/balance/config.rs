@@ -332,7 +332,11 @@ fn protected(
     names: Option<&Spanned<Vec<String>>>,
 ) -> Result<Vec<String>, FileError> {
     let Some(names) = names else { return Ok(vec![]) };
-    match names.get_ref().iter().find_map(|name| unlikely(name)) {
+    let wrong = |entry: &String| match entry.starts_with('/') {
+        true => no_group(entry),
+        false => unlikely(entry),
+    };
+    match names.get_ref().iter().find_map(wrong) {
         Some((problem, hint)) => Err(toml.error("protected", names, problem, hint)),
         None => Ok(names.get_ref().clone()),
     }
@@ -353,12 +357,19 @@ fn platform(
 /// The path of a control group.
 fn cgroup(toml: &TomlText<'_>, path: &Spanned<String>) -> Result<Scope, FileError> {
     let text = path.get_ref();
-    if text.trim_matches('/').is_empty() || text.split('/').any(|part| part == "..") {
-        let problem = format!("\"{text}\" is no control group below the hierarchy's root");
-        let hint = "write a path such as /batch.slice, or kind = \"machine\" for all";
+    if let Some((problem, hint)) = no_group(text) {
         return Err(toml.error("cgroup", path, problem, hint));
     }
     Ok(Scope::Cgroup(text.clone()))
+}
+
+/// Why this is no control group that could be meant, and what to write; `None` when it may be one.
+fn no_group(path: &str) -> Option<(String, String)> {
+    let is_none = path.trim_matches('/').is_empty() || path.split('/').any(|part| part == "..");
+    is_none.then(|| {
+        let problem = format!("\"{path}\" is no control group below the hierarchy's root");
+        (problem, "write a path such as /batch.slice, or kind = \"machine\" for all".into())
+    })
 }
 
 /// Why no process has this name, and what to write; `None` when one may have it.
@@ -545,6 +556,9 @@ mod tests {
             ("[source]\nkind = \"counters\"\npath = \"/x\"", "counters have no path"),
             ("[publish]\nmetrics = \"9464\"", "\"9464\" is no address with a port"),
             ("[publish]\nmetric = \"9464\"", "metric"),
+            ("[scope]\nprotected = [\"/\"]", "\"/\" is no control group below"),
+            ("[scope]\nprotected = [\"bin/sh\"]", "\"bin/sh\" is a path"),
+            ("[scope]\nprotected = [\"/kept\", \"sh\"]", ""),
         ];
         for (text, expected) in table {
             match parse(text) {
