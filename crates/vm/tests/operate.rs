@@ -15,8 +15,10 @@ const MEMORY_MAX_KB: u64 = 20_000;
 /// with it.
 #[test]
 fn a_daemon_is_watched() {
-    let steps = "start daemon interleaf balance --advise --feed /tmp/feed --period 1s \
-                 --metrics 127.0.0.1:9464 --json\n\
+    let steps = "start sweep touch 16MiB --bind 0 --sweep\n\
+                 await sweep touched\n\
+                 start daemon interleaf balance --policy local --process touch --stop-rivals \
+                 --feed /tmp/feed --period 1s --metrics 127.0.0.1:9464 --json\n\
                  await daemon {\n\
                  start watch interleaf balance --monitor --json\n\
                  await watch {\n\
