@@ -207,6 +207,9 @@ pub struct Calibrator {
     /// Its last change; 0 at rest.
     step: f64,
     saturated: bool,
+    /// Whether it was at rest when memory was saturated last: demand fell, and no step of a search
+    /// took the bandwidth.
+    fell_at_rest: bool,
     /// The ratio and the bandwidth of the place before; at rest, of the period before.
     before: Option<(f64, Level)>,
     /// At rest, the periods of it; while searching, those that were looked at here.
@@ -223,6 +226,7 @@ impl Calibrator {
             ratio: 100.0,
             step: settings.first_step,
             saturated: false,
+            fell_at_rest: false,
             before: None,
             here: Mean::default(),
             suspicion: Suspicion::default(),
@@ -234,11 +238,11 @@ impl Calibrator {
         if self.saturated && self.step == 0.0 {
             return self.at_rest(now, saturated);
         }
-        let begins = saturated && !self.saturated && self.ratio >= 100.0;
+        let begins = saturated && self.fell_at_rest && self.ratio >= 100.0;
         self.saturated = saturated;
         if begins {
             // Demand may come back in the period in which the last pages do.
-            self.step = self.settings.first_step;
+            (self.step, self.fell_at_rest) = (self.settings.first_step, false);
         }
         if !saturated {
             self.towards_first(now)
@@ -299,6 +303,7 @@ impl Calibrator {
         }
         self.saturated = saturated;
         self.here = Mean::default();
+        self.fell_at_rest = !saturated;
         if !saturated {
             return self.towards_first(now);
         }
@@ -544,6 +549,18 @@ mod tests {
             let log = run(&mut policy, 20, |ratio| (soft(ratio), 0.0));
             assert_eq!((log[0].0, log[0].1.action), (92.0, "probe"));
             assert!((log[19].0 - 65.0).abs() <= 4.0, "{}", log[19].0);
+        }
+    }
+
+    /// Where a step off the first tier takes the bandwidth below the cutoff, that is no demand which
+    /// fell, and the step is not made for ever.
+    #[test]
+    fn a_step_below_the_cutoff_is_not_made_for_ever() {
+        for mut policy in both() {
+            let cutoff_gbps = policy.settings.cutoff_gbps;
+            let curve = |ratio: f64| if ratio >= 100.0 { 1.2 } else { 0.8 } * cutoff_gbps;
+            let log = run(&mut policy, 60, |ratio| (curve(ratio), 0.0));
+            assert!(log[20..].iter().all(|(ratio, _)| *ratio == 100.0), "{log:?}");
         }
     }
 
