@@ -38,7 +38,7 @@ use interleaf_linux::{
 };
 use interleaf_model::{
     control::Controller,
-    machine::{Decision, Machine as _, Order, Target},
+    machine::{Decision, Machine as _, ScopeLayout},
 };
 use notify::Manager;
 use publish::Publisher;
@@ -155,7 +155,7 @@ fn balance<'a>(
         .map_err(|why| failed(&why))?;
     let mut publisher = Publisher::daemon(config, args, manager)?;
     let tell = &mut |period: PeriodDocument| publisher.publish(&period);
-    let done = started(&mut host, &controller)
+    let done = started(&mut host, &controller, &setup, config)
         .inspect(|()| manager.ready("observing for the first period"))
         .and_then(|()| steer(&mut host, &mut controller, tell));
     manager.stopping();
@@ -187,14 +187,16 @@ impl From<HostError> for Stop {
 }
 
 /// Places pages by what the policies want before anything was observed.
-fn started(host: &mut Host<'_>, controller: &Controller) -> Result<(), Stop> {
+fn started(
+    host: &mut Host<'_>,
+    controller: &Controller,
+    setup: &Setup,
+    config: &Config,
+) -> Result<(), Stop> {
     let tiers = host.layout().tiers.len();
     let scopes = host.layout().scopes.iter().enumerate();
-    let target = |(scope, layout): (usize, &interleaf_model::machine::ScopeLayout)| Target {
-        scope,
-        shares: controller.start(layout.domain, tiers),
-        order: Order::Interleave,
-        rate_limit_gbps: None,
+    let target = |(scope, layout): (usize, &ScopeLayout)| {
+        setup.target(config, scope, controller.start(layout.domain, tiers))
     };
     let decision = Decision { targets: scopes.map(target).collect() };
     Ok(host.apply(&decision)?)

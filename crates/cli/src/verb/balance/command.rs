@@ -193,7 +193,8 @@ impl<'a> Job<'_, 'a> {
         let clock = Box::new(Until(child));
         let mut host = Host::new(root, setup.host.clone(), source, clock, actuators)
             .map_err(|why| failed(&why))?;
-        let done = started(&mut host, controller).and_then(|()| steer(&mut host, controller, tell));
+        let done = started(&mut host, controller, setup, config)
+            .and_then(|()| steer(&mut host, controller, tell));
         match done {
             Ok(()) | Err(Stop::Machine(HostError::Stopped)) => Ok(()),
             Err(Stop::Machine(why)) => Err(failed(&why)),

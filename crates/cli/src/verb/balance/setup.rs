@@ -290,15 +290,19 @@ impl Setup {
         }))
     }
 
-    /// What the actuator of a scope is told for shares of all tiers.
-    pub(super) fn goal(&self, config: &Config, scope: usize, shares: Vec<f64>) -> Goal {
-        let target = Target {
+    /// Where the pages of a scope are to go before a policy has decided.
+    pub(super) fn target(&self, config: &Config, scope: usize, shares: Vec<f64>) -> Target {
+        Target {
             scope,
             shares,
             order: order(config),
             rate_limit_gbps: Some(config.rate_limit.gbps()),
-        };
-        self.host.goal(&target)
+        }
+    }
+
+    /// What the actuator of a scope is told for that.
+    pub(super) fn goal(&self, config: &Config, scope: usize, shares: Vec<f64>) -> Goal {
+        self.host.goal(&self.target(config, scope, shares))
     }
 
     /// Where the pages of each scope are sent before anything was observed, by tier of the
