@@ -552,8 +552,8 @@ mod tests {
         }
     }
 
-    /// Where a step off the first tier takes the bandwidth below the cutoff, that is no demand which
-    /// fell, and the step is not made for ever.
+    /// Where a step off the first tier takes the bandwidth below the cutoff, that is no demand
+    /// which fell, and the step is not made for ever.
     #[test]
     fn a_step_below_the_cutoff_is_not_made_for_ever() {
         for mut policy in both() {
