@@ -42,6 +42,8 @@ pub mod process;
 
 pub mod numa_maps;
 
+pub mod sampled;
+
 pub mod mempolicy;
 
 pub mod journal;

@@ -10,13 +10,23 @@ use crate::{
 };
 use std::time::{Duration, Instant};
 
-/// Looking takes at most this part of the time: one in so many.
+/// Looking takes at most this part of the time while pages move: one in so many ...
 const ONE_IN: u32 = 20;
+
+/// ... and this while they rest, which is most of the time.
+const ONE_IN_AT_REST: u32 = 300;
+
+/// They rest within so many points of their goal.
+const REST_POINTS: f64 = 2.0;
 
 /// What looks, and what it saw last.
 #[derive(Debug, Default)]
 pub(super) struct Look {
-    next: Option<Instant>,
+    /// When it looked last, and how long that took.
+    last: Option<(Instant, Duration)>,
+    /// Who was looked at, and whether their pages were where they should be.
+    processes: Vec<u32>,
+    is_at_rest: bool,
     moved_pages: Option<u64>,
     /// A node that was told to be full.
     full: Option<u32>,
@@ -30,13 +40,21 @@ impl Look {
         processes: &[Process],
     ) -> Result<Option<NodeBytes>, ActuatorError> {
         let start = Instant::now();
-        if self.next.is_some_and(|next| start < next) {
+        let pids: Vec<u32> = processes.iter().map(|process| process.pid).collect();
+        let is_at_rest = self.is_at_rest && pids == self.processes;
+        let part = if is_at_rest { ONE_IN_AT_REST } else { ONE_IN };
+        let rest = if setting.scope.is_slow_to_look_at() { part - 1 } else { 0 };
+        if self.last.is_some_and(|(end, took)| start < end + took * rest) {
             return Ok(None);
         }
         let found = setting.placement(processes)?;
-        let rest = if setting.scope.is_slow_to_look_at() { ONE_IN - 1 } else { 0 };
-        self.next = Some(Instant::now() + start.elapsed() * rest);
+        (self.last, self.processes) = (Some((Instant::now(), start.elapsed())), pids);
         Ok(found.filter(|on| on.total() > 0))
+    }
+
+    /// There is another goal: nothing is at rest.
+    pub(super) fn begin(&mut self) {
+        (self.last, self.is_at_rest) = (None, false);
     }
 
     /// What the whole machine has moved since the last time, bytes.
@@ -57,6 +75,9 @@ impl Look {
     ) -> Result<(), ActuatorError> {
         followed.moved_bytes = self.moved_bytes(root)?;
         followed.off_points = on.as_ref().and_then(|on| goal.off_points(on));
+        if let Some(off) = followed.off_points {
+            self.is_at_rest = off.abs() <= REST_POINTS;
+        }
         if let Some(on) = &on {
             followed.notes.extend(self.fills(root, goal, on)?);
         }

@@ -121,6 +121,7 @@ impl Actuator for Pages<'_> {
                 None => mover,
             });
         }
+        self.look.begin();
         self.held.quiet_balancer()?;
         (self.goal, self.duty) = (Some(goal.clone()), Duty::default());
         Ok(())

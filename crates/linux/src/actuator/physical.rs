@@ -157,6 +157,7 @@ impl Actuator for Physical<'_> {
             return Err(ActuatorError::Absent { path: ZONEINFO.into(), why });
         }
         (self.ranges, self.steer, self.push) = (ranges, Steer::default(), None);
+        self.look.begin();
         self.look(goal, &mut Followed::default())?;
         self.kdamond.bring(&self.context(goal)?)?;
         self.goal = Some(goal.clone());

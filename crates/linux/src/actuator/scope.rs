@@ -6,12 +6,16 @@ use crate::{
     numa_maps::{self, NodeBytes},
     process::{Process, tree},
     root::{Root, RootError},
+    sampled,
 };
 use std::{collections::BTreeMap, fmt};
 
 /// A process with less memory does not join: watching it would cost more than it can gain. It joins
 /// when it has grown.
 pub const JOINS_BYTES: u64 = 1 << 20;
+
+/// With more memory than this, walking all pages of a process takes longer than a sample of them.
+const LARGE_BYTES: u64 = 1 << 30;
 
 /// Whose pages are steered.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,8 +70,8 @@ impl Scope {
 
     /// Where the anonymous memory of the scope is; `None` where nobody counts.
     ///
-    /// For processes the kernel walks all their pages, about 10 ms a GiB; for a control group and
-    /// for the machine it has counted already.
+    /// For processes the kernel walks all their pages, about 10 ms a GiB; for large ones a sample of
+    /// them is looked at. For a control group and for the machine it has counted already.
     ///
     /// # Errors
     /// When a file cannot be read. A process that ends meanwhile is none.
@@ -88,9 +92,8 @@ impl Scope {
             Self::Processes(_) | Self::Named(_) => {
                 let mut sum = None;
                 for process in processes {
-                    if let Some(mappings) = numa_maps::mappings(root, process.pid)? {
-                        let all = sum.get_or_insert_with(NodeBytes::default);
-                        all.add(&numa_maps::anonymous(&mappings));
+                    if let Some(on) = of_process(root, process.pid)? {
+                        sum.get_or_insert_with(NodeBytes::default).add(&on);
                     }
                 }
                 Ok(sum)
@@ -116,6 +119,18 @@ impl fmt::Display for Scope {
             Self::Named(names) => write!(f, "{} and what they start", names.join(", ")),
         }
     }
+}
+
+/// Anonymous memory of a process by node.
+fn of_process(root: &Root, pid: u32) -> Result<Option<NodeBytes>, RootError> {
+    if root.is_live() && resident_bytes(root, pid)? >= LARGE_BYTES {
+        let sampled = sampled::anonymous(root, pid)?;
+        if sampled.is_some() {
+            return Ok(sampled);
+        }
+    }
+    let mappings = numa_maps::mappings(root, pid)?;
+    Ok(mappings.map(|mappings| numa_maps::anonymous(&mappings)))
 }
 
 /// The resident memory of a process, bytes: the second number of `statm`.

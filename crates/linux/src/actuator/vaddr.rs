@@ -172,6 +172,7 @@ impl Actuator for Vaddr<'_> {
         goal.shares()?;
         let before = self.goal.replace(goal.clone());
         self.steer = Steer::default();
+        self.look.begin();
         let done = self.bring(&mut Followed::default());
         if done.is_err() {
             self.goal = before;
