@@ -70,8 +70,8 @@ impl Scope {
 
     /// Where the anonymous memory of the scope is; `None` where nobody counts.
     ///
-    /// For processes the kernel walks all their pages, about 10 ms a GiB; for large ones a sample of
-    /// them is looked at. For a control group and for the machine it has counted already.
+    /// For processes the kernel walks all their pages, about 10 ms a GiB; of large ones a sample
+    /// is looked at. For a control group and for the machine it has counted already.
     ///
     /// # Errors
     /// When a file cannot be read. A process that ends meanwhile is none.
