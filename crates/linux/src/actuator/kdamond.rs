@@ -76,6 +76,11 @@ impl<'a> Kdamond<'a> {
         Ok(self.is_set_up() && state.is_some_and(|state| state.trim() == "on"))
     }
 
+    /// Whether schemes with a quota do what they should by now.
+    pub fn is_warm(&self) -> bool {
+        self.start.is_some_and(|start| start.elapsed() >= WARM_UP)
+    }
+
     /// Sees to it that it runs with a context: sets it up, starts it, or tells it what has changed.
     /// It has that then; the call waits up to an aggregation.
     ///
@@ -96,7 +101,7 @@ impl<'a> Kdamond<'a> {
             self.claim()?;
         }
         let runs = self.runs()? && !self.written.is_empty();
-        let is_warm = runs && self.start.is_some_and(|start| start.elapsed() >= WARM_UP);
+        let is_warm = runs && self.is_warm();
         let mut context = context.clone();
         // Of a captured machine, what it comes to is told.
         for scheme in context.schemes.iter_mut().filter(|_| self.setting.root.is_live()) {

@@ -118,6 +118,10 @@ impl<'a> Physical<'a> {
         let root = self.setting.root;
         let on = self.look.placement(&self.setting, &[])?;
         if let Some(on) = &on {
+            // What cannot move yet does not stay in vain.
+            if !self.kdamond.is_warm() {
+                self.steer = Steer::default();
+            }
             self.push = self.steer.step(goal, on);
         }
         self.guards.look(root, goal, &mut followed.notes)?;
