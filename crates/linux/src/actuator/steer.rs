@@ -42,7 +42,8 @@ const LEAST_BYTES: u64 = 1 << 20;
 const STALL_BYTES: u64 = 256 << 10;
 
 /// After so many looks at which nothing was tried, pages that are less hot (or less cold) may go
-/// too; after trying as much in vain as there is to leave the node likewise.
+/// too, and likewise when as much was tried in vain as there is on the node. At the goal, after so
+/// many looks at which nothing moved, it is the other way's turn.
 const IDLE_MAX: u32 = 8;
 
 /// How far that goes.
@@ -56,8 +57,10 @@ const HOT: u32 = ACCESSES_MAX / 2;
 pub struct Steer {
     is_moving: bool,
     demotes: bool,
-    /// Looks at which nothing was tried, in a row.
+    /// Looks in a row at which nothing was tried ...
     idle: u32,
+    /// ... and at which nothing moved.
+    still: u32,
     /// What was tried since something moved last, bytes.
     vain_bytes: u64,
     level: u32,
@@ -127,7 +130,8 @@ impl Steer {
         let points = 100.0 * over(first) / on.total() as f64;
         let (from, to) = if self.demotes { (first, second) } else { (second, first) };
         self.watch((from, to), on, done);
-        let is_in_vain = std::mem::take(&mut self.level) > 0;
+        let is_in_vain = self.still >= IDLE_MAX;
+        self.level = 0;
         let is_far = if self.demotes { points < -REST_POINTS } else { points > REST_POINTS };
         self.demotes ^= is_in_vain || is_far;
         let (from, to) = if self.demotes { (first, second) } else { (second, first) };
@@ -136,7 +140,8 @@ impl Steer {
     }
 
     /// Sees what came of the last push: something moved, all was tried in vain, or nothing was
-    /// tried.
+    /// tried. By what the kernel says, which is of one moment; what landed elsewhere because the
+    /// node is full has moved too, and more of it would be no help.
     fn watch(&mut self, (from, to): (u32, u32), on: &NodeBytes, done: Stats) {
         match self.last {
             Some((was_from, was_to, before)) if (was_from, was_to) == (from, to) => {
@@ -145,8 +150,9 @@ impl Steer {
                 let has_moved = applied >= STALL_BYTES;
                 self.vain_bytes = if has_moved { 0 } else { self.vain_bytes + tried };
                 self.idle = if tried > 0 { 0 } else { self.idle + 1 };
+                self.still = if has_moved { 0 } else { self.still + 1 };
             }
-            _ => (self.idle, self.vain_bytes, self.level) = (0, 0, 0),
+            _ => (self.idle, self.still, self.vain_bytes, self.level) = (0, 0, 0, 0),
         }
         if self.idle >= IDLE_MAX || self.vain_bytes >= on.on(from).max(LEAST_BYTES) {
             (self.idle, self.vain_bytes) = (0, 0);
@@ -271,9 +277,14 @@ mod tests {
         let push = Steer::default().step(&goal, &on(&[(0, 90), (1, 10)]), none).unwrap();
         assert_eq!((push.to, push.is_hot, push.accesses), (1, false, (0, 0)));
         // At the goal they are exchanged, and the direction turns where there is nothing.
-        let (mut steer, here) = (Steer::default(), on(&[(0, 50), (1, 50)]));
-        let to: Vec<u32> = (0..20).map(|_| steer.step(&goal, &here, none).unwrap().to).collect();
-        assert_eq!((to[0], to[10], to[19]), (0, 1, 0), "{to:?}");
+        // What is in place is tried too where it is found by its addresses.
+        for tries in [0, MIB] {
+            let (mut steer, here) = (Steer::default(), on(&[(0, 50), (1, 50)]));
+            let done = |look| Stats { tried_bytes: look * tries, applied_bytes: 0 };
+            let to = (0..20).map(|look| steer.step(&goal, &here, done(look)).unwrap().to);
+            let to: Vec<u32> = to.collect();
+            assert_eq!((to[0], to[10], to[19]), (0, 1, 0), "{to:?}");
+        }
     }
 
     #[test]
