@@ -164,15 +164,10 @@ impl Root {
     }
 
     fn whole(&self, path: &str) -> Result<Option<String>, RootError> {
-        let mut tries = 1;
-        loop {
-            match fs::read(self.at(path)) {
-                Ok(bytes) => return Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
-                Err(why) if is_absent(&why) => return Ok(None),
-                Err(why) if is_busy(&why) && tries < TRIES_MAX => thread::sleep(BUSY_PAUSE),
-                Err(why) => return Err(RootError::Read { path: path.into(), why }),
-            }
-            tries += 1;
+        match patiently(|| fs::read(self.at(path))) {
+            Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
+            Err(why) if is_absent(&why) => Ok(None),
+            Err(why) => Err(RootError::Read { path: path.into(), why }),
         }
     }
 
@@ -274,11 +269,8 @@ impl Root {
                 writes.borrow_mut().push(Write { path: path.into(), text: text.into() });
                 Ok(())
             }
-            Writes::Done => fs::write(self.at(path), text).map_err(|why| RootError::Write {
-                path: path.into(),
-                text: text.into(),
-                why,
-            }),
+            Writes::Done => patiently(|| fs::write(self.at(path), text))
+                .map_err(|why| RootError::Write { path: path.into(), text: text.into(), why }),
         }
     }
 
@@ -308,12 +300,24 @@ fn without_end(mut text: String) -> String {
     text
 }
 
-/// How often a file is read that is busy. Files of DAMON are now and then (`EBUSY`): the kernel
-/// does not wait for its own lock there (`mutex_trylock` in `mm/damon/sysfs.c`).
+/// How often a file is tried that is busy. Files of DAMON are now and then (`EBUSY`): the kernel
+/// does not wait for its own lock there (`mutex_trylock` in `mm/damon/sysfs.c`), which who reads one
+/// of them has for a moment, and a thread that brings its statistics up to date.
 const TRIES_MAX: u32 = 200;
 
 /// How long to wait in between.
 const BUSY_PAUSE: Duration = Duration::from_millis(1);
+
+/// Tries again while somebody else is at a file.
+fn patiently<T>(try_it: impl Fn() -> io::Result<T>) -> io::Result<T> {
+    for _ in 1..TRIES_MAX {
+        match try_it() {
+            Err(why) if is_busy(&why) => thread::sleep(BUSY_PAUSE),
+            done => return done,
+        }
+    }
+    try_it()
+}
 
 /// Whether somebody else is at a file just now.
 fn is_busy(why: &io::Error) -> bool {

@@ -17,7 +17,7 @@ const KDAMONDS: &str = "/sys/kernel/mm/damon/admin/kdamonds/nr_kdamonds";
 
 /// Far more than a boot with all its looks takes on two slow cores. On a busy host a guest's second
 /// has little work in it: what moves by looking may take more of them, `--follows 150`.
-const LIMIT: Duration = Duration::from_secs(300);
+const LIMIT: Duration = Duration::from_secs(900);
 
 const SWEEP: &str = "start sweep touch 200MiB --bind 0 --sweep\nawait sweep touched\n";
 
@@ -114,28 +114,25 @@ fn paddr_reaches_and_keeps() {
     nothing_changed(&record);
 }
 
-/// The same without a goal of the kernel's, by one that has none, within so many points.
-fn quotas_reach_and_keep(series: Series, within: f64) {
-    let actuate = format!(
-        "run actuate --way quota --weights 60:40 --within {} --leave --stay 15 --follows 150",
-        within - 2.0
-    );
+/// The same without a goal of the kernel's.
+fn quotas_reach_and_keep(series: Series) {
+    let actuate = "run actuate --way quota --weights 60:40 --within 4 --leave --stay 15 \
+                   --follows 150";
     let steps = format!("{SWEEP}{actuate}\npages sweep");
     let Some(record) = said(series, &steps) else { return };
-    assert!(stayed(&record, &actuate) <= within, "{record}");
-    assert!((on_node_0(&record, "pages sweep") - 60.0).abs() <= within, "{record}");
+    assert!(stayed(&record, actuate) <= 6.0, "{record}");
+    assert!((on_node_0(&record, "pages sweep") - 60.0).abs() <= 6.0, "{record}");
     nothing_changed(&record);
 }
 
-/// It was seen to stand still for minutes up to 12 points away (`docs/kernels.md`).
 #[test]
 fn quotas_reach_and_keep_on_6_12() {
-    quotas_reach_and_keep(Series::Of(6, 12), 16.0);
+    quotas_reach_and_keep(Series::Of(6, 12));
 }
 
 #[test]
 fn quotas_reach_and_keep_on_6_17() {
-    quotas_reach_and_keep(Series::Of(6, 17), 6.0);
+    quotas_reach_and_keep(Series::Of(6, 17));
 }
 
 /// A kernel without DAMON.

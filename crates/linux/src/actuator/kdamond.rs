@@ -76,6 +76,11 @@ impl<'a> Kdamond<'a> {
         Ok(self.is_set_up() && state.is_some_and(|state| state.trim() == "on"))
     }
 
+    /// Whether schemes with a quota do what they should by now.
+    pub fn is_warm(&self) -> bool {
+        self.start.is_some_and(|start| start.elapsed() >= WARM_UP)
+    }
+
     /// Sees to it that it runs with a context: sets it up, starts it, or tells it what has changed.
     /// It has that then; the call waits up to an aggregation.
     ///
@@ -96,7 +101,7 @@ impl<'a> Kdamond<'a> {
             self.claim()?;
         }
         let runs = self.runs()? && !self.written.is_empty();
-        let is_warm = runs && self.start.is_some_and(|start| start.elapsed() >= WARM_UP);
+        let is_warm = runs && self.is_warm();
         let mut context = context.clone();
         // Of a captured machine, what it comes to is told.
         for scheme in context.schemes.iter_mut().filter(|_| self.setting.root.is_live()) {
@@ -190,17 +195,26 @@ impl<'a> Kdamond<'a> {
         if self.is_set_up() { self.held.look(notes) } else { Ok(()) }
     }
 
-    /// What its schemes have done, in their order; nothing while it does not run.
+    /// What its schemes have done by now, in their order; nothing while it does not run. It answers
+    /// between two things that it does: what it moved until then is where it moved it.
     ///
     /// # Errors
     /// When it cannot be asked.
+    pub fn stats_now(&self) -> Result<Vec<Stats>, RootError> {
+        if self.setting.root.is_live() && self.runs()? {
+            self.setting.root.write(&file("0/state"), "update_schemes_stats")?;
+        }
+        self.stats()
+    }
+
+    /// The same as of the last second, where the kernel brings that up to date by itself.
+    ///
+    /// # Errors
+    /// When it cannot be read.
     pub fn stats(&self) -> Result<Vec<Stats>, RootError> {
         let root = self.setting.root;
         if !root.is_live() || !self.runs()? {
             return Ok(vec![]);
-        }
-        if !self.kernel.refresh {
-            root.write(&file("0/state"), "update_schemes_stats")?;
         }
         let schemes = file("0/contexts/0/schemes");
         let number = |path: String| -> Result<u64, RootError> {

@@ -116,9 +116,18 @@ impl<'a> Physical<'a> {
 
     fn look(&mut self, goal: &Goal, followed: &mut Followed) -> Result<(), ActuatorError> {
         let root = self.setting.root;
+        // Asked first: while pages move, one would see a part of what comes, and ask for more.
+        let stats = self.kdamond.stats_now()?;
+        followed.tried_bytes = Some(stats.iter().map(|it| it.tried_bytes).sum());
+        followed.applied_bytes = Some(stats.iter().map(|it| it.applied_bytes).sum());
         let on = self.look.placement(&self.setting, &[])?;
         if let Some(on) = &on {
-            self.push = self.steer.step(goal, on);
+            // What cannot move yet does not stay in vain.
+            if !self.kdamond.is_warm() {
+                self.steer = Steer::default();
+            }
+            let done = stats.first().copied().unwrap_or_default();
+            self.push = self.steer.step(goal, on, done);
         }
         self.guards.look(root, goal, &mut followed.notes)?;
         self.look.note(followed, root, goal, on)
@@ -171,9 +180,6 @@ impl Actuator for Physical<'_> {
         self.look(&goal, &mut followed)?;
         self.kdamond.look(&mut followed.notes)?;
         self.kdamond.bring(&self.context(&goal)?)?;
-        let stats = self.kdamond.stats()?;
-        followed.tried_bytes = Some(stats.iter().map(|it| it.tried_bytes).sum());
-        followed.applied_bytes = Some(stats.iter().map(|it| it.applied_bytes).sum());
         followed.demotes = self.guards.demotes();
         Ok(followed)
     }

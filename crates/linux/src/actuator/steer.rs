@@ -16,10 +16,11 @@
 //! missing at most: it does not overshoot, and one of three windows still comes back.
 //!
 //! What counts for a quota is what was tried, pages of files and free memory too (6.12: of 15 MiB
-//! in a window nothing moved, eight windows long). So where nothing moves the quota grows, up to
-//! what is missing, and falls back as soon as something does.
+//! in a window nothing moved, eight windows long). So where all is tried in vain the quota grows, up
+//! to what is missing, and falls back as soon as something moves. Where nothing is tried, a larger
+//! quota would only come upon more at once later: pages that are less hot may go instead.
 
-use super::{Goal, context::ACCESSES_MAX};
+use super::{Goal, context::ACCESSES_MAX, kdamond::Stats};
 use crate::numa_maps::NodeBytes;
 use interleaf_model::machine::Order;
 
@@ -40,11 +41,10 @@ const WAKE_POINTS: f64 = 2.0;
 const LEAST_BYTES: u64 = 1 << 20;
 const STALL_BYTES: u64 = 256 << 10;
 
-/// After so many looks without movement the quota is doubled ...
-const STALLS_DOUBLE: u32 = 2;
-
-/// ... and after so many, pages that are less hot (or less cold) may go too.
-const STALLS_MAX: u32 = 8;
+/// After so many looks at which nothing was tried, pages that are less hot (or less cold) may go
+/// too, and likewise when as much was tried in vain as there is on the node. At the goal, after so
+/// many looks at which nothing moved, it is the other way's turn.
+const IDLE_MAX: u32 = 8;
 
 /// How far that goes.
 const LEVEL_MAX: u32 = 2;
@@ -57,9 +57,14 @@ const HOT: u32 = ACCESSES_MAX / 2;
 pub struct Steer {
     is_moving: bool,
     demotes: bool,
-    stalls: u32,
+    /// Looks in a row at which nothing was tried ...
+    idle: u32,
+    /// ... and at which nothing moved.
+    still: u32,
+    /// What was tried since something moved last, bytes.
+    vain_bytes: u64,
     level: u32,
-    last: Option<(u32, u32, u64)>,
+    last: Option<(u32, u32, Stats)>,
 }
 
 /// What should move next.
@@ -80,8 +85,9 @@ pub struct Push {
 }
 
 impl Steer {
-    /// What should move, with the pages where they are; `None` to let them rest.
-    pub fn step(&mut self, goal: &Goal, on: &NodeBytes) -> Option<Push> {
+    /// What should move, with the pages where they are and what was done so far; `None` to let them
+    /// rest.
+    pub fn step(&mut self, goal: &Goal, on: &NodeBytes, done: Stats) -> Option<Push> {
         let shares = goal.shares().ok()?;
         let total = on.total() as f64;
         // Only the nodes of the goal take part: positive is too much.
@@ -96,30 +102,36 @@ impl Steer {
         let points = 100.0 * missing / total;
         self.is_moving = points > if self.is_moving { REST_POINTS } else { WAKE_POINTS };
         if !self.is_moving {
-            return self.exchange(goal, on, &over);
+            return self.exchange(goal, on, done, &over);
         }
-        self.watch(most, least, on);
+        self.watch((most, least), on, done);
         let position = |node: u32| nodes().position(|it| it == node);
         let is_hot = goal.order == Order::Interleave || position(least) < position(most);
         let gain_most = if self.level == 0 { 1.0 } else { GAIN_MAX };
-        let tries = self.stalls + STALLS_MAX * self.level;
-        let gain = (GAIN * f64::from(1 << (tries / STALLS_DOUBLE))).min(gain_most);
+        let gain = (GAIN + self.vain_bytes as f64 / missing).min(gain_most);
         let bytes = ((missing * gain) as u64).max(LEAST_BYTES);
         Some(self.push(goal, most, least, bytes, is_hot))
     }
 
     /// At the goal, with the hottest first: hot pages of the second node go to the first until it
     /// has a little more than its part, then cold ones come back, and so on while there are any.
-    fn exchange(&mut self, goal: &Goal, on: &NodeBytes, over: &dyn Fn(u32) -> f64) -> Option<Push> {
+    fn exchange(
+        &mut self,
+        goal: &Goal,
+        on: &NodeBytes,
+        done: Stats,
+        over: &dyn Fn(u32) -> f64,
+    ) -> Option<Push> {
         let (first, second) = (goal.nodes.first()?.0, goal.nodes.get(1)?.0);
         if goal.order == Order::Interleave {
-            (self.last, self.stalls, self.level) = (None, 0, 0);
+            (self.last, self.level) = (None, 0);
             return None;
         }
         let points = 100.0 * over(first) / on.total() as f64;
         let (from, to) = if self.demotes { (first, second) } else { (second, first) };
-        self.watch(from, to, on);
-        let is_in_vain = std::mem::take(&mut self.level) > 0;
+        self.watch((from, to), on, done);
+        let is_in_vain = self.still >= IDLE_MAX;
+        self.level = 0;
         let is_far = if self.demotes { points < -REST_POINTS } else { points > REST_POINTS };
         self.demotes ^= is_in_vain || is_far;
         let (from, to) = if self.demotes { (first, second) } else { (second, first) };
@@ -127,20 +139,26 @@ impl Steer {
         Some(self.push(goal, from, to, bytes, !self.demotes))
     }
 
-    /// Sees whether pages have come to a node since the last time.
-    fn watch(&mut self, from: u32, to: u32, on: &NodeBytes) {
-        let now = on.on(to);
+    /// Sees what came of the last push: something moved, all was tried in vain, or nothing was
+    /// tried. By what the kernel says, which is of one moment; what landed elsewhere because the
+    /// node is full has moved too, and more of it would be no help.
+    fn watch(&mut self, (from, to): (u32, u32), on: &NodeBytes, done: Stats) {
         match self.last {
             Some((was_from, was_to, before)) if (was_from, was_to) == (from, to) => {
-                let is_stalled = now < before + STALL_BYTES;
-                self.stalls = if is_stalled { self.stalls + 1 } else { 0 };
+                let tried = done.tried_bytes.saturating_sub(before.tried_bytes);
+                let applied = done.applied_bytes.saturating_sub(before.applied_bytes);
+                let has_moved = applied >= STALL_BYTES;
+                self.vain_bytes = if has_moved { 0 } else { self.vain_bytes + tried };
+                self.idle = if tried > 0 { 0 } else { self.idle + 1 };
+                self.still = if has_moved { 0 } else { self.still + 1 };
             }
-            _ => (self.stalls, self.level) = (0, 0),
+            _ => (self.idle, self.still, self.vain_bytes, self.level) = (0, 0, 0, 0),
         }
-        if self.stalls >= STALLS_MAX {
-            (self.stalls, self.level) = (0, (self.level + 1).min(LEVEL_MAX));
+        if self.idle >= IDLE_MAX || self.vain_bytes >= on.on(from).max(LEAST_BYTES) {
+            (self.idle, self.vain_bytes) = (0, 0);
+            self.level = (self.level + 1).min(LEVEL_MAX);
         }
-        self.last = Some((from, to, now));
+        self.last = Some((from, to, done));
     }
 
     fn push(&self, goal: &Goal, from: u32, to: u32, bytes: u64, is_hot: bool) -> Push {
@@ -176,13 +194,16 @@ mod tests {
     fn run(looks_every: u32) -> Vec<f64> {
         let goal = goal(&[(0, 60), (1, 40)], Order::Interleave);
         let (mut steer, mut here) = (Steer::default(), on(&[(0, 200), (1, 0)]));
+        let mut done = Stats::default();
         let mut points = vec![];
         for _ in 0..30 {
-            if let Some(push) = steer.step(&goal, &here) {
+            if let Some(push) = steer.step(&goal, &here, done) {
                 for _ in 0..looks_every {
                     let bytes = push.bytes.min(here.on(push.from));
                     *here.0.entry(push.from).or_default() -= bytes;
                     *here.0.entry(push.to).or_default() += bytes;
+                    done.tried_bytes += bytes;
+                    done.applied_bytes += bytes;
                 }
             }
             points.push(100.0 * here.on(0) as f64 / here.total() as f64);
@@ -203,38 +224,72 @@ mod tests {
     #[test]
     fn of_three_nodes_the_fullest_gives_to_the_emptiest() {
         let goal = goal(&[(0, 2), (1, 1), (2, 1)], Order::Interleave);
-        let push = Steer::default().step(&goal, &on(&[(0, 100), (1, 90), (2, 10)])).unwrap();
+        let here = on(&[(0, 100), (1, 90), (2, 10)]);
+        let push = Steer::default().step(&goal, &here, Stats::default()).unwrap();
         assert_eq!((push.from, push.to), (1, 2));
         assert_eq!((push.bytes, push.accesses), (12 * MIB, (1, u32::MAX)));
     }
 
-    #[test]
-    fn what_does_not_move_is_not_waited_for() {
+    /// What pushes come to when each window tries so much and moves nothing.
+    fn in_vain(tries_mib: u64) -> Vec<Push> {
         let goal = goal(&[(0, 1), (1, 1)], Order::Interleave);
         let (mut steer, here) = (Steer::default(), on(&[(0, 100)]));
-        let pushes: Vec<Push> = (0..20).map(|_| steer.step(&goal, &here).unwrap()).collect();
+        let done = |look| Stats { tried_bytes: look * tries_mib * MIB, applied_bytes: 0 };
+        (0..20).map(|look| steer.step(&goal, &here, done(look)).unwrap()).collect()
+    }
+
+    #[test]
+    fn what_matches_nothing_is_not_waited_for() {
+        let pushes = in_vain(0);
         let levels: Vec<u32> = pushes.iter().map(|push| push.level).collect();
         assert_eq!(levels, [vec![0; 8], vec![1; 8], vec![2; 4]].concat());
-        let mib: Vec<u64> = pushes.iter().map(|push| push.bytes / MIB).collect();
-        assert_eq!(mib[..10], [15, 15, 30, 30, 50, 50, 50, 50, 75, 75]);
+        assert!(pushes.iter().all(|push| push.bytes == 15 * MIB), "{pushes:?}");
+    }
+
+    #[test]
+    fn what_is_tried_in_vain_is_tried_faster() {
+        let pushes = in_vain(20);
+        let steps: Vec<(u32, u64)> = pushes.iter().map(|it| (it.level, it.bytes / MIB)).collect();
+        let expected = [(0, 15), (0, 35), (0, 50), (0, 50), (0, 50), (1, 15), (1, 35), (1, 55)];
+        assert_eq!(steps[..8], expected);
+        assert_eq!(steps[8..12], [(1, 75), (1, 75), (2, 15), (2, 35)]);
+    }
+
+    #[test]
+    fn what_moves_again_is_not_hurried() {
+        let goal = goal(&[(0, 1), (1, 1)], Order::Interleave);
+        let mut steer = Steer::default();
+        let looks = [(0, 0, 100), (40, 0, 100), (90, 40, 60), (110, 40, 60)];
+        let mib = looks.map(|(tried, applied, here)| {
+            let done = Stats { tried_bytes: tried * MIB, applied_bytes: applied * MIB };
+            let push = steer.step(&goal, &on(&[(0, here), (1, 100 - here)]), done).unwrap();
+            push.bytes / MIB
+        });
+        assert_eq!(mib, [15, 50, 3, 10]);
     }
 
     #[test]
     fn the_hottest_go_up_and_the_coldest_down() {
         let goal = goal(&[(0, 1), (1, 1)], Order::HottestFirst);
-        let push = Steer::default().step(&goal, &on(&[(0, 10), (1, 90)])).unwrap();
+        let none = Stats::default();
+        let push = Steer::default().step(&goal, &on(&[(0, 10), (1, 90)]), none).unwrap();
         assert_eq!((push.to, push.is_hot, push.accesses), (0, true, (HOT, u32::MAX)));
-        let push = Steer::default().step(&goal, &on(&[(0, 90), (1, 10)])).unwrap();
+        let push = Steer::default().step(&goal, &on(&[(0, 90), (1, 10)]), none).unwrap();
         assert_eq!((push.to, push.is_hot, push.accesses), (1, false, (0, 0)));
         // At the goal they are exchanged, and the direction turns where there is nothing.
-        let (mut steer, here) = (Steer::default(), on(&[(0, 50), (1, 50)]));
-        let to: Vec<u32> = (0..20).map(|_| steer.step(&goal, &here).unwrap().to).collect();
-        assert_eq!((to[0], to[10], to[19]), (0, 1, 0), "{to:?}");
+        // What is in place is tried too where it is found by its addresses.
+        for tries in [0, MIB] {
+            let (mut steer, here) = (Steer::default(), on(&[(0, 50), (1, 50)]));
+            let done = |look| Stats { tried_bytes: look * tries, applied_bytes: 0 };
+            let to = (0..20).map(|look| steer.step(&goal, &here, done(look)).unwrap().to);
+            let to: Vec<u32> = to.collect();
+            assert_eq!((to[0], to[10], to[19]), (0, 1, 0), "{to:?}");
+        }
     }
 
     #[test]
     fn nothing_is_nothing_to_move() {
         let goal = goal(&[(0, 1), (1, 1)], Order::Interleave);
-        assert_eq!(Steer::default().step(&goal, &on(&[])), None);
+        assert_eq!(Steer::default().step(&goal, &on(&[]), Stats::default()), None);
     }
 }

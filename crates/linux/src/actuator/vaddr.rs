@@ -185,9 +185,11 @@ impl Actuator for Vaddr<'_> {
         let Some(goal) = self.goal.clone() else { return Ok(followed) };
         let root = self.setting.root;
         there(root, &goal)?;
+        let stats = self.kdamond.stats()?;
         let on = self.look.placement(&self.setting, &self.processes)?;
         if let Some(on) = on.as_ref().filter(|_| goal.order == Order::HottestFirst) {
-            self.push = self.steer.step(&goal, on);
+            let done = stats.first().copied().unwrap_or_default();
+            self.push = self.steer.step(&goal, on, done);
         }
         self.guards.look(root, &goal, &mut followed.notes)?;
         let ran = self.kdamond.runs()?;
@@ -197,7 +199,6 @@ impl Actuator for Vaddr<'_> {
             followed.notes.push("DAMON's thread had ended, and was started again".into());
         }
         self.look.note(&mut followed, root, &goal, on)?;
-        let stats = self.kdamond.stats()?;
         followed.tried_bytes = Some(stats.iter().map(|it| it.tried_bytes).sum());
         followed.applied_bytes = Some(stats.iter().map(|it| it.applied_bytes).sum());
         followed.processes = Some(self.processes.len());
