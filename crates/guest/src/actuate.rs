@@ -1,11 +1,12 @@
 //! `actuate [PID..] --way WAY --weights 60:40 [--then 20:80].. [--hottest] [--rate 64MiB] [--leave]
-//! [--panic] [--follows N] [--stay N] [--within POINTS]`
+//! [--panic] [--follows N] [--stay N] [--until WORD] [--within POINTS]`
 //!
 //! Moves the pages of processes, or without any of the machine, with an actuator. It looks after it
 //! once a second, and prints what it finds; `reached 60:40 after 12` when pages were within so many
 //! points three times in a row, and then goes on to the next weights; `stayed within 0.4` for the
-//! largest difference in so many looks behind the last ones. Then it puts everything back and ends;
-//! if that is not so within so many looks, it fails. With `--panic` it panics when it is there.
+//! largest difference in so many looks behind the last ones, or until one notes this word. Then it
+//! puts everything back and ends; if that is not so within so many looks, it fails. With `--panic`
+//! it panics when it is there.
 
 use std::{
     cell::RefCell,
@@ -30,7 +31,7 @@ use crate::pages::Pages;
 const IN_A_ROW: u32 = 3;
 
 const USAGE: &str = "actuate [PID..] --way WAY --weights 60:40 [--then 20:80].. [--hottest] \
-    [--rate 64MiB] [--leave] [--panic] [--follows N] [--stay N] [--within POINTS]";
+    [--rate 64MiB] [--leave] [--panic] [--follows N] [--stay N] [--until WORD] [--within POINTS]";
 
 struct Args {
     pids: Vec<u32>,
@@ -42,6 +43,7 @@ struct Args {
     panic: bool,
     follows: u32,
     stay: u32,
+    until: Option<String>,
     within: f64,
 }
 
@@ -69,6 +71,7 @@ fn parse(mut args: impl Iterator<Item = String>) -> Option<Args> {
         panic: false,
         follows: 60,
         stay: 5,
+        until: None,
         within: 3.0,
     };
     while let Some(arg) = args.next() {
@@ -84,6 +87,7 @@ fn parse(mut args: impl Iterator<Item = String>) -> Option<Args> {
             "--panic" => found.panic = true,
             "--follows" => found.follows = args.next()?.parse().ok()?,
             "--stay" => found.stay = args.next()?.parse().ok()?,
+            "--until" => found.until = Some(args.next()?),
             "--within" => found.within = args.next()?.parse().ok()?,
             pid => found.pids.push(pid.parse().ok()?),
         }
@@ -144,8 +148,7 @@ fn actuate(args: &Args, out: &mut impl Write) -> io::Result<()> {
             if look > args.follows {
                 return Err(io::Error::other(format!("{weights} is not reached")));
             }
-            let off = follow(&mut *actuator, out)?;
-            in_a_row = match off {
+            in_a_row = match follow(&mut *actuator, out)?.off_points {
                 Some(off) if off <= args.within => in_a_row + 1,
                 Some(_) => 0,
                 None => in_a_row,
@@ -159,33 +162,37 @@ fn actuate(args: &Args, out: &mut impl Write) -> io::Result<()> {
     assert!(!args.panic, "as it was told");
     let mut most: f64 = 0.0;
     for _ in 0..args.stay {
-        most = most.max(follow(&mut *actuator, out)?.unwrap_or(0.0));
+        let found = follow(&mut *actuator, out)?;
+        most = most.max(found.off_points.unwrap_or(0.0));
+        let has = |word: &String| found.notes.iter().any(|note| note.contains(word.as_str()));
+        if args.until.as_ref().is_some_and(has) {
+            break;
+        }
     }
     writeln!(out, "stayed within {most:.2}")
 }
 
 /// A look, a second later.
-fn follow(actuator: &mut dyn Actuator, out: &mut impl Write) -> io::Result<Option<f64>> {
+fn follow(actuator: &mut dyn Actuator, out: &mut impl Write) -> io::Result<Followed> {
     thread::sleep(Duration::from_secs(1));
     let found = actuator.follow().map_err(io::Error::other)?;
     for (word, pids) in [("joined", &found.joined), ("left", &found.left)] {
         pids.iter().try_for_each(|pid| writeln!(out, "{word} {pid}"))?;
     }
-    let Followed { off_points, tried_bytes, applied_bytes, moved_bytes, .. } = found;
     let mib = |bytes: Option<u64>| bytes.unwrap_or(0) >> 20;
-    if let Some(on) = found.on {
+    if let Some(on) = found.on.clone() {
         write!(out, "{} ", Pages(on))?;
     }
     writeln!(
         out,
         "off {:.2} tried {} applied {} moved {} demotes {} {}",
-        off_points.unwrap_or(f64::NAN),
-        mib(tried_bytes),
-        mib(applied_bytes),
-        mib(moved_bytes),
+        found.off_points.unwrap_or(f64::NAN),
+        mib(found.tried_bytes),
+        mib(found.applied_bytes),
+        mib(found.moved_bytes),
         found.demotes,
         found.notes.join("; ")
     )?;
     out.flush()?;
-    Ok(off_points)
+    Ok(found)
 }

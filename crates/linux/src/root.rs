@@ -301,8 +301,8 @@ fn without_end(mut text: String) -> String {
 }
 
 /// How often a file is tried that is busy. Files of DAMON are now and then (`EBUSY`): the kernel
-/// does not wait for its own lock there (`mutex_trylock` in `mm/damon/sysfs.c`), which who reads one
-/// of them has for a moment, and a thread that brings its statistics up to date.
+/// does not wait for its own lock there (`mutex_trylock` in `mm/damon/sysfs.c`), which who reads
+/// one of them has for a moment, and a thread that brings its statistics up to date.
 const TRIES_MAX: u32 = 200;
 
 /// How long to wait in between.

@@ -80,10 +80,11 @@ pub enum To {
 /// heat: with the kernel's preference for the hottest ones, those that are in place already would
 /// use it up for ever.
 ///
-/// What is written is whole pages. Kernels try whole pages, and remember where they stopped once all
-/// is used up, to a byte; of a rest of less than a page that never is so, and each window begins at
-/// the first address again (6.12 and 6.17: the first 20 MiB of the machine were tried for minutes,
-/// with `qt_exceeds` at 0; "mm/damon/core: handle <min_region_sz remaining quota as empty", 2026).
+/// What is written is whole pages. Kernels try whole pages, and remember where they stopped once
+/// all is used up, to a byte; of a rest of less than a page that never is so, and each window
+/// begins at the first address again (6.12 and 6.17: the first 20 MiB of the machine were tried for
+/// minutes, with `qt_exceeds` at 0; "mm/damon/core: handle <min_region_sz remaining quota as
+/// empty", 2026).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quota {
     /// So many bytes.

@@ -16,9 +16,9 @@
 //! missing at most: it does not overshoot, and one of three windows still comes back.
 //!
 //! What counts for a quota is what was tried, pages of files and free memory too (6.12: of 15 MiB
-//! in a window nothing moved, eight windows long). So where all is tried in vain the quota grows, up
-//! to what is missing, and falls back as soon as something moves. Where nothing is tried, a larger
-//! quota would only come upon more at once later: pages that are less hot may go instead.
+//! in a window nothing moved, eight windows long). So where all is tried in vain the quota grows,
+//! up to what is missing, and falls back as soon as something moves. Where nothing is tried, a
+//! larger quota would only come upon more at once later: pages that are less hot may go instead.
 
 use super::{Goal, context::ACCESSES_MAX, kdamond::Stats};
 use crate::numa_maps::NodeBytes;
