@@ -14,6 +14,10 @@ pub mod clock;
 
 pub mod region;
 
+pub mod kernel;
+
+pub mod team;
+
 pub mod spread;
 
 pub mod point;
