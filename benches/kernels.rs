@@ -24,9 +24,9 @@ use std::{env, error::Error, sync::Barrier, thread, time::Duration};
 /// The mixes that differ in what a kernel does.
 const MIXES: [&str; 7] = ["R", "W5", "W6", "W2", "W3", "W11", "W10"];
 
-/// How long a kernel works before it counts, and in all.
-const WARM: Duration = Duration::from_millis(3);
-const SPAN: Duration = Duration::from_millis(25);
+/// How many chunks a kernel goes through before they count, and how many count: some 10 ms.
+const WARM: usize = 40;
+const CHUNKS: usize = 500;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let named: Vec<String> = env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
@@ -120,17 +120,16 @@ fn rate(load: &Load, regions: Vec<Region>) -> Result<(f64, Vec<Region>), Box<dyn
 fn timed(walk: &mut Walk, cpu: u32, ready: &Barrier) -> Result<f64, String> {
     pin(cpu).map_err(|why| why.to_string())?;
     ready.wait();
-    let (clock, began) = (Clock::here(), ticks());
-    let (warm, end) = (clock.ticks(WARM), clock.ticks(SPAN));
+    let clock = Clock::here();
     let mut rates = vec![];
-    let mut last = began;
-    while last - began < end {
+    let mut last = ticks();
+    for chunk in 0..WARM + CHUNKS {
         let lines = walk.chunk().map_err(|fault| fault.to_string())?;
         let now = ticks();
-        if last - began >= warm {
+        if chunk >= WARM {
             rates.push((lines * LINE_BYTES) as f64 / clock.ns(now - last));
         }
         last = now;
     }
-    spread(&rates).map(|spread| spread.median).ok_or_else(|| "no time".into())
+    spread(&rates).map(|spread| spread.median).ok_or_else(|| "no rate".into())
 }
