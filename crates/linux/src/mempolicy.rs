@@ -32,6 +32,21 @@ impl Policy {
     /// What the kernel says: of a policy that it does not know, or nodes of which it may use none,
     /// that the argument is invalid.
     pub fn set(&self) -> io::Result<()> {
+        let (mode, mask) = self.mode();
+        syscall::set_mempolicy(mode, &mask)
+    }
+
+    /// Sets it for memory that has not been touched, whoever touches it. `memory` begins where a
+    /// page does.
+    ///
+    /// # Errors
+    /// As of [`Policy::set`].
+    pub fn set_for(&self, memory: &mut [u8]) -> io::Result<()> {
+        let (mode, mask) = self.mode();
+        syscall::mbind(memory, mode, &mask)
+    }
+
+    fn mode(&self) -> (libc::c_int, Vec<libc::c_ulong>) {
         let none = List::default();
         let (mode, nodes) = match self {
             Self::Default => (libc::MPOL_DEFAULT, &none),
@@ -39,7 +54,7 @@ impl Policy {
             Self::Interleave(nodes) => (libc::MPOL_INTERLEAVE, nodes),
             Self::WeightedInterleave(nodes) => (WEIGHTED_INTERLEAVE, nodes),
         };
-        syscall::set_mempolicy(mode, &mask(nodes))
+        (mode, mask(nodes))
     }
 }
 

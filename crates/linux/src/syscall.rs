@@ -19,17 +19,42 @@ const WORD_BITS: usize = libc::c_ulong::BITS as usize;
 /// `set_mempolicy(2)`: the policy of the calling thread, and of the threads and processes that it
 /// starts from now on. An empty mask is none.
 pub(crate) fn set_mempolicy(mode: libc::c_int, mask: &[libc::c_ulong]) -> io::Result<()> {
-    let (pointer, bits) = match mask {
-        [] => (ptr::null(), 0),
-        // The kernel takes one less than the length it is given for the number of bits.
-        _ => (mask.as_ptr(), mask.len() * WORD_BITS + 1),
-    };
+    let (pointer, bits) = bits_of(mask);
     // SAFETY: the kernel reads `bits - 1` bits from `pointer`, which are those of `mask`, and
     // writes no memory of this process. It has effect only on where later pages come from.
     let result = unsafe {
         libc::syscall(libc::SYS_set_mempolicy, libc::c_long::from(mode), pointer, bits as u64)
     };
     done(result).map(drop)
+}
+
+/// `mbind(2)`: the policy of memory of this process. Pages that are there already stay.
+pub(crate) fn mbind(
+    memory: &mut [u8],
+    mode: libc::c_int,
+    mask: &[libc::c_ulong],
+) -> io::Result<()> {
+    let (pointer, bits) = bits_of(mask);
+    // SAFETY: the kernel reads `bits - 1` bits from `pointer`, which are those of `mask`. What is
+    // in `memory` it neither reads nor writes: it notes where its pages are to come from.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_mbind,
+            memory.as_mut_ptr(),
+            memory.len(),
+            libc::c_long::from(mode),
+            pointer,
+            bits as u64,
+            0_u64,
+        )
+    };
+    done(result).map(drop)
+}
+
+/// A node mask as the kernel takes it: it takes one less than the length it is given for the number
+/// of bits. An empty mask is none.
+fn bits_of(mask: &[libc::c_ulong]) -> (*const libc::c_ulong, usize) {
+    if mask.is_empty() { (ptr::null(), 0) } else { (mask.as_ptr(), mask.len() * WORD_BITS + 1) }
 }
 
 /// `get_mempolicy(2)`: the mode of the calling thread, with its flags.

@@ -1,0 +1,135 @@
+//! The search for the best loop of each kind: every candidate against the chosen one, one after the
+//! other in many short rounds, so that whatever else the machine does disturbs them alike.
+//!
+//! ```text
+//! cargo bench -p interleaf-benches --bench kernels -- W2 W10     # these mixes; all without
+//! ```
+//!
+//! `THREADS`, `ROUNDS`, `ISA` and `MIB` in the environment change what their names say. Only the
+//! ratios mean something on a machine that others use too.
+
+use interleaf_linux::mempolicy::Policy;
+use interleaf_measure::{
+    clock::{Clock, ticks},
+    isa::Isa,
+    kernel::{Kernel, Walk},
+    point::Pattern,
+    region::{Pages, Region},
+    spread::spread,
+    team::{Load, pin},
+    traffic::{LINE_BYTES, Traffic},
+};
+use std::{env, error::Error, sync::Barrier, thread, time::Duration};
+
+/// The mixes that differ in what a kernel does.
+const MIXES: [&str; 7] = ["R", "W5", "W6", "W2", "W3", "W11", "W10"];
+
+/// How many chunks a kernel goes through before they count, and how many count: some 10 ms.
+const WARM: usize = 40;
+const CHUNKS: usize = 500;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let named: Vec<String> = env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
+    let mixes = if named.is_empty() { MIXES.map(String::from).to_vec() } else { named };
+    let number = |name: &str, otherwise: usize| {
+        env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
+    };
+    let best = *Isa::available().last().ok_or("no instruction set")?;
+    let isa = env::var("ISA").ok().map_or(Ok(best), |name| name.parse())?.here()?;
+    for name in mixes {
+        let load = Load {
+            traffic: name.parse()?,
+            pattern: Pattern::Sequential,
+            isa,
+            kernel: None,
+            cpus: (0..number("THREADS", 1) as u32).collect(),
+            bytes: number("MIB", 128) << 20,
+            pages: Pages::Huge,
+            policy: Policy::Default,
+            seed: 1,
+            delay: Duration::ZERO,
+        };
+        search(&load, number("ROUNDS", 15))?;
+    }
+    Ok(())
+}
+
+/// Prints of each candidate how fast it was, the fastest first.
+fn search(load: &Load, rounds: usize) -> Result<(), Box<dyn Error>> {
+    let mut kernels = vec![chosen(load.isa, &load.traffic)?];
+    kernels.extend(
+        Kernel::candidates(load.isa).into_iter().filter(|kernel| kernel.serves(&load.traffic)),
+    );
+    let mut rates = vec![vec![]; kernels.len()];
+    let mut regions = vec![];
+    for _ in 0..rounds {
+        for (kernel, rates) in kernels.iter().zip(&mut rates) {
+            let load = Load { kernel: Some(*kernel), ..load.clone() };
+            let (rate, back) = rate(&load, regions)?;
+            rates.push(rate);
+            regions = back;
+        }
+    }
+    let mut rows: Vec<(f64, String)> = vec![];
+    for (kernel, own) in kernels.iter().zip(&rates) {
+        let ratios: Vec<f64> = own.iter().zip(&rates[0]).map(|(own, first)| own / first).collect();
+        let (Some(ratio), Some(rate)) = (spread(&ratios), spread(own)) else { continue };
+        let best = own.iter().copied().fold(0.0, f64::max);
+        let text = format!(
+            "{:.3} ± {:.3}  {:6.2} GB/s  best {best:6.2}  {kernel}",
+            ratio.median,
+            ratio.relative / 2.0,
+            rate.median,
+        );
+        rows.push((ratio.median, text));
+    }
+    rows.sort_by(|a, b| b.0.total_cmp(&a.0));
+    println!("{}, {} threads", load.traffic, load.cpus.len());
+    rows.iter().for_each(|(_, text)| println!("  {text}"));
+    Ok(())
+}
+
+fn chosen(isa: Isa, traffic: &Traffic) -> Result<Kernel, String> {
+    Kernel::best(isa, traffic).ok_or_else(|| format!("no kernel of {isa} for {traffic}"))
+}
+
+/// How fast a load is at work, GB/s: each chunk is timed, and the middle of all counts, so that it
+/// does not matter for how long others have the CPU. In memory that is there already.
+fn rate(load: &Load, regions: Vec<Region>) -> Result<(f64, Vec<Region>), Box<dyn Error>> {
+    let mut regions = regions.into_iter();
+    let mut walks = vec![];
+    for _ in &load.cpus {
+        let region = match regions.next() {
+            Some(region) => region,
+            None => Region::new(load.bytes, load.pages, &load.policy)?,
+        };
+        let kernel = load.kernel.ok_or("no kernel")?;
+        walks.push(Walk::new(region, &load.traffic, load.pattern, kernel, load.seed)?);
+    }
+    let ready = &Barrier::new(walks.len());
+    let rates: Vec<Result<f64, String>> = thread::scope(|scope| {
+        let work = |(walk, &cpu)| scope.spawn(move || timed(walk, cpu, ready));
+        let threads: Vec<_> = walks.iter_mut().zip(&load.cpus).map(work).collect();
+        threads.into_iter().map(|it| it.join().unwrap_or_else(|_| Err("panic".into()))).collect()
+    });
+    let rate = rates.into_iter().sum::<Result<f64, String>>()?;
+    walks.iter_mut().try_for_each(|walk| walk.verify().map(drop))?;
+    Ok((rate, walks.into_iter().map(Walk::into_region).collect()))
+}
+
+fn timed(walk: &mut Walk, cpu: u32, ready: &Barrier) -> Result<f64, String> {
+    pin(cpu).map_err(|why| why.to_string())?;
+    ready.wait();
+    let clock = Clock::here();
+    let mut rates = vec![];
+    let mut last = ticks();
+    for chunk in 0..WARM + CHUNKS {
+        let lines = walk.chunk().map_err(|fault| fault.to_string())?;
+        let now = ticks();
+        if chunk >= WARM {
+            rates.push((lines * LINE_BYTES) as f64 / clock.ns(now - last));
+        }
+        last = now;
+    }
+    spread(&rates).map(|spread| spread.median).ok_or_else(|| "no rate".into())
+}

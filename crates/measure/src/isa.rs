@@ -1,0 +1,119 @@
+//! Instruction sets that there are kernels for, and which of them this machine has.
+
+use std::{fmt, str::FromStr};
+
+/// An instruction set by which memory is read and written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Isa {
+    /// 16 bytes at once; every x86-64 has it.
+    Sse2,
+    /// 32 bytes at once.
+    Avx2,
+    /// 64 bytes at once (AVX-512F).
+    Avx512,
+    /// 16 bytes at once; every AArch64 has it.
+    Neon,
+    /// As many bytes as the machine's vectors are wide.
+    Sve,
+}
+
+/// All of them with their names, those of one architecture from the narrowest on.
+const NAMED: [(Isa, &str); 5] = [
+    (Isa::Sse2, "sse2"),
+    (Isa::Avx2, "avx2"),
+    (Isa::Avx512, "avx512"),
+    (Isa::Neon, "neon"),
+    (Isa::Sve, "sve"),
+];
+
+/// An instruction set that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum IsaError {
+    /// A text that names none.
+    #[error("there is no instruction set \"{0}\"")]
+    Name(String),
+    /// One that this machine does not have.
+    #[error("this machine has no {0}")]
+    Absent(Isa),
+}
+
+impl IsaError {
+    /// How to mend it.
+    pub fn hint() -> String {
+        let names: Vec<String> = Isa::available().iter().map(Isa::to_string).collect();
+        format!("this machine has {}; without --isa the best is taken", names.join(", "))
+    }
+}
+
+impl Isa {
+    /// Those that this machine has, from the narrowest on; never none.
+    pub fn available() -> Vec<Self> {
+        NAMED.iter().map(|(isa, _)| *isa).filter(|isa| isa.is_here()).collect()
+    }
+
+    /// This one, where the machine has it.
+    ///
+    /// # Errors
+    /// When the machine does not have it.
+    pub fn here(self) -> Result<Self, IsaError> {
+        if self.is_here() { Ok(self) } else { Err(IsaError::Absent(self)) }
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    fn is_here(self) -> bool {
+        match self {
+            Self::Sse2 => true,
+            Self::Avx2 => is_x86_feature_detected!("avx2"),
+            Self::Avx512 => is_x86_feature_detected!("avx512f"),
+            Self::Neon | Self::Sve => false,
+        }
+    }
+
+    #[cfg(target_arch = "aarch64")]
+    fn is_here(self) -> bool {
+        match self {
+            Self::Neon => true,
+            Self::Sve => std::arch::is_aarch64_feature_detected!("sve"),
+            Self::Sse2 | Self::Avx2 | Self::Avx512 => false,
+        }
+    }
+}
+
+impl fmt::Display for Isa {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = NAMED.iter().find(|(isa, _)| isa == self).map_or("", |(_, name)| name);
+        f.write_str(name)
+    }
+}
+
+impl FromStr for Isa {
+    type Err = IsaError;
+
+    fn from_str(text: &str) -> Result<Self, IsaError> {
+        let found = NAMED.iter().find(|(_, name)| name.eq_ignore_ascii_case(text));
+        found.map(|(isa, _)| *isa).ok_or_else(|| IsaError::Name(text.into()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_as_they_are_written() {
+        for (isa, name) in NAMED {
+            assert_eq!(name.parse(), Ok(isa));
+            assert_eq!(isa.to_string(), name);
+        }
+        assert_eq!("mmx".parse::<Isa>(), Err(IsaError::Name("mmx".into())));
+    }
+
+    #[test]
+    fn a_machine_has_one_architecture() {
+        let all = Isa::available();
+        assert!(!all.is_empty());
+        let foreign = if cfg!(target_arch = "x86_64") { Isa::Neon } else { Isa::Sse2 };
+        assert_eq!(foreign.here(), Err(IsaError::Absent(foreign)));
+        assert_eq!(all[0].here(), Ok(all[0]));
+    }
+}

@@ -1,0 +1,27 @@
+//! Measures memory: bandwidth by mix, latency idle and loaded, and how latency is distributed, at
+//! the limit of the hardware and with or without its counters.
+//!
+//! What is timed is written by hand for each instruction set, so that it is the same whatever the
+//! compiler makes of the rest, and computes a checksum, so that every run proves that it read and
+//! wrote what it says. Bytes that the program asked for, bytes that a memory controller would see
+//! of them by its table ([`traffic`]) and bytes that counters saw are kept apart everywhere.
+
+pub mod isa;
+
+pub mod traffic;
+
+pub mod clock;
+
+pub mod room;
+
+pub mod region;
+
+pub mod kernel;
+
+pub mod team;
+
+pub mod bandwidth;
+
+pub mod spread;
+
+pub mod point;

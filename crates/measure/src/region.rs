@@ -1,0 +1,209 @@
+//! Memory to measure: mapped for it, on the nodes that were asked for, in pages of the size that
+//! was asked for where the kernel has them.
+
+#![expect(unsafe_code, reason = "memory is mapped, and kernels take its address")]
+
+use crate::room::{self, RoomError};
+use interleaf_linux::{mempolicy::Policy, root::Root};
+use rustix::{
+    io::Errno,
+    mm::{self, Advice, MapFlags, ProtFlags},
+};
+use std::{
+    io::{self, ErrorKind},
+    ops::Range,
+    ptr, slice,
+};
+
+/// Bytes of a huge page: those of x86-64, and of AArch64 with small pages of 4 KiB.
+pub const HUGE_BYTES: usize = 2 << 20;
+
+/// Which pages are asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pages {
+    /// The smallest.
+    Small,
+    /// Huge ones where the kernel finds some, without being sure of it (`madvise`).
+    Huge,
+    /// Huge ones that an administrator has reserved, or none (`hugetlbfs`).
+    Reserved,
+}
+
+/// Why there is no memory.
+#[derive(Debug, thiserror::Error)]
+pub enum RegionError {
+    /// It does not fit.
+    #[error(transparent)]
+    Room(#[from] RoomError),
+    /// The kernel has none.
+    #[error("{bytes} bytes in {pages:?} pages: {why}")]
+    Map {
+        /// What was asked for.
+        bytes: usize,
+        /// In which pages.
+        pages: Pages,
+        /// What the kernel says.
+        why: io::Error,
+    },
+    /// The nodes are not there, or not for this process.
+    #[error("memory by {policy}: {why}")]
+    Place {
+        /// The policy.
+        policy: Policy,
+        /// What the kernel says.
+        why: io::Error,
+    },
+}
+
+impl RegionError {
+    /// How to mend it.
+    pub fn hint(&self) -> String {
+        match self {
+            Self::Room(why) => why.hint(),
+            Self::Map { pages: Pages::Reserved, .. } => {
+                "reserve huge pages as root (sysctl vm.nr_hugepages), or take others".into()
+            }
+            Self::Map { .. } => "ask for less, or see what ulimit -v allows".into(),
+            Self::Place { .. } => {
+                "choose nodes that have memory and that this process may use (numactl --show)"
+                    .into()
+            }
+        }
+    }
+}
+
+/// Mapped memory, all of it touched; gone with the value.
+#[derive(Debug)]
+pub struct Region {
+    address: *mut u8,
+    mapped: usize,
+    bytes: usize,
+}
+
+// SAFETY: the mapping belongs to the value alone, and has no tie to the thread that made it.
+unsafe impl Send for Region {}
+// SAFETY: a shared reference gives no access to the bytes but by `words`, which only reads.
+unsafe impl Sync for Region {}
+
+impl Region {
+    /// Maps `bytes`, rounded up to whole huge pages and aligned to one, places it by `policy` and
+    /// touches every page from the calling thread. All words are 1 then: processors know ways to
+    /// keep zeros out of memory.
+    ///
+    /// # Errors
+    /// When it does not fit, the kernel has no such pages, or the policy is none for this process.
+    pub fn new(bytes: usize, pages: Pages, policy: &Policy) -> Result<Self, RegionError> {
+        let bytes = bytes.max(1).next_multiple_of(HUGE_BYTES);
+        room::check(&Root::live(), bytes as u64, pages, policy)?;
+        let failed = |why: Errno| RegionError::Map { bytes, pages, why: why.into() };
+        let mut flags = MapFlags::PRIVATE;
+        // Reserved pages are taken when they are mapped: a touch that finds none ends the process.
+        flags |= match pages {
+            Pages::Reserved => MapFlags::HUGETLB | MapFlags::HUGE_2MB,
+            Pages::Small | Pages::Huge => MapFlags::NORESERVE,
+        };
+        // Reserved pages are aligned by themselves; of others a huge page more leaves room for it.
+        let mapped = if pages == Pages::Reserved { bytes } else { bytes + HUGE_BYTES };
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new anonymous mapping at an address that the kernel chooses overlaps no other.
+        let start = unsafe { mm::mmap_anonymous(ptr::null_mut(), mapped, protection, flags) };
+        let start = start.map_err(failed)?;
+        let mut region = Self { address: start.cast(), mapped, bytes };
+        let advice = match pages {
+            Pages::Small => Some(Advice::LinuxNoHugepage),
+            Pages::Huge => Some(Advice::LinuxHugepage),
+            Pages::Reserved => None,
+        };
+        if let Some(advice) = advice {
+            // SAFETY: it is about the mapping that was just made, and changes no content. A kernel
+            // without huge pages says that it has none, which the look afterwards shows.
+            let _ = unsafe { mm::madvise(start, mapped, advice) };
+        }
+        match policy.set_for(region.whole()) {
+            // A kernel without NUMA has one place only, which is the default.
+            Err(why) if *policy == Policy::Default && why.kind() == ErrorKind::Unsupported => {}
+            Err(why) => return Err(RegionError::Place { policy: policy.clone(), why }),
+            Ok(()) => {}
+        }
+        region.words_mut().fill(1);
+        Ok(region)
+    }
+
+    /// Its length, bytes.
+    pub const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Where it begins, aligned to a huge page.
+    pub fn start(&self) -> *mut u8 {
+        let offset = self.address.align_offset(HUGE_BYTES);
+        if self.mapped == self.bytes { self.address } else { self.address.wrapping_add(offset) }
+    }
+
+    /// The addresses of its bytes.
+    pub fn addresses(&self) -> Range<u64> {
+        let start = self.start() as u64;
+        start..start + self.bytes as u64
+    }
+
+    /// Its words.
+    pub fn words(&self) -> &[u64] {
+        // SAFETY: `bytes` from `start` on are mapped and initialised for as long as the value is,
+        // aligned for any word, and who writes has the value for itself.
+        unsafe { slice::from_raw_parts(self.start().cast(), self.bytes / 8) }
+    }
+
+    /// Its words, to write.
+    pub fn words_mut(&mut self) -> &mut [u64] {
+        // SAFETY: as of `words`; the value is ours alone.
+        unsafe { slice::from_raw_parts_mut(self.start().cast(), self.bytes / 8) }
+    }
+
+    /// The mapping, what is around the aligned part too: a policy is for whole pages.
+    fn whole(&mut self) -> &mut [u8] {
+        // SAFETY: all of it is mapped, and anonymous memory is initialised.
+        unsafe { slice::from_raw_parts_mut(self.address, self.mapped) }
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is the value's own, and nothing refers to it any more. It can fail
+        // only of arguments that `mmap` did not give.
+        let _ = unsafe { mm::munmap(self.address.cast(), self.mapped) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    #[test]
+    fn memory_is_aligned_and_all_there() {
+        for pages in [Pages::Small, Pages::Huge] {
+            let mut region = Region::new(3 << 20, pages, &Policy::Default).unwrap();
+            assert_eq!(region.bytes(), 4 << 20);
+            assert_eq!(region.start() as usize % HUGE_BYTES, 0);
+            assert!(region.words().iter().all(|word| *word == 1));
+            *region.words_mut().last_mut().unwrap() = 7;
+            assert_eq!(region.words()[region.bytes() / 8 - 1], 7);
+        }
+    }
+
+    #[test]
+    fn more_than_there_is_is_refused_before_it_is_touched() {
+        let why = Region::new(1 << 50, Pages::Huge, &Policy::Default).unwrap_err();
+        assert!(matches!(why, RegionError::Room(RoomError::Memory { .. })), "{why}");
+        let why = Region::new(1 << 50, Pages::Reserved, &Policy::Default).unwrap_err();
+        assert!(matches!(why, RegionError::Room(RoomError::Reserved { .. })), "{why}");
+        assert!(why.hint().contains("sysctl"), "{}", why.hint());
+    }
+
+    #[test]
+    fn a_node_that_is_not_there_is_refused() {
+        let policy = Policy::Bind([1000].into_iter().collect());
+        let why = Region::new(1, Pages::Small, &policy).unwrap_err();
+        assert!(why.to_string().contains("bind:1000"), "{why}");
+    }
+}

@@ -1,0 +1,230 @@
+//! What a kernel issues for each mix, and what a memory controller sees of it.
+//!
+//! The mixes are those of Intel's Memory Latency Checker (`-W` of its public help), which names
+//! them by what is "observed on the memory controller": an ordinary store reads its line first and
+//! writes it back later, so it counts twice, and a non-temporal store once.
+//!
+//! ```text
+//! W2, 2R:1W     1 load + 1 store:                 lines read 1 + 1, written 1
+//! W10, 2R:1NT   2 loads + 1 non-temporal store:   lines read 2,     written 1
+//! ```
+//!
+//! That is a model: processors that evade the read for ownership (SpecI2M of Intel's Ice Lake and
+//! later under load, several Arm cores) read less. Only counters can say what was read in truth.
+
+use interleaf_model::mix::{Mix, MixError, NAMED};
+use std::{fmt, str::FromStr};
+
+/// Bytes of a line.
+pub const LINE_BYTES: u64 = 64;
+
+/// What a kernel issues for one group of lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Traffic {
+    /// What it is called.
+    pub name: Name,
+    /// Lines that are loaded.
+    pub loads: u32,
+    /// Buffers that they are loaded from, in turn; 0 without loads.
+    pub read_buffers: u32,
+    /// Lines that are stored.
+    pub stores: u32,
+    /// Whether stores go past the caches.
+    pub nontemporal: bool,
+}
+
+/// What a traffic is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Name {
+    /// As the Memory Latency Checker calls it: `W2`.
+    Mlc(&'static str),
+    /// By what a controller reads of all that it moves, per cent: `70%`, and `70%nt` with stores
+    /// that go past the caches.
+    Share(u32),
+}
+
+/// A share of reads that no traffic has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no traffic has {percent} % reads: there is {least} to 100 %{}", if *.least > 0 {
+    ", since an ordinary store reads its line too; with stores past the caches from 0 %"
+} else {
+    ""
+})]
+pub struct ShareError {
+    /// The share, per cent.
+    pub percent: u32,
+    /// The least that there is.
+    pub least: u32,
+}
+
+/// What each mix issues; the names and shares are those of [`NAMED`].
+const TABLE: [(&str, u32, u32, u32); 13] = [
+    // Name, loads, buffers that are read, stores.
+    ("R", 1, 1, 0),
+    ("W2", 1, 1, 1),
+    ("W3", 2, 1, 1),
+    ("W4", 1, 1, 2),
+    ("W5", 0, 0, 1),
+    ("W6", 0, 0, 1),
+    ("W7", 2, 1, 1),
+    ("W8", 1, 1, 1),
+    ("W9", 3, 1, 1),
+    ("W10", 2, 2, 1),
+    ("W11", 2, 2, 1),
+    ("W12", 3, 1, 1),
+    ("W19", 8, 1, 1),
+];
+
+impl Traffic {
+    /// All of them, in the order of their numbers.
+    pub fn all() -> Vec<Self> {
+        let stores_pass =
+            |name: &str| NAMED.iter().any(|(known, _, nontemporal)| *known == name && *nontemporal);
+        TABLE
+            .iter()
+            .map(|&(name, loads, read_buffers, stores)| {
+                let nontemporal = stores_pass(name);
+                Self { name: Name::Mlc(name), loads, read_buffers, stores, nontemporal }
+            })
+            .collect()
+    }
+
+    /// Reads only.
+    pub const READ: Self =
+        Self { name: Name::Mlc("R"), loads: 1, read_buffers: 1, stores: 0, nontemporal: false };
+
+    /// Traffic of which a controller reads this share, per cent: with ordinary stores 50 to 100.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn of_read_share(percent: u32, nontemporal: bool) -> Result<Self, ShareError> {
+        let least = if nontemporal { 0 } else { 50 };
+        if !(least..=100).contains(&percent) {
+            return Err(ShareError { percent, least });
+        }
+        // With ordinary stores (loads + stores) / (loads + 2 stores) is the share.
+        let (loads, stores) =
+            (if nontemporal { percent } else { 2 * percent - 100 }, 100 - percent);
+        let common = greatest_common_divisor(loads, stores);
+        let (loads, stores) = (loads / common, stores / common);
+        let name = Name::Share(percent);
+        Ok(Self { name, loads, read_buffers: loads.min(1), stores, nontemporal })
+    }
+
+    /// Lines that the program loads and stores in a group.
+    pub const fn program_lines(&self) -> u32 {
+        self.loads + self.stores
+    }
+
+    /// Lines that a controller reads for a group, those for ownership too.
+    pub const fn controller_reads(&self) -> u32 {
+        self.loads + if self.nontemporal { 0 } else { self.stores }
+    }
+
+    /// Lines that a controller writes for a group.
+    pub const fn controller_writes(&self) -> u32 {
+        self.stores
+    }
+
+    /// Bytes that a controller moves for each byte of the program.
+    pub fn controller_factor(&self) -> f64 {
+        let lines = self.controller_reads() + self.controller_writes();
+        f64::from(lines) / f64::from(self.program_lines())
+    }
+
+    /// The mix at the controller.
+    ///
+    /// # Errors
+    /// Never of those in the table.
+    pub fn mix(&self) -> Result<Mix, MixError> {
+        let (reads, writes) =
+            (f64::from(self.controller_reads()), f64::from(self.controller_writes()));
+        Mix::new(reads / (reads + writes), self.nontemporal)
+    }
+}
+
+impl fmt::Display for Traffic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.name, self.nontemporal) {
+            (Name::Mlc(name), _) => f.write_str(name),
+            (Name::Share(percent), false) => write!(f, "{percent}%"),
+            (Name::Share(percent), true) => write!(f, "{percent}%nt"),
+        }
+    }
+}
+
+const fn greatest_common_divisor(a: u32, b: u32) -> u32 {
+    if b == 0 { a } else { greatest_common_divisor(b, a % b) }
+}
+
+impl FromStr for Traffic {
+    type Err = MixError;
+
+    fn from_str(text: &str) -> Result<Self, MixError> {
+        let unknown = || MixError::Name(text.into());
+        if let Some((percent, end)) = text.split_once('%') {
+            let nontemporal = match end {
+                "" => false,
+                "nt" => true,
+                _ => return Err(unknown()),
+            };
+            let percent = percent.parse().map_err(|_| unknown())?;
+            return Self::of_read_share(percent, nontemporal).map_err(|_| unknown());
+        }
+        let named = |it: &Self| it.to_string().eq_ignore_ascii_case(text);
+        Self::all().into_iter().find(named).ok_or_else(unknown)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    #[test]
+    fn each_gives_the_mix_that_it_is_named_for() {
+        let all = Traffic::all();
+        assert_eq!(all.len(), NAMED.len());
+        for traffic in all {
+            let named = NAMED.iter().find(|(name, ..)| *name == traffic.to_string()).unwrap();
+            let mix = traffic.mix().unwrap();
+            assert!((mix.read_share() - named.1).abs() < 1e-12, "{traffic:?}");
+            assert_eq!(mix.nontemporal(), named.2, "{traffic}");
+            assert_eq!(traffic.to_string().to_lowercase().parse::<Traffic>().unwrap(), traffic);
+            assert!(traffic.read_buffers <= traffic.loads, "{traffic}");
+        }
+        assert!("W1".parse::<Traffic>().is_err());
+    }
+
+    #[test]
+    fn any_share_of_reads_is_issued() {
+        for (nontemporal, least) in [(false, 50), (true, 0)] {
+            for percent in least..=100 {
+                let traffic = Traffic::of_read_share(percent, nontemporal).unwrap();
+                let share = traffic.mix().unwrap().read_share();
+                assert!((share - f64::from(percent) / 100.0).abs() < 1e-12, "{traffic:?}");
+                assert_eq!(traffic.to_string().parse(), Ok(traffic));
+            }
+        }
+        let issued = |percent, nontemporal| {
+            let traffic = Traffic::of_read_share(percent, nontemporal).unwrap();
+            (traffic.loads, traffic.stores)
+        };
+        assert_eq!(
+            (issued(50, false), issued(75, false), issued(80, true)),
+            ((0, 1), (2, 1), (4, 1))
+        );
+        let why = Traffic::of_read_share(49, false).unwrap_err().to_string();
+        assert!(why.contains("50 to 100 %"), "{why}");
+        let why = Traffic::of_read_share(101, true).unwrap_err().to_string();
+        assert!(why.ends_with("0 to 100 %"), "{why}");
+        assert!(["49%", "70%x", "%", "x%nt"].iter().all(|text| text.parse::<Traffic>().is_err()));
+    }
+
+    #[test]
+    fn a_store_counts_twice_and_one_past_the_caches_once() {
+        let factor = |name: &str| name.parse::<Traffic>().unwrap().controller_factor();
+        assert_eq!((factor("R"), factor("W5"), factor("W6")), (1.0, 2.0, 1.0));
+        assert_eq!((factor("W2"), factor("W10")), (1.5, 1.0));
+    }
+}
