@@ -17,3 +17,15 @@ pub mod region;
 pub mod spread;
 
 pub mod point;
+
+pub mod ring;
+
+pub mod chase;
+
+pub mod pages;
+
+pub mod levels;
+
+pub mod idle;
+
+pub mod pin;
