@@ -18,6 +18,8 @@ pub mod spread;
 
 pub mod point;
 
+pub mod switches;
+
 pub mod ring;
 
 pub mod chase;
@@ -27,5 +29,7 @@ pub mod pages;
 pub mod levels;
 
 pub mod idle;
+
+pub mod histogram;
 
 pub mod pin;
