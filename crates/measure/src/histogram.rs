@@ -323,7 +323,7 @@ mod tests {
     fn of_chase(bytes: usize, options: &Options) -> Histogram {
         let shape = idle::Options { bytes, ..idle::Options::default() };
         let mut chase = Chase::new(shape.region().unwrap(), shape.local()).unwrap();
-        histogram(&Root::live(), Clock::calibrated(), &mut chase, options, &mut |_| ()).unwrap()
+        histogram(&Root::live(), Clock::here(), &mut chase, options, &mut |_| ()).unwrap()
     }
 
     #[test]

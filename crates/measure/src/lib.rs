@@ -14,6 +14,12 @@ pub mod clock;
 
 pub mod region;
 
+pub mod kernel;
+
+pub mod team;
+
+pub mod bandwidth;
+
 pub mod spread;
 
 pub mod point;
