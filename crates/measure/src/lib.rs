@@ -38,4 +38,6 @@ pub mod idle;
 
 pub mod histogram;
 
+pub mod knee;
+
 pub mod pin;
