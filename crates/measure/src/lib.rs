@@ -40,4 +40,6 @@ pub mod histogram;
 
 pub mod knee;
 
+pub mod loaded;
+
 pub mod pin;
