@@ -8,7 +8,10 @@ use rustix::{
     io::Errno,
     mm::{self, Advice, MapFlags, ProtFlags},
 };
-use std::{io, ptr, slice};
+use std::{
+    io::{self, ErrorKind},
+    ptr, slice,
+};
 
 /// Bytes of a huge page: those of x86-64, and of AArch64 with small pages of 4 KiB.
 pub const HUGE_BYTES: usize = 2 << 20;
@@ -91,9 +94,12 @@ impl Region {
             // without huge pages says that it has none, which the look afterwards shows.
             let _ = unsafe { mm::madvise(start, mapped, advice) };
         }
-        policy
-            .set_for(region.whole())
-            .map_err(|why| RegionError::Place { policy: policy.clone(), why })?;
+        match policy.set_for(region.whole()) {
+            // A kernel without NUMA has one place only, which is the default.
+            Err(why) if *policy == Policy::Default && why.kind() == ErrorKind::Unsupported => {}
+            Err(why) => return Err(RegionError::Place { policy: policy.clone(), why }),
+            Ok(()) => {}
+        }
         region.words_mut().fill(1);
         Ok(region)
     }
