@@ -25,3 +25,23 @@ pub mod bandwidth;
 pub mod spread;
 
 pub mod point;
+
+pub mod switches;
+
+pub mod ring;
+
+pub mod chase;
+
+pub mod pages;
+
+pub mod levels;
+
+pub mod idle;
+
+pub mod histogram;
+
+pub mod knee;
+
+pub mod loaded;
+
+pub mod pin;
