@@ -164,10 +164,19 @@ impl Root {
     }
 
     fn whole(&self, path: &str) -> Result<Option<String>, RootError> {
+        Ok(self.bytes(path)?.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
+    }
+
+    /// The bytes of a file that is no text; a capture does not have it. `None` when there is no
+    /// such file.
+    ///
+    /// # Errors
+    /// When it is there and cannot be read.
+    pub fn bytes(&self, path: &str) -> Result<Option<Vec<u8>>, RootError> {
         let mut tries = 1;
         loop {
             match fs::read(self.at(path)) {
-                Ok(bytes) => return Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
+                Ok(bytes) => return Ok(Some(bytes)),
                 Err(why) if is_absent(&why) => return Ok(None),
                 Err(why) if is_busy(&why) && tries < TRIES_MAX => thread::sleep(BUSY_PAUSE),
                 Err(why) => return Err(RootError::Read { path: path.into(), why }),

@@ -17,3 +17,5 @@ pub mod region;
 pub mod spread;
 
 pub mod point;
+
+pub mod interleave;
