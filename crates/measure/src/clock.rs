@@ -3,6 +3,7 @@
 #![expect(unsafe_code, reason = "a counter is read by an instruction")]
 
 use std::{
+    sync::OnceLock,
     thread,
     time::{Duration, Instant},
 };
@@ -42,6 +43,12 @@ impl Clock {
         thread::sleep(CALIBRATION);
         let (last, elapsed) = (ticks(), began.elapsed());
         Self { ticks_per_ns: (last - first) as f64 / elapsed.as_nanos() as f64 }
+    }
+
+    /// As [`Clock::calibrated`], which is done once for the process.
+    pub fn here() -> Self {
+        static HERE: OnceLock<Clock> = OnceLock::new();
+        *HERE.get_or_init(Self::calibrated)
     }
 
     /// So many ticks, ns.

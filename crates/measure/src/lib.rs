@@ -14,8 +14,24 @@ pub mod clock;
 
 pub mod region;
 
+pub mod kernel;
+
+pub mod team;
+
 pub mod spread;
 
 pub mod point;
 
 pub mod interleave;
+
+pub mod ring;
+
+pub mod chase;
+
+pub mod pages;
+
+pub mod levels;
+
+pub mod idle;
+
+pub mod pin;

@@ -26,7 +26,7 @@ pub fn spread(values: &[f64]) -> Option<Spread> {
 
 /// The value below which a part `p` of `sorted` lies, between neighbours in proportion (type 7 of
 /// Hyndman and Fan, "Sample Quantiles in Statistical Packages", 1996).
-fn quantile(sorted: &[f64], p: f64) -> f64 {
+pub(crate) fn quantile(sorted: &[f64], p: f64) -> f64 {
     let at = p * (sorted.len() - 1) as f64;
     let (below, above) = (sorted[at.floor() as usize], sorted[at.ceil() as usize]);
     below + (above - below) * at.fract()

@@ -22,7 +22,7 @@ pub const LINE_BYTES: u64 = 64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Traffic {
     /// What it is called.
-    pub name: &'static str,
+    pub name: Name,
     /// Lines that are loaded.
     pub loads: u32,
     /// Buffers that they are loaded from, in turn; 0 without loads.
@@ -31,6 +31,30 @@ pub struct Traffic {
     pub stores: u32,
     /// Whether stores go past the caches.
     pub nontemporal: bool,
+}
+
+/// What a traffic is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Name {
+    /// As the Memory Latency Checker calls it: `W2`.
+    Mlc(&'static str),
+    /// By what a controller reads of all that it moves, per cent: `70%`, and `70%nt` with stores
+    /// that go past the caches.
+    Share(u32),
+}
+
+/// A share of reads that no traffic has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no traffic has {percent} % reads: there is {least} to 100 %{}", if *.least > 0 {
+    ", since an ordinary store reads its line too; with stores past the caches from 0 %"
+} else {
+    ""
+})]
+pub struct ShareError {
+    /// The share, per cent.
+    pub percent: u32,
+    /// The least that there is.
+    pub least: u32,
 }
 
 /// What each mix issues; the names and shares are those of [`NAMED`].
@@ -60,14 +84,32 @@ impl Traffic {
             .iter()
             .map(|&(name, loads, read_buffers, stores)| {
                 let nontemporal = stores_pass(name);
-                Self { name, loads, read_buffers, stores, nontemporal }
+                Self { name: Name::Mlc(name), loads, read_buffers, stores, nontemporal }
             })
             .collect()
     }
 
     /// Reads only.
     pub const READ: Self =
-        Self { name: "R", loads: 1, read_buffers: 1, stores: 0, nontemporal: false };
+        Self { name: Name::Mlc("R"), loads: 1, read_buffers: 1, stores: 0, nontemporal: false };
+
+    /// Traffic of which a controller reads this share, per cent: with ordinary stores 50 to 100.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn of_read_share(percent: u32, nontemporal: bool) -> Result<Self, ShareError> {
+        let least = if nontemporal { 0 } else { 50 };
+        if !(least..=100).contains(&percent) {
+            return Err(ShareError { percent, least });
+        }
+        // With ordinary stores (loads + stores) / (loads + 2 stores) is the share.
+        let (loads, stores) =
+            (if nontemporal { percent } else { 2 * percent - 100 }, 100 - percent);
+        let common = greatest_common_divisor(loads, stores);
+        let (loads, stores) = (loads / common, stores / common);
+        let name = Name::Share(percent);
+        Ok(Self { name, loads, read_buffers: loads.min(1), stores, nontemporal })
+    }
 
     /// Lines that the program loads and stores in a group.
     pub const fn program_lines(&self) -> u32 {
@@ -103,16 +145,34 @@ impl Traffic {
 
 impl fmt::Display for Traffic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name)
+        match (self.name, self.nontemporal) {
+            (Name::Mlc(name), _) => f.write_str(name),
+            (Name::Share(percent), false) => write!(f, "{percent}%"),
+            (Name::Share(percent), true) => write!(f, "{percent}%nt"),
+        }
     }
+}
+
+const fn greatest_common_divisor(a: u32, b: u32) -> u32 {
+    if b == 0 { a } else { greatest_common_divisor(b, a % b) }
 }
 
 impl FromStr for Traffic {
     type Err = MixError;
 
     fn from_str(text: &str) -> Result<Self, MixError> {
-        let found = Self::all().into_iter().find(|it| it.name.eq_ignore_ascii_case(text));
-        found.ok_or_else(|| MixError::Name(text.into()))
+        let unknown = || MixError::Name(text.into());
+        if let Some((percent, end)) = text.split_once('%') {
+            let nontemporal = match end {
+                "" => false,
+                "nt" => true,
+                _ => return Err(unknown()),
+            };
+            let percent = percent.parse().map_err(|_| unknown())?;
+            return Self::of_read_share(percent, nontemporal).map_err(|_| unknown());
+        }
+        let named = |it: &Self| it.to_string().eq_ignore_ascii_case(text);
+        Self::all().into_iter().find(named).ok_or_else(unknown)
     }
 }
 
@@ -126,14 +186,39 @@ mod tests {
         let all = Traffic::all();
         assert_eq!(all.len(), NAMED.len());
         for traffic in all {
-            let named = NAMED.iter().find(|(name, ..)| *name == traffic.name).unwrap();
+            let named = NAMED.iter().find(|(name, ..)| *name == traffic.to_string()).unwrap();
             let mix = traffic.mix().unwrap();
             assert!((mix.read_share() - named.1).abs() < 1e-12, "{traffic:?}");
             assert_eq!(mix.nontemporal(), named.2, "{traffic}");
-            assert_eq!(traffic.name.to_lowercase().parse::<Traffic>().unwrap(), traffic);
+            assert_eq!(traffic.to_string().to_lowercase().parse::<Traffic>().unwrap(), traffic);
             assert!(traffic.read_buffers <= traffic.loads, "{traffic}");
         }
         assert!("W1".parse::<Traffic>().is_err());
+    }
+
+    #[test]
+    fn any_share_of_reads_is_issued() {
+        for (nontemporal, least) in [(false, 50), (true, 0)] {
+            for percent in least..=100 {
+                let traffic = Traffic::of_read_share(percent, nontemporal).unwrap();
+                let share = traffic.mix().unwrap().read_share();
+                assert!((share - f64::from(percent) / 100.0).abs() < 1e-12, "{traffic:?}");
+                assert_eq!(traffic.to_string().parse(), Ok(traffic));
+            }
+        }
+        let issued = |percent, nontemporal| {
+            let traffic = Traffic::of_read_share(percent, nontemporal).unwrap();
+            (traffic.loads, traffic.stores)
+        };
+        assert_eq!(
+            (issued(50, false), issued(75, false), issued(80, true)),
+            ((0, 1), (2, 1), (4, 1))
+        );
+        let why = Traffic::of_read_share(49, false).unwrap_err().to_string();
+        assert!(why.contains("50 to 100 %"), "{why}");
+        let why = Traffic::of_read_share(101, true).unwrap_err().to_string();
+        assert!(why.ends_with("0 to 100 %"), "{why}");
+        assert!(["49%", "70%x", "%", "x%nt"].iter().all(|text| text.parse::<Traffic>().is_err()));
     }
 
     #[test]

@@ -1,0 +1,422 @@
+//! A pointer chase: loads of which each needs what the one before it loaded, so that the time of
+//! one is the latency of memory.
+//!
+//! All lines are on one cycle, in an order that is drawn with a seed. Two orders answer two
+//! questions. *Random* jumps over all of the memory, and so pays for the translation of addresses
+//! too; *local* visits a block of 256 KiB wholly, in random order, before the next one, so that its
+//! translations stay at hand and what is left is memory.
+//!
+//! Prefetchers that fetch the other line of a pair of 128 bytes, or the line that comes next, would
+//! make every second load of a block a hit. Lines that are nearer than 128 bytes are therefore
+//! visited in passes of their own over the whole memory: what such a prefetcher fetches is half a
+//! lap too early, and has left the caches when it is its turn.
+//!
+//! That the chase went where it says is checked, not believed: after each slice it must stand where
+//! the cycle leads in so many steps.
+
+use crate::{
+    clock::{Clock, ticks},
+    region::{Region, RegionError},
+    ring::{Cursor, Ring, UNROLL},
+    spread::quantile,
+};
+use rand::{SeedableRng, seq::SliceRandom};
+use rand_pcg::Pcg64Mcg;
+use std::time::Duration;
+
+/// Bytes of a block of the local order: 64 small pages, which the first level of every translation
+/// buffer in use holds.
+pub const BLOCK_BYTES: usize = 256 << 10;
+
+/// Lines that are nearer than this are visited in passes of their own: what the pair of lines of
+/// the spatial prefetchers has, bytes.
+const NEIGHBOURS_BYTES: usize = 128;
+
+/// How long a slice lasts: long beside the two readings of the clock, short beside what disturbs it
+/// (a scheduler's tick is 1 to 10 ms).
+pub const SLICE: Duration = Duration::from_millis(2);
+
+/// In which order lines are visited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Blocks of so many bytes in random order, and the lines of each at random before the next.
+    Local {
+        /// Bytes of a block.
+        block_bytes: usize,
+    },
+    /// Any line after any other.
+    Random,
+}
+
+/// What a chase visits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// How much memory, bytes.
+    pub bytes: usize,
+    /// How far its lines are apart, bytes.
+    pub stride: usize,
+    /// In which order.
+    pub order: Order,
+    /// What the order is drawn from.
+    pub seed: u64,
+    /// Whether each lap has an order of its own: for processors that remember one.
+    pub new_laps: bool,
+}
+
+/// Why there is no chase, or none that can be believed.
+#[derive(Debug, thiserror::Error)]
+pub enum ChaseError {
+    /// A stride that is none.
+    #[error("a stride of {0} bytes is not a multiple of 8 from 8 to 1048576")]
+    Stride(usize),
+    /// Blocks that are smaller than two lines.
+    #[error("blocks of {block} bytes do not hold two lines that are {stride} bytes apart")]
+    Block {
+        /// Bytes of a block.
+        block: usize,
+        /// Between lines, bytes.
+        stride: usize,
+    },
+    /// Too little memory, or too much.
+    #[error("{bytes} bytes are not 2 to 4294967295 lines that are {stride} bytes apart")]
+    Bytes {
+        /// How many were asked for.
+        bytes: usize,
+        /// Between lines, bytes.
+        stride: usize,
+    },
+    /// The memory is smaller than what is to be visited.
+    #[error("{bytes} bytes are to be visited, and there are {has}")]
+    Region {
+        /// How many are to be visited.
+        bytes: usize,
+        /// How many there are.
+        has: usize,
+    },
+    /// There is no memory.
+    #[error(transparent)]
+    Memory(#[from] RegionError),
+    /// It is not where it must be: the machine is broken, or we are.
+    #[error("after {loads} loads the chase is at line {is}, and should be at {should}")]
+    Lost {
+        /// How many loads there were.
+        loads: u64,
+        /// Where it is.
+        is: u32,
+        /// Where it should be.
+        should: u32,
+    },
+}
+
+impl ChaseError {
+    /// How to mend it.
+    pub const fn hint(&self) -> &'static str {
+        match self {
+            Self::Stride(_) => "64B is a line, and 128B keeps away from spatial prefetchers",
+            Self::Block { .. } => "256KiB are a good block",
+            Self::Bytes { .. } => "200MB is what is usual; four times the last cache is the least",
+            Self::Region { .. } => "map as much as is visited",
+            Self::Memory(_) => "ask for less memory, another node, or small pages",
+            Self::Lost { .. } => "run a test of the memory; if it passes, report this as a bug",
+        }
+    }
+}
+
+impl Shape {
+    /// How many lines.
+    pub const fn lines(&self) -> usize {
+        self.bytes / self.stride
+    }
+
+    fn check(&self) -> Result<(), ChaseError> {
+        let &Self { bytes, stride, .. } = self;
+        if stride == 0 || !stride.is_multiple_of(8) || stride > 1 << 20 {
+            return Err(ChaseError::Stride(stride));
+        }
+        if !(2..=u32::MAX as usize).contains(&self.lines()) {
+            return Err(ChaseError::Bytes { bytes, stride });
+        }
+        match self.order {
+            Order::Local { block_bytes } if block_bytes / stride < 2 => {
+                Err(ChaseError::Block { block: block_bytes, stride })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The lines in the order in which lap `lap` visits them. Every line is there once: a cycle
+    /// through them in this order is a single one.
+    fn visits(&self, lap: u64) -> Vec<u32> {
+        let lap = if self.new_laps { lap } else { 0 };
+        let mut random = Pcg64Mcg::seed_from_u64(self.seed ^ lap.rotate_left(32));
+        let lines = self.lines();
+        let block = match self.order {
+            Order::Local { block_bytes } => block_bytes / self.stride,
+            Order::Random => lines,
+        };
+        let passes = (NEIGHBOURS_BYTES / self.stride).max(1);
+        let mut visits = Vec::with_capacity(lines);
+        for pass in 0..passes {
+            let mut blocks: Vec<usize> = (0..lines.div_ceil(block)).collect();
+            blocks.shuffle(&mut random);
+            for begin in blocks.into_iter().map(|number| number * block) {
+                let before = visits.len();
+                let of_block = (begin..lines.min(begin + block)).filter(|at| at % passes == pass);
+                visits.extend(of_block.map(|line| line as u32));
+                visits[before..].shuffle(&mut random);
+            }
+        }
+        visits
+    }
+}
+
+/// Memory with a cycle in it, and where on it we are.
+#[derive(Debug)]
+pub struct Chase {
+    ring: Ring,
+    shape: Shape,
+    /// The line at each step of a lap.
+    visits: Vec<u32>,
+    step: usize,
+    /// Loads since the cycle was made.
+    gone: u64,
+    lap: u64,
+}
+
+impl Chase {
+    /// Makes the cycle in `region`.
+    ///
+    /// # Errors
+    /// When the shape is none, or does not fit.
+    pub fn new(region: Region, shape: Shape) -> Result<Self, ChaseError> {
+        let mut chase =
+            Self { ring: Ring::new(region), shape, visits: vec![], step: 0, gone: 0, lap: 0 };
+        chase.reshape(shape)?;
+        Ok(chase)
+    }
+
+    /// Another cycle in the same memory.
+    ///
+    /// # Errors
+    /// As of [`Self::new`].
+    pub fn reshape(&mut self, shape: Shape) -> Result<(), ChaseError> {
+        shape.check()?;
+        let has = self.ring.region().bytes();
+        if shape.bytes > has {
+            return Err(ChaseError::Region { bytes: shape.bytes, has });
+        }
+        self.shape = shape;
+        self.lap = 0;
+        self.link();
+        Ok(())
+    }
+
+    fn link(&mut self) {
+        self.visits = self.shape.visits(self.lap);
+        self.ring.link(&self.visits, self.shape.stride);
+        (self.step, self.gone) = (0, 0);
+    }
+
+    /// What it visits.
+    pub const fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    /// The memory.
+    pub const fn region(&self) -> &Region {
+        self.ring.region()
+    }
+
+    /// The ring, and where on it we are; `None` only of a ring that was never linked.
+    pub(crate) fn cursor(&self) -> Option<(&Ring, Cursor<'_>)> {
+        Some((&self.ring, self.ring.at(self.visits[self.step])?))
+    }
+
+    /// Notes that the chase went `loads` steps and stands at line `is`.
+    ///
+    /// # Errors
+    /// When the cycle leads elsewhere.
+    pub(crate) fn went(&mut self, loads: u64, is: u32) -> Result<(), ChaseError> {
+        let lines = self.visits.len() as u64;
+        self.step = ((self.step as u64 + loads) % lines) as usize;
+        self.gone += loads;
+        let should = self.visits[self.step];
+        if is == should { Ok(()) } else { Err(ChaseError::Lost { loads, is, should }) }
+    }
+
+    /// Makes the next lap's order where `loads` more would leave this one.
+    pub(crate) fn turn(&mut self, loads: u64) {
+        if self.shape.new_laps && self.gone > 0 && self.gone + loads > self.visits.len() as u64 {
+            self.lap += 1;
+            self.link();
+        }
+    }
+
+    /// Goes at least `loads` steps; gives the steps and the ticks they took.
+    ///
+    /// # Errors
+    /// When it does not end where the cycle leads.
+    pub fn run(&mut self, loads: u64) -> Result<(u64, u64), ChaseError> {
+        let rounds = loads.div_ceil(UNROLL).max(1);
+        let loads = rounds * UNROLL;
+        self.turn(loads);
+        let Some((ring, from)) = self.cursor() else { return Ok((0, 0)) };
+        let began = ticks();
+        let to = ring.walk(from, rounds);
+        let took = ticks() - began;
+        let is = ring.slot(to);
+        self.went(loads, is)?;
+        Ok((loads, took))
+    }
+
+    /// Goes a lap without looking at the clock, so that what the caches keep is what they will
+    /// keep.
+    ///
+    /// # Errors
+    /// As of [`Self::run`].
+    pub fn warm(&mut self) -> Result<(), ChaseError> {
+        self.run(self.visits.len() as u64).map(|_| ())
+    }
+
+    /// Measures slices of [`SLICE`] for `span`, at least three.
+    ///
+    /// # Errors
+    /// As of [`Self::run`].
+    pub fn slices(&mut self, clock: Clock, span: Duration) -> Result<Slices, ChaseError> {
+        let per_load = |(loads, took): (u64, u64)| clock.ns(took) / loads as f64;
+        let mut estimate = per_load(self.run(UNROLL)?);
+        let (end, mut all) = (ticks() + clock.ticks(span), vec![]);
+        while all.len() < 3 || ticks() < end {
+            let loads = SLICE.as_nanos() as f64 / estimate.max(0.1);
+            estimate = per_load(self.run(loads as u64)?);
+            all.push(estimate);
+        }
+        Ok(Slices::of(all))
+    }
+}
+
+/// What slices say of the latency, ns.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Slices {
+    /// Half of the slices were faster.
+    pub median_ns: f64,
+    /// One in twenty was faster: what the memory does when nothing disturbs it.
+    pub p5_ns: f64,
+    /// All together.
+    pub mean_ns: f64,
+    /// How many there were.
+    pub count: usize,
+}
+
+impl Slices {
+    /// Of at least one.
+    fn of(mut all: Vec<f64>) -> Self {
+        all.sort_by(f64::total_cmp);
+        let mean_ns = all.iter().sum::<f64>() / all.len() as f64;
+        let (median_ns, p5_ns) = (quantile(&all, 0.5), quantile(&all, 0.05));
+        Self { median_ns, p5_ns, mean_ns, count: all.len() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+    use crate::region::Pages;
+    use interleaf_linux::mempolicy::Policy;
+    use proptest::prelude::*;
+
+    const SHAPE: Shape = Shape {
+        bytes: 64 << 10,
+        stride: 64,
+        order: Order::Local { block_bytes: 4096 },
+        seed: 7,
+        new_laps: false,
+    };
+
+    fn chase(shape: Shape) -> Result<Chase, ChaseError> {
+        Chase::new(Region::new(1 << 20, Pages::Small, &Policy::Default)?, shape)
+    }
+
+    #[test]
+    fn a_block_is_visited_wholly_and_neighbours_half_a_lap_apart() {
+        let visits = SHAPE.visits(0);
+        for of_block in visits.chunks(32) {
+            assert!(of_block.iter().all(|line| line / 64 == of_block[0] / 64), "{of_block:?}");
+            assert!(of_block.iter().all(|line| line % 2 == of_block[0] % 2), "{of_block:?}");
+            assert!(!of_block.is_sorted(), "at random within: {of_block:?}");
+        }
+        let blocks: Vec<u32> = visits.chunks(32).map(|of_block| of_block[0] / 64).collect();
+        assert!(!blocks[..16].is_sorted() && blocks[..16] != blocks[16..], "{blocks:?}");
+        // From 128 bytes on there is one pass.
+        let apart = Shape { stride: 128, ..SHAPE }.visits(0);
+        assert!(apart.chunks(32).all(|of| of.iter().all(|line| line / 32 == of[0] / 32)));
+    }
+
+    #[test]
+    fn the_seed_makes_the_order_and_laps_have_their_own_if_asked() {
+        let other = Shape { seed: 8, ..SHAPE };
+        assert_eq!(SHAPE.visits(0), SHAPE.visits(3));
+        assert_ne!(SHAPE.visits(0), other.visits(0));
+        let new = Shape { new_laps: true, ..SHAPE };
+        assert_eq!(SHAPE.visits(0), new.visits(0));
+        assert_ne!(new.visits(0), new.visits(1));
+        let mut chase = chase(new).unwrap();
+        let before = chase.visits.clone();
+        chase.warm().unwrap();
+        chase.run(1024).unwrap();
+        assert!(chase.visits != before);
+    }
+
+    #[test]
+    fn a_walk_that_went_elsewhere_is_found() {
+        let mut chase = chase(SHAPE).unwrap();
+        for loads in [1, 128, 129, 5000] {
+            let (went, took) = chase.run(loads).unwrap();
+            assert!(went >= loads && took > 0);
+        }
+        let is = chase.visits[chase.step];
+        let why = chase.went(1, is).unwrap_err();
+        assert!(matches!(why, ChaseError::Lost { loads: 1, .. }), "{why}");
+    }
+
+    #[test]
+    fn slices_are_of_what_was_asked() {
+        let clock = Clock::calibrated();
+        let slices = chase(SHAPE).unwrap().slices(clock, Duration::from_millis(20)).unwrap();
+        assert!(slices.count >= 3 && slices.p5_ns > 0.0, "{slices:?}");
+        assert!(slices.p5_ns <= slices.median_ns && slices.p5_ns <= slices.mean_ns, "{slices:?}");
+    }
+
+    #[test]
+    fn shapes_that_are_none_are_refused() {
+        let told = |shape: Shape| {
+            let why = chase(shape).unwrap_err();
+            assert!(!why.hint().is_empty());
+            why.to_string()
+        };
+        let too_much = Shape { bytes: 3 << 20, ..SHAPE };
+        assert_eq!(told(too_much), "3145728 bytes are to be visited, and there are 2097152");
+        for stride in [0, 12, 2 << 20] {
+            assert!(told(Shape { stride, ..SHAPE }).contains("stride of"), "{stride}");
+        }
+        assert!(told(Shape { bytes: 100, ..SHAPE }).contains("100 bytes are not 2 to"));
+        let narrow = Order::Local { block_bytes: 64 };
+        assert!(told(Shape { order: narrow, ..SHAPE }).contains("do not hold two lines"));
+    }
+
+    proptest! {
+        #[test]
+        fn every_line_is_visited_once(
+            lines in 2..2000_usize, words in 1..40_usize, block in 2..500_usize, random: bool,
+        ) {
+            let stride = 8 * words;
+            let block_bytes = block * stride;
+            let order = if random { Order::Random } else { Order::Local { block_bytes } };
+            let shape = Shape { bytes: lines * stride, stride, order, seed: 1, new_laps: false };
+            let mut visits = shape.visits(0);
+            visits.sort_unstable();
+            prop_assert!(visits.iter().copied().eq(0..lines as u32));
+        }
+    }
+}

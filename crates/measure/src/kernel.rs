@@ -1,0 +1,181 @@
+//! The loops that are timed: written by hand for each instruction set, so that they are the same
+//! whatever the compiler makes of the rest.
+//!
+//! A kernel goes through its buffers in *units*: it loads as many units as the traffic says, one
+//! after the other and from each buffer in turn, then stores as many as the traffic says, and
+//! begins again. A unit is some lines in a row, or as many lines of several pages at once, so that
+//! more of the prefetchers, which end at pages, have work:
+//!
+//! ```text
+//! 1 page  x 4 lines    page 0: 0 1 2 3 | 4 5 6 7 | ...
+//! 4 pages x 2 lines    page 0: 0 1     | 8 9     | ...
+//!                      page 1: 2 3     | 10 11   | ...
+//!                      page 2: 4 5     | ...
+//!                      page 3: 6 7     | ...
+//! ```
+//!
+//! Every load is added to a sum, which is compared with what the buffer holds; every store writes
+//! a word of its pass, which is looked for afterwards ([`Walk`]).
+
+mod contents;
+
+mod order;
+
+mod job;
+
+#[cfg(target_arch = "aarch64")]
+mod aarch64;
+#[cfg(target_arch = "x86_64")]
+mod x86;
+#[cfg(target_arch = "aarch64")]
+use aarch64 as native;
+#[cfg(target_arch = "x86_64")]
+use x86 as native;
+
+mod walk;
+
+pub use walk::{Checksums, Fault, TooSmall, Walk};
+
+use crate::{isa::Isa, traffic::Traffic};
+use job::{Job, Run, Touch};
+use std::fmt;
+
+/// How a kernel goes through its buffers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Lines of a page that are taken at once.
+    pub lines: usize,
+    /// Pages that are gone through at once.
+    pub pages: usize,
+    /// Whether stores go to one page at a time all the same.
+    pub flat_stores: bool,
+    /// How far ahead is prefetched, bytes; 0 is not at all.
+    pub ahead: usize,
+    /// Where to.
+    pub hint: Hint,
+}
+
+/// Where a prefetch brings a line to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hint {
+    /// The nearest cache.
+    Near,
+    /// The nearest cache, past the others where there is a way.
+    Once,
+    /// The next cache but one.
+    Far,
+}
+
+/// What a kernel does with lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Act {
+    /// It loads.
+    Read,
+    /// It stores.
+    Write,
+    /// It does both, and loads from one buffer.
+    Both,
+    /// It does both, and loads from two buffers in turn.
+    BothOfTwo,
+}
+
+/// A loop of one instruction set.
+#[derive(Clone, Copy)]
+pub struct Kernel {
+    /// Its instruction set.
+    pub isa: Isa,
+    /// What it does.
+    pub act: Act,
+    /// Whether its stores go past the caches.
+    pub nontemporal: bool,
+    /// How it goes.
+    pub shape: Shape,
+    run: Run,
+    gather: Touch,
+    scatter: Touch,
+}
+
+/// Bytes of the pages that a unit may be made of: the smallest, whatever the machine's are.
+const PAGE_BYTES: usize = 4096;
+
+/// Lines that are touched at once in random order.
+const BATCH: usize = 8;
+
+const LINE: usize = crate::traffic::LINE_BYTES as usize;
+
+impl Kernel {
+    /// The best known of an instruction set for this traffic.
+    pub fn best(isa: Isa, traffic: &Traffic) -> Option<Self> {
+        Self::all(isa).into_iter().find(|kernel| kernel.serves(traffic))
+    }
+
+    /// All of an instruction set, of each kind the best known first.
+    pub fn all(isa: Isa) -> Vec<Self> {
+        if isa.here().is_ok() { native::kernels(isa) } else { vec![] }
+    }
+
+    /// Whether it is for this traffic.
+    pub fn serves(&self, traffic: &Traffic) -> bool {
+        let act = match (traffic.loads, traffic.stores, traffic.read_buffers) {
+            (_, 0, _) => Act::Read,
+            (0, _, _) => Act::Write,
+            (loads, _, 2) if loads % 2 == 0 => Act::BothOfTwo,
+            _ => Act::Both,
+        };
+        self.act == act && (act == Act::Read || self.nontemporal == traffic.nontemporal)
+    }
+
+    /// Buffers that it loads from for this traffic.
+    const fn read_buffers(&self, traffic: &Traffic) -> usize {
+        match (self.act, traffic.loads) {
+            (Act::BothOfTwo, _) => 2,
+            (Act::Write, _) | (_, 0) => 0,
+            _ => 1,
+        }
+    }
+
+    /// Lines of a unit.
+    const fn unit_lines(&self) -> usize {
+        self.shape.lines * self.shape.pages
+    }
+
+    /// Lines of what is gone through at once: a buffer has a whole number of them.
+    const fn block_lines(&self) -> usize {
+        if self.shape.pages == 1 { self.shape.lines } else { self.shape.pages * PAGE_BYTES / LINE }
+    }
+
+    /// Groups in which a block of a buffer is gone through.
+    const fn groups_in_round(&self) -> usize {
+        self.block_lines() / self.unit_lines()
+    }
+}
+
+impl fmt::Debug for Kernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+/// `avx512 both nt 4x8 flat +512once`: pages by lines, and how far ahead is prefetched.
+impl fmt::Display for Kernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let act = match self.act {
+            Act::Read => "read",
+            Act::Write => "write",
+            Act::Both => "both",
+            Act::BothOfTwo => "both-of-two",
+        };
+        let past = if self.nontemporal { " nt" } else { "" };
+        let Shape { lines, pages, flat_stores, ahead, hint } = self.shape;
+        write!(f, "{} {act}{past} {pages}x{lines}", self.isa)?;
+        if flat_stores {
+            f.write_str(" flat")?;
+        }
+        match (ahead, hint) {
+            (0, _) => Ok(()),
+            (_, Hint::Near) => write!(f, " +{ahead}"),
+            (_, Hint::Once) => write!(f, " +{ahead}once"),
+            (_, Hint::Far) => write!(f, " +{ahead}far"),
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! The loops of AArch64.

@@ -1,0 +1,84 @@
+//! What a buffer holds, so that the sum of any part of it is known without reading it.
+//!
+//! Word `i` of the memory of a thread is `seed + i * STEP`. The words from `a` to `b` then sum up
+//! to `(b - a) * seed + STEP * (b (b - 1) - a (a - 1)) / 2`, all modulo 2^64, which depends on where
+//! they are, not only on how many: reading the right number of wrong lines is found out.
+
+use super::LINE;
+use std::ops::Range;
+
+/// 2^64 divided by the golden ratio: odd, with bits all over.
+const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// Words of a line.
+const LINE_WORDS: u64 = LINE as u64 / 8;
+
+/// What the memory of one thread holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Contents {
+    pub(super) seed: u64,
+}
+
+impl Contents {
+    /// The word at `index`.
+    pub(super) const fn word(self, index: usize) -> u64 {
+        self.seed.wrapping_add(STEP.wrapping_mul(index as u64))
+    }
+
+    /// The sum of the words of these lines.
+    pub(super) fn sum(self, lines: Range<usize>) -> u64 {
+        let below = |line: usize| {
+            let words = u128::from(LINE_WORDS) * line as u128;
+            (words * words.saturating_sub(1) / 2) as u64
+        };
+        let indices = below(lines.end).wrapping_sub(below(lines.start));
+        let count = LINE_WORDS.wrapping_mul(lines.len() as u64);
+        count.wrapping_mul(self.seed).wrapping_add(STEP.wrapping_mul(indices))
+    }
+
+    /// The sum of the words of `count` lines whose numbers sum up to `numbers`.
+    pub(super) const fn sum_of_lines(self, count: u64, numbers: u64) -> u64 {
+        // The words of line n are 8 n .. 8 n + 7, which sum up to 64 n + 28.
+        let within = LINE_WORDS * (LINE_WORDS - 1) / 2;
+        let indices = (LINE_WORDS * LINE_WORDS)
+            .wrapping_mul(numbers)
+            .wrapping_add(within.wrapping_mul(count));
+        let words = LINE_WORDS.wrapping_mul(count);
+        words.wrapping_mul(self.seed).wrapping_add(STEP.wrapping_mul(indices))
+    }
+
+    /// What a pass stores: another word each time, never 0, which some processors keep out of
+    /// memory. Consecutive words differ in many bits.
+    pub(super) const fn stored(self, pass: u64) -> u64 {
+        let mixed = (self.seed ^ pass.wrapping_mul(STEP)).wrapping_mul(0xd6e8_feb8_6659_fd93);
+        (mixed ^ (mixed >> 32)) | 1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn sums_are_those_of_the_words(seed: u64, start in 0_usize..1000, count in 0_usize..100) {
+            let contents = Contents { seed };
+            let words = start * 8..(start + count) * 8;
+            let sum = words.map(|at| contents.word(at)).fold(0, u64::wrapping_add);
+            prop_assert_eq!(contents.sum(start..start + count), sum);
+            let numbers = (start..start + count).sum::<usize>() as u64;
+            prop_assert_eq!(contents.sum_of_lines(count as u64, numbers), sum);
+        }
+    }
+
+    #[test]
+    fn what_is_stored_is_never_nothing_and_never_twice_the_same() {
+        let contents = Contents { seed: 7 };
+        let mut words: Vec<u64> = (0..1000).map(|pass| contents.stored(pass)).collect();
+        assert!(words.iter().all(|word| *word != 0));
+        words.sort_unstable();
+        words.dedup();
+        assert_eq!(words.len(), 1000);
+    }
+}

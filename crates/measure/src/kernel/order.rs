@@ -1,0 +1,112 @@
+//! Any order of lines in which each comes once: computed as it is walked, so that it takes no
+//! memory traffic of its own.
+//!
+//! The lines are `folds` sheets of `2^bits` lines. Each round goes through all sheets, a constant
+//! step of sheets apart, and takes of each the line that a bijection of `bits` bits gives for the
+//! number of the round and the sheet: after `2^bits` rounds every line was there once. Neither a
+//! step nor a neighbourhood repeats, so that no prefetcher finds one.
+
+/// Bits of the largest sheet: lines of a huge page.
+const SHEET_BITS: u32 = 15;
+
+/// An order, and where in it one is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Order {
+    seed: u32,
+    bits: u32,
+    sheets: u32,
+    step: u32,
+    sheet: u32,
+    round: u32,
+}
+
+impl Order {
+    /// An order of at most `lines` lines, as many as make whole sheets; at least 63 of 64 where
+    /// there are 64 of them.
+    pub(super) fn new(lines: usize, seed: u64) -> Self {
+        let bits = (lines / 64).checked_ilog2().unwrap_or(0).min(SHEET_BITS);
+        let sheets = u32::try_from(lines >> bits).unwrap_or(u32::MAX).max(1);
+        Self { seed: seed as u32, bits, sheets, step: step(sheets), sheet: 0, round: 0 }
+    }
+
+    /// How many lines there are.
+    pub(super) const fn lines(&self) -> usize {
+        (self.sheets as usize) << self.bits
+    }
+
+    /// Whether the next one is the first.
+    pub(super) const fn is_at_start(&self) -> bool {
+        self.sheet == 0 && self.round == 0
+    }
+
+    /// The same from the beginning.
+    pub(super) const fn from_start(&self) -> Self {
+        Self { sheet: 0, round: 0, ..*self }
+    }
+
+    /// Whether it is as far as `other`, which is the same order.
+    pub(super) const fn is_where(&self, other: &Self) -> bool {
+        self.sheet == other.sheet && self.round == other.round
+    }
+
+    /// The next line.
+    #[inline(always)]
+    pub(super) fn next(&mut self) -> usize {
+        let mask = (1_u32 << self.bits) - 1;
+        // Constants of Murmur3's finaliser; each of the three steps has an inverse modulo 2^bits.
+        let key = (self.sheet ^ self.seed).wrapping_mul(0x85eb_ca6b);
+        let mut line = (self.round.wrapping_add(key ^ (key >> 15))) & mask;
+        line = line.wrapping_mul(0xc2b2_ae35) & mask;
+        line ^= line >> (self.bits / 2 + 1);
+        line = line.wrapping_mul(0x9e37_79b1) & mask;
+        let at = ((self.sheet as usize) << self.bits) | line as usize;
+        let next = self.sheet + self.step;
+        self.sheet = if next >= self.sheets { next - self.sheets } else { next };
+        self.round = self.round.wrapping_add(u32::from(self.sheet == 0)) & mask;
+        at
+    }
+}
+
+/// A step by which all of `sheets` are come to: near their golden section, without a common factor.
+fn step(sheets: u32) -> u32 {
+    let golden = (f64::from(sheets) * 0.618) as u32;
+    let coprime = |step: &u32| {
+        let (mut a, mut b) = (*step, sheets);
+        while b != 0 {
+            (a, b) = (b, a % b);
+        }
+        a == 1
+    };
+    (golden.max(1)..sheets).find(coprime).unwrap_or(if sheets == 1 { 0 } else { 1 })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn every_line_comes_once(lines in 1_usize..70_000, seed: u64) {
+            let mut order = Order::new(lines, seed);
+            prop_assert!(order.lines() <= lines && order.lines() * 64 >= lines * 63);
+            let mut seen = vec![false; order.lines()];
+            for _ in 0..seen.len() {
+                let at = order.next();
+                prop_assert!(!seen[at]);
+                seen[at] = true;
+            }
+            prop_assert!(order.is_at_start());
+        }
+    }
+
+    #[test]
+    fn steps_hardly_repeat() {
+        let mut order = Order::new(1 << 20, 1);
+        let lines: Vec<i64> = (0..1000).map(|_| order.next() as i64).collect();
+        let mut steps: Vec<i64> = lines.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        steps.sort_unstable();
+        steps.dedup();
+        assert!(steps.len() > 900, "{}", steps.len());
+    }
+}

@@ -1,0 +1,503 @@
+//! The way of one thread through its memory, and the proof of it.
+
+#![expect(unsafe_code, reason = "loops are handed addresses")]
+
+use super::{BATCH, Job, Kernel, LINE, PAGE_BYTES, contents::Contents, native, order::Order};
+use crate::{point::Pattern, region::Region, traffic::Traffic};
+use std::{ops::Range, ptr};
+
+/// Lines that are gone through between two looks at anything else: 256 KiB are some 10 us or more.
+const CHUNK_LINES: usize = 4096;
+
+/// Lines of a page.
+const PAGE_LINES: usize = PAGE_BYTES / LINE;
+
+/// Memory that does not hold what it must: a kernel did not read or write what it says, or the
+/// memory is faulty.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Fault {
+    /// Nothing was asked of it.
+    #[error("the memory was not used")]
+    Unused,
+    /// What was read is not what is there.
+    #[error(
+        "{kernel} read lines {from} to {to} of its memory: they sum up to {sum:#x}, and must to \
+         {expected:#x}"
+    )]
+    Read {
+        /// The kernel.
+        kernel: String,
+        /// The first of the lines, or the least in random order.
+        from: usize,
+        /// The first behind them.
+        to: usize,
+        /// The sum of what was read.
+        sum: u64,
+        /// The sum of what is there.
+        expected: u64,
+    },
+    /// What was written is not there.
+    #[error("{kernel} wrote line {line} of its memory: it holds {word:#x}, and must {expected:#x}")]
+    Written {
+        /// The kernel.
+        kernel: String,
+        /// The line.
+        line: usize,
+        /// What it holds.
+        word: u64,
+        /// What it must hold.
+        expected: u64,
+    },
+}
+
+/// What a walk did, all of it verified.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Checksums {
+    /// Lines that were loaded.
+    pub loaded: u64,
+    /// The sum of all their words, modulo 2^64.
+    pub loaded_sum: u64,
+    /// Lines that were stored.
+    pub stored: u64,
+    /// The sum of the words that they left behind, modulo 2^64.
+    pub stored_sum: u64,
+}
+
+/// The memory of one thread, and where in it the thread is.
+#[derive(Debug)]
+pub struct Walk {
+    region: Region,
+    contents: Contents,
+    kernel: Kernel,
+    loads: usize,
+    stores: usize,
+    /// Lines that are loaded from, of one buffer or two, and those that are stored to.
+    read: Vec<Range<usize>>,
+    write: Range<usize>,
+    /// Rounds of a pass, and those that are done of this one.
+    rounds: usize,
+    round: usize,
+    /// The number of this pass, from 1.
+    pass: u64,
+    /// In random order the way through each buffer, those that are loaded from first.
+    orders: Option<Vec<Order>>,
+    sums: Checksums,
+}
+
+/// A memory that is too small for a kernel.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{bytes} bytes are too few for {kernel} with {traffic}: at least {least} are needed")]
+pub struct TooSmall {
+    /// Its length.
+    pub bytes: usize,
+    /// The kernel.
+    pub kernel: String,
+    /// What is asked of it.
+    pub traffic: Traffic,
+    /// The least length.
+    pub least: usize,
+}
+
+impl Walk {
+    /// Fills the memory, and stands at its beginning.
+    ///
+    /// # Errors
+    /// When the memory is too small for a single round of the kernel.
+    pub fn new(
+        mut region: Region,
+        traffic: &Traffic,
+        pattern: Pattern,
+        kernel: Kernel,
+        seed: u64,
+    ) -> Result<Self, TooSmall> {
+        let contents = Contents { seed };
+        let (loads, stores) = (traffic.loads as usize, traffic.stores as usize);
+        let buffers = kernel.read_buffers(traffic);
+        // Each buffer begins with a page.
+        let lines = (region.bytes() / LINE).saturating_sub((buffers + 1) * PAGE_LINES);
+        let block = if pattern == Pattern::Random { BATCH } else { kernel.block_lines() };
+        let rounds = lines / (block * (loads + stores));
+        if rounds == 0 {
+            let lines = block * (loads + stores) + (buffers + 1) * PAGE_LINES;
+            return Err(TooSmall {
+                bytes: region.bytes(),
+                kernel: kernel.to_string(),
+                traffic: *traffic,
+                least: lines * LINE,
+            });
+        }
+        let mut next = 0;
+        let mut buffer = |lines: usize| {
+            let start = next;
+            next = (start + lines).next_multiple_of(PAGE_LINES);
+            start..start + lines
+        };
+        let read: Vec<_> = (0..buffers).map(|_| buffer(rounds * block * loads / buffers)).collect();
+        let write = buffer(rounds * block * stores);
+        fill(&mut region, contents);
+        let mut walk = Self {
+            region,
+            contents,
+            kernel,
+            loads,
+            stores,
+            read,
+            write,
+            rounds,
+            round: 0,
+            pass: 1,
+            orders: None,
+            sums: Checksums::default(),
+        };
+        if pattern == Pattern::Random {
+            walk.shuffle(seed);
+        }
+        Ok(walk)
+    }
+
+    /// Goes through each buffer in an order of its own, and through as much of it as that covers.
+    fn shuffle(&mut self, seed: u64) {
+        let shuffled = |lines: &mut Range<usize>| {
+            let order = Order::new(lines.len(), seed.wrapping_add(lines.start as u64));
+            lines.end = lines.start + order.lines().min(lines.len());
+            order
+        };
+        let mut orders: Vec<Order> = self.read.iter_mut().map(shuffled).collect();
+        orders.push(shuffled(&mut self.write));
+        self.orders = Some(orders);
+    }
+
+    /// The kernel that walks.
+    pub const fn kernel(&self) -> Kernel {
+        self.kernel
+    }
+
+    /// The memory, to measure something else with it.
+    pub fn into_region(self) -> Region {
+        self.region
+    }
+
+    /// The memory.
+    pub const fn region(&self) -> &Region {
+        &self.region
+    }
+
+    /// Goes on by some 256 KiB; gives back how many lines that were.
+    ///
+    /// # Errors
+    /// When what was read is not what is there.
+    #[inline]
+    pub fn chunk(&mut self) -> Result<u64, Fault> {
+        self.advance(CHUNK_LINES)
+    }
+
+    /// Goes on by as little as the kernel can, or somewhat more than `lines`, but not past the end
+    /// of the memory; gives back how many lines that were.
+    ///
+    /// # Errors
+    /// As of [`Walk::chunk`].
+    pub fn advance(&mut self, lines: usize) -> Result<u64, Fault> {
+        match self.orders.take() {
+            None => self.advance_in_order(lines),
+            Some(mut orders) => {
+                let done = self.advance_at_random(lines, &mut orders);
+                self.orders = Some(orders);
+                done
+            }
+        }
+    }
+
+    fn advance_in_order(&mut self, lines: usize) -> Result<u64, Fault> {
+        let block = self.kernel.block_lines();
+        let rounds = lines.div_ceil(block * (self.loads + self.stores));
+        let rounds = rounds.clamp(1, self.rounds - self.round);
+        let per_buffer = |count: usize, buffers: usize| {
+            let lines = block * count / buffers.max(1);
+            self.round * lines..(self.round + rounds) * lines
+        };
+        let read = per_buffer(self.loads, self.read.len());
+        let write = per_buffer(self.stores, 1);
+        let groups = rounds * self.kernel.groups_in_round();
+        // What does one thing only takes unit after unit.
+        let alone = if self.loads == 0 || self.stores == 0 { self.loads + self.stores } else { 1 };
+        let start = self.region.start();
+        let at =
+            |buffer: &Range<usize>, line: usize| start.wrapping_add((buffer.start + line) * LINE);
+        let source = |index: usize| {
+            self.read.get(index).map_or(ptr::null(), |it| at(it, read.start).cast_const())
+        };
+        let mut job = Job {
+            sum: [0; 8],
+            read: [source(0), source(1)],
+            write: at(&self.write, write.start),
+            loads: self.loads as u64,
+            stores: self.stores as u64,
+            groups: (groups * alone) as u64,
+            word: self.contents.stored(self.pass),
+        };
+        // SAFETY: a pass goes through `rounds` blocks of every buffer, which were laid out for that
+        // within the region, each from a page on; these rounds are in this pass. The region is ours
+        // alone, and the kernel is of an instruction set that the machine has.
+        unsafe { (self.kernel.run)(&mut job) };
+        let (loaded, stored) = (read.len() * self.read.len(), write.len());
+        let of = |buffer: &Range<usize>| buffer.start + read.start..buffer.start + read.end;
+        let expected = self.read.iter().map(|buffer| self.contents.sum(of(buffer)));
+        let expected = expected.fold(0, u64::wrapping_add);
+        let first = self.read.first().map_or(0..0, of);
+        self.count(&job, loaded, stored, expected, first)?;
+        self.round += rounds;
+        if self.round == self.rounds {
+            self.round = 0;
+            self.pass += 1;
+            native::fence();
+        }
+        Ok((loaded + stored) as u64)
+    }
+
+    fn advance_at_random(&mut self, lines: usize, orders: &mut [Order]) -> Result<u64, Fault> {
+        let groups = lines.div_ceil(BATCH * (self.loads + self.stores)).max(1);
+        let start = self.region.start();
+        let at = |buffer: &Range<usize>| start.wrapping_add(buffer.start * LINE);
+        let [mut sum, mut count, mut numbers] = [0_u64; 3];
+        let mut job = Job {
+            sum: [0; 8],
+            read: [ptr::null(); 2],
+            write: at(&self.write),
+            loads: 0,
+            stores: 0,
+            groups: 0,
+            word: 0,
+        };
+        let buffers = self.read.len();
+        for _ in 0..groups {
+            for load in 0..self.loads {
+                let buffer = &self.read[load % buffers];
+                let order = &mut orders[load % buffers];
+                let mut at_lines = [0; BATCH];
+                for line in &mut at_lines {
+                    let next = order.next();
+                    numbers = numbers.wrapping_add((buffer.start + next) as u64);
+                    *line = next * LINE;
+                }
+                job.read[0] = at(buffer).cast_const();
+                // SAFETY: an order gives lines of its buffer, which is within the region.
+                unsafe { (self.kernel.gather)(&mut job, &at_lines) };
+                sum = job.sum.iter().fold(sum, |sum, word| sum.wrapping_add(*word));
+                count += BATCH as u64;
+            }
+            for _ in 0..self.stores {
+                self.scatter(&mut job, &mut orders[buffers]);
+            }
+        }
+        job.sum = [0; 8];
+        job.sum[0] = sum;
+        let expected = self.contents.sum_of_lines(count, numbers);
+        let stored = groups * BATCH * self.stores;
+        let first = self.read.first().cloned().unwrap_or(0..0);
+        self.count(&job, count as usize, stored, expected, first)?;
+        Ok(count + stored as u64)
+    }
+
+    /// Stores the next lines of an order; a pass ends with a batch.
+    fn scatter(&mut self, job: &mut Job, order: &mut Order) {
+        job.word = self.contents.stored(self.pass);
+        let mut lines = [0; BATCH];
+        lines.iter_mut().for_each(|line| *line = order.next() * LINE);
+        // SAFETY: an order gives lines of its buffer, which is within the region and ours alone.
+        unsafe { (self.kernel.scatter)(job, &lines) };
+        if order.is_at_start() {
+            self.pass += 1;
+            native::fence();
+        }
+    }
+
+    /// Takes note of what was done, once it is seen to be right.
+    fn count(
+        &mut self,
+        job: &Job,
+        loaded: usize,
+        stored: usize,
+        expected: u64,
+        lines: Range<usize>,
+    ) -> Result<(), Fault> {
+        let sum = job.sum.iter().fold(0, |sum: u64, word| sum.wrapping_add(*word));
+        if sum != expected {
+            let kernel = self.kernel.to_string();
+            return Err(Fault::Read { kernel, from: lines.start, to: lines.end, sum, expected });
+        }
+        self.sums.loaded += loaded as u64;
+        self.sums.loaded_sum = self.sums.loaded_sum.wrapping_add(sum);
+        self.sums.stored += stored as u64;
+        Ok(())
+    }
+
+    /// Looks whether all that was stored is there, and only that.
+    ///
+    /// # Errors
+    /// The first line that does not hold what it must.
+    pub fn verify(&mut self) -> Result<Checksums, Fault> {
+        native::fence();
+        let (now, before) = (self.contents.stored(self.pass), self.contents.stored(self.pass - 1));
+        let done = self.done_of_pass();
+        let words = self.region.words();
+        let mut sum = 0_u64;
+        for (line, done) in self.write.clone().zip(done) {
+            for at in line * 8..line * 8 + 8 {
+                let expected = match (done, self.pass) {
+                    (true, _) => now,
+                    (false, 1) => self.contents.word(at),
+                    (false, _) => before,
+                };
+                if words[at] != expected {
+                    let kernel = self.kernel.to_string();
+                    return Err(Fault::Written { kernel, line, word: words[at], expected });
+                }
+                sum = sum.wrapping_add(expected);
+            }
+        }
+        self.sums.stored_sum = sum;
+        Ok(self.sums)
+    }
+
+    /// Which lines of the buffer that is stored to this pass has stored.
+    fn done_of_pass(&self) -> Vec<bool> {
+        let Some(orders) = &self.orders else {
+            let done = self.round * self.kernel.block_lines() * self.stores;
+            return (0..self.write.len()).map(|line| line < done).collect();
+        };
+        let mut done = vec![false; self.write.len()];
+        if let Some(end) = orders.last() {
+            let mut order = end.from_start();
+            while !order.is_where(end) {
+                done[order.next()] = true;
+            }
+        }
+        done
+    }
+}
+
+/// Gives every word what it is to hold.
+fn fill(region: &mut Region, contents: Contents) {
+    for (at, word) in region.words_mut().iter_mut().enumerate() {
+        *word = contents.word(at);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+    use crate::{isa::Isa, region::Pages};
+    use interleaf_linux::mempolicy::Policy;
+    use proptest::prelude::*;
+
+    const PATTERNS: [Pattern; 2] = [Pattern::Sequential, Pattern::Random];
+
+    fn region(bytes: usize) -> Region {
+        Region::new(bytes, Pages::Small, &Policy::Default).unwrap()
+    }
+
+    /// Every kernel of this machine with every traffic that it is for.
+    fn all() -> Vec<(Kernel, Traffic, Pattern)> {
+        let mut all = vec![];
+        for kernel in Isa::available().into_iter().flat_map(Kernel::all) {
+            for traffic in Traffic::all().into_iter().filter(|traffic| kernel.serves(traffic)) {
+                all.extend(PATTERNS.map(|pattern| (kernel, traffic, pattern)));
+            }
+        }
+        all
+    }
+
+    #[test]
+    fn every_traffic_has_a_kernel_of_every_instruction_set() {
+        for isa in Isa::available() {
+            for traffic in Traffic::all() {
+                assert!(Kernel::best(isa, &traffic).is_some(), "{isa} {traffic}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_kernel_reads_and_writes_what_it_says() {
+        for (kernel, traffic, pattern) in all() {
+            let mut walk = Walk::new(region(1), &traffic, pattern, kernel, 3).unwrap();
+            // Some passes and a part of one.
+            let mut lines = 0;
+            while lines < 3 * (2 << 20) / 64 {
+                lines += walk.chunk().unwrap();
+            }
+            let sums = walk.verify().unwrap();
+            assert_eq!(sums.loaded + sums.stored, lines, "{kernel} {traffic} {pattern:?}");
+            let ratio = u64::from(traffic.stores) * sums.loaded;
+            assert_eq!(ratio, u64::from(traffic.loads) * sums.stored, "{kernel} {traffic}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_word_is_found_wherever_it_is() {
+        for (kernel, traffic, pattern) in all() {
+            let mut walk = Walk::new(region(1), &traffic, pattern, kernel, 5).unwrap();
+            let buffers = walk.read.clone();
+            for buffer in buffers {
+                for line in [buffer.start, buffer.end - 1] {
+                    walk.region.words_mut()[line * 8 + 7] ^= 1 << 40;
+                    let found = (0..20).any(|_| walk.chunk().is_err());
+                    assert!(found, "{kernel} {traffic} {pattern:?} line {line}");
+                    walk.region.words_mut()[line * 8 + 7] ^= 1 << 40;
+                }
+            }
+            let write = walk.write.clone();
+            walk.chunk().unwrap();
+            if !write.is_empty() {
+                for line in [write.start, write.end - 1] {
+                    walk.region.words_mut()[line * 8] ^= 1;
+                    let fault = walk.verify().unwrap_err();
+                    assert!(matches!(fault, Fault::Written { line: at, .. } if at == line));
+                    walk.region.words_mut()[line * 8] ^= 1;
+                }
+                walk.verify().unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn a_wrong_order_is_found() {
+        // Two words that change places: their sum alone would not tell.
+        let kernel = Kernel::best(Isa::available()[0], &Traffic::READ).unwrap();
+        let mut walk =
+            Walk::new(region(1), &Traffic::READ, Pattern::Sequential, kernel, 5).unwrap();
+        let last = walk.region.words().len() / 2;
+        walk.region.words_mut().swap(0, last);
+        assert!((0..20).any(|_| walk.chunk().is_err()));
+    }
+
+    #[test]
+    fn a_small_memory_is_refused() {
+        let kernel = Kernel::best(Isa::available()[0], &Traffic::READ).unwrap();
+        let many = Traffic { loads: 40_000, ..Traffic::READ };
+        let why = Walk::new(region(1), &many, Pattern::Sequential, kernel, 5).unwrap_err();
+        assert!(why.to_string().contains("at least"), "{why}");
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(24))]
+        #[test]
+        fn any_size_and_any_steps_are_right(
+            megabytes in 1_usize..8,
+            which: prop::sample::Index,
+            steps in prop::collection::vec(1_usize..20_000, 1..40),
+            seed: u64,
+        ) {
+            let all = all();
+            let (kernel, traffic, pattern) = all[which.index(all.len())];
+            let mut walk = Walk::new(region(megabytes << 20), &traffic, pattern, kernel, seed);
+            let walk = walk.as_mut().unwrap();
+            let mut lines = 0;
+            for step in steps {
+                lines += walk.advance(step).unwrap();
+            }
+            let sums = walk.verify().unwrap();
+            prop_assert_eq!(sums.loaded + sums.stored, lines);
+        }
+    }
+}

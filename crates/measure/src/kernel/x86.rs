@@ -1,0 +1,480 @@
+//! The loops of x86-64.
+//!
+//! Each is the same text for all instruction sets, of pieces that differ: what loads a line and
+//! adds it to the sum, and what stores one. The assembler repeats the pieces, with `il_at` as the
+//! distance of the line from where the unit begins.
+
+#![expect(unsafe_code, reason = "loops are written in assembly")]
+
+use super::{Act, Hint, Job, Kernel, PAGE_BYTES, Shape};
+use crate::isa::Isa;
+use std::arch::asm;
+
+/// Pieces of AVX-512: a line is one register.
+macro_rules! avx512 {
+    (zero) => {
+        "vpxorq zmm0, zmm0, zmm0"
+    };
+    (spread) => {
+        "vpbroadcastq zmm4, {word}"
+    };
+    (load $from:literal) => {
+        concat!("vpaddq zmm0, zmm0, [", $from, " + il_at]")
+    };
+    (store $to:literal) => {
+        concat!("vmovdqa64 [", $to, " + il_at], zmm4")
+    };
+    (stream $to:literal) => {
+        concat!("vmovntdq [", $to, " + il_at], zmm4")
+    };
+    (sum) => {
+        "vmovdqa64 [{job}], zmm0\nvzeroupper"
+    };
+    (forget) => {
+        "vzeroupper"
+    };
+}
+
+/// Pieces of AVX2: a line is two registers.
+macro_rules! avx2 {
+    (zero) => {
+        "vpxor ymm0, ymm0, ymm0\nvpxor ymm1, ymm1, ymm1"
+    };
+    (spread) => {
+        "vmovq xmm4, {word}\nvpbroadcastq ymm4, xmm4"
+    };
+    (load $from:literal) => {
+        concat!(
+            "vpaddq ymm0, ymm0, [",
+            $from,
+            " + il_at]\n",
+            "vpaddq ymm1, ymm1, [",
+            $from,
+            " + il_at + 32]"
+        )
+    };
+    (store $to:literal) => {
+        concat!("vmovdqa [", $to, " + il_at], ymm4\n", "vmovdqa [", $to, " + il_at + 32], ymm4")
+    };
+    (stream $to:literal) => {
+        concat!("vmovntdq [", $to, " + il_at], ymm4\n", "vmovntdq [", $to, " + il_at + 32], ymm4")
+    };
+    (sum) => {
+        "vmovdqa [{job}], ymm0\nvmovdqa [{job} + 32], ymm1\nvzeroupper"
+    };
+    (forget) => {
+        "vzeroupper"
+    };
+}
+
+/// Pieces of SSE2: a line is four registers.
+macro_rules! sse2 {
+    (zero) => {
+        "pxor xmm0, xmm0\npxor xmm1, xmm1\npxor xmm2, xmm2\npxor xmm3, xmm3"
+    };
+    (spread) => { "movq xmm4, {word}\npunpcklqdq xmm4, xmm4" };
+    (load $from:literal) => {
+        concat!(
+            "paddq xmm0, [", $from, " + il_at]\n",
+            "paddq xmm1, [", $from, " + il_at + 16]\n",
+            "paddq xmm2, [", $from, " + il_at + 32]\n",
+            "paddq xmm3, [", $from, " + il_at + 48]"
+        )
+    };
+    (store $to:literal) => { sse2!(four "movdqa", $to) };
+    (stream $to:literal) => { sse2!(four "movntdq", $to) };
+    (four $move:literal, $to:literal) => {
+        concat!(
+            $move, " [", $to, " + il_at], xmm4\n",
+            $move, " [", $to, " + il_at + 16], xmm4\n",
+            $move, " [", $to, " + il_at + 32], xmm4\n",
+            $move, " [", $to, " + il_at + 48], xmm4"
+        )
+    };
+    (sum) => {
+        "movdqa [{job}], xmm0\nmovdqa [{job} + 16], xmm1\n\
+         movdqa [{job} + 32], xmm2\nmovdqa [{job} + 48], xmm3"
+    };
+    (forget) => { "" };
+}
+
+/// A piece for each line of a unit, `lines` of each of `pages` pages.
+macro_rules! unit {
+    ($($piece:expr),+) => {
+        concat!(
+            ".set il_line, 0\n.rept {lines}\n.set il_at, il_line\n.rept {pages}\n",
+            $($piece, "\n",)+
+            ".set il_at, il_at + {page}\n.endr\n.set il_line, il_line + 64\n.endr"
+        )
+    };
+}
+
+/// A piece for each line of a unit, all in a row.
+macro_rules! row {
+    ($piece:expr) => {
+        concat!(
+            ".set il_at, 0\n.rept {lines} * {pages}\n",
+            $piece,
+            "\n.set il_at, il_at + 64\n.endr"
+        )
+    };
+}
+
+/// Goes on to the next unit: at the end of a page, past the others that were gone through with it.
+macro_rules! advance {
+    ($at:literal, $skip:literal) => {
+        concat!(
+            ".if {pages} == 1\nadd ",
+            $at,
+            ", {lines} * 64\n",
+            ".else\nadd ",
+            $at,
+            ", {lines} * 64\n",
+            "test ",
+            $at,
+            ", {page} - 1\njnz ",
+            $skip,
+            "f\n",
+            "add ",
+            $at,
+            ", ({pages} - 1) * {page}\n",
+            $skip,
+            ":\n.endif"
+        )
+    };
+}
+
+/// Fetches the line ahead of the one that is loaded.
+macro_rules! ahead {
+    ($from:literal) => {
+        concat!(
+            ".if {ahead}\n",
+            ".if {hint} == 0\nprefetcht0 [",
+            $from,
+            " + il_at + {ahead}]\n",
+            ".elseif {hint} == 1\nprefetchnta [",
+            $from,
+            " + il_at + {ahead}]\n",
+            ".else\nprefetcht1 [",
+            $from,
+            " + il_at + {ahead}]\n.endif\n",
+            ".endif"
+        )
+    };
+}
+
+/// The loops of an instruction set.
+macro_rules! loops {
+    ($isa:ident, $name:literal) => {
+        pub(super) mod $isa {
+            #![doc = $name]
+            use super::*;
+
+            /// Loads only.
+            ///
+            /// # Safety
+            /// As of [`Run`].
+            pub(in super::super) unsafe fn read<
+                const LINES: usize,
+                const PAGES: usize,
+                const AHEAD: usize,
+                const HINT: usize,
+            >(
+                job: &mut Job,
+            ) {
+                let at: *mut Job = job;
+                // SAFETY: it reads what the job promises to be there, and writes its sum.
+                unsafe {
+                    asm!(
+                        $isa!(zero),
+                        "2:",
+                        unit!($isa!(load "{r}"), ahead!("{r}")),
+                        advance!("{r}", "3"),
+                        "dec {groups}",
+                        "jnz 2b",
+                        $isa!(sum),
+                        job = in(reg) at,
+                        r = inout(reg) job.read[0] => _,
+                        groups = inout(reg) job.groups => _,
+                        lines = const LINES, pages = const PAGES, page = const PAGE_BYTES,
+                        ahead = const AHEAD, hint = const HINT,
+                        out("xmm0") _, out("xmm1") _, out("xmm2") _, out("xmm3") _,
+                        options(nostack),
+                    );
+                }
+            }
+
+            /// Stores only.
+            ///
+            /// # Safety
+            /// As of [`Run`].
+            pub(in super::super) unsafe fn write<
+                const LINES: usize,
+                const PAGES: usize,
+                const PAST: usize,
+            >(
+                job: &mut Job,
+            ) {
+                // SAFETY: it writes what the job promises to be there for it.
+                unsafe {
+                    asm!(
+                        $isa!(spread),
+                        "2:",
+                        ".if {past}",
+                        unit!($isa!(stream "{w}")),
+                        ".else",
+                        unit!($isa!(store "{w}")),
+                        ".endif",
+                        advance!("{w}", "3"),
+                        "dec {groups}",
+                        "jnz 2b",
+                        $isa!(forget),
+                        w = inout(reg) job.write => _,
+                        word = in(reg) job.word,
+                        groups = inout(reg) job.groups => _,
+                        lines = const LINES, pages = const PAGES, page = const PAGE_BYTES,
+                        past = const PAST,
+                        out("xmm4") _,
+                        options(nostack),
+                    );
+                }
+            }
+
+            /// Loads and stores.
+            ///
+            /// # Safety
+            /// As of [`Run`].
+            pub(in super::super) unsafe fn both<
+                const BUFFERS: usize,
+                const LINES: usize,
+                const PAGES: usize,
+                const PAST: usize,
+                const FLAT: usize,
+                const AHEAD: usize,
+                const HINT: usize,
+            >(
+                job: &mut Job,
+            ) {
+                let at: *mut Job = job;
+                // SAFETY: it reads and writes what the job promises to be there, and its sum.
+                unsafe {
+                    asm!(
+                        $isa!(zero),
+                        $isa!(spread),
+                        "2:",
+                        "mov {i}, {loads}",
+                        "4:",
+                        unit!($isa!(load "{r}"), ahead!("{r}")),
+                        advance!("{r}", "3"),
+                        ".if {buffers} == 2",
+                        "xchg {r}, {other}",
+                        ".endif",
+                        "dec {i}",
+                        "jnz 4b",
+                        "mov {i}, {stores}",
+                        "5:",
+                        ".if {flat}",
+                        ".if {past}", row!($isa!(stream "{w}")),
+                        ".else", row!($isa!(store "{w}")), ".endif",
+                        "add {w}, {lines} * {pages} * 64",
+                        ".else",
+                        ".if {past}", unit!($isa!(stream "{w}")),
+                        ".else", unit!($isa!(store "{w}")), ".endif",
+                        advance!("{w}", "6"),
+                        ".endif",
+                        "dec {i}",
+                        "jnz 5b",
+                        "dec {groups}",
+                        "jnz 2b",
+                        $isa!(sum),
+                        job = in(reg) at,
+                        r = inout(reg) job.read[0] => _,
+                        other = inout(reg) job.read[1] => _,
+                        w = inout(reg) job.write => _,
+                        word = in(reg) job.word,
+                        loads = in(reg) job.loads,
+                        stores = in(reg) job.stores,
+                        groups = inout(reg) job.groups => _,
+                        i = out(reg) _,
+                        buffers = const BUFFERS,
+                        lines = const LINES, pages = const PAGES, page = const PAGE_BYTES,
+                        past = const PAST, flat = const FLAT,
+                        ahead = const AHEAD, hint = const HINT,
+                        out("xmm0") _, out("xmm1") _, out("xmm2") _, out("xmm3") _,
+                        out("xmm4") _,
+                        options(nostack),
+                    );
+                }
+            }
+
+            /// Loads the lines at these distances from the first buffer, and adds them to the sum.
+            ///
+            /// # Safety
+            /// The lines are in the buffer.
+            pub(in super::super) unsafe fn gather(job: &mut Job, lines: &[usize; 8]) {
+                let at: *mut Job = job;
+                // SAFETY: it reads what the caller promises to be there, and writes the sum.
+                unsafe {
+                    asm!(
+                        $isa!(zero),
+                        ".set il_at, 0",
+                        ".set il_i, 0",
+                        ".rept 8",
+                        "mov {i}, [{lines} + il_i]",
+                        "add {i}, {r}",
+                        $isa!(load "{i}"),
+                        ".set il_i, il_i + 8",
+                        ".endr",
+                        $isa!(sum),
+                        job = in(reg) at,
+                        r = in(reg) job.read[0],
+                        lines = in(reg) lines.as_ptr(),
+                        i = out(reg) _,
+                        out("xmm0") _, out("xmm1") _, out("xmm2") _, out("xmm3") _,
+                        options(nostack),
+                    );
+                }
+            }
+
+            /// Stores to the lines at these distances from the buffer.
+            ///
+            /// # Safety
+            /// The lines are in the buffer, and nobody else uses them.
+            pub(in super::super) unsafe fn scatter<const PAST: usize>(
+                job: &mut Job,
+                lines: &[usize; 8],
+            ) {
+                // SAFETY: it writes what the caller promises to be there for it.
+                unsafe {
+                    asm!(
+                        $isa!(spread),
+                        ".set il_at, 0",
+                        ".set il_i, 0",
+                        ".rept 8",
+                        "mov {i}, [{lines} + il_i]",
+                        "add {i}, {w}",
+                        ".if {past}", $isa!(stream "{i}"), ".else", $isa!(store "{i}"), ".endif",
+                        ".set il_i, il_i + 8",
+                        ".endr",
+                        $isa!(forget),
+                        w = in(reg) job.write,
+                        lines = in(reg) lines.as_ptr(),
+                        word = in(reg) job.word,
+                        i = out(reg) _,
+                        past = const PAST,
+                        out("xmm4") _,
+                        options(nostack),
+                    );
+                }
+            }
+        }
+    };
+}
+
+loops!(avx512, "Of AVX-512.");
+loops!(avx2, "Of AVX2.");
+loops!(sse2, "Of SSE2.");
+
+/// A kernel that loads.
+macro_rules! read {
+    ($isa:ident, $kind:expr, $pages:literal x $lines:literal $(+ $ahead:literal $hint:ident)?) => {
+        Kernel {
+            isa: $kind,
+            act: Act::Read,
+            nontemporal: false,
+            shape: Shape {
+                lines: $lines,
+                pages: $pages,
+                flat_stores: false,
+                ahead: 0 $(+ $ahead)?,
+                hint: [Hint::Near $(, Hint::$hint)?][0 $(+ $ahead * 0 + 1)?],
+            },
+            run: $isa::read::<$lines, $pages, { 0 $(+ $ahead)? }, { 0 $(+ Hint::$hint as usize)? }>,
+            gather: $isa::gather,
+            scatter: $isa::scatter::<0>,
+        }
+    };
+}
+
+/// A kernel that stores.
+macro_rules! write {
+    ($isa:ident, $kind:expr, $past:literal, $pages:literal x $lines:literal) => {
+        Kernel {
+            isa: $kind,
+            act: Act::Write,
+            nontemporal: $past == 1,
+            shape: Shape {
+                lines: $lines,
+                pages: $pages,
+                flat_stores: false,
+                ahead: 0,
+                hint: Hint::Near,
+            },
+            run: $isa::write::<$lines, $pages, $past>,
+            gather: $isa::gather,
+            scatter: $isa::scatter::<$past>,
+        }
+    };
+}
+
+/// A kernel that loads, from so many buffers, and stores.
+macro_rules! both {
+    ($isa:ident, $kind:expr, $past:literal, $buffers:literal: $pages:literal x $lines:literal,
+     flat $flat:literal $(+ $ahead:literal $hint:ident)?) => {
+        Kernel {
+            isa: $kind,
+            act: if $buffers == 1 { Act::Both } else { Act::BothOfTwo },
+            nontemporal: $past == 1,
+            shape: Shape {
+                lines: $lines,
+                pages: $pages,
+                flat_stores: $flat == 1,
+                ahead: 0 $(+ $ahead)?,
+                hint: [Hint::Near $(, Hint::$hint)?][0 $(+ $ahead * 0 + 1)?],
+            },
+            run: $isa::both::<
+                $buffers, $lines, $pages, $past, $flat,
+                { 0 $(+ $ahead)? }, { 0 $(+ Hint::$hint as usize)? },
+            >,
+            gather: $isa::gather,
+            scatter: $isa::scatter::<$past>,
+        }
+    };
+}
+
+/// The kernels of an instruction set, of each kind the best known first.
+macro_rules! table {
+    ($isa:ident, $kind:expr) => {
+        vec![
+            read!($isa, $kind, 1 x 8),
+            write!($isa, $kind, 0, 1 x 8),
+            write!($isa, $kind, 1, 1 x 8),
+            both!($isa, $kind, 0, 1: 1 x 8, flat 0),
+            both!($isa, $kind, 0, 2: 1 x 8, flat 0),
+            both!($isa, $kind, 1, 1: 1 x 8, flat 0),
+            both!($isa, $kind, 1, 2: 1 x 8, flat 0),
+            read!($isa, $kind, 4 x 4),
+            read!($isa, $kind, 1 x 4 + 512 Once),
+            both!($isa, $kind, 1, 1: 4 x 4, flat 1 + 512 Near),
+            both!($isa, $kind, 0, 2: 4 x 4, flat 0),
+            write!($isa, $kind, 1, 4 x 4),
+        ]
+    };
+}
+
+/// The kernels of an instruction set, of each kind the best known first.
+pub(super) fn kernels(isa: Isa) -> Vec<Kernel> {
+    match isa {
+        Isa::Avx512 => table!(avx512, Isa::Avx512),
+        Isa::Avx2 => table!(avx2, Isa::Avx2),
+        Isa::Sse2 => table!(sse2, Isa::Sse2),
+        Isa::Neon | Isa::Sve => vec![],
+    }
+}
+
+/// Waits until stores past the caches are on their way, in their order: before anything else is
+/// done with that memory.
+pub(super) fn fence() {
+    // SAFETY: every x86-64 has the instruction; it touches no memory.
+    unsafe { std::arch::x86_64::_mm_sfence() };
+}

@@ -1,0 +1,158 @@
+//! Memory in which each word that is looked at holds the address of the next: what a pointer chase
+//! walks.
+
+#![expect(unsafe_code, reason = "a pointer that was loaded is followed, in a timed loop")]
+
+use crate::region::Region;
+use std::{arch::asm, marker::PhantomData};
+
+/// Loads in one turn of the loop: the branch at its end is a part in a hundred of what it costs to
+/// hit the nearest cache, and nothing beside memory.
+pub const UNROLL: u64 = 128;
+
+/// A region with a ring of addresses in it.
+///
+/// What holds: each word at a slot that was linked holds the address of a slot that was linked.
+#[derive(Debug)]
+pub struct Ring {
+    region: Region,
+    stride: usize,
+    /// Words from the start on among which the linked ones are.
+    extent: usize,
+}
+
+/// A linked slot of a ring that lives as long as `'r`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cursor<'r> {
+    address: *const u64,
+    ring: PhantomData<&'r Ring>,
+}
+
+impl<'r> Cursor<'r> {
+    /// Where it points.
+    pub(crate) const fn address(self) -> *const u64 {
+        self.address
+    }
+
+    /// What the word under the cursor leads to.
+    ///
+    /// # Safety
+    /// `address` was loaded from under a cursor of the same ring.
+    pub(crate) const unsafe fn moved(self, address: *const u64) -> Self {
+        Self { address, ring: PhantomData }
+    }
+}
+
+impl Ring {
+    /// Takes `region`; no slot is linked yet.
+    pub const fn new(region: Region) -> Self {
+        Self { region, stride: 8, extent: 0 }
+    }
+
+    /// The memory.
+    pub const fn region(&self) -> &Region {
+        &self.region
+    }
+
+    /// Links the slots, which are `stride` bytes apart, in the order given, and the last one with
+    /// the first. Nothing else is linked then.
+    ///
+    /// # Panics
+    /// When the stride is not one of whole words, or a slot is not in the region.
+    pub fn link(&mut self, order: &[u32], stride: usize) {
+        assert!(stride > 0 && stride.is_multiple_of(8), "slots hold whole words");
+        self.stride = stride;
+        let start = self.region.start() as usize;
+        let words = self.region.words_mut();
+        // What was linked before leads nowhere, so that no cursor can be made of it.
+        words[..self.extent].fill(1);
+        self.extent = 0;
+        let Some(&first) = order.first() else { return };
+        let nexts = order.iter().skip(1).chain([&first]);
+        for (&slot, &next) in order.iter().zip(nexts) {
+            let offset = next as usize * stride;
+            assert!(offset / 8 < words.len(), "a slot beyond the region");
+            let word = slot as usize * stride / 8;
+            words[word] = (start + offset) as u64;
+            self.extent = self.extent.max(word + 1);
+        }
+    }
+
+    /// A cursor on `slot`; `None` where it is not linked.
+    pub fn at(&self, slot: u32) -> Option<Cursor<'_>> {
+        let word = self.region.words().get(slot as usize * self.stride / 8)?;
+        (*word != 1).then_some(Cursor { address: word, ring: PhantomData })
+    }
+
+    /// The slot under a cursor.
+    pub fn slot(&self, cursor: Cursor<'_>) -> u32 {
+        ((cursor.address as usize - self.region.start() as usize) / self.stride) as u32
+    }
+
+    /// Follows the ring for [`UNROLL`] loads a round, each of which needs what the one before it
+    /// loaded.
+    pub fn walk<'r>(&'r self, from: Cursor<'r>, rounds: u64) -> Cursor<'r> {
+        if rounds == 0 {
+            return from;
+        }
+        let mut at = from.address;
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: a cursor is on a linked slot, and a linked slot leads to a linked slot of the
+        // same mapping, which is alive and initialised; the loop only reads.
+        unsafe {
+            asm!(
+                "2:",
+                ".rept {unroll}",
+                "mov {at}, qword ptr [{at}]",
+                ".endr",
+                "dec {rounds}",
+                "jnz 2b",
+                unroll = const UNROLL,
+                at = inout(reg) at,
+                rounds = inout(reg) rounds => _,
+                options(nostack, readonly),
+            );
+        }
+        #[cfg(target_arch = "aarch64")]
+        // SAFETY: as above.
+        unsafe {
+            asm!(
+                "2:",
+                ".rept {unroll}",
+                "ldr {at}, [{at}]",
+                ".endr",
+                "subs {rounds}, {rounds}, #1",
+                "b.ne 2b",
+                unroll = const UNROLL,
+                at = inout(reg) at,
+                rounds = inout(reg) rounds => _,
+                options(nostack, readonly),
+            );
+        }
+        Cursor { address: at, ring: PhantomData }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+    use crate::region::Pages;
+    use interleaf_linux::mempolicy::Policy;
+
+    #[test]
+    fn a_walk_ends_where_the_ring_leads() {
+        let mut ring = Ring::new(Region::new(1, Pages::Small, &Policy::Default).unwrap());
+        assert_eq!(ring.at(0), None, "nothing is linked yet");
+        ring.link(&[2, 0, 7], 64);
+        let from = ring.at(2).unwrap();
+        for rounds in 0..4 {
+            let steps = (rounds * UNROLL) as usize;
+            assert_eq!(ring.slot(ring.walk(from, rounds)), [2, 0, 7][steps % 3]);
+        }
+        assert_eq!((ring.at(1), ring.at(u32::MAX)), (None, None));
+        ring.link(&[1], 64);
+        assert_eq!(ring.at(2), None, "the ring before is gone");
+        assert_eq!(ring.slot(ring.walk(ring.at(1).unwrap(), 1)), 1);
+    }
+}

@@ -1,0 +1,370 @@
+//! Threads that load memory: each on a CPU of its own, with memory of its own.
+
+use crate::{
+    clock::{Clock, ticks},
+    isa::{Isa, IsaError},
+    kernel::{Checksums, Fault, Kernel, TooSmall, Walk},
+    point::Pattern,
+    region::{Pages, Region, RegionError},
+    traffic::{LINE_BYTES, Traffic},
+};
+use interleaf_linux::mempolicy::Policy;
+use rustix::thread::{CpuSet, sched_setaffinity};
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+        mpsc,
+    },
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+/// Lines that are gone through between two delays, unless the kernel takes more at once: a delay
+/// is for so many, whatever the kernel takes.
+pub const GROUP_LINES: u64 = 32;
+
+/// What threads are to do.
+#[derive(Clone, Debug)]
+pub struct Load {
+    /// What they issue.
+    pub traffic: Traffic,
+    /// In which order.
+    pub pattern: Pattern,
+    /// By which instruction set.
+    pub isa: Isa,
+    /// By which kernel; the best known without one.
+    pub kernel: Option<Kernel>,
+    /// The CPU of each thread.
+    pub cpus: Vec<u32>,
+    /// The memory of each thread, bytes.
+    pub bytes: usize,
+    /// Its pages.
+    pub pages: Pages,
+    /// Where it is.
+    pub policy: Policy,
+    /// Where random orders begin, and what memory holds.
+    pub seed: u64,
+    /// For how long each thread pauses after each [`GROUP_LINES`] lines.
+    pub delay: Duration,
+}
+
+/// Why threads do not load memory.
+#[derive(Debug, thiserror::Error)]
+pub enum TeamError {
+    /// There is nobody to do it.
+    #[error("a load without CPUs")]
+    NoCpus,
+    /// The instruction set is not there.
+    #[error(transparent)]
+    Isa(#[from] IsaError),
+    /// A kernel is of another kind.
+    #[error("the kernel \"{kernel}\" is not for {traffic}")]
+    Kernel {
+        /// The kernel.
+        kernel: String,
+        /// The traffic.
+        traffic: Traffic,
+    },
+    /// A CPU that this process may not run on.
+    #[error("CPU {cpu}: {why}")]
+    Cpu {
+        /// The CPU.
+        cpu: u32,
+        /// What the kernel says.
+        why: io::Error,
+    },
+    /// No memory.
+    #[error(transparent)]
+    Region(#[from] RegionError),
+    /// Too little of it.
+    #[error(transparent)]
+    TooSmall(#[from] TooSmall),
+    /// No thread.
+    #[error("a thread: {0}")]
+    Thread(io::Error),
+    /// It was not read or written as it should have been.
+    #[error("CPU {cpu}: {fault}")]
+    Fault {
+        /// The CPU.
+        cpu: u32,
+        /// What was wrong.
+        fault: Fault,
+    },
+}
+
+/// Threads that load memory until they are stopped.
+#[derive(Debug)]
+pub struct Team {
+    shared: Arc<Shared>,
+    clock: Clock,
+    members: Vec<(u32, JoinHandle<Result<Walk, Fault>>)>,
+}
+
+/// What all threads see. Only what a thread itself writes is in a line that somebody writes often.
+#[derive(Debug)]
+struct Shared {
+    stop: AtomicBool,
+    delay_ticks: AtomicU64,
+    done: Vec<Count>,
+}
+
+/// A count in lines of its own: two of them, since some processors fetch pairs.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Count(AtomicU64);
+
+/// A member before all are there: who tells it to begin, and whether it is ready.
+type Ready = Result<(), TeamError>;
+
+impl Team {
+    /// Starts the threads, each once its memory is there and filled, all at once.
+    ///
+    /// # Errors
+    /// When one of them cannot: then none does.
+    pub fn start(load: &Load) -> Result<Self, TeamError> {
+        load.isa.here()?;
+        if load.cpus.is_empty() {
+            return Err(TeamError::NoCpus);
+        }
+        let kernel = load.kernel()?;
+        let clock = Clock::here();
+        let shared = Arc::new(Shared {
+            stop: AtomicBool::new(false),
+            delay_ticks: AtomicU64::new(clock.ticks(load.delay)),
+            done: load.cpus.iter().map(|_| Count::default()).collect(),
+        });
+        let mut team = Self { shared, clock, members: vec![] };
+        let mut gates = vec![];
+        let (ready, all_ready) = mpsc::channel();
+        for (index, &cpu) in load.cpus.iter().enumerate() {
+            let (gate, open) = mpsc::channel();
+            let member = Member { index, cpu, kernel, load: load.clone() };
+            let (shared, ready) = (Arc::clone(&team.shared), ready.clone());
+            let thread = thread::Builder::new().name(format!("load-{cpu}"));
+            let work = move || member.work(&shared, &ready, &open);
+            let thread = thread.spawn(work).map_err(TeamError::Thread)?;
+            team.members.push((cpu, thread));
+            gates.push(gate);
+        }
+        drop(ready);
+        // Who is not let in goes home: gates that are dropped say so.
+        all_ready.iter().take(gates.len()).collect::<Result<(), _>>()?;
+        for gate in gates {
+            let _ = gate.send(());
+        }
+        Ok(team)
+    }
+
+    /// Lines that were loaded and stored so far.
+    pub fn lines(&self) -> u64 {
+        self.shared.done.iter().map(|count| count.0.load(Ordering::Relaxed)).sum()
+    }
+
+    /// Bytes that were loaded and stored so far.
+    pub fn program_bytes(&self) -> u64 {
+        self.lines() * LINE_BYTES
+    }
+
+    /// Sets for how long each thread pauses after each [`GROUP_LINES`] lines, from now on. The
+    /// pause is by the clock, whatever the frequency of the core.
+    pub fn set_delay(&self, delay: Duration) {
+        self.shared.delay_ticks.store(self.clock.ticks(delay), Ordering::Relaxed);
+    }
+
+    /// Whether all threads are at work: one that finds a fault ends by itself.
+    pub fn is_at_work(&self) -> bool {
+        self.members.iter().all(|(_, thread)| !thread.is_finished())
+    }
+
+    /// Stops the threads, and looks whether they did what they say, each of them.
+    ///
+    /// # Errors
+    /// What was wrong, and where.
+    pub fn stop(mut self) -> Result<Vec<Checksums>, TeamError> {
+        self.shared.stop.store(true, Ordering::Relaxed);
+        let mut sums = vec![];
+        for (cpu, thread) in self.members.drain(..) {
+            let walk = joined(thread);
+            let verified = walk.and_then(|mut walk| walk.verify());
+            sums.push(verified.map_err(|fault| TeamError::Fault { cpu, fault })?);
+        }
+        Ok(sums)
+    }
+}
+
+impl Drop for Team {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::Relaxed);
+        for (_, thread) in self.members.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// What a thread gives back; a panic in it goes on here.
+fn joined<T>(thread: JoinHandle<T>) -> T {
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+impl Load {
+    fn kernel(&self) -> Result<Kernel, TeamError> {
+        match self.kernel {
+            Some(kernel) if !kernel.serves(&self.traffic) => {
+                Err(TeamError::Kernel { kernel: kernel.to_string(), traffic: self.traffic })
+            }
+            Some(kernel) => Ok(kernel),
+            None => Ok(Kernel::best(self.isa, &self.traffic).ok_or(IsaError::Absent(self.isa))?),
+        }
+    }
+}
+
+struct Member {
+    index: usize,
+    cpu: u32,
+    kernel: Kernel,
+    load: Load,
+}
+
+impl Member {
+    fn work(
+        self,
+        shared: &Shared,
+        ready: &mpsc::Sender<Ready>,
+        open: &mpsc::Receiver<()>,
+    ) -> Result<Walk, Fault> {
+        // Nobody looks at what a thread gives back that was never let in.
+        let never = || Err(Fault::Unused);
+        let mut walk = match self.prepare() {
+            Ok(walk) => walk,
+            Err(why) => {
+                let _ = ready.send(Err(why));
+                return never();
+            }
+        };
+        let _ = ready.send(Ok(()));
+        if open.recv().is_err() {
+            return never();
+        }
+        let done = &shared.done[self.index].0;
+        let mut lines = 0;
+        while !shared.stop.load(Ordering::Relaxed) {
+            let delay = shared.delay_ticks.load(Ordering::Relaxed);
+            lines += if delay == 0 { walk.chunk()? } else { delayed(&mut walk, delay, shared)? };
+            done.store(lines, Ordering::Relaxed);
+        }
+        Ok(walk)
+    }
+
+    fn prepare(&self) -> Result<Walk, TeamError> {
+        let cpu = self.cpu;
+        pin(cpu).map_err(|why| TeamError::Cpu { cpu, why })?;
+        let load = &self.load;
+        let region = Region::new(load.bytes, load.pages, &load.policy)?;
+        let seed = load.seed.wrapping_add(self.index as u64);
+        Ok(Walk::new(region, &load.traffic, load.pattern, self.kernel, seed)?)
+    }
+}
+
+/// Goes on by a group of lines, and waits as long as they are to be followed by nothing.
+fn delayed(walk: &mut Walk, delay: u64, shared: &Shared) -> Result<u64, Fault> {
+    let lines = walk.advance(GROUP_LINES as usize)?;
+    let until = ticks().saturating_add(delay * lines / GROUP_LINES);
+    while ticks() < until && !shared.stop.load(Ordering::Relaxed) {
+        std::hint::spin_loop();
+    }
+    Ok(lines)
+}
+
+/// Keeps the calling thread on a CPU.
+///
+/// # Errors
+/// When there is no such CPU, or not for this process.
+pub fn pin(cpu: u32) -> io::Result<()> {
+    let mut set = CpuSet::new();
+    if cpu as usize >= CpuSet::MAX_CPU {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    set.set(cpu as usize);
+    Ok(sched_setaffinity(None, &set)?)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+    use std::time::Instant;
+
+    fn load(cpus: &[u32]) -> Load {
+        Load {
+            traffic: Traffic::READ,
+            pattern: Pattern::Sequential,
+            isa: *Isa::available().last().unwrap(),
+            kernel: None,
+            cpus: cpus.to_vec(),
+            bytes: 2 << 20,
+            pages: Pages::Small,
+            policy: Policy::Default,
+            seed: 1,
+            delay: Duration::ZERO,
+        }
+    }
+
+    /// Waits until a team has gone through some lines more.
+    fn lines_later(team: &Team, lines: u64) {
+        let (from, began) = (team.lines(), Instant::now());
+        while team.lines() - from < lines {
+            assert!(began.elapsed() < Duration::from_secs(60), "it stands still");
+            thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn every_traffic_is_verified_on_one_cpu_and_on_more() {
+        for traffic in Traffic::all() {
+            for pattern in [Pattern::Sequential, Pattern::Random] {
+                let team = Team::start(&Load { traffic, pattern, ..load(&[0, 0]) }).unwrap();
+                lines_later(&team, 100_000);
+                assert!(team.is_at_work());
+                let sums = team.stop().unwrap();
+                assert_eq!(sums.len(), 2);
+                let done: u64 = sums.iter().map(|sums| sums.loaded + sums.stored).sum();
+                assert!(done >= 100_000, "{traffic}");
+                let per = |lines: u32| u64::from(lines) * done / u64::from(traffic.program_lines());
+                let loaded: u64 = sums.iter().map(|sums| sums.loaded).sum();
+                assert_eq!(loaded, per(traffic.loads), "{traffic}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_delay_slows_it_down() {
+        let during = |delay: Duration| {
+            let team = Team::start(&Load { delay, ..load(&[0]) }).unwrap();
+            let from = (team.lines(), Instant::now());
+            thread::sleep(Duration::from_millis(50));
+            let rate = (team.lines() - from.0) as f64 / from.1.elapsed().as_secs_f64();
+            team.stop().unwrap();
+            rate
+        };
+        let rates = [0, 20, 400].map(|us| during(Duration::from_micros(us)));
+        assert!(rates[0] > rates[1] && rates[1] > rates[2], "{rates:?}");
+        assert!(rates[2] < 32.0 / 400e-6, "{rates:?}");
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused() {
+        let refused = |load: &Load| Team::start(load).unwrap_err().to_string();
+        assert_eq!(refused(&load(&[])), "a load without CPUs");
+        assert!(refused(&load(&[0, 100_000])).starts_with("CPU 100000: "));
+        let elsewhere = Policy::Bind([1000].into_iter().collect());
+        assert!(refused(&Load { policy: elsewhere, ..load(&[0]) }).contains("bind:1000"));
+        let foreign = if cfg!(target_arch = "x86_64") { Isa::Neon } else { Isa::Sse2 };
+        assert!(refused(&Load { isa: foreign, ..load(&[0]) }).contains("has no"));
+        let reader = Kernel::best(load(&[]).isa, &Traffic::READ);
+        let stores = "W5".parse().unwrap();
+        let wrong = Load { kernel: reader, traffic: stores, ..load(&[0]) };
+        assert!(refused(&wrong).contains("is not for W5"), "{}", refused(&wrong));
+    }
+}
