@@ -111,6 +111,22 @@ pub fn memory(root: &Root, id: u32) -> Result<(u64, u64), RootError> {
     Ok((bytes("MemTotal")?, bytes("MemFree")?))
 }
 
+/// What programs can still have of a node, bytes: what is free, and what the kernel gives back of
+/// the files that it keeps; of the machine no more than it says that there is (`MemAvailable`).
+///
+/// # Errors
+/// When a file cannot be read.
+pub fn available(root: &Root, id: u32) -> Result<u64, RootError> {
+    let machine = root.text("/proc/meminfo")?.unwrap_or_default();
+    let of_machine = kib(&machine, "MemAvailable").map_or(u64::MAX, |kib| kib * 1024);
+    let node = root.text(&format!("{NODES}/node{id}/meminfo"))?.unwrap_or_default();
+    let Some(free) = kib(&node, "MemFree") else { return Ok(of_machine) };
+    let of = |key| kib(&node, key).unwrap_or(0);
+    let files = of("Active(file)") + of("Inactive(file)");
+    // As the kernel reckons it: not all files can go (`si_mem_available` in mm/show_mem.c).
+    Ok(((free + files / 2) * 1024).min(of_machine))
+}
+
 /// All memory as one node.
 fn whole(root: &Root) -> Result<Node, RootError> {
     let list = |text: &str| List::of_kernel(text).ok();

@@ -16,37 +16,53 @@
 //! ```
 
 use crate::region::{Pages, Region, RegionError};
-use interleaf_linux::{list::List, mempolicy::Policy};
-use std::collections::BTreeMap;
+use interleaf_linux::{list::List, mempolicy::Policy, placement::Placement};
+use std::{collections::BTreeMap, panic::resume_unwind, thread};
 
 /// How pages come to where weights want them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// By the kernel's weighted interleaving, whose weights are set.
+    /// By the kernel's interleaving, whose weights are set.
     Kernel,
     /// Page by page, as they are touched.
     Pages,
 }
 
-/// Memory whose pages are on `nodes`, of each as many in a round as it is given with. What a node
-/// has no pages of is left out.
+/// Memory whose pages are where `placement` wants them.
 ///
 /// # Errors
 /// When the kernel has no such pages, or this process may not use such a node.
 pub fn region(
     bytes: usize,
     pages: Pages,
-    nodes: &[(u32, u32)],
+    placement: &Placement,
     way: Way,
 ) -> Result<Region, RegionError> {
-    let nodes: Vec<(u32, u32)> = nodes.iter().copied().filter(|(_, count)| *count > 0).collect();
-    let list: List = nodes.iter().map(|(node, _)| *node).collect();
-    match (way, &nodes[..]) {
+    match (way, &placement.nodes[..]) {
         // One node needs no weights, and is bound to, so that nothing goes elsewhere unseen.
-        (_, [_]) => Region::new(bytes, pages, &Policy::Bind(list)),
-        (Way::Kernel, _) => Region::new(bytes, pages, &Policy::WeightedInterleave(list)),
+        (_, [(node, _)]) => Region::new(bytes, pages, &Policy::Bind([*node].into_iter().collect())),
+        (Way::Kernel, _) => Region::new(bytes, pages, &placement.policy()),
         (Way::Pages, nodes) => Region::in_rounds(bytes, pages, nodes),
     }
+}
+
+/// As many of them as there are threads that load memory, made at the same time.
+///
+/// # Errors
+/// As of [`region`].
+pub fn regions(
+    count: usize,
+    bytes: usize,
+    pages: Pages,
+    placement: &Placement,
+    way: Way,
+) -> Result<Vec<Region>, RegionError> {
+    thread::scope(|scope| {
+        let make = |_| scope.spawn(|| region(bytes, pages, placement, way));
+        let threads: Vec<_> = (0..count).map(make).collect();
+        let joined = threads.into_iter().map(|it| it.join().unwrap_or_else(|why| resume_unwind(why)));
+        joined.collect()
+    })
 }
 
 /// How far pages are from where weights want them: the part of all of them that would have to move.
@@ -69,6 +85,7 @@ pub fn off_by(pages: &BTreeMap<u32, u64>, nodes: &[(u32, u32)]) -> f64 {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
+    use interleaf_linux::placement::Means;
 
     #[test]
     fn what_would_have_to_move_is_counted_once() {
@@ -84,10 +101,11 @@ mod tests {
     #[test]
     fn one_node_is_bound_to() {
         for way in [Way::Kernel, Way::Pages] {
-            let nodes = [(0, 1), (1, 0)];
-            let region = region(1 << 20, Pages::Small, &nodes, way).unwrap();
-            let pages = region.pages_by_node().unwrap();
-            assert_eq!(off_by(&pages, &nodes), 0.0, "{pages:?}");
+            let placement = Placement { nodes: vec![(0, 1)], means: Means::Interleave };
+            for region in regions(2, 1 << 20, Pages::Small, &placement, way).unwrap() {
+                let pages = region.pages_by_node().unwrap();
+                assert_eq!(off_by(&pages, &placement.nodes), 0.0, "{pages:?}");
+            }
         }
     }
 }

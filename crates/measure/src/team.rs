@@ -124,6 +124,15 @@ impl Team {
     /// # Errors
     /// When one of them cannot: then none does.
     pub fn start(load: &Load) -> Result<Self, TeamError> {
+        Self::start_in(load, vec![])
+    }
+
+    /// As [`Team::start`], in memory that is there already, for each thread its own; who finds
+    /// none there maps its own as the load says.
+    ///
+    /// # Errors
+    /// As of [`Team::start`].
+    pub fn start_in(load: &Load, memory: Vec<Region>) -> Result<Self, TeamError> {
         load.isa.here()?;
         if load.cpus.is_empty() {
             return Err(TeamError::NoCpus);
@@ -138,9 +147,10 @@ impl Team {
         let mut team = Self { shared, clock, members: vec![] };
         let mut gates = vec![];
         let (ready, all_ready) = mpsc::channel();
+        let mut memory = memory.into_iter();
         for (index, &cpu) in load.cpus.iter().enumerate() {
             let (gate, open) = mpsc::channel();
-            let member = Member { index, cpu, kernel, load: load.clone() };
+            let member = Member { index, cpu, kernel, load: load.clone(), memory: memory.next() };
             let (shared, ready) = (Arc::clone(&team.shared), ready.clone());
             let thread = thread::Builder::new().name(format!("load-{cpu}"));
             let work = move || member.work(&shared, &ready, &open);
@@ -225,11 +235,12 @@ struct Member {
     cpu: u32,
     kernel: Kernel,
     load: Load,
+    memory: Option<Region>,
 }
 
 impl Member {
     fn work(
-        self,
+        mut self,
         shared: &Shared,
         ready: &mpsc::Sender<Ready>,
         open: &mpsc::Receiver<()>,
@@ -257,11 +268,14 @@ impl Member {
         Ok(walk)
     }
 
-    fn prepare(&self) -> Result<Walk, TeamError> {
+    fn prepare(&mut self) -> Result<Walk, TeamError> {
         let cpu = self.cpu;
         pin(cpu).map_err(|why| TeamError::Cpu { cpu, why })?;
         let load = &self.load;
-        let region = Region::new(load.bytes, load.pages, &load.policy)?;
+        let region = match self.memory.take() {
+            Some(region) => region,
+            None => Region::new(load.bytes, load.pages, &load.policy)?,
+        };
         let seed = load.seed.wrapping_add(self.index as u64);
         Ok(Walk::new(region, &load.traffic, load.pattern, self.kernel, seed)?)
     }

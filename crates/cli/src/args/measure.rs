@@ -5,7 +5,8 @@ use clap::{Args, Subcommand, ValueEnum};
 use interleaf_measure::{isa::Isa, isa::IsaError, traffic::Traffic};
 use interleaf_model::{
     mix::MixError,
-    units::{Bandwidth, Bytes, Percent, Time},
+    units::{Bandwidth, Bytes, Time},
+    weights::gcd,
 };
 use std::path::PathBuf;
 
@@ -153,9 +154,9 @@ pub(crate) struct TrafficArgs {
     /// for a curve, R,W2,W5,W10 for interleave]
     #[arg(long, value_name = "R,W2|all", value_parser = mixes)]
     pub(crate) mix: Option<Mixes>,
-    /// Mixes by the part of the controller's bytes that are reads, from 50 to 100 in steps
+    /// Mixes by the part of the controller's bytes that are reads, percent, in steps of 5 or more
     #[arg(long, value_name = "50..100/10", value_parser = read_shares, conflicts_with = "mix")]
-    pub(crate) read_share: Option<ReadShares>,
+    pub(crate) read_share: Option<Mixes>,
     /// Lines in random order in place of one after the other
     #[arg(long)]
     pub(crate) random: bool,
@@ -167,11 +168,11 @@ pub(crate) struct TrafficArgs {
 /// How much load there is.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct LoadArgs {
-    /// Pauses of the loading threads between groups of lines, from the longest on, 0 for none
-    /// [default: found as the curve bends]
-    #[arg(long, value_name = "N,N", value_parser = delay, value_delimiter = ',',
+    /// Pauses of the loading threads after each 32 lines, such as 10us,1us,200ns,0ns [default: found
+    /// as the curve bends]
+    #[arg(long, value_name = "TIME,TIME", value_parser = delay, value_delimiter = ',',
         conflicts_with = "rate")]
-    pub(crate) delays: Vec<u32>,
+    pub(crate) delays: Vec<Time>,
     /// Load by how much traffic there is, such as 5GB/s,20GB/s, as the program has it
     #[arg(long, value_name = "BANDWIDTH", value_parser = rate, value_delimiter = ',')]
     pub(crate) rate: Vec<Bandwidth>,
@@ -241,9 +242,9 @@ pub(crate) enum PagesChoice {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Mixes(pub(crate) Vec<Traffic>);
 
-/// Mixes by read share.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct ReadShares(pub(crate) Vec<Percent>);
+/// Names of mixes by read share, from 50 % on in steps of 5: those of MLC where it has one.
+const SHARES: [&str; 11] =
+    ["W5", "0.55", "W4", "0.65", "0.7", "W3", "W12", "0.85", "W19", "0.95", "R"];
 
 /// The least memory that is measured: less is in the caches nearest to the core.
 const BUFFER_MIN: u64 = 64 << 10;
@@ -279,9 +280,12 @@ fn repeat(text: &str) -> Result<u32, String> {
     repeat.ok_or_else(|| "it is no whole number from 1 to 1000: write one such as 3".into())
 }
 
-fn delay(text: &str) -> Result<u32, String> {
-    let delay = text.trim().parse().ok().filter(|delay| *delay <= 1_000_000);
-    delay.ok_or_else(|| "it is no whole number up to 1000000: write pauses such as 200,50,0".into())
+fn delay(text: &str) -> Result<Time, String> {
+    let time: Time = quantity(text, "200ns")?;
+    if time.seconds() <= 1.0 {
+        return Ok(time);
+    }
+    Err(format!("{text} is more than a second: write a time such as 200ns"))
 }
 
 fn isa(text: &str) -> Result<Isa, String> {
@@ -302,15 +306,15 @@ fn mixes(text: &str) -> Result<Mixes, String> {
 }
 
 /// A range in steps, `50..100/10`, or a list, `50,75,100`; percent either way.
-fn read_shares(text: &str) -> Result<ReadShares, String> {
+fn read_shares(text: &str) -> Result<Mixes, String> {
     let wrong = || {
         format!(
             "\"{text}\" is neither a range such as 50..100/10 nor a list such as 50,75,100 of \
-             percents from 50 to 100: write one of them"
+             percents from 50 to 100 in steps of 5: write one of them"
         )
     };
     let number = |text: &str| text.trim().trim_end_matches('%').parse::<u32>().ok();
-    let shares = match text.split_once("..") {
+    let shares: Vec<u32> = match text.split_once("..") {
         Some((from, rest)) => {
             let (to, step) = rest.split_once('/').unwrap_or((rest, "10"));
             let all = (number(from), number(to), number(step).filter(|step| *step > 0));
@@ -319,12 +323,27 @@ fn read_shares(text: &str) -> Result<ReadShares, String> {
         }
         None => text.split(',').map(number).collect::<Option<Vec<u32>>>().ok_or_else(wrong)?,
     };
-    let fits = |share: &u32| (50..=100).contains(share);
-    if shares.is_empty() || !shares.iter().all(fits) {
-        return Err(wrong());
+    let mixes: Option<Vec<Traffic>> = shares.into_iter().map(of_share).collect();
+    mixes.filter(|mixes| !mixes.is_empty()).map(Mixes).ok_or_else(wrong)
+}
+
+/// The traffic whose reads are `percent` of the controller's bytes. A store reads its line first:
+/// of L loads and S stores L + S lines are read and S written.
+fn of_share(percent: u32) -> Option<Traffic> {
+    let within = (50..=100).contains(&percent) && percent.is_multiple_of(5);
+    let name = SHARES.get((percent.checked_sub(50)? / 5) as usize).filter(|_| within)?;
+    if let Ok(named) = name.parse() {
+        return Some(named);
     }
-    let percent = |share: u32| format!("{share}%").parse::<Percent>().map_err(|_| wrong());
-    shares.into_iter().map(percent).collect::<Result<_, _>>().map(ReadShares)
+    let (loads, stores) = (2 * percent - 100, 100 - percent);
+    let common = gcd(loads, stores);
+    Some(Traffic {
+        name,
+        loads: loads / common,
+        read_buffers: 1,
+        stores: stores / common,
+        nontemporal: false,
+    })
 }
 
 #[cfg(test)]
@@ -335,8 +354,9 @@ mod tests {
     #[test]
     fn shares_come_in_steps_or_as_a_list() {
         let of = |text| {
-            let shares = read_shares(text).map(|shares| shares.0)?;
-            Ok(shares.iter().map(|share| (100.0 * share.part()).round() as u32).collect())
+            let mixes = read_shares(text)?.0;
+            let share = |it: &Traffic| (100.0 * it.mix().unwrap().read_share()).round() as u32;
+            Ok(mixes.iter().map(share).collect())
         };
         let good: [(&str, &[u32]); 4] = [
             ("50..100/10", &[50, 60, 70, 80, 90, 100]),
@@ -347,7 +367,7 @@ mod tests {
         for (text, shares) in good {
             assert_eq!(of(text), Ok::<Vec<u32>, String>(shares.to_vec()), "{text}");
         }
-        for bad in ["", "40..100/10", "50..101/1", "50..100/0", "100..50/10", "x", "50,,60"] {
+        for bad in ["", "40..100/10", "50..101/1", "50..100/0", "100..50/10", "x", "50,,60", "50,62", "50..100/3"] {
             assert!(of(bad).is_err(), "{bad}");
         }
     }

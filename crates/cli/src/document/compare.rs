@@ -111,7 +111,7 @@ fn keyed(record: &MeasureDocument) -> Vec<(String, &PointDocument)> {
     }
     let mut curves: Vec<(String, Vec<&PointDocument>)> = vec![];
     for point in record.of_kind("loaded") {
-        let key = PointDocument { delay: None, ..point.clone() }.setting();
+        let key = PointDocument { delay_ns: None, ..point.clone() }.setting();
         match curves.iter_mut().find(|(known, _)| *known == key) {
             Some((_, points)) => points.push(point),
             None => curves.push((key, vec![point])),

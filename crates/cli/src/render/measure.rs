@@ -271,13 +271,13 @@ fn bandwidths(points: &[&PointDocument]) -> Table {
 
 fn loads(points: &[&PointDocument]) -> Table {
     let mut table =
-        Table::new(&["nodes", "mix", "threads", "delay", "GB/s", "ns", "spread", "quality"]);
+        Table::new(&["nodes", "mix", "threads", "delay ns", "GB/s", "ns", "spread", "quality"]);
     for point in points {
         table.row([
             place(point),
             point.mix.clone().unwrap_or_default(),
             point.threads.to_string(),
-            point.delay.map_or("-".into(), |delay| delay.to_string()),
+            or_dash(point.delay_ns),
             or_dash(point.program_gbps),
             or_dash(point.latency_ns),
             spread(point),
@@ -452,7 +452,7 @@ pub(crate) fn csv(document: &MeasureDocument) -> String {
             plain(point.read_share),
             point.pattern.clone(),
             point.threads.to_string(),
-            point.delay.map(|delay| delay.to_string()).unwrap_or_default(),
+            plain(point.delay_ns),
             point.memory_bytes.to_string(),
             plain(point.program_gbps),
             plain(point.modelled_gbps),

@@ -19,6 +19,7 @@ fn point(kind: &str, mix: &str, gbps: f64) -> PointDocument {
         mix: Some(mix.into()),
         pattern: "sequential".into(),
         threads: 2,
+        took_s: 1.0,
         program_gbps: Some(gbps),
         modelled_gbps: Some(gbps),
         memory_node: Some(0),
