@@ -18,6 +18,8 @@ pub mod kernel;
 
 pub mod team;
 
+pub mod bandwidth;
+
 pub mod spread;
 
 pub mod point;

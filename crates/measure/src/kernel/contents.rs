@@ -1,8 +1,8 @@
 //! What a buffer holds, so that the sum of any part of it is known without reading it.
 //!
 //! Word `i` of the memory of a thread is `seed + i * STEP`. The words from `a` to `b` then sum up
-//! to `(b - a) * seed + STEP * (b (b - 1) - a (a - 1)) / 2`, all modulo 2^64, which depends on where
-//! they are, not only on how many: reading the right number of wrong lines is found out.
+//! to `(b - a) * seed + STEP * (b (b - 1) - a (a - 1)) / 2`, all modulo 2^64, which depends on
+//! where they are, not only on how many: reading the right number of wrong lines is found out.
 
 use super::LINE;
 use std::ops::Range;

@@ -40,7 +40,7 @@ impl Order {
     }
 
     /// The same from the beginning.
-    pub(super) const fn from_start(&self) -> Self {
+    pub(super) const fn restarted(&self) -> Self {
         Self { sheet: 0, round: 0, ..*self }
     }
 

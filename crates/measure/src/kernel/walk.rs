@@ -342,17 +342,17 @@ impl Walk {
         let words = self.region.words();
         let mut sum = 0_u64;
         for (line, done) in self.write.clone().zip(done) {
-            for at in line * 8..line * 8 + 8 {
+            for (at, &word) in words.iter().enumerate().skip(line * 8).take(8) {
                 let expected = match (done, self.pass) {
                     (true, _) => now,
                     (false, 1) => self.contents.word(at),
                     (false, _) => before,
                 };
-                if words[at] != expected {
+                if word != expected {
                     let kernel = self.kernel.to_string();
-                    return Err(Fault::Written { kernel, line, word: words[at], expected });
+                    return Err(Fault::Written { kernel, line, word, expected });
                 }
-                sum = sum.wrapping_add(expected);
+                sum = sum.wrapping_add(word);
             }
         }
         self.sums.stored_sum = sum;
@@ -367,7 +367,7 @@ impl Walk {
         };
         let mut done = vec![false; self.write.len()];
         if let Some(end) = orders.last() {
-            let mut order = end.from_start();
+            let mut order = end.restarted();
             while !order.is_where(end) {
                 done[order.next()] = true;
             }

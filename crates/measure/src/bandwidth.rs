@@ -1,0 +1,117 @@
+//! How fast threads go through memory: in short windows, so that what disturbs one does not
+//! disturb all.
+
+use crate::{
+    kernel::Checksums,
+    point::Rate,
+    spread::spread,
+    team::{Load, Team, TeamError},
+};
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+/// How long to measure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Windows {
+    /// Before anything counts: caches fill, and cores come to their frequency.
+    pub warm_up: Duration,
+    /// One window. It is long against what a thread goes through between two notes of it (some
+    /// 10 us) and against a timer's tick, and short against what disturbs a machine.
+    pub window: Duration,
+    /// How many there are.
+    pub count: usize,
+}
+
+impl Default for Windows {
+    fn default() -> Self {
+        let ms = Duration::from_millis;
+        Self { warm_up: ms(100), window: ms(20), count: 50 }
+    }
+}
+
+/// How fast a load went.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Bandwidth {
+    /// The rate.
+    pub rate: Rate,
+    /// The rate of each window, GB/s of the program.
+    pub windows_gbps: Vec<f64>,
+    /// What each thread did.
+    pub sums: Vec<Checksums>,
+}
+
+impl Bandwidth {
+    /// The best window, GB/s of the program: what the machine can do where others use it too.
+    pub fn best_gbps(&self) -> f64 {
+        self.windows_gbps.iter().copied().fold(0.0, f64::max)
+    }
+}
+
+/// Measures a load.
+///
+/// # Errors
+/// When it cannot be, or something was not read or written as it should have been.
+pub fn measure(load: &Load, windows: &Windows) -> Result<Bandwidth, TeamError> {
+    let team = Team::start(load)?;
+    let windows_gbps = watch(&team, windows);
+    let sums = team.stop()?;
+    Ok(Bandwidth { rate: rate(load, &windows_gbps), windows_gbps, sums })
+}
+
+/// The rate of a team in each window, GB/s of the program.
+pub fn watch(team: &Team, windows: &Windows) -> Vec<f64> {
+    thread::sleep(windows.warm_up);
+    let mut last = (team.program_bytes(), Instant::now());
+    let mut next = || {
+        thread::sleep(windows.window);
+        let now = (team.program_bytes(), Instant::now());
+        let (bytes, span) = (now.0 - last.0, now.1 - last.1);
+        last = now;
+        bytes as f64 / span.as_nanos() as f64
+    };
+    (0..windows.count).map(|_| next()).collect()
+}
+
+fn rate(load: &Load, windows_gbps: &[f64]) -> Rate {
+    let none = crate::spread::Spread { median: 0.0, relative: 0.0, count: 0 };
+    Rate {
+        program_gbps: spread(windows_gbps).unwrap_or(none),
+        controller_factor: load.traffic.controller_factor(),
+        measured_gbps: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+    use crate::{isa::Isa, point::Pattern, region::Pages, traffic::Traffic};
+    use interleaf_linux::mempolicy::Policy;
+
+    #[test]
+    fn windows_agree_with_what_was_done() {
+        let load = Load {
+            traffic: Traffic::READ,
+            pattern: Pattern::Sequential,
+            isa: *Isa::available().last().unwrap(),
+            kernel: None,
+            cpus: vec![0],
+            bytes: 4 << 20,
+            pages: Pages::Small,
+            policy: Policy::Default,
+            seed: 1,
+            delay: Duration::ZERO,
+        };
+        let ms = Duration::from_millis;
+        let windows = Windows { warm_up: ms(0), window: ms(5), count: 10 };
+        let found = measure(&load, &windows).unwrap();
+        assert_eq!(found.windows_gbps.len(), 10);
+        assert_eq!(found.rate.program_gbps.count, 10);
+        assert!(found.best_gbps() >= found.rate.program_gbps.median);
+        // What the windows saw is a part of what was done.
+        let seen: f64 = found.windows_gbps.iter().map(|gbps| gbps * 5e6).sum();
+        assert!(seen > 0.0 && found.sums[0].loaded as f64 * 64.0 >= seen);
+    }
+}
