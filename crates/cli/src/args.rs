@@ -4,8 +4,8 @@ mod measure;
 mod run;
 
 pub(crate) use measure::{
-    ChaseArgs, CommonArgs, InterleaveArgs, LoadArgs, Measure, MeasureArgs, PagesChoice, TrafficArgs,
-    WayChoice,
+    ChaseArgs, CommonArgs, InterleaveArgs, LoadArgs, Measure, MeasureArgs, PagesChoice,
+    TrafficArgs, WayChoice,
 };
 pub(crate) use run::RunArgs;
 

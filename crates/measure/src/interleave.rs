@@ -60,7 +60,8 @@ pub fn regions(
     thread::scope(|scope| {
         let make = |_| scope.spawn(|| region(bytes, pages, placement, way));
         let threads: Vec<_> = (0..count).map(make).collect();
-        let joined = threads.into_iter().map(|it| it.join().unwrap_or_else(|why| resume_unwind(why)));
+        let joined =
+            threads.into_iter().map(|it| it.join().unwrap_or_else(|why| resume_unwind(why)));
         joined.collect()
     })
 }

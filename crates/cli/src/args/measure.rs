@@ -6,7 +6,6 @@ use interleaf_measure::{isa::Isa, isa::IsaError, traffic::Traffic};
 use interleaf_model::{
     mix::MixError,
     units::{Bandwidth, Bytes, Time},
-    weights::gcd,
 };
 use std::path::PathBuf;
 
@@ -154,7 +153,8 @@ pub(crate) struct TrafficArgs {
     /// for a curve, R,W2,W5,W10 for interleave]
     #[arg(long, value_name = "R,W2|all", value_parser = mixes)]
     pub(crate) mix: Option<Mixes>,
-    /// Mixes by the part of the controller's bytes that are reads, percent, in steps of 5 or more
+    /// Mixes by the part of the controller's bytes that are reads, percent: a range in steps, or a
+    /// list such as 50,75,100
     #[arg(long, value_name = "50..100/10", value_parser = read_shares, conflicts_with = "mix")]
     pub(crate) read_share: Option<Mixes>,
     /// Lines in random order in place of one after the other
@@ -242,10 +242,6 @@ pub(crate) enum PagesChoice {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Mixes(pub(crate) Vec<Traffic>);
 
-/// Names of mixes by read share, from 50 % on in steps of 5: those of MLC where it has one.
-const SHARES: [&str; 11] =
-    ["W5", "0.55", "W4", "0.65", "0.7", "W3", "W12", "0.85", "W19", "0.95", "R"];
-
 /// The least memory that is measured: less is in the caches nearest to the core.
 const BUFFER_MIN: u64 = 64 << 10;
 /// The most: far above any machine.
@@ -300,8 +296,8 @@ fn mixes(text: &str) -> Result<Mixes, String> {
     let list = text.split(',').map(|name| name.trim().parse());
     let list: Result<Vec<Traffic>, MixError> = list.collect();
     list.map(Mixes).map_err(|why| {
-        let names: Vec<&str> = Traffic::all().iter().map(|traffic| traffic.name).collect();
-        format!("{why}: write some of {}, or all", names.join(", "))
+        let names: Vec<String> = Traffic::all().iter().map(Traffic::to_string).collect();
+        format!("{why}: write some of {}, a part of reads such as 70%, or all", names.join(", "))
     })
 }
 
@@ -310,7 +306,7 @@ fn read_shares(text: &str) -> Result<Mixes, String> {
     let wrong = || {
         format!(
             "\"{text}\" is neither a range such as 50..100/10 nor a list such as 50,75,100 of \
-             percents from 50 to 100 in steps of 5: write one of them"
+             percents from 50 to 100: write one of them"
         )
     };
     let number = |text: &str| text.trim().trim_end_matches('%').parse::<u32>().ok();
@@ -327,23 +323,14 @@ fn read_shares(text: &str) -> Result<Mixes, String> {
     mixes.filter(|mixes| !mixes.is_empty()).map(Mixes).ok_or_else(wrong)
 }
 
-/// The traffic whose reads are `percent` of the controller's bytes. A store reads its line first:
-/// of L loads and S stores L + S lines are read and S written.
+/// The traffic whose reads are `percent` of the controller's bytes, by MLC's name where it has one.
 fn of_share(percent: u32) -> Option<Traffic> {
-    let within = (50..=100).contains(&percent) && percent.is_multiple_of(5);
-    let name = SHARES.get((percent.checked_sub(50)? / 5) as usize).filter(|_| within)?;
-    if let Ok(named) = name.parse() {
-        return Some(named);
-    }
-    let (loads, stores) = (2 * percent - 100, 100 - percent);
-    let common = gcd(loads, stores);
-    Some(Traffic {
-        name,
-        loads: loads / common,
-        read_buffers: 1,
-        stores: stores / common,
-        nontemporal: false,
-    })
+    let exact = Traffic::of_read_share(percent, false).ok()?;
+    let same = |it: &Traffic| {
+        let of = |it: &Traffic| (it.loads, it.stores, it.nontemporal, it.read_buffers);
+        of(it) == of(&exact)
+    };
+    Some(Traffic::all().into_iter().find(same).unwrap_or(exact))
 }
 
 #[cfg(test)]
@@ -367,7 +354,17 @@ mod tests {
         for (text, shares) in good {
             assert_eq!(of(text), Ok::<Vec<u32>, String>(shares.to_vec()), "{text}");
         }
-        for bad in ["", "40..100/10", "50..101/1", "50..100/0", "100..50/10", "x", "50,,60", "50,62", "50..100/3"] {
+        for bad in [
+            "",
+            "40..100/10",
+            "50..101/1",
+            "50..100/0",
+            "100..50/10",
+            "x",
+            "50,,60",
+            "50,62",
+            "50..100/3",
+        ] {
             assert!(of(bad).is_err(), "{bad}");
         }
     }
@@ -375,7 +372,7 @@ mod tests {
     #[test]
     fn mixes_have_names() {
         assert_eq!(mixes("all").unwrap().0.len(), 13);
-        assert_eq!(mixes("r, W10").unwrap().0[1].name, "W10");
+        assert_eq!(mixes("r, W10").unwrap().0[1].to_string(), "W10");
         assert!(mixes("W1").unwrap_err().contains(": write some of R, W2"));
     }
 }

@@ -146,8 +146,13 @@ pub(crate) struct HistogramDocument {
     pub(crate) samples: u64,
     /// What reading the clock costs, which is taken off.
     pub(crate) timer_ns: f64,
-    /// Accesses during which the thread was interrupted or moved.
+    /// What a chase of the same memory says, measured in turn with the accesses.
+    pub(crate) chase_ns: f64,
+    /// Accesses during which the thread was interrupted, moved, switched or stolen from, or that
+    /// took longer than any memory does.
     pub(crate) tagged: u64,
+    /// The same by why.
+    pub(crate) tags: BTreeMap<String, u64>,
     /// Of all accesses.
     pub(crate) raw: SpreadDocument,
     /// Without those that are tagged.

@@ -6,9 +6,9 @@ mod setup;
 mod tasks;
 mod weights;
 
-use super::{placed, restore};
+use super::placed;
 use crate::{
-    args::{CommonArgs, InterleaveArgs, Measure, MeasureArgs},
+    args::{ChaseArgs, CommonArgs, InterleaveArgs, LoadArgs, Measure, MeasureArgs, TrafficArgs},
     document::{self, measure::MeasureDocument},
     failure::Failure,
     output, render,
@@ -41,7 +41,8 @@ pub(super) fn run(args: &MeasureArgs, root: Option<&Path>) -> Result<ExitCode, F
         return give(common, &document).map(|()| ExitCode::SUCCESS);
     }
     let signals = Signals::hold().map_err(placed::unheld)?;
-    let ended = Bench::new(&setup, &signals, common).all(&tasks, &mut document)?;
+    let way = given.interleave.and_then(|args| args.way);
+    let ended = Bench::new(&setup, &signals, common, way).all(&tasks, &mut document);
     let status = match &ended {
         Ended::Done => {
             document.stop("done", "all was measured");
@@ -80,7 +81,12 @@ fn given(args: &MeasureArgs) -> Given<'_> {
         interleave: None,
         common: &args.common,
     };
-    let none = Given { chase: Default::default(), traffic: Default::default(), ..all.clone() };
+    let none = Given {
+        chase: ChaseArgs::default(),
+        traffic: TrafficArgs::default(),
+        load: LoadArgs::default(),
+        ..all.clone()
+    };
     match &args.what {
         None => all,
         Some(Measure::Idle { chase, common }) => {
@@ -105,18 +111,14 @@ fn given(args: &MeasureArgs) -> Given<'_> {
             common,
             ..none
         },
-        Some(Measure::Matrix { chase, traffic, common }) => Given {
-            what: "matrix",
-            chase: chase.clone(),
-            traffic: traffic.clone(),
-            common,
-            ..none
-        },
-        Some(Measure::Interleave(args)) => of_interleave(args, none),
+        Some(Measure::Matrix { chase, traffic, common }) => {
+            Given { what: "matrix", chase: chase.clone(), traffic: traffic.clone(), common, ..none }
+        }
+        Some(Measure::Interleave(args)) => of_interleave(args),
     }
 }
 
-fn of_interleave<'a>(args: &'a InterleaveArgs, none: Given<'a>) -> Given<'a> {
+fn of_interleave(args: &InterleaveArgs) -> Given<'_> {
     Given {
         what: "interleave",
         chase: args.chase.clone(),
@@ -124,7 +126,6 @@ fn of_interleave<'a>(args: &'a InterleaveArgs, none: Given<'a>) -> Given<'a> {
         load: args.load.clone(),
         interleave: Some(args),
         common: &args.common,
-        ..none
     }
 }
 

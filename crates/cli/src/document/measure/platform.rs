@@ -127,7 +127,10 @@ fn bandwidth(point: &PointDocument) -> Option<f64> {
 }
 
 fn mix(point: &PointDocument) -> Option<Mix> {
-    let named: Mix = point.mix.as_deref()?.parse().ok()?;
+    let name = point.mix.as_deref()?;
+    // A mix by its share of reads has the name that it was asked by.
+    let of_share = || Mix::new(point.read_share?, name.ends_with("nt")).ok();
+    let named: Mix = name.parse().ok().or_else(of_share)?;
     Some(if point.pattern == "random" { named.in_random_order() } else { named })
 }
 

@@ -122,7 +122,7 @@ impl<'a> Setup<'a> {
             repeats: common.repeat.unwrap_or(3) as usize,
             seed: common.seed,
             quick,
-            clock: Clock::calibrated(),
+            clock: Clock::here(),
             notes: vec![],
             machine,
             hardware,
@@ -169,7 +169,8 @@ impl<'a> Setup<'a> {
         for (option, is_asked, size, count) in sizes {
             let needed = *size as u64 * count;
             if is_asked && needed > least {
-                let each = if count > 1 { format!(" for each of {count} threads") } else { "".into() };
+                let each =
+                    if count > 1 { format!(" for each of {count} threads") } else { "".into() };
                 return Err(Failure::new(
                     format!(
                         "{option} {}{each} is more than node {least_node} has free: {}",
@@ -287,10 +288,10 @@ fn from(machine: &Machine, given: &Given<'_>, is_live: bool) -> Result<Vec<From>
         false => None,
     };
     let usable = |cpu: &u32| mine.as_ref().is_none_or(|mine| mine.has(*cpu));
-    let all = machine.nodes.iter().map(|node| From {
-        node: node.id,
-        cpus: node.cpus.iter().filter(usable).collect(),
-    });
+    let all = machine
+        .nodes
+        .iter()
+        .map(|node| From { node: node.id, cpus: node.cpus.iter().filter(usable).collect() });
     let all: Vec<From> = all.filter(|from| !from.cpus.is_empty()).collect();
     let with_cpus: List = all.iter().map(|from| from.node).collect();
     if let Some(text) = &given.common.cpus {
