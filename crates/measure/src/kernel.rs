@@ -32,38 +32,56 @@ use aarch64 as native;
 #[cfg(target_arch = "x86_64")]
 use x86 as native;
 
+mod table;
+
 mod walk;
 
 pub use walk::{Checksums, Fault, TooSmall, Walk};
 
 use crate::{isa::Isa, traffic::Traffic};
-use job::{Job, Run, Touch};
+use job::{Run, Touch};
 use std::fmt;
 
 /// How a kernel goes through its buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// Lines of a page that are taken at once.
-    pub lines: usize,
     /// Pages that are gone through at once.
     pub pages: usize,
+    /// Lines of a page that are taken at once.
+    pub lines: usize,
     /// Whether stores go to one page at a time all the same.
     pub flat_stores: bool,
-    /// How far ahead is prefetched, bytes; 0 is not at all.
+    /// How far ahead lines to load are fetched, bytes; 0 is not at all.
     pub ahead: usize,
-    /// Where to.
-    pub hint: Hint,
+    /// Where to: [`NEAR`], [`ONCE`] or [`FAR`].
+    pub hint: usize,
+    /// How far ahead lines to store are fetched, bytes; 0 is not at all.
+    pub own: usize,
 }
 
-/// Where a prefetch brings a line to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Hint {
-    /// The nearest cache.
-    Near,
-    /// The nearest cache, past the others where there is a way.
-    Once,
-    /// The next cache but one.
-    Far,
+/// Fetches to the nearest cache.
+const NEAR: usize = 0;
+/// Fetches to the nearest cache, past the others where there is a way.
+const ONCE: usize = 1;
+/// Fetches to the next cache but one.
+const FAR: usize = 2;
+
+impl Shape {
+    const fn new(pages: usize, lines: usize) -> Self {
+        Self { pages, lines, flat_stores: false, ahead: 0, hint: NEAR, own: 0 }
+    }
+
+    const fn ahead(self, ahead: usize, hint: usize) -> Self {
+        Self { ahead, hint, ..self }
+    }
+
+    const fn own(self, own: usize) -> Self {
+        Self { own, ..self }
+    }
+
+    const fn flat(self, flat: usize) -> Self {
+        Self { flat_stores: flat == 1, ..self }
+    }
 }
 
 /// What a kernel does with lines.
@@ -106,12 +124,18 @@ const LINE: usize = crate::traffic::LINE_BYTES as usize;
 impl Kernel {
     /// The best known of an instruction set for this traffic.
     pub fn best(isa: Isa, traffic: &Traffic) -> Option<Self> {
-        Self::all(isa).into_iter().find(|kernel| kernel.serves(traffic))
+        Self::chosen(isa).into_iter().find(|kernel| kernel.serves(traffic))
     }
 
-    /// All of an instruction set, of each kind the best known first.
-    pub fn all(isa: Isa) -> Vec<Self> {
-        if isa.here().is_ok() { native::kernels(isa) } else { vec![] }
+    /// The best known of an instruction set, one of each kind.
+    fn chosen(isa: Isa) -> Vec<Self> {
+        if isa.here().is_ok() { table::chosen(isa) } else { vec![] }
+    }
+
+    /// All that the best were searched among.
+    #[cfg(any(test, feature = "search"))]
+    pub fn candidates(isa: Isa) -> Vec<Self> {
+        if isa.here().is_ok() { table::candidates(isa) } else { vec![] }
     }
 
     /// Whether it is for this traffic.
@@ -156,7 +180,7 @@ impl fmt::Debug for Kernel {
     }
 }
 
-/// `avx512 both nt 4x8 flat +512once`: pages by lines, and how far ahead is prefetched.
+/// `avx512 both nt 4x8 flat ahead 512 once`: pages by lines, and how far ahead is fetched.
 impl fmt::Display for Kernel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let act = match self.act {
@@ -166,16 +190,15 @@ impl fmt::Display for Kernel {
             Act::BothOfTwo => "both-of-two",
         };
         let past = if self.nontemporal { " nt" } else { "" };
-        let Shape { lines, pages, flat_stores, ahead, hint } = self.shape;
+        let Shape { pages, lines, flat_stores, ahead, hint, own } = self.shape;
         write!(f, "{} {act}{past} {pages}x{lines}", self.isa)?;
         if flat_stores {
             f.write_str(" flat")?;
         }
-        match (ahead, hint) {
-            (0, _) => Ok(()),
-            (_, Hint::Near) => write!(f, " +{ahead}"),
-            (_, Hint::Once) => write!(f, " +{ahead}once"),
-            (_, Hint::Far) => write!(f, " +{ahead}far"),
+        if ahead > 0 {
+            let hint = [" near", " once", " far"].get(hint).copied().unwrap_or_default();
+            write!(f, " ahead {ahead}{hint}")?;
         }
+        if own > 0 { write!(f, " own {own}") } else { Ok(()) }
     }
 }

@@ -127,12 +127,12 @@ impl Team {
         Self::start_in(load, vec![])
     }
 
-    /// As [`Team::start`], in memory that is there already, for each thread its own; who finds
-    /// none there maps its own as the load says.
+    /// As [`Team::start`], in memory that [`Team::release`] gave back, as far as there is some: of
+    /// the length, the pages and the place of the load, since nobody looks at that again.
     ///
     /// # Errors
     /// As of [`Team::start`].
-    pub fn start_in(load: &Load, memory: Vec<Region>) -> Result<Self, TeamError> {
+    pub fn start_in(load: &Load, regions: Vec<Region>) -> Result<Self, TeamError> {
         load.isa.here()?;
         if load.cpus.is_empty() {
             return Err(TeamError::NoCpus);
@@ -147,10 +147,11 @@ impl Team {
         let mut team = Self { shared, clock, members: vec![] };
         let mut gates = vec![];
         let (ready, all_ready) = mpsc::channel();
-        let mut memory = memory.into_iter();
+        let mut regions = regions.into_iter();
         for (index, &cpu) in load.cpus.iter().enumerate() {
             let (gate, open) = mpsc::channel();
-            let member = Member { index, cpu, kernel, load: load.clone(), memory: memory.next() };
+            let region = regions.next();
+            let member = Member { index, cpu, kernel, region, load: load.clone() };
             let (shared, ready) = (Arc::clone(&team.shared), ready.clone());
             let thread = thread::Builder::new().name(format!("load-{cpu}"));
             let work = move || member.work(&shared, &ready, &open);
@@ -192,15 +193,24 @@ impl Team {
     ///
     /// # Errors
     /// What was wrong, and where.
-    pub fn stop(mut self) -> Result<Vec<Checksums>, TeamError> {
+    pub fn stop(self) -> Result<Vec<Checksums>, TeamError> {
+        Ok(self.release()?.0)
+    }
+
+    /// As [`Team::stop`], and gives the memory back: to touch it anew takes longer than to measure.
+    ///
+    /// # Errors
+    /// As of [`Team::stop`].
+    pub fn release(mut self) -> Result<(Vec<Checksums>, Vec<Region>), TeamError> {
         self.shared.stop.store(true, Ordering::Relaxed);
-        let mut sums = vec![];
+        let (mut sums, mut regions) = (vec![], vec![]);
         for (cpu, thread) in self.members.drain(..) {
-            let walk = joined(thread);
-            let verified = walk.and_then(|mut walk| walk.verify());
-            sums.push(verified.map_err(|fault| TeamError::Fault { cpu, fault })?);
+            let verified = joined(thread).and_then(|mut walk| Ok((walk.verify()?, walk)));
+            let (of_thread, walk) = verified.map_err(|fault| TeamError::Fault { cpu, fault })?;
+            sums.push(of_thread);
+            regions.push(walk.into_region());
         }
-        Ok(sums)
+        Ok((sums, regions))
     }
 }
 
@@ -234,8 +244,8 @@ struct Member {
     index: usize,
     cpu: u32,
     kernel: Kernel,
+    region: Option<Region>,
     load: Load,
-    memory: Option<Region>,
 }
 
 impl Member {
@@ -272,7 +282,7 @@ impl Member {
         let cpu = self.cpu;
         pin(cpu).map_err(|why| TeamError::Cpu { cpu, why })?;
         let load = &self.load;
-        let region = match self.memory.take() {
+        let region = match self.region.take() {
             Some(region) => region,
             None => Region::new(load.bytes, load.pages, &load.policy)?,
         };

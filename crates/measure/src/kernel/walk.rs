@@ -2,7 +2,7 @@
 
 #![expect(unsafe_code, reason = "loops are handed addresses")]
 
-use super::{BATCH, Job, Kernel, LINE, PAGE_BYTES, contents::Contents, native, order::Order};
+use super::{BATCH, Kernel, LINE, PAGE_BYTES, contents::Contents, job::Job, native, order::Order};
 use crate::{point::Pattern, region::Region, traffic::Traffic};
 use std::{ops::Range, ptr};
 
@@ -400,7 +400,7 @@ mod tests {
     /// Every kernel of this machine with every traffic that it is for.
     fn all() -> Vec<(Kernel, Traffic, Pattern)> {
         let mut all = vec![];
-        for kernel in Isa::available().into_iter().flat_map(Kernel::all) {
+        for kernel in Isa::available().into_iter().flat_map(Kernel::candidates) {
             for traffic in Traffic::all().into_iter().filter(|traffic| kernel.serves(traffic)) {
                 all.extend(PATTERNS.map(|pattern| (kernel, traffic, pattern)));
             }

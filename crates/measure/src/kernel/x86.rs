@@ -6,7 +6,10 @@
 
 #![expect(unsafe_code, reason = "loops are written in assembly")]
 
-use super::{Act, Hint, Job, Kernel, PAGE_BYTES, Shape};
+use super::{
+    Act, Kernel, PAGE_BYTES, Shape,
+    job::{Job, Run},
+};
 use crate::isa::Isa;
 use std::arch::asm;
 
@@ -163,12 +166,65 @@ macro_rules! ahead {
     };
 }
 
+/// Fetches the line ahead of the one that is stored, to own it.
+macro_rules! own {
+    ($to:literal) => {
+        concat!(".if {own}\nprefetchw [", $to, " + il_at + {own}]\n.endif")
+    };
+}
+
 /// The loops of an instruction set.
 macro_rules! loops {
-    ($isa:ident, $name:literal) => {
+    ($isa:ident, $kind:ident, $name:literal) => {
         pub(super) mod $isa {
             #![doc = $name]
             use super::*;
+
+            /// A kernel that loads.
+            pub(in super::super) fn reader<
+                const PAGES: usize,
+                const LINES: usize,
+                const AHEAD: usize,
+                const HINT: usize,
+            >() -> Kernel {
+                let shape = Shape::new(PAGES, LINES).ahead(AHEAD, HINT);
+                let run = read::<LINES, PAGES, AHEAD, HINT>;
+                kernel(Act::Read, 0, shape, run)
+            }
+
+            /// A kernel that stores.
+            pub(in super::super) fn writer<
+                const PAST: usize,
+                const PAGES: usize,
+                const LINES: usize,
+                const OWN: usize,
+            >() -> Kernel {
+                let shape = Shape::new(PAGES, LINES).own(OWN);
+                kernel(Act::Write, PAST, shape, write::<LINES, PAGES, PAST, OWN>)
+            }
+
+            /// A kernel that loads, from so many buffers, and stores.
+            pub(in super::super) fn mixer<
+                const BUFFERS: usize,
+                const PAST: usize,
+                const PAGES: usize,
+                const LINES: usize,
+                const FLAT: usize,
+                const AHEAD: usize,
+                const HINT: usize,
+                const OWN: usize,
+            >() -> Kernel {
+                let shape = Shape::new(PAGES, LINES).ahead(AHEAD, HINT).own(OWN).flat(FLAT);
+                let act = if BUFFERS == 2 { Act::BothOfTwo } else { Act::Both };
+                let run = both::<BUFFERS, LINES, PAGES, PAST, FLAT, AHEAD, HINT, OWN>;
+                kernel(act, PAST, shape, run)
+            }
+
+            fn kernel(act: Act, past: usize, shape: Shape, run: Run) -> Kernel {
+                let nontemporal = past == 1;
+                let scatter = if nontemporal { scatter::<1> } else { scatter::<0> };
+                Kernel { isa: Isa::$kind, act, nontemporal, shape, run, gather, scatter }
+            }
 
             /// Loads only.
             ///
@@ -212,6 +268,7 @@ macro_rules! loops {
                 const LINES: usize,
                 const PAGES: usize,
                 const PAST: usize,
+                const OWN: usize,
             >(
                 job: &mut Job,
             ) {
@@ -223,7 +280,7 @@ macro_rules! loops {
                         ".if {past}",
                         unit!($isa!(stream "{w}")),
                         ".else",
-                        unit!($isa!(store "{w}")),
+                        unit!($isa!(store "{w}"), own!("{w}")),
                         ".endif",
                         advance!("{w}", "3"),
                         "dec {groups}",
@@ -233,7 +290,7 @@ macro_rules! loops {
                         word = in(reg) job.word,
                         groups = inout(reg) job.groups => _,
                         lines = const LINES, pages = const PAGES, page = const PAGE_BYTES,
-                        past = const PAST,
+                        past = const PAST, own = const OWN,
                         out("xmm4") _,
                         options(nostack),
                     );
@@ -252,6 +309,7 @@ macro_rules! loops {
                 const FLAT: usize,
                 const AHEAD: usize,
                 const HINT: usize,
+                const OWN: usize,
             >(
                 job: &mut Job,
             ) {
@@ -275,11 +333,11 @@ macro_rules! loops {
                         "5:",
                         ".if {flat}",
                         ".if {past}", row!($isa!(stream "{w}")),
-                        ".else", row!($isa!(store "{w}")), ".endif",
+                        ".else", row!(concat!($isa!(store "{w}"), "\n", own!("{w}"))), ".endif",
                         "add {w}, {lines} * {pages} * 64",
                         ".else",
                         ".if {past}", unit!($isa!(stream "{w}")),
-                        ".else", unit!($isa!(store "{w}")), ".endif",
+                        ".else", unit!($isa!(store "{w}"), own!("{w}")), ".endif",
                         advance!("{w}", "6"),
                         ".endif",
                         "dec {i}",
@@ -299,7 +357,7 @@ macro_rules! loops {
                         buffers = const BUFFERS,
                         lines = const LINES, pages = const PAGES, page = const PAGE_BYTES,
                         past = const PAST, flat = const FLAT,
-                        ahead = const AHEAD, hint = const HINT,
+                        ahead = const AHEAD, hint = const HINT, own = const OWN,
                         out("xmm0") _, out("xmm1") _, out("xmm2") _, out("xmm3") _,
                         out("xmm4") _,
                         options(nostack),
@@ -371,106 +429,22 @@ macro_rules! loops {
     };
 }
 
-loops!(avx512, "Of AVX-512.");
-loops!(avx2, "Of AVX2.");
-loops!(sse2, "Of SSE2.");
+loops!(avx512, Avx512, "Of AVX-512.");
+loops!(avx2, Avx2, "Of AVX2.");
+loops!(sse2, Sse2, "Of SSE2.");
 
-/// A kernel that loads.
-macro_rules! read {
-    ($isa:ident, $kind:expr, $pages:literal x $lines:literal $(+ $ahead:literal $hint:ident)?) => {
-        Kernel {
-            isa: $kind,
-            act: Act::Read,
-            nontemporal: false,
-            shape: Shape {
-                lines: $lines,
-                pages: $pages,
-                flat_stores: false,
-                ahead: 0 $(+ $ahead)?,
-                hint: [Hint::Near $(, Hint::$hint)?][0 $(+ $ahead * 0 + 1)?],
-            },
-            run: $isa::read::<$lines, $pages, { 0 $(+ $ahead)? }, { 0 $(+ Hint::$hint as usize)? }>,
-            gather: $isa::gather,
-            scatter: $isa::scatter::<0>,
+/// A table of kernels, for the loops of an instruction set.
+macro_rules! of {
+    ($isa:expr, $table:ident) => {
+        match $isa {
+            Isa::Avx512 => $table!(avx512),
+            Isa::Avx2 => $table!(avx2),
+            Isa::Sse2 => $table!(sse2),
+            Isa::Neon | Isa::Sve => vec![],
         }
     };
 }
-
-/// A kernel that stores.
-macro_rules! write {
-    ($isa:ident, $kind:expr, $past:literal, $pages:literal x $lines:literal) => {
-        Kernel {
-            isa: $kind,
-            act: Act::Write,
-            nontemporal: $past == 1,
-            shape: Shape {
-                lines: $lines,
-                pages: $pages,
-                flat_stores: false,
-                ahead: 0,
-                hint: Hint::Near,
-            },
-            run: $isa::write::<$lines, $pages, $past>,
-            gather: $isa::gather,
-            scatter: $isa::scatter::<$past>,
-        }
-    };
-}
-
-/// A kernel that loads, from so many buffers, and stores.
-macro_rules! both {
-    ($isa:ident, $kind:expr, $past:literal, $buffers:literal: $pages:literal x $lines:literal,
-     flat $flat:literal $(+ $ahead:literal $hint:ident)?) => {
-        Kernel {
-            isa: $kind,
-            act: if $buffers == 1 { Act::Both } else { Act::BothOfTwo },
-            nontemporal: $past == 1,
-            shape: Shape {
-                lines: $lines,
-                pages: $pages,
-                flat_stores: $flat == 1,
-                ahead: 0 $(+ $ahead)?,
-                hint: [Hint::Near $(, Hint::$hint)?][0 $(+ $ahead * 0 + 1)?],
-            },
-            run: $isa::both::<
-                $buffers, $lines, $pages, $past, $flat,
-                { 0 $(+ $ahead)? }, { 0 $(+ Hint::$hint as usize)? },
-            >,
-            gather: $isa::gather,
-            scatter: $isa::scatter::<$past>,
-        }
-    };
-}
-
-/// The kernels of an instruction set, of each kind the best known first.
-macro_rules! table {
-    ($isa:ident, $kind:expr) => {
-        vec![
-            read!($isa, $kind, 1 x 8),
-            write!($isa, $kind, 0, 1 x 8),
-            write!($isa, $kind, 1, 1 x 8),
-            both!($isa, $kind, 0, 1: 1 x 8, flat 0),
-            both!($isa, $kind, 0, 2: 1 x 8, flat 0),
-            both!($isa, $kind, 1, 1: 1 x 8, flat 0),
-            both!($isa, $kind, 1, 2: 1 x 8, flat 0),
-            read!($isa, $kind, 4 x 4),
-            read!($isa, $kind, 1 x 4 + 512 Once),
-            both!($isa, $kind, 1, 1: 4 x 4, flat 1 + 512 Near),
-            both!($isa, $kind, 0, 2: 4 x 4, flat 0),
-            write!($isa, $kind, 1, 4 x 4),
-        ]
-    };
-}
-
-/// The kernels of an instruction set, of each kind the best known first.
-pub(super) fn kernels(isa: Isa) -> Vec<Kernel> {
-    match isa {
-        Isa::Avx512 => table!(avx512, Isa::Avx512),
-        Isa::Avx2 => table!(avx2, Isa::Avx2),
-        Isa::Sse2 => table!(sse2, Isa::Sse2),
-        Isa::Neon | Isa::Sve => vec![],
-    }
-}
+pub(super) use of;
 
 /// Waits until stores past the caches are on their way, in their order: before anything else is
 /// done with that memory.
