@@ -19,6 +19,7 @@ use crate::{
     region::{Region, RegionError},
     ring::{Cursor, Ring, UNROLL},
     spread::quantile,
+    switches::switches,
 };
 use rand::{SeedableRng, seq::SliceRandom};
 use rand_pcg::Pcg64Mcg;
@@ -35,6 +36,12 @@ const NEIGHBOURS_BYTES: usize = 128;
 /// How long a slice lasts: long beside the two readings of the clock, short beside what disturbs it
 /// (a scheduler's tick is 1 to 10 ms).
 pub const SLICE: Duration = Duration::from_millis(2);
+
+/// So many slices without another thread are enough for a figure.
+const ALONE_MIN: usize = 3;
+
+/// So many are tried for it.
+const TRIES_MAX: usize = 24;
 
 /// In which order lines are visited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -278,24 +285,54 @@ impl Chase {
         self.run(self.visits.len() as u64).map(|_| ())
     }
 
-    /// Measures slices of [`SLICE`] for `span`, at least three.
+    /// Measures slices of [`SLICE`] for `span`, and longer until three were disturbed by no other
+    /// thread, if that is ever so.
     ///
     /// # Errors
     /// As of [`Self::run`].
     pub fn slices(&mut self, clock: Clock, span: Duration) -> Result<Slices, ChaseError> {
+        let mut all = vec![];
+        self.slice(clock, span, &mut all)?;
+        Ok(Slices::of(&all))
+    }
+
+    /// Adds slices of [`SLICE`] to `all`, for so long.
+    pub(crate) fn slice(
+        &mut self,
+        clock: Clock,
+        span: Duration,
+        all: &mut Vec<Slice>,
+    ) -> Result<(), ChaseError> {
         let per_load = |(loads, took): (u64, u64)| clock.ns(took) / loads as f64;
-        let mut estimate = per_load(self.run(UNROLL)?);
-        let (end, mut all) = (ticks() + clock.ticks(span), vec![]);
-        while all.len() < 3 || ticks() < end {
-            let loads = SLICE.as_nanos() as f64 / estimate.max(0.1);
-            estimate = per_load(self.run(loads as u64)?);
-            all.push(estimate);
+        let mut latency_ns = per_load(self.run(UNROLL)?);
+        let (end, first) = (ticks() + clock.ticks(span), all.len());
+        let enough = |all: &[Slice]| {
+            let all = &all[first..];
+            let alone = all.iter().filter(|slice| slice.alone).count();
+            alone >= ALONE_MIN || all.len() >= TRIES_MAX
+        };
+        while ticks() < end || !enough(all) {
+            let loads = SLICE.as_nanos() as f64 / latency_ns.max(0.1);
+            let before = switches();
+            latency_ns = per_load(self.run(loads as u64)?);
+            all.push(Slice { latency_ns, alone: switches() == before });
         }
-        Ok(Slices::of(all))
+        Ok(())
     }
 }
 
+/// One slice.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Slice {
+    latency_ns: f64,
+    /// Whether no other thread ran on the CPU meanwhile.
+    alone: bool,
+}
+
 /// What slices say of the latency, ns.
+///
+/// Those in which another thread ran on the CPU say nothing of memory. They are left out, unless
+/// hardly any other is left.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Slices {
     /// Half of the slices were faster.
@@ -304,17 +341,24 @@ pub struct Slices {
     pub p5_ns: f64,
     /// All together.
     pub mean_ns: f64,
-    /// How many there were.
+    /// How many these are of.
     pub count: usize,
+    /// In how many another thread ran.
+    pub disturbed: usize,
 }
 
 impl Slices {
     /// Of at least one.
-    fn of(mut all: Vec<f64>) -> Self {
-        all.sort_by(f64::total_cmp);
-        let mean_ns = all.iter().sum::<f64>() / all.len() as f64;
-        let (median_ns, p5_ns) = (quantile(&all, 0.5), quantile(&all, 0.05));
-        Self { median_ns, p5_ns, mean_ns, count: all.len() }
+    pub(crate) fn of(all: &[Slice]) -> Self {
+        let of =
+            |slices: &[&Slice]| -> Vec<f64> { slices.iter().map(|it| it.latency_ns).collect() };
+        let (alone, others): (Vec<_>, Vec<_>) = all.iter().partition(|slice| slice.alone);
+        let enough = alone.len() >= ALONE_MIN;
+        let mut ns = if enough { of(&alone) } else { of(&all.iter().collect::<Vec<_>>()) };
+        ns.sort_by(f64::total_cmp);
+        let mean_ns = ns.iter().sum::<f64>() / ns.len() as f64;
+        let (median_ns, p5_ns) = (quantile(&ns, 0.5), quantile(&ns, 0.05));
+        Self { median_ns, p5_ns, mean_ns, count: ns.len(), disturbed: others.len() }
     }
 }
 
@@ -382,10 +426,21 @@ mod tests {
 
     #[test]
     fn slices_are_of_what_was_asked() {
-        let clock = Clock::calibrated();
+        let clock = Clock::here();
         let slices = chase(SHAPE).unwrap().slices(clock, Duration::from_millis(20)).unwrap();
-        assert!(slices.count >= 3 && slices.p5_ns > 0.0, "{slices:?}");
+        assert!(slices.count >= ALONE_MIN && slices.p5_ns > 0.0, "{slices:?}");
         assert!(slices.p5_ns <= slices.median_ns && slices.p5_ns <= slices.mean_ns, "{slices:?}");
+    }
+
+    #[test]
+    fn slices_that_others_disturbed_are_left_out_where_some_are_left() {
+        let slice = |latency_ns: f64, alone| Slice { latency_ns, alone };
+        let quiet = [slice(100.0, true), slice(102.0, true), slice(101.0, true)];
+        let loud = [slice(900.0, false), slice(700.0, false)];
+        let all = Slices::of(&[&quiet[..], &loud[..]].concat());
+        assert_eq!((all.median_ns, all.mean_ns, all.count, all.disturbed), (101.0, 101.0, 3, 2));
+        let all = Slices::of(&[&quiet[..1], &loud[..]].concat());
+        assert_eq!((all.median_ns, all.count, all.disturbed), (700.0, 3, 2));
     }
 
     #[test]

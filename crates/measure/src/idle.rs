@@ -233,7 +233,7 @@ fn sizes(largest: usize, stride: usize) -> Vec<usize> {
 ///
 /// # Errors
 /// When a file that is there cannot be read, or holds something else.
-pub fn claimed_last_cache(root: &Root, cpu: usize) -> Result<Option<usize>, RootError> {
+pub fn claimed_last_cache(root: &Root, cpu: u32) -> Result<Option<usize>, RootError> {
     let mut largest = None;
     for index in 0..16 {
         let path = format!("/sys/devices/system/cpu/cpu{cpu}/cache/index{index}/size");
@@ -266,7 +266,7 @@ mod tests {
     fn both_orders_are_measured() {
         let options = Options { bytes: 4 << 20, repeats: 3, span: QUICK, ..Options::default() };
         let mut heard = vec![];
-        let clock = Clock::calibrated();
+        let clock = Clock::here();
         let idle = idle(&Root::live(), clock, &options, &mut |done| heard.push(done)).unwrap();
         assert_eq!((idle.local.ns.count, idle.random.ns.count), (3, 3));
         assert!(idle.local.ns.median > 0.0 && idle.random.ns.median > 0.0, "{idle:?}");
@@ -279,7 +279,7 @@ mod tests {
     #[test]
     fn the_nearest_cache_is_faster_than_what_is_farthest() {
         let options = Options { pages: Pages::Small, ..Options::default() };
-        let clock = Clock::calibrated();
+        let clock = Clock::here();
         let sweep = sweep(clock, &options, 8 << 20, &mut |_| ()).unwrap();
         assert_eq!(sweep.visited.len(), 45);
         let (first, last) = (sweep.visited[0], sweep.visited[44]);

@@ -26,6 +26,8 @@ pub mod point;
 
 pub mod interleave;
 
+pub mod switches;
+
 pub mod ring;
 
 pub mod chase;
@@ -35,5 +37,11 @@ pub mod pages;
 pub mod levels;
 
 pub mod idle;
+
+pub mod histogram;
+
+pub mod knee;
+
+pub mod loaded;
 
 pub mod pin;

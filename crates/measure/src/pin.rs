@@ -1,31 +1,15 @@
-//! Threads that stay on a CPU.
+//! Work that is done on one CPU.
 
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use crate::team::pin;
 use std::{io, thread};
-
-/// The CPUs that this process may use.
-///
-/// # Errors
-/// What the kernel says.
-pub fn allowed() -> io::Result<Vec<usize>> {
-    let set = sched_getaffinity(None)?;
-    Ok((0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect())
-}
 
 /// Does `work` in a thread that stays on `cpu`, or anywhere where there is none.
 ///
 /// # Errors
 /// When the process may not use the CPU, or the thread cannot be started.
-pub fn on<T: Send>(cpu: Option<usize>, work: impl FnOnce() -> T + Send) -> io::Result<T> {
+pub fn on<T: Send>(cpu: Option<u32>, work: impl FnOnce() -> T + Send) -> io::Result<T> {
     let pinned = || {
-        if let Some(cpu) = cpu {
-            if cpu >= CpuSet::MAX_CPU {
-                return Err(io::ErrorKind::InvalidInput.into());
-            }
-            let mut set = CpuSet::new();
-            set.set(cpu);
-            sched_setaffinity(None, &set)?;
-        }
+        cpu.map_or(Ok(()), pin)?;
         Ok(work())
     };
     thread::scope(|scope| {
@@ -39,14 +23,20 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
 
+    /// The CPUs that the calling thread may use.
+    fn allowed() -> Vec<u32> {
+        let set = rustix::thread::sched_getaffinity(None).unwrap();
+        (0..1024).filter(|cpu| set.is_set(*cpu as usize)).collect()
+    }
+
     #[test]
     fn a_thread_stays_on_its_cpu_and_others_do_not() {
-        let all = allowed().unwrap();
+        let all = allowed();
         let last = *all.last().unwrap();
-        assert_eq!(on(Some(last), || allowed().unwrap()).unwrap(), [last]);
-        assert_eq!(on(None, || allowed().unwrap()).unwrap(), all);
-        assert_eq!(allowed().unwrap(), all);
-        assert!(on(Some(CpuSet::MAX_CPU - 1), || ()).is_err());
-        assert!(on(Some(usize::MAX), || ()).is_err());
+        assert_eq!(on(Some(last), allowed).unwrap(), [last]);
+        assert_eq!(on(None, allowed).unwrap(), all);
+        assert_eq!(allowed(), all);
+        assert!(on(Some(1023), || ()).is_err());
+        assert!(on(Some(u32::MAX), || ()).is_err());
     }
 }

@@ -1,0 +1,401 @@
+//! How the latencies of single accesses are distributed.
+//!
+//! Each load stands between two readings of the counter, which cost more than a hit of the nearest
+//! cache. What they cost is found with loads that hit it, and subtracted:
+//!
+//! ```text
+//! a load of memory, as read       150 ns
+//! a load that hits, as read        20 ns, of which the hit is 1 ns
+//! the load                        150 - (20 - 1) = 131 ns
+//! ```
+//!
+//! Far out, at one access of ten thousand, a distribution is no longer the memory's: interrupts,
+//! other threads and a hypervisor stop the thread between both readings. Such samples are tagged
+//! with what is known of them, and kept: *raw* has all, *filtered* those without a tag.
+//!
+//! | tag | known by |
+//! | --- | --- |
+//! | interrupted | a segment register that the way back from an interrupt clears (x86-64) |
+//! | moved | the CPU that `rdtscp` names is another than at the load before |
+//! | switched | longer than [`GAP_NS`], among loads during which the kernel counted a switch |
+//! | stolen | longer than [`GAP_NS`], while the kernel counted time that a hypervisor took |
+//! | gap | longer than [`GAP_NS`], and nothing is known |
+
+pub mod distribution;
+
+mod stamp;
+
+use crate::{
+    chase::{Chase, ChaseError, Order, Shape, Slices},
+    clock::Clock,
+    region::{Pages, Region},
+    switches::switches,
+};
+use distribution::Distribution;
+use interleaf_linux::{mempolicy::Policy, root::Root};
+use stamp::{Spin, Stamp};
+use std::time::{Duration, Instant};
+
+/// What no memory takes, ns: the slowest accesses of expanders that were published are several
+/// times faster ("Melody", ASPLOS 2025: a few µs at one of 10 000).
+pub const GAP_NS: f64 = 10_000.0;
+
+/// Loads between two looks at the switches: about a ms, in 32 KiB of stamps.
+const BATCH: usize = 8192;
+
+/// How long loads go on between two looks at the time that was stolen, which the kernel counts in
+/// ticks of 10 ms; in each such time some slices of the chase are measured for comparison too.
+const WINDOW: Duration = Duration::from_millis(50);
+
+/// How long the chase is measured in each window.
+const CHASE_SPAN: Duration = Duration::from_millis(6);
+
+/// Memory of the loads by which the timer is calibrated, bytes: half of any first cache in use,
+/// since the stamps need some of it.
+const CALIBRATION_BYTES: usize = 16 << 10;
+
+/// Batches of them.
+const CALIBRATION_BATCHES: usize = 16;
+
+/// What is sampled.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Options {
+    /// How many accesses. Default: 4 million.
+    pub samples: u64,
+    /// A delay that is injected, by which the measurement can be tried. Default: none.
+    pub delay: Option<Delay>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { samples: 4_000_000, delay: None }
+    }
+}
+
+/// A delay within the time that is measured.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Delay {
+    /// It is in each so many-th access; 0 is taken for 1.
+    pub every: u64,
+    /// How long it is, ns.
+    pub ns: f64,
+}
+
+/// What the readings of the counter cost.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Timer {
+    /// Subtracted from each sample, ns.
+    pub overhead_ns: f64,
+    /// The step in which the counter goes, ns: nothing finer can be told.
+    pub resolution_ns: f64,
+}
+
+/// How many samples have each tag. One that has two is counted under the first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tagged {
+    /// An interrupt came.
+    pub interrupted: u64,
+    /// The thread was moved.
+    pub moved: u64,
+    /// Another thread ran.
+    pub switched: u64,
+    /// Another machine ran.
+    pub stolen: u64,
+    /// Nobody knows.
+    pub gaps: u64,
+}
+
+impl Tagged {
+    /// All of them.
+    pub const fn total(&self) -> u64 {
+        self.interrupted + self.moved + self.switched + self.stolen + self.gaps
+    }
+}
+
+/// How latencies are distributed.
+#[derive(Clone, Debug)]
+pub struct Histogram {
+    /// All samples.
+    pub raw: Distribution,
+    /// Those without a tag.
+    pub filtered: Distribution,
+    /// What the others have.
+    pub tagged: Tagged,
+    /// What reading the counter cost; it is subtracted from all.
+    pub timer: Timer,
+    /// The latency by chase in the same memory, measured in turn with the samples.
+    pub chase: Slices,
+    /// Switches of the thread while it sampled.
+    pub switches: u64,
+    /// Ticks of the kernel that a hypervisor took from the CPU; `None` where it is not counted.
+    pub stolen_ticks: Option<u64>,
+    /// How long it took.
+    pub took: Duration,
+}
+
+impl Histogram {
+    /// How far the mean of the filtered samples is from the chase, as a part of it.
+    pub fn off_the_chase(&self) -> Option<f64> {
+        self.filtered.mean_ns().map(|mean| mean / self.chase.median_ns - 1.0)
+    }
+}
+
+impl Timer {
+    /// What the readings cost on the CPU of the calling thread.
+    ///
+    /// # Errors
+    /// When there is no memory for it.
+    pub fn calibrated(clock: Clock) -> Result<Self, ChaseError> {
+        let region = Region::new(CALIBRATION_BYTES, Pages::Small, &Policy::Default)?;
+        let order = Order::Random;
+        let shape = Shape { bytes: CALIBRATION_BYTES, stride: 64, order, seed: 1, new_laps: false };
+        let mut chase = Chase::new(region, shape)?;
+        chase.warm()?;
+        let hit_ns = chase.slices(clock, 3 * CHASE_SPAN)?.p5_ns;
+        let mut stamps = vec![Stamp::default(); BATCH];
+        let mut all = vec![];
+        for _ in 0..CALIBRATION_BATCHES {
+            walk(&mut chase, None, 0, &mut stamps)?;
+            all.extend(stamps.iter().map(|stamp| stamp.ticks()));
+        }
+        all.sort_unstable();
+        // A clock that goes in steps of 10 ns is right in the mean only; what was interrupted is
+        // not of it.
+        let most = 4 * all[all.len() / 2];
+        let sound = &all[..all.partition_point(|ticks| *ticks <= most)];
+        let sum: u64 = sound.iter().map(|ticks| u64::from(*ticks)).sum();
+        let mean_ns = clock.ns(sum) / sound.len() as f64;
+        Ok(Self {
+            overhead_ns: (mean_ns - hit_ns).max(0.0),
+            resolution_ns: clock.ns(u64::from(step(&all))),
+        })
+    }
+}
+
+/// The step in which sorted values go: the greatest that divides all distances between neighbours
+/// near the bottom, where no value stands alone.
+fn step(sorted: &[u32]) -> u32 {
+    let near = &sorted[..sorted.len() * 9 / 10];
+    let distances = near.windows(2).map(|pair| pair[1] - pair[0]).filter(|distance| *distance > 0);
+    let divisor = |mut a: u32, mut b: u32| {
+        while b > 0 {
+            (a, b) = (b, a % b);
+        }
+        a
+    };
+    distances.reduce(divisor).unwrap_or(1)
+}
+
+/// Follows the chase by a load for each of `stamps`.
+fn walk(
+    chase: &mut Chase,
+    spin: Option<Spin>,
+    number: u64,
+    stamps: &mut [Stamp],
+) -> Result<(), ChaseError> {
+    let loads = stamps.len() as u64;
+    chase.turn(loads);
+    let Some((ring, from)) = chase.cursor() else { return Ok(()) };
+    let is = ring.slot(stamp::stamp(from, spin, number, stamps));
+    chase.went(loads, is)
+}
+
+/// Samples accesses of `chase` from the calling thread, which should stay on its CPU, whatever else
+/// loads the memory meanwhile. `progress` hears how much is done, 0 to 1.
+///
+/// # Errors
+/// When the chase goes astray, or there is no memory to calibrate by.
+pub fn histogram(
+    root: &Root,
+    clock: Clock,
+    chase: &mut Chase,
+    options: &Options,
+    progress: &mut dyn FnMut(f64),
+) -> Result<Histogram, ChaseError> {
+    let began = Instant::now();
+    let mut sampling = Sampling::new(clock, Timer::calibrated(clock)?);
+    let spin = options.delay.map(|delay| {
+        let ticks = (delay.ns.max(0.0) * clock.ticks_per_ns) as u64;
+        Spin { every: delay.every.max(1), ticks }
+    });
+    let mut stamps = vec![Stamp::default(); BATCH];
+    let mut chased = vec![];
+    let (stolen_first, switches_first) = (stolen_ticks(root), switches());
+    chase.warm()?;
+    let mut done = 0;
+    while done < options.samples {
+        let (window, stolen) = (Instant::now(), stolen_ticks(root));
+        while done < options.samples && window.elapsed() < WINDOW {
+            let count = (options.samples - done).min(BATCH as u64) as usize;
+            let before = switches();
+            walk(chase, spin, done, &mut stamps[..count])?;
+            sampling.take(&stamps[..count], switches() > before);
+            done += count as u64;
+        }
+        sampling.settle(stolen_ticks(root) > stolen);
+        chase.slice(clock, CHASE_SPAN, &mut chased)?;
+        progress(done as f64 / options.samples as f64);
+    }
+    let stolen_ticks =
+        stolen_ticks(root).zip(stolen_first).map(|(now, before)| now.saturating_sub(before));
+    let Sampling { raw, filtered, tagged, timer, .. } = sampling;
+    Ok(Histogram {
+        raw,
+        filtered,
+        tagged,
+        timer,
+        chase: Slices::of(&chased),
+        switches: switches() - switches_first,
+        stolen_ticks,
+        took: began.elapsed(),
+    })
+}
+
+/// Samples that come in, and what is known of them so far.
+#[derive(Debug)]
+struct Sampling {
+    clock: Clock,
+    timer: Timer,
+    raw: Distribution,
+    filtered: Distribution,
+    tagged: Tagged,
+    /// Gaps of this window that no switch explains.
+    open: u64,
+}
+
+impl Sampling {
+    fn new(clock: Clock, timer: Timer) -> Self {
+        let none = Distribution::default();
+        Self { clock, timer, raw: none.clone(), filtered: none, tagged: Tagged::default(), open: 0 }
+    }
+
+    /// Counts a batch, during which the thread was switched or not.
+    fn take(&mut self, stamps: &[Stamp], switched: bool) {
+        for stamp in stamps {
+            let ns = self.clock.ns(u64::from(stamp.ticks())) - self.timer.overhead_ns;
+            self.raw.record(ns);
+            if stamp.interrupted() {
+                self.tagged.interrupted += 1;
+            } else if stamp.moved() {
+                self.tagged.moved += 1;
+            } else if ns <= GAP_NS {
+                self.filtered.record(ns);
+            } else if switched {
+                self.tagged.switched += 1;
+            } else {
+                self.open += 1;
+            }
+        }
+    }
+
+    /// Ends a window, in which time was stolen or not.
+    fn settle(&mut self, stolen: bool) {
+        if stolen {
+            self.tagged.stolen += self.open;
+        } else {
+            self.tagged.gaps += self.open;
+        }
+        self.open = 0;
+    }
+}
+
+/// The ticks that a hypervisor took from the CPU of the calling thread since the start; `None`
+/// where it is not counted.
+fn stolen_ticks(root: &Root) -> Option<u64> {
+    let text = root.peek("/proc/stat").ok()??;
+    stolen_of(&text, rustix::thread::sched_getcpu())
+}
+
+/// The eighth number of a CPU's line (`man 5 proc_stat`).
+fn stolen_of(text: &str, cpu: usize) -> Option<u64> {
+    let name = format!("cpu{cpu}");
+    let line = text.lines().find(|line| line.split_whitespace().next() == Some(&name))?;
+    line.split_whitespace().nth(8)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+    use crate::{idle, spread::spread};
+    use distribution::{BIN_NS, BINS};
+
+    fn of_chase(bytes: usize, options: &Options) -> Histogram {
+        let shape = idle::Options { bytes, ..idle::Options::default() };
+        let mut chase = Chase::new(shape.region().unwrap(), shape.local()).unwrap();
+        histogram(&Root::live(), Clock::here(), &mut chase, options, &mut |_| ()).unwrap()
+    }
+
+    #[test]
+    fn both_are_kept_and_add_up() {
+        let options = Options { samples: 100_001, delay: None };
+        let found = of_chase(1 << 20, &options);
+        assert_eq!(found.raw.count(), 100_001);
+        assert_eq!(found.filtered.count() + found.tagged.total(), 100_001, "{:?}", found.tagged);
+        assert_eq!(found.raw.bins.iter().sum::<u64>(), 100_001);
+        assert!(found.filtered.max_ns().unwrap() <= 1.002 * GAP_NS);
+        assert!(found.timer.resolution_ns > 0.0 && found.timer.overhead_ns < 1000.0);
+    }
+
+    /// Five runs, each against the chase in the same memory at the same time: their middle counts,
+    /// as others may compute on this machine.
+    #[test]
+    fn the_mean_is_the_latency_of_the_chase() {
+        let options = Options { samples: 300_000, delay: None };
+        let off = || of_chase(32 << 20, &options).off_the_chase().unwrap();
+        let all: Vec<f64> = (0..5).map(|_| off()).collect();
+        let middle = spread(&all).unwrap().median;
+        assert!(middle.abs() < 0.05, "{all:?}");
+    }
+
+    /// Accesses that hit the second cache, so that nothing else is as slow as what is injected. Of
+    /// three runs the middle counts, as above.
+    #[test]
+    fn a_delay_in_one_of_a_hundred_shows_as_one_percent_in_its_bins() {
+        let share = |delay: Option<Delay>| {
+            let run = || of_chase(64 << 10, &Options { samples: 200_000, delay }).filtered;
+            let runs: Vec<Distribution> = (0..3).map(|_| run()).collect();
+            let shares: Vec<f64> =
+                runs.iter().map(|run| run.share_between(1990.0, 2150.0)).collect();
+            (spread(&shares).unwrap().median, runs)
+        };
+        let (with, runs) = share(Some(Delay { every: 100, ns: 2000.0 }));
+        assert!((with - 0.01).abs() < 0.0005, "{with}");
+        // The spinning ends at its first look at the clock after 2000 ns: in the bin of 2000 ns or
+        // one of the next few.
+        let fullest = |run: &Distribution| {
+            (100..BINS).max_by_key(|bin| run.bins[*bin]).map(|bin| bin as f64 * BIN_NS)
+        };
+        let near = |ns: Option<f64>| ns.is_some_and(|ns| (1992.0..2064.0).contains(&ns));
+        assert!(runs.iter().filter(|run| near(fullest(run))).count() >= 2, "{runs:?}");
+        let (without, _) = share(None);
+        assert!(without < 0.0005, "{without}");
+    }
+
+    #[test]
+    fn what_is_known_of_a_sample_is_its_tag() {
+        let clock = Clock { ticks_per_ns: 1.0 };
+        let timer = Timer { overhead_ns: 20.0, resolution_ns: 1.0 };
+        let mut sampling = Sampling::new(clock, timer);
+        let sample = |ticks: u64, interrupted, moved| Stamp::new(ticks, interrupted, moved);
+        let gap = sample(50_000, false, false);
+        sampling.take(&[sample(120, false, false), sample(120, true, true), gap], true);
+        sampling.take(&[sample(10, false, false), sample(120, false, true), gap], false);
+        sampling.settle(true);
+        sampling.take(&[gap, gap], false);
+        sampling.settle(false);
+        let tagged = Tagged { interrupted: 1, moved: 1, switched: 1, stolen: 1, gaps: 2 };
+        assert_eq!(sampling.tagged, tagged);
+        assert_eq!((sampling.raw.count(), sampling.filtered.count()), (8, 2));
+        assert_eq!((sampling.filtered.bins[0], sampling.filtered.bins[12]), (1, 1));
+    }
+
+    #[test]
+    fn steps_and_steal_are_read() {
+        assert_eq!(step(&[26, 26, 52, 104, 104, 130, 156, 182, 208, 999]), 26);
+        assert_eq!((step(&[]), step(&[5, 5]), step(&[10, 13, 20, 30])), (1, 1, 1));
+        let text = "cpu  1 2 3 4 5 6 7 8 9 10\ncpu1 1 2 3 4 5 6 7 80 9 10\ncpu10 0 0\n";
+        assert_eq!(stolen_of(text, 1), Some(80));
+        assert_eq!((stolen_of(text, 10), stolen_of(text, 2)), (None, None));
+    }
+}

@@ -1,0 +1,140 @@
+//! How latencies are distributed: in even bins for the body, and in bins that grow for the tail.
+
+use hdrhistogram::Histogram;
+
+/// Width of a bin of the body, ns.
+pub const BIN_NS: f64 = 8.0;
+
+/// Bins of the body; what is above the last one, from 4096 ns on, is in one more.
+pub const BINS: usize = 512;
+
+/// The percentiles that are given.
+pub const PERCENTILES: [f64; 8] = [1.0, 50.0, 90.0, 99.0, 99.9, 99.99, 99.999, 99.9999];
+
+/// What the tail counts in, ns: a hundredth, so that its bins are finer than any clock.
+const UNIT_NS: f64 = 0.01;
+
+/// The longest latency that is told from longer ones, ns: 10 s.
+const LONGEST_NS: f64 = 1e10;
+
+/// Latencies, counted.
+#[derive(Clone, Debug)]
+pub struct Distribution {
+    /// How many lie in each bin of [`BIN_NS`]; the last has everything above.
+    pub bins: Vec<u64>,
+    /// All of them within a thousandth.
+    all: Option<Histogram<u64>>,
+    sum_ns: f64,
+    count: u64,
+}
+
+impl Default for Distribution {
+    fn default() -> Self {
+        // Bounds and digits are those that the crate takes.
+        let all = Histogram::new_with_bounds(1, (LONGEST_NS / UNIT_NS) as u64, 3).ok();
+        Self { bins: vec![0; BINS + 1], all, sum_ns: 0.0, count: 0 }
+    }
+}
+
+impl Distribution {
+    /// Counts a latency, ns.
+    pub fn record(&mut self, latency_ns: f64) {
+        let latency_ns = if latency_ns > 0.0 { latency_ns.min(LONGEST_NS) } else { 0.0 };
+        self.bins[((latency_ns / BIN_NS) as usize).min(BINS)] += 1;
+        if let Some(all) = &mut self.all {
+            all.saturating_record((latency_ns / UNIT_NS).round() as u64);
+        }
+        self.sum_ns += latency_ns;
+        self.count += 1;
+    }
+
+    /// How many were counted.
+    pub const fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Their mean, ns; `None` of none.
+    pub fn mean_ns(&self) -> Option<f64> {
+        (self.count > 0).then(|| self.sum_ns / self.count as f64)
+    }
+
+    /// The latency that so many percent do not exceed, ns; `None` of none.
+    pub fn percentile_ns(&self, percent: f64) -> Option<f64> {
+        let all = self.all.as_ref().filter(|_| self.count > 0)?;
+        Some(all.value_at_percentile(percent) as f64 * UNIT_NS)
+    }
+
+    /// The longest, ns, within a thousandth; `None` of none.
+    pub fn max_ns(&self) -> Option<f64> {
+        let all = self.all.as_ref().filter(|_| self.count > 0)?;
+        Some(all.max() as f64 * UNIT_NS)
+    }
+
+    /// The part of them from `from` ns to `to` ns; 0 of none.
+    pub fn share_between(&self, from_ns: f64, to_ns: f64) -> f64 {
+        let unit = |ns: f64| (ns / UNIT_NS).round() as u64;
+        let between =
+            self.all.as_ref().map_or(0, |all| all.count_between(unit(from_ns), unit(to_ns)));
+        if self.count == 0 { 0.0 } else { between as f64 / self.count as f64 }
+    }
+
+    /// The tail for files: each latency up to which something was counted, ns, with how many, in
+    /// bins of a thousandth of their latency.
+    pub fn tail(&self) -> Vec<(f64, u64)> {
+        let all = self.all.as_ref();
+        let counted = all.into_iter().flat_map(|all| all.iter_recorded());
+        counted
+            .map(|value| (value.value_iterated_to() as f64 * UNIT_NS, value.count_at_value()))
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn one_of_a_million_shows() {
+        let mut all = Distribution::default();
+        assert_eq!((all.mean_ns(), all.percentile_ns(50.0), all.max_ns()), (None, None, None));
+        (0..999_998).for_each(|_| all.record(100.0));
+        all.record(5000.0);
+        all.record(1e6);
+        assert_eq!((all.bins[12], all.bins[BINS], all.count()), (999_998, 2, 1_000_000));
+        let near =
+            |percent: f64, ns: f64| (all.percentile_ns(percent).unwrap() / ns - 1.0).abs() < 2e-3;
+        assert!(near(50.0, 100.0) && near(99.99, 100.0) && near(99.9999, 5000.0));
+        assert!((all.max_ns().unwrap() / 1e6 - 1.0).abs() < 2e-3);
+        assert_eq!(all.share_between(4000.0, 6000.0), 1e-6);
+        assert_eq!(all.tail().iter().map(|(_, count)| count).sum::<u64>(), 1_000_000);
+    }
+
+    #[test]
+    fn what_is_no_latency_does_no_harm() {
+        let mut all = Distribution::default();
+        for odd in [-5.0, 0.0, f64::INFINITY, f64::NAN, 1e300] {
+            all.record(odd);
+        }
+        assert_eq!(all.count(), 5);
+    }
+
+    proptest! {
+        #[test]
+        fn percentiles_are_those_of_the_samples(
+            mut samples in prop::collection::vec(1.0..1e7_f64, 1..300), percent in 1.0..100.0_f64,
+        ) {
+            let mut all = Distribution::default();
+            samples.iter().for_each(|ns| all.record(*ns));
+            samples.sort_by(f64::total_cmp);
+            let rank = (percent / 100.0 * samples.len() as f64).ceil().max(1.0) as usize - 1;
+            let found = all.percentile_ns(percent).unwrap();
+            let neighbours = rank.saturating_sub(1)..=(rank + 1).min(samples.len() - 1);
+            let near = |at: usize| (found - samples[at]).abs() <= 2e-3 * samples[at] + 0.01;
+            prop_assert!(neighbours.into_iter().any(near), "{found} {rank} {samples:?}");
+            let mean = samples.iter().sum::<f64>() / samples.len() as f64;
+            prop_assert!((all.mean_ns().unwrap() / mean - 1.0).abs() < 1e-9);
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! Single loads, each between two readings of the counter.
+
+#![expect(unsafe_code, reason = "the counter is read around a load, in a fixed order")]
+
+use crate::ring::Cursor;
+use std::arch::asm;
+
+/// What is injected into some of the loads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Spin {
+    /// Into each so many-th.
+    pub(super) every: u64,
+    /// For so many ticks.
+    pub(super) ticks: u64,
+}
+
+/// One load: how many ticks it took, and what happened meanwhile.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Stamp(u32);
+
+/// The thread was interrupted.
+const INTERRUPTED: u32 = 1 << 31;
+
+/// The thread was on another CPU afterwards.
+const MOVED: u32 = 1 << 30;
+
+impl Stamp {
+    pub(super) fn new(ticks: u64, interrupted: bool, moved: bool) -> Self {
+        // Past 2^30 ticks, which are a third of a second, it does not matter by how much.
+        let ticks = ticks.min(u64::from(MOVED - 1)) as u32;
+        let flag = |is: bool, flag: u32| if is { flag } else { 0 };
+        Self(ticks | flag(interrupted, INTERRUPTED) | flag(moved, MOVED))
+    }
+
+    /// How many ticks passed between both readings.
+    pub(super) const fn ticks(self) -> u32 {
+        self.0 & (MOVED - 1)
+    }
+
+    /// Whether an interrupt came between both readings. Never, where that is not seen.
+    pub(super) const fn interrupted(self) -> bool {
+        self.0 & INTERRUPTED != 0
+    }
+
+    /// Whether the thread moved to another CPU since the load before. Never, where that is not
+    /// seen.
+    pub(super) const fn moved(self) -> bool {
+        self.0 & MOVED != 0
+    }
+}
+
+/// Follows the ring by as many loads as fit into `stamps`, each waiting for the one before; the
+/// first is number `number` of them all.
+pub(super) fn stamp<'r>(
+    from: Cursor<'r>,
+    spin: Option<Spin>,
+    number: u64,
+    stamps: &mut [Stamp],
+) -> Cursor<'r> {
+    let mut at = from;
+    let mut cpu = None;
+    watch(true);
+    for (number, stamp) in (number..).zip(stamps) {
+        let of_this = |spin: &Spin| number % spin.every == 0;
+        let spin_ticks = spin.filter(of_this).map_or(0, |spin| spin.ticks);
+        let timed = timed_load(at, spin_ticks);
+        at = timed.at;
+        let moved = cpu.is_some_and(|before| before != timed.cpu);
+        cpu = Some(timed.cpu);
+        *stamp = Stamp::new(timed.ticks, timed.interrupted, moved);
+        if timed.interrupted {
+            watch(true);
+        }
+    }
+    watch(false);
+    at
+}
+
+/// A load that was timed.
+struct Timed<'r> {
+    at: Cursor<'r>,
+    ticks: u64,
+    cpu: u32,
+    interrupted: bool,
+}
+
+/// A segment that is none, yet is not zero. On its way back to a program the processor puts zero
+/// into a segment register that holds none (`IRET` in the SDM, vol. 2), so that zero says that an
+/// interrupt came: Zhang and others, "SegScope", HPCA 2024. Nothing uses `es` in 64-bit mode.
+/// Processors with FRED leave it as it is, and there nothing is seen.
+#[cfg(target_arch = "x86_64")]
+const NO_SEGMENT: u16 = 3;
+
+/// Begins or ends to watch for interrupts.
+#[cfg(target_arch = "x86_64")]
+fn watch(on: bool) {
+    let selector = if on { NO_SEGMENT } else { 0 };
+    // SAFETY: a selector from 0 to 3 names no segment and may be loaded into `es`, which 64-bit
+    // code does not use.
+    unsafe { asm!("mov es, {0:x}", in(reg) selector, options(nomem, nostack, preserves_flags)) };
+}
+
+/// The order is that of Intel's "How to Benchmark Code Execution Times" (2010): `lfence` keeps what
+/// follows from beginning early, `rdtscp` waits for what came before, the load among it.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn timed_load(from: Cursor<'_>, spin_ticks: u64) -> Timed<'_> {
+    let mut at = from.address();
+    let (began, ended, cpu, segment): (u64, u64, u32, u16);
+    // SAFETY: a cursor is on a linked slot of a ring that is alive, and the block only reads it;
+    // `rdtscp` is on every x86-64 processor since 2006.
+    unsafe {
+        asm!(
+            "lfence",
+            "rdtsc",
+            "lfence",
+            "shl rdx, 32",
+            "or rax, rdx",
+            "mov {began}, rax",
+            "mov {at}, qword ptr [{at}]",
+            "test {spin}, {spin}",
+            "jz 3f",
+            // The load is done before the spinning begins.
+            "lfence",
+            "rdtsc",
+            "shl rdx, 32",
+            "or rax, rdx",
+            "add {spin}, rax",
+            "2:",
+            "rdtsc",
+            "shl rdx, 32",
+            "or rax, rdx",
+            "cmp rax, {spin}",
+            "jb 2b",
+            "3:",
+            "rdtscp",
+            "lfence",
+            "shl rdx, 32",
+            "or rax, rdx",
+            "mov {segment:x}, es",
+            began = out(reg) began,
+            at = inout(reg) at,
+            spin = inout(reg) spin_ticks => _,
+            segment = out(reg) segment,
+            out("rax") ended,
+            out("rdx") _,
+            out("ecx") cpu,
+            options(nostack, readonly),
+        );
+    }
+    // SAFETY: it was just loaded from under `from`.
+    let at = unsafe { from.moved(at) };
+    // Counters of two sockets may be a little apart.
+    let ticks = ended.saturating_sub(began);
+    Timed { at, ticks, cpu, interrupted: segment != NO_SEGMENT }
+}
+
+/// Interrupts are not seen on this architecture.
+#[cfg(target_arch = "aarch64")]
+fn watch(_on: bool) {}
+
+/// `isb` keeps the counter from being read early (Arm ARM, D12.2.1), and `dsb ishld` waits for the
+/// load.
+#[cfg(target_arch = "aarch64")]
+#[inline(always)]
+fn timed_load(from: Cursor<'_>, spin_ticks: u64) -> Timed<'_> {
+    let mut at = from.address();
+    let (began, ended): (u64, u64);
+    // SAFETY: a cursor is on a linked slot of a ring that is alive, and the block only reads it;
+    // Linux lets programs read the counter.
+    unsafe {
+        asm!(
+            "isb",
+            "mrs {began}, cntvct_el0",
+            "isb",
+            "ldr {at}, [{at}]",
+            "dsb ishld",
+            "isb",
+            "mrs {ended}, cntvct_el0",
+            "cbz {spin}, 3f",
+            "add {spin}, {spin}, {ended}",
+            "2:",
+            "isb",
+            "mrs {ended}, cntvct_el0",
+            "cmp {ended}, {spin}",
+            "b.lo 2b",
+            "3:",
+            began = out(reg) began,
+            ended = out(reg) ended,
+            at = inout(reg) at,
+            spin = inout(reg) spin_ticks => _,
+            options(nostack, readonly),
+        );
+    }
+    // SAFETY: it was just loaded from under `from`.
+    let at = unsafe { from.moved(at) };
+    Timed { at, ticks: ended.saturating_sub(began), cpu: 0, interrupted: false }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stamp_keeps_ticks_and_what_happened() {
+        for (interrupted, moved) in [(false, false), (true, false), (false, true), (true, true)] {
+            let stamp = Stamp::new(123_456, interrupted, moved);
+            assert_eq!(stamp.ticks(), 123_456);
+            assert_eq!((stamp.interrupted(), stamp.moved()), (interrupted, moved));
+        }
+        assert_eq!(Stamp::new(u64::MAX, false, false).ticks(), (1 << 30) - 1);
+    }
+}

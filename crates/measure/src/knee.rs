@@ -1,0 +1,418 @@
+//! Where latency bends: which load to measure next, so that few measurements give the curve.
+//!
+//! The *knee* is the load from which on a percent more bandwidth costs more than a percent of
+//! latency: where bandwidth divided by latency is largest (Kleinrock, "Power and deterministic
+//! rules of thumb", 1979). It needs no threshold, and does not depend on how far past saturation a
+//! sweep went. Of a queue whose latency is `L / (1 - load)` it is at half of the bandwidth:
+//!
+//! ```text
+//! power = load (1 - load) / L,   largest at load = 1/2
+//! ```
+//!
+//! A load is set by how long threads pause. What they reach then is about `1 / (a + b x pause)`, so
+//! between two pauses the way to a bandwidth goes in a straight line of its reciprocal.
+
+/// What was measured under one load.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Loaded {
+    /// For how long threads pause after each group of lines, ns.
+    pub pause_ns: f64,
+    /// What they reached, GB/s.
+    pub bandwidth_gbps: f64,
+    /// Latency meanwhile, ns.
+    pub latency_ns: f64,
+}
+
+impl Loaded {
+    /// What a percent of bandwidth is worth in percents of latency.
+    fn power(&self) -> f64 {
+        self.bandwidth_gbps / self.latency_ns
+    }
+
+    fn is_one(&self) -> bool {
+        let fine = |value: f64| value.is_finite() && value >= 0.0;
+        fine(self.pause_ns)
+            && fine(self.bandwidth_gbps)
+            && fine(self.latency_ns - f64::MIN_POSITIVE)
+    }
+}
+
+/// How near points are to be.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Resolution {
+    /// The pause that is nearly no load, ns. Default: 8000.
+    pub pause_max_ns: f64,
+    /// How far neighbours may be apart, as a part of the largest bandwidth. Default: 0.15.
+    pub apart: f64,
+    /// How far they may be apart next to the knee. Default: 0.04.
+    pub apart_at_knee: f64,
+    /// By which ratio the latencies of neighbours may differ. Default: 1.25.
+    pub latency_ratio: f64,
+    /// How many points there may be. Default: 20.
+    pub points_max: usize,
+}
+
+impl Default for Resolution {
+    fn default() -> Self {
+        Self {
+            pause_max_ns: 8000.0,
+            apart: 0.15,
+            apart_at_knee: 0.04,
+            latency_ratio: 1.25,
+            points_max: 20,
+        }
+    }
+}
+
+/// Where latency bends.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Knee {
+    /// Here.
+    At {
+        /// Bandwidth, GB/s.
+        bandwidth_gbps: f64,
+        /// Latency there, ns.
+        latency_ns: f64,
+        /// The bandwidths of its neighbours, GB/s: it lies between them.
+        between_gbps: (f64, f64),
+    },
+    /// Not up to the largest load that there was: the memory carries more than these threads ask
+    /// for.
+    Beyond {
+        /// The largest bandwidth, GB/s.
+        bandwidth_gbps: f64,
+        /// Latency there, ns.
+        latency_ns: f64,
+    },
+}
+
+/// The pause to measure next, ns; `None` when the points are as near as they should be. Points that
+/// are no measurements are not looked at.
+pub fn next(points: &[Loaded], resolution: &Resolution) -> Option<f64> {
+    let rising = by_load(points);
+    if points.len() >= resolution.points_max {
+        return None;
+    }
+    let has = |pause: f64| points.iter().any(|point| point.pause_ns == pause);
+    if let Some(end) = [0.0, resolution.pause_max_ns].into_iter().find(|pause| !has(*pause)) {
+        return Some(end);
+    }
+    let most = rising.iter().map(|point| point.bandwidth_gbps).fold(0.0, f64::max);
+    let best = strongest(&rising)?;
+    // The pair that is farthest apart, in units of what it may be.
+    let excess = |at: usize| {
+        let (a, b) = (rising[at], rising[at + 1]);
+        let at_knee = at == best || at + 1 == best;
+        let may = if at_knee { resolution.apart_at_knee } else { resolution.apart };
+        let apart = (b.bandwidth_gbps - a.bandwidth_gbps).abs() / most / may;
+        let slower = (b.latency_ns / a.latency_ns).ln().abs() / resolution.latency_ratio.ln();
+        apart.max(slower)
+    };
+    let pairs = (0..rising.len().saturating_sub(1)).map(|at| (at, excess(at)));
+    let far = pairs.filter(|(at, excess)| *excess > 1.0 && can_part(rising[*at], rising[at + 1]));
+    let (at, _) = far.max_by(|a, b| a.1.total_cmp(&b.1))?;
+    Some(middle(rising[at], rising[at + 1]))
+}
+
+/// Where the points bend; `None` without points that carry something.
+pub fn knee(points: &[Loaded]) -> Option<Knee> {
+    let rising = by_load(points);
+    let best = strongest(&rising)?;
+    let Loaded { bandwidth_gbps, latency_ns, .. } = rising[best];
+    if best + 1 == rising.len() {
+        return Some(Knee::Beyond { bandwidth_gbps, latency_ns });
+    }
+    let at = |at: usize| rising[at].bandwidth_gbps;
+    let between_gbps = (at(best.saturating_sub(1)), at(best + 1));
+    Some(Knee::At { bandwidth_gbps, latency_ns, between_gbps })
+}
+
+/// The pause at which `target_gbps` should be reached, by the points on both sides of it or the two
+/// that are nearest, ns; `None` where it is more than any pause can give, or nothing is known.
+pub fn pause_for(points: &[Loaded], target_gbps: f64) -> Option<f64> {
+    let rising: Vec<Loaded> =
+        by_load(points).into_iter().filter(|point| point.bandwidth_gbps > 0.0).collect();
+    let above = rising.iter().position(|point| point.bandwidth_gbps >= target_gbps)?;
+    let at = above.saturating_sub(1).min(rising.len().checked_sub(2)?);
+    let pause = pause_between(rising[at], rising[at + 1], target_gbps)?;
+    Some(pause.clamp(0.0, 1e9))
+}
+
+/// The points as a curve has them, in the order of their load, behind one without any at `idle_ns`:
+/// latency does not fall, and bandwidth does not fall before it is largest. Neighbours that are the
+/// wrong way round get their mean.
+pub fn monotone(idle_ns: f64, points: &[Loaded]) -> Vec<Loaded> {
+    let idle = Loaded { pause_ns: f64::MAX, bandwidth_gbps: 0.0, latency_ns: idle_ns };
+    let mut all = vec![idle];
+    all.extend(by_load(points));
+    let latencies = pooled(all.iter().map(|point| point.latency_ns));
+    let most = |at: &usize| all[*at].bandwidth_gbps;
+    let top = (0..all.len()).max_by(|a, b| most(a).total_cmp(&most(b))).unwrap_or(0);
+    let rising = pooled(all[..=top].iter().map(|point| point.bandwidth_gbps));
+    for (point, latency_ns) in all.iter_mut().zip(latencies) {
+        point.latency_ns = latency_ns;
+    }
+    for (point, bandwidth_gbps) in all.iter_mut().zip(rising) {
+        point.bandwidth_gbps = bandwidth_gbps;
+    }
+    all
+}
+
+/// The rising values nearest to some, in squares: neighbours that are the wrong way round are
+/// pooled (Ayer and others, "An empirical distribution function for sampling with incomplete
+/// information", 1955).
+fn pooled(values: impl Iterator<Item = f64>) -> Vec<f64> {
+    // The sum of each pool, and how many it has.
+    let mut pools: Vec<(f64, usize)> = vec![];
+    let mean = |pool: (f64, usize)| pool.0 / pool.1 as f64;
+    for value in values {
+        let mut pool = (value, 1);
+        while let Some(&before) = pools.last().filter(|before| mean(**before) > mean(pool)) {
+            pool = (pool.0 + before.0, pool.1 + before.1);
+            pools.pop();
+        }
+        pools.push(pool);
+    }
+    pools.iter().flat_map(|&pool| std::iter::repeat_n(mean(pool), pool.1)).collect()
+}
+
+/// The points in the order of their load: the shortest pause last.
+fn by_load(points: &[Loaded]) -> Vec<Loaded> {
+    let mut rising: Vec<Loaded> = points.iter().filter(|point| point.is_one()).copied().collect();
+    rising.sort_by(|a, b| b.pause_ns.total_cmp(&a.pause_ns));
+    rising
+}
+
+/// The point with most power.
+fn strongest(rising: &[Loaded]) -> Option<usize> {
+    let all = rising.iter().enumerate().filter(|(_, point)| point.bandwidth_gbps > 0.0);
+    all.max_by(|a, b| a.1.power().total_cmp(&b.1.power())).map(|(at, _)| at)
+}
+
+/// Whether there is a pause between two that would make a difference.
+fn can_part(a: Loaded, b: Loaded) -> bool {
+    a.pause_ns - b.pause_ns > 1.0 && a.pause_ns > 1.02 * b.pause_ns
+}
+
+/// The pause between two points from which most is learnt: in the middle of their bandwidths, or of
+/// their pauses where the bandwidth is the same.
+fn middle(a: Loaded, b: Loaded) -> f64 {
+    let half = f64::midpoint(a.bandwidth_gbps, b.bandwidth_gbps);
+    let (longest, shortest) = (a.pause_ns, b.pause_ns);
+    // Not so near to either that noise decides.
+    let margin = 0.1 * (longest - shortest);
+    let by_bandwidth = pause_between(a, b, half);
+    let by_pause = ((longest + 1.0) * (shortest + 1.0)).sqrt() - 1.0;
+    by_bandwidth.unwrap_or(by_pause).clamp(shortest + margin.min(1.0), longest - margin)
+}
+
+/// The pause for a bandwidth on the line through the reciprocals of two.
+fn pause_between(a: Loaded, b: Loaded, gbps: f64) -> Option<f64> {
+    let slope = 1.0 / b.bandwidth_gbps - 1.0 / a.bandwidth_gbps;
+    let pause =
+        a.pause_ns + (b.pause_ns - a.pause_ns) * (1.0 / gbps - 1.0 / a.bandwidth_gbps) / slope;
+    (slope < 0.0 && pause.is_finite()).then_some(pause)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+    use interleaf_model::{
+        curve::{Curve, CurvePoint},
+        format::curve_csv,
+        provenance::Figure,
+    };
+    use proptest::prelude::*;
+
+    /// Bytes of all threads' groups: 64 threads with 32 lines each.
+    const GROUPS_BYTES: f64 = 64.0 * 32.0 * 64.0;
+
+    /// What is measured on a tier with this curve: groups circulate, each asked for anew after the
+    /// pause.
+    fn of_curve(curve: &Curve) -> impl Fn(f64) -> Loaded + '_ {
+        |pause_ns| {
+            let flow = curve.response().with_pause(GROUPS_BYTES, pause_ns);
+            Loaded { pause_ns, bandwidth_gbps: flow.bandwidth_gbps, latency_ns: flow.latency_ns }
+        }
+    }
+
+    /// A curve through many points of a formula: latency by load.
+    fn formula(most_gbps: f64, latency_ns: impl Fn(f64) -> f64) -> Curve {
+        let point = |step: i32| {
+            let load = f64::from(step) / 1000.0;
+            let figure = Figure::assumed("a formula");
+            CurvePoint { bandwidth_gbps: load * most_gbps, latency_ns: latency_ns(load), figure }
+        };
+        Curve::new((0..995).map(point).collect()).unwrap()
+    }
+
+    /// Measures until nothing more is asked for.
+    fn all(measure: impl Fn(f64) -> Loaded, resolution: &Resolution) -> Vec<Loaded> {
+        let mut points = vec![];
+        while let Some(pause) = next(&points, resolution) {
+            assert!((0.0..=resolution.pause_max_ns).contains(&pause), "{pause}");
+            points.push(measure(pause));
+            assert!(points.len() <= resolution.points_max, "{points:?}");
+        }
+        points
+    }
+
+    /// The knee, found anew among many points.
+    fn true_knee(curve: &Curve) -> f64 {
+        let flow = |step: i32| curve.response().at(200.0 * f64::from(step));
+        let strength = |step: &i32| flow(*step).bandwidth_gbps / flow(*step).latency_ns;
+        let best = (1..20_000).max_by(|a, b| strength(a).total_cmp(&strength(b))).unwrap();
+        flow(best).bandwidth_gbps
+    }
+
+    #[test]
+    fn queues_bend_where_theory_says() {
+        // Arrivals at random: one server at random (M/M/1), and one that always takes as long
+        // (M/D/1, latency 1 + load / 2(1 - load)), whose power is largest at 2 - sqrt 2.
+        let random = formula(100.0, |load| 100.0 / (1.0 - load));
+        let even = formula(100.0, |load| 100.0 * (1.0 + load / 2.0 / (1.0 - load)));
+        for (curve, at) in [(random, 50.0), (even, 100.0 * (2.0 - 2_f64.sqrt()))] {
+            let points = all(of_curve(&curve), &Resolution::default());
+            let Some(Knee::At { bandwidth_gbps, between_gbps, .. }) = knee(&points) else {
+                panic!("{points:?}")
+            };
+            assert!((bandwidth_gbps - at).abs() < 5.0, "{bandwidth_gbps} for {at}: {points:?}");
+            assert!(between_gbps.0 <= at && at <= between_gbps.1, "{between_gbps:?} {at}");
+        }
+    }
+
+    #[test]
+    fn recorded_curves_bend_where_their_points_say() {
+        let texts = [
+            include_str!("../../../platforms/xeon6-cz122/dram.csv"),
+            include_str!("../../../platforms/xeon6-cz122/cxl.csv"),
+            include_str!("../../../platforms/gnr120-cz122/dram.csv"),
+            include_str!("../../../platforms/gnr120-cz122/cxl.csv"),
+        ];
+        for text in texts {
+            for of_mix in curve_csv::parse("a.csv", text, &[]).unwrap().iter() {
+                let curve = &of_mix.curve;
+                let points = all(of_curve(curve), &Resolution::default());
+                let Some(Knee::At { bandwidth_gbps, .. }) = knee(&points) else {
+                    panic!("{points:?}")
+                };
+                let (at, most) = (true_knee(curve), curve.max_bandwidth_gbps());
+                let off = (bandwidth_gbps - at).abs() / most;
+                assert!(off < 0.05, "{}: {bandwidth_gbps} for {at} of {most}", of_mix.mix);
+            }
+        }
+    }
+
+    #[test]
+    fn a_memory_that_is_not_saturated_has_no_knee_yet() {
+        let measure = |pause_ns: f64| {
+            let bandwidth_gbps = 2048.0 / (200.0 + pause_ns);
+            Loaded { pause_ns, bandwidth_gbps, latency_ns: 130.0 + bandwidth_gbps }
+        };
+        let points = all(measure, &Resolution::default());
+        let beyond = Knee::Beyond { bandwidth_gbps: 10.24, latency_ns: 140.24 };
+        assert_eq!(knee(&points), Some(beyond));
+        assert!(points.len() <= 12, "{}", points.len());
+        assert_eq!((knee(&[]), knee(&[measure(f64::NAN)])), (None, None));
+    }
+
+    #[test]
+    fn points_are_as_near_as_they_should_be() {
+        let curve = formula(100.0, |load| 100.0 / (1.0 - load));
+        let resolution = Resolution { points_max: 100, ..Resolution::default() };
+        let points = by_load(&all(of_curve(&curve), &resolution));
+        let most = points.iter().map(|point| point.bandwidth_gbps).fold(0.0, f64::max);
+        for pair in points.windows(2) {
+            assert!(pair[1].bandwidth_gbps - pair[0].bandwidth_gbps <= 0.15 * most, "{points:?}");
+            assert!(pair[1].latency_ns <= 1.25 * pair[0].latency_ns, "{points:?}");
+        }
+        assert!(points.len() < 30, "{}", points.len());
+    }
+
+    #[test]
+    fn a_target_is_reached() {
+        let curve = formula(100.0, |load| 100.0 / (1.0 - load));
+        let measure = of_curve(&curve);
+        let mut points = vec![measure(0.0), measure(8000.0)];
+        for _ in 0..6 {
+            let pause = pause_for(&points, 60.0).unwrap();
+            points.push(measure(pause));
+        }
+        let reached = points.last().unwrap().bandwidth_gbps;
+        assert!((reached - 60.0).abs() < 0.6, "{reached}");
+        assert_eq!(pause_for(&points, 100.0), None, "more than there is");
+        assert_eq!(pause_for(&[], 1.0), None);
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_noisy_becomes_a_curve(
+            noise in prop::collection::vec(-0.1..0.1_f64, 40), most in 5.0..800.0_f64,
+        ) {
+            let curve = formula(most, |load| 100.0 / (1.0 - load));
+            let exact = of_curve(&curve);
+            let noisy = |step: usize| {
+                let mut point = exact(1.5_f64.powi(step as i32));
+                point.latency_ns *= 1.0 + noise[step];
+                point.bandwidth_gbps *= 1.0 + noise[step + 20] / 4.0;
+                point
+            };
+            let points: Vec<Loaded> = (0..20).map(noisy).collect();
+            let all = monotone(100.0, &points);
+            prop_assert_eq!(all.len(), 21);
+            let slower = |pair: &[Loaded]| pair[0].latency_ns <= pair[1].latency_ns;
+            prop_assert!(all.windows(2).all(slower), "{all:?}");
+            let near = |a: f64, b: f64| (a / b - 1.0).abs() < 0.2;
+            for (point, raw) in all[1..].iter().zip(by_load(&points)) {
+                prop_assert!(near(point.latency_ns, raw.latency_ns), "{point:?} {raw:?}");
+                prop_assert!(near(point.bandwidth_gbps, raw.bandwidth_gbps), "{point:?} {raw:?}");
+            }
+            let figure = Figure::assumed("test");
+            let point = |point: &Loaded| CurvePoint {
+                bandwidth_gbps: point.bandwidth_gbps,
+                latency_ns: point.latency_ns,
+                figure: figure.clone(),
+            };
+            let (made, _) = Curve::from_measured(all.iter().map(point).collect()).unwrap();
+            prop_assert!(near(made.idle_latency_ns(), 100.0));
+        }
+
+        #[test]
+        fn noise_neither_runs_away_nor_hides_the_knee(
+            noise in prop::collection::vec(-0.02..0.02_f64, 100), most in 5.0..800.0_f64,
+        ) {
+            let curve = formula(most, |load| 100.0 / (1.0 - load));
+            let exact = of_curve(&curve);
+            let count = std::cell::Cell::new(0);
+            let measure = |pause_ns: f64| {
+                count.set(count.get() + 1);
+                let mut point = exact(pause_ns);
+                point.latency_ns *= 1.0 + noise[count.get() % 100];
+                point.bandwidth_gbps *= 1.0 + noise[(count.get() + 50) % 100] / 2.0;
+                point
+            };
+            // So many bytes circulate that a curve of less than that never rests.
+            let resolution = Resolution { pause_max_ns: 1e6, ..Resolution::default() };
+            let points = all(measure, &resolution);
+            let found = knee(&points);
+            let Some(Knee::At { bandwidth_gbps, .. }) = found else { panic!("{found:?}") };
+            prop_assert!((bandwidth_gbps / most - 0.5).abs() < 0.2, "{found:?} of {most}");
+        }
+
+        #[test]
+        fn any_points_do(
+            points in prop::collection::vec((0.0..9e3_f64, -1.0..1e3_f64, -1.0..1e4_f64), 0..20),
+            target in -1.0..1e3_f64,
+        ) {
+            let points: Vec<Loaded> = points.into_iter()
+                .map(|(pause_ns, bandwidth_gbps, latency_ns)| {
+                    Loaded { pause_ns, bandwidth_gbps, latency_ns }
+                })
+                .collect();
+            let pause = next(&points, &Resolution::default());
+            prop_assert!(pause.is_none_or(|pause| (0.0..=9e3).contains(&pause)), "{pause:?}");
+            let _ = (knee(&points), pause_for(&points, target));
+        }
+    }
+}

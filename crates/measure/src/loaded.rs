@@ -1,0 +1,444 @@
+//! Latency under load: a chase on one CPU, while threads on others load the same memory.
+//!
+//! The threads run all the time, and what changes from point to point is how long they pause after
+//! each group of lines. Three plans say which pauses those are: a list, such as that of MLC's
+//! injection delays; bandwidths to reach; or whatever shows the curve and its knee in few points.
+//!
+//! What is given as bandwidth is what the controller carries by the table of [`Traffic`], with the
+//! line of the chase for each of its loads; what the program asked for is beside it.
+
+use crate::{
+    chase::{Chase, ChaseError, Slices},
+    clock::Clock,
+    histogram::{self, Histogram},
+    idle,
+    kernel::Checksums,
+    knee::{self, Knee, Loaded, Resolution},
+    point::{Kind, Pattern, Place, Point, Rate},
+    spread::{Spread, spread},
+    team::{GROUP_LINES, Load, Team, TeamError},
+    traffic::{LINE_BYTES, Traffic},
+};
+use interleaf_linux::root::Root;
+use interleaf_model::{
+    curve::{Curve, CurveError, CurvePoint},
+    provenance::Figure,
+};
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+/// MLC's injection delays, in cycles: its list of `--loaded_latency`. What it does between two of
+/// them is not public; here a delay is that many ticks of the counter after each group of lines.
+pub const MLC_DELAYS: [u64; 19] = [
+    0, 2, 8, 15, 50, 100, 200, 300, 400, 500, 700, 1000, 1300, 1700, 2500, 3500, 5000, 9000, 20000,
+];
+
+/// A window of the bandwidth: some slices of the chase.
+const WINDOW: Duration = Duration::from_millis(10);
+
+/// How near to a bandwidth that was asked for is near enough.
+const TARGET_NEAR: f64 = 0.02;
+
+/// How often a bandwidth that was asked for is tried.
+const TARGET_TRIES: usize = 6;
+
+/// What is measured.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The chase: its memory, and how many repeats there are of its latency without load.
+    pub chase: idle::Options,
+    /// The threads that load the memory.
+    pub load: Load,
+    /// How long a load is on before it counts.
+    pub settle: Duration,
+    /// How long each point is measured.
+    pub span: Duration,
+}
+
+/// Which loads are measured.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Plan {
+    /// These pauses, in this order.
+    Pauses(Vec<Duration>),
+    /// These bandwidths at the controller, GB/s.
+    Targets(Vec<f64>),
+    /// Those that show the curve and where it bends.
+    Adaptive(Resolution),
+}
+
+/// Why it cannot be measured.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadedError {
+    /// The chase.
+    #[error(transparent)]
+    Chase(#[from] ChaseError),
+    /// The threads.
+    #[error(transparent)]
+    Team(#[from] TeamError),
+    /// A bandwidth that these threads do not reach.
+    #[error("{target_gbps} GB/s are more than these threads reach, {most_gbps:.1} GB/s")]
+    Target {
+        /// What was asked for, GB/s.
+        target_gbps: f64,
+        /// What they reach, GB/s.
+        most_gbps: f64,
+    },
+}
+
+impl LoadedError {
+    /// How to mend it.
+    pub const fn hint(&self) -> &'static str {
+        match self {
+            Self::Chase(why) => why.hint(),
+            Self::Team(_) => "load from CPUs that this process may use, with less memory for each",
+            Self::Target { .. } => "ask for less, or load from more CPUs",
+        }
+    }
+}
+
+/// What was measured under one load.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Step {
+    /// For how long threads paused after each group of lines.
+    pub pause: Duration,
+    /// What the program loaded and stored, GB/s, without the chase.
+    pub rate: Rate,
+    /// What the controller carried by the table, with the chase, GB/s.
+    pub controller_gbps: f64,
+    /// The latency.
+    pub latency: Slices,
+    /// The latencies of the windows, ns.
+    pub latency_ns: Spread,
+    /// How long it took.
+    pub took: Duration,
+}
+
+impl Step {
+    /// The step as the knee sees it.
+    pub const fn loaded(&self) -> Loaded {
+        Loaded {
+            pause_ns: self.pause.as_nanos() as f64,
+            bandwidth_gbps: self.controller_gbps,
+            latency_ns: self.latency.median_ns,
+        }
+    }
+
+    /// The step as a point of a record.
+    pub fn point(&self, place: Place, load: &Load) -> Point {
+        Point {
+            kind: Kind::Loaded,
+            place,
+            traffic: Some((load.traffic, load.pattern)),
+            threads: load.cpus.len() as u32,
+            rate: Some(self.rate),
+            latency_ns: Some(self.latency_ns),
+            took: self.took,
+        }
+    }
+}
+
+/// A curve as it was measured.
+#[derive(Clone, Debug)]
+pub struct Sweep {
+    /// Latency before the threads were there.
+    pub idle: Slices,
+    /// Each load, in the order in which they were measured.
+    pub steps: Vec<Step>,
+    /// Where latency bends.
+    pub knee: Option<Knee>,
+    /// What each thread did.
+    pub sums: Vec<Checksums>,
+}
+
+impl Sweep {
+    /// The curve through the steps, monotone where a curve must be; the steps stay as they are.
+    /// With it, how many of them the noise put in its way.
+    ///
+    /// # Errors
+    /// When a step is out of range of curves.
+    pub fn curve(&self, figure: &Figure) -> Result<(Curve, usize), CurveError> {
+        let steps: Vec<Loaded> = self.steps.iter().map(Step::loaded).collect();
+        let point = |point: Loaded| CurvePoint {
+            bandwidth_gbps: point.bandwidth_gbps,
+            latency_ns: point.latency_ns,
+            figure: figure.clone(),
+        };
+        let points = knee::monotone(self.idle.median_ns, &steps);
+        Curve::from_measured(points.into_iter().map(point).collect())
+    }
+}
+
+/// Traffic from reads only to as many writes as there can be, in steps of so many per cent of read
+/// share: with ordinary stores down to 50 %, past the caches down to 0 %.
+pub fn by_read_share(step: u32, nontemporal: bool) -> Vec<Traffic> {
+    let percents = (0..=100).rev().step_by(step.max(1) as usize);
+    percents.map_while(|percent| Traffic::of_read_share(percent, nontemporal).ok()).collect()
+}
+
+/// The pauses of MLC's list on a machine with this clock.
+pub fn mlc_pauses(clock: Clock) -> Vec<Duration> {
+    MLC_DELAYS.iter().map(|ticks| Duration::from_nanos(clock.ns(*ticks) as u64)).collect()
+}
+
+/// A chase and the threads that load the memory under it.
+#[derive(Debug)]
+pub struct Rig {
+    clock: Clock,
+    options: Options,
+    chase: Chase,
+    idle: Slices,
+    team: Team,
+}
+
+impl Rig {
+    /// Measures the latency without load, then starts the threads. The calling thread chases, and
+    /// should stay on a CPU that none of the others is on ([`crate::pin`]).
+    ///
+    /// # Errors
+    /// When there is no such memory, or the threads cannot run there.
+    pub fn new(clock: Clock, options: Options) -> Result<Self, LoadedError> {
+        let mut chase = Chase::new(options.chase.region()?, options.chase.local())?;
+        chase.warm()?;
+        let span = options.chase.span * options.chase.repeats.max(1) as u32;
+        let idle = chase.slices(clock, span)?;
+        let team = Team::start(&options.load)?;
+        Ok(Self { clock, options, chase, idle, team })
+    }
+
+    /// Measures under a load.
+    ///
+    /// # Errors
+    /// When the chase goes astray.
+    pub fn at(&mut self, pause: Duration) -> Result<Step, LoadedError> {
+        let began = Instant::now();
+        self.load(pause);
+        let end = Instant::now() + self.options.span;
+        let (mut slices, mut rates, mut latencies) = (vec![], vec![], vec![]);
+        while rates.is_empty() || Instant::now() < end {
+            let first = slices.len();
+            let before = (self.team.program_bytes(), Instant::now());
+            self.chase.slice(self.clock, WINDOW, &mut slices)?;
+            let bytes = self.team.program_bytes() - before.0;
+            rates.push(bytes as f64 / before.1.elapsed().as_nanos() as f64);
+            latencies.push(Slices::of(&slices[first..]).median_ns);
+        }
+        let none = Spread { median: 0.0, relative: 0.0, count: 0 };
+        let latency = Slices::of(&slices);
+        let controller_factor = self.options.load.traffic.controller_factor();
+        let program_gbps = spread(&rates).unwrap_or(none);
+        let of_chase = LINE_BYTES as f64 / latency.median_ns;
+        Ok(Step {
+            pause,
+            rate: Rate { program_gbps, controller_factor, measured_gbps: None },
+            controller_gbps: program_gbps.median * controller_factor + of_chase,
+            latency,
+            latency_ns: spread(&latencies).unwrap_or(none),
+            took: began.elapsed(),
+        })
+    }
+
+    /// How latencies are distributed under a load.
+    ///
+    /// # Errors
+    /// When the chase goes astray.
+    pub fn histogram(
+        &mut self,
+        root: &Root,
+        pause: Duration,
+        options: &histogram::Options,
+        progress: &mut dyn FnMut(f64),
+    ) -> Result<Histogram, LoadedError> {
+        self.load(pause);
+        Ok(histogram::histogram(root, self.clock, &mut self.chase, options, progress)?)
+    }
+
+    /// Puts a load on, and waits until it is.
+    fn load(&self, pause: Duration) {
+        self.team.set_delay(pause);
+        thread::sleep(self.options.settle);
+    }
+
+    /// Stops the threads; gives the latency without load, and what each thread did.
+    ///
+    /// # Errors
+    /// When a thread did not read and write what it should have.
+    pub fn end(self) -> Result<(Slices, Vec<Checksums>), LoadedError> {
+        Ok((self.idle, self.team.stop()?))
+    }
+}
+
+/// Measures a curve. `heard` hears of each step; the calling thread chases, as of [`Rig::new`].
+///
+/// # Errors
+/// When it cannot be measured, or a bandwidth cannot be reached.
+pub fn sweep(
+    clock: Clock,
+    options: Options,
+    plan: &Plan,
+    heard: &mut dyn FnMut(&Step),
+) -> Result<Sweep, LoadedError> {
+    let mut rig = Rig::new(clock, options)?;
+    let mut steps: Vec<Step> = vec![];
+    let mut add = |rig: &mut Rig, steps: &mut Vec<Step>, pause: Duration| {
+        let step = rig.at(pause)?;
+        heard(&step);
+        steps.push(step);
+        Ok::<_, LoadedError>(())
+    };
+    match plan {
+        Plan::Pauses(pauses) => {
+            for pause in pauses {
+                add(&mut rig, &mut steps, *pause)?;
+            }
+        }
+        Plan::Adaptive(resolution) => {
+            while let Some(pause) = knee::next(&loaded(&steps), resolution) {
+                add(&mut rig, &mut steps, nanoseconds(pause))?;
+            }
+        }
+        Plan::Targets(targets) => {
+            let ends = [Duration::ZERO, nanoseconds(Resolution::default().pause_max_ns)];
+            for pause in ends {
+                add(&mut rig, &mut steps, pause)?;
+            }
+            for target in targets {
+                reach(&mut rig, &mut steps, *target, &mut add)?;
+            }
+        }
+    }
+    let knee = knee::knee(&loaded(&steps));
+    let (idle, sums) = rig.end()?;
+    Ok(Sweep { idle, steps, knee, sums })
+}
+
+/// Adds a step to a sweep.
+type Add<'a> = dyn FnMut(&mut Rig, &mut Vec<Step>, Duration) -> Result<(), LoadedError> + 'a;
+
+/// Tries pauses until `target_gbps` is reached within [`TARGET_NEAR`], or often enough.
+fn reach(
+    rig: &mut Rig,
+    steps: &mut Vec<Step>,
+    target_gbps: f64,
+    add: &mut Add<'_>,
+) -> Result<(), LoadedError> {
+    for _ in 0..TARGET_TRIES {
+        let points = loaded(steps);
+        let Some(pause) = knee::pause_for(&points, target_gbps) else {
+            let most_gbps = points.iter().map(|point| point.bandwidth_gbps).fold(0.0, f64::max);
+            return Err(LoadedError::Target { target_gbps, most_gbps });
+        };
+        add(rig, steps, nanoseconds(pause))?;
+        let reached = steps.last().map_or(0.0, |step| step.controller_gbps);
+        if (reached / target_gbps - 1.0).abs() <= TARGET_NEAR {
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn loaded(steps: &[Step]) -> Vec<Loaded> {
+    steps.iter().map(Step::loaded).collect()
+}
+
+/// A pause that is not negative and not above a second.
+fn nanoseconds(pause: f64) -> Duration {
+    Duration::from_nanos(pause.clamp(0.0, 1e9).round() as u64)
+}
+
+/// Bytes of a group of lines after which threads pause.
+pub const GROUP_BYTES: u64 = GROUP_LINES * LINE_BYTES;
+
+/// The load of reads in order by these CPUs with the best instruction set, each with as much memory
+/// as MLC's threads.
+pub fn reads(cpus: Vec<u32>, options: &idle::Options) -> Option<Load> {
+    let isa = crate::isa::Isa::available().pop()?;
+    Some(Load {
+        traffic: Traffic::READ,
+        pattern: Pattern::Sequential,
+        isa,
+        kernel: None,
+        cpus,
+        bytes: 100_000_000,
+        pages: options.pages,
+        policy: options.policy.clone(),
+        seed: options.seed,
+        delay: Duration::ZERO,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    const MS: fn(u64) -> Duration = Duration::from_millis;
+
+    fn options() -> Options {
+        let chase =
+            idle::Options { bytes: 4 << 20, repeats: 1, span: MS(10), ..Default::default() };
+        let load = Load { bytes: 4 << 20, ..reads(vec![0], &chase).unwrap() };
+        Options { chase, load, settle: MS(5), span: MS(15) }
+    }
+
+    #[test]
+    fn each_plan_is_followed_and_its_steps_are_heard() {
+        let clock = Clock::here();
+        let resolution = Resolution { points_max: 5, ..Resolution::default() };
+        let pauses = vec![MS(0), Duration::from_micros(50), MS(1)];
+        for plan in [Plan::Pauses(pauses.clone()), Plan::Adaptive(resolution)] {
+            let mut heard = vec![];
+            let sweep = sweep(clock, options(), &plan, &mut |step| heard.push(step.pause)).unwrap();
+            assert_eq!(heard, sweep.steps.iter().map(|step| step.pause).collect::<Vec<_>>());
+            assert!((2..=5).contains(&heard.len()), "{heard:?}");
+            assert!(plan != Plan::Pauses(pauses.clone()) || heard == pauses);
+            assert!(sweep.sums[0].loaded > 0 && sweep.idle.median_ns > 0.0);
+            for step in &sweep.steps {
+                assert!(step.controller_gbps > step.rate.program_gbps.median, "with the chase's");
+            }
+            let (curve, left_out) = sweep.curve(&Figure::assumed("test")).unwrap();
+            assert!(curve.points().len() + left_out == heard.len() + 1, "the steps and idle");
+        }
+    }
+
+    #[test]
+    fn a_bandwidth_is_approached_or_refused() {
+        let clock = Clock::here();
+        let plan = Plan::Targets(vec![1e6]);
+        let why = sweep(clock, options(), &plan, &mut |_| ()).unwrap_err();
+        assert!(why.to_string().starts_with("1000000 GB/s are more than"), "{why}");
+        assert!(!why.hint().is_empty());
+        let mut rig = Rig::new(clock, options()).unwrap();
+        let most = rig.at(MS(0)).unwrap().controller_gbps;
+        rig.end().unwrap();
+        let plan = Plan::Targets(vec![most / 4.0]);
+        let Ok(sweep) = sweep(clock, options(), &plan, &mut |_| ()) else {
+            // Others may take three fourths of a shared machine from one run to the next.
+            return;
+        };
+        let near = |step: &&Step| (0.1..0.6).contains(&(step.controller_gbps / most));
+        assert!(sweep.steps[2..].iter().any(|step| near(&step)), "{most}: {:?}", sweep.steps);
+    }
+
+    #[test]
+    fn a_histogram_is_taken_under_load() {
+        let mut rig = Rig::new(Clock::here(), options()).unwrap();
+        let few = histogram::Options { samples: 10_000, delay: None };
+        let found = rig.histogram(&Root::live(), MS(0), &few, &mut |_| ()).unwrap();
+        assert_eq!(found.raw.count(), 10_000);
+        let (_, sums) = rig.end().unwrap();
+        assert!(sums[0].loaded > 0);
+    }
+
+    #[test]
+    fn read_shares_go_down_in_steps() {
+        let names = |step, nontemporal| -> Vec<String> {
+            by_read_share(step, nontemporal).iter().map(Traffic::to_string).collect()
+        };
+        assert_eq!(names(20, false), ["100%", "80%", "60%"]);
+        assert_eq!(names(25, true), ["100%nt", "75%nt", "50%nt", "25%nt", "0%nt"]);
+        assert_eq!((names(2, false).len(), names(0, true).len()), (26, 101));
+        assert_eq!(mlc_pauses(Clock { ticks_per_ns: 2.0 })[18], Duration::from_micros(10));
+    }
+}

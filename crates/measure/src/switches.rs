@@ -1,0 +1,26 @@
+//! How often a thread had to make room for others.
+
+#![expect(unsafe_code, reason = "a system call that no crate of ours wraps")]
+
+/// How often the calling thread did so since it began, whether it had to or waited by itself.
+pub fn switches() -> u64 {
+    // SAFETY: a struct of numbers may be all zero, and the kernel fills it.
+    let usage = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage);
+        usage
+    };
+    (usage.ru_nivcsw + usage.ru_nvcsw) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_waits_is_switched() {
+        let before = switches();
+        std::thread::sleep(std::time::Duration::from_millis(1));
+        assert!(switches() > before);
+    }
+}
