@@ -274,6 +274,27 @@ impl MeasureDocument {
         self.points.iter().filter(move |point| point.kind == kind)
     }
 
+    /// The points of curves, each curve in the order of its load.
+    pub(crate) fn loaded(&self) -> Vec<&PointDocument> {
+        let mut points: Vec<&PointDocument> = self.of_kind("loaded").collect();
+        let curve = |point: &PointDocument| {
+            (point.cpu_node, point.memory_node, point.weights.clone(), point.mix.clone())
+        };
+        let mut curves = vec![];
+        for point in &points {
+            if !curves.contains(&curve(point)) {
+                curves.push(curve(point));
+            }
+        }
+        // Without a delay nobody loads at all.
+        let delay = |point: &PointDocument| point.delay_ns.unwrap_or(f64::INFINITY);
+        points.sort_by(|a, b| {
+            let at = |point| curves.iter().position(|known| *known == curve(point));
+            at(a).cmp(&at(b)).then(delay(b).total_cmp(&delay(a)))
+        });
+        points
+    }
+
     /// How good the whole is: noisy where more than a tenth of its points are.
     fn judged(&self) -> String {
         let noisy = self.points.iter().filter(|point| point.quality != "good");
@@ -435,13 +456,18 @@ pub(crate) fn weights_text(weights: &[u16]) -> String {
     weights.iter().map(u16::to_string).collect::<Vec<_>>().join(":")
 }
 
-/// A size with the unit in which it is whole.
+/// A size with the largest unit in which it is whole, or with one decimal.
 pub(crate) fn size_text(bytes: u64) -> String {
     let units = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
     let whole = units.iter().find(|(unit, _)| bytes >= *unit && bytes.is_multiple_of(*unit));
-    match whole {
-        Some((unit, name)) => format!("{} {name}", bytes / unit),
-        None if bytes.is_multiple_of(1_000_000) => format!("{} MB", bytes / 1_000_000),
+    if let Some((unit, name)) = whole {
+        return format!("{} {name}", bytes / unit);
+    }
+    if bytes >= 1_000_000 && bytes.is_multiple_of(1_000_000) {
+        return format!("{} MB", bytes / 1_000_000);
+    }
+    match units.iter().find(|(unit, _)| bytes >= *unit) {
+        Some((unit, name)) => format!("{:.1} {name}", bytes as f64 / *unit as f64),
         None => format!("{bytes} B"),
     }
 }

@@ -12,7 +12,7 @@ pub(crate) fn text(document: &MeasureDocument) -> String {
         text += &dry_run(document);
         return text;
     }
-    for (title, table) in tables(document) {
+    for (title, table) in tables(document, false) {
         text += &format!("\n{title}\n{}", table.text());
     }
     for figure in document.figures() {
@@ -126,8 +126,8 @@ pub(crate) fn findings(document: &MeasureDocument) -> Vec<String> {
     lines
 }
 
-/// All tables, each with its title.
-fn tables(document: &MeasureDocument) -> Vec<(String, Table)> {
+/// All tables, each with its title; sizes only where there is room for them.
+fn tables(document: &MeasureDocument, every_size: bool) -> Vec<(String, Table)> {
     let mut all = vec![];
     for (kind, title, value) in [
         (
@@ -147,8 +147,13 @@ fn tables(document: &MeasureDocument) -> Vec<(String, Table)> {
         ("histogram", "Latency of single accesses, ns", histograms),
     ];
     for (kind, title, list) in lists {
-        let points: Vec<&PointDocument> = document.of_kind(kind).collect();
-        if !points.is_empty() {
+        let points = match kind {
+            "loaded" => document.loaded(),
+            _ => document.of_kind(kind).collect(),
+        };
+        if kind == "cache" && !every_size {
+            all.extend(levels(document).map(|table| ("Caches, as measured".into(), table)));
+        } else if !points.is_empty() {
             all.push((title.into(), list(&points)));
         }
     }
@@ -229,6 +234,16 @@ fn latencies(points: &[&PointDocument]) -> Table {
         ]);
     }
     table
+}
+
+fn levels(document: &MeasureDocument) -> Option<Table> {
+    let caches = document.caches.as_ref()?;
+    let mut table = Table::new(&["level", "up to", "ns"]);
+    for level in &caches.levels {
+        table.row([level.level.to_string(), size_text(level.bytes), number(level.latency_ns)]);
+    }
+    table.row(["memory".into(), String::new(), number(caches.memory_latency_ns)]);
+    Some(table)
 }
 
 fn sizes(points: &[&PointDocument]) -> Table {
@@ -389,7 +404,7 @@ pub(crate) fn html_tables(document: &MeasureDocument) -> String {
     }
     facts.row(["measured with".into(), how(document)]);
     let mut text = facts.html();
-    for (title, table) in tables(document) {
+    for (title, table) in tables(document, true) {
         text += &format!("<h2>{title}</h2>\n{}", table.html());
     }
     text
@@ -406,7 +421,7 @@ pub(crate) fn markdown(document: &MeasureDocument) -> String {
     }
     facts.row(["measured with".into(), how(document)]);
     text += &format!("\n{}", facts.markdown());
-    for (title, table) in tables(document) {
+    for (title, table) in tables(document, true) {
         text += &format!("\n## {title}\n\n{}", table.markdown());
     }
     text

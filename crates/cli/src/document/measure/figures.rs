@@ -43,7 +43,7 @@ impl MeasureDocument {
     /// Latency against bandwidth, a line for each place and mix.
     fn of_curves(&self) -> Option<Figure> {
         let mut series = vec![];
-        for point in self.of_kind("loaded") {
+        for point in self.loaded() {
             let (Some(gbps), Some(ns)) = (point.program_gbps, point.latency_ns) else { continue };
             let mix = point.mix.as_deref().unwrap_or("");
             put(&mut series, format!("{mix}, {}", place(point)), (gbps, ns));

@@ -325,7 +325,7 @@ impl<'a> Bench<'a> {
 
     fn sweep(&self, cpus: &Cpus, memory: u32, document: &mut MeasureDocument) -> Result<(), Stop> {
         let setup = self.setup;
-        let claimed = idle::claimed_last_cache(setup.root, cpus.cpus[0] as usize);
+        let claimed = idle::claimed_last_cache(setup.root, cpus.cpus[0]);
         let claimed = claimed.map_err(unread)?;
         let free = available(setup.root, memory).map_err(unread)? as usize / 2;
         let largest = idle::largest_size(claimed).min(SWEEP_MAX).min(free);
@@ -459,7 +459,7 @@ const NOTHING: Spread = Spread { median: 0.0, relative: 0.0, count: 0 };
 
 /// Does something in a thread that stays on a CPU.
 fn pinned<T: Send>(cpu: u32, work: impl FnOnce() -> Result<T, Stop> + Send) -> Result<T, Stop> {
-    pin::on(Some(cpu as usize), work).map_err(|why| {
+    pin::on(Some(cpu), work).map_err(|why| {
         let hint = "name CPUs that this process may use with --cpus";
         Failure::new(format!("CPU {cpu}: {why}"), hint)
     })?

@@ -11,14 +11,13 @@ use interleaf_linux::{
     hardware::Hardware,
     list::{List, ListError},
     node::available,
-    process::allowed_nodes,
+    process::{allowed_cpus, allowed_nodes},
     root::Root,
     topology::Machine,
 };
 use interleaf_measure::{
     clock::Clock,
     isa::Isa,
-    pin,
     point::Pattern,
     region::{HUGE_BYTES, Pages},
 };
@@ -89,7 +88,7 @@ impl<'a> Setup<'a> {
         let machine = Machine::read(root).map_err(unread)?;
         let hardware = Hardware::read(root).map_err(unread)?;
         let allowed = allowed_nodes(root, "self").map_err(unread)?;
-        let from = from(&machine, given, root.is_live())?;
+        let from = from(&machine, given, allowed_cpus(root, "self").map_err(unread)?.as_ref())?;
         let (memory, named) = memory(&machine, given, &from[0], allowed.as_ref())?;
         let quick = common.quick;
         let size = |asked: Option<Bytes>, usual: u64| {
@@ -282,12 +281,12 @@ fn unlisted(option: &str, why: &ListError) -> Failure {
 }
 
 /// Whose CPUs are used.
-fn from(machine: &Machine, given: &Given<'_>, is_live: bool) -> Result<Vec<From>, Failure> {
-    let mine: Option<List> = match is_live {
-        true => pin::allowed().ok().map(|all| all.into_iter().map(|cpu| cpu as u32).collect()),
-        false => None,
-    };
-    let usable = |cpu: &u32| mine.as_ref().is_none_or(|mine| mine.has(*cpu));
+fn from(
+    machine: &Machine,
+    given: &Given<'_>,
+    allowed: Option<&List>,
+) -> Result<Vec<From>, Failure> {
+    let usable = |cpu: &u32| allowed.is_none_or(|allowed| allowed.has(*cpu));
     let all = machine
         .nodes
         .iter()

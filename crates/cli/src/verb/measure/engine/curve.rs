@@ -3,7 +3,7 @@
 use super::{Bench, Cpus, Stop, off_by, on_node, pattern_name, pinned, with_latency, with_rate};
 use crate::{
     document::{
-        measure::{MeasureDocument, PointDocument},
+        measure::{KneeDocument, MeasureDocument, PointDocument},
         rounded,
     },
     failure::Failure,
@@ -14,8 +14,9 @@ use interleaf_measure::{
     chase::Chase,
     clock::Clock,
     interleave::{self, Way},
+    knee::{self, Knee, Loaded, Resolution},
     spread::{Spread, spread},
-    team::{GROUP_LINES, Team},
+    team::Team,
     traffic::{LINE_BYTES, Traffic},
 };
 use interleaf_model::weights::Weights;
@@ -24,9 +25,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Pauses, ns, where none are given: from hardly any load to all there is.
-const DELAYS_NS: [u64; 15] =
-    [50_000, 20_000, 10_000, 5000, 3000, 2000, 1400, 1000, 700, 500, 350, 200, 100, 50, 0];
+/// How often a bandwidth that was asked for is approached, and how near is near enough.
+const TRIES: usize = 6;
+const NEAR: f64 = 0.02;
+
+/// Points of a curve whose loads are found, at most; and with --quick.
+const POINTS_MAX: usize = 20;
+const QUICK_POINTS_MAX: usize = 8;
 
 /// How long a load is on before anything counts.
 const SETTLE: Duration = Duration::from_millis(50);
@@ -43,6 +48,22 @@ impl Place<'_> {
     /// On one node.
     pub(super) fn node(node: u32) -> Self {
         Self { placement: on_node(node), way: Way::Pages, weights: None }
+    }
+
+    fn knee(&self, traffic: &Traffic, knee: Knee) -> KneeDocument {
+        let (bandwidth_gbps, why) = match knee {
+            Knee::At { bandwidth_gbps, .. } => {
+                (Some(rounded(bandwidth_gbps)), "bandwidth over latency is largest here")
+            }
+            Knee::Beyond { .. } => (None, "memory carries more than these threads ask for"),
+        };
+        KneeDocument {
+            memory_node: self.memory_node(),
+            weights: self.weights.map(|weights| weights.as_slice().to_vec()),
+            mix: traffic.to_string(),
+            bandwidth_gbps,
+            why: why.into(),
+        }
     }
 
     fn memory_node(&self) -> Option<u32> {
@@ -102,60 +123,92 @@ impl Bench<'_> {
             ..self.point("loaded", cpus, &seen)
         };
         pinned(chases, || Ok(chase.warm()?))?;
-        // First nobody loads.
-        let mut measure = |team: Option<(&Team, Duration)>, document: &mut MeasureDocument| {
+        let mut points: Vec<Loaded> = vec![];
+        let mut measure = |team: Option<(&Team, Duration)>, points: &mut Vec<Loaded>| {
             let (span, repeats) = (setup.span, setup.repeats);
             let at_load = || at_load(&mut chase, team.map(|it| it.0), span, repeats);
             let (found, contamination, took_s) = self.watched(|| pinned(chases, at_load))?;
-            let rate = Spread { median: found.program_gbps, relative: 0.0, count: 1 };
-            let threads = if team.is_some() { load.len() } else { 0 };
-            let point = PointDocument { contamination, took_s, ..base.clone() };
-            let point = with_latency(with_rate(point, traffic, threads, rate), found.latency_ns);
             // The chase reads too, whatever the others do.
             let chased = LINE_BYTES as f64 / found.latency_ns.median.max(1e-3);
-            let point = PointDocument {
-                threads: load.len() as u32,
-                delay_ns: team.map(|(_, delay)| delay.as_nanos() as f64),
-                program_gbps: point.program_gbps.map(|gbps| rounded(gbps + chased)),
-                modelled_gbps: point.modelled_gbps.map(|gbps| rounded(gbps + chased)),
-                ..point
-            };
-            self.add(document, point)?;
-            Ok::<_, Stop>(())
+            let median = found.program_gbps + chased;
+            points.push(Loaded {
+                pause_ns: team.map_or(f64::NAN, |(_, pause)| pause.as_nanos() as f64),
+                bandwidth_gbps: median,
+                latency_ns: found.latency_ns.median,
+            });
+            let rate = Spread { median, relative: 0.0, count: 1 };
+            let factor = traffic.controller_factor();
+            let point = PointDocument { contamination, took_s, ..base.clone() };
+            let point = with_latency(with_rate(point, traffic, load.len(), rate), found.latency_ns);
+            let modelled_gbps = Some(rounded(found.program_gbps * factor + chased));
+            let delay_ns = team.map(|(_, delay)| delay.as_nanos() as f64);
+            self.add(document, PointDocument { delay_ns, modelled_gbps, ..point })
         };
-        measure(None, document)?;
+        // First nobody loads.
+        measure(None, &mut points)?;
         let team = Team::start_in(&self.load(load, traffic), regions)?;
-        for delay in self.delays(&team, load.len(), loads) {
-            team.set_delay(delay);
+        let mut at = |pause: Duration, points: &mut Vec<Loaded>| {
+            team.set_delay(pause);
             thread::sleep(SETTLE.min(setup.span));
-            measure(Some((&team, delay)), document)?;
+            measure(Some((&team, pause)), points)
+        };
+        points.clear();
+        match loads {
+            Loads::Found => {
+                let points_max = if setup.quick { QUICK_POINTS_MAX } else { POINTS_MAX };
+                let resolution = Resolution { points_max, ..Resolution::default() };
+                while let Some(pause) = knee::next(&points, &resolution) {
+                    at(nanoseconds(pause), &mut points)?;
+                }
+            }
+            Loads::Delays(delays) => {
+                for pause in delays {
+                    at(*pause, &mut points)?;
+                }
+            }
+            Loads::Rates(rates) => {
+                for pause in [0.0, Resolution::default().pause_max_ns] {
+                    at(nanoseconds(pause), &mut points)?;
+                }
+                for rate in rates {
+                    reach(rate.gbps(), &mut points, &mut at)?;
+                }
+            }
         }
         team.stop()?;
+        document.knees.extend(knee::knee(&points).map(|it| place.knee(traffic, it)));
         Ok(())
     }
+}
 
-    /// How long threads pause at each load.
-    pub(super) fn delays(&self, team: &Team, threads: usize, loads: &Loads) -> Vec<Duration> {
-        let found = match loads {
-            Loads::Found => return DELAYS_NS.map(Duration::from_nanos).to_vec(),
-            Loads::Delays(delays) => return delays.clone(),
-            Loads::Rates(rates) => rates,
+/// Approaches a bandwidth by the pauses that were tried so far.
+fn reach(
+    target_gbps: f64,
+    points: &mut Vec<Loaded>,
+    at: &mut dyn FnMut(Duration, &mut Vec<Loaded>) -> Result<(), Stop>,
+) -> Result<(), Stop> {
+    for _ in 0..TRIES {
+        let Some(pause) = knee::pause_for(points, target_gbps) else {
+            let most = points.iter().map(|point| point.bandwidth_gbps).fold(0.0, f64::max);
+            return Err(Failure::new(
+                format!(
+                    "--rate {target_gbps}GB/s is more than these threads reach, {most:.1} GB/s"
+                ),
+                "ask for less, or load from more CPUs",
+            )
+            .into());
         };
-        // A thread needs so long for a group without a pause; what is left of the time that a group
-        // has at a rate is the pause.
-        team.set_delay(Duration::ZERO);
-        thread::sleep(SETTLE);
-        let (lines, began) = (team.lines(), Instant::now());
-        thread::sleep(2 * SETTLE);
-        let most = (team.lines() - lines) as f64 / began.elapsed().as_nanos() as f64;
-        let group = (GROUP_LINES * threads as u64) as f64;
-        let busy_ns = group / most.max(1e-9);
-        let pause = |gbps: f64| {
-            let ns = group * LINE_BYTES as f64 / gbps - busy_ns;
-            Duration::from_nanos(ns.max(0.0) as u64)
-        };
-        found.iter().map(|rate| pause(rate.gbps())).collect()
+        at(nanoseconds(pause), points)?;
+        let reached = points.last().map_or(0.0, |point| point.bandwidth_gbps);
+        if (reached / target_gbps - 1.0).abs() <= NEAR {
+            break;
+        }
     }
+    Ok(())
+}
+
+fn nanoseconds(pause: f64) -> Duration {
+    Duration::from_nanos(pause.clamp(0.0, 1e9).round() as u64)
 }
 
 /// The latency while a team loads, and how much it loads.

@@ -6,6 +6,7 @@ use crate::{
         measure::{HistogramDocument, MeasureDocument, PointDocument, SpreadDocument},
         rounded,
     },
+    failure::Failure,
     verb::measure::tasks::Loads,
 };
 use interleaf_linux::root::Root;
@@ -89,7 +90,11 @@ impl Bench<'_> {
         };
         let delays = match loads {
             Loads::Found => DELAYS_NS.map(Duration::from_nanos).to_vec(),
-            loads => self.delays(&team, load.len(), loads),
+            Loads::Delays(delays) => delays.clone(),
+            Loads::Rates(_) => {
+                let hint = "give --delays, such as 700ns,0ns";
+                return Err(Failure::new("--rate is for measure loaded", hint).into());
+            }
         };
         for delay in delays {
             team.set_delay(delay);
