@@ -711,7 +711,13 @@ fn refused(error: &clap::Error, verb: &str) -> Failure {
     }
     if error.kind() == ErrorKind::ArgumentConflict && hints.is_empty() {
         let twice = problem.contains("multiple times");
-        hints.push(if twice { "give it once" } else { "leave one of the two out" }.into());
+        hints.push(
+            match problem.strip_prefix("the subcommand '").and_then(|it| it.split_once('\'')) {
+                Some((word, _)) => format!("write options behind the word {word}"),
+                None if twice => "give it once".into(),
+                None => "leave one of the two out".into(),
+            },
+        );
     }
     if hints.is_empty() {
         hints.push(match verb {

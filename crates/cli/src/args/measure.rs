@@ -354,15 +354,7 @@ mod tests {
         for (text, shares) in good {
             assert_eq!(of(text), Ok::<Vec<u32>, String>(shares.to_vec()), "{text}");
         }
-        for bad in [
-            "",
-            "40..100/10",
-            "50..101/1",
-            "50..100/0",
-            "100..50/10",
-            "x",
-            "50,,60",
-        ] {
+        for bad in ["", "40..100/10", "50..101/1", "50..100/0", "100..50/10", "x", "50,,60"] {
             assert!(of(bad).is_err(), "{bad}");
         }
     }

@@ -458,7 +458,7 @@ pub(crate) fn weights_text(weights: &[u16]) -> String {
 
 /// A size with the largest unit in which it is whole, or with one decimal.
 pub(crate) fn size_text(bytes: u64) -> String {
-    let units = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+    let units = [(1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
     let whole = units.iter().find(|(unit, _)| bytes >= *unit && bytes.is_multiple_of(*unit));
     if let Some((unit, name)) = whole {
         return format!("{} {name}", bytes / unit);

@@ -117,7 +117,7 @@ pub(crate) fn findings(document: &MeasureDocument) -> Vec<String> {
         ));
     }
     lines.extend(document.notes.iter().cloned());
-    if document.stopped != "done" {
+    if !["done", "running"].contains(&document.stopped.as_str()) {
         lines.push(format!("stopped before the end: {}", document.stopped_because));
     }
     if !document.points.is_empty() {

@@ -15,6 +15,7 @@ use crate::{
 };
 use engine::{Bench, Ended};
 use interleaf_linux::command::Signals;
+use interleaf_measure::interleave::Way;
 use setup::{Given, Setup};
 use std::{path::Path, process::ExitCode};
 
@@ -34,14 +35,20 @@ pub(super) fn run(args: &MeasureArgs, root: Option<&Path>) -> Result<ExitCode, F
     let mut document = setup.document();
     let tasks = tasks::of(&setup, &given)?;
     document.notes.extend(setup.notes.iter().cloned());
+    let mut way = Way::Pages;
+    if let Some(args) = given.interleave {
+        let (found, why) = weights::way(&setup, args.way, common.dry_run)?;
+        document.notes.extend(why);
+        way = found;
+    }
     if common.dry_run {
+        document.dry_run = true;
         document.stop("dry run", "nothing was measured");
         document.plan = tasks.iter().map(|task| task.told(&setup)).collect();
-        document.kernel_settings = weights::would_set(&setup, &tasks)?;
+        document.kernel_settings = weights::would_set(&setup, &tasks, way)?;
         return give(common, &document).map(|()| ExitCode::SUCCESS);
     }
     let signals = Signals::hold().map_err(placed::unheld)?;
-    let way = given.interleave.and_then(|args| args.way);
     let ended = Bench::new(&setup, &signals, common, way).all(&tasks, &mut document);
     let status = match &ended {
         Ended::Done => {

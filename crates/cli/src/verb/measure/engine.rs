@@ -9,7 +9,7 @@ use super::{
     weights,
 };
 use crate::{
-    args::{CommonArgs, WayChoice},
+    args::CommonArgs,
     document::{
         self,
         measure::{
@@ -138,7 +138,8 @@ pub(super) struct Bench<'a> {
     setup: &'a Setup<'a>,
     signals: &'a Signals,
     common: &'a CommonArgs,
-    way: Option<WayChoice>,
+    /// How pages come to where weights want them.
+    way: Way,
     bar: ProgressBar,
 }
 
@@ -154,7 +155,7 @@ impl<'a> Bench<'a> {
         setup: &'a Setup<'a>,
         signals: &'a Signals,
         common: &'a CommonArgs,
-        way: Option<WayChoice>,
+        way: Way,
     ) -> Self {
         Self { setup, signals, common, way, bar: output::progress(0, "measuring") }
     }
@@ -162,11 +163,10 @@ impl<'a> Bench<'a> {
     /// Does all tasks, or as many as it comes to.
     pub(super) fn all(&self, tasks: &[Task], document: &mut MeasureDocument) -> Ended {
         self.bar.set_length(tasks.iter().map(Task::steps).sum());
-        let mut way = None;
         for task in tasks {
             self.bar.set_message(task.told(self.setup));
             let from = self.bar.position();
-            if let Err(stop) = self.task(task, &mut way, document) {
+            if let Err(stop) = self.task(task, document) {
                 self.bar.finish_and_clear();
                 return match stop {
                     Stop::Signal(number) => Ended::Signal(number),
@@ -179,12 +179,7 @@ impl<'a> Bench<'a> {
         Ended::Done
     }
 
-    fn task(
-        &self,
-        task: &Task,
-        way: &mut Option<Way>,
-        document: &mut MeasureDocument,
-    ) -> Result<(), Stop> {
+    fn task(&self, task: &Task, document: &mut MeasureDocument) -> Result<(), Stop> {
         let cpus = |from: &usize| &self.setup.from[*from];
         match task {
             Task::Idle { from, memory } => self.idle(cpus(from), *memory, document),
@@ -203,15 +198,7 @@ impl<'a> Bench<'a> {
                 self.histograms(cpus(from), *memory, traffic, loads, document)
             }
             Task::Weights { from, weights, .. } => {
-                let way = match *way {
-                    Some(way) => way,
-                    None => {
-                        let (found, why) = weights::way(self.setup, self.way)?;
-                        document.notes.extend(why);
-                        *way.insert(found)
-                    }
-                };
-                self.weights(cpus(from), task, weights, way, document)
+                self.weights(cpus(from), task, weights, self.way, document)
             }
         }
     }

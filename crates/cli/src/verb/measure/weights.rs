@@ -57,6 +57,7 @@ pub(super) fn placement(setup: &Setup<'_>, weights: &Weights) -> Result<Placemen
 pub(super) fn way(
     setup: &Setup<'_>,
     asked: Option<WayChoice>,
+    dry_run: bool,
 ) -> Result<(Way, Option<String>), Failure> {
     let has_weights = setup.machine.weighted_interleave.is_some();
     match (asked, has_weights) {
@@ -69,6 +70,7 @@ pub(super) fn way(
             let why = "this kernel has no weighted interleaving: pages are placed one by one";
             Ok((Way::Pages, Some(why.into())))
         }
+        (_, true) if dry_run => Ok((Way::Kernel, None)),
         (asked, true) => match Journal::open(setup.root) {
             Ok(_) => Ok((Way::Kernel, None)),
             Err(why) if why.is_permission() && asked.is_none() => {
@@ -115,8 +117,12 @@ fn note(put_back: &mut Vec<PutBackDocument>, undone: impl Iterator<Item = PutBac
 pub(super) fn would_set(
     setup: &Setup<'_>,
     tasks: &[Task],
+    way: Way,
 ) -> Result<Vec<SettingDocument>, Failure> {
     let mut all: Vec<SettingDocument> = vec![];
+    if way == Way::Pages {
+        return Ok(all);
+    }
     for task in tasks {
         let Task::Weights { weights, .. } = task else { continue };
         let placement = placement(setup, weights)?;
