@@ -1,7 +1,12 @@
 //! The command line.
 
+mod measure;
 mod run;
 
+pub(crate) use measure::{
+    ChaseArgs, CommonArgs, InterleaveArgs, LoadArgs, Measure, MeasureArgs, PagesChoice,
+    TrafficArgs, WayChoice,
+};
 pub(crate) use run::RunArgs;
 
 use crate::failure::Failure;
@@ -46,10 +51,12 @@ const VERBS: &str = "\
 Look:
   show       the memory of this machine, or the tiers of a platform and where their figures are from
   doctor     what this machine can do, why not, what to do about it, and who else moves pages
+  measure    latency and bandwidth of this machine's memory, idle and loaded, by node, mix, weights
 
 Decide:
   predict    bandwidth, latency and runtime at each choice of weights, and the best
   tune       the best static weights for a command on this machine, in a few runs of it
+  compare    two records side by side: what differs, and whether it is more than noise
 
 Act:
   run        a command under a placement of its pages, or the pages of a program that runs already
@@ -81,6 +88,8 @@ pub(crate) struct Cli {
 pub(crate) enum Verb {
     Show(ShowArgs),
     Doctor(DoctorArgs),
+    Measure(Box<MeasureArgs>),
+    Compare(CompareArgs),
     Predict(PredictArgs),
     Tune(TuneArgs),
     Run(RunArgs),
@@ -441,6 +450,29 @@ pub(crate) struct ReportArgs {
     pub(crate) output: PathBuf,
 }
 
+/// Puts two records side by side: each point that both have, whether they differ by more than the
+/// spreads of both, and what is not alike of machines and settings. No machine is needed. Exit
+/// status 1: with --same, something differs.
+///
+/// Examples:
+///   interleaf compare before.json after.json
+///   interleaf compare before.json after.json --same     in a script: is all as it was?
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct CompareArgs {
+    /// The first record, which `interleaf measure -o` wrote
+    #[arg(value_name = "A")]
+    pub(crate) first: PathBuf,
+    /// The second record
+    #[arg(value_name = "B")]
+    pub(crate) second: PathBuf,
+    /// Exit with status 1 where a point differs by more than the spreads
+    #[arg(long)]
+    pub(crate) same: bool,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ReportFormat {
     /// One page with interactive plots that needs nothing else
@@ -679,7 +711,13 @@ fn refused(error: &clap::Error, verb: &str) -> Failure {
     }
     if error.kind() == ErrorKind::ArgumentConflict && hints.is_empty() {
         let twice = problem.contains("multiple times");
-        hints.push(if twice { "give it once" } else { "leave one of the two out" }.into());
+        hints.push(
+            match problem.strip_prefix("the subcommand '").and_then(|it| it.split_once('\'')) {
+                Some((word, _)) => format!("write options behind the word {word}"),
+                None if twice => "give it once".into(),
+                None => "leave one of the two out".into(),
+            },
+        );
     }
     if hints.is_empty() {
         hints.push(match verb {

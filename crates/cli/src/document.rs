@@ -4,8 +4,10 @@
 //! input gives the same bytes on any machine.
 
 pub(crate) mod balance;
+pub(crate) mod compare;
 pub(crate) mod figure;
 pub(crate) mod machine;
+pub(crate) mod measure;
 pub(crate) mod predict;
 pub(crate) mod reproduce;
 pub(crate) mod run;
@@ -23,6 +25,8 @@ pub(crate) enum Document {
     Predict(Box<predict::PredictDocument>),
     Reproduce(reproduce::ReproduceDocument),
     Machine(Box<simulate::MachineDocument>),
+    Measure(Box<measure::MeasureDocument>),
+    Compare(Box<compare::CompareDocument>),
 }
 
 /// What a document leans on, by the strength of it.
@@ -59,7 +63,7 @@ pub(crate) fn read(name: &str, text: &str) -> Result<Document, Failure> {
     let broken = |why: serde_json::Error| {
         Failure::new(
             format!("{name}:{}:{}: {why}", why.line(), why.column()),
-            "give a document that predict, simulate or reproduce recorded with -o",
+            "give a document that measure, predict, simulate or reproduce recorded with -o",
         )
     };
     let Head { schema } = serde_json::from_str(text).map_err(broken)?;
@@ -71,10 +75,18 @@ pub(crate) fn read(name: &str, text: &str) -> Result<Document, Failure> {
         simulate::SCHEMA => {
             serde_json::from_str(text).map(Box::new).map(Document::Machine).map_err(broken)
         }
+        measure::SCHEMA => {
+            serde_json::from_str(text).map(Box::new).map(Document::Measure).map_err(broken)
+        }
+        compare::SCHEMA => {
+            serde_json::from_str(text).map(Box::new).map(Document::Compare).map_err(broken)
+        }
         _ => Err(Failure::new(
             format!("{name}: schema: no report is made of \"{schema}\""),
             format!(
-                "give a document with the schema {}, {} or {}",
+                "give a document with the schema {}, {}, {}, {} or {}",
+                measure::SCHEMA,
+                compare::SCHEMA,
                 predict::SCHEMA,
                 reproduce::SCHEMA,
                 simulate::SCHEMA

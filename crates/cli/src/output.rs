@@ -39,6 +39,31 @@ pub(crate) fn file(target: &Path, text: &str) -> Result<(), Failure> {
     fs::write(target, text).map_err(|why| file_failure(target, &why))
 }
 
+/// Writes `text` to `target` in one step, so that who reads it or is cut off in the middle has the
+/// old one or the new one whole; `-` is stdout.
+pub(crate) fn anew(target: &Path, text: &str) -> Result<(), Failure> {
+    // What a link leads to is what is meant.
+    let target = fs::canonicalize(target).unwrap_or_else(|_| target.to_path_buf());
+    let there = fs::metadata(&target);
+    let is_file = there.as_ref().map_or(true, fs::Metadata::is_file);
+    let Some(name) = target.file_name().filter(|_| is_file) else { return file(&target, text) };
+    if target == Path::new("-") {
+        return data(text);
+    }
+    let new = target.with_file_name(format!(".{}.new", name.to_string_lossy()));
+    let written = fs::write(&new, text).and_then(|()| {
+        if let Ok(there) = there {
+            fs::set_permissions(&new, there.permissions())?;
+        }
+        fs::rename(&new, &target)
+    });
+    written.map_err(|why| {
+        // What could not be written whole is in nobody's way.
+        let _ = fs::remove_file(&new);
+        file_failure(&target, &why)
+    })
+}
+
 /// Makes sure that `target` can be written before long work begins, without changing what it
 /// holds.
 pub(crate) fn check_writable(target: Option<&Path>) -> Result<(), Failure> {

@@ -2,8 +2,10 @@
 
 pub(crate) mod balance;
 pub(crate) mod chart;
+pub(crate) mod compare;
 pub(crate) mod html;
 pub(crate) mod machine;
+pub(crate) mod measure;
 pub(crate) mod predict;
 pub(crate) mod reproduce;
 pub(crate) mod run;

@@ -1,7 +1,9 @@
 //! The verbs.
 
 mod balance;
+mod compare;
 mod doctor;
+mod measure;
 mod placed;
 mod predict;
 mod report;
@@ -32,6 +34,8 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Some(Verb::Run(args)) => return run::run(&args, root),
         Some(Verb::Balance(args)) => return balance::start(&args, root),
         Some(Verb::Tune(args)) => return tune::run(&args, root),
+        Some(Verb::Measure(args)) => return measure::run(&args, root),
+        Some(Verb::Compare(args)) => return compare::run(&args),
         None => show::run(&ShowArgs::default(), root),
         Some(Verb::Show(args)) => show::run(&args, root),
         Some(Verb::Doctor(args)) => doctor::run(&args, root),

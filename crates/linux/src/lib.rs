@@ -36,6 +36,10 @@ pub mod damon;
 
 pub mod topology;
 
+pub mod hardware;
+
+pub mod busy;
+
 pub mod capability;
 
 pub mod process;

@@ -78,6 +78,16 @@ pub fn is_chosen() -> io::Result<bool> {
     Ok(syscall::get_mempolicy()? & !MODE_FLAGS != libc::MPOL_DEFAULT)
 }
 
+/// The node of each page of this process at `addresses`; `None` of one that is nowhere.
+///
+/// # Errors
+/// When the kernel has no nodes to ask for.
+pub fn nodes_at(addresses: &[u64]) -> io::Result<Vec<Option<u32>>> {
+    let mut status = vec![-1; addresses.len()];
+    syscall::move_pages(0, addresses, None, &mut status)?;
+    Ok(status.into_iter().map(|node| u32::try_from(node).ok()).collect())
+}
+
 /// A mask with a bit for each node.
 fn mask(nodes: &List) -> Vec<libc::c_ulong> {
     let bits = libc::c_ulong::BITS;
@@ -113,6 +123,15 @@ mod tests {
         });
         assert_eq!(inside.join().unwrap(), (true, false));
         assert!(!is_chosen().unwrap(), "other threads keep theirs");
+    }
+
+    #[test]
+    fn pages_are_found() {
+        let page = vec![1_u8; 4 << 20];
+        let at = page.as_ptr() as u64;
+        let found = nodes_at(&[at, at + (1 << 20), 0]).unwrap();
+        assert!(found[0].is_some() && found[1].is_some(), "{found:?}");
+        assert_eq!(found[2], None);
     }
 
     #[test]

@@ -111,20 +111,22 @@ pub fn memory(root: &Root, id: u32) -> Result<(u64, u64), RootError> {
     Ok((bytes("MemTotal")?, bytes("MemFree")?))
 }
 
-/// What can be had of a node, or of the machine, bytes: what is free, and the files that the kernel
-/// keeps in memory while nobody needs it for more. `None` where the machine does not say.
+/// What can be had of a node, or of the machine, bytes: what is free, and what the kernel gives back
+/// of the files that it keeps; of a node no more than of the machine. `None` where it does not say.
 ///
 /// # Errors
 /// When a file that is there cannot be read.
 pub fn available(root: &Root, id: Option<u32>) -> Result<Option<u64>, RootError> {
-    let Some(id) = id else {
-        let meminfo = root.text("/proc/meminfo")?.unwrap_or_default();
-        return Ok(kib(&meminfo, "MemAvailable").map(|kib| kib * 1024));
-    };
-    let meminfo = root.text(&format!("{NODES}/node{id}/meminfo"))?.unwrap_or_default();
-    let Some(free) = kib(&meminfo, "MemFree") else { return Ok(None) };
-    let files = ["Active(file)", "Inactive(file)"].map(|key| kib(&meminfo, key).unwrap_or(0));
-    Ok(Some((free + files.iter().sum::<u64>()) * 1024))
+    let machine = root.text("/proc/meminfo")?.unwrap_or_default();
+    let of_machine = kib(&machine, "MemAvailable").map(|kib| kib * 1024);
+    let Some(id) = id else { return Ok(of_machine) };
+    let node = root.text(&format!("{NODES}/node{id}/meminfo"))?.unwrap_or_default();
+    let Some(free) = kib(&node, "MemFree") else { return Ok(of_machine) };
+    let files: u64 =
+        ["Active(file)", "Inactive(file)"].iter().filter_map(|key| kib(&node, key)).sum();
+    // As the kernel reckons it: not all files can go (`si_mem_available` in mm/show_mem.c).
+    let of_node = (free + files / 2) * 1024;
+    Ok(Some(of_machine.map_or(of_node, |of_machine| of_node.min(of_machine))))
 }
 
 /// All memory as one node.

@@ -83,16 +83,28 @@ pub fn tree(root: &Root, pid: u32) -> Result<Vec<Process>, RootError> {
 /// # Errors
 /// When its status cannot be read.
 pub fn allowed_nodes(root: &Root, pid: &str) -> Result<Option<List>, RootError> {
+    allowed(root, pid, "Mems_allowed_list:", "a list of nodes")
+}
+
+/// The CPUs that a process may run on; `None` when there is no such process.
+///
+/// # Errors
+/// When its status cannot be read.
+pub fn allowed_cpus(root: &Root, pid: &str) -> Result<Option<List>, RootError> {
+    allowed(root, pid, "Cpus_allowed_list:", "a list of CPUs")
+}
+
+fn allowed(
+    root: &Root,
+    pid: &str,
+    name: &str,
+    expected: &'static str,
+) -> Result<Option<List>, RootError> {
     let path = format!("/proc/{pid}/status");
     let Some(text) = root.peek(&path)? else { return Ok(None) };
-    let mut lines = text.lines().filter_map(|line| line.strip_prefix("Mems_allowed_list:"));
-    let Some(line) = lines.next() else { return Ok(None) };
+    let Some(line) = text.lines().find_map(|line| line.strip_prefix(name)) else { return Ok(None) };
     let list = List::of_kernel(line);
-    list.map(Some).map_err(|_| RootError::Content {
-        path,
-        text: line.into(),
-        expected: "a list of nodes",
-    })
+    list.map(Some).map_err(|_| RootError::Content { path, text: line.into(), expected })
 }
 
 #[cfg(test)]
@@ -128,7 +140,8 @@ mod tests {
     }
 
     #[test]
-    fn some_node_is_allowed() {
+    fn some_node_and_cpu_are_allowed() {
+        assert!(!allowed_cpus(&Root::live(), "self").unwrap().unwrap().is_empty());
         assert!(!allowed_nodes(&Root::live(), "self").unwrap().unwrap().is_empty());
     }
 }

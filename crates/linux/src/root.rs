@@ -164,8 +164,17 @@ impl Root {
     }
 
     fn whole(&self, path: &str) -> Result<Option<String>, RootError> {
+        Ok(self.bytes(path)?.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
+    }
+
+    /// The bytes of a file that is no text; a capture does not have it. `None` when there is no
+    /// such file.
+    ///
+    /// # Errors
+    /// When it is there and cannot be read.
+    pub fn bytes(&self, path: &str) -> Result<Option<Vec<u8>>, RootError> {
         match patiently(|| fs::read(self.at(path))) {
-            Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
+            Ok(bytes) => Ok(Some(bytes)),
             Err(why) if is_absent(&why) => Ok(None),
             Err(why) => Err(RootError::Read { path: path.into(), why }),
         }

@@ -26,6 +26,8 @@ pub mod spread;
 
 pub mod point;
 
+pub mod interleave;
+
 pub mod switches;
 
 pub mod ring;

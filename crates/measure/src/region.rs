@@ -4,15 +4,21 @@
 #![expect(unsafe_code, reason = "memory is mapped, and kernels take its address")]
 
 use crate::room::{self, RoomError};
-use interleaf_linux::{mempolicy::Policy, root::Root};
+use interleaf_linux::{
+    list::List,
+    mempolicy::{Policy, nodes_at},
+    root::Root,
+};
 use rustix::{
     io::Errno,
     mm::{self, Advice, MapFlags, ProtFlags},
 };
 use std::{
+    collections::BTreeMap,
     io::{self, ErrorKind},
     ops::Range,
-    ptr, slice,
+    panic::resume_unwind,
+    ptr, slice, thread,
 };
 
 /// Bytes of a huge page: those of x86-64, and of AArch64 with small pages of 4 KiB.
@@ -93,6 +99,55 @@ impl Region {
     /// # Errors
     /// When it does not fit, the kernel has no such pages, or the policy is none for this process.
     pub fn new(bytes: usize, pages: Pages, policy: &Policy) -> Result<Self, RegionError> {
+        let mut region = Self::mapped(bytes, pages, policy)?;
+        match policy.set_for(region.whole()) {
+            // A kernel without NUMA has one place only, which is the default.
+            Err(why) if *policy == Policy::Default && why.kind() == ErrorKind::Unsupported => {}
+            Err(why) => return Err(RegionError::Place { policy: policy.clone(), why }),
+            Ok(()) => {}
+        }
+        region.words_mut().fill(1);
+        Ok(region)
+    }
+
+    /// As [`Region::new`], with pages on nodes in turn: of each node in a round as many as it is
+    /// given with. No setting of the kernel is needed for that, and no mapping for each page: a
+    /// thread touches those of one node while it may have memory of no other.
+    ///
+    /// # Errors
+    /// When the kernel has no such pages, or this process may not use such a node.
+    pub fn in_rounds(
+        bytes: usize,
+        pages: Pages,
+        nodes: &[(u32, u32)],
+    ) -> Result<Self, RegionError> {
+        let all: List = nodes.iter().map(|(node, _)| *node).collect();
+        let mut region = Self::mapped(bytes, pages, &Policy::Interleave(all))?;
+        let page_bytes = match pages {
+            Pages::Small => rustix::param::page_size(),
+            Pages::Huge | Pages::Reserved => HUGE_BYTES,
+        };
+        let round: Vec<u32> =
+            nodes.iter().flat_map(|(node, count)| vec![*node; *count as usize]).collect();
+        for (node, _) in nodes {
+            let policy = Policy::Bind([*node].into_iter().collect());
+            let all = region.words_mut().chunks_mut(page_bytes / size_of::<u64>());
+            let own = all.zip(round.iter().cycle()).filter(|(_, on)| *on == node);
+            let touch = || {
+                policy.set()?;
+                own.for_each(|(page, _)| page.fill(1));
+                io::Result::Ok(())
+            };
+            // The policy goes with the thread: the one that calls keeps its own.
+            let touched = thread::scope(|scope| scope.spawn(touch).join());
+            let touched = touched.unwrap_or_else(|panic| resume_unwind(panic));
+            touched.map_err(|why| RegionError::Place { policy, why })?;
+        }
+        Ok(region)
+    }
+
+    /// Maps `bytes`, rounded up to whole huge pages and aligned to one; no page is there yet.
+    fn mapped(bytes: usize, pages: Pages, policy: &Policy) -> Result<Self, RegionError> {
         let bytes = bytes.max(1).next_multiple_of(HUGE_BYTES);
         room::check(&Root::live(), bytes as u64, pages, policy)?;
         let failed = |why: Errno| RegionError::Map { bytes, pages, why: why.into() };
@@ -108,7 +163,7 @@ impl Region {
         // SAFETY: a new anonymous mapping at an address that the kernel chooses overlaps no other.
         let start = unsafe { mm::mmap_anonymous(ptr::null_mut(), mapped, protection, flags) };
         let start = start.map_err(failed)?;
-        let mut region = Self { address: start.cast(), mapped, bytes };
+        let region = Self { address: start.cast(), mapped, bytes };
         let advice = match pages {
             Pages::Small => Some(Advice::LinuxNoHugepage),
             Pages::Huge => Some(Advice::LinuxHugepage),
@@ -119,14 +174,22 @@ impl Region {
             // without huge pages says that it has none, which the look afterwards shows.
             let _ = unsafe { mm::madvise(start, mapped, advice) };
         }
-        match policy.set_for(region.whole()) {
-            // A kernel without NUMA has one place only, which is the default.
-            Err(why) if *policy == Policy::Default && why.kind() == ErrorKind::Unsupported => {}
-            Err(why) => return Err(RegionError::Place { policy: policy.clone(), why }),
-            Ok(()) => {}
-        }
-        region.words_mut().fill(1);
         Ok(region)
+    }
+
+    /// Where its pages are: how many of the smallest size are on each node.
+    ///
+    /// # Errors
+    /// When the kernel has no nodes to ask for.
+    pub fn pages_by_node(&self) -> io::Result<BTreeMap<u32, u64>> {
+        let (start, step) = (self.start() as u64, rustix::param::page_size());
+        let addresses: Vec<u64> =
+            (0..self.bytes).step_by(step).map(|offset| start + offset as u64).collect();
+        let mut found = BTreeMap::new();
+        for node in nodes_at(&addresses)?.into_iter().flatten() {
+            *found.entry(node).or_default() += 1;
+        }
+        Ok(found)
     }
 
     /// Its length, bytes.
@@ -198,6 +261,18 @@ mod tests {
         let why = Region::new(1 << 50, Pages::Reserved, &Policy::Default).unwrap_err();
         assert!(matches!(why, RegionError::Room(RoomError::Reserved { .. })), "{why}");
         assert!(why.hint().contains("sysctl"), "{}", why.hint());
+    }
+
+    #[test]
+    fn rounds_touch_every_page() {
+        for pages in [Pages::Small, Pages::Huge] {
+            let region = Region::in_rounds(5 << 20, pages, &[(0, 3)]).unwrap();
+            assert!(region.words().iter().all(|word| *word == 1));
+            let count = region.bytes() / rustix::param::page_size();
+            assert_eq!(region.pages_by_node().unwrap(), [(0, count as u64)].into());
+            let why = Region::in_rounds(1, pages, &[(0, 1), (1000, 1)]).unwrap_err();
+            assert!(why.to_string().contains("bind:1000"), "{why}");
+        }
     }
 
     #[test]

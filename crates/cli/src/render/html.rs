@@ -1,6 +1,6 @@
 //! One HTML page that needs nothing else: the script that draws is in it.
 
-use super::{colour, predict, reproduce, simulate, table::escaped};
+use super::{colour, compare, measure, predict, reproduce, simulate, table::escaped};
 use crate::document::{
     Document,
     figure::{Figure, Series, SeriesKind},
@@ -42,6 +42,18 @@ pub(crate) fn page(document: &Document) -> String {
             let verdict = escaped(&simulate::verdict(document));
             let tables = simulate::html_tables(document);
             (title, format!("<p><b>{verdict}</b></p>\n{figures}{tables}"))
+        }
+        Document::Measure(document) => {
+            let findings = measure::findings(document);
+            let findings = findings.iter().map(|line| format!("<li>{}</li>\n", escaped(line)));
+            let findings: String = findings.collect();
+            let figures = drawn(&document.figures(), "");
+            let tables = measure::html_tables(document);
+            (measure::title(document), format!("<ul>\n{findings}</ul>\n{figures}{tables}"))
+        }
+        Document::Compare(document) => {
+            let title = format!("{} and {}", document.first.name, document.second.name);
+            (title, compare::html(document))
         }
         Document::Reproduce(document) => {
             let studies = document.studies.iter().map(|study| {

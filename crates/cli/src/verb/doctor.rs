@@ -13,6 +13,7 @@ use interleaf_linux::{
         ADMIN,
         probe::{ProbeError, Probed, probe},
     },
+    hardware::Hardware,
     root::Root,
     topology::Machine,
 };
@@ -28,6 +29,8 @@ pub(super) fn run(args: &DoctorArgs, root: Option<&Path>) -> Result<(), Failure>
         for path in [physical::ZONEINFO.to_string(), format!("{ADMIN}/nr_kdamonds")] {
             root.text_if_allowed(&path).map_err(super::unread)?;
         }
+        // And what a record of a measurement says of the machine.
+        Hardware::read(&root).map_err(super::unread)?;
         root.capture(target).map_err(|why| {
             Failure::new(
                 format!("{}: cannot be captured to: {why}", target.display()),

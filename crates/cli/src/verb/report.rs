@@ -32,6 +32,14 @@ pub(super) fn run(args: &ReportArgs) -> Result<(), Failure> {
         (ReportFormat::Markdown, Document::Machine(document)) => {
             render::simulate::markdown(document)
         }
+        (ReportFormat::Markdown, Document::Measure(document)) => {
+            render::measure::markdown(document)
+        }
+        (ReportFormat::Markdown, Document::Compare(document)) => {
+            render::compare::markdown(document)
+        }
+        (ReportFormat::Csv, Document::Measure(document)) => render::measure::csv(document),
+        (ReportFormat::Csv, Document::Compare(document)) => render::compare::csv(document),
         (ReportFormat::Csv, Document::Machine(document)) => render::simulate::csv(document),
         (ReportFormat::Csv, Document::Predict(document)) => render::predict::csv(document),
         (ReportFormat::Csv, Document::Reproduce(document)) => render::reproduce::csv(document),
@@ -70,6 +78,8 @@ fn figures(document: &Document) -> Vec<Figure> {
     match document {
         Document::Predict(document) => document.figures(),
         Document::Machine(document) => document.figures(),
+        Document::Measure(document) => document.figures(),
+        Document::Compare(_) => vec![],
         Document::Reproduce(document) => {
             document.studies.iter().flat_map(|study| study.figures.clone()).collect()
         }

@@ -1,0 +1,368 @@
+//! The command line of `interleaf measure`.
+
+use super::{WeightsChoice, quantity, rate, seed, threads, weights_choice};
+use clap::{Args, Subcommand, ValueEnum};
+use interleaf_measure::{isa::Isa, isa::IsaError, traffic::Traffic};
+use interleaf_model::{
+    mix::MixError,
+    units::{Bandwidth, Bytes, Time},
+};
+use std::path::PathBuf;
+
+/// Measures the memory of this machine: latency and bandwidth, idle and under load, of each node
+/// and each mix of traffic, at the limit of the hardware. Without a word behind it, all of what a
+/// server is judged by in at most three minutes: the matrix of nodes, idle latency with that of
+/// the caches, bandwidth by mix, the curve of latency against load, and how latency is spread.
+///
+/// The mixes are those of Intel's MLC: R reads, W2 is 2 reads to 1 write at the memory controller,
+/// W5 is 1 to 1, W10 is 2 to 1 with stores past the caches, and so on; bandwidth is told as the
+/// program has it, and as a controller would see it.
+///
+/// A record (-o) carries the machine, the spread of repeats, who else was at work, and a verdict on
+/// its own quality. It is saved after every point. `interleaf report` makes pages and pictures of
+/// it, `interleaf compare` puts two side by side, --export-curves makes a platform of it that
+/// `interleaf predict --platform` takes.
+///
+/// Examples:
+///   interleaf measure -o server.json                      all of it
+///   interleaf measure --quick                             the same in half a minute, coarser
+///   interleaf measure bandwidth --mix R,W2,W5             three mixes
+///   interleaf measure idle --pages small --stride 128B
+///   interleaf measure matrix --mix W5
+///   sudo interleaf measure interleave --weights 1:0,3:1,2:1 -o weights.json
+///   interleaf measure loaded --export-curves server.toml  then: predict --platform server.toml
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment, args_conflicts_with_subcommands = true)]
+pub(crate) struct MeasureArgs {
+    #[command(subcommand)]
+    pub(crate) what: Option<Measure>,
+    #[command(flatten)]
+    pub(crate) chase: ChaseArgs,
+    #[command(flatten)]
+    pub(crate) traffic: TrafficArgs,
+    #[command(flatten)]
+    pub(crate) load: LoadArgs,
+    #[command(flatten)]
+    pub(crate) common: CommonArgs,
+}
+
+/// What is measured.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Measure {
+    /// Latency without load: of a chase within blocks that the TLB covers and of one over all, and
+    /// of each cache by a sweep of sizes, from which the true size of the last one follows
+    Idle {
+        #[command(flatten)]
+        chase: ChaseArgs,
+        #[command(flatten)]
+        common: CommonArgs,
+    },
+    /// Bandwidth by mix, of all threads together
+    Bandwidth {
+        #[command(flatten)]
+        traffic: TrafficArgs,
+        #[command(flatten)]
+        common: CommonArgs,
+    },
+    /// Latency while other threads load the memory, from none to all they can: the curve
+    Loaded {
+        #[command(flatten)]
+        chase: ChaseArgs,
+        #[command(flatten)]
+        traffic: TrafficArgs,
+        #[command(flatten)]
+        load: LoadArgs,
+        #[command(flatten)]
+        common: CommonArgs,
+    },
+    /// How the latencies of single accesses are spread, up to the longest
+    Histogram {
+        #[command(flatten)]
+        chase: ChaseArgs,
+        #[command(flatten)]
+        traffic: TrafficArgs,
+        #[command(flatten)]
+        load: LoadArgs,
+        #[command(flatten)]
+        common: CommonArgs,
+    },
+    /// Latency and bandwidth from the CPUs of each node to the memory of each node
+    Matrix {
+        #[command(flatten)]
+        chase: ChaseArgs,
+        #[command(flatten)]
+        traffic: TrafficArgs,
+        #[command(flatten)]
+        common: CommonArgs,
+    },
+    /// Bandwidth of each mix at each choice of weights, the best of them, and with --loads the
+    /// curve of latency against load with the best weights on each point
+    Interleave(InterleaveArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct InterleaveArgs {
+    /// Weights to try, for the tiers of the machine or for its nodes: a list such as 3:1,2:1, or
+    /// `all` for each ratio of whole numbers up to 10 [default: 1:0,9:1,4:1,3:1,5:2,2:1,1:1,0:1]
+    #[arg(long, value_parser = weights_choice, value_name = "all|LIST")]
+    pub(crate) weights: Option<WeightsChoice>,
+    /// How pages come to their nodes: by the kernel's weights, which only root may set and which
+    /// are put back, or page by page [default: the kernel's where they may be set]
+    #[arg(long, value_enum)]
+    pub(crate) way: Option<WayChoice>,
+    /// Also measure the curve of latency against load of the first mix under each weights, and say
+    /// which are best at each load
+    #[arg(long)]
+    pub(crate) loads: bool,
+    #[command(flatten)]
+    pub(crate) chase: ChaseArgs,
+    #[command(flatten)]
+    pub(crate) traffic: TrafficArgs,
+    #[command(flatten)]
+    pub(crate) load: LoadArgs,
+    #[command(flatten)]
+    pub(crate) common: CommonArgs,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum WayChoice {
+    /// Weighted interleaving, with the weights set meanwhile
+    Kernel,
+    /// Each page where it is to be, as it is touched
+    Pages,
+}
+
+/// How latency is measured.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct ChaseArgs {
+    /// The memory that is chased through [default: 200MB; 40MB with --quick]
+    #[arg(long, value_name = "SIZE", value_parser = buffer)]
+    pub(crate) chase: Option<Bytes>,
+    /// From one access to the next in memory, before their order is shuffled [default: 64B]
+    #[arg(long, value_name = "SIZE", value_parser = stride)]
+    pub(crate) stride: Option<Bytes>,
+}
+
+/// What traffic is made.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct TrafficArgs {
+    /// Threads [default: one for each CPU]
+    #[arg(long, value_name = "N", value_parser = threads)]
+    pub(crate) threads: Option<u32>,
+    /// Mixes as MLC names them, such as R,W2,W10, or `all` [default: all of them for bandwidth, R
+    /// for a curve, R,W2,W5,W10 for interleave]
+    #[arg(long, value_name = "R,W2|all", value_parser = mixes)]
+    pub(crate) mix: Option<Mixes>,
+    /// Mixes by the part of the controller's bytes that are reads, percent: a range in steps, or a
+    /// list such as 50,75,100
+    #[arg(long, value_name = "50..100/10", value_parser = read_shares, conflicts_with = "mix")]
+    pub(crate) read_share: Option<Mixes>,
+    /// Lines in random order in place of one after the other
+    #[arg(long)]
+    pub(crate) random: bool,
+    /// Memory of each thread, for each buffer that its mix has [default: 100MB; 40MB with --quick]
+    #[arg(long, value_name = "SIZE", value_parser = buffer)]
+    pub(crate) buffer: Option<Bytes>,
+}
+
+/// How much load there is.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct LoadArgs {
+    /// Pauses of the loading threads after each 32 lines, such as 10us,1us,200ns,0ns [default: found
+    /// as the curve bends]
+    #[arg(long, value_name = "TIME,TIME", value_parser = delay, value_delimiter = ',',
+        conflicts_with = "rate")]
+    pub(crate) delays: Vec<Time>,
+    /// Load by how much traffic there is, such as 5GB/s,20GB/s, as the program has it
+    #[arg(long, value_name = "BANDWIDTH", value_parser = rate, value_delimiter = ',')]
+    pub(crate) rate: Vec<Bandwidth>,
+}
+
+/// Where and how it is measured, and what becomes of it.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct CommonArgs {
+    /// The CPUs to use, as numactl takes them: 0-3,!2 or +0-1 or all [default: those of --cpu-node]
+    #[arg(long, value_name = "CPUS", conflicts_with = "cpu_node")]
+    pub(crate) cpus: Option<String>,
+    /// The node whose CPUs are used [default: the first that has some; for matrix each]
+    #[arg(long, value_name = "N")]
+    pub(crate) cpu_node: Option<u32>,
+    /// The nodes whose memory is measured, as numactl takes them: 0,2 or 0-3,!2 or all [default:
+    /// the nearest; for matrix and interleave all]
+    #[arg(long, value_name = "NODES")]
+    pub(crate) nodes: Option<String>,
+    /// The instructions by which memory is read and written: sse2, avx2, avx512, neon, sve
+    /// [default: the fastest there are]
+    #[arg(long, value_name = "ISA", value_parser = isa)]
+    pub(crate) isa: Option<Isa>,
+    /// The pages of what is measured: small ones, huge ones where the kernel finds some, or huge
+    /// ones that were reserved [default: huge]
+    #[arg(long, value_enum)]
+    pub(crate) pages: Option<PagesChoice>,
+    /// How long a point is measured, each time [default: 1s; 100ms with --quick]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) duration: Option<Time>,
+    /// How often each point is measured [default: 3]
+    #[arg(long, value_name = "N", value_parser = repeat)]
+    pub(crate) repeat: Option<u32>,
+    /// The seed of all random orders
+    #[arg(long, value_name = "N", value_parser = seed, default_value = "1")]
+    pub(crate) seed: u64,
+    /// Everything in at most half a minute, coarser
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Only say what would be measured, and what would be set in the kernel for it
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Write the curves as a platform, FILE.toml with FILE.csv beside it, or as the CSV alone
+    #[arg(long, value_name = "FILE.toml|FILE.csv")]
+    pub(crate) export_curves: Option<PathBuf>,
+    /// Say nothing but the result and what went wrong
+    #[arg(long, short = 'q')]
+    pub(crate) quiet: bool,
+    /// Print a JSON document (interleaf.measure/1)
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Record the JSON document in FILE, anew after each point
+    #[arg(short = 'o', long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PagesChoice {
+    /// The smallest
+    Small,
+    /// Huge ones where the kernel finds some
+    Huge,
+    /// Huge ones that an administrator has reserved
+    Reserved,
+}
+
+/// Mixes by name.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Mixes(pub(crate) Vec<Traffic>);
+
+/// The least memory that is measured: less is in the caches nearest to the core.
+const BUFFER_MIN: u64 = 64 << 10;
+/// The most: far above any machine.
+const BUFFER_MAX: u64 = 1 << 50;
+
+fn buffer(text: &str) -> Result<Bytes, String> {
+    let size: Bytes = quantity(text, "100MB")?;
+    if (BUFFER_MIN..=BUFFER_MAX).contains(&size.get()) {
+        return Ok(size);
+    }
+    Err(format!("{text} is not between 64KiB and 1PiB: write a size such as 100MB"))
+}
+
+fn stride(text: &str) -> Result<Bytes, String> {
+    let size: Bytes = quantity(text, "64B")?;
+    if size.get().is_multiple_of(64) && (64..=1 << 20).contains(&size.get()) {
+        return Ok(size);
+    }
+    Err(format!("{text} is no multiple of 64B up to 1MiB: write a size such as 128B"))
+}
+
+fn duration(text: &str) -> Result<Time, String> {
+    let time: Time = quantity(text, "1s")?;
+    if (1e-3..=3600.0).contains(&time.seconds()) {
+        return Ok(time);
+    }
+    Err(format!("{text} is not between 1ms and 1h: write a time such as 1s"))
+}
+
+fn repeat(text: &str) -> Result<u32, String> {
+    let repeat = text.parse().ok().filter(|repeat| (1..=1000).contains(repeat));
+    repeat.ok_or_else(|| "it is no whole number from 1 to 1000: write one such as 3".into())
+}
+
+fn delay(text: &str) -> Result<Time, String> {
+    let time: Time = quantity(text, "200ns")?;
+    if time.seconds() <= 1.0 {
+        return Ok(time);
+    }
+    Err(format!("{text} is more than a second: write a time such as 200ns"))
+}
+
+fn isa(text: &str) -> Result<Isa, String> {
+    let found: Result<Isa, IsaError> = text.parse().and_then(Isa::here);
+    found.map_err(|why| format!("{why}: write none; {}", IsaError::hint()))
+}
+
+fn mixes(text: &str) -> Result<Mixes, String> {
+    if text == "all" {
+        return Ok(Mixes(Traffic::all()));
+    }
+    let list = text.split(',').map(|name| name.trim().parse());
+    let list: Result<Vec<Traffic>, MixError> = list.collect();
+    list.map(Mixes).map_err(|why| {
+        let names: Vec<String> = Traffic::all().iter().map(Traffic::to_string).collect();
+        format!("{why}: write some of {}, a part of reads such as 70%, or all", names.join(", "))
+    })
+}
+
+/// A range in steps, `50..100/10`, or a list, `50,75,100`; percent either way.
+fn read_shares(text: &str) -> Result<Mixes, String> {
+    let wrong = || {
+        format!(
+            "\"{text}\" is neither a range such as 50..100/10 nor a list such as 50,75,100 of \
+             percents from 50 to 100: write one of them"
+        )
+    };
+    let number = |text: &str| text.trim().trim_end_matches('%').parse::<u32>().ok();
+    let shares: Vec<u32> = match text.split_once("..") {
+        Some((from, rest)) => {
+            let (to, step) = rest.split_once('/').unwrap_or((rest, "10"));
+            let all = (number(from), number(to), number(step).filter(|step| *step > 0));
+            let (Some(from), Some(to), Some(step)) = all else { return Err(wrong()) };
+            (from..=to).step_by(step as usize).collect()
+        }
+        None => text.split(',').map(number).collect::<Option<Vec<u32>>>().ok_or_else(wrong)?,
+    };
+    let mixes: Option<Vec<Traffic>> = shares.into_iter().map(of_share).collect();
+    mixes.filter(|mixes| !mixes.is_empty()).map(Mixes).ok_or_else(wrong)
+}
+
+/// The traffic whose reads are `percent` of the controller's bytes, by MLC's name where it has one.
+fn of_share(percent: u32) -> Option<Traffic> {
+    let exact = Traffic::of_read_share(percent, false).ok()?;
+    let same = |it: &Traffic| {
+        let of = |it: &Traffic| (it.loads, it.stores, it.nontemporal, it.read_buffers);
+        of(it) == of(&exact)
+    };
+    Some(Traffic::all().into_iter().find(same).unwrap_or(exact))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    #[test]
+    fn shares_come_in_steps_or_as_a_list() {
+        let of = |text| {
+            let mixes = read_shares(text)?.0;
+            let share = |it: &Traffic| (100.0 * it.mix().unwrap().read_share()).round() as u32;
+            Ok(mixes.iter().map(share).collect())
+        };
+        let good: [(&str, &[u32]); 4] = [
+            ("50..100/10", &[50, 60, 70, 80, 90, 100]),
+            ("50..100/25", &[50, 75, 100]),
+            ("90..100", &[90, 100]),
+            ("50,75%,100", &[50, 75, 100]),
+        ];
+        for (text, shares) in good {
+            assert_eq!(of(text), Ok::<Vec<u32>, String>(shares.to_vec()), "{text}");
+        }
+        for bad in ["", "40..100/10", "50..101/1", "50..100/0", "100..50/10", "x", "50,,60"] {
+            assert!(of(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn mixes_have_names() {
+        assert_eq!(mixes("all").unwrap().0.len(), 13);
+        assert_eq!(mixes("r, W10").unwrap().0[1].to_string(), "W10");
+        assert!(mixes("W1").unwrap_err().contains(": write some of R, W2"));
+    }
+}

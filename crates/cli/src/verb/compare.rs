@@ -1,0 +1,37 @@
+//! `interleaf compare`.
+
+use super::give;
+use crate::{
+    args::CompareArgs,
+    document::{self, Document, compare::CompareDocument, measure::MeasureDocument},
+    failure::Failure,
+    library, output, render,
+};
+use std::{path::Path, process::ExitCode};
+
+pub(super) fn run(args: &CompareArgs) -> Result<ExitCode, Failure> {
+    output::check_writable(args.output.output.as_deref())?;
+    let (first, second) = (record(&args.first)?, record(&args.second)?);
+    let name = |path: &Path| path.display().to_string();
+    let (a, b) = (name(&args.first), name(&args.second));
+    let document = CompareDocument::of_measure((&a, &first), (&b, &second));
+    if document.rows.is_empty() {
+        return Err(Failure::new(
+            format!("{a} and {b} have no point in common: {} and {}", first.what, second.what),
+            "measure both in the same way, with the same mixes, nodes and threads",
+        ));
+    }
+    let (csv, text) = (|| render::compare::csv(&document), || render::compare::text(&document));
+    give(&args.output, &document, csv, text)?;
+    Ok(ExitCode::from(u8::from(args.same && document.differ())))
+}
+
+/// A record of what can be compared.
+fn record(path: &Path) -> Result<MeasureDocument, Failure> {
+    let hint = "name a document that `interleaf measure -o FILE` recorded";
+    let name = path.display().to_string();
+    match document::read(&name, &library::text(path, hint)?)? {
+        Document::Measure(document) => Ok(*document),
+        _ => Err(Failure::new(format!("{name}: it is no record of a measurement"), hint)),
+    }
+}

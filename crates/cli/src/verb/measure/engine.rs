@@ -1,0 +1,473 @@
+//! Measures: a point after the other, each saved before the next, and who else was at work.
+
+mod curve;
+mod histogram;
+
+use super::{
+    setup::{From as Cpus, Setup},
+    tasks::Task,
+    weights,
+};
+use crate::{
+    args::CommonArgs,
+    document::{
+        self,
+        measure::{
+            CachesDocument, ContaminationDocument, LevelDocument, MeasureDocument, PointDocument,
+        },
+        rounded,
+    },
+    failure::Failure,
+    output, render,
+    verb::unread,
+};
+use indicatif::ProgressBar;
+use interleaf_linux::{
+    busy::Busy,
+    command::Signals,
+    mempolicy::Policy,
+    node::available,
+    placement::{Means, Placement},
+};
+use interleaf_measure::{
+    bandwidth::{self, Windows},
+    chase::{Chase, ChaseError},
+    idle,
+    interleave::{self, Way},
+    pages::huge_bytes,
+    pin,
+    point::Pattern,
+    region::{Pages, Region, RegionError},
+    spread::{Spread, spread},
+    team::{Load, Team, TeamError},
+    traffic::Traffic,
+};
+use interleaf_model::weights::Weights;
+use std::{
+    collections::BTreeMap,
+    path::Path,
+    time::{Duration, Instant},
+};
+
+/// How long a window of bandwidth is at most.
+const WINDOW: Duration = Duration::from_millis(20);
+
+/// How long threads are at work before anything counts.
+const WARM_UP: Duration = Duration::from_millis(100);
+
+/// The sweep of sizes never needs more than this.
+const SWEEP_MAX: usize = 512 << 20;
+
+/// How it ended.
+pub(super) enum Ended {
+    Done,
+    Signal(i32),
+    Failed(Failure),
+}
+
+/// Why it is not gone on with.
+pub(super) enum Stop {
+    Signal(i32),
+    Failed(Failure),
+}
+
+impl From<Failure> for Stop {
+    fn from(why: Failure) -> Self {
+        Self::Failed(why)
+    }
+}
+
+impl From<ChaseError> for Stop {
+    fn from(why: ChaseError) -> Self {
+        Failure::new(why.to_string(), why.hint()).into()
+    }
+}
+
+impl From<RegionError> for Stop {
+    fn from(why: RegionError) -> Self {
+        Failure::new(why.to_string(), why.hint()).into()
+    }
+}
+
+impl From<TeamError> for Stop {
+    fn from(why: TeamError) -> Self {
+        Failure::new(why.to_string(), why.hint()).into()
+    }
+}
+
+/// What to do where there are no such pages.
+pub(super) fn region_hint(pages: Pages, count: u64) -> String {
+    match pages {
+        Pages::Reserved => format!(
+            "reserve them as root: echo {count} > /sys/kernel/mm/hugepages/hugepages-2048kB/\
+             nr_hugepages (of each node that is measured); or take --pages huge, which needs none"
+        ),
+        Pages::Small | Pages::Huge => {
+            "give a smaller --chase or --buffer, or fewer --threads".into()
+        }
+    }
+}
+
+/// What measures.
+pub(super) struct Bench<'a> {
+    setup: &'a Setup<'a>,
+    signals: &'a Signals,
+    common: &'a CommonArgs,
+    /// How pages come to where weights want them.
+    way: Way,
+    bar: ProgressBar,
+}
+
+/// Memory, where its pages are, and of which size.
+#[derive(Clone, Debug, Default)]
+struct Seen {
+    pages_by_node: BTreeMap<u32, u64>,
+    huge_share: Option<f64>,
+}
+
+impl<'a> Bench<'a> {
+    pub(super) fn new(
+        setup: &'a Setup<'a>,
+        signals: &'a Signals,
+        common: &'a CommonArgs,
+        way: Way,
+    ) -> Self {
+        Self { setup, signals, common, way, bar: output::progress(0, "measuring") }
+    }
+
+    /// Does all tasks, or as many as it comes to.
+    pub(super) fn all(&self, tasks: &[Task], document: &mut MeasureDocument) -> Ended {
+        self.bar.set_length(tasks.iter().map(Task::steps).sum());
+        for task in tasks {
+            self.bar.set_message(task.told(self.setup));
+            let from = self.bar.position();
+            if let Err(stop) = self.task(task, document) {
+                self.bar.finish_and_clear();
+                return match stop {
+                    Stop::Signal(number) => Ended::Signal(number),
+                    Stop::Failed(why) => Ended::Failed(why),
+                };
+            }
+            self.bar.set_position(from + task.steps());
+        }
+        self.bar.finish_and_clear();
+        Ended::Done
+    }
+
+    fn task(&self, task: &Task, document: &mut MeasureDocument) -> Result<(), Stop> {
+        let cpus = |from: &usize| &self.setup.from[*from];
+        match task {
+            Task::Idle { from, memory } => self.idle(cpus(from), *memory, document),
+            Task::Sweep { from, memory } => self.sweep(cpus(from), *memory, document),
+            Task::Bandwidth { from, memory, traffic } => {
+                let placement = on_node(*memory);
+                let point =
+                    self.bandwidth(cpus(from), traffic, &placement, Way::Pages, "bandwidth")?;
+                self.add(document, PointDocument { memory_node: Some(*memory), ..point })
+            }
+            Task::Loaded { from, memory, traffic, loads } => {
+                let place = curve::Place::node(*memory);
+                self.curve(cpus(from), &place, traffic, loads, document)
+            }
+            Task::Histogram { from, memory, traffic, loads } => {
+                self.histograms(cpus(from), *memory, traffic, loads, document)
+            }
+            Task::Weights { from, weights, .. } => {
+                self.weights(cpus(from), task, weights, self.way, document)
+            }
+        }
+    }
+
+    /// Takes in a point, saves what there is so far, and goes on unless a signal came.
+    fn add(&self, document: &mut MeasureDocument, point: PointDocument) -> Result<(), Stop> {
+        document.add(point);
+        if let Some(point) = document.points.last().filter(|_| !self.common.quiet) {
+            self.bar.suspend(|| {
+                output::message(&format!("interleaf: {}", render::measure::point(point)))
+            });
+        }
+        let file = self.common.output.as_deref().filter(|file| *file != Path::new("-"));
+        if let Some(file) = file {
+            output::anew(file, &document::json(document)?)?;
+        }
+        self.bar.inc(1);
+        match self.signals.come() {
+            Some(number) => Err(Stop::Signal(number)),
+            None => Ok(()),
+        }
+    }
+
+    /// What all points have in common.
+    fn point(&self, kind: &str, cpus: &Cpus, seen: &Seen) -> PointDocument {
+        PointDocument {
+            kind: kind.into(),
+            cpu_node: cpus.node,
+            nodes: seen.pages_by_node.keys().copied().collect(),
+            pages_by_node: seen.pages_by_node.clone(),
+            huge_share: seen.huge_share.map(rounded),
+            ..PointDocument::default()
+        }
+    }
+
+    /// Does something, and says who else was at work meanwhile.
+    fn watched<T>(
+        &self,
+        work: impl FnOnce() -> Result<T, Stop>,
+    ) -> Result<(T, ContaminationDocument, f64), Stop> {
+        let (before, began) = (Busy::read(self.setup.root).map_err(unread)?, Instant::now());
+        let done = work()?;
+        let took = began.elapsed().as_secs_f64();
+        let between = Busy::read(self.setup.root).map_err(unread)?.since(&before, took);
+        let contamination = ContaminationDocument {
+            others_cpus: rounded(between.others),
+            stolen_cpus: rounded(between.stolen),
+            frequency_change: between.frequency_change.map(rounded),
+        };
+        Ok((done, contamination, rounded(took)))
+    }
+
+    /// What the kernel says of memory. That it does not say is no fault of the figure.
+    fn seen<'r>(&self, regions: impl IntoIterator<Item = &'r Region>) -> Seen {
+        let mut seen = Seen::default();
+        let (mut huge, mut bytes, mut is_known) = (0, 0, true);
+        for region in regions {
+            for (node, pages) in region.pages_by_node().unwrap_or_default() {
+                *seen.pages_by_node.entry(node).or_default() += pages;
+            }
+            let start = region.start() as usize;
+            let of = huge_bytes(self.setup.root, start, region.bytes()).ok().flatten();
+            is_known &= of.is_some();
+            (huge, bytes) = (huge + of.unwrap_or(0), bytes + region.bytes());
+        }
+        seen.huge_share = (is_known && bytes > 0).then(|| huge as f64 / bytes as f64);
+        seen
+    }
+
+    /// The options of a chase.
+    fn options(&self) -> idle::Options {
+        let setup = self.setup;
+        idle::Options {
+            bytes: setup.chase,
+            stride: setup.stride,
+            pages: setup.pages,
+            seed: setup.seed,
+            repeats: setup.repeats,
+            span: setup.span / setup.repeats as u32,
+            ..idle::Options::default()
+        }
+    }
+
+    fn idle(&self, cpus: &Cpus, memory: u32, document: &mut MeasureDocument) -> Result<(), Stop> {
+        let options = self.options();
+        for (order, shape) in [("tlb-local", options.local()), ("random", options.random())] {
+            let clock = self.setup.clock;
+            let work = || {
+                let placement = on_node(memory);
+                let region =
+                    interleave::region(options.bytes, options.pages, &placement, Way::Pages)?;
+                let mut chase = Chase::new(region, shape)?;
+                let found = idle::latency(&mut chase, clock, &options, &mut |_| ())?;
+                Ok::<_, Stop>((found, chase))
+            };
+            let ((found, chase), contamination, took_s) =
+                self.watched(|| pinned(cpus.cpus[0], work))?;
+            let seen = self.seen([chase.region()]);
+            let point = PointDocument {
+                memory_node: Some(memory),
+                pattern: order.into(),
+                memory_bytes: options.bytes as u64,
+                contamination,
+                took_s,
+                ..self.point("idle", cpus, &seen)
+            };
+            self.add(document, with_latency(point, found.ns))?;
+        }
+        Ok(())
+    }
+
+    fn sweep(&self, cpus: &Cpus, memory: u32, document: &mut MeasureDocument) -> Result<(), Stop> {
+        let setup = self.setup;
+        let claimed = idle::claimed_last_cache(setup.root, cpus.cpus[0]);
+        let claimed = claimed.map_err(unread)?;
+        let free = available(setup.root, Some(memory)).map_err(unread)?.unwrap_or(u64::MAX);
+        let free = usize::try_from(free / 2).unwrap_or(usize::MAX);
+        let largest = idle::largest_size(claimed).min(SWEEP_MAX).min(free);
+        let largest = if setup.quick { largest.min(setup.chase) } else { largest };
+        let policy = Policy::Bind([memory].into_iter().collect());
+        let options = idle::Options { policy, ..self.options() };
+        let (clock, bar) = (setup.clock, &self.bar);
+        let sweep = || Ok(idle::sweep(clock, &options, largest, &mut |_| bar.tick())?);
+        let (found, contamination, took_s) = self.watched(|| pinned(cpus.cpus[0], sweep))?;
+        let level = |(at, level): (usize, &interleaf_measure::levels::Level)| LevelDocument {
+            level: at as u32 + 1,
+            bytes: level.reaches_bytes as u64,
+            latency_ns: rounded(level.latency_ns),
+        };
+        let levels: Vec<LevelDocument> =
+            found.levels.caches.iter().enumerate().map(level).collect();
+        if let (Some(last), Some(miss_ns)) = (levels.last(), found.levels.miss_ns) {
+            document.caches = Some(CachesDocument {
+                last_level_bytes: last.bytes,
+                told_bytes: claimed.map(|bytes| bytes as u64),
+                memory_latency_ns: rounded(miss_ns),
+                levels,
+            });
+        }
+        let each = took_s / found.visited.len().max(1) as f64;
+        for visited in &found.visited {
+            let point = PointDocument {
+                memory_node: Some(memory),
+                pattern: "tlb-local".into(),
+                memory_bytes: visited.bytes as u64,
+                latency_ns: Some(rounded(visited.latency_ns)),
+                repeats: 1,
+                contamination,
+                took_s: rounded(each),
+                ..self.point("cache", cpus, &Seen::default())
+            };
+            document.add(point);
+        }
+        let Some(last) = document.points.pop() else { return Ok(()) };
+        self.add(document, last)
+    }
+
+    /// Threads that load memory, one on each of some CPUs.
+    fn load(&self, cpus: &[u32], traffic: &Traffic) -> Load {
+        let setup = self.setup;
+        Load {
+            traffic: *traffic,
+            pattern: setup.pattern,
+            isa: setup.isa,
+            kernel: None,
+            cpus: cpus.to_vec(),
+            bytes: setup.buffer,
+            pages: setup.pages,
+            policy: Policy::Default,
+            seed: setup.seed,
+            delay: Duration::ZERO,
+        }
+    }
+
+    /// The bandwidth of one mix in memory that is placed.
+    fn bandwidth(
+        &self,
+        cpus: &Cpus,
+        traffic: &Traffic,
+        placement: &Placement,
+        way: Way,
+        kind: &str,
+    ) -> Result<PointDocument, Stop> {
+        let setup = self.setup;
+        let load = self.load(&cpus.cpus, traffic);
+        let repeats = setup.repeats;
+        let window = WINDOW.min(setup.span / repeats as u32);
+        let each = (setup.span / repeats as u32).div_duration_f64(window).round().max(1.0) as usize;
+        let warm_up = WARM_UP.min(setup.span / 2);
+        let windows = Windows { warm_up, window, count: repeats * each };
+        let work = || {
+            let regions =
+                interleave::regions(cpus.cpus.len(), setup.buffer, setup.pages, placement, way)?;
+            let seen = self.seen(&regions);
+            let team = Team::start_in(&load, regions)?;
+            let found = bandwidth::watch(&team, &windows);
+            team.stop()?;
+            Ok((found, seen))
+        };
+        let ((windows, seen), contamination, took_s) = self.watched(work)?;
+        let median = |chunk: &[f64]| spread(chunk).map_or(0.0, |it| it.median);
+        let medians: Vec<f64> = windows.chunks(each).map(median).collect();
+        let rate = spread(&medians).unwrap_or(NOTHING);
+        let point = PointDocument {
+            pattern: pattern_name(setup.pattern).into(),
+            memory_bytes: setup.buffer as u64,
+            off_by: off_by(&seen, placement),
+            contamination,
+            took_s,
+            ..self.point(kind, cpus, &seen)
+        };
+        Ok(with_rate(point, traffic, cpus.cpus.len(), rate))
+    }
+
+    /// Bandwidth of each mix under one choice of weights, and latency under load.
+    fn weights(
+        &self,
+        cpus: &Cpus,
+        task: &Task,
+        weights: &Weights,
+        way: Way,
+        document: &mut MeasureDocument,
+    ) -> Result<(), Stop> {
+        let Task::Weights { mixes, loads, .. } = task else { return Ok(()) };
+        let placement = weights::placement(self.setup, weights)?;
+        let mut put_back = std::mem::take(&mut document.put_back);
+        let done = weights::under(self.setup, &placement, way, &mut put_back, || {
+            for traffic in mixes {
+                let point = self.bandwidth(cpus, traffic, &placement, way, "interleave")?;
+                let weights = Some(weights.as_slice().to_vec());
+                self.add(document, PointDocument { weights, ..point })?;
+            }
+            if let (Some(loads), Some(traffic)) = (loads, mixes.first()) {
+                let place =
+                    curve::Place { placement: placement.clone(), way, weights: Some(weights) };
+                self.curve(cpus, &place, traffic, loads, document)?;
+            }
+            Ok(())
+        });
+        document.put_back = put_back;
+        done
+    }
+}
+
+const NOTHING: Spread = Spread { median: 0.0, relative: 0.0, count: 0 };
+
+/// Does something in a thread that stays on a CPU.
+fn pinned<T: Send>(cpu: u32, work: impl FnOnce() -> Result<T, Stop> + Send) -> Result<T, Stop> {
+    pin::on(Some(cpu), work).map_err(|why| {
+        let hint = "name CPUs that this process may use with --cpus";
+        Failure::new(format!("CPU {cpu}: {why}"), hint)
+    })?
+}
+
+/// All on one node.
+fn on_node(node: u32) -> Placement {
+    Placement { nodes: vec![(node, 1)], means: Means::Interleave }
+}
+
+fn off_by(seen: &Seen, placement: &Placement) -> Option<f64> {
+    let pages = &seen.pages_by_node;
+    (!pages.is_empty()).then(|| rounded(interleave::off_by(pages, &placement.nodes)))
+}
+
+fn pattern_name(pattern: Pattern) -> &'static str {
+    match pattern {
+        Pattern::Sequential => "sequential",
+        Pattern::Random => "random",
+    }
+}
+
+fn with_latency(point: PointDocument, ns: Spread) -> PointDocument {
+    PointDocument {
+        latency_ns: Some(rounded(ns.median)),
+        spread: rounded(ns.relative),
+        repeats: ns.count,
+        ..point
+    }
+}
+
+fn with_rate(
+    point: PointDocument,
+    traffic: &Traffic,
+    threads: usize,
+    rate: Spread,
+) -> PointDocument {
+    PointDocument {
+        mix: Some(traffic.to_string()),
+        read_share: traffic.mix().ok().map(|mix| rounded(mix.read_share())),
+        threads: threads as u32,
+        program_gbps: Some(rounded(rate.median)),
+        modelled_gbps: Some(rounded(rate.median * traffic.controller_factor())),
+        spread: rounded(rate.relative),
+        repeats: rate.count,
+        ..point
+    }
+}

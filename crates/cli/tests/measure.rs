@@ -1,0 +1,218 @@
+//! `interleaf measure` on the machine of the test, with little memory and little time: what the
+//! record says, that it is there after each point, and that other verbs take it. How fast anything
+//! was is never asserted.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Output, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+const SMALL: [&str; 6] = ["--duration", "20ms", "--repeat", "2", "--pages", "small"];
+
+fn interleaf(words: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_interleaf")).args(words).output().unwrap()
+}
+
+fn said(words: &[&str]) -> String {
+    let output = interleaf(words);
+    assert!(output.status.success(), "{words:?}\n{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The document of a small measurement.
+fn measured(words: &[&str]) -> Value {
+    let words = [&["measure"], words, &SMALL, &["-q", "--json"]].concat();
+    serde_json::from_str(&said(&words)).unwrap()
+}
+
+fn read(path: &Path) -> Value {
+    serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
+}
+
+#[test]
+fn a_record_says_what_was_measured_and_how() {
+    let document = measured(&["bandwidth", "--mix", "R,W6", "--buffer", "4MB", "--seed", "7"]);
+    assert_eq!(document["schema"], "interleaf.measure/1");
+    assert_eq!((&document["what"], &document["stopped"]), (&"bandwidth".into(), &"done".into()));
+    assert!(document["machine"]["cpus"].as_u64().unwrap() > 0, "{document}");
+    assert!(document["machine"]["nodes"][0]["capacity_bytes"].as_u64().unwrap() > 0);
+    let settings = &document["settings"];
+    assert_eq!((&settings["seed"], &settings["buffer_bytes"]), (&7.into(), &4_000_000.into()));
+    let points = document["points"].as_array().unwrap();
+    assert_eq!(points.len(), 2, "{document}");
+    for (point, mix) in points.iter().zip(["R", "W6"]) {
+        assert_eq!((&point["kind"], &point["mix"]), (&"bandwidth".into(), &mix.into()));
+        assert!(point["program_gbps"].as_f64().unwrap() > 0.0, "{point}");
+        assert_eq!(point["program_gbps"], point["modelled_gbps"], "no line is read to be written");
+        assert_eq!((&point["measured_gbps"], &point["weights"]), (&Value::Null, &Value::Null));
+        assert_eq!(point["repeats"], 2);
+        let quality = point["quality"].as_str().unwrap();
+        assert!(quality == "good" || quality.starts_with("noisy: "), "{quality}");
+        assert!(point["contamination"]["others_cpus"].as_f64().unwrap() >= 0.0);
+    }
+}
+
+#[test]
+fn both_orders_and_all_sizes_have_a_latency() {
+    let document = measured(&["idle", "--chase", "4MB", "--quick"]);
+    let of = |kind: &str| {
+        let all = document["points"].as_array().unwrap();
+        all.iter().filter(|point| point["kind"] == kind).collect::<Vec<_>>()
+    };
+    let orders: Vec<&Value> = of("idle").iter().map(|point| &point["pattern"]).collect();
+    assert_eq!(orders, ["tlb-local", "random"]);
+    assert!(of("cache").len() > 10, "{document}");
+    assert!(of("idle").iter().all(|point| point["huge_share"] == 0.0), "small ones were asked for");
+}
+
+#[test]
+fn a_curve_becomes_a_platform_that_predict_takes() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).to_str().unwrap().to_string();
+    let (toml, record) = (at("mine.toml"), at("record.json"));
+    let words = ["measure", "loaded", "--chase", "4MB", "--buffer", "4MB", "--delays", "5us,0ns"];
+    let files = ["-q", "-o", &record, "--export-curves", &toml];
+    let output = interleaf(&[&words[..], &SMALL, &files].concat());
+    let cpus = thread::available_parallelism().unwrap().get();
+    if cpus < 2 {
+        let why = String::from_utf8_lossy(&output.stderr);
+        assert!(why.contains("needs two CPUs"), "{why}");
+        return;
+    }
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let document = read(Path::new(&record));
+    let delays: Vec<&Value> =
+        document["points"].as_array().unwrap().iter().map(|point| &point["delay_ns"]).collect();
+    assert_eq!(delays, [&Value::Null, &5000.0.into(), &0.0.into()]);
+    let shown = said(&["show", "--platform", &toml]);
+    assert!(shown.contains("measured"), "{shown}");
+    let text = said(&["predict", "--platform", &toml, "--mix", "R", "--weights", "1", "--json"]);
+    let predicted: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(predicted["platform"], "mine");
+    let bandwidth = predicted["rows"][0]["bandwidth_gbps"].as_f64().unwrap();
+    let most = document["points"].as_array().unwrap().iter();
+    let most = most.filter_map(|point| point["modelled_gbps"].as_f64()).fold(0.0, f64::max);
+    assert!(bandwidth > 0.0 && bandwidth <= 1.01 * most, "{bandwidth} of {most}");
+    let measured = predicted["provenance"]["measured"].as_array().unwrap();
+    assert!(!measured.is_empty(), "{text}");
+}
+
+#[test]
+fn a_record_is_reported_and_compared() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).to_str().unwrap().to_string();
+    let record = at("record.json");
+    let words =
+        ["measure", "bandwidth", "--mix", "R,W5,W10", "--buffer", "4MB", "-q", "-o", &record];
+    let table = said(&[&words[..], &SMALL].concat());
+    assert!(table.contains("Bandwidth by mix") && table.contains("W10"), "{table}");
+    for (name, has) in [
+        ("r.html", "Bandwidth by mix"),
+        ("r.md", "| W10"),
+        ("r.csv", "program_gbps"),
+        ("r.svg", "<svg"),
+    ] {
+        said(&["report", &record, "-o", &at(name)]);
+        let text = fs::read_to_string(at(name)).unwrap();
+        assert!(text.contains(has), "{name}");
+    }
+    // Against itself nothing differs, whatever was measured.
+    let same = said(&["compare", &record, &record, "--same"]);
+    assert!(same.contains("better in 0, worse in 0, the same in 3"), "{same}");
+    let mut other = read(Path::new(&record));
+    let twice = 2.0 * other["points"][0]["program_gbps"].as_f64().unwrap();
+    other["points"][0]["program_gbps"] = twice.into();
+    other["points"][0]["spread"] = 0.0.into();
+    other["machine"]["kernel"] = "99.9".into();
+    fs::write(at("other.json"), other.to_string()).unwrap();
+    let output = interleaf(&["compare", &record, &at("other.json"), "--same", "--json"]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    let compared: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(compared["schema"], "interleaf.compare/1");
+    let row = &compared["rows"][0];
+    assert!((row["difference"].as_f64().unwrap() - 1.0).abs() < 1e-3, "{row}");
+    assert_eq!(compared["differences"][0]["what"], "kernel");
+    // The first record's own spread may be as large on a machine that is busy.
+    let beyond = row["beyond_spread"].as_bool().unwrap();
+    assert_eq!(output.status.code(), Some(i32::from(beyond)), "{text}");
+    let of_compare = at("compared.json");
+    interleaf(&["compare", &record, &at("other.json"), "-o", &of_compare]);
+    assert!(said(&["report", &of_compare, "--format", "markdown"]).contains("B against A"));
+    other["points"] = Value::Array(vec![]);
+    fs::write(at("empty.json"), other.to_string()).unwrap();
+    let output = interleaf(&["compare", &record, &at("empty.json")]);
+    let why = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(2) && why.contains("no point in common"), "{why}");
+}
+
+#[test]
+fn a_signal_leaves_a_whole_record() {
+    let folder = tempfile::tempdir().unwrap();
+    let record = folder.path().join("record.json");
+    let mut child = Command::new(env!("CARGO_BIN_EXE_interleaf"))
+        .args(["measure", "bandwidth", "--buffer", "4MB", "--duration", "500ms", "-o"])
+        .arg(&record)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let began = Instant::now();
+    while !record.exists() {
+        assert!(began.elapsed() < Duration::from_secs(60), "nothing is recorded");
+        thread::sleep(Duration::from_millis(20));
+    }
+    // What is there after the first point is whole at any time.
+    assert_eq!(read(&record)["stopped"], "running");
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    let document = read(&record);
+    assert_eq!(document["stopped"], "signal");
+    let points = document["points"].as_array().unwrap().len();
+    assert!((1..13).contains(&points), "{points}");
+    let left: Vec<_> = fs::read_dir(folder.path()).unwrap().collect();
+    assert_eq!(left.len(), 1, "no half of a record is left: {left:?}");
+}
+
+#[test]
+fn a_dry_run_measures_nothing_and_says_what_it_would() {
+    let machine = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/machines/epyc-cxl");
+    let root = machine.to_str().unwrap();
+    let words = ["measure", "interleave", "--root", root, "--dry-run", "--weights", "1:0,3:1"];
+    let text = said(&words);
+    let node = "/sys/kernel/mm/mempolicy/weighted_interleave/node0";
+    assert!(text.contains("bandwidth of R, W2, W5, W10 under 3:1"), "{text}");
+    assert!(text.contains(&format!("{node}: 1 -> 3")), "{text}");
+    let document: Value = serde_json::from_str(&said(&[&words[..], &["--json"]].concat())).unwrap();
+    assert_eq!(document["stopped"], "dry run");
+    assert_eq!(document["points"].as_array().unwrap().len(), 0);
+    assert_eq!(document["kernel_settings"][0]["path"], node);
+}
+
+/// Every captured machine is one that could be measured, or it is said why not.
+#[test]
+fn every_captured_machine_is_understood() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/machines");
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if !path.is_dir() {
+            continue;
+        }
+        let root = path.to_str().unwrap();
+        let output = interleaf(&["measure", "--root", root, "--dry-run", "--json"]);
+        let (code, why) = (output.status.code(), String::from_utf8_lossy(&output.stderr));
+        assert!(code == Some(0) || code == Some(2) && why.contains("hint: "), "{root}: {why}");
+        if code == Some(0) {
+            let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+            assert!(!document["plan"].as_array().unwrap().is_empty(), "{root}");
+            let dimms = &document["machine"]["dimms_unknown"];
+            assert!(dimms.is_string(), "a capture has no table of the firmware: {root}");
+        }
+    }
+}

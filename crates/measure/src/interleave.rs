@@ -1,0 +1,112 @@
+//! Memory under weights: pages of a buffer on several nodes in a ratio, and whether they are there.
+//!
+//! The published tables of what interleaving gives (a mix in each row, weights in each column, and
+//! on each curve the best weights for its load) are made of buffers that are placed so. Two ways
+//! lead there:
+//!
+//! - the kernel's weighted interleaving, since 6.9: what programs get that are told nothing. Its
+//!   weights are the whole machine's; whoever calls sets them first and puts them back.
+//! - page by page, by whoever touches them: the same round, without root and on any kernel.
+//!
+//! Either way it is looked where the pages are, which is what counts:
+//!
+//! ```text
+//! 3:1 of 51200 pages:   38400 on node 0, 12800 on node 1     -> off by 0
+//! node 1 is full:       44000             7200               -> off by 0.11
+//! ```
+
+use crate::region::{Pages, Region, RegionError};
+use interleaf_linux::{list::List, mempolicy::Policy, placement::Placement};
+use std::{collections::BTreeMap, panic::resume_unwind, thread};
+
+/// How pages come to where weights want them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// By the kernel's interleaving, whose weights are set.
+    Kernel,
+    /// Page by page, as they are touched.
+    Pages,
+}
+
+/// Memory whose pages are where `placement` wants them.
+///
+/// # Errors
+/// When the kernel has no such pages, or this process may not use such a node.
+pub fn region(
+    bytes: usize,
+    pages: Pages,
+    placement: &Placement,
+    way: Way,
+) -> Result<Region, RegionError> {
+    match (way, &placement.nodes[..]) {
+        // One node needs no weights, and is bound to, so that nothing goes elsewhere unseen.
+        (_, [(node, _)]) => Region::new(bytes, pages, &Policy::Bind([*node].into_iter().collect())),
+        (Way::Kernel, _) => Region::new(bytes, pages, &placement.policy()),
+        (Way::Pages, nodes) => Region::in_rounds(bytes, pages, nodes),
+    }
+}
+
+/// As many of them as there are threads that load memory, made at the same time.
+///
+/// # Errors
+/// As of [`region`].
+pub fn regions(
+    count: usize,
+    bytes: usize,
+    pages: Pages,
+    placement: &Placement,
+    way: Way,
+) -> Result<Vec<Region>, RegionError> {
+    thread::scope(|scope| {
+        let make = |_| scope.spawn(|| region(bytes, pages, placement, way));
+        let threads: Vec<_> = (0..count).map(make).collect();
+        let joined =
+            threads.into_iter().map(|it| it.join().unwrap_or_else(|why| resume_unwind(why)));
+        joined.collect()
+    })
+}
+
+/// How far pages are from where weights want them: the part of all of them that would have to move.
+pub fn off_by(pages: &BTreeMap<u32, u64>, nodes: &[(u32, u32)]) -> f64 {
+    let total: u64 = pages.values().sum();
+    let weights: u32 = nodes.iter().map(|(_, count)| count).sum();
+    if total == 0 || weights == 0 {
+        return 0.0;
+    }
+    let wanted = |node: u32| {
+        let of_node = nodes.iter().filter(|(id, _)| *id == node).map(|(_, count)| count);
+        f64::from(of_node.sum::<u32>()) / f64::from(weights)
+    };
+    let share = |node: u32| pages.get(&node).copied().unwrap_or(0) as f64 / total as f64;
+    let all: List = pages.keys().copied().chain(nodes.iter().map(|(node, _)| *node)).collect();
+    all.iter().map(|node| (share(node) - wanted(node)).abs()).sum::<f64>() / 2.0
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+    use interleaf_linux::placement::Means;
+
+    #[test]
+    fn what_would_have_to_move_is_counted_once() {
+        let off = |pages: &[(u32, u64)], nodes| off_by(&pages.iter().copied().collect(), nodes);
+        let near = |a: f64, b: f64| assert!((a - b).abs() < 1e-12, "{a} {b}");
+        near(off(&[(0, 38400), (1, 12800)], &[(0, 3), (1, 1)]), 0.0);
+        near(off(&[(0, 44000), (1, 7200)], &[(0, 3), (1, 1)]), 5600.0 / 51200.0);
+        near(off(&[(0, 100)], &[(1, 1)]), 1.0);
+        near(off(&[(0, 50), (2, 50)], &[(0, 1), (1, 1)]), 0.5);
+        near(off(&[], &[(0, 1)]), 0.0);
+    }
+
+    #[test]
+    fn one_node_is_bound_to() {
+        for way in [Way::Kernel, Way::Pages] {
+            let placement = Placement { nodes: vec![(0, 1)], means: Means::Interleave };
+            for region in regions(2, 1 << 20, Pages::Small, &placement, way).unwrap() {
+                let pages = region.pages_by_node().unwrap();
+                assert_eq!(off_by(&pages, &placement.nodes), 0.0, "{pages:?}");
+            }
+        }
+    }
+}

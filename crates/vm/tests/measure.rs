@@ -1,0 +1,207 @@
+//! `interleaf measure` under real kernels with several nodes: that memory is where the record says,
+//! page by page, and that weights are as they were found, however it ends. Nothing there has a speed
+//! of its own, so no figure is looked at.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use interleaf_guest::report::Ending;
+use interleaf_vm::{
+    Series,
+    harness::{said_within, shown, step},
+    outcome::Record,
+};
+use serde_json::Value;
+use std::time::Duration;
+
+const WEIGHTS: &str = "/sys/kernel/mm/mempolicy/weighted_interleave";
+
+/// Emulated processors are slow: laying out a chase takes longer than measuring it.
+const LIMIT: Duration = Duration::from_secs(600);
+
+/// Small enough for a guest, and soon done there.
+const SMALL: &str =
+    "--chase 4MiB --buffer 4MiB --duration 30ms --repeat 1 --pages small --isa sse2 -q";
+
+/// The steps between two looks at the weights and the journals.
+fn with_looks(steps: &str) -> String {
+    let look = format!("read {WEIGHTS}/*\nlist /run/interleaf\n");
+    format!("{look}{steps}\n{look}")
+}
+
+/// Nothing that `with_looks` looks at has changed, and no journal is left.
+fn nothing_changed(record: &Record) {
+    let look = format!("read {WEIGHTS}/*");
+    let looks: Vec<_> = record.steps.iter().filter(|taken| taken.step == look).collect();
+    let (before, after) = (looks.first().unwrap(), looks.last().unwrap());
+    assert_eq!(before.output, after.output, "{record}");
+    let journals = record.steps.iter().rfind(|taken| taken.step == "list /run/interleaf").unwrap();
+    let left: Vec<&String> =
+        journals.output.iter().filter(|name| name.ends_with(".json")).collect();
+    assert!(left.is_empty(), "{left:?}\n{record}");
+}
+
+/// The document that a step shows.
+fn document(record: &Record, step: &str) -> Value {
+    let text = shown(record, step).join("\n");
+    serde_json::from_str(&text).unwrap_or_else(|why| panic!("{why}\n{record}"))
+}
+
+/// The points of a kind.
+fn points<'a>(document: &'a Value, kind: &str) -> Vec<&'a Value> {
+    let all = document["points"].as_array().unwrap();
+    all.iter().filter(|point| point["kind"] == kind).collect()
+}
+
+/// From CPUs of the one node that has some to the memory of both, all of whose pages are there.
+fn nodes_are_measured(series: Series) {
+    let (file, read) = ("/tmp/matrix.json", "read /tmp/matrix.json");
+    let run = format!("run interleaf measure matrix {SMALL} -o {file}");
+    let idle = format!("run interleaf measure idle --nodes 1 {SMALL} --json");
+    let bandwidth = format!("run interleaf measure bandwidth --mix W2 --nodes 1 {SMALL} --json");
+    let steps = with_looks(&format!("{run}\n{read}\n{idle}\n{bandwidth}"));
+    let Some(record) = said_within(series, "two-nodes-hmat", &steps, LIMIT) else { return };
+    let matrix = document(&record, read);
+    assert_eq!(matrix["stopped"], "done", "{record}");
+    for kind in ["idle", "bandwidth"] {
+        let nodes: Vec<&Value> =
+            points(&matrix, kind).iter().map(|point| &point["memory_node"]).collect();
+        assert!(nodes.contains(&&Value::from(0)) && nodes.contains(&&Value::from(1)), "{record}");
+    }
+    for document in [&matrix, &document(&record, &idle), &document(&record, &bandwidth)] {
+        for point in document["points"].as_array().unwrap() {
+            if point["kind"] == "cache" {
+                continue;
+            }
+            assert_eq!(point["cpu_node"], 0, "node 1 has no CPUs: {record}");
+            let pages = point["pages_by_node"].as_object().unwrap();
+            let node = point["memory_node"].to_string();
+            assert_eq!(pages.keys().collect::<Vec<_>>(), [&node], "{point}\n{record}");
+            // 4 MiB of each thread, or of the chase.
+            let threads = point["threads"].as_u64().unwrap().max(1);
+            assert_eq!(pages[&node].as_u64().unwrap(), 1024 * threads, "{point}\n{record}");
+        }
+    }
+    nothing_changed(&record);
+}
+
+#[test]
+fn nodes_are_measured_on_6_12() {
+    nodes_are_measured(Series::Of(6, 12));
+}
+
+#[test]
+fn nodes_are_measured_on_the_newest() {
+    nodes_are_measured(Series::Newest);
+}
+
+/// Pages under weights are where the record says, as exactly as rounds are whole.
+fn weights_are_exact(series: Series, way: &str) {
+    let run = format!(
+        "run interleaf measure interleave --way {way} --mix R,W10 --weights 1:0,3:1,1:1,0:1 \
+         {SMALL} --json"
+    );
+    let Some(record) = said_within(series, "two-nodes-hmat", &with_looks(&run), LIMIT) else {
+        return;
+    };
+    let document = document(&record, &run);
+    let points = points(&document, "interleave");
+    assert_eq!(points.len(), 8, "{record}");
+    for point in points {
+        let weights: Vec<u64> =
+            point["weights"].as_array().unwrap().iter().map(|it| it.as_u64().unwrap()).collect();
+        let pages = |node: &str| point["pages_by_node"][node].as_u64().unwrap_or(0);
+        let (first, second) = (pages("0"), pages("1"));
+        assert_eq!(first + second, 2048, "two threads with 4 MiB each: {point}\n{record}");
+        let wanted = 2048 * weights[0] / (weights[0] + weights[1]);
+        // A buffer may begin anywhere in a round.
+        assert!(first.abs_diff(wanted) <= 4, "{point}\n{record}");
+        assert!(point["off_by"].as_f64().unwrap() < 0.01, "{point}\n{record}");
+    }
+    assert_eq!(document["best_weights"].as_array().unwrap().len(), 2, "{record}");
+    nothing_changed(&record);
+}
+
+#[test]
+fn the_kernels_weights_are_exact_and_put_back() {
+    for series in [Series::Of(6, 12), Series::Newest] {
+        weights_are_exact(series, "kernel");
+    }
+}
+
+/// No setting of the kernel is needed, and a kernel without weighted interleaving will do.
+#[test]
+fn pages_are_placed_one_by_one() {
+    for series in [Series::Of(6, 1), Series::Of(6, 17)] {
+        weights_are_exact(series, "pages");
+    }
+}
+
+/// A signal in the middle: what was measured is on disk, and the weights are as they were.
+#[test]
+fn a_signal_leaves_a_record_and_no_weights() {
+    let start = format!(
+        "start it interleaf measure interleave --mix R,W2,W5 --weights 7:2,5:1,4:3 {} \
+         --duration 2s -o /tmp/cut.json",
+        SMALL.replace("--duration 30ms ", "").replace(" -q", "")
+    );
+    let read = "read /tmp/cut.json";
+    let steps = with_looks(&format!(
+        "{start}\nawait it *interleave\nread {WEIGHTS}/node0\nkill it INT\nwait it\n{read}"
+    ));
+    let Some(record) = said_within(Series::Of(6, 17), "two-nodes-hmat", &steps, LIMIT) else {
+        return;
+    };
+    assert_eq!(step(&record, "wait it").ending, Some(Ending::Exit(130)), "{record}");
+    assert_eq!(shown(&record, &format!("read {WEIGHTS}/node0")), ["7"], "{record}");
+    let document = document(&record, read);
+    assert_eq!(document["stopped"], "signal", "{record}");
+    let count = points(&document, "interleave").len();
+    assert!((1..9).contains(&count), "{count}\n{record}");
+    nothing_changed(&record);
+}
+
+/// Nobody can put anything back when it is killed: the next one does, or `--restore`.
+#[test]
+fn what_a_kill_left_is_put_back() {
+    let start = format!(
+        "start it interleaf measure interleave --mix R,W2,W5 --weights 7:2 {} --duration 2s",
+        SMALL.replace("--duration 30ms ", "").replace(" -q", "")
+    );
+    let restore = "run interleaf run --restore";
+    let steps = with_looks(&format!(
+        "{start}\nawait it *interleave\nkill it KILL\nwait it\nread {WEIGHTS}/node0\n{restore}"
+    ));
+    let Some(record) = said_within(Series::Of(6, 12), "two-nodes-hmat", &steps, LIMIT) else {
+        return;
+    };
+    assert_eq!(shown(&record, &format!("read {WEIGHTS}/node0")), ["7"], "{record}");
+    let restored = shown(&record, restore).join("\n");
+    assert!(restored.contains(&format!("put back {WEIGHTS}/node0")), "{record}");
+    nothing_changed(&record);
+}
+
+/// What cannot be measured is refused before anything is set, and says how to mend it.
+#[test]
+fn what_cannot_be_is_refused() {
+    let wrong = [
+        ("bandwidth --nodes 5", "there is no 5 in \"5\""),
+        ("bandwidth --cpu-node 1", "it has no CPUs"),
+        ("bandwidth --buffer 900MiB", "is more than node 0 has free"),
+        ("idle --pages reserved", "of 2 MiB are needed"),
+        ("interleave --weights 4:2:1", "4:2:1 has 3 weights"),
+    ];
+    let steps: Vec<String> =
+        wrong.iter().map(|(words, _)| format!("run interleaf measure {words}")).collect();
+    let Some(record) =
+        said_within(Series::Of(6, 17), "two-nodes-hmat", &with_looks(&steps.join("\n")), LIMIT)
+    else {
+        return;
+    };
+    for (text, (_, why)) in steps.iter().zip(wrong) {
+        let taken = step(&record, text);
+        assert_eq!(taken.ending, Some(Ending::Exit(2)), "{text}\n{record}");
+        let said = taken.output.join("\n");
+        assert!(said.contains(why) && said.contains("hint: "), "{text}\n{record}");
+    }
+    nothing_changed(&record);
+}
