@@ -40,6 +40,8 @@ pub mod capability;
 
 pub mod process;
 
+pub mod usage;
+
 pub mod numa_maps;
 
 pub mod mempolicy;

@@ -20,6 +20,8 @@ pub struct Meter {
 
 #[derive(Debug)]
 struct Zone {
+    /// What it meters: `package-0`, or of a part of a package `package-0 dram`.
+    name: String,
     path: String,
     /// What the counter wraps at, µJ.
     range_uj: u64,
@@ -42,10 +44,15 @@ impl Meter {
                 continue;
             }
             let kind = root.text(&format!("{path}/name"))?.unwrap_or_default();
-            let counts = kind.trim().starts_with("package") || kind.trim() == "dram";
+            let kind = kind.trim();
+            let counts = kind.starts_with("package") || kind == "dram";
+            // `intel-rapl:0:1` is a part of `intel-rapl:0`.
+            let package = path.rsplit_once(':').map_or("", |(package, _)| package);
+            let package = root.text(&format!("{package}/name"))?.unwrap_or_default();
+            let name = format!("{} {kind}", package.trim()).trim().to_string();
             let range = root.number(&format!("{path}/max_energy_range_uj"))?;
             if let (true, Some(range_uj), Some(last_uj)) = (counts, range, energy(&root, &path)?) {
-                zones.push(Zone { path, range_uj, last_uj });
+                zones.push(Zone { name, path, range_uj, last_uj });
             }
         }
         Ok((!zones.is_empty()).then_some(Self { root, zones }))
@@ -57,16 +64,38 @@ impl Meter {
     /// # Errors
     /// When a counter cannot be read any more.
     pub fn read(&mut self) -> Result<f64, RootError> {
-        let mut sum_uj = 0;
+        Ok(self.read_each()?.into_iter().flatten().sum())
+    }
+
+    /// What each of [`Meter::names`] has metered since the last reading, J; `None` of one that can
+    /// not be read any more.
+    ///
+    /// # Errors
+    /// As [`Meter::read`].
+    pub fn read_each(&mut self) -> Result<Vec<Option<f64>>, RootError> {
+        let mut joules = vec![];
         for zone in &mut self.zones {
-            let Some(now) = energy(&self.root, &zone.path)? else { continue };
-            sum_uj += match now.checked_sub(zone.last_uj) {
-                Some(grown) => grown,
-                None => zone.range_uj.saturating_sub(zone.last_uj) + now,
-            };
-            zone.last_uj = now;
+            let now = energy(&self.root, &zone.path)?;
+            joules.push(now.map(|now| {
+                let last_uj = std::mem::replace(&mut zone.last_uj, now);
+                let grown = now.checked_sub(last_uj);
+                grown.unwrap_or_else(|| zone.range_uj.saturating_sub(last_uj) + now) as f64 / 1e6
+            }));
         }
-        Ok(sum_uj as f64 / 1e6)
+        Ok(joules)
+    }
+
+    /// What is metered: packages as `package-0`, a part of one as `package-0 dram`.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.zones.iter().map(|zone| zone.name.as_str())
+    }
+
+    /// Whether there are meters below `root` at all, whoever may read them.
+    ///
+    /// # Errors
+    /// When the folder cannot be listed.
+    pub fn is_there(root: &Root) -> Result<bool, RootError> {
+        Ok(root.names(ZONES)?.iter().any(|name| name.starts_with("intel-rapl:")))
     }
 }
 

@@ -269,7 +269,7 @@ mod tests {
         /// The unit does not matter.
         #[test]
         fn a_scale_changes_nothing(
-            all in prop::collection::vec(0.0f64..1000.0, 1..60), power in -6i3(2, 6),
+            all in prop::collection::vec(0.0f64..1000.0, 1..60), power in -6i32..6,
         ) {
             // Powers of two are exact.
             let scale = if power < 0 { 1.0 / f64::from(1 << -power) } else { f64::from(1 << power) };
