@@ -1,7 +1,9 @@
 //! The command line.
 
+mod measure_app;
 mod run;
 
+pub(crate) use measure_app::AppArgs;
 pub(crate) use run::RunArgs;
 
 use crate::failure::Failure;
@@ -46,6 +48,7 @@ const VERBS: &str = "\
 Look:
   show       the memory of this machine, or the tiers of a platform and where their figures are from
   doctor     what this machine can do, why not, what to do about it, and who else moves pages
+  measure    what the machine does while an application runs (measure app)
 
 Decide:
   predict    bandwidth, latency and runtime at each choice of weights, and the best
@@ -81,6 +84,8 @@ pub(crate) struct Cli {
 pub(crate) enum Verb {
     Show(ShowArgs),
     Doctor(DoctorArgs),
+    #[command(subcommand)]
+    Measure(Measure),
     Predict(PredictArgs),
     Tune(TuneArgs),
     Run(RunArgs),
@@ -320,6 +325,12 @@ pub(crate) struct TuneArgs {
     /// Append what the command writes to FILE [default: it goes to stderr]
     #[arg(long, value_name = "FILE")]
     pub(crate) log: Option<PathBuf>,
+}
+
+/// Measures this machine.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Measure {
+    App(Box<AppArgs>),
 }
 
 /// Simulates what one does not own, or does not want to try on what one owns.
@@ -610,7 +621,8 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Cli
         }
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             let problem = format!("{verb} does not say what to {}", verb.replace("interleaf ", ""));
-            Failure::new(problem, format!("write {verb} machine; `{verb} --help` tells more"))
+            let what = if verb.ends_with("measure") { "app -- COMMAND" } else { "machine" };
+            Failure::new(problem, format!("write {verb} {what}; `{verb} --help` tells more"))
         }
         _ => refused(&error, &verb),
     })
@@ -670,6 +682,9 @@ fn refused(error: &clap::Error, verb: &str) -> Failure {
     }
     if missing && verb == "interleaf tune" {
         hints.push("write for example interleaf tune -- ./solver input.dat".into());
+    }
+    if missing && verb == "interleaf measure app" {
+        hints.push(measure_app::EXAMPLE.into());
     }
     if missing && verb == "interleaf run" {
         hints.push(run::EXAMPLE.into());

@@ -7,6 +7,7 @@ pub(crate) mod balance;
 pub(crate) mod figure;
 pub(crate) mod machine;
 pub(crate) mod predict;
+pub(crate) mod profile;
 pub(crate) mod reproduce;
 pub(crate) mod run;
 pub(crate) mod show;
@@ -23,6 +24,7 @@ pub(crate) enum Document {
     Predict(Box<predict::PredictDocument>),
     Reproduce(reproduce::ReproduceDocument),
     Machine(Box<simulate::MachineDocument>),
+    Profile(Box<profile::ProfileDocument>),
 }
 
 /// What a document leans on, by the strength of it.
@@ -59,7 +61,7 @@ pub(crate) fn read(name: &str, text: &str) -> Result<Document, Failure> {
     let broken = |why: serde_json::Error| {
         Failure::new(
             format!("{name}:{}:{}: {why}", why.line(), why.column()),
-            "give a document that predict, simulate or reproduce recorded with -o",
+            "give a document that predict, simulate, reproduce or measure recorded with -o",
         )
     };
     let Head { schema } = serde_json::from_str(text).map_err(broken)?;
@@ -71,13 +73,17 @@ pub(crate) fn read(name: &str, text: &str) -> Result<Document, Failure> {
         simulate::SCHEMA => {
             serde_json::from_str(text).map(Box::new).map(Document::Machine).map_err(broken)
         }
+        profile::SCHEMA => {
+            serde_json::from_str(text).map(Box::new).map(Document::Profile).map_err(broken)
+        }
         _ => Err(Failure::new(
             format!("{name}: schema: no report is made of \"{schema}\""),
             format!(
-                "give a document with the schema {}, {} or {}",
+                "give a document with the schema {}, {}, {} or {}",
                 predict::SCHEMA,
                 reproduce::SCHEMA,
-                simulate::SCHEMA
+                simulate::SCHEMA,
+                profile::SCHEMA
             ),
         )),
     }

@@ -2,6 +2,7 @@
 
 mod balance;
 mod doctor;
+mod measure;
 mod placed;
 mod predict;
 mod report;
@@ -32,6 +33,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Some(Verb::Run(args)) => return run::run(&args, root),
         Some(Verb::Balance(args)) => return balance::start(&args, root),
         Some(Verb::Tune(args)) => return tune::run(&args, root),
+        Some(Verb::Measure(what)) => return measure::run(&what, root),
         None => show::run(&ShowArgs::default(), root),
         Some(Verb::Show(args)) => show::run(&args, root),
         Some(Verb::Doctor(args)) => doctor::run(&args, root),

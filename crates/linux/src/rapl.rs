@@ -37,25 +37,21 @@ impl Meter {
     /// When a meter that is there cannot be read for another reason, or holds no number.
     pub fn open(root: Root) -> Result<Option<Self>, RootError> {
         let mut zones = vec![];
-        for name in root.names(ZONES)? {
-            let path = format!("{ZONES}/{name}");
-            // `intel-rapl-mmio` meters the same packages another way.
-            if !name.starts_with("intel-rapl:") {
-                continue;
-            }
-            let kind = root.text(&format!("{path}/name"))?.unwrap_or_default();
-            let kind = kind.trim();
-            let counts = kind.starts_with("package") || kind == "dram";
-            // `intel-rapl:0:1` is a part of `intel-rapl:0`.
-            let package = path.rsplit_once(':').map_or("", |(package, _)| package);
-            let package = root.text(&format!("{package}/name"))?.unwrap_or_default();
-            let name = format!("{} {kind}", package.trim()).trim().to_string();
+        for (name, path) in metered(&root)? {
             let range = root.number(&format!("{path}/max_energy_range_uj"))?;
-            if let (true, Some(range_uj), Some(last_uj)) = (counts, range, energy(&root, &path)?) {
+            if let (Some(range_uj), Some(last_uj)) = (range, energy(&root, &path)?) {
                 zones.push(Zone { name, path, range_uj, last_uj });
             }
         }
         Ok((!zones.is_empty()).then_some(Self { root, zones }))
+    }
+
+    /// What is metered below `root`, whoever may read it, as [`Meter::names`] has it.
+    ///
+    /// # Errors
+    /// When a folder cannot be listed.
+    pub fn zones(root: &Root) -> Result<Vec<String>, RootError> {
+        Ok(metered(root)?.into_iter().map(|(name, _)| name).collect())
     }
 
     /// Energy since the last reading or, at first, since it was opened, J. It must be read once an
@@ -89,14 +85,27 @@ impl Meter {
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.zones.iter().map(|zone| zone.name.as_str())
     }
+}
 
-    /// Whether there are meters below `root` at all, whoever may read them.
-    ///
-    /// # Errors
-    /// When the folder cannot be listed.
-    pub fn is_there(root: &Root) -> Result<bool, RootError> {
-        Ok(root.names(ZONES)?.iter().any(|name| name.starts_with("intel-rapl:")))
+/// Names and folders of the zones that count: packages and their DIMMs.
+fn metered(root: &Root) -> Result<Vec<(String, String)>, RootError> {
+    let mut found = vec![];
+    for name in root.names(ZONES)? {
+        let path = format!("{ZONES}/{name}");
+        // `intel-rapl-mmio` meters the same packages another way.
+        if !name.starts_with("intel-rapl:") {
+            continue;
+        }
+        let kind = root.text(&format!("{path}/name"))?.unwrap_or_default();
+        let kind = kind.trim();
+        if kind.starts_with("package") || kind == "dram" {
+            // `intel-rapl:0:1` is a part of `intel-rapl:0`.
+            let package = path.rsplit_once(':').map_or("", |(package, _)| package);
+            let package = root.text(&format!("{package}/name"))?.unwrap_or_default();
+            found.push((format!("{} {kind}", package.trim()).trim().to_string(), path));
+        }
     }
+    Ok(found)
 }
 
 fn energy(root: &Root, zone: &str) -> Result<Option<u64>, RootError> {

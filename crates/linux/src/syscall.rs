@@ -112,13 +112,16 @@ pub(crate) fn perf_event_open_for_children(
     open_event(&attr, 0, -1, leader)
 }
 
-/// `getrusage(2)` of the children of this process that have ended and were waited for, and of
-/// theirs: the most memory that one of them had, bytes.
-pub(crate) fn children_resident_max() -> io::Result<u64> {
+/// `getrusage(2)`: the most memory that this process had, and that one of its children had which
+/// have ended and were waited for, or one of theirs; bytes.
+pub(crate) fn resident_max() -> io::Result<[u64; 2]> {
+    Ok([usage(libc::RUSAGE_SELF)?, usage(libc::RUSAGE_CHILDREN)?])
+}
+
+fn usage(whose: libc::c_int) -> io::Result<u64> {
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: the kernel writes one `rusage` to where the pointer leads, and reads nothing.
-    let result = unsafe { libc::getrusage(libc::RUSAGE_CHILDREN, usage.as_mut_ptr()) };
-    if result != 0 {
+    if unsafe { libc::getrusage(whose, usage.as_mut_ptr()) } != 0 {
         return Err(io::Error::last_os_error());
     }
     // SAFETY: all bytes were set to 0 before the call, of which each field is valid.

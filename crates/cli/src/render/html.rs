@@ -1,6 +1,6 @@
 //! One HTML page that needs nothing else: the script that draws is in it.
 
-use super::{colour, predict, reproduce, simulate, table::escaped};
+use super::{colour, predict, profile, reproduce, simulate, table::escaped};
 use crate::document::{
     Document,
     figure::{Figure, Series, SeriesKind},
@@ -42,6 +42,10 @@ pub(crate) fn page(document: &Document) -> String {
             let verdict = escaped(&simulate::verdict(document));
             let tables = simulate::html_tables(document);
             (title, format!("<p><b>{verdict}</b></p>\n{figures}{tables}"))
+        }
+        Document::Profile(document) => {
+            let figures = drawn(&document.figures(), "");
+            (profile::title(document), profile::html(document, &figures))
         }
         Document::Reproduce(document) => {
             let studies = document.studies.iter().map(|study| {

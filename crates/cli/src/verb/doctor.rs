@@ -9,10 +9,12 @@ use crate::{
 use interleaf_linux::{
     actuator::physical,
     capability::capabilities,
+    counters::topdown,
     damon::{
         ADMIN,
         probe::{ProbeError, Probed, probe},
     },
+    rapl::Meter,
     root::Root,
     topology::Machine,
 };
@@ -28,6 +30,9 @@ pub(super) fn run(args: &DoctorArgs, root: Option<&Path>) -> Result<(), Failure>
         for path in [physical::ZONEINFO.to_string(), format!("{ADMIN}/nr_kdamonds")] {
             root.text_if_allowed(&path).map_err(super::unread)?;
         }
+        // And what `measure app` does: that there is no plan is seen where it is read.
+        drop(topdown::plan(&root));
+        Meter::zones(&root).map_err(super::unread)?;
         root.capture(target).map_err(|why| {
             Failure::new(
                 format!("{}: cannot be captured to: {why}", target.display()),

@@ -32,6 +32,10 @@ pub(super) fn run(args: &ReportArgs) -> Result<(), Failure> {
         (ReportFormat::Markdown, Document::Machine(document)) => {
             render::simulate::markdown(document)
         }
+        (ReportFormat::Markdown, Document::Profile(document)) => {
+            render::profile::markdown(document)
+        }
+        (ReportFormat::Csv, Document::Profile(document)) => render::profile::csv(document),
         (ReportFormat::Csv, Document::Machine(document)) => render::simulate::csv(document),
         (ReportFormat::Csv, Document::Predict(document)) => render::predict::csv(document),
         (ReportFormat::Csv, Document::Reproduce(document)) => render::reproduce::csv(document),
@@ -70,6 +74,7 @@ fn figures(document: &Document) -> Vec<Figure> {
     match document {
         Document::Predict(document) => document.figures(),
         Document::Machine(document) => document.figures(),
+        Document::Profile(document) => document.figures(),
         Document::Reproduce(document) => {
             document.studies.iter().flat_map(|study| study.figures.clone()).collect()
         }

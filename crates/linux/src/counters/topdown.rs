@@ -18,11 +18,14 @@
 use super::{
     cpu::cpu,
     host::{Group, Grown, OpenError, Raw},
-    plan::PlanError,
     pmu::pmus,
     table::{Event, Quantity, tables},
 };
-use crate::{root::Root, source::SourceError, syscall};
+use crate::{
+    root::{Root, RootError},
+    source::SourceError,
+    syscall,
+};
 use std::{collections::BTreeMap, io, os::fd::AsFd};
 
 /// The PMU of the cores.
@@ -65,17 +68,47 @@ impl TopdownPlan {
     }
 }
 
+/// Why a machine has no plan.
+#[derive(Debug, thiserror::Error)]
+pub enum TopdownError {
+    /// A file cannot be read.
+    #[error(transparent)]
+    Root(#[from] RootError),
+    /// Nobody has written down what events this CPU has for them.
+    #[error("how the slots of this CPU are counted is not known: {0}")]
+    UnknownCpu(String),
+    /// The cores' counters are not there, or not such.
+    #[error("the cores of {0} {1}")]
+    NoCounters(String, &'static str),
+}
+
+impl TopdownError {
+    /// What to do about it.
+    pub fn remedy(&self) -> &'static str {
+        match self {
+            Self::Root(_) => "capture the machine again, or run where its files can be read",
+            Self::UnknownCpu(_) => {
+                "a table of its events can be added to crates/linux/counters; `perf stat \
+                 --topdown` may know them"
+            }
+            Self::NoCounters(..) => {
+                "run on bare metal, or in a virtual machine that is given a PMU"
+            }
+        }
+    }
+}
+
 /// What is opened to count the slots of a command on a machine.
 ///
 /// # Errors
 /// When no table serves, or the machine has no such PMU.
-pub fn plan(root: &Root) -> Result<TopdownPlan, PlanError> {
+pub fn plan(root: &Root) -> Result<TopdownPlan, TopdownError> {
     let cpu = cpu(root)?;
     let name = cpu.as_ref().map_or("without family and model".into(), ToString::to_string);
     let tables = tables();
     let Some(table) = cpu.and_then(|cpu| tables.into_iter().find(|table| table.is_for(&cpu)))
     else {
-        return Err(PlanError::UnknownCpu(name));
+        return Err(TopdownError::UnknownCpu(name));
     };
     let of_core = |event: &&Event| {
         let quantity = event.quantity;
@@ -85,11 +118,11 @@ pub fn plan(root: &Root) -> Result<TopdownPlan, PlanError> {
     };
     let events: Vec<&Event> = table.events.iter().filter(of_core).collect();
     if events.is_empty() {
-        return Err(PlanError::UnknownCpu(format!("the slots of {}", table.name)));
+        return Err(TopdownError::UnknownCpu(table.name));
     }
     let units = pmus(root, CORES)?;
     let Some(unit) = units.first() else {
-        return Err(PlanError::NoUnits(format!("the cores of {} have no PMU", table.name)));
+        return Err(TopdownError::NoCounters(table.name, "have no PMU here"));
     };
     let mut groups = BTreeMap::<Option<u32>, Vec<CoreEvent>>::new();
     let mut notes = vec![];
@@ -113,7 +146,7 @@ pub fn plan(root: &Root) -> Result<TopdownPlan, PlanError> {
         Some(first) if is_all(first.quantity) => {
             Ok(TopdownPlan { table: table.name, kind: unit.kind, groups, notes })
         }
-        _ => Err(PlanError::NoUnits(format!("the cores of {} count no slots here", table.name))),
+        _ => Err(TopdownError::NoCounters(table.name, "cannot be told to count slots")),
     }
 }
 

@@ -147,7 +147,9 @@ pub fn text(demand: &Demand) -> String {
     }
     text += &mix_text(demand);
     if let Some(footprint) = demand.footprint {
-        text += &format!("footprint = \"{}B\"\n", footprint.get());
+        let (bytes, kib) = (footprint.get(), footprint.get() / 1024);
+        let size = if bytes % 1024 == 0 { format!("{kib}KiB") } else { format!("{bytes}B") };
+        text += &format!("footprint = \"{size}\"\n");
     }
     if let Some(lines) = demand.outstanding_lines_per_thread {
         text += &format!("outstanding_lines_per_thread = {lines:?}\n");

@@ -94,7 +94,7 @@ fn written(folder: &Path, path: &str, text: &str) {
 }
 
 /// A machine with this CPU, whose cores have a PMU with these formats of `event` and `umask`.
-fn planned(cpuinfo: &str, formats: Option<(&str, &str)>) -> Result<TopdownPlan, PlanError> {
+fn planned(cpuinfo: &str, formats: Option<(&str, &str)>) -> Result<TopdownPlan, TopdownError> {
     let folder = tempfile::tempdir().unwrap();
     written(folder.path(), "proc/cpuinfo", cpuinfo);
     if let Some((event, umask)) = formats {
@@ -146,10 +146,10 @@ fn what_has_no_plan_says_why() {
     let why = planned(SPR, None).unwrap_err();
     assert!(why.to_string().contains("the cores of Intel Sapphire Rapids have no PMU"), "{why}");
     let why = planned("vendor_id : GenuineIntel\ncpu family : 6\nmodel : 85\n", INTEL);
-    assert!(matches!(why, Err(PlanError::UnknownCpu(_))), "{why:?}");
+    assert!(matches!(why, Err(TopdownError::UnknownCpu(_))), "{why:?}");
     let sierra_forest = "vendor_id : GenuineIntel\ncpu family : 6\nmodel : 175\n";
     let why = planned(sierra_forest, INTEL).unwrap_err();
-    assert!(why.to_string().contains("the slots of Intel Sierra Forest"), "{why}");
+    assert!(why.to_string().contains("not known: Intel Sierra Forest"), "{why}");
 }
 
 /// The software's clock and its page faults stand in for a PMU: what a command does is counted,
