@@ -3,7 +3,7 @@
 mod measure_app;
 mod run;
 
-pub(crate) use measure_app::AppArgs;
+pub(crate) use measure_app::{AppArgs, Measure};
 pub(crate) use run::RunArgs;
 
 use crate::failure::Failure;
@@ -325,12 +325,6 @@ pub(crate) struct TuneArgs {
     /// Append what the command writes to FILE [default: it goes to stderr]
     #[arg(long, value_name = "FILE")]
     pub(crate) log: Option<PathBuf>,
-}
-
-/// Measures this machine.
-#[derive(Debug, Subcommand)]
-pub(crate) enum Measure {
-    App(Box<AppArgs>),
 }
 
 /// Simulates what one does not own, or does not want to try on what one owns.
@@ -680,15 +674,13 @@ fn refused(error: &clap::Error, verb: &str) -> Failure {
     if missing && problem.contains("--scenario <NAME|FILE>|") {
         hints.push("name what to simulate; --scenario shifting-demand needs nothing else".into());
     }
-    if missing && verb == "interleaf tune" {
-        hints.push("write for example interleaf tune -- ./solver input.dat".into());
-    }
-    if missing && verb == "interleaf measure app" {
-        hints.push(measure_app::EXAMPLE.into());
-    }
-    if missing && verb == "interleaf run" {
-        hints.push(run::EXAMPLE.into());
-    }
+    let example = match verb {
+        "interleaf tune" => "write for example interleaf tune -- ./solver input.dat",
+        "interleaf run" => run::EXAMPLE,
+        "interleaf measure app" => measure_app::hint(&problem),
+        _ => "",
+    };
+    hints.extend((missing && !example.is_empty()).then(|| example.to_string()));
     if error.kind() == ErrorKind::UnknownArgument && is_negative(&problem) {
         hints.push("no size, time, rate or seed is negative".into());
     }

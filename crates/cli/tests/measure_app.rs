@@ -42,9 +42,8 @@ fn tiers() -> usize {
 /// A recording of readings of 1 s: GB/s on the first tier, with this share of reads and requests
 /// that waited 110 ns.
 fn recording(path: &Path, gbps: impl IntoIterator<Item = f64>, read_share: f64) {
-    let mut text = String::from(
-        "# interleaf.counters/1\ntime_s,domain,tier,read_bytes,written_bytes,inserts,occupancy_ns\n",
-    );
+    let mut text =
+        String::from("time_s,domain,tier,read_bytes,written_bytes,inserts,occupancy_ns\n");
     for (at, gbps) in gbps.into_iter().enumerate() {
         let (second, bytes) = (at + 1, gbps * 1e9);
         let (read, written) = (bytes * read_share, bytes * (1.0 - read_share));
@@ -232,14 +231,15 @@ fn a_recording_of_a_run_can_be_replayed() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("feed.sock");
     let recorded = folder.path().join("recorded.csv");
+    let line = r#"{"domain":0,"tier":0,"read_bytes":3e8,"written_bytes":1e8}"#;
     let feeds = format!(
         "import socket, time\n\
          feed = socket.socket(socket.AF_UNIX)\n\
-         feed.connect('{}')\n\
+         feed.connect('{socket}')\n\
          for at in range(10):\n\
-        \x20   feed.sendall(b'{{\"domain\":0,\"tier\":0,\"read_bytes\":3e8,\"written_bytes\":1e8}}\\n')\n\
+        \x20   feed.sendall(b'{line}\\n')\n\
         \x20   time.sleep(0.05)\n",
-        socket.display()
+        socket = socket.display()
     );
     let options = [
         "--every",

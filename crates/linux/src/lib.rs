@@ -24,6 +24,8 @@ pub mod counters;
 
 pub mod rapl;
 
+pub mod resctrl;
+
 pub mod replay;
 
 pub mod socket;

@@ -272,7 +272,7 @@ mod tests {
             all in prop::collection::vec(0.0f64..1000.0, 1..60), power in -6i32..6,
         ) {
             // Powers of two are exact.
-            let scale = if power < 0 { 1.0 / f64::from(1 << -power) } else { f64::from(1 << power) };
+            let scale = f64::from(1 << (power + 6)) / 64.0;
             let scaled = ranges(all.iter().map(|gbps| gbps * scale));
             prop_assert_eq!(ranges(all.iter().copied()), scaled);
         }

@@ -82,7 +82,8 @@ fn placement_is_exact_on_the_newest() {
 /// The first tier alone gives a demand, and `predict` reads it.
 #[test]
 fn a_demand_of_the_first_tier_is_predicted_for_another_machine() {
-    let steps = "start app interleaf measure app --demand /tmp/d.toml -- touch 64MiB --bind 0 --sweep\n\
+    let steps = "start app interleaf measure app --demand /tmp/d.toml \
+                 -- touch 64MiB --bind 0 --sweep\n\
                  await app touched\n\
                  sleep 1s\n\
                  kill app INT\n\

@@ -1,12 +1,23 @@
 //! The command line of `interleaf measure app`.
 
 use super::{quantity, threads};
-use clap::Args;
+use clap::{Args, Subcommand};
 use interleaf_model::units::Time;
 use std::{ffi::OsString, path::PathBuf};
 
 /// What to write when something is missing.
-pub(super) const EXAMPLE: &str = "write for example interleaf measure app -- ./solver input.dat";
+pub(super) fn hint(problem: &str) -> &'static str {
+    match problem.contains("--demand") {
+        true => "add --demand FILE, which it is for",
+        false => "write for example interleaf measure app -- ./solver input.dat",
+    }
+}
+
+/// Measures this machine.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Measure {
+    App(Box<AppArgs>),
+}
 
 /// How often a command may be looked at, s: more often costs it more than it tells.
 const EVERY_S: [f64; 2] = [0.01, 60.0];
@@ -14,8 +25,8 @@ const EVERY_S: [f64; 2] = [0.01, 60.0];
 /// Runs a command and tells what the machine did meanwhile: bandwidth of DRAM and CXL over time,
 /// their read share and latency, where the slots of its cores went, energy, where its pages were,
 /// storage, memory and CPUs. What this machine or this user cannot tell is "not available", with
-/// the reason. Nothing is changed. Exits as the command does: with its status, or with 128 and the
-/// number of its signal. Ctrl-C goes to the command; what was seen until then is told.
+/// the reason. No setting is changed. Exits as the command does: with its status, or with 128 and
+/// the number of its signal. Ctrl-C goes to the command; what was seen until then is told.
 ///
 /// With --demand it writes a file that `interleaf predict --demand FILE` reads: profile on the
 /// machine that you have, predict for one that you have not.
@@ -25,8 +36,8 @@ const EVERY_S: [f64; 2] = [0.01, 60.0];
 ///
 /// Examples:
 ///   interleaf measure app -- ./solver input.dat
-///   interleaf measure app -o run.json -- ./solver     then: interleaf report run.json -o run.html
-///   interleaf measure app --dry-run -- ./solver       what could be told here, and why not the rest
+///   interleaf measure app -o run.json -- ./solver     (then interleaf report run.json -o run.html)
+///   interleaf measure app --dry-run -- ./solver       (what could be told here, and why not more)
 ///   interleaf measure app --demand mine.toml -- numactl --membind 0 ./solver
 ///   interleaf predict --platform xeon6-cz122 --demand mine.toml
 ///   interleaf measure app -- interleaf run --weights 3:1 -- ./solver

@@ -15,6 +15,7 @@ use interleaf_linux::{
         probe::{ProbeError, Probed, probe},
     },
     rapl::Meter,
+    resctrl,
     root::Root,
     topology::Machine,
 };
@@ -32,6 +33,7 @@ pub(super) fn run(args: &DoctorArgs, root: Option<&Path>) -> Result<(), Failure>
         }
         // And what `measure app` does: that there is no plan is seen where it is read.
         drop(topdown::plan(&root));
+        drop(resctrl::look(&root));
         Meter::zones(&root).map_err(super::unread)?;
         root.capture(target).map_err(|why| {
             Failure::new(

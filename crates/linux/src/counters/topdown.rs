@@ -1,16 +1,17 @@
 //! Where the issue slots of cores go while a command runs (top-down analysis).
 //!
 //! A core can begin so many operations in each cycle: these are its slots. At the first level each
-//! slot is of one of four kinds: its work was kept (retiring), thrown away (bad speculation), there
-//! was none (frontend bound), or something was in its way (backend bound). At the second level each
-//! of these is divided in two; of what was in the way, memory is one half. (A. Yasin, "A Top-Down
-//! Method for Performance Analysis and Counters Architecture", ISPASS 2014.)
+//! slot is of one of four kinds: its work was kept (retiring), thrown away (bad speculation),
+//! there was none (frontend bound), or something was in its way (backend bound). At the second
+//! level each of these is divided in two; of what was in the way, memory is one half. (A. Yasin,
+//! "A Top-Down Method for Performance Analysis and Counters Architecture", ISPASS 2014.)
 //!
-//! Counted is the command with all that it starts, wherever it runs, and nothing else: its slots are
-//! its own, while traffic of memory is the machine's. Intel's cores count the kinds in a register of
-//! their own behind `slots`, from Ice Lake the first level and from Sapphire Rapids both. AMD's
-//! since Zen 4 count slots by ordinary counters: six for the first level, and two that take turns
-//! with them for memory's part, by the cycles in which the oldest operation waited for a load.
+//! Counted is the command with all that it starts, wherever it runs, and nothing else: its slots
+//! are its own, while traffic of memory is the machine's. Intel's cores count the kinds in a
+//! register of their own behind `slots`, from Ice Lake the first level and from Sapphire Rapids
+//! both. AMD's since Zen 4 count slots by ordinary counters: six for the first level, and two that
+//! take turns with them for memory's part, by the cycles in which the oldest operation waited for
+//! a load.
 //!
 //! What had no counter for a while is scaled up, and how much of the time it had one is told; what
 //! had none at all is not known, which is not 0.

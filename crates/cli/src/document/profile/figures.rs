@@ -72,6 +72,10 @@ impl AppDocument {
         let tiers = self.tiers.iter().enumerate();
         let mut series: Vec<Option<Series>> =
             tiers.map(|(at, tier)| self.counted_line(&tier.name, at, gbps(at))).collect();
+        if self.samples.iter().any(|sample| sample.command_bytes.is_some()) {
+            let all = |it: &SampleDocument| it.gbps();
+            series.push(self.counted_line("the command", self.tiers.len() + 1, all));
+        }
         if self.phases.len() > 1 {
             let ends = self.phases.iter().flat_map(|phase| {
                 [phase.from_s, phase.to_s].map(|time_s| (time_s, phase.bandwidth_gbps))
@@ -79,7 +83,7 @@ impl AppDocument {
             series.push(drawn("phases", self.tiers.len(), ends.collect()));
         }
         Figure {
-            caption: "What memory carried, whoever asked.".into(),
+            caption: "What memory carried: of a tier for whoever asked.".into(),
             ..self.figure("bandwidth", "Bandwidth", "GB/s", series)
         }
     }

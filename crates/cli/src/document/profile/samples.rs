@@ -19,6 +19,8 @@ pub(crate) struct SampleDocument {
     pub(crate) looked_s: f64,
     /// By tier, over all sockets.
     pub(crate) tiers: Vec<TrafficDocument>,
+    /// Of the command alone, all tiers, read and written together: where nothing counts tiers.
+    pub(crate) command_bytes: Option<f64>,
     pub(crate) cpu_s: f64,
     pub(crate) threads: usize,
     pub(crate) threads_running: usize,
@@ -154,7 +156,8 @@ impl SampleDocument {
 
     /// Bandwidth of all tiers; `None` when nothing is counted.
     pub(crate) fn gbps(&self) -> Option<f64> {
-        let bytes = self.tiers.iter().map(TrafficDocument::bytes).fold(None, either)?;
+        let of_tiers = self.tiers.iter().map(TrafficDocument::bytes).fold(None, either);
+        let bytes = of_tiers.or(self.command_bytes)?;
         (self.counted_s > 0.0).then(|| bytes / self.counted_s / 1e9)
     }
 
@@ -167,24 +170,25 @@ impl SampleDocument {
         (read + written > 0.0).then(|| read / (read + written))
     }
 
+    /// Whether any traffic is counted.
+    fn counts(&self) -> bool {
+        let of_tiers = self.tiers.iter().any(|tier| *tier != TrafficDocument::default());
+        self.counted_s > 0.0 && (of_tiers || self.command_bytes.is_some())
+    }
+
     /// This and the one behind it.
     pub(crate) fn and(self, next: Self) -> Self {
         // What one of the two did not count at all is that of the other.
-        let traffic = |first: Vec<TrafficDocument>, second: Vec<TrafficDocument>| {
-            let counts = |sample: &[TrafficDocument], span_s: f64| {
-                span_s > 0.0 && sample.iter().any(|tier| *tier != TrafficDocument::default())
-            };
-            match (counts(&first, self.counted_s), counts(&second, next.counted_s)) {
-                (true, false) => (first, self.counted_s),
-                (false, true) => (second, next.counted_s),
-                _ => {
-                    let pairs = first.into_iter().zip(second);
-                    let sums = pairs.map(|(one, other)| one.and(other)).collect();
-                    (sums, self.counted_s + next.counted_s)
-                }
+        let (tiers, command_bytes, counted_s) = match (self.counts(), next.counts()) {
+            (true, false) => (self.tiers, self.command_bytes, self.counted_s),
+            (false, true) => (next.tiers, next.command_bytes, next.counted_s),
+            _ => {
+                let pairs = self.tiers.into_iter().zip(next.tiers);
+                let tiers = pairs.map(|(one, other)| one.and(other)).collect();
+                let command_bytes = both(self.command_bytes, next.command_bytes);
+                (tiers, command_bytes, self.counted_s + next.counted_s)
             }
         };
-        let (tiers, counted_s) = traffic(self.tiers, next.tiers);
         let slots = match (self.slots, next.slots) {
             (Some(a), Some(b)) => Some(CoreSlots::from(a).and(b.into()).into()),
             (a, b) => a.or(b),
@@ -202,6 +206,7 @@ impl SampleDocument {
             counted_s,
             looked_s: self.looked_s + next.looked_s,
             tiers,
+            command_bytes,
             cpu_s: self.cpu_s + next.cpu_s,
             threads: self.threads.max(next.threads),
             threads_running: self.threads_running.max(next.threads_running),

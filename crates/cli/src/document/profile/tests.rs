@@ -96,6 +96,20 @@ fn what_is_not_counted_is_not_0() {
 }
 
 #[test]
+fn the_commands_own_traffic_stands_in_where_tiers_are_not_counted() {
+    let counted = |time_s: f64, bytes: f64| SampleDocument {
+        command_bytes: Some(bytes),
+        ..sample(time_s, &[TrafficDocument::default(); 2])
+    };
+    let mut app = app(vec![counted(1.0, 4e9), counted(2.0, 6e9)]);
+    app.summed(2.0, Beside::default());
+    let whole = app.whole.unwrap();
+    assert_eq!((whole.bandwidth_gbps, whole.bandwidth_max_gbps), (Some(5.0), Some(6.0)));
+    assert_eq!((whole.read_share, whole.tiers[0].bandwidth_gbps), (None, None));
+    assert_eq!(app.phases.len(), 1, "two readings tell no phases");
+}
+
+#[test]
 fn both_levels_sum_to_their_parts() {
     let slots = SlotsDocument {
         all: Some(1000.0),

@@ -13,7 +13,7 @@ use crate::{
     },
     failure::Failure,
     library, output, render,
-    verb::placed::{self, live, say},
+    verb::placed::{self, live},
 };
 use interleaf_linux::{command::Signals, mempolicy::Policy, root::Root, topology::Machine};
 use sources::Sources;
@@ -68,19 +68,25 @@ pub(super) fn run(args: &AppArgs, root: Option<&Path>) -> Result<ExitCode, Failu
 
 /// What cannot be, before anything is begun.
 fn check(args: &AppArgs) -> Result<(), Failure> {
-    for target in [&args.output, &args.demand, &args.record] {
+    let program = args.command.first().map(|word| word.to_string_lossy()).unwrap_or_default();
+    if program.starts_with('-') {
+        return Err(Failure::new(
+            format!("there is no option {program}"),
+            "`interleaf measure app --help` lists the options; the command stands behind --, and \
+             a placement is `interleaf run`'s, which can be that command",
+        ));
+    }
+    let targets = [("-o", &args.output), ("--demand", &args.demand), ("--record", &args.record)];
+    for (option, target) in targets {
         if target.as_deref() == Some(Path::new("-")) {
             return Err(Failure::new(
-                "-: stdout is the command's",
+                format!("{option} -: stdout is the command's"),
                 "name a file; --json prints the document, and the command writes to stderr then",
             ));
         }
         output::check_writable(target.as_deref())?;
     }
-    let named: Vec<&Path> = [&args.output, &args.demand, &args.record]
-        .into_iter()
-        .filter_map(|target| target.as_deref())
-        .collect();
+    let named: Vec<&Path> = targets.iter().filter_map(|(_, target)| target.as_deref()).collect();
     for (at, target) in named.iter().enumerate() {
         if named[..at].contains(target) {
             return Err(Failure::new(
@@ -155,6 +161,7 @@ fn measured(
     let mut running = signals
         .start_into(stderr.as_ref(), &policy, program, arguments)
         .map_err(placed::unstarted)?;
+    watch.begin(running.pid());
     let bar = live_line(args);
     let every = Duration::from_secs_f64(args.every.seconds());
     let mut pause = every.min(watch::FIRST_LOOK);
@@ -175,17 +182,7 @@ fn measured(
     let app = &mut document.app;
     (app.exit_code, app.signal) = (status.code(), status.signal());
     watch.finish(running.elapsed(), document);
-    say(args.quiet, &status_line(status));
     Ok((status, running.came()))
-}
-
-/// What is worth to be told of how a command ended.
-fn status_line(status: ExitStatus) -> String {
-    match (status.code(), status.signal()) {
-        (Some(0), _) | (None, None) => String::new(),
-        (Some(code), _) => format!("the command ended with exit status {code}"),
-        (None, Some(signal)) => format!("the command was ended by signal {signal}"),
-    }
 }
 
 /// A line that lives while the command runs: on a terminal, and only where the command does not

@@ -52,10 +52,14 @@ fn head(document: &ProfileDocument) -> String {
         );
         lines.push("left out, and the read share is between what most programs have.".into());
     } else {
-        lines.push(
-            "Bandwidth is that of the machine. Counters do not tell whether stores are".into(),
-        );
-        lines.push("non-temporal: add nontemporal = true to mix if they are.".into());
+        if whole.read_share.is_none() {
+            lines.push(
+                "Reads and writes were not counted apart: most programs' are between.".into(),
+            );
+        }
+        lines
+            .push("Counters do not tell whether stores are non-temporal: add nontemporal =".into());
+        lines.push("true to mix if they are.".into());
     }
     if app.first_tier_share().is_none() {
         lines.push("Where its pages were was not seen: all of them should have been on".into());

@@ -15,6 +15,7 @@ use interleaf_linux::{
     feed::Feed,
     rapl::Meter,
     replay::{Recorder, Replay},
+    resctrl::{self, Monitor},
     root::Root,
     source::Source,
     topology::Machine,
@@ -27,6 +28,8 @@ use std::{fs::File, path::Path};
 pub(super) struct Sources<'a> {
     /// Opened where something is to run; traffic by domain, then by what [`Sources::tier_of`] has.
     pub(super) traffic: Option<Box<dyn Source + 'a>>,
+    /// Where nothing counts tiers: the command's traffic of all of them together.
+    pub(super) monitor: Option<Monitor<'a>>,
     pub(super) topdown: Option<Topdown>,
     pub(super) energy: Option<Meter>,
     /// The tier of each tier that the source has.
@@ -48,21 +51,32 @@ impl<'a> Sources<'a> {
     pub(super) fn find(args: &AppArgs, root: &'a Root, machine: &Machine) -> Result<Self, Failure> {
         let layout = rough_layout(machine);
         let (tiers, nodes) = tiers(machine, &layout);
-        let traffic = match (&args.feed, &args.replay) {
+        let mut traffic = match (&args.feed, &args.replay) {
             (Some(path), _) => fed(path, &layout, args.dry_run)?,
             (None, Some(path)) => replayed(path, &tiers, &nodes)?,
             (None, None) => counted(root, machine, &layout, args.dry_run),
+        };
+        let monitor = match traffic.said[0].is_available {
+            true => None,
+            false => monitor(root, &mut traffic.said[0], args.dry_run),
         };
         let (topdown, said_of_slots) = slots(root, args.dry_run);
         let (energy, said_of_energy) = energy(root)?;
         let mut quantities: Vec<QuantityDocument> = traffic.said.into();
         quantities.extend([said_of_slots, said_of_energy]);
         let source = match (traffic.source, &args.record) {
-            (Some(source), Some(path)) if !args.dry_run => Some(recorded(source, path)?),
+            (Some(source), Some(path)) => Some(recorded(source, path)?),
+            (None, Some(_)) if !args.dry_run => {
+                return Err(Failure::new(
+                    format!("--record: there is nothing to record: {}", quantities[0].what),
+                    "leave --record out, or run where memory's traffic is counted",
+                ));
+            }
             (source, _) => source,
         };
         let tier_of = traffic.tier_of;
-        Ok(Self { traffic: source, topdown, energy, tier_of, tiers, nodes, quantities })
+        let traffic = source;
+        Ok(Self { traffic, monitor, topdown, energy, tier_of, tiers, nodes, quantities })
     }
 
     pub(super) fn energy_domains(&self) -> Vec<String> {
@@ -110,6 +124,26 @@ fn counted<'a>(root: &Root, machine: &Machine, layout: &Layout, dry_run: bool) -
     match Counters::open(planned, root) {
         Ok(counters) => Traffic { source: Some(Box::new(counters)), tier_of, said },
         Err(why) => without(missing(&why.to_string(), why.remedy())),
+    }
+}
+
+/// What caches count for the command, where nothing else counts: `said` is told so, or why not.
+fn monitor<'a>(root: &'a Root, said: &mut QuantityDocument, dry_run: bool) -> Option<Monitor<'a>> {
+    let opened = match dry_run {
+        true => resctrl::look(root).map(|()| None),
+        false => Monitor::open(root, std::process::id()).map(Some),
+    };
+    match opened {
+        Ok(monitor) => {
+            let what = "resctrl: bytes between caches and memory of the command alone, of all \
+                        tiers, reads and writes together";
+            *said = QuantityDocument::available(&said.name, what);
+            monitor
+        }
+        Err(why) => {
+            said.what += &format!("; nor do caches: {why}");
+            None
+        }
     }
 }
 

@@ -86,6 +86,15 @@ impl<'a> Watch<'a> {
         })
     }
 
+    /// The command has been started.
+    pub(super) fn begin(&mut self, pid: u32) {
+        let Some(Err(why)) = self.sources.monitor.as_ref().map(|monitor| monitor.take(pid)) else {
+            return;
+        };
+        self.sources.monitor = None;
+        self.warn(format!("resctrl: {why}"));
+    }
+
     pub(super) fn last(&self) -> &SampleDocument {
         &self.last
     }
@@ -138,6 +147,14 @@ impl<'a> Watch<'a> {
     }
 
     fn take_traffic(&mut self, sample: &mut SampleDocument) {
+        if let Some(monitor) = &mut self.sources.monitor {
+            match monitor.read() {
+                Ok(bytes) => {
+                    (sample.command_bytes, sample.counted_s) = (bytes, sample.span_s);
+                }
+                Err(why) => self.warn(format!("resctrl: {why}")),
+            }
+        }
         let Some(source) = &mut self.sources.traffic else { return };
         match source.read() {
             Ok(Reading { span, traffic, .. }) => {
@@ -248,7 +265,7 @@ fn tell(document: &mut ProfileDocument) {
         .any(|it| it.is_available && ["bandwidth", "energy"].contains(&it.name.as_str()));
     let mut warnings = vec![];
     if let Some(others) = whole.other_cpus_used.filter(|others| *others > OTHERS_TOLD * cpus) {
-        let theirs = if counts { ": bandwidth and energy are theirs too" } else { "" };
+        let theirs = if counts { ": what is the machine's is theirs too" } else { "" };
         warnings.push(format!("other programs used {others:.2} CPUs meanwhile{theirs}"));
     }
     if let Some(stolen) = whole.stolen_cpus.filter(|stolen| *stolen > STOLEN_TOLD * cpus) {
