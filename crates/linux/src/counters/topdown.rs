@@ -9,9 +9,10 @@
 //! Counted is the command with all that it starts, wherever it runs, and nothing else: its slots
 //! are its own, while traffic of memory is the machine's. Intel's cores count the kinds in a
 //! register of their own behind `slots`, from Ice Lake the first level and from Sapphire Rapids
-//! both. AMD's since Zen 4 count slots by ordinary counters: six for the first level, and two that
-//! take turns with them for memory's part, by the cycles in which the oldest operation waited for
-//! a load.
+//! both. AMD's since Zen 4 count slots by ordinary counters: five for the first level, and three
+//! that take turns with them for the other thread of the core and for memory's part, by the cycles
+//! in which the oldest operation waited for a load. A core has six, and the kernel's watchdog often
+//! holds one: a group that is larger would never be counted.
 //!
 //! What had no counter for a while is scaled up, and how much of the time it had one is told; what
 //! had none at all is not known, which is not 0.
