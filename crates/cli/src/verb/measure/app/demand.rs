@@ -2,10 +2,7 @@
 
 use crate::{
     args::AppArgs,
-    document::{
-        profile::{AppDocument, ProfileDocument},
-        rounded,
-    },
+    document::profile::{AppDocument, PhaseDocument, ProfileDocument},
     failure::Failure,
     output,
 };
@@ -126,21 +123,24 @@ fn demand(
         local: vec![local],
         interleaved: vec![],
         hotness: Hotness::Uniform,
-        phases: phases(app),
+        phases: phases(&app.phases),
     })
 }
 
-/// The phases, where there are several. Their shares sum to 1 as they are written.
-fn phases(app: &AppDocument) -> Vec<Phase> {
-    if app.phases.len() < 2 {
+/// The phases, where there are several. As they are written, in millionths, their shares sum to 1.
+fn phases(found: &[PhaseDocument]) -> Vec<Phase> {
+    const WHOLE: f64 = 1e6;
+    if found.len() < 2 {
         return vec![];
     }
-    let mut left = 1.0;
-    let last = app.phases.len() - 1;
-    let phases = app.phases.iter().enumerate().map(|(at, phase)| {
-        let share_of_time = if at == last { left } else { rounded(phase.share_of_time) };
-        left = rounded(left - share_of_time);
-        Phase { share_of_time, bandwidth_gbps: phase.bandwidth_gbps.max(GBPS_LEAST) }
+    let mut left = WHOLE;
+    let last = found.len() - 1;
+    let phases = found.iter().enumerate().map(|(at, phase)| {
+        let millionths = (phase.share_of_time * WHOLE).round().min(left);
+        let millionths = if at == last { left } else { millionths };
+        left -= millionths;
+        let bandwidth_gbps = phase.bandwidth_gbps.max(GBPS_LEAST);
+        Phase { share_of_time: millionths / WHOLE, bandwidth_gbps }
     });
     phases.collect()
 }
@@ -158,4 +158,47 @@ fn source(document: &ProfileDocument) -> String {
     let parts = [machine.cpu.clone(), machine.kernel.clone().map(|it| format!("Linux {it}"))];
     let parts: Vec<String> = parts.into_iter().flatten().collect();
     format!("a run under interleaf measure app on {}", parts.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// However a run is divided, a demand file takes it.
+        #[test]
+        fn shares_sum_to_1(parts in prop::collection::vec(0.001f64..1.0, 2..16)) {
+            let sum: f64 = parts.iter().sum();
+            let phase = |part: &f64| PhaseDocument {
+                from_s: 0.0,
+                to_s: 1.0,
+                share_of_time: part / sum,
+                bandwidth_gbps: 0.0,
+                read_share: None,
+            };
+            let found: Vec<PhaseDocument> = parts.iter().map(phase).collect();
+            let demand = Demand {
+                name: "a name".into(),
+                figure: Figure::assumed("a test"),
+                platform: None,
+                mix: Mix::READ,
+                read_share_range: (1.0, 1.0),
+                footprint: None,
+                outstanding_lines_per_thread: None,
+                metric: Metric::Runtime,
+                local: vec![Run {
+                    threads: 1,
+                    result: 1.0,
+                    bandwidth_gbps: None,
+                    series: String::new(),
+                }],
+                interleaved: vec![],
+                hotness: Hotness::Uniform,
+                phases: phases(&found),
+            };
+            let read = demand_toml::parse("demand.toml", &demand_toml::text(&demand));
+            prop_assert_eq!(read, Ok(demand));
+        }
+    }
 }
