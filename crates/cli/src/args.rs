@@ -1,12 +1,14 @@
 //! The command line.
 
 mod measure;
+mod measure_app;
 mod run;
 
 pub(crate) use measure::{
     ChaseArgs, CommonArgs, InterleaveArgs, LoadArgs, Measure, MeasureArgs, PagesChoice,
     TrafficArgs, WayChoice,
 };
+pub(crate) use measure_app::AppArgs;
 pub(crate) use run::RunArgs;
 
 use crate::failure::Failure;
@@ -642,7 +644,8 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Cli
         }
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             let problem = format!("{verb} does not say what to {}", verb.replace("interleaf ", ""));
-            Failure::new(problem, format!("write {verb} machine; `{verb} --help` tells more"))
+            let what = if verb.ends_with("measure") { "app -- COMMAND" } else { "machine" };
+            Failure::new(problem, format!("write {verb} {what}; `{verb} --help` tells more"))
         }
         _ => refused(&error, &verb),
     })
@@ -700,12 +703,13 @@ fn refused(error: &clap::Error, verb: &str) -> Failure {
     if missing && problem.contains("--scenario <NAME|FILE>|") {
         hints.push("name what to simulate; --scenario shifting-demand needs nothing else".into());
     }
-    if missing && verb == "interleaf tune" {
-        hints.push("write for example interleaf tune -- ./solver input.dat".into());
-    }
-    if missing && verb == "interleaf run" {
-        hints.push(run::EXAMPLE.into());
-    }
+    let example = match verb {
+        "interleaf tune" => "write for example interleaf tune -- ./solver input.dat",
+        "interleaf run" => run::EXAMPLE,
+        "interleaf measure app" => measure_app::hint(&problem),
+        _ => "",
+    };
+    hints.extend((missing && !example.is_empty()).then(|| example.to_string()));
     if error.kind() == ErrorKind::UnknownArgument && is_negative(&problem) {
         hints.push("no size, time, rate or seed is negative".into());
     }

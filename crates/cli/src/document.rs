@@ -9,6 +9,7 @@ pub(crate) mod figure;
 pub(crate) mod machine;
 pub(crate) mod measure;
 pub(crate) mod predict;
+pub(crate) mod profile;
 pub(crate) mod reproduce;
 pub(crate) mod run;
 pub(crate) mod show;
@@ -27,6 +28,7 @@ pub(crate) enum Document {
     Machine(Box<simulate::MachineDocument>),
     Measure(Box<measure::MeasureDocument>),
     Compare(Box<compare::CompareDocument>),
+    Profile(Box<profile::ProfileDocument>),
 }
 
 /// What a document leans on, by the strength of it.
@@ -59,6 +61,8 @@ pub(crate) fn read(name: &str, text: &str) -> Result<Document, Failure> {
     #[derive(Deserialize)]
     struct Head {
         schema: String,
+        /// Only the record of an application has one.
+        app: Option<serde::de::IgnoredAny>,
     }
     let broken = |why: serde_json::Error| {
         Failure::new(
@@ -66,7 +70,7 @@ pub(crate) fn read(name: &str, text: &str) -> Result<Document, Failure> {
             "give a document that measure, predict, simulate or reproduce recorded with -o",
         )
     };
-    let Head { schema } = serde_json::from_str(text).map_err(broken)?;
+    let Head { schema, app } = serde_json::from_str(text).map_err(broken)?;
     match schema.as_str() {
         predict::SCHEMA => {
             serde_json::from_str(text).map(Box::new).map(Document::Predict).map_err(broken)
@@ -74,6 +78,9 @@ pub(crate) fn read(name: &str, text: &str) -> Result<Document, Failure> {
         reproduce::SCHEMA => serde_json::from_str(text).map(Document::Reproduce).map_err(broken),
         simulate::SCHEMA => {
             serde_json::from_str(text).map(Box::new).map(Document::Machine).map_err(broken)
+        }
+        measure::SCHEMA if app.is_some() => {
+            serde_json::from_str(text).map(Box::new).map(Document::Profile).map_err(broken)
         }
         measure::SCHEMA => {
             serde_json::from_str(text).map(Box::new).map(Document::Measure).map_err(broken)

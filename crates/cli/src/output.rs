@@ -102,6 +102,11 @@ pub(crate) fn progress(steps: u64, what: &str) -> ProgressBar {
     bar(steps, what, "{msg:<40} {bar:30} {pos}/{len} {elapsed}")
 }
 
+/// A line that says how it goes, on a terminal only.
+pub(crate) fn spinner() -> ProgressBar {
+    bar(0, "", "{msg}")
+}
+
 fn bar(length: u64, what: &str, template: &str) -> ProgressBar {
     let bar = ProgressBar::new(length).with_message(what.to_string());
     match ProgressStyle::with_template(template) {

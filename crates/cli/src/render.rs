@@ -7,6 +7,7 @@ pub(crate) mod html;
 pub(crate) mod machine;
 pub(crate) mod measure;
 pub(crate) mod predict;
+pub(crate) mod profile;
 pub(crate) mod reproduce;
 pub(crate) mod run;
 pub(crate) mod show;

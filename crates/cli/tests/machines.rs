@@ -11,10 +11,12 @@ use std::{
 };
 
 /// The verbs of which each machine has a golden file, with what stands behind `--root`. With `run`
-/// it is the writes that a placement needs, with `balance` those of the daemon.
-const VERBS: [(&str, &str); 4] = [
+/// it is the writes that a placement needs, with `balance` those of the daemon, with `measure app`
+/// what could be told of a program.
+const VERBS: [(&str, &str); 5] = [
     ("balance", " --dry-run"),
     ("doctor", ""),
+    ("measure app", " --dry-run -- ./solver"),
     ("run", " --weights 3:1 --dry-run -- ./solver"),
     ("show", ""),
 ];
@@ -62,7 +64,7 @@ fn a_capture_of_each_machine_is_as_good_as_the_machine() {
         assert!(capture.is_dir(), "{name}");
         for (verb, rest) in VERBS {
             let words: Vec<&str> =
-                [verb, "--json"].into_iter().chain(rest.split_whitespace()).collect();
+                verb.split(' ').chain(["--json"]).chain(rest.split_whitespace()).collect();
             assert_eq!(said(&words, &capture), said(&words, &machine), "{name}");
         }
     }
@@ -75,7 +77,8 @@ fn each_machine_has_its_goldens_and_is_explained() {
     let readme = fs::read_to_string(folder().join("README.md")).unwrap();
     for name in &machines {
         for (verb, rest) in VERBS {
-            let golden = folder().join(format!("{name}.{verb}.trycmd"));
+            let file = verb.replace(' ', "-");
+            let golden = folder().join(format!("{name}.{file}.trycmd"));
             assert!(golden.is_file(), "no {}: write one like the others", golden.display());
             let text = fs::read_to_string(&golden).unwrap();
             for command in commands(verb, name, rest) {

@@ -252,13 +252,22 @@ impl Running<'_> {
     /// # Errors
     /// When it cannot be waited for.
     pub fn wait(&mut self, limit: Duration) -> io::Result<Option<ExitStatus>> {
+        match self.has_ended(limit) {
+            true => self.status().map(Some),
+            false => Ok(None),
+        }
+    }
+
+    /// The same, but it stays to be looked at until its [`Running::status`] is asked for: what an
+    /// ended process has used is in `/proc` until then.
+    pub fn has_ended(&mut self, limit: Duration) -> bool {
         let end = Instant::now() + limit;
         loop {
             let left = end.saturating_duration_since(Instant::now());
             match self.signals.events.recv_timeout(left) {
                 Ok(Event::Ended(at)) => {
                     self.elapsed = at.saturating_duration_since(self.started);
-                    return self.child.wait().map(Some);
+                    return true;
                 }
                 Ok(Event::Signal { number, is_for_us }) => {
                     self.signal.get_or_insert(number);
@@ -266,11 +275,24 @@ impl Running<'_> {
                         self.signal(number);
                     }
                 }
-                Err(RecvTimeoutError::Timeout) => return Ok(None),
+                Err(RecvTimeoutError::Timeout) => return false,
                 // We hold a sender ourselves.
-                Err(RecvTimeoutError::Disconnected) => return self.child.wait().map(Some),
+                Err(RecvTimeoutError::Disconnected) => return true,
             }
         }
+    }
+
+    /// How it ended, or ends.
+    ///
+    /// # Errors
+    /// When it cannot be waited for.
+    pub fn status(&mut self) -> io::Result<ExitStatus> {
+        self.child.wait()
+    }
+
+    /// How long ago it was started.
+    pub fn age(&self) -> Duration {
+        self.started.elapsed()
     }
 
     /// How long it ran from its start to its end; nothing before that.

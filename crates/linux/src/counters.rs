@@ -4,7 +4,8 @@
 //! kernel shows in `/sys/bus/event_source/devices`. Its events are numbers that differ from one
 //! family of CPUs to the next; [`table`] has them as data, each with where it is from. [`plan()`]
 //! puts together a CPU's table and a machine's PMUs into events to open, and touches nothing, so
-//! that a captured machine has a plan too. [`host::Counters`] opens a plan and reads it.
+//! that a captured machine has a plan too. [`host::Counters`] opens a plan and reads it. What the
+//! cores themselves did for one command, [`topdown`] counts.
 //!
 //! # Latency
 //!
@@ -33,6 +34,8 @@ mod lanes;
 pub mod plan;
 
 pub mod host;
+
+pub mod topdown;
 
 pub use host::{Counters, OpenError};
 pub use plan::{Plan, PlanError, Planned, plan, plan_with_slots, rough_layout};

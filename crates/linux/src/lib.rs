@@ -24,6 +24,8 @@ pub mod counters;
 
 pub mod rapl;
 
+pub mod resctrl;
+
 pub mod replay;
 
 pub mod socket;
@@ -43,6 +45,8 @@ pub mod busy;
 pub mod capability;
 
 pub mod process;
+
+pub mod usage;
 
 pub mod numa_maps;
 

@@ -5,7 +5,10 @@
 //! small ones that it is made of, a page of hugetlbfs as one of its own size. The policy is the
 //! mapping's own, or else that of the process's first thread.
 
-use crate::root::{Root, RootError};
+use crate::{
+    process::tree,
+    root::{Root, RootError},
+};
 use std::collections::BTreeMap;
 
 /// Policies whose name has a space, as the kernel writes them.
@@ -97,6 +100,39 @@ pub fn mappings(root: &Root, pid: u32) -> Result<Option<Vec<Mapping>>, RootError
         text: line,
         expected: "a line of numa_maps",
     })
+}
+
+/// Where the memory of a process and of all that it started is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Resident {
+    /// All of it; what processes share counts for each of them.
+    pub all: NodeBytes,
+    /// What of it is [`anonymous`].
+    pub anonymous: NodeBytes,
+    /// Processes that may not be looked at: those of other users.
+    pub hidden: usize,
+}
+
+/// Where the memory of a process and of all that it started is; `None` where nobody tells: there is
+/// no such process any more, or the kernel has no NUMA.
+///
+/// # Errors
+/// When `/proc` holds nonsense.
+pub fn of_tree(root: &Root, pid: u32) -> Result<Option<Resident>, RootError> {
+    let mut found: Option<Resident> = None;
+    for process in tree(root, pid)?.iter().filter(|process| !process.is_zombie) {
+        match mappings(root, process.pid) {
+            Ok(None) => {}
+            Ok(Some(mappings)) => {
+                let sum = found.get_or_insert_default();
+                sum.all.add(&mappings.iter().map(|mapping| &mapping.bytes).collect());
+                sum.anonymous.add(&anonymous(&mappings));
+            }
+            Err(why) if why.is_permission() => found.get_or_insert_default().hidden += 1,
+            Err(why) => return Err(why),
+        }
+    }
+    Ok(found)
 }
 
 /// The mappings of a text that have resident pages, or the line that is none.
@@ -197,6 +233,9 @@ mod tests {
         assert!(anonymous(&mine).total() > 0);
         assert!(mine.iter().any(|mapping| mapping.kind == Kind::Stack));
         assert_eq!(mappings(&Root::live(), u32::MAX).unwrap(), None);
+        let tree = of_tree(&Root::live(), std::process::id()).unwrap().unwrap();
+        assert!(tree.all.total() > tree.anonymous.total() && tree.hidden == 0, "{tree:?}");
+        assert_eq!(of_tree(&Root::live(), u32::MAX).unwrap(), None);
     }
 
     proptest! {

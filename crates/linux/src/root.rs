@@ -268,7 +268,8 @@ impl Root {
         Ok(())
     }
 
-    /// Writes `text` to a file of the machine: the only place where the tool changes one.
+    /// Writes `text` to a file of the machine: with the two below, the only place where the tool
+    /// changes one.
     ///
     /// # Errors
     /// When the system refuses.
@@ -280,6 +281,41 @@ impl Root {
             }
             Writes::Done => patiently(|| fs::write(self.at(path), text))
                 .map_err(|why| RootError::Write { path: path.into(), text: text.into(), why }),
+        }
+    }
+
+    /// Makes a folder, where that is how the kernel is told something.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub fn make_folder(&self, path: &str) -> Result<(), RootError> {
+        self.change_folder(path, "a folder", |at| fs::create_dir(at))
+    }
+
+    /// Removes such a folder, which the kernel's own files do not keep.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub fn remove_folder(&self, path: &str) -> Result<(), RootError> {
+        self.change_folder(path, "no folder", |at| fs::remove_dir(at))
+    }
+
+    fn change_folder(
+        &self,
+        path: &str,
+        text: &str,
+        change: impl FnOnce(&Path) -> io::Result<()>,
+    ) -> Result<(), RootError> {
+        match &self.writes {
+            Writes::Noted(writes) => {
+                writes.borrow_mut().push(Write { path: path.into(), text: text.into() });
+                Ok(())
+            }
+            Writes::Done => change(&self.at(path)).map_err(|why| RootError::Write {
+                path: path.into(),
+                text: text.into(),
+                why,
+            }),
         }
     }
 

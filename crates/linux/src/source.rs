@@ -21,6 +21,16 @@ pub trait Source {
     fn read(&mut self) -> Result<Reading, SourceError>;
 }
 
+impl<S: Source + ?Sized> Source for Box<S> {
+    fn describe(&self) -> String {
+        (**self).describe()
+    }
+
+    fn read(&mut self) -> Result<Reading, SourceError> {
+        (**self).read()
+    }
+}
+
 /// What was counted since the reading before.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Reading {

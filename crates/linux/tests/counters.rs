@@ -252,6 +252,9 @@ fn energy_is_summed_and_wraps() {
     zone("intel-rapl:0:1", "core\n", "900000\n");
     assert_eq!(meter.read().unwrap(), 1.75, "1 J to the range, 0.5 J beyond, 0.25 J of DRAM");
     assert_eq!(meter.read().unwrap(), 0.0);
+    assert_eq!(meter.names().collect::<Vec<_>>(), ["package-0", "package-0 dram"]);
+    zone("intel-rapl:0:0", "dram\n", "1500000\n");
+    assert_eq!(meter.read_each().unwrap(), [Some(0.0), Some(0.25)]);
     zone("intel-rapl:0", "package-0\n", "much\n");
     assert!(meter.read().unwrap_err().to_string().contains("\"much\" is not energy"));
 }

@@ -43,6 +43,8 @@ pub mod platform;
 
 pub mod demand;
 
+pub mod phases;
+
 pub mod equilibrium;
 
 pub mod search;

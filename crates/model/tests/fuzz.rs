@@ -258,7 +258,10 @@ proptest! {
     fn changed_workloads(which in any::<Index>(), mutations in mutations()) {
         let file = which.get(&WORKLOADS);
         // The numbers that are let through are many; to predict from each would take minutes.
-        let _ = demand_toml::parse(&file.name, &mutated(&file.text, &mutations));
+        if let Ok(demand) = demand_toml::parse(&file.name, &mutated(&file.text, &mutations)) {
+            let written = demand_toml::text(&demand);
+            prop_assert_eq!(demand_toml::parse("written.toml", &written), Ok(demand));
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! The command line of `interleaf measure`.
 
-use super::{WeightsChoice, quantity, rate, seed, threads, weights_choice};
+use super::{AppArgs, WeightsChoice, quantity, rate, seed, threads, weights_choice};
 use clap::{Args, Subcommand, ValueEnum};
 use interleaf_measure::{isa::Isa, isa::IsaError, traffic::Traffic};
 use interleaf_model::{
@@ -98,6 +98,7 @@ pub(crate) enum Measure {
     /// Bandwidth of each mix at each choice of weights, the best of them, and with --loads the
     /// curve of latency against load with the best weights on each point
     Interleave(InterleaveArgs),
+    App(Box<AppArgs>),
 }
 
 #[derive(Debug, Args)]

@@ -1,6 +1,6 @@
 //! One HTML page that needs nothing else: the script that draws is in it.
 
-use super::{colour, compare, measure, predict, reproduce, simulate, table::escaped};
+use super::{colour, compare, measure, predict, profile, reproduce, simulate, table::escaped};
 use crate::document::{
     Document,
     figure::{Figure, Series, SeriesKind},
@@ -54,6 +54,10 @@ pub(crate) fn page(document: &Document) -> String {
         Document::Compare(document) => {
             let title = format!("{} and {}", document.first.name, document.second.name);
             (title, compare::html(document))
+        }
+        Document::Profile(document) => {
+            let figures = drawn(&document.figures(), "");
+            (profile::title(document), profile::html(document, &figures))
         }
         Document::Reproduce(document) => {
             let studies = document.studies.iter().map(|study| {

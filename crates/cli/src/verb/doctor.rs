@@ -9,11 +9,14 @@ use crate::{
 use interleaf_linux::{
     actuator::physical,
     capability::capabilities,
+    counters::topdown,
     damon::{
         ADMIN,
         probe::{ProbeError, Probed, probe},
     },
     hardware::Hardware,
+    rapl::Meter,
+    resctrl,
     root::Root,
     topology::Machine,
 };
@@ -31,6 +34,10 @@ pub(super) fn run(args: &DoctorArgs, root: Option<&Path>) -> Result<(), Failure>
         }
         // And what a record of a measurement says of the machine.
         Hardware::read(&root).map_err(super::unread)?;
+        // And what `measure app` does: that there is no plan is seen where it is read.
+        drop(topdown::plan(&root));
+        drop(resctrl::look(&root));
+        Meter::zones(&root).map_err(super::unread)?;
         root.capture(target).map_err(|why| {
             Failure::new(
                 format!("{}: cannot be captured to: {why}", target.display()),

@@ -1,5 +1,6 @@
 //! `interleaf measure`.
 
+mod app;
 mod engine;
 mod export;
 mod setup;
@@ -20,6 +21,9 @@ use setup::{Given, Setup};
 use std::{path::Path, process::ExitCode};
 
 pub(super) fn run(args: &MeasureArgs, root: Option<&Path>) -> Result<ExitCode, Failure> {
+    if let Some(Measure::App(args)) = &args.what {
+        return app::run(args, root);
+    }
     let root = super::root(root)?;
     let given = given(args);
     let common = given.common;
@@ -95,7 +99,7 @@ fn given(args: &MeasureArgs) -> Given<'_> {
         ..all.clone()
     };
     match &args.what {
-        None => all,
+        None | Some(Measure::App(_)) => all,
         Some(Measure::Idle { chase, common }) => {
             Given { what: "idle", chase: chase.clone(), common, ..none }
         }

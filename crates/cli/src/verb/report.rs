@@ -40,6 +40,10 @@ pub(super) fn run(args: &ReportArgs) -> Result<(), Failure> {
         }
         (ReportFormat::Csv, Document::Measure(document)) => render::measure::csv(document),
         (ReportFormat::Csv, Document::Compare(document)) => render::compare::csv(document),
+        (ReportFormat::Markdown, Document::Profile(document)) => {
+            render::profile::markdown(document)
+        }
+        (ReportFormat::Csv, Document::Profile(document)) => render::profile::csv(document),
         (ReportFormat::Csv, Document::Machine(document)) => render::simulate::csv(document),
         (ReportFormat::Csv, Document::Predict(document)) => render::predict::csv(document),
         (ReportFormat::Csv, Document::Reproduce(document)) => render::reproduce::csv(document),
@@ -80,6 +84,7 @@ fn figures(document: &Document) -> Vec<Figure> {
         Document::Machine(document) => document.figures(),
         Document::Measure(document) => document.figures(),
         Document::Compare(_) => vec![],
+        Document::Profile(document) => document.figures(),
         Document::Reproduce(document) => {
             document.studies.iter().flat_map(|study| study.figures.clone()).collect()
         }

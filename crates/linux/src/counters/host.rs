@@ -31,21 +31,21 @@ pub struct Counters {
 
 /// Events that are counted at once.
 #[derive(Debug)]
-struct Group {
-    leader: OwnedFd,
+pub(super) struct Group {
+    pub(super) leader: OwnedFd,
     /// The others; held open, and read with the leader.
-    _others: Vec<OwnedFd>,
+    pub(super) _others: Vec<OwnedFd>,
     /// The events, as indices into the plan.
-    events: Vec<usize>,
-    last: Raw,
+    pub(super) events: Vec<usize>,
+    pub(super) last: Raw,
 }
 
 /// What the kernel says of a group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Raw {
-    enabled_ns: u64,
-    running_ns: u64,
-    counts: Vec<u64>,
+pub(super) struct Raw {
+    pub(super) enabled_ns: u64,
+    pub(super) running_ns: u64,
+    pub(super) counts: Vec<u64>,
 }
 
 /// Why counters cannot be opened.
@@ -55,18 +55,24 @@ pub enum OpenError {
     #[error("there is nothing to count")]
     Nothing,
     /// This user may not count what others do.
-    #[error("this user may not count what the whole machine does{}", setting(.paranoid))]
+    #[error(
+        "this user may not count what {}{}",
+        if *.whole_machine { "the whole machine does" } else { "programs do" },
+        setting(.paranoid)
+    )]
     NotPermitted {
+        /// Whether it was to be counted whoever runs, not one command alone.
+        whole_machine: bool,
         /// `kernel.perf_event_paranoid`; `None` where it cannot be read.
         paranoid: Option<i64>,
     },
     /// The machine has no such unit after all.
-    #[error("{pmu} on CPU {cpu}: no such unit: {why}")]
+    #[error("{pmu}{}: no such unit: {why}", on_cpu(.cpu))]
     NoUnit {
         /// The PMU.
         pmu: String,
-        /// The CPU.
-        cpu: u32,
+        /// The CPU; `None` for any that a command runs on.
+        cpu: Option<u32>,
         /// The system's reason.
         why: io::Error,
     },
@@ -79,17 +85,21 @@ pub enum OpenError {
         limit: u64,
     },
     /// The kernel refuses an event.
-    #[error("{event} of {pmu} on CPU {cpu}: refused: {why}")]
+    #[error("{event} of {pmu}{}: refused: {why}", on_cpu(.cpu))]
     Refused {
         /// The event.
         event: String,
         /// The PMU.
         pmu: String,
-        /// The CPU.
-        cpu: u32,
+        /// The CPU; `None` for any that a command runs on.
+        cpu: Option<u32>,
         /// The system's reason.
         why: io::Error,
     },
+}
+
+fn on_cpu(cpu: &Option<u32>) -> String {
+    cpu.map_or(String::new(), |cpu| format!(" on CPU {cpu}"))
 }
 
 fn setting(value: &Option<i64>) -> String {
@@ -100,8 +110,11 @@ impl OpenError {
     /// What to do about it, or what could serve instead.
     pub fn remedy(&self) -> &'static str {
         match self {
-            Self::NotPermitted { .. } => {
+            Self::NotPermitted { whole_machine: true, .. } => {
                 "run as root or with CAP_PERFMON, or sysctl kernel.perf_event_paranoid=0"
+            }
+            Self::NotPermitted { whole_machine: false, .. } => {
+                "run as root or with CAP_PERFMON, or sysctl kernel.perf_event_paranoid=2"
             }
             Self::Files { .. } => "ulimit -n 4096, or LimitNOFILE= of the unit",
             Self::Nothing | Self::NoUnit { .. } => {
@@ -131,7 +144,7 @@ impl Counters {
         let mut groups: Vec<Group> = vec![];
         let mut number = None;
         for (at, event) in plan.events.iter().enumerate() {
-            let refused = |why| refused(event, why, root);
+            let refused = |why| refused_of(event, why, root);
             let same = number == Some(event.group);
             let leader = groups.last().filter(|_| same).map(|group| group.leader.as_fd());
             let opened =
@@ -160,7 +173,7 @@ impl Counters {
         }
         for group in &mut groups {
             let first = &plan.events[group.events[0]];
-            group.last = group.read().map_err(|why| refused(first, why, root))?;
+            group.last = group.read().map_err(|why| refused_of(first, why, root))?;
         }
         Ok(Self { plan, groups, last: Instant::now() })
     }
@@ -172,7 +185,7 @@ impl Counters {
 }
 
 impl Group {
-    fn read(&self) -> io::Result<Raw> {
+    pub(super) fn read(&self) -> io::Result<Raw> {
         let mut bytes = vec![0; 8 * (3 + self.events.len())];
         let read = rustix::io::read(&self.leader, &mut bytes)?;
         let words = bytes[..read].chunks_exact(8).filter_map(|word| word.try_into().ok());
@@ -220,14 +233,14 @@ impl Source for Counters {
 
 /// What a group counted between two readings.
 #[derive(Clone, Debug, PartialEq)]
-struct Grown {
-    enabled_ns: f64,
+pub(super) struct Grown {
+    pub(super) enabled_ns: f64,
     /// What each would have counted had it had a counter all the time; `None` when it had none.
-    counts: Option<Vec<f64>>,
+    pub(super) counts: Option<Vec<f64>>,
 }
 
 impl Grown {
-    fn between(before: &Raw, now: &Raw) -> Self {
+    pub(super) fn between(before: &Raw, now: &Raw) -> Self {
         let enabled_ns = now.enabled_ns.saturating_sub(before.enabled_ns) as f64;
         let running_ns = now.running_ns.saturating_sub(before.running_ns) as f64;
         let scale = enabled_ns / running_ns;
@@ -321,16 +334,28 @@ fn clear<T>(list: &mut [Option<T>], at: usize) {
     }
 }
 
-fn refused(event: &Planned, why: io::Error, root: &Root) -> OpenError {
-    let (name, pmu, cpu) = (event.name.clone(), event.pmu.clone(), event.cpu);
+fn refused_of(event: &Planned, why: io::Error, root: &Root) -> OpenError {
+    refused(&event.name, &event.pmu, Some(event.cpu), why, root)
+}
+
+/// Why an event is refused; on one CPU, or with `None` on all that a command runs on.
+pub(super) fn refused(
+    event: &str,
+    pmu: &str,
+    cpu: Option<u32>,
+    why: io::Error,
+    root: &Root,
+) -> OpenError {
+    let (event, pmu) = (event.to_string(), pmu.to_string());
     match why.raw_os_error() {
         Some(libc::EACCES | libc::EPERM) => OpenError::NotPermitted {
+            whole_machine: cpu.is_some(),
             paranoid: root.text(PARANOID).ok().flatten().and_then(|text| text.trim().parse().ok()),
         },
         Some(libc::ENOENT | libc::ENODEV | libc::ENXIO | libc::EOPNOTSUPP) => {
             OpenError::NoUnit { pmu, cpu, why }
         }
-        _ => OpenError::Refused { event: name, pmu, cpu, why },
+        _ => OpenError::Refused { event, pmu, cpu, why },
     }
 }
 

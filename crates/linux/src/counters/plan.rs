@@ -151,7 +151,7 @@ pub fn rough_layout(machine: &Machine) -> Layout {
 /// When no table or no unit serves, the domains are no sockets, or a file cannot be read.
 pub fn plan(root: &Root, machine: &Machine, layout: &Layout) -> Result<Plan, PlanError> {
     plan_of(root, machine, layout, &|quantity| {
-        !matches!(quantity, Quantity::Slots | Quantity::MemorySlots)
+        !matches!(quantity, Quantity::Slots | Quantity::MemorySlots) && !quantity.is_of_core()
     })
 }
 
@@ -160,7 +160,7 @@ pub fn plan(root: &Root, machine: &Machine, layout: &Layout) -> Result<Plan, Pla
 /// # Errors
 /// As [`plan`].
 pub fn plan_with_slots(root: &Root, machine: &Machine, layout: &Layout) -> Result<Plan, PlanError> {
-    plan_of(root, machine, layout, &|_| true)
+    plan_of(root, machine, layout, &|quantity| !quantity.is_of_core())
 }
 
 fn plan_of(

@@ -75,7 +75,8 @@ pub struct Event {
     /// What one count stands for: bytes of traffic, ns of waiting, else 1.
     pub per_count: f64,
     /// Which of the PMU's units count it, where they take turns: units are dealt to lanes, and
-    /// each counts what its lane has. `None` for all units.
+    /// each counts what its lane has. `None` for all units. Events of a core with the same lane are
+    /// counted at once.
     #[serde(default)]
     pub lane: Option<u32>,
     /// Where all this is from.
@@ -104,6 +105,38 @@ pub enum Quantity {
     Slots,
     /// Issue slots of a core that waited for memory.
     MemorySlots,
+    /// Slots of a core as [`super::topdown`] has them, where those that wait for memory are not
+    /// counted by themselves.
+    DispatchSlots,
+    /// Slots whose work was kept.
+    RetiringSlots,
+    /// Slots whose work was thrown away.
+    BadSlots,
+    /// Slots for which there was no work.
+    FrontendSlots,
+    /// Slots that found something in the way.
+    BackendSlots,
+    /// Slots that the other thread of the core had.
+    ContentionSlots,
+    /// Slots that were filled, whatever became of it.
+    FilledSlots,
+    /// Of those kept, the ones of instructions that are made of many.
+    HeavySlots,
+    /// Of those thrown away, the ones behind a branch that was guessed wrong.
+    MispredictSlots,
+    /// Of those without work, the ones that waited for it.
+    FetchLatencySlots,
+    /// Cycles in which nothing was kept because the oldest was not done.
+    StalledCycles,
+    /// The same where the oldest was a load.
+    LoadStalledCycles,
+}
+
+impl Quantity {
+    /// Whether it is one of a core, for [`super::topdown`] alone.
+    pub fn is_of_core(self) -> bool {
+        self >= Self::DispatchSlots
+    }
 }
 
 impl Event {
@@ -210,7 +243,10 @@ mod tests {
     #[test]
     fn what_a_unit_counts_fits_its_counters() {
         for table in tables() {
-            for event in table.events.iter().filter(|event| event.pmu != "amd_df") {
+            for event in table.events.iter().filter(|event| {
+                // The slots of a core have registers of their own (Intel), or are few (AMD).
+                !["amd_df", "cpu"].contains(&event.pmu.as_str())
+            }) {
                 let lane = |other: &&Event| {
                     let ticks = other.quantity != Quantity::Ticks
                         || table.events.iter().any(|one| {

@@ -132,6 +132,78 @@ pub fn parse(file: &str, text: &str) -> Result<Demand, FileError> {
     })
 }
 
+/// A demand as the text of a file, which [`parse`] reads as the same demand.
+pub fn text(demand: &Demand) -> String {
+    let quoted = |text: &str| toml::Value::from(text).to_string();
+    let figure = &demand.figure;
+    let mut text = format!(
+        "schema = \"{SCHEMA}\"\nname = {}\nprovenance = \"{}\"\nsource = {}\n",
+        quoted(&demand.name),
+        figure.provenance,
+        quoted(&figure.source),
+    );
+    if let Some(platform) = &demand.platform {
+        text += &format!("platform = {}\n", quoted(platform));
+    }
+    text += &mix_text(demand);
+    if let Some(footprint) = demand.footprint {
+        let (bytes, kib) = (footprint.get(), footprint.get() / 1024);
+        let size = if bytes % 1024 == 0 { format!("{kib}KiB") } else { format!("{bytes}B") };
+        text += &format!("footprint = \"{size}\"\n");
+    }
+    if let Some(lines) = demand.outstanding_lines_per_thread {
+        text += &format!("outstanding_lines_per_thread = {lines:?}\n");
+    }
+    let result = |result: f64| match &demand.metric {
+        Metric::Runtime => format!("runtime_s = {result:?}\n"),
+        Metric::Rate(unit) => format!("rate = {result:?}\nrate_unit = {}\n", quoted(unit)),
+    };
+    for run in &demand.local {
+        text += &format!("\n[[local]]\nthreads = {}\n{}", run.threads, result(run.result));
+        if let Some(gbps) = run.bandwidth_gbps {
+            text += &format!("bandwidth_gbps = {gbps:?}\n");
+        }
+        if !run.series.is_empty() {
+            text += &format!("series = {}\n", quoted(&run.series));
+        }
+    }
+    for run in &demand.interleaved {
+        let (weights, threads) = (&run.weights, run.threads);
+        text += &format!("\n[[interleaved]]\nweights = \"{weights}\"\nthreads = {threads}\n");
+        text += &result(run.result);
+    }
+    match demand.hotness {
+        Hotness::Uniform => {}
+        Hotness::Zipf { exponent } => {
+            text += &format!("\n[hotness]\nkind = \"zipf\"\nexponent = {exponent:?}\n");
+        }
+        Hotness::HotSet { pages, accesses } => {
+            text += "\n[hotness]\nkind = \"hot-set\"\n";
+            text += &format!("pages = {pages:?}\naccesses = {accesses:?}\n");
+        }
+    }
+    for Phase { share_of_time, bandwidth_gbps } in &demand.phases {
+        text += &format!("\n[[phase]]\nshare_of_time = {share_of_time:?}\n");
+        text += &format!("bandwidth_gbps = {bandwidth_gbps:?}\n");
+    }
+    text
+}
+
+fn mix_text(demand: &Demand) -> String {
+    let mix = demand.mix;
+    let mut fields = vec![format!("read_share = {:?}", mix.read_share())];
+    let (low, high) = demand.read_share_range;
+    if low < high {
+        fields.push(format!("read_share_range = [{low:?}, {high:?}]"));
+    }
+    for (is_so, field) in [(mix.nontemporal(), "nontemporal"), (mix.random(), "random")] {
+        if is_so {
+            fields.push(format!("{field} = true"));
+        }
+    }
+    format!("mix = {{ {} }}\n", fields.join(", "))
+}
+
 fn mix(toml: &TomlText<'_>, read: &MixFile) -> Result<(Mix, (f64, f64)), FileError> {
     let share = toml.part("mix.read_share", &read.read_share)?;
     let mix = Mix::new(share, read.nontemporal)

@@ -146,7 +146,7 @@ fn without_the_right_it_says_which() {
     let denied = || io::Error::from_raw_os_error(libc::EACCES);
     let folder = tempfile::tempdir().unwrap();
     let event = event(Quantity::Read, Some(0), 64.0, 0);
-    let told = |root: &Root| refused(&event, denied(), root).to_string();
+    let told = |root: &Root| refused_of(&event, denied(), root).to_string();
     let bare = "this user may not count what the whole machine does";
     assert_eq!(told(&Root::captured(folder.path())), bare);
     let kernel = folder.path().join("proc/sys/kernel");
@@ -154,6 +154,6 @@ fn without_the_right_it_says_which() {
     std::fs::write(kernel.join("perf_event_paranoid"), "2\n").unwrap();
     let expected = format!("{bare}: kernel.perf_event_paranoid is 2");
     assert_eq!(told(&Root::captured(folder.path())), expected);
-    let why = refused(&event, denied(), &Root::captured(folder.path()));
+    let why = refused_of(&event, denied(), &Root::captured(folder.path()));
     assert!(why.remedy().contains("CAP_PERFMON"));
 }

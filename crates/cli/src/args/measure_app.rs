@@ -1,0 +1,97 @@
+//! The command line of `interleaf measure app`.
+
+use super::{quantity, threads};
+use clap::Args;
+use interleaf_model::units::Time;
+use std::{ffi::OsString, path::PathBuf};
+
+/// What to write when something is missing.
+pub(super) fn hint(problem: &str) -> &'static str {
+    match problem.contains("--demand") {
+        true => "add --demand FILE, which it is for",
+        false => "write for example interleaf measure app -- ./solver input.dat",
+    }
+}
+
+/// How often a command may be looked at, s: more often costs it more than it tells.
+const EVERY_S: [f64; 2] = [0.01, 60.0];
+
+/// Runs a command and tells what the machine did meanwhile: bandwidth of DRAM and CXL over time,
+/// their read share and latency, where the slots of its cores went, energy, where its pages were,
+/// storage, memory and CPUs. What this machine or this user cannot tell is "not available", with
+/// the reason. No setting is changed. Exits as the command does: with its status, or with 128 and
+/// the number of its signal. Ctrl-C goes to the command; what was seen until then is told.
+///
+/// With --demand it writes a file that `interleaf predict --demand FILE` reads: profile on the
+/// machine that you have, predict for one that you have not.
+///
+/// Bandwidth, latency and energy are the machine's, whoever caused them: let nothing else run. CPU
+/// time, slots, memory and storage are the command's and those of all that it starts.
+///
+/// Examples:
+///   interleaf measure app -- ./solver input.dat
+///   interleaf measure app -o run.json -- ./solver     (then interleaf report run.json -o run.html)
+///   interleaf measure app --dry-run -- ./solver       (what could be told here, and why not more)
+///   interleaf measure app --demand mine.toml -- numactl --membind 0 ./solver
+///   interleaf predict --platform xeon6-cz122 --demand mine.toml
+///   interleaf measure app -- interleaf run --weights 3:1 -- ./solver
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct AppArgs {
+    /// The command and its arguments
+    #[arg(
+        value_name = "COMMAND",
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        required = true
+    )]
+    pub(crate) command: Vec<OsString>,
+    /// How often it is looked at, 10ms to 60s
+    #[arg(long, value_name = "TIME", value_parser = every, default_value = "200ms")]
+    pub(crate) every: Time,
+    /// Write what the command asked of memory to FILE, for `predict` and `simulate`; it takes that
+    /// its pages were on the first tier
+    #[arg(long, value_name = "FILE")]
+    pub(crate) demand: Option<PathBuf>,
+    /// With --demand, the threads that worked [default: the most that were seen to run at once]
+    #[arg(long, value_name = "N", value_parser = threads, requires = "demand")]
+    pub(crate) threads: Option<u32>,
+    /// With --demand, the platform that this machine is, by name or as a file [default: whichever
+    /// is asked about is taken for this machine]
+    #[arg(long, value_name = "NAME|FILE", requires = "demand")]
+    pub(crate) platform: Option<String>,
+    /// With --demand, the workload's name [default: that of the program]
+    #[arg(long, value_name = "NAME", requires = "demand")]
+    pub(crate) name: Option<String>,
+    /// Read bandwidth from a socket that programs write to, in place of counters
+    #[arg(long, value_name = "SOCKET")]
+    pub(crate) feed: Option<PathBuf>,
+    /// Read bandwidth from a recording (docs/counters.md), one reading each time the command is
+    /// looked at, in place of counters
+    #[arg(long, value_name = "FILE", conflicts_with = "feed")]
+    pub(crate) replay: Option<PathBuf>,
+    /// Record what the counters say in FILE, for --replay
+    #[arg(long, value_name = "FILE", conflicts_with = "replay")]
+    pub(crate) record: Option<PathBuf>,
+    /// Run nothing; only say what could be told, and why not the rest
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Say nothing but what went wrong
+    #[arg(long, short = 'q')]
+    pub(crate) quiet: bool,
+    /// Print a JSON document (interleaf.measure/1); what the command writes goes to stderr then
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Record the JSON document in FILE, anew every few seconds
+    #[arg(short = 'o', long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+}
+
+fn every(text: &str) -> Result<Time, String> {
+    let time: Time = quantity(text, "200ms")?;
+    let [least, most] = EVERY_S;
+    if (least..=most).contains(&time.seconds()) {
+        return Ok(time);
+    }
+    Err(format!("{text} is not between 10ms and 60s: write a time such as 200ms"))
+}

@@ -1,0 +1,227 @@
+//! `interleaf measure app`.
+
+mod demand;
+mod sources;
+mod watch;
+
+use crate::{
+    args::AppArgs,
+    document::{
+        self,
+        measure::{MachineDocument, SCHEMA},
+        profile::{AppDocument, ProfileDocument, QuantityDocument},
+    },
+    failure::Failure,
+    library, output, render,
+    verb::placed::{self, live},
+};
+use interleaf_linux::{
+    command::Signals, hardware::Hardware, mempolicy::Policy, root::Root, topology::Machine,
+};
+use sources::Sources;
+use std::{
+    fs::File,
+    io::{self, IsTerminal as _},
+    os::fd::AsFd as _,
+    os::unix::process::ExitStatusExt as _,
+    path::Path,
+    process::{ExitCode, ExitStatus},
+    time::Duration,
+};
+use watch::Watch;
+
+pub(super) fn run(args: &AppArgs, root: Option<&Path>) -> Result<ExitCode, Failure> {
+    let root = super::super::root(root)?;
+    if !args.dry_run {
+        live(&root)?;
+    }
+    check(args)?;
+    let machine = Machine::read(&root).map_err(super::super::unread)?;
+    let sources = Sources::find(args, &root, &machine)?;
+    let hardware = Hardware::read(&root).map_err(super::super::unread)?;
+    let described = MachineDocument::new(&machine, &hardware);
+    let mut document = document(args, &root, &machine, described, &sources);
+    if args.dry_run {
+        give(args, &document, render::profile::dry_run)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let signals = Signals::hold().map_err(placed::unheld)?;
+    let (status, came) = match signals.come() {
+        Some(signal) => return Ok(placed::signal_status(signal)),
+        None => measured(args, &root, &signals, sources, &mut document)?,
+    };
+    let wanted = args.demand.as_deref().map(|path| (path, args));
+    let demand = wanted.map(|(path, args)| demand::write(path, args, &mut document, came));
+    // A demand that could not be had is no reason to lose the record.
+    if let Some(target) = &args.output {
+        output::file(target, &document::json(&document)?)?;
+    }
+    if args.json {
+        output::data(&document::json(&document)?)?;
+    } else if !args.quiet {
+        output::message(render::profile::text(&document).trim_end());
+    }
+    match demand.transpose() {
+        Err(failure) if status.success() => return Err(failure),
+        // Who called learns how the command failed.
+        Err(failure) => drop(failure.tell()),
+        Ok(_) => {}
+    }
+    Ok(exit(status))
+}
+
+/// What cannot be, before anything is begun.
+fn check(args: &AppArgs) -> Result<(), Failure> {
+    let program = args.command.first().map(|word| word.to_string_lossy()).unwrap_or_default();
+    if program.starts_with('-') {
+        return Err(Failure::new(
+            format!("there is no option {program}"),
+            "`interleaf measure app --help` lists the options; the command stands behind --, and \
+             a placement is `interleaf run`'s, which can be that command",
+        ));
+    }
+    let targets = [("-o", &args.output), ("--demand", &args.demand), ("--record", &args.record)];
+    for (option, target) in targets {
+        if target.as_deref() == Some(Path::new("-")) {
+            return Err(Failure::new(
+                format!("{option} -: stdout is the command's"),
+                "name a file; --json prints the document, and the command writes to stderr then",
+            ));
+        }
+        output::check_writable(target.as_deref())?;
+    }
+    let named: Vec<&Path> = targets.iter().filter_map(|(_, target)| target.as_deref()).collect();
+    for (at, target) in named.iter().enumerate() {
+        if named[..at].contains(target) {
+            return Err(Failure::new(
+                format!("{}: is to be written twice", target.display()),
+                "name a file for each of -o, --demand and --record",
+            ));
+        }
+    }
+    if let Some(name) = &args.platform {
+        library::platform(name)?;
+    }
+    Ok(())
+}
+
+/// A document before the command runs.
+fn document(
+    args: &AppArgs,
+    root: &Root,
+    machine: &Machine,
+    described: MachineDocument,
+    sources: &Sources<'_>,
+) -> ProfileDocument {
+    let cpus = machine.sockets.iter().map(|(_, cpus)| cpus.len()).sum();
+    let mut quantities = sources.quantities.clone();
+    quantities.extend(sources::of_processes(root, machine));
+    quantities.sort_by_key(|quantity| {
+        let order = ["bandwidth", "latency", "top-down", "energy", "placement"];
+        order.iter().position(|name| *name == quantity.name).unwrap_or(order.len())
+    });
+    ProfileDocument {
+        schema: SCHEMA.into(),
+        machine: described,
+        points: vec![],
+        app: AppDocument {
+            kind: "app".into(),
+            command: args.command.iter().map(|it| it.to_string_lossy().into_owned()).collect(),
+            dry_run: args.dry_run,
+            exit_code: None,
+            signal: None,
+            runtime_s: None,
+            every_s: args.every.seconds(),
+            cpus,
+            tiers: sources.tiers.clone(),
+            energy_domains: sources.energy_domains(),
+            quantities,
+            whole: None,
+            phases: vec![],
+            warnings: vec![],
+            demand_file: None,
+            samples: vec![],
+        },
+    }
+}
+
+/// Runs the command and looks at it until it ends; how it ended, and the first signal that came.
+fn measured(
+    args: &AppArgs,
+    root: &Root,
+    signals: &Signals,
+    sources: Sources<'_>,
+    document: &mut ProfileDocument,
+) -> Result<(ExitStatus, Option<i32>), Failure> {
+    let (program, arguments) = args.command.split_first().unwrap_or_else(|| unreachable!());
+    // With a document on stdout, what the command writes goes elsewhere.
+    let stderr = match args.json {
+        true => {
+            Some(File::from(io::stderr().as_fd().try_clone_to_owned().map_err(placed::unheld)?))
+        }
+        false => None,
+    };
+    let mut watch = Watch::new(args, root, sources)?;
+    let policy = Policy::Default;
+    let mut running = signals
+        .start_into(stderr.as_ref(), &policy, program, arguments)
+        .map_err(placed::unstarted)?;
+    watch.begin(running.pid());
+    let bar = live_line(args);
+    let every = Duration::from_secs_f64(args.every.seconds());
+    let mut pause = every.min(watch::FIRST_LOOK);
+    loop {
+        let ended = running.has_ended(pause);
+        watch.look(running.pid(), running.age(), ended);
+        if ended {
+            break;
+        }
+        bar.set_message(render::profile::line(running.age(), watch.last()));
+        watch.save(args, running.age(), document)?;
+        // Looks keep their rhythm, however long one takes.
+        let age = running.age().as_nanos();
+        pause = every - Duration::from_nanos((age % every.as_nanos()) as u64);
+    }
+    bar.finish_and_clear();
+    let status = running.status().map_err(placed::unwaited)?;
+    let app = &mut document.app;
+    (app.exit_code, app.signal) = (status.code(), status.signal());
+    watch.finish(running.elapsed(), document);
+    Ok((status, running.came()))
+}
+
+/// A line that lives while the command runs: on a terminal, and only where the command does not
+/// write there too.
+fn live_line(args: &AppArgs) -> indicatif::ProgressBar {
+    let is_free = args.json || !io::stdout().is_terminal();
+    match io::stderr().is_terminal() && is_free && !args.quiet {
+        true => output::spinner(),
+        false => indicatif::ProgressBar::hidden(),
+    }
+}
+
+fn exit(status: ExitStatus) -> ExitCode {
+    let ended = placed::Ended { status: Some(status), elapsed: Duration::ZERO, signal: None };
+    placed::exit(&ended)
+}
+
+/// Records and prints a document as the options say.
+fn give(
+    args: &AppArgs,
+    document: &ProfileDocument,
+    text: impl FnOnce(&ProfileDocument) -> String,
+) -> Result<(), Failure> {
+    if let Some(target) = &args.output {
+        output::file(target, &document::json(document)?)?;
+    }
+    output::data(&if args.json { document::json(document)? } else { text(document) })
+}
+
+/// Notes that what should have been counted was not.
+fn not_counted(quantities: &mut [QuantityDocument], name: &str, why: &str) {
+    let quantity = quantities.iter_mut().find(|it| it.name == name && it.is_available);
+    if let Some(quantity) = quantity {
+        let what = format!("nothing was counted: {why} ({})", quantity.what);
+        *quantity = QuantityDocument::missing(name, what, "look at it for longer");
+    }
+}

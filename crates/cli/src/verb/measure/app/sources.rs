@@ -1,0 +1,309 @@
+//! What counts, or why nothing does.
+
+use crate::{
+    args::AppArgs,
+    document::profile::{QuantityDocument, TierDocument},
+    failure::Failure,
+    verb::unread,
+};
+use interleaf_linux::{
+    counters::{
+        Counters, Plan, plan, rough_layout,
+        table::Quantity,
+        topdown::{self, Topdown},
+    },
+    feed::Feed,
+    rapl::Meter,
+    replay::{Recorder, Replay},
+    resctrl::{self, Monitor},
+    root::Root,
+    source::Source,
+    topology::Machine,
+    usage,
+};
+use interleaf_model::machine::Layout;
+use std::{fs::File, path::Path};
+
+/// What counts beside `/proc`, as far as it is there.
+pub(super) struct Sources<'a> {
+    /// Opened where something is to run; traffic by domain, then by what [`Sources::tier_of`] has.
+    pub(super) traffic: Option<Box<dyn Source + 'a>>,
+    /// Where nothing counts tiers: the command's traffic of all of them together.
+    pub(super) monitor: Option<Monitor<'a>>,
+    pub(super) topdown: Option<Topdown>,
+    pub(super) energy: Option<Meter>,
+    /// The tier of each tier that the source has.
+    pub(super) tier_of: Vec<usize>,
+    pub(super) tiers: Vec<TierDocument>,
+    pub(super) nodes: Vec<(u32, usize)>,
+    pub(super) quantities: Vec<QuantityDocument>,
+}
+
+/// A source of traffic, and what is to be said of bandwidth and of latency.
+struct Traffic<'a> {
+    source: Option<Box<dyn Source + 'a>>,
+    tier_of: Vec<usize>,
+    said: [QuantityDocument; 2],
+}
+
+impl<'a> Sources<'a> {
+    /// Finds them, and opens them unless nothing is to run.
+    pub(super) fn find(args: &AppArgs, root: &'a Root, machine: &Machine) -> Result<Self, Failure> {
+        let layout = rough_layout(machine);
+        let (tiers, nodes) = tiers(machine, &layout);
+        let mut traffic = match (&args.feed, &args.replay) {
+            (Some(path), _) => fed(path, &layout, args.dry_run)?,
+            (None, Some(path)) => replayed(path, &tiers, &nodes)?,
+            (None, None) => counted(root, machine, &layout, args.dry_run),
+        };
+        let monitor = match traffic.said[0].is_available {
+            true => None,
+            false => monitor(root, &mut traffic.said[0], args.dry_run),
+        };
+        let (topdown, said_of_slots) = slots(root, args.dry_run);
+        let (energy, said_of_energy) = energy(root)?;
+        let mut quantities: Vec<QuantityDocument> = traffic.said.into();
+        quantities.extend([said_of_slots, said_of_energy]);
+        let source = match (traffic.source, &args.record) {
+            (Some(source), Some(path)) => Some(recorded(source, path)?),
+            (None, Some(_)) if !args.dry_run => {
+                return Err(Failure::new(
+                    format!("--record: there is nothing to record: {}", quantities[0].what),
+                    "leave --record out, or run where memory's traffic is counted",
+                ));
+            }
+            (source, _) => source,
+        };
+        let tier_of = traffic.tier_of;
+        let traffic = source;
+        Ok(Self { traffic, monitor, topdown, energy, tier_of, tiers, nodes, quantities })
+    }
+
+    pub(super) fn energy_domains(&self) -> Vec<String> {
+        self.energy.iter().flat_map(Meter::names).map(String::from).collect()
+    }
+}
+
+/// The tiers of a machine, the fastest first, and the tier of each node. A machine without NUMA has
+/// one.
+fn tiers(machine: &Machine, layout: &Layout) -> (Vec<TierDocument>, Vec<(u32, usize)>) {
+    let by_speed = machine.memory_by_speed();
+    let with_kinds = by_speed.iter().zip(&layout.tiers);
+    let mut tiers: Vec<TierDocument> = with_kinds
+        .map(|(nodes, tier)| TierDocument {
+            name: tier.name.clone(),
+            kind: tier.kind.to_string(),
+            nodes: nodes.iter().collect(),
+        })
+        .collect();
+    if tiers.is_empty() {
+        tiers.push(TierDocument { name: "memory".into(), kind: "dram".into(), nodes: vec![0] });
+    }
+    let nodes = tiers.iter().enumerate();
+    let nodes = nodes.flat_map(|(at, tier)| tier.nodes.iter().map(move |node| (*node, at)));
+    let nodes = nodes.collect();
+    (tiers, nodes)
+}
+
+fn missing(why: &str, remedy: &str) -> [QuantityDocument; 2] {
+    ["bandwidth", "latency"].map(|name| QuantityDocument::missing(name, why, remedy))
+}
+
+/// The counters of the machine.
+fn counted<'a>(root: &Root, machine: &Machine, layout: &Layout, dry_run: bool) -> Traffic<'a> {
+    let tier_of: Vec<usize> = (0..layout.tiers.len()).collect();
+    let without = |said| Traffic { source: None, tier_of: vec![], said };
+    let planned = match plan(root, machine, layout) {
+        Ok(planned) => planned,
+        Err(why) => return without(missing(&why.to_string(), &why.remedy())),
+    };
+    let said = said_of(&planned);
+    if dry_run {
+        return Traffic { source: None, tier_of, said };
+    }
+    match Counters::open(planned, root) {
+        Ok(counters) => Traffic { source: Some(Box::new(counters)), tier_of, said },
+        Err(why) => without(missing(&why.to_string(), why.remedy())),
+    }
+}
+
+/// What caches count for the command, where nothing else counts: `said` is told so, or why not.
+fn monitor<'a>(root: &'a Root, said: &mut QuantityDocument, dry_run: bool) -> Option<Monitor<'a>> {
+    let opened = match dry_run {
+        true => resctrl::look(root).map(|()| None),
+        false => Monitor::open(root, std::process::id()).map(Some),
+    };
+    match opened {
+        Ok(monitor) => {
+            let what = "resctrl: bytes between caches and memory of the command alone, of all \
+                        tiers, reads and writes together";
+            *said = QuantityDocument::available(&said.name, what);
+            monitor
+        }
+        Err(why) => {
+            said.what += &format!("; nor do caches: {why}");
+            None
+        }
+    }
+}
+
+/// What a plan counts.
+fn said_of(plan: &Plan) -> [QuantityDocument; 2] {
+    let events =
+        |of: &[Quantity]| plan.events.iter().filter(|event| of.contains(&event.quantity)).count();
+    let without = |what: &str| {
+        let missing = plan.missing.iter().filter(|it| it.contains(what));
+        missing.map(|it| format!("; not counted: {it}")).collect::<String>()
+    };
+    let tables = plan.tables.join(" and ");
+    let bytes = events(&[Quantity::Read, Quantity::Written]);
+    let waited = [Quantity::OccupancyCycles, Quantity::OccupancyNs, Quantity::Inserts];
+    let waited = events(&waited);
+    let counted = |name: &str, count: usize, missing: &str| match count {
+        0 => QuantityDocument::missing(
+            name,
+            format!("the table of {tables} has no event for it here"),
+            "docs/counters.md says what is known of which CPU",
+        ),
+        _ => QuantityDocument::available(
+            name,
+            format!("{count} counters by the table of {tables}{}", without(missing)),
+        ),
+    };
+    [counted("bandwidth", bytes, "bytes"), counted("latency", waited, "latency")]
+}
+
+/// What programs write to a socket.
+fn fed<'a>(path: &Path, layout: &Layout, dry_run: bool) -> Result<Traffic<'a>, Failure> {
+    let tier_of: Vec<usize> = (0..layout.tiers.len()).collect();
+    let what = format!("what programs write to the socket {}", path.display());
+    let said = ["bandwidth", "latency"].map(|name| QuantityDocument::available(name, &what));
+    if dry_run {
+        return Ok(Traffic { source: None, tier_of, said });
+    }
+    let feed = Feed::listen(path, layout.domains.len(), layout.tiers.len()).map_err(|why| {
+        Failure::new(why.to_string(), "name another path, or stop who listens there")
+    })?;
+    Ok(Traffic { source: Some(Box::new(feed)), tier_of, said })
+}
+
+/// A recording: of the tiers, or, as `balance` has it, of the nodes in the order of their speed.
+fn replayed<'a>(
+    path: &Path,
+    tiers: &[TierDocument],
+    nodes: &[(u32, usize)],
+) -> Result<Traffic<'a>, Failure> {
+    let replay = Replay::open(path).map_err(|why| {
+        Failure::new(why.to_string(), "docs/counters.md says what a recording has")
+    })?;
+    let tier_of: Vec<usize> = match replay.tiers() {
+        count if count == tiers.len() => (0..count).collect(),
+        count if count == nodes.len() => nodes.iter().map(|(_, tier)| *tier).collect(),
+        count => {
+            return Err(Failure::new(
+                format!(
+                    "{} has {count} tiers, this machine {} of {} memory nodes",
+                    path.display(),
+                    tiers.len(),
+                    nodes.len()
+                ),
+                "replay a recording of this machine, or of one with as many tiers",
+            ));
+        }
+    };
+    let what = replay.describe();
+    let said = ["bandwidth", "latency"].map(|name| QuantityDocument::available(name, &what));
+    Ok(Traffic { source: Some(Box::new(replay)), tier_of, said })
+}
+
+/// A source whose readings are recorded, too.
+fn recorded<'a>(
+    source: Box<dyn Source + 'a>,
+    path: &Path,
+) -> Result<Box<dyn Source + 'a>, Failure> {
+    let opened = File::create(path).and_then(|file| Recorder::new(source, file));
+    match opened {
+        Ok(recorder) => Ok(Box::new(recorder)),
+        Err(why) => Err(Failure::new(
+            format!("{}: cannot be written: {why}", path.display()),
+            "name a file in a folder that is there and that you may write to",
+        )),
+    }
+}
+
+/// The slots of the cores.
+fn slots(root: &Root, dry_run: bool) -> (Option<Topdown>, QuantityDocument) {
+    let name = "top-down";
+    let planned = match topdown::plan(root) {
+        Ok(planned) => planned,
+        Err(why) => {
+            return (None, QuantityDocument::missing(name, why.to_string(), why.remedy()));
+        }
+    };
+    if dry_run {
+        let (table, levels) = (&planned.table, planned.levels());
+        let s = if levels == 1 { "" } else { "s" };
+        let what = format!("the slots of cores by the table of {table}, {levels} level{s}");
+        return (None, QuantityDocument::available(name, what));
+    }
+    match Topdown::open(planned, root) {
+        Ok(topdown) => {
+            let what = topdown.describe();
+            (Some(topdown), QuantityDocument::available(name, what))
+        }
+        Err(why) => (None, QuantityDocument::missing(name, why.to_string(), why.remedy())),
+    }
+}
+
+/// The meters of energy.
+fn energy(root: &Root) -> Result<(Option<Meter>, QuantityDocument), Failure> {
+    let name = "energy";
+    let zones = Meter::zones(root).map_err(unread)?;
+    let said = |zones: &[String]| format!("RAPL: {}", zones.join(", "));
+    // A captured machine has no second reading.
+    if !root.is_live() && !zones.is_empty() {
+        return Ok((None, QuantityDocument::available(name, said(&zones))));
+    }
+    if root.is_live()
+        && let Some(meter) = Meter::open(Root::live()).map_err(unread)?
+    {
+        let what = said(&meter.names().map(String::from).collect::<Vec<_>>());
+        return Ok((Some(meter), QuantityDocument::available(name, what)));
+    }
+    let (why, remedy) = match zones.is_empty() {
+        false => ("the meters of RAPL may not be read by this user", "run it as root"),
+        true => (
+            "there are no meters of RAPL (/sys/class/powercap)",
+            "run on bare metal with the driver loaded (intel_rapl_msr)",
+        ),
+    };
+    Ok((None, QuantityDocument::missing(name, why, remedy)))
+}
+
+/// What is told of the command's processes.
+pub(super) fn of_processes(root: &Root, machine: &Machine) -> Vec<QuantityDocument> {
+    let has_numa_maps = !root.is_live() || root.has("/proc/self/numa_maps");
+    let one_node = machine.memory_nodes().len() <= 1;
+    let placement = match (one_node, has_numa_maps) {
+        (true, _) => QuantityDocument::available("placement", "all memory is on one node"),
+        (false, true) => {
+            QuantityDocument::available("placement", "numa_maps of the command's processes")
+        }
+        (false, false) => QuantityDocument::missing(
+            "placement",
+            "the kernel does not tell where pages are (/proc/self/numa_maps)",
+            "it takes a kernel with CONFIG_NUMA and CONFIG_PROC_PAGE_MONITOR",
+        ),
+    };
+    let storage = match !root.is_live() || usage::accounts_for_storage(root) {
+        true => QuantityDocument::available("storage I/O", "/proc/PID/io of its processes"),
+        false => QuantityDocument::missing(
+            "storage I/O",
+            "the kernel keeps no account of it (/proc/self/io)",
+            "it takes a kernel with CONFIG_TASK_IO_ACCOUNTING",
+        ),
+    };
+    let memory =
+        QuantityDocument::available("memory and CPU time", "/proc/PID/stat of its processes");
+    vec![placement, storage, memory]
+}

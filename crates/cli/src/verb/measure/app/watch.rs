@@ -1,0 +1,304 @@
+//! What is seen of a command while it runs.
+
+use super::{not_counted, sources::Sources};
+use crate::{
+    args::AppArgs,
+    document::{
+        self,
+        profile::{Beside, ProfileDocument, SampleDocument, Samples, TrafficDocument},
+    },
+    failure::Failure,
+    output,
+    verb::unread,
+};
+use interleaf_linux::{
+    numa_maps::{self, NodeBytes},
+    root::{Root, RootError},
+    source::{Reading, SourceError},
+    usage::{self, MachineTime, Usage},
+};
+use std::time::{Duration, Instant};
+
+/// When a command is looked at first, at the latest: one that is short is seen, too.
+pub(super) const FIRST_LOOK: Duration = Duration::from_millis(30);
+
+/// What part of its time a command may be kept waiting because its memory is looked at; and what
+/// part of a CPU that may take.
+const LOOK_COST: u32 = 20;
+
+/// How often the record is written while the command runs.
+const SAVE: Duration = Duration::from_secs(10);
+
+/// A part of a machine's CPUs from which on what others do is worth a word, and one that the host
+/// took.
+const OTHERS_TOLD: f64 = 0.05;
+const STOLEN_TOLD: f64 = 0.01;
+
+/// A part of the time below which slots are scaled up from too little.
+const COUNTED_LEAST: f64 = 0.5;
+
+pub(super) struct Watch<'a> {
+    root: &'a Root,
+    sources: Sources<'a>,
+    samples: Samples,
+    last: SampleDocument,
+    usage: Usage,
+    /// When the last look was, after the start, and the last one at processes.
+    looked: Duration,
+    usage_looked: Duration,
+    /// When processes may be looked at again, and when their mappings may.
+    usage_due: Duration,
+    maps_due: Duration,
+    saved: Duration,
+    machine: Option<MachineTime>,
+    warnings: Vec<String>,
+}
+
+impl<'a> Watch<'a> {
+    /// Begins right before the command does.
+    pub(super) fn new(
+        args: &AppArgs,
+        root: &'a Root,
+        mut sources: Sources<'a>,
+    ) -> Result<Self, Failure> {
+        // What was counted while everything was set up is none of the command's; but a recording
+        // has no such time.
+        if let Some(traffic) = sources.traffic.as_mut().filter(|_| args.replay.is_none()) {
+            let _ = traffic.read();
+        }
+        if let Some(meter) = &mut sources.energy {
+            let _ = meter.read_each();
+        }
+        let machine = usage::machine_time(root).map_err(unread)?;
+        Ok(Self {
+            root,
+            sources,
+            samples: Samples::new(),
+            last: SampleDocument::default(),
+            usage: Usage::default(),
+            looked: Duration::ZERO,
+            usage_looked: Duration::ZERO,
+            usage_due: Duration::ZERO,
+            maps_due: Duration::ZERO,
+            saved: Duration::ZERO,
+            machine,
+            warnings: vec![],
+        })
+    }
+
+    /// The command has been started.
+    pub(super) fn begin(&mut self, pid: u32) {
+        let Some(Err(why)) = self.sources.monitor.as_ref().map(|monitor| monitor.take(pid)) else {
+            return;
+        };
+        self.sources.monitor = None;
+        self.warn(format!("resctrl: {why}"));
+    }
+
+    pub(super) fn last(&self) -> &SampleDocument {
+        &self.last
+    }
+
+    /// Looks at everything once. What cannot be seen is told in the end, and keeps nobody from
+    /// looking on.
+    pub(super) fn look(&mut self, pid: u32, age: Duration, ended: bool) {
+        let mut sample = SampleDocument {
+            time_s: document::rounded(age.as_secs_f64()),
+            span_s: (age - self.looked).as_secs_f64(),
+            tiers: vec![TrafficDocument::default(); self.sources.tiers.len()],
+            energy_j: vec![None; self.sources.energy_domains().len()],
+            ..SampleDocument::default()
+        };
+        self.looked = age;
+        self.take_traffic(&mut sample);
+        if let Some(meter) = &mut self.sources.energy
+            && let Ok(joules) = meter.read_each()
+        {
+            sample.energy_j = joules;
+        }
+        match self.sources.topdown.as_mut().map(|topdown| topdown.read()) {
+            None => {}
+            Some(Ok(slots)) => sample.slots = Some(slots.into()),
+            Some(Err(why)) => self.warn(format!("slots: {why}")),
+        }
+        if ended || age >= self.usage_due {
+            let start = Instant::now();
+            if let Err(why) = self.take_usage(&mut sample, pid) {
+                self.warn(format!("processes: {why}"));
+            }
+            sample.looked_s = (age - self.usage_looked).as_secs_f64();
+            (self.usage_looked, self.usage_due) = (age, age + start.elapsed() * LOOK_COST);
+        }
+        if !ended && age >= self.maps_due {
+            let start = Instant::now();
+            if let Err(why) = self.take_placement(&mut sample, pid) {
+                self.warn(format!("placement: {why}"));
+            }
+            self.maps_due = age + start.elapsed() * LOOK_COST;
+        }
+        self.last = sample.clone();
+        self.samples.push(sample);
+    }
+
+    fn warn(&mut self, what: String) {
+        if !self.warnings.contains(&what) {
+            self.warnings.push(what);
+        }
+    }
+
+    fn take_traffic(&mut self, sample: &mut SampleDocument) {
+        if let Some(monitor) = &mut self.sources.monitor {
+            match monitor.read() {
+                Ok(bytes) => {
+                    (sample.command_bytes, sample.counted_s) = (bytes, sample.span_s);
+                }
+                Err(why) => self.warn(format!("resctrl: {why}")),
+            }
+        }
+        let Some(source) = &mut self.sources.traffic else { return };
+        match source.read() {
+            Ok(Reading { span, traffic, .. }) => {
+                sample.counted_s = span.as_secs_f64();
+                for tiers in &traffic {
+                    for (tier, traffic) in self.sources.tier_of.iter().zip(tiers) {
+                        sample.tiers[*tier].add(traffic);
+                    }
+                }
+            }
+            Err(why) => {
+                let what = match &why {
+                    SourceError::Ended { .. } => format!("{why}, before the command was"),
+                    _ => format!("bandwidth is not counted any more: {why}"),
+                };
+                self.sources.traffic = None;
+                self.warn(what);
+            }
+        }
+    }
+
+    fn take_usage(&mut self, sample: &mut SampleDocument, pid: u32) -> Result<(), RootError> {
+        let now = Usage::of_tree(self.root, pid)?;
+        let before = std::mem::replace(&mut self.usage, now);
+        // A child that was left alone takes what it used with it.
+        sample.cpu_s = now.cpu.saturating_sub(before.cpu).as_secs_f64();
+        sample.major_faults = now.major_faults.saturating_sub(before.major_faults);
+        sample.threads = now.threads;
+        sample.threads_running = now.running;
+        sample.hidden_processes = now.hidden;
+        if now.processes > 0 {
+            sample.resident_bytes = Some(now.resident_bytes);
+        }
+        if let Some(storage) = now.storage {
+            let before = before.storage.unwrap_or_default();
+            sample.storage_read_bytes = Some(storage.read_bytes.saturating_sub(before.read_bytes));
+            sample.storage_written_bytes =
+                Some(storage.written_bytes.saturating_sub(before.written_bytes));
+        }
+        Ok(())
+    }
+
+    fn take_placement(&mut self, sample: &mut SampleDocument, pid: u32) -> Result<(), RootError> {
+        let tiers = self.sources.tiers.len();
+        if self.sources.nodes.len() == 1 {
+            sample.placement_bytes = sample.resident_bytes.into_iter().collect();
+            return Ok(());
+        }
+        let Some(found) = numa_maps::of_tree(self.root, pid)? else { return Ok(()) };
+        let by_tier = |bytes: &NodeBytes| {
+            let mut by_tier = vec![0; tiers];
+            for (node, tier) in &self.sources.nodes {
+                by_tier[*tier] += bytes.on(*node);
+            }
+            by_tier
+        };
+        sample.placement_bytes = by_tier(&found.all);
+        sample.anonymous_bytes = by_tier(&found.anonymous);
+        sample.hidden_processes = sample.hidden_processes.max(found.hidden);
+        Ok(())
+    }
+
+    /// Writes what was seen so far, now and then: a run that is killed leaves something.
+    pub(super) fn save(
+        &mut self,
+        args: &AppArgs,
+        age: Duration,
+        document: &mut ProfileDocument,
+    ) -> Result<(), Failure> {
+        let Some(target) = args.output.as_deref().filter(|_| age >= self.saved + SAVE) else {
+            return Ok(());
+        };
+        self.saved = age;
+        document.app.samples = self.samples.list().to_vec();
+        document.app.summed(age.as_secs_f64(), Beside::default());
+        // The last one says why, if this cannot be written.
+        let _ = output::file(target, &document::json(document)?);
+        Ok(())
+    }
+
+    /// The run is over: puts together what was seen.
+    pub(super) fn finish(self, elapsed: Duration, document: &mut ProfileDocument) {
+        let machine = usage::machine_time(self.root).ok().flatten().zip(self.machine);
+        let since = |of: fn(&MachineTime) -> Duration| {
+            machine.map(|(now, before)| of(&now).saturating_sub(of(&before)).as_secs_f64())
+        };
+        let beside = Beside {
+            process_resident_max_bytes: usage::children_resident_max().ok().flatten(),
+            machine_busy_s: since(|time| time.busy),
+            stolen_s: since(|time| time.stolen),
+        };
+        let app = &mut document.app;
+        app.samples = self.samples.list().to_vec();
+        app.summed(elapsed.as_secs_f64(), beside);
+        app.warnings = self.warnings;
+        tell(document);
+    }
+}
+
+/// What of the figures is to be minded.
+fn tell(document: &mut ProfileDocument) {
+    let app = &mut document.app;
+    let Some(whole) = &app.whole else { return };
+    let cpus = app.cpus.max(1) as f64;
+    let counts = app
+        .quantities
+        .iter()
+        .any(|it| it.is_available && ["bandwidth", "energy"].contains(&it.name.as_str()));
+    let mut warnings = vec![];
+    if let Some(others) = whole.other_cpus_used.filter(|others| *others > OTHERS_TOLD * cpus) {
+        let theirs = if counts { ": what is the machine's is theirs too" } else { "" };
+        warnings.push(format!("other programs used {others:.2} CPUs meanwhile{theirs}"));
+    }
+    if let Some(stolen) = whole.stolen_cpus.filter(|stolen| *stolen > STOLEN_TOLD * cpus) {
+        warnings.push(format!("the host of this virtual machine took {stolen:.2} CPUs meanwhile"));
+    }
+    if let Some(topdown) = whole.topdown.as_ref().filter(|it| it.counted_share < COUNTED_LEAST) {
+        let percent = 100.0 * topdown.counted_share;
+        warnings.push(format!("slots were counted {percent:.0} % of the time, and scaled up"));
+    }
+    if whole.hidden_processes > 0 {
+        let what = "could not be looked at: they are of other users";
+        warnings.push(format!("{} processes {what}", whole.hidden_processes));
+    }
+    let nothing = [
+        ("bandwidth", whole.bandwidth_gbps.is_none(), "no reading had bytes in it"),
+        (
+            "latency",
+            whole.tiers.iter().all(|tier| tier.latency_ns.is_none()),
+            "no reading had requests and the time that they waited",
+        ),
+        ("top-down", whole.topdown.is_none(), "the counters were never free"),
+        ("energy", whole.energy.is_empty(), "the meters could not be read again"),
+        (
+            "placement",
+            whole.tiers.iter().all(|tier| tier.resident_bytes.is_none()),
+            "the command ended before it was looked at",
+        ),
+        ("storage I/O", whole.storage_read_bytes.is_none(), "its account could not be read"),
+    ];
+    for (name, is_so, why) in nothing {
+        if is_so {
+            not_counted(&mut app.quantities, name, why);
+        }
+    }
+    app.warnings.extend(warnings);
+}

@@ -1,0 +1,302 @@
+//! `interleaf measure app` on the machine of the tests, which need not have counters: bandwidth is
+//! replayed or fed. What is exact on several nodes is in `crates/vm/tests/measure_app.rs`.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use serde_json::Value;
+use std::{
+    fmt::Write as _,
+    fs,
+    io::{BufRead as _, BufReader},
+    path::Path,
+    process::{Command, Output, Stdio},
+    time::Duration,
+};
+
+fn interleaf(options: &[&str], words: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_interleaf"));
+    command.args(["measure", "app"]).args(options).arg("--").args(words);
+    command
+}
+
+fn said(options: &[&str], words: &[&str]) -> Output {
+    interleaf(options, words).output().unwrap()
+}
+
+/// The document that `options` and a command give.
+fn document(options: &[&str], words: &[&str]) -> Value {
+    let output = said(&[&["--json"], options].concat(), words);
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|why| panic!("{why}: {output:?}"))
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+/// How many tiers this machine has.
+fn tiers() -> usize {
+    let app = document(&["--dry-run"], &["true"]);
+    app["app"]["tiers"].as_array().unwrap().len()
+}
+
+/// A recording of readings of 1 s: GB/s on the first tier, with this share of reads and requests
+/// that waited 110 ns.
+fn recording(path: &Path, gbps: impl IntoIterator<Item = f64>, read_share: f64) {
+    let mut text =
+        String::from("time_s,domain,tier,read_bytes,written_bytes,inserts,occupancy_ns\n");
+    for (at, gbps) in gbps.into_iter().enumerate() {
+        let (second, bytes) = (at + 1, gbps * 1e9);
+        let (read, written) = (bytes * read_share, bytes * (1.0 - read_share));
+        let inserts = bytes / 64.0;
+        let occupancy_ns = 110.0 * inserts;
+        writeln!(text, "{second},0,0,{read},{written},{inserts},{occupancy_ns}").unwrap();
+        for tier in 1..tiers() {
+            writeln!(text, "{second},0,{tier},0,0,,").unwrap();
+        }
+    }
+    fs::write(path, text).unwrap();
+}
+
+#[test]
+fn what_the_command_writes_and_how_it_ends_is_passed_on() {
+    let output = said(&[], &["sh", "-c", "echo out; echo err >&2; exit 42"]);
+    assert_eq!(output.status.code(), Some(42));
+    assert_eq!(String::from_utf8(output.stdout.clone()).unwrap(), "out\n");
+    let told = stderr(&output);
+    for expected in ["err\n", "exit status 42", "bandwidth ", "top-down ", "memory "] {
+        assert!(told.contains(expected), "{told}");
+    }
+    let quiet = said(&["-q"], &["sh", "-c", "kill -9 $$"]);
+    assert_eq!((quiet.status.code(), stderr(&quiet)), (Some(128 + 9), String::new()));
+    let json = said(&["--json"], &["sh", "-c", "echo out; exit 3"]);
+    assert_eq!((json.status.code(), stderr(&json).contains("out\n")), (Some(3), true));
+    let document: Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!(document["schema"], "interleaf.measure/1");
+    assert_eq!(
+        (&document["app"]["kind"], &document["app"]["exit_code"]),
+        (&"app".into(), &3.into())
+    );
+    assert_eq!(document["points"], Value::Array(vec![]));
+}
+
+#[test]
+fn every_quantity_is_told_or_why_not() {
+    let app = &document(&[], &["sleep", "0.3"])["app"];
+    let names: Vec<&str> = app["quantities"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|quantity| {
+            let is_available = quantity["is_available"].as_bool().unwrap();
+            assert!(is_available || quantity["remedy"].is_string(), "{quantity}");
+            assert!(quantity["what"].as_str().unwrap().len() > 10, "{quantity}");
+            quantity["name"].as_str().unwrap()
+        })
+        .collect();
+    let expected = [
+        "bandwidth",
+        "latency",
+        "top-down",
+        "energy",
+        "placement",
+        "storage I/O",
+        "memory and CPU time",
+    ];
+    assert_eq!(names, expected);
+    // What is not counted is null, not 0.
+    let bandwidth = app["quantities"][0]["is_available"].as_bool().unwrap();
+    assert_eq!(app["whole"]["bandwidth_gbps"].is_null(), !bandwidth);
+}
+
+/// CPU time of a child of the command's child, after all of them have ended.
+#[test]
+fn what_children_used_is_the_commands() {
+    let busy = "(sh -c 'i=0; while [ $i -lt 400000 ]; do i=$((i+1)); done'); exit 0";
+    let app = &document(&["--every", "10s"], &["sh", "-c", busy])["app"];
+    let cpu_s = app["whole"]["cpu_s"].as_f64().unwrap();
+    let runtime_s = app["runtime_s"].as_f64().unwrap();
+    assert!(cpu_s > 0.05 && cpu_s < runtime_s * 2.0, "{cpu_s} of {runtime_s}");
+    let idle = &document(&[], &["sleep", "0.3"])["app"];
+    assert!(idle["whole"]["cpu_s"].as_f64().unwrap() < 0.1, "{idle}");
+    assert!(idle["runtime_s"].as_f64().unwrap() >= 0.3);
+}
+
+#[test]
+fn memory_and_storage_are_those_of_the_command() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let file = folder.path().join("data");
+    let written = format!("of={}", file.display());
+    let dd = ["dd", "if=/dev/zero", &written, "bs=64M", "count=1", "conv=fsync", "status=none"];
+    let app = &document(&["--every", "10ms"], &dd)["app"];
+    let most = app["whole"]["resident_max_bytes"].as_u64().unwrap();
+    assert!((64 << 20..96 << 20).contains(&most), "dd has its block in memory: {most}");
+    let file_system = Command::new("stat").args(["-f", "-c", "%T"]).arg(folder.path()).output();
+    let kind = String::from_utf8(file_system.unwrap().stdout).unwrap();
+    let written = app["whole"]["storage_written_bytes"].as_u64().unwrap();
+    match kind.trim() {
+        // No storage is behind it.
+        "tmpfs" | "ramfs" | "overlayfs" => {}
+        _ => assert!((64 << 20..65 << 20).contains(&written), "{written} on {kind}"),
+    }
+    let placed: u64 = app["whole"]["tiers"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|tier| tier["resident_bytes"].as_u64().unwrap_or(0))
+        .sum();
+    assert!(placed <= most, "{placed} of {most}");
+}
+
+#[test]
+fn bandwidth_and_read_share_come_out_as_recorded() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("recording.csv");
+    let steps = (0..20).map(|at| if at < 15 { 40.0 } else { 8.0 });
+    recording(&path, steps, 0.8);
+    let file = path.to_str().unwrap();
+    let demand = folder.path().join("demand.toml");
+    let record = folder.path().join("run.json");
+    let options = [
+        "--every",
+        "20ms",
+        "--replay",
+        file,
+        "--name",
+        "mine",
+        "--threads",
+        "12",
+        "--demand",
+        demand.to_str().unwrap(),
+        "-o",
+        record.to_str().unwrap(),
+    ];
+    // All readings are taken long before it ends.
+    let app = &document(&options, &["sleep", "2"])["app"];
+    let whole = &app["whole"];
+    assert_eq!(
+        (whole["bandwidth_gbps"].as_f64(), whole["counted_s"].as_f64()),
+        (Some(32.0), Some(20.0))
+    );
+    assert_eq!(
+        (whole["read_share"].as_f64(), whole["bandwidth_max_gbps"].as_f64()),
+        (Some(0.8), Some(40.0))
+    );
+    assert_eq!(whole["tiers"][0]["latency_ns"].as_f64(), Some(110.0));
+    let phases = app["phases"].as_array().unwrap();
+    let phase = |at: usize, field: &str| phases[at][field].as_f64().unwrap();
+    assert_eq!((phases.len(), phase(0, "to_s"), phase(1, "share_of_time")), (2, 15.0, 0.25));
+    assert!(app["warnings"][0].as_str().unwrap().contains("the recording is at its end"));
+
+    let text = fs::read_to_string(&demand).unwrap();
+    for line in ["name = \"mine\"", "read_share = 0.8 ", "threads = 12", "bandwidth_gbps = 32.0"] {
+        assert!(text.contains(line), "{line}: {text}");
+    }
+    let shares = [
+        "share_of_time = 0.75\nbandwidth_gbps = 40.0",
+        "share_of_time = 0.25\nbandwidth_gbps = 8.0",
+    ];
+    assert!(shares.iter().all(|phase| text.contains(phase)), "{text}");
+    let mut predict = Command::new(env!("CARGO_BIN_EXE_interleaf"));
+    predict.args(["predict", "--platform", "xeon6-cz122", "--weights", "3:1", "--json"]);
+    let output = predict.arg("--demand").arg(&demand).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let prediction: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(prediction["workload"], "mine");
+    assert!(prediction["rows"][0]["runtime_s"].as_f64().unwrap() > 0.0);
+
+    reports_are_made(&record);
+}
+
+/// A record is rendered in every way, and says the same.
+fn reports_are_made(record: &Path) {
+    let report = |format: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_interleaf"));
+        let output = command.arg("report").arg(record).args(["--format", format]).output().unwrap();
+        assert!(output.status.success(), "{format}: {}", stderr(&output));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let page = report("html");
+    assert!(page.contains("32.00 GB/s") && page.contains("-bandwidth"), "no figure");
+    let markdown = report("markdown");
+    assert!(markdown.contains("80.0 % of the bytes read"), "{markdown}");
+    let csv = report("csv");
+    assert!(csv.lines().next().unwrap().contains(" read_gbps,"), "{csv}");
+    assert!(csv.lines().nth(1).unwrap().contains(",32,8,110,"), "{csv}");
+    assert!(report("svg").contains("<svg"));
+}
+
+/// What was recorded of a run is what another one is given.
+#[test]
+fn a_recording_of_a_run_can_be_replayed() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("feed.sock");
+    let recorded = folder.path().join("recorded.csv");
+    let line = r#"{"domain":0,"tier":0,"read_bytes":3e8,"written_bytes":1e8}"#;
+    let feeds = format!(
+        "import socket, time\n\
+         feed = socket.socket(socket.AF_UNIX)\n\
+         feed.connect('{socket}')\n\
+         for at in range(10):\n\
+        \x20   feed.sendall(b'{line}\\n')\n\
+        \x20   time.sleep(0.05)\n",
+        socket = socket.display()
+    );
+    let options = [
+        "--every",
+        "100ms",
+        "--feed",
+        socket.to_str().unwrap(),
+        "--record",
+        recorded.to_str().unwrap(),
+    ];
+    let fed = document(&options, &["python3", "-c", &feeds]);
+    let whole = &fed["app"]["whole"];
+    assert_eq!(whole["read_share"].as_f64(), Some(0.75), "{fed}");
+    assert!(!socket.exists(), "it is removed");
+    // The reading before the command was started is in the recording only.
+    let again =
+        document(&["--every", "10ms", "--replay", recorded.to_str().unwrap()], &["sleep", "0.5"]);
+    assert_eq!(again["app"]["whole"]["read_share"].as_f64(), Some(0.75));
+}
+
+#[test]
+fn a_demand_that_is_none_is_not_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let demand = folder.path().join("demand.toml");
+    let option = ["--demand", demand.to_str().unwrap()];
+    let failed = said(&option, &["sh", "-c", "exit 7"]);
+    assert!(stderr(&failed).contains("no demand is written: the command failed"));
+    assert_eq!(
+        (failed.status.code(), demand.exists()),
+        (Some(7), false),
+        "its status is passed on"
+    );
+    let well = said(&option, &["sleep", "0.2"]);
+    assert_eq!(well.status.code(), Some(0), "{}", stderr(&well));
+    let text = fs::read_to_string(&demand).unwrap();
+    assert!(text.contains("name = \"sleep\"") && text.contains("threads = 1\n"), "{text}");
+}
+
+/// Ctrl-C and other signals are for the command; what was seen is written.
+#[test]
+fn signals_are_passed_on_and_what_was_seen_is_written() {
+    let folder = tempfile::tempdir().unwrap();
+    for (signal, number) in [("-INT", 2), ("-TERM", 15)] {
+        let (record, demand) = (folder.path().join("run.json"), folder.path().join("d.toml"));
+        let options = ["-q", "-o", record.to_str().unwrap(), "--demand", demand.to_str().unwrap()];
+        let mut command = interleaf(&options, &["sh", "-c", "echo there; exec sleep 60"]);
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        std::thread::sleep(Duration::from_millis(300));
+        let pid = child.id().to_string();
+        assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
+        assert_eq!(child.wait().unwrap().code(), Some(128 + number));
+        let document: Value = serde_json::from_str(&fs::read_to_string(&record).unwrap()).unwrap();
+        assert_eq!(document["app"]["signal"].as_i64(), Some(number.into()));
+        assert!(document["app"]["samples"].as_array().unwrap().len() >= 2);
+        assert!(demand.exists(), "a server is ended when enough was seen");
+        fs::remove_file(&record).unwrap();
+        fs::remove_file(&demand).unwrap();
+    }
+}

@@ -1,0 +1,280 @@
+//! The phases of a run, found in its bandwidth over time.
+//!
+//! A run is cut into stretches of even bandwidth so that what is left of squared differences within
+//! them, plus a price for each cut, is least: the optimal partition of Jackson et al. (2005), by
+//! dynamic programming. The price is that of Schwarz's criterion for a change whose place and level
+//! are both free, `3 s^2 ln n`, where `s` is the noise from one sample to the next, taken from the
+//! median of the differences of neighbours: a few jumps between phases do not change that. What
+//! differs by less than a tenth is one phase whatever the noise, and a run that goes to and fro
+//! faster than it is sampled is one that is even.
+//!
+//! Ten samples of 100 GB/s and ten of 20 GB/s are two stretches; each sample with 5 GB/s of noise,
+//! still two; 100 and 105 GB/s, one.
+
+use crate::demand::Phase;
+use std::ops::Range;
+
+/// The most stretches that are told apart: what has more is told by the most distinct of them.
+pub const STRETCHES_MAX: usize = 16;
+
+/// Neighbours that differ by less than this part of the larger one are one.
+const ALIKE: f64 = 0.1;
+
+/// What counters show between samples even of an even load, as part of the mean: the least noise.
+const NOISE_LEAST: f64 = 0.02;
+
+/// The median of the absolute difference of two draws of a normal distribution with deviation 1.
+const MEDIAN_DIFFERENCE: f64 = 0.953_873;
+
+/// The price of a cut, in parts of variance times the logarithm of the number of samples.
+const PRICE: f64 = 3.0;
+
+/// Bandwidth over some time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Reading {
+    /// The time, s; above 0.
+    pub span_s: f64,
+    /// Its mean bandwidth, GB/s.
+    pub gbps: f64,
+}
+
+/// Readings that belong together.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Stretch {
+    /// Which they are.
+    pub readings: Range<usize>,
+    /// How long they are together, s.
+    pub span_s: f64,
+    /// Their mean bandwidth, GB/s.
+    pub gbps: f64,
+}
+
+/// Sums over the first readings, so that those of any stretch are a difference.
+struct Sums {
+    span: Vec<f64>,
+    bytes: Vec<f64>,
+    squares: Vec<f64>,
+}
+
+impl Sums {
+    fn new(readings: &[Reading]) -> Self {
+        let mut sums = Self { span: vec![0.0], bytes: vec![0.0], squares: vec![0.0] };
+        for (at, Reading { span_s, gbps }) in readings.iter().enumerate() {
+            sums.span.push(sums.span[at] + span_s);
+            sums.bytes.push(sums.bytes[at] + span_s * gbps);
+            sums.squares.push(sums.squares[at] + span_s * gbps * gbps);
+        }
+        sums
+    }
+
+    fn stretch(&self, readings: Range<usize>) -> Stretch {
+        let span_s = self.span[readings.end] - self.span[readings.start];
+        let gigabytes = self.bytes[readings.end] - self.bytes[readings.start];
+        Stretch { span_s, gbps: gigabytes / span_s, readings }
+    }
+
+    /// Squared differences from the mean within readings, by their time.
+    fn cost(&self, readings: &Range<usize>) -> f64 {
+        let of = |sums: &[f64]| sums[readings.end] - sums[readings.start];
+        let (span, gigabytes, squares) = (of(&self.span), of(&self.bytes), of(&self.squares));
+        (squares - gigabytes * gigabytes / span).max(0.0)
+    }
+}
+
+/// The stretches of even bandwidth in `readings`, in order; together they are all of them. Readings
+/// without a length or a number are left out beforehand by who counts; of none there is none.
+pub fn stretches(readings: &[Reading]) -> Vec<Stretch> {
+    if readings.is_empty() {
+        return vec![];
+    }
+    let sums = Sums::new(readings);
+    let mut ranges = partition(&sums, price(&sums, readings));
+    merge(&sums, &mut ranges);
+    ranges.into_iter().map(|range| sums.stretch(range)).collect()
+}
+
+/// The phases of a demand whose bandwidth was that of `stretches`; empty where it is even.
+pub fn phases(stretches: &[Stretch]) -> Vec<Phase> {
+    let whole: f64 = stretches.iter().map(|stretch| stretch.span_s).sum();
+    if stretches.len() < 2 {
+        return vec![];
+    }
+    let phase = |stretch: &Stretch| Phase {
+        share_of_time: stretch.span_s / whole,
+        bandwidth_gbps: stretch.gbps,
+    };
+    stretches.iter().map(phase).collect()
+}
+
+/// What a cut costs, in the unit of [`Sums::cost`].
+fn price(sums: &Sums, readings: &[Reading]) -> f64 {
+    let count = readings.len();
+    let all = sums.stretch(0..count);
+    let mut differences: Vec<f64> =
+        readings.windows(2).map(|pair| (pair[1].gbps - pair[0].gbps).abs()).collect();
+    differences.sort_by(f64::total_cmp);
+    // Of two the lower one: the other is a jump.
+    let median = differences.get(differences.len().saturating_sub(1) / 2).copied().unwrap_or(0.0);
+    let noise = (median / MEDIAN_DIFFERENCE).max(NOISE_LEAST * all.gbps);
+    PRICE * noise * noise * libm::log(count.max(2) as f64) * all.span_s / count as f64
+}
+
+/// The partition with the least cost, each cut at `price`.
+fn partition(sums: &Sums, price: f64) -> Vec<Range<usize>> {
+    let count = sums.span.len() - 1;
+    // Of the first readings: the least cost, and where the last stretch begins.
+    let mut least = vec![(-price, 0)];
+    for end in 1..=count {
+        let of = |start: usize| (least[start].0 + price + sums.cost(&(start..end)), start);
+        let best = (0..end).map(of).min_by(|a, b| a.0.total_cmp(&b.0));
+        least.push(best.unwrap_or((0.0, 0)));
+    }
+    let mut ranges = vec![];
+    let mut end = count;
+    while end > 0 {
+        let start = least[end].1;
+        ranges.push(start..end);
+        end = start;
+    }
+    ranges.reverse();
+    ranges
+}
+
+/// Joins neighbours that are alike, and then those that cost the least, until there are few enough.
+fn merge(sums: &Sums, ranges: &mut Vec<Range<usize>>) {
+    loop {
+        let joined = |pair: &[Range<usize>]| pair[0].start..pair[1].end;
+        let added = |pair: &[Range<usize>]| {
+            sums.cost(&joined(pair)) - sums.cost(&pair[0]) - sums.cost(&pair[1])
+        };
+        let is_alike = |pair: &[Range<usize>]| {
+            let [a, b] = [0, 1].map(|at| sums.stretch(pair[at].clone()).gbps);
+            (a - b).abs() < ALIKE * a.max(b)
+        };
+        let too_many = ranges.len() > STRETCHES_MAX;
+        let pairs = ranges.windows(2).enumerate();
+        let candidates = pairs.filter(|(_, pair)| too_many || is_alike(pair));
+        let least = candidates.min_by(|(_, a), (_, b)| added(a).total_cmp(&added(b)));
+        let Some((at, pair)) = least else { return };
+        let both = joined(pair);
+        ranges.splice(at..at + 2, [both]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Readings of 200 ms.
+    fn readings(gbps: impl IntoIterator<Item = f64>) -> Vec<Reading> {
+        gbps.into_iter().map(|gbps| Reading { span_s: 0.2, gbps }).collect()
+    }
+
+    fn ranges(gbps: impl IntoIterator<Item = f64>) -> Vec<(usize, usize)> {
+        let found = stretches(&readings(gbps)).into_iter();
+        found.map(|stretch| (stretch.readings.start, stretch.readings.end)).collect()
+    }
+
+    fn level(count: usize, gbps: f64) -> Vec<f64> {
+        vec![gbps; count]
+    }
+
+    /// A hash that spreads bits, for noise that is the same everywhere; -1 to 1.
+    fn noise(at: usize, seed: u64) -> f64 {
+        let mut bits = (at as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ seed;
+        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (bits >> 11) as f64 / (1_u64 << 52) as f64 - 1.0
+    }
+
+    #[test]
+    fn steps_are_found_where_they_are() {
+        assert_eq!(ranges(level(30, 100.0)), [(0, 30)]);
+        assert_eq!(ranges([level(10, 100.0), level(10, 20.0)].concat()), [(0, 10), (10, 20)]);
+        let three = [level(5, 1.0), level(40, 300.0), level(5, 150.0)].concat();
+        assert_eq!(ranges(three), [(0, 5), (5, 45), (45, 50)]);
+        assert_eq!(ranges([level(20, 100.0), level(20, 105.0)].concat()), [(0, 40)], "alike");
+        assert_eq!(ranges([7.0]), [(0, 1)]);
+        assert_eq!(ranges(level(8, 0.0)), [(0, 8)]);
+        assert!(stretches(&[]).is_empty());
+    }
+
+    #[test]
+    fn a_cycle_is_told_in_its_order() {
+        let cycle = [level(10, 400.0), level(10, 50.0)].concat();
+        assert_eq!(ranges(cycle.repeat(3)).len(), 6);
+        let many = ranges(cycle.repeat(30));
+        assert!(many.len() <= STRETCHES_MAX, "{many:?}");
+    }
+
+    #[test]
+    fn to_and_fro_faster_than_samples_is_even() {
+        assert_eq!(ranges([100.0, 20.0].repeat(30)), [(0, 60)]);
+    }
+
+    #[test]
+    fn noise_is_no_phase_and_hides_none() {
+        for seed in 0..200 {
+            let noisy = |at: usize| if at < 60 { 100.0 } else { 60.0 } + 8.0 * noise(at, seed);
+            let found = stretches(&readings((0..120).map(noisy)));
+            assert_eq!(found.len(), 2, "{seed}: {found:?}");
+            assert!(found[0].readings.end.abs_diff(60) <= 1, "{seed}: {found:?}");
+            let even = ranges((0..120).map(|at| 80.0 + 8.0 * noise(at, seed)));
+            assert_eq!(even, [(0, 120)], "{seed}");
+        }
+    }
+
+    #[test]
+    fn long_readings_weigh_more() {
+        let readings = [
+            Reading { span_s: 3.0, gbps: 100.0 },
+            Reading { span_s: 1.0, gbps: 20.0 },
+            Reading { span_s: 1.0, gbps: 20.0 },
+        ];
+        let found = phases(&stretches(&readings));
+        let expected = [(0.6, 100.0), (0.4, 20.0)];
+        let expected =
+            expected.map(|(share_of_time, gbps)| Phase { share_of_time, bandwidth_gbps: gbps });
+        assert_eq!(found, expected);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(200))]
+
+        /// Whatever was counted, nothing of it is lost, and no more is told apart than may be.
+        #[test]
+        fn stretches_are_the_whole(
+            all in prop::collection::vec((0.001f64..10.0, 0.0f64..1000.0), 1..80),
+        ) {
+            let readings: Vec<Reading> =
+                all.iter().map(|(span_s, gbps)| Reading { span_s: *span_s, gbps: *gbps }).collect();
+            let found = stretches(&readings);
+            prop_assert!((1..=STRETCHES_MAX).contains(&found.len()));
+            let mut next = 0;
+            for stretch in &found {
+                prop_assert_eq!(stretch.readings.start, next);
+                next = stretch.readings.end;
+            }
+            prop_assert_eq!(next, readings.len());
+            let bytes = |parts: &[(f64, f64)]| parts.iter().map(|(s, gbps)| s * gbps).sum::<f64>();
+            let parts: Vec<(f64, f64)> = found.iter().map(|it| (it.span_s, it.gbps)).collect();
+            prop_assert!((bytes(&parts) - bytes(&all)).abs() < 1e-6 * (1.0 + bytes(&all)));
+            let phases = phases(&found);
+            let shares: f64 = phases.iter().map(|phase| phase.share_of_time).sum();
+            prop_assert!(phases.is_empty() || (shares - 1.0).abs() < 1e-9);
+        }
+
+        /// The unit does not matter.
+        #[test]
+        fn a_scale_changes_nothing(
+            all in prop::collection::vec(0.0f64..1000.0, 1..60), power in -6i32..6,
+        ) {
+            // Powers of two are exact.
+            let scale = f64::from(1 << (power + 6)) / 64.0;
+            let scaled = ranges(all.iter().map(|gbps| gbps * scale));
+            prop_assert_eq!(ranges(all.iter().copied()), scaled);
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! `interleaf measure app` under a real kernel with two nodes: where the pages of a command are is
+//! told exactly, and a demand is written of a run on the first tier only.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use interleaf_guest::report::Ending;
+use interleaf_vm::{
+    Series,
+    harness::{said, shown, step},
+    outcome::Record,
+};
+use serde_json::Value;
+
+const PAGE: u64 = 4096;
+
+/// The document that a step showed.
+fn document(record: &Record, text: &str) -> Value {
+    let lines = shown(record, text).join("\n");
+    serde_json::from_str(&lines).unwrap_or_else(|why| panic!("{why}: {record}"))
+}
+
+/// Pages on nodes 0 and 1 of the process that has `pages` anonymous ones in a mapping, of all its
+/// mappings, as the kernel told it with `read /proc/*/numa_maps`.
+fn pages_of(lines: &[String], pages: u64) -> [u64; 2] {
+    let path = |line: &str| line.split_once(": ").unwrap().0.to_string();
+    let anonymous = format!(" anon={pages} ");
+    let owner = path(lines.iter().find(|line| line.contains(&anonymous)).unwrap());
+    let of_owner = lines.iter().filter(|line| path(line) == owner);
+    let mut on = [0, 0];
+    for word in of_owner.flat_map(|line| line.split_whitespace()) {
+        for (node, sum) in on.iter_mut().enumerate() {
+            let count = word.strip_prefix(&format!("N{node}="));
+            *sum += count.map_or(0, |count| count.parse::<u64>().unwrap());
+        }
+    }
+    on
+}
+
+/// What is told of the placement is what the kernel tells, page by page.
+fn placement_is_exact(series: Series) {
+    let start =
+        "start app interleaf measure app --every 50ms -o /tmp/run.json --demand /tmp/d.toml";
+    let steps = format!(
+        "write /proc/sys/kernel/numa_balancing 0\n\
+         {start} -- touch 64MiB --weights 0:3,1:1 --sweep\n\
+         await app touched\n\
+         sleep 500ms\n\
+         read /proc/*/numa_maps\n\
+         kill app TERM\n\
+         wait app\n\
+         read /tmp/run.json\n\
+         list /tmp\n"
+    );
+    let Some(record) = said(series, "two-nodes-hmat", &steps) else { return };
+    assert_eq!(step(&record, "wait app").ending, Some(Ending::Exit(128 + 15)), "{record}");
+    let app = &document(&record, "read /tmp/run.json")["app"];
+    let expected = pages_of(shown(&record, "read /proc/*/numa_maps"), 16384);
+    assert!(expected[0] >= 12288 && expected[1] >= 4096, "{expected:?}\n{record}");
+    let tiers = app["whole"]["tiers"].as_array().unwrap();
+    let told = [0, 1].map(|tier: usize| tiers[tier]["resident_bytes"].as_u64().unwrap() / PAGE);
+    assert_eq!(told, expected, "{record}");
+    let anonymous = tiers[1]["anonymous_bytes"].as_u64().unwrap() / PAGE;
+    assert_eq!(anonymous, 4096, "{record}");
+    assert_eq!(app["signal"].as_i64(), Some(15));
+    assert_eq!(app["tiers"][1]["kind"], "cxl");
+    // A quarter of it was not on the first tier.
+    let said = step(&record, "wait app").output.join("\n");
+    assert!(said.contains("no demand is written: only 7"), "{record}");
+    assert!(!shown(&record, "list /tmp").contains(&"d.toml".to_string()), "{record}");
+}
+
+#[test]
+fn placement_is_exact_on_6_12() {
+    placement_is_exact(Series::Of(6, 12));
+}
+
+#[test]
+fn placement_is_exact_on_the_newest() {
+    placement_is_exact(Series::Newest);
+}
+
+/// The first tier alone gives a demand, and `predict` reads it.
+#[test]
+fn a_demand_of_the_first_tier_is_predicted_for_another_machine() {
+    let steps = "start app interleaf measure app --demand /tmp/d.toml \
+                 -- touch 64MiB --bind 0 --sweep\n\
+                 await app touched\n\
+                 sleep 1s\n\
+                 kill app INT\n\
+                 wait app\n\
+                 read /tmp/d.toml\n\
+                 run interleaf predict --platform xeon6-cz122 --demand /tmp/d.toml --weights 3:1\n";
+    let Some(record) = said(Series::Of(6, 12), "two-nodes-hmat", steps) else { return };
+    assert_eq!(step(&record, "wait app").ending, Some(Ending::Exit(128 + 2)), "{record}");
+    let demand = shown(&record, "read /tmp/d.toml").join("\n");
+    for line in ["name = \"touch\"", "threads = 1", "read_share_range = [0.5, 1.0]"] {
+        assert!(demand.contains(line), "{line}\n{record}");
+    }
+    let predict = record.steps.last().unwrap();
+    assert!(predict.succeeded() && predict.output[0].starts_with("touch on xeon6"), "{record}");
+}
