@@ -59,7 +59,11 @@ pub(super) fn chosen(isa: Isa) -> Vec<Kernel> {
 #[cfg(any(test, feature = "search"))]
 pub(super) fn candidates(isa: Isa) -> Vec<Kernel> {
     macro_rules! both {
-        ($mixer:ident, $($pages:literal x $lines:literal, $flat:literal, $ahead:literal $hint:ident, $own:literal;)+) => {
+        (
+            $mixer:ident,
+            $($pages:literal x $lines:literal, $flat:literal, $ahead:literal $hint:ident,
+              $own:literal;)+
+        ) => {
             vec![$(
                 $mixer::<1, 0, $pages, $lines, $flat, $ahead, $hint, $own>(),
                 $mixer::<2, 0, $pages, $lines, $flat, $ahead, $hint, $own>(),
