@@ -111,6 +111,22 @@ pub fn memory(root: &Root, id: u32) -> Result<(u64, u64), RootError> {
     Ok((bytes("MemTotal")?, bytes("MemFree")?))
 }
 
+/// What can be had of a node, or of the machine, bytes: what is free, and the files that the kernel
+/// keeps in memory while nobody needs it for more. `None` where the machine does not say.
+///
+/// # Errors
+/// When a file that is there cannot be read.
+pub fn available(root: &Root, id: Option<u32>) -> Result<Option<u64>, RootError> {
+    let Some(id) = id else {
+        let meminfo = root.text("/proc/meminfo")?.unwrap_or_default();
+        return Ok(kib(&meminfo, "MemAvailable").map(|kib| kib * 1024));
+    };
+    let meminfo = root.text(&format!("{NODES}/node{id}/meminfo"))?.unwrap_or_default();
+    let Some(free) = kib(&meminfo, "MemFree") else { return Ok(None) };
+    let files = ["Active(file)", "Inactive(file)"].map(|key| kib(&meminfo, key).unwrap_or(0));
+    Ok(Some((free + files.iter().sum::<u64>()) * 1024))
+}
+
 /// All memory as one node.
 fn whole(root: &Root) -> Result<Node, RootError> {
     let list = |text: &str| List::of_kernel(text).ok();

@@ -3,13 +3,15 @@
 
 #![expect(unsafe_code, reason = "memory is mapped, and kernels take its address")]
 
-use interleaf_linux::mempolicy::Policy;
+use crate::room::{self, RoomError};
+use interleaf_linux::{mempolicy::Policy, root::Root};
 use rustix::{
     io::Errno,
     mm::{self, Advice, MapFlags, ProtFlags},
 };
 use std::{
     io::{self, ErrorKind},
+    ops::Range,
     ptr, slice,
 };
 
@@ -30,6 +32,9 @@ pub enum Pages {
 /// Why there is no memory.
 #[derive(Debug, thiserror::Error)]
 pub enum RegionError {
+    /// It does not fit.
+    #[error(transparent)]
+    Room(#[from] RoomError),
     /// The kernel has none.
     #[error("{bytes} bytes in {pages:?} pages: {why}")]
     Map {
@@ -48,6 +53,23 @@ pub enum RegionError {
         /// What the kernel says.
         why: io::Error,
     },
+}
+
+impl RegionError {
+    /// How to mend it.
+    pub fn hint(&self) -> String {
+        match self {
+            Self::Room(why) => why.hint(),
+            Self::Map { pages: Pages::Reserved, .. } => {
+                "reserve huge pages as root (sysctl vm.nr_hugepages), or take others".into()
+            }
+            Self::Map { .. } => "ask for less, or see what ulimit -v allows".into(),
+            Self::Place { .. } => {
+                "choose nodes that have memory and that this process may use (numactl --show)"
+                    .into()
+            }
+        }
+    }
 }
 
 /// Mapped memory, all of it touched; gone with the value.
@@ -69,14 +91,17 @@ impl Region {
     /// keep zeros out of memory.
     ///
     /// # Errors
-    /// When the kernel has no such pages, or the policy is none for this process.
+    /// When it does not fit, the kernel has no such pages, or the policy is none for this process.
     pub fn new(bytes: usize, pages: Pages, policy: &Policy) -> Result<Self, RegionError> {
         let bytes = bytes.max(1).next_multiple_of(HUGE_BYTES);
+        room::check(&Root::live(), bytes as u64, pages, policy)?;
         let failed = |why: Errno| RegionError::Map { bytes, pages, why: why.into() };
-        let mut flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-        if pages == Pages::Reserved {
-            flags |= MapFlags::HUGETLB | MapFlags::HUGE_2MB;
-        }
+        let mut flags = MapFlags::PRIVATE;
+        // Reserved pages are taken when they are mapped: a touch that finds none ends the process.
+        flags |= match pages {
+            Pages::Reserved => MapFlags::HUGETLB | MapFlags::HUGE_2MB,
+            Pages::Small | Pages::Huge => MapFlags::NORESERVE,
+        };
         // Reserved pages are aligned by themselves; of others a huge page more leaves room for it.
         let mapped = if pages == Pages::Reserved { bytes } else { bytes + HUGE_BYTES };
         let protection = ProtFlags::READ | ProtFlags::WRITE;
@@ -113,6 +138,12 @@ impl Region {
     pub fn start(&self) -> *mut u8 {
         let offset = self.address.align_offset(HUGE_BYTES);
         if self.mapped == self.bytes { self.address } else { self.address.wrapping_add(offset) }
+    }
+
+    /// The addresses of its bytes.
+    pub fn addresses(&self) -> Range<u64> {
+        let start = self.start() as u64;
+        start..start + self.bytes as u64
     }
 
     /// Its words.
@@ -158,6 +189,15 @@ mod tests {
             *region.words_mut().last_mut().unwrap() = 7;
             assert_eq!(region.words()[region.bytes() / 8 - 1], 7);
         }
+    }
+
+    #[test]
+    fn more_than_there_is_is_refused_before_it_is_touched() {
+        let why = Region::new(1 << 50, Pages::Huge, &Policy::Default).unwrap_err();
+        assert!(matches!(why, RegionError::Room(RoomError::Memory { .. })), "{why}");
+        let why = Region::new(1 << 50, Pages::Reserved, &Policy::Default).unwrap_err();
+        assert!(matches!(why, RegionError::Room(RoomError::Reserved { .. })), "{why}");
+        assert!(why.hint().contains("sysctl"), "{}", why.hint());
     }
 
     #[test]
