@@ -89,11 +89,11 @@ pub enum LoadedError {
 
 impl LoadedError {
     /// How to mend it.
-    pub const fn hint(&self) -> &'static str {
+    pub fn hint(&self) -> String {
         match self {
             Self::Chase(why) => why.hint(),
-            Self::Team(_) => "load from CPUs that this process may use, with less memory for each",
-            Self::Target { .. } => "ask for less, or load from more CPUs",
+            Self::Team(why) => why.hint(),
+            Self::Target { .. } => "ask for less, or load from more CPUs".into(),
         }
     }
 }
