@@ -118,18 +118,15 @@ pub enum ChaseError {
 impl ChaseError {
     /// How to mend it.
     pub fn hint(&self) -> String {
-        match self {
-            Self::Stride(_) => "64B is a line, and 128B keeps away from spatial prefetchers".into(),
-            Self::Block { .. } => "256KiB are a good block".into(),
-            Self::Bytes { .. } => {
-                "200MB is what is usual; four times the last cache is the least".into()
-            }
-            Self::Region { .. } => "map as much as is visited".into(),
-            Self::Memory(why) => why.hint(),
-            Self::Lost { .. } => {
-                "run a test of the memory; if it passes, report this as a bug".into()
-            }
-        }
+        let hint = match self {
+            Self::Stride(_) => "64B is a line, and 128B keeps away from spatial prefetchers",
+            Self::Block { .. } => "256KiB are a good block",
+            Self::Bytes { .. } => "200MB is what is usual; four times the last cache is the least",
+            Self::Region { .. } => "map as much as is visited",
+            Self::Memory(why) => return why.hint(),
+            Self::Lost { .. } => "run a test of the memory; if it passes, report this as a bug",
+        };
+        hint.into()
     }
 }
 
