@@ -1,6 +1,6 @@
-//! `interleaf measure` under real kernels with several nodes: that memory is where the record says,
-//! page by page, and that weights are as they were found, however it ends. Nothing there has a speed
-//! of its own, so no figure is looked at.
+//! `interleaf measure` under real kernels with several nodes: that memory is where the record
+//! says, page by page, and that weights are as they were found, however it ends. Nothing there has
+//! a speed of its own, so no figure is looked at.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,6 +1,8 @@
 //! The curve: latency of a chase while other threads load the same memory.
 
-use super::{Bench, Cpus, Stop, off_by, on_node, pattern_name, pinned, with_latency, with_rate};
+use super::{
+    Bench, Cpus, Seen, Stop, off_by, on_node, pattern_name, pinned, with_latency, with_rate,
+};
 use crate::{
     document::{
         measure::{KneeDocument, MeasureDocument, PointDocument},
@@ -93,6 +95,18 @@ impl Bench<'_> {
         }
     }
 
+    /// What all points of a curve have in common.
+    fn base(&self, cpus: &Cpus, place: &Place<'_>, seen: &Seen) -> PointDocument {
+        PointDocument {
+            memory_node: place.memory_node(),
+            weights: place.weights.map(|weights| weights.as_slice().to_vec()),
+            pattern: pattern_name(self.setup.pattern).into(),
+            memory_bytes: self.setup.buffer as u64,
+            off_by: off_by(seen, &place.placement),
+            ..self.point("loaded", cpus, seen)
+        }
+    }
+
     /// Measures a curve, a point for each load.
     pub(super) fn curve(
         &self,
@@ -114,14 +128,7 @@ impl Bench<'_> {
             place.way,
         )?;
         let seen = self.seen(regions.iter().chain([chase.region()]));
-        let base = PointDocument {
-            memory_node: place.memory_node(),
-            weights: place.weights.map(|weights| weights.as_slice().to_vec()),
-            pattern: pattern_name(setup.pattern).into(),
-            memory_bytes: setup.buffer as u64,
-            off_by: off_by(&seen, &place.placement),
-            ..self.point("loaded", cpus, &seen)
-        };
+        let base = self.base(cpus, place, &seen);
         pinned(chases, || Ok(chase.warm()?))?;
         let mut points: Vec<Loaded> = vec![];
         let mut measure = |team: Option<(&Team, Duration)>, points: &mut Vec<Loaded>| {
