@@ -10,19 +10,23 @@
 
 use interleaf_linux::mempolicy::Policy;
 use interleaf_measure::{
-    bandwidth::{self, Windows},
+    clock::{Clock, ticks},
     isa::Isa,
-    kernel::Kernel,
+    kernel::{Kernel, Walk},
     point::Pattern,
     region::{Pages, Region},
     spread::spread,
-    team::{Load, Team, TeamError},
-    traffic::Traffic,
+    team::{Load, pin},
+    traffic::{LINE_BYTES, Traffic},
 };
-use std::{env, error::Error, time::Duration};
+use std::{env, error::Error, sync::Barrier, thread, time::Duration};
 
 /// The mixes that differ in what a kernel does.
 const MIXES: [&str; 7] = ["R", "W5", "W6", "W2", "W3", "W11", "W10"];
+
+/// How many chunks a kernel goes through before they count, and how many count: some 10 ms.
+const WARM: usize = 40;
+const CHUNKS: usize = 500;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let named: Vec<String> = env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
@@ -89,12 +93,43 @@ fn chosen(isa: Isa, traffic: &Traffic) -> Result<Kernel, String> {
     Kernel::best(isa, traffic).ok_or_else(|| format!("no kernel of {isa} for {traffic}"))
 }
 
-/// A short look at a load, in memory that is there already.
-fn rate(load: &Load, regions: Vec<Region>) -> Result<(f64, Vec<Region>), TeamError> {
-    let ms = Duration::from_millis;
-    let team = Team::start_in(load, regions)?;
-    let windows = Windows { warm_up: ms(4), window: ms(5), count: 5 };
-    let rates = bandwidth::watch(&team, &windows);
-    let (_, regions) = team.release()?;
-    Ok((spread(&rates).map_or(0.0, |spread| spread.median), regions))
+/// How fast a load is at work, GB/s: each chunk is timed, and the middle of all counts, so that it
+/// does not matter for how long others have the CPU. In memory that is there already.
+fn rate(load: &Load, regions: Vec<Region>) -> Result<(f64, Vec<Region>), Box<dyn Error>> {
+    let mut regions = regions.into_iter();
+    let mut walks = vec![];
+    for _ in &load.cpus {
+        let region = match regions.next() {
+            Some(region) => region,
+            None => Region::new(load.bytes, load.pages, &load.policy)?,
+        };
+        let kernel = load.kernel.ok_or("no kernel")?;
+        walks.push(Walk::new(region, &load.traffic, load.pattern, kernel, load.seed)?);
+    }
+    let ready = &Barrier::new(walks.len());
+    let rates: Vec<Result<f64, String>> = thread::scope(|scope| {
+        let work = |(walk, &cpu)| scope.spawn(move || timed(walk, cpu, ready));
+        let threads: Vec<_> = walks.iter_mut().zip(&load.cpus).map(work).collect();
+        threads.into_iter().map(|it| it.join().unwrap_or_else(|_| Err("panic".into()))).collect()
+    });
+    let rate = rates.into_iter().sum::<Result<f64, String>>()?;
+    walks.iter_mut().try_for_each(|walk| walk.verify().map(drop))?;
+    Ok((rate, walks.into_iter().map(Walk::into_region).collect()))
+}
+
+fn timed(walk: &mut Walk, cpu: u32, ready: &Barrier) -> Result<f64, String> {
+    pin(cpu).map_err(|why| why.to_string())?;
+    ready.wait();
+    let clock = Clock::here();
+    let mut rates = vec![];
+    let mut last = ticks();
+    for chunk in 0..WARM + CHUNKS {
+        let lines = walk.chunk().map_err(|fault| fault.to_string())?;
+        let now = ticks();
+        if chunk >= WARM {
+            rates.push((lines * LINE_BYTES) as f64 / clock.ns(now - last));
+        }
+        last = now;
+    }
+    spread(&rates).map(|spread| spread.median).ok_or_else(|| "no rate".into())
 }

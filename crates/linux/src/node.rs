@@ -111,20 +111,20 @@ pub fn memory(root: &Root, id: u32) -> Result<(u64, u64), RootError> {
     Ok((bytes("MemTotal")?, bytes("MemFree")?))
 }
 
-/// What programs can still have of a node, bytes: what is free, and what the kernel gives back of
-/// the files that it keeps; of the machine no more than it says that there is (`MemAvailable`).
+/// What can be had of a node, or of the machine, bytes: what is free, and the files that the kernel
+/// keeps in memory while nobody needs it for more. `None` where the machine does not say.
 ///
 /// # Errors
-/// When a file cannot be read.
-pub fn available(root: &Root, id: u32) -> Result<u64, RootError> {
-    let machine = root.text("/proc/meminfo")?.unwrap_or_default();
-    let of_machine = kib(&machine, "MemAvailable").map_or(u64::MAX, |kib| kib * 1024);
-    let node = root.text(&format!("{NODES}/node{id}/meminfo"))?.unwrap_or_default();
-    let Some(free) = kib(&node, "MemFree") else { return Ok(of_machine) };
-    let of = |key| kib(&node, key).unwrap_or(0);
-    let files = of("Active(file)") + of("Inactive(file)");
-    // As the kernel reckons it: not all files can go (`si_mem_available` in mm/show_mem.c).
-    Ok(((free + files / 2) * 1024).min(of_machine))
+/// When a file that is there cannot be read.
+pub fn available(root: &Root, id: Option<u32>) -> Result<Option<u64>, RootError> {
+    let Some(id) = id else {
+        let meminfo = root.text("/proc/meminfo")?.unwrap_or_default();
+        return Ok(kib(&meminfo, "MemAvailable").map(|kib| kib * 1024));
+    };
+    let meminfo = root.text(&format!("{NODES}/node{id}/meminfo"))?.unwrap_or_default();
+    let Some(free) = kib(&meminfo, "MemFree") else { return Ok(None) };
+    let files = ["Active(file)", "Inactive(file)"].map(|key| kib(&meminfo, key).unwrap_or(0));
+    Ok(Some((free + files.iter().sum::<u64>()) * 1024))
 }
 
 /// All memory as one node.

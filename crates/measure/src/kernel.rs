@@ -62,8 +62,10 @@ pub struct Shape {
 /// Fetches to the nearest cache.
 const NEAR: usize = 0;
 /// Fetches to the nearest cache, past the others where there is a way.
+#[cfg(any(test, feature = "search"))]
 const ONCE: usize = 1;
 /// Fetches to the next cache but one.
+#[cfg(any(test, feature = "search"))]
 const FAR: usize = 2;
 
 impl Shape {

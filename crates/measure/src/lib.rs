@@ -12,6 +12,8 @@ pub mod traffic;
 
 pub mod clock;
 
+pub mod room;
+
 pub mod region;
 
 pub mod kernel;

@@ -3,12 +3,22 @@
 
 #![expect(unsafe_code, reason = "memory is mapped, and kernels take its address")]
 
-use interleaf_linux::mempolicy::{Policy, nodes_at};
+use crate::room::{self, RoomError};
+use interleaf_linux::{
+    mempolicy::{Policy, nodes_at},
+    root::Root,
+};
 use rustix::{
     io::Errno,
     mm::{self, Advice, MapFlags, ProtFlags},
 };
-use std::{collections::BTreeMap, io, panic::resume_unwind, ptr, slice, thread};
+use std::{
+    collections::BTreeMap,
+    io::{self, ErrorKind},
+    ops::Range,
+    panic::resume_unwind,
+    ptr, slice, thread,
+};
 
 /// Bytes of a huge page: those of x86-64, and of AArch64 with small pages of 4 KiB.
 pub const HUGE_BYTES: usize = 2 << 20;
@@ -27,6 +37,9 @@ pub enum Pages {
 /// Why there is no memory.
 #[derive(Debug, thiserror::Error)]
 pub enum RegionError {
+    /// It does not fit.
+    #[error(transparent)]
+    Room(#[from] RoomError),
     /// The kernel has none.
     #[error("{bytes} bytes in {pages:?} pages: {why}")]
     Map {
@@ -45,6 +58,23 @@ pub enum RegionError {
         /// What the kernel says.
         why: io::Error,
     },
+}
+
+impl RegionError {
+    /// How to mend it.
+    pub fn hint(&self) -> String {
+        match self {
+            Self::Room(why) => why.hint(),
+            Self::Map { pages: Pages::Reserved, .. } => {
+                "reserve huge pages as root (sysctl vm.nr_hugepages), or take others".into()
+            }
+            Self::Map { .. } => "ask for less, or see what ulimit -v allows".into(),
+            Self::Place { .. } => {
+                "choose nodes that have memory and that this process may use (numactl --show)"
+                    .into()
+            }
+        }
+    }
 }
 
 /// Mapped memory, all of it touched; gone with the value.
@@ -66,12 +96,16 @@ impl Region {
     /// keep zeros out of memory.
     ///
     /// # Errors
-    /// When the kernel has no such pages, or the policy is none for this process.
+    /// When it does not fit, the kernel has no such pages, or the policy is none for this process.
     pub fn new(bytes: usize, pages: Pages, policy: &Policy) -> Result<Self, RegionError> {
+        room::check(&Root::live(), bytes.max(1) as u64, pages, policy)?;
         let mut region = Self::mapped(bytes, pages)?;
-        policy
-            .set_for(region.whole())
-            .map_err(|why| RegionError::Place { policy: policy.clone(), why })?;
+        match policy.set_for(region.whole()) {
+            // A kernel without NUMA has one place only, which is the default, and is node 0.
+            Err(why) if is_all(policy) && why.kind() == ErrorKind::Unsupported => {}
+            Err(why) => return Err(RegionError::Place { policy: policy.clone(), why }),
+            Ok(()) => {}
+        }
         region.words_mut().fill(1);
         Ok(region)
     }
@@ -87,6 +121,12 @@ impl Region {
         pages: Pages,
         nodes: &[(u32, u32)],
     ) -> Result<Self, RegionError> {
+        let sum: u64 = nodes.iter().map(|(_, count)| u64::from(*count)).sum();
+        for (node, count) in nodes {
+            let part = bytes.max(1) as u64 * u64::from(*count) / sum.max(1);
+            let policy = Policy::Bind([*node].into_iter().collect());
+            room::check(&Root::live(), part, pages, &policy)?;
+        }
         let mut region = Self::mapped(bytes, pages)?;
         let page_bytes = match pages {
             Pages::Small => rustix::param::page_size(),
@@ -115,10 +155,12 @@ impl Region {
     fn mapped(bytes: usize, pages: Pages) -> Result<Self, RegionError> {
         let bytes = bytes.max(1).next_multiple_of(HUGE_BYTES);
         let failed = |why: Errno| RegionError::Map { bytes, pages, why: why.into() };
-        let mut flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-        if pages == Pages::Reserved {
-            flags |= MapFlags::HUGETLB | MapFlags::HUGE_2MB;
-        }
+        let mut flags = MapFlags::PRIVATE;
+        // Reserved pages are taken when they are mapped: a touch that finds none ends the process.
+        flags |= match pages {
+            Pages::Reserved => MapFlags::HUGETLB | MapFlags::HUGE_2MB,
+            Pages::Small | Pages::Huge => MapFlags::NORESERVE,
+        };
         // Reserved pages are aligned by themselves; of others a huge page more leaves room for it.
         let mapped = if pages == Pages::Reserved { bytes } else { bytes + HUGE_BYTES };
         let protection = ProtFlags::READ | ProtFlags::WRITE;
@@ -165,6 +207,12 @@ impl Region {
         if self.mapped == self.bytes { self.address } else { self.address.wrapping_add(offset) }
     }
 
+    /// The addresses of its bytes.
+    pub fn addresses(&self) -> Range<u64> {
+        let start = self.start() as u64;
+        start..start + self.bytes as u64
+    }
+
     /// Its words.
     pub fn words(&self) -> &[u64] {
         // SAFETY: `bytes` from `start` on are mapped and initialised for as long as the value is,
@@ -182,6 +230,14 @@ impl Region {
     fn whole(&mut self) -> &mut [u8] {
         // SAFETY: all of it is mapped, and anonymous memory is initialised.
         unsafe { slice::from_raw_parts_mut(self.address, self.mapped) }
+    }
+}
+
+/// Whether a policy is for all memory of a machine with one node.
+fn is_all(policy: &Policy) -> bool {
+    match policy {
+        Policy::Bind(nodes) => nodes.iter().eq([0]),
+        policy => *policy == Policy::Default,
     }
 }
 
@@ -220,6 +276,15 @@ mod tests {
             let why = Region::in_rounds(1, pages, &[(0, 1), (1000, 1)]).unwrap_err();
             assert!(why.to_string().contains("bind:1000"), "{why}");
         }
+    }
+
+    #[test]
+    fn more_than_there_is_is_refused_before_it_is_touched() {
+        let why = Region::new(1 << 50, Pages::Huge, &Policy::Default).unwrap_err();
+        assert!(matches!(why, RegionError::Room(RoomError::Memory { .. })), "{why}");
+        let why = Region::new(1 << 50, Pages::Reserved, &Policy::Default).unwrap_err();
+        assert!(matches!(why, RegionError::Room(RoomError::Reserved { .. })), "{why}");
+        assert!(why.hint().contains("sysctl"), "{}", why.hint());
     }
 
     #[test]

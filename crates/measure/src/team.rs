@@ -6,12 +6,17 @@ use crate::{
     kernel::{Checksums, Fault, Kernel, TooSmall, Walk},
     point::Pattern,
     region::{Pages, Region, RegionError},
+    room::{self, Backing},
     traffic::{LINE_BYTES, Traffic},
 };
-use interleaf_linux::mempolicy::Policy;
+use interleaf_linux::{
+    mempolicy::Policy,
+    root::{Root, RootError},
+};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use std::{
     io,
+    ops::Range,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -94,12 +99,33 @@ pub enum TeamError {
     },
 }
 
+impl TeamError {
+    /// How to mend it.
+    pub fn hint(&self) -> String {
+        match self {
+            Self::NoCpus => "name a CPU, or a node that has some".into(),
+            Self::Isa(_) => IsaError::hint(),
+            Self::Kernel { .. } => "leave the kernel out: then the best known is taken".into(),
+            Self::Cpu { .. } => "choose CPUs that are online and that this process may use".into(),
+            Self::Region(why) => why.hint(),
+            Self::TooSmall(why) => format!("give each thread at least {} MiB", why.mebibytes()),
+            Self::Thread(_) => "ask for fewer threads, or raise ulimit -u".into(),
+            Self::Fault { .. } => {
+                "memory or processor are faulty, or the kernel of ours: run it with another --isa \
+                 and run a memory test"
+                    .into()
+            }
+        }
+    }
+}
+
 /// Threads that load memory until they are stopped.
 #[derive(Debug)]
 pub struct Team {
     shared: Arc<Shared>,
     clock: Clock,
     members: Vec<(u32, JoinHandle<Result<Walk, Fault>>)>,
+    memory: Vec<Range<u64>>,
 }
 
 /// What all threads see. Only what a thread itself writes is in a line that somebody writes often.
@@ -115,8 +141,8 @@ struct Shared {
 #[repr(align(128))]
 struct Count(AtomicU64);
 
-/// A member before all are there: who tells it to begin, and whether it is ready.
-type Ready = Result<(), TeamError>;
+/// What a member says before all are there: where its memory is.
+type Ready = Result<Range<u64>, TeamError>;
 
 impl Team {
     /// Starts the threads, each once its memory is there and filled, all at once.
@@ -138,13 +164,16 @@ impl Team {
             return Err(TeamError::NoCpus);
         }
         let kernel = load.kernel()?;
+        let new = load.cpus.len().saturating_sub(regions.len()) as u64;
+        let asked = new.saturating_mul(load.bytes as u64);
+        room::check(&Root::live(), asked, load.pages, &load.policy).map_err(RegionError::from)?;
         let clock = Clock::here();
         let shared = Arc::new(Shared {
             stop: AtomicBool::new(false),
             delay_ticks: AtomicU64::new(clock.ticks(load.delay)),
             done: load.cpus.iter().map(|_| Count::default()).collect(),
         });
-        let mut team = Self { shared, clock, members: vec![] };
+        let mut team = Self { shared, clock, members: vec![], memory: vec![] };
         let mut gates = vec![];
         let (ready, all_ready) = mpsc::channel();
         let mut regions = regions.into_iter();
@@ -161,7 +190,7 @@ impl Team {
         }
         drop(ready);
         // Who is not let in goes home: gates that are dropped say so.
-        all_ready.iter().take(gates.len()).collect::<Result<(), _>>()?;
+        team.memory = all_ready.iter().take(gates.len()).collect::<Result<_, _>>()?;
         for gate in gates {
             let _ = gate.send(());
         }
@@ -182,6 +211,14 @@ impl Team {
     /// pause is by the clock, whatever the frequency of the core.
     pub fn set_delay(&self, delay: Duration) {
         self.shared.delay_ticks.store(self.clock.ticks(delay), Ordering::Relaxed);
+    }
+
+    /// Which pages the threads' memory has, and where they are.
+    ///
+    /// # Errors
+    /// When the kernel does not say.
+    pub fn backing(&self, root: &Root) -> Result<Backing, RootError> {
+        Backing::of(root, &self.memory)
     }
 
     /// Whether all threads are at work: one that finds a fault ends by itself.
@@ -264,7 +301,7 @@ impl Member {
                 return never();
             }
         };
-        let _ = ready.send(Ok(()));
+        let _ = ready.send(Ok(walk.region().addresses()));
         if open.recv().is_err() {
             return never();
         }
@@ -351,6 +388,7 @@ mod tests {
                 let team = Team::start(&Load { traffic, pattern, ..load(&[0, 0]) }).unwrap();
                 lines_later(&team, 100_000);
                 assert!(team.is_at_work());
+                assert_eq!(team.backing(&Root::live()).unwrap().bytes, 4 << 20);
                 let sums = team.stop().unwrap();
                 assert_eq!(sums.len(), 2);
                 let done: u64 = sums.iter().map(|sums| sums.loaded + sums.stored).sum();
@@ -388,6 +426,8 @@ mod tests {
         assert!(refused(&Load { isa: foreign, ..load(&[0]) }).contains("has no"));
         let reader = Kernel::best(load(&[]).isa, &Traffic::READ);
         let stores = "W5".parse().unwrap();
+        let much = Load { bytes: 1 << 50, ..load(&[0]) };
+        assert!(refused(&much).contains("MiB can be had"), "{}", refused(&much));
         let wrong = Load { kernel: reader, traffic: stores, ..load(&[0]) };
         assert!(refused(&wrong).contains("is not for W5"), "{}", refused(&wrong));
     }

@@ -1,6 +1,8 @@
 //! Which loop is for what.
 
-use super::{FAR, Kernel, NEAR, ONCE, native};
+#[cfg(any(test, feature = "search"))]
+use super::{FAR, ONCE};
+use super::{Kernel, NEAR, native};
 use crate::isa::Isa;
 
 /// The best known of an instruction set, one of each kind.
@@ -39,25 +41,19 @@ pub(super) fn candidates(isa: Isa) -> Vec<Kernel> {
         ($isa:ident) => {{
             use native::$isa::{mixer, reader, writer};
             let mut all = vec![
-                reader::<1, 1, 0, NEAR>(), reader::<1, 4, 0, NEAR>(), reader::<1, 8, 0, NEAR>(),
-                reader::<1, 16, 0, NEAR>(), reader::<2, 2, 0, NEAR>(), reader::<2, 8, 0, NEAR>(),
-                reader::<4, 1, 0, NEAR>(), reader::<4, 4, 0, NEAR>(), reader::<8, 1, 0, NEAR>(),
-                reader::<8, 4, 0, NEAR>(), reader::<16, 1, 0, NEAR>(),
-                reader::<1, 8, 512, NEAR>(), reader::<1, 8, 1024, NEAR>(),
-                reader::<1, 8, 2048, NEAR>(), reader::<1, 8, 4096, NEAR>(),
-                reader::<1, 8, 512, ONCE>(), reader::<1, 8, 1024, ONCE>(),
-                reader::<1, 8, 2048, ONCE>(), reader::<1, 8, 4096, ONCE>(),
-                reader::<1, 8, 2048, FAR>(), reader::<1, 8, 8192, FAR>(),
-                reader::<4, 4, 512, NEAR>(), reader::<4, 1, 1024, NEAR>(),
-                reader::<4, 4, 16384, NEAR>(), reader::<2, 4, 8192, NEAR>(),
-                writer::<0, 1, 1, 0>(), writer::<0, 1, 4, 0>(), writer::<0, 1, 8, 0>(),
-                writer::<0, 1, 16, 0>(), writer::<0, 2, 4, 0>(), writer::<0, 4, 1, 0>(),
-                writer::<0, 4, 4, 0>(), writer::<0, 8, 4, 0>(),
-                writer::<0, 1, 8, 512>(), writer::<0, 1, 8, 2048>(), writer::<0, 1, 8, 4096>(),
-                writer::<0, 4, 4, 512>(), writer::<0, 4, 1, 1024>(),
+                reader::<1, 1, 0, NEAR>(), reader::<1, 2, 0, NEAR>(), reader::<1, 4, 0, NEAR>(),
+                reader::<1, 8, 0, NEAR>(), reader::<1, 16, 0, NEAR>(), reader::<1, 32, 0, NEAR>(),
+                reader::<2, 8, 0, NEAR>(), reader::<4, 4, 0, NEAR>(), reader::<16, 1, 0, NEAR>(),
+                reader::<1, 4, 512, NEAR>(), reader::<1, 4, 1024, NEAR>(),
+                reader::<1, 4, 2048, NEAR>(), reader::<1, 4, 4096, NEAR>(),
+                reader::<1, 4, 1024, ONCE>(), reader::<1, 4, 4096, ONCE>(),
+                reader::<1, 4, 2048, FAR>(), reader::<1, 4, 8192, FAR>(),
+                writer::<0, 1, 1, 0>(), writer::<0, 1, 2, 0>(), writer::<0, 1, 4, 0>(),
+                writer::<0, 1, 8, 0>(), writer::<0, 1, 16, 0>(), writer::<0, 4, 4, 0>(),
+                writer::<0, 1, 4, 256>(), writer::<0, 1, 4, 512>(), writer::<0, 1, 4, 2048>(),
                 writer::<1, 1, 1, 0>(), writer::<1, 1, 4, 0>(), writer::<1, 1, 8, 0>(),
                 writer::<1, 1, 16, 0>(), writer::<1, 2, 4, 0>(), writer::<1, 4, 1, 0>(),
-                writer::<1, 4, 4, 0>(), writer::<1, 8, 4, 0>(),
+                writer::<1, 4, 4, 0>(),
             ];
             all.extend(both!(
                 mixer,
@@ -66,29 +62,18 @@ pub(super) fn candidates(isa: Isa) -> Vec<Kernel> {
                 1 x 4, 0, 0 NEAR, 0;
                 1 x 8, 0, 0 NEAR, 0;
                 1 x 16, 0, 0 NEAR, 0;
-                1 x 32, 0, 0 NEAR, 0;
                 1 x 64, 0, 0 NEAR, 0;
-                2 x 4, 0, 0 NEAR, 0;
+                2 x 1, 0, 0 NEAR, 0;
                 4 x 1, 0, 0 NEAR, 0;
-                4 x 4, 0, 0 NEAR, 0;
-                4 x 16, 0, 0 NEAR, 0;
                 8 x 4, 0, 0 NEAR, 0;
-                2 x 8, 1, 0 NEAR, 0;
                 4 x 4, 1, 0 NEAR, 0;
-                4 x 16, 1, 0 NEAR, 0;
-                8 x 8, 1, 0 NEAR, 0;
-                1 x 8, 0, 512 NEAR, 0;
-                1 x 8, 0, 2048 NEAR, 0;
-                1 x 8, 0, 1024 ONCE, 0;
-                1 x 8, 0, 4096 ONCE, 0;
-                1 x 32, 0, 2048 NEAR, 0;
-                1 x 64, 0, 4096 NEAR, 0;
-                4 x 4, 1, 512 NEAR, 0;
-                1 x 8, 0, 0 NEAR, 512;
-                1 x 8, 0, 0 NEAR, 2048;
-                1 x 8, 0, 512 NEAR, 512;
-                1 x 8, 0, 2048 NEAR, 2048;
-                4 x 4, 0, 512 NEAR, 512;
+                1 x 1, 0, 256 NEAR, 0;
+                1 x 1, 0, 512 NEAR, 0;
+                1 x 1, 0, 2048 NEAR, 0;
+                1 x 1, 0, 512 ONCE, 0;
+                1 x 1, 0, 0 NEAR, 256;
+                1 x 1, 0, 0 NEAR, 512;
+                1 x 4, 0, 512 NEAR, 512;
             ));
             all
         }};

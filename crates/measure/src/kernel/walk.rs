@@ -98,6 +98,13 @@ pub struct TooSmall {
     pub least: usize,
 }
 
+impl TooSmall {
+    /// The least length, in whole MiB.
+    pub const fn mebibytes(&self) -> usize {
+        self.least.div_ceil(1 << 20)
+    }
+}
+
 impl Walk {
     /// Fills the memory, and stands at its beginning.
     ///

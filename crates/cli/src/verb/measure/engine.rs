@@ -4,7 +4,7 @@ mod curve;
 mod histogram;
 
 use super::{
-    setup::{From as Cpus, Setup},
+    setup::{From as Cpus, Setup, room},
     tasks::Task,
     weights,
 };
@@ -26,7 +26,6 @@ use interleaf_linux::{
     busy::Busy,
     command::Signals,
     mempolicy::Policy,
-    node::available,
     placement::{Means, Placement},
 };
 use interleaf_measure::{
@@ -37,7 +36,7 @@ use interleaf_measure::{
     pages::huge_bytes,
     pin,
     point::Pattern,
-    region::{Pages, Region, RegionError},
+    region::{Region, RegionError},
     spread::{Spread, spread},
     team::{Load, Team, TeamError},
     traffic::Traffic,
@@ -79,57 +78,22 @@ impl From<Failure> for Stop {
 
 impl From<ChaseError> for Stop {
     fn from(why: ChaseError) -> Self {
-        let hint = match &why {
-            ChaseError::Memory(why) => return Failure::new(why.to_string(), of_region(why)).into(),
-            _ => why.hint(),
-        };
-        Failure::new(why.to_string(), hint).into()
+        match why {
+            ChaseError::Memory(why) => why.into(),
+            why => Failure::new(why.to_string(), why.hint()).into(),
+        }
     }
 }
 
 impl From<RegionError> for Stop {
     fn from(why: RegionError) -> Self {
-        Failure::new(why.to_string(), of_region(&why)).into()
+        Failure::new(why.to_string(), why.hint()).into()
     }
 }
 
 impl From<TeamError> for Stop {
     fn from(why: TeamError) -> Self {
-        let hint = match &why {
-            TeamError::Region(why) => return Failure::new(why.to_string(), of_region(why)).into(),
-            TeamError::TooSmall(_) => "give a larger --buffer",
-            TeamError::Cpu { .. } => "name CPUs that this process may use with --cpus",
-            TeamError::Thread(_) => "the limit of processes may be reached: ulimit -u",
-            TeamError::Fault { .. } => {
-                "run a test of the memory; if it passes, report this as a bug"
-            }
-            _ => "leave --isa out, or report this as a bug",
-        };
-        Failure::new(why.to_string(), hint).into()
-    }
-}
-
-fn of_region(why: &RegionError) -> String {
-    match why {
-        RegionError::Map { bytes, pages, .. } => {
-            region_hint(*pages, (*bytes as u64).div_ceil(2 << 20))
-        }
-        RegionError::Place { .. } => "the node may have gone, or a cpuset or a container may not \
-             have it: `interleaf show`, `grep Mems /proc/self/status`"
-            .into(),
-    }
-}
-
-/// What to do where there are no such pages.
-pub(super) fn region_hint(pages: Pages, count: u64) -> String {
-    match pages {
-        Pages::Reserved => format!(
-            "reserve them as root: echo {count} > /sys/kernel/mm/hugepages/hugepages-2048kB/\
-             nr_hugepages (of each node that is measured); or take --pages huge, which needs none"
-        ),
-        Pages::Small | Pages::Huge => {
-            "give a smaller --chase or --buffer, or fewer --threads".into()
-        }
+        Failure::new(why.to_string(), why.hint()).into()
     }
 }
 
@@ -314,7 +278,7 @@ impl<'a> Bench<'a> {
         let setup = self.setup;
         let claimed = idle::claimed_last_cache(setup.root, cpus.cpus[0]);
         let claimed = claimed.map_err(unread)?;
-        let free = available(setup.root, memory).map_err(unread)? as usize / 2;
+        let free = (room(setup.root, memory)? / 2) as usize;
         let largest = idle::largest_size(claimed).min(SWEEP_MAX).min(free);
         let largest = if setup.quick { largest.min(setup.chase) } else { largest };
         let policy = Policy::Bind([memory].into_iter().collect());
