@@ -5,11 +5,14 @@
 //! cargo bench -p interleaf-benches --bench kernels -- W2 W10     # these mixes; all without
 //! ```
 //!
-//! `THREADS`, `ROUNDS`, `ISA` and `MIB` in the environment change what their names say. Only the
-//! ratios mean something on a machine that others use too.
+//! `THREADS`, `ROUNDS`, `ISA` and `MIB` in the environment change what their names say, `ALL` takes
+//! every instruction set, and `ONLY=1x4,own 256` the kernels whose names end so. `SPAN_MS` measures
+//! the best kernel alone, by the clock, as other programs do; `SMALL` in small pages. Only ratios
+//! mean something on a machine that others use too.
 
 use interleaf_linux::mempolicy::Policy;
 use interleaf_measure::{
+    bandwidth::{self, Windows},
     clock::{Clock, ticks},
     isa::Isa,
     kernel::{Kernel, Walk},
@@ -17,9 +20,16 @@ use interleaf_measure::{
     region::{Pages, Region},
     spread::spread,
     team::{Load, pin},
-    traffic::{LINE_BYTES, Traffic},
+    traffic::LINE_BYTES,
 };
-use std::{env, error::Error, sync::Barrier, thread, time::Duration};
+use std::{
+    env,
+    error::Error,
+    io::{self, Write},
+    sync::Barrier,
+    thread,
+    time::Duration,
+};
 
 /// The mixes that differ in what a kernel does.
 const MIXES: [&str; 7] = ["R", "W5", "W6", "W2", "W3", "W11", "W10"];
@@ -44,22 +54,40 @@ fn main() -> Result<(), Box<dyn Error>> {
             kernel: None,
             cpus: (0..number("THREADS", 1) as u32).collect(),
             bytes: number("MIB", 128) << 20,
-            pages: Pages::Huge,
+            pages: if env::var("SMALL").is_ok() { Pages::Small } else { Pages::Huge },
             policy: Policy::Default,
             seed: 1,
             delay: Duration::ZERO,
         };
-        search(&load, number("ROUNDS", 15))?;
+        match number("SPAN_MS", 0) {
+            0 => search(&load, number("ROUNDS", 15))?,
+            span => whole(load, Duration::from_millis(span as u64))?,
+        }
     }
+    Ok(())
+}
+
+/// Prints how fast the best kernel was in one whole span, as other programs do: to pair it with
+/// them.
+fn whole(load: Load, span: Duration) -> Result<(), Box<dyn Error>> {
+    let load = Load { kernel: Kernel::best_here(&load.traffic), ..load };
+    let windows = Windows { warm_up: Duration::from_millis(50), window: span, count: 1 };
+    let found = bandwidth::measure(&load, &windows)?;
+    tell(&format!("{} {:.2}", load.traffic, found.rate.program_gbps.median));
     Ok(())
 }
 
 /// Prints of each candidate how fast it was, the fastest first.
 fn search(load: &Load, rounds: usize) -> Result<(), Box<dyn Error>> {
-    let mut kernels = vec![chosen(load.isa, &load.traffic)?];
-    kernels.extend(
-        Kernel::candidates(load.isa).into_iter().filter(|kernel| kernel.serves(&load.traffic)),
-    );
+    let mut kernels = vec![chosen(load)?];
+    let all = env::var("ALL").map_or(vec![load.isa], |_| Isa::available());
+    let only = env::var("ONLY").unwrap_or_default();
+    let is_asked = |kernel: &Kernel| {
+        let name = kernel.to_string();
+        let asked = only.split(',').any(|end| name.ends_with(end));
+        kernel.serves(&load.traffic) && asked
+    };
+    kernels.extend(all.into_iter().flat_map(Kernel::candidates).filter(is_asked));
     let mut rates = vec![vec![]; kernels.len()];
     let mut regions = vec![];
     for _ in 0..rounds {
@@ -84,13 +112,18 @@ fn search(load: &Load, rounds: usize) -> Result<(), Box<dyn Error>> {
         rows.push((ratio.median, text));
     }
     rows.sort_by(|a, b| b.0.total_cmp(&a.0));
-    println!("{}, {} threads", load.traffic, load.cpus.len());
-    rows.iter().for_each(|(_, text)| println!("  {text}"));
+    tell(&format!("{}, {} threads", load.traffic, load.cpus.len()));
+    rows.iter().for_each(|(_, text)| tell(&format!("  {text}")));
     Ok(())
 }
 
-fn chosen(isa: Isa, traffic: &Traffic) -> Result<Kernel, String> {
-    Kernel::best(isa, traffic).ok_or_else(|| format!("no kernel of {isa} for {traffic}"))
+/// The kernel that the others are compared with.
+fn chosen(load: &Load) -> Result<Kernel, String> {
+    let best = match env::var("ALL") {
+        Ok(_) => Kernel::best_here(&load.traffic),
+        Err(_) => Kernel::best(load.isa, &load.traffic),
+    };
+    best.ok_or_else(|| format!("no kernel of {} for {}", load.isa, load.traffic))
 }
 
 /// How fast a load is at work, GB/s: each chunk is timed, and the middle of all counts, so that it
@@ -132,4 +165,9 @@ fn timed(walk: &mut Walk, cpu: u32, ready: &Barrier) -> Result<f64, String> {
         last = now;
     }
     spread(&rates).map(|spread| spread.median).ok_or_else(|| "no rate".into())
+}
+
+/// Whoever reads the output may have gone.
+fn tell(line: &str) {
+    let _ = writeln!(io::stdout(), "{line}");
 }

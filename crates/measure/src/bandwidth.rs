@@ -3,10 +3,11 @@
 
 use crate::{
     kernel::Checksums,
-    point::Rate,
+    point::{Place, Rate},
     spread::spread,
     team::{Load, Team, TeamError},
 };
+use interleaf_linux::node::Node;
 use std::{
     thread,
     time::{Duration, Instant},
@@ -47,6 +48,23 @@ impl Bandwidth {
     pub fn best_gbps(&self) -> f64 {
         self.windows_gbps.iter().copied().fold(0.0, f64::max)
     }
+}
+
+/// Every pair of a node with CPUs and a node with memory, with the CPUs of the first that are among
+/// `allowed` ([`crate::team::allowed_cpus`]): what a matrix of nodes is measured at, nodes without
+/// CPUs too.
+pub fn pairs(nodes: &[Node], allowed: &[u32]) -> Vec<(Vec<u32>, Place)> {
+    let cpus_of = |node: &Node| -> Vec<u32> {
+        node.cpus.iter().filter(|cpu| allowed.contains(cpu)).collect()
+    };
+    let with_memory = || nodes.iter().filter(|node| node.total_bytes > 0);
+    let of_node = |node: &Node| {
+        let (cpus, cpu_node) = (cpus_of(node), node.id);
+        let place = move |memory: &Node| Place { cpu_node, memory: vec![(memory.id, 1)] };
+        let pairs: Vec<_> = with_memory().map(|memory| (cpus.clone(), place(memory))).collect();
+        if cpus.is_empty() { vec![] } else { pairs }
+    };
+    nodes.iter().flat_map(of_node).collect()
 }
 
 /// Measures a load.
@@ -107,6 +125,29 @@ mod tests {
     use super::*;
     use crate::{isa::Isa, point::Pattern, region::Pages, traffic::Traffic};
     use interleaf_linux::mempolicy::Policy;
+
+    #[test]
+    fn a_matrix_has_nodes_without_cpus_as_memory_only() {
+        let node = |id, cpus: &[u32], total_bytes| Node {
+            id,
+            cpus: cpus.iter().copied().collect(),
+            total_bytes,
+            free_bytes: total_bytes,
+            distances: vec![],
+            rated: None,
+            huge_pages: vec![],
+        };
+        let nodes = [node(0, &[0, 1], 1 << 30), node(1, &[2, 3], 0), node(2, &[], 1 << 30)];
+        let place = |cpu_node, memory| Place { cpu_node, memory: vec![(memory, 1)] };
+        let expected = [
+            (vec![0, 1], place(0, 0)),
+            (vec![0, 1], place(0, 2)),
+            (vec![3], place(1, 0)),
+            (vec![3], place(1, 2)),
+        ];
+        assert_eq!(pairs(&nodes, &[0, 1, 3]), expected);
+        assert_eq!(pairs(&nodes, &[]), []);
+    }
 
     #[test]
     fn windows_agree_with_what_was_done() {

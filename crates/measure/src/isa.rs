@@ -108,6 +108,16 @@ mod tests {
         assert_eq!("mmx".parse::<Isa>(), Err(IsaError::Name("mmx".into())));
     }
 
+    /// Where a run is to be of certain instruction sets, on a processor that is emulated.
+    #[test]
+    fn what_is_asked_for_by_the_environment_is_here() {
+        let asked = std::env::var("INTERLEAF_ISAS").unwrap_or_default();
+        for name in asked.split(',').filter(|name| !name.is_empty()) {
+            let isa = name.parse::<Isa>().and_then(Isa::here);
+            assert!(isa.is_ok(), "{isa:?}");
+        }
+    }
+
     #[test]
     fn a_machine_has_one_architecture() {
         let all = Isa::available();

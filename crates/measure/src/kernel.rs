@@ -99,6 +99,18 @@ pub enum Act {
     BothOfTwo,
 }
 
+impl Act {
+    /// What this traffic does.
+    const fn of(traffic: &Traffic) -> Self {
+        match (traffic.loads, traffic.stores, traffic.read_buffers) {
+            (_, 0, _) => Self::Read,
+            (0, _, _) => Self::Write,
+            (loads, _, 2) if loads % 2 == 0 => Self::BothOfTwo,
+            _ => Self::Both,
+        }
+    }
+}
+
 /// A loop of one instruction set.
 #[derive(Clone, Copy)]
 pub struct Kernel {
@@ -129,6 +141,12 @@ impl Kernel {
         Self::chosen(isa).into_iter().find(|kernel| kernel.serves(traffic))
     }
 
+    /// The best known of all that this machine has for this traffic.
+    pub fn best_here(traffic: &Traffic) -> Option<Self> {
+        let order = table::order(Act::of(traffic), traffic.nontemporal);
+        order.into_iter().find_map(|isa| Self::best(isa, traffic))
+    }
+
     /// The best known of an instruction set, one of each kind.
     fn chosen(isa: Isa) -> Vec<Self> {
         if isa.here().is_ok() { table::chosen(isa) } else { vec![] }
@@ -142,12 +160,7 @@ impl Kernel {
 
     /// Whether it is for this traffic.
     pub fn serves(&self, traffic: &Traffic) -> bool {
-        let act = match (traffic.loads, traffic.stores, traffic.read_buffers) {
-            (_, 0, _) => Act::Read,
-            (0, _, _) => Act::Write,
-            (loads, _, 2) if loads % 2 == 0 => Act::BothOfTwo,
-            _ => Act::Both,
-        };
+        let act = Act::of(traffic);
         self.act == act && (act == Act::Read || self.nontemporal == traffic.nontemporal)
     }
 

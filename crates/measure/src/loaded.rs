@@ -308,8 +308,8 @@ pub fn sweep(
             }
         }
     }
-    let knee = knee::knee(&loaded(&steps));
     let (idle, sums) = rig.end()?;
+    let knee = knee::knee(&knee::monotone(idle.median_ns, &loaded(&steps)));
     Ok(Sweep { idle, steps, knee, sums })
 }
 

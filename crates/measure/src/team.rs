@@ -13,7 +13,7 @@ use interleaf_linux::{
     mempolicy::Policy,
     root::{Root, RootError},
 };
-use rustix::thread::{CpuSet, sched_setaffinity};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::{
     io,
     ops::Range,
@@ -37,9 +37,9 @@ pub struct Load {
     pub traffic: Traffic,
     /// In which order.
     pub pattern: Pattern,
-    /// By which instruction set.
+    /// By which instruction set; that of the kernel where there is one.
     pub isa: Isa,
-    /// By which kernel; the best known without one.
+    /// By which kernel ([`Kernel::best_here`]); without one the best of the instruction set.
     pub kernel: Option<Kernel>,
     /// The CPU of each thread.
     pub cpus: Vec<u32>,
@@ -338,6 +338,15 @@ fn delayed(walk: &mut Walk, delay: u64, shared: &Shared) -> Result<u64, Fault> {
     Ok(lines)
 }
 
+/// The CPUs that the calling thread may run on, in order.
+///
+/// # Errors
+/// When the kernel does not say.
+pub fn allowed_cpus() -> io::Result<Vec<u32>> {
+    let set = sched_getaffinity(None)?;
+    Ok((0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).map(|cpu| cpu as u32).collect())
+}
+
 /// Keeps the calling thread on a CPU.
 ///
 /// # Errors
@@ -398,6 +407,17 @@ mod tests {
                 assert_eq!(loaded, per(traffic.loads), "{traffic}");
             }
         }
+    }
+
+    #[test]
+    fn a_thread_may_run_where_it_is_pinned_to() {
+        let pinned = thread::spawn(|| {
+            let cpu = *allowed_cpus().unwrap().last().unwrap();
+            pin(cpu).unwrap();
+            (vec![cpu], allowed_cpus().unwrap())
+        });
+        let (expected, found) = pinned.join().unwrap();
+        assert_eq!(found, expected);
     }
 
     #[test]

@@ -4,7 +4,7 @@
 
 use interleaf_model::{
     demand::Demand,
-    format::{curve_csv, demand_toml, mess_csv, platform_toml},
+    format::{curve_csv, demand_toml, mess_csv, mlc_text, platform_toml},
     mix::Mix,
     platform::Platform,
     predict::{Forecast, Prediction, saturating_load},
@@ -195,6 +195,8 @@ fn parse_all(text: &str) {
     let _ = curve_csv::parse("c.csv", text, &["cpu"]);
     let _ = mess_csv::parse("m.csv", text, &mess_csv::measured("m.csv"));
     let _ = mess_csv::is_one(text);
+    let _ = mlc_text::parse("m.txt", text);
+    let _ = mlc_text::is_one(text);
     let _ = demand_toml::parse("d.toml", text);
     let _ = text.parse::<Bytes>();
     let _ = text.parse::<Bandwidth>();

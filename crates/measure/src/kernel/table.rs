@@ -1,25 +1,56 @@
 //! Which loop is for what.
 
+use super::{Act, Kernel, NEAR, native};
 #[cfg(any(test, feature = "search"))]
 use super::{FAR, ONCE};
-use super::{Kernel, NEAR, native};
 use crate::isa::Isa;
 
-/// The best known of an instruction set, one of each kind.
+/// The instruction sets for each act, the best known first. Wider is not faster: on Zen 4, where
+/// they were searched (`benches/README.md`), one load of 64 bytes is up to 8 % slower than two of
+/// 32, and stores that stay in caches between loads are fastest in 16 bytes.
+pub(super) fn order(act: Act, nontemporal: bool) -> [Isa; 5] {
+    match (act, nontemporal) {
+        (Act::Both | Act::BothOfTwo, false) => {
+            [Isa::Sse2, Isa::Avx2, Isa::Avx512, Isa::Neon, Isa::Sve]
+        }
+        _ => [Isa::Avx2, Isa::Avx512, Isa::Sse2, Isa::Neon, Isa::Sve],
+    }
+}
+
+/// The best known of an instruction set, one of each kind. Those of AArch64 are not searched for.
+#[rustfmt::skip]
 pub(super) fn chosen(isa: Isa) -> Vec<Kernel> {
-    macro_rules! table {
-        ($isa:ident) => {{
+    // Of each column those that follow: pages, lines, how far ahead and where to, how far to own.
+    macro_rules! row {
+        (
+            $isa:ident, read $rp:literal $rl:literal $ra:literal $rh:ident,
+            write $wp:literal $wl:literal $wo:literal, past $sp:literal $sl:literal,
+            both $bp:literal $bl:literal $ba:literal $bh:ident $bo:literal,
+            both past $np:literal $nl:literal $na:literal $nh:ident
+        ) => {{
             use native::$isa::{mixer, reader, writer};
             vec![
-                reader::<1, 8, 0, NEAR>(),
-                writer::<0, 1, 8, 0>(),
-                writer::<1, 1, 8, 0>(),
-                mixer::<1, 0, 1, 8, 0, 0, NEAR, 0>(),
-                mixer::<2, 0, 1, 8, 0, 0, NEAR, 0>(),
-                mixer::<1, 1, 1, 8, 0, 0, NEAR, 0>(),
-                mixer::<2, 1, 1, 8, 0, 0, NEAR, 0>(),
+                reader::<$rp, $rl, $ra, $rh>(),
+                writer::<0, $wp, $wl, $wo>(),
+                writer::<1, $sp, $sl, 0>(),
+                mixer::<1, 0, $bp, $bl, 0, $ba, $bh, $bo>(),
+                mixer::<2, 0, $bp, $bl, 0, $ba, $bh, $bo>(),
+                mixer::<1, 1, $np, $nl, 0, $na, $nh, 0>(),
+                mixer::<2, 1, $np, $nl, 0, $na, $nh, 0>(),
             ]
         }};
+    }
+    macro_rules! table {
+        (avx512) => { row!(avx512, read 1 4 512 NEAR, write 1 8 0, past 1 8,
+                           both 1 1 0 NEAR 256, both past 1 4 512 NEAR) };
+        (avx2) =>   { row!(avx2, read 1 4 0 NEAR, write 1 4 0, past 1 8,
+                           both 1 1 0 NEAR 256, both past 1 4 0 NEAR) };
+        (sse2) =>   { row!(sse2, read 1 8 0 NEAR, write 1 16 0, past 1 8,
+                           both 1 16 0 NEAR 0, both past 1 4 512 NEAR) };
+        (neon) =>   { row!(neon, read 1 8 0 NEAR, write 1 8 0, past 1 8,
+                           both 1 4 0 NEAR 0, both past 1 4 0 NEAR) };
+        (sve) =>    { row!(sve, read 1 8 0 NEAR, write 1 8 0, past 1 8,
+                           both 1 4 0 NEAR 0, both past 1 4 0 NEAR) };
     }
     native::of!(isa, table)
 }

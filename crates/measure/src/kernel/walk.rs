@@ -404,15 +404,40 @@ mod tests {
         Region::new(bytes, Pages::Small, &Policy::Default).unwrap()
     }
 
+    /// Those that are chosen, and what they were searched among.
+    fn kernels(isa: Isa) -> Vec<Kernel> {
+        let mut all = Kernel::chosen(isa);
+        all.extend(Kernel::candidates(isa));
+        all
+    }
+
     /// Every kernel of this machine with every traffic that it is for.
     fn all() -> Vec<(Kernel, Traffic, Pattern)> {
         let mut all = vec![];
-        for kernel in Isa::available().into_iter().flat_map(Kernel::candidates) {
+        for kernel in Isa::available().into_iter().flat_map(kernels) {
             for traffic in Traffic::all().into_iter().filter(|traffic| kernel.serves(traffic)) {
                 all.extend(PATTERNS.map(|pattern| (kernel, traffic, pattern)));
             }
         }
         all
+    }
+
+    /// Every fifth percent of reads, with stores of either kind.
+    fn shares() -> Vec<Traffic> {
+        let share = |percent| [false, true].map(|past| Traffic::of_read_share(percent, past));
+        (0..=100).step_by(5).flat_map(share).flatten().collect()
+    }
+
+    #[test]
+    fn any_share_of_reads_is_read_and_written() {
+        for traffic in shares() {
+            let kernel = Kernel::best_here(&traffic).unwrap();
+            let mut walk = Walk::new(region(1), &traffic, Pattern::Sequential, kernel, 9).unwrap();
+            (0..20).try_for_each(|_| walk.chunk().map(drop)).unwrap();
+            let sums = walk.verify().unwrap();
+            let ratio = u64::from(traffic.stores) * sums.loaded;
+            assert_eq!(ratio, u64::from(traffic.loads) * sums.stored, "{kernel} {traffic}");
+        }
     }
 
     #[test]
@@ -422,6 +447,7 @@ mod tests {
                 assert!(Kernel::best(isa, &traffic).is_some(), "{isa} {traffic}");
             }
         }
+        assert!(Traffic::all().iter().all(|traffic| Kernel::best_here(traffic).is_some()));
     }
 
     #[test]

@@ -14,6 +14,20 @@ use crate::{
 
 const REQUIRED: [&str; 4] = ["read_pct_rounded", "pause", "bandwidth_mean", "latency_mean"];
 
+/// The columns that the Mess plotter writes.
+const COLUMNS: [&str; 10] = [
+    "read_pct_rounded",
+    "pause",
+    "bandwidth_mean",
+    "bandwidth_std",
+    "rd_percentage_actual_mean",
+    "latency_mean",
+    "latency_std",
+    "bandwidth_smooth",
+    "latency_smooth",
+    "rw_ratio",
+];
+
 /// Fewer points than this say too little of a mix.
 const POINTS_MIN: usize = 3;
 
@@ -93,4 +107,72 @@ pub fn measured(source: &str) -> Figure {
 pub fn is_one(text: &str) -> bool {
     let header = text.lines().find(|line| !line.starts_with('#')).unwrap_or_default();
     REQUIRED.iter().all(|name| header.split(',').any(|column| column.trim() == *name))
+}
+
+/// A point as a row of such a file has it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct MessPoint {
+    /// The share of reads in percent.
+    pub read_percent: u32,
+    /// How long kernels wait between accesses; in what is the tool's own.
+    pub pause: f64,
+    /// GB/s.
+    pub bandwidth_gbps: f64,
+    /// How far repeats are apart, GB/s.
+    pub bandwidth_apart_gbps: f64,
+    /// ns.
+    pub latency_ns: f64,
+    /// How far repeats are apart, ns.
+    pub latency_apart_ns: f64,
+}
+
+/// The points of curves whose stores are ordinary, since such files know no others, with the mixes
+/// that are left out. Points have the rank of their load as pause, the largest for none.
+pub fn points(curves: &Curves) -> (Vec<MessPoint>, Vec<Mix>) {
+    let (mut points, mut left_out) = (vec![], vec![]);
+    for MixCurve { mix, curve, .. } in curves.iter() {
+        let stores_pass = mix.nontemporal() && mix.read_share() < 1.0;
+        if stores_pass || mix.random() {
+            left_out.push(*mix);
+            continue;
+        }
+        let ranks = (0..curve.points().len()).rev();
+        points.extend(curve.points().iter().zip(ranks).map(|(point, rank)| MessPoint {
+            read_percent: (100.0 * mix.read_share()).round() as u32,
+            pause: rank as f64,
+            bandwidth_gbps: point.bandwidth_gbps,
+            bandwidth_apart_gbps: 0.0,
+            latency_ns: point.latency_ns,
+            latency_apart_ns: 0.0,
+        }));
+    }
+    (points, left_out)
+}
+
+/// The text of `points`, with the columns that the Mess plotter writes; what is smooth there is as
+/// it was measured here.
+pub fn text(points: &[MessPoint]) -> String {
+    let mut writer = csv::Writer::from_writer(vec![]);
+    // Writing to memory does not fail.
+    let _ = writer.write_record(COLUMNS);
+    for point in points {
+        let share = f64::from(point.read_percent) / 100.0;
+        let writes_per_read = if share > 0.0 { (1.0 - share) / share } else { f64::INFINITY };
+        let (bandwidth, latency) = (point.bandwidth_gbps, point.latency_ns);
+        let numbers = [
+            f64::from(point.read_percent),
+            point.pause,
+            bandwidth,
+            point.bandwidth_apart_gbps,
+            share,
+            latency,
+            point.latency_apart_ns,
+            bandwidth,
+            latency,
+            writes_per_read,
+        ];
+        let _ = writer.write_record(numbers.map(|number| number.to_string()));
+    }
+    let bytes = writer.into_inner().unwrap_or_default();
+    String::from_utf8_lossy(&bytes).into_owned()
 }
