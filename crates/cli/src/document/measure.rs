@@ -98,6 +98,8 @@ pub(crate) struct PointDocument {
     pub(crate) read_share: Option<f64>,
     /// sequential or random; of a chase tlb-local or random.
     pub(crate) pattern: String,
+    /// The loop that made the traffic.
+    pub(crate) kernel: Option<String>,
     pub(crate) weights: Option<Vec<u16>>,
     /// Those that load the memory.
     pub(crate) threads: u32,

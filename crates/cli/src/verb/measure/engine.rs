@@ -33,6 +33,8 @@ use interleaf_measure::{
     chase::{Chase, ChaseError},
     idle,
     interleave::{self, Way},
+    isa::Isa,
+    kernel::Kernel,
     pages::huge_bytes,
     pin,
     point::Pattern,
@@ -319,14 +321,24 @@ impl<'a> Bench<'a> {
         self.add(document, last)
     }
 
+    /// The loop for a mix.
+    fn kernel(&self, traffic: &Traffic) -> Option<Kernel> {
+        match self.setup.isa {
+            Some(isa) => Kernel::best(isa, traffic),
+            None => Kernel::best_here(traffic),
+        }
+    }
+
     /// Threads that load memory, one on each of some CPUs.
     fn load(&self, cpus: &[u32], traffic: &Traffic) -> Load {
         let setup = self.setup;
+        let kernel = self.kernel(traffic);
+        let isa = setup.isa.or(kernel.map(|kernel| kernel.isa));
         Load {
             traffic: *traffic,
             pattern: setup.pattern,
-            isa: setup.isa,
-            kernel: None,
+            isa: isa.unwrap_or_else(|| Isa::available()[0]),
+            kernel,
             cpus: cpus.to_vec(),
             bytes: setup.buffer,
             pages: setup.pages,
@@ -367,6 +379,7 @@ impl<'a> Bench<'a> {
         let rate = spread(&medians).unwrap_or(NOTHING);
         let point = PointDocument {
             pattern: pattern_name(setup.pattern).into(),
+            kernel: self.kernel(traffic).map(|kernel| kernel.to_string()),
             memory_bytes: setup.buffer as u64,
             off_by: off_by(&seen, placement),
             contamination,

@@ -65,7 +65,8 @@ pub(super) struct Setup<'a> {
     pub(super) memory: Vec<u32>,
     /// Whether nodes were named.
     pub(super) named: Option<String>,
-    pub(super) isa: Isa,
+    /// The one that was asked for; without, that of the fastest loop for each mix.
+    pub(super) isa: Option<Isa>,
     pub(super) pages: Pages,
     pub(super) pattern: Pattern,
     pub(super) buffer: usize,
@@ -94,7 +95,6 @@ impl<'a> Setup<'a> {
             let usual = if quick { usual.min(QUICK_BYTES) } else { usual };
             asked.map_or(usual, Bytes::get) as usize
         };
-        let isa = common.isa.or_else(|| Isa::available().last().copied()).unwrap_or(Isa::Sse2);
         let seconds = common.duration.map_or(if quick { 0.1 } else { 1.0 }, |it| it.seconds());
         let mut setup = Self {
             what: given.what,
@@ -103,7 +103,7 @@ impl<'a> Setup<'a> {
             from,
             memory,
             named,
-            isa,
+            isa: common.isa,
             pages: match common.pages {
                 Some(PagesChoice::Small) => Pages::Small,
                 Some(PagesChoice::Reserved) => Pages::Reserved,
@@ -252,7 +252,7 @@ impl<'a> Setup<'a> {
     pub(super) fn document(&self) -> MeasureDocument {
         let machine = MachineDocument::new(&self.machine, &self.hardware);
         let settings = SettingsDocument {
-            isa: self.isa.to_string(),
+            isa: self.isa.map_or("the fastest for each mix".into(), |isa| isa.to_string()),
             pages: match self.pages {
                 Pages::Small => "small",
                 Pages::Huge => "huge",

@@ -128,7 +128,8 @@ impl Bench<'_> {
             place.way,
         )?;
         let seen = self.seen(regions.iter().chain([chase.region()]));
-        let base = self.base(cpus, place, &seen);
+        let kernel = self.kernel(traffic).map(|kernel| kernel.to_string());
+        let base = PointDocument { kernel, ..self.base(cpus, place, &seen) };
         pinned(chases, || Ok(chase.warm()?))?;
         let mut points: Vec<Loaded> = vec![];
         let mut measure = |team: Option<(&Team, Duration)>, points: &mut Vec<Loaded>| {
