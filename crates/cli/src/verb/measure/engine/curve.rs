@@ -189,12 +189,11 @@ impl Bench<'_> {
     }
 }
 
+/// Measures with a pause, and adds what was found.
+type At<'a> = dyn FnMut(Duration, &mut Vec<Loaded>) -> Result<(), Stop> + 'a;
+
 /// Approaches a bandwidth by the pauses that were tried so far.
-fn reach(
-    target_gbps: f64,
-    points: &mut Vec<Loaded>,
-    at: &mut dyn FnMut(Duration, &mut Vec<Loaded>) -> Result<(), Stop>,
-) -> Result<(), Stop> {
+fn reach(target_gbps: f64, points: &mut Vec<Loaded>, at: &mut At<'_>) -> Result<(), Stop> {
     for _ in 0..TRIES {
         let Some(pause) = knee::pause_for(points, target_gbps) else {
             let most = points.iter().map(|point| point.bandwidth_gbps).fold(0.0, f64::max);
