@@ -5,7 +5,6 @@
 
 use crate::room::{self, RoomError};
 use interleaf_linux::{
-    list::List,
     mempolicy::{Policy, nodes_at},
     root::Root,
 };
@@ -99,10 +98,11 @@ impl Region {
     /// # Errors
     /// When it does not fit, the kernel has no such pages, or the policy is none for this process.
     pub fn new(bytes: usize, pages: Pages, policy: &Policy) -> Result<Self, RegionError> {
-        let mut region = Self::mapped(bytes, pages, policy)?;
+        room::check(&Root::live(), bytes.max(1) as u64, pages, policy)?;
+        let mut region = Self::mapped(bytes, pages)?;
         match policy.set_for(region.whole()) {
-            // A kernel without NUMA has one place only, which is the default.
-            Err(why) if *policy == Policy::Default && why.kind() == ErrorKind::Unsupported => {}
+            // A kernel without NUMA has one place only, which is the default, and is node 0.
+            Err(why) if is_all(policy) && why.kind() == ErrorKind::Unsupported => {}
             Err(why) => return Err(RegionError::Place { policy: policy.clone(), why }),
             Ok(()) => {}
         }
@@ -121,8 +121,13 @@ impl Region {
         pages: Pages,
         nodes: &[(u32, u32)],
     ) -> Result<Self, RegionError> {
-        let all: List = nodes.iter().map(|(node, _)| *node).collect();
-        let mut region = Self::mapped(bytes, pages, &Policy::Interleave(all))?;
+        let sum: u64 = nodes.iter().map(|(_, count)| u64::from(*count)).sum();
+        for (node, count) in nodes {
+            let part = bytes.max(1) as u64 * u64::from(*count) / sum.max(1);
+            let policy = Policy::Bind([*node].into_iter().collect());
+            room::check(&Root::live(), part, pages, &policy)?;
+        }
+        let mut region = Self::mapped(bytes, pages)?;
         let page_bytes = match pages {
             Pages::Small => rustix::param::page_size(),
             Pages::Huge | Pages::Reserved => HUGE_BYTES,
@@ -147,9 +152,8 @@ impl Region {
     }
 
     /// Maps `bytes`, rounded up to whole huge pages and aligned to one; no page is there yet.
-    fn mapped(bytes: usize, pages: Pages, policy: &Policy) -> Result<Self, RegionError> {
+    fn mapped(bytes: usize, pages: Pages) -> Result<Self, RegionError> {
         let bytes = bytes.max(1).next_multiple_of(HUGE_BYTES);
-        room::check(&Root::live(), bytes as u64, pages, policy)?;
         let failed = |why: Errno| RegionError::Map { bytes, pages, why: why.into() };
         let mut flags = MapFlags::PRIVATE;
         // Reserved pages are taken when they are mapped: a touch that finds none ends the process.
@@ -229,6 +233,14 @@ impl Region {
     }
 }
 
+/// Whether a policy is for all memory of a machine with one node.
+fn is_all(policy: &Policy) -> bool {
+    match policy {
+        Policy::Bind(nodes) => nodes.iter().eq([0]),
+        policy => *policy == Policy::Default,
+    }
+}
+
 impl Drop for Region {
     fn drop(&mut self) {
         // SAFETY: the mapping is the value's own, and nothing refers to it any more. It can fail
@@ -255,15 +267,6 @@ mod tests {
     }
 
     #[test]
-    fn more_than_there_is_is_refused_before_it_is_touched() {
-        let why = Region::new(1 << 50, Pages::Huge, &Policy::Default).unwrap_err();
-        assert!(matches!(why, RegionError::Room(RoomError::Memory { .. })), "{why}");
-        let why = Region::new(1 << 50, Pages::Reserved, &Policy::Default).unwrap_err();
-        assert!(matches!(why, RegionError::Room(RoomError::Reserved { .. })), "{why}");
-        assert!(why.hint().contains("sysctl"), "{}", why.hint());
-    }
-
-    #[test]
     fn rounds_touch_every_page() {
         for pages in [Pages::Small, Pages::Huge] {
             let region = Region::in_rounds(5 << 20, pages, &[(0, 3)]).unwrap();
@@ -273,6 +276,15 @@ mod tests {
             let why = Region::in_rounds(1, pages, &[(0, 1), (1000, 1)]).unwrap_err();
             assert!(why.to_string().contains("bind:1000"), "{why}");
         }
+    }
+
+    #[test]
+    fn more_than_there_is_is_refused_before_it_is_touched() {
+        let why = Region::new(1 << 50, Pages::Huge, &Policy::Default).unwrap_err();
+        assert!(matches!(why, RegionError::Room(RoomError::Memory { .. })), "{why}");
+        let why = Region::new(1 << 50, Pages::Reserved, &Policy::Default).unwrap_err();
+        assert!(matches!(why, RegionError::Room(RoomError::Reserved { .. })), "{why}");
+        assert!(why.hint().contains("sysctl"), "{}", why.hint());
     }
 
     #[test]

@@ -1,6 +1,6 @@
-//! `interleaf measure` under real kernels with several nodes: that memory is where the record says,
-//! page by page, and that weights are as they were found, however it ends. Nothing there has a speed
-//! of its own, so no figure is looked at.
+//! `interleaf measure` under real kernels with several nodes: that memory is where the record
+//! says, page by page, and that weights are as they were found, however it ends. Nothing there has
+//! a speed of its own, so no figure is looked at.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -56,7 +56,7 @@ fn points<'a>(document: &'a Value, kind: &str) -> Vec<&'a Value> {
 fn nodes_are_measured(series: Series) {
     let (file, read) = ("/tmp/matrix.json", "read /tmp/matrix.json");
     let run = format!("run interleaf measure matrix {SMALL} -o {file}");
-    let idle = format!("run interleaf measure idle --nodes 1 {SMALL} --json");
+    let idle = format!("run interleaf measure idle --quick --nodes 1 {SMALL} --json");
     let bandwidth = format!("run interleaf measure bandwidth --mix W2 --nodes 1 {SMALL} --json");
     let steps = with_looks(&format!("{run}\n{read}\n{idle}\n{bandwidth}"));
     let Some(record) = said_within(series, "two-nodes-hmat", &steps, LIMIT) else { return };

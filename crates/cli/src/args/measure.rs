@@ -169,8 +169,8 @@ pub(crate) struct TrafficArgs {
 /// How much load there is.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct LoadArgs {
-    /// Pauses of the loading threads after each 32 lines, such as 10us,1us,200ns,0ns [default: found
-    /// as the curve bends]
+    /// Pauses of the loading threads after each 32 lines, such as 10us,1us,200ns,0ns [default:
+    /// found as the curve bends]
     #[arg(long, value_name = "TIME,TIME", value_parser = delay, value_delimiter = ',',
         conflicts_with = "rate")]
     pub(crate) delays: Vec<Time>,

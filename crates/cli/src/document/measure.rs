@@ -98,6 +98,8 @@ pub(crate) struct PointDocument {
     pub(crate) read_share: Option<f64>,
     /// sequential or random; of a chase tlb-local or random.
     pub(crate) pattern: String,
+    /// The loop that made the traffic.
+    pub(crate) kernel: Option<String>,
     pub(crate) weights: Option<Vec<u16>>,
     /// Those that load the memory.
     pub(crate) threads: u32,
@@ -338,7 +340,7 @@ impl MeasureDocument {
     /// The best weights at each load: loads are those that were measured, and what a choice of
     /// weights has at another is between its neighbours.
     fn by_load(&self) -> Vec<LoadDocument> {
-        let mut curves: Vec<(Vec<u16>, Vec<(f64, f64)>)> = vec![];
+        let mut curves: Vec<(Vec<u16>, Line)> = vec![];
         let mut mix = None;
         for point in self.of_kind("loaded") {
             let Some(weights) = &point.weights else { continue };
@@ -373,6 +375,9 @@ impl MeasureDocument {
         loads.into_iter().filter_map(best).collect()
     }
 }
+
+/// Bandwidths, GB/s, each with the latency there, ns.
+type Line = Vec<(f64, f64)>;
 
 /// The latency at a load, between neighbours in proportion; none beyond the most.
 fn at(curve: &[(f64, f64)], load: f64) -> Option<f64> {

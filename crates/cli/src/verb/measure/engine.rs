@@ -4,7 +4,7 @@ mod curve;
 mod histogram;
 
 use super::{
-    setup::{From as Cpus, Setup},
+    setup::{From as Cpus, Setup, room},
     tasks::Task,
     weights,
 };
@@ -26,7 +26,6 @@ use interleaf_linux::{
     busy::Busy,
     command::Signals,
     mempolicy::Policy,
-    node::available,
     placement::{Means, Placement},
 };
 use interleaf_measure::{
@@ -34,10 +33,12 @@ use interleaf_measure::{
     chase::{Chase, ChaseError},
     idle,
     interleave::{self, Way},
+    isa::Isa,
+    kernel::Kernel,
     pages::huge_bytes,
     pin,
     point::Pattern,
-    region::{Pages, Region, RegionError},
+    region::{Region, RegionError},
     spread::{Spread, spread},
     team::{Load, Team, TeamError},
     traffic::Traffic,
@@ -79,7 +80,10 @@ impl From<Failure> for Stop {
 
 impl From<ChaseError> for Stop {
     fn from(why: ChaseError) -> Self {
-        Failure::new(why.to_string(), why.hint()).into()
+        match why {
+            ChaseError::Memory(why) => why.into(),
+            why => Failure::new(why.to_string(), why.hint()).into(),
+        }
     }
 }
 
@@ -92,19 +96,6 @@ impl From<RegionError> for Stop {
 impl From<TeamError> for Stop {
     fn from(why: TeamError) -> Self {
         Failure::new(why.to_string(), why.hint()).into()
-    }
-}
-
-/// What to do where there are no such pages.
-pub(super) fn region_hint(pages: Pages, count: u64) -> String {
-    match pages {
-        Pages::Reserved => format!(
-            "reserve them as root: echo {count} > /sys/kernel/mm/hugepages/hugepages-2048kB/\
-             nr_hugepages (of each node that is measured); or take --pages huge, which needs none"
-        ),
-        Pages::Small | Pages::Huge => {
-            "give a smaller --chase or --buffer, or fewer --threads".into()
-        }
     }
 }
 
@@ -289,8 +280,7 @@ impl<'a> Bench<'a> {
         let setup = self.setup;
         let claimed = idle::claimed_last_cache(setup.root, cpus.cpus[0]);
         let claimed = claimed.map_err(unread)?;
-        let free = available(setup.root, Some(memory)).map_err(unread)?.unwrap_or(u64::MAX);
-        let free = usize::try_from(free / 2).unwrap_or(usize::MAX);
+        let free = (room(setup.root, memory)? / 2) as usize;
         let largest = idle::largest_size(claimed).min(SWEEP_MAX).min(free);
         let largest = if setup.quick { largest.min(setup.chase) } else { largest };
         let policy = Policy::Bind([memory].into_iter().collect());
@@ -331,14 +321,24 @@ impl<'a> Bench<'a> {
         self.add(document, last)
     }
 
+    /// The loop for a mix.
+    fn kernel(&self, traffic: &Traffic) -> Option<Kernel> {
+        match self.setup.isa {
+            Some(isa) => Kernel::best(isa, traffic),
+            None => Kernel::best_here(traffic),
+        }
+    }
+
     /// Threads that load memory, one on each of some CPUs.
     fn load(&self, cpus: &[u32], traffic: &Traffic) -> Load {
         let setup = self.setup;
+        let kernel = self.kernel(traffic);
+        let isa = setup.isa.or(kernel.map(|kernel| kernel.isa));
         Load {
             traffic: *traffic,
             pattern: setup.pattern,
-            isa: setup.isa,
-            kernel: None,
+            isa: isa.unwrap_or_else(|| Isa::available()[0]),
+            kernel,
             cpus: cpus.to_vec(),
             bytes: setup.buffer,
             pages: setup.pages,
@@ -379,6 +379,7 @@ impl<'a> Bench<'a> {
         let rate = spread(&medians).unwrap_or(NOTHING);
         let point = PointDocument {
             pattern: pattern_name(setup.pattern).into(),
+            kernel: self.kernel(traffic).map(|kernel| kernel.to_string()),
             memory_bytes: setup.buffer as u64,
             off_by: off_by(&seen, placement),
             contamination,

@@ -1,6 +1,5 @@
 //! Where and how it is measured: what was asked for, on the machine there is.
 
-use super::engine::region_hint;
 use crate::{
     args::{ChaseArgs, CommonArgs, InterleaveArgs, LoadArgs, PagesChoice, TrafficArgs},
     document::measure::{MachineDocument, MeasureDocument, SettingsDocument, size_text},
@@ -66,7 +65,8 @@ pub(super) struct Setup<'a> {
     pub(super) memory: Vec<u32>,
     /// Whether nodes were named.
     pub(super) named: Option<String>,
-    pub(super) isa: Isa,
+    /// The one that was asked for; without, that of the fastest loop for each mix.
+    pub(super) isa: Option<Isa>,
     pub(super) pages: Pages,
     pub(super) pattern: Pattern,
     pub(super) buffer: usize,
@@ -95,7 +95,6 @@ impl<'a> Setup<'a> {
             let usual = if quick { usual.min(QUICK_BYTES) } else { usual };
             asked.map_or(usual, Bytes::get) as usize
         };
-        let isa = common.isa.or_else(|| Isa::available().last().copied()).unwrap_or(Isa::Sse2);
         let seconds = common.duration.map_or(if quick { 0.1 } else { 1.0 }, |it| it.seconds());
         let mut setup = Self {
             what: given.what,
@@ -104,7 +103,7 @@ impl<'a> Setup<'a> {
             from,
             memory,
             named,
-            isa,
+            isa: common.isa,
             pages: match common.pages {
                 Some(PagesChoice::Small) => Pages::Small,
                 Some(PagesChoice::Reserved) => Pages::Reserved,
@@ -155,7 +154,7 @@ impl<'a> Setup<'a> {
         let mut least = u64::MAX;
         let mut least_node = self.memory[0];
         for node in &self.memory {
-            let free = available(self.root, Some(*node)).map_err(unread)?.unwrap_or(u64::MAX);
+            let free = room(self.root, *node)?;
             (least, least_node) = if free < least { (free, *node) } else { (least, least_node) };
         }
         let interleaved = self.what == "interleave";
@@ -237,7 +236,12 @@ impl<'a> Setup<'a> {
                          2 MiB are needed",
                         node.id
                     ),
-                    region_hint(Pages::Reserved, needed),
+                    format!(
+                        "reserve them as root: echo {needed} > /sys/devices/system/node/node{}/\
+                         hugepages/hugepages-2048kB/nr_hugepages; or take --pages huge, which \
+                         needs none",
+                        node.id
+                    ),
                 ));
             }
         }
@@ -248,7 +252,7 @@ impl<'a> Setup<'a> {
     pub(super) fn document(&self) -> MeasureDocument {
         let machine = MachineDocument::new(&self.machine, &self.hardware);
         let settings = SettingsDocument {
-            isa: self.isa.to_string(),
+            isa: self.isa.map_or("the fastest for each mix".into(), |isa| isa.to_string()),
             pages: match self.pages {
                 Pages::Small => "small",
                 Pages::Huge => "huge",
@@ -271,6 +275,13 @@ impl<'a> Setup<'a> {
     pub(super) fn nearest(&self, from: &From) -> u32 {
         by_distance(&self.machine, from.node, &self.memory)[0]
     }
+}
+
+/// What programs can still have of a node, bytes; all there could be where nobody says.
+pub(super) fn room(root: &Root, node: u32) -> Result<u64, Failure> {
+    let of_node = available(root, Some(node)).map_err(unread)?;
+    let of_machine = available(root, None).map_err(unread)?;
+    Ok(of_node.unwrap_or(u64::MAX).min(of_machine.unwrap_or(u64::MAX)))
 }
 
 fn unlisted(option: &str, why: &ListError) -> Failure {

@@ -1,6 +1,8 @@
 //! The curve: latency of a chase while other threads load the same memory.
 
-use super::{Bench, Cpus, Stop, off_by, on_node, pattern_name, pinned, with_latency, with_rate};
+use super::{
+    Bench, Cpus, Seen, Stop, off_by, on_node, pattern_name, pinned, with_latency, with_rate,
+};
 use crate::{
     document::{
         measure::{KneeDocument, MeasureDocument, PointDocument},
@@ -93,6 +95,18 @@ impl Bench<'_> {
         }
     }
 
+    /// What all points of a curve have in common.
+    fn base(&self, cpus: &Cpus, place: &Place<'_>, seen: &Seen) -> PointDocument {
+        PointDocument {
+            memory_node: place.memory_node(),
+            weights: place.weights.map(|weights| weights.as_slice().to_vec()),
+            pattern: pattern_name(self.setup.pattern).into(),
+            memory_bytes: self.setup.buffer as u64,
+            off_by: off_by(seen, &place.placement),
+            ..self.point("loaded", cpus, seen)
+        }
+    }
+
     /// Measures a curve, a point for each load.
     pub(super) fn curve(
         &self,
@@ -114,14 +128,8 @@ impl Bench<'_> {
             place.way,
         )?;
         let seen = self.seen(regions.iter().chain([chase.region()]));
-        let base = PointDocument {
-            memory_node: place.memory_node(),
-            weights: place.weights.map(|weights| weights.as_slice().to_vec()),
-            pattern: pattern_name(setup.pattern).into(),
-            memory_bytes: setup.buffer as u64,
-            off_by: off_by(&seen, &place.placement),
-            ..self.point("loaded", cpus, &seen)
-        };
+        let kernel = self.kernel(traffic).map(|kernel| kernel.to_string());
+        let base = PointDocument { kernel, ..self.base(cpus, place, &seen) };
         pinned(chases, || Ok(chase.warm()?))?;
         let mut points: Vec<Loaded> = vec![];
         let mut measure = |team: Option<(&Team, Duration)>, points: &mut Vec<Loaded>| {
@@ -181,12 +189,11 @@ impl Bench<'_> {
     }
 }
 
+/// Measures with a pause, and adds what was found.
+type At<'a> = dyn FnMut(Duration, &mut Vec<Loaded>) -> Result<(), Stop> + 'a;
+
 /// Approaches a bandwidth by the pauses that were tried so far.
-fn reach(
-    target_gbps: f64,
-    points: &mut Vec<Loaded>,
-    at: &mut dyn FnMut(Duration, &mut Vec<Loaded>) -> Result<(), Stop>,
-) -> Result<(), Stop> {
+fn reach(target_gbps: f64, points: &mut Vec<Loaded>, at: &mut At<'_>) -> Result<(), Stop> {
     for _ in 0..TRIES {
         let Some(pause) = knee::pause_for(points, target_gbps) else {
             let most = points.iter().map(|point| point.bandwidth_gbps).fold(0.0, f64::max);

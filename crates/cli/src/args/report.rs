@@ -1,0 +1,57 @@
+//! The command lines of the verbs that read records: `interleaf report` and `interleaf compare`.
+
+use super::OutputArgs;
+use clap::{Args, ValueEnum};
+use std::path::PathBuf;
+
+/// Turns a document that was recorded with `-o FILE` into something to read. No machine is needed.
+#[derive(Debug, Args)]
+pub(crate) struct ReportArgs {
+    /// The recorded document, or - for stdin
+    #[arg(value_name = "RECORD")]
+    pub(crate) record: PathBuf,
+    /// What to make of it [default: by the ending of the output file, else html]
+    #[arg(long, value_enum)]
+    pub(crate) format: Option<ReportFormat>,
+    /// With svg, which figure: its number or its id [default: 1]
+    #[arg(long, value_name = "N|ID")]
+    pub(crate) figure: Option<String>,
+    /// Where to write (- is stdout)
+    #[arg(short = 'o', long, value_name = "FILE", default_value = "-")]
+    pub(crate) output: PathBuf,
+}
+
+/// Puts two records side by side: each point that both have, whether they differ by more than the
+/// spreads of both, and what is not alike of machines and settings. No machine is needed. Exit
+/// status 1: with --same, something differs.
+///
+/// Examples:
+///   interleaf compare before.json after.json
+///   interleaf compare before.json after.json --same     in a script: is all as it was?
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct CompareArgs {
+    /// The first record, which `interleaf measure -o` wrote
+    #[arg(value_name = "A")]
+    pub(crate) first: PathBuf,
+    /// The second record
+    #[arg(value_name = "B")]
+    pub(crate) second: PathBuf,
+    /// Exit with status 1 where a point differs by more than the spreads
+    #[arg(long)]
+    pub(crate) same: bool,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ReportFormat {
+    /// One page with interactive plots that needs nothing else
+    Html,
+    /// Tables in Markdown
+    Markdown,
+    /// One table in CSV
+    Csv,
+    /// One figure as a picture
+    Svg,
+}
