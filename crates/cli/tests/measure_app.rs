@@ -5,11 +5,12 @@
 
 use serde_json::Value;
 use std::{
-    fmt::Write as _,
     fs,
-    io::{BufRead as _, BufReader},
+    io::{BufRead as _, BufReader, Write as _},
+    os::unix::net::UnixStream,
     path::Path,
     process::{Command, Output, Stdio},
+    thread,
     time::Duration,
 };
 
@@ -49,9 +50,9 @@ fn recording(path: &Path, gbps: impl IntoIterator<Item = f64>, read_share: f64) 
         let (read, written) = (bytes * read_share, bytes * (1.0 - read_share));
         let inserts = bytes / 64.0;
         let occupancy_ns = 110.0 * inserts;
-        writeln!(text, "{second},0,0,{read},{written},{inserts},{occupancy_ns}").unwrap();
+        text += &format!("{second},0,0,{read},{written},{inserts},{occupancy_ns}\n");
         for tier in 1..tiers() {
-            writeln!(text, "{second},0,{tier},0,0,,").unwrap();
+            text += &format!("{second},0,{tier},0,0,,\n");
         }
     }
     fs::write(path, text).unwrap();
@@ -231,16 +232,20 @@ fn a_recording_of_a_run_can_be_replayed() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("feed.sock");
     let recorded = folder.path().join("recorded.csv");
-    let line = r#"{"domain":0,"tier":0,"read_bytes":3e8,"written_bytes":1e8}"#;
-    let feeds = format!(
-        "import socket, time\n\
-         feed = socket.socket(socket.AF_UNIX)\n\
-         feed.connect('{socket}')\n\
-         for at in range(10):\n\
-        \x20   feed.sendall(b'{line}\\n')\n\
-        \x20   time.sleep(0.05)\n",
-        socket = socket.display()
-    );
+    let path = socket.clone();
+    let feeds = thread::spawn(move || {
+        let mut feed = loop {
+            match UnixStream::connect(&path) {
+                Ok(feed) => break feed,
+                Err(_) => thread::sleep(Duration::from_millis(10)),
+            }
+        };
+        let line = r#"{"domain":0,"tier":0,"read_bytes":3e8,"written_bytes":1e8}"#;
+        for _ in 0..10 {
+            writeln!(feed, "{line}").unwrap();
+            thread::sleep(Duration::from_millis(50));
+        }
+    });
     let options = [
         "--every",
         "100ms",
@@ -249,7 +254,8 @@ fn a_recording_of_a_run_can_be_replayed() {
         "--record",
         recorded.to_str().unwrap(),
     ];
-    let fed = document(&options, &["python3", "-c", &feeds]);
+    let fed = document(&options, &["sleep", "1"]);
+    feeds.join().unwrap();
     let whole = &fed["app"]["whole"];
     assert_eq!(whole["read_share"].as_f64(), Some(0.75), "{fed}");
     assert!(!socket.exists(), "it is removed");
@@ -288,7 +294,7 @@ fn signals_are_passed_on_and_what_was_seen_is_written() {
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        std::thread::sleep(Duration::from_millis(300));
+        thread::sleep(Duration::from_millis(300));
         let pid = child.id().to_string();
         assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
         assert_eq!(child.wait().unwrap().code(), Some(128 + number));

@@ -16,6 +16,8 @@ pub(super) fn hint(problem: &str) -> &'static str {
 /// How often a command may be looked at, s: more often costs it more than it tells.
 const EVERY_S: [f64; 2] = [0.01, 60.0];
 
+/// What the machine does while an application runs
+///
 /// Runs a command and tells what the machine did meanwhile: bandwidth of DRAM and CXL over time,
 /// their read share and latency, where the slots of its cores went, energy, where its pages were,
 /// storage, memory and CPUs. What this machine or this user cannot tell is "not available", with

@@ -136,7 +136,14 @@ impl<'a> Watch<'a> {
             }
             self.maps_due = age + start.elapsed() * LOOK_COST;
         }
-        self.last = sample.clone();
+        // What a line shows of processes stays until they are looked at again.
+        let processes = if sample.looked_s > 0.0 { &sample } else { &self.last };
+        self.last = SampleDocument {
+            looked_s: processes.looked_s,
+            cpu_s: processes.cpu_s,
+            resident_bytes: processes.resident_bytes,
+            ..sample.clone()
+        };
         self.samples.push(sample);
     }
 
