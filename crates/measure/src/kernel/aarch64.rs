@@ -369,7 +369,7 @@ macro_rules! loops {
             }
 
             /// Loads the lines at these distances from the first buffer, adds them to the
-            /// sum, and fetches those of the next batch but some.
+            /// sum, and fetches those of a later batch.
             ///
             /// # Safety
             /// The lines are in the buffer.

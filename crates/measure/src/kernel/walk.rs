@@ -2,8 +2,13 @@
 
 #![expect(unsafe_code, reason = "loops are handed addresses")]
 
-use super::order::{Batches, Order};
-use super::{BATCH, Kernel, LINE, PAGE_BYTES, contents::Contents, job::Job, native};
+use super::{
+    BATCH, Kernel, LINE, PAGE_BYTES,
+    contents::Contents,
+    job::Job,
+    native,
+    order::{Batches, Order},
+};
 use crate::{point::Pattern, region::Region, traffic::Traffic};
 use std::{ops::Range, ptr};
 
