@@ -117,15 +117,16 @@ pub enum ChaseError {
 
 impl ChaseError {
     /// How to mend it.
-    pub const fn hint(&self) -> &'static str {
-        match self {
+    pub fn hint(&self) -> String {
+        let hint = match self {
             Self::Stride(_) => "64B is a line, and 128B keeps away from spatial prefetchers",
             Self::Block { .. } => "256KiB are a good block",
             Self::Bytes { .. } => "200MB is what is usual; four times the last cache is the least",
             Self::Region { .. } => "map as much as is visited",
-            Self::Memory(_) => "ask for less memory, another node, or small pages",
+            Self::Memory(why) => return why.hint(),
             Self::Lost { .. } => "run a test of the memory; if it passes, report this as a bug",
-        }
+        };
+        hint.into()
     }
 }
 

@@ -89,11 +89,11 @@ pub enum LoadedError {
 
 impl LoadedError {
     /// How to mend it.
-    pub const fn hint(&self) -> &'static str {
+    pub fn hint(&self) -> String {
         match self {
             Self::Chase(why) => why.hint(),
-            Self::Team(_) => "load from CPUs that this process may use, with less memory for each",
-            Self::Target { .. } => "ask for less, or load from more CPUs",
+            Self::Team(why) => why.hint(),
+            Self::Target { .. } => "ask for less, or load from more CPUs".into(),
         }
     }
 }
@@ -105,6 +105,9 @@ pub struct Step {
     pub pause: Duration,
     /// What the program loaded and stored, GB/s, without the chase.
     pub rate: Rate,
+    /// The same in each window, GB/s: where others use the CPUs too, the best tells what the load
+    /// was while all of its threads ran.
+    pub windows_gbps: Vec<f64>,
     /// What the controller carried by the table, with the chase, GB/s.
     pub controller_gbps: f64,
     /// The latency.
@@ -232,6 +235,7 @@ impl Rig {
         Ok(Step {
             pause,
             rate: Rate { program_gbps, controller_factor, measured_gbps: None },
+            windows_gbps: rates,
             controller_gbps: program_gbps.median * controller_factor + of_chase,
             latency,
             latency_ns: spread(&latencies).unwrap_or(none),

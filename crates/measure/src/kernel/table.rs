@@ -7,10 +7,10 @@ use crate::isa::Isa;
 
 /// The instruction sets for each act, the best known first. Wider is not faster: on Zen 4, where
 /// they were searched (`benches/README.md`), one load of 64 bytes is up to 8 % slower than two of
-/// 32, and stores that stay in caches between loads are fastest in 16 bytes.
+/// 32, and stores that stay in caches are fastest in 16 bytes.
 pub(super) fn order(act: Act, nontemporal: bool) -> [Isa; 5] {
     match (act, nontemporal) {
-        (Act::Both | Act::BothOfTwo, false) => {
+        (Act::Write | Act::Both | Act::BothOfTwo, false) => {
             [Isa::Sse2, Isa::Avx2, Isa::Avx512, Isa::Neon, Isa::Sve]
         }
         _ => [Isa::Avx2, Isa::Avx512, Isa::Sse2, Isa::Neon, Isa::Sve],
@@ -59,7 +59,11 @@ pub(super) fn chosen(isa: Isa) -> Vec<Kernel> {
 #[cfg(any(test, feature = "search"))]
 pub(super) fn candidates(isa: Isa) -> Vec<Kernel> {
     macro_rules! both {
-        ($mixer:ident, $($pages:literal x $lines:literal, $flat:literal, $ahead:literal $hint:ident, $own:literal;)+) => {
+        (
+            $mixer:ident,
+            $($pages:literal x $lines:literal, $flat:literal, $ahead:literal $hint:ident,
+              $own:literal;)+
+        ) => {
             vec![$(
                 $mixer::<1, 0, $pages, $lines, $flat, $ahead, $hint, $own>(),
                 $mixer::<2, 0, $pages, $lines, $flat, $ahead, $hint, $own>(),
