@@ -7,8 +7,8 @@
 //!
 //! `THREADS`, `ROUNDS`, `ISA` and `MIB` in the environment change what their names say, `ALL` takes
 //! every instruction set, and `ONLY=1x4,own 256` the kernels whose names end so. `SPAN_MS` measures
-//! the best kernel alone, by the clock, as other programs do; `SMALL` in small pages. Only ratios
-//! mean something on a machine that others use too.
+//! the best kernel alone, by the clock, as other programs do; `SMALL` in small pages, `RANDOM` in
+//! random order. Only ratios mean something on a machine that others use too.
 
 use interleaf_linux::mempolicy::Policy;
 use interleaf_measure::{
@@ -44,17 +44,18 @@ fn main() -> Result<(), Box<dyn Error>> {
     let number = |name: &str, otherwise: usize| {
         env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
     };
+    let is = |name: &str| env::var(name).is_ok();
     let best = *Isa::available().last().ok_or("no instruction set")?;
     let isa = env::var("ISA").ok().map_or(Ok(best), |name| name.parse())?.here()?;
     for name in mixes {
         let load = Load {
             traffic: name.parse()?,
-            pattern: Pattern::Sequential,
+            pattern: if is("RANDOM") { Pattern::Random } else { Pattern::Sequential },
             isa,
             kernel: None,
             cpus: (0..number("THREADS", 1) as u32).collect(),
             bytes: number("MIB", 128) << 20,
-            pages: if env::var("SMALL").is_ok() { Pages::Small } else { Pages::Huge },
+            pages: if is("SMALL") { Pages::Small } else { Pages::Huge },
             policy: Policy::Default,
             seed: 1,
             delay: Duration::ZERO,

@@ -23,6 +23,9 @@ macro_rules! neon {
     (zero) => {
         "movi v0.2d, #0\nmovi v1.2d, #0\nmovi v2.2d, #0\nmovi v3.2d, #0"
     };
+    (resume) => {
+        "ldp q0, q1, [{job}]\nldp q2, q3, [{job}, #32]"
+    };
     (spread) => {
         "dup v16.2d, {word}"
     };
@@ -53,6 +56,10 @@ macro_rules! sve {
     };
     (zero) => {
         "mov z0.d, #0\nmov z1.d, #0\nmov z2.d, #0\nmov z3.d, #0"
+    };
+    (resume) => {
+        "ld1d {{z0.d}}, p0/z, [{job}]\nld1d {{z1.d}}, p1/z, [{job}, #1, mul vl]\n\
+         ld1d {{z2.d}}, p2/z, [{job}, #2, mul vl]\nld1d {{z3.d}}, p3/z, [{job}, #3, mul vl]"
     };
     (spread) => {
         "mov z16.d, {word}"
@@ -361,17 +368,29 @@ macro_rules! loops {
                 }
             }
 
-            /// Loads the lines at these distances from the first buffer, and adds them to the sum.
+            /// Loads the lines at these distances from the first buffer, adds them to the
+            /// sum, and fetches those of a later batch.
             ///
             /// # Safety
             /// The lines are in the buffer.
-            unsafe fn gather(job: &mut Job, lines: &[usize; BATCH]) {
+            unsafe fn gather(
+                job: &mut Job,
+                lines: &[usize; BATCH],
+                ahead: &[usize; BATCH],
+            ) {
                 let at: *mut Job = job;
                 // SAFETY: it reads what the caller promises to be there, and writes the sum.
                 unsafe {
                     touched!(
                         $isa!(begin),
-                        $isa!(zero),
+                        $isa!(resume),
+                        ".set il_i, 0",
+                        ".rept {count}",
+                        "ldr {t}, [{ahead}, #il_i]",
+                        "add {t}, {t}, {r}",
+                        "prfm pldl1keep, [{t}]",
+                        ".set il_i, il_i + 8",
+                        ".endr",
                         ".set il_i, 0",
                         ".rept {count}",
                         "ldr {t}, [{lines}, #il_i]",
@@ -384,6 +403,7 @@ macro_rules! loops {
                         job = in(reg) at,
                         r = in(reg) job.read[0],
                         lines = in(reg) lines.as_ptr(),
+                        ahead = in(reg) ahead.as_ptr(),
                         t = out(reg) _, n = out(reg) _,
                         count = const BATCH,
                     );
@@ -394,12 +414,23 @@ macro_rules! loops {
             ///
             /// # Safety
             /// The lines are in the buffer, and nobody else uses them.
-            unsafe fn scatter<const PAST: usize>(job: &mut Job, lines: &[usize; BATCH]) {
+            unsafe fn scatter<const PAST: usize>(
+                job: &mut Job,
+                lines: &[usize; BATCH],
+                ahead: &[usize; BATCH],
+            ) {
                 // SAFETY: it writes what the caller promises to be there for it.
                 unsafe {
                     touched!(
                         $isa!(begin),
                         $isa!(spread),
+                        ".set il_i, 0",
+                        ".rept {count}",
+                        "ldr {t}, [{ahead}, #il_i]",
+                        "add {t}, {t}, {w}",
+                        ".if {past}", ".else", "prfm pstl1keep, [{t}]", ".endif",
+                        ".set il_i, il_i + 8",
+                        ".endr",
                         ".set il_i, 0",
                         ".rept {count}",
                         "ldr {t}, [{lines}, #il_i]",
@@ -410,6 +441,7 @@ macro_rules! loops {
                         "/* {n} */",
                         w = in(reg) job.write,
                         lines = in(reg) lines.as_ptr(),
+                        ahead = in(reg) ahead.as_ptr(),
                         word = in(reg) job.word,
                         t = out(reg) _, n = out(reg) _,
                         past = const PAST, count = const BATCH,

@@ -9,11 +9,12 @@ use super::BATCH;
 /// take of them; nobody else uses what is stored to.
 pub(super) type Run = unsafe fn(&mut Job);
 
-/// Loads or stores lines at distances from the start of a buffer.
+/// Loads or stores lines at distances from the start of a buffer, and fetches others, of a later
+/// batch: a core sees only so many instructions ahead, and those that find the lines are many.
 ///
 /// # Safety
 /// The lines are mapped, and nobody else uses what is stored to.
-pub(super) type Touch = unsafe fn(&mut Job, &[usize; BATCH]);
+pub(super) type Touch = unsafe fn(&mut Job, &[usize; BATCH], &[usize; BATCH]);
 
 /// What a kernel is given, and its sum.
 #[repr(C, align(64))]

@@ -6,6 +6,8 @@
 //! number of the round and the sheet: after `2^bits` rounds every line was there once. Neither a
 //! step nor a neighbourhood repeats, so that no prefetcher finds one.
 
+use super::{BATCH, LINE};
+
 /// Bits of the largest sheet: lines of a huge page.
 const SHEET_BITS: u32 = 15;
 
@@ -34,19 +36,9 @@ impl Order {
         (self.sheets as usize) << self.bits
     }
 
-    /// Whether the next one is the first.
-    pub(super) const fn is_at_start(&self) -> bool {
-        self.sheet == 0 && self.round == 0
-    }
-
     /// The same from the beginning.
     pub(super) const fn restarted(&self) -> Self {
         Self { sheet: 0, round: 0, ..*self }
-    }
-
-    /// Whether it is as far as `other`, which is the same order.
-    pub(super) const fn is_where(&self, other: &Self) -> bool {
-        self.sheet == other.sheet && self.round == other.round
     }
 
     /// The next line.
@@ -65,6 +57,61 @@ impl Order {
         self.round = self.round.wrapping_add(u32::from(self.sheet == 0)) & mask;
         at
     }
+}
+
+/// Batches that are fetched before the one that is touched.
+const AHEAD: usize = 4;
+
+/// An order of which some batches are known ahead, in bytes from the start of its buffer.
+#[derive(Clone, Debug)]
+pub(super) struct Batches {
+    order: Order,
+    ahead: [[usize; BATCH]; AHEAD],
+    first: usize,
+    /// Lines of this cycle that were touched.
+    done: usize,
+}
+
+impl Batches {
+    /// Those of an order from its beginning.
+    pub(super) fn new(order: Order) -> Self {
+        let mut batches = Self { order, ahead: [[0; BATCH]; AHEAD], first: 0, done: 0 };
+        (0..AHEAD).for_each(|at| batches.ahead[at] = batch(&mut batches.order));
+        batches
+    }
+
+    /// The next batch, and one of later that it is time to fetch.
+    #[inline(always)]
+    pub(super) fn next(&mut self) -> ([usize; BATCH], &[usize; BATCH]) {
+        let last = self.first;
+        self.first = (last + 1) % AHEAD;
+        self.done += BATCH;
+        let now = self.ahead[last];
+        self.ahead[last] = batch(&mut self.order);
+        (now, &self.ahead[last])
+    }
+
+    /// Whether a cycle has ended with the last batch; if so, another begins.
+    pub(super) const fn ends_cycle(&mut self) -> bool {
+        let ends = self.done >= self.order.lines();
+        if ends {
+            self.done = 0;
+        }
+        ends
+    }
+
+    /// The lines of this cycle that were touched.
+    pub(super) fn touched(&self) -> impl Iterator<Item = usize> {
+        let mut order = self.order.restarted();
+        (0..self.done).map(move |_| order.next())
+    }
+}
+
+#[inline(always)]
+fn batch(order: &mut Order) -> [usize; BATCH] {
+    let mut lines = [0; BATCH];
+    lines.iter_mut().for_each(|line| *line = order.next() * LINE);
+    lines
 }
 
 /// A step by which all of `sheets` are come to: near their golden section, without a common factor.
@@ -96,7 +143,7 @@ mod tests {
                 prop_assert!(!seen[at]);
                 seen[at] = true;
             }
-            prop_assert!(order.is_at_start());
+            prop_assert_eq!(order.next(), order.restarted().next());
         }
     }
 

@@ -2,12 +2,21 @@
 
 #![expect(unsafe_code, reason = "loops are handed addresses")]
 
-use super::{BATCH, Kernel, LINE, PAGE_BYTES, contents::Contents, job::Job, native, order::Order};
+use super::{
+    BATCH, Kernel, LINE, PAGE_BYTES,
+    contents::Contents,
+    job::Job,
+    native,
+    order::{Batches, Order},
+};
 use crate::{point::Pattern, region::Region, traffic::Traffic};
 use std::{ops::Range, ptr};
 
 /// Lines that are gone through between two looks at anything else: 256 KiB are some 10 us or more.
 const CHUNK_LINES: usize = 4096;
+
+/// Lines of the least buffer of which an order has whole batches.
+const ORDER_LINES_MIN: usize = 64 * BATCH;
 
 /// Lines of a page.
 const PAGE_LINES: usize = PAGE_BYTES / LINE;
@@ -80,7 +89,7 @@ pub struct Walk {
     /// The number of this pass, from 1.
     pass: u64,
     /// In random order the way through each buffer, those that are loaded from first.
-    orders: Option<Vec<Order>>,
+    orders: Option<Vec<Batches>>,
     sums: Checksums,
 }
 
@@ -124,7 +133,10 @@ impl Walk {
         let lines = (region.bytes() / LINE).saturating_sub((buffers + 1) * PAGE_LINES);
         let block = if pattern == Pattern::Random { BATCH } else { kernel.block_lines() };
         let rounds = lines / (block * (loads + stores));
-        if rounds == 0 {
+        // Each buffer in random order has whole batches.
+        let rounds_min = if pattern == Pattern::Random { ORDER_LINES_MIN / BATCH } else { 1 };
+        if rounds < rounds_min {
+            let block = block * rounds_min;
             let lines = block * (loads + stores) + (buffers + 1) * PAGE_LINES;
             return Err(TooSmall {
                 bytes: region.bytes(),
@@ -167,9 +179,9 @@ impl Walk {
         let shuffled = |lines: &mut Range<usize>| {
             let order = Order::new(lines.len(), seed.wrapping_add(lines.start as u64));
             lines.end = lines.start + order.lines().min(lines.len());
-            order
+            Batches::new(order)
         };
-        let mut orders: Vec<Order> = self.read.iter_mut().map(shuffled).collect();
+        let mut orders: Vec<Batches> = self.read.iter_mut().map(shuffled).collect();
         orders.push(shuffled(&mut self.write));
         self.orders = Some(orders);
     }
@@ -261,11 +273,11 @@ impl Walk {
         Ok((loaded + stored) as u64)
     }
 
-    fn advance_at_random(&mut self, lines: usize, orders: &mut [Order]) -> Result<u64, Fault> {
+    fn advance_at_random(&mut self, lines: usize, orders: &mut [Batches]) -> Result<u64, Fault> {
         let groups = lines.div_ceil(BATCH * (self.loads + self.stores)).max(1);
         let start = self.region.start();
         let at = |buffer: &Range<usize>| start.wrapping_add(buffer.start * LINE);
-        let [mut sum, mut count, mut numbers] = [0_u64; 3];
+        let [mut count, mut numbers] = [0_u64; 2];
         let mut job = Job {
             sum: [0; 8],
             read: [ptr::null(); 2],
@@ -279,25 +291,18 @@ impl Walk {
         for _ in 0..groups {
             for load in 0..self.loads {
                 let buffer = &self.read[load % buffers];
-                let order = &mut orders[load % buffers];
-                let mut at_lines = [0; BATCH];
-                for line in &mut at_lines {
-                    let next = order.next();
-                    numbers = numbers.wrapping_add((buffer.start + next) as u64);
-                    *line = next * LINE;
-                }
+                let (lines, ahead) = orders[load % buffers].next();
                 job.read[0] = at(buffer).cast_const();
                 // SAFETY: an order gives lines of its buffer, which is within the region.
-                unsafe { (self.kernel.gather)(&mut job, &at_lines) };
-                sum = job.sum.iter().fold(sum, |sum, word| sum.wrapping_add(*word));
+                unsafe { (self.kernel.gather)(&mut job, &lines, ahead) };
+                let distances: usize = lines.iter().sum();
+                numbers += (distances / LINE + BATCH * buffer.start) as u64;
                 count += BATCH as u64;
             }
             for _ in 0..self.stores {
                 self.scatter(&mut job, &mut orders[buffers]);
             }
         }
-        job.sum = [0; 8];
-        job.sum[0] = sum;
         let expected = self.contents.sum_of_lines(count, numbers);
         let stored = groups * BATCH * self.stores;
         let first = self.read.first().cloned().unwrap_or(0..0);
@@ -306,13 +311,12 @@ impl Walk {
     }
 
     /// Stores the next lines of an order; a pass ends with a batch.
-    fn scatter(&mut self, job: &mut Job, order: &mut Order) {
+    fn scatter(&mut self, job: &mut Job, order: &mut Batches) {
         job.word = self.contents.stored(self.pass);
-        let mut lines = [0; BATCH];
-        lines.iter_mut().for_each(|line| *line = order.next() * LINE);
+        let (lines, ahead) = order.next();
         // SAFETY: an order gives lines of its buffer, which is within the region and ours alone.
-        unsafe { (self.kernel.scatter)(job, &lines) };
-        if order.is_at_start() {
+        unsafe { (self.kernel.scatter)(job, &lines, ahead) };
+        if order.ends_cycle() {
             self.pass += 1;
             native::fence();
         }
@@ -373,11 +377,8 @@ impl Walk {
             return (0..self.write.len()).map(|line| line < done).collect();
         };
         let mut done = vec![false; self.write.len()];
-        if let Some(end) = orders.last() {
-            let mut order = end.restarted();
-            while !order.is_where(end) {
-                done[order.next()] = true;
-            }
+        if let (Some(order), false) = (orders.last(), done.is_empty()) {
+            order.touched().for_each(|line| done[line] = true);
         }
         done
     }

@@ -7,7 +7,7 @@
 #![expect(unsafe_code, reason = "loops are written in assembly")]
 
 use super::{
-    Act, Kernel, PAGE_BYTES, Shape,
+    Act, BATCH, Kernel, PAGE_BYTES, Shape,
     job::{Job, Run},
 };
 use crate::isa::Isa;
@@ -17,6 +17,9 @@ use std::arch::asm;
 macro_rules! avx512 {
     (zero) => {
         "vpxorq zmm0, zmm0, zmm0"
+    };
+    (resume) => {
+        "vmovdqa64 zmm0, [{job}]"
     };
     (spread) => {
         "vpbroadcastq zmm4, {word}"
@@ -42,6 +45,9 @@ macro_rules! avx512 {
 macro_rules! avx2 {
     (zero) => {
         "vpxor ymm0, ymm0, ymm0\nvpxor ymm1, ymm1, ymm1"
+    };
+    (resume) => {
+        "vmovdqa ymm0, [{job}]\nvmovdqa ymm1, [{job} + 32]"
     };
     (spread) => {
         "vmovq xmm4, {word}\nvpbroadcastq ymm4, xmm4"
@@ -74,6 +80,10 @@ macro_rules! avx2 {
 macro_rules! sse2 {
     (zero) => {
         "pxor xmm0, xmm0\npxor xmm1, xmm1\npxor xmm2, xmm2\npxor xmm3, xmm3"
+    };
+    (resume) => {
+        "movdqa xmm0, [{job}]\nmovdqa xmm1, [{job} + 16]\n\
+         movdqa xmm2, [{job} + 32]\nmovdqa xmm3, [{job} + 48]"
     };
     (spread) => { "movq xmm4, {word}\npunpcklqdq xmm4, xmm4" };
     (load $from:literal) => {
@@ -365,16 +375,27 @@ macro_rules! loops {
                 }
             }
 
-            /// Loads the lines at these distances from the first buffer, and adds them to the sum.
+            /// Loads the lines at these distances from the first buffer, adds them to the
+            /// sum, and fetches those of a later batch.
             ///
             /// # Safety
             /// The lines are in the buffer.
-            pub(in super::super) unsafe fn gather(job: &mut Job, lines: &[usize; 8]) {
+            pub(in super::super) unsafe fn gather(
+                job: &mut Job,
+                lines: &[usize; BATCH],
+                ahead: &[usize; BATCH],
+            ) {
                 let at: *mut Job = job;
                 // SAFETY: it reads what the caller promises to be there, and writes the sum.
                 unsafe {
                     asm!(
-                        $isa!(zero),
+                        $isa!(resume),
+                        ".set il_i, 0",
+                        ".rept 8",
+                        "mov {i}, [{ahead} + il_i]",
+                        "prefetcht0 [{r} + {i}]",
+                        ".set il_i, il_i + 8",
+                        ".endr",
                         ".set il_at, 0",
                         ".set il_i, 0",
                         ".rept 8",
@@ -387,6 +408,7 @@ macro_rules! loops {
                         job = in(reg) at,
                         r = in(reg) job.read[0],
                         lines = in(reg) lines.as_ptr(),
+                        ahead = in(reg) ahead.as_ptr(),
                         i = out(reg) _,
                         out("xmm0") _, out("xmm1") _, out("xmm2") _, out("xmm3") _,
                         options(nostack),
@@ -400,12 +422,19 @@ macro_rules! loops {
             /// The lines are in the buffer, and nobody else uses them.
             pub(in super::super) unsafe fn scatter<const PAST: usize>(
                 job: &mut Job,
-                lines: &[usize; 8],
+                lines: &[usize; BATCH],
+                ahead: &[usize; BATCH],
             ) {
                 // SAFETY: it writes what the caller promises to be there for it.
                 unsafe {
                     asm!(
                         $isa!(spread),
+                        ".set il_i, 0",
+                        ".rept 8",
+                        "mov {i}, [{ahead} + il_i]",
+                        ".if {past}", ".else", "prefetchw [{w} + {i}]", ".endif",
+                        ".set il_i, il_i + 8",
+                        ".endr",
                         ".set il_at, 0",
                         ".set il_i, 0",
                         ".rept 8",
@@ -417,6 +446,7 @@ macro_rules! loops {
                         $isa!(forget),
                         w = in(reg) job.write,
                         lines = in(reg) lines.as_ptr(),
+                        ahead = in(reg) ahead.as_ptr(),
                         word = in(reg) job.word,
                         i = out(reg) _,
                         past = const PAST,
