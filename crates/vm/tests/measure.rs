@@ -56,8 +56,10 @@ fn points<'a>(document: &'a Value, kind: &str) -> Vec<&'a Value> {
 fn nodes_are_measured(series: Series) {
     let (file, read) = ("/tmp/matrix.json", "read /tmp/matrix.json");
     let run = format!("run interleaf measure matrix {SMALL} -o {file}");
-    let idle = format!("run interleaf measure idle --quick --nodes 1 {SMALL} --json");
-    let bandwidth = format!("run interleaf measure bandwidth --mix W2 --nodes 1 {SMALL} --json");
+    let chase = SMALL.replace("--buffer 4MiB ", "");
+    let idle = format!("run interleaf measure idle --quick --nodes 1 {chase} --json");
+    let buffer = SMALL.replace("--chase 4MiB ", "");
+    let bandwidth = format!("run interleaf measure bandwidth --mix W2 --nodes 1 {buffer} --json");
     let steps = with_looks(&format!("{run}\n{read}\n{idle}\n{bandwidth}"));
     let Some(record) = said_within(series, "two-nodes-hmat", &steps, LIMIT) else { return };
     let matrix = document(&record, read);

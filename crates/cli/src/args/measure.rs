@@ -200,10 +200,10 @@ pub(crate) struct CommonArgs {
     /// ones that were reserved [default: huge]
     #[arg(long, value_enum)]
     pub(crate) pages: Option<PagesChoice>,
-    /// How long a point is measured, each time [default: 1s; 100ms with --quick]
+    /// How long a point is measured, all repeats together [default: 1s; 100ms with --quick]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) duration: Option<Time>,
-    /// How often each point is measured [default: 3]
+    /// How often each point is measured in that time [default: 3]
     #[arg(long, value_name = "N", value_parser = repeat)]
     pub(crate) repeat: Option<u32>,
     /// The seed of all random orders

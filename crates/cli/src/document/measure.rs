@@ -74,6 +74,7 @@ pub(crate) struct SettingsDocument {
     pub(crate) buffer_bytes: u64,
     pub(crate) chase_bytes: u64,
     pub(crate) stride_bytes: u64,
+    /// Of a point, all repeats together.
     pub(crate) duration_s: f64,
     pub(crate) repeats: u32,
     /// What of the repeats is told.

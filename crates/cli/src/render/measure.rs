@@ -46,7 +46,7 @@ fn machine(document: &MeasureDocument) -> String {
 fn how(document: &MeasureDocument) -> String {
     let settings = &document.settings;
     format!(
-        "{}, {} pages, {} a buffer, chase of {} by {}, {} x {} s, {}",
+        "{}, {} pages, {} a buffer, chase of {} by {}, {} repeats in {} s a point, {}",
         settings.isa,
         settings.pages,
         size_text(settings.buffer_bytes),
