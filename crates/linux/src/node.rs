@@ -111,8 +111,9 @@ pub fn memory(root: &Root, id: u32) -> Result<(u64, u64), RootError> {
     Ok((bytes("MemTotal")?, bytes("MemFree")?))
 }
 
-/// What can be had of a node, or of the machine, bytes: what is free, and what the kernel gives back
-/// of the files that it keeps; of a node no more than of the machine. `None` where it does not say.
+/// What can be had of a node, or of the machine, bytes: what is free, and what the kernel gives
+/// back of the files that it keeps; of a node no more than of the machine. `None` where it does
+/// not say.
 ///
 /// # Errors
 /// When a file that is there cannot be read.

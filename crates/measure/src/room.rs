@@ -242,12 +242,12 @@ mod tests {
             check(&root, bytes, pages, policy).map_err(|why| (why.to_string(), why.hint()))
         };
         assert_eq!(said(480 << 20, Pages::Huge, &Policy::Default), Ok(()));
-        assert_eq!(said(90 << 20, Pages::Small, &on(1)), Ok(()));
+        assert_eq!(said(75 << 20, Pages::Small, &on(1)), Ok(()));
         assert_eq!(said(6 << 20, Pages::Reserved, &on(1)), Ok(()));
         let (why, _) = said(481 << 20, Pages::Huge, &Policy::Default).unwrap_err();
         assert_eq!(why, "481 MiB of memory are asked for, and 480 MiB can be had of the machine");
-        let (why, _) = said(91 << 20, Pages::Small, &on(1)).unwrap_err();
-        assert_eq!(why, "91 MiB of memory are asked for, and 90 MiB can be had of nodes 1");
+        let (why, _) = said(76 << 20, Pages::Small, &on(1)).unwrap_err();
+        assert_eq!(why, "76 MiB of memory are asked for, and 75 MiB can be had of nodes 1");
         let (why, hint) = said(8 << 20, Pages::Reserved, &on(1)).unwrap_err();
         assert!(why.starts_with("4 huge pages of 2 MiB are asked for, and 3 are"), "{why}");
         assert!(hint.contains("echo 4 > /sys/devices/system/node/node1/"), "{hint}");
