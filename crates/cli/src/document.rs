@@ -70,6 +70,9 @@ pub(crate) fn read(name: &str, text: &str) -> Result<Document, Failure> {
             "give a document that measure, predict, simulate or reproduce recorded with -o",
         )
     };
+    if let Some(record) = measure::foreign::read(name, text) {
+        return Ok(Document::Measure(Box::new(record?)));
+    }
     let Head { schema, app } = serde_json::from_str(text).map_err(broken)?;
     match schema.as_str() {
         predict::SCHEMA => {

@@ -216,3 +216,32 @@ fn every_captured_machine_is_understood() {
         }
     }
 }
+
+/// What another tool has measured is read like a record of ours, and goes out as it would have it.
+#[test]
+fn records_of_other_tools_are_read_and_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).to_str().unwrap().to_string();
+    let (text, toml, curves) = (at("mlc.txt"), at("server.toml"), at("memory_curves.csv"));
+    let printed = "Measuring Loaded Latencies for the system\nUsing Read-only traffic type\n\
+        Inject\tLatency\tBandwidth\nDelay\t(ns)\tMB/sec\n==========================\n \
+        00000\t260.93\t225410.2\n 00300\t110.00\t120000.0\n 00500\t95.00\t20000.0\n";
+    fs::write(&text, printed).unwrap();
+    said(&["report", &text, "-o", &toml]);
+    let best = said(&["predict", "--platform", &toml, "--mix", "R", "--json"]);
+    let best: Value = serde_json::from_str(&best).unwrap();
+    assert_eq!(best["rows"][0]["bandwidth_gbps"], 225.41);
+    said(&["report", &text, "--format", "mess", "-o", &curves]);
+    let again = said(&["report", &curves, "--format", "mlc"]);
+    for figures in ["260.93\t 225410.0", "110.00\t 120000.0", " 95.00\t  20000.0"] {
+        assert!(again.contains(figures), "{again}");
+    }
+    assert!(said(&["report", &text, "--format", "markdown"]).contains("measured by"));
+    let compared = said(&["compare", &text, &curves, "--json"]);
+    assert_eq!(
+        serde_json::from_str::<Value>(&compared).unwrap()["rows"][0]["beyond_spread"],
+        false
+    );
+    let refused = interleaf(&["report", &text, "--format", "platform"]);
+    assert_eq!(refused.status.code(), Some(2));
+}

@@ -5,7 +5,14 @@ use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 
 /// Turns a document that was recorded with `-o FILE` into something to read. No machine is needed.
+/// What Intel's MLC has printed, and the memory_curves.csv of the Mess benchmark, are records too.
+///
+/// Examples:
+///   interleaf report server.json -o server.html
+///   interleaf report mlc.txt -o server.toml       then: interleaf predict --platform server.toml
+///   interleaf report server.json --format mess -o memory_curves.csv
 #[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
 pub(crate) struct ReportArgs {
     /// The recorded document, or - for stdin
     #[arg(value_name = "RECORD")]
@@ -54,4 +61,10 @@ pub(crate) enum ReportFormat {
     Csv,
     /// One figure as a picture
     Svg,
+    /// Of a measurement: a platform for other verbs, FILE.toml with its curves beside it
+    Platform,
+    /// Of a measurement: its curves as the Mess benchmark has them
+    Mess,
+    /// Of a measurement: what Intel's MLC would have printed
+    Mlc,
 }

@@ -31,7 +31,7 @@ pub(crate) struct SocketDocument {
     pub(crate) cpus: String,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct NodeDocument {
     pub(crate) node: u32,
     pub(crate) cpus: String,

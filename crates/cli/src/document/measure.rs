@@ -2,6 +2,7 @@
 //! good it is, and what follows from them.
 
 mod figures;
+pub(crate) mod foreign;
 mod machine;
 pub(crate) mod platform;
 
@@ -30,6 +31,9 @@ pub(crate) struct MeasureDocument {
     pub(crate) quick: bool,
     pub(crate) dry_run: bool,
     pub(crate) machine: MachineDocument,
+    /// The tool that measured, where it was another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) source: Option<String>,
     pub(crate) settings: SettingsDocument,
     /// In the order in which they were measured.
     pub(crate) points: Vec<PointDocument>,
@@ -240,6 +244,7 @@ impl MeasureDocument {
             quick: false,
             dry_run: false,
             machine,
+            source: None,
             settings,
             points: vec![],
             caches: None,

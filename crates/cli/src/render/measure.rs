@@ -33,14 +33,22 @@ pub(crate) fn text(document: &MeasureDocument) -> String {
 /// What stands above the tables: what was measured, and how.
 fn machine(document: &MeasureDocument) -> String {
     let mut table = Table::new(&["", ""]);
-    for (name, what) in document.machine.facts() {
+    for (name, what) in facts(document) {
         table.row([name.to_string(), what]);
     }
-    let settings = &document.settings;
-    table.row(["measured with".into(), how(document)]);
-    table.row(["seed".into(), settings.seed.to_string()]);
     // The header is empty: its line has nothing to say.
     table.text().lines().skip(1).map(|line| format!("{line}\n")).collect()
+}
+
+/// The machine and how it was measured; of what another tool measured, nobody has told either.
+fn facts(document: &MeasureDocument) -> Vec<(&'static str, String)> {
+    if let Some(source) = &document.source {
+        return vec![("measured by", source.clone())];
+    }
+    let mut facts = document.machine.facts();
+    facts.push(("measured with", how(document)));
+    facts.push(("seed", document.settings.seed.to_string()));
+    facts
 }
 
 fn how(document: &MeasureDocument) -> String {
@@ -393,17 +401,17 @@ fn best_by_load(document: &MeasureDocument) -> Option<Table> {
 /// What a page is called.
 pub(crate) fn title(document: &MeasureDocument) -> String {
     let machine = &document.machine;
-    let name = machine.cpu.as_deref().or(machine.product.as_deref()).unwrap_or("a machine");
+    let names = [&machine.cpu, &machine.product, &document.source];
+    let name = names.into_iter().find_map(|name| name.as_deref()).unwrap_or("a machine");
     format!("Memory of {name}")
 }
 
 pub(crate) fn html_tables(document: &MeasureDocument) -> String {
-    let mut facts = Table::new(&["machine", ""]);
-    for (name, what) in document.machine.facts() {
-        facts.row([name.to_string(), what]);
+    let mut told = Table::new(&["machine", ""]);
+    for (name, what) in facts(document) {
+        told.row([name.to_string(), what]);
     }
-    facts.row(["measured with".into(), how(document)]);
-    let mut text = facts.html();
+    let mut text = told.html();
     for (title, table) in tables(document, true) {
         text += &format!("<h2>{title}</h2>\n{}", table.html());
     }
@@ -415,12 +423,11 @@ pub(crate) fn markdown(document: &MeasureDocument) -> String {
     for finding in findings(document) {
         text += &format!("- {finding}\n");
     }
-    let mut facts = Table::new(&["machine", "what it says"]);
-    for (name, what) in document.machine.facts() {
-        facts.row([name.to_string(), what]);
+    let mut told = Table::new(&["machine", "what it says"]);
+    for (name, what) in facts(document) {
+        told.row([name.to_string(), what]);
     }
-    facts.row(["measured with".into(), how(document)]);
-    text += &format!("\n{}", facts.markdown());
+    text += &format!("\n{}", told.markdown());
     for (title, table) in tables(document, true) {
         text += &format!("\n## {title}\n\n{}", table.markdown());
     }

@@ -2,7 +2,7 @@
 
 mod app;
 mod engine;
-mod export;
+pub(super) mod export;
 mod setup;
 mod tasks;
 mod weights;
@@ -28,7 +28,7 @@ pub(super) fn run(args: &MeasureArgs, root: Option<&Path>) -> Result<ExitCode, F
     let given = given(args);
     let common = given.common;
     output::check_writable(common.output.as_deref())?;
-    export::check(common.export_curves.as_deref())?;
+    export::check("--export-curves", common.export_curves.as_deref())?;
     if !common.dry_run && !root.is_live() {
         return Err(Failure::new(
             "nothing can be measured on a captured machine",
@@ -77,7 +77,7 @@ pub(super) fn run(args: &MeasureArgs, root: Option<&Path>) -> Result<ExitCode, F
         return Err(why);
     }
     if let Some(target) = &common.export_curves {
-        export::write(target, &document)?;
+        export::write("--export-curves", target, &document)?;
     }
     Ok(status)
 }

@@ -2,9 +2,10 @@
 
 use crate::{
     args::{ReportArgs, ReportFormat},
-    document::{self, Document, figure::Figure},
+    document::{self, Document, figure::Figure, measure::foreign},
     failure::Failure,
     output, render,
+    verb::measure::export,
 };
 use std::{
     fs,
@@ -47,6 +48,18 @@ pub(super) fn run(args: &ReportArgs) -> Result<(), Failure> {
         (ReportFormat::Csv, Document::Machine(document)) => render::simulate::csv(document),
         (ReportFormat::Csv, Document::Predict(document)) => render::predict::csv(document),
         (ReportFormat::Csv, Document::Reproduce(document)) => render::reproduce::csv(document),
+        (ReportFormat::Platform, Document::Measure(document)) => {
+            export::check("--output", Some(&args.output))?;
+            return export::write("--output", &args.output, document);
+        }
+        (ReportFormat::Mess, Document::Measure(document)) => told(foreign::mess(document))?,
+        (ReportFormat::Mlc, Document::Measure(document)) => told(foreign::mlc(document))?,
+        (ReportFormat::Platform | ReportFormat::Mess | ReportFormat::Mlc, _) => {
+            return Err(Failure::new(
+                "only a measurement can be had in this format",
+                "give a record that `interleaf measure -o FILE` wrote",
+            ));
+        }
         (ReportFormat::Svg, _) => {
             let figures = figures(&document);
             render::svg::picture(chosen(&figures, args.figure.as_deref().unwrap_or("1"))?)?
@@ -55,11 +68,16 @@ pub(super) fn run(args: &ReportArgs) -> Result<(), Failure> {
     output::file(&args.output, &made)
 }
 
+fn told(text: Result<String, String>) -> Result<String, Failure> {
+    text.map_err(|why| Failure::new(why, "measure it: interleaf measure loaded, or all of it"))
+}
+
 fn by_ending(path: &Path) -> Option<ReportFormat> {
     match path.extension()?.to_str()? {
         "html" | "htm" => Some(ReportFormat::Html),
         "md" => Some(ReportFormat::Markdown),
         "csv" => Some(ReportFormat::Csv),
+        "toml" => Some(ReportFormat::Platform),
         "svg" => Some(ReportFormat::Svg),
         _ => None,
     }

@@ -8,7 +8,7 @@ use interleaf_linux::{
 use serde::{Deserialize, Serialize};
 
 /// A machine: what is not known of it says why, in a field with `_unknown` behind its name.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct MachineDocument {
     pub(crate) cpu: Option<String>,
     pub(crate) cpus: usize,

@@ -58,7 +58,7 @@ pub(crate) fn platform(
     tiers.sort_by(|a, b| idle_ns(a).total_cmp(&idle_ns(b)).then(a.node.cmp(&b.node)));
     let cores = record.machine.cpus.max(1);
     let mut toml = format!(
-        "# Made by `interleaf measure --export-curves`.\nschema = \"{}\"\nname = {}\n\
+        "# Made by `interleaf` of a measurement.\nschema = \"{}\"\nname = {}\n\
          source = {}\n\n[cpu]\ncores = {cores}\noutstanding_lines_per_core = {}\n\
          uncore_latency_ns = {}\n",
         platform_toml::SCHEMA,
@@ -76,14 +76,21 @@ pub(crate) fn platform(
         };
         let file = if tiers.len() == 1 { ".csv".into() } else { format!("-{name}.csv") };
         toml += &format!(
-            "\n[[tier]]\nname = \"{name}\"\nkind = \"{kind}\"\ncapacity = \"{}MiB\"\n\
+            "\n[[tier]]\nname = \"{name}\"\nkind = \"{kind}\"\ncapacity = {}\n\
              curves = {}\n",
-            (tier.capacity_bytes >> 20).max(1),
+            capacity(tier.capacity_bytes),
             quoted(&format!("{stem}{file}")),
         );
         files.push((file, curve_csv::text(&tier.curves)));
     }
     Ok(Exported { toml, curves: files })
+}
+
+fn capacity(bytes: u64) -> String {
+    match bytes {
+        0 => "\"1TiB\" # not told".into(),
+        _ => format!("\"{}MiB\"", (bytes >> 20).max(1)),
+    }
 }
 
 /// A text as TOML has it.
@@ -126,7 +133,7 @@ fn bandwidth(point: &PointDocument) -> Option<f64> {
     point.measured_gbps.or(point.modelled_gbps)
 }
 
-fn mix(point: &PointDocument) -> Option<Mix> {
+pub(super) fn mix(point: &PointDocument) -> Option<Mix> {
     let name = point.mix.as_deref()?;
     // A mix by its share of reads has the name that it was asked by.
     let of_share = || Mix::new(point.read_share?, name.ends_with("nt")).ok();

@@ -8,28 +8,33 @@ use crate::{
 use std::path::Path;
 
 /// Makes sure that it can be written before long work begins.
-pub(super) fn check(target: Option<&Path>) -> Result<(), Failure> {
+pub(in crate::verb) fn check(option: &str, target: Option<&Path>) -> Result<(), Failure> {
     let Some(target) = target else { return Ok(()) };
     let ending = target.extension().and_then(|ending| ending.to_str());
     if !matches!(ending, Some("toml" | "csv")) {
         return Err(Failure::new(
-            format!("--export-curves {}: it is neither a .toml nor a .csv", target.display()),
+            format!("{option} {}: it is neither a .toml nor a .csv", target.display()),
             "name a platform, such as server.toml, or a file of curves, such as server.csv",
         ));
     }
     output::check_writable(Some(target))
 }
 
-/// Writes the platform and its curves, or the curves of the fastest tier alone.
-pub(super) fn write(target: &Path, record: &MeasureDocument) -> Result<(), Failure> {
+/// Writes the platform and its curves, or the curves of the fastest tier alone, where `option` says.
+pub(in crate::verb) fn write(
+    option: &str,
+    target: &Path,
+    record: &MeasureDocument,
+) -> Result<(), Failure> {
     let stem = target.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let machine = &record.machine;
     let name = machine.cpu.as_deref().or(machine.product.as_deref()).unwrap_or("a machine");
     let kernel = machine.kernel.as_deref().unwrap_or("an unknown kernel");
-    let source = format!("interleaf measure on {name}, Linux {kernel}");
+    let ours = || format!("interleaf measure on {name}, Linux {kernel}");
+    let source = record.source.clone().unwrap_or_else(ours);
     let exported = platform(record, &stem, &source).map_err(|why| {
         Failure::new(
-            format!("--export-curves {}: {why}", target.display()),
+            format!("{option} {}: {why}", target.display()),
             "measure it: interleaf measure, or interleaf measure loaded",
         )
     })?;
