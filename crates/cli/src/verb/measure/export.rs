@@ -20,7 +20,7 @@ pub(in crate::verb) fn check(option: &str, target: Option<&Path>) -> Result<(), 
     output::check_writable(Some(target))
 }
 
-/// Writes the platform and its curves, or the curves of the fastest tier alone, where `option` says.
+/// Writes the platform and its curves, or those of the fastest tier alone, where `option` says.
 pub(in crate::verb) fn write(
     option: &str,
     target: &Path,
