@@ -245,3 +245,31 @@ fn records_of_other_tools_are_read_and_written() {
     let refused = interleaf(&["report", &text, "--format", "platform"]);
     assert_eq!(refused.status.code(), Some(2));
 }
+
+/// What counters saw stands beside what the program did: here those of a recording, whose machine
+/// had 410 GB/s.
+#[test]
+fn what_counters_saw_is_told_apart() {
+    let folder = tempfile::tempdir().unwrap();
+    let recording = folder.path().join("counters.csv");
+    let mut text = String::from(
+        "# interleaf.counters/1\ntime_s,domain,tier,read_bytes,written_bytes,inserts,occupancy_ns\n",
+    );
+    for second in 1..=20 {
+        text += &format!("{second},0,0,287000000000,123000000000,,\n");
+    }
+    fs::write(&recording, text).unwrap();
+    let replay = ["--replay", recording.to_str().unwrap()];
+    let bandwidth = ["bandwidth", "--mix", "W5", "--buffer", "4MB"];
+    let document = measured(&[&bandwidth[..], &replay].concat());
+    let point = &document["points"][0];
+    assert_eq!(point["measured_gbps"], 410.0, "{point}");
+    assert_ne!(point["modelled_gbps"], point["measured_gbps"]);
+    let loaded = ["loaded", "--delays", "0ns", "--chase", "4MB", "--buffer", "4MB"];
+    let document = measured(&[&loaded[..], &replay].concat());
+    let points = document["points"].as_array().unwrap();
+    assert!(points.iter().all(|point| point["measured_gbps"] == 410.0), "{document}");
+    assert!(document["notes"].to_string().contains("counters.csv"), "{document}");
+    let refused = interleaf(&["measure", "bandwidth", "--replay", "no-such-file"]);
+    assert_eq!(refused.status.code(), Some(2));
+}

@@ -212,6 +212,10 @@ pub(crate) struct CommonArgs {
     /// Everything in at most half a minute, coarser
     #[arg(long)]
     pub(crate) quick: bool,
+    /// Count bandwidth by a recording (docs/counters.md), two readings a point, in place of the
+    /// machine's counters
+    #[arg(long, value_name = "FILE")]
+    pub(crate) replay: Option<PathBuf>,
     /// Only say what would be measured, and what would be set in the kernel for it
     #[arg(long)]
     pub(crate) dry_run: bool,

@@ -1,6 +1,7 @@
 //! `interleaf measure`.
 
 mod app;
+mod counted;
 mod engine;
 pub(super) mod export;
 mod setup;
@@ -14,6 +15,7 @@ use crate::{
     failure::Failure,
     output, render,
 };
+use counted::Counted;
 use engine::{Bench, Ended};
 use interleaf_linux::command::Signals;
 use interleaf_measure::interleave::Way;
@@ -52,8 +54,10 @@ pub(super) fn run(args: &MeasureArgs, root: Option<&Path>) -> Result<ExitCode, F
         document.kernel_settings = weights::would_set(&setup, &tasks, way)?;
         return give(common, &document).map(|()| ExitCode::SUCCESS);
     }
+    let (counted, said) = Counted::find(common.replay.as_deref(), &root, &setup.machine)?;
+    document.notes.push(said);
     let signals = Signals::hold().map_err(placed::unheld)?;
-    let ended = Bench::new(&setup, &signals, common, way).all(&tasks, &mut document);
+    let ended = Bench::new(&setup, &signals, &counted, common, way).all(&tasks, &mut document);
     let status = match &ended {
         Ended::Done => {
             document.stop("done", "all was measured");

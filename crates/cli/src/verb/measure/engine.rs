@@ -4,6 +4,7 @@ mod curve;
 mod histogram;
 
 use super::{
+    counted::Counted,
     setup::{From as Cpus, Setup, room},
     tasks::Task,
     weights,
@@ -103,6 +104,7 @@ impl From<TeamError> for Stop {
 pub(super) struct Bench<'a> {
     setup: &'a Setup<'a>,
     signals: &'a Signals,
+    counted: &'a Counted,
     common: &'a CommonArgs,
     /// How pages come to where weights want them.
     way: Way,
@@ -120,10 +122,11 @@ impl<'a> Bench<'a> {
     pub(super) fn new(
         setup: &'a Setup<'a>,
         signals: &'a Signals,
+        counted: &'a Counted,
         common: &'a CommonArgs,
         way: Way,
     ) -> Self {
-        Self { setup, signals, common, way, bar: output::progress(0, "measuring") }
+        Self { setup, signals, counted, common, way, bar: output::progress(0, "measuring") }
     }
 
     /// Does all tasks, or as many as it comes to.
@@ -369,11 +372,11 @@ impl<'a> Bench<'a> {
                 interleave::regions(cpus.cpus.len(), setup.buffer, setup.pages, placement, way)?;
             let seen = self.seen(&regions);
             let team = Team::start_in(&load, regions)?;
-            let found = bandwidth::watch(&team, &windows);
+            let found = self.counted.during(|| bandwidth::watch(&team, &windows));
             team.stop()?;
             Ok((found, seen))
         };
-        let ((windows, seen), contamination, took_s) = self.watched(work)?;
+        let (((windows, measured_gbps), seen), contamination, took_s) = self.watched(work)?;
         let median = |chunk: &[f64]| spread(chunk).map_or(0.0, |it| it.median);
         let medians: Vec<f64> = windows.chunks(each).map(median).collect();
         let rate = spread(&medians).unwrap_or(NOTHING);
@@ -382,6 +385,7 @@ impl<'a> Bench<'a> {
             kernel: self.kernel(traffic).map(|kernel| kernel.to_string()),
             memory_bytes: setup.buffer as u64,
             off_by: off_by(&seen, placement),
+            measured_gbps,
             contamination,
             took_s,
             ..self.point(kind, cpus, &seen)

@@ -135,7 +135,11 @@ impl Bench<'_> {
         let mut measure = |team: Option<(&Team, Duration)>, points: &mut Vec<Loaded>| {
             let (span, repeats) = (setup.span, setup.repeats);
             let at_load = || at_load(&mut chase, team.map(|it| it.0), span, repeats);
-            let (found, contamination, took_s) = self.watched(|| pinned(chases, at_load))?;
+            let counted = || {
+                let (found, gbps) = self.counted.during(|| pinned(chases, at_load));
+                Ok((found?, gbps))
+            };
+            let ((found, measured_gbps), contamination, took_s) = self.watched(counted)?;
             // The chase reads too, whatever the others do.
             let chased = LINE_BYTES as f64 / found.latency_ns.median.max(1e-3);
             let median = found.program_gbps + chased;
@@ -150,7 +154,8 @@ impl Bench<'_> {
             let point = with_latency(with_rate(point, traffic, load.len(), rate), found.latency_ns);
             let modelled_gbps = Some(rounded(found.program_gbps * factor + chased));
             let delay_ns = team.map(|(_, delay)| delay.as_nanos() as f64);
-            self.add(document, PointDocument { delay_ns, modelled_gbps, ..point })
+            let point = PointDocument { delay_ns, modelled_gbps, measured_gbps, ..point };
+            self.add(document, point)
         };
         // First nobody loads.
         measure(None, &mut points)?;
