@@ -1,7 +1,7 @@
 //! Where the anonymous pages of a large process are, by a sample of them.
 //!
 //! `numa_maps` walks every page, about 10 ms a GiB. A sample costs the same for any size: the
-//! process's anonymous memory is cut into [`STRATA`] parts of one length, one page is drawn of
+//! process's anonymous memory is cut into parts of one length, one page is drawn of
 //! each, and `move_pages(2)` says where it is.
 //!
 //! ```text
@@ -19,22 +19,27 @@ use crate::{
 };
 use std::{collections::BTreeMap, ops::Range};
 
-/// How many pages are drawn.
+/// How many pages are drawn of all processes that are looked at together.
 const STRATA: u64 = 1 << 14;
 
-/// When fewer of them are resident, too little is known: the memory is reserved more than used.
-const RESIDENT_MIN: u64 = STRATA / 16;
+/// And of each at least so many.
+const STRATA_MIN: u64 = 1 << 10;
 
-/// Where the anonymous memory of a process is, about; `None` where a sample says too little, the
+/// When fewer of them than one in so many are resident, too little is known: the memory is reserved
+/// more than used.
+const RESIDENT_ONE_IN: u64 = 16;
+
+/// Where the anonymous memory of a process is, about, as one of so many `processes`; `None` where a sample says too little, the
 /// kernel does not tell, or there is no such process.
 ///
 /// # Errors
 /// When its files are there and cannot be read.
-pub fn anonymous(root: &Root, pid: u32) -> Result<Option<NodeBytes>, RootError> {
+pub fn anonymous(root: &Root, pid: u32, processes: usize) -> Result<Option<NodeBytes>, RootError> {
     let Some(maps) = root.peek(&format!("/proc/{pid}/maps"))? else { return Ok(None) };
     let statm = root.peek(&format!("/proc/{pid}/statm"))?.unwrap_or_default();
     let page_bytes = rustix::param::page_size() as u64;
-    let addresses = draw(&areas(&maps), page_bytes);
+    let strata = (STRATA / processes.max(1) as u64).max(STRATA_MIN);
+    let addresses = draw(&areas(&maps), page_bytes, strata);
     let mut status = vec![-1; addresses.len()];
     // A process of another user, or one that has ended: `numa_maps` says which.
     if syscall::move_pages(pid, &addresses, None, &mut status).is_err() {
@@ -62,9 +67,9 @@ fn areas(maps: &str) -> Vec<Range<u64>> {
 }
 
 /// A page of each part, by its address; fewer than parts where there are fewer pages.
-fn draw(areas: &[Range<u64>], page_bytes: u64) -> Vec<u64> {
+fn draw(areas: &[Range<u64>], page_bytes: u64, strata: u64) -> Vec<u64> {
     let total: u64 = areas.iter().map(|area| (area.end - area.start) / page_bytes).sum();
-    let strata = STRATA.min(total);
+    let strata = strata.min(total);
     let bound =
         |stratum: u64| (u128::from(total) * u128::from(stratum) / u128::from(strata)) as u64;
     let mut pages = (0..strata).map(|stratum| {
@@ -108,7 +113,7 @@ fn estimate(status: &[i32], bytes: u64) -> Option<NodeBytes> {
         *found.entry(node).or_default() += 1;
     }
     let sum: u64 = found.values().sum();
-    if sum < RESIDENT_MIN {
+    if sum == 0 || sum * RESIDENT_ONE_IN < status.len() as u64 {
         return None;
     }
     let part = |count: u64| (u128::from(bytes) * u128::from(count) / u128::from(sum)) as u64;
@@ -146,7 +151,7 @@ mod tests {
             true => (address - 0x1000) / 4096,
             false => pages / 3 + (address - (1 << 40)) / 4096,
         };
-        let drawn = draw(&areas, 4096);
+        let drawn = draw(&areas, 4096, STRATA);
         assert!(drawn.is_sorted() && drawn.len() as u64 == STRATA.min(pages));
         let status: Vec<i32> = drawn.iter().map(|address| node(page(*address))).collect();
         estimate(&status, pages * 4096)
@@ -173,9 +178,9 @@ mod tests {
     #[test]
     fn this_process_is_found() {
         let memory = vec![1_u8; 64 << 20];
-        let on = anonymous(&Root::live(), std::process::id()).unwrap().unwrap();
+        let on = anonymous(&Root::live(), std::process::id(), 1).unwrap().unwrap();
         assert!(on.total() >= memory.len() as u64, "{on:?}");
-        assert_eq!(anonymous(&Root::live(), u32::MAX >> 2).unwrap(), None);
+        assert_eq!(anonymous(&Root::live(), u32::MAX >> 2, 1).unwrap(), None);
     }
 
     proptest! {

@@ -10,11 +10,13 @@ use crate::{
 };
 use std::time::{Duration, Instant};
 
-/// Looking takes at most this part of the time while pages move: one in so many ...
+/// Looking takes at most this part of the time: one in so many ...
 const ONE_IN: u32 = 20;
 
-/// ... and this while they rest, which is most of the time.
+/// ... and this while pages rest, which is most of the time, unless that were longer than so long:
+/// somebody else may move them.
 const ONE_IN_AT_REST: u32 = 300;
+const PAUSE_AT_REST: Duration = Duration::from_secs(2);
 
 /// They rest within so many points of their goal.
 const REST_POINTS: f64 = 2.0;
@@ -42,9 +44,14 @@ impl Look {
         let start = Instant::now();
         let pids: Vec<u32> = processes.iter().map(|process| process.pid).collect();
         let is_at_rest = self.is_at_rest && pids == self.processes;
-        let part = if is_at_rest { ONE_IN_AT_REST } else { ONE_IN };
-        let rest = if setting.scope.is_slow_to_look_at() { part - 1 } else { 0 };
-        if self.last.is_some_and(|(end, took)| start < end + took * rest) {
+        let pause = |took: Duration| match setting.scope.is_slow_to_look_at() {
+            true if is_at_rest => {
+                (took * (ONE_IN_AT_REST - 1)).min(PAUSE_AT_REST).max(took * (ONE_IN - 1))
+            }
+            true => took * (ONE_IN - 1),
+            false => Duration::ZERO,
+        };
+        if self.last.is_some_and(|(end, took)| start < end + pause(took)) {
             return Ok(None);
         }
         let found = setting.placement(processes)?;

@@ -92,7 +92,7 @@ impl Scope {
             Self::Processes(_) | Self::Named(_) => {
                 let mut sum = None;
                 for process in processes {
-                    if let Some(on) = of_process(root, process.pid)? {
+                    if let Some(on) = of_process(root, process.pid, processes.len())? {
                         sum.get_or_insert_with(NodeBytes::default).add(&on);
                     }
                 }
@@ -121,10 +121,10 @@ impl fmt::Display for Scope {
     }
 }
 
-/// Anonymous memory of a process by node.
-fn of_process(root: &Root, pid: u32) -> Result<Option<NodeBytes>, RootError> {
+/// Anonymous memory of a process by node, as one of so many `processes`.
+fn of_process(root: &Root, pid: u32, processes: usize) -> Result<Option<NodeBytes>, RootError> {
     if root.is_live() && resident_bytes(root, pid)? >= LARGE_BYTES {
-        let sampled = sampled::anonymous(root, pid)?;
+        let sampled = sampled::anonymous(root, pid, processes)?;
         if sampled.is_some() {
             return Ok(sampled);
         }
