@@ -252,9 +252,8 @@ fn records_of_other_tools_are_read_and_written() {
 fn what_counters_saw_is_told_apart() {
     let folder = tempfile::tempdir().unwrap();
     let recording = folder.path().join("counters.csv");
-    let mut text = String::from(
-        "# interleaf.counters/1\ntime_s,domain,tier,read_bytes,written_bytes,inserts,occupancy_ns\n",
-    );
+    let columns = "time_s,domain,tier,read_bytes,written_bytes,inserts,occupancy_ns";
+    let mut text = format!("# interleaf.counters/1\n{columns}\n");
     for second in 1..=20 {
         text += &format!("{second},0,0,287000000000,123000000000,,\n");
     }

@@ -1,8 +1,8 @@
 //! Where the anonymous pages of a large process are, by a sample of them.
 //!
 //! `numa_maps` walks every page, about 10 ms a GiB. A sample costs the same for any size: the
-//! process's anonymous memory is cut into parts of one length, one page is drawn of
-//! each, and `move_pages(2)` says where it is.
+//! process's anonymous memory is cut into parts of one length, one page is drawn of each, and
+//! `move_pages(2)` says where it is.
 //!
 //! ```text
 //! 16384 pages, each on node 0 with 6 chances of 10: off by sqrt(0.6 * 0.4 / 16384) = 0.4 points
@@ -29,8 +29,8 @@ const STRATA_MIN: u64 = 1 << 10;
 /// more than used.
 const RESIDENT_ONE_IN: u64 = 16;
 
-/// Where the anonymous memory of a process is, about, as one of so many `processes`; `None` where a sample says too little, the
-/// kernel does not tell, or there is no such process.
+/// Where the anonymous memory of a process is, about, as one of so many `processes`; `None` where
+/// a sample says too little, the kernel does not tell, or there is no such process.
 ///
 /// # Errors
 /// When its files are there and cannot be read.

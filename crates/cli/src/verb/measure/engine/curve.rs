@@ -120,13 +120,8 @@ impl Bench<'_> {
         let (setup, options) = (self.setup, self.options());
         let memory = interleave::region(options.bytes, setup.pages, &place.placement, place.way)?;
         let mut chase = Chase::new(memory, options.local())?;
-        let regions = interleave::regions(
-            load.len(),
-            setup.buffer,
-            setup.pages,
-            &place.placement,
-            place.way,
-        )?;
+        let (placement, way) = (&place.placement, place.way);
+        let regions = interleave::regions(load.len(), setup.buffer, setup.pages, placement, way)?;
         let seen = self.seen(regions.iter().chain([chase.region()]));
         let kernel = self.kernel(traffic).map(|kernel| kernel.to_string());
         let base = PointDocument { kernel, ..self.base(cpus, place, &seen) };
@@ -135,11 +130,9 @@ impl Bench<'_> {
         let mut measure = |team: Option<(&Team, Duration)>, points: &mut Vec<Loaded>| {
             let (span, repeats) = (setup.span, setup.repeats);
             let at_load = || at_load(&mut chase, team.map(|it| it.0), span, repeats);
-            let counted = || {
-                let (found, gbps) = self.counted.during(|| pinned(chases, at_load));
-                Ok((found?, gbps))
-            };
-            let ((found, measured_gbps), contamination, took_s) = self.watched(counted)?;
+            let counted = || self.counted.during(|| pinned(chases, at_load));
+            let ((found, measured_gbps), contamination, took_s) = self.watched(|| Ok(counted()))?;
+            let found = found?;
             // The chase reads too, whatever the others do.
             let chased = LINE_BYTES as f64 / found.latency_ns.median.max(1e-3);
             let median = found.program_gbps + chased;
@@ -149,13 +142,12 @@ impl Bench<'_> {
                 latency_ns: found.latency_ns.median,
             });
             let rate = Spread { median, relative: 0.0, count: 1 };
-            let factor = traffic.controller_factor();
             let point = PointDocument { contamination, took_s, ..base.clone() };
             let point = with_latency(with_rate(point, traffic, load.len(), rate), found.latency_ns);
-            let modelled_gbps = Some(rounded(found.program_gbps * factor + chased));
+            let modelled_gbps =
+                Some(rounded(found.program_gbps * traffic.controller_factor() + chased));
             let delay_ns = team.map(|(_, delay)| delay.as_nanos() as f64);
-            let point = PointDocument { delay_ns, modelled_gbps, measured_gbps, ..point };
-            self.add(document, point)
+            self.add(document, PointDocument { delay_ns, modelled_gbps, measured_gbps, ..point })
         };
         // First nobody loads.
         measure(None, &mut points)?;
