@@ -9,7 +9,7 @@ use crate::{
     process::tree,
     root::{Root, RootError},
 };
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, ops::Range};
 
 /// Policies whose name has a space, as the kernel writes them.
 const SPACED: [&str; 2] = ["weighted interleave", "prefer (many)"];
@@ -182,6 +182,14 @@ fn mapping(line: &str) -> Option<Mapping> {
         anonymous_bytes: bytes(anonymous)?,
         page_bytes,
     })
+}
+
+/// The addresses in the first line of a mapping in `maps` or `smaps`, `7f00-8000 rw-p 0 00:00 0`.
+pub fn addresses(line: &str) -> Option<Range<u64>> {
+    let (start, end) = line.split(' ').next()?.split_once('-')?;
+    let number = |digits: &str| u64::from_str_radix(digits, 16).ok();
+    let range = number(start)?..number(end)?;
+    (!range.is_empty()).then_some(range)
 }
 
 /// Where the anonymous memory of mappings is; of a file that a process has written to privately,

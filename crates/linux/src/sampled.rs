@@ -13,7 +13,7 @@
 //! spaced too; and the same are drawn each time, so that what changes between two looks is pages.
 
 use crate::{
-    numa_maps::NodeBytes,
+    numa_maps::{NodeBytes, addresses},
     root::{Root, RootError},
     syscall,
 };
@@ -52,18 +52,16 @@ pub fn anonymous(root: &Root, pid: u32, processes: usize) -> Result<Option<NodeB
 /// `7f00-8000 rw-p 00000000 00:00 0 [heap]`.
 fn areas(maps: &str) -> Vec<Range<u64>> {
     let area = |line: &str| {
-        let mut words = line.split_whitespace();
-        let (addresses, rights) = (words.next()?, words.next()?);
+        let mut words = line.split_whitespace().skip(1);
+        let rights = words.next()?;
         let is_private = rights.ends_with('p') && !rights.starts_with("---");
         let (inode, name) = (words.nth(2)?, words.next().unwrap_or(""));
         if !is_private || inode != "0" || name.starts_with("[v") {
             return None;
         }
-        let (start, end) = addresses.split_once('-')?;
-        let number = |digits: &str| u64::from_str_radix(digits, 16).ok();
-        Some(number(start)?..number(end)?)
+        addresses(line)
     };
-    maps.lines().filter_map(area).filter(|area| !area.is_empty()).collect()
+    maps.lines().filter_map(area).collect()
 }
 
 /// A page of each part, by its address; fewer than parts where there are fewer pages.

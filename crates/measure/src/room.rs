@@ -146,10 +146,7 @@ impl Backing {
         for range in ranges {
             let bytes = range.end - range.start;
             backing.bytes += bytes;
-            let ours = mappings.iter().find(|mapping| mapping.addresses.contains(&range.start));
-            if let Some(mapping) = ours {
-                backing.huge_bytes += part(bytes, mapping.huge_bytes, mapping.resident_bytes);
-            }
+            backing.huge_bytes += huge_in(&mappings, range);
             let before = placed.iter().filter(|mapping| mapping.start <= range.start);
             let Some(place) = before.max_by_key(|mapping| mapping.start) else { continue };
             let total = place.bytes.total();
@@ -158,6 +155,22 @@ impl Backing {
         }
         Ok(backing)
     }
+}
+
+/// How much of memory of this process is in huge pages, bytes, as [`Backing::of`] has it: without
+/// a look where its pages are, for which the kernel walks them all.
+///
+/// # Errors
+/// When the kernel's file cannot be read.
+pub(crate) fn huge_bytes(root: &Root, range: &Range<u64>) -> Result<u64, RootError> {
+    let smaps = root.peek("/proc/self/smaps")?.unwrap_or_default();
+    Ok(huge_in(&mappings(&smaps), range))
+}
+
+fn huge_in(mappings: &[Mapping], range: &Range<u64>) -> u64 {
+    let ours = mappings.iter().find(|mapping| mapping.addresses.contains(&range.start));
+    let bytes = range.end - range.start;
+    ours.map_or(0, |mapping| part(bytes, mapping.huge_bytes, mapping.resident_bytes))
 }
 
 /// `bytes * part / whole`; nothing of nothing.
@@ -189,10 +202,7 @@ fn mappings(smaps: &str) -> Vec<Mapping> {
                 last.huge_bytes += bytes;
             }
             _ => {
-                let hex = |text| u64::from_str_radix(text, 16).ok();
-                let ends = first.split_once('-');
-                let ends = ends.and_then(|(from, to)| Some(hex(from)?..hex(to)?));
-                if let Some(addresses) = ends {
+                if let Some(addresses) = numa_maps::addresses(line) {
                     all.push(Mapping { addresses, resident_bytes: 0, huge_bytes: 0 });
                 }
             }

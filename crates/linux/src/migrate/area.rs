@@ -5,7 +5,7 @@
 //! and shared memory that no other process maps. Files stay where they are, also what the process
 //! has written to privately: pages of the page cache belong to everybody.
 
-use crate::numa_maps::{Kind, Mapping};
+use crate::numa_maps::{Kind, Mapping, addresses};
 use std::{collections::BTreeMap, ops::Range};
 
 /// A mapping whose pages may be moved.
@@ -67,7 +67,7 @@ fn extents(smaps: &str) -> BTreeMap<u64, Extent> {
     let mut all = BTreeMap::new();
     let mut last = None;
     for line in smaps.lines() {
-        if let Some(range) = range(line) {
+        if let Some(range) = addresses(line) {
             last = Some(range.start);
             all.insert(range.start, Extent { end: range.end, huge_bytes: 0 });
             continue;
@@ -81,14 +81,6 @@ fn extents(smaps: &str) -> BTreeMap<u64, Extent> {
         }
     }
     all
-}
-
-/// The addresses in the first line of a mapping, `7f00-8000 rw-p 0 00:00 0`.
-fn range(line: &str) -> Option<Range<u64>> {
-    let (start, end) = line.split(' ').next()?.split_once('-')?;
-    let number = |digits: &str| u64::from_str_radix(digits, 16).ok();
-    let range = number(start)?..number(end)?;
-    (!range.is_empty()).then_some(range)
 }
 
 #[cfg(test)]
