@@ -194,10 +194,10 @@ impl Stream {
         let of = self.asked[index].clone();
         self.asked.drain(..index);
         let rest = if self.way == Some(Way::Down) { of.start..at.start } else { at.end..of.end };
-        if rest.start < rest.end {
-            self.asked[0] = rest
+        if rest.is_empty() {
+            self.asked.remove(0);
         } else {
-            drop(self.asked.remove(0))
+            self.asked[0] = rest;
         }
         let is_same_run = self.goes_on(at);
         match self.jump.filter(|_| !is_same_run) {
