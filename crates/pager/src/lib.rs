@@ -9,4 +9,12 @@
 
 #![forbid(unsafe_code)]
 
+pub mod cache;
+
+pub mod index;
+
+pub mod queue;
+
+pub mod pool;
+
 pub mod predict;

@@ -1,0 +1,536 @@
+//! What is where, and what is to be done next: a state machine without a clock, a drive or a kernel.
+//!
+//! Memory is brought in and given up in *extents*: 2^n neighbouring pages that lie in as many
+//! neighbouring frames. An extent is in one state as a whole:
+//!
+//! ```text
+//!            touched or foreseen                     touched
+//!  (none) ----------------------> Filling --> Ready ----------> Mapping --> Mapped
+//!    ^                                        ^   \                           |  room is needed
+//!    |                                        |    \------ Writing <--.       v
+//!    '--- its frames are needed --- Ready <---'--- unchanged ------- Unmapping
+//! ```
+//!
+//! A *ready* extent is in DRAM and in no one's address space: it was foreseen, or was mapped and may
+//! be touched again soon, which costs no more than a move of page table entries.
+//!
+//! Whoever carries out what is said here tells what came of it, in any order.
+
+use crate::{
+    index::{ExtentId, Index},
+    pool::{Frame, ORDER_MAX, Pool},
+    predict::{
+        Page, Touch,
+        streams::{Limits, Streams},
+    },
+    queue::{Links, Queue},
+};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    ops::Range,
+};
+
+/// So many frames are kept free or at rest: one part in so many of all.
+const RESERVE_PART: u32 = 16;
+
+/// One part in so many of all may hold what was foreseen and not yet touched.
+const FORESEEN_PART: u32 = 8;
+
+/// What has happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A thread touched a page that is not mapped, and waits.
+    Touched {
+        /// The thread.
+        thread: u32,
+        /// The page.
+        page: Page,
+        /// Whether it writes.
+        is_write: bool,
+    },
+    /// An extent has its content, or the drive has failed.
+    Filled(ExtentId, Result<(), Failed>),
+    /// An extent is mapped, and whoever waited for a page of it goes on.
+    MovedIn(ExtentId),
+    /// An extent is mapped no more, and whether its content differs from what is stored.
+    MovedOut(ExtentId, Content),
+    /// The content of an extent is stored, or the drive has failed.
+    Wrote(ExtentId, Result<(), Failed>),
+}
+
+/// Whether what is in memory differs from what is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// It is the same.
+    Same,
+    /// It differs, or may.
+    Changed,
+}
+
+/// A drive did not do as it was told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Failed;
+
+/// Where an extent is in the address space, and where its frames are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// Its first page.
+    pub page: Page,
+    /// Its first frame.
+    pub frame: Frame,
+    /// It is 2^`order` pages long.
+    pub order: u8,
+}
+
+impl Span {
+    /// Its pages.
+    pub const fn pages(&self) -> Range<Page> {
+        self.page..self.page + (1 << self.order)
+    }
+}
+
+/// What is to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Fill frames with zeros.
+    Zero(ExtentId, Span),
+    /// Read frames from the drive.
+    Read(ExtentId, Span),
+    /// Move frames to the pages, and wake who waits for them.
+    MoveIn(ExtentId, Span),
+    /// Move pages to the frames, and say whether their content has changed; with `is_changed` it
+    /// is known that it has.
+    MoveOut {
+        /// The extent.
+        id: ExtentId,
+        /// Where.
+        span: Span,
+        /// Whether it was mapped for a write, or was not stored before.
+        is_changed: bool,
+    },
+    /// Write frames to the drive.
+    Write(ExtentId, Span),
+    /// Wake who waits for this page: it is there.
+    Wake(Page),
+    /// Let whoever touches this page know that its content is lost.
+    Poison(Page),
+}
+
+/// How much there is, and how it is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Frames of the budget.
+    pub frames: u32,
+    /// The order of extents that are brought in because one of their pages was touched.
+    pub order: u8,
+    /// How far streams are followed.
+    pub ahead: Limits,
+}
+
+/// What was done, in pages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Touches of pages that were not mapped.
+    pub touches: u64,
+    /// Of those, of pages that were ready.
+    pub ready: u64,
+    /// Pages that were read.
+    pub read: u64,
+    /// Pages that were written.
+    pub written: u64,
+    /// Pages that were brought in before they were touched.
+    pub foreseen: u64,
+    /// Of those, the ones whose extents were touched.
+    pub used: u64,
+    /// Of those, the ones that were given up untouched.
+    pub wasted: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Filling,
+    Ready,
+    Mapping,
+    Mapped,
+    Unmapping,
+    Writing,
+}
+
+/// A page that a thread waits for.
+#[derive(Clone, Copy, Debug)]
+struct Wanted {
+    page: Page,
+    is_write: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Extent {
+    span: Span,
+    state: State,
+    /// What a thread waits for.
+    wanted: Option<Wanted>,
+    /// Whether what is in memory may differ from what is stored.
+    is_changed: bool,
+    /// The stream that foresaw it, until it is touched.
+    stream: Option<u32>,
+}
+
+/// What of a budget is where.
+#[derive(Clone, Debug)]
+pub struct Cache {
+    settings: Settings,
+    pool: Pool,
+    /// Where regions end, by where they begin.
+    regions: BTreeMap<Page, Page>,
+    index: Index,
+    extents: Vec<Extent>,
+    links: Links,
+    unused: Vec<ExtentId>,
+    /// Mapped, the one that was mapped first is first.
+    mapped: Queue,
+    /// Ready after they were mapped, in the order in which they became it, and as stored.
+    resting: Queue,
+    /// Ready, and never touched.
+    foreseen: Queue,
+    /// Pages that are not in any extent, touched while no frame was free.
+    waiting: VecDeque<(Page, bool)>,
+    /// Frames that will be free or at rest once what is under way is done.
+    leaving: u32,
+    resting_frames: u32,
+    /// Frames of what was foreseen, filled or not.
+    foreseen_frames: u32,
+    /// Which pages have been stored; the others are zeros.
+    stored: Vec<u64>,
+    streams: Streams,
+    counts: Counts,
+}
+
+impl Cache {
+    /// Nothing is in memory, and nothing was ever stored.
+    pub fn new(settings: Settings) -> Self {
+        Self {
+            settings,
+            pool: Pool::new(settings.frames),
+            regions: BTreeMap::new(),
+            index: Index::default(),
+            extents: vec![],
+            links: Links::default(),
+            unused: vec![],
+            mapped: Queue::new(),
+            resting: Queue::new(),
+            foreseen: Queue::new(),
+            waiting: VecDeque::new(),
+            leaving: 0,
+            resting_frames: 0,
+            foreseen_frames: 0,
+            stored: vec![],
+            streams: Streams::new(settings.ahead),
+            counts: Counts::default(),
+        }
+    }
+
+    /// What was done so far.
+    pub const fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    /// Adds a region; only pages of regions are touched. Regions do not overlap.
+    pub fn add(&mut self, region: Range<Page>) {
+        self.regions.insert(region.start, region.end);
+    }
+
+    /// Takes in what has happened, and adds what is to be done now.
+    pub fn on(&mut self, event: Event, actions: &mut Vec<Action>) {
+        match event {
+            Event::Touched { thread, page, is_write } => {
+                self.counts.touches += 1;
+                self.touched(page, is_write, actions);
+                self.foresee(thread, page, actions);
+            }
+            Event::Filled(id, Ok(())) => self.ready(id, actions),
+            Event::Filled(id, Err(Failed)) => self.unreadable(id, actions),
+            Event::MovedIn(id) => {
+                self.extents[id as usize].state = State::Mapped;
+                self.mapped.push(&mut self.links, id);
+            }
+            Event::MovedOut(id, content) => self.moved_out(id, content, actions),
+            Event::Wrote(id, result) => self.wrote(id, result, actions),
+        }
+        self.make_room(actions);
+        self.serve(actions);
+    }
+
+    fn touched(&mut self, page: Page, is_write: bool, actions: &mut Vec<Action>) {
+        let Some(id) = self.index.get(page) else {
+            self.waiting.push_back((page, is_write));
+            return;
+        };
+        let extent = &mut self.extents[id as usize];
+        match extent.state {
+            State::Filling | State::Unmapping | State::Writing => {
+                let was_write = extent.wanted.is_some_and(|wanted| wanted.is_write);
+                extent.wanted = Some(Wanted { page, is_write: is_write || was_write });
+            }
+            State::Ready => {
+                self.counts.ready += 1;
+                self.map(id, is_write, actions);
+            }
+            // The move that is under way wakes all who wait.
+            State::Mapping => extent.is_changed |= is_write,
+            State::Mapped => {
+                extent.is_changed |= is_write;
+                actions.push(Action::Wake(page));
+            }
+        }
+    }
+
+    /// Brings in what the streams say comes next.
+    fn foresee(&mut self, thread: u32, page: Page, actions: &mut Vec<Action>) {
+        let pages = match self.index.get(page) {
+            Some(id) => self.extents[id as usize].span.pages(),
+            None => self.around(page, self.settings.order),
+        };
+        let Some(ahead) = self.streams.touch(&Touch { thread, pages }) else { return };
+        let region = self.region(page);
+        for range in ahead.pages {
+            let mut page = range.start.max(region.start);
+            let end = range.end.min(region.end);
+            while page < end {
+                if let Some(id) = self.index.get(page) {
+                    page = self.extents[id as usize].span.pages().end;
+                    continue;
+                }
+                let fits =
+                    |order: &u8| page.is_multiple_of(1 << order) && page + (1 << order) <= end;
+                let order = (0..=ORDER_MAX).rev().find(fits).unwrap_or(0);
+                let order = order.min(self.room(page, order));
+                if self.foreseen_frames + (1 << order) > self.settings.frames / FORESEEN_PART {
+                    return;
+                }
+                let Some(id) = self.bring(page, order, actions) else { return };
+                let extent = &mut self.extents[id as usize];
+                extent.stream = Some(ahead.stream);
+                page = extent.span.pages().end;
+                self.foreseen_frames += 1 << extent.span.order;
+                self.counts.foreseen += 1 << extent.span.order;
+            }
+        }
+    }
+
+    /// The region that a page is in.
+    fn region(&self, page: Page) -> Range<Page> {
+        let region = self.regions.range(..=page).next_back();
+        region.map_or(page..page + 1, |(start, end)| *start..*end)
+    }
+
+    /// The order of the largest extent around a page that holds no other, `most` at most.
+    fn room(&self, page: Page, most: u8) -> u8 {
+        let region = self.region(page);
+        let fits = |order: &u8| {
+            let start = page >> order << order;
+            region.start <= start && start + (1 << order) <= region.end
+        };
+        let most = (0..=most).rev().find(fits).unwrap_or(0);
+        self.index.room(page, most)
+    }
+
+    /// The extent that would be brought in for a page.
+    fn around(&self, page: Page, order: u8) -> Range<Page> {
+        let order = self.room(page, order);
+        let start = page >> order << order;
+        start..start + (1 << order)
+    }
+
+    /// Begins to fill an extent with `page` in it; `None` while no frame is free.
+    fn bring(&mut self, page: Page, order: u8, actions: &mut Vec<Action>) -> Option<ExtentId> {
+        let most = self.room(page, order);
+        let (frame, order) = (0..=most).rev().find_map(|order| {
+            while self.pool.free() < 1 << order {
+                self.drop_rested()?;
+            }
+            Some((self.pool.take(order)?, order))
+        })?;
+        let span = Span { page: page >> order << order, frame, order };
+        let extent =
+            Extent { span, state: State::Filling, wanted: None, is_changed: false, stream: None };
+        let id = match self.unused.pop() {
+            Some(id) => id,
+            None => {
+                self.extents.push(extent);
+                self.extents.len() as ExtentId - 1
+            }
+        };
+        self.extents[id as usize] = extent;
+        self.index.set(span.page, order, Some(id));
+        let is_stored = span.pages().any(|page| self.is_stored(page));
+        if is_stored {
+            self.counts.read += 1 << order;
+        }
+        actions.push(if is_stored { Action::Read(id, span) } else { Action::Zero(id, span) });
+        Some(id)
+    }
+
+    /// An extent has its content, and is mapped by nobody.
+    fn ready(&mut self, id: ExtentId, actions: &mut Vec<Action>) {
+        let extent = &mut self.extents[id as usize];
+        extent.state = State::Ready;
+        if let Some(wanted) = extent.wanted.take() {
+            self.enqueue(id);
+            self.map(id, wanted.is_write, actions);
+        } else {
+            self.enqueue(id);
+        }
+    }
+
+    /// Puts a ready extent into its queue.
+    fn enqueue(&mut self, id: ExtentId) {
+        let extent = &self.extents[id as usize];
+        let frames = 1 << extent.span.order;
+        if extent.stream.is_some() {
+            self.foreseen.push(&mut self.links, id);
+        } else {
+            self.resting_frames += frames;
+            self.resting.push(&mut self.links, id);
+        }
+    }
+
+    fn dequeue(&mut self, id: ExtentId) {
+        let extent = &self.extents[id as usize];
+        let frames = 1 << extent.span.order;
+        if extent.stream.is_some() {
+            self.foreseen_frames -= frames;
+            self.foreseen.remove(&mut self.links, id);
+        } else {
+            self.resting_frames -= frames;
+            self.resting.remove(&mut self.links, id);
+        }
+    }
+
+    /// Maps a ready extent.
+    fn map(&mut self, id: ExtentId, is_write: bool, actions: &mut Vec<Action>) {
+        self.dequeue(id);
+        let extent = &mut self.extents[id as usize];
+        if extent.stream.take().is_some() {
+            self.counts.used += 1 << extent.span.order;
+        }
+        extent.state = State::Mapping;
+        extent.is_changed |= is_write;
+        actions.push(Action::MoveIn(id, extent.span));
+    }
+
+    fn moved_out(&mut self, id: ExtentId, content: Content, actions: &mut Vec<Action>) {
+        let extent = &mut self.extents[id as usize];
+        extent.is_changed |= content == Content::Changed;
+        self.leaving -= 1 << extent.span.order;
+        if extent.is_changed && extent.wanted.is_none() {
+            extent.state = State::Writing;
+            self.leaving += 1 << extent.span.order;
+            self.counts.written += 1 << extent.span.order;
+            actions.push(Action::Write(id, extent.span));
+        } else {
+            self.ready(id, actions);
+        }
+    }
+
+    fn wrote(&mut self, id: ExtentId, result: Result<(), Failed>, actions: &mut Vec<Action>) {
+        let span = self.extents[id as usize].span;
+        self.leaving -= 1 << span.order;
+        if result.is_ok() {
+            self.extents[id as usize].is_changed = false;
+            span.pages().for_each(|page| self.store(page));
+            self.ready(id, actions);
+        } else {
+            // It stays where it is safe, and is written again when it is its turn.
+            self.extents[id as usize]
+                .wanted
+                .get_or_insert(Wanted { page: span.page, is_write: true });
+            self.ready(id, actions);
+        }
+    }
+
+    /// What could not be read: of several pages only the one that is waited for is tried again.
+    fn unreadable(&mut self, id: ExtentId, actions: &mut Vec<Action>) {
+        let Extent { span, wanted, stream, .. } = self.extents[id as usize];
+        if stream.is_some() {
+            self.foreseen_frames -= 1 << span.order;
+        }
+        self.forget(id);
+        let Some(Wanted { page, is_write }) = wanted else { return };
+        if span.order == 0 {
+            actions.push(Action::Poison(page));
+        } else if let Some(id) = self.bring(page, 0, actions) {
+            self.extents[id as usize].wanted = Some(Wanted { page, is_write });
+        } else {
+            self.waiting.push_front((page, is_write));
+        }
+    }
+
+    /// Gives up the frames of what has rested longest; `None` where nothing rests.
+    fn drop_rested(&mut self) -> Option<()> {
+        let id = self.resting.first()?;
+        self.dequeue(id);
+        self.forget(id);
+        Some(())
+    }
+
+    fn forget(&mut self, id: ExtentId) {
+        let span = self.extents[id as usize].span;
+        self.index.set(span.page, span.order, None);
+        self.pool.give(span.frame, span.order);
+        self.unused.push(id);
+    }
+
+    /// Sees to it that there are frames before they are needed.
+    fn make_room(&mut self, actions: &mut Vec<Action>) {
+        let reserve = (self.settings.frames / RESERVE_PART).max(2 << self.settings.order);
+        while self.pool.free() + self.resting_frames + self.leaving < reserve {
+            if let Some(id) = self.mapped.first() {
+                self.mapped.remove(&mut self.links, id);
+                let extent = &mut self.extents[id as usize];
+                extent.state = State::Unmapping;
+                self.leaving += 1 << extent.span.order;
+                let (span, is_changed) = (extent.span, extent.is_changed);
+                actions.push(Action::MoveOut { id, span, is_changed });
+            } else if let Some(id) = self.foreseen.first() {
+                let Extent { span, stream, .. } = self.extents[id as usize];
+                self.dequeue(id);
+                self.forget(id);
+                self.counts.wasted += 1 << span.order;
+                self.streams.wasted(stream.unwrap_or(0), &span.pages());
+            } else {
+                return;
+            }
+        }
+    }
+
+    /// Brings in what is waited for, as far as there are frames.
+    fn serve(&mut self, actions: &mut Vec<Action>) {
+        while let Some((page, is_write)) = self.waiting.pop_front() {
+            if self.index.get(page).is_some() {
+                // Another thread has waited for a page beside it.
+                self.touched(page, is_write, actions);
+            } else if let Some(id) = self.bring(page, self.settings.order, actions) {
+                self.extents[id as usize].wanted = Some(Wanted { page, is_write });
+            } else {
+                self.waiting.push_front((page, is_write));
+                return;
+            }
+        }
+    }
+
+    fn is_stored(&self, page: Page) -> bool {
+        let word = self.stored.get((page / 64) as usize).copied().unwrap_or(0);
+        word >> (page % 64) & 1 == 1
+    }
+
+    fn store(&mut self, page: Page) {
+        let word = (page / 64) as usize;
+        if word >= self.stored.len() {
+            self.stored.resize(word + 1, 0);
+        }
+        self.stored[word] |= 1 << (page % 64);
+    }
+}
+
+#[cfg(test)]
+mod tests;
