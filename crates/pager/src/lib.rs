@@ -7,8 +7,6 @@
 //! Everything that decides is pure: it is told what was touched and what came of it, and says what
 //! to read, to write and to give up.
 
-#![forbid(unsafe_code)]
-
 pub mod cache;
 
 pub mod index;
@@ -18,3 +16,11 @@ pub mod queue;
 pub mod pool;
 
 pub mod predict;
+
+pub mod uffd;
+
+mod memory;
+
+pub mod store;
+
+pub mod pager;
