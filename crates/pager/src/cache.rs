@@ -17,6 +17,7 @@
 //! Whoever carries out what is said here tells what came of it, in any order.
 
 use crate::{
+    cyclic::Cyclic,
     index::{ExtentId, Index},
     pool::{Frame, ORDER_MAX, Pool},
     predict::{
@@ -30,11 +31,21 @@ use std::{
     ops::Range,
 };
 
-/// So many frames are kept free or at rest: one part in so many of all.
+/// So many frames are kept free or at rest: one part in so many of all, and no more than it takes
+/// while a drive is busy with the next.
 const RESERVE_PART: u32 = 16;
+const RESERVE_MAX: u32 = 4096;
 
 /// One part in so many of all may hold what was foreseen and not yet touched.
 const FORESEEN_PART: u32 = 8;
+
+/// Of a loop, one part in so many of all holds what has just gone by, and the rest what is kept.
+const GONE_BY_PART: u32 = 32;
+
+/// One extent in so many of a loop is kept all the same, so that what is kept of a phase that has
+/// ended is not kept for ever (bimodal insertion: Qureshi et al., "Adaptive Insertion Policies for
+/// High Performance Caching", ISCA 2007).
+const KEPT_ONE_IN: u32 = 16;
 
 /// What has happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -173,6 +184,8 @@ struct Extent {
     is_changed: bool,
     /// The stream that foresaw it, until it is touched.
     stream: Option<u32>,
+    /// Whether it goes by in a loop.
+    goes_by: bool,
 }
 
 /// What of a budget is where.
@@ -188,6 +201,12 @@ pub struct Cache {
     unused: Vec<ExtentId>,
     /// Mapped, the one that was mapped first is first.
     mapped: Queue,
+    mapped_frames: u32,
+    /// Mapped too, but in a loop over more than fits: what has just gone by.
+    gone_by: Queue,
+    cyclic: Cyclic,
+    /// Extents of loops so far.
+    of_loop: u32,
     /// Ready after they were mapped, in the order in which they became it, and as stored.
     resting: Queue,
     /// Ready, and never touched.
@@ -217,6 +236,10 @@ impl Cache {
             links: Links::default(),
             unused: vec![],
             mapped: Queue::new(),
+            mapped_frames: 0,
+            gone_by: Queue::new(),
+            cyclic: Cyclic::new(settings.frames),
+            of_loop: 0,
             resting: Queue::new(),
             foreseen: Queue::new(),
             waiting: VecDeque::new(),
@@ -250,8 +273,14 @@ impl Cache {
             Event::Filled(id, Ok(())) => self.ready(id, actions),
             Event::Filled(id, Err(Failed)) => self.unreadable(id, actions),
             Event::MovedIn(id) => {
-                self.extents[id as usize].state = State::Mapped;
-                self.mapped.push(&mut self.links, id);
+                let extent = &mut self.extents[id as usize];
+                extent.state = State::Mapped;
+                if extent.goes_by {
+                    self.gone_by.push(&mut self.links, id);
+                } else {
+                    self.mapped_frames += 1 << extent.span.order;
+                    self.mapped.push(&mut self.links, id);
+                }
             }
             Event::MovedOut(id, content) => self.moved_out(id, content, actions),
             Event::Wrote(id, result) => self.wrote(id, result, actions),
@@ -307,7 +336,7 @@ impl Cache {
                 if self.foreseen_frames + (1 << order) > self.settings.frames / FORESEEN_PART {
                     return;
                 }
-                let Some(id) = self.bring(page, order, actions) else { return };
+                let Some(id) = self.bring(page, order, true, actions) else { return };
                 let extent = &mut self.extents[id as usize];
                 extent.stream = Some(ahead.stream);
                 page = extent.span.pages().end;
@@ -342,7 +371,13 @@ impl Cache {
     }
 
     /// Begins to fill an extent with `page` in it; `None` while no frame is free.
-    fn bring(&mut self, page: Page, order: u8, actions: &mut Vec<Action>) -> Option<ExtentId> {
+    fn bring(
+        &mut self,
+        page: Page,
+        order: u8,
+        is_foreseen: bool,
+        actions: &mut Vec<Action>,
+    ) -> Option<ExtentId> {
         let most = self.room(page, order);
         let (frame, order) = (0..=most).rev().find_map(|order| {
             while self.pool.free() < 1 << order {
@@ -351,8 +386,14 @@ impl Cache {
             Some((self.pool.take(order)?, order))
         })?;
         let span = Span { page: page >> order << order, frame, order };
-        let extent =
-            Extent { span, state: State::Filling, wanted: None, is_changed: false, stream: None };
+        let extent = Extent {
+            span,
+            state: State::Filling,
+            wanted: None,
+            is_changed: false,
+            stream: None,
+            goes_by: false,
+        };
         let id = match self.unused.pop() {
             Some(id) => id,
             None => {
@@ -365,6 +406,7 @@ impl Cache {
         let is_stored = span.pages().any(|page| self.is_stored(page));
         if is_stored {
             self.counts.read += 1 << order;
+            self.cyclic.read(span.page, 1 << order, is_foreseen);
         }
         actions.push(if is_stored { Action::Read(id, span) } else { Action::Zero(id, span) });
         Some(id)
@@ -410,6 +452,9 @@ impl Cache {
     fn map(&mut self, id: ExtentId, is_write: bool, actions: &mut Vec<Action>) {
         self.dequeue(id);
         let extent = &mut self.extents[id as usize];
+        let is_of_loop = extent.stream.is_some() && self.cyclic.is_loop();
+        self.of_loop = self.of_loop.wrapping_add(u32::from(is_of_loop));
+        extent.goes_by = is_of_loop && !self.of_loop.is_multiple_of(KEPT_ONE_IN);
         if extent.stream.take().is_some() {
             self.counts.used += 1 << extent.span.order;
         }
@@ -458,7 +503,7 @@ impl Cache {
         let Some(Wanted { page, is_write }) = wanted else { return };
         if span.order == 0 {
             actions.push(Action::Poison(page));
-        } else if let Some(id) = self.bring(page, 0, actions) {
+        } else if let Some(id) = self.bring(page, 0, false, actions) {
             self.extents[id as usize].wanted = Some(Wanted { page, is_write });
         } else {
             self.waiting.push_front((page, is_write));
@@ -475,6 +520,7 @@ impl Cache {
 
     fn forget(&mut self, id: ExtentId) {
         let span = self.extents[id as usize].span;
+        self.cyclic.give_up(span.page, 1 << span.order);
         self.index.set(span.page, span.order, None);
         self.pool.give(span.frame, span.order);
         self.unused.push(id);
@@ -482,10 +528,10 @@ impl Cache {
 
     /// Sees to it that there are frames before they are needed.
     fn make_room(&mut self, actions: &mut Vec<Action>) {
-        let reserve = (self.settings.frames / RESERVE_PART).max(2 << self.settings.order);
+        let reserve = (self.settings.frames / RESERVE_PART).min(RESERVE_MAX);
+        let reserve = reserve.max(2 << self.settings.order);
         while self.pool.free() + self.resting_frames + self.leaving < reserve {
-            if let Some(id) = self.mapped.first() {
-                self.mapped.remove(&mut self.links, id);
+            if let Some(id) = self.unmap_next(reserve) {
                 let extent = &mut self.extents[id as usize];
                 extent.state = State::Unmapping;
                 self.leaving += 1 << extent.span.order;
@@ -503,13 +549,29 @@ impl Cache {
         }
     }
 
+    /// The mapped extent that is missed least.
+    fn unmap_next(&mut self, reserve: u32) -> Option<ExtentId> {
+        let frames = self.settings.frames;
+        let kept = frames.saturating_sub(reserve + self.foreseen_frames + frames / GONE_BY_PART);
+        let gone_by = self.gone_by.first();
+        let kept_first = self.mapped.first();
+        if let Some(id) = gone_by.filter(|_| self.mapped_frames <= kept || kept_first.is_none()) {
+            self.gone_by.remove(&mut self.links, id);
+            return Some(id);
+        }
+        let id = kept_first?;
+        self.mapped_frames -= 1 << self.extents[id as usize].span.order;
+        self.mapped.remove(&mut self.links, id);
+        Some(id)
+    }
+
     /// Brings in what is waited for, as far as there are frames.
     fn serve(&mut self, actions: &mut Vec<Action>) {
         while let Some((page, is_write)) = self.waiting.pop_front() {
             if self.index.get(page).is_some() {
                 // Another thread has waited for a page beside it.
                 self.touched(page, is_write, actions);
-            } else if let Some(id) = self.bring(page, self.settings.order, actions) {
+            } else if let Some(id) = self.bring(page, self.settings.order, false, actions) {
                 self.extents[id as usize].wanted = Some(Wanted { page, is_write });
             } else {
                 self.waiting.push_front((page, is_write));

@@ -9,6 +9,8 @@
 
 pub mod cache;
 
+pub mod cyclic;
+
 pub mod index;
 
 pub mod queue;

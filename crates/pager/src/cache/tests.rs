@@ -228,3 +228,27 @@ fn a_sweep_is_there_before_it_is_touched() {
     assert!(ready * 10 > touches * 8, "{ready} of {touches}");
     assert!(wasted * 20 < foreseen, "{wasted} of {foreseen}");
 }
+
+/// Of a loop over twice the budget, about half is kept, which is the most that can be (Belady), and
+/// another phase is not held up by what was kept.
+#[test]
+fn a_loop_keeps_what_it_can_and_is_forgotten() {
+    let settings = Settings { frames: 2048, ..SETTINGS };
+    let mut world = World::new(settings, 8192, 1, 1);
+    let rounds = |world: &mut World, first: Page, pages: Page, steps: usize| {
+        let mut at = 0;
+        let before = world.cache.counts().read;
+        let mut touched = 0;
+        world.run(steps, |_, _| {
+            (at, touched) = (at + 1, touched + 1);
+            (first + (at - 1) % pages, true)
+        });
+        (world.cache.counts().read - before) as f64 / touched as f64
+    };
+    rounds(&mut world, 0, 4096, 40_000);
+    let read = rounds(&mut world, 0, 4096, 80_000);
+    assert!(read < 0.65, "{read} of what is touched is read");
+    rounds(&mut world, 4096, 1024, 200_000);
+    let read = rounds(&mut world, 4096, 1024, 40_000);
+    assert!(read < 0.01, "{read} of what fits is read");
+}
