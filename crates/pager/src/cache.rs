@@ -67,6 +67,10 @@ pub enum Event {
     MovedOut(ExtentId, Content),
     /// The content of an extent is stored, or the drive has failed.
     Wrote(ExtentId, Result<(), Failed>),
+    /// The content of pages is of no use any more: they are zeros when they are touched next.
+    Discarded(Range<Page>),
+    /// Discarded pages from this one on are zeros on the drive.
+    Erased(Page),
 }
 
 /// Whether what is in memory differs from what is stored.
@@ -121,10 +125,13 @@ pub enum Action {
     },
     /// Write frames to the drive.
     Write(ExtentId, Span),
-    /// Wake who waits for this page: it is there.
-    Wake(Page),
+    /// Wake who waits for one of so many pages from this one on: it is there, or is to be touched
+    /// again.
+    Wake(Page, u64),
     /// Let whoever touches this page know that its content is lost.
     Poison(Page),
+    /// Make so many pages from this one on zeros on the drive, and say so: then they are discarded.
+    Erase(Page, u64),
 }
 
 /// How much there is, and how it is used.
@@ -220,6 +227,10 @@ pub struct Cache {
     foreseen_frames: u32,
     /// Which pages have been stored; the others are zeros.
     stored: Vec<u64>,
+    /// Pages that are to be zeros as soon as nothing is under way with them.
+    discarded: Vec<Range<Page>>,
+    /// Those of them that are zeros but for the drive.
+    erasing: Vec<Range<Page>>,
     streams: Streams,
     counts: Counts,
 }
@@ -247,6 +258,8 @@ impl Cache {
             resting_frames: 0,
             foreseen_frames: 0,
             stored: vec![],
+            discarded: vec![],
+            erasing: vec![],
             streams: Streams::new(settings.ahead),
             counts: Counts::default(),
         }
@@ -273,17 +286,16 @@ impl Cache {
             Event::Filled(id, Ok(())) => self.ready(id, actions),
             Event::Filled(id, Err(Failed)) => self.unreadable(id, actions),
             Event::MovedIn(id) => {
-                let extent = &mut self.extents[id as usize];
-                extent.state = State::Mapped;
-                if extent.goes_by {
-                    self.gone_by.push(&mut self.links, id);
-                } else {
-                    self.mapped_frames += 1 << extent.span.order;
-                    self.mapped.push(&mut self.links, id);
-                }
+                self.extents[id as usize].state = State::Mapped;
+                self.enter(id);
             }
             Event::MovedOut(id, content) => self.moved_out(id, content, actions),
             Event::Wrote(id, result) => self.wrote(id, result, actions),
+            Event::Discarded(pages) => self.discarded.push(pages),
+            Event::Erased(first) => self.erasing.retain(|pages| pages.start != first),
+        }
+        if !self.discarded.is_empty() {
+            self.discard(actions);
         }
         self.make_room(actions);
         self.serve(actions);
@@ -308,7 +320,7 @@ impl Cache {
             State::Mapping => extent.is_changed |= is_write,
             State::Mapped => {
                 extent.is_changed |= is_write;
-                actions.push(Action::Wake(page));
+                actions.push(Action::Wake(page, 1));
             }
         }
     }
@@ -357,10 +369,17 @@ impl Cache {
         let region = self.region(page);
         let fits = |order: &u8| {
             let start = page >> order << order;
-            region.start <= start && start + (1 << order) <= region.end
+            let end = start + (1 << order);
+            region.start <= start && end <= region.end && !self.goes(&(start..end))
         };
         let most = (0..=most).rev().find(fits).unwrap_or(0);
         self.index.room(page, most)
+    }
+
+    /// Whether some of these pages are being discarded.
+    fn goes(&self, pages: &Range<Page>) -> bool {
+        let mut all = self.discarded.iter().chain(&self.erasing);
+        all.any(|going| going.start < pages.end && pages.start < going.end)
     }
 
     /// The extent that would be brought in for a page.
@@ -394,14 +413,7 @@ impl Cache {
             stream: None,
             goes_by: false,
         };
-        let id = match self.unused.pop() {
-            Some(id) => id,
-            None => {
-                self.extents.push(extent);
-                self.extents.len() as ExtentId - 1
-            }
-        };
-        self.extents[id as usize] = extent;
+        let id = self.insert(extent);
         self.index.set(span.page, order, Some(id));
         let is_stored = span.pages().any(|page| self.is_stored(page));
         if is_stored {
@@ -467,7 +479,9 @@ impl Cache {
         let extent = &mut self.extents[id as usize];
         extent.is_changed |= content == Content::Changed;
         self.leaving -= 1 << extent.span.order;
-        if extent.is_changed && extent.wanted.is_none() {
+        let span = extent.span;
+        if extent.is_changed && extent.wanted.is_none() && !self.is_discarded(span) {
+            let extent = &mut self.extents[id as usize];
             extent.state = State::Writing;
             self.leaving += 1 << extent.span.order;
             self.counts.written += 1 << extent.span.order;
@@ -501,6 +515,10 @@ impl Cache {
         }
         self.forget(id);
         let Some(Wanted { page, is_write }) = wanted else { return };
+        if span.order > 0 {
+            // Others may wait for other pages of it.
+            actions.push(Action::Wake(span.page, 1 << span.order));
+        }
         if span.order == 0 {
             actions.push(Action::Poison(page));
         } else if let Some(id) = self.bring(page, 0, false, actions) {
@@ -508,6 +526,127 @@ impl Cache {
         } else {
             self.waiting.push_front((page, is_write));
         }
+    }
+
+    /// Discards what can be discarded now: what something is under way with has to wait for it.
+    fn discard(&mut self, actions: &mut Vec<Action>) {
+        let mut waits = vec![];
+        for pages in std::mem::take(&mut self.discarded) {
+            if self.discard_pages(&pages, actions) {
+                waits.push(pages);
+                continue;
+            }
+            pages.clone().for_each(|page| self.unstore(page));
+            actions.push(Action::Erase(pages.start, pages.end - pages.start));
+            self.erasing.push(pages);
+        }
+        self.discarded = waits;
+    }
+
+    /// Discards extents of these pages, and says whether some are left.
+    fn discard_pages(&mut self, pages: &Range<Page>, actions: &mut Vec<Action>) -> bool {
+        let mut is_left = false;
+        let mut page = pages.start;
+        while page < pages.end {
+            let Some(id) = self.index.get(page) else {
+                page += 1;
+                continue;
+            };
+            let Extent { span, state, .. } = self.extents[id as usize];
+            let is_whole = pages.start <= span.page && span.pages().end <= pages.end;
+            match state {
+                State::Ready | State::Mapped if !is_whole => {
+                    self.split(id);
+                    continue;
+                }
+                State::Ready => {
+                    self.dequeue(id);
+                    self.forget(id);
+                }
+                State::Mapped => {
+                    self.unmap(id, actions);
+                    is_left = true;
+                }
+                _ => is_left = true,
+            }
+            page = span.pages().end;
+        }
+        is_left
+    }
+
+    /// Makes two halves of an extent that nothing is under way with.
+    fn split(&mut self, id: ExtentId) {
+        let whole = self.extents[id as usize];
+        let order = whole.span.order - 1;
+        let half = |which: u32| Span {
+            page: whole.span.page + (u64::from(which) << order),
+            frame: whole.span.frame + (which << order),
+            order,
+        };
+        if whole.state == State::Ready {
+            self.dequeue(id)
+        } else {
+            self.leave(id)
+        }
+        let other = self.insert(Extent { span: half(1), ..whole });
+        self.extents[id as usize].span = half(0);
+        self.index.set(half(1).page, order, Some(other));
+        for id in [id, other] {
+            if whole.state == State::Ready {
+                // Halves of what was foreseen were foreseen, as many frames as before.
+                self.foreseen_frames += if whole.stream.is_some() { 1 << order } else { 0 };
+                self.enqueue(id);
+            } else {
+                self.enter(id);
+            }
+        }
+    }
+
+    /// Puts a mapped extent into its queue.
+    fn enter(&mut self, id: ExtentId) {
+        let extent = &self.extents[id as usize];
+        if extent.goes_by {
+            self.gone_by.push(&mut self.links, id);
+        } else {
+            self.mapped_frames += 1 << extent.span.order;
+            self.mapped.push(&mut self.links, id);
+        }
+    }
+
+    /// Takes a mapped extent out of its queue.
+    fn leave(&mut self, id: ExtentId) {
+        let extent = &self.extents[id as usize];
+        if extent.goes_by {
+            self.gone_by.remove(&mut self.links, id);
+        } else {
+            self.mapped_frames -= 1 << extent.span.order;
+            self.mapped.remove(&mut self.links, id);
+        }
+    }
+
+    /// Begins to unmap a mapped extent.
+    fn unmap(&mut self, id: ExtentId, actions: &mut Vec<Action>) {
+        self.leave(id);
+        let extent = &mut self.extents[id as usize];
+        extent.state = State::Unmapping;
+        self.leaving += 1 << extent.span.order;
+        let (span, is_changed) = (extent.span, extent.is_changed);
+        actions.push(Action::MoveOut { id, span, is_changed });
+    }
+
+    fn insert(&mut self, extent: Extent) -> ExtentId {
+        if let Some(id) = self.unused.pop() {
+            self.extents[id as usize] = extent;
+            return id;
+        }
+        self.extents.push(extent);
+        self.extents.len() as ExtentId - 1
+    }
+
+    /// Whether all of an extent is to be discarded, so that nobody need store it.
+    fn is_discarded(&self, span: Span) -> bool {
+        let has = |pages: &Range<Page>| pages.start <= span.page && span.pages().end <= pages.end;
+        self.discarded.iter().any(has)
     }
 
     /// Gives up the frames of what has rested longest; `None` where nothing rests.
@@ -531,12 +670,8 @@ impl Cache {
         let reserve = (self.settings.frames / RESERVE_PART).min(RESERVE_MAX);
         let reserve = reserve.max(2 << self.settings.order);
         while self.pool.free() + self.resting_frames + self.leaving < reserve {
-            if let Some(id) = self.unmap_next(reserve) {
-                let extent = &mut self.extents[id as usize];
-                extent.state = State::Unmapping;
-                self.leaving += 1 << extent.span.order;
-                let (span, is_changed) = (extent.span, extent.is_changed);
-                actions.push(Action::MoveOut { id, span, is_changed });
+            if let Some(id) = self.missed_least(reserve) {
+                self.unmap(id, actions);
             } else if let Some(id) = self.foreseen.first() {
                 let Extent { span, stream, .. } = self.extents[id as usize];
                 self.dequeue(id);
@@ -550,25 +685,20 @@ impl Cache {
     }
 
     /// The mapped extent that is missed least.
-    fn unmap_next(&mut self, reserve: u32) -> Option<ExtentId> {
+    fn missed_least(&self, reserve: u32) -> Option<ExtentId> {
         let frames = self.settings.frames;
         let kept = frames.saturating_sub(reserve + self.foreseen_frames + frames / GONE_BY_PART);
-        let gone_by = self.gone_by.first();
-        let kept_first = self.mapped.first();
-        if let Some(id) = gone_by.filter(|_| self.mapped_frames <= kept || kept_first.is_none()) {
-            self.gone_by.remove(&mut self.links, id);
-            return Some(id);
-        }
-        let id = kept_first?;
-        self.mapped_frames -= 1 << self.extents[id as usize].span.order;
-        self.mapped.remove(&mut self.links, id);
-        Some(id)
+        let gone_by = self.gone_by.first().filter(|_| self.mapped_frames <= kept);
+        gone_by.or(self.mapped.first()).or(self.gone_by.first())
     }
 
     /// Brings in what is waited for, as far as there are frames.
     fn serve(&mut self, actions: &mut Vec<Action>) {
         while let Some((page, is_write)) = self.waiting.pop_front() {
-            if self.index.get(page).is_some() {
+            if self.goes(&(page..page + 1)) {
+                self.waiting.push_front((page, is_write));
+                return;
+            } else if self.index.get(page).is_some() {
                 // Another thread has waited for a page beside it.
                 self.touched(page, is_write, actions);
             } else if let Some(id) = self.bring(page, self.settings.order, false, actions) {
@@ -583,6 +713,12 @@ impl Cache {
     fn is_stored(&self, page: Page) -> bool {
         let word = self.stored.get((page / 64) as usize).copied().unwrap_or(0);
         word >> (page % 64) & 1 == 1
+    }
+
+    fn unstore(&mut self, page: Page) {
+        if let Some(word) = self.stored.get_mut((page / 64) as usize) {
+            *word &= !(1 << (page % 64));
+        }
     }
 
     fn store(&mut self, page: Page) {

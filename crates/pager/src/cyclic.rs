@@ -75,7 +75,7 @@ mod tests {
     #[test]
     fn a_loop_begins_with_its_second_round_and_ends_with_another_one() {
         let mut cyclic = Cyclic::new(1000);
-        let mut round = |cyclic: &mut Cyclic, first: Page, is_foreseen: bool| {
+        let round = |cyclic: &mut Cyclic, first: Page, is_foreseen: bool| {
             for page in (first..first + 2000).step_by(4) {
                 cyclic.read(page, 4, is_foreseen);
                 cyclic.give_up(page, 4);

@@ -230,11 +230,13 @@ impl Worker {
                     let content = if is_same { Content::Same } else { Content::Changed };
                     self.cache.on(Event::MovedOut(id, content), actions);
                 }
-                Action::Wake(page) => {
+                Action::Wake(page, pages) => {
                     if let Some(address) = self.address(page) {
-                        let _ = self.shared.faults.wake(&(address..address + PAGE));
+                        let end = address + pages as usize * PAGE;
+                        let _ = self.shared.faults.wake(&(address..end));
                     }
                 }
+                Action::Erase(page, _) => self.cache.on(Event::Erased(page), actions),
                 Action::Poison(page) => {
                     if let Some(address) = self.address(page) {
                         let _ = self.shared.faults.poison(&(address..address + PAGE));

@@ -23,6 +23,8 @@ struct World {
     /// Threads: the page that each waits for, and whether to write.
     waits: Vec<Option<(Page, bool)>>,
     poisoned: Vec<bool>,
+    /// Pages that are being discarded, which nobody touches meanwhile.
+    discarding: Option<Range<Page>>,
     writes: u32,
     /// One in so many transfers fails; 0 for none.
     fails_one_in: u64,
@@ -43,6 +45,7 @@ impl World {
             todo: vec![],
             waits: vec![None; threads],
             poisoned: vec![false; pages],
+            discarding: None,
             writes: 0,
             fails_one_in: 0,
         }
@@ -64,7 +67,8 @@ impl World {
 
     /// A thread touches a page, and waits where it is not mapped.
     fn touch(&mut self, thread: usize, page: Page, is_write: bool) {
-        if self.poisoned[page as usize] {
+        let is_discarding = self.discarding.as_ref().is_some_and(|pages| pages.contains(&page));
+        if self.poisoned[page as usize] || is_discarding {
             return;
         }
         match &mut self.mapped[page as usize] {
@@ -140,7 +144,14 @@ impl World {
                 }
                 self.on(Event::Wrote(id, Ok(())));
             }
-            Action::Wake(page) => self.wake(page..page + 1),
+            Action::Wake(page, pages) => self.wake(page..page + pages),
+            Action::Erase(page, pages) => {
+                let range = page as usize..(page + pages) as usize;
+                assert!(self.mapped[range.clone()].iter().all(Option::is_none));
+                self.drive[range].fill(0);
+                self.discarding = None;
+                self.on(Event::Erased(page));
+            }
             Action::Poison(page) => {
                 self.poisoned[page as usize] = true;
                 self.waits.iter_mut().for_each(|wait| {
@@ -150,6 +161,20 @@ impl World {
                 });
             }
         }
+    }
+
+    /// Discards some pages that nobody waits for.
+    fn discard(&mut self) {
+        let start = self.below(self.expected.len());
+        let end = (start + 1 + self.below(40)).min(self.expected.len());
+        let pages = start as Page..end as Page;
+        let is_waited_for = self.waits.iter().flatten().any(|(page, _)| pages.contains(page));
+        if is_waited_for || self.discarding.is_some() || self.poisoned[start..end].contains(&true) {
+            return;
+        }
+        self.expected[start..end].fill(0);
+        self.discarding = Some(pages.clone());
+        self.on(Event::Discarded(pages));
     }
 
     /// Lets threads touch pages that `next` names, in any order of what comes of it.
@@ -196,6 +221,19 @@ fn no_page_ever_holds_what_it_should_not() {
         let mut world = World::new(SETTINGS, 300, 3, seed);
         world.run(30_000, mixed);
         assert!(world.cache.counts().read > 0 && world.cache.counts().written > 0);
+    }
+}
+
+#[test]
+fn what_is_discarded_is_zero() {
+    for seed in 0..20 {
+        let mut world = World::new(SETTINGS, 300, 3, seed);
+        world.run(30_000, |world, thread| {
+            if world.random.next_u64() % 20 == 0 {
+                world.discard();
+            }
+            mixed(world, thread)
+        });
     }
 }
 
