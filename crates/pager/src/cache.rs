@@ -275,6 +275,11 @@ impl Cache {
         self.regions.insert(region.start, region.end);
     }
 
+    /// Removes the region that begins with a page, which was discarded.
+    pub fn remove(&mut self, first: Page) {
+        self.regions.remove(&first);
+    }
+
     /// Takes in what has happened, and adds what is to be done now.
     pub fn on(&mut self, event: Event, actions: &mut Vec<Action>) {
         match event {

@@ -23,6 +23,8 @@ pub mod uffd;
 
 mod memory;
 
+pub mod arena;
+
 pub mod store;
 
 pub mod pager;

@@ -3,6 +3,7 @@
 #![expect(unsafe_code, reason = "pages are moved under the program")]
 
 use crate::{
+    arena::Arena,
     cache::{Action, Cache, Content, Counts, Event, Failed, Settings, Span},
     index::ExtentId,
     memory::Memory,
@@ -18,7 +19,7 @@ use std::{
     collections::BTreeMap,
     io,
     ops::Range,
-    os::fd::{AsFd, OwnedFd},
+    os::fd::OwnedFd,
     sync::{Arc, Mutex, PoisonError},
     thread::{self, JoinHandle},
 };
@@ -38,42 +39,48 @@ pub struct Pager {
 #[derive(Debug)]
 struct Shared {
     faults: Userfault,
-    stop: OwnedFd,
-    regions: Mutex<Regions>,
+    /// Readable when there is something in `asked`.
+    called: OwnedFd,
+    memory: Memory,
+    arena: Mutex<Arena>,
+    asked: Mutex<Asked>,
     counts: Mutex<Counts>,
 }
 
-/// Where regions are: by their first address, with their first page and their length.
+/// What the worker is asked for.
 #[derive(Debug, Default)]
-struct Regions {
-    all: BTreeMap<usize, (Page, usize)>,
-    next: Page,
-    /// Those that the worker does not know yet.
+struct Asked {
+    stop: bool,
     new: Vec<Range<Page>>,
+    gone: Vec<Range<Page>>,
 }
 
 /// Memory that is as large as asked for, whatever the budget.
 #[derive(Debug)]
 pub struct Region {
-    memory: Memory,
+    addresses: Range<usize>,
     shared: Arc<Shared>,
 }
 
 impl Pager {
-    /// Starts a pager with so much DRAM.
+    /// Starts a pager with so much DRAM, for regions of so many bytes in all.
     ///
     /// # Errors
     /// When there is no right to `userfaultfd`, or not so much memory.
-    pub fn new(settings: Settings, store: impl Store + 'static) -> io::Result<Self> {
+    pub fn new(settings: Settings, bytes: usize, store: impl Store + 'static) -> io::Result<Self> {
         let frames = Memory::new(settings.frames as usize * PAGE, true)?;
         // SAFETY: the frames were just mapped. Each gets its page, which it keeps for good.
         unsafe { frames.zero(0..frames.bytes()) };
+        let memory = Memory::new(bytes, false)?;
         let shared = Arc::new(Shared {
             faults: Userfault::open()?,
-            stop: eventfd(0, EventfdFlags::CLOEXEC)?,
-            regions: Mutex::default(),
+            called: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+            arena: Mutex::new(Arena::new(memory.addresses())),
+            memory,
+            asked: Mutex::default(),
             counts: Mutex::default(),
         });
+        shared.faults.register(&shared.memory.addresses())?;
         // Pages come back to their frames by a move too.
         shared.faults.register(&frames.addresses())?;
         let mut worker = Worker {
@@ -88,23 +95,35 @@ impl Pager {
         Ok(Self { shared, worker: Some(worker) })
     }
 
+    /// Whether an address is one of its regions, as far as it can be.
+    pub fn has(&self, address: usize) -> bool {
+        self.shared.memory.addresses().contains(&address)
+    }
+
+    /// Addresses of so many bytes, all of them zero; `None` when there are no more.
+    pub fn take(&self, bytes: usize, align: usize) -> Option<Range<usize>> {
+        let region = lock(&self.shared.arena).take(bytes, align)?;
+        lock(&self.shared.asked).new.push(self.shared.pages(&region));
+        Some(region)
+    }
+
+    /// The region that begins at an address.
+    pub fn of(&self, start: usize) -> Option<Range<usize>> {
+        lock(&self.shared.arena).region(start)
+    }
+
+    /// Gives back the region that begins at an address: nobody touches it any more.
+    pub fn give(&self, start: usize) {
+        self.shared.give(start);
+    }
+
     /// Memory of so many bytes, all of them zero.
     ///
     /// # Errors
     /// When there are not so many addresses.
     pub fn region(&self, bytes: usize) -> io::Result<Region> {
-        let memory = Memory::new(bytes, false)?;
-        {
-            let mut regions = lock(&self.shared.regions);
-            let pages = (memory.bytes() / PAGE) as Page;
-            let first = regions.next;
-            // A huge page apart, so that no run goes from one region to the next.
-            regions.next += pages + (1 << crate::pool::ORDER_MAX);
-            regions.all.insert(memory.start(), (first, memory.bytes()));
-            regions.new.push(first..first + pages);
-        }
-        self.shared.faults.register(&memory.addresses())?;
-        Ok(Region { memory, shared: Arc::clone(&self.shared) })
+        let addresses = self.take(bytes, PAGE).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Region { addresses, shared: Arc::clone(&self.shared) })
     }
 
     /// What was done so far.
@@ -115,27 +134,57 @@ impl Pager {
 
 impl Drop for Pager {
     fn drop(&mut self) {
-        let _ = rustix::io::write(&self.shared.stop, &1_u64.to_ne_bytes());
+        lock(&self.shared.asked).stop = true;
+        self.shared.call();
         if let Some(worker) = self.worker.take() {
             let _ = worker.join();
         }
     }
 }
 
+impl Shared {
+    /// The pages of a region, whole ones.
+    fn pages(&self, region: &Range<usize>) -> Range<Page> {
+        let page = |address: usize| ((address - self.memory.start()) / PAGE) as Page;
+        page(region.start)..page(region.end.next_multiple_of(PAGE))
+    }
+
+    fn address(&self, page: Page) -> usize {
+        self.memory.start() + page as usize * PAGE
+    }
+
+    fn give(&self, start: usize) {
+        let Some(region) = lock(&self.arena).region(start) else { return };
+        lock(&self.asked).gone.push(self.pages(&region));
+        self.call();
+    }
+
+    fn call(&self) {
+        // It cannot fail but when it was called 2^64 times before.
+        let _ = rustix::io::write(&self.called, &1_u64.to_ne_bytes());
+    }
+}
+
 impl Region {
     /// Its bytes.
     pub fn bytes(&self) -> &[u8] {
+        let address = self.addresses.start as *const u8;
         // SAFETY: all of it is mapped for as long as the value lives; a page that is not there is
         // brought in when it is touched.
-        unsafe { self.memory.part(0..self.memory.bytes()) }
+        unsafe { std::slice::from_raw_parts(address, self.addresses.len()) }
     }
 
     /// Its bytes, to write.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
+        let address = self.addresses.start as *mut u8;
         // SAFETY: as of `bytes`; the value is ours alone.
-        unsafe {
-            std::slice::from_raw_parts_mut(self.memory.start() as *mut u8, self.memory.bytes())
-        }
+        unsafe { std::slice::from_raw_parts_mut(address, self.addresses.len()) }
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        self.shared.give(self.addresses.start);
     }
 }
 
@@ -162,13 +211,14 @@ impl Worker {
             let mut fds = [
                 PollFd::new(&shared.faults, PollFlags::IN),
                 PollFd::new(&ready, PollFlags::IN),
-                PollFd::new(&shared.stop, PollFlags::IN),
+                PollFd::new(&shared.called, PollFlags::IN),
             ];
             match poll(&mut fds, None) {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(_) => return,
             }
-            if !fds[2].revents().is_empty() {
+            let is_called = !fds[2].revents().is_empty();
+            if is_called && self.is_stopped(&mut actions) {
                 return;
             }
             for (token, outcome) in self.store.done() {
@@ -176,7 +226,8 @@ impl Worker {
             }
             let Ok(faults) = shared.faults.faults() else { return };
             for fault in faults {
-                let Some(page) = self.page(fault.address) else { continue };
+                self.learn();
+                let page = ((fault.address - shared.memory.start()) / PAGE) as Page;
                 let (thread, is_write) = (fault.thread, fault.is_write);
                 self.cache.on(Event::Touched { thread, page, is_write }, &mut actions);
             }
@@ -188,22 +239,22 @@ impl Worker {
         }
     }
 
-    /// The page at an address; regions that are new become known.
-    fn page(&mut self, address: usize) -> Option<Page> {
-        let mut regions = lock(&self.shared.regions);
-        for region in regions.new.drain(..) {
+    /// Regions that are new become known.
+    fn learn(&mut self) {
+        for region in std::mem::take(&mut lock(&self.shared.asked).new) {
             self.cache.add(region);
         }
-        let (start, (first, bytes)) = regions.all.range(..=address).next_back()?;
-        (address - start < *bytes).then(|| first + ((address - start) / PAGE) as Page)
     }
 
-    fn address(&self, page: Page) -> Option<usize> {
-        let regions = lock(&self.shared.regions);
-        let mut all = regions.all.iter();
-        let (start, (first, _)) = all
-            .find(|(_, (first, bytes))| (*first..first + (bytes / PAGE) as Page).contains(&page))?;
-        Some(start + (page - first) as usize * PAGE)
+    /// Sees to what was asked for, and says whether that was to stop.
+    fn is_stopped(&mut self, actions: &mut Vec<Action>) -> bool {
+        self.learn();
+        let _ = rustix::io::read(&self.shared.called, &mut [0_u8; 8]);
+        let gone = std::mem::take(&mut lock(&self.shared.asked).gone);
+        for region in gone {
+            self.cache.on(Event::Discarded(region), actions);
+        }
+        lock(&self.shared.asked).stop
     }
 
     fn act(&mut self, actions: &mut Vec<Action>) {
@@ -231,16 +282,19 @@ impl Worker {
                     self.cache.on(Event::MovedOut(id, content), actions);
                 }
                 Action::Wake(page, pages) => {
-                    if let Some(address) = self.address(page) {
-                        let end = address + pages as usize * PAGE;
-                        let _ = self.shared.faults.wake(&(address..end));
-                    }
+                    let address = self.shared.address(page);
+                    let end = address + pages as usize * PAGE;
+                    let _ = self.shared.faults.wake(&(address..end));
                 }
-                Action::Erase(page, _) => self.cache.on(Event::Erased(page), actions),
+                Action::Erase(page, pages) => {
+                    self.store.erase(page * PAGE as u64, pages * PAGE as u64);
+                    self.cache.remove(page);
+                    lock(&self.shared.arena).give(self.shared.address(page));
+                    self.cache.on(Event::Erased(page), actions);
+                }
                 Action::Poison(page) => {
-                    if let Some(address) = self.address(page) {
-                        let _ = self.shared.faults.poison(&(address..address + PAGE));
-                    }
+                    let address = self.shared.address(page);
+                    let _ = self.shared.faults.poison(&(address..address + PAGE));
                 }
             }
         }
@@ -276,7 +330,7 @@ impl Worker {
     }
 
     fn move_span(&self, span: Span, is_in: bool) {
-        let Some(address) = self.address(span.page) else { return };
+        let address = self.shared.address(span.page);
         let range = bytes(span);
         let frame = self.frames.start() + range.start;
         let (dst, src) = if is_in { (address, frame) } else { (frame, address) };
@@ -310,12 +364,6 @@ fn bytes(span: Span) -> Range<usize> {
     start..start + (PAGE << span.order)
 }
 
-impl AsFd for Shared {
-    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
-        self.stop.as_fd()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -329,7 +377,7 @@ mod tests {
     fn more_is_kept_than_fits() {
         let folder = tempfile::tempdir_in(".").unwrap();
         let store = FileStore::open(folder.path()).unwrap();
-        let pager = Pager::new(SETTINGS, store).unwrap();
+        let pager = Pager::new(SETTINGS, 1 << 30, store).unwrap();
         let mut region = pager.region(32 << 20).unwrap();
         let word = |at: usize, lap: usize| (at as u64).wrapping_mul(0x9e37_79b9) ^ lap as u64;
         for lap in 0..3 {

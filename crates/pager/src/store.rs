@@ -43,6 +43,9 @@ pub trait Store: Send {
     /// When it cannot be begun: it is as if it had failed.
     unsafe fn begin(&mut self, transfer: Transfer) -> io::Result<()>;
 
+    /// Makes a part zeros, as far as the store can: what is never read again need not be.
+    fn erase(&mut self, offset: u64, bytes: u64);
+
     /// Hands what was begun to whoever does it.
     ///
     /// # Errors
@@ -97,6 +100,11 @@ impl Store for FileStore {
         }
         self.lengths.insert(token, bytes);
         Ok(())
+    }
+
+    fn erase(&mut self, offset: u64, bytes: u64) {
+        let flags = rustix::fs::FallocateFlags::PUNCH_HOLE | rustix::fs::FallocateFlags::KEEP_SIZE;
+        let _ = rustix::fs::fallocate(&self.file, flags, offset, bytes);
     }
 
     fn submit(&mut self) -> io::Result<()> {
