@@ -16,6 +16,7 @@ use rustix::{
     io::Errno,
 };
 use std::{
+    cell::Cell,
     collections::BTreeMap,
     io,
     ops::Range,
@@ -27,6 +28,16 @@ use xxhash_rust::xxh3::xxh3_64;
 
 /// Bytes of a page.
 const PAGE: usize = 4096;
+
+thread_local! {
+    static IS_WORKER: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether the calling thread is a pager's own, which must not wait for itself: it has to take its
+/// memory elsewhere.
+pub fn is_worker() -> bool {
+    IS_WORKER.get()
+}
 
 /// A pager, and the thread in which it works.
 #[derive(Debug)]
@@ -204,6 +215,7 @@ struct Worker {
 
 impl Worker {
     fn run(&mut self) {
+        IS_WORKER.set(true);
         let mut actions = vec![];
         loop {
             let shared = Arc::clone(&self.shared);

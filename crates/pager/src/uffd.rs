@@ -86,6 +86,9 @@ const WAKE: Opcode = opcode::read::<Addresses>(GROUP, 0x02);
 const MOVE: Opcode = opcode::read_write::<Move>(GROUP, 0x05);
 const POISON: Opcode = opcode::read_write::<Poison>(GROUP, 0x08);
 
+/// So often a page that something holds is tried again: some hundred ms.
+const BUSY_MAX: u32 = 100_000;
+
 /// Messages that are read at once.
 const MESSAGES: usize = 64;
 
@@ -161,7 +164,7 @@ impl Userfault {
         src: usize,
         len: usize,
     ) -> Result<(), (usize, Errno)> {
-        let mut done = 0;
+        let (mut done, mut tries) = (0, 0);
         while done < len {
             let at = |start: usize| (start + done) as u64;
             let (dst, src, rest) = (at(dst), at(src), (len - done) as u64);
@@ -170,6 +173,12 @@ impl Userfault {
                 Ok(()) => return Ok(()),
                 // Interrupted: what was moved is said, and the rest is tried again.
                 Err(Errno::AGAIN) => done += usize::try_from(moving.moved).unwrap_or(0),
+                // A transfer that is done may hold its pages for a moment more.
+                Err(Errno::BUSY) if tries < BUSY_MAX => {
+                    tries += 1;
+                    done += usize::try_from(moving.moved).unwrap_or(0);
+                    std::thread::yield_now();
+                }
                 Err(why) => return Err((done, why)),
             }
         }
