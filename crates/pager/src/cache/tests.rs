@@ -1,0 +1,292 @@
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+use super::*;
+use rand_pcg::{
+    Pcg64Mcg,
+    rand_core::{RngCore, SeedableRng},
+};
+
+/// A program, a kernel and a drive: what each page should hold, and what it holds.
+struct World {
+    cache: Cache,
+    random: Pcg64Mcg,
+    /// What the program has written last, by page.
+    expected: Vec<u32>,
+    /// What is mapped, by page.
+    mapped: Vec<Option<u32>>,
+    /// What is in frames.
+    frames: Vec<Option<u32>>,
+    drive: Vec<u32>,
+    /// What a page had when it was stored or read: for whether it has changed.
+    known: Vec<u32>,
+    /// What is to be done, in any order.
+    todo: Vec<Action>,
+    /// Threads: the page that each waits for, and whether to write.
+    waits: Vec<Option<(Page, bool)>>,
+    poisoned: Vec<bool>,
+    /// Pages that are being discarded, which nobody touches meanwhile.
+    discarding: Option<Range<Page>>,
+    writes: u32,
+    /// One in so many transfers fails; 0 for none.
+    fails_one_in: u64,
+}
+
+impl World {
+    fn new(settings: Settings, pages: usize, threads: usize, seed: u64) -> Self {
+        let mut cache = Cache::new(settings);
+        cache.add(0..pages as Page);
+        Self {
+            cache,
+            random: Pcg64Mcg::seed_from_u64(seed),
+            expected: vec![0; pages],
+            mapped: vec![None; pages],
+            frames: vec![Some(0); settings.frames as usize],
+            drive: vec![0; pages],
+            known: vec![0; pages],
+            todo: vec![],
+            waits: vec![None; threads],
+            poisoned: vec![false; pages],
+            discarding: None,
+            writes: 0,
+            fails_one_in: 0,
+        }
+    }
+
+    fn below(&mut self, end: usize) -> usize {
+        (self.random.next_u64() % end as u64) as usize
+    }
+
+    fn fails(&mut self) -> bool {
+        self.fails_one_in > 0 && self.random.next_u64() % self.fails_one_in == 0
+    }
+
+    fn on(&mut self, event: Event) {
+        let mut actions = vec![];
+        self.cache.on(event, &mut actions);
+        self.todo.extend(actions);
+    }
+
+    /// A thread touches a page, and waits where it is not mapped.
+    fn touch(&mut self, thread: usize, page: Page, is_write: bool) {
+        let is_discarding = self.discarding.as_ref().is_some_and(|pages| pages.contains(&page));
+        if self.poisoned[page as usize] || is_discarding {
+            return;
+        }
+        match &mut self.mapped[page as usize] {
+            Some(content) => {
+                assert_eq!(*content, self.expected[page as usize], "page {page}");
+                if is_write {
+                    self.writes += 1;
+                    *content = self.writes;
+                    self.expected[page as usize] = self.writes;
+                }
+            }
+            None => {
+                self.waits[thread] = Some((page, is_write));
+                self.on(Event::Touched { thread: thread as u32, page, is_write });
+            }
+        }
+    }
+
+    fn wake(&mut self, pages: Range<Page>) {
+        for thread in 0..self.waits.len() {
+            if let Some((page, is_write)) = self.waits[thread].filter(|it| pages.contains(&it.0)) {
+                self.waits[thread] = None;
+                self.touch(thread, page, is_write);
+            }
+        }
+    }
+
+    /// Does one of the things that are to be done.
+    fn act(&mut self) {
+        let index = self.below(self.todo.len());
+        let pairs = |span: Span| span.pages().zip(span.frame..);
+        match self.todo.swap_remove(index) {
+            Action::Zero(id, span) => {
+                for (page, frame) in pairs(span) {
+                    (self.frames[frame as usize], self.known[page as usize]) = (Some(0), 0);
+                }
+                self.on(Event::Filled(id, Ok(())));
+            }
+            Action::Read(id, _) if self.fails() => self.on(Event::Filled(id, Err(Failed))),
+            Action::Read(id, span) => {
+                for (page, frame) in pairs(span) {
+                    let content = self.drive[page as usize];
+                    (self.frames[frame as usize], self.known[page as usize]) =
+                        (Some(content), content);
+                }
+                self.on(Event::Filled(id, Ok(())));
+            }
+            Action::MoveIn(id, span) => {
+                for (page, frame) in pairs(span) {
+                    let content = self.frames[frame as usize].take();
+                    assert!(content.is_some() && self.mapped[page as usize].is_none());
+                    self.mapped[page as usize] = content;
+                }
+                self.wake(span.pages());
+                self.on(Event::MovedIn(id));
+            }
+            Action::MoveOut { id, span, is_changed } => {
+                let mut same = true;
+                for (page, frame) in pairs(span) {
+                    let content = self.mapped[page as usize].take();
+                    assert!(content.is_some() && self.frames[frame as usize].is_none());
+                    same &= content == Some(self.known[page as usize]);
+                    self.frames[frame as usize] = content;
+                }
+                let content = if same && !is_changed { Content::Same } else { Content::Changed };
+                self.on(Event::MovedOut(id, content));
+            }
+            Action::Write(id, _) if self.fails() => self.on(Event::Wrote(id, Err(Failed))),
+            Action::Write(id, span) => {
+                for (page, frame) in pairs(span) {
+                    let content = self.frames[frame as usize].unwrap();
+                    (self.drive[page as usize], self.known[page as usize]) = (content, content);
+                }
+                self.on(Event::Wrote(id, Ok(())));
+            }
+            Action::Wake(page, pages) => self.wake(page..page + pages),
+            Action::Erase(page, pages) => {
+                let range = page as usize..(page + pages) as usize;
+                assert!(self.mapped[range.clone()].iter().all(Option::is_none));
+                self.drive[range].fill(0);
+                self.discarding = None;
+                self.on(Event::Erased(page));
+            }
+            Action::Poison(page) => {
+                self.poisoned[page as usize] = true;
+                self.waits.iter_mut().for_each(|wait| {
+                    if wait.is_some_and(|(waits_for, _)| waits_for == page) {
+                        *wait = None;
+                    }
+                });
+            }
+        }
+    }
+
+    /// Discards some pages that nobody waits for.
+    fn discard(&mut self) {
+        let start = self.below(self.expected.len());
+        let end = (start + 1 + self.below(40)).min(self.expected.len());
+        let pages = start as Page..end as Page;
+        let is_waited_for = self.waits.iter().flatten().any(|(page, _)| pages.contains(page));
+        if is_waited_for || self.discarding.is_some() || self.poisoned[start..end].contains(&true) {
+            return;
+        }
+        self.expected[start..end].fill(0);
+        self.discarding = Some(pages.clone());
+        self.on(Event::Discarded(pages));
+    }
+
+    /// Lets threads touch pages that `next` names, in any order of what comes of it.
+    fn run(&mut self, steps: usize, mut next: impl FnMut(&mut Self, usize) -> (Page, bool)) {
+        for _ in 0..steps {
+            let thread = self.below(self.waits.len());
+            if self.waits[thread].is_none() && self.random.next_u64() % 4 > 0 {
+                let (page, is_write) = next(self, thread);
+                self.touch(thread, page, is_write);
+            } else if !self.todo.is_empty() {
+                self.act();
+            }
+        }
+        self.settle();
+    }
+
+    fn settle(&mut self) {
+        for _ in 0..1_000_000 {
+            if self.todo.is_empty() {
+                break;
+            }
+            self.act();
+        }
+        assert!(self.todo.is_empty() && self.waits.iter().all(Option::is_none), "nobody waits");
+    }
+}
+
+const SETTINGS: Settings = Settings { frames: 64, order: 2, ahead: Limits { first: 4, most: 16 } };
+
+/// Random touches with sweeps among them.
+fn mixed(world: &mut World, thread: usize) -> (Page, bool) {
+    let pages = world.expected.len();
+    let is_write = world.random.next_u64() % 2 == 0;
+    let page = match world.random.next_u64() % 8 {
+        0 => world.below(pages),
+        _ => (world.writes as usize * 3 + thread * 40) % pages,
+    };
+    (page as Page, is_write)
+}
+
+#[test]
+fn no_page_ever_holds_what_it_should_not() {
+    for seed in 0..20 {
+        let mut world = World::new(SETTINGS, 300, 3, seed);
+        world.run(30_000, mixed);
+        assert!(world.cache.counts().read > 0 && world.cache.counts().written > 0);
+    }
+}
+
+#[test]
+fn what_is_discarded_is_zero() {
+    for seed in 0..20 {
+        let mut world = World::new(SETTINGS, 300, 3, seed);
+        world.run(30_000, |world, thread| {
+            if world.random.next_u64() % 20 == 0 {
+                world.discard();
+            }
+            mixed(world, thread)
+        });
+    }
+}
+
+#[test]
+fn nor_with_a_drive_that_fails() {
+    for seed in 0..20 {
+        let mut world = World::new(SETTINGS, 300, 3, seed);
+        world.fails_one_in = 10;
+        world.run(30_000, mixed);
+        assert!(world.poisoned.iter().any(|is| *is));
+    }
+}
+
+#[test]
+fn what_fits_is_read_never() {
+    let mut world = World::new(Settings { frames: 512, ..SETTINGS }, 300, 2, 1);
+    world.run(30_000, mixed);
+    assert_eq!((world.cache.counts().read, world.cache.counts().written), (0, 0));
+}
+
+#[test]
+fn a_sweep_is_there_before_it_is_touched() {
+    let mut world = World::new(Settings { frames: 256, ..SETTINGS }, 1024, 1, 1);
+    let mut at = 0;
+    world.run(60_000, |_, _| {
+        at += 1;
+        ((at - 1) % 1024, true)
+    });
+    let Counts { touches, ready, foreseen, wasted, .. } = *world.cache.counts();
+    assert!(ready * 10 > touches * 8, "{ready} of {touches}");
+    assert!(wasted * 20 < foreseen, "{wasted} of {foreseen}");
+}
+
+/// Of a loop over twice the budget, about half is kept, which is the most that can be (Belady), and
+/// another phase is not held up by what was kept.
+#[test]
+fn a_loop_keeps_what_it_can_and_is_forgotten() {
+    let settings = Settings { frames: 2048, ..SETTINGS };
+    let mut world = World::new(settings, 8192, 1, 1);
+    let rounds = |world: &mut World, first: Page, pages: Page, steps: usize| {
+        let mut at = 0;
+        let before = world.cache.counts().read;
+        let mut touched = 0;
+        world.run(steps, |_, _| {
+            (at, touched) = (at + 1, touched + 1);
+            (first + (at - 1) % pages, true)
+        });
+        (world.cache.counts().read - before) as f64 / touched as f64
+    };
+    rounds(&mut world, 0, 4096, 40_000);
+    let read = rounds(&mut world, 0, 4096, 80_000);
+    assert!(read < 0.65, "{read} of what is touched is read");
+    rounds(&mut world, 4096, 1024, 200_000);
+    let read = rounds(&mut world, 4096, 1024, 40_000);
+    assert!(read < 0.01, "{read} of what fits is read");
+}

@@ -1,0 +1,30 @@
+//! DRAM as a cache over a drive.
+//!
+//! A large allocation lives on a drive, and what of it is in use in DRAM. A program that touches a
+//! page that is not there waits until it is; most of what it touches is there before, because what
+//! it did so far says what it will do next ([`predict`]).
+//!
+//! Everything that decides is pure: it is told what was touched and what came of it, and says what
+//! to read, to write and to give up.
+
+pub mod cache;
+
+pub mod cyclic;
+
+pub mod index;
+
+pub mod queue;
+
+pub mod pool;
+
+pub mod predict;
+
+pub mod uffd;
+
+mod memory;
+
+pub mod arena;
+
+pub mod store;
+
+pub mod pager;

@@ -1,0 +1,242 @@
+//! `userfaultfd(2)`: a thread that touches a page that is not there waits, and we are told.
+//!
+//! The structures and numbers are those of `linux/userfaultfd.h`. No crate has the move, which came
+//! with 6.8: page table entries change their place, and no byte is copied.
+
+#![expect(unsafe_code, reason = "page tables are changed under the program")]
+
+use rustix::{
+    io::{self, Errno},
+    ioctl::{Opcode, Updater, ioctl, opcode},
+    mm::{UserfaultfdFlags, userfaultfd},
+};
+use std::{
+    mem,
+    ops::Range,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+};
+
+/// The group of the calls, and the version of the protocol.
+const GROUP: u8 = 0xaa;
+
+/// `UFFD_FEATURE_THREAD_ID`, `UFFD_FEATURE_POISON` (6.6) and `UFFD_FEATURE_MOVE` (6.8).
+const FEATURES: u64 = 1 << 8 | 1 << 14 | 1 << 16;
+
+/// `UFFDIO_REGISTER_MODE_MISSING`.
+const MISSING: u64 = 1;
+
+/// `UFFD_EVENT_PAGEFAULT`.
+const PAGEFAULT: u8 = 0x12;
+
+/// `UFFD_PAGEFAULT_FLAG_WRITE`.
+const WRITE: u64 = 1;
+
+#[repr(C)]
+struct Api {
+    api: u64,
+    features: u64,
+    ioctls: u64,
+}
+
+#[repr(C)]
+struct Addresses {
+    start: u64,
+    len: u64,
+}
+
+#[repr(C)]
+struct Register {
+    range: Addresses,
+    mode: u64,
+    ioctls: u64,
+}
+
+#[repr(C)]
+struct Move {
+    dst: u64,
+    src: u64,
+    len: u64,
+    mode: u64,
+    moved: i64,
+}
+
+#[repr(C)]
+struct Poison {
+    range: Addresses,
+    mode: u64,
+    updated: i64,
+}
+
+/// A message of a fault; those of other events have another form behind the first byte.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Message {
+    event: u8,
+    reserved: [u8; 7],
+    flags: u64,
+    address: u64,
+    thread: u32,
+    padding: u32,
+}
+
+const API: Opcode = opcode::read_write::<Api>(GROUP, 0x3f);
+const REGISTER: Opcode = opcode::read_write::<Register>(GROUP, 0x00);
+const UNREGISTER: Opcode = opcode::read::<Addresses>(GROUP, 0x01);
+const WAKE: Opcode = opcode::read::<Addresses>(GROUP, 0x02);
+const MOVE: Opcode = opcode::read_write::<Move>(GROUP, 0x05);
+const POISON: Opcode = opcode::read_write::<Poison>(GROUP, 0x08);
+
+/// So often a page that something holds is tried again: some hundred ms.
+const BUSY_MAX: u32 = 100_000;
+
+/// Messages that are read at once.
+const MESSAGES: usize = 64;
+
+/// A touch of a page that is not there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// The address, rounded down to its page.
+    pub address: usize,
+    /// Whether it was a write.
+    pub is_write: bool,
+    /// The thread.
+    pub thread: u32,
+}
+
+/// Memory of this process whose missing pages are ours to provide.
+#[derive(Debug)]
+pub struct Userfault {
+    fd: OwnedFd,
+}
+
+impl Userfault {
+    /// Asks the kernel for one that also serves faults of the kernel itself, so that system calls
+    /// may use the memory.
+    ///
+    /// # Errors
+    /// Without the right to it (`CAP_SYS_PTRACE`, or `vm.unprivileged_userfaultfd`), and of a kernel
+    /// before 6.8 that the argument is invalid.
+    pub fn open() -> io::Result<Self> {
+        let flags = UserfaultfdFlags::CLOEXEC | UserfaultfdFlags::NONBLOCK;
+        // SAFETY: it makes a descriptor; nothing is registered with it yet.
+        let userfault = Self { fd: unsafe { userfaultfd(flags) }? };
+        let mut api = Api { api: GROUP.into(), features: FEATURES, ioctls: 0 };
+        userfault.call::<API, _>(&mut api)?;
+        Ok(userfault)
+    }
+
+    /// Takes charge of the missing pages of memory at these addresses.
+    ///
+    /// # Errors
+    /// When it is not anonymous memory of this process.
+    pub fn register(&self, addresses: &Range<usize>) -> io::Result<()> {
+        let mut register = Register { range: of(addresses), mode: MISSING, ioctls: 0 };
+        self.call::<REGISTER, _>(&mut register)
+    }
+
+    /// Leaves them to the kernel again; who waits for one is woken.
+    ///
+    /// # Errors
+    /// When they were not registered.
+    pub fn unregister(&self, addresses: &Range<usize>) -> io::Result<()> {
+        self.call::<UNREGISTER, _>(&mut of(addresses))
+    }
+
+    /// Wakes who waits for pages at these addresses, to try again.
+    ///
+    /// # Errors
+    /// When they are not registered.
+    pub fn wake(&self, addresses: &Range<usize>) -> io::Result<()> {
+        self.call::<WAKE, _>(&mut of(addresses))
+    }
+
+    /// Moves `len` bytes of pages from `src` to `dst`, where none are, and wakes who waits for them.
+    ///
+    /// # Safety
+    /// Both are memory of this process that nobody but the pager manages: nothing that the compiler
+    /// knows of lies at `src`, and what comes to `dst` is what the program expects there.
+    ///
+    /// # Errors
+    /// With how many bytes were moved before it went wrong, and why.
+    pub unsafe fn move_pages(
+        &self,
+        dst: usize,
+        src: usize,
+        len: usize,
+    ) -> Result<(), (usize, Errno)> {
+        let (mut done, mut tries) = (0, 0);
+        while done < len {
+            let at = |start: usize| (start + done) as u64;
+            let (dst, src, rest) = (at(dst), at(src), (len - done) as u64);
+            let mut moving = Move { dst, src, len: rest, mode: 0, moved: 0 };
+            match self.call::<MOVE, _>(&mut moving) {
+                Ok(()) => return Ok(()),
+                // Interrupted: what was moved is said, and the rest is tried again.
+                Err(Errno::AGAIN) => done += usize::try_from(moving.moved).unwrap_or(0),
+                // A transfer that is done may hold its pages for a moment more.
+                Err(Errno::BUSY) if tries < BUSY_MAX => {
+                    tries += 1;
+                    done += usize::try_from(moving.moved).unwrap_or(0);
+                    std::thread::yield_now();
+                }
+                Err(why) => return Err((done, why)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets whoever touches pages at these addresses get a SIGBUS, and who waits for them too.
+    ///
+    /// # Errors
+    /// When they are not registered, or a page is there.
+    pub fn poison(&self, addresses: &Range<usize>) -> io::Result<()> {
+        self.call::<POISON, _>(&mut Poison { range: of(addresses), mode: 0, updated: 0 })
+    }
+
+    /// The faults that are waiting, as many as are read at once.
+    ///
+    /// # Errors
+    /// What the kernel says; nothing is waiting is no error.
+    pub fn faults(&self) -> io::Result<impl Iterator<Item = Fault>> {
+        let mut messages = [Message::default(); MESSAGES];
+        let read = {
+            // SAFETY: messages are plain numbers without padding between them, so that they are
+            // bytes, and any bytes are messages.
+            let bytes = unsafe {
+                std::slice::from_raw_parts_mut(
+                    messages.as_mut_ptr().cast::<u8>(),
+                    mem::size_of_val(&messages),
+                )
+            };
+            match io::read(&self.fd, bytes) {
+                Ok(read) => read,
+                Err(Errno::AGAIN | Errno::INTR) => 0,
+                Err(why) => return Err(why),
+            }
+        };
+        let page_bytes = rustix::param::page_size();
+        let count = read / mem::size_of::<Message>();
+        let faults = messages.into_iter().take(count).filter(|it| it.event == PAGEFAULT);
+        Ok(faults.map(move |message| Fault {
+            address: message.address as usize & !(page_bytes - 1),
+            is_write: message.flags & WRITE != 0,
+            thread: message.thread,
+        }))
+    }
+
+    fn call<const OPCODE: Opcode, T>(&self, argument: &mut T) -> io::Result<()> {
+        // SAFETY: each of the calls reads and writes the structure that its number was made with,
+        // and none but the move changes what is at an address that is in use.
+        unsafe { ioctl(&self.fd, Updater::<OPCODE, T>::new(argument)) }
+    }
+}
+
+impl AsFd for Userfault {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+const fn of(addresses: &Range<usize>) -> Addresses {
+    Addresses { start: addresses.start as u64, len: (addresses.end - addresses.start) as u64 }
+}
