@@ -78,7 +78,9 @@ mod tests {
     proptest! {
         #[test]
         fn regions_are_apart_and_all_comes_back(
-            steps in proptest::collection::vec((1_usize..20 << 20, 12_u32..25, any::<bool>()), 0..100),
+            steps in proptest::collection::vec(
+                (1_usize..20 << 20, 12_u32..25, any::<bool>()), 0..100,
+            ),
         ) {
             let all = PIECE..1 << 30;
             let mut arena = Arena::new(all.clone());

@@ -1,4 +1,5 @@
-//! What is where, and what is to be done next: a state machine without a clock, a drive or a kernel.
+//! What is where, and what is to be done next: a state machine without a clock, a drive or a
+//! kernel.
 //!
 //! Memory is brought in and given up in *extents*: 2^n neighbouring pages that lie in as many
 //! neighbouring frames. An extent is in one state as a whole:
@@ -11,8 +12,8 @@
 //!    '--- its frames are needed --- Ready <---'--- unchanged ------- Unmapping
 //! ```
 //!
-//! A *ready* extent is in DRAM and in no one's address space: it was foreseen, or was mapped and may
-//! be touched again soon, which costs no more than a move of page table entries.
+//! A *ready* extent is in DRAM and in no one's address space: it was foreseen, or was mapped and
+//! may be touched again soon, which costs no more than a move of page table entries.
 //!
 //! Whoever carries out what is said here tells what came of it, in any order.
 

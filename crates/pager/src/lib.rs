@@ -28,3 +28,5 @@ pub mod arena;
 pub mod store;
 
 pub mod pager;
+
+pub mod worker;

@@ -1,43 +1,27 @@
-//! The loop that only translates between the kernel, the drive and the state machine.
+//! Memory that is larger than what of it is in DRAM, and how it is asked for.
 
-#![expect(unsafe_code, reason = "pages are moved under the program")]
+#![expect(unsafe_code, reason = "regions are memory that a thread of ours fills")]
 
 use crate::{
     arena::Arena,
-    cache::{Action, Cache, Content, Counts, Event, Failed, Settings, Span},
-    index::ExtentId,
+    cache::{Counts, Settings},
     memory::Memory,
     predict::Page,
-    store::{Store, Transfer},
+    store::Store,
     uffd::Userfault,
+    worker::Worker,
 };
-use rustix::{
-    event::{EventfdFlags, PollFd, PollFlags, eventfd, poll},
-    io::Errno,
-};
+use rustix::event::{EventfdFlags, eventfd};
 use std::{
-    cell::Cell,
-    collections::BTreeMap,
     io,
     ops::Range,
     os::fd::OwnedFd,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc},
     thread::{self, JoinHandle},
 };
-use xxhash_rust::xxh3::xxh3_64;
 
 /// Bytes of a page.
-const PAGE: usize = 4096;
-
-thread_local! {
-    static IS_WORKER: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Whether the calling thread is a pager's own, which must not wait for itself: it has to take its
-/// memory elsewhere.
-pub fn is_worker() -> bool {
-    IS_WORKER.get()
-}
+pub(crate) const PAGE: usize = 4096;
 
 /// A pager, and the thread in which it works.
 #[derive(Debug)]
@@ -48,22 +32,27 @@ pub struct Pager {
 
 /// What the threads of a program and the pager's own have in common.
 #[derive(Debug)]
-struct Shared {
-    faults: Userfault,
-    /// Readable when there is something in `asked`.
-    called: OwnedFd,
+pub(crate) struct Shared {
+    pub(crate) faults: Userfault,
+    /// Readable when there is something in `asked` that does not wait for the next fault.
+    pub(crate) called: OwnedFd,
     memory: Memory,
-    arena: Mutex<Arena>,
-    asked: Mutex<Asked>,
-    counts: Mutex<Counts>,
+    pub(crate) arena: Mutex<Arena>,
+    pub(crate) asked: Mutex<Vec<Request>>,
+    pub(crate) counts: Mutex<Counts>,
 }
 
 /// What the worker is asked for.
-#[derive(Debug, Default)]
-struct Asked {
-    stop: bool,
-    new: Vec<Range<Page>>,
-    gone: Vec<Range<Page>>,
+#[derive(Debug)]
+pub(crate) enum Request {
+    /// Pages of a new region.
+    Add(Range<Page>),
+    /// The pages of a region that nobody touches any more: it goes back to the arena.
+    Give(Range<Page>),
+    /// Pages are to be zeros: it is said when they are.
+    Discard(Range<Page>, mpsc::SyncSender<()>),
+    /// All is over.
+    Stop,
 }
 
 /// Memory that is as large as asked for, whatever the budget.
@@ -94,14 +83,7 @@ impl Pager {
         shared.faults.register(&shared.memory.addresses())?;
         // Pages come back to their frames by a move too.
         shared.faults.register(&frames.addresses())?;
-        let mut worker = Worker {
-            shared: Arc::clone(&shared),
-            frames,
-            store: Box::new(store),
-            cache: Cache::new(settings),
-            digests: vec![0; settings.frames as usize],
-            under_way: BTreeMap::new(),
-        };
+        let mut worker = Worker::new(Arc::clone(&shared), frames, settings, Box::new(store));
         let worker = thread::Builder::new().name("pager".into()).spawn(move || worker.run())?;
         Ok(Self { shared, worker: Some(worker) })
     }
@@ -114,7 +96,7 @@ impl Pager {
     /// Addresses of so many bytes, all of them zero; `None` when there are no more.
     pub fn take(&self, bytes: usize, align: usize) -> Option<Range<usize>> {
         let region = lock(&self.shared.arena).take(bytes, align)?;
-        lock(&self.shared.asked).new.push(self.shared.pages(&region));
+        lock(&self.shared.asked).push(Request::Add(self.shared.pages(&region)));
         Some(region)
     }
 
@@ -126,6 +108,14 @@ impl Pager {
     /// Gives back the region that begins at an address: nobody touches it any more.
     pub fn give(&self, start: usize) {
         self.shared.give(start);
+    }
+
+    /// Makes whole pages zeros, and waits until they are.
+    pub fn discard(&self, addresses: &Range<usize>) {
+        let (done, is_done) = mpsc::sync_channel(1);
+        self.shared.ask(Request::Discard(self.shared.pages(addresses), done));
+        // The worker has ended, and so has all that could see the pages.
+        let _ = is_done.recv();
     }
 
     /// Memory of so many bytes, all of them zero.
@@ -145,8 +135,7 @@ impl Pager {
 
 impl Drop for Pager {
     fn drop(&mut self) {
-        lock(&self.shared.asked).stop = true;
-        self.shared.call();
+        self.shared.ask(Request::Stop);
         if let Some(worker) = self.worker.take() {
             let _ = worker.join();
         }
@@ -154,23 +143,28 @@ impl Drop for Pager {
 }
 
 impl Shared {
-    /// The pages of a region, whole ones.
-    fn pages(&self, region: &Range<usize>) -> Range<Page> {
-        let page = |address: usize| ((address - self.memory.start()) / PAGE) as Page;
-        page(region.start)..page(region.end.next_multiple_of(PAGE))
+    /// The page that an address is in.
+    pub(crate) fn page(&self, address: usize) -> Page {
+        ((address - self.memory.start()) / PAGE) as Page
     }
 
-    fn address(&self, page: Page) -> usize {
+    /// The pages of a region, whole ones.
+    fn pages(&self, region: &Range<usize>) -> Range<Page> {
+        self.page(region.start)..self.page(region.end.next_multiple_of(PAGE))
+    }
+
+    pub(crate) fn address(&self, page: Page) -> usize {
         self.memory.start() + page as usize * PAGE
     }
 
     fn give(&self, start: usize) {
         let Some(region) = lock(&self.arena).region(start) else { return };
-        lock(&self.asked).gone.push(self.pages(&region));
-        self.call();
+        self.ask(Request::Give(self.pages(&region)));
     }
 
-    fn call(&self) {
+    /// Asks for something now.
+    fn ask(&self, request: Request) {
+        lock(&self.asked).push(request);
         // It cannot fail but when it was called 2^64 times before.
         let _ = rustix::io::write(&self.called, &1_u64.to_ne_bytes());
     }
@@ -199,181 +193,8 @@ impl Drop for Region {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-struct Worker {
-    shared: Arc<Shared>,
-    frames: Memory,
-    store: Box<dyn Store>,
-    cache: Cache,
-    /// What frames held when they were as stored.
-    digests: Vec<u64>,
-    under_way: BTreeMap<u64, (bool, Span)>,
-}
-
-impl Worker {
-    fn run(&mut self) {
-        IS_WORKER.set(true);
-        let mut actions = vec![];
-        loop {
-            let shared = Arc::clone(&self.shared);
-            let ready = self.store.ready();
-            let mut fds = [
-                PollFd::new(&shared.faults, PollFlags::IN),
-                PollFd::new(&ready, PollFlags::IN),
-                PollFd::new(&shared.called, PollFlags::IN),
-            ];
-            match poll(&mut fds, None) {
-                Ok(_) | Err(Errno::INTR) => {}
-                Err(_) => return,
-            }
-            let is_called = !fds[2].revents().is_empty();
-            if is_called && self.is_stopped(&mut actions) {
-                return;
-            }
-            for (token, outcome) in self.store.done() {
-                self.transferred(token, outcome.is_ok(), &mut actions);
-            }
-            let Ok(faults) = shared.faults.faults() else { return };
-            for fault in faults {
-                self.learn();
-                let page = ((fault.address - shared.memory.start()) / PAGE) as Page;
-                let (thread, is_write) = (fault.thread, fault.is_write);
-                self.cache.on(Event::Touched { thread, page, is_write }, &mut actions);
-            }
-            self.act(&mut actions);
-            if self.store.submit().is_err() {
-                return;
-            }
-            *lock(&shared.counts) = *self.cache.counts();
-        }
-    }
-
-    /// Regions that are new become known.
-    fn learn(&mut self) {
-        for region in std::mem::take(&mut lock(&self.shared.asked).new) {
-            self.cache.add(region);
-        }
-    }
-
-    /// Sees to what was asked for, and says whether that was to stop.
-    fn is_stopped(&mut self, actions: &mut Vec<Action>) -> bool {
-        self.learn();
-        let _ = rustix::io::read(&self.shared.called, &mut [0_u8; 8]);
-        let gone = std::mem::take(&mut lock(&self.shared.asked).gone);
-        for region in gone {
-            self.cache.on(Event::Discarded(region), actions);
-        }
-        lock(&self.shared.asked).stop
-    }
-
-    fn act(&mut self, actions: &mut Vec<Action>) {
-        let mut at = 0;
-        while at < actions.len() {
-            let action = actions[at];
-            at += 1;
-            match action {
-                Action::Zero(id, span) => {
-                    // SAFETY: the frames are free, so that nobody uses them.
-                    unsafe { self.frames.zero(bytes(span)) };
-                    self.digest(span);
-                    self.cache.on(Event::Filled(id, Ok(())), actions);
-                }
-                Action::Read(id, span) => self.transfer(id, span, false, actions),
-                Action::Write(id, span) => self.transfer(id, span, true, actions),
-                Action::MoveIn(id, span) => {
-                    self.move_span(span, true);
-                    self.cache.on(Event::MovedIn(id), actions);
-                }
-                Action::MoveOut { id, span, is_changed } => {
-                    self.move_span(span, false);
-                    let is_same = !is_changed && self.is_as_stored(span);
-                    let content = if is_same { Content::Same } else { Content::Changed };
-                    self.cache.on(Event::MovedOut(id, content), actions);
-                }
-                Action::Wake(page, pages) => {
-                    let address = self.shared.address(page);
-                    let end = address + pages as usize * PAGE;
-                    let _ = self.shared.faults.wake(&(address..end));
-                }
-                Action::Erase(page, pages) => {
-                    self.store.erase(page * PAGE as u64, pages * PAGE as u64);
-                    self.cache.remove(page);
-                    lock(&self.shared.arena).give(self.shared.address(page));
-                    self.cache.on(Event::Erased(page), actions);
-                }
-                Action::Poison(page) => {
-                    let address = self.shared.address(page);
-                    let _ = self.shared.faults.poison(&(address..address + PAGE));
-                }
-            }
-        }
-        actions.clear();
-    }
-
-    fn transfer(&mut self, id: ExtentId, span: Span, is_write: bool, actions: &mut Vec<Action>) {
-        let range = bytes(span);
-        let transfer = Transfer {
-            token: id.into(),
-            is_write,
-            offset: span.page * PAGE as u64,
-            address: self.frames.start() + range.start,
-            bytes: range.len(),
-        };
-        self.under_way.insert(id.into(), (is_write, span));
-        // SAFETY: the frames are the extent's until the transfer is done, and its content is in
-        // nobody's address space meanwhile.
-        if unsafe { self.store.begin(transfer) }.is_err() {
-            self.transferred(id.into(), false, actions);
-        }
-    }
-
-    fn transferred(&mut self, token: u64, is_done: bool, actions: &mut Vec<Action>) {
-        let Some((is_write, span)) = self.under_way.remove(&token) else { return };
-        let result = if is_done { Ok(()) } else { Err(Failed) };
-        if is_done {
-            self.digest(span);
-        }
-        let id = token as ExtentId;
-        let event = if is_write { Event::Wrote(id, result) } else { Event::Filled(id, result) };
-        self.cache.on(event, actions);
-    }
-
-    fn move_span(&self, span: Span, is_in: bool) {
-        let address = self.shared.address(span.page);
-        let range = bytes(span);
-        let frame = self.frames.start() + range.start;
-        let (dst, src) = if is_in { (address, frame) } else { (frame, address) };
-        // SAFETY: by the state machine the extent's pages are at `src`, none are at `dst`, and both
-        // are ours to manage.
-        let moved = unsafe { self.shared.faults.move_pages(dst, src, range.len()) };
-        assert!(moved.is_ok(), "pages do not move: {moved:?}");
-    }
-
-    fn digest(&mut self, span: Span) {
-        for frame in span.frame..span.frame + (1 << span.order) {
-            self.digests[frame as usize] = self.digest_of(frame);
-        }
-    }
-
-    fn is_as_stored(&self, span: Span) -> bool {
-        let mut frames = span.frame..span.frame + (1 << span.order);
-        frames.all(|frame| self.digests[frame as usize] == self.digest_of(frame))
-    }
-
-    fn digest_of(&self, frame: u32) -> u64 {
-        let start = frame as usize * PAGE;
-        // SAFETY: the frame has its page, and its extent is in nobody's address space.
-        xxh3_64(unsafe { self.frames.part(start..start + PAGE) })
-    }
-}
-
-/// Where the frames of a span are, bytes from the first frame.
-fn bytes(span: Span) -> Range<usize> {
-    let start = span.frame as usize * PAGE;
-    start..start + (PAGE << span.order)
 }
 
 #[cfg(test)]

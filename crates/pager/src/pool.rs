@@ -121,7 +121,8 @@ mod tests {
     proptest! {
         #[test]
         fn no_frame_is_given_twice(
-            frames in 1_u32..3000, steps in proptest::collection::vec((0_u8..=9, any::<u8>()), 0..400),
+            frames in 1_u32..3000,
+            steps in proptest::collection::vec((0_u8..=9, any::<u8>()), 0..400),
         ) {
             let mut pool = Pool::new(frames);
             let mut used = vec![false; frames as usize];

@@ -21,6 +21,12 @@ pub struct Queue {
     last: ExtentId,
 }
 
+impl Default for Queue {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Queue {
     /// An empty one.
     pub const fn new() -> Self {
@@ -69,7 +75,8 @@ mod tests {
     proptest! {
         #[test]
         fn it_is_a_queue(steps in proptest::collection::vec(0_u32..20, 0..200)) {
-            let (mut links, mut queue, mut model) = (Links::default(), Queue::new(), VecDeque::new());
+            let (mut links, mut queue) = (Links::default(), Queue::new());
+            let mut model = VecDeque::new();
             for id in steps {
                 if model.contains(&id) {
                     queue.remove(&mut links, id);

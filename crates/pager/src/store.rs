@@ -36,8 +36,8 @@ pub trait Store: Send {
     /// Begins a transfer.
     ///
     /// # Safety
-    /// The memory is mapped until the transfer is done, nobody writes to it meanwhile, and of a read
-    /// nobody else uses it.
+    /// The memory is mapped until the transfer is done, nobody writes to it meanwhile, and of a
+    /// read nobody else uses it.
     ///
     /// # Errors
     /// When it cannot be begun: it is as if it had failed.

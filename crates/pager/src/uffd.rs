@@ -114,8 +114,8 @@ impl Userfault {
     /// may use the memory.
     ///
     /// # Errors
-    /// Without the right to it (`CAP_SYS_PTRACE`, or `vm.unprivileged_userfaultfd`), and of a kernel
-    /// before 6.8 that the argument is invalid.
+    /// Without the right to it (`CAP_SYS_PTRACE`, or `vm.unprivileged_userfaultfd`), and of a
+    /// kernel before 6.8 that the argument is invalid.
     pub fn open() -> io::Result<Self> {
         let flags = UserfaultfdFlags::CLOEXEC | UserfaultfdFlags::NONBLOCK;
         // SAFETY: it makes a descriptor; nothing is registered with it yet.
@@ -150,7 +150,8 @@ impl Userfault {
         self.call::<WAKE, _>(&mut of(addresses))
     }
 
-    /// Moves `len` bytes of pages from `src` to `dst`, where none are, and wakes who waits for them.
+    /// Moves `len` bytes of pages from `src` to `dst`, where none are, and wakes who waits for
+    /// them.
     ///
     /// # Safety
     /// Both are memory of this process that nobody but the pager manages: nothing that the compiler
