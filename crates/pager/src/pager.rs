@@ -233,6 +233,5 @@ mod tests {
         }
         let counts = pager.counts();
         assert!(counts.read > 0 && counts.written > 0, "{counts:?}");
-        println!("{counts:?}");
     }
 }

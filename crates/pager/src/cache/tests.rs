@@ -183,7 +183,7 @@ impl World {
     fn run(&mut self, steps: usize, mut next: impl FnMut(&mut Self, usize) -> (Page, bool)) {
         for _ in 0..steps {
             let thread = self.below(self.waits.len());
-            if self.waits[thread].is_none() && self.random.next_u64() % 4 > 0 {
+            if self.waits[thread].is_none() && !self.random.next_u64().is_multiple_of(4) {
                 let (page, is_write) = next(self, thread);
                 self.touch(thread, page, is_write);
             } else if !self.todo.is_empty() {
