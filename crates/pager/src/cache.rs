@@ -21,10 +21,7 @@ use crate::{
     cyclic::Cyclic,
     index::{ExtentId, Index},
     pool::{Frame, ORDER_MAX, Pool},
-    predict::{
-        Page, Touch,
-        streams::{Limits, Streams},
-    },
+    predict::{Limits, Page, Predictor, Tally, Touch, is_of_history},
     queue::{Links, Queue},
 };
 use std::{
@@ -163,6 +160,8 @@ pub struct Counts {
     pub used: u64,
     /// Of those, the ones that were given up untouched.
     pub wasted: u64,
+    /// What of these three the history foresaw; the rest were streams.
+    pub history: Tally,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -232,7 +231,7 @@ pub struct Cache {
     discarded: Vec<Range<Page>>,
     /// Those of them that are zeros but for the drive.
     erasing: Vec<Range<Page>>,
-    streams: Streams,
+    predictor: Predictor,
     counts: Counts,
 }
 
@@ -261,7 +260,7 @@ impl Cache {
             stored: vec![],
             discarded: vec![],
             erasing: vec![],
-            streams: Streams::new(settings.ahead),
+            predictor: Predictor::new(settings.ahead),
             counts: Counts::default(),
         }
     }
@@ -274,11 +273,18 @@ impl Cache {
     /// Adds a region; only pages of regions are touched. Regions do not overlap.
     pub fn add(&mut self, region: Range<Page>) {
         self.regions.insert(region.start, region.end);
+        self.measure();
     }
 
     /// Removes the region that begins with a page, which was discarded.
     pub fn remove(&mut self, first: Page) {
         self.regions.remove(&first);
+        self.measure();
+    }
+
+    fn measure(&mut self) {
+        let pages = self.regions.iter().map(|(start, end)| end - start).sum();
+        self.predictor.set_footprint(pages);
     }
 
     /// Takes in what has happened, and adds what is to be done now.
@@ -337,7 +343,7 @@ impl Cache {
             Some(id) => self.extents[id as usize].span.pages(),
             None => self.around(page, self.settings.order),
         };
-        let Some(ahead) = self.streams.touch(&Touch { thread, pages }) else { return };
+        let Some(ahead) = self.predictor.touch(&Touch { thread, page, pages }) else { return };
         let region = self.region(page);
         for range in ahead.pages {
             let mut page = range.start.max(region.start);
@@ -350,7 +356,10 @@ impl Cache {
                 let fits =
                     |order: &u8| page.is_multiple_of(1 << order) && page + (1 << order) <= end;
                 let order = (0..=ORDER_MAX).rev().find(fits).unwrap_or(0);
-                let order = order.min(self.room(page, order));
+                // One page alone stands for what a touch of it would bring.
+                let is_alone = range.end - range.start == 1;
+                let order = if is_alone { self.settings.order } else { order };
+                let order = self.room(page, order);
                 if self.foreseen_frames + (1 << order) > self.settings.frames / FORESEEN_PART {
                     return;
                 }
@@ -359,7 +368,9 @@ impl Cache {
                 extent.stream = Some(ahead.stream);
                 page = extent.span.pages().end;
                 self.foreseen_frames += 1 << extent.span.order;
-                self.counts.foreseen += 1 << extent.span.order;
+                let pages = 1 << extent.span.order;
+                self.counts.foreseen += pages;
+                self.counts.history.foreseen += if is_of_history(ahead.stream) { pages } else { 0 };
             }
         }
     }
@@ -473,8 +484,10 @@ impl Cache {
         let is_of_loop = extent.stream.is_some() && self.cyclic.is_loop();
         self.of_loop = self.of_loop.wrapping_add(u32::from(is_of_loop));
         extent.goes_by = is_of_loop && !self.of_loop.is_multiple_of(KEPT_ONE_IN);
-        if extent.stream.take().is_some() {
-            self.counts.used += 1 << extent.span.order;
+        if let Some(stream) = extent.stream.take() {
+            let pages = 1 << extent.span.order;
+            self.counts.used += pages;
+            self.counts.history.used += if is_of_history(stream) { pages } else { 0 };
         }
         extent.state = State::Mapping;
         extent.is_changed |= is_write;
@@ -682,8 +695,10 @@ impl Cache {
                 let Extent { span, stream, .. } = self.extents[id as usize];
                 self.dequeue(id);
                 self.forget(id);
-                self.counts.wasted += 1 << span.order;
-                self.streams.wasted(stream.unwrap_or(0), &span.pages());
+                let (stream, pages) = (stream.unwrap_or(0), 1 << span.order);
+                self.counts.wasted += pages;
+                self.counts.history.wasted += if is_of_history(stream) { pages } else { 0 };
+                self.predictor.wasted(stream, &span.pages());
             } else {
                 return;
             }

@@ -1,6 +1,6 @@
 //! Streams: runs of neighbouring pages, and jumps from one run to the next.
 
-use super::{Page, Touch};
+use super::{Ahead, Limits, Page, Touch, Vain};
 use std::ops::Range;
 
 /// How many streams are followed at once: a few arrays for each of some threads. The one that was
@@ -10,26 +10,8 @@ const STREAMS_MAX: usize = 64;
 /// A stream is followed ahead once it did what was foreseen so often.
 const TRUSTED: u32 = 2;
 
-/// A run goes on where this many pages of it are missing: they are mapped from before.
+/// A trusted run goes on where this many pages of it are missing: they are mapped from before.
 const GAP: u64 = 16;
-
-/// How far streams may be followed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// The first step ahead of a stream, pages.
-    pub first: u64,
-    /// The most that a stream is ahead, pages.
-    pub most: u64,
-}
-
-/// Pages that will be touched, in the order of their need, and what foresaw them.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ahead {
-    /// The stream, to be told what became of them.
-    pub stream: u32,
-    /// The pages.
-    pub pages: Vec<Range<Page>>,
-}
 
 /// Follows the streams of all threads of a process.
 #[derive(Clone, Debug)]
@@ -38,6 +20,8 @@ pub struct Streams {
     all: Vec<Stream>,
     now: u64,
     named: u32,
+    has_explained: bool,
+    vain: Vain,
 }
 
 /// Which way runs go.
@@ -89,7 +73,8 @@ struct Stream {
 impl Streams {
     /// None yet.
     pub const fn new(limits: Limits) -> Self {
-        Self { limits, all: vec![], now: 0, named: 0 }
+        let vain = Vain { pages: 0 };
+        Self { limits, all: vec![], now: 0, named: 0, has_explained: false, vain }
     }
 
     /// Sees a touch, and says what comes next and was not said before; `None` where nobody knows.
@@ -99,17 +84,24 @@ impl Streams {
         let (now, limits) = (self.now, self.limits);
         let stream = &mut self.all[index];
         stream.touched = now;
-        if stream.trust < TRUSTED {
+        self.has_explained = stream.trust >= self.vain.needed(TRUSTED);
+        if !self.has_explained {
             return None;
         }
         let pages = stream.follow(limits);
         (!pages.is_empty()).then_some(Ahead { stream: stream.name, pages })
     }
 
+    /// Whether the last touch was what a trusted stream does.
+    pub const fn has_explained(&self) -> bool {
+        self.has_explained
+    }
+
     /// What was asked for a stream was given up without having been touched: it is followed less
     /// far.
     pub fn wasted(&mut self, name: u32, pages: &Range<Page>) {
         let first = self.limits.first;
+        self.vain.wasted(pages.end - pages.start);
         if let Some(stream) = self.all.iter_mut().find(|stream| stream.name == name) {
             stream.depth = (stream.depth / 2).max(first);
             stream.asked.retain(|asked| !overlap(asked, pages));
@@ -126,6 +118,7 @@ impl Streams {
             all.max_by_key(|(_, stream)| (stream.trust, stream.touched)).map(|(index, _)| index)
         };
         if let Some(index) = best(&|stream| stream.foresaw(at)) {
+            self.vain.used(at.end - at.start);
             self.all[index].arrive(at);
             return Some(index);
         }
@@ -141,7 +134,7 @@ impl Streams {
     /// A stream that nothing is known of but which run was near before it, of all those that the
     /// thread is in: arrays that are walked together are farther apart than steps of one of them.
     fn begin(&mut self, touch: &Touch) -> usize {
-        self.named = self.named.wrapping_add(1);
+        self.named = self.named.wrapping_add(1) & !super::OF_HISTORY;
         let own = self.all.iter().filter(|stream| stream.thread == touch.thread);
         let near = own.min_by_key(|stream| stream.by(&touch.pages).unsigned_abs());
         let jump = near.map(|stream| Jump { by: stream.by(&touch.pages), length: stream.length() });
@@ -210,8 +203,10 @@ impl Stream {
 
     /// Whether its run goes on with `at`.
     fn goes_on(&self, at: &Range<Page>) -> bool {
-        let up = at.start >= self.run.end && at.start - self.run.end <= GAP;
-        let down = at.end <= self.run.start && self.run.start - at.end <= GAP;
+        // Pages that only happen to lie near each other are no run.
+        let gap = if self.trust < TRUSTED { 0 } else { GAP };
+        let up = at.start >= self.run.end && at.start - self.run.end <= gap;
+        let down = at.end <= self.run.start && self.run.start - at.end <= gap;
         match self.way {
             Some(Way::Up) => up,
             Some(Way::Down) => down,
@@ -325,7 +320,7 @@ mod tests {
             outcome.touched += 1;
             outcome.foreseen += usize::from(asked.remove(&page));
             seen.insert(page);
-            let touch = Touch { thread, pages: page..page + 1 };
+            let touch = Touch { thread, page, pages: page..page + 1 };
             for pages in streams.touch(&touch).into_iter().flat_map(|ahead| ahead.pages) {
                 assert!(pages.start < pages.end);
                 asked.extend(pages);
