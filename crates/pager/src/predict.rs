@@ -8,8 +8,11 @@
 //! a sweep          one run that does not end       0 1 2 3 4 5 6 ...
 //! a column         runs of one page, jumps of 100  0 100 200 300 ...
 //! rows of a tile   runs of 3, jumps of 100         0 1 2 100 101 102 200 201 202 ...
+//! tiles            so many rows, then another jump  0 1 2 100 101 102  50 51 52 150 151 152 ...
 //! backwards        the same, from behind           9 8 7 6 ...
 //! ```
+//!
+//! What no stream explains, and comes again in the same order, is told from a [`history::History`].
 //!
 //! What is brought in and not used costs the drive and drives out what is used. So nothing is asked
 //! for before it was foreseen twice, little at first, and less where it was in vain.
@@ -124,8 +127,10 @@ impl Predictor {
 
     /// Sees a touch, and says what comes next and was not said before; `None` where nobody knows.
     pub fn touch(&mut self, touch: &Touch) -> Option<Ahead> {
+        // In a small region something always lies as if it were a stream of a few pages.
+        let least = if self.history.foresees(touch) { streams::SURE } else { 0 };
         let ahead = self.streams.touch(touch);
-        if self.streams.has_explained() {
+        if self.streams.has_explained(least) {
             return ahead;
         }
         let Ahead { stream, pages } = self.history.touch(touch)?;

@@ -158,6 +158,14 @@ impl History {
         (!pages.is_empty()).then_some(Ahead { stream: replay.name, pages })
     }
 
+    /// Whether it has foreseen a touch, as well as it foresees anything.
+    pub fn foresees(&self, touch: &Touch) -> bool {
+        let thread = self.threads.iter().find(|known| known.thread == touch.thread);
+        let found = thread.and_then(|thread| Some((thread, thread.find(&touch.pages)?.0)));
+        found
+            .is_some_and(|(thread, index)| thread.replays[index].trust >= self.vain.needed(TRUSTED))
+    }
+
     /// What was asked for was given up without having been touched: it is struck out, and more has
     /// to be foreseen rightly before something is asked for.
     pub fn wasted(&mut self, name: u32, pages: &Range<Page>) {
