@@ -314,7 +314,8 @@ impl Stream {
     fn goes_on(&self, at: &Range<Page>) -> bool {
         // Pages that only happen to lie near each other are no run.
         let length = self.jumps.first().map_or(u64::MAX, |jump| jump.length);
-        let gap = if self.trust < TRUSTED { 0 } else { GAP.min(length - self.length()) };
+        let gap =
+            if self.trust < TRUSTED { 0 } else { GAP.min(length.saturating_sub(self.length())) };
         let up = at.start >= self.run.end && at.start - self.run.end <= gap;
         let down = at.end <= self.run.start && self.run.start - at.end <= gap;
         match self.way {
