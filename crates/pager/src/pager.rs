@@ -211,7 +211,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
-    use crate::{predict::streams::Limits, store::FileStore};
+    use crate::{predict::Limits, store::FileStore};
 
     const SETTINGS: Settings =
         Settings { frames: 2048, order: 2, ahead: Limits { first: 16, most: 256 } };

@@ -8,7 +8,7 @@
 #![expect(unsafe_code, reason = "it takes the place of functions of the C library")]
 
 use interleaf_pager::{
-    cache::Settings, pager::Pager, predict::streams::Limits, store::FileStore, worker::is_worker,
+    cache::Settings, pager::Pager, predict::Limits, store::FileStore, worker::is_worker,
 };
 use libc::{c_int, c_void, size_t};
 use std::{cell::Cell, path::Path, sync::OnceLock};
