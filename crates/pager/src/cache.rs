@@ -163,6 +163,10 @@ pub struct Counts {
     pub used: u64,
     /// Of those, the ones that were given up untouched.
     pub wasted: u64,
+    /// Pages that were unmapped to make room.
+    pub evicted: u64,
+    /// How long threads waited for pages, nanoseconds in all; whoever has a clock adds it.
+    pub stalled_ns: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -677,6 +681,7 @@ impl Cache {
         let reserve = reserve.max(2 << self.settings.order);
         while self.pool.free() + self.resting_frames + self.leaving < reserve {
             if let Some(id) = self.missed_least(reserve) {
+                self.counts.evicted += 1 << self.extents[id as usize].span.order;
                 self.unmap(id, actions);
             } else if let Some(id) = self.foreseen.first() {
                 let Extent { span, stream, .. } = self.extents[id as usize];

@@ -29,4 +29,12 @@ pub mod store;
 
 pub mod pager;
 
+mod stall;
+
 pub mod worker;
+
+pub mod share;
+
+pub mod board;
+
+pub mod session;

@@ -3,11 +3,12 @@
 #![expect(unsafe_code, reason = "pages are moved under the program")]
 
 use crate::{
-    cache::{Action, Cache, Content, Event, Failed, Settings, Span},
+    cache::{Action, Cache, Content, Counts, Event, Failed, Settings, Span},
     index::ExtentId,
     memory::Memory,
     pager::{PAGE, Request, Shared, lock},
     predict::Page,
+    stall::Stalls,
     store::{Store, Transfer},
 };
 use rustix::{
@@ -19,6 +20,7 @@ use std::{
     collections::BTreeMap,
     ops::Range,
     sync::{Arc, mpsc::SyncSender},
+    time::Instant,
 };
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -45,6 +47,7 @@ pub(crate) struct Worker {
     erased: Vec<(Page, SyncSender<()>)>,
     /// Regions that are given back once they are zeros, by their first page.
     gone: Vec<Page>,
+    stalls: Stalls,
 }
 
 impl Worker {
@@ -63,6 +66,7 @@ impl Worker {
             under_way: BTreeMap::new(),
             erased: vec![],
             gone: vec![],
+            stalls: Stalls::default(),
         }
     }
 
@@ -97,8 +101,10 @@ impl Worker {
             if !faults.is_empty() && self.is_stopped(&mut actions) {
                 return;
             }
+            let now = Instant::now();
             for fault in faults {
                 let page = shared.page(fault.address);
+                self.stalls.begin(page, now);
                 let (thread, is_write) = (fault.thread, fault.is_write);
                 self.cache.on(Event::Touched { thread, page, is_write }, &mut actions);
             }
@@ -106,7 +112,8 @@ impl Worker {
             if self.store.submit().is_err() {
                 return;
             }
-            *lock(&shared.counts) = *self.cache.counts();
+            let stalled_ns = self.stalls.nanoseconds();
+            shared.tell(Counts { stalled_ns, ..*self.cache.counts() });
         }
     }
 
@@ -159,6 +166,7 @@ impl Worker {
                 Action::Write(id, span) => self.transfer(id, span, true, actions),
                 Action::MoveIn(id, span) => {
                     self.move_span(span, true);
+                    self.stalls.end(span.pages());
                     self.cache.on(Event::MovedIn(id), actions);
                 }
                 Action::MoveOut { id, span, is_changed } => {
@@ -168,6 +176,7 @@ impl Worker {
                     self.cache.on(Event::MovedOut(id, content), actions);
                 }
                 Action::Wake(page, pages) => {
+                    self.stalls.end(page..page + pages);
                     let address = self.shared.address(page);
                     let end = address + pages as usize * PAGE;
                     let _ = self.shared.faults.wake(&(address..end));
