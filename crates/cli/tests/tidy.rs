@@ -36,6 +36,7 @@ const UNSAFE: [&str; 14] = [
     "crates/pager/src/memory.rs",
     "crates/pager/src/pager.rs",
     "crates/pager/src/store.rs",
+    "crates/pager/src/store",
     "crates/pager/src/uffd.rs",
     "crates/pager/src/worker.rs",
     "crates/preload/src",

@@ -9,7 +9,7 @@ use crate::{
     pager::{PAGE, Request, Shared, lock},
     predict::Page,
     stall::Stalls,
-    store::{Store, Transfer},
+    store::{Piece, Store, Transfer},
 };
 use rustix::{
     event::{PollFd, PollFlags, poll},
@@ -196,12 +196,12 @@ impl Worker {
 
     fn transfer(&mut self, id: ExtentId, span: Span, is_write: bool, actions: &mut Vec<Action>) {
         let range = bytes(span);
+        let piece = Piece { address: self.frames.start() + range.start, bytes: range.len() };
         let transfer = Transfer {
             token: id.into(),
             is_write,
             offset: span.page * PAGE as u64,
-            address: self.frames.start() + range.start,
-            bytes: range.len(),
+            pieces: &[piece],
         };
         self.under_way.insert(id.into(), (is_write, span));
         // SAFETY: the frames are the extent's until the transfer is done, and its content is in

@@ -2,7 +2,7 @@
 
 use super::rounded;
 use interleaf_pager::{
-    board::{Board, Identity, Process},
+    board::{Board, Process},
     cache::Counts,
     session::{PAGE_BYTES, Settings},
 };
@@ -73,7 +73,7 @@ impl Seen {
         let mut found = board.processes();
         found.extend(board.recover());
         for process in found {
-            let same = |other: &&mut Process| is_same(other.identity, process.identity);
+            let same = |other: &&mut Process| other.identity == process.identity;
             match self.0.iter_mut().find(same) {
                 Some(known) => *known = process,
                 None => self.0.push(process),
@@ -82,16 +82,13 @@ impl Seen {
     }
 }
 
-fn is_same(one: Identity, other: Identity) -> bool {
-    one == other
-}
-
 impl ExtendDocument {
     /// What was done so far by the processes of a session.
     pub(crate) fn new(settings: &Settings, board: &Board, seen: &Seen) -> Self {
         let here = board.processes();
         let all = here.iter().map(|process| process.counts).chain([board.past()]);
-        let total = all.map(CountsDocument::from).fold(CountsDocument::default(), |one, other| one + other);
+        let total =
+            all.map(CountsDocument::from).fold(CountsDocument::default(), |one, other| one + other);
         Self {
             schema: SCHEMA.into(),
             command: settings.command.clone(),
