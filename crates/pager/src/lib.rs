@@ -38,3 +38,7 @@ pub mod share;
 pub mod board;
 
 pub mod session;
+
+pub mod drive;
+
+pub mod rights;

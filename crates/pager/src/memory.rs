@@ -61,6 +61,18 @@ impl Memory {
         unsafe { ptr::write_bytes((self.start + part.start) as *mut u8, 0, part.len()) }
     }
 
+    /// Writes some bytes.
+    ///
+    /// # Safety
+    /// They lie within, and nobody else uses that part.
+    pub(crate) unsafe fn put(&self, at: usize, bytes: &[u8]) {
+        debug_assert!(at + bytes.len() <= self.bytes);
+        // SAFETY: it is mapped, and by the caller nobody else uses it.
+        unsafe {
+            ptr::copy_nonoverlapping(bytes.as_ptr(), (self.start + at) as *mut u8, bytes.len());
+        }
+    }
+
     /// The bytes of a part.
     ///
     /// # Safety

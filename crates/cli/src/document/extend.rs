@@ -1,5 +1,10 @@
 //! A command whose memory a drive extends, as `interleaf.extend/1`.
 
+mod plan;
+
+pub(crate) use plan::{
+    CheckDocument, DriveDocument, EstimateDocument, PlanDocument};
+
 use super::rounded;
 use interleaf_pager::{
     board::{Board, Process},
@@ -72,6 +77,15 @@ impl Seen {
         // First those that run: who ends meanwhile is among those that have gone.
         let mut found = board.processes();
         found.extend(board.recover());
+        self.take(found);
+    }
+
+    /// The same, without clearing the slots of those who have gone.
+    pub(crate) fn watch(&mut self, board: &Board) {
+        self.take(board.processes());
+    }
+
+    fn take(&mut self, found: Vec<Process>) {
         for process in found {
             let same = |other: &&mut Process| other.identity == process.identity;
             match self.0.iter_mut().find(same) {

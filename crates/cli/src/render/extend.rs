@@ -1,7 +1,7 @@
 //! A command whose memory a drive extends, as text.
 
 use super::{number, table::Table};
-use crate::document::extend::{CountsDocument, ExtendDocument};
+use crate::document::extend::{CountsDocument, EstimateDocument, ExtendDocument, PlanDocument};
 use interleaf_model::units::Bytes;
 
 /// What was done, when the command has ended.
@@ -57,5 +57,66 @@ pub(crate) fn line(document: &ExtendDocument) -> String {
         Bytes::new(read_bytes),
         Bytes::new(written_bytes),
         number(stall_s)
+    )
+}
+
+/// Whether it can be done, and how fast the stores are.
+pub(crate) fn plan(document: &PlanDocument) -> String {
+    let mut text = String::new();
+    for check in &document.checks {
+        text += &format!("{:<16}{:<17}{}\n", check.what, check.status, check.detail);
+        if let Some(remedy) = &check.remedy {
+            text += &format!("{:33}hint: {remedy}\n", "");
+        }
+    }
+    if let Some(found) = &document.estimate {
+        text += &estimate(found, document.dram_bytes);
+    }
+    if !document.command.is_empty() {
+        let can = if document.can_be_done { "would run" } else { "cannot run" };
+        text += &format!("\n{can}: {}\n", document.command.join(" "));
+    }
+    text
+}
+
+fn estimate(estimate: &EstimateDocument, dram_bytes: u64) -> String {
+    let mut drives = Table::new(&["store", "read", "write"]);
+    if let Some(first) = estimate.drives.first() {
+        let depths = first.random.iter().map(|random| format!("4 KiB, {} at a time", random.depth));
+        let header = ["store", "read", "write"].map(String::from).into_iter().chain(depths);
+        drives = Table::with_header(header.collect());
+    }
+    for drive in &estimate.drives {
+        let gbps = |value: f64| format!("{} GB/s", number(value));
+        let random = drive
+            .random
+            .iter()
+            .map(|random| format!("{} /s, {} us", number(random.iops), number(random.latency_us)));
+        let path = drive.path.display().to_string();
+        let cells = [path, gbps(drive.read_gbps), gbps(drive.write_gbps)].into_iter();
+        drives.row(cells.chain(random));
+    }
+    let many = estimate.drives.first().and_then(|drive| drive.random.last());
+    let many = format!("from {} threads", many.map_or(0, |random| random.depth));
+    let mut rows =
+        Table::new(&["footprint", "not in DRAM", "read in order", "triad", "random access", &many]);
+    for row in &estimate.rows {
+        let of = |value: Option<f64>, unit: &str| {
+            value.map_or("DRAM".into(), |value| format!("{} {unit}", number(value)))
+        };
+        rows.row([
+            Bytes::new(row.footprint_bytes).to_string(),
+            format!("{:.0} %", 100.0 * row.missing_share),
+            of(row.read_gbps, "GB/s"),
+            of(row.triad_gbps, "GB/s"),
+            of(row.random_us, "us"),
+            of(row.random_many_us, "us"),
+        ]);
+    }
+    format!(
+        "\n{}\nWhat the drives allow with {} of DRAM, at most; what fits is as fast as DRAM:\n{}",
+        drives.text(),
+        Bytes::new(dram_bytes),
+        rows.text()
     )
 }

@@ -1,11 +1,15 @@
 //! `interleaf extend`.
 
+mod check;
+mod estimate;
+mod monitor;
+
 use super::placed::{self, Ended, say};
 use crate::{
     args::ExtendArgs,
     document::{
         self,
-        extend::{ExtendDocument, Seen},
+        extend::{CheckDocument, ExtendDocument, PlanDocument, Seen},
     },
     failure::Failure,
     output, render,
@@ -44,18 +48,27 @@ pub(super) fn run(args: &ExtendArgs, root: Option<&Path>) -> Result<ExitCode, Fa
     if args.clean {
         return clean(args).map(|()| ExitCode::SUCCESS);
     }
+    if let (Some(pid), true) = (args.monitor, args.command.is_empty()) {
+        return monitor::monitor(pid, args.json).map(|()| ExitCode::SUCCESS);
+    }
     output::check_writable(args.stats.as_deref())?;
     let library = library()?;
+    let settings = settings(args)?;
+    let plan = PlanDocument::new(&settings, check::checks(args, &library), args.force);
+    if args.dry_run || args.estimate {
+        return planned(args, plan);
+    }
     if args.json {
         return Err(Failure::new(
             "--json: stdout is the command's",
             "write the statistics to a file with --stats FILE",
         ));
     }
+    allowed(args, &plan.checks)?;
     let base = Session::base().map_err(unbegun)?;
     swept(args.quiet, &base)?;
     let signals = Signals::hold().map_err(placed::unheld)?;
-    let session = Session::begin(&base, args.session.as_deref(), &settings(args)?);
+    let session = Session::begin(&base, args.session.as_deref(), &settings);
     let session = session.map_err(unbegun)?;
     let (ended, document) = under(args, &signals, &session, &library)?;
     let left = session.end();
@@ -71,6 +84,34 @@ pub(super) fn run(args: &ExtendArgs, root: Option<&Path>) -> Result<ExitCode, Fa
     }
     say(args.quiet, &render::extend::ended(&document));
     Ok(placed::exit(&ended))
+}
+
+/// Says whether it can be done, and measures the stores if that is asked for.
+fn planned(args: &ExtendArgs, mut plan: PlanDocument) -> Result<ExitCode, Failure> {
+    if args.estimate {
+        // A store that is refused is not written to.
+        let stores: Vec<_> =
+            plan.checks.iter().filter(|check| check.what == "store").cloned().collect();
+        allowed(args, &stores)?;
+        plan.estimate = Some(estimate::estimate(args)?);
+    }
+    output::data(&match args.json {
+        true => document::json(&plan)?,
+        false => render::extend::plan(&plan),
+    })?;
+    Ok(if plan.can_be_done { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+/// Refuses what stands against it, and tells what may.
+fn allowed(args: &ExtendArgs, checks: &[CheckDocument]) -> Result<(), Failure> {
+    if let Some(check) = checks.iter().find(|check| check.stands_against(args.force)) {
+        let remedy = check.remedy.clone().unwrap_or_default();
+        return Err(Failure::new(check.detail.clone(), remedy));
+    }
+    for check in checks.iter().filter(|check| check.is_doubtful()) {
+        say(args.quiet, &format!("{}: {}", check.what, check.detail));
+    }
+    Ok(())
 }
 
 /// What the session is told.
