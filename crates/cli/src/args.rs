@@ -6,7 +6,7 @@ mod measure_app;
 mod report;
 mod run;
 
-pub(crate) use extend::ExtendArgs;
+pub(crate) use extend::{EXAMPLE as EXTEND_EXAMPLE, ExtendArgs};
 pub(crate) use measure::{
     ChaseArgs, CommonArgs, InterleaveArgs, LoadArgs, Measure, MeasureArgs, PagesChoice,
     TrafficArgs, WayChoice,

@@ -438,3 +438,148 @@ fn counts(words: &[AtomicU64; COUNTS]) -> Counts {
         words.each_ref().map(|word| word.load(SeqCst));
     Counts { touches, ready, read, written, foreseen, used, wasted, evicted, stalled_ns }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+    use std::{process::Command, thread};
+
+    fn board(budget: u64) -> (tempfile::TempDir, Arc<Board>) {
+        let folder = tempfile::tempdir().unwrap();
+        let board = Arc::new(Board::create(&folder.path().join("board"), budget).unwrap());
+        (folder, board)
+    }
+
+    /// Some process, whether there is one or not.
+    fn some(pid: u32) -> Identity {
+        Identity { pid, start: 1 }
+    }
+
+    fn targets(board: &Board) -> Vec<(u32, u64)> {
+        let processes = board.processes().into_iter();
+        processes.map(|process| (process.identity.pid, process.target)).collect()
+    }
+
+    #[test]
+    fn a_process_is_known_by_its_number_and_its_start() {
+        let own = Identity::own().unwrap();
+        assert!(own.is_alive());
+        assert!(!Identity { start: own.start.wrapping_add(1), ..own }.is_alive());
+        let mut child = Command::new("true").spawn().unwrap();
+        let pid = child.id();
+        child.wait().unwrap();
+        assert_eq!(Identity::of(pid).unwrap(), None);
+    }
+
+    #[test]
+    fn who_comes_later_has_its_part_meant_for_it() {
+        let (folder, board) = board(1000);
+        let first = Arc::clone(&board).join(some(1), "solver", 5000).unwrap();
+        assert_eq!((first.target(), first.grow(1000)), (1000, 1000));
+        // Another process has the board from its file.
+        let other = Arc::new(Board::open(&folder.path().join("board")).unwrap());
+        let second = Arc::clone(&other).join(some(2), "a name of more than 15 bytes", 300).unwrap();
+        assert_eq!(targets(&board), [(1, 700), (2, 300)]);
+        assert_eq!(second.grow(300), 0, "nothing is left as long as the first has all");
+        first.shrink(first.target());
+        assert_eq!(second.grow(300), 300);
+        let names: Vec<String> = board.processes().into_iter().map(|it| it.name).collect();
+        assert_eq!(names, ["solver", "a name of more "]);
+    }
+
+    #[test]
+    fn who_waits_for_a_change_is_woken() {
+        let (_folder, board) = board(1000);
+        let seat = Arc::clone(&board).join(some(1), "first", 1000).unwrap();
+        let since = seat.changes();
+        thread::scope(|scope| {
+            let waits = scope.spawn(|| {
+                while seat.changes() == since {
+                    seat.wait(since);
+                }
+                seat.target()
+            });
+            let _second = Arc::clone(&board).join(some(2), "second", 1000).unwrap();
+            assert_eq!(waits.join().unwrap(), 500);
+        });
+    }
+
+    #[test]
+    fn the_slots_of_those_who_were_killed_are_free_again_and_their_counts_stay() {
+        let (_folder, board) = board(1000);
+        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        let identity = Identity::of(child.id()).unwrap().unwrap();
+        let seat = Arc::clone(&board).join(identity, "sleep", 1000).unwrap();
+        seat.grow(600);
+        seat.tell(&Counts { read: 7, stalled_ns: 9, ..Counts::default() });
+        assert_eq!(board.recover(), []);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let gone = board.recover();
+        assert_eq!((gone.len(), gone[0].held, gone[0].counts.read), (1, 600, 7));
+        assert_eq!(board.processes(), []);
+        let past = Counts { read: 7, stalled_ns: 9, ..Counts::default() };
+        assert_eq!(board.past(), past);
+        assert_eq!(board.recover(), [], "nobody goes twice");
+        let next = Arc::clone(&board).join(some(1), "next", 1000).unwrap();
+        assert_eq!(next.grow(1000), 1000);
+    }
+
+    #[test]
+    fn a_program_that_became_another_begins_anew() {
+        let (_folder, board) = board(1000);
+        let before = Arc::clone(&board).join(some(1), "sh", 1000).unwrap();
+        before.grow(1000);
+        before.tell(&Counts { touches: 3, ..Counts::default() });
+        let after = Arc::clone(&board).join(some(1), "solver", 1000).unwrap();
+        assert_eq!((after.held(), after.grow(1000)), (0, 1000));
+        assert_eq!((board.processes().len(), board.past().touches), (1, 3));
+    }
+
+    #[test]
+    fn there_are_as_many_slots_as_are_said() {
+        let (_folder, board) = board(1000);
+        let own = Identity::own().unwrap();
+        // All of the same process, which lives, or else the slots would be cleared.
+        for slot in &board.page().slots {
+            slot.owner.store(own.word(), SeqCst);
+        }
+        assert!(Arc::clone(&board).join(some(1), "one more", 1).is_none());
+        assert_eq!(board.processes().len(), SLOTS);
+    }
+
+    #[test]
+    fn what_all_hold_is_never_more_than_the_budget() {
+        let (_folder, board) = board(1000);
+        let held = AtomicU64::new(0);
+        thread::scope(|scope| {
+            for at in 1..=4_u32 {
+                let (board, held) = (&board, &held);
+                scope.spawn(move || {
+                    let seat = Arc::clone(board).join(some(at), "one of them", 1000).unwrap();
+                    for lap in 0..2000_u64 {
+                        let has = seat.grow((u64::from(at) * 97 + lap * 31) % 900);
+                        // What it has it uses, and only then gives back.
+                        let all = held.fetch_add(has, SeqCst) + has;
+                        assert!(all <= 1000, "{all}");
+                        held.fetch_sub(has, SeqCst);
+                        seat.shrink(0);
+                    }
+                });
+            }
+        });
+        assert!(board.processes().iter().all(|process| process.held == 0));
+    }
+
+    #[test]
+    fn what_is_no_board_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("board");
+        std::fs::write(&path, "short").unwrap();
+        assert_eq!(Board::open(&path).unwrap_err().to_string(), "it is of another version");
+        std::fs::write(&path, vec![0; size_of::<Page>()]).unwrap();
+        assert_eq!(Board::open(&path).unwrap_err().to_string(), "it is of another version");
+        assert!(Board::create(&path, 1).is_err(), "it is there already");
+    }
+}

@@ -5,13 +5,14 @@
 //! ```text
 //! session.json   what is to be done
 //! board          what the processes share (`board`)
-//! lock           locked by everybody who keeps the session: when nobody does, it is over
+//! lock           locked by who comes or goes, for a moment
+//! kept           locked by all who keep the session: when nobody does, it is over
 //! ```
 //!
 //! A folder that nobody keeps was left behind by who was killed, and whoever begins the next
 //! session removes it. Stores have no names, and are gone with the last process that has them.
 
-use crate::board::Board;
+use crate::board::{Board, Process};
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 use std::{
@@ -27,6 +28,9 @@ pub const VARIABLE: &str = "INTERLEAF_EXTEND";
 
 /// The format of the settings.
 pub const SCHEMA: &str = "interleaf.session/1";
+
+const LOCK: &str = "lock";
+const KEPT: &str = "kept";
 
 /// Bytes of a page.
 pub const PAGE_BYTES: u64 = 4096;
@@ -100,8 +104,8 @@ pub struct Session {
     pub settings: Settings,
     /// What its processes share.
     pub board: Arc<Board>,
-    /// Of who keeps it.
-    lock: Option<File>,
+    /// Locked by who keeps it.
+    kept: Option<File>,
 }
 
 impl Session {
@@ -136,11 +140,7 @@ impl Session {
         // Whoever ends one may remove the folder meanwhile.
         for _ in 0..100 {
             private(&folder)?;
-            let lock = open_lock(&folder)?;
-            flock(&lock, FlockOperation::LockExclusive).map_err(at(&folder))?;
-            if !is_in_place(&lock, &folder) {
-                continue;
-            }
+            let Some(_lock) = lock(&folder)? else { continue };
             let session = match folder.join("session.json").exists() {
                 true => Self::open(&folder).and_then(|found| match found.is_same(settings) {
                     true => Ok(found),
@@ -148,11 +148,9 @@ impl Session {
                 }),
                 false => Self::make(&folder, settings),
             }?;
-            flock(&lock, FlockOperation::LockShared).map_err(at(&folder))?;
-            // From one lock to the other there is a moment without any.
-            if is_in_place(&lock, &folder) {
-                return Ok(Self { lock: Some(lock), ..session });
-            }
+            let kept = open_lock(&folder, KEPT)?;
+            flock(&kept, FlockOperation::LockShared).map_err(at(&folder))?;
+            return Ok(Self { kept: Some(kept), ..session });
         }
         Err(SessionError::Content { path: folder, why: "it comes and goes".into() })
     }
@@ -171,7 +169,7 @@ impl Session {
             folder: folder.into(),
             settings: settings.clone(),
             board: Arc::new(board),
-            lock: None,
+            kept: None,
         })
     }
 
@@ -190,7 +188,7 @@ impl Session {
         }
         let path = folder.join("board");
         let board = Board::open(&path).map_err(at(&path))?;
-        Ok(Self { folder: folder.into(), settings, board: Arc::new(board), lock: None })
+        Ok(Self { folder: folder.into(), settings, board: Arc::new(board), kept: None })
     }
 
     /// Those of `base` that run.
@@ -209,16 +207,22 @@ impl Session {
     pub fn sweep(base: &Path) -> Result<Vec<PathBuf>, SessionError> {
         let mut swept = vec![];
         for folder in folders(base)? {
-            let Ok(lock) = File::open(folder.join("lock")) else { continue };
-            if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
+            if is_kept(&folder) {
                 continue;
             }
+            // Whoever has removed it meanwhile says so.
+            let Ok(Some(_lock)) = lock(&folder) else { continue };
             let is_used = Self::open(&folder).is_ok_and(|session| session.is_used());
-            if !is_used && is_in_place(&lock, &folder) && fs::remove_dir_all(&folder).is_ok() {
+            if !is_used && !is_kept(&folder) && fs::remove_dir_all(&folder).is_ok() {
                 swept.push(folder);
             }
         }
         Ok(swept)
+    }
+
+    /// Whether somebody keeps it.
+    pub fn runs(&self) -> bool {
+        is_kept(&self.folder)
     }
 
     /// Whether processes have pages.
@@ -241,18 +245,18 @@ impl Session {
 
     /// Ends it, if nobody else keeps it: the processes that still have pages, if there are any. They
     /// go on with what they have, and the next session removes the folder.
-    pub fn end(self) -> Vec<crate::board::Process> {
-        self.board.recover();
-        let processes = self.board.processes();
-        let is_last = self
-            .lock
-            .as_ref()
-            .is_some_and(|lock| flock(lock, FlockOperation::NonBlockingLockExclusive).is_ok());
-        if is_last && processes.is_empty() {
+    pub fn end(mut self) -> Vec<Process> {
+        let lock = lock(&self.folder);
+        drop(self.kept.take());
+        if is_kept(&self.folder) {
+            return vec![];
+        }
+        let is_used = self.is_used();
+        if !is_used && lock.is_ok() {
             // What stays is removed by the next.
             drop(fs::remove_dir_all(&self.folder));
         }
-        processes
+        self.board.processes()
     }
 }
 
@@ -275,16 +279,25 @@ fn private(folder: &Path) -> Result<(), SessionError> {
     Err(SessionError::NotPrivate(folder.into()))
 }
 
-fn open_lock(folder: &Path) -> Result<File, SessionError> {
-    let path = folder.join("lock");
-    let mut options = fs::OpenOptions::new();
-    options.read(true).write(true).create(true).truncate(false).open(&path).map_err(at(&path))
+/// Who has it comes or goes, and nobody else does meanwhile; `None` when the folder has gone.
+fn lock(folder: &Path) -> Result<Option<File>, SessionError> {
+    let file = open_lock(folder, LOCK)?;
+    flock(&file, FlockOperation::LockExclusive).map_err(at(folder))?;
+    let (ours, there) = (file.metadata(), fs::metadata(folder.join(LOCK)));
+    let is_in_place = ours.is_ok_and(|ours| there.is_ok_and(|there| ours.ino() == there.ino()));
+    Ok(is_in_place.then_some(file))
 }
 
-/// Whether the lock is still the one of the folder.
-fn is_in_place(lock: &File, folder: &Path) -> bool {
-    let (ours, there) = (lock.metadata(), fs::metadata(folder.join("lock")));
-    ours.is_ok_and(|ours| there.is_ok_and(|there| ours.ino() == there.ino()))
+/// Whether somebody keeps the session of a folder.
+fn is_kept(folder: &Path) -> bool {
+    let Ok(kept) = File::open(folder.join(KEPT)) else { return false };
+    flock(&kept, FlockOperation::NonBlockingLockExclusive).is_err()
+}
+
+fn open_lock(folder: &Path, name: &str) -> Result<File, SessionError> {
+    let path = folder.join(name);
+    let mut options = fs::OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false).open(&path).map_err(at(&path))
 }
 
 fn folders(base: &Path) -> Result<Vec<PathBuf>, SessionError> {
@@ -293,4 +306,113 @@ fn folders(base: &Path) -> Result<Vec<PathBuf>, SessionError> {
     folders.retain(|path| path.is_dir());
     folders.sort();
     Ok(folders)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+    use crate::board::Identity;
+
+    fn settings() -> Settings {
+        Settings {
+            schema: SCHEMA.into(),
+            dram_bytes: 64 << 20,
+            stores: vec!["/mnt".into()],
+            min_alloc_bytes: 1 << 20,
+            children: Children::Inherit,
+            processes: 1,
+            command: vec!["solver".into()],
+            keeper: std::process::id(),
+        }
+    }
+
+    fn base() -> tempfile::TempDir {
+        tempfile::Builder::new().permissions(fs::Permissions::from_mode(0o700)).tempdir().unwrap()
+    }
+
+    #[test]
+    fn what_is_begun_is_found_and_gone_when_it_ends() {
+        let base = base();
+        let session = Session::begin(base.path(), None, &settings()).unwrap();
+        let folder = session.folder().to_path_buf();
+        assert_eq!(fs::metadata(&folder).unwrap().permissions().mode() & 0o777, 0o700);
+        let found = Session::open(&folder).unwrap();
+        assert_eq!((&found.settings, found.board.budget()), (&settings(), 16384));
+        assert!(found.runs());
+        assert_eq!(Session::sweep(base.path()).unwrap(), Vec::<PathBuf>::new());
+        assert_eq!(session.end(), []);
+        assert!(!folder.exists() && !found.runs());
+    }
+
+    #[test]
+    fn a_name_is_joined_by_who_asks_for_the_same() {
+        let base = base();
+        let first = Session::begin(base.path(), Some("job"), &settings()).unwrap();
+        let same = Settings { keeper: 1, command: vec!["rank 2".into()], ..settings() };
+        let second = Session::begin(base.path(), Some("job"), &same).unwrap();
+        assert_eq!(first.folder(), second.folder());
+        second.board.set_first(42);
+        assert_eq!(first.board.first(), Some(42), "they have one board");
+        let other = Settings { dram_bytes: 1 << 30, ..settings() };
+        let differs = Session::begin(base.path(), Some("job"), &other);
+        assert!(matches!(differs, Err(SessionError::Differs(_))), "{differs:?}");
+        let folder = first.folder().to_path_buf();
+        first.end();
+        assert!(folder.exists(), "somebody keeps it still");
+        second.end();
+        assert!(!folder.exists());
+    }
+
+    #[test]
+    fn what_the_killed_have_left_is_removed_unless_it_is_used() {
+        let base = base();
+        let session = Session::begin(base.path(), None, &settings()).unwrap();
+        let folder = session.folder().to_path_buf();
+        let own = Identity::own().unwrap();
+        let seat = std::sync::Arc::clone(&session.board).join(own, "solver", 1).unwrap();
+        // Killed: its locks are gone, and nothing else.
+        drop(session);
+        assert_eq!(Session::sweep(base.path()).unwrap(), Vec::<PathBuf>::new());
+        assert!(folder.exists(), "a process of it has pages");
+        drop(seat);
+        assert_eq!(Session::sweep(base.path()).unwrap(), [folder.clone()]);
+        assert!(!folder.exists());
+    }
+
+    #[test]
+    fn what_was_killed_while_it_began_is_begun_anew() {
+        let base = base();
+        let folder = base.path().join("job.s");
+        private(&folder).unwrap();
+        fs::write(folder.join("board"), "half").unwrap();
+        fs::write(folder.join("session.json.new"), "{").unwrap();
+        let session = Session::begin(base.path(), Some("job"), &settings()).unwrap();
+        assert_eq!(session.board.budget(), 16384);
+    }
+
+    #[test]
+    fn a_folder_that_others_can_write_to_is_refused() {
+        let base = base();
+        let open = base.path().join("open");
+        fs::create_dir(&open).unwrap();
+        fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).unwrap();
+        assert!(matches!(private(&open), Err(SessionError::NotPrivate(_))));
+        let link = base.path().join("link");
+        std::os::unix::fs::symlink(base.path(), &link).unwrap();
+        assert!(matches!(private(&link), Err(SessionError::NotPrivate(_))));
+    }
+
+    #[test]
+    fn what_is_no_session_is_named() {
+        let base = base();
+        let path = base.path().join("session.json");
+        let why = |text: &str| {
+            fs::write(&path, text).unwrap();
+            Session::open(base.path()).unwrap_err().to_string()
+        };
+        assert!(why("{").starts_with(&format!("{}: EOF", path.display())));
+        let strange = serde_json::to_string(&settings()).unwrap().replace("session/1", "session/9");
+        assert!(why(&strange).ends_with("\"interleaf.session/9\" is not interleaf.session/1"));
+    }
 }

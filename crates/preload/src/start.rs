@@ -8,7 +8,15 @@ use interleaf_pager::{
     session::{Children, Session, VARIABLE},
     store::FileStore,
 };
-use std::{path::PathBuf, sync::Arc, thread, time::Duration};
+use rustix::fs::{FlockOperation, flock};
+use std::{
+    fs::File,
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+    thread,
+    time::Duration,
+};
 
 /// With fewer pages of DRAM nothing moves any more: a reserve, what is brought in and what is in
 /// use have to fit.
@@ -26,6 +34,8 @@ pub(crate) struct Extend {
     pub(crate) pager: Pager,
     /// Smaller allocations are left alone.
     pub(crate) least: usize,
+    /// Says that the store is ours, as long as there is a pager.
+    _locked: Option<File>,
 }
 
 /// What the environment says should be done; nothing when it says nothing, or it cannot be done,
@@ -45,7 +55,7 @@ pub(crate) fn extend() -> Option<Extend> {
     }
 }
 
-fn begin(folder: &std::path::Path) -> Result<Option<Extend>, String> {
+fn begin(folder: &Path) -> Result<Option<Extend>, String> {
     let session = Session::open(folder).map_err(|why| why.to_string())?;
     let settings = &session.settings;
     let least = usize::try_from(settings.min_alloc_bytes).unwrap_or(usize::MAX);
@@ -65,12 +75,27 @@ fn begin(folder: &std::path::Path) -> Result<Option<Extend>, String> {
         ));
     }
     let store = settings.stores.first().ok_or("the session has no store")?;
+    let locked = locked(store).map_err(|why| format!("{}: {why}", store.display()))?;
     let store = FileStore::open(store).map_err(|why| format!("{}: {why}", store.display()))?;
     let frames = u32::try_from(frames).map_err(|_| "the budget is too large")?;
     let ahead = Limits { first: 16, most: 2048 };
     let settings = Settings { frames, order: 2, ahead };
     let pager = Pager::seated(settings, ADDRESSES, store, Some(seat));
-    Ok(Some(Extend { pager: pager.map_err(|why| format!("userfaultfd: {why}"))?, least }))
+    let pager = pager.map_err(|why| format!("userfaultfd: {why}"))?;
+    Ok(Some(Extend { pager, least, _locked: locked }))
+}
+
+/// A lock on a store that has a name, which several processes must not write to; a folder needs
+/// none, since each makes a file of its own in it.
+fn locked(store: &Path) -> io::Result<Option<File>> {
+    if store.is_dir() {
+        return Ok(None);
+    }
+    let file = File::open(store)?;
+    flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
+        io::Error::other("another process has it; several need a folder, for a file of each")
+    })?;
+    Ok(Some(file))
 }
 
 fn seat(session: &Session, wanted: u64) -> Result<Seat, String> {

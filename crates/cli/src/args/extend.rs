@@ -7,7 +7,7 @@ use interleaf_pager::session::Children;
 use std::{ffi::OsString, path::PathBuf};
 
 /// What to write when something is missing.
-pub(super) const EXAMPLE: &str =
+pub(crate) const EXAMPLE: &str =
     "write for example interleaf extend --dram 8GiB --store /mnt/nvme -- ./solver input.dat";
 
 /// With less DRAM nothing moves any more: what is brought in and what is in use have to fit.

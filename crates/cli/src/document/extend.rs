@@ -2,8 +2,7 @@
 
 mod plan;
 
-pub(crate) use plan::{
-    CheckDocument, DriveDocument, EstimateDocument, PlanDocument};
+pub(crate) use plan::{CheckDocument, DriveDocument, EstimateDocument, PlanDocument};
 
 use super::rounded;
 use interleaf_pager::{

@@ -6,7 +6,7 @@ mod monitor;
 
 use super::placed::{self, Ended, say};
 use crate::{
-    args::ExtendArgs,
+    args::{EXTEND_EXAMPLE, ExtendArgs},
     document::{
         self,
         extend::{CheckDocument, ExtendDocument, PlanDocument, Seen},
@@ -48,6 +48,7 @@ pub(super) fn run(args: &ExtendArgs, root: Option<&Path>) -> Result<ExitCode, Fa
     if args.clean {
         return clean(args).map(|()| ExitCode::SUCCESS);
     }
+    complete(args)?;
     if let (Some(pid), true) = (args.monitor, args.command.is_empty()) {
         return monitor::monitor(pid, args.json).map(|()| ExitCode::SUCCESS);
     }
@@ -84,6 +85,26 @@ pub(super) fn run(args: &ExtendArgs, root: Option<&Path>) -> Result<ExitCode, Fa
     }
     say(args.quiet, &render::extend::ended(&document));
     Ok(placed::exit(&ended))
+}
+
+/// Refuses what makes no sense together.
+fn complete(args: &ExtendArgs) -> Result<(), Failure> {
+    if args.command.is_empty() {
+        return Ok(());
+    }
+    if let Some(Some(pid)) = args.monitor {
+        return Err(Failure::new(
+            format!("--monitor={pid} watches a session that runs, and there is a command too"),
+            "leave one of the two out; --monitor alone watches the command",
+        ));
+    }
+    if args.dram.is_none() || args.store.is_empty() {
+        return Err(Failure::new(
+            "the command needs a budget (--dram SIZE) and a store (--store PATH)",
+            EXTEND_EXAMPLE,
+        ));
+    }
+    Ok(())
 }
 
 /// Says whether it can be done, and measures the stores if that is asked for.

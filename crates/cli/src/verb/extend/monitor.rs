@@ -72,7 +72,11 @@ fn find(pid: Option<u32>) -> Result<Session, Failure> {
         0 => Err(Failure::new("no session runs that could be watched", hint)),
         _ => {
             let name = |session: &Session| {
-                format!("--monitor={} ({})", session.settings.keeper, session.settings.command.join(" "))
+                format!(
+                    "--monitor={} ({})",
+                    session.settings.keeper,
+                    session.settings.command.join(" ")
+                )
             };
             let names: Vec<String> = sessions.iter().map(name).collect();
             Err(Failure::new(
@@ -129,11 +133,7 @@ fn plain(session: &Session, signals: &Signals, json: bool) -> Result<(), Failure
 }
 
 /// Draws it until it ends, or a key or a signal says to stop.
-fn live(
-    terminal: &mut DefaultTerminal,
-    session: &Session,
-    signals: &Signals,
-) -> io::Result<()> {
+fn live(terminal: &mut DefaultTerminal, session: &Session, signals: &Signals) -> io::Result<()> {
     let mut watch = Watch::new(session);
     let mut view = View::default();
     while signals.come().is_none() {

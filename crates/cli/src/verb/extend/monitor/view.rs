@@ -114,7 +114,8 @@ fn table(last: &ExtendDocument) -> Table<'_> {
             format!("{} s", number(counts.stall_s)),
         ])
     };
-    let head = Row::new(["process", "DRAM", "faults", "foreseen used", "read", "written", "waited"]);
+    let head =
+        Row::new(["process", "DRAM", "faults", "foreseen used", "read", "written", "waited"]);
     Table::new(last.processes.iter().map(row), [26, 11, 11, 14, 11, 11, 10].map(Constraint::Length))
         .header(head.style(Style::new().add_modifier(Modifier::BOLD)))
         .block(Block::bordered().title("processes"))
