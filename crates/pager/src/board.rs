@@ -387,6 +387,12 @@ impl Seat {
         has
     }
 
+    /// Has so many pages that are no part of the budget.
+    pub fn own(&self, pages: u64) -> u64 {
+        self.slot().held.store(pages, SeqCst);
+        pages
+    }
+
     /// Gives pages back, which it does not use any more, but for so many.
     pub fn shrink(&self, to: u64) {
         if self.slot().held.fetch_min(to, SeqCst) > to {

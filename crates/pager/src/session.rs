@@ -117,8 +117,8 @@ impl Session {
         let user = rustix::process::geteuid();
         let runtime = std::env::var_os("XDG_RUNTIME_DIR").filter(|path| !path.is_empty());
         let base = match runtime {
-            _ if user.is_root() => PathBuf::from("/run/interleaf/extend"),
-            Some(runtime) => Path::new(&runtime).join("interleaf"),
+            Some(runtime) => Path::new(&runtime).join("interleaf-extend"),
+            None if user.is_root() => PathBuf::from("/run/interleaf/extend"),
             None => std::env::temp_dir().join(format!("interleaf-{}", user.as_raw())),
         };
         private(&base)?;
@@ -243,8 +243,8 @@ impl Session {
         &self.folder
     }
 
-    /// Ends it, if nobody else keeps it: the processes that still have pages, if there are any. They
-    /// go on with what they have, and the next session removes the folder.
+    /// Ends it, if nobody else keeps it: the processes that still have pages, if there are any.
+    /// They go on with what they have, and the next session removes the folder.
     pub fn end(mut self) -> Vec<Process> {
         let lock = lock(&self.folder);
         drop(self.kept.take());

@@ -62,7 +62,10 @@ fn begin(folder: &Path) -> Result<Option<Extend>, String> {
     let budget = session.board.budget();
     let (frames, seat) = match settings.children {
         Children::None if !is_first(&session)? => return Ok(None),
-        Children::Own => (budget, seat(&session, 0)?),
+        Children::Own => {
+            let seat = seat(&session, 0)?;
+            (seat.own(budget), seat)
+        }
         Children::None | Children::Inherit => {
             let seat = seat(&session, budget)?;
             (seat.grow(budget / u64::from(settings.processes.max(1))), seat)

@@ -264,7 +264,7 @@ fn unbegun(why: SessionError) -> Failure {
              --processes, or another --session"
         }
         SessionError::System { .. } | SessionError::Content { .. } => {
-            "the folder of sessions is /run/interleaf/extend of root, and in XDG_RUNTIME_DIR of \
+            "its folder is in XDG_RUNTIME_DIR, or else in /run/interleaf of root and in TMPDIR of \
              others"
         }
     };
