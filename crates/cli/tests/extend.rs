@@ -226,6 +226,18 @@ fn what_is_started_under_one_name_shares_one_budget() {
     let held: Vec<_> = stats["processes"].as_array().unwrap().iter().collect();
     assert!(held.iter().all(|process| process["dram_bytes"] == 8 << 20), "{stats}");
     assert_eq!((held.len(), place.left()), (2, 0));
+    // Ranks are told by their launcher.
+    let rank = |words: &[&str]| {
+        let mut command = place.extended(&[], words);
+        command.env("PMIX_NAMESPACE", "job@1").env("OMPI_COMM_WORLD_LOCAL_SIZE", "2");
+        command
+    };
+    let (first, _lines) = started(&mut rank(&[sweep(), MIB, "2", "1500"]));
+    assert!(rank(&[sweep(), MIB, "2"]).status().unwrap().success());
+    assert!(first.wait_with_output().unwrap().status.success());
+    let stats = place.stats();
+    let held: Vec<_> = stats["processes"].as_array().unwrap().iter().collect();
+    assert!(held.iter().all(|process| process["dram_bytes"] == 8 << 20), "{stats}");
     let mut third = place.extended(&options, &[sweep(), MIB, "2", "60000"]);
     let (mut third, _lines) = started(&mut third);
     let other = place.extended(&["--session", "job"], &["true"]).output().unwrap();

@@ -167,12 +167,22 @@ fn open(path: &Path, kind: Kind, file_system: &str) -> Result<File, StorageError
 /// Whether the drive of a file system or a partition turns.
 fn is_rotational(root: &Root, device: u64) -> Result<Option<bool>, RootError> {
     let folder = format!("/sys/dev/block/{}:{}", major(device), minor(device));
+    // What a virtual machine says of it is what nobody has told it.
+    let is_virtual = fs::canonicalize(root.at(&folder))
+        .is_ok_and(|path| path.components().any(|part| is_virtio(part.as_os_str())));
+    if is_virtual {
+        return Ok(None);
+    }
     for queue in ["queue", "../queue"] {
         if let Some(found) = root.number(&format!("{folder}/{queue}/rotational"))? {
             return Ok(Some(found != 0));
         }
     }
     Ok(None)
+}
+
+fn is_virtio(part: &std::ffi::OsStr) -> bool {
+    part.to_string_lossy().starts_with("virtio")
 }
 
 /// What udev has found on a device.

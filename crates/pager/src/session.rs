@@ -376,7 +376,7 @@ mod tests {
         assert_eq!(Session::sweep(base.path()).unwrap(), Vec::<PathBuf>::new());
         assert!(folder.exists(), "a process of it has pages");
         drop(seat);
-        assert_eq!(Session::sweep(base.path()).unwrap(), [folder.clone()]);
+        assert_eq!(Session::sweep(base.path()).unwrap(), std::slice::from_ref(&folder));
         assert!(!folder.exists());
     }
 

@@ -56,9 +56,10 @@ pub(crate) struct ExtendArgs {
     /// as large, or nothing
     #[arg(long, value_name = "WHICH", value_enum, default_value = "inherit")]
     pub(crate) children: ChildrenChoice,
-    /// So many processes share the budget evenly from the start
-    #[arg(long, value_name = "N", value_parser = processes, default_value = "1")]
-    pub(crate) processes: u32,
+    /// So many processes share the budget evenly from the start [default: as many as ranks of an MPI
+    /// job are on this node, else 1]
+    #[arg(long, value_name = "N", value_parser = processes)]
+    pub(crate) processes: Option<u32>,
     /// Share the budget with everything else that is started under this name; ranks of an MPI job
     /// do so without being told
     #[arg(long, value_name = "NAME", value_parser = session)]

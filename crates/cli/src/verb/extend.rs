@@ -2,6 +2,7 @@
 
 mod check;
 mod estimate;
+mod job;
 mod monitor;
 
 use super::placed::{self, Ended, say};
@@ -16,6 +17,7 @@ use crate::{
 };
 use interleaf_linux::command::{Running, Signals};
 use interleaf_pager::session::{SCHEMA, Session, SessionError, Settings, VARIABLE};
+use job::Job;
 use std::{
     env,
     ffi::OsString,
@@ -54,7 +56,8 @@ pub(super) fn run(args: &ExtendArgs, root: Option<&Path>) -> Result<ExitCode, Fa
     }
     output::check_writable(args.stats.as_deref())?;
     let library = library()?;
-    let settings = settings(args)?;
+    let job = Job::find();
+    let settings = settings(args, job.as_ref())?;
     let plan = PlanDocument::new(&settings, check::checks(args, &library), args.force);
     if args.dry_run || args.estimate {
         return planned(args, plan);
@@ -69,7 +72,8 @@ pub(super) fn run(args: &ExtendArgs, root: Option<&Path>) -> Result<ExitCode, Fa
     let base = Session::base().map_err(unbegun)?;
     swept(args.quiet, &base)?;
     let signals = Signals::hold().map_err(placed::unheld)?;
-    let session = Session::begin(&base, args.session.as_deref(), &settings);
+    let name = args.session.clone().or(job.map(|job| job.name));
+    let session = Session::begin(&base, name.as_deref(), &settings);
     let session = session.map_err(unbegun)?;
     let (ended, document) = under(args, &signals, &session, &library)?;
     let left = session.end();
@@ -136,7 +140,7 @@ fn allowed(args: &ExtendArgs, checks: &[CheckDocument]) -> Result<(), Failure> {
 }
 
 /// What the session is told.
-fn settings(args: &ExtendArgs) -> Result<Settings, Failure> {
+fn settings(args: &ExtendArgs, job: Option<&Job>) -> Result<Settings, Failure> {
     let mut stores = vec![];
     for store in &args.store {
         // The command may have another folder to work in by the time it looks.
@@ -153,7 +157,7 @@ fn settings(args: &ExtendArgs) -> Result<Settings, Failure> {
         stores,
         min_alloc_bytes: args.min_alloc.get(),
         children: args.children.into(),
-        processes: args.processes,
+        processes: args.processes.or(job.and_then(|job| job.ranks)).unwrap_or(1),
         command: args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
         keeper: std::process::id(),
     })
