@@ -191,6 +191,8 @@ pub struct Counts {
     pub wasted: u64,
     /// Pages whose frames were needed for others.
     pub evicted: u64,
+    /// How long threads waited for pages, nanoseconds in all; whoever has a clock adds it.
+    pub stalled_ns: u64,
     /// What of the foreseen the history foresaw; the rest were streams.
     pub history: Tally,
 }

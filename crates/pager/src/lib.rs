@@ -33,4 +33,16 @@ pub mod store;
 
 pub mod pager;
 
+mod stall;
+
 pub mod worker;
+
+pub mod share;
+
+pub mod board;
+
+pub mod session;
+
+pub mod drive;
+
+pub mod rights;

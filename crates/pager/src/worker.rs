@@ -3,12 +3,13 @@
 #![expect(unsafe_code, reason = "pages are moved under the program")]
 
 use crate::{
-    cache::{Action, Cache, Event, Failed, Settings, Span},
+    cache::{Action, Cache, Counts, Event, Failed, Settings, Span},
     digest::Digests,
     memory::{HUGE_BYTES, Memory},
     pager::{PAGE, Request, Shared, lock},
     pool::ORDER_MAX,
     predict::Page,
+    stall::Stalls,
     store::Store,
     transfers::{Part, Transfers},
 };
@@ -53,6 +54,7 @@ pub(crate) struct Worker {
     erased: Vec<(Page, SyncSender<()>)>,
     /// Regions that are given back once they are zeros, by their first page.
     gone: Vec<Page>,
+    stalls: Stalls,
 }
 
 impl Worker {
@@ -72,6 +74,7 @@ impl Worker {
             tables: BTreeSet::new(),
             erased: vec![],
             gone: vec![],
+            stalls: Stalls::default(),
         }
     }
 
@@ -102,7 +105,7 @@ impl Worker {
         for (token, outcome) in self.store.done() {
             is_busy = true;
             if let Err(lost) = &outcome {
-                shared.tell(lost);
+                shared.tell_lost(lost);
             }
             self.transferred(token, outcome.is_ok(), actions);
         }
@@ -111,9 +114,11 @@ impl Worker {
         if self.is_stopped(actions) {
             return None;
         }
+        let now = Instant::now();
         for fault in faults {
             is_busy = true;
             let page = shared.page(fault.address);
+            self.stalls.begin(page, now);
             let (thread, is_write) = (fault.thread, fault.is_write);
             self.cache.on(Event::Touched { thread, page, is_write }, actions);
             self.act(actions);
@@ -130,7 +135,8 @@ impl Worker {
         }
         if is_busy {
             self.store.submit().ok()?;
-            *lock(&shared.counts) = *self.cache.counts();
+            let stalled_ns = self.stalls.nanoseconds();
+            shared.tell(Counts { stalled_ns, ..*self.cache.counts() });
         }
         Some(is_busy)
     }
@@ -202,6 +208,7 @@ impl Worker {
                 Action::Write(id, span, changed) => self.transfers.write(id, span, &changed),
                 Action::MoveIn(id, span) => {
                     self.move_in(span);
+                    self.stalls.end(span.pages());
                     self.cache.on(Event::MovedIn(id), actions);
                 }
                 Action::MoveOut { id, span, is_changed } => {
@@ -210,6 +217,7 @@ impl Worker {
                     self.cache.on(Event::MovedOut(id, changed), actions);
                 }
                 Action::Wake(page, pages) => {
+                    self.stalls.end(page..page + pages);
                     let address = self.shared.address(page);
                     let end = address + pages as usize * PAGE;
                     let _ = self.shared.faults.wake(&(address..end));
