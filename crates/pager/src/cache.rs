@@ -18,6 +18,7 @@
 //! Whoever carries out what is said here tells what came of it, in any order.
 
 use crate::{
+    advice::Advice,
     cyclic::Cyclic,
     index::{ExtentId, Index},
     pool::{Frame, ORDER_MAX, Pool},
@@ -26,6 +27,7 @@ use crate::{
         streams::{Limits, Streams},
     },
     queue::{Links, Queue},
+    ranges::Ranges,
 };
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -72,6 +74,17 @@ pub enum Event {
     Discarded(Range<Page>),
     /// Discarded pages from this one on are zeros on the drive.
     Erased(Page),
+    /// Something holds pages of an extent, which stays mapped.
+    Held(ExtentId),
+    /// What something held may be tried again.
+    Again,
+    /// The program has said something about pages.
+    Advised(Range<Page>, Advice),
+    /// The process is about to fork: no page is to be in its address space, and what has changed
+    /// is to be stored, until it has.
+    Freeze,
+    /// It has.
+    Thaw,
 }
 
 /// Whether what is in memory differs from what is stored.
@@ -124,6 +137,8 @@ pub enum Action {
         /// Whether it was mapped for a write, or was not stored before.
         is_changed: bool,
     },
+    /// Let go of pages that something holds: their content is of no use any more.
+    Drop(ExtentId, Span),
     /// Write frames to the drive.
     Write(ExtentId, Span),
     /// Wake who waits for one of so many pages from this one on: it is there, or is to be touched
@@ -194,6 +209,8 @@ struct Extent {
     stream: Option<u32>,
     /// Whether it goes by in a loop.
     goes_by: bool,
+    /// Whether it is mapped and stays so.
+    is_pinned: bool,
 }
 
 /// What of a budget is where.
@@ -232,6 +249,16 @@ pub struct Cache {
     discarded: Vec<Range<Page>>,
     /// Those of them that are zeros but for the drive.
     erasing: Vec<Range<Page>>,
+    /// What the program said about pages.
+    advised: Ranges<Advice>,
+    /// Pages that are to stay.
+    pinned_pages: Ranges<()>,
+    pinned_frames: u32,
+    /// Extents that are being filled or mapped.
+    coming: u32,
+    is_frozen: bool,
+    /// Whether something could not be stored since then.
+    is_unwritable: bool,
     streams: Streams,
     counts: Counts,
 }
@@ -261,24 +288,25 @@ impl Cache {
             stored: vec![],
             discarded: vec![],
             erasing: vec![],
+            advised: Ranges::default(),
+            pinned_pages: Ranges::default(),
+            pinned_frames: 0,
+            coming: 0,
+            is_frozen: false,
+            is_unwritable: false,
             streams: Streams::new(settings.ahead),
             counts: Counts::default(),
         }
     }
 
+    /// How much there is.
+    pub const fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
     /// What was done so far.
     pub const fn counts(&self) -> &Counts {
         &self.counts
-    }
-
-    /// Adds a region; only pages of regions are touched. Regions do not overlap.
-    pub fn add(&mut self, region: Range<Page>) {
-        self.regions.insert(region.start, region.end);
-    }
-
-    /// Removes the region that begins with a page, which was discarded.
-    pub fn remove(&mut self, first: Page) {
-        self.regions.remove(&first);
     }
 
     /// Takes in what has happened, and adds what is to be done now.
@@ -289,22 +317,38 @@ impl Cache {
                 self.touched(page, is_write, actions);
                 self.foresee(thread, page, actions);
             }
-            Event::Filled(id, Ok(())) => self.ready(id, actions),
-            Event::Filled(id, Err(Failed)) => self.unreadable(id, actions),
+            Event::Filled(id, result) => {
+                self.coming -= 1;
+                match result {
+                    Ok(()) => self.ready(id, actions),
+                    Err(Failed) => self.unreadable(id, actions),
+                }
+            }
             Event::MovedIn(id) => {
+                self.coming -= 1;
                 self.extents[id as usize].state = State::Mapped;
                 self.enter(id);
+                if self.is_frozen && !self.is_unwritable {
+                    self.unmap(id, actions);
+                }
             }
             Event::MovedOut(id, content) => self.moved_out(id, content, actions),
             Event::Wrote(id, result) => self.wrote(id, result, actions),
             Event::Discarded(pages) => self.discarded.push(pages),
             Event::Erased(first) => self.erasing.retain(|pages| pages.start != first),
+            Event::Held(id) => return self.held(id, actions),
+            Event::Again => {}
+            Event::Advised(pages, advice) => self.advise(&pages, advice, actions),
+            Event::Freeze => self.freeze(actions),
+            Event::Thaw => self.thaw(actions),
         }
         if !self.discarded.is_empty() {
             self.discard(actions);
         }
-        self.make_room(actions);
-        self.serve(actions);
+        if !self.is_frozen {
+            self.make_room(actions);
+            self.serve(actions);
+        }
     }
 
     fn touched(&mut self, page: Page, is_write: bool, actions: &mut Vec<Action>) {
@@ -366,7 +410,7 @@ impl Cache {
 
     /// The region that a page is in.
     fn region(&self, page: Page) -> Range<Page> {
-        let region = self.regions.range(..=page).next_back();
+        let region = self.regions.range(..=page).next_back().filter(|it| *it.1 > page);
         region.map_or(page..page + 1, |(start, end)| *start..*end)
     }
 
@@ -418,7 +462,9 @@ impl Cache {
             is_changed: false,
             stream: None,
             goes_by: false,
+            is_pinned: false,
         };
+        self.coming += 1;
         let id = self.insert(extent);
         self.index.set(span.page, order, Some(id));
         let is_stored = span.pages().any(|page| self.is_stored(page));
@@ -434,7 +480,9 @@ impl Cache {
     fn ready(&mut self, id: ExtentId, actions: &mut Vec<Action>) {
         let extent = &mut self.extents[id as usize];
         extent.state = State::Ready;
-        if let Some(wanted) = extent.wanted.take() {
+        // What could not be stored must not rest, where it would be given up.
+        let is_mapped = !self.is_frozen || extent.is_changed;
+        if let Some(wanted) = extent.wanted.take().filter(|_| is_mapped) {
             self.enqueue(id);
             self.map(id, wanted.is_write, actions);
         } else {
@@ -477,6 +525,7 @@ impl Cache {
             self.counts.used += 1 << extent.span.order;
         }
         extent.state = State::Mapping;
+        self.coming += 1;
         extent.is_changed |= is_write;
         actions.push(Action::MoveIn(id, extent.span));
     }
@@ -486,7 +535,8 @@ impl Cache {
         extent.is_changed |= content == Content::Changed;
         self.leaving -= 1 << extent.span.order;
         let span = extent.span;
-        if extent.is_changed && extent.wanted.is_none() && !self.is_discarded(span) {
+        let is_due = extent.wanted.is_none() || self.is_frozen;
+        if extent.is_changed && is_due && !self.is_discarded(span) {
             let extent = &mut self.extents[id as usize];
             extent.state = State::Writing;
             self.leaving += 1 << extent.span.order;
@@ -506,6 +556,7 @@ impl Cache {
             self.ready(id, actions);
         } else {
             // It stays where it is safe, and is written again when it is its turn.
+            self.is_unwritable = self.is_frozen;
             self.extents[id as usize]
                 .wanted
                 .get_or_insert(Wanted { page: span.page, is_write: true });
@@ -542,7 +593,7 @@ impl Cache {
                 waits.push(pages);
                 continue;
             }
-            pages.clone().for_each(|page| self.unstore(page));
+            self.wipe(&pages);
             actions.push(Action::Erase(pages.start, pages.end - pages.start));
             self.erasing.push(pages);
         }
@@ -552,12 +603,8 @@ impl Cache {
     /// Discards extents of these pages, and says whether some are left.
     fn discard_pages(&mut self, pages: &Range<Page>, actions: &mut Vec<Action>) -> bool {
         let mut is_left = false;
-        let mut page = pages.start;
-        while page < pages.end {
-            let Some(id) = self.index.get(page) else {
-                page += 1;
-                continue;
-            };
+        let mut rest = pages.clone();
+        while let Some((_, id)) = self.index.first(rest.clone()) {
             let Extent { span, state, .. } = self.extents[id as usize];
             let is_whole = pages.start <= span.page && span.pages().end <= pages.end;
             match state {
@@ -575,7 +622,7 @@ impl Cache {
                 }
                 _ => is_left = true,
             }
-            page = span.pages().end;
+            rest.start = span.pages().end;
         }
         is_left
     }
@@ -594,7 +641,7 @@ impl Cache {
         } else {
             self.leave(id)
         }
-        let other = self.insert(Extent { span: half(1), ..whole });
+        let other = self.insert(Extent { span: half(1), is_pinned: false, ..whole });
         self.extents[id as usize].span = half(0);
         self.index.set(half(1).page, order, Some(other));
         for id in [id, other] {
@@ -611,7 +658,10 @@ impl Cache {
     /// Puts a mapped extent into its queue.
     fn enter(&mut self, id: ExtentId) {
         let extent = &self.extents[id as usize];
-        if extent.goes_by {
+        if self.is_to_pin(extent) {
+            self.pinned_frames += 1 << extent.span.order;
+            self.extents[id as usize].is_pinned = true;
+        } else if extent.goes_by {
             self.gone_by.push(&mut self.links, id);
         } else {
             self.mapped_frames += 1 << extent.span.order;
@@ -621,8 +671,11 @@ impl Cache {
 
     /// Takes a mapped extent out of its queue.
     fn leave(&mut self, id: ExtentId) {
-        let extent = &self.extents[id as usize];
-        if extent.goes_by {
+        let extent = &mut self.extents[id as usize];
+        if extent.is_pinned {
+            extent.is_pinned = false;
+            self.pinned_frames -= 1 << extent.span.order;
+        } else if extent.goes_by {
             self.gone_by.remove(&mut self.links, id);
         } else {
             self.mapped_frames -= 1 << extent.span.order;
@@ -721,12 +774,6 @@ impl Cache {
         word >> (page % 64) & 1 == 1
     }
 
-    fn unstore(&mut self, page: Page) {
-        if let Some(word) = self.stored.get_mut((page / 64) as usize) {
-            *word &= !(1 << (page % 64));
-        }
-    }
-
     fn store(&mut self, page: Page) {
         let word = (page / 64) as usize;
         if word >= self.stored.len() {
@@ -735,6 +782,9 @@ impl Cache {
         self.stored[word] |= 1 << (page % 64);
     }
 }
+
+mod program;
+pub(crate) use program::pinned_max;
 
 #[cfg(test)]
 mod tests;

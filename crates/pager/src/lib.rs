@@ -7,6 +7,8 @@
 //! Everything that decides is pure: it is told what was touched and what came of it, and says what
 //! to read, to write and to give up.
 
+pub mod advice;
+
 pub mod cache;
 
 pub mod cyclic;
@@ -23,10 +25,22 @@ pub mod uffd;
 
 mod memory;
 
+mod frames;
+
+mod mover;
+
+mod fatal;
+
+mod ranges;
+
 pub mod arena;
 
 pub mod store;
 
 pub mod pager;
+
+mod mappings;
+
+pub mod fork;
 
 pub mod worker;

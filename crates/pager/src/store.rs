@@ -55,6 +55,15 @@ pub trait Store: Send {
     /// What is done, with what came of it; what is short has failed.
     fn done(&mut self) -> Vec<(u64, io::Result<()>)>;
 
+    /// Parts from a child that is about to be forked, with nothing under way: gives the store of
+    /// the child, which has what is stored now. What either stores from now on the other has not.
+    ///
+    /// # Errors
+    /// When there cannot be two.
+    fn fork(&mut self) -> io::Result<Box<dyn Store>> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
     /// What is readable when something is done.
     fn ready(&self) -> BorrowedFd<'_>;
 }
