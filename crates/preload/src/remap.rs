@@ -72,6 +72,10 @@ fn remap(
     if (to.is_some() || leaves_empty) && !may_move || leaves_empty && new_bytes != old.len() {
         return errno::unmapped(libc::EINVAL);
     }
+    let overlaps = |to: usize| to < old.end && old.start < to.saturating_add(new_bytes);
+    if to.is_some_and(overlaps) {
+        return errno::unmapped(libc::EINVAL);
+    }
     if to.is_none() && !leaves_empty {
         let new_end = old.start + new_bytes;
         if new_end < old.end {
@@ -86,7 +90,7 @@ fn remap(
         }
     }
     let protection = protection_of(old.start);
-    let Some(new) = place(pager, old, new_bytes, to) else {
+    let Some(new) = place(pager, new_bytes, to) else {
         return errno::unmapped(libc::ENOMEM);
     };
     copy(pager, old, &new, protection);
@@ -99,17 +103,9 @@ fn remap(
 }
 
 /// New pages to write, at an address if it is said.
-fn place(
-    pager: &Pager,
-    old: &Range<usize>,
-    bytes: usize,
-    to: Option<usize>,
-) -> Option<Range<usize>> {
+fn place(pager: &Pager, bytes: usize, to: Option<usize>) -> Option<Range<usize>> {
     let Some(to) = to else { return pager.take(bytes, 1) };
     let new = to..to.checked_add(bytes)?;
-    if new.start < old.end && old.start < new.end {
-        return None;
-    }
     let [before, among, behind] = mapping::split(pager, &new);
     if before.is_empty() && behind.is_empty() {
         pager.map(&new, READ_WRITE).ok()?;
