@@ -13,7 +13,7 @@ use crate::{
     memory,
     pager::{Kernel, Pager, Request, Shared, lock},
     ranges::Ranges,
-    store::Store,
+    store::Born,
     worker::Worker,
 };
 use rustix::{mm::Advice, process::getpid};
@@ -36,7 +36,7 @@ pub(crate) struct Freeze {
 /// What a child begins with.
 pub(crate) struct Child {
     pub(crate) cache: Cache,
-    pub(crate) store: Box<dyn Store>,
+    pub(crate) store: Born,
 }
 
 impl std::fmt::Debug for Child {
@@ -153,7 +153,7 @@ impl Fork<'_> {
             // SAFETY: they were the parent's, and nobody here uses them any more.
             unsafe { rustix::io::close(fd) };
         }
-        let worker = Worker::new(Arc::clone(shared), kernel, frames, cache, store)?;
+        let worker = Worker::new(Arc::clone(shared), kernel, frames, cache, store()?)?;
         shared.process.store(getpid().as_raw_nonzero().get(), Ordering::Relaxed);
         self.pager.replace_worker(worker)
     }

@@ -319,6 +319,5 @@ mod tests {
         }
         let counts = pager.counts();
         assert!(counts.read > 0 && counts.written > 0, "{counts:?}");
-        println!("{counts:?}");
     }
 }

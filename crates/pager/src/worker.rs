@@ -11,7 +11,7 @@ use crate::{
     mover::{Held, Mover},
     pager::{Kernel, PAGE, Request, Shared, lock},
     predict::Page,
-    store::{Store, Transfer},
+    store::{Piece, Store, Transfer},
 };
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
@@ -304,12 +304,12 @@ impl Worker {
 
     fn transfer(&mut self, id: ExtentId, span: Span, is_write: bool, actions: &mut Vec<Action>) {
         let range = bytes(span);
+        let piece = Piece { address: self.frames.start() + range.start, bytes: range.len() };
         let transfer = Transfer {
             token: id.into(),
             is_write,
             offset: span.page * PAGE as u64,
-            address: self.frames.start() + range.start,
-            bytes: range.len(),
+            pieces: &[piece],
         };
         self.under_way.insert(id.into(), (is_write, span));
         // SAFETY: the frames are the extent's until the transfer is done, and its content is in

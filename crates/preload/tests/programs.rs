@@ -75,3 +75,8 @@ fn mappings() {
 fn advice() {
     same("advice.c", &[]);
 }
+
+#[test]
+fn children() {
+    same("fork.c", &["1000", "file"]);
+}
