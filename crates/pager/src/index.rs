@@ -42,7 +42,7 @@ impl Index {
         while page < end {
             let block = &self.blocks[(page >> ORDER_MAX) as usize];
             if let Block::Whole(NONE) = block {
-                page = (page >> ORDER_MAX) + 1 << ORDER_MAX;
+                page = ((page >> ORDER_MAX) + 1) << ORDER_MAX;
             } else if let Some(id) = self.get(page) {
                 return Some((page, id));
             } else {
