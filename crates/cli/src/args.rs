@@ -1,10 +1,12 @@
 //! The command line.
 
+mod bench;
 mod measure;
 mod measure_app;
 mod report;
 mod run;
 
+pub(crate) use bench::{Bench, BenchListArgs, BenchRunArgs, Place};
 pub(crate) use measure::{
     ChaseArgs, CommonArgs, InterleaveArgs, LoadArgs, Measure, MeasureArgs, PagesChoice,
     TrafficArgs, WayChoice,
@@ -68,6 +70,7 @@ Act:
 
 Try and prove:
   simulate   a policy on a machine that one need not own: what it finds, when, what it gives
+  bench      workloads of any footprint whose results are checked
   reproduce  a published study: its figure, ours, the error
   report     a recorded document as one HTML page, as Markdown, as CSV or as a picture
 
@@ -102,6 +105,8 @@ pub(crate) enum Verb {
     Simulate(Simulate),
     Reproduce(ReproduceArgs),
     Report(ReportArgs),
+    #[command(subcommand)]
+    Bench(Bench),
 }
 
 /// Shows the memory of this machine: its nodes, the fastest first, with what the firmware rates

@@ -4,6 +4,7 @@
 //! input gives the same bytes on any machine.
 
 pub(crate) mod balance;
+pub(crate) mod bench;
 pub(crate) mod compare;
 pub(crate) mod figure;
 pub(crate) mod machine;

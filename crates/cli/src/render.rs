@@ -1,6 +1,7 @@
 //! Documents as tables, charts and pages.
 
 pub(crate) mod balance;
+pub(crate) mod bench;
 pub(crate) mod chart;
 pub(crate) mod compare;
 pub(crate) mod html;

@@ -1,6 +1,7 @@
 //! The verbs.
 
 mod balance;
+mod bench;
 mod compare;
 mod doctor;
 mod measure;
@@ -35,6 +36,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Some(Verb::Balance(args)) => return balance::start(&args, root),
         Some(Verb::Tune(args)) => return tune::run(&args, root),
         Some(Verb::Measure(args)) => return measure::run(&args, root),
+        Some(Verb::Bench(bench)) => return bench::run(&bench),
         Some(Verb::Compare(args)) => return compare::run(&args),
         None => show::run(&ShowArgs::default(), root),
         Some(Verb::Show(args)) => show::run(&args, root),
