@@ -1,12 +1,14 @@
 //! The command line.
 
 mod bench;
+mod bench_compare;
 mod measure;
 mod measure_app;
 mod report;
 mod run;
 
 pub(crate) use bench::{Bench, BenchListArgs, BenchRunArgs, Place};
+pub(crate) use bench_compare::BenchCompareArgs;
 pub(crate) use measure::{
     ChaseArgs, CommonArgs, InterleaveArgs, LoadArgs, Measure, MeasureArgs, PagesChoice,
     TrafficArgs, WayChoice,

@@ -2,6 +2,7 @@
 
 pub(crate) mod balance;
 pub(crate) mod bench;
+pub(crate) mod bench_compare;
 pub(crate) mod chart;
 pub(crate) mod compare;
 pub(crate) mod html;

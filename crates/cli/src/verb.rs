@@ -16,6 +16,7 @@ mod show;
 mod simulate;
 mod tune;
 
+pub(crate) use bench::{Ended as BenchEnded, PATTERNS, WAYS};
 pub(crate) use placed::Ended;
 
 use crate::{

@@ -1,5 +1,6 @@
 //! The Fourier transform of complex numbers, by `rustfft`: one long transform, or one of a cube
-//! with lines along each axis. Rounds go forth and back in turn.
+//! with lines along each axis. Rounds are all forward: the second gives what there was, n times as
+//! large and in the opposite order, and the fourth in its own again.
 //!
 //! What is transformed is a geometric sequence (a product of three in a cube), so that every value
 //! of the transform is known: of r^j with n elements it is (1 - r^n) / (1 - r w^k), w = e^(-2πi/n).
@@ -24,8 +25,7 @@ const TOLERANCE: f64 = 1e-9;
 /// One axis: how long it is, and what is done along it.
 struct Axis {
     length: usize,
-    forth: Arc<dyn Fft<f64>>,
-    back: Arc<dyn Fft<f64>>,
+    fft: Arc<dyn Fft<f64>>,
     /// The ratio of the sequence along it.
     ratio: Number,
 }
@@ -51,11 +51,10 @@ impl fmt::Debug for Transform {
 impl Axis {
     fn new(length: usize) -> Self {
         let mut planner = FftPlanner::new();
-        let forth = planner.plan_fft(length, FftDirection::Forward);
-        let back = planner.plan_fft(length, FftDirection::Inverse);
+        let fft = planner.plan_fft(length, FftDirection::Forward);
         // It falls to a tenth from one end to the other, while it turns: all values differ.
         let (size, turn) = ((0.1_f64.ln() / length as f64).exp(), 0.3 * TAU);
-        Self { length, forth, back, ratio: Number::from_polar(size, turn) }
+        Self { length, fft, ratio: Number::from_polar(size, turn) }
     }
 
     /// The sequence along it, or its transform, at one place.
@@ -89,10 +88,10 @@ impl Transform {
         if threads > 1 {
             return Err(SetupError::OneThread { what: "fft" });
         }
-        // Numbers, scratch, factors forth and factors back.
-        let length = nice(footprint / (4 * BYTES), &[1, 3, 5, 7]);
+        // Numbers, scratch and factors.
+        let length = nice(footprint / (3 * BYTES), &[1, 3, 5, 7]);
         let axis = Axis::new(length);
-        let scratch = axis.forth.get_inplace_scratch_len().max(axis.back.get_inplace_scratch_len());
+        let scratch = axis.fft.get_inplace_scratch_len();
         Self::with(memory, axis, 1, threads, length, scratch)
     }
 
@@ -234,6 +233,11 @@ fn divided(mut number: u64, prime: u64) -> u64 {
     number
 }
 
+/// Where what is at a place was, when the order is the opposite one: the first stays the first.
+fn place(at: usize, length: usize, is_back: bool) -> usize {
+    if is_back { (length - at) % length } else { at }
+}
+
 /// The value of a cube, of the values along each of its axes.
 fn product(along: &[Number], at: usize) -> Number {
     let side = along.len();
@@ -242,13 +246,12 @@ fn product(along: &[Number], at: usize) -> Number {
 
 impl Kernel for Transform {
     fn footprint(&self) -> u64 {
-        let factors = if self.axes == 1 { 2 * self.axis.length as u64 * BYTES } else { 0 };
+        let factors = if self.axes == 1 { self.axis.length as u64 * BYTES } else { 0 };
         self.data.of::<u8>().len() as u64 + self.scratch.of::<u8>().len() as u64 + factors
     }
 
     fn round(&mut self) -> Work {
-        let is_forth = self.rounds.is_multiple_of(2);
-        let fft = Arc::clone(if is_forth { &self.axis.forth } else { &self.axis.back });
+        let fft = Arc::clone(&self.axis.fft);
         if self.axes == 1 {
             fft.process_with_scratch(self.data.of_mut(), self.scratch.of_mut());
         } else {
@@ -265,16 +268,19 @@ impl Kernel for Transform {
 
     fn verify(&mut self) -> Result<(), Wrong> {
         let is_transformed = !self.rounds.is_multiple_of(2);
+        let is_back = self.rounds % 4 >= 2;
         let numbers = self.data.of::<Number>();
-        // Nothing is divided by n on the way back.
+        // Nothing is divided by n.
         let scale = (numbers.len() as f64).powi((self.rounds / 2) as i32);
         let along: Vec<Number> = if self.axes == 1 {
             vec![]
         } else {
-            (0..self.axis.length).map(|at| self.axis.value(at, is_transformed)).collect()
+            let length = self.axis.length;
+            let of = |at| self.axis.value(place(at, length, is_back), is_transformed);
+            (0..length).map(of).collect()
         };
         let expected = |at: usize| match self.axes {
-            1 => self.axis.value(at, is_transformed) * scale,
+            1 => self.axis.value(place(at, self.axis.length, is_back), is_transformed) * scale,
             _ => product(&along, at) * scale,
         };
         let square: f64 = (0..numbers.len()).map(|at| expected(at).norm_sqr()).sum();

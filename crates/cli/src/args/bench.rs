@@ -1,6 +1,6 @@
 //! The command line of `interleaf bench`.
 
-use super::{quantity, seed, size, threads};
+use super::{BenchCompareArgs, quantity, seed, size, threads};
 use clap::{Args, Subcommand, builder::PossibleValuesParser};
 use interleaf_model::units::{Bytes, Time};
 use interleaf_workload::{kind::Kind, memory::Hint, stream::Loop};
@@ -11,6 +11,7 @@ use std::path::PathBuf;
 pub(crate) enum Bench {
     List(BenchListArgs),
     Run(Box<BenchRunArgs>),
+    Compare(BenchCompareArgs),
 }
 
 /// Lists the workloads.
@@ -107,7 +108,7 @@ fn place(text: &str) -> Result<Place, String> {
     }
 }
 
-pub(super) fn workloads() -> PossibleValuesParser {
+fn workloads() -> PossibleValuesParser {
     PossibleValuesParser::new(Kind::ALL.iter().map(|(name, _, _)| *name))
 }
 

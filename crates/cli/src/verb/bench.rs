@@ -1,7 +1,10 @@
 //! `interleaf bench`.
 
+mod compare;
 mod process;
 mod run;
+
+pub(crate) use compare::{Ended, PATTERNS, WAYS};
 
 use crate::{
     args::{Bench, BenchListArgs},
@@ -19,6 +22,7 @@ pub(super) fn run(bench: &Bench) -> Result<ExitCode, Failure> {
     match bench {
         Bench::List(args) => list(args).map(|()| ExitCode::SUCCESS),
         Bench::Run(args) => run::run(args),
+        Bench::Compare(args) => compare::run(args),
     }
 }
 
