@@ -26,8 +26,6 @@ const TOLERANCE: f64 = 1e-9;
 struct Axis {
     length: usize,
     fft: Arc<dyn Fft<f64>>,
-    /// The ratio of the sequence along it.
-    ratio: Number,
 }
 
 /// The numbers that are transformed where they are.
@@ -52,28 +50,28 @@ impl Axis {
     fn new(length: usize) -> Self {
         let mut planner = FftPlanner::new();
         let fft = planner.plan_fft(length, FftDirection::Forward);
-        // It falls to a tenth from one end to the other, while it turns: all values differ.
-        let (size, turn) = ((0.1_f64.ln() / length as f64).exp(), 0.3 * TAU);
-        Self { length, fft, ratio: Number::from_polar(size, turn) }
+        Self { length, fft }
     }
 
-    /// The sequence along it, or its transform, at one place.
+    /// The sequence along it, or its transform, at one place. It falls to a tenth from one end to
+    /// the other while it turns, by a whole part of a turn with each step: what is left of whole
+    /// turns is exact then, however long it is.
     fn value(&self, at: usize, is_transformed: bool) -> Number {
+        let (length, fall) = (self.length as f64, 0.1_f64.ln() / self.length as f64);
+        let turns = (0.3 * length) as u64;
+        // A small step back is one, not nearly a whole turn.
+        let angle = |steps: u64| {
+            let steps = (steps % self.length as u64) as f64;
+            TAU * if 2.0 * steps > length { steps - length } else { steps } / length
+        };
         if !is_transformed {
-            return Number::from_polar(
-                (0.1_f64.ln() * at as f64 / self.length as f64).exp(),
-                // A whole turn is none: what is left of it is exact enough.
-                TAU * (0.3 * at as f64).fract(),
-            );
+            let size = (fall * at as f64).exp();
+            return Number::from_polar(size, angle(at as u64 * turns));
         }
-        let turn = -TAU * at as f64 / self.length as f64;
-        let whole = self.value_past_end();
-        (Number::new(1.0, 0.0) - whole)
-            / (Number::new(1.0, 0.0) - self.ratio * Number::from_polar(1.0, turn))
-    }
-
-    fn value_past_end(&self) -> Number {
-        Number::from_polar(0.1, TAU * (0.3 * self.length as f64).fract())
+        // 1 - s e^(ix), near its zero as exact as elsewhere.
+        let (size, x) = (fall.exp(), angle(turns + self.length as u64 - at as u64));
+        let real = -fall.exp_m1() + 2.0 * size * (x / 2.0).sin().powi(2);
+        Number::new(0.9, 0.0) / Number::new(real, -size * x.sin())
     }
 }
 

@@ -94,6 +94,13 @@ fn each_loop_of_stream_is_counted_as_stream_counts() {
 }
 
 #[test]
+fn a_long_transform_is_exact_enough_to_be_checked() {
+    let long = Setting { footprint: 100 << 20, ..setting(Memory::Heap, 1) };
+    sum(Kind::Fft, &long, 1);
+    sum(Kind::Fft3d, &long, 2);
+}
+
+#[test]
 fn a_footprint_that_is_too_small_is_refused() {
     for (name, kind, _) in Kind::ALL {
         let small = Setting { footprint: 1000, ..setting(Memory::Heap, 1) };
