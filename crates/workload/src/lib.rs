@@ -24,6 +24,10 @@ pub mod gemm;
 
 pub mod kind;
 
+pub mod belady;
+
+pub mod trace;
+
 use std::io;
 
 /// A pattern over its arrays, which are filled when there is one.

@@ -65,7 +65,12 @@ impl Random {
 }
 
 /// Where a thread goes in a round, among so many words: as often as there are pages.
-fn places(seed: u64, thread: usize, round: u64, words: usize) -> impl Iterator<Item = usize> {
+pub(crate) fn places(
+    seed: u64,
+    thread: usize,
+    round: u64,
+    words: usize,
+) -> impl Iterator<Item = usize> {
     let mut random = Pcg64Mcg::seed_from_u64(seed ^ word(thread) ^ round.rotate_left(32));
     // The upper half of a product is as even as the number is.
     let next = move || ((u128::from(random.next_u64()) * words as u128) >> 64) as usize;

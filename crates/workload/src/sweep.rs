@@ -93,7 +93,7 @@ fn total(page: &[u64]) -> u64 {
 }
 
 /// Every page of so many words once: the first of each stride, then the second of each.
-fn strided(words: usize, stride: usize) -> impl Iterator<Item = usize> {
+pub(crate) fn strided(words: usize, stride: usize) -> impl Iterator<Item = usize> {
     (0..stride).step_by(WORDS).flat_map(move |first| (first..words).step_by(stride))
 }
 

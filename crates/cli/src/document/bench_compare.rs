@@ -16,6 +16,8 @@ pub(crate) struct CompareDocument {
     pub(crate) slack_bytes: u64,
     pub(crate) threads: u32,
     pub(crate) rows: Vec<RowDocument>,
+    /// For each pattern at each footprint, where it is known.
+    pub(crate) ceilings: Vec<CeilingDocument>,
 }
 
 /// What the figures depend on beside the program.
@@ -51,6 +53,10 @@ pub(crate) struct RowDocument {
     pub(crate) round_s: Option<f64>,
     /// The rate over that on DRAM.
     pub(crate) efficiency: Option<f64>,
+    /// How near it comes to the ceiling: the time of a round there over that here.
+    pub(crate) of_ceiling: Option<f64>,
+    /// What went to and from the drive, over what it can carry of such a mix.
+    pub(crate) drive_busy: Option<f64>,
     /// Processor time over time, the median.
     pub(crate) cpus_busy: Option<f64>,
     /// What the drive did in a round, the median.
@@ -66,6 +72,32 @@ pub(crate) struct RowDocument {
     pub(crate) checksum: String,
     /// Why there is no more of it: it took too long, or failed.
     pub(crate) problem: Option<String>,
+}
+
+/// How fast a pattern can be at best with this budget and this drive.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct CeilingDocument {
+    pub(crate) pattern: String,
+    pub(crate) ratio: f64,
+    /// What a round has to read and write however good the prediction, by Belady's rule on the
+    /// blocks that its loops touch; absent where the loops are those of a library.
+    pub(crate) least_read_bytes: Option<u64>,
+    pub(crate) least_written_bytes: Option<u64>,
+    pub(crate) drive: Option<DriveRateDocument>,
+    /// The longer one of a round on DRAM and of what the drive needs for that.
+    pub(crate) round_s: Option<f64>,
+    /// The same against DRAM.
+    pub(crate) efficiency: Option<f64>,
+}
+
+/// What the drive does with a mix of reads and writes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct DriveRateDocument {
+    /// What measured it, and how.
+    pub(crate) by: String,
+    /// Reads and writes together.
+    pub(crate) bandwidth_gbps: f64,
+    pub(crate) read_share: f64,
 }
 
 /// A hint that was tried.
@@ -84,20 +116,28 @@ impl CompareDocument {
             slack_bytes: args.slack.get(),
             threads: args.threads,
             rows: vec![],
+            ceilings: vec![],
         }
     }
 
     /// Adds the rows of a pattern at a footprint, each held against DRAM.
-    pub(crate) fn add(&mut self, mut rows: Vec<RowDocument>) {
+    pub(crate) fn add(&mut self, mut rows: Vec<RowDocument>, ceiling: Option<CeilingDocument>) {
         let dram = rows.iter().find(|row| row.way == "dram").cloned();
         for row in &mut rows {
             let Some(dram) = &dram else { continue };
             let rates = row.rate.zip(dram.rate);
             row.efficiency = rates.map(|(rate, dram)| rounded(rate / dram));
             let is_run = !row.checksum.is_empty() && !dram.checksum.is_empty();
+            let best = ceiling.as_ref().and_then(|it| it.round_s);
+            row.of_ceiling = best.zip(row.round_s).map(|(best, round)| rounded(best / round));
+            row.drive_busy = ceiling.as_ref().and_then(|it| {
+                let gbps = (row.read_bytes? + row.written_bytes?) as f64 / 1e9 / row.round_s?;
+                Some(rounded(gbps / it.drive.as_ref()?.bandwidth_gbps))
+            });
             row.same_as_dram = is_run.then(|| row.checksum == dram.checksum);
         }
         self.rows.append(&mut rows);
+        self.ceilings.extend(ceiling);
     }
 
     /// Whether any run gave a wrong result.

@@ -40,7 +40,31 @@ pub(crate) fn text(document: &CompareDocument) -> String {
         machine.kernel,
         machine.drive,
     );
-    head + &table(document).text()
+    let (rows, ceilings) = (table(document).text(), ceilings(document));
+    format!("{head}{rows}\n{}", ceilings.text())
+}
+
+/// What is possible at best.
+fn ceilings(document: &CompareDocument) -> Table {
+    let header =
+        ["ceiling of", "F/B", "of DRAM", "s a round", "drive GB/s", "reads", "least MiB", "by"];
+    let mut table = Table::new(&header);
+    for it in &document.ceilings {
+        let least = it.least_read_bytes.zip(it.least_written_bytes);
+        let mib = |bytes: u64| number(bytes as f64 / f64::from(1 << 20));
+        let drive = it.drive.as_ref();
+        table.row([
+            it.pattern.clone(),
+            it.ratio.to_string(),
+            percent(it.efficiency),
+            it.round_s.map_or(String::new(), number),
+            drive.map_or(String::new(), |drive| number(drive.bandwidth_gbps)),
+            percent(drive.map(|drive| drive.read_share)),
+            least.map_or("?".into(), |(read, written)| format!("{} + {}", mib(read), mib(written))),
+            drive.map_or("nothing has to be carried".into(), |drive| drive.by.clone()),
+        ]);
+    }
+    table
 }
 
 fn table(document: &CompareDocument) -> Table {
@@ -51,6 +75,8 @@ fn table(document: &CompareDocument) -> Table {
         "rate",
         "unit",
         "of DRAM",
+        "of ceiling",
+        "of drive",
         "CPUs",
         "read MiB",
         "written MiB",
@@ -68,7 +94,9 @@ fn table(document: &CompareDocument) -> Table {
             format!("{}{hint}", row.way),
             row.rate.map_or(String::new(), number),
             row.rate_unit.clone(),
-            row.efficiency.map_or(String::new(), |it| format!("{:.1} %", 100.0 * it)),
+            percent(row.efficiency),
+            percent(row.of_ceiling),
+            percent(row.drive_busy),
             row.cpus_busy.map_or(String::new(), |it| format!("{it:.2}")),
             mib(row.read_bytes),
             mib(row.written_bytes),
@@ -77,6 +105,10 @@ fn table(document: &CompareDocument) -> Table {
         ]);
     }
     table
+}
+
+fn percent(part: Option<f64>) -> String {
+    part.map_or(String::new(), |part| format!("{:.1} %", 100.0 * part))
 }
 
 fn result(row: &RowDocument) -> String {

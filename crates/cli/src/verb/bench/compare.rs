@@ -1,6 +1,8 @@
 //! `interleaf bench compare`: the same loops on DRAM, on the pager, on swap and on mapped files.
 
+mod ceiling;
 mod child;
+mod drive;
 mod pattern;
 mod series;
 mod way;
@@ -31,7 +33,12 @@ pub(super) fn run(args: &BenchCompareArgs) -> Result<ExitCode, Failure> {
     for pattern in chosen(args) {
         for ratio in &args.ratio {
             let all = turns(&bench, args, pattern, *ratio)?;
-            document.add(all.iter().map(Series::document).collect());
+            let rows: Vec<_> = all.iter().map(Series::document).collect();
+            let ceiling = match bench.signal() {
+                None => ceiling::of(&bench, pattern, *ratio, &rows)?,
+                Some(_) => None,
+            };
+            document.add(rows, ceiling);
             if bench.signal().is_some() {
                 break;
             }

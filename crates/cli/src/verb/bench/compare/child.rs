@@ -83,6 +83,11 @@ impl<'a> Bench<'a> {
         Ok(Self { root, signals, args, program, library, signal: Cell::new(None) })
     }
 
+    /// What was asked for.
+    pub(super) fn args(&self) -> &'a BenchCompareArgs {
+        self.args
+    }
+
     /// The signal that came while a pattern ran, if one did.
     pub(super) fn signal(&self) -> Option<i32> {
         self.signal.get()

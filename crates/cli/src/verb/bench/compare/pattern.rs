@@ -11,8 +11,15 @@ pub(crate) struct Pattern {
     pub(crate) arguments: &'static [&'static str],
     /// What the kernel may be told of a mapped file: the best of these counts.
     pub(crate) hints: &'static [&'static str],
-    /// Whether its accesses are known before they are made, and large pieces of a drive serve it.
+    /// Whether large pieces of a drive serve it.
     pub(crate) is_streaming: bool,
+}
+
+impl Pattern {
+    /// Whether what is touched next can be known.
+    pub(crate) fn prediction(&self) -> bool {
+        self.kind != Kind::Random
+    }
 }
 
 const ONE: &[&str] = &["--rounds", "1"];

@@ -95,6 +95,8 @@ impl Series {
             rates: all_rounded(&runs.iter().map(|run| run.document.rate).collect::<Vec<_>>()),
             round_s: of(&|it| Some(it.seconds / rounds(it))).map(rounded),
             efficiency: None,
+            of_ceiling: None,
+            drive_busy: None,
             cpus_busy: of(&|it| Some(it.cpu_s / it.seconds)).map(rounded),
             read_bytes: drive(&|it| Some(it.drive.as_ref()?.read_bytes)),
             written_bytes: drive(&|it| Some(it.drive.as_ref()?.written_bytes)),
