@@ -30,3 +30,5 @@ pub mod store;
 pub mod pager;
 
 pub mod worker;
+
+pub mod steer;
