@@ -14,6 +14,9 @@ use twox_hash::XxHash3_64;
 /// Up to this order what was touched by a write is taken for changed as a whole.
 const COARSE_ORDER: u8 = 2;
 
+/// Of a frame whose stored content is not known; a page that has this digest counts as changed.
+const UNKNOWN: u64 = 0;
+
 /// Digests of frames.
 #[derive(Debug)]
 pub(crate) struct Digests {
@@ -40,13 +43,19 @@ impl Digests {
         }
     }
 
+    /// Nobody knows what the store holds for a span: a write of it has failed, after some of it.
+    pub(crate) fn forget(&mut self, span: Span) {
+        self.all[frames(span)].fill(UNKNOWN);
+    }
+
     /// Which pages of a span do not hold what the store holds; with `is_changed` some are known not
     /// to.
     pub(crate) fn changed(&self, memory: &Memory, span: Span, is_changed: bool) -> Changed {
         let mut changed = Changed::NONE;
         for (page, frame) in frames(span).enumerate() {
             let is_known = is_changed && span.order <= COARSE_ORDER;
-            if is_known || self.all[frame] != digest(memory, frame) {
+            let stored = self.all[frame];
+            if is_known || stored == UNKNOWN || stored != digest(memory, frame) {
                 changed.add(page);
             }
         }

@@ -31,6 +31,8 @@ pub mod arena;
 
 pub mod store;
 
+mod teller;
+
 pub mod pager;
 
 pub mod worker;

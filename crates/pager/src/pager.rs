@@ -7,13 +7,13 @@ use crate::{
     cache::{Counts, Settings},
     memory::Memory,
     predict::Page,
-    store::{Lost, Store},
+    store::Store,
     uffd::Userfault,
     worker::Worker,
 };
 use rustix::event::{EventfdFlags, eventfd};
 use std::{
-    io::{self, Write},
+    io,
     ops::Range,
     os::fd::OwnedFd,
     sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc},
@@ -160,11 +160,6 @@ impl Shared {
     /// Lets the kernel forget what it has for addresses where no page is.
     pub(crate) fn forget(&self, addresses: Range<usize>) {
         self.memory.forget(addresses);
-    }
-
-    /// Tells the user what was lost.
-    pub(crate) fn tell(&self, lost: &Lost) {
-        let _ = writeln!(io::stderr(), "interleaf: {lost}");
     }
 
     fn give(&self, start: usize) {

@@ -57,7 +57,11 @@ impl Steer {
     pub fn look(&mut self, there: Vec<Range<Page>>, most: u64) -> Ask {
         let mut ask = Ask::default();
         for pages in without(&there, &self.there) {
-            let ahead = self.streams.touch(&Touch { thread: 0, pages: pages.clone() });
+            let ahead = self.streams.touch(&Touch {
+                thread: 0,
+                pages: pages.clone(),
+                within: 0..Page::MAX,
+            });
             ask.ahead.extend(ahead.into_iter().flat_map(|ahead| ahead.pages));
             if pages.end - pages.start >= SWEPT {
                 self.behind.push_back(pages);

@@ -10,6 +10,7 @@ use crate::{
     pool::ORDER_MAX,
     predict::Page,
     store::Store,
+    teller::Teller,
     transfers::{Part, Transfers},
 };
 use rustix::{
@@ -49,6 +50,9 @@ pub(crate) struct Worker {
     /// Blocks of the size of a huge page in which single pages have been mapped: the kernel has a
     /// table of them, and a huge page moves only to where none is.
     tables: BTreeSet<Page>,
+    /// Pages of which who touches them gets a signal.
+    poisoned: BTreeSet<Page>,
+    teller: Teller,
     /// Who waits for pages from this one on to be zeros.
     erased: Vec<(Page, SyncSender<()>)>,
     /// Regions that are given back once they are zeros, by their first page.
@@ -70,6 +74,8 @@ impl Worker {
             digests: Digests::new(settings.frames as usize),
             transfers: Transfers::default(),
             tables: BTreeSet::new(),
+            poisoned: BTreeSet::new(),
+            teller: Teller::default(),
             erased: vec![],
             gone: vec![],
         }
@@ -102,7 +108,7 @@ impl Worker {
         for (token, outcome) in self.store.done() {
             is_busy = true;
             if let Err(lost) = &outcome {
-                shared.tell(lost);
+                self.teller.lost(lost);
             }
             self.transferred(token, outcome.is_ok(), actions);
         }
@@ -216,15 +222,26 @@ impl Worker {
                 }
                 Action::Erase(page, pages) => {
                     self.store.erase(page * PAGE as u64, pages * PAGE as u64);
+                    self.cure(page..page + pages);
                     self.erased(page, actions);
                 }
                 Action::Poison(page) => {
                     let address = self.shared.address(page);
+                    self.teller.signal(address);
+                    self.poisoned.insert(page);
                     let _ = self.shared.faults.poison(&(address..address + PAGE));
                 }
             }
         }
         actions.clear();
+    }
+
+    /// Lets pages that were lost be zeros like others.
+    fn cure(&mut self, pages: Range<Page>) {
+        for page in self.poisoned.extract_if(pages, |_| true) {
+            let address = self.shared.address(page);
+            self.shared.forget(address..address + PAGE);
+        }
     }
 
     /// A transfer is done, and with it perhaps what is under way with some extents.
@@ -233,6 +250,8 @@ impl Worker {
             let result = if is_done { Ok(()) } else { Err(Failed) };
             if is_done {
                 self.digests.learn(&self.frames, span);
+            } else if is_write {
+                self.digests.forget(span);
             }
             let event = if is_write { Event::Wrote(id, result) } else { Event::Filled(id, result) };
             self.cache.on(event, actions);

@@ -143,6 +143,11 @@ impl Cache {
                     true => range.end = of.start.max(range.start),
                     false => range.start = of.end.min(range.end),
                 }
+            } else if self.is_out_of_reach(page) {
+                match pending.is_down {
+                    true => range.end -= 1,
+                    false => range.start += 1,
+                }
             } else if self.streams.asks(pending.stream, range) {
                 return Some((page, fitting(page, range, pending.is_down, ORDER_MAX)));
             } else {

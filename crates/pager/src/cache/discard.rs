@@ -26,6 +26,7 @@ impl Cache {
                 continue;
             }
             pages.clone().for_each(|page| self.unstore(page));
+            self.lost.retain(|page| !pages.contains(page));
             actions.push(Action::Erase(pages.start, pages.end - pages.start));
             self.erasing.push(pages);
         }
