@@ -35,6 +35,18 @@ mod teller;
 
 pub mod pager;
 
+mod stall;
+
 pub mod worker;
+
+pub mod share;
+
+pub mod board;
+
+pub mod session;
+
+pub mod drive;
+
+pub mod rights;
 
 pub mod steer;

@@ -76,6 +76,18 @@ impl Memory {
         // SAFETY: the part lies within, and by the caller no page is there that could be lost.
         let _ = unsafe { mm::madvise(address, length, Advice::LinuxDontNeed) };
     }
+
+    /// Writes some bytes.
+    ///
+    /// # Safety
+    /// They lie within, and nobody else uses that part.
+    pub(crate) unsafe fn put(&self, at: usize, bytes: &[u8]) {
+        debug_assert!(at + bytes.len() <= self.bytes);
+        // SAFETY: it is mapped, and by the caller nobody else uses it.
+        unsafe {
+            ptr::copy_nonoverlapping(bytes.as_ptr(), (self.start + at) as *mut u8, bytes.len());
+        }
+    }
 }
 
 impl Drop for Memory {

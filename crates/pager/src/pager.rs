@@ -4,6 +4,7 @@
 
 use crate::{
     arena::Arena,
+    board::Seat,
     cache::{Counts, Settings},
     memory::Memory,
     predict::Page,
@@ -40,6 +41,8 @@ pub(crate) struct Shared {
     pub(crate) arena: Mutex<Arena>,
     pub(crate) asked: Mutex<Vec<Request>>,
     pub(crate) counts: Mutex<Counts>,
+    /// Where others see what was done.
+    seat: Option<Seat>,
 }
 
 /// What the worker is asked for.
@@ -68,6 +71,19 @@ impl Pager {
     /// # Errors
     /// When there is no right to `userfaultfd`, or not so much memory.
     pub fn new(settings: Settings, bytes: usize, store: impl Store + 'static) -> io::Result<Self> {
+        Self::seated(settings, bytes, store, None)
+    }
+
+    /// The same for a process that shares a budget with others.
+    ///
+    /// # Errors
+    /// As of [`Pager::new`].
+    pub fn seated(
+        settings: Settings,
+        bytes: usize,
+        store: impl Store + 'static,
+        seat: Option<Seat>,
+    ) -> io::Result<Self> {
         let frames = Memory::new(settings.frames as usize * PAGE, true)?;
         // SAFETY: the frames were just mapped. Each gets its page, which it keeps for good.
         unsafe { frames.zero(0..frames.bytes()) };
@@ -79,6 +95,7 @@ impl Pager {
             memory,
             asked: Mutex::default(),
             counts: Mutex::default(),
+            seat,
         });
         shared.faults.register(&shared.memory.addresses())?;
         // Pages come back to their frames by a move too.
@@ -162,6 +179,14 @@ impl Shared {
         self.memory.forget(addresses);
     }
 
+    /// Says what was done so far.
+    pub(crate) fn tell(&self, counts: Counts) {
+        *lock(&self.counts) = counts;
+        if let Some(seat) = &self.seat {
+            seat.tell(&counts);
+        }
+    }
+
     fn give(&self, start: usize) {
         let Some(region) = lock(&self.arena).region(start) else { return };
         self.ask(Request::Give(self.pages(&region)));
@@ -206,7 +231,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
-    use crate::{predict::streams::Limits, store::FileStore};
+    use crate::{predict::Limits, store::FileStore};
 
     const SETTINGS: Settings =
         Settings { frames: 2048, order: 2, ahead: Limits { first: 16, most: 256 } };

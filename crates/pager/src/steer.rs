@@ -13,10 +13,7 @@ pub mod look;
 
 pub mod swap;
 
-use crate::predict::{
-    Page, Touch,
-    streams::{Limits, Streams},
-};
+use crate::predict::{Limits, Page, Touch, streams::Streams};
 use std::{collections::VecDeque, ops::Range};
 
 /// What came in is taken for a part of a sweep from so many neighbours on: of less it is not known
@@ -57,11 +54,9 @@ impl Steer {
     pub fn look(&mut self, there: Vec<Range<Page>>, most: u64) -> Ask {
         let mut ask = Ask::default();
         for pages in without(&there, &self.there) {
-            let ahead = self.streams.touch(&Touch {
-                thread: 0,
-                pages: pages.clone(),
-                within: 0..Page::MAX,
-            });
+            let (page, within) = (pages.start, 0..Page::MAX);
+            let touch = Touch { thread: 0, page, pages: pages.clone(), within };
+            let ahead = self.streams.touch(&touch);
             ask.ahead.extend(ahead.into_iter().flat_map(|ahead| ahead.pages));
             if pages.end - pages.start >= SWEPT {
                 self.behind.push_back(pages);

@@ -3,12 +3,13 @@
 #![expect(unsafe_code, reason = "pages are moved under the program")]
 
 use crate::{
-    cache::{Action, Cache, Event, Failed, Settings, Span},
+    cache::{Action, Cache, Counts, Event, Failed, Settings, Span},
     digest::Digests,
     memory::{HUGE_BYTES, Memory},
     pager::{PAGE, Request, Shared, lock},
     pool::ORDER_MAX,
     predict::Page,
+    stall::Stalls,
     store::Store,
     teller::Teller,
     transfers::{Part, Transfers},
@@ -57,6 +58,7 @@ pub(crate) struct Worker {
     erased: Vec<(Page, SyncSender<()>)>,
     /// Regions that are given back once they are zeros, by their first page.
     gone: Vec<Page>,
+    stalls: Stalls,
 }
 
 impl Worker {
@@ -78,6 +80,7 @@ impl Worker {
             teller: Teller::default(),
             erased: vec![],
             gone: vec![],
+            stalls: Stalls::default(),
         }
     }
 
@@ -117,9 +120,11 @@ impl Worker {
         if self.is_stopped(actions) {
             return None;
         }
+        let now = Instant::now();
         for fault in faults {
             is_busy = true;
             let page = shared.page(fault.address);
+            self.stalls.begin(page, now);
             let (thread, is_write) = (fault.thread, fault.is_write);
             self.cache.on(Event::Touched { thread, page, is_write }, actions);
             self.act(actions);
@@ -136,7 +141,8 @@ impl Worker {
         }
         if is_busy {
             self.store.submit().ok()?;
-            *lock(&shared.counts) = *self.cache.counts();
+            let stalled_ns = self.stalls.nanoseconds();
+            shared.tell(Counts { stalled_ns, ..*self.cache.counts() });
         }
         Some(is_busy)
     }
@@ -208,6 +214,7 @@ impl Worker {
                 Action::Write(id, span, changed) => self.transfers.write(id, span, &changed),
                 Action::MoveIn(id, span) => {
                     self.move_in(span);
+                    self.stalls.end(span.pages());
                     self.cache.on(Event::MovedIn(id), actions);
                 }
                 Action::MoveOut { id, span, is_changed } => {
@@ -216,6 +223,7 @@ impl Worker {
                     self.cache.on(Event::MovedOut(id, changed), actions);
                 }
                 Action::Wake(page, pages) => {
+                    self.stalls.end(page..page + pages);
                     let address = self.shared.address(page);
                     let end = address + pages as usize * PAGE;
                     let _ = self.shared.faults.wake(&(address..end));

@@ -1,17 +1,18 @@
 //! What stands between an unchanged program and its C library: large allocations go to a pager,
 //! all others where they always went.
 //!
-//! The program is started with this library in `LD_PRELOAD`, and what it should do in
+//! The program is started with this library in `LD_PRELOAD`, and the folder of its session in
 //! `INTERLEAF_EXTEND`. The functions that C libraries export under a second name (`__libc_malloc`)
 //! are the way on, so that nothing need be looked up while a program starts.
 
 #![expect(unsafe_code, reason = "it takes the place of functions of the C library")]
 
-use interleaf_pager::{
-    cache::Settings, pager::Pager, predict::streams::Limits, store::FileStore, worker::is_worker,
-};
+mod start;
+
+use interleaf_pager::{pager::Pager, worker::is_worker};
 use libc::{c_int, c_void, size_t};
-use std::{cell::Cell, path::Path, sync::OnceLock};
+use start::Extend;
+use std::{cell::Cell, sync::OnceLock};
 
 unsafe extern "C" {
     fn __libc_malloc(bytes: size_t) -> *mut c_void;
@@ -21,32 +22,11 @@ unsafe extern "C" {
     fn __libc_free(memory: *mut c_void);
 }
 
-/// What the environment says should be done.
-struct Extend {
-    pager: Pager,
-    least: usize,
-}
-
 static EXTEND: OnceLock<Option<Extend>> = OnceLock::new();
 
 thread_local! {
     /// Whether the thread is in here already, or is the pager's own.
     static INSIDE: Cell<bool> = const { Cell::new(false) };
-}
-
-/// `dram=BYTES store=PATH least=BYTES`
-fn extend() -> Option<Extend> {
-    let text = std::env::var("INTERLEAF_EXTEND").ok()?;
-    let value = |name: &str| {
-        let mut words = text.split(' ').filter_map(|word| word.split_once('='));
-        words.find(|(key, _)| *key == name).map(|(_, value)| value)
-    };
-    let frames = value("dram")?.parse::<u64>().ok()? / 4096;
-    let ahead = Limits { first: 16, most: 8192 };
-    let settings = Settings { frames: u32::try_from(frames).ok()?, order: 2, ahead };
-    let store = FileStore::open(Path::new(value("store")?)).ok()?;
-    let pager = Pager::new(settings, 1 << 40, store).ok()?;
-    Some(Extend { pager, least: value("least")?.parse().ok()? })
 }
 
 /// The pager, for an allocation of so many bytes.
@@ -56,7 +36,7 @@ fn pager(bytes: usize) -> Option<&'static Pager> {
         return None;
     }
     INSIDE.set(true);
-    let extend = EXTEND.get_or_init(extend);
+    let extend = EXTEND.get_or_init(start::extend);
     INSIDE.set(false);
     let extend = extend.as_ref()?;
     (bytes >= extend.least).then_some(&extend.pager)

@@ -3,7 +3,7 @@
 #![expect(unsafe_code, reason = "the calls for swap have no wrapper")]
 
 use super::{Steer, count, look::Looked};
-use crate::{predict::streams::Limits, store::Refused};
+use crate::{predict::Limits, store::Refused};
 use std::{
     collections::BTreeMap,
     ffi::CString,
