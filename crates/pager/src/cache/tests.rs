@@ -30,6 +30,8 @@ struct World {
     fails_one_in: u64,
     /// The drive takes so many pages.
     room: usize,
+    /// Whether threads also write what was there before.
+    reverts: bool,
     /// Which pages the drive has taken.
     taken: BTreeSet<Page>,
 }
@@ -59,6 +61,7 @@ impl World {
             writes: 0,
             fails_one_in: 0,
             room: usize::MAX,
+            reverts: false,
             taken: BTreeSet::new(),
         }
     }
@@ -94,7 +97,7 @@ impl World {
     /// What a thread writes: something new, or what was there before.
     fn content(&mut self, page: Page) -> u32 {
         let before = self.known[page as usize];
-        if before < TORN && self.below(4) == 0 {
+        if self.reverts && before < TORN && self.below(4) == 0 {
             return before;
         }
         self.writes += 1;
@@ -315,6 +318,7 @@ fn no_step_of_a_million_is_wrong() {
         let pages = of(&[200, 300, 1000, 3000]);
         let mut world = World::new(settings, pages, of(&[1, 2, 3, 5]), seed);
         world.fails_one_in = of(&[0, 4, 50]) as u64;
+        world.reverts = true;
         world.room = of(&[usize::MAX, usize::MAX, pages / 4, 0]);
         let discards = of(&[0, 20, 200]);
         let steps = left.min(of(&[1000, 10_000, 50_000]));
