@@ -63,12 +63,11 @@ impl Cache {
         extent.is_changed = !changed.is_none();
         let (span, frames) = (extent.span(), extent.frames());
         self.leaving -= frames;
-        let is_kept = extent.is_changed && extent.wanted().is_none();
-        if is_kept && !self.is_discarded(span) {
+        let is_due = extent.wanted().is_none() || self.is_frozen;
+        if extent.is_changed && is_due && !self.is_discarded(span) {
             self.extents[id as usize].state = State::Writing;
             self.leaving += frames;
-            self.counts.written +=
-                changed.runs(frames as usize, 0).iter().map(|it| it.len() as u64).sum::<u64>();
+            self.counts.written += u64::from(changed.count());
             actions.push(Action::Write(id, span, changed));
         } else {
             self.ready(id, actions);
@@ -91,6 +90,7 @@ impl Cache {
         } else {
             self.refused += 1;
             // It stays where it is safe, and is written again when it is its turn.
+            self.is_unwritable = self.is_frozen;
             if extent.wanted().is_none() {
                 extent.want(span.page, true);
             }
@@ -163,8 +163,11 @@ impl Cache {
 
     /// Puts a mapped extent into its queue.
     pub(super) fn enter(&mut self, id: ExtentId) {
-        let extent = &self.extents[id as usize];
-        if extent.goes_by {
+        let extent = self.extents[id as usize];
+        if self.is_to_pin(&extent) {
+            self.pinned_frames += extent.frames();
+            self.extents[id as usize].is_pinned = true;
+        } else if extent.goes_by {
             self.gone_by.push(&mut self.links, id);
         } else {
             self.mapped_frames += extent.frames();
@@ -174,8 +177,11 @@ impl Cache {
 
     /// Takes a mapped extent out of its queue.
     pub(super) fn leave(&mut self, id: ExtentId) {
-        let extent = &self.extents[id as usize];
-        if extent.goes_by {
+        let extent = &mut self.extents[id as usize];
+        if extent.is_pinned {
+            extent.is_pinned = false;
+            self.pinned_frames -= extent.frames();
+        } else if extent.goes_by {
             self.gone_by.remove(&mut self.links, id);
         } else {
             self.mapped_frames -= extent.frames();

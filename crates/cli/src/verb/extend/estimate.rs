@@ -31,7 +31,8 @@ pub(super) fn estimate(args: &ExtendArgs) -> Result<EstimateDocument, Failure> {
                 "name a folder on a drive with 1 GiB of space, or a block device",
             )
         };
-        let mut store = FileStore::open(path).map_err(|why| failed(&why.into()))?;
+        let opened = FileStore::open(path);
+        let mut store = opened.map_err(|why| Failure::new(why.to_string(), why.hint))?;
         let drive = drive::measure(&mut store, BYTES, LIMIT, &DEPTHS);
         drives.push(DriveDocument::new(path, &drive.map_err(|why| failed(&why))?));
         progress.inc(1);
