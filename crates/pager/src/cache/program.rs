@@ -184,6 +184,7 @@ impl Cache {
         (!self.is_unwritable).then(|| Self {
             regions: self.regions.clone(),
             stored: self.stored.clone(),
+            lost: self.lost.clone(),
             advised: self.advised.clone(),
             ..Self::new(self.settings)
         })
@@ -197,5 +198,6 @@ impl Cache {
             let mask = bits.fold(0_u64, |mask, bit| mask | 1 << bit);
             self.stored[word as usize] &= !mask;
         }
+        self.lost.retain(|page| !pages.contains(page));
     }
 }
