@@ -293,23 +293,8 @@ fn what_cannot_be_extended_is_refused() {
     fs::write(&file, "precious").unwrap();
     let mut command = place.interleaf(&["--dram", DRAM, "--store"]);
     let output = command.arg(&file).args(["--", "true"]).output().unwrap();
-    refused(&output, "it is a file with 8 bytes, which would be lost", "name the folder");
+    refused(&output, "is neither a folder nor a block device", "name the folder");
     assert_eq!(fs::read(&file).unwrap(), b"precious");
-}
-
-#[test]
-fn a_store_with_a_name_has_one_user() {
-    let place = Place::new();
-    let file = place.at("area");
-    fs::write(&file, "").unwrap();
-    let two = format!("{0} {MIB} 2 & {0} {MIB} 2 & wait %1 && wait %2", sweep());
-    let mut command = place.interleaf(&["--dram", DRAM, "--min-alloc", "1MiB", "--processes", "2"]);
-    command.arg("--store").arg(&file).args(["--", "bash", "-c", &two]);
-    let output = command.output().unwrap();
-    let stderr = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(0), "{stderr}");
-    assert_eq!(text(&output.stdout), "as it was left\nas it was left\n");
-    assert!(stderr.contains("another process has it; several need a folder"), "{stderr}");
 }
 
 #[test]

@@ -21,7 +21,11 @@ pub mod predict;
 
 pub mod uffd;
 
+mod digest;
+
 mod memory;
+
+mod transfers;
 
 pub mod arena;
 

@@ -8,13 +8,13 @@ use crate::{
     cache::{Counts, Settings},
     memory::Memory,
     predict::Page,
-    store::Store,
+    store::{Lost, Store},
     uffd::Userfault,
     worker::Worker,
 };
 use rustix::event::{EventfdFlags, eventfd};
 use std::{
-    io,
+    io::{self, Write},
     ops::Range,
     os::fd::OwnedFd,
     sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc},
@@ -175,11 +175,21 @@ impl Shared {
     }
 
     /// Says what was done so far.
-    pub(crate) fn tell(&self, counts: Counts) {
+    pub(crate) fn publish(&self, counts: Counts) {
         *lock(&self.counts) = counts;
         if let Some(seat) = &self.seat {
             seat.tell(&counts);
         }
+    }
+
+    /// Lets the kernel forget what it has for addresses where no page is.
+    pub(crate) fn forget(&self, addresses: Range<usize>) {
+        self.memory.forget(addresses);
+    }
+
+    /// Tells the user what was lost.
+    pub(crate) fn tell(&self, lost: &Lost) {
+        let _ = writeln!(io::stderr(), "interleaf: {lost}");
     }
 
     fn give(&self, start: usize) {
@@ -248,6 +258,5 @@ mod tests {
         }
         let counts = pager.counts();
         assert!(counts.read > 0 && counts.written > 0, "{counts:?}");
-        println!("{counts:?}");
     }
 }

@@ -2,14 +2,30 @@
 
 #![expect(unsafe_code, reason = "memory is handed to drives")]
 
+pub mod striped;
+
+pub mod layers;
+
+pub mod job;
+
+pub mod engine;
+
+pub mod faulty;
+
+pub mod place;
+
 pub mod file;
 
-pub use file::FileStore;
+pub use file::{FileStore, Options};
+pub use job::Job;
 
 use std::{io, os::fd::BorrowedFd};
 
 /// Transfers of so many pieces of memory at most: `UIO_MAXIOV` of the kernel.
 pub const PIECES_MAX: usize = 1024;
+
+/// Offsets and lengths are multiples of a page.
+const BLOCK: u64 = 4096;
 
 /// A piece of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +73,27 @@ pub struct Lost {
     pub why: io::Error,
 }
 
+/// A store that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the store {store}: {why}")]
+pub struct Refused {
+    /// The file, device or folder, as the user named it.
+    pub store: String,
+    /// Why.
+    pub why: String,
+    /// What the user can do.
+    pub hint: String,
+}
+
+impl From<Refused> for io::Error {
+    fn from(refused: Refused) -> Self {
+        Self::other(refused)
+    }
+}
+
+/// What makes the store of a child, in the child.
+pub type Born = Box<dyn FnOnce() -> io::Result<Box<dyn Store>> + Send>;
+
 /// A place for pages. What was never written is zeros.
 pub trait Store: Send {
     /// Begins a transfer.
@@ -83,4 +120,15 @@ pub trait Store: Send {
 
     /// What is readable when something is done.
     fn ready(&self) -> BorrowedFd<'_>;
+
+    /// Gets ready for a child that is forked now: it has the same pages, and what either writes
+    /// from now on the other does not see. What is given back is called in the child, once; here it
+    /// is dropped as soon as the child is there. The child has no use for its copy of this store,
+    /// and does not drop it.
+    ///
+    /// # Errors
+    /// When something is being written, or the store cannot be shared.
+    fn fork(&mut self) -> io::Result<Born> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
 }

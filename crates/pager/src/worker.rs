@@ -3,13 +3,15 @@
 #![expect(unsafe_code, reason = "pages are moved under the program")]
 
 use crate::{
-    cache::{Action, Cache, Content, Counts, Event, Failed, Settings, Span},
-    index::ExtentId,
-    memory::Memory,
+    cache::{Action, Cache, Counts, Event, Failed, Settings, Span},
+    digest::Digests,
+    memory::{HUGE_BYTES, Memory},
     pager::{PAGE, Request, Shared, lock},
+    pool::ORDER_MAX,
     predict::Page,
     stall::Stalls,
-    store::{Piece, Store, Transfer},
+    store::Store,
+    transfers::{Part, Transfers},
 };
 use rustix::{
     event::{PollFd, PollFlags, poll},
@@ -17,12 +19,15 @@ use rustix::{
 };
 use std::{
     cell::Cell,
-    collections::BTreeMap,
+    collections::BTreeSet,
     ops::Range,
     sync::{Arc, mpsc::SyncSender},
-    time::Instant,
+    time::{Duration, Instant},
 };
-use xxhash_rust::xxh3::xxh3_64;
+
+/// After the last thing that happened the next is waited for without sleeping so long: about what it
+/// takes to fall asleep and be woken.
+const SPIN: Duration = Duration::from_micros(50);
 
 thread_local! {
     static IS_WORKER: Cell<bool> = const { Cell::new(false) };
@@ -40,9 +45,11 @@ pub(crate) struct Worker {
     frames: Memory,
     store: Box<dyn Store>,
     cache: Cache,
-    /// What frames held when they were as stored.
-    digests: Vec<u64>,
-    under_way: BTreeMap<u64, (bool, Span)>,
+    digests: Digests,
+    transfers: Transfers,
+    /// Blocks of the size of a huge page in which single pages have been mapped: the kernel has a
+    /// table of them, and a huge page moves only to where none is.
+    tables: BTreeSet<Page>,
     /// Who waits for pages from this one on to be zeros.
     erased: Vec<(Page, SyncSender<()>)>,
     /// Regions that are given back once they are zeros, by their first page.
@@ -62,8 +69,9 @@ impl Worker {
             frames,
             store,
             cache: Cache::new(settings),
-            digests: vec![0; settings.frames as usize],
-            under_way: BTreeMap::new(),
+            digests: Digests::new(settings.frames as usize),
+            transfers: Transfers::default(),
+            tables: BTreeSet::new(),
             erased: vec![],
             gone: vec![],
             stalls: Stalls::default(),
@@ -74,47 +82,81 @@ impl Worker {
     pub(crate) fn run(&mut self) {
         IS_WORKER.set(true);
         let mut actions = vec![];
+        let mut last = Instant::now();
         loop {
-            let shared = Arc::clone(&self.shared);
-            let ready = self.store.ready();
-            let mut fds = [
-                PollFd::new(&shared.faults, PollFlags::IN),
-                PollFd::new(&ready, PollFlags::IN),
-                PollFd::new(&shared.called, PollFlags::IN),
-            ];
-            match poll(&mut fds, None) {
-                Ok(_) | Err(Errno::INTR) => {}
-                Err(_) => return,
-            }
-            if !fds[2].revents().is_empty() {
-                let _ = rustix::io::read(&shared.called, &mut [0_u8; 8]);
-                if self.is_stopped(&mut actions) {
+            let Some(is_busy) = self.step(&mut actions) else { return };
+            if is_busy {
+                last = Instant::now();
+            } else if last.elapsed() < SPIN {
+                std::thread::yield_now();
+            } else {
+                if self.sleep().is_err() {
                     return;
                 }
+                last = Instant::now();
             }
-            for (token, outcome) in self.store.done() {
-                self.transferred(token, outcome.is_ok(), &mut actions);
-            }
-            let Ok(faults) = shared.faults.faults() else { return };
-            let faults: Vec<_> = faults.collect();
-            // What a thread was given it may touch before we have seen that it was asked for.
-            if !faults.is_empty() && self.is_stopped(&mut actions) {
-                return;
-            }
-            let now = Instant::now();
-            for fault in faults {
-                let page = shared.page(fault.address);
-                self.stalls.begin(page, now);
-                let (thread, is_write) = (fault.thread, fault.is_write);
-                self.cache.on(Event::Touched { thread, page, is_write }, &mut actions);
-            }
-            self.act(&mut actions);
-            if self.store.submit().is_err() {
-                return;
-            }
-            let stalled_ns = self.stalls.nanoseconds();
-            shared.tell(Counts { stalled_ns, ..*self.cache.counts() });
         }
+    }
+
+    /// Does what there is to do, and says whether there was something; `None` when all is over.
+    fn step(&mut self, actions: &mut Vec<Action>) -> Option<bool> {
+        let shared = Arc::clone(&self.shared);
+        let mut is_busy = false;
+        for (token, outcome) in self.store.done() {
+            is_busy = true;
+            if let Err(lost) = &outcome {
+                shared.tell(lost);
+            }
+            self.transferred(token, outcome.is_ok(), actions);
+        }
+        let faults: Vec<_> = shared.faults.faults().ok()?.collect();
+        // What a thread was given it may touch before we have seen that it was asked for.
+        if self.is_stopped(actions) {
+            return None;
+        }
+        let now = Instant::now();
+        for fault in faults {
+            is_busy = true;
+            let page = shared.page(fault.address);
+            self.stalls.begin(page, now);
+            let (thread, is_write) = (fault.thread, fault.is_write);
+            self.cache.on(Event::Touched { thread, page, is_write }, actions);
+            self.act(actions);
+        }
+        is_busy |= !actions.is_empty();
+        self.act(actions);
+        while !self.transfers.are_begun() {
+            // SAFETY: the frames are the extents' until the transfers are done, and their content
+            // is in nobody's address space meanwhile.
+            for token in unsafe { self.transfers.begin(&self.frames, &mut *self.store) } {
+                self.transferred(token, false, actions);
+            }
+            self.act(actions);
+        }
+        if is_busy {
+            self.store.submit().ok()?;
+            let stalled_ns = self.stalls.nanoseconds();
+            shared.publish(Counts { stalled_ns, ..*self.cache.counts() });
+        }
+        Some(is_busy)
+    }
+
+    /// Waits until there is something to do.
+    fn sleep(&self) -> Result<(), Errno> {
+        let ready = self.store.ready();
+        let mut fds = [
+            PollFd::new(&self.shared.faults, PollFlags::IN),
+            PollFd::new(&ready, PollFlags::IN),
+            PollFd::new(&self.shared.called, PollFlags::IN),
+        ];
+        match poll(&mut fds, None) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(why) => return Err(why),
+        }
+        if !fds[2].revents().is_empty() {
+            let _ = rustix::io::read(&self.shared.called, &mut [0_u8; 8]);
+        }
+        Ok(())
     }
 
     /// Sees to what was asked for, and says whether that was to stop.
@@ -159,21 +201,20 @@ impl Worker {
                 Action::Zero(id, span) => {
                     // SAFETY: the frames are free, so that nobody uses them.
                     unsafe { self.frames.zero(bytes(span)) };
-                    self.digest(span);
+                    self.digests.zero(span);
                     self.cache.on(Event::Filled(id, Ok(())), actions);
                 }
-                Action::Read(id, span) => self.transfer(id, span, false, actions),
-                Action::Write(id, span) => self.transfer(id, span, true, actions),
+                Action::Read(id, span) => self.transfers.read(id, span),
+                Action::Write(id, span, changed) => self.transfers.write(id, span, &changed),
                 Action::MoveIn(id, span) => {
-                    self.move_span(span, true);
+                    self.move_in(span);
                     self.stalls.end(span.pages());
                     self.cache.on(Event::MovedIn(id), actions);
                 }
                 Action::MoveOut { id, span, is_changed } => {
                     self.move_span(span, false);
-                    let is_same = !is_changed && self.is_as_stored(span);
-                    let content = if is_same { Content::Same } else { Content::Changed };
-                    self.cache.on(Event::MovedOut(id, content), actions);
+                    let changed = self.digests.changed(&self.frames, span, is_changed);
+                    self.cache.on(Event::MovedOut(id, changed), actions);
                 }
                 Action::Wake(page, pages) => {
                     self.stalls.end(page..page + pages);
@@ -194,32 +235,28 @@ impl Worker {
         actions.clear();
     }
 
-    fn transfer(&mut self, id: ExtentId, span: Span, is_write: bool, actions: &mut Vec<Action>) {
-        let range = bytes(span);
-        let piece = Piece { address: self.frames.start() + range.start, bytes: range.len() };
-        let transfer = Transfer {
-            token: id.into(),
-            is_write,
-            offset: span.page * PAGE as u64,
-            pieces: &[piece],
-        };
-        self.under_way.insert(id.into(), (is_write, span));
-        // SAFETY: the frames are the extent's until the transfer is done, and its content is in
-        // nobody's address space meanwhile.
-        if unsafe { self.store.begin(transfer) }.is_err() {
-            self.transferred(id.into(), false, actions);
+    /// A transfer is done, and with it perhaps what is under way with some extents.
+    fn transferred(&mut self, token: u64, is_done: bool, actions: &mut Vec<Action>) {
+        for Part { id, span, is_write, is_done } in self.transfers.done(token, is_done) {
+            let result = if is_done { Ok(()) } else { Err(Failed) };
+            if is_done {
+                self.digests.learn(&self.frames, span);
+            }
+            let event = if is_write { Event::Wrote(id, result) } else { Event::Filled(id, result) };
+            self.cache.on(event, actions);
         }
     }
 
-    fn transferred(&mut self, token: u64, is_done: bool, actions: &mut Vec<Action>) {
-        let Some((is_write, span)) = self.under_way.remove(&token) else { return };
-        let result = if is_done { Ok(()) } else { Err(Failed) };
-        if is_done {
-            self.digest(span);
+    fn move_in(&mut self, span: Span) {
+        let block = span.page >> ORDER_MAX;
+        if span.order < ORDER_MAX {
+            self.tables.insert(block);
+        } else if self.tables.remove(&block) {
+            // No page is there; since 6.14 the empty table goes too.
+            let address = self.shared.address(span.page);
+            self.shared.forget(address..address + HUGE_BYTES);
         }
-        let id = token as ExtentId;
-        let event = if is_write { Event::Wrote(id, result) } else { Event::Filled(id, result) };
-        self.cache.on(event, actions);
+        self.move_span(span, true);
     }
 
     fn move_span(&self, span: Span, is_in: bool) {
@@ -230,29 +267,12 @@ impl Worker {
         // SAFETY: by the state machine the extent's pages are at `src`, none are at `dst`, and both
         // are ours to manage.
         let moved = unsafe { self.shared.faults.move_pages(dst, src, range.len()) };
-        assert!(moved.is_ok(), "pages do not move: {moved:?}");
-    }
-
-    fn digest(&mut self, span: Span) {
-        for frame in span.frame..span.frame + (1 << span.order) {
-            self.digests[frame as usize] = self.digest_of(frame);
-        }
-    }
-
-    fn is_as_stored(&self, span: Span) -> bool {
-        let mut frames = span.frame..span.frame + (1 << span.order);
-        frames.all(|frame| self.digests[frame as usize] == self.digest_of(frame))
-    }
-
-    fn digest_of(&self, frame: u32) -> u64 {
-        let start = frame as usize * PAGE;
-        // SAFETY: the frame has its page, and its extent is in nobody's address space.
-        xxh3_64(unsafe { self.frames.part(start..start + PAGE) })
+        assert!(moved.is_ok(), "pages do not move: {moved:?} {span:?} in {is_in}");
     }
 }
 
 /// Where the frames of a span are, bytes from the first frame.
-fn bytes(span: Span) -> Range<usize> {
+pub(crate) fn bytes(span: Span) -> Range<usize> {
     let start = span.frame as usize * PAGE;
     start..start + (PAGE << span.order)
 }

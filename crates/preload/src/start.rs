@@ -6,12 +6,9 @@ use interleaf_pager::{
     pager::Pager,
     predict::streams::Limits,
     session::{Children, Session, VARIABLE},
-    store::FileStore,
+    store::{FileStore, Options},
 };
-use rustix::fs::{FlockOperation, flock};
 use std::{
-    fs::File,
-    io,
     path::{Path, PathBuf},
     sync::Arc,
     thread,
@@ -34,8 +31,6 @@ pub(crate) struct Extend {
     pub(crate) pager: Pager,
     /// Smaller allocations are left alone.
     pub(crate) least: usize,
-    /// Says that the store is ours, as long as there is a pager.
-    _locked: Option<File>,
 }
 
 /// What the environment says should be done; nothing when it says nothing, or it cannot be done,
@@ -77,28 +72,15 @@ fn begin(folder: &Path) -> Result<Option<Extend>, String> {
              the session have the rest (--processes N shares it by so many)"
         ));
     }
-    let store = settings.stores.first().ok_or("the session has no store")?;
-    let locked = locked(store).map_err(|why| format!("{}: {why}", store.display()))?;
-    let store = FileStore::open(store).map_err(|why| format!("{}: {why}", store.display()))?;
+    let paths: Vec<&Path> = settings.stores.iter().map(PathBuf::as_path).collect();
+    let options = Options { force: settings.force, ..Options::default() };
+    let store = FileStore::open_all(&paths, options).map_err(|why| why.to_string())?;
     let frames = u32::try_from(frames).map_err(|_| "the budget is too large")?;
-    let ahead = Limits { first: 16, most: 2048 };
+    let ahead = Limits { first: 16, most: 8192 };
     let settings = Settings { frames, order: 2, ahead };
     let pager = Pager::seated(settings, ADDRESSES, store, Some(seat));
     let pager = pager.map_err(|why| format!("userfaultfd: {why}"))?;
-    Ok(Some(Extend { pager, least, _locked: locked }))
-}
-
-/// A lock on a store that has a name, which several processes must not write to; a folder needs
-/// none, since each makes a file of its own in it.
-fn locked(store: &Path) -> io::Result<Option<File>> {
-    if store.is_dir() {
-        return Ok(None);
-    }
-    let file = File::open(store)?;
-    flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
-        io::Error::other("another process has it; several need a folder, for a file of each")
-    })?;
-    Ok(Some(file))
+    Ok(Some(Extend { pager, least }))
 }
 
 fn seat(session: &Session, wanted: u64) -> Result<Seat, String> {

@@ -56,7 +56,7 @@ impl World {
     }
 
     fn fails(&mut self) -> bool {
-        self.fails_one_in > 0 && self.random.next_u64() % self.fails_one_in == 0
+        self.fails_one_in > 0 && self.random.next_u64().is_multiple_of(self.fails_one_in)
     }
 
     fn on(&mut self, event: Event) {
@@ -125,20 +125,22 @@ impl World {
                 self.wake(span.pages());
                 self.on(Event::MovedIn(id));
             }
-            Action::MoveOut { id, span, is_changed } => {
-                let mut same = true;
-                for (page, frame) in pairs(span) {
+            Action::MoveOut { id, span, .. } => {
+                let mut changed = Changed::NONE;
+                for (at, (page, frame)) in pairs(span).enumerate() {
                     let content = self.mapped[page as usize].take();
                     assert!(content.is_some() && self.frames[frame as usize].is_none());
-                    same &= content == Some(self.known[page as usize]);
+                    if content != Some(self.known[page as usize]) {
+                        changed.add(at);
+                    }
                     self.frames[frame as usize] = content;
                 }
-                let content = if same && !is_changed { Content::Same } else { Content::Changed };
-                self.on(Event::MovedOut(id, content));
+                self.on(Event::MovedOut(id, changed));
             }
-            Action::Write(id, _) if self.fails() => self.on(Event::Wrote(id, Err(Failed))),
-            Action::Write(id, span) => {
-                for (page, frame) in pairs(span) {
+            Action::Write(id, ..) if self.fails() => self.on(Event::Wrote(id, Err(Failed))),
+            Action::Write(id, span, changed) => {
+                let written = pairs(span).enumerate().filter(|(at, _)| changed.has(*at));
+                for (_, (page, frame)) in written {
                     let content = self.frames[frame as usize].unwrap();
                     (self.drive[page as usize], self.known[page as usize]) = (content, content);
                 }
@@ -181,7 +183,7 @@ impl World {
     fn run(&mut self, steps: usize, mut next: impl FnMut(&mut Self, usize) -> (Page, bool)) {
         for _ in 0..steps {
             let thread = self.below(self.waits.len());
-            if self.waits[thread].is_none() && self.random.next_u64() % 4 > 0 {
+            if self.waits[thread].is_none() && !self.random.next_u64().is_multiple_of(4) {
                 let (page, is_write) = next(self, thread);
                 self.touch(thread, page, is_write);
             } else if !self.todo.is_empty() {
@@ -207,7 +209,7 @@ const SETTINGS: Settings = Settings { frames: 64, order: 2, ahead: Limits { firs
 /// Random touches with sweeps among them.
 fn mixed(world: &mut World, thread: usize) -> (Page, bool) {
     let pages = world.expected.len();
-    let is_write = world.random.next_u64() % 2 == 0;
+    let is_write = world.random.next_u64().is_multiple_of(2);
     let page = match world.random.next_u64() % 8 {
         0 => world.below(pages),
         _ => (world.writes as usize * 3 + thread * 40) % pages,
@@ -229,7 +231,7 @@ fn what_is_discarded_is_zero() {
     for seed in 0..20 {
         let mut world = World::new(SETTINGS, 300, 3, seed);
         world.run(30_000, |world, thread| {
-            if world.random.next_u64() % 20 == 0 {
+            if world.random.next_u64().is_multiple_of(20) {
                 world.discard();
             }
             mixed(world, thread)
