@@ -18,7 +18,7 @@
 
 #![expect(unsafe_code, reason = "memory is shared with other processes")]
 
-use crate::{cache::Counts, share::share};
+use crate::{cache::Counts, predict::Tally, share::share};
 use rustix::{
     mm::{self, MapFlags, ProtFlags},
     thread::futex,
@@ -431,18 +431,22 @@ impl Drop for Seat {
 }
 
 fn words(counts: &Counts) -> [u64; COUNTS] {
-    let Counts { touches, ready, read, written, foreseen, used, wasted, evicted, stalled_ns } =
-        *counts;
+    let Counts { touches, ready, read, written, foreseen, used, wasted, evicted, .. } = *counts;
+    let Counts { stalled_ns, history, .. } = *counts;
     let mut words = [0; COUNTS];
     let numbers = [touches, ready, read, written, foreseen, used, wasted, evicted, stalled_ns];
+    let of_history = [history.foreseen, history.used, history.wasted];
     words[..numbers.len()].copy_from_slice(&numbers);
+    words[numbers.len()..][..of_history.len()].copy_from_slice(&of_history);
     words
 }
 
 fn counts(words: &[AtomicU64; COUNTS]) -> Counts {
-    let [touches, ready, read, written, foreseen, used, wasted, evicted, stalled_ns, ..] =
-        words.each_ref().map(|word| word.load(SeqCst));
-    Counts { touches, ready, read, written, foreseen, used, wasted, evicted, stalled_ns }
+    let words = words.each_ref().map(|word| word.load(SeqCst));
+    let [touches, ready, read, written, foreseen, used, wasted, evicted, stalled_ns, ..] = words;
+    let [.., asked, touched, untouched, _, _, _, _] = words;
+    let history = Tally { foreseen: asked, used: touched, wasted: untouched };
+    Counts { touches, ready, read, written, foreseen, used, wasted, evicted, stalled_ns, history }
 }
 
 #[cfg(test)]

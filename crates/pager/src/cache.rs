@@ -31,10 +31,7 @@ use crate::{
     cyclic::Cyclic,
     index::{ExtentId, Index},
     pool::{Frame, ORDER_MAX, Pool},
-    predict::{
-        Page,
-        streams::{Limits, Streams},
-    },
+    predict::{Limits, Page, Predictor, Tally, is_of_history},
     queue::{Links, Queue},
 };
 use ahead::Pending;
@@ -196,6 +193,8 @@ pub struct Counts {
     pub evicted: u64,
     /// How long threads waited for pages, nanoseconds in all; whoever has a clock adds it.
     pub stalled_ns: u64,
+    /// What of the foreseen the history foresaw; the rest were streams.
+    pub history: Tally,
 }
 
 /// What of a budget is where.
@@ -236,7 +235,7 @@ pub struct Cache {
     discarded: Vec<Range<Page>>,
     /// Those of them that are zeros but for the drive.
     erasing: Vec<Range<Page>>,
-    streams: Streams,
+    predictor: Predictor,
     /// What streams asked for and is not brought in yet.
     pending: VecDeque<Pending>,
     counts: Counts,
@@ -275,7 +274,7 @@ impl Cache {
             stored: vec![],
             discarded: vec![],
             erasing: vec![],
-            streams: Streams::new(settings.ahead),
+            predictor: Predictor::new(settings.ahead),
             pending: VecDeque::new(),
             counts: Counts::default(),
         }
@@ -290,11 +289,19 @@ impl Cache {
     pub fn add(&mut self, region: Range<Page>) {
         let learner = Learner::new(self.settings.order);
         self.regions.insert(region.start, Region { end: region.end, learner });
+        self.measure();
     }
 
     /// Removes the region that begins with a page, which was discarded.
     pub fn remove(&mut self, first: Page) {
         self.regions.remove(&first);
+        self.measure();
+    }
+
+    /// Says how much memory there is to know about.
+    fn measure(&mut self) {
+        let pages = |(start, region): (&Page, &Region)| region.end - start;
+        self.predictor.set_footprint(self.regions.iter().map(pages).sum());
     }
 
     /// Takes in what has happened, and adds what is to be done now.
@@ -457,15 +464,17 @@ impl Cache {
     fn map(&mut self, id: ExtentId, is_write: bool, actions: &mut Vec<Action>) {
         self.dequeue(id);
         let extent = &mut self.extents[id as usize];
-        let was_foreseen = extent.stream != 0;
+        let (stream, frames) = (extent.stream, u64::from(extent.frames()));
+        let was_foreseen = stream != 0;
         let is_of_loop = was_foreseen && self.cyclic.is_loop();
         self.of_loop = self.of_loop.wrapping_add(u32::from(is_of_loop));
         extent.goes_by = is_of_loop && !self.of_loop.is_multiple_of(room::KEPT_ONE_IN);
         extent.stream = 0;
         extent.state = State::Mapping;
         extent.is_changed |= is_write;
-        self.counts.used += if was_foreseen { u64::from(extent.frames()) } else { 0 };
         actions.push(Action::MoveIn(id, extent.span()));
+        self.counts.used += if was_foreseen { frames } else { 0 };
+        self.counts.history.used += if is_of_history(stream) { frames } else { 0 };
     }
 
     fn insert(&mut self, extent: Extent) -> ExtentId {

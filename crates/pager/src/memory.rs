@@ -62,18 +62,6 @@ impl Memory {
         unsafe { ptr::write_bytes((self.start + part.start) as *mut u8, 0, part.len()) }
     }
 
-    /// Writes some bytes.
-    ///
-    /// # Safety
-    /// They lie within, and nobody else uses that part.
-    pub(crate) unsafe fn put(&self, at: usize, bytes: &[u8]) {
-        debug_assert!(at + bytes.len() <= self.bytes);
-        // SAFETY: it is mapped, and by the caller nobody else uses it.
-        unsafe {
-            ptr::copy_nonoverlapping(bytes.as_ptr(), (self.start + at) as *mut u8, bytes.len());
-        }
-    }
-
     /// The bytes of a page that is there and that nobody writes to, so many bytes from the start.
     pub(crate) fn page(&self, at: usize) -> &[u8] {
         assert!(at.is_multiple_of(PAGE) && at < self.bytes);
@@ -87,6 +75,18 @@ impl Memory {
         let (address, length) = (part.start as *mut _, part.len());
         // SAFETY: the part lies within, and by the caller no page is there that could be lost.
         let _ = unsafe { mm::madvise(address, length, Advice::LinuxDontNeed) };
+    }
+
+    /// Writes some bytes.
+    ///
+    /// # Safety
+    /// They lie within, and nobody else uses that part.
+    pub(crate) unsafe fn put(&self, at: usize, bytes: &[u8]) {
+        debug_assert!(at + bytes.len() <= self.bytes);
+        // SAFETY: it is mapped, and by the caller nobody else uses it.
+        unsafe {
+            ptr::copy_nonoverlapping(bytes.as_ptr(), (self.start + at) as *mut u8, bytes.len());
+        }
     }
 }
 

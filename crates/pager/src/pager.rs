@@ -174,22 +174,22 @@ impl Shared {
         self.memory.start() + page as usize * PAGE
     }
 
-    /// Says what was done so far.
-    pub(crate) fn publish(&self, counts: Counts) {
-        *lock(&self.counts) = counts;
-        if let Some(seat) = &self.seat {
-            seat.tell(&counts);
-        }
-    }
-
     /// Lets the kernel forget what it has for addresses where no page is.
     pub(crate) fn forget(&self, addresses: Range<usize>) {
         self.memory.forget(addresses);
     }
 
     /// Tells the user what was lost.
-    pub(crate) fn tell(&self, lost: &Lost) {
+    pub(crate) fn tell_lost(&self, lost: &Lost) {
         let _ = writeln!(io::stderr(), "interleaf: {lost}");
+    }
+
+    /// Says what was done so far.
+    pub(crate) fn tell(&self, counts: Counts) {
+        *lock(&self.counts) = counts;
+        if let Some(seat) = &self.seat {
+            seat.tell(&counts);
+        }
     }
 
     fn give(&self, start: usize) {
@@ -236,7 +236,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
-    use crate::{predict::streams::Limits, store::FileStore};
+    use crate::{predict::Limits, store::FileStore};
 
     const SETTINGS: Settings =
         Settings { frames: 2048, order: 2, ahead: Limits { first: 16, most: 256 } };

@@ -105,7 +105,7 @@ impl Worker {
         for (token, outcome) in self.store.done() {
             is_busy = true;
             if let Err(lost) = &outcome {
-                shared.tell(lost);
+                shared.tell_lost(lost);
             }
             self.transferred(token, outcome.is_ok(), actions);
         }
@@ -136,7 +136,7 @@ impl Worker {
         if is_busy {
             self.store.submit().ok()?;
             let stalled_ns = self.stalls.nanoseconds();
-            shared.publish(Counts { stalled_ns, ..*self.cache.counts() });
+            shared.tell(Counts { stalled_ns, ..*self.cache.counts() });
         }
         Some(is_busy)
     }

@@ -4,7 +4,7 @@ use interleaf_pager::{
     board::{Identity, Seat},
     cache::Settings,
     pager::Pager,
-    predict::streams::Limits,
+    predict::Limits,
     session::{Children, Session, VARIABLE},
     store::{FileStore, Options},
 };

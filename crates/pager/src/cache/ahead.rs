@@ -4,7 +4,7 @@ use super::{Action, Cache, Span, State};
 use crate::{
     index::ExtentId,
     pool::ORDER_MAX,
-    predict::{Page, Touch},
+    predict::{Page, Touch, is_of_history},
 };
 use std::{collections::VecDeque, ops::Range};
 
@@ -49,8 +49,8 @@ impl Cache {
             Some(id) => self.extents[id as usize].span().pages(),
             None => page..page + 1,
         };
-        let touch = Touch { thread, pages, within: self.region(page) };
-        let Some(ahead) = self.streams.touch(&touch) else { return };
+        let touch = Touch { thread, page, pages, within: self.region(page) };
+        let Some(ahead) = self.predictor.touch(&touch) else { return };
         let ranges = ahead.pages.iter().cloned();
         let is_down = ahead.pages.first().is_some_and(|range| range.end <= page);
         let same =
@@ -87,6 +87,8 @@ impl Cache {
             let frames = self.extents[id as usize].frames();
             self.foreseen_more(stream, frames);
             self.counts.foreseen += u64::from(frames);
+            self.counts.history.foreseen +=
+                if is_of_history(stream) { u64::from(frames) } else { 0 };
             waiting = 0;
         }
     }
@@ -143,8 +145,15 @@ impl Cache {
                     true => range.end = of.start.max(range.start),
                     false => range.start = of.end.min(range.end),
                 }
-            } else if self.streams.asks(pending.stream, range) {
-                return Some((page, fitting(page, range, pending.is_down, ORDER_MAX)));
+            } else if self.predictor.asks(pending.stream, range) {
+                // One page alone stands for what a touch of it would bring.
+                let is_alone = is_of_history(pending.stream) && range.end - range.start == 1;
+                let order = if is_alone {
+                    self.learned(page)
+                } else {
+                    fitting(page, range, pending.is_down, ORDER_MAX)
+                };
+                return Some((page, order));
             } else {
                 range.end = range.start;
             }
@@ -178,11 +187,17 @@ impl Cache {
         learner.map_or((0, false), |learner| (learner.order(), learner.miss(page)))
     }
 
+    /// The order that was learned for a page's region.
+    fn learned(&self, page: Page) -> u8 {
+        let region = self.regions.range(..=page).next_back();
+        region.map_or(0, |(_, region)| region.learner.order())
+    }
+
     /// Gives up what was foreseen longest ago if nobody asks for it any more.
     fn drop_forgotten(&mut self) -> bool {
         let Some(id) = self.foreseen.first() else { return false };
         let extent = self.extents[id as usize];
-        let is_forgotten = !self.streams.asks(extent.stream, &extent.span().pages());
+        let is_forgotten = !self.predictor.asks(extent.stream, &extent.span().pages());
         if is_forgotten {
             self.drop_foreseen(id);
         }

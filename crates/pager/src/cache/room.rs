@@ -1,7 +1,7 @@
 //! Giving up what is missed least.
 
 use super::{Action, Cache, Changed, Extent, Failed, Span, State, Wanted};
-use crate::index::ExtentId;
+use crate::{index::ExtentId, predict::is_of_history};
 
 /// So many frames are kept free or at rest: one part in so many of all, and no more than it takes
 /// while a drive is busy with the next: 64 MiB.
@@ -37,8 +37,10 @@ impl Cache {
         let extent = self.extents[id as usize];
         self.dequeue(id);
         self.forget(id);
-        self.counts.wasted += u64::from(extent.frames());
-        self.streams.wasted(extent.stream, &extent.span().pages());
+        let frames = u64::from(extent.frames());
+        self.counts.wasted += frames;
+        self.counts.history.wasted += if is_of_history(extent.stream) { frames } else { 0 };
+        self.predictor.wasted(extent.stream, &extent.span().pages());
     }
 
     /// The mapped extent that is missed least.

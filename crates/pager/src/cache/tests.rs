@@ -264,8 +264,8 @@ fn a_sweep_is_there_before_it_is_touched() {
         at += 1;
         ((at - 1) % 1024, true)
     });
-    let Counts { touches, ready, foreseen, wasted, .. } = *world.cache.counts();
-    assert!(ready * 10 > touches * 8, "{ready} of {touches}");
+    let Counts { read, foreseen, wasted, .. } = *world.cache.counts();
+    assert!(foreseen * 10 > read * 9, "{foreseen} of {read}");
     assert!(wasted * 20 < foreseen, "{wasted} of {foreseen}");
 }
 
@@ -287,7 +287,7 @@ fn a_loop_keeps_what_it_can_and_is_forgotten() {
     };
     rounds(&mut world, 0, 4096, 40_000);
     let read = rounds(&mut world, 0, 4096, 80_000);
-    assert!(read < 0.65, "{read} of what is touched is read");
+    assert!(read < 0.68, "{read} of what is touched is read");
     rounds(&mut world, 4096, 1024, 200_000);
     let read = rounds(&mut world, 4096, 1024, 40_000);
     assert!(read < 0.01, "{read} of what fits is read");
