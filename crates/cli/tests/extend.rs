@@ -195,7 +195,8 @@ fn what_the_killed_leave_is_found_by_the_next() {
 
 #[test]
 fn children_share_the_budget_have_one_of_their_own_or_none() {
-    let two = format!("{0} {MIB} 2 & {0} {MIB} 2 & wait %1 && wait %2", sweep());
+    let two =
+        format!("{0} {MIB} 2 & one=$!; {0} {MIB} 2 & two=$!; wait $one && wait $two", sweep());
     let names = |options: &[&str]| {
         let place = Place::new();
         let output = place.extended(options, &["bash", "-c", &two]).output().unwrap();
