@@ -214,6 +214,20 @@ fn children_share_the_budget_have_one_of_their_own_or_none() {
 }
 
 #[test]
+fn one_after_the_other_they_have_all_of_it() {
+    let place = Place::new();
+    let three = format!("{0} 20 2 && {0} 20 2 && exec {0} 20 2", sweep());
+    let output = place.extended(&[], &["sh", "-c", &three]).output().unwrap();
+    assert_eq!(text(&output.stdout), "as it was left\n".repeat(3), "{}", text(&output.stderr));
+    let stats = place.stats();
+    let processes = stats["processes"].as_array().unwrap();
+    assert!(!processes.is_empty(), "{stats}");
+    assert!(processes.iter().all(|process| process["dram_bytes"] == 16 << 20), "{stats}");
+    // Of each 4 MiB did not fit.
+    assert!(stats["evicted_pages"].as_u64().unwrap() * 4096 >= 3 * (4 << 20), "{stats}");
+}
+
+#[test]
 fn what_is_started_under_one_name_shares_one_budget() {
     let place = Place::new();
     let options = ["--session", "job", "--processes", "2"];

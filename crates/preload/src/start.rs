@@ -22,9 +22,14 @@ const FRAMES_MIN: u64 = 1024;
 /// Addresses for all regions of a process.
 const ADDRESSES: usize = 1 << 40;
 
-/// How often, and how long at most, who began the session is waited for to say whom it has started.
-const FIRST_PAUSE: Duration = Duration::from_millis(1);
+/// How often others are looked at again that are waited for.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// So often at most who began the session is waited for to say whom it has started.
 const FIRST_PAUSES: u32 = 2000;
+
+/// And so often for a part of the budget.
+const PART_PAUSES: u32 = 500;
 
 /// What is done for this process.
 pub(crate) struct Extend {
@@ -63,7 +68,8 @@ fn begin(folder: &Path) -> Result<Option<Extend>, String> {
         }
         Children::None | Children::Inherit => {
             let seat = seat(&session, budget)?;
-            (seat.grow(budget / u64::from(settings.processes.max(1))), seat)
+            let part = budget / u64::from(settings.processes.max(1));
+            (part_of(&session, &seat, part), seat)
         }
     };
     if frames < FRAMES_MIN {
@@ -83,6 +89,24 @@ fn begin(folder: &Path) -> Result<Option<Extend>, String> {
     Ok(Some(Extend { pager, least }))
 }
 
+/// Takes pages of the budget, and says how many it could have. Who had them may just have ended,
+/// or be about to.
+fn part_of(session: &Session, seat: &Seat, part: u64) -> u64 {
+    let mut frames = seat.grow(part);
+    for _ in 0..PART_PAUSES {
+        if frames == part {
+            break;
+        }
+        session.board.recover();
+        frames = seat.grow(part);
+        if frames >= FRAMES_MIN {
+            break;
+        }
+        thread::sleep(PAUSE);
+    }
+    frames
+}
+
 fn seat(session: &Session, wanted: u64) -> Result<Seat, String> {
     let identity = Identity::own().map_err(|why| format!("/proc/self/stat: {why}"))?;
     let seat = Arc::clone(&session.board).join(identity, &name(), wanted);
@@ -96,7 +120,7 @@ fn is_first(session: &Session) -> Result<bool, String> {
         if let Some(first) = session.board.first() {
             return Ok(first == std::process::id());
         }
-        thread::sleep(FIRST_PAUSE);
+        thread::sleep(PAUSE);
     }
     Err(format!(
         "who began the session {} does not say whom it started",
