@@ -82,8 +82,8 @@ fn library() -> &'static Path {
     })
 }
 
-fn compiled(name: &str, options: &[&str]) -> PathBuf {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/extend/sweep.c");
+fn compiled(name: &str, source: &str, options: &[&str]) -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/extend").join(source);
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     // Two tests may do so at once: what is run is whole.
     let new = program.with_extension(format!("{:?}", thread::current().id()));
@@ -97,7 +97,7 @@ fn compiled(name: &str, options: &[&str]) -> PathBuf {
 /// The program that goes over memory.
 fn sweep() -> &'static str {
     static SWEEP: OnceLock<PathBuf> = OnceLock::new();
-    SWEEP.get_or_init(|| compiled("sweep", &[])).to_str().unwrap()
+    SWEEP.get_or_init(|| compiled("sweep", "sweep.c", &[])).to_str().unwrap()
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -214,6 +214,21 @@ fn children_share_the_budget_have_one_of_their_own_or_none() {
 }
 
 #[test]
+fn a_child_that_is_forked_has_a_part_of_its_own() {
+    let place = Place::new();
+    let program = compiled("fork", "fork.c", &[]);
+    let output = place.extended(&[], &[program.to_str().unwrap(), MIB]).output().unwrap();
+    assert_eq!(text(&output.stdout), "each has its own\n", "{}", text(&output.stderr));
+    let stats = place.stats();
+    let processes = stats["processes"].as_array().unwrap();
+    assert_eq!(processes.len(), 2, "{stats}");
+    // The least that a process has comes on top, where the first has all.
+    let held: u64 = processes.iter().map(|process| process["dram_bytes"].as_u64().unwrap()).sum();
+    assert!(held <= (16 + 4) << 20, "{stats}");
+    assert!(processes.iter().all(|process| process["read_bytes"].as_u64() > Some(0)), "{stats}");
+}
+
+#[test]
 fn one_after_the_other_they_have_all_of_it() {
     let place = Place::new();
     let three = format!("{0} 20 2 && {0} 20 2 && exec {0} 20 2", sweep());
@@ -290,7 +305,7 @@ fn what_cannot_be_extended_is_refused() {
     let refuses = |words: &[&str], problem: &str, hint: &str| {
         refused(&place.extended(&[], words).output().unwrap(), problem, hint);
     };
-    let fixed = compiled("fixed", &["-static"]);
+    let fixed = compiled("fixed", "sweep.c", &["-static"]);
     refuses(&[fixed.to_str().unwrap(), "1", "1"], "it is linked statically", "link it dynamically");
     refuses(&["no-such-program"], "no-such-program: there is no such program", "name a program");
     let script = place.at("script");
@@ -323,7 +338,7 @@ fn a_dry_run_says_what_it_found_and_runs_nothing() {
     for what in ["library", "command", "userfaultfd", "io_uring", "store", "memory"] {
         assert!(found.contains(&what), "{what}: {plan}");
     }
-    let fixed = compiled("fixed-too", &["-static"]);
+    let fixed = compiled("fixed-too", "sweep.c", &["-static"]);
     let output = place.extended_dry(&["--dry-run"], &[fixed.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(1), "the answer is no");
     assert!(text(&output.stdout).contains("cannot run: "), "{}", text(&output.stdout));

@@ -75,7 +75,7 @@ pub fn measure(
     depths: &[usize],
 ) -> Result<Drive, DriveError> {
     let most = depths.iter().map(|depth| depth * SMALL).max().unwrap_or(0);
-    let memory = Memory::new(most.max(LARGE * LARGE_DEPTH), true);
+    let memory = Memory::frames(most.max(LARGE * LARGE_DEPTH));
     let memory = memory.map_err(io::Error::from)?;
     // A drive that finds zeros, or the same again, may not store them.
     let mut state = SEED;

@@ -7,6 +7,8 @@
 //! Everything that decides is pure: it is told what was touched and what came of it, and says what
 //! to read, to write and to give up.
 
+pub mod advice;
+
 pub mod cache;
 
 pub mod cyclic;
@@ -25,7 +27,14 @@ mod digest;
 
 mod memory;
 
+mod frames;
 mod transfers;
+
+mod mover;
+
+mod fatal;
+
+mod ranges;
 
 pub mod arena;
 
@@ -33,7 +42,10 @@ pub mod store;
 
 pub mod pager;
 
+mod mappings;
 mod stall;
+
+pub mod fork;
 
 pub mod worker;
 

@@ -66,6 +66,15 @@ struct Move {
 }
 
 #[repr(C)]
+struct Copy {
+    dst: u64,
+    src: u64,
+    len: u64,
+    mode: u64,
+    copied: i64,
+}
+
+#[repr(C)]
 struct Poison {
     range: Addresses,
     mode: u64,
@@ -88,11 +97,9 @@ const API: Opcode = opcode::read_write::<Api>(GROUP, 0x3f);
 const REGISTER: Opcode = opcode::read_write::<Register>(GROUP, 0x00);
 const UNREGISTER: Opcode = opcode::read::<Addresses>(GROUP, 0x01);
 const WAKE: Opcode = opcode::read::<Addresses>(GROUP, 0x02);
+const COPY: Opcode = opcode::read_write::<Copy>(GROUP, 0x03);
 const MOVE: Opcode = opcode::read_write::<Move>(GROUP, 0x05);
 const POISON: Opcode = opcode::read_write::<Poison>(GROUP, 0x08);
-
-/// So often a page that something holds is tried again: some hundred ms.
-const BUSY_MAX: u32 = 100_000;
 
 /// Messages that are read at once.
 const MESSAGES: usize = 64;
@@ -161,7 +168,7 @@ impl Userfault {
     }
 
     /// Moves `len` bytes of pages from `src` to `dst`, where none are, and wakes who waits for
-    /// them.
+    /// them. A page that something holds is tried again `tries_max` times.
     ///
     /// # Safety
     /// Both are memory of this process that nobody but the pager manages: nothing that the compiler
@@ -174,6 +181,7 @@ impl Userfault {
         dst: usize,
         src: usize,
         len: usize,
+        tries_max: u32,
     ) -> Result<(), (usize, Errno)> {
         let (mut done, mut tries) = (0, 0);
         while done < len {
@@ -185,12 +193,33 @@ impl Userfault {
                 // Interrupted: what was moved is said, and the rest is tried again.
                 Err(Errno::AGAIN) => done += usize::try_from(moving.moved).unwrap_or(0),
                 // A transfer that is done may hold its pages for a moment more.
-                Err(Errno::BUSY) if tries < BUSY_MAX => {
+                Err(Errno::BUSY) if tries < tries_max => {
                     tries += 1;
                     done += usize::try_from(moving.moved).unwrap_or(0);
                     std::thread::yield_now();
                 }
                 Err(why) => return Err((done, why)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies `len` bytes from `src` to pages at `dst`, where none are, whatever may be done with
+    /// them there, and wakes who waits for them.
+    ///
+    /// # Errors
+    /// When there is a page, or the addresses are not registered.
+    pub(crate) fn copy_pages(&self, dst: usize, src: usize, len: usize) -> io::Result<()> {
+        let at = |start: usize, done: usize| (start + done) as u64;
+        let mut done = 0;
+        while done < len {
+            let (dst, src, rest) = (at(dst, done), at(src, done), (len - done) as u64);
+            let mut copy = Copy { dst, src, len: rest, mode: 0, copied: 0 };
+            match self.call::<COPY, _>(&mut copy) {
+                Ok(()) => return Ok(()),
+                // As of a move.
+                Err(Errno::AGAIN) => done += usize::try_from(copy.copied).unwrap_or(0),
+                Err(why) => return Err(why),
             }
         }
         Ok(())

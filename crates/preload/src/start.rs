@@ -1,5 +1,6 @@
 //! How it begins: what the session says, and this process's part of the budget.
 
+use crate::process;
 use interleaf_pager::{
     board::{Identity, Seat},
     cache::Settings,
@@ -7,20 +8,23 @@ use interleaf_pager::{
     predict::Limits,
     session::{Children, Session, VARIABLE},
     store::{FileStore, Options},
+    worker::is_worker,
 };
 use std::{
+    cell::Cell,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, OnceLock},
     thread,
     time::Duration,
 };
 
-/// With fewer pages of DRAM nothing moves any more: a reserve, what is brought in and what is in
-/// use have to fit.
-const FRAMES_MIN: u64 = 1024;
+const PAGE_BYTES: u64 = 4096;
 
-/// Addresses for all regions of a process.
-const ADDRESSES: usize = 1 << 40;
+/// Addresses of all regions of a process together.
+const ADDRESSES: usize = 4 << 40;
+
+/// Smaller ones are never looked at: most are, and should not even look at a thread's own variable.
+const LEAST_BYTES: usize = 1 << 20;
 
 /// How often others are looked at again that are waited for.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -28,21 +32,26 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// So often at most who began the session is waited for to say whom it has started.
 const FIRST_PAUSES: u32 = 2000;
 
-/// And so often for a part of the budget.
-const PART_PAUSES: u32 = 500;
-
 /// What is done for this process.
-pub(crate) struct Extend {
-    pub(crate) pager: Pager,
+struct Extend {
+    pager: Pager,
     /// Smaller allocations are left alone.
-    pub(crate) least: usize,
+    least: usize,
+}
+
+static EXTEND: OnceLock<Option<Extend>> = OnceLock::new();
+
+thread_local! {
+    /// Whether the thread is in here already, or is the pager's own.
+    static INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
 /// What the environment says should be done; nothing when it says nothing, or it cannot be done,
 /// which is told.
-pub(crate) fn extend() -> Option<Extend> {
-    let folder = PathBuf::from(std::env::var_os(VARIABLE)?);
-    match begin(&folder) {
+fn extend() -> Option<Extend> {
+    let value = std::env::var_os(VARIABLE)?;
+    let text = value.to_str().filter(|text| text.contains('='));
+    match text.map_or_else(|| begin(Path::new(&value)), |text| alone(text).map(Some)) {
         Ok(extend) => extend,
         Err(why) => {
             let name = name();
@@ -55,10 +64,24 @@ pub(crate) fn extend() -> Option<Extend> {
     }
 }
 
+/// Without a session: `dram=BYTES store=PATH least=BYTES`, for a process by itself.
+fn alone(text: &str) -> Result<Extend, String> {
+    let value = |name: &str| {
+        let mut words = text.split(' ').filter_map(|word| word.split_once('='));
+        let value = words.find(|(key, _)| *key == name).map(|(_, value)| value);
+        value.ok_or_else(|| format!("{VARIABLE} is {text:?}: {name}= is missing"))
+    };
+    let number = |name: &str| {
+        let text = value(name)?;
+        text.parse::<u64>().map_err(|_| format!("{VARIABLE}: {name}={text} is no number of bytes"))
+    };
+    let frames = number("dram")? / PAGE_BYTES;
+    start(frames, &[Path::new(value("store")?)], false, None, number("least")?)
+}
+
 fn begin(folder: &Path) -> Result<Option<Extend>, String> {
     let session = Session::open(folder).map_err(|why| why.to_string())?;
     let settings = &session.settings;
-    let least = usize::try_from(settings.min_alloc_bytes).unwrap_or(usize::MAX);
     let budget = session.board.budget();
     let (frames, seat) = match settings.children {
         Children::None if !is_first(&session)? => return Ok(None),
@@ -68,43 +91,30 @@ fn begin(folder: &Path) -> Result<Option<Extend>, String> {
         }
         Children::None | Children::Inherit => {
             let seat = seat(&session, budget)?;
-            let part = budget / u64::from(settings.processes.max(1));
-            (part_of(&session, &seat, part), seat)
+            (seat.begin(budget / u64::from(settings.processes.max(1))), seat)
         }
     };
-    if frames < FRAMES_MIN {
-        return Err(format!(
-            "{frames} pages of the budget are left, and it takes {FRAMES_MIN}: other processes of \
-             the session have the rest (--processes N shares it by so many)"
-        ));
-    }
-    let paths: Vec<&Path> = settings.stores.iter().map(PathBuf::as_path).collect();
-    let options = Options { force: settings.force, ..Options::default() };
-    let store = FileStore::open_all(&paths, options).map_err(|why| why.to_string())?;
+    let stores: Vec<&Path> = settings.stores.iter().map(PathBuf::as_path).collect();
+    start(frames, &stores, settings.force, Some(seat), settings.min_alloc_bytes).map(Some)
+}
+
+fn start(
+    frames: u64,
+    stores: &[&Path],
+    force: bool,
+    seat: Option<Seat>,
+    least: u64,
+) -> Result<Extend, String> {
+    let options = Options { force, ..Options::default() };
+    let store = FileStore::open_all(stores, options).map_err(|why| why.to_string())?;
     let frames = u32::try_from(frames).map_err(|_| "the budget is too large")?;
     let ahead = Limits { first: 16, most: 8192 };
     let settings = Settings { frames, order: 2, ahead };
-    let pager = Pager::seated(settings, ADDRESSES, store, Some(seat));
+    let pager = Pager::seated(settings, ADDRESSES, store, seat);
     let pager = pager.map_err(|why| format!("userfaultfd: {why}"))?;
-    Ok(Some(Extend { pager, least }))
-}
-
-/// Takes pages of the budget, and says how many it could have. Who had them may just have ended,
-/// or be about to.
-fn part_of(session: &Session, seat: &Seat, part: u64) -> u64 {
-    let mut frames = seat.grow(part);
-    for _ in 0..PART_PAUSES {
-        if frames == part {
-            break;
-        }
-        session.board.recover();
-        frames = seat.grow(part);
-        if frames >= FRAMES_MIN {
-            break;
-        }
-        thread::sleep(PAUSE);
-    }
-    frames
+    process::watch();
+    let least = usize::try_from(least).unwrap_or(usize::MAX);
+    Ok(Extend { pager, least })
 }
 
 fn seat(session: &Session, wanted: u64) -> Result<Seat, String> {
@@ -132,4 +142,41 @@ fn is_first(session: &Session) -> Result<bool, String> {
 fn name() -> String {
     let name = std::fs::read_to_string("/proc/self/comm").unwrap_or_default();
     name.trim_end().to_string()
+}
+
+/// Does something that may allocate memory, which is not ours then.
+pub(crate) fn inside<T>(work: impl FnOnce() -> T) -> T {
+    let before = INSIDE.replace(true);
+    let outcome = work();
+    INSIDE.set(before);
+    outcome
+}
+
+/// The pager, for so many new bytes.
+pub(crate) fn pager_for(bytes: usize) -> Option<&'static Pager> {
+    if bytes < LEAST_BYTES || INSIDE.get() || is_worker() {
+        return None;
+    }
+    let extend = inside(|| EXTEND.get_or_init(extend)).as_ref()?;
+    (bytes >= extend.least && extend.pager.is_served()).then_some(&extend.pager)
+}
+
+/// The pager, if there is one and it serves this process.
+pub(crate) fn pager() -> Option<&'static Pager> {
+    let pager = &EXTEND.get()?.as_ref()?.pager;
+    pager.is_served().then_some(pager)
+}
+
+/// The pager whose regions an address may be of, whether it serves this process or not.
+pub(crate) fn pager_of(address: usize) -> Option<&'static Pager> {
+    let pager = &EXTEND.get()?.as_ref()?.pager;
+    pager.has(address).then_some(pager)
+}
+
+/// The pager that some of these addresses may be of.
+pub(crate) fn pager_over(address: usize, bytes: usize) -> Option<&'static Pager> {
+    let pager = &EXTEND.get()?.as_ref()?.pager;
+    let all = pager.addresses();
+    let is_over = address < all.end && address.saturating_add(bytes) > all.start;
+    (is_over && pager.is_served() && !is_worker()).then_some(pager)
 }
