@@ -190,6 +190,13 @@ impl Cache {
         })
     }
 
+    /// The same pages with another budget, while none of them is in memory.
+    pub fn with_frames(self, frames: u32) -> Self {
+        let settings = Settings { frames, ..self.settings };
+        let Self { regions, stored, advised, .. } = self;
+        Self { regions, stored, advised, ..Self::new(settings) }
+    }
+
     /// Pages are zeros for a child, which has nothing of them yet.
     pub fn wipe(&mut self, pages: &Range<Page>) {
         let words = pages.start / 64..pages.end.div_ceil(64).min(self.stored.len() as u64);
