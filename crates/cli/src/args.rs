@@ -7,7 +7,9 @@ mod measure_app;
 mod report;
 mod run;
 
-pub(crate) use bench::{Bench, BenchListArgs, BenchRunArgs, Place};
+#[cfg(test)]
+pub(crate) use bench::bench_run;
+pub(crate) use bench::{Bench, BenchInstallArgs, BenchListArgs, BenchRunArgs, Place};
 pub(crate) use bench_compare::BenchCompareArgs;
 pub(crate) use measure::{
     ChaseArgs, CommonArgs, InterleaveArgs, LoadArgs, Measure, MeasureArgs, PagesChoice,
