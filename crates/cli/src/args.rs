@@ -2,6 +2,7 @@
 
 mod bench;
 mod bench_compare;
+mod extend;
 mod measure;
 mod measure_app;
 mod report;
@@ -11,6 +12,7 @@ mod run;
 pub(crate) use bench::bench_run;
 pub(crate) use bench::{Bench, BenchInstallArgs, BenchListArgs, BenchRunArgs, Place};
 pub(crate) use bench_compare::BenchCompareArgs;
+pub(crate) use extend::{EXAMPLE as EXTEND_EXAMPLE, ExtendArgs};
 pub(crate) use measure::{
     ChaseArgs, CommonArgs, InterleaveArgs, LoadArgs, Measure, MeasureArgs, PagesChoice,
     TrafficArgs, WayChoice,
@@ -71,6 +73,7 @@ Decide:
 Act:
   run        a command under a placement of its pages, or the pages of a program that runs already
   balance    pages all the time: observes, decides, moves them
+  extend     a command that needs more memory than there is: DRAM is a cache over a drive
 
 Try and prove:
   simulate   a policy on a machine that one need not own: what it finds, when, what it gives
@@ -105,6 +108,7 @@ pub(crate) enum Verb {
     Tune(TuneArgs),
     Run(RunArgs),
     Balance(BalanceArgs),
+    Extend(Box<ExtendArgs>),
     #[command(subcommand)]
     Simulate(Simulate),
     Reproduce(ReproduceArgs),
@@ -665,6 +669,7 @@ fn refused(error: &clap::Error, verb: &str) -> Failure {
     let example = match verb {
         "interleaf tune" => "write for example interleaf tune -- ./solver input.dat",
         "interleaf run" => run::EXAMPLE,
+        "interleaf extend" => extend::EXAMPLE,
         "interleaf measure app" => measure_app::hint(&problem),
         _ => "",
     };

@@ -68,6 +68,10 @@ pub mod placement;
 
 pub mod survey;
 
+pub mod program;
+
+pub mod storage;
+
 pub mod command;
 
 pub mod migrate;

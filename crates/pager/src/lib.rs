@@ -7,6 +7,8 @@
 //! Everything that decides is pure: it is told what was touched and what came of it, and says what
 //! to read, to write and to give up.
 
+pub mod advice;
+
 pub mod cache;
 
 pub mod cyclic;
@@ -21,7 +23,18 @@ pub mod predict;
 
 pub mod uffd;
 
+mod digest;
+
 mod memory;
+
+mod frames;
+mod transfers;
+
+mod mover;
+
+mod fatal;
+
+mod ranges;
 
 pub mod arena;
 
@@ -29,4 +42,19 @@ pub mod store;
 
 pub mod pager;
 
+mod mappings;
+mod stall;
+
+pub mod fork;
+
 pub mod worker;
+
+pub mod share;
+
+pub mod board;
+
+pub mod session;
+
+pub mod drive;
+
+pub mod rights;

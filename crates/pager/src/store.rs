@@ -1,37 +1,100 @@
 //! Where the content of pages is that is not in memory.
 
-#![expect(unsafe_code, reason = "the kernel is handed addresses of frames")]
+#![expect(unsafe_code, reason = "memory is handed to drives")]
 
-use io_uring::{IoUring, opcode, types};
-use std::{
-    fs::{File, OpenOptions},
-    io,
-    os::{
-        fd::{AsFd, AsRawFd, BorrowedFd},
-        unix::fs::OpenOptionsExt,
-    },
-    path::Path,
-};
+pub mod striped;
 
-/// Transfers that may be under way at once.
-const DEPTH: u32 = 256;
+pub mod layers;
 
-/// A transfer of a piece of memory.
+pub mod job;
+
+pub mod engine;
+
+pub mod faulty;
+
+pub mod place;
+
+pub mod file;
+
+pub use file::{FileStore, Options};
+pub use job::Job;
+
+use std::{io, os::fd::BorrowedFd};
+
+/// Transfers of so many pieces of memory at most: `UIO_MAXIOV` of the kernel.
+pub const PIECES_MAX: usize = 1024;
+
+/// Offsets and lengths are multiples of a page.
+const BLOCK: u64 = 4096;
+
+/// A piece of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Transfer {
+pub struct Piece {
+    /// Where.
+    pub address: usize,
+    /// How much.
+    pub bytes: usize,
+}
+
+/// A transfer between one place in the store and one or several in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transfer<'a> {
     /// What it is called when it is done.
     pub token: u64,
     /// Whether it goes to the store.
     pub is_write: bool,
     /// Where in the store, bytes.
     pub offset: u64,
-    /// Where in memory.
-    pub address: usize,
-    /// How much, bytes.
-    pub bytes: usize,
+    /// Where in memory, at most [`PIECES_MAX`]: as they follow each other in the store.
+    pub pieces: &'a [Piece],
 }
 
-/// A place for pages.
+impl Transfer<'_> {
+    /// How much, bytes.
+    pub fn bytes(&self) -> usize {
+        self.pieces.iter().map(|piece| piece.bytes).sum()
+    }
+}
+
+/// What could not be read or written, after all that could be tried.
+#[derive(Debug, thiserror::Error)]
+#[error("the store {store} cannot {} {bytes} bytes at byte {offset}: {why}",
+    if *is_write { "take" } else { "give back" })]
+pub struct Lost {
+    /// The file, device or folder, as the user named it.
+    pub store: String,
+    /// Whether it was to be written.
+    pub is_write: bool,
+    /// Where in the store.
+    pub offset: u64,
+    /// How much.
+    pub bytes: usize,
+    /// Why.
+    pub why: io::Error,
+}
+
+/// A store that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the store {store}: {why}")]
+pub struct Refused {
+    /// The file, device or folder, as the user named it.
+    pub store: String,
+    /// Why.
+    pub why: String,
+    /// What the user can do.
+    pub hint: String,
+}
+
+impl From<Refused> for io::Error {
+    fn from(refused: Refused) -> Self {
+        Self::other(refused)
+    }
+}
+
+/// What makes the store of a child, in the child.
+pub type Born = Box<dyn FnOnce() -> io::Result<Box<dyn Store>> + Send>;
+
+/// A place for pages. What was never written is zeros.
 pub trait Store: Send {
     /// Begins a transfer.
     ///
@@ -41,7 +104,7 @@ pub trait Store: Send {
     ///
     /// # Errors
     /// When it cannot be begun: it is as if it had failed.
-    unsafe fn begin(&mut self, transfer: Transfer) -> io::Result<()>;
+    unsafe fn begin(&mut self, transfer: Transfer<'_>) -> io::Result<()>;
 
     /// Makes a part zeros, as far as the store can: what is never read again need not be.
     fn erase(&mut self, offset: u64, bytes: u64);
@@ -53,88 +116,19 @@ pub trait Store: Send {
     fn submit(&mut self) -> io::Result<()>;
 
     /// What is done, with what came of it; what is short has failed.
-    fn done(&mut self) -> Vec<(u64, io::Result<()>)>;
+    fn done(&mut self) -> Vec<(u64, Result<(), Lost>)>;
 
     /// What is readable when something is done.
     fn ready(&self) -> BorrowedFd<'_>;
-}
 
-/// A file or a block device, past the page cache.
-pub struct FileStore {
-    file: File,
-    ring: IoUring,
-    /// How much each transfer under way should be, by its token.
-    lengths: std::collections::HashMap<u64, usize>,
-}
-
-impl FileStore {
-    /// An unnamed file in `folder`, or the block device `folder`, private to its owner.
+    /// Gets ready for a child that is forked now: it has the same pages, and what either writes
+    /// from now on the other does not see. What is given back is called in the child, once; here it
+    /// is dropped as soon as the child is there. The child has no use for its copy of this store,
+    /// and does not drop it.
     ///
     /// # Errors
-    /// When it cannot be made, or the kernel has no `io_uring`.
-    pub fn open(path: &Path) -> io::Result<Self> {
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).mode(0o600);
-        let flags = if path.is_dir() { libc::O_TMPFILE | libc::O_DIRECT } else { libc::O_DIRECT };
-        let file = options.custom_flags(flags).open(path)?;
-        Ok(Self { file, ring: IoUring::new(DEPTH)?, lengths: Default::default() })
-    }
-}
-
-impl Store for FileStore {
-    unsafe fn begin(&mut self, transfer: Transfer) -> io::Result<()> {
-        let Transfer { token, is_write, offset, address, bytes } = transfer;
-        let fd = types::Fd(self.file.as_raw_fd());
-        let length = u32::try_from(bytes).map_err(io::Error::other)?;
-        let entry = if is_write {
-            opcode::Write::new(fd, address as *const u8, length).offset(offset).build()
-        } else {
-            opcode::Read::new(fd, address as *mut u8, length).offset(offset).build()
-        };
-        let entry = entry.user_data(token);
-        // SAFETY: by the caller the memory is there until the transfer is done.
-        if unsafe { self.ring.submission().push(&entry) }.is_err() {
-            self.ring.submit()?;
-            // SAFETY: as before; the queue was emptied just now.
-            unsafe { self.ring.submission().push(&entry) }.map_err(io::Error::other)?;
-        }
-        self.lengths.insert(token, bytes);
-        Ok(())
-    }
-
-    fn erase(&mut self, offset: u64, bytes: u64) {
-        let flags = rustix::fs::FallocateFlags::PUNCH_HOLE | rustix::fs::FallocateFlags::KEEP_SIZE;
-        let _ = rustix::fs::fallocate(&self.file, flags, offset, bytes);
-    }
-
-    fn submit(&mut self) -> io::Result<()> {
-        self.ring.submit().map(drop)
-    }
-
-    fn done(&mut self) -> Vec<(u64, io::Result<()>)> {
-        let entries = self.ring.completion();
-        let lengths = &mut self.lengths;
-        let outcome = |entry: io_uring::cqueue::Entry| {
-            let (token, result) = (entry.user_data(), entry.result());
-            let wanted = lengths.remove(&token).unwrap_or(0);
-            let outcome = match usize::try_from(result) {
-                Err(_) => Err(io::Error::from_raw_os_error(-result)),
-                Ok(bytes) if bytes < wanted => Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(_) => Ok(()),
-            };
-            (token, outcome)
-        };
-        entries.map(outcome).collect()
-    }
-
-    fn ready(&self) -> BorrowedFd<'_> {
-        // SAFETY: the ring lives as long as what is given back.
-        unsafe { BorrowedFd::borrow_raw(self.ring.as_raw_fd()) }
-    }
-}
-
-impl std::fmt::Debug for FileStore {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "FileStore({:?})", self.file.as_fd())
+    /// When something is being written, or the store cannot be shared.
+    fn fork(&mut self) -> io::Result<Born> {
+        Err(io::ErrorKind::Unsupported.into())
     }
 }

@@ -28,6 +28,8 @@ struct World {
     writes: u32,
     /// One in so many transfers fails; 0 for none.
     fails_one_in: u64,
+    /// One in so many extents is held when it should be moved out; 0 for none.
+    holds_one_in: u64,
 }
 
 impl World {
@@ -48,6 +50,7 @@ impl World {
             discarding: None,
             writes: 0,
             fails_one_in: 0,
+            holds_one_in: 0,
         }
     }
 
@@ -56,7 +59,7 @@ impl World {
     }
 
     fn fails(&mut self) -> bool {
-        self.fails_one_in > 0 && self.random.next_u64() % self.fails_one_in == 0
+        self.fails_one_in > 0 && self.random.next_u64().is_multiple_of(self.fails_one_in)
     }
 
     fn on(&mut self, event: Event) {
@@ -125,20 +128,35 @@ impl World {
                 self.wake(span.pages());
                 self.on(Event::MovedIn(id));
             }
-            Action::MoveOut { id, span, is_changed } => {
-                let mut same = true;
+            Action::MoveOut { id, .. }
+                if self.holds_one_in > 0
+                    && self.random.next_u64().is_multiple_of(self.holds_one_in) =>
+            {
+                self.on(Event::Held(id));
+            }
+            Action::Drop(id, span) => {
                 for (page, frame) in pairs(span) {
+                    assert!(self.mapped[page as usize].take().is_some());
+                    self.frames[frame as usize] = Some(0);
+                }
+                self.on(Event::MovedOut(id, Changed::all(1 << span.order)));
+            }
+            Action::MoveOut { id, span, .. } => {
+                let mut changed = Changed::NONE;
+                for (at, (page, frame)) in pairs(span).enumerate() {
                     let content = self.mapped[page as usize].take();
                     assert!(content.is_some() && self.frames[frame as usize].is_none());
-                    same &= content == Some(self.known[page as usize]);
+                    if content != Some(self.known[page as usize]) {
+                        changed.add(at);
+                    }
                     self.frames[frame as usize] = content;
                 }
-                let content = if same && !is_changed { Content::Same } else { Content::Changed };
-                self.on(Event::MovedOut(id, content));
+                self.on(Event::MovedOut(id, changed));
             }
-            Action::Write(id, _) if self.fails() => self.on(Event::Wrote(id, Err(Failed))),
-            Action::Write(id, span) => {
-                for (page, frame) in pairs(span) {
+            Action::Write(id, ..) if self.fails() => self.on(Event::Wrote(id, Err(Failed))),
+            Action::Write(id, span, changed) => {
+                let written = pairs(span).enumerate().filter(|(at, _)| changed.has(*at));
+                for (_, (page, frame)) in written {
                     let content = self.frames[frame as usize].unwrap();
                     (self.drive[page as usize], self.known[page as usize]) = (content, content);
                 }
@@ -181,7 +199,7 @@ impl World {
     fn run(&mut self, steps: usize, mut next: impl FnMut(&mut Self, usize) -> (Page, bool)) {
         for _ in 0..steps {
             let thread = self.below(self.waits.len());
-            if self.waits[thread].is_none() && self.random.next_u64() % 4 > 0 {
+            if self.waits[thread].is_none() && !self.random.next_u64().is_multiple_of(4) {
                 let (page, is_write) = next(self, thread);
                 self.touch(thread, page, is_write);
             } else if !self.todo.is_empty() {
@@ -193,10 +211,14 @@ impl World {
 
     fn settle(&mut self) {
         for _ in 0..1_000_000 {
-            if self.todo.is_empty() {
+            if !self.todo.is_empty() {
+                self.act();
+            } else if self.holds_one_in > 0 && self.waits.iter().any(Option::is_some) {
+                // Whoever held something lets go.
+                self.on(Event::Again);
+            } else {
                 break;
             }
-            self.act();
         }
         assert!(self.todo.is_empty() && self.waits.iter().all(Option::is_none), "nobody waits");
     }
@@ -207,7 +229,7 @@ const SETTINGS: Settings = Settings { frames: 64, order: 2, ahead: Limits { firs
 /// Random touches with sweeps among them.
 fn mixed(world: &mut World, thread: usize) -> (Page, bool) {
     let pages = world.expected.len();
-    let is_write = world.random.next_u64() % 2 == 0;
+    let is_write = world.random.next_u64().is_multiple_of(2);
     let page = match world.random.next_u64() % 8 {
         0 => world.below(pages),
         _ => (world.writes as usize * 3 + thread * 40) % pages,
@@ -229,12 +251,130 @@ fn what_is_discarded_is_zero() {
     for seed in 0..20 {
         let mut world = World::new(SETTINGS, 300, 3, seed);
         world.run(30_000, |world, thread| {
-            if world.random.next_u64() % 20 == 0 {
+            if world.random.next_u64().is_multiple_of(20) {
                 world.discard();
             }
             mixed(world, thread)
         });
     }
+}
+
+#[test]
+fn what_is_held_is_there_until_it_is_discarded() {
+    for seed in 0..20 {
+        let mut world = World::new(SETTINGS, 300, 3, seed);
+        world.holds_one_in = 5;
+        world.run(30_000, |world, thread| {
+            match world.random.next_u64() % 40 {
+                0 => world.discard(),
+                1 => world.on(Event::Again),
+                _ => {}
+            }
+            mixed(world, thread)
+        });
+    }
+}
+
+#[test]
+fn what_a_program_says_changes_no_content() {
+    let advice = [
+        Advice::Normal,
+        Advice::Random,
+        Advice::Sequential,
+        Advice::WillNeed,
+        Advice::Cold,
+        Advice::Pin,
+        Advice::Unpin,
+    ];
+    for seed in 0..20 {
+        let mut world = World::new(SETTINGS, 300, 3, seed);
+        world.run(30_000, |world, thread| {
+            if world.random.next_u64() % 20 == 0 {
+                let start = world.below(300);
+                let end = (start + 1 + world.below(40)).min(300);
+                let advice = advice[world.below(advice.len())];
+                world.on(Event::Advised(start as Page..end as Page, advice));
+            }
+            mixed(world, thread)
+        });
+    }
+}
+
+#[test]
+fn what_is_pinned_stays() {
+    let mut world = World::new(SETTINGS, 300, 1, 1);
+    world.on(Event::Advised(8..16, Advice::Pin));
+    (8..16).for_each(|page| world.run(20, |_, _| (page, true)));
+    world.run(30_000, mixed);
+    assert!(world.mapped[8..16].iter().all(Option::is_some));
+    world.on(Event::Advised(8..16, Advice::Unpin));
+    world.run(30_000, |_, _| (0, false));
+    world.run(30_000, |world, _| ((100 + world.below(200)) as Page, true));
+    assert!(world.mapped[8..16].iter().all(Option::is_none));
+}
+
+#[test]
+fn before_a_fork_all_is_stored_and_nothing_mapped() {
+    for seed in 0..20 {
+        let mut world = World::new(SETTINGS, 300, 3, seed);
+        for _ in 0..20 {
+            for _ in 0..500 {
+                let thread = world.below(3);
+                if world.waits[thread].is_none() {
+                    let (page, is_write) = mixed(&mut world, thread);
+                    world.touch(thread, page, is_write);
+                } else if !world.todo.is_empty() {
+                    world.act();
+                }
+            }
+            world.on(Event::Freeze);
+            while !world.todo.is_empty() {
+                world.act();
+            }
+            assert!(world.cache.is_still());
+            assert!(world.mapped.iter().all(Option::is_none));
+            assert_eq!(world.drive, world.expected);
+            let mut child = World { cache: world.cache.of_child().unwrap(), ..world };
+            let parent = World { cache: child.cache.clone(), ..World::new(SETTINGS, 300, 3, seed) };
+            (child.frames, child.waits) = (parent.frames, parent.waits);
+            child.run(3_000, mixed);
+            // What the child does is no concern of its parent's, but for this: it sees the same.
+            world = child;
+        }
+    }
+}
+
+#[test]
+fn after_a_fork_that_waits_goes_on() {
+    for seed in 0..20 {
+        let mut world = World::new(SETTINGS, 300, 3, seed);
+        for _ in 0..20 {
+            world.run(1000, mixed);
+            (0..3).for_each(|thread| {
+                if world.waits[thread].is_none() {
+                    let (page, is_write) = mixed(&mut world, thread);
+                    world.touch(thread, page, is_write);
+                }
+            });
+            world.on(Event::Freeze);
+            while !world.todo.is_empty() {
+                world.act();
+            }
+            assert!(world.cache.is_still() && world.mapped.iter().all(Option::is_none));
+            world.on(Event::Thaw);
+            world.settle();
+        }
+    }
+}
+
+#[test]
+fn regions_grow_and_get_holes() {
+    let mut cache = Cache::new(SETTINGS);
+    [0..10, 20..30, 10..20, 40..50].into_iter().for_each(|pages| cache.add(pages));
+    assert_eq!((cache.region(15), cache.region(45)), (0..30, 40..50));
+    cache.remove(&(5..45));
+    assert_eq!((cache.region(4), cache.region(47)), (0..5, 45..50));
+    assert_eq!(cache.region(20), 20..21, "of none");
 }
 
 #[test]
@@ -262,8 +402,8 @@ fn a_sweep_is_there_before_it_is_touched() {
         at += 1;
         ((at - 1) % 1024, true)
     });
-    let Counts { touches, ready, foreseen, wasted, .. } = *world.cache.counts();
-    assert!(ready * 10 > touches * 8, "{ready} of {touches}");
+    let Counts { read, foreseen, wasted, .. } = *world.cache.counts();
+    assert!(foreseen * 10 > read * 9, "{foreseen} of {read}");
     assert!(wasted * 20 < foreseen, "{wasted} of {foreseen}");
 }
 
@@ -285,7 +425,7 @@ fn a_loop_keeps_what_it_can_and_is_forgotten() {
     };
     rounds(&mut world, 0, 4096, 40_000);
     let read = rounds(&mut world, 0, 4096, 80_000);
-    assert!(read < 0.65, "{read} of what is touched is read");
+    assert!(read < 0.68, "{read} of what is touched is read");
     rounds(&mut world, 4096, 1024, 200_000);
     let read = rounds(&mut world, 4096, 1024, 40_000);
     assert!(read < 0.01, "{read} of what fits is read");

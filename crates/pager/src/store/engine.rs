@@ -1,0 +1,305 @@
+//! What carries transfers out.
+
+#![expect(unsafe_code, reason = "the kernel is handed addresses of frames")]
+
+use super::{Job, PIECES_MAX, Piece};
+use io_uring::{IoUring, opcode, squeue, types};
+use rustix::{
+    event::{EventfdFlags, eventfd},
+    io::Errno,
+};
+use std::{
+    collections::{HashMap, VecDeque},
+    io,
+    os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd},
+    sync::{
+        Arc, Mutex, PoisonError,
+        mpsc::{self, Sender},
+    },
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+/// What came of a job, by its token: bytes, or why none.
+pub type Outcome = (u64, Result<usize, Errno>);
+
+/// What carries transfers out.
+pub trait Engine: Send {
+    /// Begins a job.
+    ///
+    /// # Safety
+    /// The file is open and the memory mapped until it is done, nobody writes to the memory
+    /// meanwhile, and of a read nobody else uses it.
+    unsafe fn push(&mut self, token: u64, job: &Job);
+
+    /// Says that a token is done, with nothing, when some time has passed.
+    fn wait(&mut self, token: u64, time: Duration);
+
+    /// Hands on what was begun.
+    ///
+    /// # Errors
+    /// When nothing can be handed on any more.
+    fn submit(&mut self) -> io::Result<()>;
+
+    /// Adds what is done.
+    fn done(&mut self, outcomes: &mut Vec<Outcome>);
+
+    /// What is readable when something is done.
+    fn ready(&self) -> BorrowedFd<'_>;
+
+    /// Descriptors that a child would inherit.
+    fn inherited(&self) -> Vec<RawFd>;
+}
+
+/// Entries that are handed to the kernel at once.
+const DEPTH: u32 = 256;
+
+/// What the kernel has done and was not looked at yet may be so much before it has to keep it
+/// elsewhere.
+const DONE: u32 = 4096;
+
+/// `io_uring(7)`.
+pub struct Ring {
+    ring: IoUring,
+    /// What did not fit into the ring.
+    waiting: VecDeque<squeue::Entry>,
+    /// Lists of pieces, which the kernel reads when it takes an entry over.
+    pieces: HashMap<u64, Pieces>,
+    times: HashMap<u64, Box<types::Timespec>>,
+}
+
+/// What the kernel takes pieces of memory as.
+struct Pieces(Vec<libc::iovec>);
+
+// SAFETY: they are addresses, and nothing is done here with what is there.
+unsafe impl Send for Pieces {}
+
+impl Pieces {
+    fn new(pieces: &[Piece]) -> Self {
+        debug_assert!(pieces.len() <= PIECES_MAX);
+        let piece = |piece: &Piece| libc::iovec {
+            iov_base: piece.address as *mut libc::c_void,
+            iov_len: piece.bytes,
+        };
+        Self(pieces.iter().map(piece).collect())
+    }
+}
+
+impl Ring {
+    /// A ring.
+    ///
+    /// # Errors
+    /// When the kernel has none, or not for us (`kernel.io_uring_disabled`, seccomp).
+    pub fn new() -> io::Result<Self> {
+        let ring = IoUring::builder().setup_cqsize(DONE).build(DEPTH)?;
+        let (pieces, times) = (HashMap::new(), HashMap::new());
+        Ok(Self { ring, waiting: VecDeque::new(), pieces, times })
+    }
+
+    fn add(&mut self, entry: squeue::Entry) {
+        // SAFETY: by the caller of `push` the memory is there until the transfer is done, and the
+        // list of its pieces and the time are kept until then.
+        let is_full = |ring: &mut IoUring| unsafe { ring.submission().push(&entry) }.is_err();
+        if !self.waiting.is_empty() || is_full(&mut self.ring) {
+            self.waiting.push_back(entry);
+        }
+    }
+
+    fn under_way(&self) -> usize {
+        self.pieces.len() + self.times.len()
+    }
+}
+
+impl Engine for Ring {
+    unsafe fn push(&mut self, token: u64, job: &Job) {
+        let pieces = Pieces::new(&job.pieces);
+        let (fd, first, count) = (types::Fd(job.file), pieces.0.as_ptr(), pieces.0.len() as u32);
+        let entry = if job.is_write {
+            opcode::Writev::new(fd, first, count).offset(job.offset).build()
+        } else {
+            opcode::Readv::new(fd, first, count).offset(job.offset).build()
+        };
+        self.pieces.insert(token, pieces);
+        self.add(entry.user_data(token));
+    }
+
+    fn wait(&mut self, token: u64, time: Duration) {
+        let time = Box::new(types::Timespec::from(time));
+        let entry = opcode::Timeout::new(&raw const *time).build().user_data(token);
+        self.times.insert(token, time);
+        self.add(entry);
+    }
+
+    fn submit(&mut self) -> io::Result<()> {
+        loop {
+            match self.ring.submit() {
+                Ok(_) => {}
+                Err(why) => match why.raw_os_error() {
+                    Some(libc::EINTR) => continue,
+                    // What is done is to be looked at first.
+                    Some(libc::EBUSY | libc::EAGAIN) => return Ok(()),
+                    _ => return Err(why),
+                },
+            }
+            let Some(entry) = self.waiting.pop_front() else { return Ok(()) };
+            let mut next = Some(entry);
+            while let Some(entry) = next {
+                // SAFETY: as of `add`.
+                if unsafe { self.ring.submission().push(&entry) }.is_err() {
+                    self.waiting.push_front(entry);
+                    break;
+                }
+                next = self.waiting.pop_front();
+            }
+        }
+    }
+
+    fn done(&mut self, outcomes: &mut Vec<Outcome>) {
+        for entry in self.ring.completion() {
+            let (token, result) = (entry.user_data(), entry.result());
+            let is_time = self.times.remove(&token).is_some();
+            self.pieces.remove(&token);
+            let result = match usize::try_from(result) {
+                _ if is_time => Ok(0),
+                Ok(bytes) => Ok(bytes),
+                Err(_) => Err(Errno::from_raw_os_error(-result)),
+            };
+            outcomes.push((token, result));
+        }
+    }
+
+    fn ready(&self) -> BorrowedFd<'_> {
+        // SAFETY: the ring lives as long as what is given back.
+        unsafe { BorrowedFd::borrow_raw(self.ring.as_raw_fd()) }
+    }
+
+    fn inherited(&self) -> Vec<RawFd> {
+        Vec::from([self.ring.as_raw_fd()])
+    }
+}
+
+impl Drop for Ring {
+    /// Waits for what is under way: its memory may be of another use then.
+    fn drop(&mut self) {
+        let _ = self.submit();
+        while self.under_way() > 0 {
+            if self
+                .ring
+                .submit_and_wait(1)
+                .is_err_and(|why| why.kind() != io::ErrorKind::Interrupted)
+            {
+                return;
+            }
+            self.done(&mut vec![]);
+        }
+    }
+}
+
+/// Transfers that threads do at once.
+const THREADS: usize = 8;
+
+/// Threads that each do one transfer after the other, for where the kernel has no ring.
+pub struct Threads {
+    jobs: Option<Sender<Task>>,
+    threads: Vec<JoinHandle<()>>,
+    done: Arc<Mutex<Vec<Outcome>>>,
+    ready: Arc<OwnedFd>,
+}
+
+enum Task {
+    Do(u64, Job),
+    Wait(u64, Duration),
+}
+
+impl Threads {
+    /// Starts them.
+    ///
+    /// # Errors
+    /// When there can be no more threads.
+    pub fn new() -> io::Result<Self> {
+        let (jobs, todo) = mpsc::channel::<Task>();
+        let todo = Arc::new(Mutex::new(todo));
+        let done = Arc::new(Mutex::new(vec![]));
+        let ready = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
+        let start = |_| {
+            let (todo, done, ready) = (Arc::clone(&todo), Arc::clone(&done), Arc::clone(&ready));
+            let work = move || {
+                loop {
+                    let task = todo.lock().unwrap_or_else(PoisonError::into_inner).recv();
+                    let outcome = match task {
+                        Ok(Task::Do(token, job)) => (token, transfer(&job)),
+                        Ok(Task::Wait(token, time)) => {
+                            thread::sleep(time);
+                            (token, Ok(0))
+                        }
+                        Err(_) => return,
+                    };
+                    done.lock().unwrap_or_else(PoisonError::into_inner).push(outcome);
+                    let _ = rustix::io::write(&*ready, &1_u64.to_ne_bytes());
+                }
+            };
+            thread::Builder::new().name("pager-drive".into()).spawn(work)
+        };
+        let threads = (0..THREADS).map(start).collect::<io::Result<_>>()?;
+        Ok(Self { jobs: Some(jobs), threads, done, ready })
+    }
+
+    fn send(&self, task: Task) {
+        if let Some(jobs) = &self.jobs {
+            // The threads end only after us.
+            let _ = jobs.send(task);
+        }
+    }
+}
+
+fn transfer(job: &Job) -> Result<usize, Errno> {
+    let pieces = Pieces::new(&job.pieces);
+    let (first, count) = (pieces.0.as_ptr(), pieces.0.len() as libc::c_int);
+    let offset = job.offset as libc::off_t;
+    // SAFETY: by the caller of `push` the file is open and the memory there.
+    let done = unsafe {
+        if job.is_write {
+            libc::pwritev(job.file, first, count, offset)
+        } else {
+            libc::preadv(job.file, first, count, offset)
+        }
+    };
+    usize::try_from(done)
+        .map_err(|_| Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO))
+}
+
+impl Engine for Threads {
+    unsafe fn push(&mut self, token: u64, job: &Job) {
+        self.send(Task::Do(token, job.clone()));
+    }
+
+    fn wait(&mut self, token: u64, time: Duration) {
+        self.send(Task::Wait(token, time));
+    }
+
+    fn submit(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn done(&mut self, outcomes: &mut Vec<Outcome>) {
+        let _ = rustix::io::read(&*self.ready, &mut [0_u8; 8]);
+        outcomes.append(&mut self.done.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    fn ready(&self) -> BorrowedFd<'_> {
+        self.ready.as_fd()
+    }
+
+    fn inherited(&self) -> Vec<RawFd> {
+        Vec::from([self.ready.as_raw_fd()])
+    }
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        self.jobs = None;
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! A drive that does not do as it is told: by a plan and a seed, so that it can be had again.
+
+#![expect(unsafe_code, reason = "it stands before what is handed addresses of frames")]
+
+use super::{
+    Job,
+    engine::{Engine, Outcome},
+};
+use rustix::io::Errno;
+use std::{
+    collections::HashMap,
+    io,
+    os::fd::{BorrowedFd, RawFd},
+    str::FromStr,
+    time::Duration,
+};
+
+/// What goes wrong: of each, one transfer in so many, and 0 is none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// Where chance begins.
+    pub seed: u64,
+    /// Fails with EIO.
+    pub eio: u64,
+    /// Is interrupted, or the drive is busy.
+    pub again: u64,
+    /// Does a part of it only, and says so.
+    pub short: u64,
+    /// Writes a part of it only, and fails.
+    pub torn: u64,
+    /// Is done `delay_ms` later.
+    pub delayed: u64,
+    /// How much later.
+    pub delay_ms: u64,
+    /// Whether what is done at one time is told in any order.
+    pub reordered: bool,
+    /// Bytes of a file that are never read: 1 MiB in each so many.
+    pub lost_mib: u64,
+    /// Bytes that a file takes; 0 is no limit.
+    pub room: u64,
+}
+
+impl FromStr for Plan {
+    type Err = String;
+
+    /// `seed=1,eio=100,room=1000000`
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut plan = Self::default();
+        for word in text.split(',') {
+            let (name, value) = word.split_once('=').ok_or_else(|| format!("{word}: no ="))?;
+            let value = value.parse().map_err(|_| format!("{word}: no number"))?;
+            match name {
+                "seed" => plan.seed = value,
+                "eio" => plan.eio = value,
+                "again" => plan.again = value,
+                "short" => plan.short = value,
+                "torn" => plan.torn = value,
+                "delayed" => plan.delayed = value,
+                "delay_ms" => plan.delay_ms = value,
+                "reordered" => plan.reordered = value != 0,
+                "lost_mib" => plan.lost_mib = value,
+                "room" => plan.room = value,
+                _ => return Err(format!("{name}: no such fault")),
+            }
+        }
+        Ok(plan)
+    }
+}
+
+/// What becomes of a job whatever the drive says of it.
+enum Fate {
+    Fails(Errno),
+    /// It is held back, with what the drive said.
+    Held(Option<Result<usize, Errno>>),
+}
+
+/// A drive that follows a plan.
+pub struct Faulty {
+    drive: Box<dyn Engine>,
+    plan: Plan,
+    state: u64,
+    fates: HashMap<u64, Fate>,
+}
+
+impl Faulty {
+    /// Stands before a drive.
+    pub fn new(drive: Box<dyn Engine>, plan: Plan) -> Self {
+        Self { drive, plan, state: plan.seed, fates: HashMap::new() }
+    }
+
+    /// `splitmix64` (Steele, Lea and Flood, "Fast splittable pseudorandom number generators",
+    /// OOPSLA 2014).
+    fn random(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut word = self.state;
+        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        word ^ (word >> 31)
+    }
+
+    fn happens(&mut self, one_in: u64) -> bool {
+        one_in > 0 && self.random().is_multiple_of(one_in)
+    }
+
+    /// What is wrong with the place that a job is about.
+    fn refused(&self, job: &Job) -> Option<Errno> {
+        let end = job.offset + bytes(job) as u64;
+        if job.is_write && self.plan.room > 0 && end > self.plan.room {
+            return Some(Errno::NOSPC);
+        }
+        let first = job.offset >> 20;
+        let is_lost = |mib: u64| self.plan.lost_mib > 0 && mib % self.plan.lost_mib == 1;
+        (!job.is_write && (first..=(end - 1) >> 20).any(is_lost)).then_some(Errno::IO)
+    }
+}
+
+fn bytes(job: &Job) -> usize {
+    job.pieces.iter().map(|piece| piece.bytes).sum()
+}
+
+/// The first bytes of a job.
+fn cut(job: &Job, mut bytes: usize) -> Job {
+    let mut job = job.clone();
+    for piece in &mut job.pieces {
+        piece.bytes = piece.bytes.min(bytes);
+        bytes -= piece.bytes;
+    }
+    job.pieces.retain(|piece| piece.bytes > 0);
+    job
+}
+
+impl Engine for Faulty {
+    unsafe fn push(&mut self, token: u64, job: &Job) {
+        let plan = self.plan;
+        let blocks = bytes(job) / 512;
+        let mut job = job.clone();
+        let fails = if let Some(why) = self.refused(&job) {
+            Some(why)
+        } else if self.happens(plan.eio) {
+            Some(Errno::IO)
+        } else if self.happens(plan.again) {
+            Some(if self.random() & 1 == 0 { Errno::AGAIN } else { Errno::INTR })
+        } else {
+            None
+        };
+        if let Some(why) = fails {
+            self.fates.insert(token, Fate::Fails(why));
+            self.drive.wait(token, Duration::ZERO);
+            return;
+        }
+        let is_torn = job.is_write && self.happens(plan.torn);
+        if blocks > 1 && (is_torn || self.happens(plan.short)) {
+            let some = 1 + self.random() as usize % (blocks - 1);
+            job = cut(&job, some * 512);
+        }
+        if is_torn {
+            self.fates.insert(token, Fate::Fails(Errno::IO));
+        } else if self.happens(plan.delayed) {
+            self.fates.insert(token, Fate::Held(None));
+        }
+        // SAFETY: by the caller; it is a part of the job.
+        unsafe { self.drive.push(token, &job) };
+    }
+
+    fn wait(&mut self, token: u64, time: Duration) {
+        self.drive.wait(token, time);
+    }
+
+    fn submit(&mut self) -> io::Result<()> {
+        self.drive.submit()
+    }
+
+    fn done(&mut self, outcomes: &mut Vec<Outcome>) {
+        let mut done = vec![];
+        self.drive.done(&mut done);
+        if self.plan.reordered {
+            for at in (1..done.len()).rev() {
+                let other = self.random() as usize % (at + 1);
+                done.swap(at, other);
+            }
+        }
+        for (token, result) in done {
+            match self.fates.remove(&token) {
+                None => outcomes.push((token, result)),
+                Some(Fate::Fails(why)) => outcomes.push((token, Err(why))),
+                Some(Fate::Held(Some(result))) => outcomes.push((token, result)),
+                Some(Fate::Held(None)) => {
+                    self.fates.insert(token, Fate::Held(Some(result)));
+                    self.drive.wait(token, Duration::from_millis(self.plan.delay_ms));
+                }
+            }
+        }
+        // Who held something back has begun to wait. It is tried again when the next is handed on.
+        let _ = self.drive.submit();
+    }
+
+    fn ready(&self) -> BorrowedFd<'_> {
+        self.drive.ready()
+    }
+
+    fn inherited(&self) -> Vec<RawFd> {
+        self.drive.inherited()
+    }
+}

@@ -1,0 +1,465 @@
+//! Files and block devices, past the page cache.
+
+#![expect(unsafe_code, reason = "what is handed on are addresses of frames")]
+
+use super::{
+    BLOCK, Born, Lost, PIECES_MAX, Piece, Refused, Store, Transfer,
+    engine::{Engine, Ring, Threads},
+    faulty::{Faulty, Plan},
+    job::{Job, Next, Patience, Tried},
+    layers::{Layer, Layers, Lot, Run},
+    place::Place,
+    striped::Stripes,
+};
+use rustix::io::Errno;
+use std::{
+    collections::{BTreeMap, HashMap},
+    io,
+    ops::Range,
+    os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd},
+    path::Path,
+    sync::Arc,
+    time::Duration,
+};
+
+/// Pages of each file that space is asked for and given back at once: 16 MiB.
+const LOT_PAGES: u64 = 4096;
+
+/// After so many transfers it is looked whether children have ended.
+const LOOKS_EACH: u32 = 4096;
+
+/// How a store is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Bytes of a stripe, where there are several files.
+    pub stripe: u64,
+    /// Whether a device is taken that holds something.
+    pub force: bool,
+    /// Whether threads do the transfers though the kernel has a ring.
+    pub threads: bool,
+    /// How often a drive that fails is tried again.
+    pub patience: Patience,
+    /// What goes wrong, for tests.
+    pub faults: Option<Plan>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            stripe: 256 << 10,
+            force: false,
+            threads: false,
+            patience: Patience::default(),
+            faults: None,
+        }
+    }
+}
+
+/// The files of each layer.
+type Places = BTreeMap<Layer, Vec<Place>>;
+
+/// One or several files or block devices.
+pub struct FileStore {
+    /// The first to go: it waits for what is under way.
+    engine: Box<dyn Engine>,
+    options: Options,
+    stripes: Stripes,
+    layers: Layers,
+    places: Places,
+    /// Why threads do what a ring should.
+    no_ring: Option<io::Error>,
+    wholes: HashMap<u64, Whole>,
+    parts: Vec<Option<Part>>,
+    unused: Vec<usize>,
+    until_look: u32,
+}
+
+/// A transfer, as it was asked for.
+#[derive(Debug)]
+struct Whole {
+    is_write: bool,
+    offset: u64,
+    bytes: usize,
+    parts_left: u32,
+    /// The store, and why.
+    lost: Option<(Arc<str>, Errno)>,
+}
+
+/// A part of a transfer, in one file; or none of it, to say that all is done.
+#[derive(Debug)]
+struct Part {
+    token: u64,
+    store: Arc<str>,
+    tried: Option<Tried>,
+    is_waiting: bool,
+}
+
+impl FileStore {
+    /// An unnamed file in the folder `path`, or the block device `path`.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub fn open(path: &Path) -> Result<Self, Refused> {
+        Self::open_all(&[path], Options::default())
+    }
+
+    /// Several folders or devices, as one.
+    ///
+    /// # Errors
+    /// When one of them cannot be used, or none is given.
+    pub fn open_all(paths: &[&Path], options: Options) -> Result<Self, Refused> {
+        let open = |path: &&Path| Place::open(path, options.force);
+        Self::over(paths.iter().map(open).collect::<Result<_, _>>()?, options)
+    }
+
+    /// So many files in memory: for tests, and where memory is what is slow.
+    ///
+    /// # Errors
+    /// When the kernel gives none.
+    pub fn memory(files: usize, options: Options) -> Result<Self, Refused> {
+        let make = |_| Place::memory().map_err(|why| refused("in memory", &why));
+        Self::over((0..files).map(make).collect::<Result<_, _>>()?, options)
+    }
+
+    fn over(places: Vec<Place>, options: Options) -> Result<Self, Refused> {
+        let stripe = options.stripe;
+        let is_stripe = stripe.is_power_of_two() && (BLOCK..=LOT_PAGES * BLOCK).contains(&stripe);
+        if places.is_empty() || !is_stripe {
+            let why =
+                "a store has one file at least, and stripes are a power of two, 4 KiB to 16 MiB";
+            return Err(refused("none", &io::Error::other(why)));
+        }
+        let stripes = Stripes { files: places.len() as u64, bytes: options.stripe };
+        let layers = Layers::new(LOT_PAGES * stripes.files);
+        Self::with(stripes, layers, [(1, places)].into_iter().collect(), options)
+    }
+
+    fn with(
+        stripes: Stripes,
+        layers: Layers,
+        places: Places,
+        options: Options,
+    ) -> Result<Self, Refused> {
+        let ring = if options.threads { None } else { Some(Ring::new()) };
+        let (engine, no_ring): (Box<dyn Engine>, _) = match ring {
+            Some(Ok(ring)) => (Box::new(ring), None),
+            other => {
+                let threads = Threads::new().map_err(|why| refused("its threads", &why))?;
+                (Box::new(threads), other.and_then(Result::err))
+            }
+        };
+        let engine = match options.faults {
+            Some(plan) => Box::new(Faulty::new(engine, plan)),
+            None => engine,
+        };
+        Ok(Self {
+            options,
+            stripes,
+            layers,
+            places,
+            engine,
+            no_ring,
+            wholes: HashMap::new(),
+            parts: vec![],
+            unused: vec![],
+            until_look: LOOKS_EACH,
+        })
+    }
+
+    /// Why the kernel has no ring for us: threads do its work, and more slowly.
+    pub const fn no_ring(&self) -> Option<&io::Error> {
+        self.no_ring.as_ref()
+    }
+
+    /// Bytes that all files can hold; for pages behind that there is no space.
+    pub fn capacity(&self) -> u64 {
+        let places = self.places.values().next();
+        let least = places.and_then(|places| places.iter().map(|place| place.bytes).min());
+        least.unwrap_or(0).saturating_mul(self.stripes.files)
+    }
+
+    /// Adds a part; nothing of it is begun.
+    fn add(&mut self, part: Part) -> u64 {
+        match self.unused.pop() {
+            Some(at) => {
+                self.parts[at] = Some(part);
+                at as u64
+            }
+            None => {
+                self.parts.push(Some(part));
+                self.parts.len() as u64 - 1
+            }
+        }
+    }
+
+    /// Hands what is left of a part to who carries it out.
+    fn push(&mut self, at: u64) {
+        let part = self.parts.get(at as usize).and_then(Option::as_ref);
+        if let Some(Tried { job, .. }) = part.and_then(|part| part.tried.as_ref()) {
+            // SAFETY: it is a part of a transfer that was begun and is not done.
+            unsafe { self.engine.push(at, job) };
+        }
+    }
+
+    /// Begins what is one run of pages in one layer, and says in how many parts.
+    fn begin_run(&mut self, transfer: &Transfer<'_>, layer: Layer, bytes: Range<u64>) -> u32 {
+        let mut begun = 0;
+        for part in self.stripes.parts(bytes) {
+            let Some(place) = self.places.get(&layer).and_then(|all| all.get(part.file)) else {
+                continue;
+            };
+            let (file, base, name) = (place.file.as_raw_fd(), place.base, Arc::clone(&place.name));
+            let inside = |of: &Range<u64>| (of.start - transfer.offset)..(of.end - transfer.offset);
+            let pieces: Vec<_> =
+                part.of.iter().flat_map(|of| cut(transfer.pieces, inside(of))).collect();
+            let mut offset = base + part.offset;
+            for pieces in pieces.chunks(PIECES_MAX) {
+                let length: usize = pieces.iter().map(|piece| piece.bytes).sum();
+                let is_write = transfer.is_write;
+                let job = Job { file, is_write, offset, pieces: pieces.into() };
+                offset += length as u64;
+                let tried = Some(Tried::new(job));
+                let (token, store) = (transfer.token, Arc::clone(&name));
+                let at = self.add(Part { token, store, tried, is_waiting: false });
+                self.push(at);
+                begun += 1;
+            }
+        }
+        begun
+    }
+
+    /// What is to be done now that a part was tried.
+    fn outcome(&mut self, at: u64, result: Result<usize, Errno>) -> Option<Done> {
+        let part = self.parts.get_mut(at as usize)?.as_mut()?;
+        let next = match &mut part.tried {
+            Some(_) if part.is_waiting => Next::Go,
+            Some(tried) => tried.on(result, self.options.patience),
+            None => Next::Done,
+        };
+        let lost = match next {
+            Next::Done => None,
+            Next::Lost(why) => Some((part.store.clone(), why)),
+            Next::Go => {
+                part.is_waiting = false;
+                self.push(at);
+                return None;
+            }
+            Next::Later(time) => {
+                part.is_waiting = true;
+                self.engine.wait(at, time);
+                return None;
+            }
+        };
+        let token = part.token;
+        self.parts[at as usize] = None;
+        self.unused.push(at as usize);
+        let whole = self.wholes.get_mut(&token)?;
+        whole.parts_left -= 1;
+        whole.lost = whole.lost.take().or(lost);
+        if whole.parts_left > 0 {
+            return None;
+        }
+        let Whole { is_write, offset, bytes, lost, .. } = self.wholes.remove(&token)?;
+        let lost = lost.map(|(store, why)| Lost {
+            store: store.to_string(),
+            is_write,
+            offset,
+            bytes,
+            why: why.into(),
+        });
+        Some((token, lost.map_or(Ok(()), Err)))
+    }
+
+    /// The bytes of each file that a lot has.
+    fn lot(&self, lot: Lot) -> Range<u64> {
+        let bytes = LOT_PAGES * BLOCK;
+        lot.lot * bytes..(lot.lot + 1) * bytes
+    }
+
+    fn each_of(&self, lot: Lot, act: impl Fn(&Place, Range<u64>)) {
+        let range = self.lot(lot);
+        for place in self.places.get(&lot.layer).into_iter().flatten() {
+            act(place, range.start.min(place.bytes)..range.end.min(place.bytes));
+        }
+    }
+
+    fn give_back(&self, lots: &[Lot]) {
+        for lot in lots {
+            self.each_of(*lot, |place, range| place.free(range.start, range.end - range.start));
+        }
+    }
+
+    /// Takes frozen layers back whose other users have ended.
+    fn thaw(&mut self) {
+        for (layer, has_pages) in self.layers.frozen() {
+            if !has_pages {
+                self.layers.remove(layer);
+                self.places.remove(&layer);
+                continue;
+            }
+            let is_alone = |places: &Vec<Place>| places.iter().all(Place::is_alone);
+            if self.places.get(&layer).is_some_and(is_alone) {
+                let mut lots = vec![];
+                self.layers.thaw(layer, &mut lots);
+                self.give_back(&lots);
+            }
+        }
+    }
+
+    /// Freezes what is stored, and gives what a child has of it, with a layer of its own.
+    fn share(&mut self) -> io::Result<(Layers, Places)> {
+        if self.wholes.values().any(|whole| whole.is_write) {
+            return Err(io::ErrorKind::ResourceBusy.into());
+        }
+        self.thaw();
+        let own = self.again()?;
+        let mut layers = self.layers.clone();
+        let Some(new) = layers.fork() else {
+            return Err(io::Error::other("too many children share pages"));
+        };
+        if let Some(new) = new {
+            self.places.insert(new, own);
+        }
+        self.layers = layers;
+        let (layers, own) = self.layers.child();
+        let mut places = Places::new();
+        for layer in layers.there().into_iter().filter(|layer| *layer != own) {
+            let shared = self.places.get(&layer).into_iter().flatten().map(Place::share);
+            places.insert(layer, shared.collect::<Result<_, _>>()?);
+        }
+        places.insert(own, self.again()?);
+        Ok((layers, places))
+    }
+
+    #[cfg(test)]
+    fn child(&mut self) -> io::Result<Self> {
+        let (layers, places) = self.share()?;
+        Ok(Self::with(self.stripes, layers, places, self.options)?)
+    }
+
+    /// The same places, for pages of one process only.
+    fn again(&self) -> Result<Vec<Place>, Refused> {
+        let first = self.places.values().next();
+        first.into_iter().flatten().map(Place::again).collect()
+    }
+}
+
+type Done = (u64, Result<(), Lost>);
+
+impl Store for FileStore {
+    unsafe fn begin(&mut self, transfer: Transfer<'_>) -> io::Result<()> {
+        let Transfer { token, is_write, offset, pieces } = transfer;
+        let bytes = transfer.bytes();
+        let end = offset + bytes as u64;
+        debug_assert!(offset.is_multiple_of(BLOCK) && end.is_multiple_of(BLOCK));
+        if is_write && end > self.capacity() {
+            return Err(Errno::NOSPC.into());
+        }
+        self.until_look -= 1;
+        if self.until_look == 0 {
+            self.until_look = LOOKS_EACH;
+            self.thaw();
+        }
+        let pages = offset / BLOCK..end / BLOCK;
+        let runs = if is_write {
+            let mut lots = vec![];
+            let runs = self.layers.write(pages, &mut lots);
+            for lot in lots {
+                // Without space, the transfer says so.
+                self.each_of(lot, |place, range| {
+                    drop(place.allocate(range.start, range.end - range.start));
+                });
+            }
+            runs
+        } else {
+            self.layers.read(pages)
+        };
+        let mut parts_left = 0;
+        for Run { layer, pages } in runs {
+            let bytes = pages.start * BLOCK..pages.end * BLOCK;
+            let Some(layer) = layer else {
+                for piece in cut(pieces, bytes.start - offset..bytes.end - offset) {
+                    // SAFETY: by the caller the memory is there, and nobody uses it.
+                    unsafe { std::ptr::write_bytes(piece.address as *mut u8, 0, piece.bytes) };
+                }
+                continue;
+            };
+            parts_left += self.begin_run(&transfer, layer, bytes);
+        }
+        if parts_left == 0 {
+            parts_left = 1;
+            let at = self.add(Part { token, store: "".into(), tried: None, is_waiting: false });
+            self.engine.wait(at, Duration::ZERO);
+        }
+        self.wholes.insert(token, Whole { is_write, offset, bytes, parts_left, lost: None });
+        Ok(())
+    }
+
+    fn erase(&mut self, offset: u64, bytes: u64) {
+        let mut lots = vec![];
+        self.layers.erase(offset / BLOCK..(offset + bytes) / BLOCK, &mut lots);
+        self.give_back(&lots);
+    }
+
+    fn submit(&mut self) -> io::Result<()> {
+        self.engine.submit()
+    }
+
+    fn done(&mut self) -> Vec<Done> {
+        let mut outcomes = vec![];
+        self.engine.done(&mut outcomes);
+        let done =
+            outcomes.into_iter().filter_map(|(at, result)| self.outcome(at, result)).collect();
+        // What is to be tried again is handed on at once: nobody else would.
+        let _ = self.engine.submit();
+        done
+    }
+
+    fn ready(&self) -> BorrowedFd<'_> {
+        self.engine.ready()
+    }
+
+    fn fork(&mut self) -> io::Result<Born> {
+        let (layers, places) = self.share()?;
+        let all = self.places.values().flatten();
+        let mut inherited: Vec<RawFd> = all.map(|place| place.file.as_raw_fd()).collect();
+        inherited.extend(self.engine.inherited());
+        let (stripes, options) = (self.stripes, self.options);
+        Ok(Box::new(move || {
+            for fd in inherited {
+                // SAFETY: in a child nobody has the parent's store any more.
+                drop(unsafe { OwnedFd::from_raw_fd(fd) });
+            }
+            Ok(Box::new(Self::with(stripes, layers, places, options)?))
+        }))
+    }
+}
+
+/// A part of pieces of memory that follow each other.
+fn cut(pieces: &[Piece], part: Range<u64>) -> Vec<Piece> {
+    let (mut at, mut cut) = (0, vec![]);
+    for piece in pieces {
+        let (start, end) = (at, at + piece.bytes as u64);
+        let (from, to) = (start.max(part.start), end.min(part.end));
+        if from < to {
+            let address = piece.address + (from - start) as usize;
+            cut.push(Piece { address, bytes: (to - from) as usize });
+        }
+        at = end;
+    }
+    cut
+}
+
+fn refused(store: &str, why: &io::Error) -> Refused {
+    let hint = "see the limits of the user, and memory that is free";
+    Refused { store: store.into(), why: why.to_string(), hint: hint.into() }
+}
+
+impl std::fmt::Debug for FileStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FileStore").field("places", &self.places).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,380 @@
+//! Which layer holds a page: what a program and its children share, and what each has changed.
+//!
+//! A child begins with its parent's pages. Nobody copies them: what was stored is *frozen*, for
+//! both, and each writes to a layer of its own from then on, page by page.
+//!
+//! ```text
+//!            parent          child
+//! page 0   [1] frozen      [1] frozen     nobody has changed it since
+//! page 1   [2]             [1] frozen     the parent has
+//! page 2   [2]             [2]            both have, each in its own
+//! ```
+//!
+//! When all others with a frozen layer have ended, what is left of it is written in place again.
+//!
+//! Space is asked for and given back in *lots* of some MiB, so that a file has few pieces.
+
+use std::ops::Range;
+
+/// A page, by its number.
+pub type Page = u64;
+
+/// A layer; no page is in the one that would be 0.
+pub type Layer = u8;
+
+const NOWHERE: Layer = 0;
+
+/// Where pages are.
+#[derive(Clone, Debug)]
+pub struct Layers {
+    /// The layer of each page.
+    of: Vec<Layer>,
+    layers: Vec<Uses>,
+    lot_pages: u64,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Uses {
+    is_frozen: bool,
+    is_there: bool,
+    pages: u64,
+    /// How many pages of each lot are in use.
+    lots: Vec<u32>,
+}
+
+/// Neighbouring pages in one layer, or in none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// The layer.
+    pub layer: Option<Layer>,
+    /// The pages.
+    pub pages: Range<Page>,
+}
+
+/// A lot of a layer that was not in use, or is in use no more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lot {
+    /// The layer.
+    pub layer: Layer,
+    /// Which.
+    pub lot: u64,
+}
+
+impl Layers {
+    /// No page anywhere, and one layer to write to.
+    pub fn new(lot_pages: u64) -> Self {
+        let top = Uses { is_there: true, ..Uses::default() };
+        Self { of: vec![], layers: Vec::from([top]), lot_pages }
+    }
+
+    /// Where pages are that are to be read.
+    pub fn read(&self, pages: Range<Page>) -> Vec<Run> {
+        runs(pages, |page| self.layer(page))
+    }
+
+    /// Where pages are that are to be written, from now on; lots that are needed for it are added
+    /// to `lots`.
+    pub fn write(&mut self, pages: Range<Page>, lots: &mut Vec<Lot>) -> Vec<Run> {
+        if self.of.len() < pages.end as usize {
+            self.of.resize(pages.end as usize, NOWHERE);
+        }
+        let top = self.top();
+        for page in pages.clone() {
+            let layer = self.layer(page);
+            let stays = layer != NOWHERE && !self.layers[usize::from(layer) - 1].is_frozen;
+            if !stays {
+                self.leave(page, &mut vec![]);
+                self.enter(page, top, lots);
+            }
+        }
+        runs(pages, |page| self.layer(page))
+    }
+
+    /// Forgets pages; lots that are of no use any more are added to `lots`.
+    pub fn erase(&mut self, pages: Range<Page>, lots: &mut Vec<Lot>) {
+        for page in pages.start..pages.end.min(self.of.len() as Page) {
+            self.leave(page, lots);
+        }
+    }
+
+    /// Freezes all that has pages, for a child that shares it; `None` when there are too many
+    /// layers. Says which layer is new, if one is.
+    pub fn fork(&mut self) -> Option<Option<Layer>> {
+        let is_empty = |layer: &Uses| layer.is_there && !layer.is_frozen && layer.pages == 0;
+        let new = if !self.layers.iter().any(is_empty) {
+            let free = self.layers.iter().position(|layer| !layer.is_there);
+            let new = free.unwrap_or(self.layers.len());
+            let name = Layer::try_from(new + 1).ok()?;
+            if new == self.layers.len() {
+                self.layers.push(Uses::default());
+            }
+            self.layers[new] = Uses { is_there: true, ..Uses::default() };
+            Some(name)
+        } else {
+            None
+        };
+        for layer in &mut self.layers {
+            layer.is_frozen |= layer.pages > 0;
+        }
+        Some(new)
+    }
+
+    /// As a child begins, right after [`Layers::fork`]: with what is frozen, and the layer that is
+    /// said, which is its own.
+    pub fn child(&self) -> (Self, Layer) {
+        let mut child = self.clone();
+        for layer in child.layers.iter_mut().filter(|layer| !layer.is_frozen) {
+            *layer = Uses::default();
+        }
+        let own = self.top();
+        child.layers[usize::from(own) - 1].is_there = true;
+        (child, own)
+    }
+
+    /// Lets what is left of a frozen layer be written in place again: nobody else has it. Lots that
+    /// are of no use any more are added to `lots`.
+    pub fn thaw(&mut self, layer: Layer, lots: &mut Vec<Lot>) {
+        let of = &mut self.layers[usize::from(layer) - 1];
+        of.is_frozen = false;
+        let is_unused = |(_, pages): &(usize, &u32)| **pages == 0;
+        let unused = of.lots.iter().enumerate().filter(is_unused);
+        lots.extend(unused.map(|(lot, _)| Lot { layer, lot: lot as u64 }));
+    }
+
+    /// Frozen layers, with whether pages are left in them.
+    pub fn frozen(&self) -> Vec<(Layer, bool)> {
+        let layers = self.layers.iter().zip(1..).filter(|(layer, _)| layer.is_frozen);
+        layers.map(|(layer, name)| (name, layer.pages > 0)).collect()
+    }
+
+    /// Layers that are there.
+    pub fn there(&self) -> Vec<Layer> {
+        let layers = self.layers.iter().zip(1..).filter(|(layer, _)| layer.is_there);
+        layers.map(|(_, name)| name).collect()
+    }
+
+    /// Takes away a frozen layer without pages.
+    pub fn remove(&mut self, layer: Layer) {
+        self.layers[usize::from(layer) - 1] = Uses::default();
+    }
+
+    fn layer(&self, page: Page) -> Layer {
+        self.of.get(page as usize).copied().unwrap_or(NOWHERE)
+    }
+
+    /// The layer that new pages go to: there always is one that is not frozen.
+    fn top(&self) -> Layer {
+        let is_open = |layer: &Uses| layer.is_there && !layer.is_frozen;
+        self.layers.iter().position(is_open).map_or(NOWHERE, |at| at as Layer + 1)
+    }
+
+    fn enter(&mut self, page: Page, layer: Layer, lots: &mut Vec<Lot>) {
+        let lot = page / self.lot_pages;
+        let uses = &mut self.layers[usize::from(layer) - 1];
+        if uses.lots.len() <= lot as usize {
+            uses.lots.resize(lot as usize + 1, 0);
+        }
+        if uses.lots[lot as usize] == 0 {
+            lots.push(Lot { layer, lot });
+        }
+        uses.lots[lot as usize] += 1;
+        uses.pages += 1;
+        self.of[page as usize] = layer;
+    }
+
+    fn leave(&mut self, page: Page, lots: &mut Vec<Lot>) {
+        let layer = std::mem::replace(&mut self.of[page as usize], NOWHERE);
+        if layer == NOWHERE {
+            return;
+        }
+        let lot = page / self.lot_pages;
+        let uses = &mut self.layers[usize::from(layer) - 1];
+        uses.pages -= 1;
+        uses.lots[lot as usize] -= 1;
+        // Others may still need what is frozen.
+        if uses.lots[lot as usize] == 0 && !uses.is_frozen {
+            lots.push(Lot { layer, lot });
+        }
+    }
+}
+
+fn runs(pages: Range<Page>, layer: impl Fn(Page) -> Layer) -> Vec<Run> {
+    let mut runs: Vec<Run> = vec![];
+    for page in pages {
+        let layer = Some(layer(page)).filter(|layer| *layer != NOWHERE);
+        match runs.last_mut() {
+            Some(run) if run.layer == layer => run.pages.end = page + 1,
+            _ => runs.push(Run { layer, pages: page..page + 1 }),
+        }
+    }
+    runs
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    fn run(layer: Option<Layer>, pages: Range<Page>) -> Run {
+        Run { layer, pages }
+    }
+
+    #[test]
+    fn what_is_frozen_stays_as_it_is() {
+        let (mut parent, mut lots) = (Layers::new(8), vec![]);
+        assert_eq!(parent.write(0..4, &mut lots), [run(Some(1), 0..4)]);
+        assert_eq!(lots, [Lot { layer: 1, lot: 0 }]);
+        assert_eq!(parent.fork(), Some(Some(2)));
+        let child = parent.clone();
+        assert_eq!(parent.write(1..3, &mut lots), [run(Some(2), 1..3)]);
+        assert_eq!(parent.fork(), Some(Some(3)));
+        assert_eq!(
+            parent.read(0..6),
+            [run(Some(1), 0..1), run(Some(2), 1..3), run(Some(1), 3..4), run(None, 4..6)]
+        );
+        assert_eq!(child.read(0..4), [run(Some(1), 0..4)]);
+        lots.clear();
+        parent.erase(0..4, &mut lots);
+        assert_eq!(lots, [], "others need what is frozen");
+        assert_eq!(parent.frozen(), [(1, false), (2, false)]);
+        parent.thaw(1, &mut lots);
+        assert_eq!(lots, [Lot { layer: 1, lot: 0 }]);
+        assert_eq!(parent.fork(), Some(None), "there is nothing to share");
+    }
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Write(Range<Page>),
+        Erase(Range<Page>),
+        Fork,
+        Thaw,
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        let pages = || (0_u64..60, 1_u64..20).prop_map(|(start, count)| start..start + count);
+        prop_oneof![
+            4 => pages().prop_map(Step::Write),
+            2 => pages().prop_map(Step::Erase),
+            1 => Just(Step::Fork),
+            1 => Just(Step::Thaw),
+        ]
+    }
+
+    /// A layer of a process is a file; a frozen one is the same file for several.
+    struct Process {
+        layers: Layers,
+        files: BTreeMap<Layer, usize>,
+        expected: BTreeMap<Page, u32>,
+    }
+
+    /// Processes, each a child of the first or of another, and all files.
+    struct World {
+        processes: Vec<Process>,
+        files: Vec<BTreeMap<Page, u32>>,
+        written: u32,
+    }
+
+    impl World {
+        fn new() -> Self {
+            let first = Process {
+                layers: Layers::new(8),
+                files: [(1, 0)].into_iter().collect(),
+                expected: BTreeMap::new(),
+            };
+            let (processes, files) = (Vec::from([first]), Vec::from([BTreeMap::new()]));
+            Self { processes, files, written: 0 }
+        }
+
+        fn write(&mut self, at: usize, pages: Range<Page>) {
+            let process = &mut self.processes[at];
+            for run in process.layers.write(pages, &mut vec![]) {
+                let file = process.files[&run.layer.unwrap()];
+                for page in run.pages {
+                    self.written += 1;
+                    self.files[file].insert(page, self.written);
+                    process.expected.insert(page, self.written);
+                }
+            }
+        }
+
+        fn erase(&mut self, at: usize, pages: &Range<Page>) {
+            let (process, mut lots) = (&mut self.processes[at], vec![]);
+            process.layers.erase(pages.clone(), &mut lots);
+            for lot in lots {
+                let gone = lot.lot * 8..lot.lot * 8 + 8;
+                let file = &mut self.files[process.files[&lot.layer]];
+                file.retain(|page, _| !gone.contains(page));
+            }
+            process.expected.retain(|page, _| !pages.contains(page));
+        }
+
+        fn fork(&mut self, at: usize) {
+            let process = &mut self.processes[at];
+            let Some(new) = process.layers.fork() else { return };
+            let (layers, own) = process.layers.child();
+            let there = layers.there();
+            let mut files = process.files.clone();
+            files.retain(|layer, _| there.contains(layer));
+            files.insert(own, self.files.len());
+            self.files.push(BTreeMap::new());
+            if let Some(new) = new {
+                process.files.insert(new, self.files.len());
+                self.files.push(BTreeMap::new());
+            }
+            let child = Process { layers, files, expected: process.expected.clone() };
+            self.processes.push(child);
+        }
+
+        fn thaw(&mut self, at: usize) {
+            for (layer, has_pages) in self.processes[at].layers.frozen() {
+                let file = self.processes[at].files[&layer];
+                let has = |other: &&Process| other.files.values().any(|of| *of == file);
+                let users = self.processes.iter().filter(has).count();
+                let process = &mut self.processes[at];
+                if !has_pages {
+                    process.layers.remove(layer);
+                    process.files.remove(&layer);
+                } else if users == 1 {
+                    process.layers.thaw(layer, &mut vec![]);
+                }
+            }
+        }
+
+        fn holds(&self) {
+            for process in &self.processes {
+                for Run { layer, pages } in process.layers.read(0..80) {
+                    let file = layer.map(|layer| &self.files[process.files[&layer]]);
+                    for page in pages {
+                        let found = file.map(|file| file[&page]);
+                        assert_eq!(found, process.expected.get(&page).copied());
+                    }
+                }
+            }
+        }
+    }
+
+    proptest! {
+        /// Every process reads what it wrote last, or what its parent had when it forked.
+        #[test]
+        fn nobody_sees_what_another_writes(
+            steps in proptest::collection::vec((any::<prop::sample::Index>(), step()), 0..200),
+        ) {
+            let mut world = World::new();
+            for (which, step) in steps {
+                let count = world.processes.len();
+                let at = which.index(count);
+                match step {
+                    Step::Write(pages) => world.write(at, pages),
+                    Step::Erase(pages) => world.erase(at, &pages),
+                    Step::Fork if count < 6 => world.fork(at),
+                    Step::Fork if at > 0 => drop(world.processes.swap_remove(at)),
+                    Step::Fork => {}
+                    Step::Thaw => world.thaw(at),
+                }
+                world.holds();
+            }
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! The file or device behind a path, and whether it may be used.
+
+#![expect(unsafe_code, reason = "locks of open files have no wrapper")]
+
+use super::{BLOCK, Refused};
+use rustix::{
+    fs::{AtFlags, FallocateFlags, FileType, StatxFlags, fallocate, ftruncate, statvfs, statx},
+    io::Errno,
+};
+use std::{
+    fs::{self, File, OpenOptions},
+    io,
+    os::{
+        fd::AsRawFd,
+        unix::fs::{FileExt, OpenOptionsExt},
+    },
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+/// The first bytes of a device that is a store: what was behind them is of no use to anybody.
+const MARK: &[u8] = b"interleaf: pages of a program\n";
+
+/// Pages lie behind the mark; 1 MiB keeps them aligned to whatever a drive has inside.
+const BASE: u64 = 1 << 20;
+
+/// So much of a device is looked at for whether it holds something: labels of partitions, RAID,
+/// LVM and all common file systems lie in its first 128 KiB or its last.
+const LOOKED_AT: usize = 128 << 10;
+
+/// Files are made as long as they can ever be; they take space only where something is.
+const LONGEST: u64 = 8 << 40;
+
+/// Where pages are.
+#[derive(Debug)]
+pub(super) struct Place {
+    /// As the user named it.
+    pub(super) name: Arc<str>,
+    pub(super) path: PathBuf,
+    pub(super) file: File,
+    /// Where pages begin.
+    pub(super) base: u64,
+    /// Bytes for pages.
+    pub(super) bytes: u64,
+    pub(super) kind: Kind,
+}
+
+/// What a place is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// An unnamed file.
+    File,
+    /// A block device.
+    Device,
+    /// Memory.
+    Memory,
+}
+
+impl Place {
+    /// An unnamed file in a folder, or a block device that holds nothing; with `force`, whatever it
+    /// holds.
+    pub(super) fn open(path: &Path, force: bool) -> Result<Self, Refused> {
+        let name = path.display().to_string();
+        let refuse =
+            |why: String, hint: &str| Refused { store: name.clone(), why, hint: hint.into() };
+        let found = fs::metadata(path).map_err(|why| {
+            let hint = "name a folder on a fast drive that exists, or a block device";
+            refuse(why.to_string(), hint)
+        })?;
+        match FileType::from_raw_mode(std::os::unix::fs::MetadataExt::mode(&found)) {
+            FileType::Directory => Self::file(path, &refuse),
+            FileType::BlockDevice => Self::device(path, force, &refuse),
+            _ => Err(refuse(
+                "is neither a folder nor a block device".into(),
+                "name the folder that it is in: a file of its own is made there, without a name",
+            )),
+        }
+    }
+
+    fn file(path: &Path, refuse: &dyn Fn(String, &str) -> Refused) -> Result<Self, Refused> {
+        let file = unnamed(path).map_err(|why| match Errno::from_io_error(&why) {
+            Some(Errno::INVAL) => refuse(
+                "its file system has no direct transfers (O_DIRECT): pages would be kept in \
+                 memory twice"
+                    .into(),
+                "name a folder on ext4, XFS, Btrfs or F2FS",
+            ),
+            Some(Errno::ACCESS | Errno::PERM | Errno::ROFS) => refuse(
+                format!("no file can be made there: {why}"),
+                "name a folder that you may write to",
+            ),
+            _ => refuse(format!("no file can be made there: {why}"), "name another folder"),
+        })?;
+        if let Some(align) = alignment(&file).filter(|align| *align > BLOCK) {
+            let why =
+                format!("transfers have to be multiples of {align} bytes, pages have {BLOCK}");
+            return Err(refuse(why, "name a folder on another drive"));
+        }
+        let bytes = lengthen(&file).map_err(|why| {
+            refuse(format!("its file cannot be long: {why}"), "see ulimit -f, and free space there")
+        })?;
+        lock(&file, false).map_err(|why| {
+            refuse(format!("its file cannot be locked: {why}"), "name another folder")
+        })?;
+        let (name, path) = (path.display().to_string().into(), path.into());
+        Ok(Self { name, path, file, base: 0, bytes, kind: Kind::File })
+    }
+
+    fn device(
+        path: &Path,
+        force: bool,
+        refuse: &dyn Fn(String, &str) -> Refused,
+    ) -> Result<Self, Refused> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).custom_flags(libc::O_DIRECT | libc::O_EXCL);
+        let file = options.open(path).map_err(|why| match Errno::from_io_error(&why) {
+            Some(Errno::BUSY) => refuse(
+                "the device is mounted, or in use otherwise".into(),
+                "lsblk says by what; it is never taken from who uses it",
+            ),
+            _ => refuse(
+                format!("the device cannot be opened: {why}"),
+                "the user needs the right to read and write it, or name a folder",
+            ),
+        })?;
+        let fault =
+            |why: io::Error| refuse(why.to_string(), "the device cannot be read and written");
+        let bytes = rustix::fs::seek(&file, rustix::fs::SeekFrom::End(0))
+            .map_err(|why| fault(why.into()))?;
+        if bytes < 2 * BASE {
+            return Err(refuse(format!("the device has {bytes} bytes"), "name a larger one"));
+        }
+        let mut first = Aligned([0; LOOKED_AT]);
+        let mut last = Aligned([0; LOOKED_AT]);
+        file.read_exact_at(&mut first.0, 0).map_err(fault)?;
+        let behind = bytes / LOOKED_AT as u64 * LOOKED_AT as u64;
+        file.read_exact_at(&mut last.0, behind - LOOKED_AT as u64).map_err(fault)?;
+        let is_ours = first.0.starts_with(MARK);
+        let is_empty = first.0.iter().chain(&last.0).all(|byte| *byte == 0);
+        if !(is_ours || is_empty || force) {
+            return Err(refuse(
+                "the device is not empty: it may hold a file system, or parts of one".into(),
+                "blkid and wipefs say what it holds; all of it would be lost",
+            ));
+        }
+        first.0.fill(0);
+        first.0[..MARK.len()].copy_from_slice(MARK);
+        file.write_all_at(&first.0, 0).map_err(fault)?;
+        let (name, path) = (path.display().to_string().into(), path.into());
+        let bytes = (bytes - BASE) / BLOCK * BLOCK;
+        Ok(Self { name, path, file, base: BASE, bytes, kind: Kind::Device })
+    }
+
+    /// A file in memory.
+    pub(super) fn memory() -> io::Result<Self> {
+        let file = File::from(rustix::fs::memfd_create("pages", rustix::fs::MemfdFlags::CLOEXEC)?);
+        ftruncate(&file, LONGEST)?;
+        lock(&file, false)?;
+        let name = "in memory".into();
+        Ok(Self { name, path: PathBuf::new(), file, base: 0, bytes: LONGEST, kind: Kind::Memory })
+    }
+
+    /// Another one of the same kind at the same place, for pages that others do not see.
+    pub(super) fn again(&self) -> Result<Self, Refused> {
+        let no = |why: String| Refused {
+            store: self.name.to_string(),
+            why,
+            hint: "name a folder as the store: a device has no second place for a child".into(),
+        };
+        match self.kind {
+            Kind::File => Self::open(&self.path, false),
+            Kind::Memory => Self::memory().map_err(|why| no(why.to_string())),
+            Kind::Device => Err(no("a device is for one process".into())),
+        }
+    }
+
+    /// The same file, opened once more: it is in use until all that opened it have closed it.
+    pub(super) fn share(&self) -> Result<Self, Refused> {
+        let fault = |why: io::Error| Refused {
+            store: self.name.to_string(),
+            why: format!("its file cannot be shared with a child: {why}"),
+            hint: "a file without a name is opened again by /proc: see that it is mounted".into(),
+        };
+        let mut options = OpenOptions::new();
+        options.read(true).write(true);
+        if self.kind != Kind::Memory {
+            options.custom_flags(libc::O_DIRECT);
+        }
+        let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+        let file = options.open(path).map_err(fault)?;
+        lock(&file, false).map_err(fault)?;
+        Ok(Self { file, name: Arc::clone(&self.name), path: self.path.clone(), ..*self })
+    }
+
+    /// Whether nobody else has it any more.
+    pub(super) fn is_alone(&self) -> bool {
+        let is_alone = lock(&self.file, true).is_ok();
+        is_alone && lock(&self.file, false).is_ok()
+    }
+
+    /// Sees to it that there is space, so that the file has few pieces and its pages are written
+    /// side by side: for where there is none, file systems let one at a time.
+    pub(super) fn allocate(&self, offset: u64, bytes: u64) -> io::Result<()> {
+        if self.kind != Kind::File {
+            return Ok(());
+        }
+        Ok(fallocate(&self.file, FallocateFlags::KEEP_SIZE, offset, bytes)?)
+    }
+
+    /// Gives space back.
+    pub(super) fn free(&self, offset: u64, bytes: u64) {
+        if self.kind != Kind::Device {
+            let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            // Where it cannot be, it is not given back before the end.
+            let _ = fallocate(&self.file, flags, offset, bytes);
+        }
+    }
+}
+
+/// Bytes that are free for a store at a path: of a device, all but what its mark takes.
+///
+/// # Errors
+/// When there is no such path.
+pub fn free(path: &Path) -> io::Result<u64> {
+    if path.is_dir() {
+        let found = statvfs(path)?;
+        return Ok(found.f_bavail * found.f_frsize);
+    }
+    let file = File::open(path)?;
+    let end = rustix::fs::seek(&file, rustix::fs::SeekFrom::End(0))?;
+    Ok(end.saturating_sub(BASE))
+}
+
+/// Memory that a drive can be read into.
+#[repr(align(4096))]
+struct Aligned([u8; LOOKED_AT]);
+
+/// A file in a folder, private to its owner, that nobody can find, and gone when it is closed.
+fn unnamed(folder: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).mode(0o600);
+    let file = options.clone().custom_flags(libc::O_TMPFILE | libc::O_DIRECT).open(folder);
+    match file.as_ref().map_err(Errno::from_io_error) {
+        // Not every file system has files without names.
+        Err(Some(Errno::OPNOTSUPP | Errno::ISDIR)) => {
+            let path = folder.join(format!(".interleaf-{}", std::process::id()));
+            let file = options.create_new(true).custom_flags(libc::O_DIRECT).open(&path)?;
+            fs::remove_file(path)?;
+            Ok(file)
+        }
+        _ => file,
+    }
+}
+
+/// What transfers have to be aligned to; `None` where the kernel does not say.
+fn alignment(file: &File) -> Option<u64> {
+    let found = statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN).ok()?;
+    let is_said = found.stx_mask & StatxFlags::DIOALIGN.bits() != 0;
+    is_said.then(|| u64::from(found.stx_dio_offset_align.max(found.stx_dio_mem_align)))
+}
+
+/// Makes a file as long as it can be, and says how long that is.
+fn lengthen(file: &File) -> io::Result<u64> {
+    // To exceed the limit of the user would be a signal.
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
+    let mut bytes = LONGEST.min(limit.unwrap_or(LONGEST)) / BLOCK * BLOCK;
+    loop {
+        match ftruncate(file, bytes) {
+            Ok(()) => return Ok(bytes),
+            Err(Errno::FBIG | Errno::INVAL) if bytes > BASE => bytes = bytes / 2 / BLOCK * BLOCK,
+            Err(why) => return Err(why.into()),
+        }
+    }
+}
+
+/// Takes a lock of an open file, that others may have too or not.
+fn lock(file: &File, is_alone: bool) -> io::Result<()> {
+    let kind = if is_alone { libc::F_WRLCK } else { libc::F_RDLCK };
+    // SAFETY: a structure of numbers.
+    let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+    (lock.l_type, lock.l_whence, lock.l_len) = (kind as _, libc::SEEK_SET as _, 1);
+    // SAFETY: the file is open, and the structure is what the call wants.
+    match unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}

@@ -1,0 +1,158 @@
+//! Programs over drives that fail: no word is ever wrong, and the end is clear.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use interleaf_pager::{
+    cache::Settings,
+    pager::Pager,
+    predict::Limits,
+    store::{FileStore, Options, faulty::Plan, job::Patience},
+};
+use rand_pcg::{
+    Pcg64Mcg,
+    rand_core::{RngCore, SeedableRng},
+};
+use std::{
+    env,
+    os::unix::process::ExitStatusExt,
+    path::Path,
+    process::{Child, Command, Stdio},
+    thread,
+    time::Duration,
+};
+
+/// A budget of 8 MiB.
+const SETTINGS: Settings =
+    Settings { frames: 2048, order: 2, ahead: Limits { first: 16, most: 256 } };
+
+const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
+
+fn pager(path: &Path, faults: Plan, patience: Patience) -> Pager {
+    let options = Options { faults: Some(faults), patience, ..Options::default() };
+    let store = FileStore::open_all(&[path, path], options).unwrap();
+    Pager::new(SETTINGS, 1 << 30, store).unwrap_or_else(|why| {
+        panic!("userfaultfd is not to be had ({why}): these tests need root and Linux 6.8")
+    })
+}
+
+/// What a thread does to pieces of memory that share pages with those of others: random ones, and
+/// sweeps over some. What each piece has is known from how often it was written.
+fn work(mut pieces: Vec<&mut [u8]>, seed: u64, steps: u32) {
+    let mut random = Pcg64Mcg::seed_from_u64(seed);
+    let mut times = vec![0_u8; pieces.len()];
+    let value = |at: usize, times: u8| match times {
+        0 => 0,
+        _ => (at as u64 ^ seed).wrapping_mul(SEED).to_le_bytes()[7] ^ times,
+    };
+    for _ in 0..steps {
+        let first = random.next_u64() as usize % pieces.len();
+        let count = if random.next_u64() % 50 == 0 { 2000 } else { 1 };
+        let is_write = random.next_u64() % 2 == 0;
+        for at in first..(first + count).min(pieces.len()) {
+            let expected = value(at, times[at]);
+            let is_right = pieces[at].iter().all(|byte| *byte == expected);
+            assert!(is_right, "piece {at} of {seed}: {:?}, not {expected}", &pieces[at][..16]);
+            if is_write {
+                times[at] = times[at].wrapping_add(1).max(1);
+                pieces[at].fill(value(at, times[at]));
+            }
+        }
+    }
+}
+
+fn work_on(pager: &Pager, bytes: usize, threads: usize, steps: u32) {
+    let mut region = pager.region(bytes).unwrap();
+    let mut pieces: Vec<Vec<&mut [u8]>> = (0..threads).map(|_| vec![]).collect();
+    for (at, piece) in region.bytes_mut().chunks_mut(1000).enumerate() {
+        pieces[at % threads].push(piece);
+    }
+    thread::scope(|scope| {
+        for (seed, pieces) in pieces.into_iter().enumerate() {
+            scope.spawn(move || work(pieces, seed as u64, steps));
+        }
+    });
+}
+
+#[test]
+fn no_word_is_wrong_on_a_drive_that_fails() {
+    let folder = tempfile::tempdir_in(".").unwrap();
+    let plan = Plan {
+        seed: 1,
+        eio: 50,
+        again: 20,
+        short: 20,
+        torn: 20,
+        delayed: 50,
+        delay_ms: 3,
+        reordered: true,
+        ..Plan::default()
+    };
+    let patience = Patience { tries: 20, first: Duration::from_micros(10) };
+    let pager = pager(folder.path(), plan, patience);
+    work_on(&pager, 48 << 20, 4, 3000);
+    let counts = pager.counts();
+    assert!(counts.read > 1000 && counts.written > 1000, "{counts:?}");
+}
+
+#[test]
+fn nor_on_one_that_takes_seconds() {
+    let folder = tempfile::tempdir_in(".").unwrap();
+    let plan = Plan { seed: 1, delayed: 400, delay_ms: 2000, ..Plan::default() };
+    let pager = pager(folder.path(), plan, Patience::default());
+    work_on(&pager, 24 << 20, 4, 200);
+}
+
+// --- Programs that end by a signal ---------------------------------------------------------------
+
+/// What the program that this file is does when it is started again: `what PLAN FOLDER`.
+fn program() -> Option<(String, Plan, String)> {
+    let said = env::var("INTERLEAF_TEST_FAULTS").ok()?;
+    let mut words = said.split(' ').map(String::from);
+    let (what, plan) = (words.next()?, words.next()?);
+    Some((what, plan.parse().unwrap(), words.next()?))
+}
+
+fn start(what: &str, plan: &str, folder: &Path) -> Child {
+    Command::new(env::current_exe().unwrap())
+        .args(["--exact", "a_program", "--nocapture", "--test-threads=1"])
+        .env("INTERLEAF_TEST_FAULTS", format!("{what} {plan} {}", folder.display()))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+/// The program itself: a test that does nothing unless it was started by another.
+#[test]
+fn a_program() {
+    let Some((what, plan, folder)) = program() else { return };
+    let pager = pager(Path::new(&folder), plan, Patience { tries: 1, ..Patience::default() });
+    match what.as_str() {
+        "write-and-read" => {
+            let mut region = pager.region(48 << 20).unwrap();
+            for lap in 0_u8..4 {
+                for (at, page) in region.bytes_mut().chunks_mut(4096).enumerate() {
+                    assert!(page.iter().all(|byte| *byte == lap), "page {at} in lap {lap}");
+                    page.fill(lap + 1);
+                }
+            }
+        }
+        "work" => work_on(&pager, 48 << 20, 4, u32::MAX),
+        _ => panic!("{what}?"),
+    }
+}
+
+#[test]
+fn nothing_is_left_of_a_program_that_is_killed() {
+    let folder = tempfile::tempdir_in(".").unwrap();
+    let mut random = Pcg64Mcg::seed_from_u64(1);
+    for _ in 0..12 {
+        let mut program = start("work", "seed=1", folder.path());
+        thread::sleep(Duration::from_millis(random.next_u64() % 400));
+        assert!(program.try_wait().unwrap().is_none(), "it ended");
+        program.kill().unwrap();
+        assert_eq!(program.wait().unwrap().signal(), Some(libc::SIGKILL));
+        let left: Vec<_> = folder.path().read_dir().unwrap().collect();
+        assert!(left.is_empty(), "{left:?}");
+    }
+}
