@@ -21,6 +21,8 @@ mod ahead;
 
 mod discard;
 
+mod hints;
+
 mod extent;
 
 mod learn;
@@ -28,11 +30,13 @@ mod learn;
 mod room;
 
 use crate::{
+    advice::Advice,
     cyclic::Cyclic,
     index::{ExtentId, Index},
     pool::{Frame, ORDER_MAX, Pool},
     predict::{Limits, Page, Predictor, Tally, is_of_history},
     queue::{Links, Queue},
+    ranges::Ranges,
 };
 use ahead::Pending;
 use extent::{Extent, State, Wanted};
@@ -69,6 +73,8 @@ pub enum Event {
     Discarded(Range<Page>),
     /// Discarded pages from this one on are zeros on the drive.
     Erased(Page),
+    /// The program said something about pages.
+    Advised(Range<Page>, Advice),
 }
 
 /// Which pages of an extent differ from what is stored.
@@ -234,6 +240,8 @@ pub struct Cache {
     /// Those of them that are zeros but for the drive.
     erasing: Vec<Range<Page>>,
     predictor: Predictor,
+    /// What the program said about pages.
+    advised: Ranges<Advice>,
     /// What streams asked for and is not brought in yet.
     pending: VecDeque<Pending>,
     counts: Counts,
@@ -273,6 +281,7 @@ impl Cache {
             discarded: vec![],
             erasing: vec![],
             predictor: Predictor::new(settings.ahead),
+            advised: Ranges::default(),
             pending: VecDeque::new(),
             counts: Counts::default(),
         }
@@ -324,6 +333,7 @@ impl Cache {
             Event::Wrote(id, result) => self.wrote(id, result, actions),
             Event::Discarded(pages) => self.discarded.push(pages),
             Event::Erased(first) => self.erasing.retain(|pages| pages.start != first),
+            Event::Advised(pages, advice) => self.advise(&pages, advice, actions),
         }
         if !self.discarded.is_empty() {
             self.discard(actions);

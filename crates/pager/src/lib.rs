@@ -7,6 +7,10 @@
 //! Everything that decides is pure: it is told what was touched and what came of it, and says what
 //! to read, to write and to give up.
 
+pub mod advice;
+
+mod ranges;
+
 pub mod cache;
 
 pub mod cyclic;

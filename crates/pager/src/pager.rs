@@ -3,6 +3,7 @@
 #![expect(unsafe_code, reason = "regions are memory that a thread of ours fills")]
 
 use crate::{
+    advice::Advice,
     arena::Arena,
     cache::{Counts, Settings},
     memory::Memory,
@@ -51,6 +52,8 @@ pub(crate) enum Request {
     Give(Range<Page>),
     /// Pages are to be zeros: it is said when they are.
     Discard(Range<Page>, mpsc::SyncSender<()>),
+    /// What the program says about pages.
+    Advise(Range<Page>, Advice),
     /// All is over.
     Stop,
 }
@@ -116,6 +119,11 @@ impl Pager {
         self.shared.ask(Request::Discard(self.shared.pages(addresses), done));
         // The worker has ended, and so has all that could see the pages.
         let _ = is_done.recv();
+    }
+
+    /// Says something about pages of regions.
+    pub fn advise(&self, pages: &Range<usize>, advice: Advice) {
+        self.shared.ask(Request::Advise(self.shared.pages(pages), advice));
     }
 
     /// Memory of so many bytes, all of them zero.

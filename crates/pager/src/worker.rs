@@ -166,6 +166,9 @@ impl Worker {
                     self.erased.push((pages.start, done));
                     self.cache.on(Event::Discarded(pages), actions);
                 }
+                Request::Advise(pages, advice) => {
+                    self.cache.on(Event::Advised(pages, advice), actions);
+                }
                 Request::Stop => return true,
             }
         }

@@ -240,6 +240,43 @@ fn what_is_discarded_is_zero() {
 }
 
 #[test]
+fn what_a_program_says_changes_no_content() {
+    let all = [Advice::Normal, Advice::Random, Advice::Sequential, Advice::WillNeed, Advice::Cold];
+    for seed in 0..20 {
+        let mut world = World::new(SETTINGS, 300, 3, seed);
+        world.run(30_000, |world, thread| {
+            if world.random.next_u64() % 20 == 0 {
+                let start = world.below(300);
+                let end = (start + 1 + world.below(40)).min(300);
+                let advice = all[world.below(all.len())];
+                world.on(Event::Advised(start as Page..end as Page, advice));
+            } else if world.random.next_u64() % 20 == 0 {
+                world.discard();
+            }
+            mixed(world, thread)
+        });
+    }
+}
+
+#[test]
+fn what_will_be_needed_is_there_and_what_is_cold_goes() {
+    let mut world = World::new(Settings { frames: 256, ..SETTINGS }, 1024, 1, 1);
+    let mut at = 0;
+    world.run(20_000, |_, _| {
+        at += 1;
+        ((at - 1) % 1024, true)
+    });
+    let gone = (0..1024).find(|page| world.cache.index.get(*page).is_none()).unwrap() & !7;
+    world.on(Event::Advised(gone..gone + 8, Advice::WillNeed));
+    world.settle();
+    assert!((gone..gone + 8).all(|page| world.cache.index.get(page).is_some()));
+    let mapped = world.mapped.iter().position(Option::is_some).unwrap();
+    world.on(Event::Advised(mapped as Page..mapped as Page + 1, Advice::Cold));
+    world.settle();
+    assert!(world.mapped[mapped].is_none());
+}
+
+#[test]
 fn nor_with_a_drive_that_fails() {
     for seed in 0..20 {
         let mut world = World::new(SETTINGS, 300, 3, seed);

@@ -1,0 +1,75 @@
+//! What holds for some pages and not for others.
+
+use crate::predict::Page;
+use std::{collections::BTreeMap, ops::Range};
+
+/// Something that holds for some pages and not for others.
+#[derive(Clone, Debug)]
+pub(crate) struct Ranges<T> {
+    /// Where each ends and what holds, by where it begins.
+    ranges: BTreeMap<Page, (Page, T)>,
+}
+
+impl<T> Default for Ranges<T> {
+    fn default() -> Self {
+        Self { ranges: BTreeMap::new() }
+    }
+}
+
+impl<T: Copy> Ranges<T> {
+    /// What holds for a page.
+    pub(crate) fn get(&self, page: Page) -> Option<T> {
+        let (_, (end, value)) = self.ranges.range(..=page).next_back()?;
+        (page < *end).then_some(*value)
+    }
+
+    /// Says what holds for pages, or that nothing does.
+    pub(crate) fn set(&mut self, pages: &Range<Page>, value: Option<T>) {
+        let over = self.ranges.range(..pages.end).rev().take_while(|it| it.1.0 > pages.start);
+        let over: Vec<_> = over.map(|(start, (end, value))| (*start, *end, *value)).collect();
+        for (start, end, other) in over {
+            self.ranges.remove(&start);
+            if start < pages.start {
+                self.ranges.insert(start, (pages.start, other));
+            }
+            if pages.end < end {
+                self.ranges.insert(pages.end, (end, other));
+            }
+        }
+        if let Some(value) = value {
+            self.ranges.insert(pages.start, (pages.end, value));
+        }
+    }
+
+    /// All for which something holds, and what, in order.
+    #[cfg(test)]
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Range<Page>, T)> {
+        self.ranges.iter().map(|(start, (end, value))| (*start..*end, *value))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn what_was_said_last_holds(
+            steps in proptest::collection::vec((0_u64..64, 1_u64..64, 0_u8..3), 0..50),
+        ) {
+            let mut ranges = Ranges::default();
+            let mut model = [None; 64];
+            for (first, pages, value) in steps {
+                let pages = first..(first + pages).min(64);
+                let value = (value > 0).then_some(value);
+                ranges.set(&pages, value);
+                model[pages.start as usize..pages.end as usize].fill(value);
+                let found: Vec<_> = (0..64).map(|page| ranges.get(page)).collect();
+                prop_assert_eq!(&found[..], &model[..]);
+                let count: u64 = ranges.iter().map(|(pages, _)| pages.end - pages.start).sum();
+                prop_assert_eq!(count, model.iter().flatten().count() as u64);
+            }
+        }
+    }
+}
