@@ -1,10 +1,12 @@
 //! The command line.
 
+mod extend;
 mod measure;
 mod measure_app;
 mod report;
 mod run;
 
+pub(crate) use extend::{EXAMPLE as EXTEND_EXAMPLE, ExtendArgs};
 pub(crate) use measure::{
     ChaseArgs, CommonArgs, InterleaveArgs, LoadArgs, Measure, MeasureArgs, PagesChoice,
     TrafficArgs, WayChoice,
@@ -65,6 +67,7 @@ Decide:
 Act:
   run        a command under a placement of its pages, or the pages of a program that runs already
   balance    pages all the time: observes, decides, moves them
+  extend     a command that needs more memory than there is: DRAM is a cache over a drive
 
 Try and prove:
   simulate   a policy on a machine that one need not own: what it finds, when, what it gives
@@ -98,6 +101,7 @@ pub(crate) enum Verb {
     Tune(TuneArgs),
     Run(RunArgs),
     Balance(BalanceArgs),
+    Extend(Box<ExtendArgs>),
     #[command(subcommand)]
     Simulate(Simulate),
     Reproduce(ReproduceArgs),
@@ -656,6 +660,7 @@ fn refused(error: &clap::Error, verb: &str) -> Failure {
     let example = match verb {
         "interleaf tune" => "write for example interleaf tune -- ./solver input.dat",
         "interleaf run" => run::EXAMPLE,
+        "interleaf extend" => extend::EXAMPLE,
         "interleaf measure app" => measure_app::hint(&problem),
         _ => "",
     };

@@ -5,6 +5,7 @@
 
 pub(crate) mod balance;
 pub(crate) mod compare;
+pub(crate) mod extend;
 pub(crate) mod figure;
 pub(crate) mod machine;
 pub(crate) mod measure;

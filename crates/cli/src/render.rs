@@ -3,6 +3,7 @@
 pub(crate) mod balance;
 pub(crate) mod chart;
 pub(crate) mod compare;
+pub(crate) mod extend;
 pub(crate) mod html;
 pub(crate) mod machine;
 pub(crate) mod measure;

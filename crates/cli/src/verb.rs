@@ -3,6 +3,7 @@
 mod balance;
 mod compare;
 mod doctor;
+mod extend;
 mod measure;
 mod placed;
 mod predict;
@@ -33,6 +34,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode, Failure> {
     let done = match cli.verb {
         Some(Verb::Run(args)) => return run::run(&args, root),
         Some(Verb::Balance(args)) => return balance::start(&args, root),
+        Some(Verb::Extend(args)) => return extend::run(&args, root),
         Some(Verb::Tune(args)) => return tune::run(&args, root),
         Some(Verb::Measure(args)) => return measure::run(&args, root),
         Some(Verb::Compare(args)) => return compare::run(&args),

@@ -64,6 +64,10 @@ pub mod placement;
 
 pub mod survey;
 
+pub mod program;
+
+pub mod storage;
+
 pub mod command;
 
 pub mod migrate;

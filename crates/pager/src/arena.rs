@@ -2,25 +2,38 @@
 
 use std::{collections::BTreeMap, ops::Range};
 
-/// Pieces are whole huge pages, one of which stays free behind each: no run goes from one to the
-/// next.
+/// Regions begin at a huge page, and at least one stays free behind each: no run goes from one to
+/// the next.
 const PIECE: usize = 2 << 20;
 
-/// Which addresses are free.
+const PAGE: usize = 4096;
+
+/// Whose a piece of the reservation is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// Nobody's.
+    Free,
+    /// A region's.
+    Region,
+    /// The kernel's: the program has mapped something else there.
+    Foreign,
+}
+
+/// Which addresses are whose, by page.
 #[derive(Clone, Debug)]
 pub struct Arena {
     addresses: Range<usize>,
-    /// Free pieces: where each ends, by where it begins.
-    free: BTreeMap<usize, usize>,
-    /// What was given, with as many bytes as were asked for.
-    given: BTreeMap<usize, usize>,
+    /// What is not free: where each piece ends, and whose it is, by where it begins. Neighbours of
+    /// one owner are one piece.
+    used: BTreeMap<usize, (usize, Owner)>,
+    /// What was given as a block: its region, by the address that was given.
+    blocks: BTreeMap<usize, Range<usize>>,
 }
 
 impl Arena {
     /// All of `addresses`, free.
-    pub fn new(addresses: Range<usize>) -> Self {
-        let free = [(addresses.start, addresses.end)].into_iter().collect();
-        Self { addresses, free, given: BTreeMap::new() }
+    pub const fn new(addresses: Range<usize>) -> Self {
+        Self { addresses, used: BTreeMap::new(), blocks: BTreeMap::new() }
     }
 
     /// Whether an address is in it.
@@ -28,45 +41,107 @@ impl Arena {
         self.addresses.contains(&address)
     }
 
-    /// The addresses of a new region, aligned to `align`, a power of two; `None` when there is no
-    /// room for it.
+    /// The addresses of a new region, whole pages, aligned to `align`, a power of two; `None` when
+    /// there is no room for it.
     pub fn take(&mut self, bytes: usize, align: usize) -> Option<Range<usize>> {
         let align = align.max(PIECE);
-        let length = bytes.max(1).checked_next_multiple_of(PIECE)?.checked_add(PIECE)?;
-        let fits = |(start, end): (&usize, &usize)| {
-            let at = start.checked_next_multiple_of(align)?;
-            (at.checked_add(length)? <= *end).then_some((*start, at, *end))
+        let bytes = bytes.max(1).checked_next_multiple_of(PAGE)?;
+        let start = self.find(bytes, align, true).or_else(|| self.find(bytes, align, false))?;
+        self.set(start..start + bytes, Owner::Region);
+        Some(start..start + bytes)
+    }
+
+    /// Where a region fits; if it `grows`, it and the one before it can become twice as long.
+    fn find(&self, bytes: usize, align: usize, grows: bool) -> Option<usize> {
+        let behind = |length: usize| if grows { length.max(PIECE) } else { PIECE };
+        let mut free = self.addresses.start;
+        for (start, end) in self.used.iter().map(|(start, (end, _))| (*start, *end)) {
+            let at = free.checked_next_multiple_of(align)?;
+            if at.checked_add(bytes)?.checked_add(behind(bytes))? <= start {
+                return Some(at);
+            }
+            free = end.checked_add(behind(end - start))?;
+        }
+        let at = free.checked_next_multiple_of(align)?;
+        (at.checked_add(bytes)?.checked_add(PIECE)? <= self.addresses.end).then_some(at)
+    }
+
+    /// Says whose pages are.
+    pub fn set(&mut self, pages: Range<usize>, owner: Owner) {
+        if pages.is_empty() {
+            return;
+        }
+        let touching = self.used.range(..=pages.end).rev().take_while(|it| it.1.0 >= pages.start);
+        let touching: Vec<_> =
+            touching.map(|(start, (end, owner))| (*start, *end, *owner)).collect();
+        let (mut first, mut last) = (pages.start, pages.end);
+        for (start, end, other) in touching {
+            self.used.remove(&start);
+            if other == owner {
+                (first, last) = (first.min(start), last.max(end));
+                continue;
+            }
+            if start < pages.start {
+                self.used.insert(start, (pages.start, other));
+            }
+            if pages.end < end {
+                self.used.insert(pages.end, (end, other));
+            }
+        }
+        if owner != Owner::Free {
+            self.used.insert(first, (last, owner));
+        }
+    }
+
+    /// The pieces that pages are of, in order.
+    pub fn pieces(&self, pages: Range<usize>) -> Vec<(Range<usize>, Owner)> {
+        let mut pieces = vec![];
+        let mut at = pages.start;
+        while at < pages.end {
+            let here = self.used.range(..=at).next_back().filter(|(_, (end, _))| *end > at);
+            let (end, owner) = match here {
+                Some((_, (end, owner))) => (*end, *owner),
+                None => {
+                    let next = self.used.range(at..).next();
+                    (next.map_or(pages.end, |(start, _)| *start), Owner::Free)
+                }
+            };
+            let end = end.min(pages.end);
+            pieces.push((at..end, owner));
+            at = end;
+        }
+        pieces
+    }
+
+    /// The pieces of regions, in order.
+    pub fn regions(&self) -> impl Iterator<Item = Range<usize>> {
+        let regions = self.used.iter().filter(|(_, (_, owner))| *owner == Owner::Region);
+        regions.map(|(start, (end, _))| *start..*end)
+    }
+
+    /// Makes what ends at `end` longer, if there is room behind it.
+    pub fn grow(&mut self, end: usize, bytes: usize) -> bool {
+        let Some(last) = end.checked_add(bytes) else { return false };
+        let Some(behind) = last.checked_add(PIECE) else { return false };
+        let is_free = behind <= self.addresses.end
+            && matches!(self.pieces(end..behind)[..], [(_, Owner::Free)]);
+        if is_free {
+            self.set(end..last, Owner::Region);
+        }
+        is_free
+    }
+
+    /// The region of the block that was given as this address.
+    pub fn block(&self, address: usize) -> Option<Range<usize>> {
+        self.blocks.get(&address).cloned()
+    }
+
+    /// Says that a region was given as a block; `None` when it is one no more.
+    pub fn set_block(&mut self, address: usize, region: Option<Range<usize>>) {
+        match region {
+            Some(region) => self.blocks.insert(address, region),
+            None => self.blocks.remove(&address),
         };
-        let (start, at, end) = self.free.iter().find_map(fits)?;
-        self.free.remove(&start);
-        if start < at {
-            self.free.insert(start, at);
-        }
-        if at + length < end {
-            self.free.insert(at + length, end);
-        }
-        self.given.insert(at, bytes);
-        Some(at..at + bytes)
-    }
-
-    /// The region that begins at an address.
-    pub fn region(&self, start: usize) -> Option<Range<usize>> {
-        self.given.get(&start).map(|bytes| start..start + bytes)
-    }
-
-    /// Gives back the region that begins at an address.
-    pub fn give(&mut self, start: usize) {
-        let Some(bytes) = self.given.remove(&start) else { return };
-        let (mut start, mut end) = (start, start + bytes.max(1).next_multiple_of(PIECE) + PIECE);
-        if let Some((&before, &before_end)) = self.free.range(..start).next_back()
-            && before_end == start
-        {
-            start = before;
-        }
-        if let Some(behind_end) = self.free.remove(&end) {
-            end = behind_end;
-        }
-        self.free.insert(start, end);
     }
 }
 
@@ -88,8 +163,7 @@ mod tests {
             for (bytes, align, gives) in steps {
                 if gives && !given.is_empty() {
                     let region = given.swap_remove(bytes % given.len());
-                    prop_assert_eq!(arena.region(region.start), Some(region.clone()));
-                    arena.give(region.start);
+                    arena.set(region, Owner::Free);
                 } else if let Some(region) = arena.take(bytes, 1 << align) {
                     prop_assert!(region.start.is_multiple_of(1 << align));
                     prop_assert!(all.start <= region.start && region.end + PIECE <= all.end);
@@ -100,8 +174,40 @@ mod tests {
                     given.push(region);
                 }
             }
-            given.iter().for_each(|region| arena.give(region.start));
+            given.into_iter().for_each(|region| arena.set(region, Owner::Free));
             prop_assert_eq!(arena.take(all.len() - PIECE, 1), Some(PIECE..(1 << 30) - PIECE));
         }
+
+        #[test]
+        fn every_page_is_whose_it_was_said_to_be_last(
+            steps in proptest::collection::vec((0_usize..64, 1_usize..64, 0_u8..3), 0..50),
+        ) {
+            let mut arena = Arena::new(0..64 * PAGE);
+            let mut model = [Owner::Free; 64];
+            for (first, pages, owner) in steps {
+                let pages = first..(first + pages).min(64);
+                let owner = [Owner::Free, Owner::Region, Owner::Foreign][usize::from(owner)];
+                arena.set(pages.start * PAGE..pages.end * PAGE, owner);
+                model[pages].fill(owner);
+                let pieces = arena.pieces(0..64 * PAGE);
+                prop_assert!(pieces.windows(2).all(|two| two[0].1 != two[1].1), "{:?}", pieces);
+                let found = pieces.into_iter().flat_map(|(range, owner)| {
+                    std::iter::repeat_n(owner, range.len() / PAGE)
+                });
+                prop_assert_eq!(found.collect::<Vec<_>>(), model.to_vec());
+            }
+        }
+    }
+
+    #[test]
+    fn a_region_grows_where_there_is_room() {
+        let mut arena = Arena::new(0..100 * PIECE);
+        let first = arena.take(4 * PIECE, 1);
+        let second = arena.take(PIECE, 1);
+        assert_eq!((first, second), (Some(0..4 * PIECE), Some(8 * PIECE..9 * PIECE)));
+        assert!(arena.grow(4 * PIECE, 3 * PIECE), "up to the free one before the second");
+        assert!(!arena.grow(7 * PIECE, PAGE));
+        assert!(!arena.grow(9 * PIECE, 91 * PIECE), "over the end");
+        assert_eq!(arena.regions().collect::<Vec<_>>(), [0..7 * PIECE, 8 * PIECE..9 * PIECE]);
     }
 }

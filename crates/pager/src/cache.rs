@@ -21,8 +21,6 @@ mod ahead;
 
 mod discard;
 
-mod hints;
-
 mod extent;
 
 mod learn;
@@ -73,8 +71,17 @@ pub enum Event {
     Discarded(Range<Page>),
     /// Discarded pages from this one on are zeros on the drive.
     Erased(Page),
-    /// The program said something about pages.
+    /// Something holds pages of an extent, which stays mapped.
+    Held(ExtentId),
+    /// What something held may be tried again.
+    Again,
+    /// The program has said something about pages.
     Advised(Range<Page>, Advice),
+    /// The process is about to fork: no page is to be in its address space, and what has changed
+    /// is to be stored, until it has.
+    Freeze,
+    /// It has.
+    Thaw,
 }
 
 /// Which pages of an extent differ from what is stored.
@@ -84,6 +91,13 @@ pub struct Changed([u64; 1 << (ORDER_MAX - 6)]);
 impl Changed {
     /// None of them.
     pub const NONE: Self = Self([0; 1 << (ORDER_MAX - 6)]);
+
+    /// So many pages, all of them.
+    pub fn all(pages: usize) -> Self {
+        let mut changed = Self::NONE;
+        (0..pages).for_each(|page| changed.add(page));
+        changed
+    }
 
     /// Adds a page, by its number in the extent.
     pub const fn add(&mut self, page: usize) {
@@ -98,6 +112,11 @@ impl Changed {
     /// Whether none differs.
     pub fn is_none(&self) -> bool {
         *self == Self::NONE
+    }
+
+    /// How many differ.
+    pub fn count(&self) -> u32 {
+        self.0.iter().map(|word| word.count_ones()).sum()
     }
 
     /// Runs of pages that differ, of an extent with so many; of two that are less than `gap` apart
@@ -155,6 +174,8 @@ pub enum Action {
         /// Whether it was mapped for a write, or was not stored before.
         is_changed: bool,
     },
+    /// Let go of pages that something holds: their content is of no use any more.
+    Drop(ExtentId, Span),
     /// Write those frames to the drive that have changed.
     Write(ExtentId, Span, Changed),
     /// Wake who waits for one of so many pages from this one on: it is there, or is to be touched
@@ -197,6 +218,8 @@ pub struct Counts {
     pub wasted: u64,
     /// Pages whose frames were needed for others.
     pub evicted: u64,
+    /// How long threads waited for pages, nanoseconds in all; whoever has a clock adds it.
+    pub stalled_ns: u64,
     /// What of the foreseen the history foresaw; the rest were streams.
     pub history: Tally,
 }
@@ -206,8 +229,8 @@ pub struct Counts {
 pub struct Cache {
     settings: Settings,
     pool: Pool,
-    /// Regions, by where they begin.
-    regions: BTreeMap<Page, Region>,
+    /// Where regions end, by where they begin.
+    regions: BTreeMap<Page, Page>,
     index: Index,
     extents: Vec<Extent>,
     links: Links,
@@ -239,19 +262,22 @@ pub struct Cache {
     discarded: Vec<Range<Page>>,
     /// Those of them that are zeros but for the drive.
     erasing: Vec<Range<Page>>,
-    predictor: Predictor,
     /// What the program said about pages.
     advised: Ranges<Advice>,
+    /// Pages that are to stay.
+    pinned_pages: Ranges<()>,
+    pinned_frames: u32,
+    /// Extents that are being filled or mapped.
+    coming: u32,
+    is_frozen: bool,
+    /// Whether something could not be stored since then.
+    is_unwritable: bool,
+    predictor: Predictor,
     /// What streams asked for and is not brought in yet.
     pending: VecDeque<Pending>,
+    /// What is known of regions, by where they begin.
+    learners: BTreeMap<Page, Learner>,
     counts: Counts,
-}
-
-/// Pages that belong together.
-#[derive(Clone, Debug)]
-struct Region {
-    end: Page,
-    learner: Learner,
 }
 
 impl Cache {
@@ -280,35 +306,27 @@ impl Cache {
             stored: vec![],
             discarded: vec![],
             erasing: vec![],
-            predictor: Predictor::new(settings.ahead),
             advised: Ranges::default(),
+            pinned_pages: Ranges::default(),
+            pinned_frames: 0,
+            coming: 0,
+            is_frozen: false,
+            is_unwritable: false,
+            predictor: Predictor::new(settings.ahead),
             pending: VecDeque::new(),
+            learners: BTreeMap::new(),
             counts: Counts::default(),
         }
+    }
+
+    /// How much there is.
+    pub const fn settings(&self) -> &Settings {
+        &self.settings
     }
 
     /// What was done so far.
     pub const fn counts(&self) -> &Counts {
         &self.counts
-    }
-
-    /// Adds a region; only pages of regions are touched. Regions do not overlap.
-    pub fn add(&mut self, region: Range<Page>) {
-        let learner = Learner::new(self.settings.order);
-        self.regions.insert(region.start, Region { end: region.end, learner });
-        self.measure();
-    }
-
-    /// Removes the region that begins with a page, which was discarded.
-    pub fn remove(&mut self, first: Page) {
-        self.regions.remove(&first);
-        self.measure();
-    }
-
-    /// Says how much memory there is to know about.
-    fn measure(&mut self) {
-        let pages = |(start, region): (&Page, &Region)| region.end - start;
-        self.predictor.set_footprint(self.regions.iter().map(pages).sum());
     }
 
     /// Takes in what has happened, and adds what is to be done now.
@@ -317,33 +335,46 @@ impl Cache {
         match event {
             Event::Touched { thread, page, is_write } => {
                 self.counts.touches += 1;
-                if let Some((_, region)) = self.regions.range_mut(..=page).next_back() {
-                    region.learner.touch(page);
-                }
+                self.learner(page).touch(page);
                 self.touched(page, is_write, actions);
                 touch = Some((thread, page));
             }
-            Event::Filled(id, Ok(())) => self.filled(id, actions),
-            Event::Filled(id, Err(Failed)) => self.unreadable(id, actions),
+            Event::Filled(id, result) => {
+                self.coming -= 1;
+                match result {
+                    Ok(()) => self.filled(id, actions),
+                    Err(Failed) => self.unreadable(id, actions),
+                }
+            }
             Event::MovedIn(id) => {
+                self.coming -= 1;
                 self.extents[id as usize].state = State::Mapped;
                 self.enter(id);
+                if self.is_frozen && !self.is_unwritable {
+                    self.unmap(id, actions);
+                }
             }
             Event::MovedOut(id, changed) => self.moved_out(id, changed, actions),
             Event::Wrote(id, result) => self.wrote(id, result, actions),
             Event::Discarded(pages) => self.discarded.push(pages),
             Event::Erased(first) => self.erasing.retain(|pages| pages.start != first),
+            Event::Held(id) => return self.held(id, actions),
+            Event::Again => {}
             Event::Advised(pages, advice) => self.advise(&pages, advice, actions),
+            Event::Freeze => self.freeze(actions),
+            Event::Thaw => self.thaw(actions),
         }
         if !self.discarded.is_empty() {
             self.discard(actions);
         }
-        self.make_room(actions);
-        self.serve(actions);
-        if let Some((thread, page)) = touch {
-            self.foresee(thread, page);
+        if !self.is_frozen {
+            self.make_room(actions);
+            self.serve(actions);
+            if let Some((thread, page)) = touch {
+                self.foresee(thread, page);
+            }
+            self.bring_pending(actions);
         }
-        self.bring_pending(actions);
     }
 
     fn touched(&mut self, page: Page, is_write: bool, actions: &mut Vec<Action>) {
@@ -370,10 +401,25 @@ impl Cache {
         }
     }
 
+    /// What is known of the region that a page is in.
+    fn learner(&mut self, page: Page) -> &mut Learner {
+        let first = self.region(page).start;
+        let order = self.settings.order;
+        self.learners.entry(first).or_insert_with(|| Learner::new(order))
+    }
+
+    /// Says how much memory there is to know about.
+    fn measure(&mut self) {
+        let pages = self.regions.iter().map(|(start, end)| end - start);
+        self.predictor.set_footprint(pages.sum());
+        let regions = &self.regions;
+        self.learners.retain(|first, _| regions.contains_key(first));
+    }
+
     /// The region that a page is in.
     fn region(&self, page: Page) -> Range<Page> {
-        let region = self.regions.range(..=page).next_back();
-        region.map_or(page..page + 1, |(start, region)| *start..region.end)
+        let region = self.regions.range(..=page).next_back().filter(|it| *it.1 > page);
+        region.map_or(page..page + 1, |(start, end)| *start..*end)
     }
 
     /// The order of the largest extent around a page that holds no other, `most` at most.
@@ -400,6 +446,7 @@ impl Cache {
         let most = self.room(page, order);
         let (frame, order) = self.frames(most)?;
         let span = Span { page: page >> order << order, frame, order };
+        self.coming += 1;
         let id = self.insert(Extent::new(span, State::Filling, stream));
         self.index.set(span.page, order, Some(id));
         let is_stored = self.has_stored(span.pages());
@@ -439,8 +486,10 @@ impl Cache {
         extent.state = State::Ready;
         let wanted = extent.wanted();
         extent.forget_wanted();
+        // What could not be stored must not rest, where it would be given up.
+        let is_mapped = !self.is_frozen || extent.is_changed;
         self.enqueue(id);
-        if let Some(wanted) = wanted {
+        if let Some(wanted) = wanted.filter(|_| is_mapped) {
             self.map(id, wanted.is_write, actions);
         }
     }
@@ -479,6 +528,7 @@ impl Cache {
         extent.goes_by = is_of_loop && !self.of_loop.is_multiple_of(room::KEPT_ONE_IN);
         extent.stream = 0;
         extent.state = State::Mapping;
+        self.coming += 1;
         extent.is_changed |= is_write;
         actions.push(Action::MoveIn(id, extent.span()));
         self.counts.used += if was_foreseen { frames } else { 0 };
@@ -524,12 +574,6 @@ impl Cache {
         pages.into_iter().any(|page| word(page / 64) >> (page % 64) & 1 == 1)
     }
 
-    fn unstore(&mut self, page: Page) {
-        if let Some(word) = self.stored.get_mut((page / 64) as usize) {
-            *word &= !(1 << (page % 64));
-        }
-    }
-
     fn store(&mut self, page: Page) {
         let word = (page / 64) as usize;
         if word >= self.stored.len() {
@@ -538,6 +582,9 @@ impl Cache {
         self.stored[word] |= 1 << (page % 64);
     }
 }
+
+mod program;
+pub(crate) use program::pinned_max;
 
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,7 @@
 //! Which extent a page belongs to.
 
 use crate::{pool::ORDER_MAX, predict::Page};
+use std::ops::Range;
 
 /// Names an extent while it is there.
 pub type ExtentId = u32;
@@ -32,6 +33,23 @@ impl Index {
             Block::Parts(parts) => parts[page as usize % BLOCK_PAGES],
         };
         (id != NONE).then_some(id)
+    }
+
+    /// The first of these pages that belongs to an extent, and its extent.
+    pub fn first(&self, pages: Range<Page>) -> Option<(Page, ExtentId)> {
+        let mut page = pages.start;
+        let end = pages.end.min((self.blocks.len() * BLOCK_PAGES) as Page);
+        while page < end {
+            let block = &self.blocks[(page >> ORDER_MAX) as usize];
+            if let Block::Whole(NONE) = block {
+                page = ((page >> ORDER_MAX) + 1) << ORDER_MAX;
+            } else if let Some(id) = self.get(page) {
+                return Some((page, id));
+            } else {
+                page += 1;
+            }
+        }
+        None
     }
 
     /// Says that 2^`order` pages from `page` on belong to an extent, or to none.
@@ -78,6 +96,7 @@ mod tests {
         index.set(512, 9, None);
         index.set(520, 2, Some(2));
         assert_eq!((index.get(519), index.get(523), index.get(524)), (None, Some(2), None));
+        assert_eq!((index.first(0..521), index.first(524..5000)), (Some((520, 2)), None));
         assert_eq!((index.room(512, 9), index.room(526, 9), index.room(600, 9)), (3, 2, 6));
         index.set(520, 2, None);
         assert_eq!(index.room(600, 9), 9);

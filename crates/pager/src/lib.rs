@@ -9,8 +9,6 @@
 
 pub mod advice;
 
-mod ranges;
-
 pub mod cache;
 
 pub mod cyclic;
@@ -29,7 +27,14 @@ mod digest;
 
 mod memory;
 
+mod frames;
 mod transfers;
+
+mod mover;
+
+mod fatal;
+
+mod ranges;
 
 pub mod arena;
 
@@ -37,4 +42,19 @@ pub mod store;
 
 pub mod pager;
 
+mod mappings;
+mod stall;
+
+pub mod fork;
+
 pub mod worker;
+
+pub mod share;
+
+pub mod board;
+
+pub mod session;
+
+pub mod drive;
+
+pub mod rights;

@@ -2,12 +2,13 @@
 
 #![expect(unsafe_code, reason = "memory is mapped")]
 
-use crate::pager::PAGE;
 use rustix::{
     io,
-    mm::{self, Advice, MapFlags, ProtFlags},
+    mm::{self, Advice, MapFlags, MprotectFlags, MremapFlags, ProtFlags},
 };
 use std::{ops::Range, ptr};
+
+const READ_WRITE: ProtFlags = ProtFlags::READ.union(ProtFlags::WRITE);
 
 /// Bytes of a huge page.
 pub(crate) const HUGE_BYTES: usize = 2 << 20;
@@ -21,18 +22,25 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// Maps `bytes`, rounded up to whole huge pages; no page is there yet.
-    pub(crate) fn new(bytes: usize, huge: bool) -> io::Result<Self> {
+    /// Maps frames: `bytes`, rounded up to whole huge pages; no page is there yet.
+    pub(crate) fn frames(bytes: usize) -> io::Result<Self> {
+        Self::new(bytes, READ_WRITE, Advice::LinuxHugepage)
+    }
+
+    /// Keeps addresses free, which nobody can use until they are protected otherwise.
+    pub(crate) fn reserve(bytes: usize) -> io::Result<Self> {
+        Self::new(bytes, ProtFlags::empty(), Advice::LinuxNoHugepage)
+    }
+
+    fn new(bytes: usize, protection: ProtFlags, huge: Advice) -> io::Result<Self> {
         let bytes = bytes.max(1).checked_next_multiple_of(HUGE_BYTES).ok_or(io::Errno::NOMEM)?;
         let length = bytes.checked_add(HUGE_BYTES).ok_or(io::Errno::NOMEM)?;
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-        let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping at an address that the kernel chooses overlaps no other.
         let address = unsafe { mm::mmap_anonymous(ptr::null_mut(), length, protection, flags) }?;
         let mapped = address as usize..address as usize + length;
         let start = mapped.start.next_multiple_of(HUGE_BYTES);
-        let advice = if huge { Advice::LinuxHugepage } else { Advice::LinuxNoHugepage };
-        for advice in [advice, Advice::LinuxDontFork] {
+        for advice in [huge, Advice::LinuxDontFork] {
             // SAFETY: the mapping was just made, and advice of these kinds changes no content.
             // Without huge pages it is slower; a child that had the frames could not be served.
             let _ = unsafe { mm::madvise(address, length, advice) };
@@ -62,19 +70,26 @@ impl Memory {
         unsafe { ptr::write_bytes((self.start + part.start) as *mut u8, 0, part.len()) }
     }
 
-    /// The bytes of a page that is there and that nobody writes to, so many bytes from the start.
-    pub(crate) fn page(&self, at: usize) -> &[u8] {
-        assert!(at.is_multiple_of(PAGE) && at < self.bytes);
-        // SAFETY: it is mapped. Of frames, only what belongs to an extent that is mapped elsewhere
-        // is not there, and the digest of that is asked by nobody.
-        unsafe { std::slice::from_raw_parts((self.start + at) as *const u8, PAGE) }
+    /// Writes some bytes.
+    ///
+    /// # Safety
+    /// They lie within, and nobody else uses that part.
+    pub(crate) unsafe fn put(&self, at: usize, bytes: &[u8]) {
+        debug_assert!(at + bytes.len() <= self.bytes);
+        // SAFETY: it is mapped, and by the caller nobody else uses it.
+        unsafe {
+            ptr::copy_nonoverlapping(bytes.as_ptr(), (self.start + at) as *mut u8, bytes.len());
+        }
     }
 
-    /// Lets the kernel forget what it has for a part, where no page is.
-    pub(crate) fn forget(&self, part: Range<usize>) {
-        let (address, length) = (part.start as *mut _, part.len());
-        // SAFETY: the part lies within, and by the caller no page is there that could be lost.
-        let _ = unsafe { mm::madvise(address, length, Advice::LinuxDontNeed) };
+    /// The bytes of a part.
+    ///
+    /// # Safety
+    /// The part lies within, its pages are there, and nobody writes to it as long as it is used.
+    pub(crate) unsafe fn part(&self, part: Range<usize>) -> &[u8] {
+        debug_assert!(part.end <= self.bytes);
+        // SAFETY: it is mapped, and by the caller nobody writes to it.
+        unsafe { std::slice::from_raw_parts((self.start + part.start) as *const u8, part.len()) }
     }
 }
 
@@ -83,4 +98,53 @@ impl Drop for Memory {
         // SAFETY: the mapping is the value's own. It can fail only of arguments that are wrong.
         let _ = unsafe { mm::munmap(self.mapped.start as *mut _, self.mapped.len()) };
     }
+}
+
+/// Says what may be done with pages: `PROT_...`, all others are ignored.
+///
+/// # Safety
+/// They are pages of regions, which nobody knows as anything else.
+pub(crate) unsafe fn protect(pages: &Range<usize>, protection: u32) -> io::Result<()> {
+    let flags = MprotectFlags::from_bits_retain(protection);
+    // SAFETY: by the caller.
+    unsafe { mm::mprotect(pages.start as *mut _, pages.len(), flags) }
+}
+
+/// Gives advice about pages.
+///
+/// # Safety
+/// What the advice does to them is what is to be done, and nobody relies on anything else.
+pub(crate) unsafe fn advise(pages: &Range<usize>, advice: Advice) -> io::Result<()> {
+    // SAFETY: by the caller.
+    unsafe { mm::madvise(pages.start as *mut _, pages.len(), advice) }
+}
+
+/// Keeps addresses of a reservation free again, where something else was mapped.
+///
+/// # Safety
+/// The addresses belong to the reservation, and what is mapped there is of no use any more.
+pub(crate) unsafe fn reserve_again(pages: &Range<usize>) -> io::Result<()> {
+    let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
+    let start = pages.start as *mut _;
+    // SAFETY: by the caller; the same of the advice.
+    unsafe { mm::mmap_anonymous(start, pages.len(), ProtFlags::empty(), flags) }?;
+    for advice in [Advice::LinuxNoHugepage, Advice::LinuxDontFork] {
+        // SAFETY: as above.
+        let _ = unsafe { mm::madvise(start, pages.len(), advice) };
+    }
+    Ok(())
+}
+
+/// Takes pages that may not be written to a place where they may be, at once and without a copy;
+/// they are missing where they were.
+///
+/// # Safety
+/// They are pages of a region, and nothing but what was lifted before is at `to`.
+pub(crate) unsafe fn lift(pages: &Range<usize>, to: usize) -> io::Result<()> {
+    let flags = MremapFlags::MAYMOVE | MremapFlags::DONTUNMAP;
+    let (start, length) = (pages.start as *mut _, pages.len());
+    // SAFETY: by the caller.
+    unsafe { mm::mremap_fixed(start, length, length, flags, to as *mut _) }?;
+    // SAFETY: as above.
+    unsafe { protect(&(to..to + length), READ_WRITE.bits()) }
 }

@@ -4,56 +4,87 @@
 
 use crate::{
     advice::Advice,
-    arena::Arena,
-    cache::{Counts, Settings},
-    memory::Memory,
+    arena::{Arena, Owner},
+    board::Seat,
+    cache::{self, Cache, Counts, Settings},
+    fork::{Freeze, Inherit},
+    frames::Frames,
+    memory::{self, Memory},
     predict::Page,
+    ranges::Ranges,
     store::{Lost, Store},
     uffd::Userfault,
-    worker::Worker,
+    worker::{self, Worker},
 };
-use rustix::event::{EventfdFlags, eventfd};
+use rustix::{
+    event::{EventfdFlags, eventfd},
+    process::getpid,
+};
 use std::{
     io::{self, Write},
     ops::Range,
     os::fd::OwnedFd,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc},
-    thread::{self, JoinHandle},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, atomic::AtomicI32, mpsc},
+    thread::JoinHandle,
 };
 
 /// Bytes of a page.
 pub(crate) const PAGE: usize = 4096;
 
+/// What may be done with the memory of a region as a rule: it is read and written.
+pub const READ_WRITE: u32 = 3;
+
 /// A pager, and the thread in which it works.
 #[derive(Debug)]
 pub struct Pager {
-    shared: Arc<Shared>,
-    worker: Option<JoinHandle<()>>,
+    pub(crate) shared: Arc<Shared>,
+    worker: Mutex<Option<JoinHandle<()>>>,
 }
 
 /// What the threads of a program and the pager's own have in common.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    pub(crate) faults: Userfault,
-    /// Readable when there is something in `asked` that does not wait for the next fault.
-    pub(crate) called: OwnedFd,
-    memory: Memory,
+    /// Those of this process: a child that was forked gets its own.
+    pub(crate) kernel: RwLock<Arc<Kernel>>,
+    pub(crate) memory: Memory,
     pub(crate) arena: Mutex<Arena>,
     pub(crate) asked: Mutex<Vec<Request>>,
     pub(crate) counts: Mutex<Counts>,
+    /// Where others see what was done.
+    seat: Option<Seat>,
+    pub(crate) inherit: Mutex<Ranges<Inherit>>,
+    /// Pages that are to stay, and how many may.
+    pub(crate) pinned: Mutex<Ranges<()>>,
+    pub(crate) pinned_max: u64,
+    /// The process whose memory it is.
+    pub(crate) process: AtomicI32,
+}
+
+/// What of the kernel's is one process's.
+#[derive(Debug)]
+pub(crate) struct Kernel {
+    pub(crate) faults: Userfault,
+    /// Where the frames are.
+    pub(crate) frames: Range<usize>,
+    /// Readable when there is something in `asked` that does not wait for the next fault.
+    pub(crate) called: OwnedFd,
 }
 
 /// What the worker is asked for.
 #[derive(Debug)]
 pub(crate) enum Request {
-    /// Pages of a new region.
+    /// Pages of a new region, or new pages of one beside them.
     Add(Range<Page>),
-    /// The pages of a region that nobody touches any more: it goes back to the arena.
+    /// Pages of a region that nobody touches any more: they go back to the arena.
     Give(Range<Page>),
     /// Pages are to be zeros: it is said when they are.
     Discard(Range<Page>, mpsc::SyncSender<()>),
+    /// Pages are of no region any more; they were discarded.
+    Remove(Range<Page>),
     /// What the program says about pages.
     Advise(Range<Page>, Advice),
+    /// The process is about to fork.
+    Freeze(Freeze),
     /// All is over.
     Stop,
 }
@@ -71,24 +102,45 @@ impl Pager {
     /// # Errors
     /// When there is no right to `userfaultfd`, or not so much memory.
     pub fn new(settings: Settings, bytes: usize, store: impl Store + 'static) -> io::Result<Self> {
-        let frames = Memory::new(settings.frames as usize * PAGE, true)?;
-        // SAFETY: the frames were just mapped. Each gets its page, which it keeps for good.
-        unsafe { frames.zero(0..frames.bytes()) };
-        let memory = Memory::new(bytes, false)?;
+        Self::seated(settings, bytes, store, None)
+    }
+
+    /// The same for a process that shares a budget with others.
+    ///
+    /// # Errors
+    /// As of [`Pager::new`].
+    pub fn seated(
+        settings: Settings,
+        bytes: usize,
+        store: impl Store + 'static,
+        seat: Option<Seat>,
+    ) -> io::Result<Self> {
+        let memory = Memory::reserve(bytes)?;
+        let frames = Frames::new(settings.frames)?;
+        let kernel = Arc::new(Kernel::new([memory.addresses()], &frames)?);
         let shared = Arc::new(Shared {
-            faults: Userfault::open()?,
-            called: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+            kernel: RwLock::new(Arc::clone(&kernel)),
             arena: Mutex::new(Arena::new(memory.addresses())),
             memory,
             asked: Mutex::default(),
             counts: Mutex::default(),
+            seat,
+            inherit: Mutex::default(),
+            pinned: Mutex::default(),
+            pinned_max: u64::from(cache::pinned_max(settings)),
+            process: AtomicI32::new(getpid().as_raw_nonzero().get()),
         });
-        shared.faults.register(&shared.memory.addresses())?;
-        // Pages come back to their frames by a move too.
-        shared.faults.register(&frames.addresses())?;
-        let mut worker = Worker::new(Arc::clone(&shared), frames, settings, Box::new(store));
-        let worker = thread::Builder::new().name("pager".into()).spawn(move || worker.run())?;
-        Ok(Self { shared, worker: Some(worker) })
+        let cache = Cache::new(settings);
+        let worker = Worker::new(Arc::clone(&shared), kernel, frames, cache, Box::new(store))?;
+        let worker = Mutex::new(Some(worker::start(worker)?));
+        Ok(Self { shared, worker })
+    }
+
+    /// The pager of a child that was just forked.
+    pub(crate) fn replace_worker(&self, worker: Worker) -> io::Result<()> {
+        // The thread of the parent is none of the child's.
+        std::mem::forget(lock(&self.worker).replace(worker::start(worker)?));
+        Ok(())
     }
 
     /// Whether an address is one of its regions, as far as it can be.
@@ -96,21 +148,30 @@ impl Pager {
         self.shared.memory.addresses().contains(&address)
     }
 
-    /// Addresses of so many bytes, all of them zero; `None` when there are no more.
+    /// Addresses of so many bytes, in whole pages, all of them zero; `None` when there are no more.
     pub fn take(&self, bytes: usize, align: usize) -> Option<Range<usize>> {
+        self.take_protected(bytes, align, READ_WRITE)
+    }
+
+    /// As `take`; the memory may be used as said.
+    pub fn take_protected(
+        &self,
+        bytes: usize,
+        align: usize,
+        protection: u32,
+    ) -> Option<Range<usize>> {
         let region = lock(&self.shared.arena).take(bytes, align)?;
+        if protection != 0 && self.shared.protect(&region, protection).is_err() {
+            lock(&self.shared.arena).set(region, Owner::Free);
+            return None;
+        }
         lock(&self.shared.asked).push(Request::Add(self.shared.pages(&region)));
         Some(region)
     }
 
-    /// The region that begins at an address.
-    pub fn of(&self, start: usize) -> Option<Range<usize>> {
-        lock(&self.shared.arena).region(start)
-    }
-
-    /// Gives back the region that begins at an address: nobody touches it any more.
-    pub fn give(&self, start: usize) {
-        self.shared.give(start);
+    /// Gives back pages of regions, soon: nobody touches them any more.
+    pub fn give(&self, pages: Range<usize>) {
+        self.shared.give(&pages);
     }
 
     /// Makes whole pages zeros, and waits until they are.
@@ -121,17 +182,13 @@ impl Pager {
         let _ = is_done.recv();
     }
 
-    /// Says something about pages of regions.
-    pub fn advise(&self, pages: &Range<usize>, advice: Advice) {
-        self.shared.ask(Request::Advise(self.shared.pages(pages), advice));
-    }
-
     /// Memory of so many bytes, all of them zero.
     ///
     /// # Errors
     /// When there are not so many addresses.
     pub fn region(&self, bytes: usize) -> io::Result<Region> {
-        let addresses = self.take(bytes, PAGE).ok_or(io::ErrorKind::OutOfMemory)?;
+        let pages = self.take(bytes, PAGE).ok_or(io::ErrorKind::OutOfMemory)?;
+        let addresses = pages.start..pages.start + bytes;
         Ok(Region { addresses, shared: Arc::clone(&self.shared) })
     }
 
@@ -144,9 +201,22 @@ impl Pager {
 impl Drop for Pager {
     fn drop(&mut self) {
         self.shared.ask(Request::Stop);
-        if let Some(worker) = self.worker.take() {
+        if let Some(worker) = lock(&self.worker).take() {
             let _ = worker.join();
         }
+    }
+}
+
+impl Kernel {
+    /// Takes charge of the missing pages of a reservation.
+    pub(crate) fn new(
+        addresses: impl IntoIterator<Item = Range<usize>>,
+        frames: &Frames,
+    ) -> io::Result<Self> {
+        let called = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let kernel = Self { faults: Userfault::open()?, frames: frames.addresses(), called };
+        addresses.into_iter().try_for_each(|addresses| kernel.faults.register(&addresses))?;
+        Ok(kernel)
     }
 }
 
@@ -157,7 +227,7 @@ impl Shared {
     }
 
     /// The pages of a region, whole ones.
-    fn pages(&self, region: &Range<usize>) -> Range<Page> {
+    pub(crate) fn pages(&self, region: &Range<usize>) -> Range<Page> {
         self.page(region.start)..self.page(region.end.next_multiple_of(PAGE))
     }
 
@@ -165,26 +235,63 @@ impl Shared {
         self.memory.start() + page as usize * PAGE
     }
 
-    /// Lets the kernel forget what it has for addresses where no page is.
-    pub(crate) fn forget(&self, addresses: Range<usize>) {
-        self.memory.forget(addresses);
+    /// Where the frames are.
+    pub(crate) fn frames(&self) -> Range<usize> {
+        self.kernel().frames.clone()
+    }
+
+    pub(crate) fn kernel(&self) -> Arc<Kernel> {
+        Arc::clone(&self.kernel.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Says what may be done with pages of regions.
+    pub(crate) fn protect(&self, pages: &Range<usize>, protection: u32) -> io::Result<()> {
+        debug_assert!(self.memory.addresses().contains(&pages.start));
+        // SAFETY: they are pages of regions, and what a program may do with them is its affair.
+        Ok(unsafe { memory::protect(pages, protection) }?)
+    }
+
+    /// Keeps addresses free again where something else was mapped.
+    pub(crate) fn reserve_again(&self, pages: &Range<usize>) -> io::Result<()> {
+        // SAFETY: they are the reservation's, and what was mapped there is to go.
+        unsafe { memory::reserve_again(pages) }?;
+        Ok(self.kernel().faults.register(pages)?)
     }
 
     /// Tells the user what was lost.
-    pub(crate) fn tell(&self, lost: &Lost) {
+    pub(crate) fn tell_lost(&self, lost: &Lost) {
         let _ = writeln!(io::stderr(), "interleaf: {lost}");
     }
 
-    fn give(&self, start: usize) {
-        let Some(region) = lock(&self.arena).region(start) else { return };
-        self.ask(Request::Give(self.pages(&region)));
+    /// Says what was done so far.
+    pub(crate) fn tell(&self, counts: Counts) {
+        *lock(&self.counts) = counts;
+        if let Some(seat) = &self.seat {
+            seat.tell(&counts);
+        }
+    }
+
+    fn give(&self, pages: &Range<usize>) {
+        self.ask(Request::Give(self.pages(pages)));
+    }
+
+    /// Pages are of no region any more, and nobody may touch them.
+    pub(crate) fn release(&self, pages: &Range<usize>) {
+        // Where it fails there are too many mappings, and the pages are zeros all the same.
+        let _ = self.protect(pages, 0);
+        lock(&self.arena).set(pages.clone(), Owner::Free);
+    }
+
+    /// The addresses of pages.
+    pub(crate) fn addresses(&self, pages: &Range<Page>) -> Range<usize> {
+        self.address(pages.start)..self.address(pages.end)
     }
 
     /// Asks for something now.
-    fn ask(&self, request: Request) {
+    pub(crate) fn ask(&self, request: Request) {
         lock(&self.asked).push(request);
         // It cannot fail but when it was called 2^64 times before.
-        let _ = rustix::io::write(&self.called, &1_u64.to_ne_bytes());
+        let _ = rustix::io::write(&self.kernel().called, &1_u64.to_ne_bytes());
     }
 }
 
@@ -207,7 +314,8 @@ impl Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        self.shared.give(self.addresses.start);
+        let end = self.addresses.end.next_multiple_of(PAGE);
+        self.shared.give(&(self.addresses.start..end));
     }
 }
 

@@ -42,7 +42,6 @@ impl<T: Copy> Ranges<T> {
     }
 
     /// All for which something holds, and what, in order.
-    #[cfg(test)]
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Range<Page>, T)> {
         self.ranges.iter().map(|(start, (end, value))| (*start..*end, *value))
     }

@@ -6,14 +6,16 @@
 #![expect(unsafe_code, reason = "page tables are changed under the program")]
 
 use rustix::{
+    fs::{Mode, OFlags},
     io::{self, Errno},
-    ioctl::{Opcode, Updater, ioctl, opcode},
+    ioctl::{Ioctl, IoctlOutput, Opcode, Updater, ioctl, opcode},
     mm::{UserfaultfdFlags, userfaultfd},
 };
 use std::{
+    ffi::c_void,
     mem,
     ops::Range,
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd},
 };
 
 /// The group of the calls, and the version of the protocol.
@@ -24,6 +26,9 @@ const FEATURES: u64 = 1 << 8 | 1 << 14 | 1 << 16;
 
 /// `UFFDIO_REGISTER_MODE_MISSING`.
 const MISSING: u64 = 1;
+
+/// Where those may ask who may not make the system call.
+const DEVICE: &str = "/dev/userfaultfd";
 
 /// `UFFD_EVENT_PAGEFAULT`.
 const PAGEFAULT: u8 = 0x12;
@@ -61,6 +66,15 @@ struct Move {
 }
 
 #[repr(C)]
+struct Copy {
+    dst: u64,
+    src: u64,
+    len: u64,
+    mode: u64,
+    copied: i64,
+}
+
+#[repr(C)]
 struct Poison {
     range: Addresses,
     mode: u64,
@@ -83,11 +97,9 @@ const API: Opcode = opcode::read_write::<Api>(GROUP, 0x3f);
 const REGISTER: Opcode = opcode::read_write::<Register>(GROUP, 0x00);
 const UNREGISTER: Opcode = opcode::read::<Addresses>(GROUP, 0x01);
 const WAKE: Opcode = opcode::read::<Addresses>(GROUP, 0x02);
+const COPY: Opcode = opcode::read_write::<Copy>(GROUP, 0x03);
 const MOVE: Opcode = opcode::read_write::<Move>(GROUP, 0x05);
 const POISON: Opcode = opcode::read_write::<Poison>(GROUP, 0x08);
-
-/// So often a page that something holds is tried again: some hundred ms.
-const BUSY_MAX: u32 = 100_000;
 
 /// Messages that are read at once.
 const MESSAGES: usize = 64;
@@ -119,7 +131,12 @@ impl Userfault {
     pub fn open() -> io::Result<Self> {
         let flags = UserfaultfdFlags::CLOEXEC | UserfaultfdFlags::NONBLOCK;
         // SAFETY: it makes a descriptor; nothing is registered with it yet.
-        let userfault = Self { fd: unsafe { userfaultfd(flags) }? };
+        let fd = match unsafe { userfaultfd(flags) } {
+            // Who may not call it may be allowed to open the device (6.1).
+            Err(Errno::PERM) => by_device(flags).map_err(|_| Errno::PERM)?,
+            made => made?,
+        };
+        let userfault = Self { fd };
         let mut api = Api { api: GROUP.into(), features: FEATURES, ioctls: 0 };
         userfault.call::<API, _>(&mut api)?;
         Ok(userfault)
@@ -151,7 +168,7 @@ impl Userfault {
     }
 
     /// Moves `len` bytes of pages from `src` to `dst`, where none are, and wakes who waits for
-    /// them.
+    /// them. A page that something holds is tried again `tries_max` times.
     ///
     /// # Safety
     /// Both are memory of this process that nobody but the pager manages: nothing that the compiler
@@ -164,6 +181,7 @@ impl Userfault {
         dst: usize,
         src: usize,
         len: usize,
+        tries_max: u32,
     ) -> Result<(), (usize, Errno)> {
         let (mut done, mut tries) = (0, 0);
         while done < len {
@@ -175,12 +193,33 @@ impl Userfault {
                 // Interrupted: what was moved is said, and the rest is tried again.
                 Err(Errno::AGAIN) => done += usize::try_from(moving.moved).unwrap_or(0),
                 // A transfer that is done may hold its pages for a moment more.
-                Err(Errno::BUSY) if tries < BUSY_MAX => {
+                Err(Errno::BUSY) if tries < tries_max => {
                     tries += 1;
                     done += usize::try_from(moving.moved).unwrap_or(0);
                     std::thread::yield_now();
                 }
                 Err(why) => return Err((done, why)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies `len` bytes from `src` to pages at `dst`, where none are, whatever may be done with
+    /// them there, and wakes who waits for them.
+    ///
+    /// # Errors
+    /// When there is a page, or the addresses are not registered.
+    pub(crate) fn copy_pages(&self, dst: usize, src: usize, len: usize) -> io::Result<()> {
+        let at = |start: usize, done: usize| (start + done) as u64;
+        let mut done = 0;
+        while done < len {
+            let (dst, src, rest) = (at(dst, done), at(src, done), (len - done) as u64);
+            let mut copy = Copy { dst, src, len: rest, mode: 0, copied: 0 };
+            match self.call::<COPY, _>(&mut copy) {
+                Ok(()) => return Ok(()),
+                // As of a move.
+                Err(Errno::AGAIN) => done += usize::try_from(copy.copied).unwrap_or(0),
+                Err(why) => return Err(why),
             }
         }
         Ok(())
@@ -235,6 +274,37 @@ impl Userfault {
 impl AsFd for Userfault {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
+    }
+}
+
+/// A descriptor from the device, whose file says who may have one.
+fn by_device(flags: UserfaultfdFlags) -> io::Result<OwnedFd> {
+    let device = rustix::fs::open(DEVICE, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+    // SAFETY: the call takes flags by value and makes a descriptor.
+    unsafe { ioctl(&device, NewDescriptor(flags)) }
+}
+
+/// `USERFAULTFD_IOC_NEW`.
+struct NewDescriptor(UserfaultfdFlags);
+
+// SAFETY: the number is that of a call without a structure, which gives back a descriptor that
+// nobody else has.
+unsafe impl Ioctl for NewDescriptor {
+    type Output = OwnedFd;
+
+    const IS_MUTATING: bool = false;
+
+    fn opcode(&self) -> Opcode {
+        opcode::none(GROUP, 0)
+    }
+
+    fn as_ptr(&mut self) -> *mut c_void {
+        self.0.bits() as usize as *mut c_void
+    }
+
+    unsafe fn output_from_ptr(out: IoctlOutput, _: *mut c_void) -> io::Result<OwnedFd> {
+        // SAFETY: the call has not failed, so that this is the new descriptor.
+        Ok(unsafe { OwnedFd::from_raw_fd(out) })
     }
 }
 

@@ -3,30 +3,43 @@
 #![expect(unsafe_code, reason = "pages are moved under the program")]
 
 use crate::{
-    cache::{Action, Cache, Event, Failed, Settings, Span},
+    cache::{Action, Cache, Changed, Counts, Event, Failed, Span},
     digest::Digests,
-    memory::{HUGE_BYTES, Memory},
-    pager::{PAGE, Request, Shared, lock},
+    fatal::fatal,
+    fork::{Child, Freeze},
+    frames::Frames,
+    index::ExtentId,
+    memory::HUGE_BYTES,
+    mover::{Held, Mover},
+    pager::{Kernel, PAGE, Request, Shared, lock},
     pool::ORDER_MAX,
     predict::Page,
+    stall::Stalls,
     store::Store,
     transfers::{Part, Transfers},
 };
 use rustix::{
-    event::{PollFd, PollFlags, poll},
+    event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
 };
 use std::{
     cell::Cell,
     collections::BTreeSet,
+    io, mem,
     ops::Range,
+    panic::{self, AssertUnwindSafe},
+    ptr,
     sync::{Arc, mpsc::SyncSender},
+    thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
-/// After the last thing that happened the next is waited for without sleeping so long: about what it
-/// takes to fall asleep and be woken.
+/// After the last thing that happened the next is waited for without sleeping so long: about what
+/// it takes to fall asleep and be woken.
 const SPIN: Duration = Duration::from_micros(50);
+
+/// After so long, what something held is tried again: nobody says when it is not held any more.
+const AGAIN: Timespec = Timespec { tv_sec: 0, tv_nsec: 5_000_000 };
 
 thread_local! {
     static IS_WORKER: Cell<bool> = const { Cell::new(false) };
@@ -38,10 +51,41 @@ pub fn is_worker() -> bool {
     IS_WORKER.get()
 }
 
+/// Starts the thread of a worker. Signals are the program's, whose handlers may touch what only
+/// this thread can bring; and if it ends, so must all who would wait for it.
+pub(crate) fn start(mut worker: Worker) -> io::Result<JoinHandle<()>> {
+    let before = block_signals();
+    let run = move || {
+        let outcome = panic::catch_unwind(AssertUnwindSafe(|| worker.run()));
+        match outcome {
+            Ok(Ok(())) => {}
+            Ok(Err(why)) => fatal(format_args!("{why}")),
+            Err(_) => fatal(format_args!("the pager has failed")),
+        }
+    };
+    let thread = thread::Builder::new().name("pager".into()).spawn(run);
+    // SAFETY: it is the mask that the thread had.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &before, ptr::null_mut()) };
+    thread
+}
+
+/// Blocks all signals in the calling thread, and gives those that were.
+fn block_signals() -> libc::sigset_t {
+    // SAFETY: sets of signals are plain numbers, which the calls fill.
+    unsafe {
+        let (mut all, mut before) = (mem::zeroed(), mem::zeroed());
+        libc::sigfillset(&mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
+        before
+    }
+}
+
 /// What a pager's own thread has.
 pub(crate) struct Worker {
     shared: Arc<Shared>,
-    frames: Memory,
+    kernel: Arc<Kernel>,
+    frames: Frames,
+    mover: Mover,
     store: Box<dyn Store>,
     cache: Cache,
     digests: Digests,
@@ -49,126 +93,179 @@ pub(crate) struct Worker {
     /// Blocks of the size of a huge page in which single pages have been mapped: the kernel has a
     /// table of them, and a huge page moves only to where none is.
     tables: BTreeSet<Page>,
+    stalls: Stalls,
     /// Who waits for pages from this one on to be zeros.
     erased: Vec<(Page, SyncSender<()>)>,
-    /// Regions that are given back once they are zeros, by their first page.
-    gone: Vec<Page>,
+    /// Pages that are given back once they are zeros.
+    gone: Vec<Range<Page>>,
+    /// A fork that waits until nothing is in the address space.
+    freeze: Option<Freeze>,
+    /// Whether something holds pages.
+    is_held: bool,
 }
 
 impl Worker {
     pub(crate) fn new(
         shared: Arc<Shared>,
-        frames: Memory,
-        settings: Settings,
+        kernel: Arc<Kernel>,
+        frames: Frames,
+        cache: Cache,
         store: Box<dyn Store>,
-    ) -> Self {
-        Self {
+    ) -> io::Result<Self> {
+        let count = cache.settings().frames;
+        Ok(Self {
             shared,
+            kernel,
             frames,
+            mover: Mover::new()?,
             store,
-            cache: Cache::new(settings),
-            digests: Digests::new(settings.frames as usize),
+            cache,
+            digests: Digests::new(count as usize),
             transfers: Transfers::default(),
             tables: BTreeSet::new(),
+            stalls: Stalls::default(),
             erased: vec![],
             gone: vec![],
-        }
+            freeze: None,
+            is_held: false,
+        })
     }
 
-    /// Serves faults until it is asked to stop, or nothing can be served any more.
-    pub(crate) fn run(&mut self) {
+    /// Serves faults until it is asked to stop.
+    ///
+    /// # Errors
+    /// When nothing can be served any more.
+    pub(crate) fn run(&mut self) -> io::Result<()> {
         IS_WORKER.set(true);
         let mut actions = vec![];
         let mut last = Instant::now();
-        loop {
-            let Some(is_busy) = self.step(&mut actions) else { return };
+        while let Some(is_busy) = self.step(&mut actions)? {
             if is_busy {
                 last = Instant::now();
-            } else if last.elapsed() < SPIN {
-                std::thread::yield_now();
+            } else if last.elapsed() < SPIN && !self.is_held {
+                thread::yield_now();
             } else {
-                if self.sleep().is_err() {
-                    return;
-                }
+                self.wait()?;
                 last = Instant::now();
             }
-        }
-    }
-
-    /// Does what there is to do, and says whether there was something; `None` when all is over.
-    fn step(&mut self, actions: &mut Vec<Action>) -> Option<bool> {
-        let shared = Arc::clone(&self.shared);
-        let mut is_busy = false;
-        for (token, outcome) in self.store.done() {
-            is_busy = true;
-            if let Err(lost) = &outcome {
-                shared.tell(lost);
-            }
-            self.transferred(token, outcome.is_ok(), actions);
-        }
-        let faults: Vec<_> = shared.faults.faults().ok()?.collect();
-        // What a thread was given it may touch before we have seen that it was asked for.
-        if self.is_stopped(actions) {
-            return None;
-        }
-        for fault in faults {
-            is_busy = true;
-            let page = shared.page(fault.address);
-            let (thread, is_write) = (fault.thread, fault.is_write);
-            self.cache.on(Event::Touched { thread, page, is_write }, actions);
-            self.act(actions);
-        }
-        is_busy |= !actions.is_empty();
-        self.act(actions);
-        while !self.transfers.are_begun() {
-            // SAFETY: the frames are the extents' until the transfers are done, and their content
-            // is in nobody's address space meanwhile.
-            for token in unsafe { self.transfers.begin(&self.frames, &mut *self.store) } {
-                self.transferred(token, false, actions);
-            }
-            self.act(actions);
-        }
-        if is_busy {
-            self.store.submit().ok()?;
-            *lock(&shared.counts) = *self.cache.counts();
-        }
-        Some(is_busy)
-    }
-
-    /// Waits until there is something to do.
-    fn sleep(&self) -> Result<(), Errno> {
-        let ready = self.store.ready();
-        let mut fds = [
-            PollFd::new(&self.shared.faults, PollFlags::IN),
-            PollFd::new(&ready, PollFlags::IN),
-            PollFd::new(&self.shared.called, PollFlags::IN),
-        ];
-        match poll(&mut fds, None) {
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(why) => return Err(why),
-        }
-        if !fds[2].revents().is_empty() {
-            let _ = rustix::io::read(&self.shared.called, &mut [0_u8; 8]);
         }
         Ok(())
     }
 
+    /// Does what there is to do, and says whether there was something; `None` when all is over.
+    fn step(&mut self, actions: &mut Vec<Action>) -> io::Result<Option<bool>> {
+        let kernel = Arc::clone(&self.kernel);
+        let mut is_busy = false;
+        for (token, outcome) in self.store.done() {
+            is_busy = true;
+            if let Err(lost) = &outcome {
+                self.shared.tell_lost(lost);
+            }
+            self.transferred(token, outcome.is_ok(), actions);
+        }
+        if mem::take(&mut self.is_held) {
+            self.cache.on(Event::Again, actions);
+        }
+        // Before a fork nothing more comes in.
+        let faults: Vec<_> = match self.freeze {
+            None => kernel.faults.faults()?.collect(),
+            Some(_) => vec![],
+        };
+        // What a thread was given it may touch before we have seen that it was asked for.
+        if self.is_stopped(actions) {
+            return Ok(None);
+        }
+        let now = Instant::now();
+        for fault in faults {
+            is_busy = true;
+            let page = self.shared.page(fault.address);
+            self.stalls.begin(page, now);
+            let (thread, is_write) = (fault.thread, fault.is_write);
+            self.cache.on(Event::Touched { thread, page, is_write }, actions);
+            self.act(actions)?;
+        }
+        is_busy |= !actions.is_empty();
+        self.act(actions)?;
+        while !self.transfers.are_begun() {
+            // SAFETY: the frames are the extents' until the transfers are done, and their content
+            // is in nobody's address space meanwhile.
+            let failed = unsafe { self.transfers.begin(self.frames.start(), &mut *self.store) };
+            for token in failed {
+                self.transferred(token, false, actions);
+            }
+            self.act(actions)?;
+        }
+        self.forks(actions)?;
+        if is_busy {
+            self.store.submit()?;
+            let stalled_ns = self.stalls.nanoseconds();
+            self.shared.tell(Counts { stalled_ns, ..*self.cache.counts() });
+        }
+        Ok(Some(is_busy))
+    }
+
+    /// Waits until there is something to do.
+    fn wait(&self) -> io::Result<()> {
+        let ready = self.store.ready();
+        let faults = match self.freeze {
+            None => PollFlags::IN,
+            Some(_) => PollFlags::empty(),
+        };
+        let kernel = &self.kernel;
+        let mut fds = [
+            PollFd::new(&kernel.called, PollFlags::IN),
+            PollFd::new(&ready, PollFlags::IN),
+            PollFd::new(&kernel.faults, faults),
+        ];
+        match poll(&mut fds, self.is_held.then_some(&AGAIN)) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(why) => return Err(why.into()),
+        }
+        if !fds[0].revents().is_empty() {
+            let _ = rustix::io::read(&kernel.called, &mut [0_u8; 8]);
+        }
+        Ok(())
+    }
+
+    /// Lets a process fork once nothing is under way, and waits until it has.
+    fn forks(&mut self, actions: &mut Vec<Action>) -> io::Result<()> {
+        let is_still = self.cache.is_still() && self.transfers.are_done() && self.gone.is_empty();
+        let Some(freeze) = self.freeze.take_if(|_| is_still) else { return Ok(()) };
+        let child = match self.cache.of_child() {
+            Some(cache) => self.store.fork().map(|store| Child { cache, store }),
+            None => Err(io::Error::other("some of it could not be stored")),
+        };
+        // Who asked waits for both.
+        let _ = freeze.frozen.send(child);
+        let _ = freeze.thaw.recv();
+        self.cache.on(Event::Thaw, actions);
+        self.act(actions)
+    }
+
     /// Sees to what was asked for, and says whether that was to stop.
     fn is_stopped(&mut self, actions: &mut Vec<Action>) -> bool {
-        for request in std::mem::take(&mut *lock(&self.shared.asked)) {
+        let asked = mem::take(&mut *lock(&self.shared.asked));
+        for request in asked {
             match request {
                 Request::Add(pages) => self.cache.add(pages),
                 Request::Give(pages) => {
-                    self.gone.push(pages.start);
+                    self.gone.push(pages.clone());
                     self.cache.on(Event::Discarded(pages), actions);
                 }
                 Request::Discard(pages, done) => {
                     self.erased.push((pages.start, done));
                     self.cache.on(Event::Discarded(pages), actions);
                 }
+                Request::Remove(pages) => self.cache.remove(&pages),
                 Request::Advise(pages, advice) => {
                     self.cache.on(Event::Advised(pages, advice), actions);
                 }
+                Request::Freeze(freeze) if self.freeze.is_none() => {
+                    self.freeze = Some(freeze);
+                    self.cache.on(Event::Freeze, actions);
+                }
+                // One fork at a time.
+                Request::Freeze(freeze) => self.shared.ask(Request::Freeze(freeze)),
                 Request::Stop => return true,
             }
         }
@@ -177,10 +274,10 @@ impl Worker {
 
     /// Pages from this one on are zeros everywhere.
     fn erased(&mut self, page: Page, actions: &mut Vec<Action>) {
-        if let Some(at) = self.gone.iter().position(|gone| *gone == page) {
-            self.gone.swap_remove(at);
-            self.cache.remove(page);
-            lock(&self.shared.arena).give(self.shared.address(page));
+        if let Some(at) = self.gone.iter().position(|gone| gone.start == page) {
+            let pages = self.gone.swap_remove(at);
+            self.cache.remove(&pages);
+            self.shared.release(&self.shared.addresses(&pages));
         }
         if let Some(at) = self.erased.iter().position(|(first, _)| *first == page) {
             // Who asked may be gone.
@@ -189,45 +286,80 @@ impl Worker {
         self.cache.on(Event::Erased(page), actions);
     }
 
-    fn act(&mut self, actions: &mut Vec<Action>) {
+    fn act(&mut self, actions: &mut Vec<Action>) -> io::Result<()> {
         let mut at = 0;
         while at < actions.len() {
             let action = actions[at];
             at += 1;
             match action {
                 Action::Zero(id, span) => {
+                    self.frames.make(&bytes(span), &self.kernel.faults)?;
                     // SAFETY: the frames are free, so that nobody uses them.
                     unsafe { self.frames.zero(bytes(span)) };
                     self.digests.zero(span);
                     self.cache.on(Event::Filled(id, Ok(())), actions);
                 }
-                Action::Read(id, span) => self.transfers.read(id, span),
+                Action::Read(id, span) => {
+                    self.frames.make(&bytes(span), &self.kernel.faults)?;
+                    self.transfers.read(id, span);
+                }
                 Action::Write(id, span, changed) => self.transfers.write(id, span, &changed),
                 Action::MoveIn(id, span) => {
                     self.move_in(span);
+                    self.stalls.end(span.pages());
                     self.cache.on(Event::MovedIn(id), actions);
                 }
                 Action::MoveOut { id, span, is_changed } => {
-                    self.move_span(span, false);
-                    let changed = self.digests.changed(&self.frames, span, is_changed);
-                    self.cache.on(Event::MovedOut(id, changed), actions);
+                    self.move_out(id, span, is_changed, actions);
+                }
+                Action::Drop(id, span) => {
+                    let (page, frame, length) = self.places(span);
+                    self.mover.drop_held(&self.kernel.faults, frame, page, length);
+                    self.cache.on(Event::MovedOut(id, Changed::all(length / PAGE)), actions);
                 }
                 Action::Wake(page, pages) => {
-                    let address = self.shared.address(page);
-                    let end = address + pages as usize * PAGE;
-                    let _ = self.shared.faults.wake(&(address..end));
+                    self.stalls.end(page..page + pages);
+                    let addresses = self.shared.addresses(&(page..page + pages));
+                    let _ = self.kernel.faults.wake(&addresses);
                 }
                 Action::Erase(page, pages) => {
                     self.store.erase(page * PAGE as u64, pages * PAGE as u64);
                     self.erased(page, actions);
                 }
                 Action::Poison(page) => {
-                    let address = self.shared.address(page);
-                    let _ = self.shared.faults.poison(&(address..address + PAGE));
+                    let addresses = self.shared.addresses(&(page..page + 1));
+                    let _ = self.kernel.faults.poison(&addresses);
                 }
             }
         }
         actions.clear();
+        Ok(())
+    }
+
+    fn move_in(&mut self, span: Span) {
+        let (page, frame, length) = self.places(span);
+        let block = span.page >> ORDER_MAX;
+        if span.order < ORDER_MAX {
+            self.tables.insert(block);
+        } else if self.tables.remove(&block) {
+            // No page is there; since 6.14 the empty table goes too.
+            self.mover.clear(&(page..page + HUGE_BYTES));
+        }
+        self.mover.bring(&self.kernel.faults, page, frame, length);
+    }
+
+    fn move_out(&mut self, id: ExtentId, span: Span, is_changed: bool, to: &mut Vec<Action>) {
+        let (page, frame, length) = self.places(span);
+        let event = match self.mover.fetch(&self.kernel.faults, frame, page, length) {
+            // Nobody knows which are zeros now.
+            Ok(true) => Event::MovedOut(id, Changed::all(length / PAGE)),
+            Ok(false) => Event::MovedOut(id, self.digests.changed(&self.frames, span, is_changed)),
+            Err(Held) => {
+                self.is_held = true;
+                Event::Held(id)
+            }
+        };
+        self.cache.on(event, to);
     }
 
     /// A transfer is done, and with it perhaps what is under way with some extents.
@@ -236,38 +368,23 @@ impl Worker {
             let result = if is_done { Ok(()) } else { Err(Failed) };
             if is_done {
                 self.digests.learn(&self.frames, span);
+            } else {
+                self.digests.forget(span);
             }
             let event = if is_write { Event::Wrote(id, result) } else { Event::Filled(id, result) };
             self.cache.on(event, actions);
         }
     }
 
-    fn move_in(&mut self, span: Span) {
-        let block = span.page >> ORDER_MAX;
-        if span.order < ORDER_MAX {
-            self.tables.insert(block);
-        } else if self.tables.remove(&block) {
-            // No page is there; since 6.14 the empty table goes too.
-            let address = self.shared.address(span.page);
-            self.shared.forget(address..address + HUGE_BYTES);
-        }
-        self.move_span(span, true);
-    }
-
-    fn move_span(&self, span: Span, is_in: bool) {
-        let address = self.shared.address(span.page);
+    /// Where the pages of a span are, where its frames, and how many bytes.
+    fn places(&self, span: Span) -> (usize, usize, usize) {
         let range = bytes(span);
-        let frame = self.frames.start() + range.start;
-        let (dst, src) = if is_in { (address, frame) } else { (frame, address) };
-        // SAFETY: by the state machine the extent's pages are at `src`, none are at `dst`, and both
-        // are ours to manage.
-        let moved = unsafe { self.shared.faults.move_pages(dst, src, range.len()) };
-        assert!(moved.is_ok(), "pages do not move: {moved:?} {span:?} in {is_in}");
+        (self.shared.address(span.page), self.frames.start() + range.start, range.len())
     }
 }
 
 /// Where the frames of a span are, bytes from the first frame.
-pub(crate) fn bytes(span: Span) -> Range<usize> {
+fn bytes(span: Span) -> Range<usize> {
     let start = span.frame as usize * PAGE;
     start..start + (PAGE << span.order)
 }

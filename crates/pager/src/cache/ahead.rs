@@ -1,6 +1,6 @@
 //! Bringing in what streams foresee.
 
-use super::{Action, Cache, Span, State};
+use super::{Action, Cache, Learner, Span, State};
 use crate::{
     advice::Advice,
     index::ExtentId,
@@ -192,15 +192,14 @@ impl Cache {
         if is_plenty && !self.has_stored(start..start + (1 << ORDER_MAX)) {
             return (ORDER_MAX, false);
         }
-        let region = self.regions.range_mut(..=page).next_back();
-        let learner = region.map(|(_, region)| &mut region.learner);
-        learner.map_or((0, false), |learner| (learner.order(), learner.miss(page)))
+        let learner = self.learner(page);
+        (learner.order(), learner.miss(page))
     }
 
     /// The order that was learned for a page's region.
     fn learned(&self, page: Page) -> u8 {
-        let region = self.regions.range(..=page).next_back();
-        region.map_or(0, |(_, region)| region.learner.order())
+        let learner = self.learners.get(&self.region(page).start);
+        learner.map_or(self.settings.order, Learner::order)
     }
 
     /// Gives up what was foreseen longest ago if nobody asks for it any more; a stream waits.

@@ -25,7 +25,7 @@ impl Cache {
                 waits.push(pages);
                 continue;
             }
-            pages.clone().for_each(|page| self.unstore(page));
+            self.wipe(&pages);
             actions.push(Action::Erase(pages.start, pages.end - pages.start));
             self.erasing.push(pages);
         }
@@ -35,12 +35,8 @@ impl Cache {
     /// Discards extents of these pages, and says whether some are left.
     fn discard_pages(&mut self, pages: &Range<Page>, actions: &mut Vec<Action>) -> bool {
         let mut is_left = false;
-        let mut page = pages.start;
-        while page < pages.end {
-            let Some(id) = self.index.get(page) else {
-                page += 1;
-                continue;
-            };
+        let mut rest = pages.clone();
+        while let Some((_, id)) = self.index.first(rest.clone()) {
             let extent = self.extents[id as usize];
             let span = extent.span();
             let is_whole = pages.start <= span.page && span.pages().end <= pages.end;
@@ -59,20 +55,21 @@ impl Cache {
                 }
                 _ => is_left = true,
             }
-            page = span.pages().end;
+            rest.start = span.pages().end;
         }
         is_left
     }
 
     /// Makes two halves of an extent that nothing is under way with.
     fn split(&mut self, id: ExtentId) {
-        let whole = self.extents[id as usize];
+        let mut whole = self.extents[id as usize];
         let [first, second] = halves(whole.span());
         if whole.state == State::Ready {
             self.dequeue(id)
         } else {
             self.leave(id)
         }
+        whole.is_pinned = false;
         let other = self.insert(whole.with(second));
         self.extents[id as usize] = whole.with(first);
         self.index.set(second.page, second.order, Some(other));

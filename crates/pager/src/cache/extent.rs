@@ -40,6 +40,8 @@ pub(super) struct Extent {
     pub(super) is_changed: bool,
     /// Whether it goes by in a loop.
     pub(super) goes_by: bool,
+    /// Whether it is mapped and stays so.
+    pub(super) is_pinned: bool,
     /// Whether only the page that is waited for is to be mapped, to see whether others are touched.
     pub(super) is_probe: bool,
 }
@@ -56,6 +58,7 @@ impl Extent {
             wants_to_write: false,
             is_changed: false,
             goes_by: false,
+            is_pinned: false,
             is_probe: false,
         }
     }

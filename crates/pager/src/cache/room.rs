@@ -56,12 +56,11 @@ impl Cache {
         extent.is_changed = !changed.is_none();
         let (span, frames) = (extent.span(), extent.frames());
         self.leaving -= frames;
-        let is_kept = extent.is_changed && extent.wanted().is_none();
-        if is_kept && !self.is_discarded(span) {
+        let is_due = extent.wanted().is_none() || self.is_frozen;
+        if extent.is_changed && is_due && !self.is_discarded(span) {
             self.extents[id as usize].state = State::Writing;
             self.leaving += frames;
-            self.counts.written +=
-                changed.runs(frames as usize, 0).iter().map(|it| it.len() as u64).sum::<u64>();
+            self.counts.written += u64::from(changed.count());
             actions.push(Action::Write(id, span, changed));
         } else {
             self.ready(id, actions);
@@ -80,9 +79,12 @@ impl Cache {
         if result.is_ok() {
             extent.is_changed = false;
             span.pages().for_each(|page| self.store(page));
-        } else if extent.wanted().is_none() {
+        } else {
             // It stays where it is safe, and is written again when it is its turn.
-            extent.want(span.page, true);
+            self.is_unwritable = self.is_frozen;
+            if extent.wanted().is_none() {
+                extent.want(span.page, true);
+            }
         }
         self.ready(id, actions);
     }
@@ -141,8 +143,11 @@ impl Cache {
 
     /// Puts a mapped extent into its queue.
     pub(super) fn enter(&mut self, id: ExtentId) {
-        let extent = &self.extents[id as usize];
-        if extent.goes_by {
+        let extent = self.extents[id as usize];
+        if self.is_to_pin(&extent) {
+            self.pinned_frames += extent.frames();
+            self.extents[id as usize].is_pinned = true;
+        } else if extent.goes_by {
             self.gone_by.push(&mut self.links, id);
         } else {
             self.mapped_frames += extent.frames();
@@ -152,8 +157,11 @@ impl Cache {
 
     /// Takes a mapped extent out of its queue.
     pub(super) fn leave(&mut self, id: ExtentId) {
-        let extent = &self.extents[id as usize];
-        if extent.goes_by {
+        let extent = &mut self.extents[id as usize];
+        if extent.is_pinned {
+            extent.is_pinned = false;
+            self.pinned_frames -= extent.frames();
+        } else if extent.goes_by {
             self.gone_by.remove(&mut self.links, id);
         } else {
             self.mapped_frames -= extent.frames();

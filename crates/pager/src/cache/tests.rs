@@ -28,6 +28,8 @@ struct World {
     writes: u32,
     /// One in so many transfers fails; 0 for none.
     fails_one_in: u64,
+    /// One in so many extents is held when it should be moved out; 0 for none.
+    holds_one_in: u64,
 }
 
 impl World {
@@ -48,6 +50,7 @@ impl World {
             discarding: None,
             writes: 0,
             fails_one_in: 0,
+            holds_one_in: 0,
         }
     }
 
@@ -125,6 +128,19 @@ impl World {
                 self.wake(span.pages());
                 self.on(Event::MovedIn(id));
             }
+            Action::MoveOut { id, .. }
+                if self.holds_one_in > 0
+                    && self.random.next_u64().is_multiple_of(self.holds_one_in) =>
+            {
+                self.on(Event::Held(id));
+            }
+            Action::Drop(id, span) => {
+                for (page, frame) in pairs(span) {
+                    assert!(self.mapped[page as usize].take().is_some());
+                    self.frames[frame as usize] = Some(0);
+                }
+                self.on(Event::MovedOut(id, Changed::all(1 << span.order)));
+            }
             Action::MoveOut { id, span, .. } => {
                 let mut changed = Changed::NONE;
                 for (at, (page, frame)) in pairs(span).enumerate() {
@@ -195,10 +211,14 @@ impl World {
 
     fn settle(&mut self) {
         for _ in 0..1_000_000 {
-            if self.todo.is_empty() {
+            if !self.todo.is_empty() {
+                self.act();
+            } else if self.holds_one_in > 0 && self.waits.iter().any(Option::is_some) {
+                // Whoever held something lets go.
+                self.on(Event::Again);
+            } else {
                 break;
             }
-            self.act();
         }
         assert!(self.todo.is_empty() && self.waits.iter().all(Option::is_none), "nobody waits");
     }
@@ -240,18 +260,40 @@ fn what_is_discarded_is_zero() {
 }
 
 #[test]
+fn what_is_held_is_there_until_it_is_discarded() {
+    for seed in 0..20 {
+        let mut world = World::new(SETTINGS, 300, 3, seed);
+        world.holds_one_in = 5;
+        world.run(30_000, |world, thread| {
+            match world.random.next_u64() % 40 {
+                0 => world.discard(),
+                1 => world.on(Event::Again),
+                _ => {}
+            }
+            mixed(world, thread)
+        });
+    }
+}
+
+#[test]
 fn what_a_program_says_changes_no_content() {
-    let all = [Advice::Normal, Advice::Random, Advice::Sequential, Advice::WillNeed, Advice::Cold];
+    let advice = [
+        Advice::Normal,
+        Advice::Random,
+        Advice::Sequential,
+        Advice::WillNeed,
+        Advice::Cold,
+        Advice::Pin,
+        Advice::Unpin,
+    ];
     for seed in 0..20 {
         let mut world = World::new(SETTINGS, 300, 3, seed);
         world.run(30_000, |world, thread| {
             if world.random.next_u64() % 20 == 0 {
                 let start = world.below(300);
                 let end = (start + 1 + world.below(40)).min(300);
-                let advice = all[world.below(all.len())];
+                let advice = advice[world.below(advice.len())];
                 world.on(Event::Advised(start as Page..end as Page, advice));
-            } else if world.random.next_u64() % 20 == 0 {
-                world.discard();
             }
             mixed(world, thread)
         });
@@ -274,6 +316,83 @@ fn what_will_be_needed_is_there_and_what_is_cold_goes() {
     world.on(Event::Advised(mapped as Page..mapped as Page + 1, Advice::Cold));
     world.settle();
     assert!(world.mapped[mapped].is_none());
+}
+
+#[test]
+fn what_is_pinned_stays() {
+    let mut world = World::new(SETTINGS, 300, 1, 1);
+    world.on(Event::Advised(8..16, Advice::Pin));
+    (8..16).for_each(|page| world.run(20, |_, _| (page, true)));
+    world.run(30_000, mixed);
+    assert!(world.mapped[8..16].iter().all(Option::is_some));
+    world.on(Event::Advised(8..16, Advice::Unpin));
+    world.run(30_000, |_, _| (0, false));
+    world.run(30_000, |world, _| ((100 + world.below(200)) as Page, true));
+    assert!(world.mapped[8..16].iter().all(Option::is_none));
+}
+
+#[test]
+fn before_a_fork_all_is_stored_and_nothing_mapped() {
+    for seed in 0..20 {
+        let mut world = World::new(SETTINGS, 300, 3, seed);
+        for _ in 0..20 {
+            for _ in 0..500 {
+                let thread = world.below(3);
+                if world.waits[thread].is_none() {
+                    let (page, is_write) = mixed(&mut world, thread);
+                    world.touch(thread, page, is_write);
+                } else if !world.todo.is_empty() {
+                    world.act();
+                }
+            }
+            world.on(Event::Freeze);
+            while !world.todo.is_empty() {
+                world.act();
+            }
+            assert!(world.cache.is_still());
+            assert!(world.mapped.iter().all(Option::is_none));
+            assert_eq!(world.drive, world.expected);
+            let mut child = World { cache: world.cache.of_child().unwrap(), ..world };
+            let parent = World { cache: child.cache.clone(), ..World::new(SETTINGS, 300, 3, seed) };
+            (child.frames, child.waits) = (parent.frames, parent.waits);
+            child.run(3_000, mixed);
+            // What the child does is no concern of its parent's, but for this: it sees the same.
+            world = child;
+        }
+    }
+}
+
+#[test]
+fn after_a_fork_that_waits_goes_on() {
+    for seed in 0..20 {
+        let mut world = World::new(SETTINGS, 300, 3, seed);
+        for _ in 0..20 {
+            world.run(1000, mixed);
+            (0..3).for_each(|thread| {
+                if world.waits[thread].is_none() {
+                    let (page, is_write) = mixed(&mut world, thread);
+                    world.touch(thread, page, is_write);
+                }
+            });
+            world.on(Event::Freeze);
+            while !world.todo.is_empty() {
+                world.act();
+            }
+            assert!(world.cache.is_still() && world.mapped.iter().all(Option::is_none));
+            world.on(Event::Thaw);
+            world.settle();
+        }
+    }
+}
+
+#[test]
+fn regions_grow_and_get_holes() {
+    let mut cache = Cache::new(SETTINGS);
+    [0..10, 20..30, 10..20, 40..50].into_iter().for_each(|pages| cache.add(pages));
+    assert_eq!((cache.region(15), cache.region(45)), (0..30, 40..50));
+    cache.remove(&(5..45));
+    assert_eq!((cache.region(4), cache.region(47)), (0..5, 45..50));
+    assert_eq!(cache.region(20), 20..21, "of none");
 }
 
 #[test]
@@ -302,7 +421,7 @@ fn a_sweep_is_there_before_it_is_touched() {
         ((at - 1) % 1024, true)
     });
     let Counts { read, foreseen, wasted, .. } = *world.cache.counts();
-    assert!(foreseen * 20 > read * 19, "{foreseen} of {read}");
+    assert!(foreseen * 10 > read * 9, "{foreseen} of {read}");
     assert!(wasted * 20 < foreseen, "{wasted} of {foreseen}");
 }
 

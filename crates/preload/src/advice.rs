@@ -1,0 +1,97 @@
+//! `madvise(2)`: advice about pages of regions is the pager's affair. Much of it would divide their
+//! mapping for the kernel, which makes them dearer to move, and means nothing there.
+
+use crate::{
+    errno,
+    mapping::{self, pages},
+    start::{inside, pager_over},
+};
+use interleaf_pager::{advice::Advice, fork::Inherit, pager::Pager};
+use libc::{c_int, c_void, size_t};
+use std::ops::Range;
+
+/// `MADV_DONTNEED_LOCKED` and `MADV_COLLAPSE` of `linux/mman.h`.
+const DONTNEED_LOCKED: c_int = 24;
+const COLLAPSE: c_int = 25;
+
+/// `madvise(2)`.
+///
+/// # Safety
+/// As of the C library.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn madvise(address: *mut c_void, bytes: size_t, advice: c_int) -> c_int {
+    // SAFETY: what is not ours is the kernel's affair, by the same contract.
+    let kernel = |address: usize, bytes: usize| unsafe {
+        libc::syscall(libc::SYS_madvise, address, bytes, advice) as c_int
+    };
+    let found = pager_over(address as usize, bytes).zip(pages(address as usize, bytes));
+    let Some((pager, pages)) = found else { return kernel(address as usize, bytes) };
+    let [before, among, behind] = mapping::split(pager, &pages);
+    for rest in [before, behind] {
+        if !rest.is_empty() && kernel(rest.start, rest.len()) != 0 {
+            return -1;
+        }
+    }
+    inside(|| advise(pager, &among, advice))
+}
+
+/// Advises pages of regions.
+fn advise(pager: &Pager, pages: &Range<usize>, advice: c_int) -> c_int {
+    if !pager.has_all(pages) {
+        return errno::failed(libc::ENOMEM);
+    }
+    let say = |advice| {
+        pager.advise(pages, advice);
+        0
+    };
+    let inherit = |inherit| {
+        pager.set_inherit(pages, inherit);
+        0
+    };
+    match advice {
+        libc::MADV_NORMAL => say(Advice::Normal),
+        libc::MADV_RANDOM => say(Advice::Random),
+        libc::MADV_SEQUENTIAL => say(Advice::Sequential),
+        libc::MADV_WILLNEED | libc::MADV_POPULATE_READ | libc::MADV_POPULATE_WRITE => {
+            say(Advice::WillNeed)
+        }
+        libc::MADV_COLD | libc::MADV_PAGEOUT => say(Advice::Cold),
+        libc::MADV_DONTNEED | libc::MADV_FREE | DONTNEED_LOCKED => {
+            pager.discard(pages);
+            0
+        }
+        libc::MADV_DONTFORK => inherit(Some(Inherit::Not)),
+        libc::MADV_WIPEONFORK => inherit(Some(Inherit::Wiped)),
+        libc::MADV_DOFORK | libc::MADV_KEEPONFORK => inherit(None),
+        libc::MADV_HUGEPAGE
+        | libc::MADV_NOHUGEPAGE
+        | libc::MADV_MERGEABLE
+        | libc::MADV_UNMERGEABLE
+        | libc::MADV_DONTDUMP
+        | libc::MADV_DODUMP
+        | COLLAPSE => 0,
+        // Also what the kernel knows of no anonymous memory, or only since lately.
+        _ => errno::failed(libc::EINVAL),
+    }
+}
+
+/// `posix_madvise(3)`; it does not discard.
+///
+/// # Safety
+/// As of the C library.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn posix_madvise(
+    address: *mut c_void,
+    bytes: size_t,
+    advice: c_int,
+) -> c_int {
+    if advice == libc::POSIX_MADV_DONTNEED {
+        return 0;
+    }
+    let before = errno::get();
+    // SAFETY: as of `madvise`; the other numbers are the same.
+    let outcome = unsafe { madvise(address, bytes, advice) };
+    let why = errno::get();
+    errno::set(before);
+    if outcome == 0 { 0 } else { why }
+}

@@ -1,0 +1,152 @@
+//! `mlock(2)`: the kernel must not see that pages of regions are to stay, or it would bring in all
+//! of them. The pager keeps them, as far as they leave enough of the budget for all others.
+
+use crate::{
+    errno,
+    mapping::{self, PAGE},
+    maps,
+    start::{inside, pager, pager_over},
+};
+use interleaf_pager::pager::Pager;
+use libc::{c_int, c_uint, c_void, size_t};
+use std::{ops::Range, ptr};
+
+/// The pages that some of these bytes are in.
+fn around(address: usize, bytes: usize) -> Option<Range<usize>> {
+    let end = address.checked_add(bytes)?.checked_next_multiple_of(PAGE)?;
+    Some(address / PAGE * PAGE..end)
+}
+
+/// Keeps pages in memory, those of regions and others, which `kernel` does.
+fn lock(
+    address: usize,
+    bytes: usize,
+    touches: bool,
+    kernel: impl Fn(usize, usize) -> c_int,
+) -> c_int {
+    let Some((pager, pages)) = pager_over(address, bytes).zip(around(address, bytes)) else {
+        return kernel(address, bytes);
+    };
+    let [before, among, behind] = mapping::split(pager, &pages);
+    for rest in [before, behind] {
+        if !rest.is_empty() && kernel(rest.start, rest.len()) != 0 {
+            return -1;
+        }
+    }
+    if !inside(|| pager.has_all(&among) && pager.pin(&among)) {
+        return errno::failed(libc::ENOMEM);
+    }
+    if touches {
+        touch(&among);
+    }
+    0
+}
+
+/// Touches pages, so that they are there.
+fn touch(pages: &Range<usize>) {
+    for page in pages.clone().step_by(PAGE) {
+        // SAFETY: the program has just said that it is mapped; one that may not be read is an error
+        // that it gets here instead of later.
+        let _ = unsafe { ptr::read_volatile(page as *const u8) };
+    }
+}
+
+/// `mlock(2)`.
+///
+/// # Safety
+/// As of the C library.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mlock(address: *const c_void, bytes: size_t) -> c_int {
+    lock(address as usize, bytes, true, |address, bytes| {
+        // SAFETY: what is not ours is the kernel's affair, by the same contract.
+        unsafe { libc::syscall(libc::SYS_mlock, address, bytes) as c_int }
+    })
+}
+
+/// `mlock2(2)`.
+///
+/// # Safety
+/// As of the C library.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mlock2(address: *const c_void, bytes: size_t, flags: c_uint) -> c_int {
+    // `MLOCK_ONFAULT`: pages stay once they are there.
+    lock(address as usize, bytes, flags & 1 == 0, |address, bytes| {
+        // SAFETY: as of `mlock`.
+        unsafe { libc::syscall(libc::SYS_mlock2, address, bytes, flags) as c_int }
+    })
+}
+
+/// `munlock(2)`.
+///
+/// # Safety
+/// As of the C library.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn munlock(address: *const c_void, bytes: size_t) -> c_int {
+    // SAFETY: as of `mlock`.
+    let kernel = |address: usize, bytes: usize| unsafe {
+        libc::syscall(libc::SYS_munlock, address, bytes) as c_int
+    };
+    let found = pager_over(address as usize, bytes).zip(around(address as usize, bytes));
+    let Some((pager, pages)) = found else { return kernel(address as usize, bytes) };
+    let [before, among, behind] = mapping::split(pager, &pages);
+    inside(|| pager.unpin(&among));
+    for rest in [before, behind] {
+        if !rest.is_empty() && kernel(rest.start, rest.len()) != 0 {
+            return -1;
+        }
+    }
+    0
+}
+
+/// `mlockall(2)`: what is mapped now is locked piece by piece, all but what is ours, which is
+/// pinned if it fits.
+///
+/// # Safety
+/// As of the C library.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mlockall(flags: c_int) -> c_int {
+    // SAFETY: as of `mlock`.
+    let kernel = |flags: c_int| unsafe { libc::syscall(libc::SYS_mlockall, flags) as c_int };
+    let Some(pager) = pager().filter(|_| flags & libc::MCL_CURRENT != 0) else {
+        return kernel(flags);
+    };
+    if !inside(|| pin_all(pager, flags & libc::MCL_ONFAULT == 0)) {
+        return errno::failed(libc::ENOMEM);
+    }
+    let rest = flags & !libc::MCL_CURRENT;
+    if rest & libc::MCL_FUTURE != 0 { kernel(rest) } else { 0 }
+}
+
+fn pin_all(pager: &Pager, touches: bool) -> bool {
+    let regions = pager.regions();
+    if !regions.iter().all(|pages| pager.pin(pages)) {
+        regions.iter().for_each(|pages| pager.unpin(pages));
+        return false;
+    }
+    for mapping in maps::all() {
+        let pages = mapping.addresses;
+        let is_ours = pager.is_own(&pages);
+        // What can neither be read nor written is a reservation, and not memory.
+        if is_ours || mapping.protection == 0 {
+            continue;
+        }
+        // SAFETY: it changes no content. What cannot be locked, as a device, is not an error of
+        // all either.
+        unsafe { libc::syscall(libc::SYS_mlock, pages.start, pages.len()) };
+    }
+    if touches {
+        let readable = |pages: &&Range<usize>| maps::is_readable(pages);
+        regions.iter().filter(readable).for_each(touch);
+    }
+    true
+}
+
+/// `munlockall(2)`.
+#[unsafe(no_mangle)]
+pub extern "C" fn munlockall() -> c_int {
+    if let Some(pager) = pager() {
+        inside(|| pager.regions().iter().for_each(|pages| pager.unpin(pages)));
+    }
+    // SAFETY: it changes no content.
+    unsafe { libc::syscall(libc::SYS_munlockall) as c_int }
+}

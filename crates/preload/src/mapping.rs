@@ -1,0 +1,188 @@
+//! `mmap(2)`, `munmap(2)` and `mprotect(2)`.
+
+use crate::{
+    errno,
+    start::{inside, pager, pager_for, pager_over},
+};
+use interleaf_pager::{arena::Owner, pager::Pager};
+use libc::{c_int, c_void, off_t, size_t};
+use std::ops::Range;
+
+pub(crate) const PAGE: usize = 4096;
+
+/// What a mapping that can be extended has.
+const ANONYMOUS: c_int = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+
+/// What a mapping that can be extended has not: it is of huge pages, a stack, in the lowest 4 GiB,
+/// or to stay in memory.
+const OTHER: c_int =
+    libc::MAP_HUGETLB | libc::MAP_STACK | libc::MAP_GROWSDOWN | libc::MAP_32BIT | libc::MAP_LOCKED;
+
+const FIXED: c_int = libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE;
+
+/// Whole pages of so many bytes from an address on; `None` where the kernel would see none either.
+pub(crate) fn pages(address: usize, bytes: usize) -> Option<Range<usize>> {
+    let end = address.checked_add(bytes.checked_next_multiple_of(PAGE)?)?;
+    (address.is_multiple_of(PAGE) && end > address).then_some(address..end)
+}
+
+/// What of some pages is before the addresses of regions, among them, and behind.
+pub(crate) fn split(pager: &Pager, pages: &Range<usize>) -> [Range<usize>; 3] {
+    let all = pager.addresses();
+    let cut = |at: usize| at.clamp(pages.start, pages.end);
+    let (first, last) = (cut(all.start), cut(all.end));
+    [pages.start..first, first..last, last..pages.end]
+}
+
+/// `mmap(2)`.
+///
+/// # Safety
+/// As of the C library.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmap(
+    address: *mut c_void,
+    bytes: size_t,
+    protection: c_int,
+    flags: c_int,
+    fd: c_int,
+    offset: off_t,
+) -> *mut c_void {
+    let is_fixed = flags & FIXED != 0;
+    // SAFETY: what is not ours is the kernel's affair, by the same contract.
+    let kernel = || unsafe {
+        let offset = offset as libc::c_long;
+        libc::syscall(libc::SYS_mmap, address, bytes, protection, flags, fd, offset) as *mut c_void
+    };
+    let can_extend = flags & ANONYMOUS == ANONYMOUS
+        && flags & libc::MAP_SHARED_VALIDATE == libc::MAP_PRIVATE
+        && flags & OTHER == 0;
+    if is_fixed {
+        let found = pager_over(address as usize, bytes).zip(pages(address as usize, bytes));
+        return match found {
+            Some((pager, pages)) => {
+                inside(|| map_over(pager, &pages, protection, flags, can_extend, kernel))
+            }
+            None => kernel(),
+        };
+    }
+    let Some(pager) = pager_for(bytes).filter(|_| can_extend) else { return kernel() };
+    let region = inside(|| pager.take_protected(bytes, 1, protection as u32));
+    region.map_or_else(kernel, |region| region.start as *mut c_void)
+}
+
+/// Maps something at addresses of regions, as far as they are.
+fn map_over(
+    pager: &Pager,
+    pages: &Range<usize>,
+    protection: c_int,
+    flags: c_int,
+    can_extend: bool,
+    kernel: impl Fn() -> *mut c_void,
+) -> *mut c_void {
+    let [before, among, behind] = split(pager, pages);
+    if flags & libc::MAP_FIXED_NOREPLACE != 0 {
+        let is_free = pager.pieces(&among).iter().all(|(_, owner)| *owner == Owner::Free);
+        if !is_free || !before.is_empty() || !behind.is_empty() {
+            return errno::unmapped(libc::EEXIST);
+        }
+    }
+    if can_extend && before.is_empty() && behind.is_empty() {
+        return match pager.map(pages, protection as u32) {
+            Ok(()) => pages.start as *mut c_void,
+            Err(why) => errno::unmapped(why.raw_os_error().unwrap_or(libc::ENOMEM)),
+        };
+    }
+    if flags & libc::MAP_FIXED_NOREPLACE != 0 {
+        // The reservation is in the way of what the kernel would have to find free.
+        return errno::unmapped(libc::ENOMEM);
+    }
+    pager.leave(&among);
+    kernel()
+}
+
+/// `mmap64(2)`.
+///
+/// # Safety
+/// As of the C library.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmap64(
+    address: *mut c_void,
+    bytes: size_t,
+    protection: c_int,
+    flags: c_int,
+    fd: c_int,
+    offset: off_t,
+) -> *mut c_void {
+    // SAFETY: the same function.
+    unsafe { mmap(address, bytes, protection, flags, fd, offset) }
+}
+
+/// `munmap(2)`.
+///
+/// # Safety
+/// As of the C library.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn munmap(address: *mut c_void, bytes: size_t) -> c_int {
+    let found = pager_over(address as usize, bytes).zip(pages(address as usize, bytes));
+    let Some((pager, pages)) = found else {
+        // SAFETY: what is not ours is the kernel's affair, by the same contract.
+        return unsafe { libc::syscall(libc::SYS_munmap, address, bytes) as c_int };
+    };
+    let [before, among, behind] = split(pager, &pages);
+    inside(|| pager.unmap(&among));
+    for rest in [before, behind] {
+        // SAFETY: as above.
+        let is_failed = !rest.is_empty()
+            && unsafe { libc::syscall(libc::SYS_munmap, rest.start, rest.len()) } != 0;
+        if is_failed {
+            return -1;
+        }
+    }
+    0
+}
+
+/// Protects pages, and says what has come of it.
+fn protect(address: usize, bytes: usize, protection: c_int, key: c_int) -> c_int {
+    // SAFETY: what it does to the memory of the program is what the program asked for.
+    let kernel = || unsafe {
+        libc::syscall(libc::SYS_pkey_mprotect, address, bytes, protection, key) as c_int
+    };
+    let Some((pager, pages)) = pager_over(address, bytes).zip(pages(address, bytes)) else {
+        return kernel();
+    };
+    let [_, among, _] = split(pager, &pages);
+    // What is free is mapped for the kernel, but not for the program.
+    let is_free = |(_, owner): &(_, Owner)| *owner == Owner::Free;
+    if inside(|| pager.pieces(&among)).iter().any(is_free) {
+        return errno::failed(libc::ENOMEM);
+    }
+    kernel()
+}
+
+/// `mprotect(2)`.
+///
+/// # Safety
+/// As of the C library.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mprotect(address: *mut c_void, bytes: size_t, protection: c_int) -> c_int {
+    // A key of -1 is none (`pkey_mprotect(2)`).
+    protect(address as usize, bytes, protection, -1)
+}
+
+/// `pkey_mprotect(2)`.
+///
+/// # Safety
+/// As of the C library.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pkey_mprotect(
+    address: *mut c_void,
+    bytes: size_t,
+    protection: c_int,
+    key: c_int,
+) -> c_int {
+    if key != -1 && pager().is_some() && pager_over(address as usize, bytes).is_some() {
+        // Pages that have another key than their frames do not move.
+        return errno::failed(libc::EINVAL);
+    }
+    protect(address as usize, bytes, protection, key)
+}

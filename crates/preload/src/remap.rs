@@ -1,0 +1,167 @@
+//! `mremap(2)`: a region grows where it is, or is copied to where there is room.
+
+use crate::{
+    errno,
+    mapping::{self, pages},
+    maps,
+    start::{inside, pager_for, pager_over},
+};
+use interleaf_pager::pager::{Pager, READ_WRITE};
+use libc::{c_int, c_void, size_t};
+use std::{ops::Range, ptr};
+
+/// `mremap(2)`.
+///
+/// # Safety
+/// As of the C library. It takes five arguments, the last of which is used as `flags` say.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mremap(
+    address: *mut c_void,
+    old_bytes: size_t,
+    new_bytes: size_t,
+    flags: c_int,
+    new_address: *mut c_void,
+) -> *mut c_void {
+    // SAFETY: what is not ours is the kernel's affair, by the same contract.
+    let kernel = || unsafe {
+        let call = libc::SYS_mremap;
+        libc::syscall(call, address, old_bytes, new_bytes, flags, new_address) as *mut c_void
+    };
+    let is_fixed = flags & libc::MREMAP_FIXED != 0;
+    let Some(old) = pages(address as usize, old_bytes) else { return kernel() };
+    let Some(new) = new_bytes.checked_next_multiple_of(mapping::PAGE).filter(|bytes| *bytes > 0)
+    else {
+        return errno::unmapped(libc::EINVAL);
+    };
+    if let Some(pager) = pager_over(old.start, old.len()) {
+        if is_fixed && !(new_address as usize).is_multiple_of(mapping::PAGE) {
+            return errno::unmapped(libc::EINVAL);
+        }
+        let to = is_fixed.then_some(new_address as usize);
+        return inside(|| remap(pager, &old, new, flags, to));
+    }
+    if is_fixed {
+        if let Some(pager) = pager_over(new_address as usize, new) {
+            let [_, among, _] =
+                mapping::split(pager, &(new_address as usize..new_address as usize + new));
+            inside(|| pager.leave(&among));
+        }
+        return kernel();
+    }
+    // What grows to the size of what is extended is extended from then on.
+    let grows = new > old.len() && flags == libc::MREMAP_MAYMOVE;
+    match pager_for(new).filter(|_| grows) {
+        Some(pager) => inside(|| adopt(pager, &old, new)).unwrap_or_else(kernel),
+        None => kernel(),
+    }
+}
+
+/// Remaps pages of regions.
+fn remap(
+    pager: &Pager,
+    old: &Range<usize>,
+    new_bytes: usize,
+    flags: c_int,
+    to: Option<usize>,
+) -> *mut c_void {
+    if !pager.has_all(old) {
+        return errno::unmapped(libc::EFAULT);
+    }
+    let may_move = flags & libc::MREMAP_MAYMOVE != 0;
+    let leaves_empty = flags & libc::MREMAP_DONTUNMAP != 0;
+    if (to.is_some() || leaves_empty) && !may_move || leaves_empty && new_bytes != old.len() {
+        return errno::unmapped(libc::EINVAL);
+    }
+    let overlaps = |to: usize| to < old.end && old.start < to.saturating_add(new_bytes);
+    if to.is_some_and(overlaps) {
+        return errno::unmapped(libc::EINVAL);
+    }
+    if to.is_none() && !leaves_empty {
+        let new_end = old.start + new_bytes;
+        if new_end < old.end {
+            pager.unmap(&(new_end..old.end));
+        }
+        if new_end <= old.end || pager.grow(old.end, new_end - old.end, protection_of(old.end - 1))
+        {
+            return old.start as *mut c_void;
+        }
+        if !may_move {
+            return errno::unmapped(libc::ENOMEM);
+        }
+    }
+    let protection = protection_of(old.start);
+    let Some(new) = place(pager, new_bytes, to) else {
+        return errno::unmapped(libc::ENOMEM);
+    };
+    copy(pager, old, &new, protection);
+    if leaves_empty {
+        pager.discard(old);
+    } else {
+        pager.unmap(old);
+    }
+    new.start as *mut c_void
+}
+
+/// New pages to write, at an address if it is said.
+fn place(pager: &Pager, bytes: usize, to: Option<usize>) -> Option<Range<usize>> {
+    let Some(to) = to else { return pager.take(bytes, 1) };
+    let new = to..to.checked_add(bytes)?;
+    let [before, among, behind] = mapping::split(pager, &new);
+    if before.is_empty() && behind.is_empty() {
+        pager.map(&new, READ_WRITE).ok()?;
+        return Some(new);
+    }
+    pager.leave(&among);
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE;
+    // SAFETY: the program has said that this is to be mapped there, whatever was.
+    let found = unsafe {
+        libc::syscall(
+            libc::SYS_mmap,
+            new.start,
+            bytes,
+            libc::PROT_READ | libc::PROT_WRITE,
+            flags,
+            -1,
+            0,
+        )
+    };
+    (found == new.start as libc::c_long).then_some(new)
+}
+
+/// Copies what there is, and protects it as it was.
+fn copy(pager: &Pager, old: &Range<usize>, new: &Range<usize>, protection: u32) {
+    let bytes = old.len().min(new.len());
+    if protection & libc::PROT_READ as u32 == 0 {
+        let _ = pager.protect(old, READ_WRITE);
+    }
+    // SAFETY: both are mapped, and do not overlap.
+    unsafe { ptr::copy_nonoverlapping(old.start as *const u8, new.start as *mut u8, bytes) };
+    if protection != READ_WRITE {
+        // SAFETY: it is the program's memory, as the program protected it.
+        unsafe { libc::mprotect(new.start as *mut c_void, new.len(), protection as c_int) };
+    }
+}
+
+/// Takes over a mapping of the kernel's that outgrows it.
+fn adopt(pager: &Pager, old: &Range<usize>, new_bytes: usize) -> Option<*mut c_void> {
+    let mapping = maps::all().into_iter().find(|it| it.addresses.contains(&old.start))?;
+    if !mapping.is_anonymous
+        || mapping.protection & READ_WRITE != READ_WRITE
+        || mapping.addresses.end < old.end
+    {
+        return None;
+    }
+    let new = pager.take_protected(new_bytes, 1, mapping.protection)?;
+    // SAFETY: both are mapped, and do not overlap; the old one is of no use any more.
+    unsafe {
+        ptr::copy_nonoverlapping(old.start as *const u8, new.start as *mut u8, old.len());
+        libc::syscall(libc::SYS_munmap, old.start, old.len());
+    }
+    Some(new.start as *mut c_void)
+}
+
+/// What may be done with the memory at an address.
+fn protection_of(address: usize) -> u32 {
+    let found = maps::all().into_iter().find(|it| it.addresses.contains(&address));
+    found.map_or(READ_WRITE, |it| it.protection)
+}

@@ -1,0 +1,82 @@
+//! Small programs that do to their memory what programs do, with more of it than fits, and without:
+//! they do not notice.
+
+use std::{
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+/// What a program has, bytes: the smallest allocation that is extended, and the memory for all.
+const LEAST: u64 = 8 << 20;
+const MEMORY: u64 = 16 << 20;
+
+/// Compiles a program into a folder of its own, where it may write.
+fn compile(name: &str) -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(name);
+    let program = folder.path().join("program");
+    let mut compiler = Command::new(if name.ends_with(".c") { "cc" } else { "c++" });
+    compiler.args(["-O1", "-Wall", "-pthread", "-o"]).arg(&program).arg(source).arg("-lm");
+    let output = compiler.output().expect("a C compiler");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    (folder, program)
+}
+
+/// The library, which cargo puts beside the tests that need it.
+fn library() -> PathBuf {
+    let test = std::env::current_exe().expect("this test");
+    let folders = test.ancestors().skip(1).take(2);
+    let mut found = folders.map(|folder| folder.join("libinterleaf_preload.so"));
+    found.find(|library| library.exists()).expect("the library beside the tests")
+}
+
+/// Runs a program in a folder, with so much memory.
+fn extended(program: &Path, folder: &Path, memory: u64) -> Command {
+    let mut command = Command::new("timeout");
+    let store = folder.display();
+    let extend = format!("dram={memory} store={store} least={LEAST}");
+    command.args(["-s", "KILL", "120", "env"]);
+    command.arg(format!("LD_PRELOAD={}", library().display()));
+    command.arg(format!("INTERLEAF_EXTEND={extend}"));
+    command.arg(program).current_dir(folder);
+    command
+}
+
+fn text(output: &Output) -> String {
+    let of = |bytes| String::from_utf8_lossy(bytes).into_owned();
+    format!("{}\n{}\n{}", output.status, of(&output.stdout), of(&output.stderr))
+}
+
+/// Runs a program both ways: it succeeds and says the same, and leaves nothing behind.
+fn same(name: &str, arguments: &[&str]) {
+    let (folder, program) = compile(name);
+    let plain = Command::new(&program).args(arguments).current_dir(folder.path()).output();
+    let plain = plain.expect("a program that was just compiled");
+    assert!(plain.status.success(), "not extended: {}", text(&plain));
+    let files = || std::fs::read_dir(folder.path()).expect("the folder").count();
+    let before = files();
+    let output = extended(&program, folder.path(), MEMORY).args(arguments).output();
+    let output = output.expect("a program that was just compiled");
+    assert_eq!(text(&output), text(&plain), "extended, and not");
+    assert_eq!(files(), before, "files in the folder");
+}
+
+#[test]
+fn blocks() {
+    same("malloc.c", &[]);
+}
+
+#[test]
+fn mappings() {
+    same("mapping.c", &["file"]);
+}
+
+#[test]
+fn advice() {
+    same("advice.c", &[]);
+}
+
+#[test]
+fn children() {
+    same("fork.c", &["1000", "file"]);
+}

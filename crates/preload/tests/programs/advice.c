@@ -1,0 +1,50 @@
+/* Advice, and pages that are to stay. */
+#include "check.h"
+
+int main(void) {
+    size_t bytes = 32 * MIB;
+    char *all = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    char *more = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(all != MAP_FAILED && more != MAP_FAILED);
+    fill(all, bytes, 1);
+    int harmless[] = {
+        MADV_NORMAL, MADV_RANDOM, MADV_SEQUENTIAL, MADV_WILLNEED, MADV_COLD, MADV_PAGEOUT,
+        MADV_HUGEPAGE, MADV_NOHUGEPAGE, MADV_DONTDUMP, MADV_DODUMP, MADV_POPULATE_READ,
+        MADV_POPULATE_WRITE, MADV_DONTFORK, MADV_DOFORK, MADV_WIPEONFORK, MADV_KEEPONFORK,
+    };
+    for (size_t at = 0; at < sizeof harmless / sizeof *harmless; at++) {
+        CHECK(madvise(all + at * MIB + 3 * PAGE, MIB, harmless[at]) == 0);
+        CHECK(posix_madvise(all + at * MIB, MIB, at % 5) == 0);
+    }
+    fill(more, bytes, 2);
+    CHECK(holds(all, bytes, 1) && holds(more, bytes, 2));
+    /* What is not needed is zero at once. */
+    int gone[] = {MADV_DONTNEED, MADV_DONTNEED, 24};
+    for (size_t at = 0; at < 3; at++) {
+        size_t start = at * 8 * MIB + at * PAGE;
+        CHECK(madvise(all + start, 5 * PAGE, gone[at]) == 0);
+        CHECK(is_zero(all + start, 5 * PAGE));
+        CHECK(madvise(all + start, 4 * MIB, gone[at]) == 0);
+        CHECK(is_zero(all + start, 4 * MIB));
+        fill(all + start, 4 * MIB, at);
+        CHECK(holds(more, bytes, 2) && holds(all + start, 4 * MIB, at));
+    }
+    CHECK(madvise(all, bytes, MADV_FREE) == 0);
+    CHECK(madvise(all, bytes, MADV_REMOVE) == -1 && errno == EINVAL);
+    CHECK(madvise(all, bytes, 12345) == -1 && errno == EINVAL);
+    CHECK(madvise(all + 1, bytes, MADV_DONTNEED) == -1 && errno == EINVAL);
+    /* Pages that are to stay are there, and others come and go beside them. */
+    fill(all, bytes, 3);
+    CHECK(mlock(all + MIB, 2 * MIB) == 0);
+    CHECK(mlock2(all + 4 * MIB, 100, MLOCK_ONFAULT) == 0);
+    fill(more, bytes, 4);
+    unsigned char there[2 * MIB / PAGE];
+    CHECK(mincore(all + MIB, 2 * MIB, there) == 0);
+    for (size_t at = 0; at < sizeof there; at++) CHECK(there[at] & 1);
+    CHECK(holds(all, bytes, 3) && holds(more, bytes, 4));
+    CHECK(munlock(all + MIB, 2 * MIB) == 0);
+    CHECK(msync(all, bytes, MS_SYNC) == 0);
+    CHECK(mlockall(MCL_FUTURE) == 0 && munlockall() == 0);
+    CHECK(holds(all, bytes, 3) && holds(more, bytes, 4));
+    return 0;
+}

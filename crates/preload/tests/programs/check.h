@@ -1,0 +1,68 @@
+/* What the programs have in common: an array whose content is known, and an end that says why. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define MIB (1UL << 20)
+#define PAGE 4096UL
+
+#define CHECK(what) do { \
+    if (!(what)) { \
+        fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #what, strerror(errno)); \
+        exit(1); \
+    } \
+} while (0)
+
+static inline uint64_t word(uint64_t at, uint64_t seed) {
+    uint64_t x = at * 0x9e3779b97f4a7c15UL + seed;
+    x ^= x >> 29;
+    return x * 0xbf58476d1ce4e5b9UL;
+}
+
+static inline void fill(void *memory, size_t bytes, uint64_t seed) {
+    uint64_t *words = memory;
+    for (size_t at = 0; at < bytes / 8; at++) words[at] = word(at, seed);
+}
+
+/* Whether all words are as they were filled. */
+static inline int holds(const void *memory, size_t bytes, uint64_t seed) {
+    const uint64_t *words = memory;
+    for (size_t at = 0; at < bytes / 8; at++)
+        if (words[at] != word(at, seed)) {
+            fprintf(stderr, "word %zu of %p is %lx\n", at, memory, words[at]);
+            return 0;
+        }
+    return 1;
+}
+
+static inline int is_zero(const void *memory, size_t bytes) {
+    const uint64_t *words = memory;
+    for (size_t at = 0; at < bytes / 8; at++)
+        if (words[at]) {
+            fprintf(stderr, "word %zu of %p is %lx\n", at, memory, words[at]);
+            return 0;
+        }
+    return 1;
+}
+
+
+/* Whether a read (or a write) of this address is a SIGSEGV, tried in a child of its own. */
+static inline int is_fault(volatile char *address, int writes) {
+    pid_t child = fork();
+    if (child == 0) {
+        signal(SIGSEGV, SIG_DFL);
+        if (writes) *address = 1; else (void)*address;
+        _exit(0);
+    }
+    int status;
+    waitpid(child, &status, 0);
+    return WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV;
+}
