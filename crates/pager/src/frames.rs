@@ -29,6 +29,10 @@ impl Frames {
         self.memory.start()
     }
 
+    pub(crate) const fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
     pub(crate) const fn addresses(&self) -> Range<usize> {
         self.memory.addresses()
     }
@@ -57,14 +61,5 @@ impl Frames {
     pub(crate) unsafe fn zero(&self, part: Range<usize>) {
         // SAFETY: by the caller.
         unsafe { self.memory.zero(part) }
-    }
-
-    /// The bytes of a part.
-    ///
-    /// # Safety
-    /// The pages of the part are there, and nobody writes to it as long as it is used.
-    pub(crate) unsafe fn part(&self, part: Range<usize>) -> &[u8] {
-        // SAFETY: by the caller.
-        unsafe { self.memory.part(part) }
     }
 }

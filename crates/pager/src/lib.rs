@@ -23,6 +23,8 @@ pub mod predict;
 
 pub mod uffd;
 
+mod digest;
+
 mod memory;
 
 mod frames;
@@ -32,6 +34,8 @@ mod mover;
 mod fatal;
 
 mod ranges;
+
+mod transfers;
 
 pub mod arena;
 

@@ -11,7 +11,7 @@ use crate::{
     memory::{self, Memory},
     predict::Page,
     ranges::Ranges,
-    store::Store,
+    store::{Lost, Store},
     uffd::Userfault,
     worker::{self, Worker},
 };
@@ -20,7 +20,7 @@ use rustix::{
     process::getpid,
 };
 use std::{
-    io,
+    io::{self, Write},
     ops::Range,
     os::fd::OwnedFd,
     sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, atomic::AtomicI32, mpsc},
@@ -225,6 +225,16 @@ impl Shared {
 
     pub(crate) fn kernel(&self) -> Arc<Kernel> {
         Arc::clone(&self.kernel.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Lets the kernel forget what it has for addresses where no page is.
+    pub(crate) fn forget(&self, addresses: Range<usize>) {
+        self.memory.forget(addresses);
+    }
+
+    /// Tells the user what was lost.
+    pub(crate) fn tell(&self, lost: &Lost) {
+        let _ = writeln!(io::stderr(), "interleaf: {lost}");
     }
 
     /// Says what may be done with pages of regions.

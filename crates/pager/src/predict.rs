@@ -29,4 +29,6 @@ pub struct Touch {
     pub thread: u32,
     /// The pages that are mapped for it: the one that was touched, and what comes with it.
     pub pages: Range<Page>,
+    /// The region that they are in: nothing is foreseen beyond it.
+    pub within: Range<Page>,
 }

@@ -3,15 +3,19 @@
 #![expect(unsafe_code, reason = "pages are moved under the program")]
 
 use crate::{
-    cache::{Action, Cache, Content, Event, Failed, Span},
+    cache::{Action, Cache, Changed, Event, Failed, Span},
+    digest::Digests,
     fatal::fatal,
     fork::{Child, Freeze},
     frames::Frames,
     index::ExtentId,
+    memory::HUGE_BYTES,
     mover::{Held, Mover},
     pager::{Kernel, PAGE, Request, Shared, lock},
+    pool::ORDER_MAX,
     predict::Page,
-    store::{Piece, Store, Transfer},
+    store::Store,
+    transfers::{Part, Transfers},
 };
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
@@ -19,15 +23,19 @@ use rustix::{
 };
 use std::{
     cell::Cell,
-    collections::BTreeMap,
+    collections::BTreeSet,
     io, mem,
     ops::Range,
     panic::{self, AssertUnwindSafe},
     ptr,
     sync::{Arc, mpsc::SyncSender},
     thread::{self, JoinHandle},
+    time::{Duration, Instant},
 };
-use xxhash_rust::xxh3::xxh3_64;
+
+/// After the last thing that happened the next is waited for without sleeping so long: about what it
+/// takes to fall asleep and be woken.
+const SPIN: Duration = Duration::from_micros(50);
 
 /// After so long, what something held is tried again: nobody says when it is not held any more.
 const AGAIN: Timespec = Timespec { tv_sec: 0, tv_nsec: 5_000_000 };
@@ -79,9 +87,11 @@ pub(crate) struct Worker {
     mover: Mover,
     store: Box<dyn Store>,
     cache: Cache,
-    /// What frames held when they were as stored.
-    digests: Vec<u64>,
-    under_way: BTreeMap<u64, (bool, Span)>,
+    digests: Digests,
+    transfers: Transfers,
+    /// Blocks of the size of a huge page in which single pages have been mapped: the kernel has a
+    /// table of them, and a huge page moves only to where none is.
+    tables: BTreeSet<Page>,
     /// Who waits for pages from this one on to be zeros.
     erased: Vec<(Page, SyncSender<()>)>,
     /// Pages that are given back once they are zeros.
@@ -108,8 +118,9 @@ impl Worker {
             mover: Mover::new()?,
             store,
             cache,
-            digests: vec![0; count as usize],
-            under_way: BTreeMap::new(),
+            digests: Digests::new(count as usize),
+            transfers: Transfers::default(),
+            tables: BTreeSet::new(),
             erased: vec![],
             gone: vec![],
             freeze: None,
@@ -123,65 +134,96 @@ impl Worker {
     /// When nothing can be served any more.
     pub(crate) fn run(&mut self) -> io::Result<()> {
         IS_WORKER.set(true);
-        let kernel = Arc::clone(&self.kernel);
         let mut actions = vec![];
+        let mut last = Instant::now();
         loop {
-            let is_called = self.wait(&kernel)?;
-            if is_called {
-                let _ = rustix::io::read(&kernel.called, &mut [0_u8; 8]);
-                if self.is_stopped(&mut actions) {
-                    return Ok(());
-                }
+            let Some(is_busy) = self.step(&mut actions)? else { return Ok(()) };
+            if is_busy {
+                last = Instant::now();
+            } else if last.elapsed() < SPIN {
+                thread::yield_now();
+            } else {
+                self.sleep(&mut actions)?;
+                last = Instant::now();
             }
-            for (token, outcome) in self.store.done() {
-                self.transferred(token, outcome.is_ok(), &mut actions);
-            }
-            if mem::take(&mut self.is_held) {
-                self.cache.on(Event::Again, &mut actions);
-            }
-            // Before a fork nothing more comes in.
-            let faults: Vec<_> = match self.freeze {
-                None => kernel.faults.faults()?.collect(),
-                Some(_) => vec![],
-            };
-            // What a thread was given it may touch before we have seen that it was asked for.
-            if !faults.is_empty() && self.is_stopped(&mut actions) {
-                return Ok(());
-            }
-            for fault in faults {
-                let page = self.shared.page(fault.address);
-                let (thread, is_write) = (fault.thread, fault.is_write);
-                self.cache.on(Event::Touched { thread, page, is_write }, &mut actions);
-            }
-            self.act(&mut actions)?;
-            self.forks(&mut actions)?;
-            self.store.submit()?;
-            *lock(&self.shared.counts) = *self.cache.counts();
         }
     }
 
-    /// Waits until there is something to do, and says whether somebody has called.
-    fn wait(&self, kernel: &Kernel) -> io::Result<bool> {
+    /// Does what there is to do, and says whether there was something; `None` when all is over.
+    fn step(&mut self, actions: &mut Vec<Action>) -> io::Result<Option<bool>> {
+        let shared = Arc::clone(&self.shared);
+        let mut is_busy = false;
+        for (token, outcome) in self.store.done() {
+            is_busy = true;
+            if let Err(lost) = &outcome {
+                shared.tell(lost);
+            }
+            self.transferred(token, outcome.is_ok(), actions);
+        }
+        // Before a fork nothing more comes in.
+        let faults: Vec<_> = match self.freeze {
+            None => self.kernel.faults.faults()?.collect(),
+            Some(_) => vec![],
+        };
+        // What a thread was given it may touch before we have seen that it was asked for.
+        if self.is_stopped(actions) {
+            return Ok(None);
+        }
+        for fault in faults {
+            is_busy = true;
+            let page = shared.page(fault.address);
+            let (thread, is_write) = (fault.thread, fault.is_write);
+            self.cache.on(Event::Touched { thread, page, is_write }, actions);
+            self.act(actions)?;
+        }
+        is_busy |= !actions.is_empty();
+        self.act(actions)?;
+        while !self.transfers.are_begun() {
+            let memory = self.frames.memory();
+            // SAFETY: the frames are the extents' until the transfers are done, and their content
+            // is in nobody's address space meanwhile.
+            for token in unsafe { self.transfers.begin(memory, &mut *self.store) } {
+                self.transferred(token, false, actions);
+            }
+            self.act(actions)?;
+        }
+        if is_busy {
+            self.store.submit()?;
+            *lock(&shared.counts) = *self.cache.counts();
+        }
+        is_busy |= self.forks(actions)?;
+        Ok(Some(is_busy))
+    }
+
+    /// Waits until there is something to do.
+    fn sleep(&mut self, actions: &mut Vec<Action>) -> io::Result<()> {
         let ready = self.store.ready();
         let faults = match self.freeze {
             None => PollFlags::IN,
             Some(_) => PollFlags::empty(),
         };
         let mut fds = [
-            PollFd::new(&kernel.called, PollFlags::IN),
+            PollFd::new(&self.kernel.called, PollFlags::IN),
             PollFd::new(&ready, PollFlags::IN),
-            PollFd::new(&kernel.faults, faults),
+            PollFd::new(&self.kernel.faults, faults),
         ];
         match poll(&mut fds, self.is_held.then_some(&AGAIN)) {
-            Ok(_) | Err(Errno::INTR) => Ok(!fds[0].revents().is_empty()),
-            Err(why) => Err(why.into()),
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(why) => return Err(why.into()),
         }
+        if !fds[0].revents().is_empty() {
+            let _ = rustix::io::read(&self.kernel.called, &mut [0_u8; 8]);
+        }
+        if mem::take(&mut self.is_held) {
+            self.cache.on(Event::Again, actions);
+        }
+        Ok(())
     }
 
-    /// Lets a process fork once nothing is under way, and waits until it has.
-    fn forks(&mut self, actions: &mut Vec<Action>) -> io::Result<()> {
-        let is_still = self.cache.is_still() && self.under_way.is_empty() && self.gone.is_empty();
-        let Some(freeze) = self.freeze.take_if(|_| is_still) else { return Ok(()) };
+    /// Lets a process fork once nothing is under way, waits until it has, and says whether one did.
+    fn forks(&mut self, actions: &mut Vec<Action>) -> io::Result<bool> {
+        let is_still = self.cache.is_still() && self.transfers.are_done() && self.gone.is_empty();
+        let Some(freeze) = self.freeze.take_if(|_| is_still) else { return Ok(false) };
         let child = match self.cache.of_child() {
             Some(cache) => self.store.fork().map(|store| Child { cache, store }),
             None => Err(io::Error::other("some of it could not be stored")),
@@ -190,7 +232,8 @@ impl Worker {
         let _ = freeze.frozen.send(child);
         let _ = freeze.thaw.recv();
         self.cache.on(Event::Thaw, actions);
-        self.act(actions)
+        self.act(actions)?;
+        Ok(true)
     }
 
     /// Sees to what was asked for, and says whether that was to stop.
@@ -247,17 +290,16 @@ impl Worker {
                     self.frames.make(&bytes(span), &self.kernel.faults)?;
                     // SAFETY: the frames are free, so that nobody uses them.
                     unsafe { self.frames.zero(bytes(span)) };
-                    self.digest(span);
+                    self.digests.zero(span);
                     self.cache.on(Event::Filled(id, Ok(())), actions);
                 }
                 Action::Read(id, span) => {
                     self.frames.make(&bytes(span), &self.kernel.faults)?;
-                    self.transfer(id, span, false, actions);
+                    self.transfers.read(id, span);
                 }
-                Action::Write(id, span) => self.transfer(id, span, true, actions),
+                Action::Write(id, span, changed) => self.transfers.write(id, span, &changed),
                 Action::MoveIn(id, span) => {
-                    let (page, frame, length) = self.places(span);
-                    self.mover.bring(&self.kernel.faults, page, frame, length);
+                    self.move_in(span);
                     self.cache.on(Event::MovedIn(id), actions);
                 }
                 Action::MoveOut { id, span, is_changed } => {
@@ -266,7 +308,7 @@ impl Worker {
                 Action::Drop(id, span) => {
                     let (page, frame, length) = self.places(span);
                     self.mover.drop_held(&self.kernel.faults, frame, page, length);
-                    self.cache.on(Event::MovedOut(id, Content::Changed), actions);
+                    self.cache.on(Event::MovedOut(id, Changed::NONE), actions);
                 }
                 Action::Wake(page, pages) => {
                     let addresses = self.shared.addresses(&(page..page + pages));
@@ -289,10 +331,9 @@ impl Worker {
     fn move_out(&mut self, id: ExtentId, span: Span, is_changed: bool, to: &mut Vec<Action>) {
         let (page, frame, length) = self.places(span);
         let event = match self.mover.fetch(&self.kernel.faults, frame, page, length) {
-            Ok(is_missing) => {
-                let is_same = !is_changed && !is_missing && self.is_as_stored(span);
-                let content = if is_same { Content::Same } else { Content::Changed };
-                Event::MovedOut(id, content)
+            Ok(()) => {
+                let changed = self.digests.changed(self.frames.memory(), span, is_changed);
+                Event::MovedOut(id, changed)
             }
             Err(Held) => {
                 self.is_held = true;
@@ -302,32 +343,29 @@ impl Worker {
         self.cache.on(event, to);
     }
 
-    fn transfer(&mut self, id: ExtentId, span: Span, is_write: bool, actions: &mut Vec<Action>) {
-        let range = bytes(span);
-        let piece = Piece { address: self.frames.start() + range.start, bytes: range.len() };
-        let transfer = Transfer {
-            token: id.into(),
-            is_write,
-            offset: span.page * PAGE as u64,
-            pieces: &[piece],
-        };
-        self.under_way.insert(id.into(), (is_write, span));
-        // SAFETY: the frames are the extent's until the transfer is done, and its content is in
-        // nobody's address space meanwhile.
-        if unsafe { self.store.begin(transfer) }.is_err() {
-            self.transferred(id.into(), false, actions);
+    /// A transfer is done, and with it perhaps what is under way with some extents.
+    fn transferred(&mut self, token: u64, is_done: bool, actions: &mut Vec<Action>) {
+        for Part { id, span, is_write, is_done } in self.transfers.done(token, is_done) {
+            let result = if is_done { Ok(()) } else { Err(Failed) };
+            if is_done {
+                self.digests.learn(self.frames.memory(), span);
+            }
+            let event = if is_write { Event::Wrote(id, result) } else { Event::Filled(id, result) };
+            self.cache.on(event, actions);
         }
     }
 
-    fn transferred(&mut self, token: u64, is_done: bool, actions: &mut Vec<Action>) {
-        let Some((is_write, span)) = self.under_way.remove(&token) else { return };
-        let result = if is_done { Ok(()) } else { Err(Failed) };
-        if is_done {
-            self.digest(span);
+    fn move_in(&mut self, span: Span) {
+        let block = span.page >> ORDER_MAX;
+        if span.order < ORDER_MAX {
+            self.tables.insert(block);
+        } else if self.tables.remove(&block) {
+            // No page is there; since 6.14 the empty table goes too.
+            let address = self.shared.address(span.page);
+            self.shared.forget(address..address + HUGE_BYTES);
         }
-        let id = token as ExtentId;
-        let event = if is_write { Event::Wrote(id, result) } else { Event::Filled(id, result) };
-        self.cache.on(event, actions);
+        let (page, frame, length) = self.places(span);
+        self.mover.bring(&self.kernel.faults, page, frame, length);
     }
 
     /// Where the pages of a span are, where its frames, and how many bytes.
@@ -335,27 +373,10 @@ impl Worker {
         let range = bytes(span);
         (self.shared.address(span.page), self.frames.start() + range.start, range.len())
     }
-
-    fn digest(&mut self, span: Span) {
-        for frame in span.frame..span.frame + (1 << span.order) {
-            self.digests[frame as usize] = self.digest_of(frame);
-        }
-    }
-
-    fn is_as_stored(&self, span: Span) -> bool {
-        let mut frames = span.frame..span.frame + (1 << span.order);
-        frames.all(|frame| self.digests[frame as usize] == self.digest_of(frame))
-    }
-
-    fn digest_of(&self, frame: u32) -> u64 {
-        let start = frame as usize * PAGE;
-        // SAFETY: the frame has its page, and its extent is in nobody's address space.
-        xxh3_64(unsafe { self.frames.part(start..start + PAGE) })
-    }
 }
 
 /// Where the frames of a span are, bytes from the first frame.
-fn bytes(span: Span) -> Range<usize> {
+pub(crate) fn bytes(span: Span) -> Range<usize> {
     let start = span.frame as usize * PAGE;
     start..start + (PAGE << span.order)
 }

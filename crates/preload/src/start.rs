@@ -33,7 +33,7 @@ fn extend() -> Option<Extend> {
         words.find(|(key, _)| *key == name).map(|(_, value)| value)
     };
     let frames = value("dram")?.parse::<u64>().ok()? / 4096;
-    let ahead = Limits { first: 16, most: 2048 };
+    let ahead = Limits { first: 16, most: 8192 };
     let settings = Settings { frames: u32::try_from(frames).ok()?, order: 2, ahead };
     let store = FileStore::open(Path::new(value("store")?)).ok()?;
     let pager = Pager::new(settings, ADDRESSES, store).ok()?;

@@ -1,6 +1,6 @@
 //! What a program does with its memory other than touching it.
 
-use super::{Action, Cache, Extent, Settings, State};
+use super::{Action, Cache, Extent, Learner, Region, Settings, State};
 use crate::{advice::Advice, index::ExtentId, predict::Page};
 use std::ops::Range;
 
@@ -15,33 +15,44 @@ pub(crate) fn pinned_max(settings: Settings) -> u32 {
 /// One part in so many of all is brought in at once because the program said that it is needed.
 const NEEDED_PART: u32 = 8;
 
+/// Of that, 2^7 pages are read at a time: 512 KiB, of which a drive gives most of its bandwidth.
+const NEEDED_ORDER: u8 = 7;
+
 impl Cache {
     /// Adds pages of regions; those that follow each other are one region.
     pub fn add(&mut self, pages: Range<Page>) {
-        let mut pages = pages;
-        if let Some((&start, &end)) = self.regions.range(..=pages.start).next_back()
-            && end >= pages.start
-        {
-            pages = start..end.max(pages.end);
+        let before = self.regions.range_mut(..=pages.start).next_back();
+        let start = match before.filter(|(_, region)| region.end >= pages.start) {
+            Some((start, region)) => {
+                region.end = region.end.max(pages.end);
+                *start
+            }
+            None => {
+                let learner = Learner::new(self.settings.order);
+                self.regions.insert(pages.start, Region { end: pages.end, learner });
+                pages.start
+            }
+        };
+        while let Some((&next, region)) = self.regions.range(start + 1..=pages.end).next() {
+            let end = region.end;
+            self.regions.remove(&next);
+            if let Some(region) = self.regions.get_mut(&start) {
+                region.end = region.end.max(end);
+            }
         }
-        while let Some((&start, &end)) = self.regions.range(pages.start..=pages.end).next() {
-            self.regions.remove(&start);
-            pages.end = pages.end.max(end);
-        }
-        self.regions.insert(pages.start, pages.end);
     }
 
     /// Removes pages from their regions: they were discarded.
     pub fn remove(&mut self, pages: &Range<Page>) {
-        let over = self.regions.range(..pages.end).rev().take_while(|it| *it.1 > pages.start);
-        let over: Vec<_> = over.map(|(start, end)| *start..*end).collect();
-        for region in over {
-            self.regions.remove(&region.start);
-            if region.start < pages.start {
-                self.regions.insert(region.start, pages.start);
-            }
+        let over = self.regions.range(..pages.end).rev().take_while(|it| it.1.end > pages.start);
+        let over: Vec<_> = over.map(|(start, _)| *start).collect();
+        for start in over {
+            let Some(region) = self.regions.remove(&start) else { continue };
             if pages.end < region.end {
-                self.regions.insert(pages.end, region.end);
+                self.regions.insert(pages.end, region.clone());
+            }
+            if start < pages.start {
+                self.regions.insert(start, Region { end: pages.start, ..region });
             }
         }
         self.advised.set(pages, None);
@@ -88,29 +99,24 @@ impl Cache {
 
     /// Whether an extent may not be given up, as far as there may be such extents.
     pub(super) fn is_to_pin(&self, extent: &Extent) -> bool {
-        let frames = 1 << extent.span.order;
-        self.pinned_frames + frames <= pinned_max(self.settings)
-            && extent.span.pages().any(|page| self.pinned_pages.get(page).is_some())
+        self.pinned_frames + extent.frames() <= pinned_max(self.settings)
+            && extent.span().pages().any(|page| self.pinned_pages.get(page).is_some())
     }
 
     /// What does not move stays, last in its queue; what is discarded need not move.
     pub(super) fn held(&mut self, id: ExtentId, actions: &mut Vec<Action>) {
-        let extent = &mut self.extents[id as usize];
-        let span = extent.span;
-        if self
-            .discarded
-            .iter()
-            .any(|pages| pages.start <= span.page && span.pages().end <= pages.end)
-        {
+        let span = self.extents[id as usize].span();
+        if self.is_discarded(span) {
             actions.push(Action::Drop(id, span));
             return;
         }
         self.leaving -= 1 << span.order;
         self.is_unwritable = self.is_frozen;
+        let extent = &mut self.extents[id as usize];
         extent.state = State::Mapped;
         // Nobody knows what will have been written to it by then.
         extent.is_changed = true;
-        extent.wanted = None;
+        extent.forget_wanted();
         self.enter(id);
         actions.push(Action::Wake(span.page, 1 << span.order));
     }
@@ -121,7 +127,7 @@ impl Cache {
         let mut rest = pages.clone();
         while let Some((_, id)) = self.index.first(rest.clone()) {
             found.push(id);
-            rest.start = self.extents[id as usize].span.pages().end;
+            rest.start = self.extents[id as usize].span().pages().end;
         }
         found
     }
@@ -134,12 +140,12 @@ impl Cache {
             let id = match self.index.get(page) {
                 Some(id) => id,
                 None if self.goes(&(page..page + 1)) => return,
-                None => match self.bring(page, self.settings.order, false, actions) {
+                None => match self.bring(page, NEEDED_ORDER, 0, actions) {
                     Some(id) => id,
                     None => return,
                 },
             };
-            page = self.extents[id as usize].span.pages().end;
+            page = self.extents[id as usize].span().pages().end;
         }
     }
 
@@ -176,7 +182,7 @@ impl Cache {
     pub(super) fn thaw(&mut self, actions: &mut Vec<Action>) {
         self.is_frozen = false;
         self.is_unwritable = false;
-        for (start, end) in &self.regions {
+        for (start, Region { end, .. }) in &self.regions {
             actions.push(Action::Wake(*start, end - start));
         }
     }

@@ -139,22 +139,24 @@ impl World {
                     assert!(self.mapped[page as usize].take().is_some());
                     self.frames[frame as usize] = Some(0);
                 }
-                self.on(Event::MovedOut(id, Content::Changed));
+                self.on(Event::MovedOut(id, Changed::NONE));
             }
-            Action::MoveOut { id, span, is_changed } => {
-                let mut same = true;
-                for (page, frame) in pairs(span) {
+            Action::MoveOut { id, span, .. } => {
+                let mut changed = Changed::NONE;
+                for (at, (page, frame)) in pairs(span).enumerate() {
                     let content = self.mapped[page as usize].take();
                     assert!(content.is_some() && self.frames[frame as usize].is_none());
-                    same &= content == Some(self.known[page as usize]);
+                    if content != Some(self.known[page as usize]) {
+                        changed.add(at);
+                    }
                     self.frames[frame as usize] = content;
                 }
-                let content = if same && !is_changed { Content::Same } else { Content::Changed };
-                self.on(Event::MovedOut(id, content));
+                self.on(Event::MovedOut(id, changed));
             }
-            Action::Write(id, _) if self.fails() => self.on(Event::Wrote(id, Err(Failed))),
-            Action::Write(id, span) => {
-                for (page, frame) in pairs(span) {
+            Action::Write(id, ..) if self.fails() => self.on(Event::Wrote(id, Err(Failed))),
+            Action::Write(id, span, changed) => {
+                let written = pairs(span).enumerate().filter(|(at, _)| changed.has(*at));
+                for (_, (page, frame)) in written {
                     let content = self.frames[frame as usize].unwrap();
                     (self.drive[page as usize], self.known[page as usize]) = (content, content);
                 }
@@ -209,10 +211,14 @@ impl World {
 
     fn settle(&mut self) {
         for _ in 0..1_000_000 {
-            if self.todo.is_empty() {
+            let is_held = self.holds_one_in > 0 && self.waits.iter().any(Option::is_some);
+            if self.todo.is_empty() && is_held {
+                self.on(Event::Again);
+            } else if self.todo.is_empty() {
                 break;
+            } else {
+                self.act();
             }
-            self.act();
         }
         assert!(self.todo.is_empty() && self.waits.iter().all(Option::is_none), "nobody waits");
     }

@@ -10,6 +10,9 @@ const STREAMS_MAX: usize = 64;
 /// A stream is followed ahead once it did what was foreseen so often.
 const TRUSTED: u32 = 2;
 
+/// A stream is forgotten that was silent for so many touches.
+const FORGOTTEN: u64 = 4096;
+
 /// A run goes on where this many pages of it are missing: they are mapped from before.
 const GAP: u64 = 16;
 
@@ -102,7 +105,7 @@ impl Streams {
         if stream.trust < TRUSTED {
             return None;
         }
-        let pages = stream.follow(limits);
+        let pages = stream.follow(limits, &touch.within);
         (!pages.is_empty()).then_some(Ahead { stream: stream.name, pages })
     }
 
@@ -114,6 +117,13 @@ impl Streams {
             stream.depth = (stream.depth / 2).max(first);
             stream.asked.retain(|asked| !overlap(asked, pages));
         }
+    }
+
+    /// Whether a stream still expects some of these pages.
+    pub fn asks(&self, name: u32, pages: &Range<Page>) -> bool {
+        let stream = self.all.iter().find(|stream| stream.name == name);
+        let expects = |stream: &Stream| stream.asked.iter().any(|asked| overlap(asked, pages));
+        stream.is_some_and(|stream| self.now - stream.touched < FORGOTTEN && expects(stream))
     }
 
     /// The stream that a touch belongs to: one that foresaw it, else one whose run it goes on with,
@@ -141,7 +151,7 @@ impl Streams {
     /// A stream that nothing is known of but which run was near before it, of all those that the
     /// thread is in: arrays that are walked together are farther apart than steps of one of them.
     fn begin(&mut self, touch: &Touch) -> usize {
-        self.named = self.named.wrapping_add(1);
+        self.named = self.named.wrapping_add(1).max(1);
         let own = self.all.iter().filter(|stream| stream.thread == touch.thread);
         let near = own.min_by_key(|stream| stream.by(&touch.pages).unsigned_abs());
         let jump = near.map(|stream| Jump { by: stream.by(&touch.pages), length: stream.length() });
@@ -247,7 +257,7 @@ impl Stream {
     }
 
     /// What to ask for now.
-    fn follow(&mut self, limits: Limits) -> Vec<Range<Page>> {
+    fn follow(&mut self, limits: Limits, within: &Range<Page>) -> Vec<Range<Page>> {
         self.depth = self.depth.clamp(limits.first, limits.most);
         let waiting: u64 = self.asked.iter().map(|asked| asked.end - asked.start).sum();
         // Asked for in large pieces: half of what one is ahead is used before more comes.
@@ -267,6 +277,10 @@ impl Stream {
             }
             let take = left.min(length - cursor.offset);
             let Some(range) = cursor.range(self.way, take) else { break };
+            let range = range.start.max(within.start)..range.end.min(within.end);
+            if range.is_empty() {
+                break;
+            }
             cursor.offset += take;
             left -= take;
             pages.push(range);
@@ -325,7 +339,7 @@ mod tests {
             outcome.touched += 1;
             outcome.foreseen += usize::from(asked.remove(&page));
             seen.insert(page);
-            let touch = Touch { thread, pages: page..page + 1 };
+            let touch = Touch { thread, pages: page..page + 1, within: 0..u64::MAX };
             for pages in streams.touch(&touch).into_iter().flat_map(|ahead| ahead.pages) {
                 assert!(pages.start < pages.end);
                 asked.extend(pages);

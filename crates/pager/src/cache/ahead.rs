@@ -1,0 +1,202 @@
+//! Bringing in what streams foresee.
+
+use super::{Action, Cache, Span, State};
+use crate::{
+    index::ExtentId,
+    pool::ORDER_MAX,
+    predict::{Page, Touch},
+};
+use std::{collections::VecDeque, ops::Range};
+
+/// One part in so many of all frames may hold what was foreseen and not yet touched ...
+const FORESEEN_PART: u32 = 8;
+
+/// ... and no more frames than it takes to keep several drives busy: 128 MiB.
+const FORESEEN_MAX: u32 = 1 << 15;
+
+/// Who waits for a page of a stream waits for 2^7 pages of it at most: 512 KiB, of which a drive
+/// gives most of its bandwidth.
+const WAITED_ORDER: u8 = 7;
+
+/// Huge pages are given to new memory while more than one part in so many of all frames is free.
+const FRESH_PART: u32 = 4;
+
+/// What a stream asked for and is not brought in yet.
+#[derive(Clone, Debug)]
+pub(super) struct Pending {
+    stream: u32,
+    /// In the order of their need.
+    ranges: VecDeque<Range<Page>>,
+    /// Whether it goes from higher pages to lower ones.
+    is_down: bool,
+}
+
+impl Pending {
+    /// Adds pages behind all others.
+    fn push(&mut self, range: Range<Page>) {
+        match self.ranges.back_mut() {
+            Some(last) if !self.is_down && last.end == range.start => last.end = range.end,
+            Some(last) if self.is_down && last.start == range.end => last.start = range.start,
+            _ => self.ranges.push_back(range),
+        }
+    }
+}
+
+impl Cache {
+    /// Asks the streams what comes next.
+    pub(super) fn foresee(&mut self, thread: u32, page: Page) {
+        let pages = match self.index.get(page) {
+            Some(id) => self.extents[id as usize].span().pages(),
+            None => page..page + 1,
+        };
+        let touch = Touch { thread, pages, within: self.region(page) };
+        let Some(ahead) = self.streams.touch(&touch) else { return };
+        let ranges = ahead.pages.iter().cloned();
+        let is_down = ahead.pages.first().is_some_and(|range| range.end <= page);
+        let same =
+            |pending: &&mut Pending| pending.stream == ahead.stream && pending.is_down == is_down;
+        if let Some(pending) = self.pending.iter_mut().find(same) {
+            ranges.for_each(|range| pending.push(range));
+        } else {
+            let mut pending = Pending { stream: ahead.stream, ranges: VecDeque::new(), is_down };
+            ranges.for_each(|range| pending.push(range));
+            self.pending.push_back(pending);
+        }
+    }
+
+    /// Brings in what is foreseen as far as there is room for it, of each stream a piece in turn,
+    /// and of none more than its share.
+    pub(super) fn bring_pending(&mut self, actions: &mut Vec<Action>) {
+        let most = (self.settings.frames / FORESEEN_PART).min(FORESEEN_MAX);
+        let mut waiting = 0;
+        while waiting < self.pending.len() {
+            let Some(mut pending) = self.pending.pop_front() else { return };
+            let Some((page, order)) = self.next_pending(&mut pending) else { continue };
+            let stream = pending.stream;
+            let has = self.ahead.get(&stream).copied().unwrap_or(0);
+            let share = most / (self.ahead.len() as u32 + u32::from(has == 0));
+            self.pending.push_back(pending);
+            if has > 0 && has + (1 << order) > share {
+                waiting += 1;
+                continue;
+            }
+            if self.foreseen_frames + (1 << order) > most && !self.drop_forgotten() {
+                return;
+            }
+            let Some(id) = self.bring(page, order, stream, actions) else { return };
+            let frames = self.extents[id as usize].frames();
+            self.foreseen_more(stream, frames);
+            self.counts.foreseen += u64::from(frames);
+            waiting = 0;
+        }
+    }
+
+    /// Maps what lies beside an extent of a stream and is ready for the same stream: where frames do
+    /// not lie together, extents are small, and each would be a touch of its own.
+    pub(super) fn map_beside(&mut self, span: Span, stream: u32, actions: &mut Vec<Action>) {
+        if stream == 0 {
+            return;
+        }
+        let mut left = 1_u64 << ORDER_MAX;
+        let [mut start, mut end] = [span.page, span.pages().end];
+        loop {
+            let beside = [Some(end), start.checked_sub(1)].into_iter().flatten();
+            let mut ids = beside.filter_map(|page| self.index.get(page));
+            let is_same = |id: &ExtentId| {
+                let extent = &self.extents[*id as usize];
+                extent.stream == stream
+                    && extent.state == State::Ready
+                    && u64::from(extent.frames()) <= left
+            };
+            let Some(id) = ids.find(is_same) else { return };
+            let Range { start: first, end: last } = self.extents[id as usize].span().pages();
+            (start, end) = (start.min(first), end.max(last));
+            left -= last - first;
+            self.map(id, false, actions);
+        }
+    }
+
+    pub(super) fn foreseen_more(&mut self, stream: u32, frames: u32) {
+        self.foreseen_frames += frames;
+        *self.ahead.entry(stream).or_default() += frames;
+    }
+
+    pub(super) fn foreseen_less(&mut self, stream: u32, frames: u32) {
+        self.foreseen_frames -= frames;
+        if let Some(has) = self.ahead.get_mut(&stream) {
+            *has -= frames;
+            if *has == 0 {
+                self.ahead.remove(&stream);
+            }
+        }
+    }
+
+    /// Where the next piece of a stream is, and how large it may be; what is in memory is passed
+    /// over. `None` where the stream wants no more.
+    fn next_pending(&self, pending: &mut Pending) -> Option<(Page, u8)> {
+        loop {
+            let range = pending.ranges.front_mut()?;
+            let page = if pending.is_down { range.end - 1 } else { range.start };
+            if let Some(id) = self.index.get(page) {
+                let of = self.extents[id as usize].span().pages();
+                match pending.is_down {
+                    true => range.end = of.start.max(range.start),
+                    false => range.start = of.end.min(range.end),
+                }
+            } else if self.streams.asks(pending.stream, range) {
+                return Some((page, fitting(page, range, pending.is_down, ORDER_MAX)));
+            } else {
+                range.end = range.start;
+            }
+            if range.is_empty() {
+                pending.ranges.pop_front();
+            }
+        }
+    }
+
+    /// The order of what is brought in because somebody waits for a page, and whether it is a probe.
+    pub(super) fn wanted_order(&mut self, page: Page) -> (u8, bool) {
+        let of_stream = |pending: &Pending| {
+            let range = pending.ranges.iter().find(|range| range.contains(&page))?;
+            let fits = |order: &u8| {
+                let start = page >> order << order;
+                range.start <= start && start + (1 << order) <= range.end
+            };
+            (0..=WAITED_ORDER).rev().find(fits)
+        };
+        if let Some(order) = self.pending.iter().find_map(of_stream) {
+            return (order, false);
+        }
+        // What was never stored costs no more than zeros, as long as there is room for them.
+        let start = page >> ORDER_MAX << ORDER_MAX;
+        let is_plenty = self.pool.free() > self.settings.frames / FRESH_PART;
+        if is_plenty && !self.has_stored(start..start + (1 << ORDER_MAX)) {
+            return (ORDER_MAX, false);
+        }
+        let region = self.regions.range_mut(..=page).next_back();
+        let learner = region.map(|(_, region)| &mut region.learner);
+        learner.map_or((0, false), |learner| (learner.order(), learner.miss(page)))
+    }
+
+    /// Gives up what was foreseen longest ago if nobody asks for it any more.
+    fn drop_forgotten(&mut self) -> bool {
+        let Some(id) = self.foreseen.first() else { return false };
+        let extent = self.extents[id as usize];
+        let is_forgotten = !self.streams.asks(extent.stream, &extent.span().pages());
+        if is_forgotten {
+            self.drop_foreseen(id);
+        }
+        is_forgotten
+    }
+}
+
+/// The order of the largest aligned piece at the end of a range from which it is read.
+fn fitting(page: Page, range: &Range<Page>, is_down: bool, most: u8) -> u8 {
+    let fits = |order: &u8| {
+        let start = page >> order << order;
+        let end = start + (1 << order);
+        let is_next = if is_down { end == page + 1 } else { start == page };
+        is_next && range.start <= start && end <= range.end
+    };
+    (0..=most).rev().find(fits).unwrap_or(0)
+}

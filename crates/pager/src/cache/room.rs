@@ -1,0 +1,205 @@
+//! Giving up what is missed least.
+
+use super::{Action, Cache, Changed, Extent, Failed, Span, State, Wanted};
+use crate::index::ExtentId;
+
+/// So many frames are kept free or at rest: one part in so many of all, and no more than it takes
+/// while a drive is busy with the next: 64 MiB.
+const RESERVE_PART: u32 = 16;
+const RESERVE_MAX: u32 = 1 << 14;
+
+/// Of a loop, one part in so many of all holds what has just gone by, and the rest what is kept.
+const GONE_BY_PART: u32 = 32;
+
+/// One extent in so many of a loop is kept all the same, so that what is kept of a phase that has
+/// ended is not kept for ever (bimodal insertion: Qureshi et al., "Adaptive Insertion Policies for
+/// High Performance Caching", ISCA 2007).
+pub(super) const KEPT_ONE_IN: u32 = 16;
+
+impl Cache {
+    /// Sees to it that there are frames before they are needed.
+    pub(super) fn make_room(&mut self, actions: &mut Vec<Action>) {
+        let reserve = (self.settings.frames / RESERVE_PART).min(RESERVE_MAX);
+        let reserve = reserve.max(2 << self.settings.order);
+        while self.pool.free() + self.resting_frames + self.leaving < reserve {
+            if let Some(id) = self.missed_least(reserve) {
+                self.unmap(id, actions);
+            } else if let Some(id) = self.foreseen.first() {
+                self.drop_foreseen(id);
+            } else {
+                return;
+            }
+        }
+    }
+
+    /// Gives up what was foreseen and not touched.
+    pub(super) fn drop_foreseen(&mut self, id: ExtentId) {
+        let extent = self.extents[id as usize];
+        self.dequeue(id);
+        self.forget(id);
+        self.counts.wasted += u64::from(extent.frames());
+        self.streams.wasted(extent.stream, &extent.span().pages());
+    }
+
+    /// The mapped extent that is missed least.
+    fn missed_least(&self, reserve: u32) -> Option<ExtentId> {
+        let frames = self.settings.frames;
+        let kept = frames.saturating_sub(reserve + self.foreseen_frames + frames / GONE_BY_PART);
+        let gone_by = self.gone_by.first().filter(|_| self.mapped_frames <= kept);
+        gone_by.or(self.mapped.first()).or(self.gone_by.first())
+    }
+
+    pub(super) fn moved_out(&mut self, id: ExtentId, changed: Changed, actions: &mut Vec<Action>) {
+        let extent = &mut self.extents[id as usize];
+        extent.is_changed = !changed.is_none();
+        let (span, frames) = (extent.span(), extent.frames());
+        self.leaving -= frames;
+        let is_kept = extent.is_changed && (extent.wanted().is_none() || self.is_frozen);
+        if is_kept && !self.is_discarded(span) {
+            self.extents[id as usize].state = State::Writing;
+            self.leaving += frames;
+            self.counts.written +=
+                changed.runs(frames as usize, 0).iter().map(|it| it.len() as u64).sum::<u64>();
+            actions.push(Action::Write(id, span, changed));
+        } else {
+            self.ready(id, actions);
+        }
+    }
+
+    pub(super) fn wrote(
+        &mut self,
+        id: ExtentId,
+        result: Result<(), Failed>,
+        actions: &mut Vec<Action>,
+    ) {
+        let extent = &mut self.extents[id as usize];
+        let span = extent.span();
+        self.leaving -= extent.frames();
+        if result.is_ok() {
+            extent.is_changed = false;
+            span.pages().for_each(|page| self.store(page));
+        } else if extent.wanted().is_none() || self.is_frozen {
+            self.is_unwritable = self.is_frozen;
+            // It stays where it is safe, and is written again when it is its turn.
+            extent.want(span.page, true);
+        }
+        self.ready(id, actions);
+    }
+
+    /// An extent was filled.
+    pub(super) fn filled(&mut self, id: ExtentId, actions: &mut Vec<Action>) {
+        let extent = self.extents[id as usize];
+        let probed = extent.wanted().filter(|_| extent.is_probe && extent.stream == 0);
+        self.extents[id as usize].is_probe = false;
+        self.ready_in_parts(id, probed);
+        self.ready(id, actions);
+    }
+
+    /// Of a probe all but the page that is waited for is ready by itself, and of that `id` is left.
+    fn ready_in_parts(&mut self, id: ExtentId, probed: Option<Wanted>) {
+        let Some(Wanted { page, .. }) = probed else { return };
+        while self.extents[id as usize].frames() > 1 {
+            let whole = self.extents[id as usize];
+            let [first, second] = halves(whole.span());
+            let (near, far) =
+                if first.pages().contains(&page) { (first, second) } else { (second, first) };
+            let mut rest = Extent::new(far, State::Ready, 0);
+            rest.is_changed = whole.is_changed;
+            let other = self.insert(rest);
+            self.index.set(far.page, far.order, Some(other));
+            self.enqueue(other);
+            let mut near = Extent::new(near, whole.state, 0);
+            if let Some(wanted) = whole.wanted() {
+                near.want(wanted.page, wanted.is_write);
+            }
+            self.extents[id as usize] = near;
+        }
+    }
+
+    /// What could not be read: of several pages only the one that is waited for is tried again.
+    pub(super) fn unreadable(&mut self, id: ExtentId, actions: &mut Vec<Action>) {
+        let extent = self.extents[id as usize];
+        let span = extent.span();
+        if extent.stream != 0 {
+            self.foreseen_less(extent.stream, extent.frames());
+        }
+        self.forget(id);
+        let Some(Wanted { page, is_write }) = extent.wanted() else { return };
+        if span.order > 0 {
+            // Others may wait for other pages of it.
+            actions.push(Action::Wake(span.page, 1 << span.order));
+        }
+        if span.order == 0 {
+            actions.push(Action::Poison(page));
+        } else if let Some(id) = self.bring(page, 0, 0, actions) {
+            self.extents[id as usize].want(page, is_write);
+        } else {
+            self.waiting.push_front((page, is_write));
+        }
+    }
+
+    /// Puts a mapped extent into its queue.
+    pub(super) fn enter(&mut self, id: ExtentId) {
+        let extent = &self.extents[id as usize];
+        if self.is_to_pin(extent) {
+            self.pinned_frames += extent.frames();
+            self.extents[id as usize].is_pinned = true;
+        } else if extent.goes_by {
+            self.gone_by.push(&mut self.links, id);
+        } else {
+            self.mapped_frames += extent.frames();
+            self.mapped.push(&mut self.links, id);
+        }
+    }
+
+    /// Takes a mapped extent out of its queue.
+    pub(super) fn leave(&mut self, id: ExtentId) {
+        let extent = &mut self.extents[id as usize];
+        if extent.is_pinned {
+            extent.is_pinned = false;
+            self.pinned_frames -= extent.frames();
+        } else if extent.goes_by {
+            self.gone_by.remove(&mut self.links, id);
+        } else {
+            self.mapped_frames -= extent.frames();
+            self.mapped.remove(&mut self.links, id);
+        }
+    }
+
+    /// Begins to unmap a mapped extent.
+    pub(super) fn unmap(&mut self, id: ExtentId, actions: &mut Vec<Action>) {
+        self.leave(id);
+        let extent = &mut self.extents[id as usize];
+        extent.state = State::Unmapping;
+        let (span, is_changed) = (extent.span(), extent.is_changed);
+        self.leaving += extent.frames();
+        actions.push(Action::MoveOut { id, span, is_changed });
+    }
+
+    /// Gives up the frames of what has rested longest; `None` where nothing rests.
+    pub(super) fn drop_rested(&mut self) -> Option<()> {
+        let id = self.resting.first()?;
+        self.dequeue(id);
+        self.counts.evicted += u64::from(self.extents[id as usize].frames());
+        self.forget(id);
+        Some(())
+    }
+
+    pub(super) fn forget(&mut self, id: ExtentId) {
+        let span = self.extents[id as usize].span();
+        self.cyclic.give_up(span.page, 1 << span.order);
+        self.index.set(span.page, span.order, None);
+        self.pool.give(span.frame, span.order);
+        self.unused.push(id);
+    }
+}
+
+/// The two halves of what is longer than one page.
+pub(super) const fn halves(span: Span) -> [Span; 2] {
+    let order = span.order - 1;
+    let Span { page, frame, .. } = span;
+    [
+        Span { page, frame, order },
+        Span { page: page + (1 << order), frame: frame + (1 << order), order },
+    ]
+}

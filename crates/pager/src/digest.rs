@@ -1,0 +1,63 @@
+//! What pages held when they were as stored, to find those that have changed.
+//!
+//! The kernel tells of writes only where pages are write-protected, and those cannot be moved; so
+//! the content is compared, by 64 bits of XXH3. Two contents of a page have the same with a chance
+//! of 2^-64: a million changed pages a second meet that once in half a million years.
+
+use crate::{
+    cache::{Changed, Span},
+    memory::Memory,
+    pager::PAGE,
+};
+use twox_hash::XxHash3_64;
+
+/// Up to this order what was touched by a write is taken for changed as a whole.
+const COARSE_ORDER: u8 = 2;
+
+/// Digests of frames.
+#[derive(Debug)]
+pub(crate) struct Digests {
+    all: Vec<u64>,
+    of_zeros: u64,
+}
+
+impl Digests {
+    /// Of so many frames, all of them zeros.
+    pub(crate) fn new(frames: usize) -> Self {
+        let of_zeros = XxHash3_64::oneshot(&[0; PAGE]);
+        Self { all: vec![of_zeros; frames], of_zeros }
+    }
+
+    /// The frames of a span are zeros, as they are in the store.
+    pub(crate) fn zero(&mut self, span: Span) {
+        self.all[frames(span)].fill(self.of_zeros);
+    }
+
+    /// The frames of a span hold what the store holds.
+    pub(crate) fn learn(&mut self, memory: &Memory, span: Span) {
+        for frame in frames(span) {
+            self.all[frame] = digest(memory, frame);
+        }
+    }
+
+    /// Which pages of a span do not hold what the store holds; with `is_changed` some are known not
+    /// to.
+    pub(crate) fn changed(&self, memory: &Memory, span: Span, is_changed: bool) -> Changed {
+        let mut changed = Changed::NONE;
+        for (page, frame) in frames(span).enumerate() {
+            let is_known = is_changed && span.order <= COARSE_ORDER;
+            if is_known || self.all[frame] != digest(memory, frame) {
+                changed.add(page);
+            }
+        }
+        changed
+    }
+}
+
+fn frames(span: Span) -> std::ops::Range<usize> {
+    span.frame as usize..span.frame as usize + (1 << span.order)
+}
+
+fn digest(memory: &Memory, frame: usize) -> u64 {
+    XxHash3_64::oneshot(memory.page(frame * PAGE))
+}
