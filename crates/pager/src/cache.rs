@@ -23,6 +23,8 @@ mod discard;
 
 mod extent;
 
+mod gather;
+
 mod learn;
 
 mod room;
@@ -38,6 +40,7 @@ use crate::{
 };
 use ahead::Pending;
 use extent::{Extent, State, Wanted};
+use gather::{Owners, TOGETHER};
 use learn::Learner;
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -235,14 +238,17 @@ pub struct Cache {
     extents: Vec<Extent>,
     links: Links,
     unused: Vec<ExtentId>,
+    owners: Owners,
+    /// Whether frames were needed that lie together, and there were none.
+    is_scattered: bool,
     /// Mapped, the one that was mapped first is first.
     mapped: Queue,
     mapped_frames: u32,
     /// Mapped too, but in a loop over more than fits: what has just gone by.
     gone_by: Queue,
     cyclic: Cyclic,
-    /// Extents of loops so far.
-    of_loop: u32,
+    /// Frames that were mapped in loops so far.
+    of_loop: u64,
     /// Ready after they were mapped, in the order in which they became it, and as stored.
     resting: Queue,
     /// Ready, and never touched.
@@ -295,6 +301,8 @@ impl Cache {
             extents: vec![],
             links: Links::default(),
             unused: vec![],
+            owners: Owners::new(settings.frames),
+            is_scattered: false,
             mapped: Queue::new(),
             mapped_frames: 0,
             gone_by: Queue::new(),
@@ -496,6 +504,7 @@ impl Cache {
             if self.pool.free() < SCATTERED << order && self.leaving >= 1 << order {
                 return None;
             }
+            self.is_scattered |= order >= TOGETHER;
         }
         None
     }
@@ -508,9 +517,12 @@ impl Cache {
         extent.forget_wanted();
         // What could not be stored must not rest, where it would be given up.
         let is_mapped = !self.is_frozen || extent.is_changed;
+        let is_leaving = std::mem::take(&mut extent.is_leaving) && !extent.is_changed;
         self.enqueue(id);
         if let Some(wanted) = wanted.filter(|_| is_mapped) {
             self.map(id, wanted.is_write, actions);
+        } else if is_leaving && !self.is_frozen {
+            self.drop_at_rest(id);
         }
     }
 
@@ -544,8 +556,9 @@ impl Cache {
         let (stream, frames) = (extent.stream, u64::from(extent.frames()));
         let was_foreseen = stream != 0;
         let is_of_loop = was_foreseen && self.cyclic.is_loop();
-        self.of_loop = self.of_loop.wrapping_add(u32::from(is_of_loop));
-        extent.goes_by = is_of_loop && !self.of_loop.is_multiple_of(room::KEPT_ONE_IN);
+        self.of_loop = self.of_loop.wrapping_add(frames * u64::from(is_of_loop));
+        let round = self.of_loop / (room::KEPT_ROUND * u64::from(self.settings.frames));
+        extent.goes_by = is_of_loop && !room::is_kept(extent.span().page, round);
         extent.stream = 0;
         extent.state = State::Mapping;
         self.coming += 1;
@@ -556,12 +569,17 @@ impl Cache {
     }
 
     fn insert(&mut self, extent: Extent) -> ExtentId {
-        if let Some(id) = self.unused.pop() {
-            self.extents[id as usize] = extent;
-            return id;
-        }
-        self.extents.push(extent);
-        self.extents.len() as ExtentId - 1
+        let id = self.unused.pop().unwrap_or_else(|| {
+            self.extents.push(extent);
+            self.extents.len() as ExtentId - 1
+        });
+        self.put(id, extent);
+        id
+    }
+
+    fn put(&mut self, id: ExtentId, extent: Extent) {
+        self.owners.set(extent.span().frame, id);
+        self.extents[id as usize] = extent;
     }
 
     /// Brings in what is waited for, as far as there are frames.

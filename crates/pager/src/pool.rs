@@ -21,13 +21,21 @@ pub struct Pool {
     /// joined with its neighbour leaves its entry behind.
     pieces: [Vec<Frame>; ORDER_MAX as usize + 1],
     free: u32,
+    /// Free frames of each block of the largest pieces.
+    free_of: Vec<u16>,
 }
 
 impl Pool {
     /// All of `frames`, free.
     pub fn new(frames: u32) -> Self {
-        let mut pool =
-            Self { order: vec![NONE; frames as usize], pieces: Default::default(), free: frames };
+        let blocks = frames.div_ceil(1 << ORDER_MAX);
+        let in_block = |block: u32| (frames - (block << ORDER_MAX)).min(1 << ORDER_MAX) as u16;
+        let mut pool = Self {
+            order: vec![NONE; frames as usize],
+            pieces: Default::default(),
+            free: frames,
+            free_of: (0..blocks).map(in_block).collect(),
+        };
         let mut at = 0;
         while at < frames {
             let fits = |order: &u8| at.is_multiple_of(1 << order) && frames - at >= 1 << order;
@@ -55,12 +63,24 @@ impl Pool {
             self.put(frame + (1 << of), of);
         }
         self.free -= 1 << order;
+        self.free_of[(frame >> ORDER_MAX) as usize] -= 1 << order;
         Some(frame)
+    }
+
+    /// The block of the largest piece that has most free frames but not only such: its first frame,
+    /// and how many are free.
+    pub fn emptiest(&self) -> Option<(Frame, u32)> {
+        let whole = self.order.len() >> ORDER_MAX;
+        let blocks = self.free_of.iter().take(whole).enumerate();
+        let some = blocks.filter(|(_, free)| **free < 1 << ORDER_MAX);
+        let (block, free) = some.max_by_key(|(_, free)| **free)?;
+        Some(((block as Frame) << ORDER_MAX, u32::from(*free)))
     }
 
     /// Gives back what [`Pool::take`] gave.
     pub fn give(&mut self, mut frame: Frame, mut order: u8) {
         self.free += 1 << order;
+        self.free_of[(frame >> ORDER_MAX) as usize] += 1 << order;
         while order < ORDER_MAX {
             let buddy = frame ^ (1 << order);
             if self.order.get(buddy as usize) != Some(&order) {

@@ -71,7 +71,7 @@ impl Cache {
         }
         whole.is_pinned = false;
         let other = self.insert(whole.with(second));
-        self.extents[id as usize] = whole.with(first);
+        self.put(id, whole.with(first));
         self.index.set(second.page, second.order, Some(other));
         for id in [id, other] {
             if whole.state == State::Ready {

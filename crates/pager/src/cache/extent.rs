@@ -42,6 +42,8 @@ pub(super) struct Extent {
     pub(super) goes_by: bool,
     /// Whether it is mapped and stays so.
     pub(super) is_pinned: bool,
+    /// Whether its frames are needed, if nobody waits for it.
+    pub(super) is_leaving: bool,
     /// Whether only the page that is waited for is to be mapped, to see whether others are touched.
     pub(super) is_probe: bool,
 }
@@ -59,6 +61,7 @@ impl Extent {
             is_changed: false,
             goes_by: false,
             is_pinned: false,
+            is_leaving: false,
             is_probe: false,
         }
     }

@@ -3,6 +3,7 @@
 use super::{Action, Cache, Changed, Extent, Failed, Span, State, Wanted};
 use crate::{
     index::ExtentId,
+    pool::ORDER_MAX,
     predict::{Page, is_of_history},
 };
 
@@ -14,14 +15,28 @@ const RESERVE_MAX: u32 = 1 << 14;
 /// Of a loop, one part in so many of all holds what has just gone by, and the rest what is kept.
 const GONE_BY_PART: u32 = 32;
 
-/// One extent in so many of a loop is kept all the same, so that what is kept of a phase that has
-/// ended is not kept for ever (bimodal insertion: Qureshi et al., "Adaptive Insertion Policies for
-/// High Performance Caching", ISCA 2007).
-pub(super) const KEPT_ONE_IN: u32 = 16;
+/// One huge page in so many of a loop is kept all the same, so that what is kept of a phase that
+/// has ended is not kept for ever (bimodal insertion: Qureshi et al., "Adaptive Insertion Policies
+/// for High Performance Caching", ISCA 2007) ...
+const KEPT_ONE_IN: u64 = 16;
+
+/// ... others each time that so many times all frames have gone by.
+pub(super) const KEPT_ROUND: u64 = 4;
+
+/// Whether a page of a loop is kept in a round: those of a huge page are, or are not, since pieces
+/// that are kept would leave gaps in which no long transfer fits.
+pub(super) const fn is_kept(page: Page, round: u64) -> bool {
+    // Fibonacci hashing (Knuth, The Art of Computer Programming vol. 3, section 6.4).
+    let hash = ((page >> ORDER_MAX) ^ round << 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (hash >> 32).is_multiple_of(KEPT_ONE_IN)
+}
 
 impl Cache {
     /// Sees to it that there are frames before they are needed.
     pub(super) fn make_room(&mut self, actions: &mut Vec<Action>) {
+        if std::mem::take(&mut self.is_scattered) {
+            self.gather(actions);
+        }
         if self.is_stuck() && self.waiting.is_empty() {
             // Nobody takes what would make room, and nobody needs it.
             return;
@@ -124,7 +139,7 @@ impl Cache {
             if let Some(wanted) = whole.wanted() {
                 near.want(wanted.page, wanted.is_write);
             }
-            self.extents[id as usize] = near;
+            self.put(id, near);
         }
     }
 
@@ -202,14 +217,20 @@ impl Cache {
     /// Gives up the frames of what has rested longest; `None` where nothing rests.
     pub(super) fn drop_rested(&mut self) -> Option<()> {
         let id = self.resting.first()?;
+        self.drop_at_rest(id);
+        Some(())
+    }
+
+    /// Gives up the frames of what rests.
+    pub(super) fn drop_at_rest(&mut self, id: ExtentId) {
         self.dequeue(id);
         self.counts.evicted += u64::from(self.extents[id as usize].frames());
         self.forget(id);
-        Some(())
     }
 
     pub(super) fn forget(&mut self, id: ExtentId) {
         let span = self.extents[id as usize].span();
+        self.owners.clear(span.frame);
         self.cyclic.give_up(span.page, 1 << span.order);
         self.index.set(span.page, span.order, None);
         self.pool.give(span.frame, span.order);
