@@ -193,6 +193,7 @@ impl Worker {
         is_busy |= !actions.is_empty();
         self.act(actions)?;
         while !self.transfers.are_begun() {
+            is_busy = true;
             // SAFETY: the frames are the extents' until the transfers are done, and their content
             // is in nobody's address space meanwhile.
             let failed = unsafe { self.transfers.begin(self.frames.start(), &mut *self.store) };

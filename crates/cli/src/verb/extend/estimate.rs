@@ -10,7 +10,7 @@ use interleaf_pager::{
     drive::{self, DriveError},
     store::FileStore,
 };
-use std::time::Duration;
+use std::{io, time::Duration};
 
 /// How much of a store is used, and for how long each part is measured: caches of a drive are
 /// smaller, and nobody waits longer for an estimate.
@@ -31,8 +31,8 @@ pub(super) fn estimate(args: &ExtendArgs) -> Result<EstimateDocument, Failure> {
                 "name a folder on a drive with 1 GiB of space, or a block device",
             )
         };
-        let opened = FileStore::open(path);
-        let mut store = opened.map_err(|why| Failure::new(why.to_string(), why.hint))?;
+        let mut store =
+            FileStore::open(path).map_err(|why| failed(&io::Error::from(why).into()))?;
         let drive = drive::measure(&mut store, BYTES, LIMIT, &DEPTHS);
         drives.push(DriveDocument::new(path, &drive.map_err(|why| failed(&why))?));
         progress.inc(1);
