@@ -51,7 +51,7 @@ pub(crate) struct Shared {
     pub(crate) asked: Mutex<Vec<Request>>,
     pub(crate) counts: Mutex<Counts>,
     /// Where others see what was done.
-    seat: Option<Seat>,
+    pub(crate) seat: Mutex<Option<Seat>>,
     pub(crate) inherit: Mutex<Ranges<Inherit>>,
     /// Pages that are to stay, and how many may.
     pub(crate) pinned: Mutex<Ranges<()>>,
@@ -124,7 +124,7 @@ impl Pager {
             memory,
             asked: Mutex::default(),
             counts: Mutex::default(),
-            seat,
+            seat: Mutex::new(seat),
             inherit: Mutex::default(),
             pinned: Mutex::default(),
             pinned_max: u64::from(cache::pinned_max(settings)),
@@ -261,7 +261,7 @@ impl Shared {
     /// Says what was done so far.
     pub(crate) fn tell(&self, counts: Counts) {
         *lock(&self.counts) = counts;
-        if let Some(seat) = &self.seat {
+        if let Some(seat) = &*lock(&self.seat) {
             seat.tell(&counts);
         }
     }

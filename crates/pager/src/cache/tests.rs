@@ -354,6 +354,24 @@ fn what_a_program_says_changes_no_content() {
 }
 
 #[test]
+fn what_will_be_needed_is_there_and_what_is_cold_goes() {
+    let mut world = World::new(Settings { frames: 256, ..SETTINGS }, 1024, 1, 1);
+    let mut at = 0;
+    world.run(20_000, |_, _| {
+        at += 1;
+        ((at - 1) % 1024, true)
+    });
+    let gone = (0..1024).find(|page| world.cache.index.get(*page).is_none()).unwrap() & !7;
+    world.on(Event::Advised(gone..gone + 8, Advice::WillNeed));
+    world.settle();
+    assert!((gone..gone + 8).all(|page| world.cache.index.get(page).is_some()));
+    let mapped = world.mapped.iter().position(Option::is_some).unwrap();
+    world.on(Event::Advised(mapped as Page..mapped as Page + 1, Advice::Cold));
+    world.settle();
+    assert!(world.mapped[mapped].is_none());
+}
+
+#[test]
 fn what_is_pinned_stays() {
     let mut world = World::new(SETTINGS, 300, 1, 1);
     world.on(Event::Advised(8..16, Advice::Pin));

@@ -8,9 +8,9 @@ use crate::{
 };
 use interleaf_pager::{
     drive::{self, DriveError},
-    store::FileStore,
+    store::{FileStore, Options},
 };
-use std::{io, time::Duration};
+use std::time::Duration;
 
 /// How much of a store is used, and for how long each part is measured: caches of a drive are
 /// smaller, and nobody waits longer for an estimate.
@@ -31,8 +31,9 @@ pub(super) fn estimate(args: &ExtendArgs) -> Result<EstimateDocument, Failure> {
                 "name a folder on a drive with 1 GiB of space, or a block device",
             )
         };
-        let mut store =
-            FileStore::open(path).map_err(|why| failed(&io::Error::from(why).into()))?;
+        let options = Options { force: args.force, ..Options::default() };
+        let mut store = FileStore::open_all(&[path], options)
+            .map_err(|why| Failure::new(why.to_string(), why.hint))?;
         let drive = drive::measure(&mut store, BYTES, LIMIT, &DEPTHS);
         drives.push(DriveDocument::new(path, &drive.map_err(|why| failed(&why))?));
         progress.inc(1);
