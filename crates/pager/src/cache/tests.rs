@@ -221,6 +221,9 @@ impl World {
         assert!(self.mapped[range.clone()].iter().all(Option::is_none));
         self.drive[range.clone()].fill(0);
         self.poisoned[range].fill(false);
+        // What was said before is done before: only the drive takes its time.
+        let is_poison = |it: &Action| matches!(it, Action::Poison(page) if pages.contains(page));
+        self.todo.retain(|action| !is_poison(action));
         self.taken.retain(|taken| !pages.contains(taken));
         self.discarding = None;
         self.on(Event::Erased(pages.start));
