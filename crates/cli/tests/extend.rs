@@ -328,6 +328,20 @@ fn what_cannot_be_extended_is_refused() {
 }
 
 #[test]
+fn a_static_program_gets_swap_that_is_steered() {
+    let place = Place::new();
+    let fixed = compiled("fixed-swapped", "sweep.c", &["-static"]);
+    let output = place.extended_dry(&["--force"], &[fixed.to_str().unwrap(), MIB, "3"]);
+    let said = text(&output.stderr);
+    assert_eq!(
+        (output.status.code(), text(&output.stdout).as_str()),
+        (Some(0), "as it was left\n")
+    );
+    assert!(said.contains("slower by far") && said.contains(" pages ahead"), "{said}");
+    assert_eq!(place.left(), 0, "its swap file is gone");
+}
+
+#[test]
 fn a_dry_run_says_what_it_found_and_runs_nothing() {
     let place = Place::new();
     let output = place.extended_dry(&["--dry-run", "--json"], &["sh", "-c", "echo ran"]);

@@ -94,6 +94,23 @@ fn no_word_is_wrong_on_a_drive_that_fails() {
     assert!(counts.read > 1000 && counts.written > 1000, "{counts:?}");
 }
 
+/// A write that has failed leaves a part of itself behind, and then the program puts back what was
+/// there before.
+#[test]
+fn what_a_failed_write_leaves_is_never_read() {
+    let folder = tempfile::tempdir_in(".").unwrap();
+    let plan = Plan { seed: 1, torn: 2, ..Plan::default() };
+    let pager = pager(folder.path(), plan, Patience { tries: 1, ..Patience::default() });
+    let mut region = pager.region(24 << 20).unwrap();
+    for lap in 0_u32..12 {
+        for (at, page) in region.bytes_mut().chunks_mut(4096).enumerate() {
+            let now = (lap % 2) as u8;
+            assert!(page.iter().all(|byte| *byte == now), "page {at} in lap {lap}");
+            page.fill(1 - now);
+        }
+    }
+}
+
 #[test]
 fn nor_on_one_that_takes_seconds() {
     let folder = tempfile::tempdir_in(".").unwrap();

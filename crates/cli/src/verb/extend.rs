@@ -4,6 +4,7 @@ mod check;
 mod estimate;
 mod job;
 mod monitor;
+mod steered;
 
 use super::placed::{self, Ended, say};
 use crate::{
@@ -69,6 +70,9 @@ pub(super) fn run(args: &ExtendArgs, root: Option<&Path>) -> Result<ExitCode, Fa
         ));
     }
     allowed(args, &plan.checks)?;
+    if steered::is_static(args) {
+        return steered::run(args);
+    }
     let base = Session::base().map_err(unbegun)?;
     swept(args.quiet, &base)?;
     let signals = Signals::hold().map_err(placed::unheld)?;

@@ -12,6 +12,10 @@ use crate::{
 const RESERVE_PART: u32 = 16;
 const RESERVE_MAX: u32 = 1 << 14;
 
+/// So many writes more than there are extents have to fail one after another before there is no
+/// hope: a drive that fails often does not fail always.
+const REFUSED_MIN: usize = 256;
+
 /// Of a loop, one part in so many of all holds what has just gone by, and the rest what is kept.
 const GONE_BY_PART: u32 = 32;
 
@@ -167,7 +171,7 @@ impl Cache {
 
     /// Whether there can be no more room: each extent was to be written, and no drive took it.
     pub(super) const fn is_stuck(&self) -> bool {
-        self.refused > self.extents.len() - self.unused.len()
+        self.refused > self.extents.len() - self.unused.len() + REFUSED_MIN
     }
 
     /// Lets who touches a page know that nobody can bring it.

@@ -86,10 +86,11 @@ fn program(name: &OsStr) -> Vec<CheckDocument> {
              capabilities",
         ),
         Linked::Gnu => CheckDocument::fine(what, shown),
-        Linked::Static => CheckDocument::refused(
+        Linked::Static => CheckDocument::waivable(
             what,
             format!("{shown}: it is linked statically, and takes no library in between"),
-            "link it dynamically (without -static), if you can build it",
+            "link it dynamically (without -static), if you can build it; or --force: its pages \
+             go to swap that is steered, which is slower by far and takes root",
         ),
         Linked::Musl => CheckDocument::refused(
             what,

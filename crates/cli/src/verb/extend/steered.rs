@@ -1,0 +1,72 @@
+//! A program that takes no library in between: its pages go to swap, and the kernel is told which.
+
+use crate::{
+    args::ExtendArgs,
+    failure::Failure,
+    verb::placed::{self, Ended, say},
+};
+use interleaf_linux::{
+    command::Signals,
+    program::{Linked, Program},
+};
+use interleaf_pager::{steer::swap::Steered, store::place};
+use std::{path::Path, process::ExitCode};
+
+/// So many times the budget is had for swap, or a part of what is free, whichever is less.
+const SWAP_TIMES: u64 = 16;
+const SWAP_PART: u64 = 2;
+
+/// Whether a command is of that kind.
+pub(super) fn is_static(args: &ExtendArgs) -> bool {
+    let program = args.command.first().and_then(|name| Program::look(name).ok());
+    program.is_some_and(|program| matches!(program.linked, Linked::Static))
+}
+
+/// Runs it.
+pub(super) fn run(args: &ExtendArgs) -> Result<ExitCode, Failure> {
+    let [store] = args.store.as_slice() else {
+        return Err(Failure::new(
+            "the program is linked statically, and its swap is one file: there are several stores",
+            "name one --store",
+        ));
+    };
+    if args.stats.is_some() || args.monitor.is_some() {
+        return Err(Failure::new(
+            "the program is linked statically: there are no statistics of what the kernel swaps",
+            "leave --stats and --monitor out",
+        ));
+    }
+    let signals = Signals::hold().map_err(placed::unheld)?;
+    let mut steered = begun(store, args.dram.map_or(0, |dram| dram.get()))?;
+    say(
+        args.quiet,
+        "it is linked statically: its pages go to swap, which is steered. That is slower by far \
+         than what programs get that are not",
+    );
+    let (program, arguments) = args.command.split_first().unwrap_or_else(|| unreachable!());
+    let started = steered.within(|| signals.start_with(&[], program, arguments));
+    let started = started.map_err(|why| {
+        let hint = "it takes root, and the memory controller of control groups";
+        Failure::new(format!("the control group takes no command: {why}"), hint)
+    })?;
+    let mut running = started.map_err(placed::unstarted)?;
+    while !running.has_ended(steered.look()) {}
+    let status = running.status().map_err(placed::unwaited)?;
+    let (elapsed, signal) = (running.elapsed(), running.came());
+    let (ahead, out) = steered.asked();
+    drop(steered);
+    say(
+        args.quiet,
+        &format!("the kernel was asked for {ahead} pages ahead, and to put out {out} behind"),
+    );
+    Ok(placed::exit(&Ended { status: Some(status), elapsed, signal }))
+}
+
+fn begun(store: &Path, dram_bytes: u64) -> Result<Steered, Failure> {
+    let free = place::free(store).map_err(|why| {
+        let hint = "name a folder on a fast drive that exists";
+        Failure::new(format!("the store {}: {why}", store.display()), hint)
+    })?;
+    let swap = (dram_bytes * SWAP_TIMES).min(free / SWAP_PART) & !0xf_ffff;
+    Steered::begin(store, dram_bytes, swap).map_err(|why| Failure::new(why.to_string(), why.hint))
+}
