@@ -19,6 +19,8 @@
 
 mod ahead;
 
+mod budget;
+
 mod discard;
 
 mod extent;
@@ -37,6 +39,7 @@ use crate::{
     ranges::Ranges,
 };
 use ahead::Pending;
+use budget::Lent;
 use extent::{Extent, State, Wanted};
 use learn::Learner;
 use std::{
@@ -82,6 +85,8 @@ pub enum Event {
     Freeze,
     /// It has.
     Thaw,
+    /// So many frames may be used from now on.
+    Budget(u32),
 }
 
 /// Which pages of an extent differ from what is stored.
@@ -277,6 +282,7 @@ pub struct Cache {
     pending: VecDeque<Pending>,
     /// What is known of regions, by where they begin.
     learners: BTreeMap<Page, Learner>,
+    lent: Lent,
     counts: Counts,
 }
 
@@ -315,6 +321,7 @@ impl Cache {
             predictor: Predictor::new(settings.ahead),
             pending: VecDeque::new(),
             learners: BTreeMap::new(),
+            lent: Lent::default(),
             counts: Counts::default(),
         }
     }
@@ -322,6 +329,11 @@ impl Cache {
     /// How much there is.
     pub const fn settings(&self) -> &Settings {
         &self.settings
+    }
+
+    /// Pages of all regions.
+    pub fn pages(&self) -> u64 {
+        self.regions.iter().map(|(start, end)| end - start).sum()
     }
 
     /// What was done so far.
@@ -361,6 +373,7 @@ impl Cache {
             Event::Held(id) => return self.held(id, actions),
             Event::Again => {}
             Event::Advised(pages, advice) => self.advise(&pages, advice, actions),
+            Event::Budget(frames) => self.resize(frames),
             Event::Freeze => self.freeze(actions),
             Event::Thaw => self.thaw(actions),
         }
@@ -374,6 +387,7 @@ impl Cache {
                 self.foresee(thread, page);
             }
             self.bring_pending(actions);
+            self.lend();
         }
     }
 
