@@ -121,6 +121,13 @@ fn started(command: &mut Command) -> (Child, BufReader<std::process::ChildStdout
     (child, lines)
 }
 
+/// Ends a command that waits for nothing, and who keeps it.
+fn ends(child: &mut Child) {
+    let pid = child.id().to_string();
+    assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+    assert_eq!(child.wait().unwrap().code(), Some(128 + 15));
+}
+
 fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let start = Instant::now();
     while !is_so() {
@@ -223,9 +230,9 @@ fn a_child_that_is_forked_has_a_part_of_its_own() {
     let stats = place.stats();
     let processes = stats["processes"].as_array().unwrap();
     assert_eq!(processes.len(), 2, "{stats}");
-    // The least that a process has comes on top, where the first has all.
-    let held: u64 = processes.iter().map(|process| process["dram_bytes"].as_u64().unwrap()).sum();
-    assert!(held <= (16 + 4) << 20, "{stats}");
+    // At last: the child, which may have ended first, had half, and the parent may have all again.
+    let held = processes.iter().map(|process| process["dram_bytes"].as_u64().unwrap());
+    assert!(held.clone().min() <= Some(8 << 20) && held.max() <= Some(16 << 20), "{stats}");
     assert!(processes.iter().all(|process| process["read_bytes"].as_u64() > Some(0)), "{stats}");
 }
 
@@ -233,8 +240,8 @@ fn a_child_that_is_forked_has_a_part_of_its_own() {
 #[test]
 fn parts_of_the_budget_move() {
     let place = Place::new();
-    let mut first = place.extended(&["--session", "job"], &[sweep(), MIB, "9", "4000"]);
-    let (first, _lines) = started(&mut first);
+    let mut first = place.extended(&["--session", "job"], &[sweep(), MIB, "2", "60000"]);
+    let (mut first, _lines) = started(&mut first);
     let mut second = place.extended(&["--session", "job"], &[sweep(), MIB, "2", "60000"]);
     let (mut second, _lines) = started(&mut second);
     let held = || -> Vec<u64> {
@@ -249,11 +256,9 @@ fn parts_of_the_budget_move() {
         processes.map(|process| process["dram_bytes"].as_u64().unwrap()).collect()
     };
     until("each has half", || held() == [8 << 20, 8 << 20]);
-    let pid = second.id().to_string();
-    assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
-    second.wait().unwrap();
+    ends(&mut second);
     until("the first has all", || held() == [16 << 20]);
-    assert!(first.wait_with_output().unwrap().status.success());
+    ends(&mut first);
 }
 
 #[test]
@@ -297,8 +302,7 @@ fn what_is_started_under_one_name_shares_one_budget() {
     let (mut third, _lines) = started(&mut third);
     let other = place.extended(&["--session", "job"], &["true"]).output().unwrap();
     refused(&other, "a session with other settings is there", "give every part of the session");
-    third.kill().unwrap();
-    third.wait().unwrap();
+    ends(&mut third);
 }
 
 #[test]

@@ -1,4 +1,5 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod budget;
 
 use super::*;
