@@ -12,7 +12,7 @@ use crate::{
     memory::{self, Memory},
     predict::Page,
     ranges::Ranges,
-    store::{Lost, Store},
+    store::Store,
     uffd::Userfault,
     worker::{self, Worker},
 };
@@ -21,7 +21,7 @@ use rustix::{
     process::getpid,
 };
 use std::{
-    io::{self, Write},
+    io,
     ops::Range,
     os::fd::OwnedFd,
     sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, atomic::AtomicI32, mpsc},
@@ -262,11 +262,6 @@ impl Shared {
         // SAFETY: they are the reservation's, and what was mapped there is to go.
         unsafe { memory::reserve_again(pages) }?;
         Ok(self.kernel().faults.register(pages)?)
-    }
-
-    /// Tells the user what was lost.
-    pub(crate) fn tell_lost(&self, lost: &Lost) {
-        let _ = writeln!(io::stderr(), "interleaf: {lost}");
     }
 
     /// Has this seat from now on, and looks after what is meant for it.
