@@ -47,6 +47,9 @@ const COUNTS: usize = 16;
 /// nothing moves any more, since what is brought in and what is in use have to fit.
 pub const LEAST: u64 = 1024;
 
+/// Wanted by a process whose pages are no part of the budget.
+pub const OWN: u64 = u64::MAX;
+
 /// So often a process that begins looks at who may just have ended, a millisecond apart.
 const LOOKS: u32 = 200;
 
@@ -315,7 +318,10 @@ impl Board {
     /// same, or to what is right a moment later.
     pub fn rebalance(&self) {
         let page = self.page();
-        let owned = |slot: &&Slot| Identity::from_word(slot.owner.load(SeqCst)).is_some();
+        let owned = |slot: &&Slot| {
+            let is_owned = Identity::from_word(slot.owner.load(SeqCst)).is_some();
+            is_owned && slot.wanted.load(SeqCst) != OWN
+        };
         let slots: Vec<&Slot> = page.slots.iter().filter(owned).collect();
         let wanted: Vec<u64> = slots.iter().map(|slot| slot.wanted.load(SeqCst)).collect();
         let targets = share(self.budget(), &wanted);
@@ -366,7 +372,10 @@ impl Seat {
 
     /// Pages that are meant for this process.
     pub fn target(&self) -> u64 {
-        self.slot().target.load(SeqCst)
+        match self.slot().wanted.load(SeqCst) {
+            OWN => self.held(),
+            _ => self.slot().target.load(SeqCst),
+        }
     }
 
     /// Pages that it has.
@@ -376,7 +385,9 @@ impl Seat {
 
     /// Pages of its regions, as they are now.
     pub fn want(&self, pages: u64) {
-        if self.slot().wanted.swap(pages, SeqCst) != pages {
+        let wanted = self.slot().wanted.load(SeqCst);
+        if wanted != OWN && wanted != pages {
+            self.slot().wanted.store(pages, SeqCst);
             self.board.rebalance();
         }
     }
@@ -422,7 +433,7 @@ impl Seat {
         let seat = seat.ok_or_else(|| io::Error::other("the session has no room for it"))?;
         let part = match wanted {
             // It has pages of its own, and so will its child.
-            0 => seat.own(self.held()),
+            OWN => seat.own(self.held()),
             // Most children begin another program soon: nobody waits for their parts.
             _ => seat.own(seat.grow(self.held()).max(LEAST)),
         };

@@ -19,6 +19,8 @@
 
 mod ahead;
 
+mod budget;
+
 mod discard;
 
 mod extent;
@@ -39,6 +41,7 @@ use crate::{
     ranges::Ranges,
 };
 use ahead::Pending;
+use budget::Lent;
 use extent::{Extent, State, Wanted};
 use gather::{Owners, TOGETHER};
 use learn::Learner;
@@ -85,6 +88,8 @@ pub enum Event {
     Freeze,
     /// It has.
     Thaw,
+    /// So many frames may be used from now on.
+    Budget(u32),
 }
 
 /// Which pages of an extent differ from what is stored.
@@ -287,6 +292,7 @@ pub struct Cache {
     pending: VecDeque<Pending>,
     /// What is known of regions, by where they begin.
     learners: BTreeMap<Page, Learner>,
+    lent: Lent,
     counts: Counts,
 }
 
@@ -329,6 +335,7 @@ impl Cache {
             predictor: Predictor::new(settings.ahead),
             pending: VecDeque::new(),
             learners: BTreeMap::new(),
+            lent: Lent::default(),
             counts: Counts::default(),
         }
     }
@@ -336,6 +343,11 @@ impl Cache {
     /// How much there is.
     pub const fn settings(&self) -> &Settings {
         &self.settings
+    }
+
+    /// Pages of all regions.
+    pub fn pages(&self) -> u64 {
+        self.regions.iter().map(|(start, end)| end - start).sum()
     }
 
     /// What was done so far.
@@ -375,6 +387,7 @@ impl Cache {
             Event::Held(id) => return self.held(id, actions),
             Event::Again => {}
             Event::Advised(pages, advice) => self.advise(&pages, advice, actions),
+            Event::Budget(frames) => self.resize(frames),
             Event::Freeze => self.freeze(actions),
             Event::Thaw => self.thaw(actions),
         }
@@ -388,6 +401,7 @@ impl Cache {
                 self.foresee(thread, page);
             }
             self.bring_pending(actions);
+            self.lend();
         }
     }
 

@@ -33,6 +33,11 @@ pub struct Cyclic {
 }
 
 impl Cyclic {
+    /// There are so many frames now.
+    pub const fn resize(&mut self, frames: u32) {
+        self.frames = frames;
+    }
+
     /// With so many frames.
     pub const fn new(frames: u32) -> Self {
         Self { frames, given_up: vec![], now: 0, part: 0.0, is_loop: false }

@@ -68,7 +68,7 @@ pub struct Fork<'a> {
     /// Nobody is to have them while the process forks: in the child nobody would let go of them.
     asked: MutexGuard<'a, Vec<Request>>,
     _counts: MutexGuard<'a, Counts>,
-    seat: MutexGuard<'a, Option<Seat>>,
+    seat: MutexGuard<'a, Option<Arc<Seat>>>,
     _pinned: MutexGuard<'a, Ranges<()>>,
     inherit: MutexGuard<'a, Ranges<Inherit>>,
     kernel: RwLockWriteGuard<'a, Arc<Kernel>>,
@@ -158,9 +158,11 @@ impl Fork<'_> {
             }
         }
         // The slot of the parent is not the child's.
-        if let Some((seat, part)) = self.seat.as_ref().map(Seat::child).transpose()? {
-            *self.seat = Some(seat);
-            cache = cache.with_frames(u32::try_from(part).map_err(io::Error::other)?);
+        if let Some((seat, part)) = self.seat.as_ref().map(|seat| seat.child()).transpose()? {
+            let seat = Arc::new(seat);
+            *self.seat = Some(Arc::clone(&seat));
+            shared.follow(seat)?;
+            cache.resize(u32::try_from(part).unwrap_or(u32::MAX));
         }
         let frames = Frames::new(cache.settings().frames)?;
         let kernel = Arc::new(Kernel::new(own(&self.arena, shared), &frames)?);

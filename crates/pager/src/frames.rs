@@ -3,12 +3,12 @@
 #![expect(unsafe_code, reason = "memory is mapped")]
 
 use crate::{
-    memory::{HUGE_BYTES, Memory},
+    memory::{self, HUGE_BYTES, Memory},
     pager::PAGE,
     uffd::Userfault,
 };
-use rustix::io;
-use std::ops::Range;
+use rustix::{io, mm::Advice};
+use std::{mem, ops::Range};
 
 /// Frames, each with its page or the page away in a region.
 #[derive(Debug)]
@@ -16,13 +16,17 @@ pub(crate) struct Frames {
     memory: Memory,
     /// Which huge pages were there once.
     made: Vec<bool>,
+    /// Frames of them whose pages are others' for now.
+    away: Vec<bool>,
+    zeros: Box<[u8; PAGE]>,
 }
 
 impl Frames {
     pub(crate) fn new(frames: u32) -> io::Result<Self> {
         let memory = Memory::frames(frames as usize * PAGE)?;
         let made = vec![false; memory.bytes() / HUGE_BYTES];
-        Ok(Self { memory, made })
+        let (away, zeros) = (vec![false; memory.bytes() / PAGE], Box::new([0; PAGE]));
+        Ok(Self { memory, made, away, zeros })
     }
 
     pub(crate) const fn start(&self) -> usize {
@@ -47,7 +51,24 @@ impl Frames {
             faults.register(&(address..address + HUGE_BYTES))?;
             self.made[huge] = true;
         }
+        for frame in part.start / PAGE..part.end.div_ceil(PAGE) {
+            if mem::take(&mut self.away[frame]) {
+                let address = self.memory.start() + frame * PAGE;
+                faults.copy_pages(address, self.zeros.as_ptr() as usize, PAGE)?;
+            }
+        }
         Ok(())
+    }
+
+    /// Gives the memory of a part back, which nobody uses until it is made again; bytes from the
+    /// first frame.
+    pub(crate) fn release(&mut self, part: &Range<usize>) {
+        for page in part.clone().step_by(PAGE) {
+            self.away[page / PAGE] |= self.made[page / HUGE_BYTES];
+        }
+        let address = self.memory.start() + part.start;
+        // SAFETY: no extent has these frames, so that nobody misses what is in them.
+        let _ = unsafe { memory::advise(&(address..address + part.len()), Advice::LinuxDontNeed) };
     }
 
     /// Fills a part with zeros.

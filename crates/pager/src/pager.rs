@@ -51,7 +51,7 @@ pub(crate) struct Shared {
     pub(crate) asked: Mutex<Vec<Request>>,
     pub(crate) counts: Mutex<Counts>,
     /// Where others see what was done.
-    pub(crate) seat: Mutex<Option<Seat>>,
+    pub(crate) seat: Mutex<Option<Arc<Seat>>>,
     pub(crate) inherit: Mutex<Ranges<Inherit>>,
     /// Pages that are to stay, and how many may.
     pub(crate) pinned: Mutex<Ranges<()>>,
@@ -81,6 +81,8 @@ pub(crate) enum Request {
     Discard(Range<Page>, mpsc::SyncSender<()>),
     /// Pages are of no region any more; they were discarded.
     Remove(Range<Page>),
+    /// Another part of the budget is meant for this process.
+    Budget,
     /// What the program says about pages.
     Advise(Range<Page>, Advice),
     /// The process is about to fork.
@@ -105,7 +107,7 @@ impl Pager {
         Self::seated(settings, bytes, store, None)
     }
 
-    /// The same for a process that shares a budget with others.
+    /// The same for a process that shares the budget with others, and begins with so many frames.
     ///
     /// # Errors
     /// As of [`Pager::new`].
@@ -113,7 +115,7 @@ impl Pager {
         settings: Settings,
         bytes: usize,
         store: impl Store + 'static,
-        seat: Option<Seat>,
+        seat: Option<(Seat, u32)>,
     ) -> io::Result<Self> {
         let memory = Memory::reserve(bytes)?;
         let frames = Frames::new(settings.frames)?;
@@ -124,13 +126,17 @@ impl Pager {
             memory,
             asked: Mutex::default(),
             counts: Mutex::default(),
-            seat: Mutex::new(seat),
+            seat: Mutex::new(None),
             inherit: Mutex::default(),
             pinned: Mutex::default(),
             pinned_max: u64::from(cache::pinned_max(settings)),
             process: AtomicI32::new(getpid().as_raw_nonzero().get()),
         });
-        let cache = Cache::new(settings);
+        let mut cache = Cache::new(settings);
+        if let Some((seat, frames)) = seat {
+            cache.resize(frames);
+            shared.take_seat(seat)?;
+        }
         let worker = Worker::new(Arc::clone(&shared), kernel, frames, cache, Box::new(store))?;
         let worker = Mutex::new(Some(worker::start(worker)?));
         Ok(Self { shared, worker })
@@ -256,6 +262,28 @@ impl Shared {
         // SAFETY: they are the reservation's, and what was mapped there is to go.
         unsafe { memory::reserve_again(pages) }?;
         Ok(self.kernel().faults.register(pages)?)
+    }
+
+    /// Has this seat from now on, and looks after what is meant for it.
+    pub(crate) fn take_seat(self: &Arc<Self>, seat: Seat) -> io::Result<()> {
+        let seat = Arc::new(seat);
+        *lock(&self.seat) = Some(Arc::clone(&seat));
+        self.follow(seat)
+    }
+
+    /// A thread that asks for what is meant for a seat, whenever that changes.
+    pub(crate) fn follow(self: &Arc<Self>, seat: Arc<Seat>) -> io::Result<()> {
+        let shared = Arc::downgrade(self);
+        worker::spawn("pager-budget", move || {
+            let mut since = seat.changes();
+            while let Some(shared) = shared.upgrade() {
+                shared.ask(Request::Budget);
+                drop(shared);
+                seat.wait(since);
+                since = seat.changes();
+            }
+        })
+        .map(drop)
     }
 
     /// Says what was done so far.

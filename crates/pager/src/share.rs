@@ -1,7 +1,8 @@
-//! How a budget is shared by processes: evenly, but nobody gets more than it can use.
+//! How a budget is shared by processes: evenly, but for what one has no use for and another has.
 
 /// Pages for each, of `budget`, where each can use so many at most. What one does not need is
-/// shared by the others (max-min fairness: Bertsekas and Gallager, Data Networks, section 6.5.2).
+/// shared by the others (max-min fairness: Bertsekas and Gallager, Data Networks, section 6.5.2);
+/// what nobody needs all share.
 pub fn share(budget: u64, wanted: &[u64]) -> Vec<u64> {
     let mut order: Vec<usize> = (0..wanted.len()).collect();
     order.sort_by_key(|at| wanted[*at]);
@@ -11,6 +12,11 @@ pub fn share(budget: u64, wanted: &[u64]) -> Vec<u64> {
         let even = left / (wanted.len() - done) as u64;
         shares[*at] = wanted[*at].min(even);
         left -= shares[*at];
+    }
+    for (done, share) in shares.iter_mut().enumerate() {
+        let even = left / (wanted.len() - done) as u64;
+        *share += even;
+        left -= even;
     }
     shares
 }
@@ -24,6 +30,8 @@ mod tests {
     fn what_one_does_not_need_is_shared() {
         assert_eq!(share(100, &[10, 200, 30]), [10, 60, 30]);
         assert_eq!(share(100, &[200]), [100]);
+        assert_eq!(share(100, &[20]), [100]);
+        assert_eq!(share(100, &[20, 40]), [40, 60]);
         assert_eq!(share(100, &[]), [0; 0]);
         assert_eq!(share(3, &[9, 9]), [1, 2]);
     }
@@ -36,10 +44,11 @@ mod tests {
         ) {
             let shares = share(budget, &wanted);
             let all: u64 = shares.iter().sum();
-            prop_assert_eq!(all, budget.min(wanted.iter().sum()));
+            prop_assert_eq!(all, budget);
+            let is_plenty = budget >= wanted.iter().sum();
             let even = budget / wanted.len() as u64;
             for (share, wanted) in shares.iter().zip(&wanted) {
-                prop_assert!(share <= wanted && *share >= even.min(*wanted));
+                prop_assert!(*share >= even.min(*wanted) && (is_plenty || share <= wanted));
             }
         }
     }

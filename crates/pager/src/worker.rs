@@ -3,6 +3,7 @@
 #![expect(unsafe_code, reason = "pages are moved under the program")]
 
 use crate::{
+    board::LEAST,
     cache::{Action, Cache, Changed, Counts, Event, Failed, Span},
     digest::Digests,
     fatal::fatal,
@@ -55,16 +56,23 @@ pub fn is_worker() -> bool {
 /// Starts the thread of a worker. Signals are the program's, whose handlers may touch what only
 /// this thread can bring; and if it ends, so must all who would wait for it.
 pub(crate) fn start(mut worker: Worker) -> io::Result<JoinHandle<()>> {
-    let before = block_signals();
-    let run = move || {
+    spawn("pager", move || {
         let outcome = panic::catch_unwind(AssertUnwindSafe(|| worker.run()));
         match outcome {
             Ok(Ok(())) => {}
             Ok(Err(why)) => fatal(format_args!("{why}")),
             Err(_) => fatal(format_args!("the pager has failed")),
         }
-    };
-    let thread = thread::Builder::new().name("pager".into()).spawn(run);
+    })
+}
+
+/// Starts a thread that no signal of the program disturbs.
+pub(crate) fn spawn(
+    name: &str,
+    work: impl FnOnce() + Send + 'static,
+) -> io::Result<JoinHandle<()>> {
+    let before = block_signals();
+    let thread = thread::Builder::new().name(name.into()).spawn(work);
     // SAFETY: it is the mask that the thread had.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &before, ptr::null_mut()) };
     thread
@@ -202,6 +210,7 @@ impl Worker {
             }
             self.act(actions)?;
         }
+        self.lend();
         self.forks(actions)?;
         if is_busy {
             self.store.submit()?;
@@ -209,6 +218,28 @@ impl Worker {
             self.shared.tell(Counts { stalled_ns, ..*self.cache.counts() });
         }
         Ok(Some(is_busy))
+    }
+
+    /// Takes the part of the budget that is meant for this process, as far as others have left it.
+    fn rebalance(&mut self, actions: &mut Vec<Action>) {
+        let Some(seat) = lock(&self.shared.seat).clone() else { return };
+        let target = seat.target().max(LEAST);
+        let frames = if target > seat.held() { seat.grow(target) } else { target };
+        let frames = u32::try_from(frames).unwrap_or(u32::MAX);
+        self.cache.on(Event::Budget(frames), actions);
+    }
+
+    /// Gives back the memory of frames that are others' now.
+    fn lend(&mut self) {
+        let mut has_lent = false;
+        for (frame, order) in self.cache.lent() {
+            let start = *frame as usize * PAGE;
+            self.frames.release(&(start..start + (PAGE << order)));
+            has_lent = true;
+        }
+        if has_lent && let Some(seat) = &*lock(&self.shared.seat) {
+            seat.shrink(self.cache.used_frames().into());
+        }
     }
 
     /// Waits until there is something to do.
@@ -252,6 +283,9 @@ impl Worker {
     /// Sees to what was asked for, and says whether that was to stop.
     fn is_stopped(&mut self, actions: &mut Vec<Action>) -> bool {
         let asked = mem::take(&mut *lock(&self.shared.asked));
+        if asked.is_empty() {
+            return false;
+        }
         for request in asked {
             match request {
                 Request::Add(pages) => self.cache.add(pages),
@@ -264,6 +298,7 @@ impl Worker {
                     self.cache.on(Event::Discarded(pages), actions);
                 }
                 Request::Remove(pages) => self.cache.remove(&pages),
+                Request::Budget => self.rebalance(actions),
                 Request::Advise(pages, advice) => {
                     self.cache.on(Event::Advised(pages, advice), actions);
                 }
@@ -276,7 +311,15 @@ impl Worker {
                 Request::Stop => return true,
             }
         }
+        self.want();
         false
+    }
+
+    /// Says how many pages there are to be had in memory.
+    fn want(&self) {
+        if let Some(seat) = &*lock(&self.shared.seat) {
+            seat.want(self.cache.pages());
+        }
     }
 
     /// Pages from this one on are zeros everywhere.
@@ -284,6 +327,7 @@ impl Worker {
         if let Some(at) = self.gone.iter().position(|gone| gone.start == page) {
             let pages = self.gone.swap_remove(at);
             self.cache.remove(&pages);
+            self.want();
             self.shared.release(&self.shared.addresses(&pages));
         }
         if let Some(at) = self.erased.iter().position(|(first, _)| *first == page) {

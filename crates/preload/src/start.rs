@@ -2,7 +2,7 @@
 
 use crate::process;
 use interleaf_pager::{
-    board::{Identity, Seat},
+    board::{Identity, OWN, Seat},
     cache::Settings,
     pager::Pager,
     predict::Limits,
@@ -86,7 +86,7 @@ fn begin(folder: &Path) -> Result<Option<Extend>, String> {
     let (frames, seat) = match settings.children {
         Children::None if !is_first(&session)? => return Ok(None),
         Children::Own => {
-            let seat = seat(&session, 0)?;
+            let seat = seat(&session, OWN)?;
             (seat.own(budget), seat)
         }
         Children::None | Children::Inherit => {
@@ -95,14 +95,15 @@ fn begin(folder: &Path) -> Result<Option<Extend>, String> {
         }
     };
     let stores: Vec<&Path> = settings.stores.iter().map(PathBuf::as_path).collect();
-    start(frames, &stores, settings.force, Some(seat), settings.min_alloc_bytes).map(Some)
+    let seat = Some((seat, u32::try_from(frames).unwrap_or(u32::MAX)));
+    start(budget, &stores, settings.force, seat, settings.min_alloc_bytes).map(Some)
 }
 
 fn start(
     frames: u64,
     stores: &[&Path],
     force: bool,
-    seat: Option<Seat>,
+    seat: Option<(Seat, u32)>,
     least: u64,
 ) -> Result<Extend, String> {
     let options = Options { force, ..Options::default() };

@@ -74,7 +74,7 @@ impl Cache {
     /// Brings in what is foreseen as far as there is room for it, of each stream a piece in turn,
     /// and of none more than its share.
     pub(super) fn bring_pending(&mut self, actions: &mut Vec<Action>) {
-        let most = (self.settings.frames / FORESEEN_PART).min(FORESEEN_MAX);
+        let most = (self.budget() / FORESEEN_PART).min(FORESEEN_MAX);
         let mut waiting = 0;
         while waiting < self.pending.len() {
             let Some(mut pending) = self.pending.pop_front() else { return };
@@ -193,7 +193,7 @@ impl Cache {
         }
         // What was never stored costs no more than zeros, as long as there is room for them.
         let start = page >> ORDER_MAX << ORDER_MAX;
-        let is_plenty = self.pool.free() > self.settings.frames / FRESH_PART;
+        let is_plenty = self.pool.free() > self.budget() / FRESH_PART;
         if is_plenty && !self.has_stored(start..start + (1 << ORDER_MAX)) {
             return (ORDER_MAX, false);
         }

@@ -91,7 +91,8 @@ impl Cache {
 
     /// Whether an extent may not be given up, as far as there may be such extents.
     pub(super) fn is_to_pin(&self, extent: &Extent) -> bool {
-        self.pinned_frames + extent.frames() <= pinned_max(self.settings)
+        self.pinned_frames + extent.frames()
+            <= pinned_max(Settings { frames: self.budget(), ..self.settings })
             && extent.span().pages().any(|page| self.pinned_pages.get(page).is_some())
     }
 
@@ -183,13 +184,6 @@ impl Cache {
             advised: self.advised.clone(),
             ..Self::new(self.settings)
         })
-    }
-
-    /// The same pages with another budget, while none of them is in memory.
-    pub fn with_frames(self, frames: u32) -> Self {
-        let settings = Settings { frames, ..self.settings };
-        let Self { regions, stored, advised, .. } = self;
-        Self { regions, stored, advised, ..Self::new(settings) }
     }
 
     /// Pages are zeros for a child, which has nothing of them yet.

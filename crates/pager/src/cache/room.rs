@@ -45,8 +45,8 @@ impl Cache {
             // Nobody takes what would make room, and nobody needs it.
             return;
         }
-        let reserve = (self.settings.frames / RESERVE_PART).min(RESERVE_MAX);
-        let reserve = reserve.max(2 << self.settings.order);
+        let reserve = (self.budget() / RESERVE_PART).min(RESERVE_MAX);
+        let reserve = reserve.max(2 << self.settings.order) + self.due();
         while self.pool.free() + self.resting_frames + self.leaving < reserve {
             if let Some(id) = self.missed_least(reserve) {
                 self.unmap(id, actions);
@@ -71,7 +71,7 @@ impl Cache {
 
     /// The mapped extent that is missed least.
     fn missed_least(&self, reserve: u32) -> Option<ExtentId> {
-        let frames = self.settings.frames;
+        let frames = self.budget();
         let kept = frames.saturating_sub(reserve + self.foreseen_frames + frames / GONE_BY_PART);
         let gone_by = self.gone_by.first().filter(|_| self.mapped_frames <= kept);
         gone_by.or(self.mapped.first()).or(self.gone_by.first())

@@ -1,4 +1,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod budget;
+
 use super::*;
 use rand_pcg::{
     Pcg64Mcg,

@@ -111,10 +111,11 @@ fn program(name: &OsStr) -> Vec<CheckDocument> {
     let mut found = vec![linked];
     let pins = |name: &String| PINNING.iter().find(|(library, _)| name.starts_with(library));
     if let Some((library, device)) = program.needs.iter().find_map(pins) {
-        found.push(CheckDocument::waivable(
+        // Many are linked with it and never use it.
+        found.push(CheckDocument::warning(
             "pinned memory",
-            format!("{path} needs {library}: what it pins for {device} cannot be paged"),
-            "run it with --force if its large allocations are not what it pins",
+            format!("{path} is linked with {library}: what it pins for {device} is not paged"),
+            "extend it if its large allocations are not what it pins",
         ));
     }
     found
