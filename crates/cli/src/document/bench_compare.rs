@@ -68,12 +68,25 @@ pub(crate) struct RowDocument {
     pub(crate) used_max_bytes: Option<u64>,
     /// The same of the program alone.
     pub(crate) resident_max_bytes: Option<u64>,
+    /// What the pager says of its last run, filling the arrays included.
+    pub(crate) pager: Option<PagerDocument>,
     pub(crate) verified: bool,
     /// Whether the results are those on DRAM, bit for bit.
     pub(crate) same_as_dram: Option<bool>,
     pub(crate) checksum: String,
     /// Why there is no more of it: it took too long, or failed.
     pub(crate) problem: Option<String>,
+}
+
+/// What the pager did, as `interleaf extend --stats` has it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct PagerDocument {
+    pub(crate) faults: u64,
+    pub(crate) prefetched_pages: u64,
+    pub(crate) prefetch_hits: u64,
+    pub(crate) prefetch_wasted: u64,
+    pub(crate) evicted_pages: u64,
+    pub(crate) stall_s: f64,
 }
 
 /// How fast a pattern can be at best with this budget and this drive.

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     document::{
-        bench_compare::{CompareDocument, RowDocument},
+        bench_compare::{CompareDocument, PagerDocument, RowDocument},
         measure::size_text,
     },
     verb::BenchEnded,
@@ -15,7 +15,8 @@ use crate::{
 /// What came of a run, in a few words.
 pub(crate) fn ended(ended: &BenchEnded) -> String {
     match ended {
-        BenchEnded::Done(document, _) => {
+        BenchEnded::Done(done) => {
+            let document = &done.document;
             let wrong = if document.verified { "" } else { ", and the result is WRONG" };
             let round = document.seconds / document.round_seconds.len().max(1) as f64;
             format!(
@@ -101,9 +102,15 @@ fn verdicts(document: &CompareDocument) -> Vec<String> {
             times(&["mmap"]),
             Some(percent(row.efficiency)).filter(|it| !it.is_empty()).unwrap_or("?".into()),
             Some(percent(row.of_ceiling)).filter(|it| !it.is_empty()).unwrap_or("?".into()),
-        )
+        ) + &row.pager.as_ref().map(waste).unwrap_or_default()
     })
     .collect()
+}
+
+/// How good the prediction was.
+fn waste(pager: &PagerDocument) -> String {
+    let part = pager.prefetch_wasted as f64 / pager.prefetched_pages.max(1) as f64;
+    format!("; of what was read ahead {:.1} % was not used", 100.0 * part)
 }
 
 /// What is possible at best.
