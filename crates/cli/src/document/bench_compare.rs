@@ -143,9 +143,11 @@ impl CompareDocument {
             let rates = row.rate.zip(dram.rate);
             row.efficiency = rates.map(|(rate, dram)| rounded(rate / dram));
             let is_run = !row.checksum.is_empty() && !dram.checksum.is_empty();
-            let best = ceiling.as_ref().and_then(|it| it.round_s);
+            // What has all it needs in DRAM is no nearer to the drive's ceiling than that.
+            let ceiling = ceiling.as_ref().filter(|_| row.way != "dram");
+            let best = ceiling.and_then(|it| it.round_s);
             row.of_ceiling = best.zip(row.round_s).map(|(best, round)| rounded(best / round));
-            row.drive_busy = ceiling.as_ref().and_then(|it| {
+            row.drive_busy = ceiling.and_then(|it| {
                 let gbps = (row.read_bytes? + row.written_bytes?) as f64 / 1e9 / row.round_s?;
                 Some(rounded(gbps / it.drive.as_ref()?.bandwidth_gbps))
             });

@@ -120,7 +120,7 @@ impl<'a> Bench<'a> {
             Err(_) if limit.is_none() => None,
             Err(why) => return Err(no_group(&why)),
         };
-        // As much again as is needed: the kernel reads ahead into slots that are next to each other.
+        // A little more than is needed: slots are given away in clusters.
         let swap = || SwapFile::new(self.root, &self.args.store, footprint + footprint / 8 + UNIT);
         let swap = way.is_swapping().then(swap).transpose().map_err(|why| {
             let store = self.args.store.display();
