@@ -10,7 +10,11 @@ use std::{
     io::{BufRead, BufReader},
     path::Path,
     process::{Command, Output, Stdio},
+    sync::{Mutex, PoisonError},
 };
+
+/// Settings of the kernel are one for all: those who look at them take turns.
+static TURN: Mutex<()> = Mutex::new(());
 
 fn interleaf(words: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_interleaf")).args(words).output().unwrap()
@@ -139,6 +143,7 @@ fn comparing_is_a_document_that_reports_are_made_of() {
 /// Swap and groups are for root alone; for others it has to be said, and nothing left either.
 #[test]
 fn comparing_leaves_the_machine_as_it_was() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let store = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let folder = store.path().to_str().unwrap();
     let before = traces(store.path());
@@ -163,6 +168,7 @@ fn comparing_leaves_the_machine_as_it_was() {
 
 #[test]
 fn a_signal_ends_it_and_the_machine_is_as_it_was() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     if !rustix::process::geteuid().is_root() {
         return;
     }

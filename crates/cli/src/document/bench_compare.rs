@@ -68,12 +68,25 @@ pub(crate) struct RowDocument {
     pub(crate) used_max_bytes: Option<u64>,
     /// The same of the program alone.
     pub(crate) resident_max_bytes: Option<u64>,
+    /// What the pager says of its last run, filling the arrays included.
+    pub(crate) pager: Option<PagerDocument>,
     pub(crate) verified: bool,
     /// Whether the results are those on DRAM, bit for bit.
     pub(crate) same_as_dram: Option<bool>,
     pub(crate) checksum: String,
     /// Why there is no more of it: it took too long, or failed.
     pub(crate) problem: Option<String>,
+}
+
+/// What the pager did, as `interleaf extend --stats` has it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct PagerDocument {
+    pub(crate) faults: u64,
+    pub(crate) prefetched_pages: u64,
+    pub(crate) prefetch_hits: u64,
+    pub(crate) prefetch_wasted: u64,
+    pub(crate) evicted_pages: u64,
+    pub(crate) stall_s: f64,
 }
 
 /// How fast a pattern can be at best with this budget and this drive.
@@ -130,9 +143,11 @@ impl CompareDocument {
             let rates = row.rate.zip(dram.rate);
             row.efficiency = rates.map(|(rate, dram)| rounded(rate / dram));
             let is_run = !row.checksum.is_empty() && !dram.checksum.is_empty();
-            let best = ceiling.as_ref().and_then(|it| it.round_s);
+            // What has all it needs in DRAM is no nearer to the drive's ceiling than that.
+            let ceiling = ceiling.as_ref().filter(|_| row.way != "dram");
+            let best = ceiling.and_then(|it| it.round_s);
             row.of_ceiling = best.zip(row.round_s).map(|(best, round)| rounded(best / round));
-            row.drive_busy = ceiling.as_ref().and_then(|it| {
+            row.drive_busy = ceiling.and_then(|it| {
                 let gbps = (row.read_bytes? + row.written_bytes?) as f64 / 1e9 / row.round_s?;
                 Some(rounded(gbps / it.drive.as_ref()?.bandwidth_gbps))
             });

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     document::{
-        bench_compare::{CompareDocument, RowDocument},
+        bench_compare::{CompareDocument, PagerDocument, RowDocument},
         measure::size_text,
     },
     verb::BenchEnded,
@@ -15,7 +15,8 @@ use crate::{
 /// What came of a run, in a few words.
 pub(crate) fn ended(ended: &BenchEnded) -> String {
     match ended {
-        BenchEnded::Done(document, _) => {
+        BenchEnded::Done(done) => {
+            let document = &done.document;
             let wrong = if document.verified { "" } else { ", and the result is WRONG" };
             let round = document.seconds / document.round_seconds.len().max(1) as f64;
             format!(
@@ -41,7 +42,8 @@ fn machine(document: &CompareDocument) -> String {
     let read_ahead = machine.read_ahead_kb.map_or("?".into(), |kb| kb.to_string());
     let threads = document.threads;
     format!(
-        "budget {}, {threads} thread{}; {} CPUs ({}), Linux {}, drive {} (read_ahead_kb {read_ahead})",
+        "budget {}, {threads} thread{}; {} CPUs ({}), Linux {}, drive {}, \
+         read_ahead_kb {read_ahead}",
         size_text(document.dram_bytes),
         if threads == 1 { "" } else { "s" },
         machine.cpus,
@@ -86,24 +88,34 @@ fn verdicts(document: &CompareDocument) -> Vec<String> {
         });
         same.filter_map(|other| other.rate).reduce(f64::max)
     };
-    pager.map(|row| {
-        let rate = row.rate.unwrap_or(0.0);
-        let times = |names: &[&str]| {
-            let other = others(row, names).filter(|other| *other > 0.0);
-            other.map_or("?".into(), |other| format!("{:.2}", rate / other))
-        };
-        format!(
-            "{} at {} x: the pager is {} times as fast as swap at its best and {} times as fast \
-             as a mapped file at its best; {} of DRAM, {} of the ceiling",
-            row.pattern,
-            row.ratio,
-            times(&["swap", "swap-tuned"]),
-            times(&["mmap"]),
-            Some(percent(row.efficiency)).filter(|it| !it.is_empty()).unwrap_or("?".into()),
-            Some(percent(row.of_ceiling)).filter(|it| !it.is_empty()).unwrap_or("?".into()),
-        )
-    })
-    .collect()
+    pager
+        .map(|row| {
+            let rate = row.rate.unwrap_or(0.0);
+            let times = |names: &[&str], what: &str| {
+                let other = others(row, names).filter(|other| *other > 0.0);
+                other
+                    .map(|other| format!("{:.2} times as fast as {what} at its best", rate / other))
+            };
+            let part = |part: Option<f64>, of: &str| {
+                part.map(|it| format!("at {} of {of}", percent(Some(it))))
+            };
+            let said = [
+                times(&["swap", "swap-tuned"], "swap"),
+                times(&["mmap"], "a mapped file"),
+                part(row.efficiency, "the speed on DRAM"),
+                part(row.of_ceiling, "the ceiling"),
+                row.pager.as_ref().map(waste),
+            ];
+            let said: Vec<String> = said.into_iter().flatten().collect();
+            format!("{} at {} x: the pager is {}", row.pattern, row.ratio, said.join(", "))
+        })
+        .collect()
+}
+
+/// How good the prediction was.
+fn waste(pager: &PagerDocument) -> String {
+    let part = pager.prefetch_wasted as f64 / pager.prefetched_pages.max(1) as f64;
+    format!("and of what was read ahead {:.1} % was not used", 100.0 * part)
 }
 
 /// What is possible at best.

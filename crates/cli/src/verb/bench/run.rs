@@ -35,7 +35,7 @@ pub(super) fn run(args: &BenchRunArgs) -> Result<ExitCode, Failure> {
             ),
         )
     })?;
-    let mut kernel = kind.kernel(&setting(args)).map_err(|why| refused(args, &why))?;
+    let mut kernel = kind.kernel(&setting(args)).map_err(|why| refused(&why))?;
     let length = Length {
         warm_up: args.warm_up,
         rounds: args.rounds,
@@ -96,13 +96,13 @@ fn setting(args: &BenchRunArgs) -> Setting {
     }
 }
 
-fn refused(args: &BenchRunArgs, why: &SetupError) -> Failure {
+fn refused(why: &SetupError) -> Failure {
     let hint = match why {
         SetupError::Small { .. } => "ask for more with --footprint",
         SetupError::OneThread { .. } => "leave --threads out, or run fft-3d",
         SetupError::Memory { .. } => "ask for less with --footprint, or name a folder with room",
     };
-    Failure::new(format!("{}: {why}", args.workload), hint)
+    Failure::new(why.to_string(), hint)
 }
 
 fn document(

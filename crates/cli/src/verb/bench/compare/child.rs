@@ -1,7 +1,11 @@
 //! One run of a pattern, in a process of its own.
 
 use super::{pattern::Pattern, way::Way};
-use crate::{args::BenchCompareArgs, document::bench::BenchDocument, failure::Failure};
+use crate::{
+    args::BenchCompareArgs,
+    document::{bench::BenchDocument, bench_compare::PagerDocument},
+    failure::Failure,
+};
 use interleaf_linux::{
     bounded::{Bounded, BoundedError},
     command::{Running, Signals},
@@ -15,13 +19,16 @@ use std::{
     ffi::OsString,
     fs,
     io::{self, Read as _, Seek as _},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::ExitStatus,
     time::{Duration, Instant},
 };
 
 /// Enters a group, and becomes the command behind it.
 const ENTER: &str = "echo $$ > \"$0\" && exec \"$@\"";
+
+/// What is smaller is no array.
+const MIN_ALLOC: &str = "2MiB";
 
 /// How often it is looked whether a run has begun.
 const LOOK: Duration = Duration::from_millis(100);
@@ -35,7 +42,6 @@ pub(super) struct Bench<'a> {
     signals: &'a Signals,
     args: &'a BenchCompareArgs,
     program: PathBuf,
-    library: PathBuf,
     /// One that came while a pattern ran.
     signal: Cell<Option<i32>>,
 }
@@ -43,14 +49,24 @@ pub(super) struct Bench<'a> {
 /// How a run ended.
 #[derive(Debug)]
 pub(crate) enum Ended {
-    /// With a document, and the most memory that its group had.
-    Done(Box<BenchDocument>, Option<u64>),
+    /// With a document.
+    Done(Box<Done>),
     /// It took too long.
     TooLong,
     /// It failed, and said this.
     Failed(String),
     /// A signal came.
     Signal(i32),
+}
+
+/// What a run has told.
+#[derive(Debug)]
+pub(crate) struct Done {
+    pub(crate) document: BenchDocument,
+    /// The most memory that its group had.
+    pub(super) used_max: Option<u64>,
+    /// What the pager says of the whole run, filling the arrays included.
+    pub(super) pager: Option<PagerDocument>,
 }
 
 impl<'a> Bench<'a> {
@@ -62,25 +78,13 @@ impl<'a> Bench<'a> {
         let program = std::env::current_exe().map_err(|why| {
             Failure::new(format!("this program does not know where it is: {why}"), "report it")
         })?;
-        let library = match std::env::var_os("INTERLEAF_PRELOAD") {
-            Some(path) => path.into(),
-            None => program.with_file_name("libinterleaf_preload.so"),
-        };
-        let wants = |name: &str| args.ways.iter().any(|way| way == name);
-        if wants("pager") && !library.exists() {
-            return Err(Failure::new(
-                format!("{}: there is no such library", library.display()),
-                "build it (cargo build --release -p interleaf-preload), or name it in \
-                 INTERLEAF_PRELOAD",
-            ));
-        }
         if !args.store.is_dir() {
             return Err(Failure::new(
                 format!("--store {}: it is no folder", args.store.display()),
                 "name a folder on the drive that is to extend DRAM",
             ));
         }
-        Ok(Self { root, signals, args, program, library, signal: Cell::new(None) })
+        Ok(Self { root, signals, args, program, signal: Cell::new(None) })
     }
 
     /// What was asked for.
@@ -116,7 +120,7 @@ impl<'a> Bench<'a> {
             Err(_) if limit.is_none() => None,
             Err(why) => return Err(no_group(&why)),
         };
-        // As much again as is needed: the kernel reads ahead into slots that are next to each other.
+        // A little more than is needed: slots are given away in clusters.
         let swap = || SwapFile::new(self.root, &self.args.store, footprint + footprint / 8 + UNIT);
         let swap = way.is_swapping().then(swap).transpose().map_err(|why| {
             let store = self.args.store.display();
@@ -145,6 +149,7 @@ impl<'a> Bench<'a> {
             Failure::new(format!("{what}: {why}"), "see that there is room in the folder for it")
         };
         let record = tempfile::NamedTempFile::new().map_err(|why| failed("a record", why))?;
+        let stats = tempfile::NamedTempFile::new().map_err(|why| failed("a record", why))?;
         let mut said = tempfile::tempfile().map_err(|why| failed("its output", why))?;
         let mut words: Vec<OsString> = vec![];
         words.extend(self.args.by.iter().flat_map(|by| by.split_whitespace()).map(OsString::from));
@@ -152,7 +157,7 @@ impl<'a> Bench<'a> {
             words.extend(["sh", "-c", ENTER].map(OsString::from));
             words.push(group.entrance().into());
         }
-        words.extend(self.command(pattern, footprint, way, hint));
+        words.extend(self.command(pattern, footprint, way, hint, stats.path()));
         words.push("-o".into());
         words.push(record.path().into());
         let program = words.remove(0);
@@ -176,7 +181,11 @@ impl<'a> Bench<'a> {
         }
         let text = fs::read_to_string(record.path()).unwrap_or_default();
         match serde_json::from_str::<BenchDocument>(&text) {
-            Ok(document) => Ok(Ended::Done(Box::new(document), used_max)),
+            Ok(document) => {
+                let stats = fs::read_to_string(stats.path()).unwrap_or_default();
+                let pager = serde_json::from_str(&stats).ok();
+                Ok(Ended::Done(Box::new(Done { document, used_max, pager })))
+            }
             Err(_) => {
                 let mut text = String::new();
                 let _ = said.rewind().and_then(|()| said.read_to_string(&mut text));
@@ -213,15 +222,17 @@ impl<'a> Bench<'a> {
         footprint: u64,
         way: Way,
         hint: Option<&str>,
+        stats: &Path,
     ) -> Vec<OsString> {
         let mut words: Vec<OsString> = vec![];
         if way == Way::Pager {
-            let (dram, store) = (self.args.dram.get(), self.args.store.display());
-            words.push("env".into());
-            let mut preload = OsString::from("LD_PRELOAD=");
-            preload.push(&self.library);
-            words.push(preload);
-            words.push(format!("INTERLEAF_EXTEND=dram={dram} store={store} least=4194304").into());
+            words.push(self.program.clone().into());
+            words.extend(
+                ["extend", "--quiet", "--min-alloc", MIN_ALLOC, "--dram"].map(OsString::from),
+            );
+            words.push(format!("{}B", self.args.dram.get()).into());
+            words.extend(["--store".into(), self.args.store.clone().into(), "--stats".into()]);
+            words.extend([stats.into(), "--".into()]);
         }
         words.push(self.program.clone().into());
         words.extend(["bench", "run", pattern.kind.name()].map(OsString::from));

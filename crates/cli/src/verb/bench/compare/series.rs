@@ -1,10 +1,14 @@
 //! The runs of one pattern on one thing, and what comes of them.
 
-use super::{child::Ended, pattern::Pattern, way::Way};
+use super::{
+    child::{Done, Ended},
+    pattern::Pattern,
+    way::Way,
+};
 use crate::document::{
     all_rounded,
     bench::BenchDocument,
-    bench_compare::{RowDocument, TriedDocument},
+    bench_compare::{PagerDocument, RowDocument, TriedDocument},
     rounded,
 };
 
@@ -22,8 +26,9 @@ pub(super) struct Series {
 #[derive(Debug)]
 struct Run {
     hint: Option<&'static str>,
-    document: Box<BenchDocument>,
+    document: BenchDocument,
     used_max: Option<u64>,
+    pager: Option<PagerDocument>,
 }
 
 impl Series {
@@ -50,7 +55,10 @@ impl Series {
 
     pub(super) fn add(&mut self, hint: Option<&'static str>, ended: Ended) {
         match ended {
-            Ended::Done(document, used_max) => self.runs.push(Run { hint, document, used_max }),
+            Ended::Done(done) => {
+                let Done { document, used_max, pager } = *done;
+                self.runs.push(Run { hint, document, used_max, pager });
+            }
             Ended::TooLong => self.problems.push((hint, "it took too long".into())),
             Ended::Failed(why) => self.problems.push((hint, why)),
             Ended::Signal(_) => {}
@@ -103,6 +111,7 @@ impl Series {
             used_max_bytes: runs.iter().filter_map(|run| run.used_max).max(),
             resident_max_bytes: runs.iter().filter_map(|run| run.document.resident_max_bytes).max(),
             verified: !runs.is_empty() && runs.iter().all(|run| run.document.verified),
+            pager: runs.last().and_then(|run| run.pager.clone()),
             same_as_dram: None,
             checksum: last.map_or(String::new(), |it| it.checksum.clone()),
             problem: Some(problems.collect::<Vec<_>>().join("; ")).filter(|it| !it.is_empty()),

@@ -1,0 +1,72 @@
+//! Traces touch what the loops touch, and what has to be carried is what is known of it.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use interleaf_workload::{
+    belady::{Carried, Touch, carried},
+    kind::{Kind, Setting},
+    memory::Memory,
+    trace::trace,
+};
+use std::collections::HashSet;
+
+const BLOCK: usize = 4096;
+
+fn setting(footprint: u64) -> Setting {
+    Setting {
+        footprint,
+        threads: 1,
+        memory: Memory::Heap,
+        only: None,
+        stride: 64 << 10,
+        is_writing: false,
+        tile: 64,
+        degree: 8,
+        seed: 1,
+    }
+}
+
+fn of(kind: Kind, setting: &Setting) -> (Vec<Touch>, u64) {
+    let footprint = kind.kernel(setting).unwrap().footprint();
+    (trace(kind, setting, footprint, BLOCK).unwrap(), footprint)
+}
+
+#[test]
+fn every_block_is_touched_and_none_beside_them() {
+    for (name, kind, _) in Kind::ALL.into_iter().filter(|(_, kind, _)| *kind != Kind::Fft) {
+        let (trace, footprint) = of(kind, &setting(6 << 20));
+        let blocks: HashSet<u32> = trace.iter().map(|touch| touch.block).collect();
+        let all = footprint.div_ceil(BLOCK as u64);
+        assert!(blocks.iter().all(|block| u64::from(*block) < all), "{name}");
+        // At random addresses about a third of the pages are not met in a round.
+        let least = if kind == Kind::Random { all / 2 } else { all - 1 };
+        assert!(blocks.len() as u64 >= least, "{name}: {} of {all}", blocks.len());
+        assert_eq!(carried(&trace, all as usize), Carried::default(), "{name}: all of it fits");
+    }
+}
+
+#[test]
+fn a_triad_over_twice_the_cache_carries_half_of_its_arrays() {
+    let (trace, footprint) = of(Kind::Stream, &setting(6 << 20));
+    let blocks = footprint / BLOCK as u64;
+    let Carried { read, written } = carried(&trace, blocks as usize / 2);
+    let near = |found: u64, expected: u64| found.abs_diff(expected) <= blocks / 50;
+    assert!(near(read, blocks / 2), "{read} of {blocks} read");
+    // A third of the blocks is changed; the rule does not look at that.
+    assert!(written > 0 && written <= blocks / 3, "{written} of {blocks} written");
+}
+
+#[test]
+fn products_of_matrices_carry_some_of_them_however_they_are_stored() {
+    let long = setting(24 << 20);
+    let (tiled, footprint) = of(Kind::GemmTiled, &long);
+    let (rows, _) = of(Kind::Gemm, &long);
+    let cache = footprint as usize / BLOCK / 2;
+    let bytes = |trace: &[Touch]| {
+        let Carried { read, written } = carried(trace, cache);
+        read + written
+    };
+    let (tiled, rows) = (bytes(&tiled), bytes(&rows));
+    let least = footprint / BLOCK as u64 / 4;
+    assert!(tiled > least && rows > least, "{tiled} and {rows}");
+}
