@@ -1,11 +1,17 @@
 //! The command line.
 
+mod bench;
+mod bench_compare;
 mod extend;
 mod measure;
 mod measure_app;
 mod report;
 mod run;
 
+#[cfg(test)]
+pub(crate) use bench::bench_run;
+pub(crate) use bench::{Bench, BenchInstallArgs, BenchListArgs, BenchRunArgs, Place};
+pub(crate) use bench_compare::BenchCompareArgs;
 pub(crate) use extend::{EXAMPLE as EXTEND_EXAMPLE, ExtendArgs};
 pub(crate) use measure::{
     ChaseArgs, CommonArgs, InterleaveArgs, LoadArgs, Measure, MeasureArgs, PagesChoice,
@@ -71,6 +77,7 @@ Act:
 
 Try and prove:
   simulate   a policy on a machine that one need not own: what it finds, when, what it gives
+  bench      workloads of any footprint whose results are checked
   reproduce  a published study: its figure, ours, the error
   report     a recorded document as one HTML page, as Markdown, as CSV or as a picture
 
@@ -106,6 +113,8 @@ pub(crate) enum Verb {
     Simulate(Simulate),
     Reproduce(ReproduceArgs),
     Report(ReportArgs),
+    #[command(subcommand)]
+    Bench(Bench),
 }
 
 /// Shows the memory of this machine: its nodes, the fastest first, with what the firmware rates

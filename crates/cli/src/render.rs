@@ -1,6 +1,8 @@
 //! Documents as tables, charts and pages.
 
 pub(crate) mod balance;
+pub(crate) mod bench;
+pub(crate) mod bench_compare;
 pub(crate) mod chart;
 pub(crate) mod compare;
 pub(crate) mod extend;

@@ -34,6 +34,10 @@ pub mod feed;
 
 pub mod cgroup;
 
+pub mod bounded;
+
+pub mod swapfile;
+
 pub mod damon;
 
 pub mod topology;

@@ -8,6 +8,7 @@
 
 use crate::{
     arena::{Arena, Owner},
+    board::Seat,
     cache::{Cache, Counts},
     frames::Frames,
     memory,
@@ -18,7 +19,8 @@ use crate::{
 };
 use rustix::{mm::Advice, process::getpid};
 use std::{
-    io, mem,
+    io,
+    mem::{self, ManuallyDrop},
     ops::Range,
     os::fd::{AsFd, AsRawFd},
     sync::{Arc, MutexGuard, PoisonError, RwLockWriteGuard, atomic::Ordering, mpsc},
@@ -59,11 +61,14 @@ pub enum Inherit {
 pub struct Fork<'a> {
     pager: &'a Pager,
     child: io::Result<Child>,
-    thaw: mpsc::SyncSender<()>,
+    /// Never dropped in a child: the worker of the parent, which the child has not, may hold what
+    /// is inside.
+    thaw: ManuallyDrop<mpsc::SyncSender<()>>,
     arena: MutexGuard<'a, Arena>,
     /// Nobody is to have them while the process forks: in the child nobody would let go of them.
-    _asked: MutexGuard<'a, Vec<Request>>,
+    asked: MutexGuard<'a, Vec<Request>>,
     _counts: MutexGuard<'a, Counts>,
+    seat: MutexGuard<'a, Option<Seat>>,
     _pinned: MutexGuard<'a, Ranges<()>>,
     inherit: MutexGuard<'a, Ranges<Inherit>>,
     kernel: RwLockWriteGuard<'a, Arc<Kernel>>,
@@ -88,14 +93,15 @@ impl Pager {
         let (thaw, is_thawed) = mpsc::sync_channel(1);
         self.shared.ask(Request::Freeze(Freeze { frozen, thaw: is_thawed }));
         let child = is_frozen.recv().unwrap_or_else(|_| Err(io::ErrorKind::BrokenPipe.into()));
-        let Shared { arena, asked, counts, pinned, inherit, kernel, .. } = &*self.shared;
+        let Shared { arena, asked, counts, seat, pinned, inherit, kernel, .. } = &*self.shared;
         let fork = Fork {
             pager: self,
             child,
-            thaw,
+            thaw: ManuallyDrop::new(thaw),
             arena: lock(arena),
-            _asked: lock(asked),
+            asked: lock(asked),
             _counts: lock(counts),
+            seat: lock(seat),
             _pinned: lock(pinned),
             inherit: lock(inherit),
             kernel: kernel.write().unwrap_or_else(PoisonError::into_inner),
@@ -127,7 +133,7 @@ impl Fork<'_> {
     pub fn in_parent(self) {
         self.advise(Advice::LinuxDontFork);
         // The worker has ended, and so has the process.
-        let _ = self.thaw.send(());
+        let _ = ManuallyDrop::into_inner(self.thaw).send(());
     }
 
     /// It has happened, and this is the child.
@@ -137,6 +143,12 @@ impl Fork<'_> {
     pub fn in_child(mut self) -> io::Result<()> {
         let shared = &self.pager.shared;
         let fds = [self.kernel.faults.as_fd().as_raw_fd(), self.kernel.called.as_raw_fd()];
+        for request in &mut *self.asked {
+            // Who asked is a thread that the child has not.
+            if let Request::Discard(_, done) = request {
+                mem::forget(mem::replace(done, mpsc::sync_channel(1).0));
+            }
+        }
         let child = mem::replace(&mut self.child, Err(io::ErrorKind::Other.into()))?;
         self.advise(Advice::LinuxDontFork);
         let Child { mut cache, store } = child;
@@ -144,6 +156,11 @@ impl Fork<'_> {
             if inherit == Inherit::Wiped {
                 cache.wipe(&pages);
             }
+        }
+        // The slot of the parent is not the child's.
+        if let Some((seat, part)) = self.seat.as_ref().map(Seat::child).transpose()? {
+            *self.seat = Some(seat);
+            cache = cache.with_frames(u32::try_from(part).map_err(io::Error::other)?);
         }
         let frames = Frames::new(cache.settings().frames)?;
         let kernel = Arc::new(Kernel::new(own(&self.arena, shared), &frames)?);

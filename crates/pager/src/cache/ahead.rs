@@ -152,6 +152,11 @@ impl Cache {
                     true => range.end = of.start.max(range.start),
                     false => range.start = of.end.min(range.end),
                 }
+            } else if self.is_out_of_reach(page) {
+                match pending.is_down {
+                    true => range.end -= 1,
+                    false => range.start += 1,
+                }
             } else if self.predictor.asks(pending.stream, range) {
                 // One page alone stands for what a touch of it would bring.
                 let is_alone = is_of_history(pending.stream) && range.end - range.start == 1;

@@ -179,9 +179,17 @@ impl Cache {
         (!self.is_unwritable).then(|| Self {
             regions: self.regions.clone(),
             stored: self.stored.clone(),
+            lost: self.lost.clone(),
             advised: self.advised.clone(),
             ..Self::new(self.settings)
         })
+    }
+
+    /// The same pages with another budget, while none of them is in memory.
+    pub fn with_frames(self, frames: u32) -> Self {
+        let settings = Settings { frames, ..self.settings };
+        let Self { regions, stored, advised, .. } = self;
+        Self { regions, stored, advised, ..Self::new(settings) }
     }
 
     /// Pages are zeros for a child, which has nothing of them yet.
@@ -192,5 +200,6 @@ impl Cache {
             let mask = bits.fold(0_u64, |mask, bit| mask | 1 << bit);
             self.stored[word as usize] &= !mask;
         }
+        self.lost.retain(|page| !pages.contains(page));
     }
 }

@@ -1,0 +1,225 @@
+//! Patterns on DRAM, on the pager, on swap and on mapped files.
+
+use super::{
+    number,
+    table::{Table, escaped},
+};
+use crate::{
+    document::{
+        bench_compare::{CompareDocument, RowDocument},
+        measure::size_text,
+    },
+    verb::BenchEnded,
+};
+
+/// What came of a run, in a few words.
+pub(crate) fn ended(ended: &BenchEnded) -> String {
+    match ended {
+        BenchEnded::Done(document, _) => {
+            let wrong = if document.verified { "" } else { ", and the result is WRONG" };
+            let round = document.seconds / document.round_seconds.len().max(1) as f64;
+            format!(
+                "{} {}, {} s a round{wrong}",
+                number(document.rate),
+                document.rate_unit,
+                number(round)
+            )
+        }
+        BenchEnded::TooLong => "it took too long".into(),
+        BenchEnded::Failed(why) => format!("failed: {why}"),
+        BenchEnded::Signal(signal) => format!("ended by signal {signal}"),
+    }
+}
+
+pub(crate) fn title(document: &CompareDocument) -> String {
+    format!("DRAM of {} extended by a drive", size_text(document.dram_bytes))
+}
+
+/// What the figures depend on.
+fn machine(document: &CompareDocument) -> String {
+    let machine = &document.machine;
+    let read_ahead = machine.read_ahead_kb.map_or("?".into(), |kb| kb.to_string());
+    let threads = document.threads;
+    format!(
+        "budget {}, {threads} thread{}; {} CPUs ({}), Linux {}, drive {} (read_ahead_kb {read_ahead})",
+        size_text(document.dram_bytes),
+        if threads == 1 { "" } else { "s" },
+        machine.cpus,
+        machine.cpu,
+        machine.kernel,
+        machine.drive,
+    )
+}
+
+pub(crate) fn text(document: &CompareDocument) -> String {
+    let (rows, ceilings) = (table(document).text(), ceilings(document).text());
+    let (machine, verdicts) = (machine(document), verdicts(document).join("\n"));
+    format!("{machine}\n\n{rows}\n{ceilings}\n{verdicts}\n")
+}
+
+pub(crate) fn markdown(document: &CompareDocument) -> String {
+    let (rows, ceilings) = (table(document).markdown(), ceilings(document).markdown());
+    let (title, machine) = (title(document), machine(document));
+    let verdicts = verdicts(document).join("\n- ");
+    format!("# {title}\n\n{machine}\n\n- {verdicts}\n\n{rows}\n{ceilings}")
+}
+
+pub(crate) fn html(document: &CompareDocument, figures: &str) -> String {
+    let machine = escaped(&machine(document));
+    let line = |verdict: &String| format!("<li>{}</li>\n", escaped(verdict));
+    let verdicts: String = verdicts(document).iter().map(line).collect();
+    let (rows, ceilings) = (table(document).html(), ceilings(document).html());
+    format!(
+        "<p class=\"source\">{machine}</p>\n<ul>\n{verdicts}</ul>\n{figures}<h2>All runs</h2>\n\
+         {rows}<h2>What is possible</h2>\n{ceilings}"
+    )
+}
+
+/// Of each pattern at each footprint how the pager does, in a line.
+fn verdicts(document: &CompareDocument) -> Vec<String> {
+    let pager = document.rows.iter().filter(|row| row.way == "pager" && row.rate.is_some());
+    let others = |row: &RowDocument, names: &[&str]| {
+        let same = document.rows.iter().filter(|other| {
+            other.pattern == row.pattern
+                && other.ratio == row.ratio
+                && names.contains(&other.way.as_str())
+        });
+        same.filter_map(|other| other.rate).reduce(f64::max)
+    };
+    pager.map(|row| {
+        let rate = row.rate.unwrap_or(0.0);
+        let times = |names: &[&str]| {
+            let other = others(row, names).filter(|other| *other > 0.0);
+            other.map_or("?".into(), |other| format!("{:.2}", rate / other))
+        };
+        format!(
+            "{} at {} x: the pager is {} times as fast as swap at its best and {} times as fast \
+             as a mapped file at its best; {} of DRAM, {} of the ceiling",
+            row.pattern,
+            row.ratio,
+            times(&["swap", "swap-tuned"]),
+            times(&["mmap"]),
+            Some(percent(row.efficiency)).filter(|it| !it.is_empty()).unwrap_or("?".into()),
+            Some(percent(row.of_ceiling)).filter(|it| !it.is_empty()).unwrap_or("?".into()),
+        )
+    })
+    .collect()
+}
+
+/// What is possible at best.
+fn ceilings(document: &CompareDocument) -> Table {
+    let header =
+        ["ceiling of", "F/B", "of DRAM", "s a round", "drive GB/s", "reads", "least MiB", "by"];
+    let mut table = Table::new(&header);
+    for it in &document.ceilings {
+        let least = it.least_read_bytes.zip(it.least_written_bytes);
+        let mib = |bytes: u64| number(bytes as f64 / f64::from(1 << 20));
+        let drive = it.drive.as_ref();
+        table.row([
+            it.pattern.clone(),
+            it.ratio.to_string(),
+            percent(it.efficiency),
+            it.round_s.map_or(String::new(), number),
+            drive.map_or(String::new(), |drive| number(drive.bandwidth_gbps)),
+            percent(drive.map(|drive| drive.read_share)),
+            least.map_or("?".into(), |(read, written)| format!("{} + {}", mib(read), mib(written))),
+            drive.map_or("nothing has to be carried".into(), |drive| drive.by.clone()),
+        ]);
+    }
+    table
+}
+
+fn table(document: &CompareDocument) -> Table {
+    let mut table = Table::new(&[
+        "pattern",
+        "F/B",
+        "on",
+        "rate",
+        "unit",
+        "of DRAM",
+        "of ceiling",
+        "of drive",
+        "CPUs",
+        "read MiB",
+        "written MiB",
+        "used MiB",
+        "result",
+    ]);
+    for row in &document.rows {
+        let mib = |bytes: Option<u64>| {
+            bytes.map_or(String::new(), |bytes| number(bytes as f64 / f64::from(1 << 20)))
+        };
+        let hint = row.hint.as_ref().map(|hint| format!(" ({hint})")).unwrap_or_default();
+        table.row([
+            row.pattern.clone(),
+            row.ratio.to_string(),
+            format!("{}{hint}", row.way),
+            row.rate.map_or(String::new(), number),
+            row.rate_unit.clone(),
+            percent(row.efficiency),
+            percent(row.of_ceiling),
+            percent(row.drive_busy),
+            row.cpus_busy.map_or(String::new(), |it| format!("{it:.2}")),
+            mib(row.read_bytes),
+            mib(row.written_bytes),
+            mib(row.used_max_bytes.or(row.resident_max_bytes)),
+            result(row),
+        ]);
+    }
+    table
+}
+
+fn percent(part: Option<f64>) -> String {
+    part.map_or(String::new(), |part| format!("{:.1} %", 100.0 * part))
+}
+
+fn result(row: &RowDocument) -> String {
+    match (row.rate, row.verified, row.same_as_dram) {
+        (None, _, _) => row.problem.clone().unwrap_or_else(|| "not run".into()),
+        (Some(_), false, _) => "WRONG".into(),
+        (Some(_), true, Some(false)) => "right, but other bits".into(),
+        (Some(_), true, _) => "right".into(),
+    }
+}
+
+pub(crate) fn csv(document: &CompareDocument) -> String {
+    let mut table = Table::new(&[
+        "pattern",
+        "ratio",
+        "footprint_bytes",
+        "way",
+        "hint",
+        "rate",
+        "rate_unit",
+        "efficiency",
+        "round_s",
+        "cpus_busy",
+        "read_bytes",
+        "written_bytes",
+        "used_max_bytes",
+        "verified",
+        "problem",
+    ]);
+    let text = |value: Option<f64>| value.map_or(String::new(), |value| value.to_string());
+    let whole = |value: Option<u64>| value.map_or(String::new(), |value| value.to_string());
+    for row in &document.rows {
+        table.row([
+            row.pattern.clone(),
+            row.ratio.to_string(),
+            row.footprint_bytes.to_string(),
+            row.way.clone(),
+            row.hint.clone().unwrap_or_default(),
+            text(row.rate),
+            row.rate_unit.clone(),
+            text(row.efficiency),
+            text(row.round_s),
+            text(row.cpus_busy),
+            whole(row.read_bytes),
+            whole(row.written_bytes),
+            whole(row.used_max_bytes),
+            row.verified.to_string(),
+            row.problem.clone().unwrap_or_default(),
+        ]);
+    }
+    table.csv()
+}
