@@ -1,9 +1,9 @@
 //! What it takes to touch a page that is not mapped and has its content in memory already: the
 //! kernel's mechanism alone, and the pager.
 //!
-//! Each sample touches 512 pieces of memory, one after the other. The mechanism alone serves a fault
-//! without looking at what it is: by a thread that waits in `poll`, by one that spins, and by the
-//! thread that touches itself, in a handler of SIGBUS; a page is copied, or moved from where it is.
+//! Each sample touches 512 pieces of memory, one after the other. The mechanism alone serves a
+//! fault without looking at what it is: by a thread that waits in `poll`, by one that spins, and by
+//! the thread that touches itself, in a handler of SIGBUS; a page is copied, or moved.
 
 #![expect(unsafe_code, reason = "the kernel's calls are timed by hand")]
 
