@@ -333,6 +333,16 @@ impl Region {
         // SAFETY: as of `bytes`; the value is ours alone.
         unsafe { std::slice::from_raw_parts_mut(address, self.addresses.len()) }
     }
+
+    /// Says something about a part of its bytes; what lies beyond its end is left out.
+    pub fn advise(&self, part: Range<usize>, advice: Advice) {
+        let end = part.end.min(self.addresses.len());
+        if part.start < end {
+            let at = |offset: usize| self.addresses.start + offset;
+            let pages = at(part.start) / PAGE * PAGE..at(end).next_multiple_of(PAGE);
+            self.shared.ask(Request::Advise(self.shared.pages(&pages), advice));
+        }
+    }
 }
 
 impl Drop for Region {

@@ -170,9 +170,9 @@ impl Streams {
         }
     }
 
-    /// The stream that a touch belongs to: one that foresaw it, else a trusted one that jumps there,
-    /// else one whose run it goes on with, else one that it may be the next run of. Of several, the
-    /// one that is trusted most.
+    /// The stream that a touch belongs to: one that foresaw it, else a trusted one that jumps
+    /// there, else one whose run it goes on with, else one that it may be the next run of. Of
+    /// several, the one that is trusted most.
     fn find(&mut self, touch: &Touch) -> Option<usize> {
         let at = &touch.pages;
         let best = |fits: &dyn Fn(&Stream) -> bool| {

@@ -294,7 +294,7 @@ fn what_the_program_says_is_believed() {
         |page, advice| Touch { thread: 1, page, pages: page..page + 1, within: 0..99, advice };
     let mut predictor = Predictor::new(LIMITS);
     let ahead = predictor.touch(&touch(7, Advice::Sequential)).map(|ahead| ahead.pages);
-    assert_eq!(ahead, Some(vec![8..12]), "at once");
+    assert!(ahead.is_some_and(|ahead| ahead == [8..12]), "at once");
     for page in 0..50 {
         assert_eq!(predictor.touch(&touch(page, Advice::Random)), None);
     }

@@ -1,0 +1,214 @@
+//! What it takes to touch a page that is not mapped and has its content in memory already: the
+//! kernel's mechanism alone, and the pager.
+//!
+//! Each sample touches 512 pieces of memory, one after the other. The mechanism alone serves a
+//! fault without looking at what it is: by a thread that waits in `poll`, by one that spins, and by
+//! the thread that touches itself, in a handler of SIGBUS; a page is copied, or moved.
+
+#![expect(unsafe_code, reason = "the kernel's calls are timed by hand")]
+
+use divan::{Bencher, counter::ItemsCount};
+use interleaf_pager::{
+    advice::Advice,
+    cache::Settings,
+    pager::Pager,
+    predict::Limits,
+    store::{FileStore, Options},
+};
+use std::{
+    mem::zeroed,
+    ptr,
+    sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering::SeqCst},
+    thread,
+    time::Duration,
+};
+
+fn main() {
+    divan::main();
+}
+
+const PAGE: usize = 4096;
+const PIECES: usize = 512;
+
+/// `UFFDIO_API`, `_REGISTER`, `_COPY` and `_MOVE` of `linux/userfaultfd.h`, and features of it:
+/// SIGBUS, and the move.
+const API: u64 = 0xc018_aa3f;
+const REGISTER: u64 = 0xc020_aa00;
+const COPY: u64 = 0xc028_aa03;
+const MOVE: u64 = 0xc028_aa05;
+const SIGBUS: u64 = 1 << 7;
+const MOVES: u64 = 1 << 16;
+
+/// How a fault is served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum By {
+    Poll,
+    Spin,
+    Itself,
+}
+
+/// What is done for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum How {
+    Copy,
+    Move,
+}
+
+/// What the handlers look at.
+static FD: AtomicI32 = AtomicI32::new(-1);
+static MEMORY: AtomicUsize = AtomicUsize::new(0);
+static FRAMES: AtomicUsize = AtomicUsize::new(0);
+static BYTES: AtomicUsize = AtomicUsize::new(0);
+static CALL: AtomicUsize = AtomicUsize::new(0);
+static IS_OVER: AtomicBool = AtomicBool::new(false);
+
+fn map(bytes: usize) -> usize {
+    let (protection, flags) =
+        (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    // SAFETY: a new mapping overlaps no other.
+    let address = unsafe { libc::mmap(ptr::null_mut(), bytes, protection, flags, -1, 0) };
+    assert_ne!(address, libc::MAP_FAILED);
+    // SAFETY: it is that mapping.
+    unsafe { libc::madvise(address, bytes, libc::MADV_NOHUGEPAGE) };
+    address as usize
+}
+
+/// Serves a fault: what is at the same place among the frames comes to the memory.
+fn serve(address: usize) {
+    let (memory, bytes) = (MEMORY.load(SeqCst), BYTES.load(SeqCst));
+    let start = (address - memory) / bytes * bytes;
+    relay(memory + start, FRAMES.load(SeqCst) + start, bytes, CALL.load(SeqCst) as u64);
+}
+
+fn relay(to: usize, from: usize, bytes: usize, call: u64) {
+    let mut argument = [to as u64, from as u64, bytes as u64, 0, 0];
+    // SAFETY: the call reads and writes five numbers, and what it changes is ours.
+    let outcome = unsafe { libc::ioctl(FD.load(SeqCst), call, &raw mut argument) };
+    assert_eq!(outcome, 0, "{}", std::io::Error::last_os_error());
+}
+
+extern "C" fn on_sigbus(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
+    // SAFETY: the kernel gives it.
+    serve(unsafe { (*info).si_addr() } as usize);
+}
+
+/// Waits for faults and serves them until all is over.
+fn handle(by: By) {
+    let fd = FD.load(SeqCst);
+    while !IS_OVER.load(SeqCst) {
+        if by == By::Poll {
+            let mut waits = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+            // SAFETY: it is one of them.
+            unsafe { libc::poll(&raw mut waits, 1, 100) };
+        }
+        let mut message = [0_u64; 4];
+        // SAFETY: a message has 32 bytes.
+        let read = unsafe { libc::read(fd, message.as_mut_ptr().cast(), 32) };
+        if read == 32 {
+            serve(message[2] as usize);
+        }
+    }
+}
+
+fn call(number: u64, argument: &mut [u64]) {
+    // SAFETY: the call reads and writes as many numbers as are given.
+    let outcome = unsafe { libc::ioctl(FD.load(SeqCst), number, argument.as_mut_ptr()) };
+    assert_eq!(outcome, 0, "{}", std::io::Error::last_os_error());
+}
+
+fn touch(memory: usize, bytes: usize) {
+    for piece in 0..PIECES {
+        // SAFETY: it is mapped, and a page that is not there comes.
+        unsafe { ptr::read_volatile((memory + piece * bytes) as *const u64) };
+    }
+}
+
+/// The kernel's mechanism alone.
+#[divan::bench(
+    args = [
+        (By::Poll, How::Copy, 1), (By::Poll, How::Move, 1), (By::Spin, How::Copy, 1),
+        (By::Spin, How::Move, 1), (By::Itself, How::Copy, 1), (By::Itself, How::Move, 1),
+        (By::Spin, How::Move, 16), (By::Itself, How::Move, 16),
+    ],
+    sample_count = 30, sample_size = 1
+)]
+fn mechanism(bencher: Bencher, (by, how, pages): (By, How, usize)) {
+    let bytes = pages * PAGE;
+    let (memory, frames) = (map(PIECES * bytes), map(PIECES * bytes));
+    // SAFETY: it was just mapped, and each of its pages is to be there.
+    unsafe { ptr::write_bytes(frames as *mut u8, 1, PIECES * bytes) };
+    // SAFETY: it makes a descriptor.
+    let fd = unsafe { libc::syscall(libc::SYS_userfaultfd, libc::O_CLOEXEC | libc::O_NONBLOCK) };
+    assert!(fd >= 0, "userfaultfd: {}", std::io::Error::last_os_error());
+    FD.store(fd as i32, SeqCst);
+    let number = if how == How::Copy { COPY } else { MOVE };
+    for (place, value) in
+        [(&MEMORY, memory), (&FRAMES, frames), (&BYTES, bytes), (&CALL, number as usize)]
+    {
+        place.store(value, SeqCst);
+    }
+    call(API, &mut [0xaa, MOVES | if by == By::Itself { SIGBUS } else { 0 }, 0]);
+    for start in [memory, frames] {
+        call(REGISTER, &mut [start as u64, (PIECES * bytes) as u64, 1, 0]);
+    }
+    IS_OVER.store(false, SeqCst);
+    let handler = (by != By::Itself).then(|| thread::spawn(move || handle(by)));
+    if by == By::Itself {
+        // SAFETY: all zeros is an action, and the handler touches nothing that is not there.
+        unsafe {
+            let mut action: libc::sigaction = zeroed();
+            action.sa_sigaction = on_sigbus as *const () as usize;
+            action.sa_flags = libc::SA_SIGINFO;
+            libc::sigaction(libc::SIGBUS, &raw const action, ptr::null_mut());
+        }
+    }
+    let is_there = AtomicBool::new(false);
+    let reset = || {
+        if !is_there.swap(true, SeqCst) {
+            return;
+        }
+        if how == How::Copy {
+            // SAFETY: nobody needs what is there.
+            unsafe { libc::madvise(memory as *mut _, PIECES * bytes, libc::MADV_DONTNEED) };
+        } else {
+            relay(frames, memory, PIECES * bytes, MOVE);
+        }
+    };
+    bencher
+        .counter(ItemsCount::new(PIECES))
+        .with_inputs(reset)
+        .bench_local_values(|()| touch(memory, bytes));
+    IS_OVER.store(true, SeqCst);
+    handler.into_iter().for_each(|handler| handler.join().expect("it does not panic"));
+    // SAFETY: nobody uses them any more.
+    unsafe {
+        libc::munmap(memory as *mut _, PIECES * bytes);
+        libc::munmap(frames as *mut _, PIECES * bytes);
+        libc::close(fd as i32);
+        libc::signal(libc::SIGBUS, libc::SIG_DFL);
+    }
+}
+
+/// The pager, with pages that were unmapped and are in memory still.
+#[divan::bench(sample_count = 30, sample_size = 1)]
+fn pager(bencher: Bencher) {
+    let settings = Settings { frames: 16384, order: 0, ahead: Limits { first: 16, most: 2048 } };
+    let store = FileStore::memory(1, Options::default()).expect("files in memory");
+    let pager = Pager::new(settings, 1 << 30, store).expect("userfaultfd");
+    let mut region = pager.region(PIECES * PAGE).expect("addresses");
+    region.advise(0..PIECES * PAGE, Advice::Random);
+    region.bytes_mut().fill(1);
+    let memory = region.bytes().as_ptr() as usize;
+    let cool = || {
+        region.advise(0..PIECES * PAGE, Advice::Cold);
+        // What has changed is written first, by what is then idle.
+        thread::sleep(Duration::from_millis(20));
+    };
+    cool();
+    bencher
+        .counter(ItemsCount::new(PIECES))
+        .with_inputs(cool)
+        .bench_local_values(|()| touch(memory, PAGE));
+    let counts = pager.counts();
+    assert!(counts.ready >= 15 * PIECES as u64, "{counts:?}");
+}

@@ -1,0 +1,66 @@
+//! Why a call failed: a number, and words for the thread that called.
+
+use libc::{c_char, c_int};
+use std::{cell::RefCell, ffi::CString, io};
+
+thread_local! {
+    static MESSAGE: RefCell<CString> = RefCell::default();
+}
+
+/// `interleaf_status`, without the one that all is well.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Status {
+    BadArgument = 1,
+    NoPermission = 2,
+    Unsupported = 3,
+    NoMemory = 4,
+    Store = 5,
+}
+
+/// Why a call failed.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    status: Status,
+    message: String,
+}
+
+impl Failure {
+    pub(crate) fn new(status: Status, why: impl AsRef<str>, hint: impl AsRef<str>) -> Self {
+        Self { status, message: format!("{}\nhint: {}", why.as_ref(), hint.as_ref()) }
+    }
+
+    pub(crate) fn argument(why: impl AsRef<str>, hint: impl AsRef<str>) -> Self {
+        Self::new(Status::BadArgument, why, hint)
+    }
+
+    /// A pager does not start.
+    pub(crate) fn start(why: &io::Error) -> Self {
+        let text = format!("the pager does not start: {why}");
+        match why.kind() {
+            io::ErrorKind::PermissionDenied => {
+                let hint = "it needs userfaultfd for faults of the kernel too: CAP_SYS_PTRACE, or \
+                            sysctl vm.unprivileged_userfaultfd=1";
+                Self::new(Status::NoPermission, text, hint)
+            }
+            io::ErrorKind::OutOfMemory => {
+                let hint = "the budget is memory that is there from the start: give it less, or \
+                            fewer addresses";
+                Self::new(Status::NoMemory, text, hint)
+            }
+            _ => Self::new(Status::Unsupported, text, "Linux 6.8 or later has what it needs"),
+        }
+    }
+}
+
+/// Does something, and says to C what became of it.
+pub(crate) fn answer(does: impl FnOnce() -> Result<(), Failure>) -> c_int {
+    let Err(failure) = does() else { return 0 };
+    let text = CString::new(failure.message.replace('\0', " ")).unwrap_or_default();
+    MESSAGE.with(|message| *message.borrow_mut() = text);
+    failure.status as c_int
+}
+
+/// The words for the last call of this thread that failed.
+pub(crate) fn message() -> *const c_char {
+    MESSAGE.with(|message| message.borrow().as_ptr())
+}

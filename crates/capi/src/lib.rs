@@ -1,0 +1,323 @@
+//! The library behind `interleaf.h`, which says what each function does.
+
+#![expect(unsafe_code, reason = "its functions are called from C")]
+
+mod failure;
+
+use failure::{Failure, Status, answer};
+use interleaf_pager::{
+    advice::Advice,
+    cache::Settings,
+    pager::Pager as Inner,
+    predict::Limits,
+    store::{FileStore, Options as StoreOptions},
+};
+use libc::{c_char, c_int, c_void, size_t};
+use std::{
+    collections::BTreeMap,
+    ffi::{CStr, OsStr},
+    ops::Range,
+    os::unix::ffi::OsStrExt,
+    path::Path,
+    ptr,
+    sync::{Mutex, PoisonError},
+};
+
+const PAGE: usize = 4096;
+
+/// The smallest budget: two huge pages.
+const DRAM_LEAST: u64 = 4 << 20;
+
+/// The addresses that regions have where nothing else is said.
+const ADDRESSES: u64 = 1 << 40;
+
+/// `interleaf_pager`
+#[derive(Debug)]
+pub struct Pager {
+    inner: Inner,
+    /// Regions as they were asked for, by where they begin.
+    regions: Mutex<BTreeMap<usize, usize>>,
+}
+
+/// `interleaf_options`
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    size: size_t,
+    dram_bytes: u64,
+    address_bytes: u64,
+    stores: *const *const c_char,
+    store_count: size_t,
+}
+
+/// `interleaf_statistics`
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Statistics {
+    touches: u64,
+    ready: u64,
+    read: u64,
+    written: u64,
+    foreseen: u64,
+    used: u64,
+    wasted: u64,
+}
+
+/// `interleaf_open`
+///
+/// # Safety
+/// As said in the header: pointers are to what they should be.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn interleaf_open(options: *const Options, pager: *mut *mut Pager) -> c_int {
+    answer(|| {
+        if options.is_null() || pager.is_null() {
+            return Err(Failure::argument("options or pager is NULL", "give both"));
+        }
+        // SAFETY: by the caller the size stands first, whatever the version.
+        let size = unsafe { ptr::read(options.cast::<size_t>()) };
+        if size < size_of::<Options>() {
+            let why = format!("options.size is {size}, and not {}", size_of::<Options>());
+            return Err(Failure::argument(why, "set it to sizeof(interleaf_options)"));
+        }
+        // SAFETY: by the caller it points at as much as its size says.
+        let made = unsafe { open(&*options) }?;
+        // SAFETY: by the caller it points at a pointer.
+        unsafe { *pager = Box::into_raw(Box::new(made)) };
+        Ok(())
+    })
+}
+
+/// # Safety
+/// The stores are as many strings as said.
+unsafe fn open(options: &Options) -> Result<Pager, Failure> {
+    let dram = options.dram_bytes;
+    let frames = u32::try_from(dram / PAGE as u64).ok().filter(|_| dram >= DRAM_LEAST);
+    let frames = frames.ok_or_else(|| {
+        let why = format!("options.dram_bytes is {dram}, and not from 4 MiB to 16 TiB");
+        Failure::argument(why, "the budget is what of DRAM all regions may use")
+    })?;
+    if options.stores.is_null() || options.store_count == 0 {
+        let hint = "name a folder on a drive, or a block device";
+        return Err(Failure::argument("options has no store", hint));
+    }
+    // SAFETY: by the caller.
+    let stores = unsafe { std::slice::from_raw_parts(options.stores, options.store_count) };
+    if let Some(at) = stores.iter().position(|store| store.is_null()) {
+        let why = format!("options.stores[{at}] is NULL");
+        return Err(Failure::argument(why, "store_count is how many there are"));
+    }
+    // SAFETY: by the caller each is a string that outlives the call.
+    let text = |store: &*const c_char| unsafe { CStr::from_ptr(*store) };
+    let paths: Vec<&Path> =
+        stores.iter().map(|store| Path::new(OsStr::from_bytes(text(store).to_bytes()))).collect();
+    let store = FileStore::open_all(&paths, StoreOptions::default());
+    let store = store.map_err(|refused| {
+        Failure::new(Status::Store, format!("{}: {}", refused.store, refused.why), refused.hint)
+    })?;
+    let bytes = if options.address_bytes == 0 { ADDRESSES } else { options.address_bytes };
+    let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+    let settings = Settings { frames, order: 2, ahead: Limits { first: 16, most: 8192 } };
+    let inner = Inner::new(settings, bytes, store).map_err(|why| Failure::start(&why))?;
+    Ok(Pager { inner, regions: Mutex::default() })
+}
+
+/// `interleaf_close`
+///
+/// # Safety
+/// The pager was opened, and is used by nobody any more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn interleaf_close(pager: *mut Pager) {
+    if !pager.is_null() {
+        // SAFETY: it was made by `interleaf_open`, and by the caller it is closed once.
+        drop(unsafe { Box::from_raw(pager) });
+    }
+}
+
+/// `interleaf_alloc`
+///
+/// # Safety
+/// The pager is open, and `memory` points at a pointer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn interleaf_alloc(
+    pager: *mut Pager,
+    bytes: size_t,
+    align: size_t,
+    memory: *mut *mut c_void,
+) -> c_int {
+    answer(|| {
+        // SAFETY: by the caller.
+        let (pager, memory) = unsafe { (at(pager)?, memory.as_mut()) };
+        let memory = memory.ok_or_else(|| Failure::argument("memory is NULL", "give both"))?;
+        if bytes == 0 || !(align == 0 || align.is_power_of_two()) {
+            let why = format!("bytes is {bytes} and align {align}");
+            let hint = "a region has one byte at least, and align is a power of two, or 0";
+            return Err(Failure::argument(why, hint));
+        }
+        let region = pager.inner.take(bytes, align.max(PAGE)).ok_or_else(|| {
+            let why = format!("no {bytes} bytes of addresses are left");
+            Failure::new(Status::NoMemory, why, "give options.address_bytes more")
+        })?;
+        pager.lock().insert(region.start, bytes);
+        *memory = region.start as *mut c_void;
+        Ok(())
+    })
+}
+
+/// `interleaf_free`
+///
+/// # Safety
+/// The pager is open, and nobody uses the region any more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn interleaf_free(pager: *mut Pager, memory: *mut c_void) -> c_int {
+    answer(|| {
+        if memory.is_null() {
+            return Ok(());
+        }
+        // SAFETY: by the caller.
+        let pager = unsafe { at(pager) }?;
+        let start = memory as usize;
+        let bytes = pager.lock().remove(&start).ok_or_else(|| {
+            let hint = "give what interleaf_alloc gave, once, and the same pager";
+            Failure::argument(format!("no region begins at {memory:p}"), hint)
+        })?;
+        pager.inner.give(start..(start + bytes).next_multiple_of(PAGE));
+        Ok(())
+    })
+}
+
+/// `interleaf_advise`
+///
+/// # Safety
+/// The pager is open.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn interleaf_advise(
+    pager: *mut Pager,
+    memory: *mut c_void,
+    bytes: size_t,
+    advice: c_int,
+) -> c_int {
+    answer(|| {
+        // SAFETY: by the caller.
+        let pager = unsafe { at(pager) }?;
+        let advice = match advice {
+            0 => Advice::Normal,
+            1 => Advice::Random,
+            2 => Advice::Sequential,
+            3 => Advice::WillNeed,
+            4 => Advice::Cold,
+            _ => {
+                let hint = "it is one of interleaf_advice";
+                return Err(Failure::argument(format!("advice is {advice}"), hint));
+            }
+        };
+        let part = pager.part(memory, bytes)?;
+        if !part.is_empty() {
+            let start = part.start / PAGE * PAGE;
+            pager.inner.advise(&(start..part.end.next_multiple_of(PAGE)), advice);
+        }
+        Ok(())
+    })
+}
+
+/// `interleaf_discard`
+///
+/// # Safety
+/// The pager is open, and nobody uses this part of the region meanwhile.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn interleaf_discard(
+    pager: *mut Pager,
+    memory: *mut c_void,
+    bytes: size_t,
+) -> c_int {
+    answer(|| {
+        // SAFETY: by the caller.
+        let pager = unsafe { at(pager) }?;
+        let part = pager.part(memory, bytes)?;
+        let zero = |part: Range<usize>| {
+            // SAFETY: it is a part of a region, which nobody else uses.
+            unsafe { ptr::write_bytes(part.start as *mut u8, 0, part.len()) }
+        };
+        let pages = part.start.next_multiple_of(PAGE)..part.end / PAGE * PAGE;
+        if pages.start >= pages.end {
+            zero(part);
+            return Ok(());
+        }
+        zero(part.start..pages.start);
+        zero(pages.end..part.end);
+        pager.inner.discard(&pages);
+        Ok(())
+    })
+}
+
+/// `interleaf_get_statistics`
+///
+/// # Safety
+/// The pager is open, and `statistics` points at so many bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn interleaf_get_statistics(
+    pager: *mut Pager,
+    statistics: *mut Statistics,
+    size: size_t,
+) -> c_int {
+    answer(|| {
+        // SAFETY: by the caller.
+        let pager = unsafe { at(pager) }?;
+        if statistics.is_null() || size < size_of::<Statistics>() {
+            let why = format!("statistics is {statistics:p} and size {size}");
+            return Err(Failure::argument(why, "size is sizeof(interleaf_statistics)"));
+        }
+        let counts = pager.inner.counts();
+        let found = Statistics {
+            touches: counts.touches,
+            ready: counts.ready,
+            read: counts.read,
+            written: counts.written,
+            foreseen: counts.foreseen,
+            used: counts.used,
+            wasted: counts.wasted,
+        };
+        // SAFETY: by the caller it points at so much.
+        unsafe { ptr::write(statistics, found) };
+        Ok(())
+    })
+}
+
+/// `interleaf_message`
+#[unsafe(no_mangle)]
+pub extern "C" fn interleaf_message() -> *const c_char {
+    failure::message()
+}
+
+/// `interleaf_version`
+#[unsafe(no_mangle)]
+pub extern "C" fn interleaf_version() -> *const c_char {
+    concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()
+}
+
+/// # Safety
+/// It is an open pager, or null.
+unsafe fn at<'a>(pager: *mut Pager) -> Result<&'a Pager, Failure> {
+    // SAFETY: by the caller.
+    let pager = unsafe { pager.as_ref() };
+    pager.ok_or_else(|| Failure::argument("pager is NULL", "open one with interleaf_open"))
+}
+
+impl Pager {
+    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<usize, usize>> {
+        self.regions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A part of a region.
+    fn part(&self, memory: *mut c_void, bytes: usize) -> Result<Range<usize>, Failure> {
+        let start = memory as usize;
+        let end = start.checked_add(bytes);
+        let region = self.lock().range(..=start).next_back().map(|(start, bytes)| start + bytes);
+        match (end, region) {
+            (Some(end), Some(last)) if end <= last => Ok(start..end),
+            _ => {
+                let why = format!("no region has {bytes} bytes from {memory:p} on");
+                Err(Failure::argument(why, "give a part of one that was not freed"))
+            }
+        }
+    }
+}
