@@ -1,10 +1,16 @@
 //! The command line.
 
+mod bench;
+mod bench_compare;
+mod extend;
 mod measure;
 mod measure_app;
 mod report;
 mod run;
 
+pub(crate) use bench::{Bench, BenchListArgs, BenchRunArgs, Place};
+pub(crate) use bench_compare::BenchCompareArgs;
+pub(crate) use extend::{EXAMPLE as EXTEND_EXAMPLE, ExtendArgs};
 pub(crate) use measure::{
     ChaseArgs, CommonArgs, InterleaveArgs, LoadArgs, Measure, MeasureArgs, PagesChoice,
     TrafficArgs, WayChoice,
@@ -65,9 +71,11 @@ Decide:
 Act:
   run        a command under a placement of its pages, or the pages of a program that runs already
   balance    pages all the time: observes, decides, moves them
+  extend     a command that needs more memory than there is: DRAM is a cache over a drive
 
 Try and prove:
   simulate   a policy on a machine that one need not own: what it finds, when, what it gives
+  bench      workloads of any footprint whose results are checked
   reproduce  a published study: its figure, ours, the error
   report     a recorded document as one HTML page, as Markdown, as CSV or as a picture
 
@@ -98,10 +106,13 @@ pub(crate) enum Verb {
     Tune(TuneArgs),
     Run(RunArgs),
     Balance(BalanceArgs),
+    Extend(Box<ExtendArgs>),
     #[command(subcommand)]
     Simulate(Simulate),
     Reproduce(ReproduceArgs),
     Report(ReportArgs),
+    #[command(subcommand)]
+    Bench(Bench),
 }
 
 /// Shows the memory of this machine: its nodes, the fastest first, with what the firmware rates
@@ -656,6 +667,7 @@ fn refused(error: &clap::Error, verb: &str) -> Failure {
     let example = match verb {
         "interleaf tune" => "write for example interleaf tune -- ./solver input.dat",
         "interleaf run" => run::EXAMPLE,
+        "interleaf extend" => extend::EXAMPLE,
         "interleaf measure app" => measure_app::hint(&problem),
         _ => "",
     };

@@ -4,7 +4,10 @@
 //! input gives the same bytes on any machine.
 
 pub(crate) mod balance;
+pub(crate) mod bench;
+pub(crate) mod bench_compare;
 pub(crate) mod compare;
+pub(crate) mod extend;
 pub(crate) mod figure;
 pub(crate) mod machine;
 pub(crate) mod measure;

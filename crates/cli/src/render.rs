@@ -1,8 +1,11 @@
 //! Documents as tables, charts and pages.
 
 pub(crate) mod balance;
+pub(crate) mod bench;
+pub(crate) mod bench_compare;
 pub(crate) mod chart;
 pub(crate) mod compare;
+pub(crate) mod extend;
 pub(crate) mod html;
 pub(crate) mod machine;
 pub(crate) mod measure;

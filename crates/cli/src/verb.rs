@@ -1,8 +1,10 @@
 //! The verbs.
 
 mod balance;
+mod bench;
 mod compare;
 mod doctor;
+mod extend;
 mod measure;
 mod placed;
 mod predict;
@@ -15,6 +17,7 @@ mod show;
 mod simulate;
 mod tune;
 
+pub(crate) use bench::{Ended as BenchEnded, PATTERNS, WAYS};
 pub(crate) use placed::Ended;
 
 use crate::{
@@ -33,8 +36,10 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode, Failure> {
     let done = match cli.verb {
         Some(Verb::Run(args)) => return run::run(&args, root),
         Some(Verb::Balance(args)) => return balance::start(&args, root),
+        Some(Verb::Extend(args)) => return extend::run(&args, root),
         Some(Verb::Tune(args)) => return tune::run(&args, root),
         Some(Verb::Measure(args)) => return measure::run(&args, root),
+        Some(Verb::Bench(bench)) => return bench::run(&bench),
         Some(Verb::Compare(args)) => return compare::run(&args),
         None => show::run(&ShowArgs::default(), root),
         Some(Verb::Show(args)) => show::run(&args, root),

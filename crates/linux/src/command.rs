@@ -18,7 +18,7 @@ use signal_hook::{
     low_level::siginfo::Cause,
 };
 use std::{
-    ffi::OsString,
+    ffi::{OsStr, OsString},
     fs::File,
     io,
     process::{Child, Command, ExitStatus},
@@ -150,23 +150,47 @@ impl Signals {
         program: &OsString,
         arguments: &[OsString],
     ) -> Result<Running<'_>, StartError> {
-        let failed =
-            |why| StartError::Command { program: program.to_string_lossy().into_owned(), why };
-        // Before there is a command that would be left alone if this failed.
-        let waiter = self.waiter().map_err(failed)?;
         let mut command = Command::new(program);
         command.args(arguments);
         if let Some(output) = output {
-            let copy = || output.try_clone().map_err(failed);
+            let copy = || output.try_clone().map_err(|why| StartError::command(program, why));
             command.stdout(copy()?).stderr(copy()?);
         }
-        policy.set().map_err(|why| StartError::Policy { policy: policy.to_string(), why })?;
+        self.launch(&mut command, Some(policy))
+    }
+
+    /// Starts a command whose pages come as ours do, with these variables in its environment.
+    ///
+    /// # Errors
+    /// When the command cannot be started.
+    pub fn start_with(
+        &self,
+        variables: &[(&str, OsString)],
+        program: &OsString,
+        arguments: &[OsString],
+    ) -> Result<Running<'_>, StartError> {
+        let mut command = Command::new(program);
+        command.args(arguments).envs(variables.iter().map(|(name, value)| (name, value)));
+        self.launch(&mut command, None)
+    }
+
+    fn launch(
+        &self,
+        command: &mut Command,
+        policy: Option<&Policy>,
+    ) -> Result<Running<'_>, StartError> {
+        let program = command.get_program().to_os_string();
+        let failed = |why| StartError::command(&program, why);
+        // Before there is a command that would be left alone if this failed.
+        let waiter = self.waiter().map_err(failed)?;
+        let set = |policy: &Policy| {
+            policy.set().map_err(|why| StartError::Policy { policy: policy.to_string(), why })
+        };
+        policy.map_or(Ok(()), set)?;
         let begun = Instant::now();
         let started = command.spawn();
         // Ours was only there to be inherited.
-        Policy::Default
-            .set()
-            .map_err(|why| StartError::Policy { policy: Policy::Default.to_string(), why })?;
+        policy.map_or(Ok(()), |_| set(&Policy::Default))?;
         let child = started.map_err(failed)?;
         // It waits as long as we have not told it.
         let _ = waiter.send(pid(&child));
@@ -239,6 +263,12 @@ pub enum StartError {
         /// Why.
         why: io::Error,
     },
+}
+
+impl StartError {
+    fn command(program: &OsStr, why: io::Error) -> Self {
+        Self::Command { program: program.to_string_lossy().into_owned(), why }
+    }
 }
 
 impl Running<'_> {

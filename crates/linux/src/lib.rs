@@ -34,6 +34,10 @@ pub mod feed;
 
 pub mod cgroup;
 
+pub mod bounded;
+
+pub mod swapfile;
+
 pub mod damon;
 
 pub mod topology;
@@ -63,6 +67,10 @@ pub mod host;
 pub mod placement;
 
 pub mod survey;
+
+pub mod program;
+
+pub mod storage;
 
 pub mod command;
 

@@ -25,8 +25,6 @@ mod extent;
 
 mod learn;
 
-mod program;
-
 mod room;
 
 use crate::{
@@ -34,17 +32,13 @@ use crate::{
     cyclic::Cyclic,
     index::{ExtentId, Index},
     pool::{Frame, ORDER_MAX, Pool},
-    predict::{
-        Page,
-        streams::{Limits, Streams},
-    },
+    predict::{Limits, Page, Predictor, Tally, is_of_history},
     queue::{Links, Queue},
     ranges::Ranges,
 };
 use ahead::Pending;
 use extent::{Extent, State, Wanted};
 use learn::Learner;
-pub(crate) use program::pinned_max;
 use std::{
     collections::{BTreeMap, VecDeque},
     ops::Range,
@@ -98,6 +92,13 @@ impl Changed {
     /// None of them.
     pub const NONE: Self = Self([0; 1 << (ORDER_MAX - 6)]);
 
+    /// So many pages, all of them.
+    pub fn all(pages: usize) -> Self {
+        let mut changed = Self::NONE;
+        (0..pages).for_each(|page| changed.add(page));
+        changed
+    }
+
     /// Adds a page, by its number in the extent.
     pub const fn add(&mut self, page: usize) {
         self.0[page / 64] |= 1 << (page % 64);
@@ -111,6 +112,11 @@ impl Changed {
     /// Whether none differs.
     pub fn is_none(&self) -> bool {
         *self == Self::NONE
+    }
+
+    /// How many differ.
+    pub fn count(&self) -> u32 {
+        self.0.iter().map(|word| word.count_ones()).sum()
     }
 
     /// Runs of pages that differ, of an extent with so many; of two that are less than `gap` apart
@@ -212,6 +218,10 @@ pub struct Counts {
     pub wasted: u64,
     /// Pages whose frames were needed for others.
     pub evicted: u64,
+    /// How long threads waited for pages, nanoseconds in all; whoever has a clock adds it.
+    pub stalled_ns: u64,
+    /// What of the foreseen the history foresaw; the rest were streams.
+    pub history: Tally,
 }
 
 /// What of a budget is where.
@@ -219,8 +229,8 @@ pub struct Counts {
 pub struct Cache {
     settings: Settings,
     pool: Pool,
-    /// Regions, by where they begin.
-    regions: BTreeMap<Page, Region>,
+    /// Where regions end, by where they begin.
+    regions: BTreeMap<Page, Page>,
     index: Index,
     extents: Vec<Extent>,
     links: Links,
@@ -262,17 +272,12 @@ pub struct Cache {
     is_frozen: bool,
     /// Whether something could not be stored since then.
     is_unwritable: bool,
-    streams: Streams,
+    predictor: Predictor,
     /// What streams asked for and is not brought in yet.
     pending: VecDeque<Pending>,
+    /// What is known of regions, by where they begin.
+    learners: BTreeMap<Page, Learner>,
     counts: Counts,
-}
-
-/// Pages that belong together.
-#[derive(Clone, Debug)]
-struct Region {
-    end: Page,
-    learner: Learner,
 }
 
 impl Cache {
@@ -307,8 +312,9 @@ impl Cache {
             coming: 0,
             is_frozen: false,
             is_unwritable: false,
-            streams: Streams::new(settings.ahead),
+            predictor: Predictor::new(settings.ahead),
             pending: VecDeque::new(),
+            learners: BTreeMap::new(),
             counts: Counts::default(),
         }
     }
@@ -329,9 +335,7 @@ impl Cache {
         match event {
             Event::Touched { thread, page, is_write } => {
                 self.counts.touches += 1;
-                if let Some((_, region)) = self.regions.range_mut(..=page).next_back() {
-                    region.learner.touch(page);
-                }
+                self.learner(page).touch(page);
                 self.touched(page, is_write, actions);
                 touch = Some((thread, page));
             }
@@ -363,15 +367,14 @@ impl Cache {
         if !self.discarded.is_empty() {
             self.discard(actions);
         }
-        if self.is_frozen {
-            return;
+        if !self.is_frozen {
+            self.make_room(actions);
+            self.serve(actions);
+            if let Some((thread, page)) = touch {
+                self.foresee(thread, page);
+            }
+            self.bring_pending(actions);
         }
-        self.make_room(actions);
-        self.serve(actions);
-        if let Some((thread, page)) = touch {
-            self.foresee(thread, page);
-        }
-        self.bring_pending(actions);
     }
 
     fn touched(&mut self, page: Page, is_write: bool, actions: &mut Vec<Action>) {
@@ -398,10 +401,25 @@ impl Cache {
         }
     }
 
+    /// What is known of the region that a page is in.
+    fn learner(&mut self, page: Page) -> &mut Learner {
+        let first = self.region(page).start;
+        let order = self.settings.order;
+        self.learners.entry(first).or_insert_with(|| Learner::new(order))
+    }
+
+    /// Says how much memory there is to know about.
+    fn measure(&mut self) {
+        let pages = self.regions.iter().map(|(start, end)| end - start);
+        self.predictor.set_footprint(pages.sum());
+        let regions = &self.regions;
+        self.learners.retain(|first, _| regions.contains_key(first));
+    }
+
     /// The region that a page is in.
     fn region(&self, page: Page) -> Range<Page> {
-        let region = self.regions.range(..=page).next_back().filter(|it| it.1.end > page);
-        region.map_or(page..page + 1, |(start, region)| *start..region.end)
+        let region = self.regions.range(..=page).next_back().filter(|it| *it.1 > page);
+        region.map_or(page..page + 1, |(start, end)| *start..*end)
     }
 
     /// The order of the largest extent around a page that holds no other, `most` at most.
@@ -428,8 +446,8 @@ impl Cache {
         let most = self.room(page, order);
         let (frame, order) = self.frames(most)?;
         let span = Span { page: page >> order << order, frame, order };
-        let id = self.insert(Extent::new(span, State::Filling, stream));
         self.coming += 1;
+        let id = self.insert(Extent::new(span, State::Filling, stream));
         self.index.set(span.page, order, Some(id));
         let is_stored = self.has_stored(span.pages());
         if is_stored {
@@ -466,12 +484,12 @@ impl Cache {
     fn ready(&mut self, id: ExtentId, actions: &mut Vec<Action>) {
         let extent = &mut self.extents[id as usize];
         extent.state = State::Ready;
+        let wanted = extent.wanted();
+        extent.forget_wanted();
         // What could not be stored must not rest, where it would be given up.
         let is_mapped = !self.is_frozen || extent.is_changed;
-        let wanted = extent.wanted().filter(|_| is_mapped);
-        extent.forget_wanted();
         self.enqueue(id);
-        if let Some(wanted) = wanted {
+        if let Some(wanted) = wanted.filter(|_| is_mapped) {
             self.map(id, wanted.is_write, actions);
         }
     }
@@ -503,7 +521,8 @@ impl Cache {
     fn map(&mut self, id: ExtentId, is_write: bool, actions: &mut Vec<Action>) {
         self.dequeue(id);
         let extent = &mut self.extents[id as usize];
-        let was_foreseen = extent.stream != 0;
+        let (stream, frames) = (extent.stream, u64::from(extent.frames()));
+        let was_foreseen = stream != 0;
         let is_of_loop = was_foreseen && self.cyclic.is_loop();
         self.of_loop = self.of_loop.wrapping_add(u32::from(is_of_loop));
         extent.goes_by = is_of_loop && !self.of_loop.is_multiple_of(room::KEPT_ONE_IN);
@@ -511,8 +530,9 @@ impl Cache {
         extent.state = State::Mapping;
         self.coming += 1;
         extent.is_changed |= is_write;
-        self.counts.used += if was_foreseen { u64::from(extent.frames()) } else { 0 };
         actions.push(Action::MoveIn(id, extent.span()));
+        self.counts.used += if was_foreseen { frames } else { 0 };
+        self.counts.history.used += if is_of_history(stream) { frames } else { 0 };
     }
 
     fn insert(&mut self, extent: Extent) -> ExtentId {
@@ -562,6 +582,9 @@ impl Cache {
         self.stored[word] |= 1 << (page % 64);
     }
 }
+
+mod program;
+pub(crate) use program::pinned_max;
 
 #[cfg(test)]
 mod tests;

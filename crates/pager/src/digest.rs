@@ -6,13 +6,16 @@
 
 use crate::{
     cache::{Changed, Span},
-    memory::Memory,
+    frames::Frames,
     pager::PAGE,
 };
 use twox_hash::XxHash3_64;
 
 /// Up to this order what was touched by a write is taken for changed as a whole.
 const COARSE_ORDER: u8 = 2;
+
+/// The digest of no page: a page that has it counts as changed.
+const UNKNOWN: u64 = 0;
 
 /// Digests of frames.
 #[derive(Debug)]
@@ -34,19 +37,25 @@ impl Digests {
     }
 
     /// The frames of a span hold what the store holds.
-    pub(crate) fn learn(&mut self, memory: &Memory, span: Span) {
+    pub(crate) fn learn(&mut self, memory: &Frames, span: Span) {
         for frame in frames(span) {
             self.all[frame] = digest(memory, frame);
         }
     }
 
+    /// Nobody knows what the store holds of a span.
+    pub(crate) fn forget(&mut self, span: Span) {
+        self.all[frames(span)].fill(UNKNOWN);
+    }
+
     /// Which pages of a span do not hold what the store holds; with `is_changed` some are known not
     /// to.
-    pub(crate) fn changed(&self, memory: &Memory, span: Span, is_changed: bool) -> Changed {
+    pub(crate) fn changed(&self, memory: &Frames, span: Span, is_changed: bool) -> Changed {
         let mut changed = Changed::NONE;
         for (page, frame) in frames(span).enumerate() {
             let is_known = is_changed && span.order <= COARSE_ORDER;
-            if is_known || self.all[frame] != digest(memory, frame) {
+            let before = self.all[frame];
+            if is_known || before == UNKNOWN || before != digest(memory, frame) {
                 changed.add(page);
             }
         }
@@ -58,6 +67,6 @@ fn frames(span: Span) -> std::ops::Range<usize> {
     span.frame as usize..span.frame as usize + (1 << span.order)
 }
 
-fn digest(memory: &Memory, frame: usize) -> u64 {
+fn digest(memory: &Frames, frame: usize) -> u64 {
     XxHash3_64::oneshot(memory.page(frame * PAGE))
 }

@@ -29,10 +29,6 @@ impl Frames {
         self.memory.start()
     }
 
-    pub(crate) const fn memory(&self) -> &Memory {
-        &self.memory
-    }
-
     pub(crate) const fn addresses(&self) -> Range<usize> {
         self.memory.addresses()
     }
@@ -61,5 +57,13 @@ impl Frames {
     pub(crate) unsafe fn zero(&self, part: Range<usize>) {
         // SAFETY: by the caller.
         unsafe { self.memory.zero(part) }
+    }
+
+    /// The bytes of a page that is there and that nobody writes to, so many bytes from the first
+    /// frame.
+    pub(crate) fn page(&self, at: usize) -> &[u8] {
+        // SAFETY: of frames, only what belongs to an extent that is mapped is not there, and nobody
+        // asks for its content; while it is here, nobody writes to it.
+        unsafe { self.memory.part(at..at + PAGE) }
     }
 }

@@ -28,14 +28,13 @@ mod digest;
 mod memory;
 
 mod frames;
+mod transfers;
 
 mod mover;
 
 mod fatal;
 
 mod ranges;
-
-mod transfers;
 
 pub mod arena;
 
@@ -44,7 +43,18 @@ pub mod store;
 pub mod pager;
 
 mod mappings;
+mod stall;
 
 pub mod fork;
 
 pub mod worker;
+
+pub mod share;
+
+pub mod board;
+
+pub mod session;
+
+pub mod drive;
+
+pub mod rights;

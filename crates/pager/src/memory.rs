@@ -2,7 +2,6 @@
 
 #![expect(unsafe_code, reason = "memory is mapped")]
 
-use crate::pager::PAGE;
 use rustix::{
     io,
     mm::{self, Advice, MapFlags, MprotectFlags, MremapFlags, ProtFlags},
@@ -71,19 +70,26 @@ impl Memory {
         unsafe { ptr::write_bytes((self.start + part.start) as *mut u8, 0, part.len()) }
     }
 
-    /// The bytes of a page that is there and that nobody writes to, so many bytes from the start.
-    pub(crate) fn page(&self, at: usize) -> &[u8] {
-        assert!(at.is_multiple_of(PAGE) && at < self.bytes);
-        // SAFETY: it is mapped. Of frames, only what belongs to an extent that is mapped elsewhere
-        // is not there, and the digest of that is asked by nobody.
-        unsafe { std::slice::from_raw_parts((self.start + at) as *const u8, PAGE) }
+    /// Writes some bytes.
+    ///
+    /// # Safety
+    /// They lie within, and nobody else uses that part.
+    pub(crate) unsafe fn put(&self, at: usize, bytes: &[u8]) {
+        debug_assert!(at + bytes.len() <= self.bytes);
+        // SAFETY: it is mapped, and by the caller nobody else uses it.
+        unsafe {
+            ptr::copy_nonoverlapping(bytes.as_ptr(), (self.start + at) as *mut u8, bytes.len());
+        }
     }
 
-    /// Lets the kernel forget what it has for a part, where no page is.
-    pub(crate) fn forget(&self, part: Range<usize>) {
-        let (address, length) = (part.start as *mut _, part.len());
-        // SAFETY: the part lies within, and by the caller no page is there that could be lost.
-        let _ = unsafe { mm::madvise(address, length, Advice::LinuxDontNeed) };
+    /// The bytes of a part.
+    ///
+    /// # Safety
+    /// The part lies within, its pages are there, and nobody writes to it as long as it is used.
+    pub(crate) unsafe fn part(&self, part: Range<usize>) -> &[u8] {
+        debug_assert!(part.end <= self.bytes);
+        // SAFETY: it is mapped, and by the caller nobody writes to it.
+        unsafe { std::slice::from_raw_parts((self.start + part.start) as *const u8, part.len()) }
     }
 }
 

@@ -82,31 +82,35 @@ impl Mover {
         let _ = faults.wake(&(page..page + PAGE));
     }
 
-    /// Moves pages to frames; those that are missing are zeros then.
+    /// Moves pages to frames, and says whether some were missing, which are zeros then.
     pub(crate) fn fetch(
         &self,
         faults: &Userfault,
         frame: usize,
         page: usize,
         bytes: usize,
-    ) -> Result<(), Held> {
+    ) -> Result<bool, Held> {
         // SAFETY: by the state machine the frames are empty, and the pages are ours.
         let moved = unsafe { faults.move_pages(frame, page, bytes, 1) };
-        let Err((mut done, _)) = moved else { return Ok(()) };
+        let Err((mut done, _)) = moved else { return Ok(false) };
+        let mut is_missing = false;
         while done < bytes {
-            if let Err(Held) = self.fetch_one(faults, frame + done, page + done) {
-                self.bring(faults, page, frame, done);
-                return Err(Held);
+            match self.fetch_one(faults, frame + done, page + done) {
+                Ok(missing) => is_missing |= missing,
+                Err(Held) => {
+                    self.bring(faults, page, frame, done);
+                    return Err(Held);
+                }
             }
             done += PAGE;
         }
-        Ok(())
+        Ok(is_missing)
     }
 
-    fn fetch_one(&self, faults: &Userfault, frame: usize, page: usize) -> Result<(), Held> {
+    fn fetch_one(&self, faults: &Userfault, frame: usize, page: usize) -> Result<bool, Held> {
         // SAFETY: as of `fetch`.
         match unsafe { faults.move_pages(frame, page, PAGE, PAGE_TRIES) } {
-            Ok(()) => return Ok(()),
+            Ok(()) => return Ok(false),
             Err((_, Errno::BUSY)) => return Err(Held),
             Err((_, Errno::NOENT)) => {}
             // SAFETY: the page is a region's, and nobody else uses the other addresses.
@@ -116,7 +120,7 @@ impl Mover {
                     let moved =
                         unsafe { faults.move_pages(frame, self.lifted.start(), PAGE, FRAME_TRIES) };
                     match moved {
-                        Ok(()) => return Ok(()),
+                        Ok(()) => return Ok(false),
                         Err((_, Errno::NOENT)) => {}
                         Err((_, why)) => fatal(format_args!("page {page:#x} is stuck: {why}")),
                     }
@@ -127,7 +131,13 @@ impl Mover {
             },
         }
         self.fill(faults, frame, PAGE);
-        Ok(())
+        Ok(true)
+    }
+
+    /// Lets the kernel forget what it has for addresses where no page is.
+    pub(crate) fn clear(&self, pages: &Range<usize>) {
+        // SAFETY: no page is there that could be lost.
+        let _ = unsafe { memory::advise(pages, Advice::LinuxDontNeed) };
     }
 
     /// Lets go of pages that something holds, whose content is of no use any more.

@@ -5,6 +5,7 @@
 use crate::{
     advice::Advice,
     arena::{Arena, Owner},
+    board::Seat,
     cache::{self, Cache, Counts, Settings},
     fork::{Freeze, Inherit},
     frames::Frames,
@@ -49,6 +50,8 @@ pub(crate) struct Shared {
     pub(crate) arena: Mutex<Arena>,
     pub(crate) asked: Mutex<Vec<Request>>,
     pub(crate) counts: Mutex<Counts>,
+    /// Where others see what was done.
+    seat: Option<Seat>,
     pub(crate) inherit: Mutex<Ranges<Inherit>>,
     /// Pages that are to stay, and how many may.
     pub(crate) pinned: Mutex<Ranges<()>>,
@@ -99,6 +102,19 @@ impl Pager {
     /// # Errors
     /// When there is no right to `userfaultfd`, or not so much memory.
     pub fn new(settings: Settings, bytes: usize, store: impl Store + 'static) -> io::Result<Self> {
+        Self::seated(settings, bytes, store, None)
+    }
+
+    /// The same for a process that shares a budget with others.
+    ///
+    /// # Errors
+    /// As of [`Pager::new`].
+    pub fn seated(
+        settings: Settings,
+        bytes: usize,
+        store: impl Store + 'static,
+        seat: Option<Seat>,
+    ) -> io::Result<Self> {
         let memory = Memory::reserve(bytes)?;
         let frames = Frames::new(settings.frames)?;
         let kernel = Arc::new(Kernel::new([memory.addresses()], &frames)?);
@@ -108,6 +124,7 @@ impl Pager {
             memory,
             asked: Mutex::default(),
             counts: Mutex::default(),
+            seat,
             inherit: Mutex::default(),
             pinned: Mutex::default(),
             pinned_max: u64::from(cache::pinned_max(settings)),
@@ -227,16 +244,6 @@ impl Shared {
         Arc::clone(&self.kernel.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Lets the kernel forget what it has for addresses where no page is.
-    pub(crate) fn forget(&self, addresses: Range<usize>) {
-        self.memory.forget(addresses);
-    }
-
-    /// Tells the user what was lost.
-    pub(crate) fn tell(&self, lost: &Lost) {
-        let _ = writeln!(io::stderr(), "interleaf: {lost}");
-    }
-
     /// Says what may be done with pages of regions.
     pub(crate) fn protect(&self, pages: &Range<usize>, protection: u32) -> io::Result<()> {
         debug_assert!(self.memory.addresses().contains(&pages.start));
@@ -249,6 +256,19 @@ impl Shared {
         // SAFETY: they are the reservation's, and what was mapped there is to go.
         unsafe { memory::reserve_again(pages) }?;
         Ok(self.kernel().faults.register(pages)?)
+    }
+
+    /// Tells the user what was lost.
+    pub(crate) fn tell_lost(&self, lost: &Lost) {
+        let _ = writeln!(io::stderr(), "interleaf: {lost}");
+    }
+
+    /// Says what was done so far.
+    pub(crate) fn tell(&self, counts: Counts) {
+        *lock(&self.counts) = counts;
+        if let Some(seat) = &self.seat {
+            seat.tell(&counts);
+        }
     }
 
     fn give(&self, pages: &Range<usize>) {
@@ -307,7 +327,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
-    use crate::{predict::streams::Limits, store::FileStore};
+    use crate::{predict::Limits, store::FileStore};
 
     const SETTINGS: Settings =
         Settings { frames: 2048, order: 2, ahead: Limits { first: 16, most: 256 } };

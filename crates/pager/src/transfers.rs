@@ -4,7 +4,6 @@
 use crate::{
     cache::{Changed, Span},
     index::ExtentId,
-    memory::Memory,
     pager::PAGE,
     predict::Page,
     store::{Piece, Store, Transfer},
@@ -83,27 +82,25 @@ impl Transfers {
         self.reads.is_empty() && self.writes.is_empty()
     }
 
-    /// Whether nothing is to be transferred any more.
+    /// Whether nothing is under way.
     pub(crate) fn are_done(&self) -> bool {
         self.extents.is_empty()
     }
 
-    /// Begins all that is to be transferred, and says which transfers could not be begun.
+    /// Begins all that is to be transferred, with the frames from that address on, and says which transfers could not be begun.
     ///
     /// # Safety
     /// Until the transfers are done nobody writes to the frames, and nobody else uses those that are
     /// read into.
     #[expect(unsafe_code, reason = "frames are handed to the store")]
-    pub(crate) unsafe fn begin(&mut self, frames: &Memory, store: &mut dyn Store) -> Vec<u64> {
+    pub(crate) unsafe fn begin(&mut self, frames: usize, store: &mut dyn Store) -> Vec<u64> {
         let mut failed = vec![];
         for (runs, is_write) in [(&mut self.reads, false), (&mut self.writes, true)] {
             let mut runs = std::mem::take(runs);
             runs.sort_unstable_by_key(|run| run.first);
             for joined in runs.chunk_by(follows).flat_map(short) {
-                let piece = |run: &Run| Piece {
-                    address: frames.start() + run.bytes.start,
-                    bytes: run.bytes.len(),
-                };
+                let piece =
+                    |run: &Run| Piece { address: frames + run.bytes.start, bytes: run.bytes.len() };
                 let pieces: Vec<Piece> = joined.iter().map(piece).collect();
                 self.last += 1;
                 let (token, offset) = (self.last, joined[0].first * PAGE as u64);

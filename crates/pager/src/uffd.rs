@@ -6,14 +6,16 @@
 #![expect(unsafe_code, reason = "page tables are changed under the program")]
 
 use rustix::{
+    fs::{Mode, OFlags},
     io::{self, Errno},
-    ioctl::{Opcode, Updater, ioctl, opcode},
+    ioctl::{Ioctl, IoctlOutput, Opcode, Updater, ioctl, opcode},
     mm::{UserfaultfdFlags, userfaultfd},
 };
 use std::{
+    ffi::c_void,
     mem,
     ops::Range,
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd},
 };
 
 /// The group of the calls, and the version of the protocol.
@@ -24,6 +26,9 @@ const FEATURES: u64 = 1 << 8 | 1 << 14 | 1 << 16;
 
 /// `UFFDIO_REGISTER_MODE_MISSING`.
 const MISSING: u64 = 1;
+
+/// Where those may ask who may not make the system call.
+const DEVICE: &str = "/dev/userfaultfd";
 
 /// `UFFD_EVENT_PAGEFAULT`.
 const PAGEFAULT: u8 = 0x12;
@@ -126,7 +131,12 @@ impl Userfault {
     pub fn open() -> io::Result<Self> {
         let flags = UserfaultfdFlags::CLOEXEC | UserfaultfdFlags::NONBLOCK;
         // SAFETY: it makes a descriptor; nothing is registered with it yet.
-        let userfault = Self { fd: unsafe { userfaultfd(flags) }? };
+        let fd = match unsafe { userfaultfd(flags) } {
+            // Who may not call it may be allowed to open the device (6.1).
+            Err(Errno::PERM) => by_device(flags).map_err(|_| Errno::PERM)?,
+            made => made?,
+        };
+        let userfault = Self { fd };
         let mut api = Api { api: GROUP.into(), features: FEATURES, ioctls: 0 };
         userfault.call::<API, _>(&mut api)?;
         Ok(userfault)
@@ -264,6 +274,37 @@ impl Userfault {
 impl AsFd for Userfault {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
+    }
+}
+
+/// A descriptor from the device, whose file says who may have one.
+fn by_device(flags: UserfaultfdFlags) -> io::Result<OwnedFd> {
+    let device = rustix::fs::open(DEVICE, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+    // SAFETY: the call takes flags by value and makes a descriptor.
+    unsafe { ioctl(&device, NewDescriptor(flags)) }
+}
+
+/// `USERFAULTFD_IOC_NEW`.
+struct NewDescriptor(UserfaultfdFlags);
+
+// SAFETY: the number is that of a call without a structure, which gives back a descriptor that
+// nobody else has.
+unsafe impl Ioctl for NewDescriptor {
+    type Output = OwnedFd;
+
+    const IS_MUTATING: bool = false;
+
+    fn opcode(&self) -> Opcode {
+        opcode::none(GROUP, 0)
+    }
+
+    fn as_ptr(&mut self) -> *mut c_void {
+        self.0.bits() as usize as *mut c_void
+    }
+
+    unsafe fn output_from_ptr(out: IoctlOutput, _: *mut c_void) -> io::Result<OwnedFd> {
+        // SAFETY: the call has not failed, so that this is the new descriptor.
+        Ok(unsafe { OwnedFd::from_raw_fd(out) })
     }
 }
 

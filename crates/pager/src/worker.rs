@@ -3,7 +3,7 @@
 #![expect(unsafe_code, reason = "pages are moved under the program")]
 
 use crate::{
-    cache::{Action, Cache, Changed, Event, Failed, Span},
+    cache::{Action, Cache, Changed, Counts, Event, Failed, Span},
     digest::Digests,
     fatal::fatal,
     fork::{Child, Freeze},
@@ -14,6 +14,7 @@ use crate::{
     pager::{Kernel, PAGE, Request, Shared, lock},
     pool::ORDER_MAX,
     predict::Page,
+    stall::Stalls,
     store::Store,
     transfers::{Part, Transfers},
 };
@@ -33,8 +34,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// After the last thing that happened the next is waited for without sleeping so long: about what it
-/// takes to fall asleep and be woken.
+/// After the last thing that happened the next is waited for without sleeping so long: about what
+/// it takes to fall asleep and be woken.
 const SPIN: Duration = Duration::from_micros(50);
 
 /// After so long, what something held is tried again: nobody says when it is not held any more.
@@ -92,6 +93,7 @@ pub(crate) struct Worker {
     /// Blocks of the size of a huge page in which single pages have been mapped: the kernel has a
     /// table of them, and a huge page moves only to where none is.
     tables: BTreeSet<Page>,
+    stalls: Stalls,
     /// Who waits for pages from this one on to be zeros.
     erased: Vec<(Page, SyncSender<()>)>,
     /// Pages that are given back once they are zeros.
@@ -121,6 +123,7 @@ impl Worker {
             digests: Digests::new(count as usize),
             transfers: Transfers::default(),
             tables: BTreeSet::new(),
+            stalls: Stalls::default(),
             erased: vec![],
             gone: vec![],
             freeze: None,
@@ -136,42 +139,47 @@ impl Worker {
         IS_WORKER.set(true);
         let mut actions = vec![];
         let mut last = Instant::now();
-        loop {
-            let Some(is_busy) = self.step(&mut actions)? else { return Ok(()) };
+        while let Some(is_busy) = self.step(&mut actions)? {
             if is_busy {
                 last = Instant::now();
-            } else if last.elapsed() < SPIN {
+            } else if last.elapsed() < SPIN && !self.is_held {
                 thread::yield_now();
             } else {
-                self.sleep(&mut actions)?;
+                self.wait()?;
                 last = Instant::now();
             }
         }
+        Ok(())
     }
 
     /// Does what there is to do, and says whether there was something; `None` when all is over.
     fn step(&mut self, actions: &mut Vec<Action>) -> io::Result<Option<bool>> {
-        let shared = Arc::clone(&self.shared);
+        let kernel = Arc::clone(&self.kernel);
         let mut is_busy = false;
         for (token, outcome) in self.store.done() {
             is_busy = true;
             if let Err(lost) = &outcome {
-                shared.tell(lost);
+                self.shared.tell_lost(lost);
             }
             self.transferred(token, outcome.is_ok(), actions);
         }
+        if mem::take(&mut self.is_held) {
+            self.cache.on(Event::Again, actions);
+        }
         // Before a fork nothing more comes in.
         let faults: Vec<_> = match self.freeze {
-            None => self.kernel.faults.faults()?.collect(),
+            None => kernel.faults.faults()?.collect(),
             Some(_) => vec![],
         };
         // What a thread was given it may touch before we have seen that it was asked for.
         if self.is_stopped(actions) {
             return Ok(None);
         }
+        let now = Instant::now();
         for fault in faults {
             is_busy = true;
-            let page = shared.page(fault.address);
+            let page = self.shared.page(fault.address);
+            self.stalls.begin(page, now);
             let (thread, is_write) = (fault.thread, fault.is_write);
             self.cache.on(Event::Touched { thread, page, is_write }, actions);
             self.act(actions)?;
@@ -179,51 +187,50 @@ impl Worker {
         is_busy |= !actions.is_empty();
         self.act(actions)?;
         while !self.transfers.are_begun() {
-            let memory = self.frames.memory();
             // SAFETY: the frames are the extents' until the transfers are done, and their content
             // is in nobody's address space meanwhile.
-            for token in unsafe { self.transfers.begin(memory, &mut *self.store) } {
+            let failed = unsafe { self.transfers.begin(self.frames.start(), &mut *self.store) };
+            for token in failed {
                 self.transferred(token, false, actions);
             }
             self.act(actions)?;
         }
+        self.forks(actions)?;
         if is_busy {
             self.store.submit()?;
-            *lock(&shared.counts) = *self.cache.counts();
+            let stalled_ns = self.stalls.nanoseconds();
+            self.shared.tell(Counts { stalled_ns, ..*self.cache.counts() });
         }
-        is_busy |= self.forks(actions)?;
         Ok(Some(is_busy))
     }
 
     /// Waits until there is something to do.
-    fn sleep(&mut self, actions: &mut Vec<Action>) -> io::Result<()> {
+    fn wait(&self) -> io::Result<()> {
         let ready = self.store.ready();
         let faults = match self.freeze {
             None => PollFlags::IN,
             Some(_) => PollFlags::empty(),
         };
+        let kernel = &self.kernel;
         let mut fds = [
-            PollFd::new(&self.kernel.called, PollFlags::IN),
+            PollFd::new(&kernel.called, PollFlags::IN),
             PollFd::new(&ready, PollFlags::IN),
-            PollFd::new(&self.kernel.faults, faults),
+            PollFd::new(&kernel.faults, faults),
         ];
         match poll(&mut fds, self.is_held.then_some(&AGAIN)) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(why) => return Err(why.into()),
         }
         if !fds[0].revents().is_empty() {
-            let _ = rustix::io::read(&self.kernel.called, &mut [0_u8; 8]);
-        }
-        if mem::take(&mut self.is_held) {
-            self.cache.on(Event::Again, actions);
+            let _ = rustix::io::read(&kernel.called, &mut [0_u8; 8]);
         }
         Ok(())
     }
 
-    /// Lets a process fork once nothing is under way, waits until it has, and says whether one did.
-    fn forks(&mut self, actions: &mut Vec<Action>) -> io::Result<bool> {
+    /// Lets a process fork once nothing is under way, and waits until it has.
+    fn forks(&mut self, actions: &mut Vec<Action>) -> io::Result<()> {
         let is_still = self.cache.is_still() && self.transfers.are_done() && self.gone.is_empty();
-        let Some(freeze) = self.freeze.take_if(|_| is_still) else { return Ok(false) };
+        let Some(freeze) = self.freeze.take_if(|_| is_still) else { return Ok(()) };
         let child = match self.cache.of_child() {
             Some(cache) => self.store.fork().map(|store| Child { cache, store }),
             None => Err(io::Error::other("some of it could not be stored")),
@@ -232,8 +239,7 @@ impl Worker {
         let _ = freeze.frozen.send(child);
         let _ = freeze.thaw.recv();
         self.cache.on(Event::Thaw, actions);
-        self.act(actions)?;
-        Ok(true)
+        self.act(actions)
     }
 
     /// Sees to what was asked for, and says whether that was to stop.
@@ -300,6 +306,7 @@ impl Worker {
                 Action::Write(id, span, changed) => self.transfers.write(id, span, &changed),
                 Action::MoveIn(id, span) => {
                     self.move_in(span);
+                    self.stalls.end(span.pages());
                     self.cache.on(Event::MovedIn(id), actions);
                 }
                 Action::MoveOut { id, span, is_changed } => {
@@ -308,9 +315,10 @@ impl Worker {
                 Action::Drop(id, span) => {
                     let (page, frame, length) = self.places(span);
                     self.mover.drop_held(&self.kernel.faults, frame, page, length);
-                    self.cache.on(Event::MovedOut(id, Changed::NONE), actions);
+                    self.cache.on(Event::MovedOut(id, Changed::all(length / PAGE)), actions);
                 }
                 Action::Wake(page, pages) => {
+                    self.stalls.end(page..page + pages);
                     let addresses = self.shared.addresses(&(page..page + pages));
                     let _ = self.kernel.faults.wake(&addresses);
                 }
@@ -328,13 +336,24 @@ impl Worker {
         Ok(())
     }
 
+    fn move_in(&mut self, span: Span) {
+        let (page, frame, length) = self.places(span);
+        let block = span.page >> ORDER_MAX;
+        if span.order < ORDER_MAX {
+            self.tables.insert(block);
+        } else if self.tables.remove(&block) {
+            // No page is there; since 6.14 the empty table goes too.
+            self.mover.clear(&(page..page + HUGE_BYTES));
+        }
+        self.mover.bring(&self.kernel.faults, page, frame, length);
+    }
+
     fn move_out(&mut self, id: ExtentId, span: Span, is_changed: bool, to: &mut Vec<Action>) {
         let (page, frame, length) = self.places(span);
         let event = match self.mover.fetch(&self.kernel.faults, frame, page, length) {
-            Ok(()) => {
-                let changed = self.digests.changed(self.frames.memory(), span, is_changed);
-                Event::MovedOut(id, changed)
-            }
+            // Nobody knows which are zeros now.
+            Ok(true) => Event::MovedOut(id, Changed::all(length / PAGE)),
+            Ok(false) => Event::MovedOut(id, self.digests.changed(&self.frames, span, is_changed)),
             Err(Held) => {
                 self.is_held = true;
                 Event::Held(id)
@@ -348,24 +367,13 @@ impl Worker {
         for Part { id, span, is_write, is_done } in self.transfers.done(token, is_done) {
             let result = if is_done { Ok(()) } else { Err(Failed) };
             if is_done {
-                self.digests.learn(self.frames.memory(), span);
+                self.digests.learn(&self.frames, span);
+            } else {
+                self.digests.forget(span);
             }
             let event = if is_write { Event::Wrote(id, result) } else { Event::Filled(id, result) };
             self.cache.on(event, actions);
         }
-    }
-
-    fn move_in(&mut self, span: Span) {
-        let block = span.page >> ORDER_MAX;
-        if span.order < ORDER_MAX {
-            self.tables.insert(block);
-        } else if self.tables.remove(&block) {
-            // No page is there; since 6.14 the empty table goes too.
-            let address = self.shared.address(span.page);
-            self.shared.forget(address..address + HUGE_BYTES);
-        }
-        let (page, frame, length) = self.places(span);
-        self.mover.bring(&self.kernel.faults, page, frame, length);
     }
 
     /// Where the pages of a span are, where its frames, and how many bytes.
@@ -376,7 +384,7 @@ impl Worker {
 }
 
 /// Where the frames of a span are, bytes from the first frame.
-pub(crate) fn bytes(span: Span) -> Range<usize> {
+fn bytes(span: Span) -> Range<usize> {
     let start = span.frame as usize * PAGE;
     start..start + (PAGE << span.order)
 }

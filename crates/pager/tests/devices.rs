@@ -5,7 +5,7 @@
 use interleaf_pager::{
     cache::Settings,
     pager::Pager,
-    predict::streams::Limits,
+    predict::Limits,
     store::{FileStore, Options, place},
 };
 use std::{

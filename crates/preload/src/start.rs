@@ -1,21 +1,49 @@
-//! The pager of a program: there from its first large allocation on.
+//! How it begins: what the session says, and this process's part of the budget.
 
 use crate::process;
 use interleaf_pager::{
-    cache::Settings, pager::Pager, predict::streams::Limits, store::FileStore, worker::is_worker,
+    board::{Identity, Seat},
+    cache::Settings,
+    pager::Pager,
+    predict::Limits,
+    session::{Children, Session, VARIABLE},
+    store::FileStore,
+    worker::is_worker,
 };
-use std::{cell::Cell, path::Path, sync::OnceLock};
+use rustix::fs::{FlockOperation, flock};
+use std::{
+    cell::Cell,
+    fs::File,
+    io,
+    path::Path,
+    sync::{Arc, OnceLock},
+    thread,
+    time::Duration,
+};
+
+const PAGE_BYTES: u64 = 4096;
+
+/// With fewer pages of DRAM nothing moves any more: a reserve, what is brought in and what is in
+/// use have to fit.
+const FRAMES_MIN: u64 = 1024;
+
+/// Addresses of all regions of a process together.
+const ADDRESSES: usize = 4 << 40;
 
 /// Smaller ones are never looked at: most are, and should not even look at a thread's own variable.
 const LEAST_BYTES: usize = 1 << 20;
 
-/// Addresses of all regions together.
-const ADDRESSES: usize = 4 << 40;
+/// How often, and how long at most, who began the session is waited for to say whom it has started.
+const FIRST_PAUSE: Duration = Duration::from_millis(1);
+const FIRST_PAUSES: u32 = 2000;
 
-/// What the environment says should be done.
+/// What is done for this process.
 struct Extend {
     pager: Pager,
+    /// Smaller allocations are left alone.
     least: usize,
+    /// Says that the store is ours, as long as there is a pager.
+    _locked: Option<File>,
 }
 
 static EXTEND: OnceLock<Option<Extend>> = OnceLock::new();
@@ -25,20 +53,115 @@ thread_local! {
     static INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// `dram=BYTES store=PATH least=BYTES`
+/// What the environment says should be done; nothing when it says nothing, or it cannot be done,
+/// which is told.
 fn extend() -> Option<Extend> {
-    let text = std::env::var("INTERLEAF_EXTEND").ok()?;
+    let value = std::env::var_os(VARIABLE)?;
+    let text = value.to_str().filter(|text| text.contains('='));
+    match text.map_or_else(|| begin(Path::new(&value)), |text| alone(text).map(Some)) {
+        Ok(extend) => extend,
+        Err(why) => {
+            let name = name();
+            let pid = std::process::id();
+            let text = format!("interleaf: {name} ({pid}): its memory is not extended: {why}\n");
+            // Where nobody can be told, nobody can be told that either.
+            let _ = rustix::io::write(rustix::stdio::stderr(), text.as_bytes());
+            None
+        }
+    }
+}
+
+/// Without a session: `dram=BYTES store=PATH least=BYTES`, for a process by itself.
+fn alone(text: &str) -> Result<Extend, String> {
     let value = |name: &str| {
         let mut words = text.split(' ').filter_map(|word| word.split_once('='));
-        words.find(|(key, _)| *key == name).map(|(_, value)| value)
+        let value = words.find(|(key, _)| *key == name).map(|(_, value)| value);
+        value.ok_or_else(|| format!("{VARIABLE} is {text:?}: {name}= is missing"))
     };
-    let frames = value("dram")?.parse::<u64>().ok()? / 4096;
+    let number = |name: &str| {
+        let text = value(name)?;
+        text.parse::<u64>().map_err(|_| format!("{VARIABLE}: {name}={text} is no number of bytes"))
+    };
+    let frames = number("dram")? / PAGE_BYTES;
+    start(frames, Path::new(value("store")?), None, number("least")?)
+}
+
+fn begin(folder: &Path) -> Result<Option<Extend>, String> {
+    let session = Session::open(folder).map_err(|why| why.to_string())?;
+    let settings = &session.settings;
+    let budget = session.board.budget();
+    let (frames, seat) = match settings.children {
+        Children::None if !is_first(&session)? => return Ok(None),
+        Children::Own => {
+            let seat = seat(&session, 0)?;
+            (seat.own(budget), seat)
+        }
+        Children::None | Children::Inherit => {
+            let seat = seat(&session, budget)?;
+            (seat.grow(budget / u64::from(settings.processes.max(1))), seat)
+        }
+    };
+    if frames < FRAMES_MIN {
+        return Err(format!(
+            "{frames} pages of the budget are left, and it takes {FRAMES_MIN}: other processes of \
+             the session have the rest (--processes N shares it by so many)"
+        ));
+    }
+    let store = settings.stores.first().ok_or("the session has no store")?;
+    start(frames, store, Some(seat), settings.min_alloc_bytes).map(Some)
+}
+
+fn start(frames: u64, store: &Path, seat: Option<Seat>, least: u64) -> Result<Extend, String> {
+    let locked = locked(store).map_err(|why| format!("{}: {why}", store.display()))?;
+    let store = FileStore::open(store).map_err(|why| format!("{}: {why}", store.display()))?;
+    let frames = u32::try_from(frames).map_err(|_| "the budget is too large")?;
     let ahead = Limits { first: 16, most: 8192 };
-    let settings = Settings { frames: u32::try_from(frames).ok()?, order: 2, ahead };
-    let store = FileStore::open(Path::new(value("store")?)).ok()?;
-    let pager = Pager::new(settings, ADDRESSES, store).ok()?;
+    let settings = Settings { frames, order: 2, ahead };
+    let pager = Pager::seated(settings, ADDRESSES, store, seat);
+    let pager = pager.map_err(|why| format!("userfaultfd: {why}"))?;
     process::watch();
-    Some(Extend { pager, least: value("least")?.parse().ok()? })
+    let least = usize::try_from(least).unwrap_or(usize::MAX);
+    Ok(Extend { pager, least, _locked: locked })
+}
+
+/// A lock on a store that has a name, which several processes must not write to; a folder needs
+/// none, since each makes a file of its own in it.
+fn locked(store: &Path) -> io::Result<Option<File>> {
+    if store.is_dir() {
+        return Ok(None);
+    }
+    let file = File::open(store)?;
+    flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
+        io::Error::other("another process has it; several need a folder, for a file of each")
+    })?;
+    Ok(Some(file))
+}
+
+fn seat(session: &Session, wanted: u64) -> Result<Seat, String> {
+    let identity = Identity::own().map_err(|why| format!("/proc/self/stat: {why}"))?;
+    let seat = Arc::clone(&session.board).join(identity, &name(), wanted);
+    seat.ok_or_else(|| "the session has no room for one more process".into())
+}
+
+/// Whether this is the process that was started first. Who started it says so at once; it may have
+/// allocated even sooner.
+fn is_first(session: &Session) -> Result<bool, String> {
+    for _ in 0..FIRST_PAUSES {
+        if let Some(first) = session.board.first() {
+            return Ok(first == std::process::id());
+        }
+        thread::sleep(FIRST_PAUSE);
+    }
+    Err(format!(
+        "who began the session {} does not say whom it started",
+        session.folder().display()
+    ))
+}
+
+/// The name of this process.
+fn name() -> String {
+    let name = std::fs::read_to_string("/proc/self/comm").unwrap_or_default();
+    name.trim_end().to_string()
 }
 
 /// Does something that may allocate memory, which is not ours then.

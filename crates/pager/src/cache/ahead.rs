@@ -1,10 +1,10 @@
 //! Bringing in what streams foresee.
 
-use super::{Action, Cache, Span, State};
+use super::{Action, Cache, Learner, Span, State};
 use crate::{
     index::ExtentId,
     pool::ORDER_MAX,
-    predict::{Page, Touch},
+    predict::{Page, Touch, is_of_history},
 };
 use std::{collections::VecDeque, ops::Range};
 
@@ -49,8 +49,8 @@ impl Cache {
             Some(id) => self.extents[id as usize].span().pages(),
             None => page..page + 1,
         };
-        let touch = Touch { thread, pages, within: self.region(page) };
-        let Some(ahead) = self.streams.touch(&touch) else { return };
+        let touch = Touch { thread, page, pages, within: self.region(page) };
+        let Some(ahead) = self.predictor.touch(&touch) else { return };
         let ranges = ahead.pages.iter().cloned();
         let is_down = ahead.pages.first().is_some_and(|range| range.end <= page);
         let same =
@@ -87,6 +87,8 @@ impl Cache {
             let frames = self.extents[id as usize].frames();
             self.foreseen_more(stream, frames);
             self.counts.foreseen += u64::from(frames);
+            self.counts.history.foreseen +=
+                if is_of_history(stream) { u64::from(frames) } else { 0 };
             waiting = 0;
         }
     }
@@ -143,8 +145,15 @@ impl Cache {
                     true => range.end = of.start.max(range.start),
                     false => range.start = of.end.min(range.end),
                 }
-            } else if self.streams.asks(pending.stream, range) {
-                return Some((page, fitting(page, range, pending.is_down, ORDER_MAX)));
+            } else if self.predictor.asks(pending.stream, range) {
+                // One page alone stands for what a touch of it would bring.
+                let is_alone = is_of_history(pending.stream) && range.end - range.start == 1;
+                let order = if is_alone {
+                    self.learned(page)
+                } else {
+                    fitting(page, range, pending.is_down, ORDER_MAX)
+                };
+                return Some((page, order));
             } else {
                 range.end = range.start;
             }
@@ -173,16 +182,21 @@ impl Cache {
         if is_plenty && !self.has_stored(start..start + (1 << ORDER_MAX)) {
             return (ORDER_MAX, false);
         }
-        let region = self.regions.range_mut(..=page).next_back();
-        let learner = region.map(|(_, region)| &mut region.learner);
-        learner.map_or((0, false), |learner| (learner.order(), learner.miss(page)))
+        let learner = self.learner(page);
+        (learner.order(), learner.miss(page))
+    }
+
+    /// The order that was learned for a page's region.
+    fn learned(&self, page: Page) -> u8 {
+        let learner = self.learners.get(&self.region(page).start);
+        learner.map_or(self.settings.order, Learner::order)
     }
 
     /// Gives up what was foreseen longest ago if nobody asks for it any more.
     fn drop_forgotten(&mut self) -> bool {
         let Some(id) = self.foreseen.first() else { return false };
         let extent = self.extents[id as usize];
-        let is_forgotten = !self.streams.asks(extent.stream, &extent.span().pages());
+        let is_forgotten = !self.predictor.asks(extent.stream, &extent.span().pages());
         if is_forgotten {
             self.drop_foreseen(id);
         }

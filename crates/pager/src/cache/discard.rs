@@ -65,12 +65,11 @@ impl Cache {
         let mut whole = self.extents[id as usize];
         let [first, second] = halves(whole.span());
         if whole.state == State::Ready {
-            self.dequeue(id);
+            self.dequeue(id)
         } else {
-            self.leave(id);
-            // Each half may be, if there is room for it.
-            whole.is_pinned = false;
+            self.leave(id)
         }
+        whole.is_pinned = false;
         let other = self.insert(whole.with(second));
         self.extents[id as usize] = whole.with(first);
         self.index.set(second.page, second.order, Some(other));

@@ -40,10 +40,10 @@ pub(super) struct Extent {
     pub(super) is_changed: bool,
     /// Whether it goes by in a loop.
     pub(super) goes_by: bool,
-    /// Whether only the page that is waited for is to be mapped, to see whether others are touched.
-    pub(super) is_probe: bool,
     /// Whether it is mapped and stays so.
     pub(super) is_pinned: bool,
+    /// Whether only the page that is waited for is to be mapped, to see whether others are touched.
+    pub(super) is_probe: bool,
 }
 
 impl Extent {
@@ -58,8 +58,8 @@ impl Extent {
             wants_to_write: false,
             is_changed: false,
             goes_by: false,
-            is_probe: false,
             is_pinned: false,
+            is_probe: false,
         }
     }
 

@@ -108,12 +108,30 @@ mod tests {
         Pcg64Mcg,
         rand_core::{RngCore, SeedableRng},
     };
+    use std::collections::BTreeSet;
 
-    /// Touches pages, each of which shows if it is a probe's or not in memory.
+    /// Touches pages: what was brought in lately is mapped, but for what belongs to a probe.
     fn run(learner: &mut Learner, pages: impl IntoIterator<Item = Page>) {
+        let (mut mapped, mut ready) = (BTreeSet::new(), BTreeSet::new());
         for page in pages {
+            if mapped.len() > 4096 {
+                (mapped, ready) = (BTreeSet::new(), BTreeSet::new());
+            }
+            if mapped.contains(&page) {
+                continue;
+            }
             learner.touch(page);
-            learner.miss(page);
+            mapped.insert(page);
+            if ready.contains(&page) {
+                continue;
+            }
+            let start = page >> learner.order() << learner.order();
+            let around = start..start + (1 << learner.order());
+            if learner.miss(page) {
+                ready.extend(around);
+            } else {
+                mapped.extend(around);
+            }
         }
     }
 

@@ -1,6 +1,6 @@
 //! What a program does with its memory other than touching it.
 
-use super::{Action, Cache, Extent, Learner, Region, Settings, State};
+use super::{Action, Cache, Extent, Settings, State};
 use crate::{advice::Advice, index::ExtentId, predict::Page};
 use std::ops::Range;
 
@@ -15,48 +15,39 @@ pub(crate) fn pinned_max(settings: Settings) -> u32 {
 /// One part in so many of all is brought in at once because the program said that it is needed.
 const NEEDED_PART: u32 = 8;
 
-/// Of that, 2^7 pages are read at a time: 512 KiB, of which a drive gives most of its bandwidth.
-const NEEDED_ORDER: u8 = 7;
-
 impl Cache {
     /// Adds pages of regions; those that follow each other are one region.
     pub fn add(&mut self, pages: Range<Page>) {
-        let before = self.regions.range_mut(..=pages.start).next_back();
-        let start = match before.filter(|(_, region)| region.end >= pages.start) {
-            Some((start, region)) => {
-                region.end = region.end.max(pages.end);
-                *start
-            }
-            None => {
-                let learner = Learner::new(self.settings.order);
-                self.regions.insert(pages.start, Region { end: pages.end, learner });
-                pages.start
-            }
-        };
-        while let Some((&next, region)) = self.regions.range(start + 1..=pages.end).next() {
-            let end = region.end;
-            self.regions.remove(&next);
-            if let Some(region) = self.regions.get_mut(&start) {
-                region.end = region.end.max(end);
-            }
+        let mut pages = pages;
+        if let Some((&start, &end)) = self.regions.range(..=pages.start).next_back()
+            && end >= pages.start
+        {
+            pages = start..end.max(pages.end);
         }
+        while let Some((&start, &end)) = self.regions.range(pages.start..=pages.end).next() {
+            self.regions.remove(&start);
+            pages.end = pages.end.max(end);
+        }
+        self.regions.insert(pages.start, pages.end);
+        self.measure();
     }
 
     /// Removes pages from their regions: they were discarded.
     pub fn remove(&mut self, pages: &Range<Page>) {
-        let over = self.regions.range(..pages.end).rev().take_while(|it| it.1.end > pages.start);
-        let over: Vec<_> = over.map(|(start, _)| *start).collect();
-        for start in over {
-            let Some(region) = self.regions.remove(&start) else { continue };
-            if pages.end < region.end {
-                self.regions.insert(pages.end, region.clone());
+        let over = self.regions.range(..pages.end).rev().take_while(|it| *it.1 > pages.start);
+        let over: Vec<_> = over.map(|(start, end)| *start..*end).collect();
+        for region in over {
+            self.regions.remove(&region.start);
+            if region.start < pages.start {
+                self.regions.insert(region.start, pages.start);
             }
-            if start < pages.start {
-                self.regions.insert(start, Region { end: pages.start, ..region });
+            if pages.end < region.end {
+                self.regions.insert(pages.end, region.end);
             }
         }
         self.advised.set(pages, None);
         self.pinned_pages.set(pages, None);
+        self.measure();
     }
 
     /// What the program said about a page.
@@ -140,7 +131,7 @@ impl Cache {
             let id = match self.index.get(page) {
                 Some(id) => id,
                 None if self.goes(&(page..page + 1)) => return,
-                None => match self.bring(page, NEEDED_ORDER, 0, actions) {
+                None => match self.bring(page, self.settings.order, 0, actions) {
                     Some(id) => id,
                     None => return,
                 },
@@ -182,7 +173,7 @@ impl Cache {
     pub(super) fn thaw(&mut self, actions: &mut Vec<Action>) {
         self.is_frozen = false;
         self.is_unwritable = false;
-        for (start, Region { end, .. }) in &self.regions {
+        for (start, end) in &self.regions {
             actions.push(Action::Wake(*start, end - start));
         }
     }

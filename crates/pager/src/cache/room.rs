@@ -1,7 +1,7 @@
 //! Giving up what is missed least.
 
 use super::{Action, Cache, Changed, Extent, Failed, Span, State, Wanted};
-use crate::index::ExtentId;
+use crate::{index::ExtentId, predict::is_of_history};
 
 /// So many frames are kept free or at rest: one part in so many of all, and no more than it takes
 /// while a drive is busy with the next: 64 MiB.
@@ -37,8 +37,10 @@ impl Cache {
         let extent = self.extents[id as usize];
         self.dequeue(id);
         self.forget(id);
-        self.counts.wasted += u64::from(extent.frames());
-        self.streams.wasted(extent.stream, &extent.span().pages());
+        let frames = u64::from(extent.frames());
+        self.counts.wasted += frames;
+        self.counts.history.wasted += if is_of_history(extent.stream) { frames } else { 0 };
+        self.predictor.wasted(extent.stream, &extent.span().pages());
     }
 
     /// The mapped extent that is missed least.
@@ -54,12 +56,11 @@ impl Cache {
         extent.is_changed = !changed.is_none();
         let (span, frames) = (extent.span(), extent.frames());
         self.leaving -= frames;
-        let is_kept = extent.is_changed && (extent.wanted().is_none() || self.is_frozen);
-        if is_kept && !self.is_discarded(span) {
+        let is_due = extent.wanted().is_none() || self.is_frozen;
+        if extent.is_changed && is_due && !self.is_discarded(span) {
             self.extents[id as usize].state = State::Writing;
             self.leaving += frames;
-            self.counts.written +=
-                changed.runs(frames as usize, 0).iter().map(|it| it.len() as u64).sum::<u64>();
+            self.counts.written += u64::from(changed.count());
             actions.push(Action::Write(id, span, changed));
         } else {
             self.ready(id, actions);
@@ -78,10 +79,12 @@ impl Cache {
         if result.is_ok() {
             extent.is_changed = false;
             span.pages().for_each(|page| self.store(page));
-        } else if extent.wanted().is_none() || self.is_frozen {
-            self.is_unwritable = self.is_frozen;
+        } else {
             // It stays where it is safe, and is written again when it is its turn.
-            extent.want(span.page, true);
+            self.is_unwritable = self.is_frozen;
+            if extent.wanted().is_none() {
+                extent.want(span.page, true);
+            }
         }
         self.ready(id, actions);
     }
@@ -140,8 +143,8 @@ impl Cache {
 
     /// Puts a mapped extent into its queue.
     pub(super) fn enter(&mut self, id: ExtentId) {
-        let extent = &self.extents[id as usize];
-        if self.is_to_pin(extent) {
+        let extent = self.extents[id as usize];
+        if self.is_to_pin(&extent) {
             self.pinned_frames += extent.frames();
             self.extents[id as usize].is_pinned = true;
         } else if extent.goes_by {

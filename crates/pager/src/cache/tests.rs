@@ -139,7 +139,7 @@ impl World {
                     assert!(self.mapped[page as usize].take().is_some());
                     self.frames[frame as usize] = Some(0);
                 }
-                self.on(Event::MovedOut(id, Changed::NONE));
+                self.on(Event::MovedOut(id, Changed::all(1 << span.order)));
             }
             Action::MoveOut { id, span, .. } => {
                 let mut changed = Changed::NONE;
@@ -211,13 +211,13 @@ impl World {
 
     fn settle(&mut self) {
         for _ in 0..1_000_000 {
-            let is_held = self.holds_one_in > 0 && self.waits.iter().any(Option::is_some);
-            if self.todo.is_empty() && is_held {
-                self.on(Event::Again);
-            } else if self.todo.is_empty() {
-                break;
-            } else {
+            if !self.todo.is_empty() {
                 self.act();
+            } else if self.holds_one_in > 0 && self.waits.iter().any(Option::is_some) {
+                // Whoever held something lets go.
+                self.on(Event::Again);
+            } else {
+                break;
             }
         }
         assert!(self.todo.is_empty() && self.waits.iter().all(Option::is_none), "nobody waits");
@@ -402,8 +402,8 @@ fn a_sweep_is_there_before_it_is_touched() {
         at += 1;
         ((at - 1) % 1024, true)
     });
-    let Counts { touches, ready, foreseen, wasted, .. } = *world.cache.counts();
-    assert!(ready * 10 > touches * 8, "{ready} of {touches}");
+    let Counts { read, foreseen, wasted, .. } = *world.cache.counts();
+    assert!(foreseen * 10 > read * 9, "{foreseen} of {read}");
     assert!(wasted * 20 < foreseen, "{wasted} of {foreseen}");
 }
 
@@ -425,7 +425,7 @@ fn a_loop_keeps_what_it_can_and_is_forgotten() {
     };
     rounds(&mut world, 0, 4096, 40_000);
     let read = rounds(&mut world, 0, 4096, 80_000);
-    assert!(read < 0.65, "{read} of what is touched is read");
+    assert!(read < 0.68, "{read} of what is touched is read");
     rounds(&mut world, 4096, 1024, 200_000);
     let read = rounds(&mut world, 4096, 1024, 40_000);
     assert!(read < 0.01, "{read} of what fits is read");

@@ -1,0 +1,148 @@
+//! The command line of `interleaf bench`.
+
+use super::{BenchCompareArgs, quantity, seed, size, threads};
+use clap::{Args, Subcommand, builder::PossibleValuesParser};
+use interleaf_model::units::{Bytes, Time};
+use interleaf_workload::{kind::Kind, memory::Hint, stream::Loop};
+use std::path::PathBuf;
+
+/// Runs the workloads of the studies of memory that is extended by storage.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Bench {
+    List(BenchListArgs),
+    Run(Box<BenchRunArgs>),
+    Compare(BenchCompareArgs),
+}
+
+/// Lists the workloads.
+#[derive(Debug, Args)]
+pub(crate) struct BenchListArgs {
+    /// Print a JSON document (interleaf.bench.list/1)
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Runs a workload, checks what it computed, and says how fast it was. Filling the arrays is no
+/// part of what is measured. The arrays come from the ordinary allocator, so that what extends a
+/// program extends this one too.
+///
+/// Examples:
+///   interleaf bench run stream --footprint 512MiB
+///   interleaf bench run random --write --footprint 4GiB --threads 2
+///   interleaf extend --dram 256MiB --store /nvme -- interleaf bench run fft --footprint 512MiB
+///   interleaf bench run seq --footprint 1GiB --memory file:/nvme --advice sequential
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct BenchRunArgs {
+    /// The workload
+    #[arg(value_name = "NAME", value_parser = workloads())]
+    pub(crate) workload: String,
+    /// Bytes of all arrays together
+    #[arg(long, value_name = "SIZE", value_parser = size, default_value = "512MiB")]
+    pub(crate) footprint: Bytes,
+    /// Threads
+    #[arg(long, value_name = "N", value_parser = threads, default_value = "1")]
+    pub(crate) threads: u32,
+    /// Rounds that are measured, at least; each is whole
+    #[arg(long, value_name = "N", value_parser = rounds, default_value = "3")]
+    pub(crate) rounds: u32,
+    /// More rounds until so much time is over
+    #[arg(long, value_name = "TIME", value_parser = seconds)]
+    pub(crate) seconds: Option<Time>,
+    /// Rounds beforehand that do not count
+    #[arg(long, value_name = "N", value_parser = warm_up, default_value = "0")]
+    pub(crate) warm_up: u32,
+    /// Where the arrays live: with the ordinary allocator, in mappings of their own, or in files
+    /// without names in a folder, which are mapped
+    #[arg(long, value_name = "heap|mmap|file:DIR", value_parser = place, default_value = "heap")]
+    pub(crate) memory: Place,
+    /// With --memory mmap or file:DIR, what the kernel is told of how they are used
+    #[arg(long, value_name = "ADVICE", value_parser = hints(), default_value = "normal")]
+    pub(crate) advice: String,
+    /// Of stream: one of its loops alone [default: triad is measured, the others once behind it]
+    #[arg(long = "loop", value_name = "LOOP", value_parser = loops())]
+    pub(crate) only: Option<String>,
+    /// Of stride: from one access to the next
+    #[arg(long, value_name = "SIZE", value_parser = size, default_value = "64KiB")]
+    pub(crate) stride: Bytes,
+    /// Of random and polynomial: write what was read and changed back
+    #[arg(long)]
+    pub(crate) write: bool,
+    /// Of gemm-tiled: rows and columns of a tile
+    #[arg(long, value_name = "N", value_parser = tile, default_value = "512")]
+    pub(crate) tile: u32,
+    /// Of polynomial: its degree; a quarter of it are the operations for each byte
+    #[arg(long, value_name = "N", value_parser = degree, default_value = "64")]
+    pub(crate) degree: u32,
+    /// Of random: where its sequence begins
+    #[arg(long, value_name = "N", value_parser = seed, default_value = "1")]
+    pub(crate) seed: u64,
+    /// Do not look at the results
+    #[arg(long)]
+    pub(crate) no_verify: bool,
+    /// Also count what the drive under this folder reads and writes meanwhile
+    #[arg(long, value_name = "DIR")]
+    pub(crate) drive: Option<PathBuf>,
+    /// Print a JSON document (interleaf.bench/1)
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Record the JSON document in FILE
+    #[arg(short = 'o', long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+}
+
+/// Where arrays live.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    Heap,
+    Mapping,
+    File(PathBuf),
+}
+
+fn place(text: &str) -> Result<Place, String> {
+    match (text, text.strip_prefix("file:")) {
+        ("heap", _) => Ok(Place::Heap),
+        ("mmap", _) => Ok(Place::Mapping),
+        (_, Some(folder)) if !folder.is_empty() => Ok(Place::File(folder.into())),
+        _ => Err("it is no place for arrays: write heap, mmap or file:DIR".into()),
+    }
+}
+
+fn workloads() -> PossibleValuesParser {
+    PossibleValuesParser::new(Kind::ALL.iter().map(|(name, _, _)| *name))
+}
+
+fn hints() -> PossibleValuesParser {
+    PossibleValuesParser::new(Hint::ALL.iter().map(|(name, _)| *name))
+}
+
+fn loops() -> PossibleValuesParser {
+    PossibleValuesParser::new(Loop::ALL.iter().map(|(name, _)| *name))
+}
+
+fn whole(text: &str, least: u32, most: u32, example: u32) -> Result<u32, String> {
+    let number = text.parse().ok().filter(|number| (least..=most).contains(number));
+    number.ok_or_else(|| {
+        format!("it is no whole number from {least} to {most}: write one such as {example}")
+    })
+}
+
+fn rounds(text: &str) -> Result<u32, String> {
+    whole(text, 1, 1_000_000, 3)
+}
+
+fn warm_up(text: &str) -> Result<u32, String> {
+    whole(text, 0, 1_000_000, 1)
+}
+
+fn tile(text: &str) -> Result<u32, String> {
+    whole(text, 8, 65536, 512)
+}
+
+fn degree(text: &str) -> Result<u32, String> {
+    whole(text, 0, 1_000_000, 64)
+}
+
+fn seconds(text: &str) -> Result<Time, String> {
+    quantity(text, "10s")
+}

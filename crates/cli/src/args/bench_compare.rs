@@ -1,0 +1,82 @@
+//! The command line of `interleaf bench compare`.
+
+use super::{OutputArgs, quantity, size, threads};
+use crate::verb::{PATTERNS, WAYS};
+use clap::{Args, builder::PossibleValuesParser};
+use interleaf_model::units::{Bytes, Time};
+use std::path::PathBuf;
+
+/// Runs patterns on DRAM, on the pager, on swap and on mapped files, in turn, all with the same
+/// budget of DRAM and the same drive, and says how each does against DRAM. Swap and mapped files
+/// are held to the budget by a control group, which is a matter for root, as a swap file is; all
+/// that is made or set is gone or as it was afterwards, after Ctrl-C too.
+///
+/// Examples:
+///   sudo interleaf bench compare --store /nvme --dram 512MiB --workload stream
+///   sudo interleaf bench compare --store /nvme --ratio 0.5,1,1.1,2,4 --rounds 5 -o all.json
+///   interleaf bench compare --store /nvme --ways dram,pager --workload stream,fft
+///   interleaf report all.json -o all.html
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct BenchCompareArgs {
+    /// A folder on the drive that extends DRAM: its files are gone afterwards
+    #[arg(long, value_name = "DIR")]
+    pub(crate) store: PathBuf,
+    /// The budget of DRAM
+    #[arg(long, value_name = "SIZE", value_parser = size, default_value = "512MiB")]
+    pub(crate) dram: Bytes,
+    /// The patterns, or `all`
+    #[arg(long, value_name = "LIST|all", value_delimiter = ',', default_value = "all",
+        value_parser = patterns())]
+    pub(crate) workload: Vec<String>,
+    /// Footprints, as multiples of the budget
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "2",
+        value_parser = ratio)]
+    pub(crate) ratio: Vec<f64>,
+    /// How often each is run; medians are reported
+    #[arg(long, value_name = "N", value_parser = rounds, default_value = "3")]
+    pub(crate) rounds: u32,
+    /// What the patterns run on, in this order in every round
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = ways(),
+        default_value = "dram,pager,swap,swap-tuned,mmap")]
+    pub(crate) ways: Vec<String>,
+    /// Threads
+    #[arg(long, value_name = "N", value_parser = threads, default_value = "1")]
+    pub(crate) threads: u32,
+    /// What a group may have beyond the budget, for the program itself
+    #[arg(long, value_name = "SIZE", value_parser = size, default_value = "16MiB")]
+    pub(crate) slack: Bytes,
+    /// A run that takes longer, with all that is before it, is ended
+    #[arg(long, value_name = "TIME", value_parser = limit, default_value = "60s")]
+    pub(crate) limit: Time,
+    /// Start each run by this command, such as taskset or nice
+    #[arg(long, value_name = "COMMAND")]
+    pub(crate) by: Option<String>,
+    /// Do not measure what the drive itself can do
+    #[arg(long)]
+    pub(crate) no_drive: bool,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+fn patterns() -> PossibleValuesParser {
+    PossibleValuesParser::new(PATTERNS.iter().map(|pattern| pattern.name).chain(["all"]))
+}
+
+fn ways() -> PossibleValuesParser {
+    PossibleValuesParser::new(WAYS.iter().map(|(name, _)| *name))
+}
+
+fn ratio(text: &str) -> Result<f64, String> {
+    let ratio = text.parse().ok().filter(|ratio: &f64| (0.01..=1000.0).contains(ratio));
+    ratio.ok_or_else(|| "it is no number from 0.01 to 1000: write one such as 2".into())
+}
+
+fn rounds(text: &str) -> Result<u32, String> {
+    let rounds = text.parse().ok().filter(|rounds| (1..=1000).contains(rounds));
+    rounds.ok_or_else(|| "it is no whole number from 1 to 1000: write one such as 5".into())
+}
+
+fn limit(text: &str) -> Result<Time, String> {
+    quantity(text, "60s")
+}

@@ -1,0 +1,149 @@
+//! The command line of `interleaf extend`.
+
+use super::{pid, quantity};
+use clap::{Args, ValueEnum};
+use interleaf_model::units::Bytes;
+use interleaf_pager::session::Children;
+use std::{ffi::OsString, path::PathBuf};
+
+/// What to write when something is missing.
+pub(crate) const EXAMPLE: &str =
+    "write for example interleaf extend --dram 8GiB --store /mnt/nvme -- ./solver input.dat";
+
+/// With less DRAM nothing moves any more: what is brought in and what is in use have to fit.
+const DRAM_MIN: u64 = 4 << 20;
+
+/// What a frame of the budget is counted with.
+const DRAM_MAX: u64 = 15 << 40;
+
+/// The library looks at no smaller allocation.
+const ALLOC_MIN: u64 = 1 << 20;
+
+/// Runs a command that needs more memory than there is: its large allocations live on a drive, and
+/// what of them is in use in DRAM. What a program will touch next is brought in before, as far as
+/// it can be foreseen. The command is not changed and not told; it has to be linked with the C
+/// library of the system (most are). Exits as the command does: with its status, or with 128 and
+/// the number of its signal.
+///
+/// It pays for programs that go through their data in some order, or that compute more than they
+/// load. Where each access is to another page, a drive is a thousand times slower than DRAM.
+/// --estimate measures the drive and says what to expect (docs/extend.md).
+///
+/// A store is a folder, in which a file without a name is made; or a file or block device of which
+/// the whole content is given up. All that the command starts shares the budget.
+///
+/// Examples:
+///   interleaf extend --dram 8GiB --store /mnt/nvme -- ./solver input.dat
+///   interleaf extend --dram 8GiB --store /mnt/a --store /mnt/b --stats run.json -- python3 fit.py
+///   interleaf extend --dram 8GiB --store /mnt/nvme --estimate --footprint 24GiB
+///   interleaf extend --dram 8GiB --store /mnt/nvme --dry-run -- ./solver     can it be done?
+///   interleaf extend --dram 32GiB --store /mnt/nvme -- mpirun -n 4 ./solver
+///   interleaf extend --monitor                                    watch one that runs
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct ExtendArgs {
+    /// The budget: as much of the large allocations is in DRAM at the same time
+    #[arg(long, value_name = "SIZE", value_parser = dram,
+        required_unless_present_any = ["clean", "monitor"])]
+    pub(crate) dram: Option<Bytes>,
+    /// Where the rest is: a folder on a fast drive, or a block device; several are used in turn
+    #[arg(long, value_name = "PATH", required_unless_present_any = ["clean", "monitor"])]
+    pub(crate) store: Vec<PathBuf>,
+    /// Allocations from this size on are extended, smaller ones stay in ordinary memory
+    #[arg(long, value_name = "SIZE", value_parser = min_alloc, default_value = "64MiB")]
+    pub(crate) min_alloc: Bytes,
+    /// What those get that the command starts: a part of the same budget, one of their own that is
+    /// as large, or nothing
+    #[arg(long, value_name = "WHICH", value_enum, default_value = "inherit")]
+    pub(crate) children: ChildrenChoice,
+    /// So many processes share the budget evenly from the start [default: as many as ranks of an MPI
+    /// job are on this node, else 1]
+    #[arg(long, value_name = "N", value_parser = processes)]
+    pub(crate) processes: Option<u32>,
+    /// Share the budget with everything else that is started under this name; ranks of an MPI job
+    /// do so without being told
+    #[arg(long, value_name = "NAME", value_parser = session)]
+    pub(crate) session: Option<String>,
+    /// Write statistics as JSON (interleaf.extend/1) to FILE when the command has ended
+    #[arg(long, value_name = "FILE")]
+    pub(crate) stats: Option<PathBuf>,
+    /// With a command, say every second on stderr what is done; without one, watch the session that
+    /// runs, or the one of the process PID
+    #[arg(long, value_name = "PID", require_equals = true, value_parser = pid)]
+    pub(crate) monitor: Option<Option<u32>>,
+    /// Measure the stores for some seconds and say what speed they allow; runs nothing
+    #[arg(long, conflicts_with_all = ["dry_run", "clean", "monitor", "stats"])]
+    pub(crate) estimate: bool,
+    /// With --estimate, how much the program will touch
+    #[arg(long, value_name = "SIZE", value_parser = super::size, requires = "estimate")]
+    pub(crate) footprint: Option<Bytes>,
+    /// Only check whether it can be done, and say what would be
+    #[arg(long, conflicts_with_all = ["clean", "monitor", "stats"])]
+    pub(crate) dry_run: bool,
+    /// Remove what sessions have left that were killed, and do nothing else
+    #[arg(long, conflicts_with_all = ["dram", "store", "monitor", "stats", "command"])]
+    pub(crate) clean: bool,
+    /// Run it although something speaks against it that may not matter
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Say nothing but what went wrong
+    #[arg(long, short = 'q', conflicts_with = "monitor")]
+    pub(crate) quiet: bool,
+    /// Print a JSON document; not while a command has stdout
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// The command and its arguments
+    #[arg(value_name = "COMMAND", trailing_var_arg = true, allow_hyphen_values = true,
+        required_unless_present_any = ["clean", "monitor", "estimate"])]
+    pub(crate) command: Vec<OsString>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ChildrenChoice {
+    /// A part of the same budget
+    Inherit,
+    /// A budget of their own
+    Own,
+    /// Nothing
+    None,
+}
+
+impl From<ChildrenChoice> for Children {
+    fn from(choice: ChildrenChoice) -> Self {
+        match choice {
+            ChildrenChoice::Inherit => Self::Inherit,
+            ChildrenChoice::Own => Self::Own,
+            ChildrenChoice::None => Self::None,
+        }
+    }
+}
+
+fn dram(text: &str) -> Result<Bytes, String> {
+    let dram: Bytes = quantity(text, "8GiB")?;
+    if (DRAM_MIN..=DRAM_MAX).contains(&dram.get()) {
+        return Ok(dram);
+    }
+    Err(format!("{text} is not between 4MiB and 15TiB: write a size such as 8GiB"))
+}
+
+fn min_alloc(text: &str) -> Result<Bytes, String> {
+    let size: Bytes = quantity(text, "64MiB")?;
+    if size.get() >= ALLOC_MIN {
+        return Ok(size);
+    }
+    Err(format!("{text} is less than 1MiB: write a size such as 64MiB"))
+}
+
+fn processes(text: &str) -> Result<u32, String> {
+    let most = interleaf_pager::board::SLOTS as u32;
+    let count = text.parse().ok().filter(|count| (1..=most).contains(count));
+    count.ok_or_else(|| format!("it is no whole number from 1 to {most}: write one such as 4"))
+}
+
+fn session(text: &str) -> Result<String, String> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    if (1..=64).contains(&text.len()) && text.chars().all(fits) && !text.starts_with('.') {
+        return Ok(text.into());
+    }
+    Err("it is no name of at most 64 letters, digits, - and _: write one such as solver-1".into())
+}

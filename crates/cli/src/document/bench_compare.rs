@@ -1,0 +1,184 @@
+//! Patterns on DRAM, on the pager, on swap and on mapped files, as `interleaf.bench.compare/1`.
+
+use super::rounded;
+use crate::args::BenchCompareArgs;
+use interleaf_linux::root::Root;
+use serde::{Deserialize, Serialize};
+
+pub(crate) const SCHEMA: &str = "interleaf.bench.compare/1";
+
+/// What was run on what, and how fast it was.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct CompareDocument {
+    pub(crate) schema: String,
+    pub(crate) machine: MachineDocument,
+    pub(crate) dram_bytes: u64,
+    pub(crate) slack_bytes: u64,
+    pub(crate) threads: u32,
+    pub(crate) rows: Vec<RowDocument>,
+    /// For each pattern at each footprint, where it is known.
+    pub(crate) ceilings: Vec<CeilingDocument>,
+}
+
+/// What the figures depend on beside the program.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct MachineDocument {
+    pub(crate) kernel: String,
+    pub(crate) cpu: String,
+    pub(crate) cpus: u32,
+    pub(crate) drive: String,
+    /// What mapped files read ahead by default: much of it flatters streams.
+    pub(crate) read_ahead_kb: Option<u64>,
+    pub(crate) page_cluster: Option<u64>,
+    pub(crate) transparent_hugepage: String,
+}
+
+/// A pattern on one of them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct RowDocument {
+    pub(crate) pattern: String,
+    /// The footprint over the budget, as it was asked for.
+    pub(crate) ratio: f64,
+    pub(crate) footprint_bytes: u64,
+    pub(crate) way: String,
+    /// Of a mapped file: what the kernel is told, the best of what was tried.
+    pub(crate) hint: Option<String>,
+    /// The hints that were tried, with the rate of each.
+    pub(crate) tried: Vec<TriedDocument>,
+    /// The median.
+    pub(crate) rate: Option<f64>,
+    pub(crate) rate_unit: String,
+    pub(crate) rates: Vec<f64>,
+    /// Seconds of a round, the median.
+    pub(crate) round_s: Option<f64>,
+    /// The rate over that on DRAM.
+    pub(crate) efficiency: Option<f64>,
+    /// How near it comes to the ceiling: the time of a round there over that here.
+    pub(crate) of_ceiling: Option<f64>,
+    /// What went to and from the drive, over what it can carry of such a mix.
+    pub(crate) drive_busy: Option<f64>,
+    /// Processor time over time, the median.
+    pub(crate) cpus_busy: Option<f64>,
+    /// What the drive did in a round, the median.
+    pub(crate) read_bytes: Option<u64>,
+    pub(crate) written_bytes: Option<u64>,
+    /// The most memory that the program, and its files in memory, ever had.
+    pub(crate) used_max_bytes: Option<u64>,
+    /// The same of the program alone.
+    pub(crate) resident_max_bytes: Option<u64>,
+    pub(crate) verified: bool,
+    /// Whether the results are those on DRAM, bit for bit.
+    pub(crate) same_as_dram: Option<bool>,
+    pub(crate) checksum: String,
+    /// Why there is no more of it: it took too long, or failed.
+    pub(crate) problem: Option<String>,
+}
+
+/// How fast a pattern can be at best with this budget and this drive.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct CeilingDocument {
+    pub(crate) pattern: String,
+    pub(crate) ratio: f64,
+    /// What a round has to read and write however good the prediction, by Belady's rule on the
+    /// blocks that its loops touch; absent where the loops are those of a library.
+    pub(crate) least_read_bytes: Option<u64>,
+    pub(crate) least_written_bytes: Option<u64>,
+    pub(crate) drive: Option<DriveRateDocument>,
+    /// The longer one of a round on DRAM and of what the drive needs for that.
+    pub(crate) round_s: Option<f64>,
+    /// The same against DRAM.
+    pub(crate) efficiency: Option<f64>,
+}
+
+/// What the drive does with a mix of reads and writes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct DriveRateDocument {
+    /// What measured it, and how.
+    pub(crate) by: String,
+    /// Reads and writes together.
+    pub(crate) bandwidth_gbps: f64,
+    pub(crate) read_share: f64,
+}
+
+/// A hint that was tried.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct TriedDocument {
+    pub(crate) hint: String,
+    pub(crate) rate: f64,
+}
+
+impl CompareDocument {
+    pub(crate) fn new(args: &BenchCompareArgs, root: &Root) -> Self {
+        Self {
+            schema: SCHEMA.into(),
+            machine: MachineDocument::read(args, root),
+            dram_bytes: args.dram.get(),
+            slack_bytes: args.slack.get(),
+            threads: args.threads,
+            rows: vec![],
+            ceilings: vec![],
+        }
+    }
+
+    /// Adds the rows of a pattern at a footprint, each held against DRAM.
+    pub(crate) fn add(&mut self, mut rows: Vec<RowDocument>, ceiling: Option<CeilingDocument>) {
+        let dram = rows.iter().find(|row| row.way == "dram").cloned();
+        for row in &mut rows {
+            let Some(dram) = &dram else { continue };
+            let rates = row.rate.zip(dram.rate);
+            row.efficiency = rates.map(|(rate, dram)| rounded(rate / dram));
+            let is_run = !row.checksum.is_empty() && !dram.checksum.is_empty();
+            let best = ceiling.as_ref().and_then(|it| it.round_s);
+            row.of_ceiling = best.zip(row.round_s).map(|(best, round)| rounded(best / round));
+            row.drive_busy = ceiling.as_ref().and_then(|it| {
+                let gbps = (row.read_bytes? + row.written_bytes?) as f64 / 1e9 / row.round_s?;
+                Some(rounded(gbps / it.drive.as_ref()?.bandwidth_gbps))
+            });
+            row.same_as_dram = is_run.then(|| row.checksum == dram.checksum);
+        }
+        self.rows.append(&mut rows);
+        self.ceilings.extend(ceiling);
+    }
+
+    /// Whether any run gave a wrong result.
+    pub(crate) fn has_wrong(&self) -> bool {
+        self.rows.iter().any(|row| row.rate.is_some() && !row.verified)
+    }
+}
+
+impl MachineDocument {
+    fn read(args: &BenchCompareArgs, root: &Root) -> Self {
+        let text = |path: &str| root.peek(path).ok().flatten().unwrap_or_default();
+        let cpu = text("/proc/cpuinfo");
+        let cpu = cpu.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+        let huge = text("/sys/kernel/mm/transparent_hugepage/enabled");
+        let huge = huge.split('[').nth(1).and_then(|rest| rest.split(']').next());
+        let drive = drive(args, root);
+        let queue = |name: &str| text(&format!("/sys/block/{drive}/queue/{name}"));
+        Self {
+            kernel: text("/proc/sys/kernel/osrelease").trim().into(),
+            cpu: cpu.map_or(String::new(), |(_, name)| name.into()),
+            cpus: std::thread::available_parallelism().map_or(1, |it| it.get() as u32),
+            read_ahead_kb: queue("read_ahead_kb").trim().parse().ok(),
+            page_cluster: text("/proc/sys/vm/page-cluster").trim().parse().ok(),
+            transparent_hugepage: huge.unwrap_or("").into(),
+            drive,
+        }
+    }
+}
+
+/// The name of the drive that has the store, a partition's for that of the whole.
+fn drive(args: &BenchCompareArgs, root: &Root) -> String {
+    use std::os::unix::fs::MetadataExt as _;
+    let device = args.store.metadata().map_or(0, |it| it.dev());
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    let link = root.at(&format!("/sys/dev/block/{major}:{minor}")).canonicalize();
+    let name = |path: &std::path::Path| {
+        path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+    };
+    match link {
+        Ok(path) if path.join("partition").exists() => path.parent().map(name).unwrap_or_default(),
+        Ok(path) => name(&path),
+        Err(_) => String::new(),
+    }
+}

@@ -1,0 +1,122 @@
+//! A command whose memory a drive extends, as text.
+
+use super::{number, table::Table};
+use crate::document::extend::{CountsDocument, EstimateDocument, ExtendDocument, PlanDocument};
+use interleaf_model::units::Bytes;
+
+/// What was done, when the command has ended.
+pub(crate) fn ended(document: &ExtendDocument) -> String {
+    let dram = Bytes::new(document.dram_bytes);
+    if document.processes.is_empty() {
+        let least = Bytes::new(document.min_alloc_bytes);
+        return format!("nothing was extended: no allocation had {least} or more (--min-alloc)\n");
+    }
+    let mut table = Table::new(&[
+        "process", "DRAM", "faults", "foreseen", "used", "wasted", "evicted", "read", "written",
+        "waited",
+    ]);
+    for process in &document.processes {
+        let name = format!("{} ({})", process.name, process.pid);
+        table.row(cells(name, process.dram_bytes, &process.counts));
+    }
+    if document.processes.len() > 1 {
+        table.row(cells("all".into(), document.dram_bytes, &document.total));
+    }
+    let elapsed = number(document.elapsed_s);
+    format!("{dram} of DRAM, {elapsed} s\n{}", table.text())
+}
+
+fn cells(name: String, dram_bytes: u64, counts: &CountsDocument) -> [String; 10] {
+    [
+        name,
+        Bytes::new(dram_bytes).to_string(),
+        counts.faults.to_string(),
+        format!("{} pages", counts.prefetched_pages),
+        part(counts.prefetch_hits, counts.prefetched_pages),
+        part(counts.prefetch_wasted, counts.prefetched_pages),
+        format!("{} pages", counts.evicted_pages),
+        Bytes::new(counts.read_bytes).to_string(),
+        Bytes::new(counts.written_bytes).to_string(),
+        format!("{} s", number(counts.stall_s)),
+    ]
+}
+
+fn part(of: u64, all: u64) -> String {
+    if all == 0 { "-".into() } else { format!("{:.1} %", 100.0 * of as f64 / all as f64) }
+}
+
+/// How it goes, in one line.
+pub(crate) fn line(document: &ExtendDocument) -> String {
+    let CountsDocument { faults, read_bytes, written_bytes, stall_s, .. } = document.total;
+    let held: u64 = document.processes.iter().map(|process| process.dram_bytes).sum();
+    format!(
+        "{:.0} s: {} of {} DRAM, {faults} faults, {} read, {} written, {} s waited",
+        document.elapsed_s,
+        Bytes::new(held),
+        Bytes::new(document.dram_bytes),
+        Bytes::new(read_bytes),
+        Bytes::new(written_bytes),
+        number(stall_s)
+    )
+}
+
+/// Whether it can be done, and how fast the stores are.
+pub(crate) fn plan(document: &PlanDocument) -> String {
+    let mut text = String::new();
+    for check in &document.checks {
+        text += &format!("{:<16}{:<17}{}\n", check.what, check.status, check.detail);
+        if let Some(remedy) = &check.remedy {
+            text += &format!("{:33}hint: {remedy}\n", "");
+        }
+    }
+    if let Some(found) = &document.estimate {
+        text += &estimate(found, document.dram_bytes);
+    }
+    if !document.command.is_empty() {
+        let can = if document.can_be_done { "would run" } else { "cannot run" };
+        text += &format!("\n{can}: {}\n", document.command.join(" "));
+    }
+    text
+}
+
+fn estimate(estimate: &EstimateDocument, dram_bytes: u64) -> String {
+    let mut drives = Table::new(&["store", "read", "write"]);
+    if let Some(first) = estimate.drives.first() {
+        let depths = first.random.iter().map(|random| format!("4 KiB, {} at a time", random.depth));
+        let header = ["store", "read", "write"].map(String::from).into_iter().chain(depths);
+        drives = Table::with_header(header.collect());
+    }
+    for drive in &estimate.drives {
+        let gbps = |value: f64| format!("{} GB/s", number(value));
+        let random = drive
+            .random
+            .iter()
+            .map(|random| format!("{} /s, {} us", number(random.iops), number(random.latency_us)));
+        let path = drive.path.display().to_string();
+        let cells = [path, gbps(drive.read_gbps), gbps(drive.write_gbps)].into_iter();
+        drives.row(cells.chain(random));
+    }
+    let many = estimate.drives.first().and_then(|drive| drive.random.last());
+    let many = format!("from {} threads", many.map_or(0, |random| random.depth));
+    let mut rows =
+        Table::new(&["footprint", "not in DRAM", "read in order", "triad", "random access", &many]);
+    for row in &estimate.rows {
+        let of = |value: Option<f64>, unit: &str| {
+            value.map_or("DRAM".into(), |value| format!("{} {unit}", number(value)))
+        };
+        rows.row([
+            Bytes::new(row.footprint_bytes).to_string(),
+            format!("{:.0} %", 100.0 * row.missing_share),
+            of(row.read_gbps, "GB/s"),
+            of(row.triad_gbps, "GB/s"),
+            of(row.random_us, "us"),
+            of(row.random_many_us, "us"),
+        ]);
+    }
+    format!(
+        "\n{}\nWhat the drives allow with {} of DRAM, at most; what fits is as fast as DRAM:\n{}",
+        drives.text(),
+        Bytes::new(dram_bytes),
+        rows.text()
+    )
+}

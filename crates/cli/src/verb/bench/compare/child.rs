@@ -1,0 +1,252 @@
+//! One run of a pattern, in a process of its own.
+
+use super::{pattern::Pattern, way::Way};
+use crate::{args::BenchCompareArgs, document::bench::BenchDocument, failure::Failure};
+use interleaf_linux::{
+    bounded::{Bounded, BoundedError},
+    command::{Running, Signals},
+    journal::Journal,
+    mempolicy::Policy,
+    root::Root,
+    swapfile::SwapFile,
+};
+use std::{
+    cell::Cell,
+    ffi::OsString,
+    fs,
+    io::{self, Read as _, Seek as _},
+    path::PathBuf,
+    process::ExitStatus,
+    time::{Duration, Instant},
+};
+
+/// Enters a group, and becomes the command behind it.
+const ENTER: &str = "echo $$ > \"$0\" && exec \"$@\"";
+
+/// How often it is looked whether a run has begun.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Footprints are a multiple of this.
+const UNIT: u64 = 1 << 20;
+
+/// What runs patterns.
+pub(super) struct Bench<'a> {
+    root: &'a Root,
+    signals: &'a Signals,
+    args: &'a BenchCompareArgs,
+    program: PathBuf,
+    library: PathBuf,
+    /// One that came while a pattern ran.
+    signal: Cell<Option<i32>>,
+}
+
+/// How a run ended.
+#[derive(Debug)]
+pub(crate) enum Ended {
+    /// With a document, and the most memory that its group had.
+    Done(Box<BenchDocument>, Option<u64>),
+    /// It took too long.
+    TooLong,
+    /// It failed, and said this.
+    Failed(String),
+    /// A signal came.
+    Signal(i32),
+}
+
+impl<'a> Bench<'a> {
+    pub(super) fn new(
+        root: &'a Root,
+        signals: &'a Signals,
+        args: &'a BenchCompareArgs,
+    ) -> Result<Self, Failure> {
+        let program = std::env::current_exe().map_err(|why| {
+            Failure::new(format!("this program does not know where it is: {why}"), "report it")
+        })?;
+        let library = match std::env::var_os("INTERLEAF_PRELOAD") {
+            Some(path) => path.into(),
+            None => program.with_file_name("libinterleaf_preload.so"),
+        };
+        let wants = |name: &str| args.ways.iter().any(|way| way == name);
+        if wants("pager") && !library.exists() {
+            return Err(Failure::new(
+                format!("{}: there is no such library", library.display()),
+                "build it (cargo build --release -p interleaf-preload), or name it in \
+                 INTERLEAF_PRELOAD",
+            ));
+        }
+        if !args.store.is_dir() {
+            return Err(Failure::new(
+                format!("--store {}: it is no folder", args.store.display()),
+                "name a folder on the drive that is to extend DRAM",
+            ));
+        }
+        Ok(Self { root, signals, args, program, library, signal: Cell::new(None) })
+    }
+
+    /// What was asked for.
+    pub(super) fn args(&self) -> &'a BenchCompareArgs {
+        self.args
+    }
+
+    /// The signal that came while a pattern ran, if one did.
+    pub(super) fn signal(&self) -> Option<i32> {
+        self.signal.get()
+    }
+
+    /// The footprint of a ratio.
+    fn footprint(&self, ratio: f64) -> u64 {
+        let bytes = (self.args.dram.get() as f64 * ratio) as u64;
+        (bytes / UNIT * UNIT).max(UNIT)
+    }
+
+    /// Runs a pattern once.
+    pub(super) fn run(
+        &self,
+        pattern: &Pattern,
+        ratio: f64,
+        way: Way,
+        hint: Option<&str>,
+    ) -> Result<Ended, Failure> {
+        let footprint = self.footprint(ratio);
+        let limit = self.args.dram.get() + self.args.slack.get();
+        let limit = way.is_bounded().then_some(limit);
+        let group = match Bounded::new(self.root, limit) {
+            Ok(group) => Some(group),
+            // Then it is not known how much memory it had, and it is not ended but by a signal.
+            Err(_) if limit.is_none() => None,
+            Err(why) => return Err(no_group(&why)),
+        };
+        // As much again as is needed: the kernel reads ahead into slots that are next to each other.
+        let swap = || SwapFile::new(self.root, &self.args.store, footprint + footprint / 8 + UNIT);
+        let swap = way.is_swapping().then(swap).transpose().map_err(|why| {
+            let store = self.args.store.display();
+            Failure::new(format!("{store}: no swap file: {why}"), NOT_ROOT)
+        })?;
+        let (mut journal, _) = Journal::open(self.root).map_err(|why| no_setting(&why))?;
+        for (path, text) in way.settings() {
+            journal.set(path, text).map_err(|why| no_setting(&why))?;
+        }
+        let ended = self.in_group(pattern, footprint, way, hint, group.as_ref());
+        journal.close().map_err(|why| no_setting(&why))?;
+        drop(group);
+        drop(swap);
+        ended
+    }
+
+    fn in_group(
+        &self,
+        pattern: &Pattern,
+        footprint: u64,
+        way: Way,
+        hint: Option<&str>,
+        group: Option<&Bounded<'_>>,
+    ) -> Result<Ended, Failure> {
+        let failed = |what: &str, why: io::Error| {
+            Failure::new(format!("{what}: {why}"), "see that there is room in the folder for it")
+        };
+        let record = tempfile::NamedTempFile::new().map_err(|why| failed("a record", why))?;
+        let mut said = tempfile::tempfile().map_err(|why| failed("its output", why))?;
+        let mut words: Vec<OsString> = vec![];
+        words.extend(self.args.by.iter().flat_map(|by| by.split_whitespace()).map(OsString::from));
+        if let Some(group) = group {
+            words.extend(["sh", "-c", ENTER].map(OsString::from));
+            words.push(group.entrance().into());
+        }
+        words.extend(self.command(pattern, footprint, way, hint));
+        words.push("-o".into());
+        words.push(record.path().into());
+        let program = words.remove(0);
+        let running = self.signals.start_into(Some(&said), &Policy::Default, &program, &words);
+        let mut running = running.map_err(|why| {
+            Failure::new(why.to_string(), "see that --by names a command that is there")
+        })?;
+        let status = self.waited(&mut running, group).map_err(|why| failed("the run", why))?;
+        let used_max = group.and_then(Bounded::used_max);
+        let Some(status) = status else {
+            match group {
+                Some(group) => group.end_all(),
+                None => running.signal(9),
+            }
+            let _ = running.status();
+            return Ok(Ended::TooLong);
+        };
+        if let Some(signal) = running.came() {
+            self.signal.set(Some(signal));
+            return Ok(Ended::Signal(signal));
+        }
+        let text = fs::read_to_string(record.path()).unwrap_or_default();
+        match serde_json::from_str::<BenchDocument>(&text) {
+            Ok(document) => Ok(Ended::Done(Box::new(document), used_max)),
+            Err(_) => {
+                let mut text = String::new();
+                let _ = said.rewind().and_then(|()| said.read_to_string(&mut text));
+                let last = text.trim().lines().next().unwrap_or("it said nothing").to_string();
+                Ok(Ended::Failed(format!("{last} ({status})")))
+            }
+        }
+    }
+
+    /// How a run ended; `None` when it took too long. What it is started by may wait for its turn
+    /// first: time counts from when the group is entered.
+    fn waited(
+        &self,
+        running: &mut Running<'_>,
+        group: Option<&Bounded<'_>>,
+    ) -> io::Result<Option<ExitStatus>> {
+        let limit = Duration::from_secs_f64(self.args.limit.seconds());
+        let mut entered = group.is_none().then(Instant::now);
+        while entered.is_none_or(|entered| entered.elapsed() < limit) {
+            if let Some(status) = running.wait(LOOK)? {
+                return Ok(Some(status));
+            }
+            if entered.is_none() && group.is_some_and(Bounded::is_in_use) {
+                entered = Some(Instant::now());
+            }
+        }
+        Ok(None)
+    }
+
+    /// What is run.
+    fn command(
+        &self,
+        pattern: &Pattern,
+        footprint: u64,
+        way: Way,
+        hint: Option<&str>,
+    ) -> Vec<OsString> {
+        let mut words: Vec<OsString> = vec![];
+        if way == Way::Pager {
+            let (dram, store) = (self.args.dram.get(), self.args.store.display());
+            words.push("env".into());
+            let mut preload = OsString::from("LD_PRELOAD=");
+            preload.push(&self.library);
+            words.push(preload);
+            words.push(format!("INTERLEAF_EXTEND=dram={dram} store={store} least=4194304").into());
+        }
+        words.push(self.program.clone().into());
+        words.extend(["bench", "run", pattern.kind.name()].map(OsString::from));
+        words.extend(pattern.arguments.iter().map(OsString::from));
+        words.extend(["--footprint".into(), format!("{}MiB", footprint / UNIT).into()]);
+        words.extend(["--threads".into(), self.args.threads.to_string().into()]);
+        words.push("--drive".into());
+        words.push(self.args.store.clone().into());
+        if way == Way::Mmap {
+            words.push("--memory".into());
+            let mut place = OsString::from("file:");
+            place.push(&self.args.store);
+            words.push(place);
+            words.extend(hint.iter().flat_map(|hint| ["--advice".into(), (*hint).into()]));
+        }
+        words
+    }
+}
+
+const NOT_ROOT: &str = "run it as root where there is room, or without these: --ways dram,pager";
+
+fn no_group(why: &BoundedError) -> Failure {
+    Failure::new(format!("the budget cannot be enforced: {why}"), NOT_ROOT)
+}
+
+fn no_setting(why: &interleaf_linux::journal::JournalError) -> Failure {
+    Failure::new(why.to_string(), NOT_ROOT)
+}

@@ -1,0 +1,122 @@
+//! The runs of one pattern on one thing, and what comes of them.
+
+use super::{child::Ended, pattern::Pattern, way::Way};
+use crate::document::{
+    all_rounded,
+    bench::BenchDocument,
+    bench_compare::{RowDocument, TriedDocument},
+    rounded,
+};
+
+/// The runs so far.
+#[derive(Debug)]
+pub(super) struct Series {
+    pattern: &'static Pattern,
+    ratio: f64,
+    way: Way,
+    runs: Vec<Run>,
+    /// What went wrong, with the hint it went wrong with.
+    problems: Vec<(Option<&'static str>, String)>,
+}
+
+#[derive(Debug)]
+struct Run {
+    hint: Option<&'static str>,
+    document: Box<BenchDocument>,
+    used_max: Option<u64>,
+}
+
+impl Series {
+    pub(super) fn new(pattern: &'static Pattern, ratio: f64, way: Way) -> Self {
+        Self { pattern, ratio, way, runs: vec![], problems: vec![] }
+    }
+
+    pub(super) fn way(&self) -> Way {
+        self.way
+    }
+
+    /// What the kernel is told in the runs of the next round: everything once, then the best.
+    pub(super) fn hints(&self) -> Vec<Option<&'static str>> {
+        let all: Vec<Option<&'static str>> = match self.way {
+            Way::Mmap => self.pattern.hints.iter().map(|hint| Some(*hint)).collect(),
+            _ => vec![None],
+        };
+        if self.runs.is_empty() && self.problems.is_empty() {
+            return all;
+        }
+        // Where all of them failed, they do so again.
+        self.best().into_iter().collect()
+    }
+
+    pub(super) fn add(&mut self, hint: Option<&'static str>, ended: Ended) {
+        match ended {
+            Ended::Done(document, used_max) => self.runs.push(Run { hint, document, used_max }),
+            Ended::TooLong => self.problems.push((hint, "it took too long".into())),
+            Ended::Failed(why) => self.problems.push((hint, why)),
+            Ended::Signal(_) => {}
+        }
+    }
+
+    /// The hint whose runs were the fastest.
+    fn best(&self) -> Option<Option<&'static str>> {
+        let rate = |run: &&Run| run.document.rate;
+        let best = self.runs.iter().max_by(|a, b| rate(a).total_cmp(&rate(b)));
+        best.map(|run| run.hint)
+    }
+
+    pub(super) fn document(&self) -> RowDocument {
+        let best = self.best().flatten();
+        let runs: Vec<&Run> = self.runs.iter().filter(|run| run.hint == best).collect();
+        let of = |value: &dyn Fn(&BenchDocument) -> Option<f64>| {
+            median(runs.iter().filter_map(|run| value(&run.document)).collect())
+        };
+        let rounds = |it: &BenchDocument| it.round_seconds.len().max(1) as f64;
+        let drive = |bytes: &dyn Fn(&BenchDocument) -> Option<u64>| {
+            of(&|it| Some(bytes(it)? as f64 / rounds(it))).map(|bytes| bytes as u64)
+        };
+        let last = runs.last().map(|run| &run.document);
+        let tried = |run: &Run| {
+            let hint = run.hint?.to_string();
+            Some(TriedDocument { hint, rate: run.document.rate })
+        };
+        let problems = self.problems.iter().map(|(hint, why)| match hint {
+            Some(hint) => format!("{hint}: {why}"),
+            None => why.clone(),
+        });
+        RowDocument {
+            pattern: self.pattern.name.into(),
+            ratio: self.ratio,
+            footprint_bytes: last.map_or(0, |it| it.footprint_bytes),
+            way: self.way.name().into(),
+            hint: best.map(String::from),
+            tried: self.runs.iter().filter_map(tried).collect(),
+            rate: of(&|it| Some(it.rate)).map(rounded),
+            rate_unit: self.pattern.kind.unit().text().into(),
+            rates: all_rounded(&runs.iter().map(|run| run.document.rate).collect::<Vec<_>>()),
+            round_s: of(&|it| Some(it.seconds / rounds(it))).map(rounded),
+            efficiency: None,
+            of_ceiling: None,
+            drive_busy: None,
+            cpus_busy: of(&|it| Some(it.cpu_s / it.seconds)).map(rounded),
+            read_bytes: drive(&|it| Some(it.drive.as_ref()?.read_bytes)),
+            written_bytes: drive(&|it| Some(it.drive.as_ref()?.written_bytes)),
+            used_max_bytes: runs.iter().filter_map(|run| run.used_max).max(),
+            resident_max_bytes: runs.iter().filter_map(|run| run.document.resident_max_bytes).max(),
+            verified: !runs.is_empty() && runs.iter().all(|run| run.document.verified),
+            same_as_dram: None,
+            checksum: last.map_or(String::new(), |it| it.checksum.clone()),
+            problem: Some(problems.collect::<Vec<_>>().join("; ")).filter(|it| !it.is_empty()),
+        }
+    }
+}
+
+/// The middle of some values.
+fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    match values.len() {
+        0 => None,
+        n if n % 2 == 1 => Some(values[middle]),
+        _ => Some((values[middle - 1] + values[middle]) / 2.0),
+    }
+}

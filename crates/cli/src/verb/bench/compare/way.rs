@@ -1,0 +1,59 @@
+//! What a pattern can run on.
+
+/// Where arrays are when DRAM is too small for them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// In DRAM all the same: what the others are held against.
+    Dram,
+    /// With the pager of `interleaf extend`.
+    Pager,
+    /// In a swap file, with the settings of this machine.
+    Swap,
+    /// The same, with larger pieces read ahead, wherever they are in the file.
+    SwapTuned,
+    /// In a mapped file.
+    Mmap,
+}
+
+/// All there are, by name.
+pub(crate) const WAYS: [(&str, Way); 5] = [
+    ("dram", Way::Dram),
+    ("pager", Way::Pager),
+    ("swap", Way::Swap),
+    ("swap-tuned", Way::SwapTuned),
+    ("mmap", Way::Mmap),
+];
+
+impl Way {
+    /// That of this name.
+    pub(crate) fn of(name: &str) -> Option<Self> {
+        WAYS.iter().find(|(known, _)| *known == name).map(|(_, way)| *way)
+    }
+
+    /// Its name.
+    pub(crate) fn name(self) -> &'static str {
+        WAYS.iter().find(|(_, way)| *way == self).map_or("", |(name, _)| name)
+    }
+
+    /// Whether a control group holds it to the budget.
+    pub(crate) fn is_bounded(self) -> bool {
+        matches!(self, Self::Swap | Self::SwapTuned | Self::Mmap)
+    }
+
+    /// Whether it swaps.
+    pub(crate) fn is_swapping(self) -> bool {
+        matches!(self, Self::Swap | Self::SwapTuned)
+    }
+
+    /// What is set in the kernel while it runs. With 2^6 pages at a time, and those beside a page
+    /// in the file and not in memory, swap reads as much ahead as it can.
+    pub(crate) fn settings(self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            Self::SwapTuned => &[
+                ("/proc/sys/vm/page-cluster", "6"),
+                ("/sys/kernel/mm/swap/vma_ra_enabled", "false"),
+            ],
+            _ => &[],
+        }
+    }
+}

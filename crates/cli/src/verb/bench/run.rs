@@ -1,0 +1,135 @@
+//! `interleaf bench run`.
+
+use super::process::{Drive, Used};
+use crate::{
+    args::{BenchRunArgs, Place},
+    document::{
+        self,
+        bench::{BenchDocument, LoopDocument, SCHEMA},
+        rounded,
+    },
+    failure::Failure,
+    output, render,
+};
+use interleaf_linux::root::Root;
+use interleaf_workload::{
+    Kernel, SetupError,
+    kind::{Kind, Setting},
+    memory::{Hint, Memory},
+    run::{Length, Measured, measured, rate},
+    stream::Loop,
+};
+use std::{process::ExitCode, time::Duration};
+
+pub(super) fn run(args: &BenchRunArgs) -> Result<ExitCode, Failure> {
+    output::check_writable(args.output.as_deref())?;
+    let root = Root::live();
+    let drive = args.drive.as_deref().map(|folder| Drive::of(&root, folder)).transpose()?;
+    let kind = Kind::of(&args.workload).ok_or_else(|| {
+        Failure::new(format!("there is no workload {}", args.workload), "interleaf bench list")
+    })?;
+    let mut kernel = kind.kernel(&setting(args)).map_err(|why| refused(args, &why))?;
+    let length = Length {
+        warm_up: args.warm_up,
+        rounds: args.rounds,
+        at_least: Duration::from_secs_f64(args.seconds.map_or(0.0, |time| time.seconds())),
+    };
+    let mut before = None;
+    let begun = || before = Some((Used::now(&root), drive.as_ref().map(|it| it.done(&root))));
+    let measured = measured(kernel.as_mut(), &length, begun);
+    let (used, done) = (Used::now(&root), drive.as_ref().map(|it| it.done(&root)));
+    let mut document = document(args, kind, kernel.as_mut(), &measured);
+    if let Some((used_before, done_before)) = before {
+        document.cpu_s = rounded(used.cpu_s - used_before.cpu_s);
+        document.major_faults = used.major_faults.saturating_sub(used_before.major_faults);
+        let since = |(drive, (now, then)): (&Drive, _)| drive.document(now, then);
+        document.drive = drive.as_ref().zip(done.zip(done_before)).map(since);
+    }
+    document.resident_max_bytes = used.resident_max_bytes;
+    let wrong = if args.no_verify { None } else { kernel.verify().err() };
+    document.verified = !args.no_verify && wrong.is_none();
+    document.checksum = format!("{:016x}", kernel.checksum());
+    give(args, &document)?;
+    match wrong {
+        None => Ok(ExitCode::SUCCESS),
+        Some(why) => Err(Failure::new(
+            format!("the result of {} is wrong: {why}", args.workload),
+            "memory or what extends it has given back something else than was written: report it",
+        )),
+    }
+}
+
+fn give(args: &BenchRunArgs, document: &BenchDocument) -> Result<(), Failure> {
+    let json = document::json(document)?;
+    if let Some(target) = &args.output {
+        output::file(target, &json)?;
+    }
+    if args.json { output::data(&json) } else { output::data(&render::bench::text(document)) }
+}
+
+fn setting(args: &BenchRunArgs) -> Setting {
+    let hint = Hint::ALL.iter().find(|(name, _)| *name == args.advice);
+    let hint = hint.map_or(Hint::Normal, |(_, hint)| *hint);
+    let only = args.only.as_deref();
+    let only = Loop::ALL.iter().find(|(name, _)| Some(*name) == only).map(|(_, which)| *which);
+    Setting {
+        footprint: args.footprint.get(),
+        threads: args.threads as usize,
+        memory: match &args.memory {
+            Place::Heap => Memory::Heap,
+            Place::Mapping => Memory::Anonymous(hint),
+            Place::File(folder) => Memory::File(folder.clone(), hint),
+        },
+        only,
+        stride: args.stride.get(),
+        is_writing: args.write,
+        tile: args.tile as usize,
+        degree: args.degree,
+        seed: args.seed,
+    }
+}
+
+fn refused(args: &BenchRunArgs, why: &SetupError) -> Failure {
+    let hint = match why {
+        SetupError::Small { .. } => "ask for more with --footprint",
+        SetupError::OneThread { .. } => "leave --threads out, or run fft-3d",
+        SetupError::Memory { .. } => "ask for less with --footprint, or name a folder with room",
+    };
+    Failure::new(format!("{}: {why}", args.workload), hint)
+}
+
+fn document(
+    args: &BenchRunArgs,
+    kind: Kind,
+    kernel: &mut dyn Kernel,
+    measured: &Measured,
+) -> BenchDocument {
+    let unit = kind.unit();
+    let memory = match &args.memory {
+        Place::Heap => "heap".into(),
+        Place::Mapping => format!("mmap, {}", args.advice),
+        Place::File(_) => format!("file, {}", args.advice),
+    };
+    let beside = |(name, work, seconds): (&str, _, f64)| LoopDocument {
+        name: name.into(),
+        seconds: rounded(seconds),
+        rate: rounded(rate(&work, seconds, unit)),
+        rate_unit: unit.text().into(),
+    };
+    BenchDocument {
+        schema: SCHEMA.into(),
+        workload: args.workload.clone(),
+        footprint_bytes: kernel.footprint(),
+        threads: args.threads,
+        memory,
+        seconds: rounded(measured.total()),
+        rate: rounded(measured.rate(unit)),
+        rate_unit: unit.text().into(),
+        bytes_moved: measured.work.bytes,
+        flops: measured.work.flops,
+        accesses: measured.work.accesses,
+        round_seconds: document::all_rounded(&measured.seconds),
+        loops: kernel.beside().into_iter().map(beside).collect(),
+        ..BenchDocument::default()
+    }
+}

@@ -1,0 +1,261 @@
+//! Whether a command can be extended here: everything that speaks for it and against it.
+
+use crate::{args::ExtendArgs, document::extend::CheckDocument};
+use interleaf_linux::{
+    program::{Linked, Program},
+    root::Root,
+    storage::{Kind, Nature, Storage, StorageError},
+};
+use interleaf_model::units::Bytes;
+use interleaf_pager::rights::{self, Refused};
+use rustix::process::{Resource, getrlimit};
+use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::Path};
+
+/// Libraries whose memory is pinned: the pages that a device reads and writes by itself cannot
+/// move, and what is pinned is in DRAM anyway.
+const PINNING: [(&str, &str); 8] = [
+    ("libcuda.so", "a GPU"),
+    ("libcudart.so", "a GPU"),
+    ("libamdhip64.so", "a GPU"),
+    ("libze_loader.so", "a GPU"),
+    ("libibverbs.so", "RDMA"),
+    ("librdmacm.so", "RDMA"),
+    ("libdpdk.so", "a network card"),
+    ("librte_eal.so", "a network card"),
+];
+
+/// The overcommit mode in which every address counts as memory (proc_sys_vm(5)).
+const STRICT: u64 = 2;
+
+/// Everything that was found.
+pub(super) fn checks(args: &ExtendArgs, library: &Path) -> Vec<CheckDocument> {
+    let mut found = vec![preloaded(library)];
+    if let Some(name) = args.command.first() {
+        found.extend(program(name));
+    }
+    found.push(tried("userfaultfd", rights::userfaultfd()));
+    found.push(tried("io_uring", rights::io_uring()));
+    found.extend(args.store.iter().map(|path| store(path)));
+    found.extend(limits());
+    found.extend(memory(args));
+    found
+}
+
+fn preloaded(library: &Path) -> CheckDocument {
+    let what = "library";
+    let shown = library.display().to_string();
+    if library.as_os_str().as_bytes().iter().any(|byte| b" :".contains(byte)) {
+        return CheckDocument::refused(
+            what,
+            format!("{shown}: the loader takes no path with a space or a colon in it"),
+            "install it in a folder without, or name a link to it in INTERLEAF_PRELOAD",
+        );
+    }
+    CheckDocument::fine(what, shown)
+}
+
+/// What the command is.
+fn program(name: &OsStr) -> Vec<CheckDocument> {
+    let what = "command";
+    let program = match Program::look(name) {
+        Ok(program) => program,
+        Err(why) => {
+            let remedy = "name a program that is there; options of `interleaf` stand before it";
+            return vec![CheckDocument::refused(what, why.to_string(), remedy)];
+        }
+    };
+    let path = program.path.display();
+    let shown = match program.scripts.first() {
+        Some(script) => format!("{}: a script, read by {path}", script.display()),
+        None => path.to_string(),
+    };
+    let linked = match &program.linked {
+        Linked::Gnu if program.is_privileged => CheckDocument::refused(
+            what,
+            format!("{shown}: it gets rights of its own, and takes no library from its caller"),
+            "run it as the user whose rights it gets, from a copy without set-user-ID and \
+             capabilities",
+        ),
+        Linked::Gnu => CheckDocument::fine(what, shown),
+        Linked::Static => CheckDocument::refused(
+            what,
+            format!("{shown}: it is linked statically, and takes no library in between"),
+            "link it dynamically (without -static), if you can build it",
+        ),
+        Linked::Musl => CheckDocument::refused(
+            what,
+            format!("{shown}: it is linked with musl, and the library needs the GNU C library"),
+            "run a build for the GNU C library",
+        ),
+        Linked::Foreign(kind) => CheckDocument::refused(
+            what,
+            format!("{shown}: it is a {kind} program, and the library is not"),
+            "run a build for this machine, of 64 bits",
+        ),
+        Linked::Other(loader) => CheckDocument::waivable(
+            what,
+            format!("{shown}: its loader {} is not known", loader.display()),
+            "run it with --force; it says at the end whether anything was extended",
+        ),
+    };
+    let mut found = vec![linked];
+    let pins = |name: &String| PINNING.iter().find(|(library, _)| name.starts_with(library));
+    if let Some((library, device)) = program.needs.iter().find_map(pins) {
+        found.push(CheckDocument::waivable(
+            "pinned memory",
+            format!("{path} needs {library}: what it pins for {device} cannot be paged"),
+            "run it with --force if its large allocations are not what it pins",
+        ));
+    }
+    found
+}
+
+fn tried(what: &str, outcome: Result<(), Refused>) -> CheckDocument {
+    match outcome {
+        Ok(()) => CheckDocument::fine(what, "works".into()),
+        Err(Refused { why, remedy }) => CheckDocument::refused(what, why, &remedy),
+    }
+}
+
+/// Whether pages can be kept there.
+fn store(path: &Path) -> CheckDocument {
+    let what = "store";
+    let root = Root::live();
+    let storage = match Storage::look(&root, path) {
+        Ok(storage) => storage,
+        Err(why) => return CheckDocument::refused(what, why.to_string(), store_remedy(&why)),
+    };
+    let free = Bytes::new(storage.free_bytes);
+    let place = path.display();
+    let place = match storage.file_system {
+        Some(system) => format!("{place} ({system}, {free} free)"),
+        None => format!("{place} ({free})"),
+    };
+    match (storage.kind, &storage.content, storage.nature) {
+        (Kind::File(bytes), ..) if bytes > 0 => CheckDocument::waivable(
+            what,
+            format!("{place}: it is a file with {bytes} bytes, which would be lost"),
+            "name the folder, in which a file without a name is made; or add --force",
+        ),
+        (_, Some(content), _) => CheckDocument::waivable(
+            what,
+            format!("{place}: on the device is something, which would be lost: {content}"),
+            "if it is of no use, wipefs it or add --force",
+        ),
+        (_, _, Nature::Memory) => CheckDocument::waivable(
+            what,
+            format!("{place}: it is in memory itself, so that nothing is gained"),
+            "name a folder on a drive; for a trial add --force",
+        ),
+        (_, _, Nature::Network) => CheckDocument::warning(
+            what,
+            format!("{place}: it is reached through other programs or a network, which is slow"),
+            "name a folder on a drive of this machine",
+        ),
+        _ if storage.is_rotational == Some(true) => CheckDocument::warning(
+            what,
+            format!("{place}: the drive says that it turns: what is not in order takes long"),
+            "name a folder on a solid-state drive; --estimate measures this one",
+        ),
+        _ => CheckDocument::fine(what, place),
+    }
+}
+
+fn store_remedy(why: &StorageError) -> &'static str {
+    match why {
+        StorageError::System { why, .. } if why.kind() == std::io::ErrorKind::NotFound => {
+            "name a folder that is there, on a fast drive"
+        }
+        StorageError::System { .. } => "name a folder on a fast drive that you may write to",
+        StorageError::NoPlace(_) => "name a folder on a fast drive, or a block device",
+        StorageError::NoUnnamed { .. } | StorageError::NoDirect(_) => {
+            "name a folder on ext4, xfs or btrfs, or a block device"
+        }
+        StorageError::InUse(_) => "unmount it if it is of no use, or name a folder on it",
+        StorageError::Root(_) => "report it, with what `interleaf doctor --capture DIR` saves",
+    }
+}
+
+/// Limits of the user and of the system that are in the way.
+fn limits() -> Vec<CheckDocument> {
+    let what = "limits";
+    let mut found = vec![];
+    if let Some(most) = getrlimit(Resource::As).current {
+        found.push(CheckDocument::refused(
+            what,
+            format!("addresses are limited to {} (ulimit -v)", Bytes::new(most)),
+            "ulimit -v unlimited: addresses cost nothing",
+        ));
+    }
+    let mode = Root::live().number("/proc/sys/vm/overcommit_memory");
+    if mode.ok().flatten() == Some(STRICT) {
+        found.push(CheckDocument::refused(
+            what,
+            "the kernel counts every address as memory (vm.overcommit_memory=2)".into(),
+            "as root: sysctl vm.overcommit_memory=0",
+        ));
+    }
+    if let Some(most) = getrlimit(Resource::Fsize).current {
+        found.push(CheckDocument::warning(
+            what,
+            format!("files are limited to {} (ulimit -f)", Bytes::new(most)),
+            "ulimit -f unlimited, unless the store is a block device",
+        ));
+    }
+    found
+}
+
+/// Whether the budget is there.
+fn memory(args: &ExtendArgs) -> Option<CheckDocument> {
+    let what = "memory";
+    let dram = args.dram?;
+    let text = Root::live().text("/proc/meminfo").ok().flatten()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let available: u64 = line.trim().strip_suffix(" kB")?.trim().parse().ok()?;
+    let available = Bytes::new(available << 10);
+    Some(if dram > available {
+        CheckDocument::warning(
+            what,
+            format!("{available} of DRAM are free, fewer than the budget of {dram}"),
+            "give a smaller --dram, so that the rest of the system is not driven out",
+        )
+    } else {
+        CheckDocument::fine(what, format!("{available} of DRAM are free"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status(checks: &[CheckDocument], what: &str) -> Vec<(String, String)> {
+        let of = checks.iter().filter(|check| check.what == what);
+        of.map(|check| (check.status.clone(), check.detail.clone())).collect()
+    }
+
+    #[test]
+    fn a_shell_can_be_extended_and_nothing_else_is_made_of_it() {
+        let found = program(OsStr::new("sh"));
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert_eq!(found[0].status, "yes", "{found:?}");
+    }
+
+    #[test]
+    fn what_stands_against_a_store_is_said() {
+        let absent = store(Path::new("/nowhere"));
+        assert_eq!(absent.status, "no");
+        assert_eq!(absent.remedy.as_deref(), Some("name a folder that is there, on a fast drive"));
+        let null = store(Path::new("/dev/null"));
+        assert_eq!(
+            null.remedy.as_deref(),
+            Some("name a folder on a fast drive, or a block device")
+        );
+    }
+
+    #[test]
+    fn a_path_that_the_loader_would_cut_is_refused() {
+        let spaced = preloaded(Path::new("/my programs/x.so"));
+        let found = status(&[spaced], "library");
+        assert_eq!(found[0].0, "no");
+    }
+}

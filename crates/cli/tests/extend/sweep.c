@@ -1,0 +1,32 @@
+/* Goes over MIB of memory LAPS times, and sees that all of it is as it was left. With a third
+ * argument it waits for so many milliseconds in the middle. */
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+int main(int count, char **words)
+{
+	size_t length = strtoul(words[1], 0, 10) << 17;
+	int laps = atoi(words[2]);
+	uint64_t *memory = malloc(length * 8);
+	if (!memory)
+		return 2;
+	for (int lap = 0; lap < laps; lap++) {
+		for (size_t at = 0; at < length; at++) {
+			uint64_t word = at * 0x9e3779b97f4a7c15;
+			if (lap && memory[at] != word + lap - 1) {
+				printf("word %zu in lap %d is wrong\n", at, lap);
+				return 1;
+			}
+			memory[at] = word + lap;
+		}
+		if (lap == 0 && count > 3) {
+			puts("there");
+			fflush(stdout);
+			usleep(atoi(words[3]) * 1000);
+		}
+	}
+	puts("as it was left");
+	return 0;
+}

@@ -1,0 +1,198 @@
+//! What a store gives: measured as a pager uses it, in a few seconds, past every cache of ours.
+
+#![expect(unsafe_code, reason = "a store is handed memory")]
+
+use crate::{
+    memory::Memory,
+    store::{Lost, Piece, Store, Transfer},
+};
+use rustix::{
+    event::{PollFd, PollFlags, poll},
+    io::Errno,
+};
+use std::{
+    collections::HashMap,
+    io,
+    time::{Duration, Instant},
+};
+
+/// Streams move as much in one transfer: more gives a drive nothing.
+const LARGE: usize = 1 << 20;
+
+/// And as many at the same time.
+const LARGE_DEPTH: usize = 16;
+
+/// Single pages.
+const SMALL: usize = 4096;
+
+/// The same seed places the same pages every time.
+const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// What a store gives.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Drive {
+    /// How much was written and read, bytes.
+    pub bytes: u64,
+    /// One transfer of 1 MiB behind the other, 16 at a time, GB/s.
+    pub read_gbps: f64,
+    /// The same for writing.
+    pub write_gbps: f64,
+    /// Single pages here and there.
+    pub random: Vec<Random>,
+}
+
+/// Single pages of 4 KiB that are read here and there.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Random {
+    /// So many at a time.
+    pub depth: usize,
+    /// How many a second.
+    pub iops: f64,
+    /// How long each takes, on average.
+    pub latency_us: f64,
+}
+
+/// Why nothing was measured.
+#[derive(Debug, thiserror::Error)]
+pub enum DriveError {
+    /// The system refuses.
+    #[error(transparent)]
+    System(#[from] io::Error),
+    /// The store lost something.
+    #[error(transparent)]
+    Lost(#[from] Lost),
+}
+
+/// Measures a store with `bytes` of it, each of the parts for as long as `limit` at most. What was
+/// there is gone.
+///
+/// # Errors
+/// When there is no memory, or a transfer fails.
+pub fn measure(
+    store: &mut dyn Store,
+    bytes: u64,
+    limit: Duration,
+    depths: &[usize],
+) -> Result<Drive, DriveError> {
+    let most = depths.iter().map(|depth| depth * SMALL).max().unwrap_or(0);
+    let memory = Memory::frames(most.max(LARGE * LARGE_DEPTH));
+    let memory = memory.map_err(io::Error::from)?;
+    // A drive that finds zeros, or the same again, may not store them.
+    let mut state = SEED;
+    for word in (0..memory.bytes()).step_by(8) {
+        let next = random(&mut state).to_ne_bytes();
+        // SAFETY: the memory is ours, and nothing is under way with it yet.
+        unsafe { memory.put(word, &next) };
+    }
+    let mut bench = Bench { store, memory, moved: 0 };
+    let parts = (bytes / LARGE as u64).max(1);
+    let sequence = |at: u64| (at % parts) * LARGE as u64;
+    let (written, time) = bench.run(true, LARGE, LARGE_DEPTH, (limit, parts), sequence)?;
+    let write_gbps = gbps(written * LARGE as u64, time);
+    // Only what was written is there to be read.
+    let there = written.min(parts).max(1);
+    let sequence = |at: u64| (at % there) * LARGE as u64;
+    let (read, time) = bench.run(false, LARGE, LARGE_DEPTH, (limit, u64::MAX), sequence)?;
+    let read_gbps = gbps(read * LARGE as u64, time);
+    let mut found = vec![];
+    for depth in depths {
+        let pages = there * (LARGE / SMALL) as u64;
+        let anywhere = |_| (random(&mut state) % pages) * SMALL as u64;
+        let (count, time) = bench.run(false, SMALL, *depth, (limit, u64::MAX), anywhere)?;
+        let iops = count as f64 / time.as_secs_f64();
+        found.push(Random { depth: *depth, iops, latency_us: 1e6 * *depth as f64 / iops });
+    }
+    bench.store.erase(0, parts * LARGE as u64);
+    Ok(Drive { bytes: there * LARGE as u64, read_gbps, write_gbps, random: found })
+}
+
+struct Bench<'a> {
+    store: &'a mut dyn Store,
+    memory: Memory,
+    /// Transfers so far, which are their names.
+    moved: u64,
+}
+
+impl Bench<'_> {
+    /// Keeps `depth` transfers under way for a while, or until there were so many; how many were
+    /// done in which time.
+    fn run(
+        &mut self,
+        is_write: bool,
+        bytes: usize,
+        depth: usize,
+        (limit, most): (Duration, u64),
+        mut offset: impl FnMut(u64) -> u64,
+    ) -> Result<(u64, Duration), DriveError> {
+        let start = Instant::now();
+        let (mut begun, mut done, mut failed) = (0, 0, None);
+        // Which part of the memory each transfer uses, and which are free.
+        let mut used = HashMap::new();
+        let mut free: Vec<usize> = (0..depth).collect();
+        loop {
+            while failed.is_none() && begun < most && start.elapsed() < limit {
+                let Some(part) = free.pop() else { break };
+                let piece = Piece { address: self.memory.start() + part * bytes, bytes };
+                let token = self.moved;
+                let pieces = &[piece];
+                let transfer = Transfer { token, is_write, offset: offset(begun), pieces };
+                // SAFETY: the part is in no other transfer, and nobody else uses the memory; it is
+                // dropped only after all are done.
+                match unsafe { self.store.begin(transfer) } {
+                    Ok(()) => begun += 1,
+                    Err(why) => failed = Some(DriveError::System(why)),
+                }
+                used.insert(token, part);
+                self.moved += 1;
+            }
+            if done == begun {
+                break;
+            }
+            self.store.submit()?;
+            let ready = self.store.ready();
+            match poll(&mut [PollFd::new(&ready, PollFlags::IN)], None) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(why) => return Err(io::Error::from(why).into()),
+            }
+            for (token, outcome) in self.store.done() {
+                free.extend(used.remove(&token));
+                done += 1;
+                failed = outcome.err().map(DriveError::Lost).or(failed);
+            }
+        }
+        failed.map_or(Ok((done, start.elapsed())), Err)
+    }
+}
+
+fn gbps(bytes: u64, time: Duration) -> f64 {
+    bytes as f64 / 1e9 / time.as_secs_f64()
+}
+
+/// The next number (xorshift64*: Vigna, "An experimental exploration of Marsaglia's xorshift
+/// generators, scrambled", 2016).
+fn random(state: &mut u64) -> u64 {
+    *state ^= *state >> 12;
+    *state ^= *state << 25;
+    *state ^= *state >> 27;
+    state.wrapping_mul(0x2545_f491_4f6c_dd1d)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+    use crate::store::FileStore;
+
+    #[test]
+    fn a_store_is_measured() {
+        let folder = tempfile::tempdir_in(".").unwrap();
+        let mut store = FileStore::open(folder.path()).unwrap();
+        let limit = Duration::from_millis(50);
+        let drive = measure(&mut store, 4 << 20, limit, &[1, 4]).unwrap();
+        assert_eq!(drive.bytes, 4 << 20);
+        assert!(drive.read_gbps > 0.0 && drive.write_gbps > 0.0, "{drive:?}");
+        let depths: Vec<usize> = drive.random.iter().map(|random| random.depth).collect();
+        assert_eq!(depths, [1, 4]);
+        assert!(drive.random.iter().all(|random| random.iops > 0.0), "{drive:?}");
+    }
+}

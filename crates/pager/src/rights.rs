@@ -1,0 +1,67 @@
+//! Whether this user may do, on this machine, what a pager has to: it is tried.
+
+use crate::uffd::Userfault;
+use io_uring::IoUring;
+use rustix::io::Errno;
+
+/// What does not work.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// Why.
+    pub why: String,
+    /// What to do.
+    pub remedy: String,
+}
+
+fn refused<T>(why: &str, remedy: &str) -> Result<T, Refused> {
+    Err(Refused { why: why.into(), remedy: remedy.into() })
+}
+
+/// Tries for a `userfaultfd` that also serves faults of system calls, and moves pages.
+///
+/// # Errors
+/// When there is none.
+pub fn userfaultfd() -> Result<(), Refused> {
+    match Userfault::open() {
+        Ok(_) => Ok(()),
+        Err(Errno::PERM) => refused(
+            "this user may not serve page faults of the kernel (userfaultfd)",
+            "as root either sysctl vm.unprivileged_userfaultfd=1, or give a group of this user the \
+             device: chgrp GROUP /dev/userfaultfd and chmod 660 /dev/userfaultfd; in a container, \
+             let seccomp pass userfaultfd (--cap-add SYS_PTRACE)",
+        ),
+        Err(Errno::NOSYS) => refused(
+            "the kernel has no userfaultfd",
+            "run a kernel with CONFIG_USERFAULTFD; in a container, let seccomp pass it",
+        ),
+        Err(Errno::INVAL) => refused(
+            "the kernel's userfaultfd does not move pages: it is older than 6.8",
+            "run a kernel from 6.8 on (UFFDIO_MOVE)",
+        ),
+        Err(why) => refused(&format!("userfaultfd: {why}"), "report it"),
+    }
+}
+
+/// Tries for a ring of `io_uring`.
+///
+/// # Errors
+/// When there is none.
+pub fn io_uring() -> Result<(), Refused> {
+    let Err(why) = IoUring::new(8) else { return Ok(()) };
+    match Errno::from_io_error(&why) {
+        Some(Errno::PERM | Errno::ACCESS) => refused(
+            "this user may not have io_uring",
+            "as root: sysctl kernel.io_uring_disabled=0, or 1 and kernel.io_uring_group=GID; in a \
+             container, let seccomp pass io_uring_setup",
+        ),
+        Some(Errno::NOSYS) => refused(
+            "the kernel has no io_uring",
+            "run a kernel with CONFIG_IO_URING; in a container, let seccomp pass io_uring_setup",
+        ),
+        Some(Errno::NOMEM) => refused(
+            "the limit of locked memory leaves no room for io_uring",
+            "ulimit -l unlimited, as root or by /etc/security/limits.conf",
+        ),
+        _ => refused(&format!("io_uring: {why}"), "report it"),
+    }
+}

@@ -1,0 +1,418 @@
+//! A session: a command that is extended, all that it starts, and what they are told.
+//!
+//! It has a private folder, which the environment of the command names:
+//!
+//! ```text
+//! session.json   what is to be done
+//! board          what the processes share (`board`)
+//! lock           locked by who comes or goes, for a moment
+//! kept           locked by all who keep the session: when nobody does, it is over
+//! ```
+//!
+//! A folder that nobody keeps was left behind by who was killed, and whoever begins the next
+//! session removes it. Stores have no names, and are gone with the last process that has them.
+
+use crate::board::{Board, Process};
+use rustix::fs::{FlockOperation, flock};
+use serde::{Deserialize, Serialize};
+use std::{
+    fs::{self, DirBuilder, File},
+    io,
+    os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+/// The variable of the environment that names the folder.
+pub const VARIABLE: &str = "INTERLEAF_EXTEND";
+
+/// The format of the settings.
+pub const SCHEMA: &str = "interleaf.session/1";
+
+const LOCK: &str = "lock";
+const KEPT: &str = "kept";
+
+/// Bytes of a page.
+pub const PAGE_BYTES: u64 = 4096;
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Settings {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// The budget.
+    pub dram_bytes: u64,
+    /// Folders, files or block devices where pages are that are not in DRAM.
+    pub stores: Vec<PathBuf>,
+    /// Smaller allocations are left alone.
+    pub min_alloc_bytes: u64,
+    /// What of it is for those that the command starts.
+    pub children: Children,
+    /// So many processes at least share the budget evenly.
+    pub processes: u32,
+    /// The command.
+    pub command: Vec<String>,
+    /// Who began it.
+    pub keeper: u32,
+}
+
+/// What processes get that a process starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Children {
+    /// Their part of the budget.
+    Inherit,
+    /// A budget of their own, as large as the first.
+    Own,
+    /// Nothing: they are left alone.
+    None,
+}
+
+/// Why there is no session.
+#[derive(Debug, thiserror::Error)]
+pub enum SessionError {
+    /// The system refuses.
+    #[error("{}: {why}", path.display())]
+    System {
+        /// What.
+        path: PathBuf,
+        /// Why.
+        why: io::Error,
+    },
+    /// What is there is not what it should be.
+    #[error("{}: {why}", path.display())]
+    Content {
+        /// What.
+        path: PathBuf,
+        /// Why.
+        why: String,
+    },
+    /// Others may look into the folder, or write there.
+    #[error("{}: it is not private to this user", .0.display())]
+    NotPrivate(PathBuf),
+    /// There is one of this name, with other settings.
+    #[error("{}: a session with other settings is there", .0.display())]
+    Differs(PathBuf),
+}
+
+/// A session that runs.
+#[derive(Debug)]
+pub struct Session {
+    folder: PathBuf,
+    /// What is to be done.
+    pub settings: Settings,
+    /// What its processes share.
+    pub board: Arc<Board>,
+    /// Locked by who keeps it.
+    kept: Option<File>,
+}
+
+impl Session {
+    /// Where the sessions of this user are: a folder that nobody else can write to.
+    ///
+    /// # Errors
+    /// When there is none and none can be made.
+    pub fn base() -> Result<PathBuf, SessionError> {
+        let user = rustix::process::geteuid();
+        let runtime = std::env::var_os("XDG_RUNTIME_DIR").filter(|path| !path.is_empty());
+        let base = match runtime {
+            Some(runtime) => Path::new(&runtime).join("interleaf-extend"),
+            None if user.is_root() => PathBuf::from("/run/interleaf/extend"),
+            None => std::env::temp_dir().join(format!("interleaf-{}", user.as_raw())),
+        };
+        private(&base)?;
+        Ok(base)
+    }
+
+    /// Begins a session in a new folder of `base`, or joins the one that has this name and the same
+    /// settings.
+    ///
+    /// # Errors
+    /// When it cannot be made, or there is one that differs.
+    pub fn begin(
+        base: &Path,
+        name: Option<&str>,
+        settings: &Settings,
+    ) -> Result<Self, SessionError> {
+        let name = name.map_or_else(|| std::process::id().to_string(), |name| format!("{name}.s"));
+        let folder = base.join(name);
+        // Whoever ends one may remove the folder meanwhile.
+        for _ in 0..100 {
+            private(&folder)?;
+            let Some(_lock) = lock(&folder)? else { continue };
+            let session = match folder.join("session.json").exists() {
+                true => Self::open(&folder).and_then(|found| match found.is_same(settings) {
+                    true => Ok(found),
+                    false => Err(SessionError::Differs(folder.clone())),
+                }),
+                false => Self::make(&folder, settings),
+            }?;
+            let kept = open_lock(&folder, KEPT)?;
+            flock(&kept, FlockOperation::LockShared).map_err(at(&folder))?;
+            return Ok(Self { kept: Some(kept), ..session });
+        }
+        Err(SessionError::Content { path: folder, why: "it comes and goes".into() })
+    }
+
+    fn make(folder: &Path, settings: &Settings) -> Result<Self, SessionError> {
+        let path = folder.join("board");
+        // One of a session that was killed before it began.
+        drop(fs::remove_file(&path));
+        let board = Board::create(&path, settings.dram_bytes / PAGE_BYTES).map_err(at(&path))?;
+        let path = folder.join("session.json");
+        let text = serde_json::to_string_pretty(settings)
+            .map_err(|why| SessionError::Content { path: path.clone(), why: why.to_string() })?;
+        let new = folder.join("session.json.new");
+        fs::write(&new, text).and_then(|()| fs::rename(&new, &path)).map_err(at(&path))?;
+        Ok(Self {
+            folder: folder.into(),
+            settings: settings.clone(),
+            board: Arc::new(board),
+            kept: None,
+        })
+    }
+
+    /// The session in a folder, which somebody else keeps.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn open(folder: &Path) -> Result<Self, SessionError> {
+        let path = folder.join("session.json");
+        let text = fs::read_to_string(&path).map_err(at(&path))?;
+        let settings: Settings = serde_json::from_str(&text)
+            .map_err(|why| SessionError::Content { path: path.clone(), why: why.to_string() })?;
+        if settings.schema != SCHEMA {
+            let why = format!("schema: \"{}\" is not {SCHEMA}", settings.schema);
+            return Err(SessionError::Content { path, why });
+        }
+        let path = folder.join("board");
+        let board = Board::open(&path).map_err(at(&path))?;
+        Ok(Self { folder: folder.into(), settings, board: Arc::new(board), kept: None })
+    }
+
+    /// Those of `base` that run.
+    ///
+    /// # Errors
+    /// When the folder cannot be listed.
+    pub fn all(base: &Path) -> Result<Vec<Self>, SessionError> {
+        let folders = folders(base)?.into_iter();
+        Ok(folders.filter_map(|folder| Self::open(&folder).ok()).collect())
+    }
+
+    /// Removes the folders of `base` that nobody keeps and no process uses, and says which.
+    ///
+    /// # Errors
+    /// When the folder cannot be listed.
+    pub fn sweep(base: &Path) -> Result<Vec<PathBuf>, SessionError> {
+        let mut swept = vec![];
+        for folder in folders(base)? {
+            if is_kept(&folder) {
+                continue;
+            }
+            // Whoever has removed it meanwhile says so.
+            let Ok(Some(_lock)) = lock(&folder) else { continue };
+            let is_used = Self::open(&folder).is_ok_and(|session| session.is_used());
+            if !is_used && !is_kept(&folder) && fs::remove_dir_all(&folder).is_ok() {
+                swept.push(folder);
+            }
+        }
+        Ok(swept)
+    }
+
+    /// Whether somebody keeps it.
+    pub fn runs(&self) -> bool {
+        is_kept(&self.folder)
+    }
+
+    /// Whether processes have pages.
+    fn is_used(&self) -> bool {
+        self.board.recover();
+        !self.board.processes().is_empty()
+    }
+
+    /// Whether settings ask for the same, whoever began it.
+    fn is_same(&self, settings: &Settings) -> bool {
+        let keeper = self.settings.keeper;
+        let command = self.settings.command.clone();
+        self.settings == Settings { keeper, command, ..settings.clone() }
+    }
+
+    /// Its folder.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Ends it, if nobody else keeps it: the processes that still have pages, if there are any.
+    /// They go on with what they have, and the next session removes the folder.
+    pub fn end(mut self) -> Vec<Process> {
+        let lock = lock(&self.folder);
+        drop(self.kept.take());
+        if is_kept(&self.folder) {
+            return vec![];
+        }
+        let is_used = self.is_used();
+        if !is_used && lock.is_ok() {
+            // What stays is removed by the next.
+            drop(fs::remove_dir_all(&self.folder));
+        }
+        self.board.processes()
+    }
+}
+
+fn at<E: Into<io::Error>>(path: &Path) -> impl FnOnce(E) -> SessionError + use<E> {
+    let path = path.to_path_buf();
+    |why| SessionError::System { path, why: why.into() }
+}
+
+/// Makes a folder that only this user can use, or makes sure that it is one.
+fn private(folder: &Path) -> Result<(), SessionError> {
+    match DirBuilder::new().recursive(true).mode(0o700).create(folder) {
+        Ok(()) => {}
+        Err(why) => return Err(SessionError::System { path: folder.into(), why }),
+    }
+    let found = fs::symlink_metadata(folder).map_err(at(folder))?;
+    let is_ours = found.uid() == rustix::process::geteuid().as_raw();
+    if found.is_dir() && is_ours && found.permissions().mode() & 0o022 == 0 {
+        return Ok(());
+    }
+    Err(SessionError::NotPrivate(folder.into()))
+}
+
+/// Who has it comes or goes, and nobody else does meanwhile; `None` when the folder has gone.
+fn lock(folder: &Path) -> Result<Option<File>, SessionError> {
+    let file = open_lock(folder, LOCK)?;
+    flock(&file, FlockOperation::LockExclusive).map_err(at(folder))?;
+    let (ours, there) = (file.metadata(), fs::metadata(folder.join(LOCK)));
+    let is_in_place = ours.is_ok_and(|ours| there.is_ok_and(|there| ours.ino() == there.ino()));
+    Ok(is_in_place.then_some(file))
+}
+
+/// Whether somebody keeps the session of a folder.
+fn is_kept(folder: &Path) -> bool {
+    let Ok(kept) = File::open(folder.join(KEPT)) else { return false };
+    flock(&kept, FlockOperation::NonBlockingLockExclusive).is_err()
+}
+
+fn open_lock(folder: &Path, name: &str) -> Result<File, SessionError> {
+    let path = folder.join(name);
+    let mut options = fs::OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false).open(&path).map_err(at(&path))
+}
+
+fn folders(base: &Path) -> Result<Vec<PathBuf>, SessionError> {
+    let entries = fs::read_dir(base).map_err(at(base))?;
+    let mut folders: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
+    folders.retain(|path| path.is_dir());
+    folders.sort();
+    Ok(folders)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+    use crate::board::Identity;
+
+    fn settings() -> Settings {
+        Settings {
+            schema: SCHEMA.into(),
+            dram_bytes: 64 << 20,
+            stores: vec!["/mnt".into()],
+            min_alloc_bytes: 1 << 20,
+            children: Children::Inherit,
+            processes: 1,
+            command: vec!["solver".into()],
+            keeper: std::process::id(),
+        }
+    }
+
+    fn base() -> tempfile::TempDir {
+        tempfile::Builder::new().permissions(fs::Permissions::from_mode(0o700)).tempdir().unwrap()
+    }
+
+    #[test]
+    fn what_is_begun_is_found_and_gone_when_it_ends() {
+        let base = base();
+        let session = Session::begin(base.path(), None, &settings()).unwrap();
+        let folder = session.folder().to_path_buf();
+        assert_eq!(fs::metadata(&folder).unwrap().permissions().mode() & 0o777, 0o700);
+        let found = Session::open(&folder).unwrap();
+        assert_eq!((&found.settings, found.board.budget()), (&settings(), 16384));
+        assert!(found.runs());
+        assert_eq!(Session::sweep(base.path()).unwrap(), Vec::<PathBuf>::new());
+        assert_eq!(session.end(), []);
+        assert!(!folder.exists() && !found.runs());
+    }
+
+    #[test]
+    fn a_name_is_joined_by_who_asks_for_the_same() {
+        let base = base();
+        let first = Session::begin(base.path(), Some("job"), &settings()).unwrap();
+        let same = Settings { keeper: 1, command: vec!["rank 2".into()], ..settings() };
+        let second = Session::begin(base.path(), Some("job"), &same).unwrap();
+        assert_eq!(first.folder(), second.folder());
+        second.board.set_first(42);
+        assert_eq!(first.board.first(), Some(42), "they have one board");
+        let other = Settings { dram_bytes: 1 << 30, ..settings() };
+        let differs = Session::begin(base.path(), Some("job"), &other);
+        assert!(matches!(differs, Err(SessionError::Differs(_))), "{differs:?}");
+        let folder = first.folder().to_path_buf();
+        first.end();
+        assert!(folder.exists(), "somebody keeps it still");
+        second.end();
+        assert!(!folder.exists());
+    }
+
+    #[test]
+    fn what_the_killed_have_left_is_removed_unless_it_is_used() {
+        let base = base();
+        let session = Session::begin(base.path(), None, &settings()).unwrap();
+        let folder = session.folder().to_path_buf();
+        let own = Identity::own().unwrap();
+        let seat = std::sync::Arc::clone(&session.board).join(own, "solver", 1).unwrap();
+        // Killed: its locks are gone, and nothing else.
+        drop(session);
+        assert_eq!(Session::sweep(base.path()).unwrap(), Vec::<PathBuf>::new());
+        assert!(folder.exists(), "a process of it has pages");
+        drop(seat);
+        assert_eq!(Session::sweep(base.path()).unwrap(), std::slice::from_ref(&folder));
+        assert!(!folder.exists());
+    }
+
+    #[test]
+    fn what_was_killed_while_it_began_is_begun_anew() {
+        let base = base();
+        let folder = base.path().join("job.s");
+        private(&folder).unwrap();
+        fs::write(folder.join("board"), "half").unwrap();
+        fs::write(folder.join("session.json.new"), "{").unwrap();
+        let session = Session::begin(base.path(), Some("job"), &settings()).unwrap();
+        assert_eq!(session.board.budget(), 16384);
+    }
+
+    #[test]
+    fn a_folder_that_others_can_write_to_is_refused() {
+        let base = base();
+        let open = base.path().join("open");
+        fs::create_dir(&open).unwrap();
+        fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).unwrap();
+        assert!(matches!(private(&open), Err(SessionError::NotPrivate(_))));
+        let link = base.path().join("link");
+        std::os::unix::fs::symlink(base.path(), &link).unwrap();
+        assert!(matches!(private(&link), Err(SessionError::NotPrivate(_))));
+    }
+
+    #[test]
+    fn what_is_no_session_is_named() {
+        let base = base();
+        let path = base.path().join("session.json");
+        let why = |text: &str| {
+            fs::write(&path, text).unwrap();
+            Session::open(base.path()).unwrap_err().to_string()
+        };
+        assert!(why("{").starts_with(&format!("{}: EOF", path.display())));
+        let strange = serde_json::to_string(&settings()).unwrap().replace("session/1", "session/9");
+        assert!(why(&strange).ends_with("\"interleaf.session/9\" is not interleaf.session/1"));
+    }
+}

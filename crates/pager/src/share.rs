@@ -1,0 +1,46 @@
+//! How a budget is shared by processes: evenly, but nobody gets more than it can use.
+
+/// Pages for each, of `budget`, where each can use so many at most. What one does not need is
+/// shared by the others (max-min fairness: Bertsekas and Gallager, Data Networks, section 6.5.2).
+pub fn share(budget: u64, wanted: &[u64]) -> Vec<u64> {
+    let mut order: Vec<usize> = (0..wanted.len()).collect();
+    order.sort_by_key(|at| wanted[*at]);
+    let mut shares = vec![0; wanted.len()];
+    let mut left = budget;
+    for (done, at) in order.iter().enumerate() {
+        let even = left / (wanted.len() - done) as u64;
+        shares[*at] = wanted[*at].min(even);
+        left -= shares[*at];
+    }
+    shares
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn what_one_does_not_need_is_shared() {
+        assert_eq!(share(100, &[10, 200, 30]), [10, 60, 30]);
+        assert_eq!(share(100, &[200]), [100]);
+        assert_eq!(share(100, &[]), [0; 0]);
+        assert_eq!(share(3, &[9, 9]), [1, 2]);
+    }
+
+    proptest! {
+        #[test]
+        fn all_is_shared_and_nobody_is_worse_off_than_evenly(
+            budget in 0_u64..1 << 40,
+            wanted in proptest::collection::vec(0_u64..1 << 40, 1..50),
+        ) {
+            let shares = share(budget, &wanted);
+            let all: u64 = shares.iter().sum();
+            prop_assert_eq!(all, budget.min(wanted.iter().sum()));
+            let even = budget / wanted.len() as u64;
+            for (share, wanted) in shares.iter().zip(&wanted) {
+                prop_assert!(share <= wanted && *share >= even.min(*wanted));
+            }
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! How little a drive has to carry for a trace of accesses, whatever predicts and evicts.
+//!
+//! Belady (IBM Systems Journal 1966): with a cache of so many blocks the fewest are read when the
+//! block is given up whose next use is the furthest away. It needs to know the future, so nothing
+//! that runs can be better; what it writes back are the blocks that were changed and given up.
+
+use std::collections::{BTreeMap, HashMap};
+
+/// An access to a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Touch {
+    /// Which.
+    pub block: u32,
+    /// Whether it is changed.
+    pub is_write: bool,
+}
+
+/// Blocks that were carried.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Carried {
+    /// From the drive.
+    pub read: u64,
+    /// To the drive.
+    pub written: u64,
+}
+
+/// A block that is in the cache.
+#[derive(Clone, Copy, Debug)]
+struct Kept {
+    next: usize,
+    is_changed: bool,
+}
+
+/// What is carried when a trace goes on for ever, once through it: the trace is gone through once
+/// before, to fill the cache. A cache of nothing has one block all the same.
+pub fn carried(trace: &[Touch], blocks: usize) -> Carried {
+    let mut cache = Cache { most: blocks.max(1), kept: HashMap::new(), by_next: BTreeMap::new() };
+    let length = trace.len();
+    let nexts = nexts(trace);
+    let mut carried = Carried::default();
+    for (at, touch) in trace.iter().enumerate() {
+        cache.touch(*touch, nexts[at], &mut Carried::default());
+    }
+    for (at, touch) in trace.iter().enumerate() {
+        cache.touch(*touch, nexts[at] + length, &mut carried);
+    }
+    carried
+}
+
+/// For each access when its block is next accessed, in a trace that starts again at its end.
+fn nexts(trace: &[Touch]) -> Vec<usize> {
+    let mut nexts = vec![0; trace.len()];
+    let mut seen = HashMap::new();
+    // The second time around is behind the first: it says what comes next after the end.
+    for at in (0..2 * trace.len()).rev() {
+        let next = seen.insert(trace[at % trace.len()].block, at);
+        if at < trace.len() {
+            nexts[at] = next.unwrap_or(at + trace.len());
+        }
+    }
+    nexts
+}
+
+struct Cache {
+    most: usize,
+    kept: HashMap<u32, Kept>,
+    /// The blocks by when they are next used, which is never the same for two.
+    by_next: BTreeMap<usize, u32>,
+}
+
+impl Cache {
+    fn touch(&mut self, touch: Touch, next: usize, carried: &mut Carried) {
+        let Touch { block, is_write } = touch;
+        let before = self.kept.remove(&block);
+        match before {
+            Some(kept) => {
+                self.by_next.remove(&kept.next);
+            }
+            None => {
+                carried.read += 1;
+                if self.kept.len() >= self.most {
+                    self.give_up(carried);
+                }
+            }
+        }
+        let is_changed = is_write || before.is_some_and(|kept| kept.is_changed);
+        self.kept.insert(block, Kept { next, is_changed });
+        self.by_next.insert(next, block);
+    }
+
+    fn give_up(&mut self, carried: &mut Carried) {
+        let Some((_, block)) = self.by_next.pop_last() else { return };
+        if self.kept.remove(&block).is_some_and(|kept| kept.is_changed) {
+            carried.written += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::HashSet;
+
+    fn reads(blocks: &[u32]) -> Vec<Touch> {
+        blocks.iter().map(|block| Touch { block: *block, is_write: false }).collect()
+    }
+
+    #[test]
+    fn a_sweep_over_twice_the_cache_reads_half_of_it() {
+        let trace = reads(&(0..1000).collect::<Vec<_>>());
+        let Carried { read, written } = carried(&trace, 500);
+        // Of a cyclic sweep all but one of the blocks in the cache are hit.
+        assert_eq!((read, written), (501, 0));
+        assert_eq!(carried(&trace, 1000).read, 0);
+    }
+
+    #[test]
+    fn what_is_changed_is_written_once() {
+        let trace: Vec<Touch> = (0..10).map(|block| Touch { block, is_write: true }).collect();
+        let Carried { read, written } = carried(&trace, 5);
+        assert_eq!(read, written);
+        assert_eq!(carried(&trace, 10), Carried::default());
+    }
+
+    /// The least that any choice of what to give up reads, by trying every one.
+    fn least(trace: &[u32], kept: &HashSet<u32>, most: usize) -> u64 {
+        let Some((block, rest)) = trace.split_first() else { return 0 };
+        let mut with = kept.clone();
+        if !with.insert(*block) {
+            return least(rest, kept, most);
+        }
+        if kept.len() < most {
+            return 1 + least(rest, &with, most);
+        }
+        let without = |gone: &u32| {
+            let mut with = with.clone();
+            with.remove(gone);
+            least(rest, &with, most)
+        };
+        1 + kept.iter().map(without).min().unwrap_or(0)
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_reads_less(trace in prop::collection::vec(0_u32..5, 1..7), most in 1_usize..4) {
+            let twice: Vec<u32> = trace.iter().chain(&trace).copied().collect();
+            let whole = least(&twice, &HashSet::new(), most);
+            let mut first = Carried::default();
+            let touches = reads(&trace);
+            let nexts = nexts(&touches);
+            let mut cache =
+                Cache { most, kept: HashMap::new(), by_next: BTreeMap::new() };
+            for (at, touch) in touches.iter().enumerate() {
+                cache.touch(*touch, nexts[at], &mut first);
+            }
+            // What follows the second time through is known too, so it may read more there than
+            // what ends there would, but never less than a cache of that size can.
+            prop_assert!(first.read + carried(&touches, most).read >= whole);
+        }
+    }
+}

@@ -1,0 +1,301 @@
+//! The Fourier transform of complex numbers, by `rustfft`: one long transform, or one of a cube
+//! with lines along each axis. Rounds are all forward: the second gives what there was, n times as
+//! large and in the opposite order, and the fourth in its own again.
+//!
+//! What is transformed is a geometric sequence (a product of three in a cube), so that every value
+//! of the transform is known: of r^j with n elements it is (1 - r^n) / (1 - r w^k), w = e^(-2πi/n).
+
+use crate::{
+    Kernel, SetupError, Work, Wrong, at_least,
+    memory::{Array, Memory},
+    mixed, team,
+};
+use num_complex::Complex;
+use rustfft::{Fft, FftDirection, FftPlanner};
+use std::{f64::consts::TAU, fmt, sync::Arc};
+
+type Number = Complex<f64>;
+
+/// Bytes of a number.
+const BYTES: u64 = size_of::<Number>() as u64;
+
+/// How far a value may be from what it has to be, as a part of the mean square of all.
+const TOLERANCE: f64 = 1e-9;
+
+/// One axis: how long it is, and what is done along it.
+struct Axis {
+    length: usize,
+    fft: Arc<dyn Fft<f64>>,
+}
+
+/// The numbers that are transformed where they are.
+pub struct Transform {
+    data: Array,
+    scratch: Array,
+    axis: Axis,
+    /// 1 or 3.
+    axes: u32,
+    threads: usize,
+    rounds: u32,
+}
+
+impl fmt::Debug for Transform {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (length, axes) = (self.axis.length, self.axes);
+        formatter.debug_struct("Transform").field("length", &length).field("axes", &axes).finish()
+    }
+}
+
+impl Axis {
+    fn new(length: usize) -> Self {
+        let mut planner = FftPlanner::new();
+        let fft = planner.plan_fft(length, FftDirection::Forward);
+        Self { length, fft }
+    }
+
+    /// The sequence along it, or its transform, at one place. It falls to a tenth from one end to
+    /// the other while it turns, by a whole part of a turn with each step: what is left of whole
+    /// turns is exact then, however long it is.
+    fn value(&self, at: usize, is_transformed: bool) -> Number {
+        let (length, fall) = (self.length as f64, 0.1_f64.ln() / self.length as f64);
+        let turns = (0.3 * length) as u64;
+        // A small step back is one, not nearly a whole turn.
+        let angle = |steps: u64| {
+            let steps = (steps % self.length as u64) as f64;
+            TAU * if 2.0 * steps > length { steps - length } else { steps } / length
+        };
+        if !is_transformed {
+            let size = (fall * at as f64).exp();
+            return Number::from_polar(size, angle(at as u64 * turns));
+        }
+        // 1 - s e^(ix), near its zero as exact as elsewhere.
+        let (size, x) = (fall.exp(), angle(turns + self.length as u64 - at as u64));
+        let real = -fall.exp_m1() + 2.0 * size * (x / 2.0).sin().powi(2);
+        Number::new(0.9, 0.0) / Number::new(real, -size * x.sin())
+    }
+}
+
+impl Transform {
+    /// One transform, whose numbers, scratch and factors are as large as the footprint together.
+    /// The factors are the library's: it takes their memory from the ordinary allocator.
+    ///
+    /// # Errors
+    /// When the footprint is too little or too much, or several threads are wanted.
+    pub fn long(memory: &Memory, footprint: u64, threads: usize) -> Result<Self, SetupError> {
+        at_least("fft", footprint, 4096)?;
+        if threads > 1 {
+            return Err(SetupError::OneThread { what: "fft" });
+        }
+        // Numbers, scratch and factors.
+        let length = nice(footprint / (3 * BYTES), &[1, 3, 5, 7]);
+        let axis = Axis::new(length);
+        let scratch = axis.fft.get_inplace_scratch_len();
+        Self::with(memory, axis, 1, threads, length, scratch)
+    }
+
+    /// A cube, whose lines are transformed along each axis.
+    ///
+    /// # Errors
+    /// When the footprint is too little or too much.
+    pub fn cube(memory: &Memory, footprint: u64, threads: usize) -> Result<Self, SetupError> {
+        at_least("fft-3d", footprint, 512 * BYTES)?;
+        let side = ((footprint / BYTES) as f64).cbrt() as u64 + 1;
+        let sides = (8..=side).rev().filter(|side| side.pow(3) * BYTES <= footprint);
+        let smooth =
+            |side: &u64| [2, 3, 5].iter().fold(*side, |left, prime| divided(left, *prime)) == 1;
+        let length = sides.filter(|side| side % 2 == 0).find(smooth).unwrap_or(8) as usize;
+        let axis = Axis::new(length);
+        Self::with(memory, axis, 3, threads, length.pow(3), 0)
+    }
+
+    fn with(
+        memory: &Memory,
+        axis: Axis,
+        axes: u32,
+        threads: usize,
+        numbers: usize,
+        scratch: usize,
+    ) -> Result<Self, SetupError> {
+        let data = memory.array(numbers * BYTES as usize)?;
+        let mut scratch = memory.array(scratch.max(1) * BYTES as usize)?;
+        // What is touched first is no part of what is measured.
+        scratch.of_mut::<Number>().fill(Number::new(0.0, 0.0));
+        let mut this = Self { data, scratch, axis, axes, threads, rounds: 0 };
+        this.fill();
+        Ok(this)
+    }
+
+    fn fill(&mut self) {
+        let (axis, axes) = (&self.axis, self.axes);
+        let along: Vec<Number> = if axes == 1 {
+            vec![]
+        } else {
+            (0..axis.length).map(|at| axis.value(at, false)).collect()
+        };
+        for (at, number) in self.data.of_mut::<Number>().iter_mut().enumerate() {
+            *number = if axes == 1 { axis.value(at, false) } else { product(&along, at) };
+        }
+    }
+
+    /// Lines along the axis that is stored in order.
+    fn rows(&mut self, fft: &Arc<dyn Fft<f64>>) {
+        let length = self.axis.length;
+        let planes = self.data.of_mut::<Number>().chunks_mut(length * length).collect();
+        divided_among(planes, self.threads, |planes: Vec<&mut [Number]>| {
+            let mut scratch = vec![Number::default(); fft.get_inplace_scratch_len()];
+            planes.into_iter().for_each(|plane| fft.process_with_scratch(plane, &mut scratch));
+        });
+    }
+
+    /// Lines along the middle axis: those of a plane together, turned in a buffer.
+    fn columns(&mut self, fft: &Arc<dyn Fft<f64>>) {
+        let length = self.axis.length;
+        let planes = self.data.of_mut::<Number>().chunks_mut(length * length).collect();
+        divided_among(planes, self.threads, |planes: Vec<&mut [Number]>| {
+            let mut buffer = Buffer::new(length, fft);
+            for plane in planes {
+                let mut rows: Vec<&mut [Number]> = plane.chunks_mut(length).collect();
+                buffer.transform(&mut rows, fft);
+            }
+        });
+    }
+
+    /// Lines along the axis with the largest steps: of each plane across it the same.
+    fn across(&mut self, fft: &Arc<dyn Fft<f64>>) {
+        let length = self.axis.length;
+        // The rows of each plane across are one of every plane along.
+        let mut planes: Vec<Vec<&mut [Number]>> = (0..length).map(|_| vec![]).collect();
+        for plane in self.data.of_mut::<Number>().chunks_mut(length * length) {
+            let rows = plane.chunks_mut(length);
+            planes.iter_mut().zip(rows).for_each(|(plane, row)| plane.push(row));
+        }
+        divided_among(planes, self.threads, |planes: Vec<Vec<&mut [Number]>>| {
+            let mut buffer = Buffer::new(length, fft);
+            for mut rows in planes {
+                buffer.transform(&mut rows, fft);
+            }
+        });
+    }
+}
+
+/// A plane of lines, one behind the other.
+struct Buffer {
+    lines: Vec<Number>,
+    scratch: Vec<Number>,
+    length: usize,
+}
+
+impl Buffer {
+    fn new(length: usize, fft: &Arc<dyn Fft<f64>>) -> Self {
+        let scratch = vec![Number::default(); fft.get_inplace_scratch_len()];
+        Self { lines: vec![Number::default(); length * length], scratch, length }
+    }
+
+    /// Transforms the columns of some rows.
+    fn transform(&mut self, rows: &mut [&mut [Number]], fft: &Arc<dyn Fft<f64>>) {
+        for (y, row) in rows.iter().enumerate() {
+            row.iter()
+                .enumerate()
+                .for_each(|(x, number)| self.lines[x * self.length + y] = *number);
+        }
+        fft.process_with_scratch(&mut self.lines, &mut self.scratch);
+        for (y, row) in rows.iter_mut().enumerate() {
+            row.iter_mut()
+                .enumerate()
+                .for_each(|(x, number)| *number = self.lines[x * self.length + y]);
+        }
+    }
+}
+
+/// Does `work` with parts of `all`, in so many threads.
+fn divided_among<T: Send>(all: Vec<T>, threads: usize, work: impl Fn(Vec<T>) + Sync) {
+    let share = all.len().div_ceil(threads.max(1)).max(1);
+    let mut all = all.into_iter();
+    let mut parts = vec![];
+    while all.len() > 0 {
+        parts.push(all.by_ref().take(share).collect());
+    }
+    team::each(parts, work);
+}
+
+/// The largest product of one of `odd` and a power of two that is at most `most`.
+fn nice(most: u64, odd: &[u64]) -> usize {
+    let of = |odd: &u64| (0..63).map(|power| odd << power).take_while(|size| *size <= most).last();
+    odd.iter().filter_map(of).max().unwrap_or(1) as usize
+}
+
+fn divided(mut number: u64, prime: u64) -> u64 {
+    while number > 0 && number.is_multiple_of(prime) {
+        number /= prime;
+    }
+    number
+}
+
+/// Where what is at a place was, when the order is the opposite one: the first stays the first.
+fn place(at: usize, length: usize, is_back: bool) -> usize {
+    if is_back { (length - at) % length } else { at }
+}
+
+/// The value of a cube, of the values along each of its axes.
+fn product(along: &[Number], at: usize) -> Number {
+    let side = along.len();
+    along[at % side] * along[at / side % side] * along[at / side / side]
+}
+
+impl Kernel for Transform {
+    fn footprint(&self) -> u64 {
+        let factors = if self.axes == 1 { self.axis.length as u64 * BYTES } else { 0 };
+        self.data.of::<u8>().len() as u64 + self.scratch.of::<u8>().len() as u64 + factors
+    }
+
+    fn round(&mut self) -> Work {
+        let fft = Arc::clone(&self.axis.fft);
+        if self.axes == 1 {
+            fft.process_with_scratch(self.data.of_mut(), self.scratch.of_mut());
+        } else {
+            self.rows(&fft);
+            self.columns(&fft);
+            self.across(&fft);
+        }
+        self.rounds += 1;
+        // What benchFFT counts: 5 n log2(n), however it is done.
+        let numbers = self.data.of::<Number>().len();
+        let flops = (5.0 * numbers as f64 * (numbers as f64).log2()) as u64;
+        Work { bytes: 2 * numbers as u64 * BYTES * u64::from(self.axes), flops, accesses: 0 }
+    }
+
+    fn verify(&mut self) -> Result<(), Wrong> {
+        let is_transformed = !self.rounds.is_multiple_of(2);
+        let is_back = self.rounds % 4 >= 2;
+        let numbers = self.data.of::<Number>();
+        // Nothing is divided by n.
+        let scale = (numbers.len() as f64).powi((self.rounds / 2) as i32);
+        let along: Vec<Number> = if self.axes == 1 {
+            vec![]
+        } else {
+            let length = self.axis.length;
+            let of = |at| self.axis.value(place(at, length, is_back), is_transformed);
+            (0..length).map(of).collect()
+        };
+        let expected = |at: usize| match self.axes {
+            1 => self.axis.value(place(at, self.axis.length, is_back), is_transformed) * scale,
+            _ => product(&along, at) * scale,
+        };
+        let square: f64 = (0..numbers.len()).map(|at| expected(at).norm_sqr()).sum();
+        let allowed = TOLERANCE * (square / numbers.len() as f64).sqrt();
+        // A value that is none is as wrong as one that is far off.
+        let is_right = |at: usize, number: &Number| (number - expected(at)).norm() <= allowed;
+        match numbers.iter().enumerate().find(|(at, number)| !is_right(*at, number)) {
+            None => Ok(()),
+            Some((at, number)) => Err(Wrong {
+                what: format!("element {at} after {} transforms", self.rounds),
+                found: number.to_string(),
+                expected: expected(at).to_string(),
+            }),
+        }
+    }
+
+    fn checksum(&self) -> u64 {
+        self.data.of::<u64>().iter().fold(0, |sum, bits| mixed(sum, *bits))
+    }
+}

@@ -1,0 +1,161 @@
+//! C = A B of square matrices, by `matrixmultiply` behind `ndarray`: stored row by row as one call
+//! of a library has it, or tile by tile, where each tile is a stretch of memory of its own.
+//!
+//! Elements are small whole numbers, so that every sum is exact in whatever order it is made; C is
+//! checked against A (B x) for a vector x (Freivalds 1977), which is exact too.
+
+use crate::{
+    Kernel, PAGE, SetupError, Work, Wrong, at_least,
+    memory::{Array, Memory},
+    mixed, team, word,
+};
+use ndarray::{ArrayView2, ArrayViewMut2, linalg::general_mat_mul};
+
+/// Three matrices.
+#[derive(Debug)]
+pub struct Gemm {
+    a: Array,
+    b: Array,
+    c: Array,
+    /// Rows, and columns.
+    side: usize,
+    /// Rows of a tile; as many as there are where nothing is tiled.
+    tile: usize,
+    threads: usize,
+}
+
+impl Gemm {
+    /// Three matrices that together are as large as the footprint, in tiles of so many rows.
+    ///
+    /// # Errors
+    /// When that is too little or too much.
+    pub fn new(
+        memory: &Memory,
+        footprint: u64,
+        threads: usize,
+        tile: Option<usize>,
+    ) -> Result<Self, SetupError> {
+        let what = if tile.is_some() { "gemm-tiled" } else { "gemm" };
+        let unit = tile.unwrap_or(8).max(8);
+        at_least(what, footprint, 24 * (unit * unit) as u64)?;
+        let side = ((footprint / 24) as f64).sqrt() as usize / unit * unit;
+        let array = || memory.array(side * side * size_of::<f64>());
+        let (a, b, c) = (array()?, array()?, array()?);
+        let tile = tile.map_or(side, |_| unit);
+        let mut gemm = Self { a, b, c, side, tile, threads };
+        for (matrix, seed) in [(&mut gemm.a, 0), (&mut gemm.b, 1 << 40)] {
+            let elements = matrix.of_mut::<f64>().iter_mut().enumerate();
+            elements.for_each(|(at, element)| *element = small(seed + at));
+        }
+        gemm.c.of_mut::<f64>().fill(0.0);
+        Ok(gemm)
+    }
+
+    fn is_tiled(&self) -> bool {
+        self.tile < self.side
+    }
+
+    /// The rows of C as parts of as many threads, each with A's rows for it.
+    fn by_rows(&mut self) {
+        let (side, b) = (self.side, self.b.of::<f64>());
+        let rows = side.div_ceil(self.threads) * side;
+        let parts = self.a.of::<f64>().chunks(rows).zip(self.c.of_mut::<f64>().chunks_mut(rows));
+        team::each(parts.collect(), |(a, c)| multiply(a, b, c, side, 0.0));
+    }
+
+    /// A row of tiles after the other, each tile of it whole before the next.
+    fn by_tiles(&mut self) {
+        let (tiles, size) = (self.side / self.tile, self.tile * self.tile);
+        let (a, b, tile) = (self.a.of::<f64>(), self.b.of::<f64>(), self.tile);
+        let rows: Vec<(usize, &mut [f64])> =
+            self.c.of_mut::<f64>().chunks_mut(tiles * size).enumerate().collect();
+        let share = rows.len().div_ceil(self.threads);
+        let mut rows = rows.into_iter();
+        let mut parts: Vec<Vec<(usize, &mut [f64])>> = vec![];
+        while rows.len() > 0 {
+            parts.push(rows.by_ref().take(share).collect());
+        }
+        team::each(parts, |rows| {
+            for (i, row) in rows {
+                for (j, c) in row.chunks_mut(size).enumerate() {
+                    for k in 0..tiles {
+                        let (a, b) = (&a[(i * tiles + k) * size..], &b[(k * tiles + j) * size..]);
+                        let old = if k == 0 { 0.0 } else { 1.0 };
+                        multiply(&a[..size], &b[..size], c, tile, old);
+                    }
+                }
+            }
+        });
+    }
+
+    /// The place of an element.
+    fn place(&self, row: usize, column: usize) -> usize {
+        let (tile, tiles) = (self.tile, self.side / self.tile);
+        let of_tile = (row / tile * tiles + column / tile) * tile * tile;
+        of_tile + row % tile * tile + column % tile
+    }
+
+    /// A matrix times a vector, in the order of the matrix's memory.
+    fn times(&self, matrix: &Array, vector: &[f64]) -> Vec<f64> {
+        let (tile, tiles) = (self.tile, self.side / self.tile);
+        let mut result = vec![0.0; self.side];
+        for (at, row) in matrix.of::<f64>().chunks(tile).enumerate() {
+            let (of_tile, in_tile) = (at / tile, at % tile);
+            let (i, k) = (of_tile / tiles * tile + in_tile, of_tile % tiles * tile);
+            result[i] += row.iter().zip(&vector[k..]).map(|(a, x)| a * x).sum::<f64>();
+        }
+        result
+    }
+}
+
+/// c = a b + old c, where b is `side` columns wide.
+fn multiply(a: &[f64], b: &[f64], c: &mut [f64], side: usize, old: f64) {
+    let shape = (a.len() / side, side);
+    let a = ArrayView2::from_shape(shape, a);
+    let b = ArrayView2::from_shape((side, side), b);
+    let c = ArrayViewMut2::from_shape(shape, c);
+    // The shapes are those of the slices.
+    if let (Ok(a), Ok(b), Ok(mut c)) = (a, b, c) {
+        general_mat_mul(1.0, &a, &b, old, &mut c);
+    }
+}
+
+/// A whole number from -4 to 4.
+fn small(at: usize) -> f64 {
+    ((word(at) >> 32) % 9) as f64 - 4.0
+}
+
+impl Kernel for Gemm {
+    fn footprint(&self) -> u64 {
+        3 * self.a.of::<u8>().len() as u64
+    }
+
+    fn round(&mut self) -> Work {
+        if self.is_tiled() {
+            self.by_tiles()
+        } else {
+            self.by_rows()
+        }
+        let side = self.side as u64;
+        Work { bytes: self.footprint(), flops: 2 * side.pow(3), accesses: 0 }
+    }
+
+    fn verify(&mut self) -> Result<(), Wrong> {
+        let vector: Vec<f64> = (0..self.side).map(|at| small(at + (1 << 50))).collect();
+        let found = self.times(&self.c, &vector);
+        let expected = self.times(&self.a, &self.times(&self.b, &vector));
+        match (0..self.side).find(|row| found[*row].to_bits() != expected[*row].to_bits()) {
+            None => Ok(()),
+            Some(row) => {
+                let what = format!("row {row} of C (element {} on) times x", self.place(row, 0));
+                let (found, expected) = (found[row].to_string(), expected[row].to_string());
+                Err(Wrong { what, found, expected })
+            }
+        }
+    }
+
+    fn checksum(&self) -> u64 {
+        let pages = self.c.of::<u64>().chunks(PAGE / 8);
+        pages.flatten().fold(0, |sum, bits| mixed(sum, *bits))
+    }
+}

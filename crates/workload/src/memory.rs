@@ -1,0 +1,125 @@
+//! Where arrays live: what an allocator gives, a mapping of its own, or a file that is mapped.
+
+#![expect(unsafe_code, reason = "a file is mapped, and nobody else has it")]
+
+use crate::{PAGE, SetupError};
+use bytemuck::Pod;
+use memmap2::{Advice, MmapMut, MmapOptions};
+use std::{io, path::PathBuf};
+
+/// Where arrays live.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Memory {
+    /// The ordinary allocator, which for large arrays is a mapping of zeros.
+    Heap,
+    /// A mapping of its own, with a hint for the kernel.
+    Anonymous(Hint),
+    /// A file without a name in this folder, mapped, with a hint for the kernel.
+    File(PathBuf, Hint),
+}
+
+/// What the kernel is told of how a mapping is used, as of madvise(2).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Hint {
+    /// Nothing.
+    #[default]
+    Normal,
+    /// Read ahead much, and keep little.
+    Sequential,
+    /// Read nothing ahead.
+    Random,
+    /// Read all of it.
+    WillNeed,
+    /// Huge pages.
+    Huge,
+}
+
+impl Hint {
+    /// All there are, by the names that users give them.
+    pub const ALL: [(&'static str, Self); 5] = [
+        ("normal", Self::Normal),
+        ("sequential", Self::Sequential),
+        ("random", Self::Random),
+        ("willneed", Self::WillNeed),
+        ("hugepage", Self::Huge),
+    ];
+
+    fn advice(self) -> Advice {
+        match self {
+            Self::Normal => Advice::Normal,
+            Self::Sequential => Advice::Sequential,
+            Self::Random => Advice::Random,
+            Self::WillNeed => Advice::WillNeed,
+            Self::Huge => Advice::HugePage,
+        }
+    }
+}
+
+/// An array of numbers that begins with a page.
+#[derive(Debug)]
+pub struct Array {
+    block: Block,
+    bytes: usize,
+}
+
+#[derive(Debug)]
+enum Block {
+    /// With the word at which the first page begins.
+    Heap(Vec<u64>, usize),
+    Map(MmapMut),
+}
+
+impl Memory {
+    /// An array of so many bytes, all zero.
+    ///
+    /// # Errors
+    /// When there is not so much memory, or no room for a file.
+    pub fn array(&self, bytes: usize) -> Result<Array, SetupError> {
+        let block = match self {
+            Self::Heap => Ok(heap(bytes)),
+            Self::Anonymous(hint) => {
+                let map = MmapOptions::new().len(bytes).map_anon();
+                map.and_then(|map| map.advise(hint.advice()).map(|()| Block::Map(map)))
+            }
+            Self::File(folder, hint) => file(folder, bytes, *hint),
+        };
+        block.map(|block| Array { block, bytes }).map_err(|why| SetupError::Memory { bytes, why })
+    }
+}
+
+fn heap(bytes: usize) -> Block {
+    let page_words = PAGE / size_of::<u64>();
+    // Zeros that are asked for are not written: pages come when they are touched.
+    let words = vec![0_u64; bytes.div_ceil(size_of::<u64>()) + page_words];
+    let start = words.as_ptr().align_offset(PAGE).min(page_words);
+    Block::Heap(words, start)
+}
+
+fn file(folder: &PathBuf, bytes: usize, hint: Hint) -> io::Result<Block> {
+    let file = tempfile::tempfile_in(folder)?;
+    file.set_len(bytes as u64)?;
+    // SAFETY: the file has no name, so nobody else can change it or make it shorter.
+    let map = unsafe { MmapOptions::new().len(bytes).map_mut(&file)? };
+    map.advise(hint.advice())?;
+    Ok(Block::Map(map))
+}
+
+impl Array {
+    /// Its numbers.
+    pub fn of<T: Pod>(&self) -> &[T] {
+        let bytes = match &self.block {
+            Block::Heap(words, start) => bytemuck::cast_slice(&words[*start..]),
+            Block::Map(map) => &map[..],
+        };
+        bytemuck::cast_slice(&bytes[..self.bytes])
+    }
+
+    /// Its numbers, to write.
+    pub fn of_mut<T: Pod>(&mut self) -> &mut [T] {
+        let bytes = match &mut self.block {
+            Block::Heap(words, start) => bytemuck::cast_slice_mut(&mut words[*start..]),
+            Block::Map(map) => &mut map[..],
+        };
+        bytemuck::cast_slice_mut(&mut bytes[..self.bytes])
+    }
+}

@@ -1,0 +1,126 @@
+//! A polynomial at every element, by Horner's method: how much is computed with what is read can
+//! be chosen. Mironov et al. (MCHPC'18) have it with one stream, which is read, and with two, where
+//! the value goes back. The arithmetic intensity is 2 · degree / 8 operations a byte (their
+//! equation 1).
+
+use crate::{
+    Kernel, SetupError, Work, Wrong, at_least,
+    memory::{Array, Memory},
+    mixed, team,
+};
+
+/// Elements that are computed side by side: independent sums hide the latency of each.
+const LANES: usize = 32;
+
+/// The array, and the polynomial.
+#[derive(Debug)]
+pub struct Polynomial {
+    array: Array,
+    degree: u32,
+    /// Whether values take the place of what they were computed of.
+    is_writing: bool,
+    threads: usize,
+    rounds: u32,
+    sum: u64,
+}
+
+impl Polynomial {
+    /// An array as large as the footprint.
+    ///
+    /// # Errors
+    /// When that is too little or too much.
+    pub fn new(
+        memory: &Memory,
+        footprint: u64,
+        threads: usize,
+        degree: u32,
+        is_writing: bool,
+    ) -> Result<Self, SetupError> {
+        at_least("polynomial", footprint, (4096 * threads) as u64)?;
+        let mut array = memory.array(footprint as usize / 4096 * 4096)?;
+        let share = team::share::<f64>(array.of::<f64>().len(), threads);
+        let parts = array.of_mut::<f64>().chunks_mut(share).enumerate().collect();
+        team::each(parts, |(at, part): (usize, &mut [f64])| {
+            part.iter_mut().enumerate().for_each(|(i, value)| *value = start(at * share + i));
+        });
+        Ok(Self { array, degree, is_writing, threads, rounds: 0, sum: 0 })
+    }
+}
+
+/// The value at each of some elements: all coefficients are alike, and small enough that values
+/// stay within -1 to 1.
+fn values(degree: u32, x: [f64; LANES]) -> [f64; LANES] {
+    let coefficient = 0.5 / f64::from(degree.max(1));
+    let mut values = [coefficient; LANES];
+    for _ in 0..degree {
+        for (value, x) in values.iter_mut().zip(&x) {
+            *value = *value * x + coefficient;
+        }
+    }
+    values
+}
+
+/// A value between -1 and 1, another one for each element of a page and of its neighbours.
+fn start(at: usize) -> f64 {
+    (at % 1_000_003) as f64 / 500_002.0 - 1.0
+}
+
+fn lanes(elements: &[f64]) -> [f64; LANES] {
+    let mut lanes = [0.0; LANES];
+    lanes.iter_mut().zip(elements).for_each(|(lane, element)| *lane = *element);
+    lanes
+}
+
+fn bits(sum: u64, values: &[f64; LANES]) -> u64 {
+    mixed(sum, values.iter().fold(0, |sum: u64, value| sum.wrapping_add(value.to_bits())))
+}
+
+impl Kernel for Polynomial {
+    fn footprint(&self) -> u64 {
+        self.array.of::<u8>().len() as u64
+    }
+
+    fn round(&mut self) -> Work {
+        let elements = self.array.of::<f64>().len();
+        let share = team::share::<f64>(elements, self.threads);
+        let (degree, is_writing) = (self.degree, self.is_writing);
+        let parts = self.array.of_mut::<f64>().chunks_mut(share).collect();
+        let sums = team::each(parts, |part: &mut [f64]| {
+            part.chunks_mut(LANES).fold(0, |sum, some| {
+                let values = values(degree, lanes(some));
+                if is_writing {
+                    some.copy_from_slice(&values[..some.len()]);
+                }
+                bits(sum, &values)
+            })
+        });
+        self.sum = sums.into_iter().fold(self.sum, mixed);
+        self.rounds += 1;
+        let bytes = self.footprint() * if self.is_writing { 2 } else { 1 };
+        let flops = 2 * u64::from(self.degree) * elements as u64;
+        Work { bytes, flops, accesses: 0 }
+    }
+
+    fn verify(&mut self) -> Result<(), Wrong> {
+        let elements = self.array.of::<f64>();
+        // Of each page one line's worth of lanes: a page comes back whole or not at all.
+        for at in (0..elements.len()).step_by(512) {
+            let first: Vec<f64> = (at..at + LANES).map(start).collect();
+            let mut expected = lanes(&first);
+            for _ in 0..if self.is_writing { self.rounds } else { 0 } {
+                expected = values(self.degree, expected);
+            }
+            let found = lanes(&elements[at..]);
+            if let Some(lane) = (0..LANES).find(|i| found[*i].to_bits() != expected[*i].to_bits()) {
+                let what = format!("element {}", at + lane);
+                let (found, expected) = (found[lane].to_string(), expected[lane].to_string());
+                return Err(Wrong { what, found, expected });
+            }
+        }
+        Ok(())
+    }
+
+    fn checksum(&self) -> u64 {
+        self.sum
+    }
+}

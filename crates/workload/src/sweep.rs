@@ -1,0 +1,130 @@
+//! Reading everything in order: one word after the other, or one word of each page in strides.
+
+use crate::{
+    Kernel, PAGE, SetupError, Work, Wrong, at_least,
+    memory::{Array, Memory},
+    mixed, team, word,
+};
+
+/// Words of a page.
+const WORDS: usize = PAGE / size_of::<u64>();
+
+/// One array that is only read.
+#[derive(Debug)]
+pub struct Sweep {
+    array: Array,
+    threads: usize,
+    /// Bytes from one access to the next; none where all is read.
+    stride: Option<usize>,
+    rounds: u64,
+    /// What came of each round, as one number.
+    sum: u64,
+    /// The same number as it has to be.
+    right: u64,
+}
+
+impl Sweep {
+    /// An array as large as the footprint, read in order or in strides.
+    ///
+    /// # Errors
+    /// When that is too little or too much.
+    pub fn new(
+        memory: &Memory,
+        footprint: u64,
+        threads: usize,
+        stride: Option<u64>,
+    ) -> Result<Self, SetupError> {
+        let stride = stride.map(|stride| (stride as usize).next_multiple_of(PAGE));
+        let (what, step) = stride.map_or(("seq", PAGE), |stride| ("stride", stride));
+        at_least(what, footprint, (step * threads) as u64)?;
+        let array = memory.array(footprint as usize / step * step)?;
+        let mut sweep = Self { array, threads, stride, rounds: 0, sum: 0, right: 0 };
+        let share = sweep.share();
+        let parts = sweep.array.of_mut::<u64>().chunks_mut(share).enumerate().collect();
+        team::each(parts, |(at, part): (usize, &mut [u64])| {
+            part.iter_mut().enumerate().for_each(|(i, value)| *value = word(at * share + i));
+        });
+        Ok(sweep)
+    }
+
+    /// Words of a part: whole strides.
+    fn share(&self) -> usize {
+        let step = self.stride.unwrap_or(PAGE) / size_of::<u64>();
+        self.array.of::<u64>().len().div_ceil(self.threads).next_multiple_of(step)
+    }
+
+    /// What reading gives when each word is what `get` says: in every page a sum, in which order
+    /// does not count, and of pages a number in which it does.
+    fn read(&self) -> u64 {
+        let stride = self.stride.map(|stride| stride / size_of::<u64>());
+        let parts = self.array.of::<u64>().chunks(self.share()).collect();
+        let sums = team::each(parts, |part: &[u64]| match stride {
+            None => part.chunks(WORDS).fold(0, |sum, page| mixed(sum, total(page))),
+            Some(stride) => strided(part.len(), stride).fold(0, |sum, at| mixed(sum, part[at])),
+        });
+        sums.into_iter().fold(0, mixed)
+    }
+
+    /// The same, of what was written in the beginning.
+    fn expected(&self) -> u64 {
+        let (length, share) = (self.array.of::<u64>().len(), self.share());
+        let stride = self.stride.map(|stride| stride / size_of::<u64>());
+        let starts: Vec<usize> = (0..length).step_by(share).collect();
+        let sums = team::each(starts, |first| {
+            let words = share.min(length - first);
+            match stride {
+                None => (first..first + words)
+                    .step_by(WORDS)
+                    .map(|page| {
+                        (page..page + WORDS).fold(0, |sum: u64, at| sum.wrapping_add(word(at)))
+                    })
+                    .fold(0, mixed),
+                Some(stride) => {
+                    strided(words, stride).fold(0, |sum, at| mixed(sum, word(first + at)))
+                }
+            }
+        });
+        sums.into_iter().fold(0, mixed)
+    }
+}
+
+fn total(page: &[u64]) -> u64 {
+    page.iter().fold(0, |sum, value| sum.wrapping_add(*value))
+}
+
+/// Every page of so many words once: the first of each stride, then the second of each.
+pub(crate) fn strided(words: usize, stride: usize) -> impl Iterator<Item = usize> {
+    (0..stride).step_by(WORDS).flat_map(move |first| (first..words).step_by(stride))
+}
+
+impl Kernel for Sweep {
+    fn footprint(&self) -> u64 {
+        self.array.of::<u8>().len() as u64
+    }
+
+    fn round(&mut self) -> Work {
+        let sum = self.read();
+        self.sum = mixed(self.sum, sum);
+        self.rounds += 1;
+        let (bytes, pages) = (self.footprint(), self.footprint() / PAGE as u64);
+        match self.stride {
+            None => Work { bytes, ..Work::default() },
+            Some(_) => Work { bytes: 8 * pages, accesses: pages, flops: 0 },
+        }
+    }
+
+    fn verify(&mut self) -> Result<(), Wrong> {
+        let expected = self.expected();
+        self.right = (0..self.rounds).fold(0, |sum, _| mixed(sum, expected));
+        if self.sum == self.right {
+            return Ok(());
+        }
+        let what = format!("the sum over {} rounds", self.rounds);
+        let (found, expected) = (format!("{:#x}", self.sum), format!("{:#x}", self.right));
+        Err(Wrong { what, found, expected })
+    }
+
+    fn checksum(&self) -> u64 {
+        self.sum
+    }
+}

@@ -1,0 +1,32 @@
+//! Work that is divided among threads.
+
+use crate::PAGE;
+use std::{sync::mpsc, thread};
+
+/// How many elements each thread gets, whole pages of them, when there are so many.
+pub(crate) fn share<T>(elements: usize, threads: usize) -> usize {
+    let of_page = (PAGE / size_of::<T>()).max(1);
+    elements.div_ceil(threads.max(1)).next_multiple_of(of_page).max(of_page)
+}
+
+/// Does `work` with each part, each in a thread of its own; results are in the order of the parts.
+pub(crate) fn each<P: Send, R: Send>(parts: Vec<P>, work: impl Fn(P) -> R + Sync) -> Vec<R> {
+    if parts.len() <= 1 {
+        return parts.into_iter().map(work).collect();
+    }
+    let work = &work;
+    let (results, done) = mpsc::channel();
+    thread::scope(|scope| {
+        for (at, part) in parts.into_iter().enumerate() {
+            let results = results.clone();
+            scope.spawn(move || {
+                // Whoever waits for it is there until all are done.
+                let _ = results.send((at, work(part)));
+            });
+        }
+    });
+    drop(results);
+    let mut all: Vec<(usize, R)> = done.iter().collect();
+    all.sort_by_key(|(at, _)| *at);
+    all.into_iter().map(|(_, result)| result).collect()
+}

@@ -1,0 +1,116 @@
+//! Each workload gives the right result, on any number of threads and wherever its arrays live, and
+//! notices a wrong one.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use interleaf_workload::{
+    SetupError,
+    kind::{Kind, Setting},
+    memory::{Hint, Memory},
+    stream::Loop,
+};
+
+fn setting(memory: Memory, threads: usize) -> Setting {
+    Setting {
+        footprint: 3 << 20,
+        threads,
+        memory,
+        only: None,
+        stride: 64 << 10,
+        is_writing: false,
+        tile: 64,
+        degree: 8,
+        seed: 1,
+    }
+}
+
+fn memories(folder: &std::path::Path) -> [Memory; 3] {
+    let file = Memory::File(folder.into(), Hint::Sequential);
+    [Memory::Heap, Memory::Anonymous(Hint::Normal), file]
+}
+
+/// The checksum of some rounds.
+fn sum(kind: Kind, setting: &Setting, rounds: usize) -> u64 {
+    let mut kernel = kind.kernel(setting).unwrap();
+    let works: Vec<_> = (0..rounds).map(|_| kernel.round()).collect();
+    let is_same = works.iter().all(|work| *work == works[0] && work.bytes > 0);
+    assert!(is_same, "{kind:?}: {works:?}");
+    kernel.beside();
+    kernel.verify().unwrap_or_else(|why| panic!("{kind:?} after {rounds} rounds: {why}"));
+    let footprint = kernel.footprint();
+    assert!(footprint <= setting.footprint && 2 * footprint > setting.footprint, "{kind:?}");
+    kernel.checksum()
+}
+
+#[test]
+fn results_are_right_wherever_the_arrays_live() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, kind, _) in Kind::ALL {
+        for rounds in 1..=5 {
+            let of = |memory| sum(kind, &setting(memory, 1), rounds);
+            let [heap, anonymous, file] = memories(folder.path()).map(of);
+            assert!(heap == anonymous && heap == file, "{name}");
+        }
+    }
+}
+
+#[test]
+fn writing_is_checked_too() {
+    for kind in [Kind::Random, Kind::Polynomial] {
+        for threads in [1, 3] {
+            let writing = Setting { is_writing: true, ..setting(Memory::Heap, threads) };
+            sum(kind, &writing, 3);
+        }
+    }
+}
+
+#[test]
+fn several_threads_give_right_results() {
+    for (name, kind, _) in Kind::ALL {
+        match kind.kernel(&setting(Memory::Heap, 3)) {
+            Err(SetupError::OneThread { .. }) => assert_eq!(name, "fft"),
+            Err(why) => panic!("{name}: {why}"),
+            Ok(_) => {
+                sum(kind, &setting(Memory::Heap, 3), 3);
+            }
+        }
+    }
+}
+
+#[test]
+fn each_loop_of_stream_is_counted_as_stream_counts() {
+    let array = 1 << 20;
+    for (which, arrays) in [(Loop::Copy, 2), (Loop::Scale, 2), (Loop::Add, 3), (Loop::Triad, 3)] {
+        let only = Setting { only: Some(which), ..setting(Memory::Heap, 1) };
+        let mut kernel = Kind::Stream.kernel(&only).unwrap();
+        assert_eq!(kernel.round().bytes, arrays * array, "{which:?}");
+        assert!(kernel.beside().is_empty());
+        kernel.verify().unwrap();
+    }
+    let mut kernel = Kind::Stream.kernel(&setting(Memory::Heap, 1)).unwrap();
+    kernel.round();
+    let others: Vec<&str> = kernel.beside().iter().map(|(name, _, _)| *name).collect();
+    assert_eq!(others, ["copy", "scale", "add"]);
+}
+
+#[test]
+fn a_long_transform_is_exact_enough_to_be_checked() {
+    let long = Setting { footprint: 100 << 20, ..setting(Memory::Heap, 1) };
+    sum(Kind::Fft, &long, 1);
+    sum(Kind::Fft3d, &long, 2);
+}
+
+#[test]
+fn a_footprint_that_is_too_small_is_refused() {
+    for (name, kind, _) in Kind::ALL {
+        let small = Setting { footprint: 1000, ..setting(Memory::Heap, 1) };
+        match kind.kernel(&small) {
+            Err(SetupError::Small { bytes: 1000, least, .. }) => {
+                let enough = Setting { footprint: least, ..small };
+                kind.kernel(&enough).unwrap_or_else(|why| panic!("{name}: {why}"));
+            }
+            Err(why) => panic!("{name}: {why}"),
+            Ok(_) => panic!("{name} takes 1000 bytes"),
+        }
+    }
+}
