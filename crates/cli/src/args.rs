@@ -8,7 +8,9 @@ mod measure_app;
 mod report;
 mod run;
 
-pub(crate) use bench::{Bench, BenchListArgs, BenchRunArgs, Place};
+#[cfg(test)]
+pub(crate) use bench::bench_run;
+pub(crate) use bench::{Bench, BenchInstallArgs, BenchListArgs, BenchRunArgs, Place};
 pub(crate) use bench_compare::BenchCompareArgs;
 pub(crate) use extend::{EXAMPLE as EXTEND_EXAMPLE, ExtendArgs};
 pub(crate) use measure::{

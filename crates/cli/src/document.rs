@@ -32,6 +32,7 @@ pub(crate) enum Document {
     Measure(Box<measure::MeasureDocument>),
     Compare(Box<compare::CompareDocument>),
     Profile(Box<profile::ProfileDocument>),
+    Bench(Box<bench_compare::CompareDocument>),
 }
 
 /// What a document leans on, by the strength of it.
@@ -94,11 +95,15 @@ pub(crate) fn read(name: &str, text: &str) -> Result<Document, Failure> {
         compare::SCHEMA => {
             serde_json::from_str(text).map(Box::new).map(Document::Compare).map_err(broken)
         }
+        bench_compare::SCHEMA => {
+            serde_json::from_str(text).map(Box::new).map(Document::Bench).map_err(broken)
+        }
         _ => Err(Failure::new(
             format!("{name}: schema: no report is made of \"{schema}\""),
             format!(
-                "give a document with the schema {}, {}, {}, {} or {}",
+                "give a document with the schema {}, {}, {}, {}, {} or {}",
                 measure::SCHEMA,
+                bench_compare::SCHEMA,
                 compare::SCHEMA,
                 predict::SCHEMA,
                 reproduce::SCHEMA,

@@ -39,6 +39,12 @@ pub(crate) fn scenario_names() -> Vec<String> {
     names.into_iter().filter(|name| !name.ends_with(".demand")).collect()
 }
 
+/// The recipes of applications that come with the tool: the name of each file, and its text.
+pub(crate) fn recipes() -> impl Iterator<Item = (String, &'static str)> {
+    let files = WORKLOADS.get_dir("recipes").map(Dir::files).into_iter().flatten();
+    files.filter_map(|file| Some((file.path().display().to_string(), file.contents_utf8()?)))
+}
+
 fn names(dir: &Dir<'_>) -> Vec<String> {
     let stem = |path: &Path| {
         let toml = path.extension().is_some_and(|extension| extension == "toml");

@@ -82,8 +82,8 @@ fn library() -> &'static Path {
     })
 }
 
-fn compiled(name: &str, options: &[&str]) -> PathBuf {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/extend/sweep.c");
+fn compiled(name: &str, source: &str, options: &[&str]) -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/extend").join(source);
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     // Two tests may do so at once: what is run is whole.
     let new = program.with_extension(format!("{:?}", thread::current().id()));
@@ -97,7 +97,7 @@ fn compiled(name: &str, options: &[&str]) -> PathBuf {
 /// The program that goes over memory.
 fn sweep() -> &'static str {
     static SWEEP: OnceLock<PathBuf> = OnceLock::new();
-    SWEEP.get_or_init(|| compiled("sweep", &[])).to_str().unwrap()
+    SWEEP.get_or_init(|| compiled("sweep", "sweep.c", &[])).to_str().unwrap()
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -195,7 +195,8 @@ fn what_the_killed_leave_is_found_by_the_next() {
 
 #[test]
 fn children_share_the_budget_have_one_of_their_own_or_none() {
-    let two = format!("{0} {MIB} 2 & {0} {MIB} 2 & wait %1 && wait %2", sweep());
+    let two =
+        format!("{0} {MIB} 2 & one=$!; {0} {MIB} 2 & two=$!; wait $one && wait $two", sweep());
     let names = |options: &[&str]| {
         let place = Place::new();
         let output = place.extended(options, &["bash", "-c", &two]).output().unwrap();
@@ -210,6 +211,35 @@ fn children_share_the_budget_have_one_of_their_own_or_none() {
     let own = names(&["--children", "own"]);
     assert_eq!(own, vec![("sweep".into(), 16 << 20), ("sweep".into(), 16 << 20)]);
     assert_eq!(names(&["--children", "none"]), vec![]);
+}
+
+#[test]
+fn a_child_that_is_forked_has_a_part_of_its_own() {
+    let place = Place::new();
+    let program = compiled("fork", "fork.c", &[]);
+    let output = place.extended(&[], &[program.to_str().unwrap(), MIB]).output().unwrap();
+    assert_eq!(text(&output.stdout), "each has its own\n", "{}", text(&output.stderr));
+    let stats = place.stats();
+    let processes = stats["processes"].as_array().unwrap();
+    assert_eq!(processes.len(), 2, "{stats}");
+    // The least that a process has comes on top, where the first has all.
+    let held: u64 = processes.iter().map(|process| process["dram_bytes"].as_u64().unwrap()).sum();
+    assert!(held <= (16 + 4) << 20, "{stats}");
+    assert!(processes.iter().all(|process| process["read_bytes"].as_u64() > Some(0)), "{stats}");
+}
+
+#[test]
+fn one_after_the_other_they_have_all_of_it() {
+    let place = Place::new();
+    let three = format!("{0} 20 2 && {0} 20 2 && exec {0} 20 2", sweep());
+    let output = place.extended(&[], &["sh", "-c", &three]).output().unwrap();
+    assert_eq!(text(&output.stdout), "as it was left\n".repeat(3), "{}", text(&output.stderr));
+    let stats = place.stats();
+    let processes = stats["processes"].as_array().unwrap();
+    assert!(!processes.is_empty(), "{stats}");
+    assert!(processes.iter().all(|process| process["dram_bytes"] == 16 << 20), "{stats}");
+    // Of each 4 MiB did not fit.
+    assert!(stats["evicted_pages"].as_u64().unwrap() * 4096 >= 3 * (4 << 20), "{stats}");
 }
 
 #[test]
@@ -275,7 +305,7 @@ fn what_cannot_be_extended_is_refused() {
     let refuses = |words: &[&str], problem: &str, hint: &str| {
         refused(&place.extended(&[], words).output().unwrap(), problem, hint);
     };
-    let fixed = compiled("fixed", &["-static"]);
+    let fixed = compiled("fixed", "sweep.c", &["-static"]);
     refuses(&[fixed.to_str().unwrap(), "1", "1"], "it is linked statically", "link it dynamically");
     refuses(&["no-such-program"], "no-such-program: there is no such program", "name a program");
     let script = place.at("script");
@@ -293,23 +323,8 @@ fn what_cannot_be_extended_is_refused() {
     fs::write(&file, "precious").unwrap();
     let mut command = place.interleaf(&["--dram", DRAM, "--store"]);
     let output = command.arg(&file).args(["--", "true"]).output().unwrap();
-    refused(&output, "it is a file with 8 bytes, which would be lost", "name the folder");
+    refused(&output, "is neither a folder nor a block device", "name the folder");
     assert_eq!(fs::read(&file).unwrap(), b"precious");
-}
-
-#[test]
-fn a_store_with_a_name_has_one_user() {
-    let place = Place::new();
-    let file = place.at("area");
-    fs::write(&file, "").unwrap();
-    let two = format!("{0} {MIB} 2 & {0} {MIB} 2 & wait %1 && wait %2", sweep());
-    let mut command = place.interleaf(&["--dram", DRAM, "--min-alloc", "1MiB", "--processes", "2"]);
-    command.arg("--store").arg(&file).args(["--", "bash", "-c", &two]);
-    let output = command.output().unwrap();
-    let stderr = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(0), "{stderr}");
-    assert_eq!(text(&output.stdout), "as it was left\nas it was left\n");
-    assert!(stderr.contains("another process has it; several need a folder"), "{stderr}");
 }
 
 #[test]
@@ -323,7 +338,7 @@ fn a_dry_run_says_what_it_found_and_runs_nothing() {
     for what in ["library", "command", "userfaultfd", "io_uring", "store", "memory"] {
         assert!(found.contains(&what), "{what}: {plan}");
     }
-    let fixed = compiled("fixed-too", &["-static"]);
+    let fixed = compiled("fixed-too", "sweep.c", &["-static"]);
     let output = place.extended_dry(&["--dry-run"], &[fixed.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(1), "the answer is no");
     assert!(text(&output.stdout).contains("cannot run: "), "{}", text(&output.stdout));

@@ -33,6 +33,8 @@ use std::{
         Arc,
         atomic::{AtomicU32, AtomicU64, Ordering::SeqCst},
     },
+    thread,
+    time::Duration,
 };
 
 /// Processes that have pages at the same time.
@@ -40,6 +42,13 @@ pub const SLOTS: usize = 256;
 
 /// Numbers of [`Counts`], and a few to come.
 const COUNTS: usize = 16;
+
+/// Each process has so many pages at least, even where that is more than the budget: with fewer
+/// nothing moves any more, since what is brought in and what is in use have to fit.
+pub const LEAST: u64 = 1024;
+
+/// So often a process that begins looks at who may just have ended, a millisecond apart.
+const LOOKS: u32 = 200;
 
 /// Changes with everything below.
 const VERSION: u32 = 1;
@@ -385,6 +394,39 @@ impl Seat {
         let has = to.saturating_sub(all.saturating_sub(self.board.budget())).max(was);
         held.store(has, SeqCst);
         has
+    }
+
+    /// The first pages of a process that begins: so many, or what is left of the budget, or
+    /// [`LEAST`]. Who had the others may just have ended, or be about to.
+    pub fn begin(&self, part: u64) -> u64 {
+        let mut has = self.grow(part);
+        for _ in 0..LOOKS {
+            if has >= part.min(LEAST) {
+                break;
+            }
+            self.board.recover();
+            has = self.grow(part);
+            thread::sleep(Duration::from_millis(1));
+        }
+        self.own(has.max(LEAST))
+    }
+
+    /// The seat of a child of this process, which has just forked; the pages that it begins with.
+    ///
+    /// # Errors
+    /// When there is no room for one more process.
+    pub fn child(&self) -> io::Result<(Self, u64)> {
+        let name = self.slot().process(self.identity).name;
+        let wanted = self.slot().wanted.load(SeqCst);
+        let seat = Arc::clone(&self.board).join(Identity::own()?, &name, wanted);
+        let seat = seat.ok_or_else(|| io::Error::other("the session has no room for it"))?;
+        let part = match wanted {
+            // It has pages of its own, and so will its child.
+            0 => seat.own(self.held()),
+            // Most children begin another program soon: nobody waits for their parts.
+            _ => seat.own(seat.grow(self.held()).max(LEAST)),
+        };
+        Ok((seat, part))
     }
 
     /// Has so many pages that are no part of the budget.

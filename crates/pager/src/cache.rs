@@ -40,7 +40,7 @@ use ahead::Pending;
 use extent::{Extent, State, Wanted};
 use learn::Learner;
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     ops::Range,
 };
 
@@ -258,6 +258,10 @@ pub struct Cache {
     ahead: BTreeMap<u32, u32>,
     /// Which pages have been stored; the others are zeros.
     stored: Vec<u64>,
+    /// Pages whose content nobody has: who touches them gets a signal.
+    lost: BTreeSet<Page>,
+    /// Writes that failed since the last that did not.
+    refused: usize,
     /// Pages that are to be zeros as soon as nothing is under way with them.
     discarded: Vec<Range<Page>>,
     /// Those of them that are zeros but for the drive.
@@ -304,6 +308,8 @@ impl Cache {
             foreseen_frames: 0,
             ahead: BTreeMap::new(),
             stored: vec![],
+            lost: BTreeSet::new(),
+            refused: 0,
             discarded: vec![],
             erasing: vec![],
             advised: Ranges::default(),
@@ -378,6 +384,11 @@ impl Cache {
     }
 
     fn touched(&mut self, page: Page, is_write: bool, actions: &mut Vec<Action>) {
+        if self.lost.contains(&page) {
+            // It was lost while the word of this was on its way, or in a parent.
+            actions.extend([Action::Poison(page), Action::Wake(page, 1)]);
+            return;
+        }
         let Some(id) = self.index.get(page) else {
             self.waiting.push_back((page, is_write));
             return;
@@ -428,10 +439,16 @@ impl Cache {
         let fits = |order: &u8| {
             let start = page >> order << order;
             let end = start + (1 << order);
-            region.start <= start && end <= region.end && !self.goes(&(start..end))
+            let is_lost = self.lost.range(start..end).next().is_some();
+            region.start <= start && end <= region.end && !is_lost && !self.goes(&(start..end))
         };
         let most = (0..=most).rev().find(fits).unwrap_or(0);
         self.index.room(page, most)
+    }
+
+    /// Whether a page cannot be brought in: it is being discarded, or lost.
+    fn is_out_of_reach(&self, page: Page) -> bool {
+        self.lost.contains(&page) || self.goes(&(page..page + 1))
     }
 
     /// Begins to fill an extent with `page` in it, for a stream or for who waits (0); `None` while
@@ -443,6 +460,9 @@ impl Cache {
         stream: u32,
         actions: &mut Vec<Action>,
     ) -> Option<ExtentId> {
+        if self.is_out_of_reach(page) {
+            return None;
+        }
         let most = self.room(page, order);
         let (frame, order) = self.frames(most)?;
         let span = Span { page: page >> order << order, frame, order };
@@ -550,13 +570,17 @@ impl Cache {
             if self.goes(&(page..page + 1)) {
                 self.waiting.push_front((page, is_write));
                 return;
-            } else if self.index.get(page).is_some() {
+            } else if self.index.get(page).is_some() || self.lost.contains(&page) {
                 // Another thread has waited for a page beside it.
                 self.touched(page, is_write, actions);
                 continue;
             }
             let (order, is_probe) = self.wanted_order(page);
             let Some(id) = self.bring(page, order, 0, actions) else {
+                if self.is_stuck() {
+                    self.lose(page, actions);
+                    continue;
+                }
                 self.waiting.push_front((page, is_write));
                 return;
             };

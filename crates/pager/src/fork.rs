@@ -8,6 +8,7 @@
 
 use crate::{
     arena::{Arena, Owner},
+    board::Seat,
     cache::{Cache, Counts},
     frames::Frames,
     memory,
@@ -67,6 +68,7 @@ pub struct Fork<'a> {
     /// Nobody is to have them while the process forks: in the child nobody would let go of them.
     asked: MutexGuard<'a, Vec<Request>>,
     _counts: MutexGuard<'a, Counts>,
+    seat: MutexGuard<'a, Option<Seat>>,
     _pinned: MutexGuard<'a, Ranges<()>>,
     inherit: MutexGuard<'a, Ranges<Inherit>>,
     kernel: RwLockWriteGuard<'a, Arc<Kernel>>,
@@ -91,7 +93,7 @@ impl Pager {
         let (thaw, is_thawed) = mpsc::sync_channel(1);
         self.shared.ask(Request::Freeze(Freeze { frozen, thaw: is_thawed }));
         let child = is_frozen.recv().unwrap_or_else(|_| Err(io::ErrorKind::BrokenPipe.into()));
-        let Shared { arena, asked, counts, pinned, inherit, kernel, .. } = &*self.shared;
+        let Shared { arena, asked, counts, seat, pinned, inherit, kernel, .. } = &*self.shared;
         let fork = Fork {
             pager: self,
             child,
@@ -99,6 +101,7 @@ impl Pager {
             arena: lock(arena),
             asked: lock(asked),
             _counts: lock(counts),
+            seat: lock(seat),
             _pinned: lock(pinned),
             inherit: lock(inherit),
             kernel: kernel.write().unwrap_or_else(PoisonError::into_inner),
@@ -153,6 +156,11 @@ impl Fork<'_> {
             if inherit == Inherit::Wiped {
                 cache.wipe(&pages);
             }
+        }
+        // The slot of the parent is not the child's.
+        if let Some((seat, part)) = self.seat.as_ref().map(Seat::child).transpose()? {
+            *self.seat = Some(seat);
+            cache = cache.with_frames(u32::try_from(part).map_err(io::Error::other)?);
         }
         let frames = Frames::new(cache.settings().frames)?;
         let kernel = Arc::new(Kernel::new(own(&self.arena, shared), &frames)?);

@@ -40,6 +40,8 @@ pub mod arena;
 
 pub mod store;
 
+mod teller;
+
 pub mod pager;
 
 mod mappings;
@@ -58,3 +60,5 @@ pub mod session;
 pub mod drive;
 
 pub mod rights;
+
+pub mod steer;

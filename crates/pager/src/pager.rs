@@ -12,7 +12,7 @@ use crate::{
     memory::{self, Memory},
     predict::Page,
     ranges::Ranges,
-    store::{Lost, Store},
+    store::Store,
     uffd::Userfault,
     worker::{self, Worker},
 };
@@ -21,7 +21,7 @@ use rustix::{
     process::getpid,
 };
 use std::{
-    io::{self, Write},
+    io,
     ops::Range,
     os::fd::OwnedFd,
     sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, atomic::AtomicI32, mpsc},
@@ -51,7 +51,7 @@ pub(crate) struct Shared {
     pub(crate) asked: Mutex<Vec<Request>>,
     pub(crate) counts: Mutex<Counts>,
     /// Where others see what was done.
-    seat: Option<Seat>,
+    pub(crate) seat: Mutex<Option<Seat>>,
     pub(crate) inherit: Mutex<Ranges<Inherit>>,
     /// Pages that are to stay, and how many may.
     pub(crate) pinned: Mutex<Ranges<()>>,
@@ -124,7 +124,7 @@ impl Pager {
             memory,
             asked: Mutex::default(),
             counts: Mutex::default(),
-            seat,
+            seat: Mutex::new(seat),
             inherit: Mutex::default(),
             pinned: Mutex::default(),
             pinned_max: u64::from(cache::pinned_max(settings)),
@@ -258,15 +258,10 @@ impl Shared {
         Ok(self.kernel().faults.register(pages)?)
     }
 
-    /// Tells the user what was lost.
-    pub(crate) fn tell_lost(&self, lost: &Lost) {
-        let _ = writeln!(io::stderr(), "interleaf: {lost}");
-    }
-
     /// Says what was done so far.
     pub(crate) fn tell(&self, counts: Counts) {
         *lock(&self.counts) = counts;
-        if let Some(seat) = &self.seat {
+        if let Some(seat) = &*lock(&self.seat) {
             seat.tell(&counts);
         }
     }

@@ -21,6 +21,7 @@ pub mod history;
 
 pub mod streams;
 
+use crate::advice::Advice;
 use history::History;
 use std::ops::Range;
 use streams::Streams;
@@ -40,6 +41,8 @@ pub struct Touch {
     pub pages: Range<Page>,
     /// The region that they are in: nothing is foreseen beyond it.
     pub within: Range<Page>,
+    /// What the program said about them.
+    pub advice: Advice,
 }
 
 /// How far what is foreseen may be ahead.
@@ -109,6 +112,9 @@ impl Vain {
 /// What foresaw pages has this bit in its name if it was the history.
 const OF_HISTORY: u32 = 1 << 31;
 
+/// The name of the program itself, which says what it will need.
+pub const ADVISED: u32 = OF_HISTORY;
+
 /// Foresees by streams, and by history what no stream explains.
 #[derive(Clone, Debug)]
 pub struct Predictor {
@@ -129,6 +135,9 @@ impl Predictor {
 
     /// Sees a touch, and says what comes next and was not said before; `None` where nobody knows.
     pub fn touch(&mut self, touch: &Touch) -> Option<Ahead> {
+        if touch.advice == Advice::Random {
+            return None;
+        }
         // In a small region something always lies as if it were a stream of a few pages.
         let least = if self.history.foresees(touch) { streams::SURE } else { 0 };
         let ahead = self.streams.touch(touch);
@@ -141,7 +150,9 @@ impl Predictor {
 
     /// Whether who foresaw by that name still expects some of these pages.
     pub fn asks(&self, name: u32, pages: &Range<Page>) -> bool {
-        if is_of_history(name) {
+        if name == ADVISED {
+            true
+        } else if is_of_history(name) {
             self.history.asks(name & !OF_HISTORY, pages)
         } else {
             self.streams.asks(name, pages)
@@ -150,7 +161,9 @@ impl Predictor {
 
     /// Pages that were foreseen by that name were given up without having been touched.
     pub fn wasted(&mut self, name: u32, pages: &Range<Page>) {
-        if is_of_history(name) {
+        if name == ADVISED {
+            // The program is not to be doubted.
+        } else if is_of_history(name) {
             self.history.wasted(name & !OF_HISTORY, pages);
         } else {
             self.streams.wasted(name, pages);
@@ -160,7 +173,7 @@ impl Predictor {
 
 /// Whether it was the history that foresaw by that name.
 pub const fn is_of_history(name: u32) -> bool {
-    name & OF_HISTORY != 0
+    name & OF_HISTORY != 0 && name != ADVISED
 }
 
 #[cfg(test)]

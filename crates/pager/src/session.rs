@@ -49,6 +49,8 @@ pub struct Settings {
     pub min_alloc_bytes: u64,
     /// What of it is for those that the command starts.
     pub children: Children,
+    /// Whether devices are taken that hold something.
+    pub force: bool,
     /// So many processes at least share the budget evenly.
     pub processes: u32,
     /// The command.
@@ -321,6 +323,7 @@ mod tests {
             stores: vec!["/mnt".into()],
             min_alloc_bytes: 1 << 20,
             children: Children::Inherit,
+            force: false,
             processes: 1,
             command: vec!["solver".into()],
             keeper: std::process::id(),

@@ -16,6 +16,7 @@ use crate::{
     predict::Page,
     stall::Stalls,
     store::Store,
+    teller::Teller,
     transfers::{Part, Transfers},
 };
 use rustix::{
@@ -93,6 +94,9 @@ pub(crate) struct Worker {
     /// Blocks of the size of a huge page in which single pages have been mapped: the kernel has a
     /// table of them, and a huge page moves only to where none is.
     tables: BTreeSet<Page>,
+    /// Pages of which who touches them gets a signal.
+    poisoned: BTreeSet<Page>,
+    teller: Teller,
     stalls: Stalls,
     /// Who waits for pages from this one on to be zeros.
     erased: Vec<(Page, SyncSender<()>)>,
@@ -123,6 +127,8 @@ impl Worker {
             digests: Digests::new(count as usize),
             transfers: Transfers::default(),
             tables: BTreeSet::new(),
+            poisoned: BTreeSet::new(),
+            teller: Teller::default(),
             stalls: Stalls::default(),
             erased: vec![],
             gone: vec![],
@@ -159,7 +165,7 @@ impl Worker {
         for (token, outcome) in self.store.done() {
             is_busy = true;
             if let Err(lost) = &outcome {
-                self.shared.tell_lost(lost);
+                self.teller.lost(lost);
             }
             self.transferred(token, outcome.is_ok(), actions);
         }
@@ -187,6 +193,7 @@ impl Worker {
         is_busy |= !actions.is_empty();
         self.act(actions)?;
         while !self.transfers.are_begun() {
+            is_busy = true;
             // SAFETY: the frames are the extents' until the transfers are done, and their content
             // is in nobody's address space meanwhile.
             let failed = unsafe { self.transfers.begin(self.frames.start(), &mut *self.store) };
@@ -324,10 +331,13 @@ impl Worker {
                 }
                 Action::Erase(page, pages) => {
                     self.store.erase(page * PAGE as u64, pages * PAGE as u64);
+                    self.cure(page..page + pages);
                     self.erased(page, actions);
                 }
                 Action::Poison(page) => {
                     let addresses = self.shared.addresses(&(page..page + 1));
+                    self.teller.signal(addresses.start);
+                    self.poisoned.insert(page);
                     let _ = self.kernel.faults.poison(&addresses);
                 }
             }
@@ -360,6 +370,13 @@ impl Worker {
             }
         };
         self.cache.on(event, to);
+    }
+
+    /// Lets pages that were lost be zeros like others.
+    fn cure(&mut self, pages: Range<Page>) {
+        for page in self.poisoned.extract_if(pages, |_| true) {
+            self.mover.clear(&self.shared.addresses(&(page..page + 1)));
+        }
     }
 
     /// A transfer is done, and with it perhaps what is under way with some extents.

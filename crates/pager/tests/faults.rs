@@ -16,9 +16,9 @@ use std::{
     env,
     os::unix::process::ExitStatusExt,
     path::Path,
-    process::{Child, Command, Stdio},
+    process::{Child, Command, Output, Stdio},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 /// A budget of 8 MiB.
@@ -122,6 +122,19 @@ fn start(what: &str, plan: &str, folder: &Path) -> Child {
         .unwrap()
 }
 
+/// Waits for the end of a program, which must come soon.
+fn end(mut program: Child) -> Output {
+    let begun = Instant::now();
+    while program.try_wait().unwrap().is_none() {
+        if begun.elapsed() > Duration::from_secs(60) {
+            program.kill().unwrap();
+            panic!("it hangs: {:?}", program.wait_with_output().unwrap());
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    program.wait_with_output().unwrap()
+}
+
 /// The program itself: a test that does nothing unless it was started by another.
 #[test]
 fn a_program() {
@@ -143,13 +156,37 @@ fn a_program() {
 }
 
 #[test]
+fn what_cannot_be_read_is_a_signal_that_is_explained() {
+    let folder = tempfile::tempdir_in(".").unwrap();
+    let output = end(start("write-and-read", "lost_mib=16", folder.path()));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.signal(), Some(libc::SIGBUS), "{said}");
+    let name = folder.path().display().to_string();
+    assert!(said.contains(&format!("the store {name} cannot give back")), "{said}");
+    assert!(said.contains("Input/output error"), "{said}");
+    assert!(said.contains("SIGBUS"), "{said}");
+}
+
+#[test]
+fn a_store_that_is_full_is_an_end_that_is_explained() {
+    let folder = tempfile::tempdir_in(".").unwrap();
+    let output = end(start("write-and-read", "room=8000000", folder.path()));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.signal(), Some(libc::SIGBUS), "{said}");
+    let name = folder.path().display().to_string();
+    assert!(said.contains(&format!("the store {name} cannot take")), "{said}");
+    assert!(said.contains("No space left on device"), "{said}");
+    assert!(said.contains("SIGBUS"), "{said}");
+}
+
+#[test]
 fn nothing_is_left_of_a_program_that_is_killed() {
     let folder = tempfile::tempdir_in(".").unwrap();
     let mut random = Pcg64Mcg::seed_from_u64(1);
     for _ in 0..12 {
         let mut program = start("work", "seed=1", folder.path());
         thread::sleep(Duration::from_millis(random.next_u64() % 400));
-        assert!(program.try_wait().unwrap().is_none(), "it ended");
+        assert!(program.try_wait().unwrap().is_none(), "it ended: {:?}", end(program));
         program.kill().unwrap();
         assert_eq!(program.wait().unwrap().signal(), Some(libc::SIGKILL));
         let left: Vec<_> = folder.path().read_dir().unwrap().collect();

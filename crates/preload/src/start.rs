@@ -7,15 +7,12 @@ use interleaf_pager::{
     pager::Pager,
     predict::Limits,
     session::{Children, Session, VARIABLE},
-    store::FileStore,
+    store::{FileStore, Options},
     worker::is_worker,
 };
-use rustix::fs::{FlockOperation, flock};
 use std::{
     cell::Cell,
-    fs::File,
-    io,
-    path::Path,
+    path::{Path, PathBuf},
     sync::{Arc, OnceLock},
     thread,
     time::Duration,
@@ -23,18 +20,16 @@ use std::{
 
 const PAGE_BYTES: u64 = 4096;
 
-/// With fewer pages of DRAM nothing moves any more: a reserve, what is brought in and what is in
-/// use have to fit.
-const FRAMES_MIN: u64 = 1024;
-
 /// Addresses of all regions of a process together.
 const ADDRESSES: usize = 4 << 40;
 
 /// Smaller ones are never looked at: most are, and should not even look at a thread's own variable.
 const LEAST_BYTES: usize = 1 << 20;
 
-/// How often, and how long at most, who began the session is waited for to say whom it has started.
-const FIRST_PAUSE: Duration = Duration::from_millis(1);
+/// How often others are looked at again that are waited for.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// So often at most who began the session is waited for to say whom it has started.
 const FIRST_PAUSES: u32 = 2000;
 
 /// What is done for this process.
@@ -42,8 +37,6 @@ struct Extend {
     pager: Pager,
     /// Smaller allocations are left alone.
     least: usize,
-    /// Says that the store is ours, as long as there is a pager.
-    _locked: Option<File>,
 }
 
 static EXTEND: OnceLock<Option<Extend>> = OnceLock::new();
@@ -83,7 +76,7 @@ fn alone(text: &str) -> Result<Extend, String> {
         text.parse::<u64>().map_err(|_| format!("{VARIABLE}: {name}={text} is no number of bytes"))
     };
     let frames = number("dram")? / PAGE_BYTES;
-    start(frames, Path::new(value("store")?), None, number("least")?)
+    start(frames, &[Path::new(value("store")?)], false, None, number("least")?)
 }
 
 fn begin(folder: &Path) -> Result<Option<Extend>, String> {
@@ -98,22 +91,22 @@ fn begin(folder: &Path) -> Result<Option<Extend>, String> {
         }
         Children::None | Children::Inherit => {
             let seat = seat(&session, budget)?;
-            (seat.grow(budget / u64::from(settings.processes.max(1))), seat)
+            (seat.begin(budget / u64::from(settings.processes.max(1))), seat)
         }
     };
-    if frames < FRAMES_MIN {
-        return Err(format!(
-            "{frames} pages of the budget are left, and it takes {FRAMES_MIN}: other processes of \
-             the session have the rest (--processes N shares it by so many)"
-        ));
-    }
-    let store = settings.stores.first().ok_or("the session has no store")?;
-    start(frames, store, Some(seat), settings.min_alloc_bytes).map(Some)
+    let stores: Vec<&Path> = settings.stores.iter().map(PathBuf::as_path).collect();
+    start(frames, &stores, settings.force, Some(seat), settings.min_alloc_bytes).map(Some)
 }
 
-fn start(frames: u64, store: &Path, seat: Option<Seat>, least: u64) -> Result<Extend, String> {
-    let locked = locked(store).map_err(|why| format!("{}: {why}", store.display()))?;
-    let store = FileStore::open(store).map_err(|why| format!("{}: {why}", store.display()))?;
+fn start(
+    frames: u64,
+    stores: &[&Path],
+    force: bool,
+    seat: Option<Seat>,
+    least: u64,
+) -> Result<Extend, String> {
+    let options = Options { force, ..Options::default() };
+    let store = FileStore::open_all(stores, options).map_err(|why| why.to_string())?;
     let frames = u32::try_from(frames).map_err(|_| "the budget is too large")?;
     let ahead = Limits { first: 16, most: 8192 };
     let settings = Settings { frames, order: 2, ahead };
@@ -121,20 +114,7 @@ fn start(frames: u64, store: &Path, seat: Option<Seat>, least: u64) -> Result<Ex
     let pager = pager.map_err(|why| format!("userfaultfd: {why}"))?;
     process::watch();
     let least = usize::try_from(least).unwrap_or(usize::MAX);
-    Ok(Extend { pager, least, _locked: locked })
-}
-
-/// A lock on a store that has a name, which several processes must not write to; a folder needs
-/// none, since each makes a file of its own in it.
-fn locked(store: &Path) -> io::Result<Option<File>> {
-    if store.is_dir() {
-        return Ok(None);
-    }
-    let file = File::open(store)?;
-    flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
-        io::Error::other("another process has it; several need a folder, for a file of each")
-    })?;
-    Ok(Some(file))
+    Ok(Extend { pager, least })
 }
 
 fn seat(session: &Session, wanted: u64) -> Result<Seat, String> {
@@ -150,7 +130,7 @@ fn is_first(session: &Session) -> Result<bool, String> {
         if let Some(first) = session.board.first() {
             return Ok(first == std::process::id());
         }
-        thread::sleep(FIRST_PAUSE);
+        thread::sleep(PAUSE);
     }
     Err(format!(
         "who began the session {} does not say whom it started",

@@ -1,6 +1,7 @@
 //! One boot of one kernel on one topology.
 
 use std::{
+    ffi::OsString,
     fs,
     io::{self, BufRead, BufReader, Read},
     path::{Path, PathBuf},
@@ -61,14 +62,17 @@ pub struct Boot<'a> {
     pub command_line: &'a str,
     /// How long it may take. Default: two minutes.
     pub limit: Duration,
+    /// What starts QEMU, which is its last argument but for those of QEMU. Default: nothing does.
+    pub under: Vec<OsString>,
 }
 
 impl<'a> Boot<'a> {
     /// With defaults.
     #[must_use]
     pub fn new(series: Series, topology: &'a Topology, guest: &'a Path, steps: &'a str) -> Self {
-        let (programs, files, command_line) = (vec![], vec![], "");
-        Self { series, topology, guest, programs, files, steps, command_line, limit: LIMIT }
+        let (programs, files, under) = (vec![], vec![], vec![]);
+        let (command_line, limit) = ("", LIMIT);
+        Self { series, topology, guest, programs, files, steps, command_line, limit, under }
     }
 
     /// Boots, and waits for the end.
@@ -135,8 +139,10 @@ impl<'a> Boot<'a> {
         let initrd = folder.join("initramfs");
         fs::write(&initrd, initramfs.archive()?)?;
 
-        let mut command = Command::new(QEMU);
+        let mut words = self.under.iter().cloned().chain([QEMU.into()]);
+        let mut command = Command::new(words.next().unwrap_or_default());
         command
+            .args(words)
             .args(self.topology.flags())
             .args([
                 "-accel",

@@ -86,7 +86,7 @@ impl Kind {
         ("seq", Self::Seq, "reads every word in order"),
         ("stride", Self::Stride, "reads one word of each page, 64 KiB from one to the next"),
         ("random", Self::Random, "reads single words anywhere, or changes them (--write)"),
-        ("fft", Self::Fft, "one long Fourier transform in place, forth and back"),
+        ("fft", Self::Fft, "one long Fourier transform in place"),
         ("fft-3d", Self::Fft3d, "the Fourier transform of a cube, axis by axis"),
         ("gemm", Self::Gemm, "a product of matrices stored row by row"),
         ("gemm-tiled", Self::GemmTiled, "a product of matrices stored tile by tile"),

@@ -3,7 +3,7 @@
 use super::{BenchCompareArgs, quantity, seed, size, threads};
 use clap::{Args, Subcommand, builder::PossibleValuesParser};
 use interleaf_model::units::{Bytes, Time};
-use interleaf_workload::{kind::Kind, memory::Hint, stream::Loop};
+use interleaf_workload::{memory::Hint, stream::Loop};
 use std::path::PathBuf;
 
 /// Runs the workloads of the studies of memory that is extended by storage.
@@ -11,6 +11,7 @@ use std::path::PathBuf;
 pub(crate) enum Bench {
     List(BenchListArgs),
     Run(Box<BenchRunArgs>),
+    Install(BenchInstallArgs),
     Compare(BenchCompareArgs),
 }
 
@@ -20,6 +21,17 @@ pub(crate) struct BenchListArgs {
     /// Print a JSON document (interleaf.bench.list/1)
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Installs what a recipe of an application needs, by apt-get.
+#[derive(Debug, Args)]
+pub(crate) struct BenchInstallArgs {
+    /// The recipe (`interleaf bench list` lists them)
+    #[arg(value_name = "NAME")]
+    pub(crate) name: String,
+    /// Only print what would be run
+    #[arg(long)]
+    pub(crate) dry_run: bool,
 }
 
 /// Runs a workload, checks what it computed, and says how fast it was. Filling the arrays is no
@@ -34,8 +46,8 @@ pub(crate) struct BenchListArgs {
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct BenchRunArgs {
-    /// The workload
-    #[arg(value_name = "NAME", value_parser = workloads())]
+    /// The workload, or the recipe of an application (`interleaf bench list` lists them)
+    #[arg(value_name = "NAME")]
     pub(crate) workload: String,
     /// Bytes of all arrays together
     #[arg(long, value_name = "SIZE", value_parser = size, default_value = "512MiB")]
@@ -108,10 +120,6 @@ fn place(text: &str) -> Result<Place, String> {
     }
 }
 
-fn workloads() -> PossibleValuesParser {
-    PossibleValuesParser::new(Kind::ALL.iter().map(|(name, _, _)| *name))
-}
-
 fn hints() -> PossibleValuesParser {
     PossibleValuesParser::new(Hint::ALL.iter().map(|(name, _)| *name))
 }
@@ -145,4 +153,13 @@ fn degree(text: &str) -> Result<u32, String> {
 
 fn seconds(text: &str) -> Result<Time, String> {
     quantity(text, "10s")
+}
+
+/// The arguments of `interleaf bench run` in some words.
+#[cfg(test)]
+pub(crate) fn bench_run(words: &[&str]) -> BenchRunArgs {
+    use clap::FromArgMatches as _;
+    let command = BenchRunArgs::augment_args(clap::Command::new("run").no_binary_name(true));
+    let matches = command.try_get_matches_from(words).expect("they are right");
+    BenchRunArgs::from_arg_matches(&matches).expect("they are right")
 }

@@ -56,8 +56,8 @@ pub(crate) struct ExtendArgs {
     /// as large, or nothing
     #[arg(long, value_name = "WHICH", value_enum, default_value = "inherit")]
     pub(crate) children: ChildrenChoice,
-    /// So many processes share the budget evenly from the start [default: as many as ranks of an MPI
-    /// job are on this node, else 1]
+    /// So many processes share the budget evenly from the start [default: as many as ranks of an
+    /// MPI job are on this node, else 1]
     #[arg(long, value_name = "N", value_parser = processes)]
     pub(crate) processes: Option<u32>,
     /// Share the budget with everything else that is started under this name; ranks of an MPI job

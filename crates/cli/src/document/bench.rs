@@ -68,6 +68,8 @@ pub(crate) struct ListDocument {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct EntryDocument {
     pub(crate) name: String,
+    /// built-in, or recipe: an application that has to be installed.
+    pub(crate) kind: String,
     pub(crate) does: String,
     pub(crate) rate_unit: String,
 }

@@ -1,5 +1,7 @@
 //! Patterns on DRAM, on the pager, on swap and on mapped files, as `interleaf.bench.compare/1`.
 
+mod figures;
+
 use super::rounded;
 use crate::args::BenchCompareArgs;
 use interleaf_linux::root::Root;

@@ -1,6 +1,9 @@
 //! Patterns on DRAM, on the pager, on swap and on mapped files.
 
-use super::{number, table::Table};
+use super::{
+    number,
+    table::{Table, escaped},
+};
 use crate::{
     document::{
         bench_compare::{CompareDocument, RowDocument},
@@ -28,20 +31,79 @@ pub(crate) fn ended(ended: &BenchEnded) -> String {
     }
 }
 
-pub(crate) fn text(document: &CompareDocument) -> String {
+pub(crate) fn title(document: &CompareDocument) -> String {
+    format!("DRAM of {} extended by a drive", size_text(document.dram_bytes))
+}
+
+/// What the figures depend on.
+fn machine(document: &CompareDocument) -> String {
     let machine = &document.machine;
     let read_ahead = machine.read_ahead_kb.map_or("?".into(), |kb| kb.to_string());
-    let head = format!(
-        "budget {}, {} thread(s); {} CPUs ({}), Linux {}, drive {} (read_ahead_kb {read_ahead})\n\n",
+    let threads = document.threads;
+    format!(
+        "budget {}, {threads} thread{}; {} CPUs ({}), Linux {}, drive {} (read_ahead_kb {read_ahead})",
         size_text(document.dram_bytes),
-        document.threads,
+        if threads == 1 { "" } else { "s" },
         machine.cpus,
         machine.cpu,
         machine.kernel,
         machine.drive,
-    );
-    let (rows, ceilings) = (table(document).text(), ceilings(document));
-    format!("{head}{rows}\n{}", ceilings.text())
+    )
+}
+
+pub(crate) fn text(document: &CompareDocument) -> String {
+    let (rows, ceilings) = (table(document).text(), ceilings(document).text());
+    let (machine, verdicts) = (machine(document), verdicts(document).join("\n"));
+    format!("{machine}\n\n{rows}\n{ceilings}\n{verdicts}\n")
+}
+
+pub(crate) fn markdown(document: &CompareDocument) -> String {
+    let (rows, ceilings) = (table(document).markdown(), ceilings(document).markdown());
+    let (title, machine) = (title(document), machine(document));
+    let verdicts = verdicts(document).join("\n- ");
+    format!("# {title}\n\n{machine}\n\n- {verdicts}\n\n{rows}\n{ceilings}")
+}
+
+pub(crate) fn html(document: &CompareDocument, figures: &str) -> String {
+    let machine = escaped(&machine(document));
+    let line = |verdict: &String| format!("<li>{}</li>\n", escaped(verdict));
+    let verdicts: String = verdicts(document).iter().map(line).collect();
+    let (rows, ceilings) = (table(document).html(), ceilings(document).html());
+    format!(
+        "<p class=\"source\">{machine}</p>\n<ul>\n{verdicts}</ul>\n{figures}<h2>All runs</h2>\n\
+         {rows}<h2>What is possible</h2>\n{ceilings}"
+    )
+}
+
+/// Of each pattern at each footprint how the pager does, in a line.
+fn verdicts(document: &CompareDocument) -> Vec<String> {
+    let pager = document.rows.iter().filter(|row| row.way == "pager" && row.rate.is_some());
+    let others = |row: &RowDocument, names: &[&str]| {
+        let same = document.rows.iter().filter(|other| {
+            other.pattern == row.pattern
+                && other.ratio == row.ratio
+                && names.contains(&other.way.as_str())
+        });
+        same.filter_map(|other| other.rate).reduce(f64::max)
+    };
+    pager.map(|row| {
+        let rate = row.rate.unwrap_or(0.0);
+        let times = |names: &[&str]| {
+            let other = others(row, names).filter(|other| *other > 0.0);
+            other.map_or("?".into(), |other| format!("{:.2}", rate / other))
+        };
+        format!(
+            "{} at {} x: the pager is {} times as fast as swap at its best and {} times as fast \
+             as a mapped file at its best; {} of DRAM, {} of the ceiling",
+            row.pattern,
+            row.ratio,
+            times(&["swap", "swap-tuned"]),
+            times(&["mmap"]),
+            Some(percent(row.efficiency)).filter(|it| !it.is_empty()).unwrap_or("?".into()),
+            Some(percent(row.of_ceiling)).filter(|it| !it.is_empty()).unwrap_or("?".into()),
+        )
+    })
+    .collect()
 }
 
 /// What is possible at best.

@@ -1,6 +1,8 @@
 //! One HTML page that needs nothing else: the script that draws is in it.
 
-use super::{colour, compare, measure, predict, profile, reproduce, simulate, table::escaped};
+use super::{
+    bench_compare, colour, compare, measure, predict, profile, reproduce, simulate, table::escaped,
+};
 use crate::document::{
     Document,
     figure::{Figure, Series, SeriesKind},
@@ -58,6 +60,10 @@ pub(crate) fn page(document: &Document) -> String {
         Document::Profile(document) => {
             let figures = drawn(&document.figures(), "");
             (profile::title(document), profile::html(document, &figures))
+        }
+        Document::Bench(document) => {
+            let figures = drawn(&document.figures(), "");
+            (bench_compare::title(document), bench_compare::html(document, &figures))
         }
         Document::Reproduce(document) => {
             let studies = document.studies.iter().map(|study| {

@@ -2,6 +2,7 @@
 
 mod compare;
 mod process;
+mod recipe;
 mod run;
 
 pub(crate) use compare::{Ended, PATTERNS, WAYS};
@@ -21,18 +22,29 @@ use std::process::ExitCode;
 pub(super) fn run(bench: &Bench) -> Result<ExitCode, Failure> {
     match bench {
         Bench::List(args) => list(args).map(|()| ExitCode::SUCCESS),
-        Bench::Run(args) => run::run(args),
+        Bench::Run(args) => match recipe::of(&args.workload)? {
+            Some(recipe) => recipe::run(&recipe, args),
+            None => run::run(args),
+        },
+        Bench::Install(args) => recipe::install(args),
         Bench::Compare(args) => compare::run(args),
     }
 }
 
 fn list(args: &BenchListArgs) -> Result<(), Failure> {
     let entry = |(name, kind, does): &(&str, Kind, &str)| EntryDocument {
+        kind: "built-in".into(),
         name: name.to_string(),
         does: does.to_string(),
         rate_unit: kind.unit().text().into(),
     };
-    let workloads = Kind::ALL.iter().map(entry).collect();
+    let mut workloads: Vec<EntryDocument> = Kind::ALL.iter().map(entry).collect();
+    workloads.extend(recipe::all()?.into_iter().map(|recipe| EntryDocument {
+        kind: "recipe".into(),
+        name: recipe.name,
+        does: recipe.does,
+        rate_unit: recipe.result_unit,
+    }));
     let document = ListDocument { schema: "interleaf.bench.list/1".into(), workloads };
     match args.json {
         true => output::data(&document::json(&document)?),

@@ -8,7 +8,7 @@ use crate::{
 };
 use interleaf_linux::{
     actuator::physical,
-    capability::capabilities,
+    capability::{Capability, Status, capabilities},
     counters::topdown,
     damon::{
         ADMIN,
@@ -20,13 +20,17 @@ use interleaf_linux::{
     root::Root,
     topology::Machine,
 };
+use interleaf_pager::rights::{self, Refused};
 use std::path::Path;
 
 pub(super) fn run(args: &DoctorArgs, root: Option<&Path>) -> Result<(), Failure> {
     let root = super::root(root)?;
     let machine = Machine::read(&root).map_err(super::unread)?;
     let asked = if args.probe { Some(ask(&root)?) } else { None };
-    let found = capabilities(&root, &machine, asked.as_ref()).map_err(super::unread)?;
+    let mut found = capabilities(&root, &machine, asked.as_ref()).map_err(super::unread)?;
+    if root.is_live() {
+        found.iter_mut().for_each(tried);
+    }
     if let Some(target) = &args.capture {
         // What no capability asks for, and `balance` does.
         for path in [physical::ZONEINFO.to_string(), format!("{ADMIN}/nr_kdamonds")] {
@@ -54,6 +58,19 @@ pub(super) fn run(args: &DoctorArgs, root: Option<&Path>) -> Result<(), Failure>
         return output::data(&document::json(&document)?);
     }
     output::data(&render::machine::doctor(&document))
+}
+
+/// What a file can only hint at is tried, where that changes nothing.
+fn tried(capability: &mut Capability) {
+    let (outcome, how) = match capability.name {
+        "userfaultfd" => (rights::userfaultfd(), "serves system calls too, and moves pages"),
+        "io_uring" => (rights::io_uring(), "works for this user"),
+        _ => return,
+    };
+    capability.status = match outcome {
+        Ok(()) => Status::Present(how.into()),
+        Err(Refused { why, remedy }) => Status::Missing { why, remedy },
+    };
 }
 
 /// What DAMON takes. That it cannot be asked is a finding like others, unless it is wrong to ask at

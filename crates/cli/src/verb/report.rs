@@ -44,6 +44,10 @@ pub(super) fn run(args: &ReportArgs) -> Result<(), Failure> {
         (ReportFormat::Markdown, Document::Profile(document)) => {
             render::profile::markdown(document)
         }
+        (ReportFormat::Markdown, Document::Bench(document)) => {
+            render::bench_compare::markdown(document)
+        }
+        (ReportFormat::Csv, Document::Bench(document)) => render::bench_compare::csv(document),
         (ReportFormat::Csv, Document::Profile(document)) => render::profile::csv(document),
         (ReportFormat::Csv, Document::Machine(document)) => render::simulate::csv(document),
         (ReportFormat::Csv, Document::Predict(document)) => render::predict::csv(document),
@@ -103,6 +107,7 @@ fn figures(document: &Document) -> Vec<Figure> {
         Document::Measure(document) => document.figures(),
         Document::Compare(_) => vec![],
         Document::Profile(document) => document.figures(),
+        Document::Bench(document) => document.figures(),
         Document::Reproduce(document) => {
             document.studies.iter().flat_map(|study| study.figures.clone()).collect()
         }

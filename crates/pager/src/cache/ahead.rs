@@ -2,6 +2,7 @@
 
 use super::{Action, Cache, Learner, Span, State};
 use crate::{
+    advice::Advice,
     index::ExtentId,
     pool::ORDER_MAX,
     predict::{Page, Touch, is_of_history},
@@ -32,6 +33,11 @@ pub(super) struct Pending {
 }
 
 impl Pending {
+    /// Pages from the first on.
+    pub(super) fn new(stream: u32, pages: Range<Page>) -> Self {
+        Self { stream, ranges: [pages].into(), is_down: false }
+    }
+
     /// Adds pages behind all others.
     fn push(&mut self, range: Range<Page>) {
         match self.ranges.back_mut() {
@@ -49,7 +55,8 @@ impl Cache {
             Some(id) => self.extents[id as usize].span().pages(),
             None => page..page + 1,
         };
-        let touch = Touch { thread, page, pages, within: self.region(page) };
+        let (within, advice) = (self.region(page), self.advised(page));
+        let touch = Touch { thread, page, pages, within, advice };
         let Some(ahead) = self.predictor.touch(&touch) else { return };
         let ranges = ahead.pages.iter().cloned();
         let is_down = ahead.pages.first().is_some_and(|range| range.end <= page);
@@ -80,7 +87,7 @@ impl Cache {
                 waiting += 1;
                 continue;
             }
-            if self.foreseen_frames + (1 << order) > most && !self.drop_forgotten() {
+            if self.foreseen_frames + (1 << order) > most && !self.drop_forgotten(stream, most) {
                 return;
             }
             let Some(id) = self.bring(page, order, stream, actions) else { return };
@@ -145,6 +152,11 @@ impl Cache {
                     true => range.end = of.start.max(range.start),
                     false => range.start = of.end.min(range.end),
                 }
+            } else if self.is_out_of_reach(page) {
+                match pending.is_down {
+                    true => range.end -= 1,
+                    false => range.start += 1,
+                }
             } else if self.predictor.asks(pending.stream, range) {
                 // One page alone stands for what a touch of it would bring.
                 let is_alone = is_of_history(pending.stream) && range.end - range.start == 1;
@@ -176,6 +188,9 @@ impl Cache {
         if let Some(order) = self.pending.iter().find_map(of_stream) {
             return (order, false);
         }
+        if self.advised(page) == Advice::Random {
+            return (0, false);
+        }
         // What was never stored costs no more than zeros, as long as there is room for them.
         let start = page >> ORDER_MAX << ORDER_MAX;
         let is_plenty = self.pool.free() > self.settings.frames / FRESH_PART;
@@ -192,11 +207,12 @@ impl Cache {
         learner.map_or(self.settings.order, Learner::order)
     }
 
-    /// Gives up what was foreseen longest ago if nobody asks for it any more.
-    fn drop_forgotten(&mut self) -> bool {
+    /// Gives up what was foreseen longest ago if nobody asks for it any more; a stream waits.
+    fn drop_forgotten(&mut self, waits: u32, most: u32) -> bool {
         let Some(id) = self.foreseen.first() else { return false };
         let extent = self.extents[id as usize];
-        let is_forgotten = !self.predictor.asks(extent.stream, &extent.span().pages());
+        let is_forgotten = self.is_over(extent.stream, waits, most)
+            || !self.predictor.asks(extent.stream, &extent.span().pages());
         if is_forgotten {
             self.drop_foreseen(id);
         }

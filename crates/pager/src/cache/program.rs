@@ -1,7 +1,11 @@
 //! What a program does with its memory other than touching it.
 
-use super::{Action, Cache, Extent, Settings, State};
-use crate::{advice::Advice, index::ExtentId, predict::Page};
+use super::{Action, Cache, Extent, Settings, State, ahead::Pending};
+use crate::{
+    advice::Advice,
+    index::ExtentId,
+    predict::{ADVISED, Page},
+};
 use std::ops::Range;
 
 /// One part in so many of all may be pinned.
@@ -11,9 +15,6 @@ const PINNED_PART: u32 = 2;
 pub(crate) fn pinned_max(settings: Settings) -> u32 {
     settings.frames / PINNED_PART
 }
-
-/// One part in so many of all is brought in at once because the program said that it is needed.
-const NEEDED_PART: u32 = 8;
 
 impl Cache {
     /// Adds pages of regions; those that follow each other are one region.
@@ -65,7 +66,7 @@ impl Cache {
         match advice {
             Advice::Normal => self.advised.set(pages, None),
             Advice::Random | Advice::Sequential => self.advised.set(pages, Some(advice)),
-            Advice::WillNeed => self.need(pages, actions),
+            Advice::WillNeed => self.need(pages),
             Advice::Cold => self.cool(pages, actions),
             Advice::Pin => {
                 self.pinned_pages.set(pages, Some(()));
@@ -123,21 +124,15 @@ impl Cache {
         found
     }
 
-    fn need(&mut self, pages: &Range<Page>, actions: &mut Vec<Action>) {
-        let most = u64::from(self.settings.frames / NEEDED_PART);
-        let pages = pages.start..pages.end.min(pages.start + most);
-        let mut page = pages.start;
-        while page < pages.end {
-            let id = match self.index.get(page) {
-                Some(id) => id,
-                None if self.goes(&(page..page + 1)) => return,
-                None => match self.bring(page, self.settings.order, 0, actions) {
-                    Some(id) => id,
-                    None => return,
-                },
-            };
-            page = self.extents[id as usize].span().pages().end;
-        }
+    /// It is brought in as what is foreseen.
+    fn need(&mut self, pages: &Range<Page>) {
+        self.pending.push_back(Pending::new(ADVISED, pages.clone()));
+    }
+
+    /// Who is over its share because the program said so makes room for who waits.
+    pub(super) fn is_over(&self, holder: u32, waits: u32, most: u32) -> bool {
+        let has = self.ahead.get(&ADVISED).copied().unwrap_or(0);
+        holder == ADVISED && waits != ADVISED && has > most / (self.ahead.len() as u32 + 1)
     }
 
     fn cool(&mut self, pages: &Range<Page>, actions: &mut Vec<Action>) {
@@ -184,9 +179,17 @@ impl Cache {
         (!self.is_unwritable).then(|| Self {
             regions: self.regions.clone(),
             stored: self.stored.clone(),
+            lost: self.lost.clone(),
             advised: self.advised.clone(),
             ..Self::new(self.settings)
         })
+    }
+
+    /// The same pages with another budget, while none of them is in memory.
+    pub fn with_frames(self, frames: u32) -> Self {
+        let settings = Settings { frames, ..self.settings };
+        let Self { regions, stored, advised, .. } = self;
+        Self { regions, stored, advised, ..Self::new(settings) }
     }
 
     /// Pages are zeros for a child, which has nothing of them yet.
@@ -197,5 +200,6 @@ impl Cache {
             let mask = bits.fold(0_u64, |mask, bit| mask | 1 << bit);
             self.stored[word as usize] &= !mask;
         }
+        self.lost.retain(|page| !pages.contains(page));
     }
 }

@@ -1,7 +1,10 @@
 //! Giving up what is missed least.
 
 use super::{Action, Cache, Changed, Extent, Failed, Span, State, Wanted};
-use crate::{index::ExtentId, predict::is_of_history};
+use crate::{
+    index::ExtentId,
+    predict::{Page, is_of_history},
+};
 
 /// So many frames are kept free or at rest: one part in so many of all, and no more than it takes
 /// while a drive is busy with the next: 64 MiB.
@@ -19,6 +22,10 @@ pub(super) const KEPT_ONE_IN: u32 = 16;
 impl Cache {
     /// Sees to it that there are frames before they are needed.
     pub(super) fn make_room(&mut self, actions: &mut Vec<Action>) {
+        if self.is_stuck() && self.waiting.is_empty() {
+            // Nobody takes what would make room, and nobody needs it.
+            return;
+        }
         let reserve = (self.settings.frames / RESERVE_PART).min(RESERVE_MAX);
         let reserve = reserve.max(2 << self.settings.order);
         while self.pool.free() + self.resting_frames + self.leaving < reserve {
@@ -78,8 +85,10 @@ impl Cache {
         self.leaving -= extent.frames();
         if result.is_ok() {
             extent.is_changed = false;
+            self.refused = 0;
             span.pages().for_each(|page| self.store(page));
         } else {
+            self.refused += 1;
             // It stays where it is safe, and is written again when it is its turn.
             self.is_unwritable = self.is_frozen;
             if extent.wanted().is_none() {
@@ -133,12 +142,23 @@ impl Cache {
             actions.push(Action::Wake(span.page, 1 << span.order));
         }
         if span.order == 0 {
-            actions.push(Action::Poison(page));
+            self.lose(page, actions);
         } else if let Some(id) = self.bring(page, 0, 0, actions) {
             self.extents[id as usize].want(page, is_write);
         } else {
             self.waiting.push_front((page, is_write));
         }
+    }
+
+    /// Whether there can be no more room: each extent was to be written, and no drive took it.
+    pub(super) const fn is_stuck(&self) -> bool {
+        self.refused > self.extents.len() - self.unused.len()
+    }
+
+    /// Lets who touches a page know that nobody can bring it.
+    pub(super) fn lose(&mut self, page: Page, actions: &mut Vec<Action>) {
+        self.lost.insert(page);
+        actions.push(Action::Poison(page));
     }
 
     /// Puts a mapped extent into its queue.

@@ -28,9 +28,21 @@ struct World {
     writes: u32,
     /// One in so many transfers fails; 0 for none.
     fails_one_in: u64,
+    /// The drive takes so many pages.
+    room: usize,
+    /// Whether threads also write what was there before.
+    reverts: bool,
+    /// Which pages the drive has taken.
+    taken: BTreeSet<Page>,
     /// One in so many extents is held when it should be moved out; 0 for none.
     holds_one_in: u64,
 }
+
+/// Nobody knows what the drive has.
+const UNKNOWN: u32 = u32::MAX;
+
+/// A part of one content, and a part of another.
+const TORN: u32 = u32::MAX - 1;
 
 impl World {
     fn new(settings: Settings, pages: usize, threads: usize, seed: u64) -> Self {
@@ -50,6 +62,9 @@ impl World {
             discarding: None,
             writes: 0,
             fails_one_in: 0,
+            room: usize::MAX,
+            reverts: false,
+            taken: BTreeSet::new(),
             holds_one_in: 0,
         }
     }
@@ -60,6 +75,36 @@ impl World {
 
     fn fails(&mut self) -> bool {
         self.fails_one_in > 0 && self.random.next_u64().is_multiple_of(self.fails_one_in)
+    }
+
+    /// Whether a write of pages fails, and what it leaves behind.
+    fn refuses(&mut self, span: Span, changed: &Changed) -> bool {
+        let pages: Vec<_> = span.pages().enumerate().filter(|(at, _)| changed.has(*at)).collect();
+        let more = pages.iter().filter(|(_, page)| !self.taken.contains(page)).count();
+        if !self.fails() && self.taken.len() + more <= self.room {
+            self.taken.extend(pages.into_iter().map(|(_, page)| page));
+            return false;
+        }
+        // Who has the digests forgets them.
+        span.pages().for_each(|page| self.known[page as usize] = UNKNOWN);
+        for (at, page) in pages {
+            self.drive[page as usize] = match self.below(3) {
+                0 => self.drive[page as usize],
+                1 => TORN,
+                _ => self.frames[span.frame as usize + at].unwrap(),
+            };
+        }
+        true
+    }
+
+    /// What a thread writes: something new, or what was there before.
+    fn content(&mut self, page: Page) -> u32 {
+        let before = self.known[page as usize];
+        if self.reverts && before < TORN && self.below(4) == 0 {
+            return before;
+        }
+        self.writes += 1;
+        self.writes
     }
 
     fn on(&mut self, event: Event) {
@@ -74,13 +119,13 @@ impl World {
         if self.poisoned[page as usize] || is_discarding {
             return;
         }
-        match &mut self.mapped[page as usize] {
+        match self.mapped[page as usize] {
             Some(content) => {
-                assert_eq!(*content, self.expected[page as usize], "page {page}");
+                assert_eq!(content, self.expected[page as usize], "page {page}");
                 if is_write {
-                    self.writes += 1;
-                    *content = self.writes;
-                    self.expected[page as usize] = self.writes;
+                    let content = self.content(page);
+                    self.mapped[page as usize] = Some(content);
+                    self.expected[page as usize] = content;
                 }
             }
             None => {
@@ -123,6 +168,7 @@ impl World {
                 for (page, frame) in pairs(span) {
                     let content = self.frames[frame as usize].take();
                     assert!(content.is_some() && self.mapped[page as usize].is_none());
+                    assert!(!self.poisoned[page as usize], "pages do not move to where a mark is");
                     self.mapped[page as usize] = content;
                 }
                 self.wake(span.pages());
@@ -153,7 +199,9 @@ impl World {
                 }
                 self.on(Event::MovedOut(id, changed));
             }
-            Action::Write(id, ..) if self.fails() => self.on(Event::Wrote(id, Err(Failed))),
+            Action::Write(id, span, changed) if self.refuses(span, &changed) => {
+                self.on(Event::Wrote(id, Err(Failed)));
+            }
             Action::Write(id, span, changed) => {
                 let written = pairs(span).enumerate().filter(|(at, _)| changed.has(*at));
                 for (_, (page, frame)) in written {
@@ -166,11 +214,14 @@ impl World {
             Action::Erase(page, pages) => {
                 let range = page as usize..(page + pages) as usize;
                 assert!(self.mapped[range.clone()].iter().all(Option::is_none));
-                self.drive[range].fill(0);
+                self.drive[range.clone()].fill(0);
+                self.poisoned[range].fill(false);
+                self.taken.retain(|taken| !(page..page + pages).contains(taken));
                 self.discarding = None;
                 self.on(Event::Erased(page));
             }
             Action::Poison(page) => {
+                assert!(self.mapped[page as usize].is_none());
                 self.poisoned[page as usize] = true;
                 self.waits.iter_mut().for_each(|wait| {
                     if wait.is_some_and(|(waits_for, _)| waits_for == page) {
@@ -187,7 +238,7 @@ impl World {
         let end = (start + 1 + self.below(40)).min(self.expected.len());
         let pages = start as Page..end as Page;
         let is_waited_for = self.waits.iter().flatten().any(|(page, _)| pages.contains(page));
-        if is_waited_for || self.discarding.is_some() || self.poisoned[start..end].contains(&true) {
+        if is_waited_for || self.discarding.is_some() {
             return;
         }
         self.expected[start..end].fill(0);
@@ -301,6 +352,24 @@ fn what_a_program_says_changes_no_content() {
 }
 
 #[test]
+fn what_will_be_needed_is_there_and_what_is_cold_goes() {
+    let mut world = World::new(Settings { frames: 256, ..SETTINGS }, 1024, 1, 1);
+    let mut at = 0;
+    world.run(20_000, |_, _| {
+        at += 1;
+        ((at - 1) % 1024, true)
+    });
+    let gone = (0..1024).find(|page| world.cache.index.get(*page).is_none()).unwrap() & !7;
+    world.on(Event::Advised(gone..gone + 8, Advice::WillNeed));
+    world.settle();
+    assert!((gone..gone + 8).all(|page| world.cache.index.get(page).is_some()));
+    let mapped = world.mapped.iter().position(Option::is_some).unwrap();
+    world.on(Event::Advised(mapped as Page..mapped as Page + 1, Advice::Cold));
+    world.settle();
+    assert!(world.mapped[mapped].is_none());
+}
+
+#[test]
 fn what_is_pinned_stays() {
     let mut world = World::new(SETTINGS, 300, 1, 1);
     world.on(Event::Advised(8..16, Advice::Pin));
@@ -385,6 +454,42 @@ fn nor_with_a_drive_that_fails() {
         world.run(30_000, mixed);
         assert!(world.poisoned.iter().any(|is| *is));
     }
+}
+
+/// 10^6 steps, or as many as are asked for.
+#[test]
+fn no_step_of_a_million_is_wrong() {
+    let steps = std::env::var("INTERLEAF_STEPS").ok().and_then(|steps| steps.parse().ok());
+    let mut left: usize = steps.unwrap_or(1_000_000);
+    let mut random = Pcg64Mcg::seed_from_u64(left as u64);
+    let mut of = |all: &[usize]| all[(random.next_u64() % all.len() as u64) as usize];
+    let (mut full, mut lost, mut seed) = (0, 0, 0);
+    while left > 0 {
+        seed += 1;
+        let settings = Settings {
+            frames: of(&[64, 100, 300, 1200]) as u32,
+            order: of(&[0, 2, 4]) as u8,
+            ahead: Limits { first: 4, most: of(&[16, 64]) as u64 },
+        };
+        let pages = of(&[200, 300, 1000, 3000]);
+        let mut world = World::new(settings, pages, of(&[1, 2, 3, 5]), seed);
+        world.fails_one_in = of(&[0, 4, 50]) as u64;
+        world.reverts = true;
+        world.room = of(&[usize::MAX, usize::MAX, pages / 4, 0]);
+        let discards = of(&[0, 20, 200]);
+        let steps = left.min(of(&[1000, 10_000, 50_000]));
+        world.run(steps, |world, thread| {
+            if discards > 0 && world.below(discards) == 0 {
+                world.discard();
+            }
+            mixed(world, thread)
+        });
+        let has_lost = world.poisoned.contains(&true);
+        full += usize::from(has_lost && world.room < pages);
+        lost += usize::from(has_lost && world.room > pages);
+        left -= steps;
+    }
+    assert!(full > 0 && lost > 0, "{full} of {seed} were full, {lost} lost something");
 }
 
 #[test]

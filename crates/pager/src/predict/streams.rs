@@ -1,6 +1,7 @@
 //! Streams: runs of neighbouring pages, jumps from one run to the next, and tiles of such runs.
 
 use super::{Ahead, Limits, Page, Touch, Vain};
+use crate::advice::Advice;
 use std::ops::Range;
 
 /// How many streams are followed at once: a few arrays for each of some threads. The one that was
@@ -220,20 +221,22 @@ impl Streams {
         }
         let known = like.and_then(|like| like.jumps.first().copied());
         let jumps = known.into_iter().chain(near.into_iter().flatten()).collect();
+        // What the program says is in order is followed at once.
+        let is_told = touch.advice == Advice::Sequential;
         let stream = Stream {
             name: self.named,
             thread: touch.thread,
             touched: self.now,
             run: at.clone(),
-            way: None,
+            way: is_told.then_some(Way::Up),
             part: at.clone(),
             hole: None,
             first: at.start,
             number: 1,
-            jumps,
+            jumps: if is_told { vec![] } else { jumps },
             tiles: None,
-            like: like.map(|like| like.name),
-            trust: 0,
+            like: like.filter(|_| !is_told).map(|like| like.name),
+            trust: if is_told { self.vain.needed(SURE) } else { 0 },
             depth: self.limits.first,
             asked: vec![],
             cursor: None,
@@ -532,7 +535,13 @@ mod tests {
             outcome.touched += 1;
             outcome.foreseen += usize::from(asked.remove(&page));
             seen.insert(page);
-            let touch = Touch { thread, page, pages: page..page + 1, within: 0..u64::MAX };
+            let touch = Touch {
+                thread,
+                page,
+                pages: page..page + 1,
+                within: 0..u64::MAX,
+                advice: Advice::Normal,
+            };
             for pages in streams.touch(&touch).into_iter().flat_map(|ahead| ahead.pages) {
                 assert!(pages.start < pages.end);
                 asked.extend(pages);

@@ -1,6 +1,7 @@
 //! Traces, and what is foreseen of them.
 
 use super::*;
+
 use proptest::prelude::*;
 use rand_pcg::{
     Pcg64Mcg,
@@ -61,7 +62,13 @@ impl Memory {
         {
             self.mapped.remove(&first);
         }
-        let touch = Touch { thread, page, pages: page..page + 1, within: 0..u64::MAX };
+        let touch = Touch {
+            thread,
+            page,
+            pages: page..page + 1,
+            within: 0..u64::MAX,
+            advice: Advice::Normal,
+        };
         let Some(ahead) = self.predictor.touch(&touch) else { return };
         for page in ahead.pages.into_iter().flatten() {
             if self.mapped.contains(&page) || self.ready.contains_key(&page) {
@@ -282,6 +289,19 @@ fn what_is_random_is_not_asked_for() {
 }
 
 #[test]
+fn what_the_program_says_is_believed() {
+    let touch =
+        |page, advice| Touch { thread: 1, page, pages: page..page + 1, within: 0..99, advice };
+    let mut predictor = Predictor::new(LIMITS);
+    let ahead = predictor.touch(&touch(7, Advice::Sequential)).map(|ahead| ahead.pages);
+    assert_eq!(ahead, Some(vec![8..12]), "at once");
+    for page in 0..50 {
+        assert_eq!(predictor.touch(&touch(page, Advice::Random)), None);
+    }
+    assert!(predictor.asks(ADVISED, &(0..1)));
+}
+
+#[test]
 fn the_history_is_small() {
     let pages = 1 << 18;
     let random = &mut Pcg64Mcg::seed_from_u64(8);
@@ -289,7 +309,13 @@ fn the_history_is_small() {
     history.set_footprint(pages);
     for _ in 0..2 {
         for page in shuffled(pages, random) {
-            history.touch(&Touch { thread: 1, page, pages: page..page + 1, within: 0..u64::MAX });
+            history.touch(&Touch {
+                thread: 1,
+                page,
+                pages: page..page + 1,
+                within: 0..u64::MAX,
+                advice: Advice::Normal,
+            });
         }
     }
     let part = history.bytes() as f64 / (pages * 4096) as f64;

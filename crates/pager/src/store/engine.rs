@@ -131,6 +131,12 @@ impl Engine for Ring {
     }
 
     fn submit(&mut self) -> io::Result<()> {
+        let queue = self.ring.submission();
+        // Nothing to hand on is no reason for a system call.
+        if queue.is_empty() && !queue.cq_overflow() && self.waiting.is_empty() {
+            return Ok(());
+        }
+        drop(queue);
         loop {
             match self.ring.submit() {
                 Ok(_) => {}

@@ -352,16 +352,17 @@ impl Store for FileStore {
         let bytes = transfer.bytes();
         let end = offset + bytes as u64;
         debug_assert!(offset.is_multiple_of(BLOCK) && end.is_multiple_of(BLOCK));
-        if is_write && end > self.capacity() {
-            return Err(Errno::NOSPC.into());
-        }
+        // What a device has no room for fails as on a drive that is full.
+        let is_beyond = is_write && end > self.capacity();
         self.until_look -= 1;
         if self.until_look == 0 {
             self.until_look = LOOKS_EACH;
             self.thaw();
         }
         let pages = offset / BLOCK..end / BLOCK;
-        let runs = if is_write {
+        let runs = if is_beyond {
+            vec![]
+        } else if is_write {
             let mut lots = vec![];
             let runs = self.layers.write(pages, &mut lots);
             for lot in lots {
@@ -391,7 +392,9 @@ impl Store for FileStore {
             let at = self.add(Part { token, store: "".into(), tried: None, is_waiting: false });
             self.engine.wait(at, Duration::ZERO);
         }
-        self.wholes.insert(token, Whole { is_write, offset, bytes, parts_left, lost: None });
+        let name = self.places.values().flatten().next().map(|place| Arc::clone(&place.name));
+        let lost = name.filter(|_| is_beyond).map(|name| (name, Errno::NOSPC));
+        self.wholes.insert(token, Whole { is_write, offset, bytes, parts_left, lost });
         Ok(())
     }
 

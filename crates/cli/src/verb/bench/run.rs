@@ -26,7 +26,14 @@ pub(super) fn run(args: &BenchRunArgs) -> Result<ExitCode, Failure> {
     let root = Root::live();
     let drive = args.drive.as_deref().map(|folder| Drive::of(&root, folder)).transpose()?;
     let kind = Kind::of(&args.workload).ok_or_else(|| {
-        Failure::new(format!("there is no workload {}", args.workload), "interleaf bench list")
+        let names: Vec<&str> = Kind::ALL.iter().map(|(name, _, _)| *name).collect();
+        Failure::new(
+            format!("there is no workload \"{}\"", args.workload),
+            format!(
+                "write one of {}; `interleaf bench list` has applications too",
+                names.join(", ")
+            ),
+        )
     })?;
     let mut kernel = kind.kernel(&setting(args)).map_err(|why| refused(args, &why))?;
     let length = Length {

@@ -4,10 +4,13 @@ use crate::{args::ExtendArgs, document::extend::CheckDocument};
 use interleaf_linux::{
     program::{Linked, Program},
     root::Root,
-    storage::{Kind, Nature, Storage, StorageError},
+    storage::{Nature, Storage},
 };
 use interleaf_model::units::Bytes;
-use interleaf_pager::rights::{self, Refused};
+use interleaf_pager::{
+    rights::{self, Refused},
+    store::{self, FileStore, Options, place},
+};
 use rustix::process::{Resource, getrlimit};
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::Path};
 
@@ -34,8 +37,14 @@ pub(super) fn checks(args: &ExtendArgs, library: &Path) -> Vec<CheckDocument> {
         found.extend(program(name));
     }
     found.push(tried("userfaultfd", rights::userfaultfd()));
-    found.push(tried("io_uring", rights::io_uring()));
-    found.extend(args.store.iter().map(|path| store(path)));
+    found.push(match rights::io_uring() {
+        // Threads do its work.
+        Err(Refused { why, remedy }) => {
+            CheckDocument::warning("io_uring", format!("{why}: transfers are slower"), &remedy)
+        }
+        works => tried("io_uring", works),
+    });
+    found.extend(args.store.iter().map(|path| store(path, args)));
     found.extend(limits());
     found.extend(memory(args));
     found
@@ -117,62 +126,46 @@ fn tried(what: &str, outcome: Result<(), Refused>) -> CheckDocument {
     }
 }
 
-/// Whether pages can be kept there.
-fn store(path: &Path) -> CheckDocument {
+/// Whether pages can be kept there: it is tried, but for a device in a dry run, since who takes one
+/// marks it.
+fn store(path: &Path, args: &ExtendArgs) -> CheckDocument {
     let what = "store";
-    let root = Root::live();
-    let storage = match Storage::look(&root, path) {
-        Ok(storage) => storage,
-        Err(why) => return CheckDocument::refused(what, why.to_string(), store_remedy(&why)),
-    };
-    let free = Bytes::new(storage.free_bytes);
     let place = path.display();
+    let storage = match Storage::look(&Root::live(), path) {
+        Ok(storage) => storage,
+        Err(why) => {
+            let remedy = "name a folder on a fast drive that is there, or a block device";
+            return CheckDocument::refused(what, why.to_string(), remedy);
+        }
+    };
+    if storage.file_system.is_some() || !args.dry_run {
+        let options = Options { force: args.force, ..Options::default() };
+        if let Err(store::Refused { why, hint, .. }) = FileStore::open_all(&[path], options) {
+            return CheckDocument::refused(what, format!("{place}: {why}"), &hint);
+        }
+    }
+    let free = place::free(path).map_or("?".into(), |free| Bytes::new(free).to_string());
     let place = match storage.file_system {
         Some(system) => format!("{place} ({system}, {free} free)"),
         None => format!("{place} ({free})"),
     };
-    match (storage.kind, &storage.content, storage.nature) {
-        (Kind::File(bytes), ..) if bytes > 0 => CheckDocument::waivable(
-            what,
-            format!("{place}: it is a file with {bytes} bytes, which would be lost"),
-            "name the folder, in which a file without a name is made; or add --force",
-        ),
-        (_, Some(content), _) => CheckDocument::waivable(
-            what,
-            format!("{place}: on the device is something, which would be lost: {content}"),
-            "if it is of no use, wipefs it or add --force",
-        ),
-        (_, _, Nature::Memory) => CheckDocument::waivable(
+    match storage.nature {
+        Nature::Memory => CheckDocument::waivable(
             what,
             format!("{place}: it is in memory itself, so that nothing is gained"),
             "name a folder on a drive; for a trial add --force",
         ),
-        (_, _, Nature::Network) => CheckDocument::warning(
+        Nature::Network => CheckDocument::warning(
             what,
             format!("{place}: it is reached through other programs or a network, which is slow"),
             "name a folder on a drive of this machine",
         ),
-        _ if storage.is_rotational == Some(true) => CheckDocument::warning(
+        Nature::Drive if storage.is_rotational == Some(true) => CheckDocument::warning(
             what,
             format!("{place}: the drive says that it turns: what is not in order takes long"),
             "name a folder on a solid-state drive; --estimate measures this one",
         ),
-        _ => CheckDocument::fine(what, place),
-    }
-}
-
-fn store_remedy(why: &StorageError) -> &'static str {
-    match why {
-        StorageError::System { why, .. } if why.kind() == std::io::ErrorKind::NotFound => {
-            "name a folder that is there, on a fast drive"
-        }
-        StorageError::System { .. } => "name a folder on a fast drive that you may write to",
-        StorageError::NoPlace(_) => "name a folder on a fast drive, or a block device",
-        StorageError::NoUnnamed { .. } | StorageError::NoDirect(_) => {
-            "name a folder on ext4, xfs or btrfs, or a block device"
-        }
-        StorageError::InUse(_) => "unmount it if it is of no use, or name a folder on it",
-        StorageError::Root(_) => "report it, with what `interleaf doctor --capture DIR` saves",
+        Nature::Drive => CheckDocument::fine(what, place),
     }
 }
 
@@ -238,18 +231,6 @@ mod tests {
         let found = program(OsStr::new("sh"));
         assert_eq!(found.len(), 1, "{found:?}");
         assert_eq!(found[0].status, "yes", "{found:?}");
-    }
-
-    #[test]
-    fn what_stands_against_a_store_is_said() {
-        let absent = store(Path::new("/nowhere"));
-        assert_eq!(absent.status, "no");
-        assert_eq!(absent.remedy.as_deref(), Some("name a folder that is there, on a fast drive"));
-        let null = store(Path::new("/dev/null"));
-        assert_eq!(
-            null.remedy.as_deref(),
-            Some("name a folder on a fast drive, or a block device")
-        );
     }
 
     #[test]

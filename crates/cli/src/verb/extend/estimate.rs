@@ -8,7 +8,7 @@ use crate::{
 };
 use interleaf_pager::{
     drive::{self, DriveError},
-    store::FileStore,
+    store::{FileStore, Options},
 };
 use std::time::Duration;
 
@@ -31,7 +31,9 @@ pub(super) fn estimate(args: &ExtendArgs) -> Result<EstimateDocument, Failure> {
                 "name a folder on a drive with 1 GiB of space, or a block device",
             )
         };
-        let mut store = FileStore::open(path).map_err(|why| failed(&why.into()))?;
+        let options = Options { force: args.force, ..Options::default() };
+        let mut store = FileStore::open_all(&[path], options)
+            .map_err(|why| Failure::new(why.to_string(), why.hint))?;
         let drive = drive::measure(&mut store, BYTES, LIMIT, &DEPTHS);
         drives.push(DriveDocument::new(path, &drive.map_err(|why| failed(&why))?));
         progress.inc(1);

@@ -1,0 +1,190 @@
+//! `interleaf bench` with little memory: what a document says, that results are checked, and that
+//! comparing leaves the machine as it was. How fast anything was is never asserted.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    path::Path,
+    process::{Command, Output, Stdio},
+};
+
+fn interleaf(words: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_interleaf")).args(words).output().unwrap()
+}
+
+fn said(words: &[&str]) -> String {
+    let output = interleaf(words);
+    assert!(output.status.success(), "{words:?}\n{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn document(words: &[&str]) -> Value {
+    serde_json::from_str(&said(words)).unwrap()
+}
+
+/// What comparing may leave behind on this machine.
+fn traces(store: &Path) -> Vec<String> {
+    let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
+    let mut traces = vec![
+        text("/proc/sys/vm/page-cluster"),
+        text("/sys/kernel/mm/swap/vma_ra_enabled"),
+        format!("swaps with ours: {}", text("/proc/swaps").contains(&*store.to_string_lossy())),
+    ];
+    let names = |folder: &Path| {
+        let names = fs::read_dir(folder).into_iter().flatten();
+        let mut names: Vec<String> =
+            names.map(|it| it.unwrap().file_name().to_string_lossy().into_owned()).collect();
+        names.sort();
+        names
+    };
+    traces.extend(names(store));
+    traces
+}
+
+#[test]
+fn each_workload_is_verified_and_says_what_it_did() {
+    let list = document(&["bench", "list", "--json"]);
+    let entries = list["workloads"].as_array().unwrap();
+    let built_in: Vec<&Value> = entries.iter().filter(|it| it["kind"] == "built-in").collect();
+    assert!(built_in.len() >= 9 && built_in.len() < entries.len());
+    for entry in built_in {
+        let name = entry["name"].as_str().unwrap();
+        let words = ["bench", "run", name, "--footprint", "2MiB", "--tile", "64", "--rounds", "2"];
+        let run =
+            document(&[&words[..], &["--drive", env!("CARGO_TARGET_TMPDIR"), "--json"]].concat());
+        assert_eq!(run["schema"], "interleaf.bench/1");
+        assert_eq!((&run["workload"], &run["verified"]), (&entry["name"], &Value::Bool(true)));
+        assert_eq!(run["rate_unit"], entry["rate_unit"]);
+        let footprint = run["footprint_bytes"].as_u64().unwrap();
+        assert!((1 << 20..=2 << 20).contains(&footprint), "{name}: {footprint}");
+        for positive in ["seconds", "rate", "bytes_moved"] {
+            assert!(run[positive].as_f64().unwrap() > 0.0, "{name}: {positive}");
+        }
+        assert_eq!(run["round_seconds"].as_array().unwrap().len(), 2);
+        assert!(run["drive"]["read_bytes"].is_u64(), "{name}: {}", run["drive"]);
+        let loops: Vec<&str> = run["loops"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|it| it["name"].as_str().unwrap())
+            .collect();
+        assert_eq!(loops == ["copy", "scale", "add"], name == "stream", "{name}: {loops:?}");
+    }
+}
+
+#[test]
+fn stream_counts_bytes_as_stream_does() {
+    let run =
+        document(&["bench", "run", "stream", "--footprint", "3MiB", "--rounds", "5", "--json"]);
+    // Three arrays of a MiB, five times; two operations for each of their numbers.
+    assert_eq!(run["bytes_moved"], 5 * 3 << 20);
+    assert_eq!(run["flops"], 5 * 2 * (1 << 17));
+}
+
+#[test]
+fn the_same_rounds_give_the_same_bits_wherever_arrays_live() {
+    let store = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let file = format!("file:{}", store.path().display());
+    let sum = |memory: &str| {
+        let words = ["bench", "run", "fft", "--footprint", "2MiB", "--memory", memory, "--json"];
+        document(&words)["checksum"].clone()
+    };
+    assert_eq!(sum("heap"), sum("mmap"));
+    assert_eq!(sum("heap"), sum(&file));
+    assert_eq!(fs::read_dir(store.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn what_is_not_verified_is_not_called_so() {
+    let words = ["bench", "run", "seq", "--footprint", "1MiB", "--no-verify"];
+    assert_eq!(document(&[&words[..], &["--json"]].concat())["verified"], false);
+    assert!(said(&words).ends_with("not verified\n"));
+    assert!(said(&words[..5]).ends_with("the result is right\n"));
+}
+
+#[test]
+fn comparing_is_a_document_that_reports_are_made_of() {
+    let store = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let (folder, record) = (store.path().to_str().unwrap(), store.path().join("all.json"));
+    let record = record.to_str().unwrap();
+    let words = ["--store", folder, "--dram", "4MiB", "--ratio", "0.5,1", "--rounds", "2"];
+    let rest = ["--ways", "dram", "--workload", "stream,stride", "--no-drive", "-o", record];
+    let text = said(&[&["bench", "compare"], &words[..], &rest].concat());
+    assert!(text.contains("stream") && text.contains("stride"), "{text}");
+    let document: Value = serde_json::from_str(&fs::read_to_string(record).unwrap()).unwrap();
+    assert_eq!(document["schema"], "interleaf.bench.compare/1");
+    let rows = document["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 4, "two patterns at two footprints");
+    for row in rows {
+        assert_eq!((&row["efficiency"], &row["verified"]), (&1.0.into(), &true.into()), "{row}");
+        assert_eq!(row["rates"].as_array().unwrap().len(), 2);
+    }
+    // Nothing has to be carried where everything fits.
+    assert_eq!(document["ceilings"][0]["least_read_bytes"], 0);
+    for (format, has) in [
+        ("html", "Plotly.newPlot"),
+        ("markdown", "| stream"),
+        ("csv", "pattern,ratio"),
+        ("svg", "<svg"),
+    ] {
+        let made = said(&["report", record, "--format", format]);
+        assert!(made.contains(has), "{format}: {made}");
+    }
+}
+
+/// Swap and groups are for root alone; for others it has to be said, and nothing left either.
+#[test]
+fn comparing_leaves_the_machine_as_it_was() {
+    let store = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let folder = store.path().to_str().unwrap();
+    let before = traces(store.path());
+    let words = ["bench", "compare", "--store", folder, "--dram", "24MiB", "--rounds", "1"];
+    let rest = ["--workload", "seq", "--ways", "dram,swap-tuned,mmap", "--no-drive", "--json"];
+    let output = interleaf(&[&words[..], &rest].concat());
+    assert_eq!(traces(store.path()), before);
+    let told = String::from_utf8_lossy(&output.stderr);
+    if !rustix::process::geteuid().is_root() {
+        assert!(told.contains("hint: run it as root"), "{told}");
+        return;
+    }
+    assert!(output.status.success(), "{told}");
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    for row in document["rows"].as_array().unwrap() {
+        assert_eq!((&row["verified"], &row["same_as_dram"]), (&true.into(), &true.into()), "{row}");
+        // The budget, and what the program may have beside it.
+        let used = row["used_max_bytes"].as_u64().unwrap();
+        assert!(row["way"] == "dram" || used <= (24 + 16) << 20, "{row}");
+    }
+}
+
+#[test]
+fn a_signal_ends_it_and_the_machine_is_as_it_was() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let store = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let before = traces(store.path());
+    let mut command = Command::new(env!("CARGO_BIN_EXE_interleaf"));
+    command.args(["bench", "compare", "--store"]).arg(store.path());
+    command.args(["--dram", "16MiB", "--rounds", "1000", "--workload", "seq", "--no-drive"]);
+    command.args(["--ways", "swap-tuned"]).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    // One run is over; the next is under way, or about to be.
+    let line = lines.next().unwrap().unwrap();
+    assert!(line.starts_with("seq at 2 x on swap-tuned"), "{line}");
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let rest: Vec<String> = lines.map_while(Result::ok).collect();
+    assert_eq!(child.wait().unwrap().code(), Some(130), "{rest:?}");
+    assert_eq!(traces(store.path()), before);
+}
+
+#[test]
+fn a_recipe_says_how_it_is_installed() {
+    let text = said(&["bench", "install", "lammps", "--dry-run"]);
+    assert_eq!(text, "apt-get install -y lammps\n");
+}
