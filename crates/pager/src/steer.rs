@@ -13,7 +13,10 @@ pub mod look;
 
 pub mod swap;
 
-use crate::predict::{Limits, Page, Touch, streams::Streams};
+use crate::{
+    advice::Advice,
+    predict::{Limits, Page, Touch, streams::Streams},
+};
 use std::{collections::VecDeque, ops::Range};
 
 /// What came in is taken for a part of a sweep from so many neighbours on: of less it is not known
@@ -55,7 +58,8 @@ impl Steer {
         let mut ask = Ask::default();
         for pages in without(&there, &self.there) {
             let (page, within) = (pages.start, 0..Page::MAX);
-            let touch = Touch { thread: 0, page, pages: pages.clone(), within };
+            let advice = Advice::Normal;
+            let touch = Touch { thread: 0, page, pages: pages.clone(), within, advice };
             let ahead = self.streams.touch(&touch);
             ask.ahead.extend(ahead.into_iter().flat_map(|ahead| ahead.pages));
             if pages.end - pages.start >= SWEPT {
