@@ -85,7 +85,7 @@ fn stream_counts_bytes_as_stream_does() {
     let run =
         document(&["bench", "run", "stream", "--footprint", "3MiB", "--rounds", "5", "--json"]);
     // Three arrays of a MiB, five times; two operations for each of their numbers.
-    assert_eq!(run["bytes_moved"], 5 * 3 << 20);
+    assert_eq!(run["bytes_moved"], (5 * 3) << 20);
     assert_eq!(run["flops"], 5 * 2 * (1 << 17));
 }
 
