@@ -139,12 +139,17 @@ fn touch(args: &Args, out: &mut impl Write) -> io::Result<()> {
     } else {
         sweep(&mut memory)
     }
+    // Who is told that it was touched may tell it to end at once.
+    let stop = Arc::new(AtomicBool::new(false));
+    if args.check {
+        flag::register(SIGTERM, Arc::clone(&stop))?;
+    }
     let pages = Pages(placed(&memory)?);
     writeln!(out, "{pages}")?;
     writeln!(out, "touched")?;
     out.flush()?;
     if args.check {
-        return checked(args, &mut memory, out);
+        return checked(args, &mut memory, &stop, out);
     }
     if !args.sweep {
         return Ok(());
@@ -168,9 +173,12 @@ fn join(group: &str) -> io::Result<()> {
 }
 
 /// Sweeps and sees that nothing was lost, until it is told to end.
-fn checked(args: &Args, memory: &mut [u8], out: &mut impl Write) -> io::Result<()> {
-    let stop = Arc::new(AtomicBool::new(false));
-    flag::register(SIGTERM, Arc::clone(&stop))?;
+fn checked(
+    args: &Args,
+    memory: &mut [u8],
+    stop: &AtomicBool,
+    out: &mut impl Write,
+) -> io::Result<()> {
     let lost =
         |page: usize| io::Error::other(format!("page {page} does not hold what was written"));
     let mut awaited = args.tell.as_deref();
