@@ -500,8 +500,8 @@ impl Cache {
         Some(id)
     }
 
-    /// The first of 2^`most` frames, for which what rests is given up, or of fewer if there are many
-    /// but not together; `None` where it is better to wait for what is being given up.
+    /// The first of 2^`most` frames, for which what rests is given up, or of fewer if there are
+    /// many but not together; `None` where it is better to wait for what is being given up.
     fn frames(&mut self, most: u8) -> Option<(Frame, u8)> {
         for order in (0..=most).rev() {
             while self.pool.free() < SCATTERED << order {

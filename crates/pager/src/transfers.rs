@@ -87,11 +87,12 @@ impl Transfers {
         self.extents.is_empty()
     }
 
-    /// Begins all that is to be transferred, with the frames from that address on, and says which transfers could not be begun.
+    /// Begins all that is to be transferred, with the frames from that address on, and says which
+    /// transfers could not be begun.
     ///
     /// # Safety
-    /// Until the transfers are done nobody writes to the frames, and nobody else uses those that are
-    /// read into.
+    /// Until the transfers are done nobody writes to the frames, and nobody else uses those that
+    /// are read into.
     #[expect(unsafe_code, reason = "frames are handed to the store")]
     pub(crate) unsafe fn begin(&mut self, frames: usize, store: &mut dyn Store) -> Vec<u64> {
         let mut failed = vec![];

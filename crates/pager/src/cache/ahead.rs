@@ -100,8 +100,8 @@ impl Cache {
         }
     }
 
-    /// Maps what lies beside an extent of a stream and is ready for the same stream: where frames do
-    /// not lie together, extents are small, and each would be a touch of its own.
+    /// Maps what lies beside an extent of a stream and is ready for the same stream: where frames
+    /// do not lie together, extents are small, and each would be a touch of its own.
     pub(super) fn map_beside(&mut self, span: Span, stream: u32, actions: &mut Vec<Action>) {
         if stream == 0 {
             return;
@@ -175,7 +175,8 @@ impl Cache {
         }
     }
 
-    /// The order of what is brought in because somebody waits for a page, and whether it is a probe.
+    /// The order of what is brought in because somebody waits for a page, and whether it is a
+    /// probe.
     pub(super) fn wanted_order(&mut self, page: Page) -> (u8, bool) {
         let of_stream = |pending: &Pending| {
             let range = pending.ranges.iter().find(|range| range.contains(&page))?;

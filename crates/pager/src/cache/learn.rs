@@ -1,8 +1,8 @@
 //! How much to bring in at once where no stream says so: what lies beside a page that was touched
 //! is read with it if such pages are touched soon after.
 //!
-//! Now and then an extent is a *probe*: only the page that was touched is mapped, so that touches of
-//! the others show.
+//! Now and then an extent is a *probe*: only the page that was touched is mapped, so that touches
+//! of the others show.
 
 use crate::predict::Page;
 
@@ -81,8 +81,8 @@ impl Learner {
         true
     }
 
-    /// Most of it should have been touched, or it is too large; and if its neighbour was as well, it
-    /// is too small.
+    /// Most of it should have been touched, or it is too large; and if its neighbour was as well,
+    /// it is too small.
     fn judge(&mut self, probe: &Probe) {
         if probe.order != self.order {
             return;
