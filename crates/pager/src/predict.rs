@@ -39,6 +39,8 @@ pub struct Touch {
     pub page: Page,
     /// The pages that are mapped for it: that page, and what comes with it.
     pub pages: Range<Page>,
+    /// All pages around these that are mapped, so that touches of them do not show.
+    pub there: Range<Page>,
     /// The region that they are in: nothing is foreseen beyond it.
     pub within: Range<Page>,
     /// What the program said about them.

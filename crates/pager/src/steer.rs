@@ -59,7 +59,8 @@ impl Steer {
         for pages in without(&there, &self.there) {
             let (page, within) = (pages.start, 0..Page::MAX);
             let advice = Advice::Normal;
-            let touch = Touch { thread: 0, page, pages: pages.clone(), within, advice };
+            let there = pages.clone();
+            let touch = Touch { thread: 0, page, pages: pages.clone(), there, within, advice };
             let ahead = self.streams.touch(&touch);
             ask.ahead.extend(ahead.into_iter().flat_map(|ahead| ahead.pages));
             if pages.end - pages.start >= SWEPT {

@@ -25,6 +25,9 @@ const FRESH_PART: u32 = 4;
 /// A stream is never less than so many huge pages ahead for the sake of whole ones.
 const HUGES_AHEAD: u64 = 2;
 
+/// So many extents are looked at to find what is mapped before or behind a page.
+const LOOKED_AT: u32 = 64;
+
 /// What a stream asked for and is not brought in yet.
 #[derive(Clone, Debug)]
 pub(super) struct Pending {
@@ -59,7 +62,8 @@ impl Cache {
             None => page..page + 1,
         };
         let (within, advice) = (self.region(page), self.advised(page));
-        let touch = Touch { thread, page, pages, within, advice };
+        let there = self.mapped_around(&pages);
+        let touch = Touch { thread, page, pages, there, within, advice };
         let Some(ahead) = self.predictor.touch(&touch) else { return };
         let ranges = ahead.pages.iter().cloned();
         let is_down = ahead.pages.first().is_some_and(|range| range.end <= page);
@@ -72,6 +76,24 @@ impl Cache {
             ranges.for_each(|range| pending.push(range));
             self.pending.push_back(pending);
         }
+    }
+
+    /// Pages with all around them that are mapped, as far as it is looked.
+    fn mapped_around(&self, pages: &Range<Page>) -> Range<Page> {
+        let mapped = |page: Page| {
+            let extent = &self.extents[self.index.get(page)? as usize];
+            matches!(extent.state, State::Mapped).then(|| extent.span().pages())
+        };
+        let Range { mut start, mut end } = pages.clone();
+        for _ in 0..LOOKED_AT {
+            let Some(before) = start.checked_sub(1).and_then(mapped) else { break };
+            start = before.start;
+        }
+        for _ in 0..LOOKED_AT {
+            let Some(behind) = mapped(end) else { break };
+            end = behind.end;
+        }
+        start..end
     }
 
     /// Brings in what is foreseen as far as there is room for it, of each stream a piece in turn,

@@ -183,15 +183,16 @@ impl Streams {
         if let Some(index) = best(&|stream| stream.foresaw(at)) {
             self.vain.used(at.end - at.start);
             self.all[index].arrive(at);
-            self.all[index].look_for_holes(at);
+            self.all[index].look_for_holes(touch);
             return Some(index);
         }
         let jumps = |stream: &Stream| stream.jumps_to(at).is_some();
         let trusted = best(&|stream| stream.trust >= TRUSTED && jumps(stream));
-        if let Some(index) = trusted.is_none().then(|| best(&|stream| stream.goes_on(at))).flatten()
+        if let Some(index) =
+            trusted.is_none().then(|| best(&|stream| stream.goes_on(touch))).flatten()
         {
-            self.all[index].go_on(at);
-            self.all[index].look_for_holes(at);
+            self.all[index].go_on(touch);
+            self.all[index].look_for_holes(touch);
             return Some(index);
         }
         let index = trusted.or_else(|| best(&jumps))?;
@@ -324,13 +325,14 @@ impl Stream {
     }
 
     /// Whether its run goes on with `at`.
-    fn goes_on(&self, at: &Range<Page>) -> bool {
+    fn goes_on(&self, Touch { pages: at, there, .. }: &Touch) -> bool {
         // Pages that only happen to lie near each other are no run.
         let length = self.jumps.first().map_or(u64::MAX, |jump| jump.length);
         let gap =
             if self.trust < TRUSTED { 0 } else { GAP.min(length.saturating_sub(self.length())) };
-        let up = at.start >= self.run.end && at.start - self.run.end <= gap;
-        let down = at.end <= self.run.start && self.run.start - at.end <= gap;
+        // Or with what is there between them.
+        let up = at.start >= self.run.end && there.start.min(at.start) <= self.run.end + gap;
+        let down = at.end <= self.run.start && there.end.max(at.end) + gap >= self.run.start;
         match self.way {
             Some(Way::Up) => up,
             Some(Way::Down) => down,
@@ -338,7 +340,7 @@ impl Stream {
         }
     }
 
-    fn go_on(&mut self, at: &Range<Page>) {
+    fn go_on(&mut self, Touch { pages: at, there, .. }: &Touch) {
         let is_up = at.start >= self.run.end;
         if self.way.is_none() && !is_up && self.first == self.run.start {
             self.first = self.run.end;
@@ -351,7 +353,12 @@ impl Stream {
         if self.jumps.is_empty() {
             (self.tiles, self.like) = (None, None);
         }
-        if self.asked.is_empty() {
+        let is_there =
+            |asked: &Asked| there.start <= asked.pages.start && asked.pages.end <= there.end;
+        if self.asked.iter().all(is_there) {
+            // What was passed without a touch was foreseen rightly, but asking goes on from here.
+            self.cursor = self.cursor.filter(|_| self.asked.is_empty());
+            self.asked.clear();
             self.trust = self.trust.saturating_add(1);
         } else {
             // It goes elsewhere than was foreseen.
@@ -379,13 +386,15 @@ impl Stream {
 
     /// A run with holes that lie like each other is no run, but several: asking for all of it would
     /// be in vain, even if it is long until anybody notices.
-    fn look_for_holes(&mut self, at: &Range<Page>) {
+    fn look_for_holes(&mut self, Touch { pages: at, there, .. }: &Touch) {
         let is_down = self.way == Some(Way::Down);
         let length = self.part.end - self.part.start;
         let (by, is_next) = if is_down {
-            (at.end.wrapping_sub(self.part.end), at.end == self.part.start)
+            let next = at.end..=there.end.max(at.end);
+            (at.end.wrapping_sub(self.part.end), next.contains(&self.part.start))
         } else {
-            (at.start.wrapping_sub(self.part.start), at.start == self.part.end)
+            let next = there.start.min(at.start)..=at.start;
+            (at.start.wrapping_sub(self.part.start), next.contains(&self.part.end))
         };
         if is_next {
             self.part = self.part.start.min(at.start)..self.part.end.max(at.end);
@@ -539,6 +548,7 @@ mod tests {
                 thread,
                 page,
                 pages: page..page + 1,
+                there: page..page + 1,
                 within: 0..u64::MAX,
                 advice: Advice::Normal,
             };

@@ -66,6 +66,7 @@ impl Memory {
             thread,
             page,
             pages: page..page + 1,
+            there: page..page + 1,
             within: 0..u64::MAX,
             advice: Advice::Normal,
         };
@@ -290,8 +291,14 @@ fn what_is_random_is_not_asked_for() {
 
 #[test]
 fn what_the_program_says_is_believed() {
-    let touch =
-        |page, advice| Touch { thread: 1, page, pages: page..page + 1, within: 0..99, advice };
+    let touch = |page, advice| Touch {
+        thread: 1,
+        page,
+        pages: page..page + 1,
+        there: page..page + 1,
+        within: 0..99,
+        advice,
+    };
     let mut predictor = Predictor::new(LIMITS);
     let ahead = predictor.touch(&touch(7, Advice::Sequential));
     let ahead: Vec<Page> = ahead.into_iter().flat_map(|ahead| ahead.pages).flatten().collect();
@@ -314,6 +321,7 @@ fn the_history_is_small() {
                 thread: 1,
                 page,
                 pages: page..page + 1,
+                there: page..page + 1,
                 within: 0..u64::MAX,
                 advice: Advice::Normal,
             });
