@@ -16,6 +16,8 @@ pub(crate) struct Frames {
     memory: Memory,
     /// Which huge pages were there once.
     made: Vec<bool>,
+    /// Which of them may be huge no more, since a part of them was moved.
+    parted: Vec<bool>,
     /// Frames of them whose pages are others' for now.
     away: Vec<bool>,
     zeros: Box<[u8; PAGE]>,
@@ -25,8 +27,9 @@ impl Frames {
     pub(crate) fn new(frames: u32) -> io::Result<Self> {
         let memory = Memory::frames(frames as usize * PAGE)?;
         let made = vec![false; memory.bytes() / HUGE_BYTES];
+        let parted = made.clone();
         let (away, zeros) = (vec![false; memory.bytes() / PAGE], Box::new([0; PAGE]));
-        Ok(Self { memory, made, away, zeros })
+        Ok(Self { memory, made, parted, away, zeros })
     }
 
     pub(crate) const fn start(&self) -> usize {
@@ -57,7 +60,17 @@ impl Frames {
                 faults.copy_pages(address, self.zeros.as_ptr() as usize, PAGE)?;
             }
         }
+        if part.len() == HUGE_BYTES && mem::take(&mut self.parted[part.start / HUGE_BYTES]) {
+            // It is used as a whole now, which is worth a copy. Where no huge page is to be had, it
+            // stays as it is.
+            memory::collapse(self.memory.start() + part.start);
+        }
         Ok(())
+    }
+
+    /// A part moves, to a region or back; bytes from the first frame.
+    pub(crate) fn moves(&mut self, part: &Range<usize>) {
+        self.parted[part.start / HUGE_BYTES] |= part.len() < HUGE_BYTES;
     }
 
     /// Gives the memory of a part back, which nobody uses until it is made again; bytes from the

@@ -119,6 +119,15 @@ pub(crate) unsafe fn advise(pages: &Range<usize>, advice: Advice) -> io::Result<
     unsafe { mm::madvise(pages.start as *mut _, pages.len(), advice) }
 }
 
+/// `MADV_COLLAPSE` of `asm-generic/mman-common.h`, since 6.1.
+const COLLAPSE: libc::c_int = 25;
+
+/// Makes one huge page of the pages from an address on, if it can be.
+pub(crate) fn collapse(address: usize) {
+    // SAFETY: it changes no content.
+    let _ = unsafe { libc::madvise(address as *mut _, HUGE_BYTES, COLLAPSE) };
+}
+
 /// Keeps addresses of a reservation free again, where something else was mapped.
 ///
 /// # Safety

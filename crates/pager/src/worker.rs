@@ -99,9 +99,6 @@ pub(crate) struct Worker {
     cache: Cache,
     digests: Digests,
     transfers: Transfers,
-    /// Blocks of the size of a huge page in which single pages have been mapped: the kernel has a
-    /// table of them, and a huge page moves only to where none is.
-    tables: BTreeSet<Page>,
     /// Pages of which who touches them gets a signal.
     poisoned: BTreeSet<Page>,
     teller: Teller,
@@ -134,7 +131,6 @@ impl Worker {
             cache,
             digests: Digests::new(count as usize),
             transfers: Transfers::default(),
-            tables: BTreeSet::new(),
             poisoned: BTreeSet::new(),
             teller: Teller::default(),
             stalls: Stalls::default(),
@@ -392,13 +388,13 @@ impl Worker {
 
     fn move_in(&mut self, span: Span) {
         let (page, frame, length) = self.places(span);
-        let block = span.page >> ORDER_MAX;
-        if span.order < ORDER_MAX {
-            self.tables.insert(block);
-        } else if self.tables.remove(&block) {
-            // No page is there; since 6.14 the empty table goes too.
+        if span.order == ORDER_MAX {
+            // The touch itself has made the kernel have a table of single pages, and a huge page
+            // moves only to where none is. Since 6.14 an empty one goes with the pages that are
+            // not there.
             self.mover.clear(&(page..page + HUGE_BYTES));
         }
+        self.frames.moves(&bytes(span));
         self.mover.bring(&self.kernel.faults, page, frame, length);
     }
 

@@ -22,6 +22,9 @@ const WAITED_ORDER: u8 = 7;
 /// Huge pages are given to new memory while more than one part in so many of all frames is free.
 const FRESH_PART: u32 = 4;
 
+/// A stream is never less than so many huge pages ahead for the sake of whole ones.
+const HUGES_AHEAD: u64 = 2;
+
 /// What a stream asked for and is not brought in yet.
 #[derive(Clone, Debug)]
 pub(super) struct Pending {
@@ -83,7 +86,8 @@ impl Cache {
             let has = self.ahead.get(&stream).copied().unwrap_or(0);
             let share = most / (self.ahead.len() as u32 + u32::from(has == 0));
             self.pending.push_back(pending);
-            if has > 0 && has + (1 << order) > share {
+            let is_later = self.pending.back().is_some_and(|pending| self.has_more(pending, has));
+            if is_later || has > 0 && has + (1 << order) > share {
                 waiting += 1;
                 continue;
             }
@@ -173,6 +177,23 @@ impl Cache {
                 pending.ranges.pop_front();
             }
         }
+    }
+
+    /// Whether what is left of a stream is the beginning of a huge page, the rest of which it will
+    /// ask for before it needs it, with so many frames ahead.
+    fn has_more(&self, pending: &Pending, has: u32) -> bool {
+        const HUGE: u64 = 1 << ORDER_MAX;
+        if pending.ranges.len() != 1 {
+            return false;
+        }
+        let Some(range) = pending.ranges.front() else { return false };
+        let region = self.region(range.start);
+        let (is_begun, is_end) = match pending.is_down {
+            true => (range.end.is_multiple_of(HUGE), range.start == region.start),
+            false => (range.start.is_multiple_of(HUGE), range.end == region.end),
+        };
+        let is_part = range.end - range.start < HUGE && is_begun && !is_end;
+        is_part && u64::from(has) >= HUGES_AHEAD * HUGE
     }
 
     /// The order of what is brought in because somebody waits for a page, and whether it is a
