@@ -304,7 +304,8 @@ mod tests {
         words.dedup();
         assert_eq!(words.len(), 4 * (WORDS - 1), "each place has a word of its own");
         memory[PAGE + 8] ^= 1;
-        let why = checked(&Args::default(), &mut memory, &mut vec![]).unwrap_err().to_string();
+        let (args, stop) = (Args::default(), AtomicBool::new(false));
+        let why = checked(&args, &mut memory, &stop, &mut vec![]).unwrap_err().to_string();
         assert_eq!(why, "page 1 does not hold what was written");
     }
 

@@ -190,18 +190,7 @@ impl World {
                 }
                 self.on(Event::MovedOut(id, Changed::all(1 << span.order)));
             }
-            Action::MoveOut { id, span, .. } => {
-                let mut changed = Changed::NONE;
-                for (at, (page, frame)) in pairs(span).enumerate() {
-                    let content = self.mapped[page as usize].take();
-                    assert!(content.is_some() && self.frames[frame as usize].is_none());
-                    if content != Some(self.known[page as usize]) {
-                        changed.add(at);
-                    }
-                    self.frames[frame as usize] = content;
-                }
-                self.on(Event::MovedOut(id, changed));
-            }
+            Action::MoveOut { id, span, .. } => self.move_out(id, span),
             Action::Write(id, span, changed) if self.refuses(span, &changed) => {
                 self.on(Event::Wrote(id, Err(Failed)));
             }
@@ -217,6 +206,19 @@ impl World {
             Action::Erase(page, pages) => self.erase(page..page + pages),
             Action::Poison(page) => self.poison(page),
         }
+    }
+
+    fn move_out(&mut self, id: ExtentId, span: Span) {
+        let mut changed = Changed::NONE;
+        for (at, (page, frame)) in span.pages().zip(span.frame..).enumerate() {
+            let content = self.mapped[page as usize].take();
+            assert!(content.is_some() && self.frames[frame as usize].is_none());
+            if content != Some(self.known[page as usize]) {
+                changed.add(at);
+            }
+            self.frames[frame as usize] = content;
+        }
+        self.on(Event::MovedOut(id, changed));
     }
 
     fn erase(&mut self, pages: Range<Page>) {
