@@ -40,6 +40,9 @@ use std::{
 /// it takes to fall asleep and be woken.
 const SPIN: Duration = Duration::from_micros(50);
 
+/// The same while a drive is at work: what a page takes from a fast one.
+const SPIN_FOR_DRIVE: Duration = Duration::from_micros(200);
+
 /// After so long, what something held is tried again: nobody says when it is not held any more.
 const AGAIN: Timespec = Timespec { tv_sec: 0, tv_nsec: 5_000_000 };
 
@@ -99,6 +102,8 @@ pub(crate) struct Worker {
     cache: Cache,
     digests: Digests,
     transfers: Transfers,
+    /// What is to leave the address space, and whether it has changed for sure.
+    leaving: Vec<(ExtentId, Span, bool)>,
     /// Pages of which who touches them gets a signal.
     poisoned: BTreeSet<Page>,
     teller: Teller,
@@ -131,6 +136,7 @@ impl Worker {
             cache,
             digests: Digests::new(count as usize),
             transfers: Transfers::default(),
+            leaving: vec![],
             poisoned: BTreeSet::new(),
             teller: Teller::default(),
             stalls: Stalls::default(),
@@ -152,7 +158,7 @@ impl Worker {
         while let Some(is_busy) = self.step(&mut actions)? {
             if is_busy {
                 last = Instant::now();
-            } else if last.elapsed() < SPIN && !self.is_held {
+            } else if last.elapsed() < self.patience() && !self.is_held {
                 thread::yield_now();
             } else {
                 self.wait()?;
@@ -160,6 +166,11 @@ impl Worker {
             }
         }
         Ok(())
+    }
+
+    /// So long it is not worth to fall asleep.
+    fn patience(&self) -> Duration {
+        if self.transfers.are_done() { SPIN } else { SPIN_FOR_DRIVE }
     }
 
     /// Does what there is to do, and says whether there was something; `None` when all is over.
@@ -196,20 +207,17 @@ impl Worker {
         }
         is_busy |= !actions.is_empty();
         self.act(actions)?;
-        while !self.transfers.are_begun() {
+        is_busy |= self.begin_transfers(actions)?;
+        // What a thread waits for is under way: now there is time to make room.
+        for (id, span, is_changed) in mem::take(&mut self.leaving) {
             is_busy = true;
-            // SAFETY: the frames are the extents' until the transfers are done, and their content
-            // is in nobody's address space meanwhile.
-            let failed = unsafe { self.transfers.begin(self.frames.start(), &mut *self.store) };
-            for token in failed {
-                self.transferred(token, false, actions);
-            }
+            self.move_out(id, span, is_changed, actions);
             self.act(actions)?;
         }
+        is_busy |= !self.leaving.is_empty() | self.begin_transfers(actions)?;
         self.lend();
         self.forks(actions)?;
         if is_busy {
-            self.store.submit()?;
             let stalled_ns = self.stalls.nanoseconds();
             self.shared.tell(Counts { stalled_ns, ..*self.cache.counts() });
         }
@@ -236,6 +244,24 @@ impl Worker {
         if has_lent && let Some(seat) = &*lock(&self.shared.seat) {
             seat.shrink(self.cache.used_frames().into());
         }
+    }
+
+    /// Hands all to the drive that waits for it, and says whether there was something.
+    fn begin_transfers(&mut self, actions: &mut Vec<Action>) -> io::Result<bool> {
+        if self.transfers.are_begun() {
+            return Ok(false);
+        }
+        while !self.transfers.are_begun() {
+            // SAFETY: the frames are the extents' until the transfers are done, and their content
+            // is in nobody's address space meanwhile.
+            let failed = unsafe { self.transfers.begin(self.frames.start(), &mut *self.store) };
+            for token in failed {
+                self.transferred(token, false, actions);
+            }
+            self.act(actions)?;
+        }
+        self.store.submit()?;
+        Ok(true)
     }
 
     /// Waits until there is something to do.
@@ -357,7 +383,7 @@ impl Worker {
                     self.cache.on(Event::MovedIn(id), actions);
                 }
                 Action::MoveOut { id, span, is_changed } => {
-                    self.move_out(id, span, is_changed, actions);
+                    self.leaving.push((id, span, is_changed));
                 }
                 Action::Drop(id, span) => {
                     let (page, frame, length) = self.places(span);
