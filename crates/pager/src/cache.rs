@@ -285,6 +285,8 @@ pub struct Cache {
     /// Extents that are being filled or mapped.
     coming: u32,
     is_frozen: bool,
+    /// Whether what was to leave last is held by something.
+    is_obstructed: bool,
     /// Whether something could not be stored since then.
     is_unwritable: bool,
     predictor: Predictor,
@@ -331,6 +333,7 @@ impl Cache {
             pinned_frames: 0,
             coming: 0,
             is_frozen: false,
+            is_obstructed: false,
             is_unwritable: false,
             predictor: Predictor::new(settings.ahead),
             pending: VecDeque::new(),
@@ -515,7 +518,8 @@ impl Cache {
             if let Some(frame) = self.pool.take(order) {
                 return Some((frame, order));
             }
-            if self.pool.free() < SCATTERED << order && self.leaving >= 1 << order {
+            let is_coming = self.leaving >= 1 << order && !self.is_obstructed;
+            if self.pool.free() < SCATTERED << order && is_coming {
                 return None;
             }
             self.is_scattered |= order >= TOGETHER;

@@ -156,7 +156,7 @@ impl Worker {
         let mut actions = vec![];
         let mut last = Instant::now();
         while let Some(is_busy) = self.step(&mut actions)? {
-            if is_busy {
+            if is_busy && !self.is_held {
                 last = Instant::now();
             } else if last.elapsed() < self.patience() && !self.is_held {
                 thread::yield_now();

@@ -104,6 +104,7 @@ impl Cache {
             return;
         }
         self.leaving -= 1 << span.order;
+        self.is_obstructed = true;
         self.is_unwritable = self.is_frozen;
         let extent = &mut self.extents[id as usize];
         extent.state = State::Mapped;

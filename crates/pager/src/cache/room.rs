@@ -78,6 +78,7 @@ impl Cache {
     }
 
     pub(super) fn moved_out(&mut self, id: ExtentId, changed: Changed, actions: &mut Vec<Action>) {
+        self.is_obstructed = false;
         let extent = &mut self.extents[id as usize];
         extent.is_changed = !changed.is_none();
         let (span, frames) = (extent.span(), extent.frames());
