@@ -5,6 +5,7 @@ mod bench;
 mod compare;
 mod doctor;
 mod extend;
+mod keys;
 mod measure;
 mod placed;
 mod predict;

@@ -8,12 +8,17 @@ mod history;
 mod view;
 
 use super::watchers::SOCKET;
-use crate::{document::balance::PeriodDocument, failure::Failure, output, render, verb::placed};
+use crate::{
+    document::balance::PeriodDocument,
+    failure::Failure,
+    output, render,
+    verb::{keys::ends, placed},
+};
 use history::History;
 use interleaf_linux::command::Signals;
 use ratatui::{
     DefaultTerminal,
-    crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers},
+    crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind},
 };
 use std::{
     io::{self, BufRead as _, BufReader, ErrorKind, IsTerminal as _, Read as _},
@@ -161,15 +166,6 @@ fn live(
         }
     }
     Ok(())
-}
-
-fn ends(key: KeyEvent) -> bool {
-    let control = key.modifiers.contains(KeyModifiers::CONTROL);
-    match key.code {
-        KeyCode::Char('q') | KeyCode::Esc => true,
-        KeyCode::Char('c' | 'd') => control,
-        _ => false,
-    }
 }
 
 impl View {

@@ -10,13 +10,13 @@ use crate::{
     document::extend::{ExtendDocument, Seen},
     failure::Failure,
     output, render,
-    verb::placed,
+    verb::{keys::ends, placed},
 };
 use interleaf_linux::command::Signals;
 use interleaf_pager::session::Session;
 use ratatui::{
     DefaultTerminal,
-    crossterm::event::{self, Event, KeyCode, KeyEvent, KeyModifiers},
+    crossterm::event::{self, Event},
 };
 use std::{
     io::{self, IsTerminal as _},
@@ -148,13 +148,4 @@ fn live(terminal: &mut DefaultTerminal, session: &Session, signals: &Signals) ->
         }
     }
     Ok(())
-}
-
-fn ends(key: KeyEvent) -> bool {
-    let control = key.modifiers.contains(KeyModifiers::CONTROL);
-    match key.code {
-        KeyCode::Char('q') | KeyCode::Esc => true,
-        KeyCode::Char('c' | 'd') => control,
-        _ => false,
-    }
 }
