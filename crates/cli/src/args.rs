@@ -7,6 +7,7 @@ mod measure;
 mod measure_app;
 mod report;
 mod run;
+mod simulate;
 
 #[cfg(test)]
 pub(crate) use bench::bench_run;
@@ -20,6 +21,7 @@ pub(crate) use measure::{
 pub(crate) use measure_app::AppArgs;
 pub(crate) use report::{CompareArgs, ReportArgs, ReportFormat};
 pub(crate) use run::RunArgs;
+pub(crate) use simulate::{DimmArgs, PatternChoice, Simulate};
 
 use crate::failure::Failure;
 use clap::{ArgGroup, Args, CommandFactory, Parser, Subcommand, error::ErrorKind};
@@ -76,7 +78,7 @@ Act:
   extend     a command that needs more memory than there is: DRAM is a cache over a drive
 
 Try and prove:
-  simulate   a policy on a machine that one need not own: what it finds, when, what it gives
+  simulate   a policy on a machine, or memory modules, that one need not own
   bench      workloads of any footprint whose results are checked
   reproduce  a published study: its figure, ours, the error
   report     a recorded document as one HTML page, as Markdown, as CSV or as a picture
@@ -348,12 +350,6 @@ pub(crate) struct TuneArgs {
     pub(crate) log: Option<PathBuf>,
 }
 
-/// Simulates what one does not own, or does not want to try on what one owns.
-#[derive(Debug, Subcommand)]
-pub(crate) enum Simulate {
-    Machine(Box<MachineArgs>),
-}
-
 /// Simulates a machine whose pages move, under a policy that sees what counters show and decides
 /// where pages go: every period, what it saw, what it decided and why, and in the end what it gave
 /// beside the best static weights.
@@ -607,8 +603,11 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Cli
         }
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             let problem = format!("{verb} does not say what to {}", verb.replace("interleaf ", ""));
-            let what = if verb.ends_with("measure") { "app -- COMMAND" } else { "machine" };
-            Failure::new(problem, format!("write {verb} {what}; `{verb} --help` tells more"))
+            let what = match verb.ends_with("measure") {
+                true => format!("{verb} app -- COMMAND"),
+                false => format!("{verb} machine or {verb} dimm"),
+            };
+            Failure::new(problem, format!("write {what}; `{verb} --help` tells more"))
         }
         _ => refused(&error, &verb),
     })

@@ -7,6 +7,7 @@ pub(crate) mod balance;
 pub(crate) mod bench;
 pub(crate) mod bench_compare;
 pub(crate) mod compare;
+pub(crate) mod dimm;
 pub(crate) mod extend;
 pub(crate) mod figure;
 pub(crate) mod machine;

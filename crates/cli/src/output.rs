@@ -39,6 +39,11 @@ pub(crate) fn file(target: &Path, text: &str) -> Result<(), Failure> {
     fs::write(target, text).map_err(|why| file_failure(target, &why))
 }
 
+/// Writes `bytes`, which are no text, to the file `target`.
+pub(crate) fn bytes(target: &Path, bytes: &[u8]) -> Result<(), Failure> {
+    fs::write(target, bytes).map_err(|why| file_failure(target, &why))
+}
+
 /// Writes `text` to `target` in one step, so that who reads it or is cut off in the middle has the
 /// old one or the new one whole; `-` is stdout.
 pub(crate) fn anew(target: &Path, text: &str) -> Result<(), Failure> {

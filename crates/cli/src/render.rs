@@ -5,6 +5,7 @@ pub(crate) mod bench;
 pub(crate) mod bench_compare;
 pub(crate) mod chart;
 pub(crate) mod compare;
+pub(crate) mod dimm;
 pub(crate) mod extend;
 pub(crate) mod html;
 pub(crate) mod machine;

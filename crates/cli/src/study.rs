@@ -1,8 +1,10 @@
 //! Published studies: their figures, ours, the error.
 
 mod cxl_interleaving;
+mod cz122;
 mod dmi;
 mod gnr120_interleaving;
+mod mrdimm;
 mod published;
 
 use crate::{document::reproduce::StudyDocument, failure::Failure};
@@ -17,7 +19,7 @@ struct Study {
     reproduce: Reproduce,
 }
 
-const STUDIES: [Study; 3] = [
+const STUDIES: [Study; 5] = [
     Study {
         name: cxl_interleaving::NAME,
         steps: cxl_interleaving::STEPS,
@@ -29,10 +31,13 @@ const STUDIES: [Study; 3] = [
         reproduce: gnr120_interleaving::reproduce,
     },
     Study { name: dmi::NAME, steps: dmi::STEPS, reproduce: dmi::reproduce },
+    Study { name: cz122::NAME, steps: cz122::STEPS, reproduce: cz122::reproduce },
+    Study { name: mrdimm::NAME, steps: mrdimm::STEPS, reproduce: mrdimm::reproduce },
 ];
 
 /// The names of the studies.
-pub(crate) const NAMES: [&str; STUDIES.len()] = [STUDIES[0].name, STUDIES[1].name, STUDIES[2].name];
+pub(crate) const NAMES: [&str; STUDIES.len()] =
+    [STUDIES[0].name, STUDIES[1].name, STUDIES[2].name, STUDIES[3].name, STUDIES[4].name];
 
 /// Reproduces the study with this name, or all.
 pub(crate) fn reproduce(name: &str) -> Result<Vec<StudyDocument>, Failure> {

@@ -47,6 +47,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Some(Verb::Doctor(args)) => doctor::run(&args, root),
         Some(Verb::Predict(args)) => predict::run(&args),
         Some(Verb::Simulate(Simulate::Machine(args))) => simulate::machine(&args),
+        Some(Verb::Simulate(Simulate::Dimm(args))) => simulate::dimm(&args),
         Some(Verb::Reproduce(args)) => reproduce::run(&args),
         Some(Verb::Report(args)) => report::run(&args),
     };

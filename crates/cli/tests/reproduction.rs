@@ -76,6 +76,15 @@ fn the_platform_file_has_the_constants_that_the_fit_gives() {
 }
 
 #[test]
+fn cz122() {
+    let study = study("cz122");
+    let eight = errors(&study, |row| text(row, "section") == "eight expanders");
+    assert!(eight.2 == 5 && eight.0 <= 0.0145 && eight.1 <= 0.0205, "eight: {eight:?}");
+    let one = errors(&study, |row| text(row, "section") == "one expander");
+    assert!(one.2 == 2 && one.1 <= 0.085, "one alone: {one:?}");
+}
+
+#[test]
 fn gnr120_interleaving() {
     let study = study("gnr120-interleaving");
     let all = errors(&study, |_| true);
@@ -168,4 +177,42 @@ fn the_documented_fields_are_there() {
     assert_eq!(document["rows"][0]["speedup"], 1.0);
     assert_eq!(document["rows"][2]["weights"].to_string(), "[6,2]", "kept as given");
     assert!(document["best"]["speedup"].as_f64().unwrap() > 1.1);
+}
+
+#[test]
+fn mrdimm() {
+    let study = study("mrdimm");
+    let of = |section: &'static str| move |row: &Value| text(row, "section") == section;
+
+    let baseline = errors(&study, of("MLC maxima of the baseline"));
+    assert!(baseline.2 == 5 && baseline.0 <= 0.012 && baseline.1 <= 0.022, "{baseline:?}");
+
+    // The report says 38 to 41 %.
+    let gains = errors(&study, of("figures 4 to 6"));
+    assert!(gains.2 == 3 && gains.1 <= 0.005, "{gains:?}");
+
+    let gen2 = errors(&study, of("Gen 2 (projected)"));
+    assert!(gen2.2 == 2 && gen2.1 <= 0.01, "{gen2:?}");
+
+    let outlook = errors(&study, of("outlook"));
+    assert!(outlook.2 == 2 && outlook.1 <= 0.03, "{outlook:?}");
+
+    let ours = |what: &str| {
+        let rows = study["rows"].as_array().unwrap();
+        let row = rows.iter().find(|row| text(row, "what").contains(what)).unwrap();
+        row["ours"].as_f64().unwrap()
+    };
+    let crossover = ours("answers sooner");
+    assert!((120.0..=185.0).contains(&crossover), "{crossover}");
+    let lead = ours("where RDIMM saturates");
+    assert!((0.35..=0.48).contains(&lead), "{lead}");
+    for (what, published) in [
+        ("at high load, MRDIMM", 0.80),
+        ("at high load, RDIMM", 0.50),
+        ("over all loads, MRDIMM", 0.80),
+        ("over all loads, RDIMM", 0.53),
+    ] {
+        let part = ours(what);
+        assert!((part - published).abs() <= 0.05, "{what}: {part}");
+    }
 }

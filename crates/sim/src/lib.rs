@@ -3,9 +3,13 @@
 //! [`machine`] is a server whose pages move: it stands behind the same trait as a real one, so
 //! that the policies and the control loop that run on it are those that run in production.
 //!
+//! [`dimm`] is memory at the level of commands, [`cxl`] an expander with such memory behind a link.
+//!
 //! This crate reads no file and no clock. Randomness has a seed: the same input gives the same
 //! output, bit for bit.
 
 #![forbid(unsafe_code)]
 
+pub mod cxl;
+pub mod dimm;
 pub mod machine;

@@ -51,11 +51,12 @@ const OUTLIER: &str = "slower at 2:1 than on DRAM alone, yet 25 % faster at 5:2,
                        pages in a round may meet a stride of the grid: no term of the model \
                        does this";
 
+/// What the white paper measured of a tier with a mix.
 #[derive(Deserialize)]
-struct TierRow {
-    mix: String,
-    tier: String,
-    bandwidth_gbps: f64,
+pub(super) struct TierRow {
+    pub(super) mix: String,
+    pub(super) tier: String,
+    pub(super) bandwidth_gbps: f64,
 }
 
 #[derive(Deserialize)]

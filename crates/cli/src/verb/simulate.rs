@@ -1,6 +1,9 @@
 //! `interleaf simulate`.
 
+mod dimm;
 mod sweep;
+
+pub(super) use dimm::dimm;
 
 use super::{check_targets, give};
 use crate::{

@@ -1,0 +1,51 @@
+//! How many requests a second the simulation of memory modules does:
+//! `cargo bench -p interleaf-benches --bench dimm`.
+//!
+//! The bar: a million a second of one saturated sub-channel of DDR5-6400 with two ranks, random
+//! reads, 64 in the queue, on one core; five million the stretch. `README.md` has the last result.
+
+use divan::{Bencher, counter::ItemsCount};
+use interleaf_sim::dimm::{
+    device::{Device, Options},
+    load::Pattern,
+    run::{Part, Setup},
+};
+
+fn main() {
+    divan::main();
+}
+
+const REQUESTS: u64 = 1_000_000;
+
+fn setup(device: &str, mix: &str, pattern: Pattern) -> Setup {
+    let device = Device::by_name(device, &Options::default()).expect("it comes with the tool");
+    let mut setup = Setup::new(device, 1);
+    setup.mix = mix.parse().expect("it is a mix");
+    setup.pattern = pattern;
+    setup
+}
+
+fn run(setup: &Setup, offered_gbps: Option<f64>) -> Part {
+    setup.part(0, offered_gbps, REQUESTS, &mut (), &|_| ())
+}
+
+/// The bar is at `rdimm-6400-2r`.
+#[divan::bench(args = ["rdimm-6400-2r", "mrdimm-8800-2r", "mrdimm-8800-4r", "ddr4-3200-2r"],
+    sample_count = 5)]
+fn random_reads(bencher: Bencher<'_, '_>, device: &str) {
+    let setup = setup(device, "R", Pattern::Random);
+    bencher.counter(ItemsCount::new(REQUESTS)).bench(|| run(&setup, None));
+}
+
+#[divan::bench(args = ["R", "W2", "W5"], sample_count = 5)]
+fn streams(bencher: Bencher<'_, '_>, mix: &str) {
+    let setup = setup("rdimm-6400-2r", mix, Pattern::Stream);
+    bencher.counter(ItemsCount::new(REQUESTS)).bench(|| run(&setup, None));
+}
+
+/// A load of one percent: time between requests costs nothing.
+#[divan::bench(sample_count = 5)]
+fn nearly_idle(bencher: Bencher<'_, '_>) {
+    let setup = setup("rdimm-6400-2r", "R", Pattern::Random);
+    bencher.counter(ItemsCount::new(REQUESTS)).bench(|| run(&setup, Some(0.5)));
+}

@@ -1,0 +1,55 @@
+//! `--trace`.
+
+use super::{drawing, together};
+use crate::{args::DimmArgs, document::dimm::DimmDocument, failure::Failure, output};
+use interleaf_sim::dimm::{
+    energy,
+    run::Setup,
+    trace::{Trace, binary::Writer},
+};
+use rayon::prelude::*;
+use std::{fs, path::Path};
+
+/// What the document has in place of a mix and of a pattern.
+const TRACE: &str = "trace";
+
+pub(super) fn document(
+    setup: &Setup,
+    args: &DimmArgs,
+    file: &Path,
+) -> Result<DimmDocument, Failure> {
+    let name = file.display().to_string();
+    let bytes = fs::read(file).map_err(|why| {
+        let hint = "name a file of requests, with one such as \"12.5 R 0x1f40\" in each line";
+        Failure::new(format!("{name}: cannot be read: {why}"), hint)
+    })?;
+    let trace = Trace::new(&name, &bytes, args.trace_format, setup.memory())?;
+    // All of it is read before anything is done: what is wrong in the end is wrong at once.
+    let requests = trace.clone().count_all()?;
+    if let Some(target) = &args.trace_out {
+        let mut writer = Writer::default();
+        for request in trace.clone() {
+            writer.push(request?);
+        }
+        output::bytes(target, &writer.into_bytes())?;
+        output::message(&format!("{requests} requests are in {}", target.display()));
+    }
+    let progress = output::progress(requests, &name);
+    let of_part = |number: u32| {
+        let mut energy = energy::Counts::new(&setup.device);
+        let part = setup.replay(trace.clone(), number, &mut energy, &|done| progress.inc(done));
+        let energy = energy.energy(part.end_clock * setup.device.host_clocks);
+        (part, energy)
+    };
+    let pieces = (0..setup.parts()).into_par_iter().map(of_part).collect();
+    progress.finish_and_clear();
+    let (part, energy) = together(pieces);
+    let mut document = DimmDocument::new(setup, TRACE);
+    document.point(TRACE, None, &part, energy);
+    if let Some(target) = &args.command_trace {
+        drawing::write(setup, target, |number, drawing| {
+            setup.replay(trace.clone(), number, drawing, &|_| ());
+        })?;
+    }
+    Ok(document)
+}

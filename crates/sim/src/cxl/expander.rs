@@ -1,0 +1,224 @@
+//! An expander as data: the files in `devices/` with the schema `interleaf.cxl/1`.
+
+use crate::dimm::device::{Device, DeviceError, Options};
+use core::str::FromStr;
+use interleaf_model::format::{FileError, toml_text::TomlText};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use toml::Spanned;
+
+const SCHEMA: &str = "interleaf.cxl/1";
+
+const FILES: [(&str, &str); 1] = [("cz122.toml", include_str!("../../../../devices/cz122.toml"))];
+
+/// A CXL expander and the host that it was measured in.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Expander {
+    /// Its name.
+    pub name: String,
+    /// The modules of DRAM behind its controller.
+    pub memory: Device,
+    /// Channels of them.
+    pub channels: u32,
+    /// What a slot takes on each direction of the link, fs.
+    pub slot_fs: u64,
+    /// Hundredths of slots that a request for a read takes.
+    pub read_request: u64,
+    /// That of a write, with its data.
+    pub write_request: u64,
+    /// That of an answer to a read, with its data.
+    pub read_response: u64,
+    /// That of an answer to a write.
+    pub write_response: u64,
+    /// What each line takes beside them, in both directions.
+    pub overhead: u64,
+    /// Through the link, one way, fs.
+    pub delay_fs: u64,
+    /// Through the controller, both ways together, fs.
+    pub controller_fs: u64,
+    /// Reads that it holds.
+    pub read_credits: u32,
+    /// Writes that it holds.
+    pub write_credits: u32,
+    /// Bytes a second that the host moves to and from all expanders.
+    pub host_bytes: u64,
+    /// Lines that it has on their way to all of them.
+    pub host_lines: u32,
+    /// Of these, stores that bypass the cache.
+    pub host_nontemporal: u32,
+}
+
+type Pair = Spanned<[String; 2]>;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    schema: Spanned<String>,
+    name: Spanned<String>,
+    #[serde(default)]
+    sources: BTreeMap<String, String>,
+    link: Link,
+    controller: ControllerOf,
+    memory: Memory,
+    host: Host,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Link {
+    lanes: Spanned<i64>,
+    rate: Pair,
+    flit: Pair,
+    read_request: Pair,
+    write_request: Pair,
+    read_response: Pair,
+    write_response: Pair,
+    overhead: Pair,
+    delay: Pair,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ControllerOf {
+    delay: Pair,
+    read_credits: Spanned<i64>,
+    write_credits: Spanned<i64>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Memory {
+    module: Spanned<String>,
+    density: Option<String>,
+    width: Option<String>,
+    channels: Spanned<i64>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Host {
+    bandwidth: Pair,
+    lines: Pair,
+    nontemporal_writes: Pair,
+}
+
+impl Expander {
+    /// Sub-channels behind its controller.
+    pub fn parts(&self) -> u32 {
+        self.channels * self.memory.sub_channels
+    }
+}
+
+/// The expander of this name that comes with the tool.
+///
+/// # Errors
+/// When there is none.
+pub fn by_name(name: &str) -> Result<Expander, DeviceError> {
+    let named = |(file, _): &&(&str, &str)| file.strip_suffix(".toml") == Some(name);
+    let Some((file, text)) = FILES.iter().find(named) else {
+        let names: Vec<&str> = FILES.iter().filter_map(|(f, _)| f.strip_suffix(".toml")).collect();
+        return Err(DeviceError::Choice {
+            problem: format!("there is no expander \"{name}\""),
+            hint: format!("name a file, or one of {}", names.join(", ")),
+        });
+    };
+    in_file(file, text)
+}
+
+/// The expander in a file of the name `file` that holds `text`.
+///
+/// # Errors
+/// When something is wrong in it.
+pub fn in_file(file: &str, text: &str) -> Result<Expander, DeviceError> {
+    let text = TomlText::new(file, text);
+    let parsed: File = text.read()?;
+    text.schema(&parsed.schema, SCHEMA)?;
+    let File { link, controller, memory, host, .. } = &parsed;
+    let reader = Reader { text: &text, sources: &parsed.sources };
+    let hundredths = |field: &str, pair: &Pair| {
+        Ok::<u64, FileError>((reader.number(field, pair, "slots", 0.0..=100.0)? * 100.0) as u64)
+    };
+    let fs = |field: &str, pair: &Pair| {
+        Ok::<u64, FileError>((reader.number(field, pair, "ns", 0.0..=1e5)? * 1e6) as u64)
+    };
+    let lanes: u32 = text.whole("link.lanes", &link.lanes, 1..=16)?;
+    let gigatransfers = reader.number("link.rate", &link.rate, "GT/s", 1.0..=128.0)?;
+    let flit = reader.number("link.flit", &link.flit, "B", 1.0..=1024.0)?;
+    // Bytes that a slot takes on the wire, and the part of the wire that is for flits.
+    let (slot, part) = match flit as u32 {
+        68 => (17.0, 128.0 / 130.0),
+        256 => (256.0 / 15.0, 1.0),
+        _ => {
+            let problem = format!("there are no flits of {} bytes", flit as u32);
+            let hint = "write 68 B or 256 B";
+            return Err(text.error("link.flit", &link.flit, problem, hint).into());
+        }
+    };
+    let bytes_per_ns = gigatransfers * f64::from(lanes) / 8.0 * part;
+    let lines = |field: &str, pair: &Pair| {
+        Ok::<u32, FileError>(reader.number(field, pair, "lines", 1.0..=65_536.0)? as u32)
+    };
+    let options = Options { density: memory.density.clone(), width: memory.width.clone() };
+    let gbps = reader.number("host.bandwidth", &host.bandwidth, "GB/s", 0.1..=1e5)?;
+    Ok(Expander {
+        name: text.said("name", &parsed.name)?,
+        memory: Device::by_name(memory.module.get_ref(), &options)
+            .map_err(|why| text.error("memory.module", &memory.module, &why, why.hint()))?,
+        channels: text.whole("memory.channels", &memory.channels, 1..=8)?,
+        slot_fs: (slot / bytes_per_ns * 1e6) as u64,
+        read_request: hundredths("link.read_request", &link.read_request)?,
+        write_request: hundredths("link.write_request", &link.write_request)?,
+        read_response: hundredths("link.read_response", &link.read_response)?,
+        write_response: hundredths("link.write_response", &link.write_response)?,
+        overhead: hundredths("link.overhead", &link.overhead)?,
+        delay_fs: fs("link.delay", &link.delay)?,
+        controller_fs: fs("controller.delay", &controller.delay)?,
+        read_credits: text.whole("controller.read_credits", &controller.read_credits, 1..=4096)?,
+        write_credits: text.whole(
+            "controller.write_credits",
+            &controller.write_credits,
+            1..=4096,
+        )?,
+        host_bytes: (gbps * 1e9) as u64,
+        host_lines: lines("host.lines", &host.lines)?,
+        host_nontemporal: lines("host.nontemporal_writes", &host.nontemporal_writes)?,
+    })
+}
+
+/// Reads pairs of values and sources.
+struct Reader<'a> {
+    text: &'a TomlText<'a>,
+    sources: &'a BTreeMap<String, String>,
+}
+
+impl Reader<'_> {
+    /// The number of a pair, whose unit and source are checked.
+    fn number(
+        &self,
+        field: &str,
+        pair: &Pair,
+        unit: &str,
+        range: core::ops::RangeInclusive<f64>,
+    ) -> Result<f64, FileError> {
+        let [value, source] = pair.get_ref();
+        let reasoned =
+            |word: &str| source.strip_prefix(word).is_some_and(|how| !how.trim().is_empty());
+        if !(self.sources.contains_key(source) || reasoned("derived: ") || reasoned("assumed: ")) {
+            let problem = format!("\"{source}\" is no source of this file");
+            let hint = "name one under [sources], or say \"derived: how\" or \"assumed: why\"";
+            return Err(self.text.error(field, pair, problem, hint));
+        }
+        let (low, high) = (*range.start(), *range.end());
+        let hint = format!("write a number and its unit, from {low} to {high}: \"{high} {unit}\"");
+        let number = value.strip_suffix(unit).map(str::trim).and_then(|n| f64::from_str(n).ok());
+        let Some(number) = number else {
+            let problem = format!("\"{value}\" is no number of {unit}");
+            return Err(self.text.error(field, pair, problem, hint));
+        };
+        if !range.contains(&number) {
+            let problem = format!("{value} is not between {low} and {high} {unit}");
+            return Err(self.text.error(field, pair, problem, hint));
+        }
+        Ok(number)
+    }
+}

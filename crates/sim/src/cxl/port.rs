@@ -1,0 +1,251 @@
+//! The host's end of a link, the link, and the controller at its other end.
+
+use super::{Expander, Load, Outcome};
+use crate::dimm::{
+    histogram::Histogram,
+    mapping::{Layout, Mapping, deal},
+    replay::CHUNK,
+    source::{Request, Source},
+};
+use rand_pcg::{
+    Pcg64Mcg,
+    rand_core::{RngCore, SeedableRng},
+};
+use std::{cmp::Reverse, collections::BinaryHeap};
+
+/// Streams of reads, and as many of writes, at each expander: a core's in eight of them.
+const STREAMS: usize = 128;
+/// Bytes of a line.
+const LINE: u64 = 64;
+/// A share is counted in parts of this.
+const PARTS: u64 = 1 << 32;
+/// Directions of the link.
+const TO: usize = 0;
+const FROM: usize = 1;
+
+/// Places that are free again at times, fs.
+type Free = BinaryHeap<Reverse<u64>>;
+
+fn places(count: u32) -> Free {
+    (0..count.max(1)).map(|_| Reverse(0)).collect()
+}
+
+#[derive(Debug)]
+pub(super) struct Port {
+    expander: Expander,
+    /// Where each stream is: those that read, then those that write.
+    positions: Vec<u64>,
+    mapping: Mapping,
+    write_part: u64,
+    write_due: u64,
+    /// Lines of the host that may be asked for, by when.
+    ready: BinaryHeap<Reverse<(u64, u32)>>,
+    /// When each was.
+    asked: Vec<u64>,
+    /// Places for reads and for writes in the controller.
+    credits: [Free; 2],
+    /// Places for stores that bypass the cache, in the host, where the mix has any.
+    stores: Option<Free>,
+    /// When the host, and each direction of the link, is free.
+    host_free: u64,
+    host_line_fs: u64,
+    link_free: [u64; 2],
+    link_busy: [u64; 2],
+    /// What has reached the DRAM of each sub-channel but was not taken yet, and what was.
+    arrived: Vec<BinaryHeap<Reverse<Arrival>>>,
+    taken: Vec<u32>,
+    done: u64,
+    last: u64,
+    counts: bool,
+    latency: Histogram,
+}
+
+/// A request at a sub-channel: its clock, and what it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Arrival {
+    at: u64,
+    slot: u32,
+    write: bool,
+    line: u64,
+}
+
+/// What was done when counting started.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Start {
+    done: u64,
+    at: u64,
+    link_busy: [u64; 2],
+}
+
+impl Port {
+    pub(super) fn new(expander: &Expander, load: &Load) -> Self {
+        let share = |of_all: u32| of_all.div_ceil(load.expanders.max(1)).max(1);
+        let lines = share(expander.host_lines);
+        let writes = 1.0 - load.mix.read_share();
+        let parts = expander.parts() as usize;
+        let passes = load.mix.nontemporal() && writes > 0.0;
+        let expanders = u128::from(load.expanders.max(1));
+        let host_line_fs =
+            u128::from(LINE) * 1_000_000_000_000_000 * expanders / u128::from(expander.host_bytes);
+        let mapping = Mapping::new(&expander.memory, Layout::XEON);
+        let mut random = Pcg64Mcg::seed_from_u64(load.seed);
+        let all = mapping.lines() * parts as u64;
+        let mut port = Self {
+            positions: (0..2 * STREAMS).map(|_| random.next_u64() % all).collect(),
+            mapping,
+            write_part: (writes * PARTS as f64) as u64,
+            write_due: 0,
+            ready: (0..lines).map(|slot| Reverse((0, slot))).collect(),
+            asked: vec![0; lines as usize],
+            credits: [places(expander.read_credits), places(expander.write_credits)],
+            stores: passes.then(|| places(share(expander.host_nontemporal))),
+            host_free: 0,
+            host_line_fs: host_line_fs as u64,
+            link_free: [0; 2],
+            link_busy: [0; 2],
+            arrived: vec![BinaryHeap::new(); parts],
+            taken: vec![0; parts],
+            done: 0,
+            last: 0,
+            counts: false,
+            latency: Histogram::default(),
+            expander: expander.clone(),
+        };
+        port.send();
+        port
+    }
+
+    /// The clock at which a sub-channel has something to do, if it has.
+    pub(super) fn next(&self, number: usize, clock: u64) -> Option<u64> {
+        let arrival = self.arrived[number].peek().map(|Reverse(arrival)| arrival.at.max(clock));
+        if self.taken[number] > 0 { Some(clock) } else { arrival }
+    }
+
+    pub(super) fn start_counting(&mut self) -> Start {
+        self.counts = true;
+        Start { done: self.done, at: self.last, link_busy: self.link_busy }
+    }
+
+    pub(super) fn outcome(self, start: Start) -> Outcome {
+        let fs = (self.last - start.at).max(1) as f64;
+        let busy = |way: usize| (self.link_busy[way] - start.link_busy[way]) as f64 / fs;
+        Outcome {
+            bandwidth_gbps: ((self.done - start.done) * LINE) as f64 * 1e6 / fs,
+            link_busy: [busy(TO), busy(FROM)],
+            latency: self.latency,
+        }
+    }
+
+    fn clock(&self, fs: u64) -> u64 {
+        let rate = u128::from(self.expander.memory.kilotransfers);
+        (u128::from(fs) * rate).div_ceil(2_000_000_000_000) as u64
+    }
+
+    fn fs(&self, clock: u64) -> u64 {
+        let rate = u128::from(self.expander.memory.kilotransfers);
+        (u128::from(clock) * 2_000_000_000_000 / rate) as u64
+    }
+
+    /// Puts so many hundredths of slots on the link, not before `from`; when they are through.
+    fn carry(&mut self, way: usize, from: u64, hundredths: u64) -> u64 {
+        let length = hundredths * self.expander.slot_fs / 100;
+        let end = self.link_free[way].max(from) + length;
+        self.link_free[way] = end;
+        self.link_busy[way] += length;
+        end + self.expander.delay_fs
+    }
+
+    /// Sends what may be sent: lines ask in the order in which they are ready, and one that waits
+    /// for a place lets those behind it wait.
+    fn send(&mut self) {
+        while let Some(&Reverse((ready, slot))) = self.ready.peek() {
+            let write = self.write_due + self.write_part >= PARTS;
+            let Some(&Reverse(credit)) = self.credits[usize::from(write)].peek() else { return };
+            let store = match &self.stores {
+                Some(stores) if write => match stores.peek() {
+                    Some(&Reverse(at)) => at,
+                    None => return,
+                },
+                _ => 0,
+            };
+            self.ready.pop();
+            self.credits[usize::from(write)].pop();
+            if let Some(stores) = self.stores.as_mut().filter(|_| write) {
+                stores.pop();
+            }
+            self.write_due = (self.write_due + self.write_part) % PARTS;
+            self.asked[slot as usize] = ready;
+            let from = ready.max(credit).max(store).max(self.host_free);
+            self.host_free = from + self.host_line_fs;
+            let Expander { read_request, write_request, overhead, controller_fs, .. } =
+                self.expander;
+            let slots = if write { write_request } else { read_request } + overhead;
+            let through = self.carry(TO, from, slots) + controller_fs / 2;
+            let (number, line) = self.place(slot, write);
+            let arrival = Arrival { at: self.clock(through), slot, write, line };
+            self.arrived[number].push(Reverse(arrival));
+        }
+    }
+
+    /// The next line of a stream: its sub-channel and which of its lines it is. Threads read in
+    /// order, and write in order elsewhere.
+    fn place(&mut self, slot: u32, write: bool) -> (usize, u64) {
+        let stream = slot as usize % STREAMS + if write { STREAMS } else { 0 };
+        let line = self.positions[stream];
+        let parts = self.arrived.len() as u64;
+        self.positions[stream] = (line + 1) % (self.mapping.lines() * parts);
+        let (number, line) = deal(line, parts, CHUNK);
+        (number as usize, line)
+    }
+
+    /// The controller has done with a request at a clock of its DRAM.
+    fn answer(&mut self, slot: u32, write: bool, clock: u64) {
+        let Expander { read_response, write_response, overhead, controller_fs, .. } = self.expander;
+        let from = self.fs(clock) + controller_fs - controller_fs / 2;
+        let slots = if write { write_response } else { read_response } + overhead;
+        let back = self.carry(FROM, from, slots);
+        // The place is free when the answer has left, and the host knows with it.
+        self.credits[usize::from(write)].push(Reverse(back));
+        if let Some(stores) = self.stores.as_mut().filter(|_| write) {
+            stores.push(Reverse(back));
+        }
+        if self.counts && !write {
+            self.latency.record((back - self.asked[slot as usize]) / 1_000_000);
+        }
+        self.done += 1;
+        self.last = self.last.max(back);
+        self.ready.push(Reverse((back, slot)));
+        self.send();
+    }
+}
+
+/// A port as one sub-channel sees it.
+pub(super) struct View<'a> {
+    pub(super) port: &'a mut Port,
+    pub(super) number: usize,
+}
+
+impl Source for View<'_> {
+    fn peek(&self) -> Option<u64> {
+        self.port.arrived[self.number].peek().map(|Reverse(arrival)| arrival.at)
+    }
+
+    fn take(&mut self) -> Request {
+        let Some(Reverse(arrival)) = self.port.arrived[self.number].pop() else {
+            return Request::default();
+        };
+        self.port.taken[self.number] += 1;
+        let Arrival { at, slot, write, line } = arrival;
+        Request { at, place: self.port.mapping.place(line), tag: slot, order: 0, write }
+    }
+
+    fn accepted(&mut self, request: &Request, clock: u64) {
+        self.port.taken[self.number] -= 1;
+        self.port.answer(request.tag, true, clock);
+    }
+
+    fn done(&mut self, request: &Request, clock: u64) {
+        self.port.taken[self.number] -= 1;
+        self.port.answer(request.tag, false, clock);
+    }
+}

@@ -1,0 +1,243 @@
+//! An independent check of every command that a controller gives to a device.
+//!
+//! This is written from the tables alone and shares nothing with the scheduler but them. It keeps
+//! the plainest history there is: for each bank, bank group, rank and pseudo-channel the last
+//! command of each kind, the last four activations, and the last bursts on the data bus. A new
+//! command is compared with all that a rule names, pair by pair. It knows nothing of queues, of
+//! what is ready, or of what comes next, and caches no answer; so it cannot be wrong in the way a
+//! scheduler is.
+//!
+//! Why the last command of a kind is enough: a rule is a least distance, time does not go back,
+//! and an earlier command of the same kind at the same place is further away.
+//!
+//! ```text
+//! sub-channel ── pseudo-channel ── rank ── bank group ── bank
+//!  command bus    (MRDIMM: 2)       tFAW    tRRD_L        tRCD tRAS tRP
+//!  data bus                         tRFC    tCCD_L        open row
+//! ```
+
+mod bus;
+mod place;
+mod refresh;
+mod rules;
+#[cfg(test)]
+mod tests;
+
+pub use refresh::RefreshRules;
+pub use rules::{Class, Pair, Rules, Scope, Shape};
+
+use super::{
+    command::{Command, Kind, Observer},
+    device::Device,
+};
+use bus::{CommandBus, DataBus};
+use core::fmt;
+use place::{Bank, Group, Past, Rank};
+use refresh::Refresh;
+
+/// A command that the tables do not allow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// The rule, named as JEDEC names its limit where it is one.
+    pub rule: &'static str,
+    /// The command that the rule counts from, where there is one.
+    pub earlier: Option<Command>,
+    /// The command that came too early, or at all.
+    pub later: Command,
+    /// The cycles between the two; 0 where the rule is not about time.
+    pub cycles: u64,
+    /// The least that the tables allow, or the most where the rule is a latest time.
+    pub limit: u64,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { rule, earlier, later, cycles, limit } = self;
+        write!(f, "{rule}: {}", Shown(later))?;
+        if let Some(earlier) = earlier {
+            write!(f, " after {}", Shown(earlier))?;
+        }
+        if *limit > 0 {
+            write!(f, ": {cycles} cycles, the limit is {limit}")?;
+        }
+        Ok(())
+    }
+}
+
+/// A command in few words.
+struct Shown<'a>(&'a Command);
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Command { at, kind, pseudo, rank, bank_group, bank, row, column } = self.0;
+        let name = kind.name();
+        write!(f, "{name} at {at} (pseudo-channel {pseudo}, rank {rank}, ")?;
+        write!(f, "bank {bank_group}.{bank}, row {row}, column {column})")
+    }
+}
+
+/// What stands for the end of a run where a command is to be shown.
+const END: Command = Command {
+    at: 0,
+    kind: Kind::RefreshAll,
+    pseudo: 0,
+    rank: 0,
+    bank_group: 0,
+    bank: 0,
+    row: 0,
+    column: 0,
+};
+
+/// Violations that are kept whole; more are counted.
+const KEPT_MAX: usize = 16;
+
+/// Checks the commands of one sub-channel, in their order.
+#[derive(Clone, Debug)]
+pub struct Checker {
+    rules: Rules,
+    /// Those of the first pseudo-channel, then those of the second.
+    ranks: Vec<Rank>,
+    command_bus: CommandBus,
+    data_bus: DataBus,
+    commands: u64,
+    violations: Vec<Violation>,
+    violated: u64,
+}
+
+impl Checker {
+    /// A checker for one sub-channel of `device`, whose time begins at cycle 0.
+    pub fn new(device: &Device) -> Self {
+        Self::with_rules(Rules::new(device))
+    }
+
+    /// A checker of these rules.
+    pub fn with_rules(rules: Rules) -> Self {
+        let shape = rules.shape;
+        let bank = Bank::default();
+        let group = Group { past: Past::default(), banks: vec![bank; shape.banks] };
+        let refresh = Refresh::new(shape.banks);
+        let groups = vec![group; shape.groups];
+        let rank = Rank { past: Past::default(), groups, activations: [None; 4], refresh };
+        Self {
+            ranks: vec![rank; shape.pseudos * shape.ranks],
+            command_bus: CommandBus::default(),
+            data_bus: DataBus::default(),
+            commands: 0,
+            violations: vec![],
+            violated: 0,
+            rules,
+        }
+    }
+
+    /// How many commands were checked.
+    pub const fn commands(&self) -> u64 {
+        self.commands
+    }
+
+    /// How many rules were broken, and the first of those breaches.
+    pub fn violations(&self) -> (u64, &[Violation]) {
+        (self.violated, &self.violations)
+    }
+
+    /// Checks the next command, and takes it into the history either way.
+    ///
+    /// # Errors
+    /// The first rule that it breaks.
+    pub fn check(&mut self, command: &Command) -> Result<(), Violation> {
+        self.commands += 1;
+        if !self.rules.shape.has(command) {
+            return Err(violation("no such place", command));
+        }
+        let verdict = self.verdict(command);
+        self.remember(command);
+        verdict
+    }
+
+    /// Checks that nothing is overdue when the run ends at `at`.
+    ///
+    /// # Errors
+    /// The first rank whose refresh is late.
+    pub fn finish(&mut self, at: u64) -> Result<(), Violation> {
+        for (place, rank) in self.ranks.iter().enumerate() {
+            let ranks = self.rules.shape.ranks;
+            let (pseudo, rank_of) = ((place / ranks) as u8, (place % ranks) as u8);
+            let end = Command { at, pseudo, rank: rank_of, ..END };
+            rank.refresh.late(&self.rules.refresh, &end)?;
+        }
+        Ok(())
+    }
+
+    fn verdict(&self, command: &Command) -> Result<(), Violation> {
+        self.command_bus.check(&self.rules, command)?;
+        self.state(command)?;
+        self.pairs(command)?;
+        let rank = self.rank(command);
+        rank.four_activations(&self.rules, command)?;
+        rank.refresh.late(&self.rules.refresh, command)?;
+        self.data_bus.check(&self.rules, command)
+    }
+
+    /// Whether the banks are as the command needs them.
+    fn state(&self, command: &Command) -> Result<(), Violation> {
+        let rank = self.rank(command);
+        let rules = &self.rules;
+        match command.kind {
+            Kind::Activate => rank.bank(command).closed(rules, command),
+            Kind::Read | Kind::ReadAuto | Kind::Write | Kind::WriteAuto => {
+                rank.bank(command).has_row(command)
+            }
+            Kind::RefreshAll => rank.banks().try_for_each(|bank| bank.closed(rules, command)),
+            Kind::RefreshSame => {
+                rank.banks_of(command.bank).try_for_each(|bank| bank.closed(rules, command))
+            }
+            // A precharge of a bank that is closed does nothing.
+            Kind::Precharge | Kind::PrechargeAll => Ok(()),
+        }
+    }
+
+    /// The rules that are a least distance between two commands of a rank.
+    fn pairs(&self, command: &Command) -> Result<(), Violation> {
+        let rank = self.rank(command);
+        for pair in self.rules.pairs(Class::of(command.kind)) {
+            let far = |past: &Past| pair.far(past, command);
+            match pair.scope {
+                Scope::Bank => rank.banks_under(command).try_for_each(|bank| far(&bank.past))?,
+                Scope::Group => rank.groups_under(command).try_for_each(|g| far(&g.past))?,
+                Scope::Rank => far(&rank.past)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn remember(&mut self, command: &Command) {
+        let place = self.place(command);
+        let Self { rules, ranks, command_bus, data_bus, .. } = self;
+        command_bus.remember(command);
+        data_bus.remember(rules, command);
+        ranks[place].remember(rules, command);
+    }
+
+    fn rank(&self, command: &Command) -> &Rank {
+        &self.ranks[self.place(command)]
+    }
+
+    fn place(&self, command: &Command) -> usize {
+        usize::from(command.pseudo) * self.rules.shape.ranks + usize::from(command.rank)
+    }
+}
+
+impl Observer for Checker {
+    fn command(&mut self, command: &Command) {
+        if let Err(violation) = self.check(command) {
+            self.violated += 1;
+            if self.violations.len() < KEPT_MAX {
+                self.violations.push(violation);
+            }
+        }
+    }
+}
+
+/// A breach of a rule that is not about time.
+const fn violation(rule: &'static str, later: &Command) -> Violation {
+    Violation { rule, earlier: None, later: *later, cycles: 0, limit: 0 }
+}

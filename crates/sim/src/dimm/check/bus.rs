@@ -1,0 +1,104 @@
+//! The two buses of a sub-channel.
+
+use super::{Class, Violation, rules::Rules, violation};
+use crate::dimm::command::Command;
+
+/// The bus for commands: one for all pseudo-channels, which have their clocks in turn.
+#[derive(Clone, Debug, Default)]
+pub(super) struct CommandBus {
+    /// The last command of each pseudo-channel.
+    last: [Option<Command>; 2],
+}
+
+impl CommandBus {
+    pub(super) fn check(&self, rules: &Rules, command: &Command) -> Result<(), Violation> {
+        let clocks = rules.host_clocks;
+        if command.at % clocks != u64::from(command.pseudo) % clocks {
+            return Err(violation("clock of another pseudo-channel", command));
+        }
+        for last in self.last.iter().flatten() {
+            if command.at < last.at {
+                let earlier = Some(*last);
+                return Err(Violation { earlier, ..violation("order of time", command) });
+            }
+        }
+        let Some(earlier) = self.last[usize::from(command.pseudo)] else { return Ok(()) };
+        let limit = rules.slots(Class::of(earlier.kind));
+        let cycles = command.at - earlier.at;
+        if cycles < limit {
+            let earlier = Some(earlier);
+            return Err(Violation { rule: "command bus", earlier, later: *command, cycles, limit });
+        }
+        Ok(())
+    }
+
+    pub(super) fn remember(&mut self, command: &Command) {
+        self.last[usize::from(command.pseudo)] = Some(*command);
+    }
+}
+
+/// A burst on the data bus.
+#[derive(Clone, Copy, Debug)]
+struct Burst {
+    command: Command,
+    write: bool,
+    /// When the clock of the DRAM began in which the command came.
+    clock: u64,
+    /// From there to the data.
+    latency: u64,
+}
+
+/// The bus for data. Pseudo-channels have transfers of it in turn, so that bursts of both may run
+/// side by side; but its direction is one.
+#[derive(Clone, Debug, Default)]
+pub(super) struct DataBus {
+    /// The last burst of each pseudo-channel, rank and direction that has had one.
+    bursts: Vec<Burst>,
+}
+
+impl DataBus {
+    pub(super) fn check(&self, rules: &Rules, command: &Command) -> Result<(), Violation> {
+        let Some(burst) = Burst::of(rules, command) else { return Ok(()) };
+        for earlier in &self.bursts {
+            let (rule, gap) = match rules.gap(&earlier.command, command) {
+                Some(gap) => gap,
+                None => continue,
+            };
+            // The distance of the commands that keeps the data apart by the gap.
+            let limit = (earlier.latency + rules.burst + gap).saturating_sub(burst.latency);
+            let cycles = burst.clock.saturating_sub(earlier.clock);
+            if burst.start() < earlier.start() + rules.burst + gap {
+                let earlier = Some(earlier.command);
+                return Err(Violation { rule, earlier, later: *command, cycles, limit });
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn remember(&mut self, rules: &Rules, command: &Command) {
+        let Some(burst) = Burst::of(rules, command) else { return };
+        let place = |burst: &Burst| (burst.command.pseudo, burst.command.rank, burst.write);
+        match self.bursts.iter_mut().find(|earlier| place(earlier) == place(&burst)) {
+            Some(earlier) => *earlier = burst,
+            None => self.bursts.push(burst),
+        }
+    }
+}
+
+impl Burst {
+    fn of(rules: &Rules, command: &Command) -> Option<Self> {
+        let (write, latency) = match Class::of(command.kind) {
+            Class::Read => (false, rules.read_latency),
+            Class::Write => (true, rules.write_latency),
+            _ => return None,
+        };
+        // Both pseudo-channels have their commands in the same clock of the DRAM, one half of it
+        // after the other; the module's register hands them on together.
+        let clock = command.at - command.at % rules.host_clocks;
+        Some(Self { command: *command, write, clock, latency })
+    }
+
+    const fn start(&self) -> u64 {
+        self.clock + self.latency
+    }
+}

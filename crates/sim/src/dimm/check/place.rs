@@ -1,0 +1,177 @@
+//! The history of a bank, a bank group and a rank.
+
+use super::{
+    Violation,
+    refresh::Refresh,
+    rules::{CLASSES, Class, Rules},
+    violation,
+};
+use crate::dimm::command::{Command, Kind};
+
+/// The last command of each class at a place.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Past {
+    last: [Option<Command>; CLASSES],
+}
+
+impl Past {
+    pub(super) const fn last(&self, class: Class) -> Option<&Command> {
+        self.last[class as usize].as_ref()
+    }
+
+    pub(super) const fn remember(&mut self, command: &Command) {
+        self.last[Class::of(command.kind) as usize] = Some(*command);
+    }
+}
+
+/// What a bank was told.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Bank {
+    pub(super) past: Past,
+    open: Option<u32>,
+    /// The read or write that closes the bank by itself, and when it begins to.
+    closing: Option<(Command, u64)>,
+}
+
+impl Bank {
+    /// Whether the bank is closed and its precharge, if it is one of its own, is over.
+    pub(super) fn closed(&self, rules: &Rules, command: &Command) -> Result<(), Violation> {
+        if self.open.is_some() {
+            let earlier = self.past.last(Class::Activate).copied();
+            return Err(Violation { earlier, ..violation("bank is open", command) });
+        }
+        let Some((earlier, from)) = self.closing else { return Ok(()) };
+        let limit = from - earlier.at + rules.t_rp;
+        let cycles = command.at.saturating_sub(earlier.at);
+        if cycles < limit {
+            let earlier = Some(earlier);
+            return Err(Violation { rule: "tRP", earlier, later: *command, cycles, limit });
+        }
+        Ok(())
+    }
+
+    #[cfg(test)]
+    pub(super) const fn is_open(&self) -> bool {
+        self.open.is_some()
+    }
+
+    /// Whether the row that the command means is open.
+    pub(super) fn has_row(&self, command: &Command) -> Result<(), Violation> {
+        let rule = match self.open {
+            None => "bank is closed",
+            Some(row) if row != command.row => "another row is open",
+            Some(_) => return Ok(()),
+        };
+        let earlier = self.past.last(Class::Activate).copied();
+        Err(Violation { earlier, ..violation(rule, command) })
+    }
+
+    fn remember(&mut self, rules: &Rules, command: &Command) {
+        self.past.remember(command);
+        match command.kind {
+            Kind::Activate => (self.open, self.closing) = (Some(command.row), None),
+            Kind::Precharge | Kind::PrechargeAll => (self.open, self.closing) = (None, None),
+            Kind::ReadAuto | Kind::WriteAuto => {
+                // A device that precharges by itself waits for the row as well (JESD79-5, 4.9).
+                let own = if command.kind == Kind::ReadAuto {
+                    rules.read_to_precharge
+                } else {
+                    rules.write_to_precharge
+                };
+                let row = self.past.last(Class::Activate).map_or(0, |act| act.at + rules.t_ras);
+                self.closing = Some((*command, (command.at + own).max(row)));
+                self.open = None;
+            }
+            Kind::Read | Kind::Write | Kind::RefreshAll | Kind::RefreshSame => {}
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Group {
+    pub(super) past: Past,
+    pub(super) banks: Vec<Bank>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Rank {
+    pub(super) past: Past,
+    pub(super) groups: Vec<Group>,
+    /// The last four activations, the oldest first.
+    pub(super) activations: [Option<Command>; 4],
+    pub(super) refresh: Refresh,
+}
+
+impl Rank {
+    pub(super) fn bank(&self, command: &Command) -> &Bank {
+        &self.groups[usize::from(command.bank_group)].banks[usize::from(command.bank)]
+    }
+
+    pub(super) fn banks(&self) -> impl Iterator<Item = &Bank> {
+        self.groups.iter().flat_map(|group| &group.banks)
+    }
+
+    /// The bank of this number in each group.
+    pub(super) fn banks_of(&self, bank: u8) -> impl Iterator<Item = &Bank> {
+        self.groups.iter().map(move |group| &group.banks[usize::from(bank)])
+    }
+
+    /// The banks that a command is for.
+    pub(super) fn banks_under(&self, command: &Command) -> impl Iterator<Item = &Bank> {
+        let all = matches!(command.kind, Kind::PrechargeAll | Kind::RefreshAll);
+        let bank = usize::from(command.bank);
+        self.groups_under(command).flat_map(move |group| {
+            if all { group.banks.iter() } else { group.banks[bank..=bank].iter() }
+        })
+    }
+
+    /// The bank groups that a command is for.
+    pub(super) fn groups_under(&self, command: &Command) -> impl Iterator<Item = &Group> {
+        let group = usize::from(command.bank_group);
+        match command.kind {
+            Kind::PrechargeAll | Kind::RefreshAll | Kind::RefreshSame => self.groups.iter(),
+            _ => self.groups[group..=group].iter(),
+        }
+    }
+
+    /// Not a fifth activation within the window.
+    pub(super) fn four_activations(
+        &self,
+        rules: &Rules,
+        command: &Command,
+    ) -> Result<(), Violation> {
+        let (Kind::Activate, Some(earlier)) = (command.kind, self.activations[0]) else {
+            return Ok(());
+        };
+        let (cycles, limit) = (command.at.saturating_sub(earlier.at), rules.t_faw);
+        if cycles < limit {
+            let earlier = Some(earlier);
+            return Err(Violation { rule: "tFAW", earlier, later: *command, cycles, limit });
+        }
+        Ok(())
+    }
+
+    pub(super) fn remember(&mut self, rules: &Rules, command: &Command) {
+        self.past.remember(command);
+        self.refresh.remember(command);
+        if command.kind == Kind::Activate {
+            self.activations.rotate_left(1);
+            self.activations[3] = Some(*command);
+        }
+        let (all_groups, all_banks) = match command.kind {
+            Kind::PrechargeAll | Kind::RefreshAll => (true, true),
+            Kind::RefreshSame => (true, false),
+            _ => (false, false),
+        };
+        for (at, group) in self.groups.iter_mut().enumerate() {
+            if all_groups || at == usize::from(command.bank_group) {
+                group.past.remember(command);
+                for (at, bank) in group.banks.iter_mut().enumerate() {
+                    if all_banks || at == usize::from(command.bank) {
+                        bank.remember(rules, command);
+                    }
+                }
+            }
+        }
+    }
+}

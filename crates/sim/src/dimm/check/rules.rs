@@ -1,0 +1,272 @@
+//! The tables as rules: what has to be how far from what, where.
+
+use super::{Violation, place::Past, refresh::RefreshRules};
+use crate::dimm::{
+    command::{Command, Kind},
+    device::Device,
+};
+
+/// Commands that rules do not tell apart. A read that precharges by itself is a read; what it does
+/// to its bank is kept there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// Opens a row.
+    Activate,
+    /// Reads a burst.
+    Read,
+    /// Writes a burst.
+    Write,
+    /// Closes a row, or all of a rank.
+    Precharge,
+    /// Refreshes all banks.
+    RefreshAll,
+    /// Refreshes one bank of each group.
+    RefreshSame,
+}
+
+pub(super) const CLASSES: usize = 6;
+
+impl Class {
+    /// That of a command.
+    pub const fn of(kind: Kind) -> Self {
+        match kind {
+            Kind::Activate => Self::Activate,
+            Kind::Read | Kind::ReadAuto => Self::Read,
+            Kind::Write | Kind::WriteAuto => Self::Write,
+            Kind::Precharge | Kind::PrechargeAll => Self::Precharge,
+            Kind::RefreshAll => Self::RefreshAll,
+            Kind::RefreshSame => Self::RefreshSame,
+        }
+    }
+}
+
+/// Where the earlier command of a rule has to have been, seen from the later one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// The same bank, or one of those that a refresh is for.
+    Bank,
+    /// The same bank group.
+    Group,
+    /// The same rank.
+    Rank,
+}
+
+/// A least distance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pair {
+    /// Named as JEDEC names it.
+    pub name: &'static str,
+    /// Where.
+    pub scope: Scope,
+    /// From this.
+    pub earlier: Class,
+    /// To this.
+    pub later: Class,
+    /// In clocks of the host.
+    pub cycles: u64,
+}
+
+impl Pair {
+    /// Whether the command is far enough from the last that this rule names.
+    pub(super) fn far(&self, past: &Past, command: &Command) -> Result<(), Violation> {
+        let Some(earlier) = past.last(self.earlier) else { return Ok(()) };
+        let (rule, limit) = (self.name, self.cycles);
+        let cycles = command.at.saturating_sub(earlier.at);
+        if cycles < limit {
+            let earlier = Some(*earlier);
+            return Err(Violation { rule, earlier, later: *command, cycles, limit });
+        }
+        Ok(())
+    }
+}
+
+/// How many of each there are, each within the one before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Pseudo-channels of the sub-channel.
+    pub pseudos: usize,
+    /// Ranks.
+    pub ranks: usize,
+    /// Bank groups.
+    pub groups: usize,
+    /// Banks.
+    pub banks: usize,
+    /// Rows.
+    pub rows: u32,
+    /// Bursts of a row.
+    pub columns: u32,
+}
+
+impl Shape {
+    /// Whether what the command names exists.
+    pub(super) fn has(&self, command: &Command) -> bool {
+        let Command { kind, pseudo, rank, bank_group, bank, row, column, .. } = *command;
+        let rank = usize::from(pseudo) < self.pseudos && usize::from(rank) < self.ranks;
+        let group = usize::from(bank_group) < self.groups;
+        let bank = usize::from(bank) < self.banks;
+        rank && match Class::of(kind) {
+            Class::Activate => group && bank && row < self.rows,
+            Class::Read | Class::Write => {
+                group && bank && row < self.rows && u32::from(column) < self.columns
+            }
+            Class::Precharge => kind == Kind::PrechargeAll || group && bank,
+            Class::RefreshSame => bank,
+            Class::RefreshAll => true,
+        }
+    }
+}
+
+/// The rules of a device. Time is in clocks of the host throughout.
+#[derive(Clone, Debug)]
+pub struct Rules {
+    /// What there is.
+    pub shape: Shape,
+    /// Clocks of the host in one of the DRAM.
+    pub host_clocks: u64,
+    pub(super) t_rp: u64,
+    pub(super) t_ras: u64,
+    pub(super) t_faw: u64,
+    pub(super) read_to_precharge: u64,
+    pub(super) write_to_precharge: u64,
+    pub(super) read_latency: u64,
+    pub(super) write_latency: u64,
+    pub(super) burst: u64,
+    pub(super) refresh: RefreshRules,
+    t_turn: u64,
+    t_rank: u64,
+    activate_slots: u64,
+    access_slots: u64,
+    /// By the class of the later command.
+    pairs: [Vec<Pair>; CLASSES],
+}
+
+impl Rules {
+    /// Those of a device.
+    pub fn new(device: &Device) -> Self {
+        let t = &device.timing;
+        let host = |clocks: u32| u64::from(clocks) * device.host_clocks;
+        let every = |clocks: u32| (clocks > 0).then(|| host(clocks));
+        let shape = Shape {
+            pseudos: device.pseudo_channels as usize,
+            ranks: device.ranks as usize,
+            groups: device.bank_groups as usize,
+            banks: device.banks as usize,
+            rows: device.rows,
+            columns: device.columns,
+        };
+        let refresh = RefreshRules {
+            all: every(t.t_refi),
+            // Each turn of the banks of a group is one refresh for every row.
+            same: every(t.t_refi_sb * device.banks),
+            postponed: u64::from(device.refresh_postponed),
+        };
+        let mut pairs: [Vec<Pair>; CLASSES] = Default::default();
+        for pair in least_distances(device) {
+            pairs[pair.later as usize]
+                .push(Pair { cycles: pair.cycles * device.host_clocks, ..pair });
+        }
+        Self {
+            shape,
+            host_clocks: device.host_clocks,
+            t_rp: host(t.t_rp),
+            t_ras: host(t.t_ras),
+            t_faw: host(t.t_faw),
+            read_to_precharge: host(t.t_rtp),
+            write_to_precharge: host(t.cwl + t.burst + t.t_wr),
+            read_latency: host(t.cl),
+            write_latency: host(t.cwl),
+            burst: host(t.burst),
+            refresh,
+            t_turn: host(t.t_turn),
+            t_rank: host(t.t_rank),
+            activate_slots: host(device.activate_slots),
+            access_slots: host(device.access_slots),
+            pairs,
+        }
+    }
+
+    pub(super) fn pairs(&self, later: Class) -> &[Pair] {
+        &self.pairs[later as usize]
+    }
+
+    /// Every least distance between two commands.
+    pub fn all_pairs(&self) -> impl Iterator<Item = &Pair> {
+        self.pairs.iter().flatten()
+    }
+
+    /// Clocks for which a command keeps its pseudo-channel's part of the command bus.
+    pub(super) const fn slots(&self, class: Class) -> u64 {
+        match class {
+            Class::Activate => self.activate_slots,
+            Class::Read | Class::Write => self.access_slots,
+            _ => self.host_clocks,
+        }
+    }
+
+    /// How far the data of the later command have to be behind those of the earlier, and by what
+    /// rule; none where both may have the bus at once.
+    pub(super) fn gap(&self, earlier: &Command, later: &Command) -> Option<(&'static str, u64)> {
+        let write = |command: &Command| Class::of(command.kind) == Class::Write;
+        let one_pseudo = earlier.pseudo == later.pseudo;
+        let one_rank = one_pseudo && earlier.rank == later.rank;
+        match (write(earlier), write(later)) {
+            (false, true) if one_rank => Some(("read to write", self.t_turn)),
+            // Whoever drove the bus lets go of it, and the host takes it.
+            (false, true) => Some(("read to write, other rank", self.t_turn.max(self.t_rank))),
+            _ if one_rank => Some(("data bus", 0)),
+            (true, false) => Some(("write to read, other rank", self.t_rank)),
+            _ if one_pseudo => Some(("other rank", self.t_rank)),
+            _ => None,
+        }
+    }
+}
+
+/// The rules that are a least distance, in clocks of the DRAM.
+fn least_distances(device: &Device) -> Vec<Pair> {
+    use Class::{Activate, Precharge, Read, RefreshAll, RefreshSame, Write};
+    use Scope::{Bank, Group, Rank};
+    let t = &device.timing;
+    // After the last written bit.
+    let written = t.cwl + t.burst;
+    // Error correction on the die covers 128 bits. A device with 4 bits has 64 of them in a burst,
+    // so that each write reads and modifies.
+    let write_l = if device.width == 4 { t.t_ccd_l_wr } else { t.t_ccd_l_wr2 };
+    let rows = [
+        ("tRC", Bank, Activate, Activate, t.t_rc),
+        ("tRRD_L", Group, Activate, Activate, t.t_rrd_l),
+        ("tRRD_S", Rank, Activate, Activate, t.t_rrd_s),
+        ("tRP", Bank, Precharge, Activate, t.t_rp),
+        ("tRFC", Rank, RefreshAll, Activate, t.t_rfc),
+        ("tRFCsb", Bank, RefreshSame, Activate, t.t_rfc_sb),
+        ("tREFSBRD", Rank, RefreshSame, Activate, t.t_refsbrd),
+        ("tRCD", Bank, Activate, Read, t.t_rcd),
+        ("tCCD_L", Group, Read, Read, t.t_ccd_l),
+        ("tCCD_S", Rank, Read, Read, t.t_ccd_s),
+        ("tWTR_L", Group, Write, Read, written + t.t_wtr_l),
+        ("tWTR_S", Rank, Write, Read, written + t.t_wtr_s),
+        ("tRCD", Bank, Activate, Write, t.t_rcd),
+        ("tCCD_L_WR", Group, Write, Write, write_l),
+        ("tCCD_S", Rank, Write, Write, t.t_ccd_s),
+        ("tRAS", Bank, Activate, Precharge, t.t_ras),
+        ("tRTP", Bank, Read, Precharge, t.t_rtp),
+        ("tWR", Bank, Write, Precharge, written + t.t_wr),
+        ("tPPD", Rank, Precharge, Precharge, t.t_ppd),
+        ("tRFC", Rank, RefreshAll, Precharge, t.t_rfc),
+        ("tRFCsb", Bank, RefreshSame, Precharge, t.t_rfc_sb),
+        ("tRP", Bank, Precharge, RefreshAll, t.t_rp),
+        ("tRFC", Rank, RefreshAll, RefreshAll, t.t_rfc),
+        ("tRFCsb", Rank, RefreshSame, RefreshAll, t.t_rfc_sb),
+        ("tRP", Bank, Precharge, RefreshSame, t.t_rp),
+        ("tRRD_L", Rank, Activate, RefreshSame, t.t_rrd_l),
+        ("tRFC", Rank, RefreshAll, RefreshSame, t.t_rfc),
+        ("tRFCsb", Rank, RefreshSame, RefreshSame, t.t_rfc_sb),
+    ];
+    let pair = |(name, scope, earlier, later, clocks): (_, _, _, _, u32)| Pair {
+        name,
+        scope,
+        earlier,
+        later,
+        cycles: u64::from(clocks),
+    };
+    rows.into_iter().map(pair).collect()
+}

@@ -1,0 +1,297 @@
+//! Each rule alone: the earliest that is allowed passes, one clock earlier is caught. The numbers
+//! are written out, so that a slip in the tables shows here.
+
+use super::*;
+use Kind::{
+    Activate as Act, Precharge as Pre, PrechargeAll as PreAll, Read, ReadAuto, RefreshAll,
+    RefreshSame, Write, WriteAuto,
+};
+
+/// Commands before, then one that may follow the last of them after so many clocks, by this rule.
+type Case = (&'static str, Vec<Command>, Command, u64);
+
+fn in_rank(rank: u8, command: Command) -> Command {
+    Command { rank, ..command }
+}
+
+fn in_pseudo(pseudo: u8, command: Command) -> Command {
+    Command { pseudo, ..command }
+}
+
+fn hold(name: &str, cases: Vec<Case>) {
+    let device = device(name);
+    for (rule, before, later, limit) in cases {
+        let mut checker = Checker::new(&device);
+        for command in &before {
+            assert_eq!(checker.check(command), Ok(()), "{rule} of {name}");
+        }
+        let earlier = before.last().expect("something comes before").at;
+        let legal = Command { at: earlier + limit, ..later };
+        assert_eq!(checker.clone().check(&legal), Ok(()), "{rule} of {name}");
+        let early = Command { at: earlier + limit - device.host_clocks, ..later };
+        let why = checker.check(&early).expect_err(rule);
+        assert_eq!(why.rule, rule, "{why}");
+        assert_eq!(why.later, early);
+        assert!(why.limit > why.cycles, "{why}");
+    }
+}
+
+#[test]
+fn activations_are_apart() {
+    let act = |at, group, bank| command(Act, at, group, bank);
+    hold(
+        "rdimm-6400-2r",
+        vec![
+            ("tRRD_S", vec![act(0, 0, 0)], act(0, 1, 0), 8),
+            ("tRRD_L", vec![act(0, 0, 0)], act(0, 0, 1), 16),
+            ("command bus", vec![act(0, 0, 0)], in_rank(1, act(0, 0, 0)), 2),
+            ("tRCD", vec![act(0, 0, 0)], command(Read, 0, 0, 0), 52),
+            ("tRCD", vec![act(0, 0, 0)], command(Write, 0, 0, 0), 52),
+            ("tRAS", vec![act(0, 0, 0)], command(Pre, 0, 0, 0), 103),
+            ("tRAS", vec![act(0, 0, 0)], command(PreAll, 0, 0, 0), 103),
+            ("tRC", vec![act(0, 0, 0), command(Pre, 103, 0, 0)], act(0, 0, 0), 52),
+            ("tRP", vec![act(0, 0, 0), command(Pre, 104, 0, 0)], act(0, 0, 0), 52),
+            ("tRP", vec![act(0, 0, 0), command(PreAll, 104, 0, 0)], act(0, 0, 0), 52),
+            (
+                "tPPD",
+                vec![act(0, 0, 0), act(8, 1, 0), command(Pre, 200, 0, 0)],
+                command(Pre, 0, 1, 0),
+                2,
+            ),
+        ],
+    );
+    // Where slots are short, tFAW is longer than four tRRD.
+    hold(
+        "ddr4-3200-2r",
+        vec![
+            ("tRRD_S", vec![act(0, 0, 0)], act(0, 1, 0), 4),
+            ("tRRD_L", vec![act(0, 0, 0)], act(0, 0, 1), 8),
+            ("tFAW", [0, 1, 2, 3].map(|g| act(4 * u64::from(g), g, 0)).to_vec(), act(0, 0, 1), 22),
+            ("command bus", vec![act(0, 0, 0)], in_rank(1, act(0, 0, 0)), 1),
+        ],
+    );
+}
+
+/// Two groups with two open banks each, in both ranks of `pseudos`; then `last`, at 1000.
+fn opened(last: Command) -> Vec<Command> {
+    let mut before = vec![];
+    for rank in [0, 1] {
+        for (at, place) in [(0, (0, 0)), (32, (0, 1)), (64, (1, 0)), (96, (1, 1))] {
+            let at = at + 16 * u64::from(rank);
+            before.push(in_rank(rank, command(Act, at, place.0, place.1)));
+        }
+    }
+    before.sort_by_key(|command| command.at);
+    before.push(Command { at: 1000, ..last });
+    before
+}
+
+#[test]
+fn reads_and_writes_are_apart() {
+    let read = |group, bank| command(Read, 0, group, bank);
+    let write = |group, bank| command(Write, 0, group, bank);
+    let far = |command| in_rank(1, command);
+    // The one number that is no standard's.
+    let rank = u64::from(device("rdimm-6400-2r").timing.t_rank);
+    hold(
+        "rdimm-6400-2r",
+        vec![
+            ("tCCD_S", opened(read(0, 0)), read(1, 0), 8),
+            ("tCCD_L", opened(read(0, 0)), read(0, 1), 16),
+            ("tCCD_L", opened(read(0, 0)), read(0, 0), 16),
+            ("tCCD_S", opened(write(0, 0)), write(1, 0), 8),
+            ("tCCD_L_WR", opened(write(0, 0)), write(0, 1), 64),
+            ("tWTR_S", opened(write(0, 0)), read(1, 0), 50 + 8 + 8),
+            ("tWTR_L", opened(write(0, 0)), read(0, 1), 50 + 8 + 32),
+            ("read to write", opened(read(0, 0)), write(1, 0), 14),
+            ("other rank", opened(read(0, 0)), far(read(0, 0)), 8 + rank),
+            ("other rank", opened(write(0, 0)), far(write(0, 0)), 8 + rank),
+            ("read to write, other rank", opened(read(0, 0)), far(write(0, 0)), 14),
+            ("write to read, other rank", opened(write(0, 0)), far(read(0, 0)), 6 + rank),
+            ("tRTP", opened(read(0, 0)), command(Pre, 0, 0, 0), 24),
+            ("tRTP", opened(read(0, 0)), command(PreAll, 0, 0, 0), 24),
+            ("tWR", opened(write(0, 0)), command(Pre, 0, 0, 0), 50 + 8 + 96),
+            ("command bus", opened(read(0, 0)), command(Pre, 0, 1, 0), 2),
+        ],
+    );
+    // A device with 8 bits writes whole words of what corrects its errors.
+    let options = Options { width: Some("x8".into()), ..Options::default() };
+    let x8 = Device::by_name("rdimm-6400-2r", &options).expect("it comes with the tool");
+    let mut checker = Checker::new(&x8);
+    opened(write(0, 0)).iter().for_each(|command| assert_eq!(checker.check(command), Ok(())));
+    let early = Command { at: 1031, ..write(0, 1) };
+    assert_eq!(checker.clone().check(&early).expect_err("too early").rule, "tCCD_L_WR");
+    assert_eq!(checker.check(&Command { at: 1032, ..write(0, 1) }), Ok(()));
+}
+
+#[test]
+fn a_bank_that_closes_by_itself_is_closed_in_time() {
+    let act = command(Act, 0, 0, 0);
+    hold(
+        "rdimm-6400-2r",
+        vec![
+            // The row has to be open for tRAS first: 103 + 52 from the activation.
+            ("tRP", vec![act, command(ReadAuto, 52, 0, 0)], act, 103 + 52 - 52),
+            ("tRP", vec![act, command(ReadAuto, 200, 0, 0)], act, 24 + 52),
+            ("tRP", vec![act, command(WriteAuto, 52, 0, 0)], act, 50 + 8 + 96 + 52),
+            ("tRP", vec![act, command(ReadAuto, 200, 0, 0)], command(RefreshAll, 0, 0, 0), 76),
+            ("tRP", vec![act, command(ReadAuto, 200, 0, 0)], command(RefreshSame, 0, 0, 0), 76),
+        ],
+    );
+}
+
+#[test]
+fn refreshes_are_apart() {
+    let all = command(RefreshAll, 0, 0, 0);
+    let same = command(RefreshSame, 0, 0, 1);
+    let act = command(Act, 0, 0, 1);
+    let closing = |at| vec![command(Act, 0, 0, 1), command(Pre, at, 0, 1)];
+    hold(
+        "rdimm-6400-2r",
+        vec![
+            ("tRFC", vec![all], act, 944),
+            ("tRFC", vec![all], all, 944),
+            ("tRFC", vec![all], same, 944),
+            ("tRFC", vec![all], command(Pre, 0, 0, 0), 944),
+            ("tRFCsb", vec![same], act, 416),
+            ("tRFCsb", vec![same], all, 416),
+            ("tRFCsb", vec![same], command(RefreshSame, 0, 0, 2), 416),
+            ("tREFSBRD", vec![same], command(Act, 0, 0, 0), 96),
+            ("tRRD_L", vec![command(Act, 0, 0, 0)], same, 16),
+            ("tRP", closing(200), all, 52),
+            ("tRP", closing(200), same, 52),
+        ],
+    );
+    let dense = Options { density: Some("32Gb".into()), ..Options::default() };
+    let dense = Device::by_name("rdimm-6400-2r", &dense).expect("it comes with the tool");
+    let mut checker = Checker::new(&dense);
+    assert_eq!(checker.check(&all), Ok(()));
+    let early = Command { at: 1311, ..act };
+    assert_eq!(checker.clone().check(&early).expect_err("too early").limit, 1312);
+    assert_eq!(checker.check(&Command { at: 1312, ..act }), Ok(()));
+}
+
+#[test]
+fn pseudo_channels_share_the_direction_of_the_bus() {
+    let pseudo = |at: u64, command: Command| Command { at, ..in_pseudo(1, command) };
+    let acts = |kind| {
+        vec![command(Act, 0, 0, 0), pseudo(1, command(Act, 0, 0, 0)), command(kind, 200, 0, 0)]
+    };
+    let (read, write) = (command(Read, 0, 0, 0), command(Write, 0, 0, 0));
+    let rank = u64::from(device("mrdimm-8800-2r").timing.t_rank);
+    // Two clocks of the host are one of the DRAM; the other pseudo-channel has the odd ones. From
+    // the read data to the write data are 36 + 8 + 4 - 34 = 14 clocks of the DRAM at least.
+    hold(
+        "mrdimm-8800-2r",
+        vec![
+            ("read to write, other rank", acts(Read), in_pseudo(1, write), 29),
+            ("write to read, other rank", acts(Write), in_pseudo(1, read), 13 + 2 * rank),
+            ("tRCD", vec![command(Act, 0, 0, 0)], read, 72),
+            ("tRCD", vec![command(Act, 0, 0, 0)], write, 72),
+        ],
+    );
+    let device = device("mrdimm-8800-2r");
+    let mut checker = Checker::new(&device);
+    acts(Read).iter().for_each(|command| assert_eq!(checker.check(command), Ok(())));
+    // Transfers of the same direction interleave.
+    assert_eq!(checker.clone().check(&pseudo(201, read)), Ok(()));
+    let wrong = checker.check(&pseudo(202, read)).expect_err("that clock is the other's");
+    assert_eq!(wrong.rule, "clock of another pseudo-channel");
+}
+
+#[test]
+fn a_bank_has_to_be_as_a_command_needs_it() {
+    let device = device("rdimm-6400-2r");
+    let open = vec![command(Act, 0, 0, 0)];
+    let closed = vec![command(Act, 0, 0, 0), command(Pre, 500, 0, 0)];
+    let cases = [
+        ("bank is open", &open, command(Act, 900, 0, 0)),
+        ("bank is open", &open, command(RefreshAll, 900, 0, 0)),
+        ("bank is open", &open, command(RefreshSame, 900, 0, 0)),
+        ("bank is closed", &closed, command(Read, 900, 0, 0)),
+        ("bank is closed", &closed, command(Write, 900, 0, 0)),
+        ("bank is closed", &open, command(Read, 900, 0, 1)),
+        ("another row is open", &open, Command { row: 8, ..command(Read, 900, 0, 0) }),
+        ("order of time", &closed, command(Act, 499, 1, 0)),
+        ("no such place", &open, command(Act, 900, 8, 0)),
+        ("no such place", &open, command(Act, 900, 0, 4)),
+        ("no such place", &open, in_rank(2, command(Act, 900, 1, 0))),
+        ("no such place", &open, in_pseudo(1, command(Act, 900, 1, 0))),
+        ("no such place", &open, Command { row: 65536, ..command(Act, 900, 1, 0) }),
+        ("no such place", &open, Command { column: 128, ..command(Read, 900, 0, 0) }),
+    ];
+    for (rule, before, later) in cases {
+        let mut checker = Checker::new(&device);
+        before.iter().for_each(|command| assert_eq!(checker.check(command), Ok(())));
+        assert_eq!(checker.check(&later).expect_err(rule).rule, rule);
+    }
+    // A refresh of other banks does not mind; nor does one of another rank.
+    let mut checker = Checker::new(&device);
+    open.iter().for_each(|command| assert_eq!(checker.check(command), Ok(())));
+    assert_eq!(checker.check(&command(RefreshSame, 900, 0, 1)), Ok(()));
+    assert_eq!(checker.check(&in_rank(1, command(RefreshAll, 901, 0, 0))), Ok(()));
+}
+
+#[test]
+fn a_refresh_is_not_late() {
+    let device = device("rdimm-6400-2r");
+    // tREFI is 12480 clocks, four may be owed.
+    let both = |checker: &mut Checker, at| {
+        for rank in [0, 1] {
+            let refresh = in_rank(rank, command(RefreshAll, at + u64::from(rank), 0, 0));
+            assert_eq!(checker.check(&refresh), Ok(()));
+        }
+    };
+    let mut never = Checker::new(&device);
+    assert_eq!(never.finish(5 * 12480), Ok(()));
+    assert_eq!(never.finish(5 * 12480 + 1).expect_err("late").rule, "tREFI, apart");
+    let late = command(RefreshAll, 5 * 12480 + 1, 0, 0);
+    assert_eq!(never.check(&late).expect_err("late").rule, "tREFI, apart");
+    // Each two are near enough, but more than four are owed in the end.
+    let mut slow = Checker::new(&device);
+    for turn in 1..=2 {
+        both(&mut slow, turn * 3 * 12480 - 1);
+    }
+    assert_eq!(slow.finish(7 * 12480), Ok(()));
+    let why = slow.check(&command(RefreshAll, 7 * 12480 + 1, 0, 0)).expect_err("late");
+    assert_eq!((why.rule, why.cycles, why.limit), ("tREFI, owed", 5 * 12480 + 1, 5 * 12480));
+    // As many as are due, each in its time.
+    let mut good = Checker::new(&device);
+    for turn in 1..100 {
+        both(&mut good, turn * 12480);
+    }
+    assert_eq!(good.finish(104 * 12480), Ok(()));
+    assert!(good.finish(104 * 12480 + 2).is_err());
+    // By bank: four of them are a turn, 6240 clocks.
+    let mut banks = Checker::new(&device);
+    for turn in 1..400_u64 {
+        let bank = (turn % 4) as u8;
+        for rank in [0, 1] {
+            let at = turn * 1560 + u64::from(rank);
+            assert_eq!(banks.check(&in_rank(rank, command(RefreshSame, at, 0, bank))), Ok(()));
+        }
+    }
+    assert_eq!(banks.finish(400 * 1560), Ok(()));
+    let late = banks.finish(400 * 1560 + 6 * 6240).expect_err("late");
+    assert_eq!(late.limit, 5 * 6240);
+    // What needs no refresh is never late.
+    let mut mram = Checker::new(&super::device("stt-mram-ddr3"));
+    assert_eq!(mram.finish(u64::MAX), Ok(()));
+}
+
+#[test]
+fn a_violation_says_what_happened() {
+    let mut checker = Checker::new(&device("rdimm-6400-2r"));
+    let observed: &mut dyn Observer = &mut checker;
+    observed.command(&command(Act, 10, 0, 1));
+    observed.command(&command(Read, 61, 0, 1));
+    observed.command(&command(Write, 300, 3, 1));
+    let (count, kept) = checker.violations();
+    assert_eq!((count, checker.commands()), (2, 3));
+    assert_eq!(
+        kept[0].to_string(),
+        "tRCD: RD at 61 (pseudo-channel 0, rank 0, bank 0.1, row 7, column 0) after ACT at 10 \
+         (pseudo-channel 0, rank 0, bank 0.1, row 7, column 0): 51 cycles, the limit is 52"
+    );
+    assert!(kept[1].to_string().starts_with("bank is closed: WR at 300"));
+}

@@ -1,0 +1,112 @@
+//! What a controller tells the DRAM of one sub-channel, and who may watch it.
+
+/// A command on the command bus of a sub-channel.
+///
+/// Where a command takes several slots of the bus, it is counted from its first. The clock is that
+/// of the host: on a multiplexed module it runs twice as fast as that of the DRAM
+/// ([`Device::host_clocks`](super::device::Device::host_clocks)), and the pseudo-channel p issues
+/// at the clocks `2 t + p`, where t is a clock of its DRAM; so the two never collide.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Command {
+    /// The clock of the host at which it begins.
+    pub at: u64,
+    /// What it does.
+    pub kind: Kind,
+    /// The pseudo-channel; 0 where there is only one.
+    pub pseudo: u8,
+    /// The rank within the pseudo-channel.
+    pub rank: u8,
+    /// The group of the bank within the rank. Means nothing to what concerns all banks.
+    pub bank_group: u8,
+    /// The bank within its group; of [`Kind::RefreshSame`] that of all groups.
+    pub bank: u8,
+    /// The row that is opened, or is open.
+    pub row: u32,
+    /// The burst within the row: whole bursts are counted, not columns of the DRAM.
+    pub column: u16,
+}
+
+/// What a command does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// Opens a row of a bank.
+    Activate,
+    /// Reads a burst from the open row.
+    Read,
+    /// The same, and closes the row as soon as may be.
+    ReadAuto,
+    /// Writes a burst to the open row.
+    Write,
+    /// The same, and closes the row as soon as may be.
+    WriteAuto,
+    /// Closes the row of a bank.
+    Precharge,
+    /// Closes the rows of all banks of a rank.
+    PrechargeAll,
+    /// Refreshes all banks of a rank, which have to be closed.
+    RefreshAll,
+    /// Refreshes the bank of this number in each group of a rank.
+    RefreshSame,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Self; 9] = [
+        Self::Activate,
+        Self::Read,
+        Self::ReadAuto,
+        Self::Write,
+        Self::WriteAuto,
+        Self::Precharge,
+        Self::PrechargeAll,
+        Self::RefreshAll,
+        Self::RefreshSame,
+    ];
+
+    /// As data sheets call it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Activate => "ACT",
+            Self::Read => "RD",
+            Self::ReadAuto => "RDA",
+            Self::Write => "WR",
+            Self::WriteAuto => "WRA",
+            Self::Precharge => "PRE",
+            Self::PrechargeAll => "PREab",
+            Self::RefreshAll => "REFab",
+            Self::RefreshSame => "REFsb",
+        }
+    }
+}
+
+/// Sees each command, in the order of time. `()` is nobody, and costs nothing.
+pub trait Observer {
+    /// This command is issued.
+    fn command(&mut self, command: &Command) {
+        let _ = command;
+    }
+}
+
+impl Observer for () {}
+
+impl<A: Observer, B: Observer> Observer for (A, B) {
+    #[inline]
+    fn command(&mut self, command: &Command) {
+        self.0.command(command);
+        self.1.command(command);
+    }
+}
+
+impl<O: Observer> Observer for &mut O {
+    #[inline]
+    fn command(&mut self, command: &Command) {
+        (**self).command(command);
+    }
+}
+
+/// All that was seen, for tests and traces.
+impl Observer for Vec<Command> {
+    fn command(&mut self, command: &Command) {
+        self.push(*command);
+    }
+}

@@ -1,0 +1,239 @@
+//! A module of memory as numbers: its geometry, its timing in clocks, what it draws.
+//!
+//! The numbers stand in `devices/`, one file for each family, with their sources; the files are
+//! built in. A module is one of them by name, with the density and the width of its devices.
+//!
+//! ```
+//! use interleaf_sim::dimm::device::{Device, Options};
+//! let device = Device::by_name("rdimm-6400-2r", &Options::default())?;
+//! assert_eq!((device.ranks, device.timing.t_rcd), (2, 52));
+//! # Ok::<(), interleaf_sim::dimm::device::DeviceError>(())
+//! ```
+
+mod build;
+mod currents;
+mod file;
+mod rule;
+
+pub use build::{Options, by_name, in_file, names};
+pub use currents::Currents;
+
+use interleaf_model::format::FileError;
+use std::fmt;
+
+/// A kind of module, as one channel has it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Device {
+    /// Its name, such as `rdimm-6400-2r`.
+    pub name: String,
+    /// The family of its DRAM, such as `ddr5`.
+    pub family: String,
+    /// The density of its devices, such as `16Gb`.
+    pub density: String,
+    /// Bits of data that each device has.
+    pub width: u32,
+    /// Sub-channels of a channel: buses that share nothing.
+    pub sub_channels: u32,
+    /// Bits of data of a sub-channel, those for error correction left aside.
+    pub data_bits: u32,
+    /// Bits of a sub-channel for error correction.
+    pub ecc_bits: u32,
+    /// Pseudo-channels of a sub-channel: 2 where ranks are multiplexed.
+    pub pseudo_channels: u32,
+    /// Ranks of each pseudo-channel.
+    pub ranks: u32,
+    /// Groups of banks of a rank.
+    pub bank_groups: u32,
+    /// Banks of a group.
+    pub banks: u32,
+    /// Rows of a bank.
+    pub rows: u32,
+    /// Bursts of a row: its bytes, over all devices of the rank, in bursts.
+    pub columns: u32,
+    /// Thousands of transfers a second on the pins of the DRAM: two a clock.
+    pub kilotransfers: u64,
+    /// How often the clock of the host ticks while that of the DRAM ticks once.
+    pub host_clocks: u64,
+    /// What buffers add to the latency of an access, ps.
+    pub delay_ps: u64,
+    /// Slots of the command bus, in clocks, that an activation takes.
+    pub activate_slots: u32,
+    /// Slots that a read or write takes. Any other command takes one.
+    pub access_slots: u32,
+    /// Refreshes that a rank may owe.
+    pub refresh_postponed: u32,
+    /// Timing, in clocks of the DRAM.
+    pub timing: Timing,
+    /// What a device draws, where that is known.
+    pub currents: Option<Currents>,
+}
+
+/// Timing in clocks of the DRAM, named as JEDEC names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timing {
+    /// From a read to its data.
+    pub cl: u32,
+    /// From a write to its data.
+    pub cwl: u32,
+    /// How long the data of an access take.
+    pub burst: u32,
+    /// Activation to access.
+    pub t_rcd: u32,
+    /// Precharge to activation.
+    pub t_rp: u32,
+    /// Activation to precharge.
+    pub t_ras: u32,
+    /// Activation to activation of a bank.
+    pub t_rc: u32,
+    /// Access to access of the same kind, another group of banks.
+    pub t_ccd_s: u32,
+    /// Read to read, same group.
+    pub t_ccd_l: u32,
+    /// Write to write, same group, where the DRAM reads and modifies (devices with 4 bits).
+    pub t_ccd_l_wr: u32,
+    /// Write to write, same group, where it does not.
+    pub t_ccd_l_wr2: u32,
+    /// Activation to activation, another group.
+    pub t_rrd_s: u32,
+    /// Activation to activation, same group.
+    pub t_rrd_l: u32,
+    /// Four activations of a rank are within no less than that.
+    pub t_faw: u32,
+    /// The end of written data to a read, another group of the rank.
+    pub t_wtr_s: u32,
+    /// The end of written data to a read, same group.
+    pub t_wtr_l: u32,
+    /// Read to precharge.
+    pub t_rtp: u32,
+    /// The end of written data to precharge.
+    pub t_wr: u32,
+    /// Precharge to precharge within a rank.
+    pub t_ppd: u32,
+    /// Read data to written data: what the bus needs to turn round.
+    pub t_turn: u32,
+    /// Data of a rank to data of another.
+    pub t_rank: u32,
+    /// How often a rank is refreshed; 0 if never.
+    pub t_refi: u32,
+    /// How long a refresh of all banks takes.
+    pub t_rfc: u32,
+    /// How often a refresh of the same bank of all groups is due; 0 if there is none.
+    pub t_refi_sb: u32,
+    /// How long it takes.
+    pub t_rfc_sb: u32,
+    /// From one to an activation of another bank of the rank.
+    pub t_refsbrd: u32,
+}
+
+impl Device {
+    /// The module of this name that comes with the tool.
+    ///
+    /// # Errors
+    /// When there is none, or not with these devices.
+    pub fn by_name(name: &str, options: &Options) -> Result<Self, DeviceError> {
+        by_name(name, options)
+    }
+
+    /// Banks of a rank.
+    pub fn banks_of_rank(&self) -> u32 {
+        self.bank_groups * self.banks
+    }
+
+    /// Bytes of a burst.
+    pub fn burst_bytes(&self) -> u32 {
+        self.timing.burst * 2 * self.data_bits / 8
+    }
+
+    /// Bursts that a sub-channel holds.
+    pub fn bursts(&self) -> u64 {
+        let ranks = u64::from(self.pseudo_channels * self.ranks * self.banks_of_rank());
+        ranks * u64::from(self.rows) * u64::from(self.columns)
+    }
+
+    /// Devices of a rank of a sub-channel, those for error correction left aside.
+    pub fn devices_of_rank(&self) -> u32 {
+        self.data_bits / self.width
+    }
+
+    /// The fastest that a channel could move data, GB/s.
+    pub fn peak_gbps(&self) -> f64 {
+        let bytes = f64::from(self.sub_channels * self.pseudo_channels * self.data_bits) / 8.0;
+        bytes * self.kilotransfers as f64 / 1e6
+    }
+
+    /// Clocks of the DRAM in `ps`, rounded up.
+    pub fn clocks(&self, ps: u64) -> u64 {
+        rule::clocks(ps, self.kilotransfers)
+    }
+
+    /// Clocks of the DRAM in a delay of `ps`, to the nearest: a delay is no constraint.
+    pub fn nearest_clocks(&self, ps: u64) -> u64 {
+        let per_clock = 2_000_000_000_u128;
+        ((u128::from(ps) * u128::from(self.kilotransfers) + per_clock / 2) / per_clock) as u64
+    }
+
+    /// What `clocks` of the DRAM take, ns.
+    pub fn ns(&self, clocks: u64) -> f64 {
+        clocks as f64 * 2e6 / self.kilotransfers as f64
+    }
+
+    /// Write to write within a group of banks: a device with 4 bits has to read and modify what it
+    /// corrects errors by.
+    pub fn same_group_writes(&self) -> u32 {
+        if self.width == 4 { self.timing.t_ccd_l_wr } else { self.timing.t_ccd_l_wr2 }
+    }
+
+    /// Slots of the command bus that a command takes.
+    pub fn slots(&self, kind: super::command::Kind) -> u32 {
+        use super::command::Kind;
+        match kind {
+            Kind::Activate => self.activate_slots,
+            Kind::Read | Kind::ReadAuto | Kind::Write | Kind::WriteAuto => self.access_slots,
+            _ => 1,
+        }
+    }
+}
+
+/// Why there is no such device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DeviceError {
+    /// Something is wrong in a file.
+    File(FileError),
+    /// Something was asked for that no file has.
+    Choice {
+        /// What.
+        problem: String,
+        /// What there is.
+        hint: String,
+    },
+}
+
+impl DeviceError {
+    /// How to mend it.
+    pub fn hint(&self) -> &str {
+        match self {
+            Self::File(why) => &why.hint,
+            Self::Choice { hint, .. } => hint,
+        }
+    }
+}
+
+impl std::error::Error for DeviceError {}
+
+impl fmt::Display for DeviceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(why) => why.fmt(f),
+            Self::Choice { problem, .. } => f.write_str(problem),
+        }
+    }
+}
+
+impl From<FileError> for DeviceError {
+    fn from(why: FileError) -> Self {
+        Self::File(why)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,371 @@
+//! The file of a family into the device that was asked for.
+
+use super::{
+    Device, DeviceError, Timing,
+    file::{Density, File, Module, Pair, Speed},
+    rule::{RULE_HINT, Rule, quantity, rule},
+};
+use interleaf_model::format::{FileError, toml_text::TomlText};
+use toml::Spanned;
+
+const SCHEMA: &str = "interleaf.devices/1";
+
+/// The files that come with the tool.
+const FILES: [(&str, &str); 4] = [
+    ("ddr5.toml", include_str!("../../../../../devices/ddr5.toml")),
+    ("ddr4.toml", include_str!("../../../../../devices/ddr4.toml")),
+    ("ddr3.toml", include_str!("../../../../../devices/ddr3.toml")),
+    ("stt-mram.toml", include_str!("../../../../../devices/stt-mram.toml")),
+];
+
+/// What may be chosen of a module.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// The density of its devices, such as `24Gb`. Default: the first of the file, `16Gb` of DDR5.
+    pub density: Option<String>,
+    /// The width of its devices, such as `x8`. Default: the first of the file, `x4` of DDR5.
+    pub width: Option<String>,
+}
+
+/// The names of the modules that come with the tool.
+pub fn names() -> Vec<String> {
+    let of_file = |(name, text): &(&str, &str)| TomlText::new(name, text).read::<File>().ok();
+    let files = FILES.iter().filter_map(of_file);
+    files.flat_map(|file| file.module.into_iter().map(|module| module.name.into_inner())).collect()
+}
+
+/// The module of this name that comes with the tool.
+///
+/// # Errors
+/// When there is none, or not with these devices.
+pub fn by_name(name: &str, options: &Options) -> Result<Device, DeviceError> {
+    for (file, text) in FILES {
+        let text = TomlText::new(file, text);
+        let parsed: File = text.read()?;
+        if let Some(module) = parsed.module.iter().find(|module| module.name.get_ref() == name) {
+            return device(&text, &parsed, module, options);
+        }
+    }
+    Err(DeviceError::Choice {
+        problem: format!("there is no device \"{name}\""),
+        hint: format!("name a file, or one of {}", names().join(", ")),
+    })
+}
+
+/// The module of a file of the name `file` that holds `text`: the one called `name`, or the only
+/// one.
+///
+/// # Errors
+/// When something is wrong in it, or there is no such module.
+pub fn in_file(
+    file: &str,
+    text: &str,
+    name: Option<&str>,
+    options: &Options,
+) -> Result<Device, DeviceError> {
+    let text = TomlText::new(file, text);
+    let parsed: File = text.read()?;
+    let found = match (name, parsed.module.as_slice()) {
+        (None, [only]) => Some(only),
+        (None, _) => None,
+        (Some(name), modules) => modules.iter().find(|module| module.name.get_ref() == name),
+    };
+    let Some(module) = found else {
+        let names: Vec<_> = parsed
+            .module
+            .iter()
+            .map(|module| format!("{file}:{}", module.name.get_ref()))
+            .collect();
+        return Err(DeviceError::Choice {
+            problem: match name {
+                Some(name) => format!("{file}: it has no module \"{name}\""),
+                None => format!("{file}: it has {} modules", names.len()),
+            },
+            hint: format!("say which is meant: {}", names.join(", ")),
+        });
+    };
+    device(&text, &parsed, module, options)
+}
+
+fn device(
+    text: &TomlText<'_>,
+    file: &File,
+    module: &Module,
+    options: &Options,
+) -> Result<Device, DeviceError> {
+    text.schema(&file.schema, SCHEMA)?;
+    let tables = Tables { text, file };
+    let speed = tables.speed(module)?;
+    let rate = tables.rate("speed.rate", &speed.rate)?;
+    let default = module.density.as_ref().map(Spanned::get_ref);
+    let density = tables.density(options.density.as_ref().or(default))?;
+    let width_name = tables.width(options.width.as_ref())?;
+    let width: u32 = width_name.trim_start_matches('x').parse().unwrap_or(4);
+    let channel = &file.channel;
+    let data_bits: u32 = text.whole("channel.data_bits", &channel.data_bits, 8..=64)?;
+    if !data_bits.is_multiple_of(width) {
+        let problem = format!("{data_bits} bits are no whole number of {width_name} devices");
+        let hint = "write a multiple of the width of each device";
+        return Err(text.error("channel.data_bits", &channel.data_bits, problem, hint).into());
+    }
+    let geometry = &file.geometry;
+    let page_bytes: u32 = text.whole("geometry.page_bytes", &geometry.page_bytes, 8..=65_536)?;
+    let ranks: u32 = text.whole("module.ranks", &module.ranks, 1..=8)?;
+    let pseudo_channels = if module.multiplexed { 2 } else { 1 };
+    if !ranks.is_multiple_of(pseudo_channels) {
+        let problem = format!("{ranks} ranks cannot be divided among two pseudo-channels");
+        return Err(text.error("module.ranks", &module.ranks, problem, "write 2 or 4").into());
+    }
+    let timing = tables.timing(speed, density, rate)?;
+    let burst_bytes = timing.burst * 2 * data_bits / 8;
+    let columns = page_bytes * (data_bits / width) / burst_bytes.max(1);
+    if columns == 0 {
+        let problem = format!("a row is shorter than a burst of {burst_bytes} bytes");
+        let hint = "write the bytes that one device has in a row";
+        return Err(text.error("geometry.page_bytes", &geometry.page_bytes, problem, hint).into());
+    }
+    Ok(Device {
+        name: module.name.get_ref().clone(),
+        family: text.said("family", &file.family)?,
+        density: density.name.get_ref().clone(),
+        width,
+        sub_channels: text.whole("channel.sub_channels", &channel.sub_channels, 1..=2)?,
+        data_bits,
+        ecc_bits: text.whole("channel.ecc_bits", &channel.ecc_bits, 0..=16)?,
+        pseudo_channels,
+        ranks: ranks / pseudo_channels,
+        bank_groups: text.whole("geometry.bank_groups", &geometry.bank_groups, 1..=8)?,
+        banks: text.whole("geometry.banks", &geometry.banks, 1..=8)?,
+        rows: text.whole("density.rows", &density.rows, 1..=1 << 24)?,
+        columns,
+        kilotransfers: rate,
+        host_clocks: u64::from(pseudo_channels),
+        delay_ps: module.delay.as_ref().map_or(Ok(0), |delay| tables.ps("module.delay", delay))?,
+        activate_slots: tables.at("channel.activate_slots", &channel.activate_slots, rate, 1)?,
+        access_slots: tables.at("channel.access_slots", &channel.access_slots, rate, 1)?,
+        refresh_postponed: text.whole(
+            "channel.refresh_postponed",
+            &channel.refresh_postponed,
+            0..=8,
+        )?,
+        timing,
+        currents: tables.currents(&width_name, density)?,
+    })
+}
+
+/// A file while one of its modules is built.
+pub(super) struct Tables<'a> {
+    pub(super) text: &'a TomlText<'a>,
+    pub(super) file: &'a File,
+}
+
+impl<'a> Tables<'a> {
+    fn speed(&self, module: &Module) -> Result<&'a Speed, FileError> {
+        let wanted = module.speed.get_ref();
+        self.file.speed.iter().find(|speed| speed.rate.get_ref() == wanted).ok_or_else(|| {
+            let rates: Vec<_> =
+                self.file.speed.iter().map(|speed| speed.rate.get_ref().as_str()).collect();
+            let problem = format!("there is no speed \"{wanted}\" in this file");
+            self.text.error("module.speed", &module.speed, problem, one_of(&rates))
+        })
+    }
+
+    fn density(&self, wanted: Option<&String>) -> Result<&'a Density, DeviceError> {
+        let all = &self.file.density;
+        let names: Vec<_> = all.iter().map(|density| density.name.get_ref().as_str()).collect();
+        let found = match wanted {
+            None => all.first(),
+            Some(wanted) => all.iter().find(|density| density.name.get_ref() == wanted),
+        };
+        found.ok_or_else(|| self.no_choice("density", wanted, &names))
+    }
+
+    fn width(&self, wanted: Option<&String>) -> Result<String, DeviceError> {
+        let all = &self.file.geometry.widths;
+        if let Some(wrong) =
+            all.get_ref().iter().find(|w| !["x4", "x8", "x16"].contains(&w.as_str()))
+        {
+            let problem = format!("\"{wrong}\" is no width");
+            let hint = "write a list of x4, x8, x16";
+            return Err(self.text.error("geometry.widths", all, problem, hint).into());
+        }
+        let names: Vec<_> = all.get_ref().iter().map(String::as_str).collect();
+        let found = match wanted {
+            None => names.first(),
+            Some(wanted) => names.iter().find(|name| *name == wanted),
+        };
+        let found = found.map(ToString::to_string);
+        found.ok_or_else(|| self.no_choice("width", wanted, &names))
+    }
+
+    fn no_choice(&self, what: &str, wanted: Option<&String>, names: &[&str]) -> DeviceError {
+        let family = self.file.family.get_ref();
+        let wanted = wanted.map_or("", String::as_str);
+        DeviceError::Choice {
+            problem: format!("there is no {family} with a {what} of \"{wanted}\""),
+            hint: one_of(names),
+        }
+    }
+
+    pub(super) fn rate(&self, field: &str, value: &Spanned<String>) -> Result<u64, FileError> {
+        let hint = "write a rate such as 6400 MT/s";
+        let rate = quantity(value.get_ref(), "MT/s")
+            .map_err(|why| self.text.error(field, value, why, hint))?;
+        if !(100_000..=100_000_000).contains(&rate) {
+            let problem = format!("{} is not between 100 and 100000 MT/s", value.get_ref());
+            return Err(self.text.error(field, value, problem, hint));
+        }
+        Ok(rate)
+    }
+
+    /// The value of a pair, whose source is checked.
+    pub(super) fn value<'p>(&self, field: &str, pair: &'p Pair) -> Result<&'p str, FileError> {
+        let [value, source] = pair.get_ref();
+        let reasoned = ["derived: ", "assumed: "]
+            .iter()
+            .any(|word| source.strip_prefix(word).is_some_and(|how| !how.trim().is_empty()));
+        if reasoned || self.file.sources.contains_key(source) {
+            return Ok(value);
+        }
+        let problem = format!("\"{source}\" is no source of this file");
+        let names: Vec<_> = self.file.sources.keys().map(String::as_str).collect();
+        let hint = format!("{}, or say \"derived: how\" or \"assumed: why\"", one_of(&names));
+        Err(self.text.error(field, pair, problem, hint))
+    }
+
+    fn rule(&self, field: &str, pair: &Pair) -> Result<Rule, FileError> {
+        let value = self.value(field, pair)?;
+        rule(value).map_err(|why| self.text.error(field, pair, why, RULE_HINT))
+    }
+
+    /// Clocks, no fewer than `least`.
+    fn at(&self, field: &str, pair: &Pair, rate: u64, least: i64) -> Result<u32, FileError> {
+        let clocks = self.rule(field, pair)?.at(rate);
+        u32::try_from(clocks).ok().filter(|_| clocks >= least).ok_or_else(|| {
+            let problem = format!("it comes to {clocks} clocks, fewer than {least}");
+            self.text.error(field, pair, problem, RULE_HINT)
+        })
+    }
+
+    fn ps(&self, field: &str, pair: &Pair) -> Result<u64, FileError> {
+        let value = self.value(field, pair)?;
+        let hint = "write a time such as 2 ns";
+        quantity(value, "ns").map_err(|why| self.text.error(field, pair, why, hint))
+    }
+
+    pub(super) fn timing(
+        &self,
+        speed: &Speed,
+        density: &Density,
+        rate: u64,
+    ) -> Result<Timing, FileError> {
+        let own = &self.file.timing;
+        let at = |name: &str, pair: &Pair| self.at(&format!("timing.{name}"), pair, rate, 0);
+        let some =
+            |name: &str, pair: &Option<Pair>| pair.as_ref().map_or(Ok(0), |pair| at(name, pair));
+        let cl = self.at("speed.cl", &speed.cl, rate, 1)?;
+        let latency = speed.write_latency.as_ref().unwrap_or(&own.write_latency);
+        let cwl = i64::from(cl) + self.rule("timing.write_latency", latency)?.at(rate);
+        let cwl = u32::try_from(cwl).ok().filter(|cwl| *cwl > 0).ok_or_else(|| {
+            let problem = format!("a write would have its data {cwl} clocks behind it");
+            self.text.error("timing.write_latency", latency, problem, RULE_HINT)
+        })?;
+        let ras = speed.t_ras.as_ref().unwrap_or(&own.t_ras);
+        let (t_ras, t_rp) = (at("t_ras", ras)?, at("t_rp", &speed.t_rp)?);
+        let timing = Timing {
+            cl,
+            cwl,
+            burst: self.at("channel.burst", &self.file.channel.burst, rate, 1)?,
+            t_rcd: at("t_rcd", &speed.t_rcd)?,
+            t_rp,
+            t_ras,
+            t_rc: t_ras + t_rp,
+            t_ccd_s: at("t_ccd_s", &own.t_ccd_s)?,
+            t_ccd_l: at("t_ccd_l", &own.t_ccd_l)?,
+            t_ccd_l_wr: at("t_ccd_l_wr", &own.t_ccd_l_wr)?,
+            t_ccd_l_wr2: at("t_ccd_l_wr2", &own.t_ccd_l_wr2)?,
+            t_rrd_s: at("t_rrd_s", &own.t_rrd_s)?,
+            t_rrd_l: at("t_rrd_l", &own.t_rrd_l)?,
+            t_faw: at("t_faw", &own.t_faw)?,
+            t_wtr_s: at("t_wtr_s", &own.t_wtr_s)?,
+            t_wtr_l: at("t_wtr_l", &own.t_wtr_l)?,
+            t_rtp: at("t_rtp", &own.t_rtp)?,
+            t_wr: at("t_wr", &own.t_wr)?,
+            t_ppd: at("t_ppd", &own.t_ppd)?,
+            t_turn: at("t_turn", &own.t_turn)?,
+            t_rank: at("t_rank", &own.t_rank)?,
+            t_refi: some("t_refi", &own.t_refi)?,
+            t_rfc: some("t_rfc", &density.t_rfc)?,
+            t_refi_sb: some("t_refi_sb", &own.t_refi_sb)?,
+            t_rfc_sb: some("t_rfc_sb", &density.t_rfc_sb)?,
+            t_refsbrd: some("t_refsbrd", &own.t_refsbrd)?,
+        };
+        self.possible(&timing, ras)?;
+        Ok(timing)
+    }
+
+    /// Whether DRAM could be like that.
+    fn possible(&self, t: &Timing, ras: &Pair) -> Result<(), FileError> {
+        let own = &self.file.timing;
+        let refi = own.t_refi.as_ref().unwrap_or(ras);
+        let same = own.t_refi_sb.as_ref().unwrap_or(refi);
+        let rules: [(bool, &str, &Pair, String); 9] = [
+            (t.t_ras >= t.t_rcd, "t_ras", ras, format!("below t_rcd, {}", t.t_rcd)),
+            (t.t_ccd_s >= t.burst, "t_ccd_s", &own.t_ccd_s, format!("below burst, {}", t.burst)),
+            (
+                t.t_ccd_l >= t.t_ccd_s,
+                "t_ccd_l",
+                &own.t_ccd_l,
+                format!("below t_ccd_s, {}", t.t_ccd_s),
+            ),
+            (
+                t.t_ccd_l_wr2 >= t.t_ccd_l,
+                "t_ccd_l_wr2",
+                &own.t_ccd_l_wr2,
+                format!("below t_ccd_l, {}", t.t_ccd_l),
+            ),
+            (
+                t.t_ccd_l_wr >= t.t_ccd_l_wr2,
+                "t_ccd_l_wr",
+                &own.t_ccd_l_wr,
+                format!("below t_ccd_l_wr2, {}", t.t_ccd_l_wr2),
+            ),
+            (
+                t.t_rrd_l >= t.t_rrd_s,
+                "t_rrd_l",
+                &own.t_rrd_l,
+                format!("below t_rrd_s, {}", t.t_rrd_s),
+            ),
+            (
+                t.t_wtr_l >= t.t_wtr_s,
+                "t_wtr_l",
+                &own.t_wtr_l,
+                format!("below t_wtr_s, {}", t.t_wtr_s),
+            ),
+            (
+                t.t_refi == 0 || (t.t_rfc > 0 && t.t_refi > t.t_rfc + t.t_rc),
+                "t_refi",
+                refi,
+                format!("too short for a refresh of {} clocks (t_rfc)", t.t_rfc),
+            ),
+            (
+                t.t_refi_sb == 0 || (t.t_rfc_sb > 0 && t.t_refi_sb > t.t_rfc_sb + t.t_rp),
+                "t_refi_sb",
+                same,
+                format!("too short for a refresh of {} clocks (t_rfc_sb)", t.t_rfc_sb),
+            ),
+        ];
+        for (holds, name, pair, problem) in rules {
+            if !holds {
+                let problem = format!("{} is {problem}", pair.get_ref()[0]);
+                let hint = "look the value up again: no DRAM can be like that";
+                return Err(self.text.error(&format!("timing.{name}"), pair, problem, hint));
+            }
+        }
+        Ok(())
+    }
+}
+
+pub(super) fn one_of(names: &[&str]) -> String {
+    format!("write one of {}", names.join(", "))
+}

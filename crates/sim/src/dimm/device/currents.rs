@@ -1,0 +1,138 @@
+//! What devices and modules draw.
+
+use super::{
+    build::{Tables, one_of},
+    file::{CurrentsOfWidth, Density, Pair},
+    rule::quantity,
+};
+use interleaf_model::format::FileError;
+
+/// What one device draws, in microamperes, and what it was measured with; and what the other parts
+/// of a module draw.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Currents {
+    /// The supply, mV.
+    pub vdd_mv: u32,
+    /// The supply of the word lines, mV; 0 where there is none.
+    pub vpp_mv: u32,
+    /// Activating and precharging one bank over and over.
+    pub idd0_ua: u32,
+    /// Standing by, all banks closed.
+    pub idd2n_ua: u32,
+    /// Powered down, all banks closed.
+    pub idd2p_ua: u32,
+    /// Standing by, all banks open.
+    pub idd3n_ua: u32,
+    /// Reading without a pause, all banks open.
+    pub idd4r_ua: u32,
+    /// Writing without a pause, all banks open.
+    pub idd4w_ua: u32,
+    /// Refreshing all banks over and over.
+    pub idd5b_ua: u32,
+    /// As `idd0`, of the word lines' supply.
+    pub ipp0_ua: u32,
+    /// As `idd2n`.
+    pub ipp2n_ua: u32,
+    /// As `idd3n`.
+    pub ipp3n_ua: u32,
+    /// As `idd4r`.
+    pub ipp4r_ua: u32,
+    /// As `idd4w`.
+    pub ipp4w_ua: u32,
+    /// As `idd5b`.
+    pub ipp5b_ua: u32,
+    /// How long a row was open while `idd0` was measured, ps.
+    pub t_ras_ps: u64,
+    /// From one activation to the next there, ps.
+    pub t_rc_ps: u64,
+    /// How long a burst took while `idd4r` and `idd4w` were measured, ps.
+    pub burst_ps: u64,
+    /// The resistance of an output, milliohm; 0 where the pins are not counted.
+    pub driver_mohm: u32,
+    /// What it drives against, milliohm.
+    pub termination_mohm: u32,
+    /// What each rank on the same pins that is not addressed adds beside it, milliohm; 0: nothing.
+    pub termination_other_mohm: u32,
+    /// The register of a module that is not multiplexed, mW.
+    pub register_mw: u32,
+    /// The register and the data buffers of one that is, mW, whatever they do.
+    pub multiplexer_mw: u32,
+    /// What its data buffers take for each bit, fJ.
+    pub multiplexer_bit_fj: u32,
+}
+
+impl Tables<'_> {
+    /// Those of devices of this width, if the file has them.
+    pub(super) fn currents(
+        &self,
+        width: &str,
+        density: &Density,
+    ) -> Result<Option<Currents>, FileError> {
+        let Some(own) = &self.file.currents else { return Ok(None) };
+        let Some(of) = own.width.iter().find(|of| of.name.get_ref() == width) else {
+            return Ok(None);
+        };
+        let speeds = &self.file.speed;
+        let names = || speeds.iter().map(|speed| speed.rate.get_ref().as_str()).collect::<Vec<_>>();
+        let speed = speeds.iter().find(|speed| speed.rate.get_ref() == own.rate.get_ref());
+        let speed = speed.ok_or_else(|| {
+            let problem = format!("there is no speed \"{}\" in this file", own.rate.get_ref());
+            self.text.error("currents.rate", &own.rate, problem, one_of(&names()))
+        })?;
+        let rate = self.rate("currents.rate", &own.rate)?;
+        let timing = self.timing(speed, density, rate)?;
+        let ps = |clocks: u32| u64::from(clocks) * 2_000_000_000 / rate;
+        let of_module = |name: &str, pair: &Option<Pair>, unit: &str| {
+            let field = format!("currents.{name}");
+            pair.as_ref().map_or(Ok(0), |pair| self.thousandths(&field, pair, unit))
+        };
+        Ok(Some(Currents {
+            vdd_mv: self.thousandths("currents.vdd", &own.vdd, "V")?,
+            vpp_mv: of_module("vpp", &own.vpp, "V")?,
+            t_ras_ps: ps(timing.t_ras),
+            t_rc_ps: ps(timing.t_rc),
+            burst_ps: ps(timing.burst),
+            driver_mohm: of_module("driver", &own.driver, "ohm")?,
+            termination_mohm: of_module("termination", &own.termination, "ohm")?,
+            termination_other_mohm: of_module("termination_other", &own.termination_other, "ohm")?,
+            register_mw: of_module("register", &own.register, "W")?,
+            multiplexer_mw: of_module("multiplexer", &own.multiplexer, "W")?,
+            multiplexer_bit_fj: of_module("multiplexer_bit", &own.multiplexer_bit, "pJ")?,
+            ..self.of_device(of)?
+        }))
+    }
+
+    fn of_device(&self, of: &CurrentsOfWidth) -> Result<Currents, FileError> {
+        let amperes = |name: &str, pair: &Pair| {
+            self.thousandths(&format!("currents.width.{name}"), pair, "mA")
+        };
+        let some = |name: &str, pair: &Option<Pair>| {
+            pair.as_ref().map_or(Ok(0), |pair| amperes(name, pair))
+        };
+        Ok(Currents {
+            idd0_ua: amperes("idd0", &of.idd0)?,
+            idd2n_ua: amperes("idd2n", &of.idd2n)?,
+            idd2p_ua: amperes("idd2p", &of.idd2p)?,
+            idd3n_ua: amperes("idd3n", &of.idd3n)?,
+            idd4r_ua: amperes("idd4r", &of.idd4r)?,
+            idd4w_ua: amperes("idd4w", &of.idd4w)?,
+            idd5b_ua: amperes("idd5b", &of.idd5b)?,
+            ipp0_ua: some("ipp0", &of.ipp0)?,
+            ipp2n_ua: some("ipp2n", &of.ipp2n)?,
+            ipp3n_ua: some("ipp3n", &of.ipp3n)?,
+            ipp4r_ua: some("ipp4r", &of.ipp4r)?,
+            ipp4w_ua: some("ipp4w", &of.ipp4w)?,
+            ipp5b_ua: some("ipp5b", &of.ipp5b)?,
+            ..Currents::default()
+        })
+    }
+
+    /// A quantity in thousandths of its unit.
+    fn thousandths(&self, field: &str, pair: &Pair, unit: &str) -> Result<u32, FileError> {
+        let value = self.value(field, pair)?;
+        let found = quantity(value, unit)
+            .and_then(|number| u32::try_from(number).map_err(|_| format!("{value} is too much")));
+        let hint = format!("write a quantity such as 1.1 {unit}");
+        found.map_err(|why| self.text.error(field, pair, why, hint))
+    }
+}

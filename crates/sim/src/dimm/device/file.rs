@@ -1,0 +1,138 @@
+//! The file of a family, as it is written.
+
+use serde::Deserialize;
+use toml::Spanned;
+
+/// A value with its unit, and its source.
+pub(super) type Pair = Spanned<[String; 2]>;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct File {
+    pub(super) schema: Spanned<String>,
+    pub(super) family: Spanned<String>,
+    #[serde(default)]
+    pub(super) sources: std::collections::BTreeMap<String, String>,
+    pub(super) channel: Channel,
+    pub(super) geometry: Geometry,
+    pub(super) timing: Timing,
+    pub(super) density: Vec<Density>,
+    pub(super) speed: Vec<Speed>,
+    pub(super) currents: Option<Currents>,
+    pub(super) module: Vec<Module>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Channel {
+    pub(super) sub_channels: Spanned<i64>,
+    pub(super) data_bits: Spanned<i64>,
+    pub(super) ecc_bits: Spanned<i64>,
+    pub(super) burst: Pair,
+    pub(super) activate_slots: Pair,
+    pub(super) access_slots: Pair,
+    pub(super) refresh_postponed: Spanned<i64>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Geometry {
+    pub(super) bank_groups: Spanned<i64>,
+    pub(super) banks: Spanned<i64>,
+    pub(super) page_bytes: Spanned<i64>,
+    pub(super) widths: Spanned<Vec<String>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Timing {
+    pub(super) write_latency: Pair,
+    pub(super) t_ras: Pair,
+    pub(super) t_ccd_s: Pair,
+    pub(super) t_ccd_l: Pair,
+    pub(super) t_ccd_l_wr: Pair,
+    pub(super) t_ccd_l_wr2: Pair,
+    pub(super) t_rrd_s: Pair,
+    pub(super) t_rrd_l: Pair,
+    pub(super) t_faw: Pair,
+    pub(super) t_wtr_s: Pair,
+    pub(super) t_wtr_l: Pair,
+    pub(super) t_rtp: Pair,
+    pub(super) t_wr: Pair,
+    pub(super) t_ppd: Pair,
+    pub(super) t_turn: Pair,
+    pub(super) t_rank: Pair,
+    pub(super) t_refi: Option<Pair>,
+    pub(super) t_refi_sb: Option<Pair>,
+    pub(super) t_refsbrd: Option<Pair>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Density {
+    pub(super) name: Spanned<String>,
+    pub(super) rows: Spanned<i64>,
+    pub(super) t_rfc: Option<Pair>,
+    pub(super) t_rfc_sb: Option<Pair>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Speed {
+    pub(super) rate: Spanned<String>,
+    pub(super) cl: Pair,
+    pub(super) t_rcd: Pair,
+    pub(super) t_rp: Pair,
+    /// In place of that of the family.
+    pub(super) t_ras: Option<Pair>,
+    /// In place of that of the family.
+    pub(super) write_latency: Option<Pair>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Currents {
+    /// The speed they were measured at: one of the file's.
+    pub(super) rate: Spanned<String>,
+    pub(super) vdd: Pair,
+    pub(super) vpp: Option<Pair>,
+    pub(super) driver: Option<Pair>,
+    pub(super) termination: Option<Pair>,
+    pub(super) termination_other: Option<Pair>,
+    pub(super) register: Option<Pair>,
+    pub(super) multiplexer: Option<Pair>,
+    pub(super) multiplexer_bit: Option<Pair>,
+    pub(super) width: Vec<CurrentsOfWidth>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct CurrentsOfWidth {
+    pub(super) name: Spanned<String>,
+    pub(super) idd0: Pair,
+    pub(super) idd2n: Pair,
+    pub(super) idd2p: Pair,
+    pub(super) idd3n: Pair,
+    pub(super) idd4r: Pair,
+    pub(super) idd4w: Pair,
+    pub(super) idd5b: Pair,
+    pub(super) ipp0: Option<Pair>,
+    pub(super) ipp2n: Option<Pair>,
+    pub(super) ipp3n: Option<Pair>,
+    pub(super) ipp4r: Option<Pair>,
+    pub(super) ipp4w: Option<Pair>,
+    pub(super) ipp5b: Option<Pair>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Module {
+    pub(super) name: Spanned<String>,
+    pub(super) speed: Spanned<String>,
+    pub(super) ranks: Spanned<i64>,
+    #[serde(default)]
+    pub(super) multiplexed: bool,
+    /// The density that is meant when none is asked for, if not the file's first.
+    pub(super) density: Option<Spanned<String>>,
+    pub(super) delay: Option<Pair>,
+}

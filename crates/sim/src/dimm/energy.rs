@@ -1,0 +1,300 @@
+//! What a run costs in energy, by the method of data sheets (Micron TN-40-07, TN-46-03).
+//!
+//! A data sheet gives the current of a device while it does one thing over and over. What one
+//! command adds is the difference to standing by, for as long as the command took there:
+//!
+//! | what | energy of one device |
+//! | --- | --- |
+//! | standing by | IDD2N, and for each open bank its share of IDD3N - IDD2N |
+//! | activation and precharge | IDD0 less that, for tRC |
+//! | read, write | IDD4R or IDD4W less IDD3N, for a burst |
+//! | refresh | IDD5B less IDD2N, for tRFC; of one bank a group, its share of the rows |
+//!
+//! and the same for IPP at VPP. IDD3N is measured with all banks open: so DDR5's is above its IDD0,
+//! and taking it for one open row would make activations give energy back.
+//!
+//! Then there are the pins. A pin that pulls low draws VDD over driver and termination; data are
+//! low half of the time, and of the two pins of a strobe one is always low. What the module warms
+//! by is the driver's part when it sends, the termination's when it receives, and always that of
+//! its ranks which are not addressed and terminate too; behind buffers all of it. Last, the
+//! register and the buffers. All devices are counted, also those for error correction; bits are
+//! those of the program.
+
+use super::{
+    command::{Command, Kind, Observer},
+    device::{Currents, Device},
+};
+
+/// Counts what one sub-channel does.
+#[derive(Clone, Debug)]
+pub struct Counts {
+    device: Device,
+    /// When each open bank was opened, by its place.
+    opened: Vec<Option<u64>>,
+    /// Clocks of the host in which banks were open, of all banks together.
+    open_clocks: u64,
+    activations: u64,
+    reads: u64,
+    writes: u64,
+    refreshes: u64,
+    refreshes_same: u64,
+}
+
+/// Energies, J, of what ran for `seconds`.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Energy {
+    /// The time that it covers.
+    pub seconds: f64,
+    /// Bits that were moved for programs.
+    pub bits: f64,
+    /// Standing by, rows open or not.
+    pub background: f64,
+    /// Rows opened and closed.
+    pub activate: f64,
+    /// Reads, within the devices.
+    pub read: f64,
+    /// Writes, within the devices.
+    pub write: f64,
+    /// Refreshes.
+    pub refresh: f64,
+    /// The pins for data and their strobes.
+    pub pins: f64,
+    /// Registers and buffers of modules.
+    pub buffers: f64,
+}
+
+impl Energy {
+    /// All of it, J.
+    pub fn total(&self) -> f64 {
+        let Self { background, activate, read, write, refresh, pins, buffers, .. } = self;
+        background + activate + read + write + refresh + pins + buffers
+    }
+
+    /// The mean power, W.
+    pub fn power_w(&self) -> f64 {
+        if self.seconds > 0.0 { self.total() / self.seconds } else { 0.0 }
+    }
+
+    /// Energy for each bit that was moved, pJ; 0 if none was.
+    pub fn pj_per_bit(&self) -> f64 {
+        if self.bits > 0.0 { self.total() / self.bits * 1e12 } else { 0.0 }
+    }
+
+    /// This and what another sub-channel took in the same time.
+    pub fn and(self, other: &Self) -> Self {
+        Self {
+            seconds: self.seconds.max(other.seconds),
+            bits: self.bits + other.bits,
+            background: self.background + other.background,
+            activate: self.activate + other.activate,
+            read: self.read + other.read,
+            write: self.write + other.write,
+            refresh: self.refresh + other.refresh,
+            pins: self.pins + other.pins,
+            buffers: self.buffers + other.buffers,
+        }
+    }
+}
+
+impl Counts {
+    /// Nothing yet.
+    pub fn new(device: &Device) -> Self {
+        let banks = device.pseudo_channels * device.ranks * device.banks_of_rank();
+        Self {
+            device: device.clone(),
+            opened: vec![None; banks as usize],
+            open_clocks: 0,
+            activations: 0,
+            reads: 0,
+            writes: 0,
+            refreshes: 0,
+            refreshes_same: 0,
+        }
+    }
+
+    /// The energy until the clock `end` of the host; none where the device's currents are not
+    /// known. A module's register is shared by its sub-channels.
+    pub fn energy(&self, end: u64) -> Option<Energy> {
+        let device = &self.device;
+        let currents = device.currents?;
+        let per_device = PerDevice::new(device, &currents);
+        let rate = device.kilotransfers as f64 * device.host_clocks as f64;
+        let seconds_of = |clocks: u64| clocks as f64 * 2e-3 / rate;
+        let seconds = seconds_of(end);
+        let still_open: u64 = self.opened.iter().flatten().map(|at| end.saturating_sub(*at)).sum();
+        let open = seconds_of(self.open_clocks + still_open) / f64::from(device.banks_of_rank());
+        let of_rank = f64::from((device.data_bits + device.ecc_bits) / device.width);
+        let ranks = f64::from(device.pseudo_channels * device.ranks);
+        let moved = |bursts: u64| bursts as f64 * f64::from(device.burst_bytes()) * 8.0;
+        let bits = moved(self.reads + self.writes);
+        let (send, receive) = pins(device, &currents);
+        let share = 1.0 / f64::from(device.sub_channels);
+        let buffers = if device.pseudo_channels > 1 {
+            let bit = f64::from(currents.multiplexer_bit_fj) * 1e-15;
+            f64::from(currents.multiplexer_mw) * 1e-3 * seconds * share + bit * bits
+        } else {
+            f64::from(currents.register_mw) * 1e-3 * seconds * share
+        };
+        Some(Energy {
+            seconds,
+            bits,
+            background: of_rank * (ranks * per_device.closed * seconds + per_device.open * open),
+            activate: of_rank * per_device.activate * self.activations as f64,
+            read: of_rank * per_device.read * self.reads as f64,
+            write: of_rank * per_device.write * self.writes as f64,
+            refresh: of_rank
+                * (per_device.refresh * self.refreshes as f64
+                    + per_device.refresh_same * self.refreshes_same as f64),
+            pins: send * moved(self.reads) + receive * moved(self.writes),
+            buffers,
+        })
+    }
+
+    /// The banks that a command closes, by their places.
+    fn closed_by(&self, command: &Command) -> core::ops::Range<usize> {
+        let Device { ranks, bank_groups, banks, .. } = self.device;
+        let rank = u32::from(command.pseudo) * ranks + u32::from(command.rank);
+        if command.kind == Kind::PrechargeAll {
+            let first = (rank * bank_groups * banks) as usize;
+            return first..first + (bank_groups * banks) as usize;
+        }
+        let group = rank * bank_groups + u32::from(command.bank_group);
+        let place = (group * banks + u32::from(command.bank)) as usize;
+        place..place + 1
+    }
+
+    fn close(&mut self, command: &Command, at: u64) {
+        for place in self.closed_by(command) {
+            if let Some(opened) = self.opened.get_mut(place).and_then(Option::take) {
+                self.open_clocks += at.saturating_sub(opened);
+            }
+        }
+    }
+}
+
+impl Observer for Counts {
+    fn command(&mut self, command: &Command) {
+        let t = &self.device.timing;
+        let host = |clocks: u32| u64::from(clocks) * self.device.host_clocks;
+        let (read, written) = (host(t.t_rtp), host(t.cwl + t.burst + t.t_wr));
+        match command.kind {
+            Kind::Activate => {
+                self.activations += 1;
+                for place in self.closed_by(command) {
+                    if let Some(opened) = self.opened.get_mut(place) {
+                        *opened = Some(command.at);
+                    }
+                }
+            }
+            Kind::Read => self.reads += 1,
+            Kind::ReadAuto => {
+                self.reads += 1;
+                self.close(command, command.at + read);
+            }
+            Kind::Write => self.writes += 1,
+            Kind::WriteAuto => {
+                self.writes += 1;
+                self.close(command, command.at + written);
+            }
+            Kind::Precharge | Kind::PrechargeAll => self.close(command, command.at),
+            Kind::RefreshAll => self.refreshes += 1,
+            Kind::RefreshSame => self.refreshes_same += 1,
+        }
+    }
+}
+
+/// Of one device: powers in W, energies in J.
+struct PerDevice {
+    closed: f64,
+    /// In addition, with all banks open.
+    open: f64,
+    activate: f64,
+    read: f64,
+    write: f64,
+    refresh: f64,
+    refresh_same: f64,
+}
+
+impl PerDevice {
+    fn new(device: &Device, c: &Currents) -> Self {
+        // uA times mV is nW.
+        let watts = |idd_ua: f64, ipp_ua: f64| {
+            (idd_ua * f64::from(c.vdd_mv) + ipp_ua * f64::from(c.vpp_mv)) * 1e-9
+        };
+        let power = |idd_ua: u32, ipp_ua: u32| watts(f64::from(idd_ua), f64::from(ipp_ua));
+        let closed = power(c.idd2n_ua, c.ipp2n_ua);
+        let all_open = power(c.idd3n_ua, c.ipp3n_ua);
+        let seconds = |ps: u64| ps as f64 * 1e-12;
+        let row = (all_open - closed) / f64::from(device.banks_of_rank());
+        let cycle = seconds(c.t_rc_ps) * (power(c.idd0_ua, c.ipp0_ua) - closed);
+        let burst = seconds(c.burst_ps);
+        let refreshing = device.ns(device.timing.t_rfc.into()) * 1e-9;
+        let refresh = refreshing * (power(c.idd5b_ua, c.ipp5b_ua) - closed);
+        // As many of them as one refresh of all banks is worth do the same work.
+        let t = &device.timing;
+        let share = f64::from(t.t_refi_sb) / f64::from(t.t_refi.max(1));
+        Self {
+            closed,
+            open: all_open - closed,
+            activate: (cycle - row * seconds(c.t_ras_ps)).max(0.0),
+            read: burst * (power(c.idd4r_ua, c.ipp4r_ua) - all_open),
+            write: burst * (power(c.idd4w_ua, c.ipp4w_ua) - all_open),
+            refresh,
+            refresh_same: refresh * share,
+        }
+    }
+}
+
+/// What a module warms by for each bit of data that it sends, and that it receives, J, through its
+/// data pins and strobes, with those for error correction.
+///
+/// The strobes are a pair for each device, and at the host's side of buffers for each four bits.
+fn pins(device: &Device, c: &Currents) -> (f64, f64) {
+    if c.driver_mohm + c.termination_mohm == 0 {
+        return (0.0, 0.0);
+    }
+    let width = f64::from(device.data_bits + device.ecc_bits);
+    // What a watt of each low pin is for a bit.
+    let a_bit = |strobe_bits: f64, rate: f64| {
+        (width / 2.0 + width / strobe_bits) / (f64::from(device.data_bits) * rate)
+    };
+    let rate = device.kilotransfers as f64 * 1e3;
+    let dram = a_bit(device.width.into(), rate);
+    let link = Link::new(c, device.ranks - 1);
+    if device.pseudo_channels == 1 {
+        return (dram * (link.driver + link.others), dram * (link.termination + link.others));
+    }
+    // Between devices and buffers both ends are on the module.
+    let inside = dram * (link.driver + link.termination + link.others);
+    let host = a_bit(4.0, rate * f64::from(device.pseudo_channels));
+    let outside = Link::new(c, 0);
+    (inside + host * outside.driver, inside + host * outside.termination)
+}
+
+/// What the ends of a pin that is low warm by, W.
+struct Link {
+    driver: f64,
+    termination: f64,
+    others: f64,
+}
+
+impl Link {
+    /// With so many ranks beside the one that is addressed.
+    fn new(c: &Currents, others: u32) -> Self {
+        let siemens = |mohm: u32| if mohm == 0 { 0.0 } else { 1e3 / f64::from(mohm) };
+        let own = siemens(c.termination_mohm);
+        let other = f64::from(others) * siemens(c.termination_other_mohm);
+        let driver = f64::from(c.driver_mohm) * 1e-3;
+        let together = if own + other > 0.0 { 1.0 / (own + other) } else { 0.0 };
+        let amperes = f64::from(c.vdd_mv) * 1e-3 / (driver + together);
+        let volts = amperes * together;
+        Self {
+            driver: amperes * amperes * driver,
+            termination: volts * volts * own,
+            others: volts * volts * other,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

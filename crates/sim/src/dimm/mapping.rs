@@ -1,0 +1,170 @@
+//! Which bank, row and column an address means.
+//!
+//! A line of a sub-channel is a number; its low bits say, in an order that is chosen, which
+//! pseudo-channel, rank, group, bank and column it lies in, and what is above them is the row.
+//! Each bit that chooses a bank is the exclusive or of its own and of some bits of the row (a mask
+//! over the address), so that rows which differ little lie in different banks. Each mask has one
+//! bit below the row that no other has, so no two lines have the same place.
+//!
+//! Over channels and their sub-channels lines are dealt in chunks, modulo their number, which need
+//! not be a power of two.
+
+use super::{device::Device, source::Place};
+
+/// What a low bit of an address belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Field {
+    Pseudo,
+    Rank,
+    Group,
+    Bank,
+    Column,
+}
+
+/// How lines are laid out: so many neighbours in one row (a power of two, as its exponent), then
+/// the next group, rank and bank; the rest of the columns above the banks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// Neighbours in a row, as a power of two; a whole row if it has no more.
+    pub neighbours_log2: u32,
+}
+
+impl Layout {
+    /// As Intel's servers do: pairs of lines.
+    pub const XEON: Self = Self { neighbours_log2: 1 };
+    /// A whole row, then the next bank.
+    pub const ROW_BY_ROW: Self = Self { neighbours_log2: 16 };
+}
+
+/// The layout of one sub-channel.
+#[derive(Clone, Debug)]
+pub struct Mapping {
+    /// Masks of the bits of the pseudo-channel, then rank, group, bank: low bits first.
+    masks: [u64; 12],
+    /// How many of them make the number of the bank, from the second on where there are two
+    /// pseudo-channels.
+    selects: usize,
+    pseudo_bits: u32,
+    /// Column bits: a run of the address from its bit on, how many, and where they go.
+    columns: [(u32, u32, u32); 2],
+    row_shift: u32,
+    lines: u64,
+}
+
+impl Mapping {
+    /// The layout of a sub-channel of this device.
+    pub fn new(device: &Device, layout: Layout) -> Self {
+        let bits = |count: u32| count.trailing_zeros();
+        let pseudo = bits(device.pseudo_channels);
+        let (rank, group) = (bits(device.ranks), bits(device.bank_groups));
+        let (bank, column) = (bits(device.banks), bits(device.columns));
+        let run = |field: Field, count: u32| core::iter::repeat_n(field, count as usize);
+        let low = layout.neighbours_log2.min(column);
+        let order: Vec<Field> = run(Field::Column, low)
+            .chain(run(Field::Group, group))
+            .chain(run(Field::Pseudo, pseudo))
+            .chain(run(Field::Rank, rank))
+            .chain(run(Field::Bank, bank))
+            .chain(run(Field::Column, column - low))
+            .collect();
+        let row_shift = order.len() as u32;
+        let mut masks = [0; 12];
+        let mut selects = 0;
+        // As the number of a bank is made: bank bits lowest, then group, then rank; and after
+        // them the pseudo-channel.
+        let mut hash = 0;
+        for field in [Field::Bank, Field::Group, Field::Rank, Field::Pseudo] {
+            for (bit, _) in order.iter().enumerate().filter(|(_, of)| **of == field) {
+                // Two bits of the row each: one near, one far.
+                let row = 1 << (row_shift + hash) | 1 << (row_shift + hash + 8);
+                masks[selects] = 1 << bit | row;
+                selects += 1;
+                hash += 1;
+            }
+        }
+        let first_high = row_shift - (column - low);
+        Self {
+            masks,
+            selects: selects - pseudo as usize,
+            pseudo_bits: pseudo,
+            columns: [(0, low, 0), (first_high, column - low, low)],
+            row_shift,
+            lines: device.bursts(),
+        }
+    }
+
+    /// Lines of the sub-channel.
+    pub fn lines(&self) -> u64 {
+        self.lines
+    }
+
+    /// The place of a line, which is taken modulo their number.
+    #[inline]
+    pub fn place(&self, line: u64) -> Place {
+        let line = if line < self.lines { line } else { line % self.lines };
+        let bit = |mask: u64| (line & mask).count_ones() & 1;
+        let mut bank = 0;
+        for (at, mask) in self.masks[..self.selects].iter().enumerate() {
+            bank |= bit(*mask) << at;
+        }
+        let pseudo = if self.pseudo_bits == 0 { 0 } else { bit(self.masks[self.selects]) };
+        let mut column = 0;
+        for (from, count, to) in self.columns {
+            column |= ((line >> from) & ((1 << count) - 1)) << to;
+        }
+        Place {
+            pseudo: pseudo as u8,
+            bank: bank as u8,
+            column: column as u16,
+            row: (line >> self.row_shift) as u32,
+        }
+    }
+}
+
+/// Which sub-channel a line of the whole memory lies in, and which of its lines it is.
+///
+/// Lines are dealt in chunks of `chunk` over `parts` sub-channels.
+pub fn deal(line: u64, parts: u64, chunk: u64) -> (u64, u64) {
+    let (number, within) = (line / chunk, line % chunk);
+    (number % parts, number / parts * chunk + within)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dimm::device::{Options, names};
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn every_line_has_a_place_of_its_own() {
+        for name in names() {
+            let device = Device::by_name(&name, &Options::default()).unwrap();
+            for layout in [Layout::XEON, Layout::ROW_BY_ROW] {
+                let mapping = Mapping::new(&device, layout);
+                let low = 1 << (mapping.row_shift + 2);
+                let places: BTreeSet<_> = (0..low)
+                    .map(|line| {
+                        let place = mapping.place(line);
+                        assert!(u32::from(place.pseudo) < device.pseudo_channels);
+                        assert!(u32::from(place.bank) < device.ranks * device.banks_of_rank());
+                        assert!(u32::from(place.column) < device.columns);
+                        (place.pseudo, place.bank, place.row, place.column)
+                    })
+                    .collect();
+                assert_eq!(places.len() as u64, low, "{name}");
+                assert!(mapping.place(mapping.lines() - 1).row < device.rows);
+            }
+        }
+    }
+
+    #[test]
+    fn lines_are_dealt_to_any_number() {
+        let mut seen = BTreeSet::new();
+        for line in 0..24 * 4 * 10 {
+            let (part, local) = deal(line, 24, 4);
+            assert!(part < 24 && local < 40);
+            seen.insert((part, local));
+        }
+        assert_eq!(seen.len(), 960);
+    }
+}

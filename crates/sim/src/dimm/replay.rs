@@ -1,0 +1,159 @@
+//! A trace as the load of a machine.
+//!
+//! Lines of the trace's addresses are dealt over all sub-channels in chunks; each sub-channel reads
+//! the whole trace and takes its own. A request is made at its time, or later where all lines that
+//! may be on their way are; one of a trace without times as soon as one of them is free. A write is
+//! on its way until the controller has taken it.
+
+use super::{
+    command::Observer,
+    device::Device,
+    engine::SubChannel,
+    histogram::Histogram,
+    mapping::{Mapping, deal},
+    run::{Part, Setup},
+    source::{Request, Source},
+    trace::{self, Memory, Trace},
+};
+use std::{cmp::Reverse, collections::BinaryHeap};
+
+/// Lines that lie in one sub-channel one after another: 256 bytes, as servers deal them.
+pub const CHUNK: u64 = 4;
+
+/// Bytes of a line.
+const LINE: u64 = 64;
+
+/// Accesses between two words to who waits.
+const STEP: u64 = 1 << 16;
+
+/// The part of a trace that goes to one sub-channel.
+#[derive(Debug)]
+pub struct Replay<'a> {
+    trace: Trace<'a>,
+    mapping: Mapping,
+    number: u64,
+    parts: u64,
+    kilotransfers: u64,
+    next: Option<trace::Request>,
+    /// When each line that may be on its way is free, with its number.
+    free: BinaryHeap<Reverse<(u64, u32)>>,
+    /// When each was asked for.
+    asked: Vec<u64>,
+    way_out: u64,
+    way_back: u64,
+    latency: Histogram,
+}
+
+impl<'a> Replay<'a> {
+    /// What the sub-channel `number` of a machine has to do of a trace.
+    pub fn new(setup: &Setup, trace: Trace<'a>, number: u32) -> Self {
+        let way = setup.device.clocks(setup.uncore_ps);
+        let slots = setup.outstanding.max(1) as u32;
+        let mut replay = Self {
+            trace,
+            mapping: Mapping::new(&setup.device, setup.layout),
+            number: number.into(),
+            parts: setup.parts().into(),
+            kilotransfers: setup.device.kilotransfers,
+            next: None,
+            free: (0..slots).map(|slot| Reverse((0, slot))).collect(),
+            asked: vec![0; slots as usize],
+            way_out: way / 2,
+            way_back: way - way / 2,
+            latency: Histogram::default(),
+        };
+        replay.advance();
+        replay
+    }
+
+    /// Finds the next request of this sub-channel. What is wrong in a trace ends it: who replays
+    /// one has read it to its end before.
+    fn advance(&mut self) {
+        self.next = self
+            .trace
+            .by_ref()
+            .map_while(Result::ok)
+            .find(|request| deal(request.address / LINE, self.parts, CHUNK).0 == self.number);
+    }
+
+    /// When the core asks for a line: at its time, or when one of its lines is free.
+    fn asks_at(&self) -> Option<u64> {
+        let (next, Reverse((free, _))) = (self.next?, self.free.peek()?);
+        let clock = u128::from(next.at_ps) * u128::from(self.kilotransfers) / 2_000_000_000;
+        Some((clock as u64).max(*free))
+    }
+}
+
+impl Source for Replay<'_> {
+    fn peek(&self) -> Option<u64> {
+        self.asks_at().map(|clock| clock + self.way_out)
+    }
+
+    fn take(&mut self) -> Request {
+        let at = self.asks_at().unwrap_or_default();
+        let Reverse((_, slot)) = self.free.pop().unwrap_or_default();
+        let next = self.next.unwrap_or(trace::Request { at_ps: 0, write: false, address: 0 });
+        self.asked[slot as usize] = at;
+        self.advance();
+        let line = deal(next.address / LINE, self.parts, CHUNK).1;
+        let place = self.mapping.place(line);
+        Request { at: at + self.way_out, place, tag: slot, order: 0, write: next.write }
+    }
+
+    fn accepted(&mut self, request: &Request, clock: u64) {
+        self.free.push(Reverse((clock, request.tag)));
+    }
+
+    fn done(&mut self, request: &Request, clock: u64) {
+        let clock = clock + self.way_back;
+        let took = clock - self.asked[request.tag as usize];
+        let ns = u128::from(took) * 2_000_000 / u128::from(self.kilotransfers);
+        self.latency.record(ns as u64);
+        self.free.push(Reverse((clock, request.tag)));
+    }
+}
+
+impl Setup {
+    /// What a trace has to fit on these channels.
+    pub fn memory(&self) -> Memory {
+        let Device { kilotransfers, host_clocks, .. } = self.device;
+        let bytes = self.device.bursts() * u64::from(self.parts()) * LINE;
+        Memory { bytes, mega_transfers: (kilotransfers * host_clocks).div_ceil(1000) as u32 }
+    }
+
+    /// The whole part of a trace that goes to the sub-channel `number`. Tells `progress` now and
+    /// then of accesses that are done.
+    pub fn replay<O: Observer>(
+        &self,
+        trace: Trace<'_>,
+        number: u32,
+        observer: &mut O,
+        progress: &dyn Fn(u64),
+    ) -> Part {
+        let mut source = Replay::new(self, trace, number);
+        let phase = (u64::from(number), u64::from(self.parts()));
+        let mut channel = SubChannel::new(&self.device, &self.controller, phase);
+        loop {
+            let before = channel.counts().reads + channel.counts().writes;
+            channel.run(&mut source, observer, STEP);
+            let done = channel.counts().reads + channel.counts().writes - before;
+            progress(done);
+            if done < STEP {
+                break;
+            }
+        }
+        let counts = *channel.counts();
+        let bytes = f64::from(self.device.burst_bytes());
+        let simulated_ns = self.device.ns(channel.clock());
+        let bandwidth_gbps = match counts.reads + counts.writes {
+            0 => 0.0,
+            accesses => accesses as f64 * bytes / simulated_ns,
+        };
+        let latency = source.latency;
+        let end_clock = channel.clock();
+        Part { counts, bandwidth_gbps, simulated_ns, end_clock, latency }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,164 @@
+//! A load on all channels of a machine: sub-channel by sub-channel, then together.
+//!
+//! Sub-channels share nothing, and each has an even part of the load; so each is simulated alone,
+//! on whatever thread, and what they give is added up in their order.
+
+use super::{
+    command::Observer,
+    config::Controller,
+    device::Device,
+    engine::{Counts, SubChannel},
+    histogram::Histogram,
+    load::{ClosedLoop, Load, Pattern},
+    mapping::Layout,
+};
+use interleaf_model::mix::Mix;
+
+/// Lines on their way to each sub-channel where nobody says. 128 cores with 27 each, over 24
+/// sub-channels: at 556 GB/s a line then takes as long as was measured on such a server.
+pub const OUTSTANDING: usize = 144;
+
+/// The same, of processors for modules of more than 8800 MT/s, which do not exist yet. Assumed: as
+/// many more as the modules are faster.
+pub const OUTSTANDING_FASTER: usize = 240;
+
+/// Streams where nobody says: one of each core.
+pub const STREAMS: usize = 128;
+
+/// What lies between a core and the controller where nobody says, both ways, ps: what is left of an
+/// idle latency of 100 ns.
+pub const UNCORE_PS: u64 = 65_000;
+
+/// What is simulated.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// The modules.
+    pub device: Device,
+    /// What commands them.
+    pub controller: Controller,
+    /// Channels, with one module each.
+    pub channels: u32,
+    /// Reads and writes.
+    pub mix: Mix,
+    /// The order of lines.
+    pub pattern: Pattern,
+    /// Lines on their way to each sub-channel.
+    pub outstanding: usize,
+    /// Streams of each sub-channel.
+    pub streams: usize,
+    /// What lies between a core and the controller, both ways together, ps.
+    pub uncore_ps: u64,
+    /// How lines are laid out.
+    pub layout: Layout,
+    /// The seed of all that is random.
+    pub seed: u64,
+}
+
+/// What one sub-channel gave, or several together.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Part {
+    /// What was done while it counted.
+    pub counts: Counts,
+    /// Bytes a second, times 1e-9.
+    pub bandwidth_gbps: f64,
+    /// How long that took, ns; of several the longest.
+    pub simulated_ns: f64,
+    /// The clock of the DRAM in the end, counted from the very beginning; of several the latest.
+    pub end_clock: u64,
+    /// Of reads, from the core's miss to its data.
+    pub latency: Histogram,
+}
+
+impl Setup {
+    /// The usual controller and load on so many channels of a device.
+    pub fn new(device: Device, channels: u32) -> Self {
+        let faster = device.kilotransfers * device.host_clocks > 8_800_000;
+        Self {
+            device,
+            controller: Controller::default(),
+            channels,
+            mix: Mix::READ,
+            pattern: Pattern::Stream,
+            outstanding: if faster { OUTSTANDING_FASTER } else { OUTSTANDING },
+            streams: STREAMS,
+            uncore_ps: UNCORE_PS,
+            layout: Layout::XEON,
+            seed: 1,
+        }
+    }
+
+    /// Sub-channels of all channels.
+    pub fn parts(&self) -> u32 {
+        self.channels * self.device.sub_channels
+    }
+
+    /// The fastest that all channels could be, GB/s.
+    pub fn peak_gbps(&self) -> f64 {
+        self.device.peak_gbps() * f64::from(self.channels)
+    }
+
+    /// Part of a load of `offered_gbps` on all channels, or of as much as there can be: the
+    /// sub-channel `number`, until `accesses` have been done after as many as fill its queues.
+    /// Tells `progress` now and then of accesses that are done.
+    pub fn part<O: Observer>(
+        &self,
+        number: u32,
+        offered_gbps: Option<f64>,
+        accesses: u64,
+        observer: &mut O,
+        progress: &dyn Fn(u64),
+    ) -> Part {
+        let bytes = f64::from(self.device.burst_bytes());
+        let rate = offered_gbps.map(|gbps| gbps * 1e9 / bytes / f64::from(self.parts()));
+        let load = Load {
+            read_share: self.mix.read_share(),
+            pattern: self.pattern,
+            streams: self.streams,
+            outstanding: self.outstanding,
+            neighbours: 1,
+            rate,
+            uncore_ps: self.uncore_ps,
+            layout: self.layout,
+            // Neighbouring seeds begin alike.
+            seed: (self.seed << 16 | u64::from(number)).wrapping_mul(0x9E37_79B9_7F4A_7C15),
+        };
+        let mut source = ClosedLoop::new(&self.device, &load);
+        let phase = (u64::from(number), u64::from(self.parts()));
+        let mut channel = SubChannel::new(&self.device, &self.controller, phase);
+        channel.run(&mut source, observer, accesses / 10 + 4 * self.outstanding as u64);
+        source.start_counting();
+        let (before, start) = (*channel.counts(), channel.clock());
+        const STEP: u64 = 1 << 16;
+        let mut left = accesses;
+        while left > 0 {
+            let step = left.min(STEP);
+            channel.run(&mut source, observer, step);
+            left -= step;
+            progress(step);
+        }
+        let counts = channel.counts().since(&before);
+        let simulated_ns = self.device.ns(channel.clock() - start);
+        Part {
+            counts,
+            bandwidth_gbps: (counts.reads + counts.writes) as f64 * bytes / simulated_ns,
+            simulated_ns,
+            end_clock: channel.clock(),
+            latency: source.into_latency(),
+        }
+    }
+}
+
+impl Part {
+    /// Several together, in order.
+    pub fn sum(parts: &[Self]) -> Self {
+        let mut sum = Self::default();
+        for part in parts {
+            sum.counts.add(&part.counts);
+            sum.bandwidth_gbps += part.bandwidth_gbps;
+            sum.simulated_ns = sum.simulated_ns.max(part.simulated_ns);
+            sum.end_clock = sum.end_clock.max(part.end_clock);
+            sum.latency.add(&part.latency);
+        }
+        sum
+    }
+}

@@ -1,0 +1,207 @@
+//! Requests from a file: what a program or another simulator asked of memory, and when.
+//!
+//! | format | a line, or a record | when |
+//! | --- | --- | --- |
+//! | text | `12.5 R 0x1f40` | ns since the start, three decimals at most |
+//! | binary | two numbers of variable length, see [`binary`] | ps since the record before |
+//! | Ramulator | `LD 0x1f40`, `ST 8000`; its first version's `0x1f40 R` | as soon as may be |
+//! | DRAMsim3 | `0x1f40 READ 20` | cycles of the memory's clock since the start |
+//!
+//! Other simulators take what they do not understand as something else: a word that is not `WRITE`
+//! is a read to one, an address in another notation is 0 to another. Here each line has to be of
+//! the format, whole, or the trace is refused with the line and the field.
+//!
+//! A trace is read once from beginning to end and is never held as requests, so that its length
+//! costs no memory.
+
+pub mod binary;
+#[cfg(test)]
+mod tests;
+mod text;
+
+use core::str::FromStr;
+use interleaf_model::format::FileError;
+
+/// One request of a trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// When it is made, in ps since the start; 0 throughout in a trace that has no times, whose
+    /// requests are made as soon as there is room for them.
+    pub at_ps: u64,
+    /// Whether it writes.
+    pub write: bool,
+    /// The address of its first byte. Whatever it is, memory gives and takes the line it is in.
+    pub address: u64,
+}
+
+/// How a trace is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// Lines of time, R or W, and address.
+    Text,
+    /// The compact form of the same.
+    Binary,
+    /// Lines as Ramulator's front ends for traces of loads and stores read them.
+    Ramulator,
+    /// Lines as DRAMsim3 reads them.
+    Dramsim3,
+}
+
+impl Format {
+    /// All formats, with the names that users write.
+    pub const ALL: [(Self, &str); 4] = [
+        (Self::Text, "text"),
+        (Self::Binary, "binary"),
+        (Self::Ramulator, "ramulator"),
+        (Self::Dramsim3, "dramsim3"),
+    ];
+
+    /// The format that the beginning of `bytes` shows; without a request, text.
+    pub fn of(bytes: &[u8]) -> Self {
+        if bytes.starts_with(&binary::MAGIC) { Self::Binary } else { text::format_of(bytes) }
+    }
+}
+
+impl FromStr for Format {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let known = Self::ALL.iter().find(|(_, known)| *known == name);
+        known.map(|(format, _)| *format).ok_or_else(|| {
+            let names: Vec<&str> = Self::ALL.iter().map(|(_, name)| *name).collect();
+            format!("there is no format \"{name}\" of traces: there is {}", names.join(", "))
+        })
+    }
+}
+
+/// What a trace has to fit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Memory {
+    /// Addresses are below this.
+    pub bytes: u64,
+    /// Million transfers a second, two a cycle of the clock that DRAMsim3 counts in.
+    pub mega_transfers: u32,
+}
+
+/// The requests of a trace, in its order.
+#[derive(Clone, Debug)]
+pub struct Trace<'a> {
+    file: &'a str,
+    memory: Memory,
+    reader: Reader<'a>,
+    last_ps: u64,
+}
+
+#[derive(Clone, Debug)]
+enum Reader<'a> {
+    Lines(text::Lines<'a>),
+    Records(binary::Records<'a>),
+}
+
+/// A request and where it stands; or what is wrong where.
+type Found = Result<(Request, Place), Wrong>;
+
+/// A place in a trace.
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    Line(usize),
+    Record { number: u64, byte: usize },
+}
+
+/// What is wrong with a field.
+#[derive(Debug)]
+struct Wrong {
+    place: Place,
+    field: &'static str,
+    problem: String,
+    hint: &'static str,
+}
+
+impl<'a> Trace<'a> {
+    /// The trace in `bytes`, of the format that it shows unless one is given.
+    ///
+    /// # Errors
+    /// When it has no request at all, or does not begin as a trace of its format does. What is
+    /// wrong further on is found where it stands.
+    pub fn new(
+        file: &'a str,
+        bytes: &'a [u8],
+        format: Option<Format>,
+        memory: Memory,
+    ) -> Result<Self, FileError> {
+        let reader = match format.unwrap_or_else(|| Format::of(bytes)) {
+            Format::Binary => Reader::Records(binary::Records::new(file, bytes)?),
+            format => Reader::Lines(text::Lines::new(bytes, format, memory.mega_transfers)),
+        };
+        let trace = Self { file, memory, reader, last_ps: 0 };
+        if trace.clone().next().is_none() {
+            return Err(FileError {
+                file: file.into(),
+                line: None,
+                field: None,
+                problem: "the trace has no request".into(),
+                hint: "write one a line: the time in ns, R or W, and the address, as in \
+                       \"12.5 R 0x1f40\""
+                    .into(),
+            });
+        }
+        Ok(trace)
+    }
+
+    /// Reads all that is left, and says how many requests there are.
+    ///
+    /// # Errors
+    /// What is wrong first.
+    pub fn count_all(mut self) -> Result<u64, FileError> {
+        self.try_fold(0, |count, request| request.map(|_| count + 1))
+    }
+
+    /// What holds for requests of every format.
+    fn checked(&mut self, request: Request, place: Place) -> Result<Request, Wrong> {
+        let wrong = |field, problem, hint| Err(Wrong { place, field, problem, hint });
+        if request.address >= self.memory.bytes {
+            let problem = format!(
+                "{:#x} is beyond the memory, which has {:#x} bytes",
+                request.address, self.memory.bytes
+            );
+            let hint = "simulate more channels, more ranks or a higher density, or map the trace \
+                        into the memory";
+            return wrong("address", problem, hint);
+        }
+        if request.at_ps < self.last_ps {
+            let ns = |ps: u64| format!("{}.{:03}", ps / 1000, ps % 1000);
+            let problem = format!(
+                "{} ns is before the request above it, {} ns",
+                ns(request.at_ps),
+                ns(self.last_ps)
+            );
+            return wrong("time", problem, "sort the trace by time");
+        }
+        self.last_ps = request.at_ps;
+        Ok(request)
+    }
+
+    fn error(&self, wrong: Wrong) -> FileError {
+        let (line, field) = match wrong.place {
+            Place::Line(line) => (Some(line), wrong.field.to_string()),
+            Place::Record { number, byte } => {
+                (None, format!("record {number} at byte {byte}: {}", wrong.field))
+            }
+        };
+        let (file, hint) = (self.file.into(), wrong.hint.into());
+        FileError { file, line, field: Some(field), problem: wrong.problem, hint }
+    }
+}
+
+impl Iterator for Trace<'_> {
+    type Item = Result<Request, FileError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let found = match &mut self.reader {
+            Reader::Lines(lines) => lines.next()?,
+            Reader::Records(records) => records.next()?,
+        };
+        let checked = found.and_then(|(request, place)| self.checked(request, place));
+        Some(checked.map_err(|wrong| self.error(wrong)))
+    }
+}

@@ -1,0 +1,139 @@
+//! The compact form: about five bytes a request.
+//!
+//! After the eight bytes of [`MAGIC`] a request is two numbers of variable length, seven bits a
+//! byte with the lowest first and the highest bit set on all but the last (LEB128):
+//!
+//! 1. twice the ps since the request before, plus 1 if it writes;
+//! 2. the lines of 64 bytes from the line of the request before to its own, twice where that is
+//!    ahead or the same, and twice less 1 where it is behind (zigzag).
+//!
+//! The first counts from time 0 and line 0.
+
+use super::{Found, Place, Request, Wrong};
+use interleaf_model::format::FileError;
+
+/// What a binary trace begins with; the last byte is the version.
+pub const MAGIC: [u8; 8] = *b"ildimm\0\x01";
+
+/// Bytes of a line.
+const LINE: u64 = 64;
+
+/// A number of 64 bits has ten pieces of seven.
+const NUMBER_BYTES_MAX: usize = 10;
+
+/// Writes a binary trace, request by request.
+#[derive(Clone, Debug)]
+pub struct Writer {
+    bytes: Vec<u8>,
+    at_ps: u64,
+    line: u64,
+}
+
+impl Default for Writer {
+    fn default() -> Self {
+        Self { bytes: MAGIC.to_vec(), at_ps: 0, line: 0 }
+    }
+}
+
+impl Writer {
+    /// Adds a request. Time does not go back: one that is before the last is as late as that.
+    pub fn push(&mut self, request: Request) {
+        let ahead = request.at_ps.saturating_sub(self.at_ps);
+        self.number(u128::from(ahead) << 1 | u128::from(request.write));
+        let line = request.address / LINE;
+        let step = line.wrapping_sub(self.line) as i64;
+        self.number(u128::from((step << 1 ^ step >> 63) as u64));
+        self.at_ps += ahead;
+        self.line = line;
+    }
+
+    /// The trace.
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.bytes
+    }
+
+    fn number(&mut self, mut number: u128) {
+        while number >= 0x80 {
+            self.bytes.push(number as u8 | 0x80);
+            number >>= 7;
+        }
+        self.bytes.push(number as u8);
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Records<'a> {
+    bytes: &'a [u8],
+    byte: usize,
+    number: u64,
+    at_ps: u64,
+    line: u64,
+}
+
+impl<'a> Records<'a> {
+    pub(super) fn new(file: &str, bytes: &'a [u8]) -> Result<Self, FileError> {
+        if !bytes.starts_with(&MAGIC) {
+            let version = bytes.starts_with(&MAGIC[..7]) && bytes.len() > 7;
+            let problem = if version {
+                format!("this is version {} of the binary trace, not {}", bytes[7], MAGIC[7])
+            } else {
+                "this does not begin as a binary trace does".into()
+            };
+            return Err(FileError {
+                file: file.into(),
+                line: None,
+                field: Some("the first 8 bytes".into()),
+                problem,
+                hint: "leave the format out to have it recognised, or write the trace as text"
+                    .into(),
+            });
+        }
+        Ok(Self { bytes, byte: MAGIC.len(), number: 0, at_ps: 0, line: 0 })
+    }
+
+    pub(super) fn next(&mut self) -> Option<Found> {
+        (self.byte < self.bytes.len()).then(|| {
+            let place = Place::Record { number: self.number, byte: self.byte };
+            let found = self.record(place);
+            if found.is_err() {
+                // What follows cannot be told apart any more.
+                self.byte = self.bytes.len();
+            }
+            found.map(|request| (request, place))
+        })
+    }
+
+    fn record(&mut self, place: Place) -> Result<Request, Wrong> {
+        let first = self.number(place, "time")?;
+        let step = self.number(place, "address")?;
+        let too_far = |field| {
+            let problem = "the number leads out of 64 bits".into();
+            Wrong { place, field, problem, hint: "the trace is damaged: write it again" }
+        };
+        let at_ps = self.at_ps.checked_add(first >> 1).ok_or_else(|| too_far("time"))?;
+        let step = (step >> 1) as i64 ^ -((step & 1) as i64);
+        let line = self.line.checked_add_signed(step).ok_or_else(|| too_far("address"))?;
+        let address = line.checked_mul(LINE).ok_or_else(|| too_far("address"))?;
+        (self.at_ps, self.line, self.number) = (at_ps, line, self.number + 1);
+        Ok(Request { at_ps, write: first & 1 == 1, address })
+    }
+
+    fn number(&mut self, place: Place, field: &'static str) -> Result<u64, Wrong> {
+        let wrong = |problem: &str| {
+            let hint = "the trace is damaged or cut short: write it again";
+            Wrong { place, field, problem: problem.into(), hint }
+        };
+        let mut number = 0_u128;
+        for piece in 0..NUMBER_BYTES_MAX {
+            let Some(byte) = self.bytes.get(self.byte) else {
+                return Err(wrong("the trace ends within this record"));
+            };
+            self.byte += 1;
+            number |= u128::from(byte & 0x7f) << (7 * piece);
+            if byte & 0x80 == 0 {
+                return u64::try_from(number).map_err(|_| wrong("the number has over 64 bits"));
+            }
+        }
+        Err(wrong("the number does not end"))
+    }
+}

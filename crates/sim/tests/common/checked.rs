@@ -1,0 +1,91 @@
+//! Runs of the scheduler with a checker behind it, with settings drawn at random.
+
+use interleaf_sim::dimm::{
+    check::{Checker, Violation},
+    config::{Controller, PagePolicy, Refresh},
+    device::{Device, Options},
+    engine::SubChannel,
+    load::{ClosedLoop, Load, Pattern},
+    mapping::Layout,
+};
+
+const LAYOUT_OF_8: Layout = Layout { neighbours_log2: 3 };
+
+/// What a run is made of.
+#[derive(Clone, Debug)]
+pub(crate) struct Setup {
+    pub(crate) device: Device,
+    pub(crate) controller: Controller,
+    pub(crate) load: Load,
+}
+
+/// The generator SplitMix64.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+        (mixed ^ mixed >> 31) % limit
+    }
+
+    fn one_of<T: Clone>(&mut self, all: &[T]) -> T {
+        all[self.below(all.len() as u64) as usize].clone()
+    }
+}
+
+impl Setup {
+    /// The module of this name with everything else at random.
+    pub(crate) fn random(name: &str, seed: u64) -> Self {
+        let mut dice = Dice(seed);
+        let some = |text: &str| Some(text.to_string());
+        let ddr5 = name.contains("rdimm");
+        let options = Options {
+            density: dice.one_of(&[some("16Gb"), some("24Gb"), some("32Gb")]).filter(|_| ddr5),
+            width: dice.one_of(&[some("x4"), some("x8")]).filter(|_| ddr5),
+        };
+        let device = Device::by_name(name, &options).expect("it comes with the tool");
+        let write_high = 2 + dice.below(47) as usize;
+        let slice = |dice: &mut Dice| 20_000 + 1000 * dice.below(1000);
+        let controller = Controller {
+            read_queue: 1 + dice.below(64) as usize,
+            write_queue: write_high + dice.below(17) as usize,
+            write_high,
+            write_low: dice.below(write_high as u64) as usize,
+            read_slice_ps: slice(&mut dice),
+            write_slice_ps: slice(&mut dice),
+            page_policy: dice.one_of(&[PagePolicy::Open, PagePolicy::Closed, PagePolicy::Adaptive]),
+            hits_max: 1 + dice.below(32) as u32,
+            refresh: dice.one_of(&[Refresh::AllBanks, Refresh::SameBank]),
+            refresh_together: dice.below(2) == 0,
+        };
+        let shares = [1.0, 0.95, 0.75, 2.0 / 3.0, 0.5, 0.25, 0.0];
+        let neighbours = dice.one_of(&[1, 1, 2, 8]);
+        let load = Load {
+            read_share: dice.one_of(&shares),
+            pattern: dice.one_of(&[Pattern::Random, Pattern::Stream, Pattern::HotBank]),
+            streams: 1 + dice.below(64) as usize,
+            outstanding: 1 + dice.below(300) as usize,
+            neighbours,
+            rate: dice.one_of(&[None, None, Some(1e6), Some(1e8), Some(3e8)]),
+            uncore_ps: 60_000,
+            layout: dice.one_of(&[Layout::XEON, Layout::ROW_BY_ROW, LAYOUT_OF_8]),
+            seed,
+        };
+        Self { device, controller, load }
+    }
+}
+
+/// Runs so many accesses by the tables of `setup`, checked by those of `device`: how many commands
+/// were checked, and the first of them that broke a rule.
+pub(crate) fn run(device: &Device, setup: &Setup, accesses: u64) -> (u64, Vec<Violation>) {
+    let mut channel = SubChannel::new(&setup.device, &setup.controller, (setup.load.seed % 24, 24));
+    let mut source = ClosedLoop::new(&setup.device, &setup.load);
+    let mut checker = Checker::new(device);
+    channel.run(&mut source, &mut checker, accesses);
+    let mut violations = checker.violations().1.to_vec();
+    violations.extend(checker.finish(channel.clock() * device.host_clocks).err());
+    (checker.commands(), violations)
+}
