@@ -2,139 +2,21 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "extend/place.rs"]
+mod place;
+
+use place::{DRAM, MIB, Place, compiled, ends, library, refused, started, sweep, text, until};
 use serde_json::Value;
 use std::{
     fs,
-    io::{BufRead, BufReader},
-    os::unix::fs::PermissionsExt,
-    path::{Path, PathBuf},
-    process::{Child, Command, Output, Stdio},
-    sync::OnceLock,
-    thread,
-    time::{Duration, Instant},
+    io::{self, BufRead, BufReader, Write},
+    os::unix::fs::{MetadataExt, PermissionsExt},
+    path::Path,
+    process::{Command, Stdio},
 };
 
-/// The budget, and a footprint that is three times as large.
-const DRAM: &str = "16MiB";
-const MIB: &str = "48";
-
-/// How long something is waited for.
-const LONG: Duration = Duration::from_secs(60);
-
-/// A place for stores, sessions and programs, of one test.
-struct Place {
-    folder: tempfile::TempDir,
-}
-
-impl Place {
-    fn new() -> Self {
-        let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-        fs::create_dir(folder.path().join("store")).unwrap();
-        fs::create_dir(folder.path().join("run")).unwrap();
-        Self { folder }
-    }
-
-    fn at(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
-    /// `interleaf extend` with options, whose sessions are this place's own.
-    fn interleaf(&self, options: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_interleaf"));
-        command.arg("extend").args(options).env("XDG_RUNTIME_DIR", self.at("run"));
-        command.env("INTERLEAF_PRELOAD", library());
-        command
-    }
-
-    /// The same with a budget, a store and a command.
-    fn extended(&self, options: &[&str], words: &[&str]) -> Command {
-        let mut command = self.interleaf(&["--dram", DRAM, "--min-alloc", "1MiB"]);
-        command.arg("--store").arg(self.at("store"));
-        command.arg("--stats").arg(self.at("stats.json"));
-        command.args(options).arg("--").args(words);
-        command
-    }
-
-    fn stats(&self) -> Value {
-        serde_json::from_str(&fs::read_to_string(self.at("stats.json")).unwrap()).unwrap()
-    }
-
-    /// What is left of sessions and of stores.
-    fn left(&self) -> usize {
-        let count = |name: &str| fs::read_dir(self.at(name)).map_or(0, Iterator::count);
-        count("run/interleaf-extend") + count("store")
-    }
-}
-
-/// The library that is preloaded, built as it is for users.
-fn library() -> &'static Path {
-    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
-    LIBRARY.get_or_init(|| {
-        let folder = Path::new(env!("CARGO_BIN_EXE_interleaf")).parent().unwrap();
-        let mut cargo = Command::new(env!("CARGO"));
-        cargo.args(["build", "--quiet", "-p", "interleaf-preload", "--target-dir"]);
-        cargo.arg(folder.parent().unwrap());
-        if folder.ends_with("release") {
-            cargo.arg("--release");
-        }
-        assert!(cargo.status().unwrap().success());
-        folder.join("libinterleaf_preload.so")
-    })
-}
-
-fn compiled(name: &str, source: &str, options: &[&str]) -> PathBuf {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/extend").join(source);
-    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    // Two tests may do so at once: what is run is whole.
-    let new = program.with_extension(format!("{:?}", thread::current().id()));
-    let mut compiler = Command::new("cc");
-    compiler.args(["-O1", "-Wall", "-o"]).arg(&new).arg(source).args(options);
-    assert!(compiler.status().unwrap().success(), "a C compiler is needed");
-    fs::rename(&new, &program).unwrap();
-    program
-}
-
-/// The program that goes over memory.
-fn sweep() -> &'static str {
-    static SWEEP: OnceLock<PathBuf> = OnceLock::new();
-    SWEEP.get_or_init(|| compiled("sweep", "sweep.c", &[])).to_str().unwrap()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-fn refused(output: &Output, problem: &str, hint: &str) {
-    let stderr = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{stderr}");
-    assert!(stderr.starts_with("error: ") && stderr.contains(problem), "{problem}: {stderr}");
-    assert!(stderr.contains(&format!("\n\nhint: {hint}")), "{hint}: {stderr}");
-}
-
-/// Starts a command that says "there", and waits until it has.
-fn started(command: &mut Command) -> (Child, BufReader<std::process::ChildStdout>) {
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap());
-    let mut line = String::new();
-    lines.read_line(&mut line).unwrap();
-    assert_eq!(line, "there\n");
-    (child, lines)
-}
-
-/// Ends a command that waits for nothing, and who keeps it.
-fn ends(child: &mut Child) {
-    let pid = child.id().to_string();
-    assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
-    assert_eq!(child.wait().unwrap().code(), Some(128 + 15));
-}
-
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !is_so() {
-        assert!(start.elapsed() < LONG, "{what}");
-        thread::sleep(Duration::from_millis(20));
-    }
-}
+/// A user without any rights, by custom.
+const NOBODY: u32 = 65534;
 
 #[test]
 fn a_program_has_three_times_the_budget() {
@@ -356,6 +238,134 @@ fn what_cannot_be_extended_is_refused() {
     assert_eq!(fs::read(&file).unwrap(), b"precious");
 }
 
+/// What is made for another C library, another processor or a loader that is not known.
+#[test]
+fn what_is_made_for_something_else_is_refused() {
+    let place = Place::new();
+    let refuses = |program: &Path, problem: &str, hint: &str| {
+        let words = [program.to_str().unwrap(), "1", "1"];
+        refused(&place.extended(&[], &words).output().unwrap(), problem, hint);
+    };
+    let loader = |name: &str, path: &str| {
+        compiled(name, "sweep.c", &[&format!("-Wl,--dynamic-linker={path}")])
+    };
+    let musl = loader("for-musl", "/lib/ld-musl-x86_64.so.1");
+    refuses(&musl, "it is linked with musl", "run a build for the GNU C library");
+    let strange = loader("for-nobody", "/lib/ld-strange.so");
+    refuses(&strange, "its loader /lib/ld-strange.so is not known", "run it with --force");
+    // The field `e_machine` of the header of ELF: SPARC of 64 bits.
+    let other = place.at("for-another");
+    let mut bytes = fs::read(sweep()).unwrap();
+    bytes[18..20].copy_from_slice(&43_u16.to_le_bytes());
+    fs::write(&other, bytes).unwrap();
+    fs::set_permissions(&other, fs::Permissions::from_mode(0o755)).unwrap();
+    refuses(&other, "program, and the library is not", "run a build for this machine");
+}
+
+/// Memory that devices write to cannot be paged: who is linked for a GPU is refused, and who only
+/// brings a library for devices, as all do that use MPI, is warned. A launcher is looked behind.
+#[test]
+fn what_is_pinned_is_refused() {
+    let place = Place::new();
+    let library = |name: &str, options: &[&str]| {
+        let made = compiled("nothing", "nothing.c", &[&["-shared", "-fPIC"], options].concat());
+        fs::rename(made, place.at(name)).unwrap();
+    };
+    let here = format!("-L{}", place.at("").display());
+    let found = format!("-Wl,-rpath,{}", place.at("").display());
+    let all = "-Wl,--no-as-needed";
+    library("libcuda.so", &["-Wl,-soname,libcuda.so"]);
+    library("libibverbs.so", &["-Wl,-soname,libibverbs.so"]);
+    library("libmpi.so", &["-Wl,-soname,libmpi.so", &here, &found, all, "-libverbs"]);
+    let program = |name: &str, library: &str| {
+        let made = compiled(name, "sweep.c", &[&here, &found, all, library]);
+        made.to_str().unwrap().to_string()
+    };
+    let (gpu, mpi) = (program("gpu", "-lcuda"), program("mpi", "-lmpi"));
+    let pins = "is linked with libcuda.so: what it pins for a GPU cannot be paged";
+    let refuses = |words: &[&str]| {
+        let output = place.extended(&[], words).output().unwrap();
+        refused(&output, pins, "run it without; or --force");
+    };
+    refuses(&[&gpu, MIB, "1"]);
+    refuses(&["env", "-u", "NOTHING", "nice", "-n", "1", &gpu, MIB, "1"]);
+    let runs: [(&[&str], &str, &str); 2] = [
+        (&["--force"], &gpu, pins),
+        (&[], &mpi, "brings libibverbs.so with it: what it pins for RDMA is not paged"),
+    ];
+    for (options, program, told) in runs {
+        let output = place.extended(options, &[program, MIB, "1"]).output().unwrap();
+        let said = text(&output.stderr);
+        assert_eq!(text(&output.stdout), "as it was left\n", "{said}");
+        assert!(said.contains(told), "{said}");
+        assert!(place.stats()["evicted_pages"].as_u64() > Some(0), "{said}");
+    }
+}
+
+/// What the system has not, or this user may not, is told, with who can mend it and how.
+#[test]
+fn what_the_system_refuses_is_told() {
+    let place = Place::new();
+    let limited = |limits: &str| {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &format!("{limits} && exec \"$@\""), "sh"]);
+        let words = place.extended(&[], &[sweep(), "1", "1"]);
+        shell.arg(words.get_program()).args(words.get_args());
+        shell.env("INTERLEAF_PRELOAD", library()).output().unwrap()
+    };
+    let output = limited("ulimit -v 8000000");
+    refused(&output, "addresses are limited to ", "ulimit -v unlimited");
+    let mut memory = place.interleaf(&["--dram", DRAM, "--store", "/dev/shm", "--", "true"]);
+    let output = memory.output().unwrap();
+    refused(&output, "/dev/shm (tmpfs, ", "name a folder on a drive");
+    let output = place.extended_dry(&["--estimate"], &["no-such-program"]);
+    assert_eq!(output.status.code(), Some(1), "the answer is no");
+    let said = text(&output.stdout);
+    assert!(said.contains("no-such-program: there is no such program"), "{said}");
+    assert!(said.contains("What the drives allow") && said.contains("cannot run: "), "{said}");
+}
+
+/// A user without rights is told which one is missing and how it is given; with it, it runs. It
+/// takes root to be another user.
+#[test]
+fn a_user_without_rights_is_told_which_is_missing() {
+    let folder = tempfile::Builder::new().prefix("interleaf-user-").tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    for name in ["", "run", "store"] {
+        fs::create_dir_all(at(name)).unwrap();
+        if let Err(why) = std::os::unix::fs::chown(at(name), Some(NOBODY), Some(NOBODY)) {
+            // Past what the harness keeps to itself of a test that passes.
+            writeln!(io::stderr(), "not tested: a user without rights: {why}").unwrap();
+            return;
+        }
+    }
+    // Where they are built, another user may not look.
+    fs::copy(env!("CARGO_BIN_EXE_interleaf"), at("interleaf")).unwrap();
+    fs::copy(library(), at("libinterleaf_preload.so")).unwrap();
+    fs::copy(sweep(), at("sweep")).unwrap();
+    let nobody = NOBODY.to_string();
+    let extended = |rights: &[&str]| {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid", &nobody, "--regid", &nobody, "--clear-groups"]).args(rights);
+        command.arg(at("interleaf")).args(["extend", "--dram", DRAM, "--min-alloc", "1MiB"]);
+        command.arg("--store").arg(at("store")).arg("--").arg(at("sweep")).args([MIB, "2"]);
+        command.env("XDG_RUNTIME_DIR", at("run")).current_dir(folder.path()).output().unwrap()
+    };
+    let output = extended(&[]);
+    let all = fs::read_to_string("/proc/sys/vm/unprivileged_userfaultfd").unwrap();
+    let is_open = fs::metadata("/dev/userfaultfd").is_ok_and(|it| it.mode() & 0o006 == 0o006);
+    if all.trim() == "0" && !is_open {
+        let hint = "as root either sysctl vm.unprivileged_userfaultfd=1, or give a group";
+        refused(&output, "this user may not serve page faults of the kernel", hint);
+        for word in ["/dev/userfaultfd", "CAP_SYS_PTRACE"] {
+            assert!(text(&output.stderr).contains(word), "{}", text(&output.stderr));
+        }
+    }
+    let output = extended(&["--inh-caps", "+sys_ptrace", "--ambient-caps", "+sys_ptrace"]);
+    assert_eq!(text(&output.stdout), "as it was left\n", "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("16 MiB of DRAM"), "{}", text(&output.stderr));
+}
+
 #[test]
 fn a_static_program_gets_swap_that_is_steered() {
     let place = Place::new();
@@ -405,16 +415,4 @@ fn an_estimate_measures_the_store_and_leaves_nothing_there() {
     );
     assert!(row["read_gbps"].as_f64() > estimate["read_gbps"].as_f64(), "{plan}");
     assert_eq!(place.left(), 0);
-}
-
-impl Place {
-    /// What runs nothing, and writes no statistics.
-    fn extended_dry(&self, options: &[&str], words: &[&str]) -> Output {
-        let mut command = self.interleaf(&["--dram", DRAM, "--store"]);
-        command.arg(self.at("store")).args(options);
-        if !words.is_empty() {
-            command.arg("--").args(words);
-        }
-        command.output().unwrap()
-    }
 }

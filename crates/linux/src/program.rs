@@ -12,6 +12,7 @@ use std::{
         fs::{MetadataExt, PermissionsExt},
     },
     path::{Path, PathBuf},
+    process::Command,
 };
 
 /// A script's reader may be a script, but not for ever: the kernel takes five.
@@ -31,6 +32,8 @@ pub struct Program {
     pub linked: Linked,
     /// The libraries that it names itself.
     pub needs: Vec<String>,
+    /// What loads it, unless it is static.
+    pub loader: Option<PathBuf>,
     /// Whether it gets rights that its caller does not have, so that the loader does not let the
     /// caller choose its libraries.
     pub is_privileged: bool,
@@ -86,9 +89,20 @@ impl Program {
             }
         }
         let unread = |why| ProgramError::Unread { path: path.clone(), why };
-        let (linked, needs) = linked(&path).map_err(unread)?;
+        let (linked, loader, needs) = linked(&path).map_err(unread)?;
         let is_privileged = is_privileged(&path).map_err(unread)?;
-        Ok(Self { path, scripts, linked, needs, is_privileged })
+        Ok(Self { path, scripts, linked, needs, loader, is_privileged })
+    }
+
+    /// The libraries that come with it, those of its libraries too, as its loader lists them, who
+    /// does not run it for that; none where that is no loader of the GNU C library.
+    pub fn libraries(&self) -> Vec<String> {
+        let (Linked::Gnu, Some(loader)) = (&self.linked, &self.loader) else { return vec![] };
+        let listed = Command::new(loader).arg("--list").arg(&self.path).output();
+        let text = listed.map(|output| output.stdout).unwrap_or_default();
+        // Lines such as `libm.so.6 => /lib/libm.so.6 (0x7f..)`.
+        let name = |line: &str| line.split_whitespace().next().map(String::from);
+        String::from_utf8_lossy(&text).lines().filter_map(name).collect()
     }
 }
 
@@ -131,17 +145,17 @@ fn reader_of(start: &[u8]) -> Option<OsString> {
     Some(OsString::from_vec(reader.to_vec()))
 }
 
-/// How a program is linked, and with what.
-fn linked(path: &Path) -> io::Result<(Linked, Vec<String>)> {
+/// How a program is linked, by what it is loaded, and with what.
+fn linked(path: &Path) -> io::Result<(Linked, Option<PathBuf>, Vec<String>)> {
     let other = io::Error::other;
     let mut elf = ElfStream::<AnyEndian, _>::open_stream(File::open(path)?).map_err(other)?;
     if (elf.ehdr.class, elf.ehdr.e_machine) != own() {
         let what = elf::to_str::e_machine_to_string(elf.ehdr.e_machine);
         let bits = if elf.ehdr.class == Class::ELF64 { 64 } else { 32 };
-        return Ok((Linked::Foreign(format!("{bits}-bit {what}")), vec![]));
+        return Ok((Linked::Foreign(format!("{bits}-bit {what}")), None, vec![]));
     }
     let interpreter = elf.segments().iter().find(|segment| segment.p_type == abi::PT_INTERP);
-    let Some(interpreter) = interpreter.copied() else { return Ok((Linked::Static, vec![])) };
+    let Some(interpreter) = interpreter.copied() else { return Ok((Linked::Static, None, vec![])) };
     let bytes = elf.segment_data(&interpreter).map_err(other)?;
     let name = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
     let loader = PathBuf::from(OsStr::from_bytes(name));
@@ -150,9 +164,9 @@ fn linked(path: &Path) -> io::Result<(Linked, Vec<String>)> {
     let linked = match () {
         () if file.starts_with("ld-musl") => Linked::Musl,
         () if file.starts_with("ld-linux") || file.starts_with("ld64.so") => Linked::Gnu,
-        () => Linked::Other(loader),
+        () => Linked::Other(loader.clone()),
     };
-    Ok((linked, needs))
+    Ok((linked, Some(loader), needs))
 }
 
 /// The libraries that a program names; nothing where it has no table of sections.
@@ -221,6 +235,8 @@ mod tests {
         if cfg!(target_env = "gnu") {
             assert_eq!(program.linked, Linked::Gnu);
             assert!(program.needs.iter().any(|name| name == "libc.so.6"), "{:?}", program.needs);
+            let libraries = program.libraries();
+            assert!(libraries.iter().any(|name| name == "libc.so.6"), "{libraries:?}");
         }
     }
 

@@ -1,10 +1,20 @@
 //! The addresses of regions: one reservation, from which pieces are taken and given back.
+//!
+//! Small regions lie one behind another in *slabs*: allocators take them by the
+//! thousand, each of them a part of the same heap, and the kernel has only so many mappings for a
+//! process ([`vm.max_map_count`](https://docs.kernel.org/admin-guide/sysctl/vm.html)).
 
-use std::{collections::BTreeMap, ops::Range};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Range,
+};
 
 /// Regions begin at a huge page, and at least one stays free behind each: no run goes from one to
-/// the next.
+/// the next. What is less than one is small.
 const PIECE: usize = 2 << 20;
+
+/// Bytes of a slab.
+const SLAB: usize = 64 << 20;
 
 const PAGE: usize = 4096;
 
@@ -26,6 +36,8 @@ pub struct Arena {
     /// What is not free: where each piece ends, and whose it is, by where it begins. Neighbours of
     /// one owner are one piece.
     used: BTreeMap<usize, (usize, Owner)>,
+    /// Where slabs begin.
+    slabs: BTreeSet<usize>,
     /// What was given as a block: its region, by the address that was given.
     blocks: BTreeMap<usize, Range<usize>>,
 }
@@ -33,7 +45,7 @@ pub struct Arena {
 impl Arena {
     /// All of `addresses`, free.
     pub const fn new(addresses: Range<usize>) -> Self {
-        Self { addresses, used: BTreeMap::new(), blocks: BTreeMap::new() }
+        Self { addresses, used: BTreeMap::new(), slabs: BTreeSet::new(), blocks: BTreeMap::new() }
     }
 
     /// Whether an address is in it.
@@ -44,23 +56,66 @@ impl Arena {
     /// The addresses of a new region, whole pages, aligned to `align`, a power of two; `None` when
     /// there is no room for it.
     pub fn take(&mut self, bytes: usize, align: usize) -> Option<Range<usize>> {
-        let align = align.max(PIECE);
         let bytes = bytes.max(1).checked_next_multiple_of(PAGE)?;
-        let start = self.find(bytes, align, true).or_else(|| self.find(bytes, align, false))?;
+        // What nobody uses is a slab no more.
+        self.slabs.retain(|slab| self.used.range(slab..&(slab + SLAB)).next().is_some());
+        let small = if bytes < PIECE { self.find_small(bytes, align.max(PAGE)) } else { None };
+        let align = align.max(PIECE);
+        let start = small
+            .or_else(|| self.find(bytes, align, true))
+            .or_else(|| self.find(bytes, align, false))?;
         self.set(start..start + bytes, Owner::Region);
         Some(start..start + bytes)
+    }
+
+    /// Where a small region fits in a slab, in a new one if it has to be.
+    fn find_small(&mut self, bytes: usize, align: usize) -> Option<usize> {
+        let old = self.slabs.iter().find_map(|slab| self.find_in_slab(*slab, bytes, align));
+        old.or_else(|| {
+            let slab = self.find(SLAB, PIECE, false)?;
+            self.slabs.insert(slab);
+            self.find_in_slab(slab, bytes, align)
+        })
+    }
+
+    fn find_in_slab(&self, slab: usize, bytes: usize, align: usize) -> Option<usize> {
+        // What lies before it may have grown into it.
+        let before = self.used.range(..slab).next_back().map_or(slab, |(_, (end, _))| *end);
+        let mut free = before.max(slab);
+        for (start, (end, _)) in self.used.range(slab..slab + SLAB) {
+            let at = free.checked_next_multiple_of(align)?;
+            if at.checked_add(bytes)? <= *start {
+                return Some(at);
+            }
+            free = *end;
+        }
+        let at = free.checked_next_multiple_of(align)?;
+        (at.checked_add(bytes)? <= slab + SLAB).then_some(at)
+    }
+
+    /// What is not to be had for large regions, in order.
+    fn taken(&self) -> Vec<(usize, usize)> {
+        let is_in_slab = |start: usize| {
+            let slab = self.slabs.range(..=start).next_back();
+            slab.is_some_and(|slab| start < slab + SLAB)
+        };
+        let large = self.used.iter().map(|(start, (end, _))| (*start, *end));
+        let slabs = self.slabs.iter().map(|slab| (*slab, slab + SLAB));
+        let mut taken: Vec<_> = large.filter(|it| !is_in_slab(it.0)).chain(slabs).collect();
+        taken.sort_unstable();
+        taken
     }
 
     /// Where a region fits; if it `grows`, it and the one before it can become twice as long.
     fn find(&self, bytes: usize, align: usize, grows: bool) -> Option<usize> {
         let behind = |length: usize| if grows { length.max(PIECE) } else { PIECE };
         let mut free = self.addresses.start;
-        for (start, end) in self.used.iter().map(|(start, (end, _))| (*start, *end)) {
+        for (start, end) in self.taken() {
             let at = free.checked_next_multiple_of(align)?;
             if at.checked_add(bytes)?.checked_add(behind(bytes))? <= start {
                 return Some(at);
             }
-            free = end.checked_add(behind(end - start))?;
+            free = free.max(end.checked_add(behind(end - start))?);
         }
         let at = free.checked_next_multiple_of(align)?;
         (at.checked_add(bytes)?.checked_add(PIECE)? <= self.addresses.end).then_some(at)
@@ -168,7 +223,9 @@ mod tests {
                     prop_assert!(region.start.is_multiple_of(1 << align));
                     prop_assert!(all.start <= region.start && region.end + PIECE <= all.end);
                     let apart = |other: &Range<usize>| {
-                        region.end + PIECE <= other.start || other.end + PIECE <= region.start
+                        let is_small = region.len() < PIECE || other.len() < PIECE;
+                        let between = if is_small { 0 } else { PIECE };
+                        region.end + between <= other.start || other.end + between <= region.start
                     };
                     prop_assert!(given.iter().all(apart));
                     given.push(region);
@@ -197,6 +254,32 @@ mod tests {
                 prop_assert_eq!(found.collect::<Vec<_>>(), model.to_vec());
             }
         }
+    }
+
+    #[test]
+    fn small_regions_are_one_piece() {
+        let mut arena = Arena::new(0..1000 * PIECE);
+        let all: Vec<_> = (0..60).filter_map(|_| arena.take(PIECE / 2, 1)).collect();
+        assert_eq!(all.len(), 60);
+        let one = all[0].start..all[59].end;
+        assert!(arena.regions().eq([one]), "they are one piece");
+        assert!(!arena.grow(all[7].end, PAGE), "over the next one");
+        arena.set(all[7].clone(), Owner::Free);
+        assert_eq!(arena.take(PIECE / 4, 1).map(|it| it.start), Some(all[7].start));
+        let large = arena.take(PIECE, 1).map(|it| it.start);
+        assert!(large > Some(all[0].start + SLAB) && large < Some(all[0].start + 3 * SLAB));
+    }
+
+    #[test]
+    fn what_grows_into_a_slab_is_not_given_again() {
+        let mut arena = Arena::new(0..1000 * PIECE);
+        let large = arena.take(PIECE, 1).map_or(0, |it| it.end);
+        let small = [arena.take(PAGE, 1), arena.take(PIECE / 2, 1), arena.take(PIECE / 2, 1)];
+        let small = small.map(Option::unwrap_or_default);
+        arena.set(small[0].start..small[1].end, Owner::Free);
+        let end = small[0].start + 4 * PAGE;
+        arena.set(large..end, Owner::Region);
+        assert_eq!(arena.take(PAGE, 1), Some(end..end + PAGE));
     }
 
     #[test]

@@ -44,7 +44,7 @@ use ahead::Pending;
 use budget::Lent;
 use extent::{Extent, State, Wanted};
 use gather::{Owners, TOGETHER};
-use learn::Learner;
+use learn::{Learner, Now};
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     ops::Range,
@@ -263,6 +263,8 @@ pub struct Cache {
     /// Frames that will be free or at rest once what is under way is done.
     leaving: u32,
     resting_frames: u32,
+    /// So many frames are kept free or at rest.
+    reserve: u32,
     /// Frames of what was foreseen, filled or not.
     foreseen_frames: u32,
     /// The same of each stream that has some.
@@ -282,6 +284,8 @@ pub struct Cache {
     /// Pages that are to stay.
     pinned_pages: Ranges<()>,
     pinned_frames: u32,
+    /// Pages that were brought in so far.
+    brought: u64,
     /// Extents that are being filled or mapped.
     coming: u32,
     is_frozen: bool,
@@ -321,6 +325,7 @@ impl Cache {
             waiting: VecDeque::new(),
             leaving: 0,
             resting_frames: 0,
+            reserve: 0,
             foreseen_frames: 0,
             ahead: BTreeMap::new(),
             stored: vec![],
@@ -331,6 +336,7 @@ impl Cache {
             advised: Ranges::default(),
             pinned_pages: Ranges::default(),
             pinned_frames: 0,
+            brought: 0,
             coming: 0,
             is_frozen: false,
             is_obstructed: false,
@@ -364,7 +370,9 @@ impl Cache {
         match event {
             Event::Touched { thread, page, is_write } => {
                 self.counts.touches += 1;
-                self.learner(page).touch(page);
+                let now = self.now();
+                self.learner(page).touch(page, now);
+                self.cyclic.touch(page);
                 self.touched(page, is_write, actions);
                 touch = Some((thread, page));
             }
@@ -404,6 +412,7 @@ impl Cache {
                 self.foresee(thread, page);
             }
             self.bring_pending(actions);
+            self.make_room(actions);
             self.lend();
         }
     }
@@ -419,14 +428,28 @@ impl Cache {
             return;
         };
         let extent = &mut self.extents[id as usize];
+        let (frames, span, stream) = (extent.frames(), extent.span(), extent.stream);
         match extent.state {
-            State::Filling | State::Unmapping | State::Writing => extent.want(page, is_write),
+            State::Filling => extent.want(page, is_write),
+            State::Unmapping | State::Writing => {
+                extent.want(page, is_write);
+                self.reserve_less(frames);
+            }
             State::Ready => {
                 self.counts.ready += 1;
-                let Extent { stream, .. } = *extent;
-                let span = extent.span();
+                let is_probe = extent.is_probe;
+                if is_probe {
+                    self.dequeue(id);
+                    self.used(id);
+                    self.probe(id, Wanted { page, is_write });
+                    self.enqueue(id);
+                } else if stream == 0 {
+                    self.reserve_less(frames);
+                }
                 self.map(id, is_write, actions);
-                self.map_beside(span, stream, actions);
+                if !is_probe {
+                    self.map_beside(span, stream, actions);
+                }
             }
             // The move that is under way wakes all who wait.
             State::Mapping => extent.is_changed |= is_write,
@@ -435,6 +458,11 @@ impl Cache {
                 actions.push(Action::Wake(page, 1));
             }
         }
+    }
+
+    /// When it is, for those who learn.
+    fn now(&self) -> Now {
+        Now { brought: self.brought, budget: self.budget() }
     }
 
     /// What is known of the region that a page is in.
@@ -492,6 +520,7 @@ impl Cache {
         let (frame, order) = self.frames(most)?;
         let span = Span { page: page >> order << order, frame, order };
         self.coming += 1;
+        self.brought += 1 << order;
         let id = self.insert(Extent::new(span, State::Filling, stream));
         self.index.set(span.page, order, Some(id));
         let is_stored = self.has_stored(span.pages());
@@ -506,6 +535,7 @@ impl Cache {
     /// The first of 2^`most` frames, for which what rests is given up, or of fewer if there are
     /// many but not together; `None` where it is better to wait for what is being given up.
     fn frames(&mut self, most: u8) -> Option<(Frame, u8)> {
+        self.reserve_more(1 << most);
         for order in (0..=most).rev() {
             while self.pool.free() < SCATTERED << order {
                 if let Some(frame) = self.pool.take(order) {
@@ -571,18 +601,25 @@ impl Cache {
     fn map(&mut self, id: ExtentId, is_write: bool, actions: &mut Vec<Action>) {
         self.dequeue(id);
         let extent = &mut self.extents[id as usize];
-        let (stream, frames) = (extent.stream, u64::from(extent.frames()));
-        let was_foreseen = stream != 0;
-        let is_of_loop = was_foreseen && self.cyclic.is_loop();
+        let frames = u64::from(extent.frames());
+        let is_of_loop = extent.stream != 0 && self.cyclic.is_loop();
         self.of_loop = self.of_loop.wrapping_add(frames * u64::from(is_of_loop));
         let round = self.of_loop / (room::KEPT_ROUND * u64::from(self.settings.frames));
-        extent.goes_by = is_of_loop && !room::is_kept(extent.span().page, round);
-        extent.stream = 0;
+        // What goes by and is touched once more before its frames are others' still goes by.
+        let goes_by = is_of_loop || extent.goes_by && self.cyclic.is_loop();
+        extent.goes_by = goes_by && !room::is_kept(extent.span().page, round);
         extent.state = State::Mapping;
         self.coming += 1;
         extent.is_changed |= is_write;
         actions.push(Action::MoveIn(id, extent.span()));
-        self.counts.used += if was_foreseen { frames } else { 0 };
+        self.used(id);
+    }
+
+    /// What was foreseen is touched.
+    fn used(&mut self, id: ExtentId) {
+        let extent = &mut self.extents[id as usize];
+        let (frames, stream) = (u64::from(extent.frames()), std::mem::take(&mut extent.stream));
+        self.counts.used += if stream != 0 { frames } else { 0 };
         self.counts.history.used += if is_of_history(stream) { frames } else { 0 };
     }
 

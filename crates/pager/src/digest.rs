@@ -9,6 +9,7 @@ use crate::{
     frames::Frames,
     pager::PAGE,
 };
+use std::collections::HashMap;
 use twox_hash::XxHash3_64;
 
 /// Up to this order what was touched by a write is taken for changed as a whole.
@@ -21,6 +22,8 @@ const UNKNOWN: u64 = 0;
 #[derive(Debug)]
 pub(crate) struct Digests {
     all: Vec<u64>,
+    /// Of what has changed, by its first frame: the store holds that once it is written.
+    fresh: HashMap<u32, Vec<u64>>,
     of_zeros: u64,
 }
 
@@ -28,7 +31,7 @@ impl Digests {
     /// Of so many frames, all of them zeros.
     pub(crate) fn new(frames: usize) -> Self {
         let of_zeros = XxHash3_64::oneshot(&[0; PAGE]);
-        Self { all: vec![of_zeros; frames], of_zeros }
+        Self { all: vec![of_zeros; frames], fresh: HashMap::new(), of_zeros }
     }
 
     /// The frames of a span are zeros, as they are in the store.
@@ -43,21 +46,38 @@ impl Digests {
         }
     }
 
+    /// The store holds what the frames of a span held when they were last compared.
+    pub(crate) fn wrote(&mut self, span: Span) {
+        match self.fresh.remove(&span.frame) {
+            Some(fresh) if fresh.len() == frames(span).len() => {
+                self.all[frames(span)].copy_from_slice(&fresh);
+            }
+            _ => self.forget(span),
+        }
+    }
+
     /// Nobody knows what the store holds of a span.
     pub(crate) fn forget(&mut self, span: Span) {
+        self.fresh.remove(&span.frame);
         self.all[frames(span)].fill(UNKNOWN);
     }
 
     /// Which pages of a span do not hold what the store holds; with `is_changed` some are known not
     /// to.
-    pub(crate) fn changed(&self, memory: &Frames, span: Span, is_changed: bool) -> Changed {
+    pub(crate) fn changed(&mut self, memory: &Frames, span: Span, is_changed: bool) -> Changed {
+        let fresh: Vec<u64> = frames(span).map(|frame| digest(memory, frame)).collect();
+        let is_known = is_changed && span.order <= COARSE_ORDER;
         let mut changed = Changed::NONE;
-        for (page, frame) in frames(span).enumerate() {
-            let is_known = is_changed && span.order <= COARSE_ORDER;
-            let before = self.all[frame];
-            if is_known || before == UNKNOWN || before != digest(memory, frame) {
+        let before = &self.all[frames(span)];
+        for (page, (before, now)) in before.iter().zip(&fresh).enumerate() {
+            if is_known || *before == UNKNOWN || before != now {
                 changed.add(page);
             }
+        }
+        if changed.is_none() {
+            self.fresh.remove(&span.frame);
+        } else {
+            self.fresh.insert(span.frame, fresh);
         }
         changed
     }

@@ -44,6 +44,7 @@ mod teller;
 
 pub mod pager;
 
+mod beside;
 mod mappings;
 mod stall;
 

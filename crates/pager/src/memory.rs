@@ -119,6 +119,14 @@ pub(crate) unsafe fn advise(pages: &Range<usize>, advice: Advice) -> io::Result<
     unsafe { mm::madvise(pages.start as *mut _, pages.len(), advice) }
 }
 
+/// Whether a page is in memory; not at an address where nothing is mapped.
+pub(crate) fn is_here(page: usize) -> bool {
+    let mut is_here = 0;
+    // SAFETY: for one page it writes one byte.
+    let asked = unsafe { libc::mincore(page as *mut _, 1, &raw mut is_here) };
+    asked == 0 && is_here & 1 == 1
+}
+
 /// `MADV_COLLAPSE` of `asm-generic/mman-common.h`, since 6.1.
 const COLLAPSE: libc::c_int = 25;
 

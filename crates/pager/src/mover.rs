@@ -18,13 +18,24 @@ use rustix::{
     io::{self, Errno},
     mm::Advice,
 };
-use std::{fs::File, ops::Range, os::unix::fs::FileExt};
+use std::{
+    cell::Cell,
+    fs::File,
+    ops::Range,
+    os::unix::fs::FileExt,
+    time::{Duration, Instant},
+};
 
 /// So often a frame that a transfer holds for a moment more is tried again: some hundred ms.
 const FRAME_TRIES: u32 = 100_000;
 
-/// So often a page is tried again that the kernel holds for the program, which may be for long.
+/// So often a page is tried again that the kernel holds for the program, which may be for long ...
 const PAGE_TRIES: u32 = 100;
+
+/// ... unless it was tried so lately that who holds one page holds others too: then once. Else what
+/// is held for a large transfer (MPI has 4 MiB of another rank pinned at a time) is waited for page
+/// by page: ranks with 24 MiB took a minute instead of 4 s.
+const HELD: Duration = Duration::from_millis(50);
 
 /// The kernel holds pages of the program, as for a transfer that is under way: they stay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,11 +47,14 @@ pub(crate) struct Mover {
     /// A page whose addresses are for pages on their way out.
     lifted: Memory,
     zeros: Box<[u8; PAGE]>,
+    /// When a page was held.
+    held: Cell<Option<Instant>>,
 }
 
 impl Mover {
     pub(crate) fn new() -> io::Result<Self> {
-        Ok(Self { lifted: Memory::reserve(PAGE)?, zeros: Box::new([0; PAGE]) })
+        let held = Cell::new(None);
+        Ok(Self { lifted: Memory::reserve(PAGE)?, zeros: Box::new([0; PAGE]), held })
     }
 
     /// Moves frames to pages, and wakes who waits for them.
@@ -108,10 +122,15 @@ impl Mover {
     }
 
     fn fetch_one(&self, faults: &Userfault, frame: usize, page: usize) -> Result<bool, Held> {
+        let is_held = self.held.get().is_some_and(|last| last.elapsed() < HELD);
+        let tries = if is_held { 1 } else { PAGE_TRIES };
         // SAFETY: as of `fetch`.
-        match unsafe { faults.move_pages(frame, page, PAGE, PAGE_TRIES) } {
+        match unsafe { faults.move_pages(frame, page, PAGE, tries) } {
             Ok(()) => return Ok(false),
-            Err((_, Errno::BUSY)) => return Err(Held),
+            Err((_, Errno::BUSY)) => {
+                self.held.set(Some(Instant::now()));
+                return Err(Held);
+            }
             Err((_, Errno::NOENT)) => {}
             // SAFETY: the page is a region's, and nobody else uses the other addresses.
             Err(_) => match unsafe { memory::lift(&(page..page + PAGE), self.lifted.start()) } {

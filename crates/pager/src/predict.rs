@@ -21,6 +21,8 @@ pub mod history;
 
 pub mod streams;
 
+mod asked;
+
 use crate::advice::Advice;
 use history::History;
 use std::ops::Range;

@@ -27,8 +27,10 @@ pub fn userfaultfd() -> Result<(), Refused> {
         Err(Errno::PERM) => refused(
             "this user may not serve page faults of the kernel (userfaultfd)",
             "as root either sysctl vm.unprivileged_userfaultfd=1, or give a group of this user the \
-             device: chgrp GROUP /dev/userfaultfd and chmod 660 /dev/userfaultfd; in a container, \
-             let seccomp pass userfaultfd (--cap-add SYS_PTRACE)",
+             device: chgrp GROUP /dev/userfaultfd and chmod 660 /dev/userfaultfd, or start it with \
+             the right alone: setpriv --reuid USER --init-groups --inh-caps +sys_ptrace \
+             --ambient-caps +sys_ptrace (CAP_SYS_PTRACE); in a container, let seccomp pass \
+             userfaultfd (--cap-add SYS_PTRACE)",
         ),
         Err(Errno::NOSYS) => refused(
             "the kernel has no userfaultfd",

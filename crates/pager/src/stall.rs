@@ -32,9 +32,14 @@ impl Stalls {
         }
     }
 
-    /// How long all waited, added up.
-    pub(crate) fn nanoseconds(&self) -> u64 {
-        u64::try_from(self.total.as_nanos()).unwrap_or(u64::MAX)
+    /// How long all waited who wait no more, added up.
+    pub(crate) const fn total(&self) -> Duration {
+        self.total
+    }
+
+    /// Whether nobody waits.
+    pub(crate) fn are_over(&self) -> bool {
+        self.waiting.is_empty()
     }
 }
 
@@ -51,11 +56,13 @@ mod tests {
         stalls.begin(7, began);
         stalls.begin(9, began);
         stalls.end(0..8);
-        let two = stalls.nanoseconds();
-        assert!((2_000_000_000..3_000_000_000).contains(&two), "{two}");
+        let two = stalls.total();
+        assert!((2 * second..3 * second).contains(&two), "{two:?}");
         stalls.end(0..8);
-        assert_eq!(stalls.nanoseconds(), two);
+        assert_eq!(stalls.total(), two);
+        assert!(!stalls.are_over());
         stalls.end(9..10);
-        assert!(stalls.nanoseconds() >= two + 1_000_000_000);
+        assert!(stalls.total() >= two + second);
+        assert!(stalls.are_over());
     }
 }

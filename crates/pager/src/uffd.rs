@@ -5,6 +5,7 @@
 
 #![expect(unsafe_code, reason = "page tables are changed under the program")]
 
+use crate::{memory::is_here, pager::PAGE};
 use rustix::{
     fs::{Mode, OFlags},
     io::{self, Errno},
@@ -83,7 +84,7 @@ struct Poison {
 
 /// A message of a fault; those of other events have another form behind the first byte.
 #[repr(C)]
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Message {
     event: u8,
     reserved: [u8; 7],
@@ -103,6 +104,16 @@ const POISON: Opcode = opcode::read_write::<Poison>(GROUP, 0x08);
 
 /// Messages that are read at once.
 const MESSAGES: usize = 64;
+
+/// Where messages are read to: whoever waits for faults asks again and again.
+#[derive(Clone, Debug)]
+pub struct Messages([Message; MESSAGES]);
+
+impl Default for Messages {
+    fn default() -> Self {
+        Self([Message::default(); MESSAGES])
+    }
+}
 
 /// A touch of a page that is not there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -198,6 +209,12 @@ impl Userfault {
                     done += usize::try_from(moving.moved).unwrap_or(0);
                     std::thread::yield_now();
                 }
+                // Seen with 6.18, which moves the shared page of zeros, counts it as nothing, and
+                // comes by again. (It splits huge pages into such pages where they are zeros.)
+                Err(Errno::EXIST) if !is_here(src as usize) && is_here(dst as usize) => {
+                    let _ = self.wake(&(dst as usize..dst as usize + PAGE));
+                    done += PAGE;
+                }
                 Err(why) => return Err((done, why)),
             }
         }
@@ -237,15 +254,17 @@ impl Userfault {
     ///
     /// # Errors
     /// What the kernel says; nothing is waiting is no error.
-    pub fn faults(&self) -> io::Result<impl Iterator<Item = Fault>> {
-        let mut messages = [Message::default(); MESSAGES];
+    pub fn faults<'a>(
+        &self,
+        messages: &'a mut Messages,
+    ) -> io::Result<impl Iterator<Item = Fault> + use<'a>> {
         let read = {
             // SAFETY: messages are plain numbers without padding between them, so that they are
             // bytes, and any bytes are messages.
             let bytes = unsafe {
                 std::slice::from_raw_parts_mut(
-                    messages.as_mut_ptr().cast::<u8>(),
-                    mem::size_of_val(&messages),
+                    messages.0.as_mut_ptr().cast::<u8>(),
+                    mem::size_of_val(&messages.0),
                 )
             };
             match io::read(&self.fd, bytes) {
@@ -256,7 +275,7 @@ impl Userfault {
         };
         let page_bytes = rustix::param::page_size();
         let count = read / mem::size_of::<Message>();
-        let faults = messages.into_iter().take(count).filter(|it| it.event == PAGEFAULT);
+        let faults = messages.0[..count].iter().filter(|it| it.event == PAGEFAULT);
         Ok(faults.map(move |message| Fault {
             address: message.address as usize & !(page_bytes - 1),
             is_write: message.flags & WRITE != 0,
@@ -310,4 +329,41 @@ unsafe impl Ioctl for NewDescriptor {
 
 const fn of(addresses: &Range<usize>) -> Addresses {
     Addresses { start: addresses.start as u64, len: (addresses.end - addresses.start) as u64 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::{HUGE_BYTES, Memory};
+
+    /// A huge page that is split becomes pages of zeros that the kernel shares, where it has zeros.
+    #[test]
+    fn shared_pages_of_zeros_move_too() {
+        let faults = match Userfault::open() {
+            Ok(faults) => faults,
+            Err(why) => panic!("not tested: {why}"),
+        };
+        let [from, to] = [0; 2].map(|_| Memory::frames(HUGE_BYTES).expect("memory"));
+        // SAFETY: the memory is this test's.
+        unsafe {
+            from.zero(0..HUGE_BYTES);
+            from.put(HUGE_BYTES - 1, &[7]);
+        }
+        faults.register(&from.addresses()).expect("registered");
+        faults.register(&to.addresses()).expect("registered");
+        let (half, page) = (HUGE_BYTES / 2, PAGE);
+        for part in [0..page, page..2 * page, 2 * page..half, half..HUGE_BYTES] {
+            let (dst, src) = (to.start() + part.start, from.start() + part.start);
+            // SAFETY: as above.
+            let moved = unsafe { faults.move_pages(dst, src, part.len(), 1000) };
+            assert_eq!(moved, Ok(()), "{part:?}");
+        }
+        for address in from.addresses().step_by(PAGE) {
+            assert!(!is_here(address), "{address:#x} stayed");
+        }
+        // SAFETY: all its pages are there.
+        let moved = unsafe { to.part(0..HUGE_BYTES) };
+        assert!(moved.iter().rev().skip(1).all(|byte| *byte == 0));
+        assert_eq!(moved.last(), Some(&7));
+    }
 }

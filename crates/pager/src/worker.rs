@@ -3,6 +3,7 @@
 #![expect(unsafe_code, reason = "pages are moved under the program")]
 
 use crate::{
+    beside::Beside,
     board::LEAST,
     cache::{Action, Cache, Changed, Counts, Event, Failed, Span},
     digest::Digests,
@@ -19,6 +20,7 @@ use crate::{
     store::Store,
     teller::Teller,
     transfers::{Part, Transfers},
+    uffd::{Fault, Messages},
 };
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
@@ -108,6 +110,7 @@ pub(crate) struct Worker {
     poisoned: BTreeSet<Page>,
     teller: Teller,
     stalls: Stalls,
+    beside: Beside,
     /// Who waits for pages from this one on to be zeros.
     erased: Vec<(Page, SyncSender<()>)>,
     /// Pages that are given back once they are zeros.
@@ -116,6 +119,7 @@ pub(crate) struct Worker {
     freeze: Option<Freeze>,
     /// Whether something holds pages.
     is_held: bool,
+    messages: Messages,
 }
 
 impl Worker {
@@ -140,10 +144,12 @@ impl Worker {
             poisoned: BTreeSet::new(),
             teller: Teller::default(),
             stalls: Stalls::default(),
+            beside: Beside::default(),
             erased: vec![],
             gone: vec![],
             freeze: None,
             is_held: false,
+            messages: Messages::default(),
         })
     }
 
@@ -159,7 +165,7 @@ impl Worker {
             if is_busy && !self.is_held {
                 last = Instant::now();
             } else if last.elapsed() < self.patience() && !self.is_held {
-                thread::yield_now();
+                self.beside.give_way();
             } else {
                 self.wait()?;
                 last = Instant::now();
@@ -170,7 +176,13 @@ impl Worker {
 
     /// So long it is not worth to fall asleep.
     fn patience(&self) -> Duration {
-        if self.transfers.are_done() { SPIN } else { SPIN_FOR_DRIVE }
+        match (self.beside.is_shared(), self.transfers.are_done()) {
+            (false, true) => SPIN,
+            (false, false) => SPIN_FOR_DRIVE,
+            // Who is served needs the CPU.
+            (true, _) if self.stalls.are_over() => Duration::ZERO,
+            (true, _) => SPIN_FOR_DRIVE,
+        }
     }
 
     /// Does what there is to do, and says whether there was something; `None` when all is over.
@@ -187,9 +199,12 @@ impl Worker {
         if mem::take(&mut self.is_held) {
             self.cache.on(Event::Again, actions);
         }
+        // Who waits is served before it is asked who else does.
+        is_busy |= !actions.is_empty();
+        self.act(actions)?;
         // Before a fork nothing more comes in.
         let faults: Vec<_> = match self.freeze {
-            None => kernel.faults.faults()?.collect(),
+            None => kernel.faults.faults(&mut self.messages)?.collect(),
             Some(_) => vec![],
         };
         // What a thread was given it may touch before we have seen that it was asked for.
@@ -197,11 +212,11 @@ impl Worker {
             return Ok(None);
         }
         let now = Instant::now();
-        for fault in faults {
+        for Fault { address, is_write, thread } in faults {
             is_busy = true;
-            let page = self.shared.page(fault.address);
+            let page = self.shared.page(address);
             self.stalls.begin(page, now);
-            let (thread, is_write) = (fault.thread, fault.is_write);
+            self.beside.begin(thread, page, now, self.stalls.total());
             self.cache.on(Event::Touched { thread, page, is_write }, actions);
             self.act(actions)?;
         }
@@ -218,7 +233,8 @@ impl Worker {
         self.lend();
         self.forks(actions)?;
         if is_busy {
-            let stalled_ns = self.stalls.nanoseconds();
+            let stalled = self.stalls.total().as_nanos();
+            let stalled_ns = u64::try_from(stalled).unwrap_or(u64::MAX);
             self.shared.tell(Counts { stalled_ns, ..*self.cache.counts() });
         }
         Ok(Some(is_busy))
@@ -295,6 +311,7 @@ impl Worker {
             Some(cache) => self.store.fork().map(|store| Child { cache, store }),
             None => Err(io::Error::other("some of it could not be stored")),
         };
+        self.beside.part();
         // Who asked waits for both.
         let _ = freeze.frozen.send(child);
         let _ = freeze.thaw.recv();
@@ -379,7 +396,7 @@ impl Worker {
                 Action::Write(id, span, changed) => self.transfers.write(id, span, &changed),
                 Action::MoveIn(id, span) => {
                     self.move_in(span);
-                    self.stalls.end(span.pages());
+                    self.wakes(span.pages());
                     self.cache.on(Event::MovedIn(id), actions);
                 }
                 Action::MoveOut { id, span, is_changed } => {
@@ -388,12 +405,13 @@ impl Worker {
                 Action::Drop(id, span) => {
                     let (page, frame, length) = self.places(span);
                     self.mover.drop_held(&self.kernel.faults, frame, page, length);
+                    self.digests.forget(span);
                     self.cache.on(Event::MovedOut(id, Changed::all(length / PAGE)), actions);
                 }
                 Action::Wake(page, pages) => {
-                    self.stalls.end(page..page + pages);
                     let addresses = self.shared.addresses(&(page..page + pages));
                     let _ = self.kernel.faults.wake(&addresses);
+                    self.wakes(page..page + pages);
                 }
                 Action::Erase(page, pages) => {
                     self.store.erase(page * PAGE as u64, pages * PAGE as u64);
@@ -412,6 +430,12 @@ impl Worker {
         Ok(())
     }
 
+    /// Who waited for these pages has been woken.
+    fn wakes(&mut self, pages: Range<Page>) {
+        self.beside.end(&pages);
+        self.stalls.end(pages);
+    }
+
     fn move_in(&mut self, span: Span) {
         let (page, frame, length) = self.places(span);
         if span.order == ORDER_MAX {
@@ -428,7 +452,10 @@ impl Worker {
         let (page, frame, length) = self.places(span);
         let event = match self.mover.fetch(&self.kernel.faults, frame, page, length) {
             // Nobody knows which are zeros now.
-            Ok(true) => Event::MovedOut(id, Changed::all(length / PAGE)),
+            Ok(true) => {
+                self.digests.forget(span);
+                Event::MovedOut(id, Changed::all(length / PAGE))
+            }
             Ok(false) => Event::MovedOut(id, self.digests.changed(&self.frames, span, is_changed)),
             Err(Held) => {
                 self.is_held = true;
@@ -449,10 +476,10 @@ impl Worker {
     fn transferred(&mut self, token: u64, is_done: bool, actions: &mut Vec<Action>) {
         for Part { id, span, is_write, is_done } in self.transfers.done(token, is_done) {
             let result = if is_done { Ok(()) } else { Err(Failed) };
-            if is_done {
-                self.digests.learn(&self.frames, span);
-            } else {
-                self.digests.forget(span);
+            match (is_done, is_write) {
+                (true, true) => self.digests.wrote(span),
+                (true, false) => self.digests.learn(&self.frames, span),
+                (false, _) => self.digests.forget(span),
             }
             let event = if is_write { Event::Wrote(id, result) } else { Event::Filled(id, result) };
             self.cache.on(event, actions);

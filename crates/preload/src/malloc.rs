@@ -5,7 +5,7 @@
 
 use crate::{
     errno,
-    start::{inside, pager_for, pager_of},
+    start::{give_back, inside, leave, pager_for, pager_of},
 };
 use interleaf_pager::pager::{Pager, READ_WRITE};
 use libc::{c_int, c_void, size_t};
@@ -64,7 +64,10 @@ fn resize(pager: &Pager, address: usize, bytes: usize) -> bool {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn malloc(bytes: size_t) -> *mut c_void {
     // SAFETY: what is not ours is the C library's, by the same contract.
-    take(bytes, HEAD).unwrap_or_else(|| unsafe { __libc_malloc(bytes) })
+    take(bytes, HEAD).unwrap_or_else(|| unsafe {
+        leave(bytes);
+        __libc_malloc(bytes)
+    })
 }
 
 /// `calloc(3)`.
@@ -75,7 +78,10 @@ pub unsafe extern "C" fn malloc(bytes: size_t) -> *mut c_void {
 pub unsafe extern "C" fn calloc(count: size_t, bytes: size_t) -> *mut c_void {
     let ours = count.checked_mul(bytes).and_then(|bytes| take(bytes, HEAD));
     // SAFETY: as of `malloc`.
-    ours.unwrap_or_else(|| unsafe { __libc_calloc(count, bytes) })
+    ours.unwrap_or_else(|| unsafe {
+        leave(count.saturating_mul(bytes));
+        __libc_calloc(count, bytes)
+    })
 }
 
 /// `memalign(3)`.
@@ -87,7 +93,10 @@ pub unsafe extern "C" fn memalign(align: size_t, bytes: size_t) -> *mut c_void {
     // As the C library, which takes the next power of two.
     let ours = align.checked_next_power_of_two().and_then(|align| take(bytes, align.max(HEAD)));
     // SAFETY: as of `malloc`.
-    ours.unwrap_or_else(|| unsafe { __libc_memalign(align, bytes) })
+    ours.unwrap_or_else(|| unsafe {
+        leave(bytes);
+        __libc_memalign(align, bytes)
+    })
 }
 
 /// `aligned_alloc(3)`.
@@ -160,7 +169,11 @@ pub unsafe extern "C" fn realloc(memory: *mut c_void, bytes: size_t) -> *mut c_v
     let from = pager_of(memory as usize);
     if from.is_none() && (memory.is_null() || pager_for(bytes).is_none()) {
         // SAFETY: as of `malloc`: the memory is the C library's, or none.
-        return unsafe { __libc_realloc(memory, bytes) };
+        return unsafe {
+            give_back(c_length(memory));
+            leave(bytes);
+            __libc_realloc(memory, bytes)
+        };
     }
     if from.is_some() && bytes == 0 {
         // SAFETY: as of the C library, where that is what it does.
@@ -233,7 +246,10 @@ pub unsafe extern "C" fn free(memory: *mut c_void) {
             errno::set(before);
         }
         // SAFETY: as of `malloc`.
-        None => unsafe { __libc_free(memory) },
+        None => unsafe {
+            give_back(c_length(memory));
+            __libc_free(memory);
+        },
     }
 }
 
@@ -250,5 +266,5 @@ unsafe fn c_length(memory: *mut c_void) -> usize {
     // SAFETY: by the caller there is a length before it.
     let word = unsafe { memory.cast::<usize>().sub(1).read() };
     let (bytes, is_mapped) = (word & !7, word & 2 != 0);
-    bytes - if is_mapped { HEAD } else { HEAD / 2 }
+    bytes.saturating_sub(if is_mapped { HEAD } else { HEAD / 2 })
 }

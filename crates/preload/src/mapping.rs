@@ -2,7 +2,7 @@
 
 use crate::{
     errno,
-    start::{inside, pager, pager_for, pager_over},
+    start::{give_back, inside, leave, pager, pager_for, pager_over},
 };
 use interleaf_pager::{arena::Owner, pager::Pager};
 use libc::{c_int, c_void, off_t, size_t};
@@ -65,9 +65,18 @@ pub unsafe extern "C" fn mmap(
             None => kernel(),
         };
     }
-    let Some(pager) = pager_for(bytes).filter(|_| can_extend) else { return kernel() };
-    let region = inside(|| pager.take_protected(bytes, 1, protection as u32));
-    region.map_or_else(kernel, |region| region.start as *mut c_void)
+    if !can_extend {
+        return kernel();
+    }
+    let region = pager_for(bytes)
+        .and_then(|pager| inside(|| pager.take_protected(bytes, 1, protection as u32)));
+    region.map_or_else(
+        || {
+            leave(bytes);
+            kernel()
+        },
+        |region| region.start as *mut c_void,
+    )
 }
 
 /// Maps something at addresses of regions, as far as they are.
@@ -125,6 +134,7 @@ pub unsafe extern "C" fn mmap64(
 pub unsafe extern "C" fn munmap(address: *mut c_void, bytes: size_t) -> c_int {
     let found = pager_over(address as usize, bytes).zip(pages(address as usize, bytes));
     let Some((pager, pages)) = found else {
+        give_back(bytes);
         // SAFETY: what is not ours is the kernel's affair, by the same contract.
         return unsafe { libc::syscall(libc::SYS_munmap, address, bytes) as c_int };
     };

@@ -6,25 +6,33 @@ use interleaf_pager::{
     cache::Settings,
     pager::Pager,
     predict::Limits,
-    session::{Children, Session, VARIABLE},
+    session::{self, Children, Session, VARIABLE},
     store::{FileStore, Options},
     worker::is_worker,
 };
 use std::{
     cell::Cell,
     path::{Path, PathBuf},
-    sync::{Arc, OnceLock},
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
     thread,
     time::Duration,
 };
-
-const PAGE_BYTES: u64 = 4096;
 
 /// Addresses of all regions of a process together.
 const ADDRESSES: usize = 4 << 40;
 
 /// Smaller ones are never looked at: most are, and should not even look at a thread's own variable.
-const LEAST_BYTES: usize = 1 << 20;
+/// It is what the C library takes from the kernel by itself (`M_MMAP_THRESHOLD` of `mallopt(3)`).
+const LEAST_BYTES: usize = 128 << 10;
+
+/// What takes less than this, in all, is no program to extend: a shell, or what starts another.
+const BEGIN_BYTES: usize = 1 << 20;
+
+/// What was left to others in pieces that could be extended, bytes.
+static LEFT: AtomicUsize = AtomicUsize::new(0);
 
 /// How often others are looked at again that are waited for.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -50,8 +58,7 @@ thread_local! {
 /// which is told.
 fn extend() -> Option<Extend> {
     let value = std::env::var_os(VARIABLE)?;
-    let text = value.to_str().filter(|text| text.contains('='));
-    match text.map_or_else(|| begin(Path::new(&value)), |text| alone(text).map(Some)) {
+    match begin(Path::new(&value)) {
         Ok(extend) => extend,
         Err(why) => {
             let name = name();
@@ -62,21 +69,6 @@ fn extend() -> Option<Extend> {
             None
         }
     }
-}
-
-/// Without a session: `dram=BYTES store=PATH least=BYTES`, for a process by itself.
-fn alone(text: &str) -> Result<Extend, String> {
-    let value = |name: &str| {
-        let mut words = text.split(' ').filter_map(|word| word.split_once('='));
-        let value = words.find(|(key, _)| *key == name).map(|(_, value)| value);
-        value.ok_or_else(|| format!("{VARIABLE} is {text:?}: {name}= is missing"))
-    };
-    let number = |name: &str| {
-        let text = value(name)?;
-        text.parse::<u64>().map_err(|_| format!("{VARIABLE}: {name}={text} is no number of bytes"))
-    };
-    let frames = number("dram")? / PAGE_BYTES;
-    start(frames, &[Path::new(value("store")?)], false, None, number("least")?)
 }
 
 fn begin(folder: &Path) -> Result<Option<Extend>, String> {
@@ -94,27 +86,22 @@ fn begin(folder: &Path) -> Result<Option<Extend>, String> {
             (seat.begin(budget / u64::from(settings.processes.max(1))), seat)
         }
     };
-    let stores: Vec<&Path> = settings.stores.iter().map(PathBuf::as_path).collect();
-    let seat = Some((seat, u32::try_from(frames).unwrap_or(u32::MAX)));
-    start(budget, &stores, settings.force, seat, settings.min_alloc_bytes).map(Some)
+    let seat = (seat, u32::try_from(frames).unwrap_or(u32::MAX));
+    start(budget, settings, seat).map(Some)
 }
 
-fn start(
-    frames: u64,
-    stores: &[&Path],
-    force: bool,
-    seat: Option<(Seat, u32)>,
-    least: u64,
-) -> Result<Extend, String> {
-    let options = Options { force, ..Options::default() };
-    let store = FileStore::open_all(stores, options).map_err(|why| why.to_string())?;
+/// A pager for a part of a budget of so many frames.
+fn start(frames: u64, session: &session::Settings, seat: (Seat, u32)) -> Result<Extend, String> {
+    let stores: Vec<&Path> = session.stores.iter().map(PathBuf::as_path).collect();
+    let options = Options { force: session.force, ..Options::default() };
+    let store = FileStore::open_all(&stores, options).map_err(|why| why.to_string())?;
     let frames = u32::try_from(frames).map_err(|_| "the budget is too large")?;
     let ahead = Limits { first: 16, most: 8192 };
     let settings = Settings { frames, order: 2, ahead };
-    let pager = Pager::seated(settings, ADDRESSES, store, seat);
+    let pager = Pager::seated(settings, ADDRESSES, store, Some(seat));
     let pager = pager.map_err(|why| format!("userfaultfd: {why}"))?;
     process::watch();
-    let least = usize::try_from(least).unwrap_or(usize::MAX);
+    let least = usize::try_from(session.min_alloc_bytes).unwrap_or(usize::MAX);
     Ok(Extend { pager, least })
 }
 
@@ -158,8 +145,28 @@ pub(crate) fn pager_for(bytes: usize) -> Option<&'static Pager> {
     if bytes < LEAST_BYTES || INSIDE.get() || is_worker() {
         return None;
     }
+    let left = LEFT.load(Relaxed);
+    if EXTEND.get().is_none() && bytes.max(left) < BEGIN_BYTES {
+        return None;
+    }
     let extend = inside(|| EXTEND.get_or_init(extend)).as_ref()?;
-    (bytes >= extend.least && extend.pager.is_served()).then_some(&extend.pager)
+    // Many that are together as large as one are a large allocation too.
+    (bytes.max(left) >= extend.least && extend.pager.is_served()).then_some(&extend.pager)
+}
+
+/// So many bytes are left to others.
+pub(crate) fn leave(bytes: usize) {
+    if bytes >= LEAST_BYTES && !INSIDE.get() && !is_worker() {
+        LEFT.fetch_add(bytes, Relaxed);
+    }
+}
+
+/// They are given back.
+pub(crate) fn give_back(bytes: usize) {
+    if bytes >= LEAST_BYTES && !INSIDE.get() && !is_worker() {
+        // What was taken before this library was asked was not counted.
+        let _ = LEFT.fetch_update(Relaxed, Relaxed, |left| Some(left.saturating_sub(bytes)));
+    }
 }
 
 /// The pager, if there is one and it serves this process.

@@ -1,6 +1,7 @@
 //! Small programs that do to their memory what programs do, with more of it than fits, and without:
 //! they do not notice.
 
+use interleaf_pager::session::{Children, SCHEMA, Session, Settings, VARIABLE};
 use std::{
     io::Write,
     path::{Path, PathBuf},
@@ -10,6 +11,9 @@ use std::{
 /// What a program has, bytes: the smallest allocation that is extended, and the memory for all.
 const LEAST: u64 = 8 << 20;
 const MEMORY: u64 = 16 << 20;
+
+/// With more threads sums are made of other parts.
+const ONE_THREAD: [(&str, &str); 2] = [("OPENBLAS_NUM_THREADS", "1"), ("OMP_NUM_THREADS", "1")];
 
 /// Compiles a program into a folder of its own, where it may write.
 fn compile(name: &str) -> (tempfile::TempDir, PathBuf) {
@@ -31,16 +35,31 @@ fn library() -> PathBuf {
     found.find(|library| library.exists()).expect("the library beside the tests")
 }
 
-/// Runs a program in a folder, with so much memory.
-fn extended(program: &Path, folder: &Path, memory: u64) -> Command {
+/// Runs a program in a folder, which its store is in too, in a session of its own as `interleaf
+/// extend` begins it.
+fn extended(program: &Path, folder: &Path, arguments: &[&str]) -> Output {
+    let base = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let settings = Settings {
+        schema: SCHEMA.into(),
+        dram_bytes: MEMORY,
+        stores: vec![folder.into()],
+        min_alloc_bytes: LEAST,
+        children: Children::Inherit,
+        force: false,
+        processes: 1,
+        command: vec![program.display().to_string()],
+        keeper: std::process::id(),
+    };
+    let session = Session::begin(base.path(), None, &settings).expect("a session");
     let mut command = Command::new("timeout");
-    let store = folder.display();
-    let extend = format!("dram={memory} store={store} least={LEAST}");
     command.args(["-s", "KILL", "400", "env"]);
     command.arg(format!("LD_PRELOAD={}", library().display()));
-    command.arg(format!("INTERLEAF_EXTEND={extend}"));
-    command.arg(program).current_dir(folder);
-    command
+    command.arg(format!("{VARIABLE}={}", session.folder().display()));
+    command.arg(program).args(arguments).current_dir(folder).envs(ONE_THREAD);
+    let output = command.output().expect("a program that is there");
+    assert!(session.end().is_empty(), "all its processes have ended");
+    assert_eq!(std::fs::read_dir(base.path()).expect("the folder").count(), 0, "it is removed");
+    output
 }
 
 fn text(output: &Output) -> String {
@@ -56,8 +75,7 @@ fn same(name: &str, arguments: &[&str]) {
     assert!(plain.status.success(), "not extended: {}", text(&plain));
     let files = || std::fs::read_dir(folder.path()).expect("the folder").count();
     let before = files();
-    let output = extended(&program, folder.path(), MEMORY).args(arguments).output();
-    let output = output.expect("a program that was just compiled");
+    let output = extended(&program, folder.path(), arguments);
     assert_eq!(text(&output), text(&plain), "extended, and not");
     assert_eq!(files(), before, "files in the folder");
 }
@@ -65,6 +83,18 @@ fn same(name: &str, arguments: &[&str]) {
 #[test]
 fn blocks() {
     same("malloc.c", &[]);
+}
+
+/// What none of them is large enough for, all together are.
+#[test]
+fn pieces() {
+    same("pieces.c", &[]);
+}
+
+/// `new` and `delete` of C++, and containers that grow.
+#[test]
+fn containers() {
+    same("containers.cc", &[]);
 }
 
 #[test]
@@ -80,6 +110,12 @@ fn advice() {
 #[test]
 fn kernel_and_threads() {
     same("access.c", &["file"]);
+}
+
+/// Kernel threads and registered buffers: what is held for long is tried again, and all else goes.
+#[test]
+fn a_ring_of_io_uring() {
+    same("ring.c", &["file"]);
 }
 
 #[test]
@@ -103,15 +139,12 @@ fn numpy() {
     }
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/arrays.py");
-    let run = |mut command: Command| {
-        // With more threads sums are made of other parts.
-        command.envs([("OPENBLAS_NUM_THREADS", "1"), ("OMP_NUM_THREADS", "1")]);
-        let output = command.arg(&script).output().expect("Python");
-        assert!(output.status.success(), "{}", text(&output));
-        text(&output)
-    };
-    let plain = run(Command::new(python));
-    assert_eq!(run(extended(Path::new(python), folder.path(), MEMORY)), plain);
+    let mut plain = Command::new(python);
+    let plain = plain.arg(&script).envs(ONE_THREAD).output().expect("Python");
+    assert!(plain.status.success(), "{}", text(&plain));
+    let script = script.to_str().expect("a path of letters");
+    let output = extended(Path::new(python), folder.path(), &[script]);
+    assert_eq!(text(&output), text(&plain));
 }
 
 #[test]

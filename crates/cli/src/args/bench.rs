@@ -128,7 +128,8 @@ fn loops() -> PossibleValuesParser {
     PossibleValuesParser::new(Loop::ALL.iter().map(|(name, _)| *name))
 }
 
-fn whole(text: &str, least: u32, most: u32, example: u32) -> Result<u32, String> {
+/// A whole number between two, or what to write instead.
+pub(super) fn whole(text: &str, least: u32, most: u32, example: u32) -> Result<u32, String> {
     let number = text.parse().ok().filter(|number| (least..=most).contains(number));
     number.ok_or_else(|| {
         format!("it is no whole number from {least} to {most}: write one such as {example}")

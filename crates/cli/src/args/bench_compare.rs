@@ -1,6 +1,6 @@
 //! The command line of `interleaf bench compare`.
 
-use super::{OutputArgs, quantity, size, threads};
+use super::{OutputArgs, bench::whole, quantity, size, threads};
 use crate::verb::{PATTERNS, WAYS};
 use clap::{Args, builder::PossibleValuesParser};
 use interleaf_model::units::{Bytes, Time};
@@ -73,8 +73,7 @@ fn ratio(text: &str) -> Result<f64, String> {
 }
 
 fn rounds(text: &str) -> Result<u32, String> {
-    let rounds = text.parse().ok().filter(|rounds| (1..=1000).contains(rounds));
-    rounds.ok_or_else(|| "it is no whole number from 1 to 1000: write one such as 5".into())
+    whole(text, 1, 1000, 5)
 }
 
 fn limit(text: &str) -> Result<Time, String> {

@@ -17,7 +17,7 @@ const DRAM_MIN: u64 = 4 << 20;
 const DRAM_MAX: u64 = 15 << 40;
 
 /// The library looks at no smaller allocation.
-const ALLOC_MIN: u64 = 1 << 20;
+const ALLOC_MIN: u64 = 128 << 10;
 
 /// Runs a command that needs more memory than there is: its large allocations live on a drive, and
 /// what of them is in use in DRAM. What a program will touch next is brought in before, as far as
@@ -49,7 +49,8 @@ pub(crate) struct ExtendArgs {
     /// Where the rest is: a folder on a fast drive, or a block device; several are used in turn
     #[arg(long, value_name = "PATH", required_unless_present_any = ["clean", "monitor"])]
     pub(crate) store: Vec<PathBuf>,
-    /// Allocations from this size on are extended, smaller ones stay in ordinary memory
+    /// Allocations from this size on are extended, and smaller ones (from 128 KiB on) once they are
+    /// as much together; what is less stays in ordinary memory
     #[arg(long, value_name = "SIZE", value_parser = min_alloc, default_value = "64MiB")]
     pub(crate) min_alloc: Bytes,
     /// What those get that the command starts: a part of the same budget, one of their own that is
@@ -131,7 +132,7 @@ fn min_alloc(text: &str) -> Result<Bytes, String> {
     if size.get() >= ALLOC_MIN {
         return Ok(size);
     }
-    Err(format!("{text} is less than 1MiB: write a size such as 64MiB"))
+    Err(format!("{text} is less than 128KiB: write a size such as 64MiB"))
 }
 
 fn processes(text: &str) -> Result<u32, String> {

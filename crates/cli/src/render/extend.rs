@@ -9,7 +9,9 @@ pub(crate) fn ended(document: &ExtendDocument) -> String {
     let dram = Bytes::new(document.dram_bytes);
     if document.processes.is_empty() {
         let least = Bytes::new(document.min_alloc_bytes);
-        return format!("nothing was extended: no allocation had {least} or more (--min-alloc)\n");
+        return format!(
+            "nothing was extended: no allocation, nor all together, had {least} (--min-alloc)\n"
+        );
     }
     let mut table = Table::new(&[
         "process", "DRAM", "faults", "foreseen", "used", "wasted", "evicted", "read", "written",

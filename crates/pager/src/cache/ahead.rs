@@ -25,7 +25,13 @@ const FRESH_PART: u32 = 4;
 /// A stream is never less than so many huge pages ahead for the sake of whole ones.
 const HUGES_AHEAD: u64 = 2;
 
-/// So many extents are looked at to find what is mapped before or behind a page.
+/// As long as a budget is brought in is so many ticks, and what was foreseen and not touched for so
+/// many more is given up before what was touched.
+const BUDGET_TICKS: u32 = 1024;
+const FORGOTTEN_AFTER: u16 = 512;
+
+/// So many extents are looked at to find what is mapped before or behind a page, and so many pieces
+/// that a stream asked for to find whether it is one of them.
 const LOOKED_AT: u32 = 64;
 
 /// What a stream asked for and is not brought in yet.
@@ -34,14 +40,23 @@ pub(super) struct Pending {
     stream: u32,
     /// In the order of their need.
     ranges: VecDeque<Range<Page>>,
+    /// What is brought in around a page, as long as some of it is missing.
+    around: Range<Page>,
+    /// Whether that is a probe, once it is decided.
+    probe: Option<bool>,
     /// Whether it goes from higher pages to lower ones.
     is_down: bool,
 }
 
 impl Pending {
+    /// Nothing yet.
+    const fn new(stream: u32, is_down: bool) -> Self {
+        Self { stream, ranges: VecDeque::new(), around: 0..0, probe: None, is_down }
+    }
+
     /// Pages from the first on.
-    pub(super) fn new(stream: u32, pages: Range<Page>) -> Self {
-        Self { stream, ranges: [pages].into(), is_down: false }
+    pub(super) fn of(stream: u32, pages: Range<Page>) -> Self {
+        Self { ranges: [pages].into(), ..Self::new(stream, false) }
     }
 
     /// Adds pages behind all others.
@@ -69,11 +84,21 @@ impl Cache {
         let is_down = ahead.pages.first().is_some_and(|range| range.end <= page);
         let same =
             |pending: &&mut Pending| pending.stream == ahead.stream && pending.is_down == is_down;
+        let predictor = &self.predictor;
         if let Some(pending) = self.pending.iter_mut().find(same) {
+            // What the stream has passed by is not to pile up.
+            while let Some(range) = pending.ranges.front()
+                && !predictor.asks(pending.stream, range)
+            {
+                pending.ranges.pop_front();
+            }
             ranges.for_each(|range| pending.push(range));
         } else {
-            let mut pending = Pending { stream: ahead.stream, ranges: VecDeque::new(), is_down };
+            let mut pending = Pending::new(ahead.stream, is_down);
             ranges.for_each(|range| pending.push(range));
+            // Nor is that of streams that are forgotten.
+            self.pending
+                .retain(|it| it.ranges.iter().any(|range| predictor.asks(it.stream, range)));
             self.pending.push_back(pending);
         }
     }
@@ -103,12 +128,18 @@ impl Cache {
         let mut waiting = 0;
         while waiting < self.pending.len() {
             let Some(mut pending) = self.pending.pop_front() else { return };
-            let Some((page, order)) = self.next_pending(&mut pending) else { continue };
             let stream = pending.stream;
             let has = self.ahead.get(&stream).copied().unwrap_or(0);
             let share = most / (self.ahead.len() as u32 + u32::from(has == 0));
+            // Who has its share is not even asked what it wants: that takes its time.
+            if has > 0 && has >= share {
+                self.pending.push_back(pending);
+                waiting += 1;
+                continue;
+            }
+            let Some((page, order, is_short)) = self.next_pending(&mut pending) else { continue };
+            let is_later = self.has_more(&pending, has);
             self.pending.push_back(pending);
-            let is_later = self.pending.back().is_some_and(|pending| self.has_more(pending, has));
             if is_later || has > 0 && has + (1 << order) > share {
                 waiting += 1;
                 continue;
@@ -118,6 +149,17 @@ impl Cache {
             }
             let Some(id) = self.bring(page, order, stream, actions) else { return };
             let frames = self.extents[id as usize].frames();
+            if is_short {
+                // What was brought in once and is given up is not brought in again.
+                let end = self.extents[id as usize].span().pages().end;
+                let is_to_probe = self.learner(page).is_to_probe();
+                if let Some(pending) = self.pending.back_mut() {
+                    pending.around.start = end;
+                    let is_probe = *pending.probe.get_or_insert(is_to_probe);
+                    self.extents[id as usize].is_probe = is_probe;
+                }
+            }
+            self.extents[id as usize].since = self.time();
             self.foreseen_more(stream, frames);
             self.counts.foreseen += u64::from(frames);
             self.counts.history.foreseen +=
@@ -166,39 +208,61 @@ impl Cache {
         }
     }
 
-    /// Where the next piece of a stream is, and how large it may be; what is in memory is passed
-    /// over. `None` where the stream wants no more.
-    fn next_pending(&self, pending: &mut Pending) -> Option<(Page, u8)> {
+    /// Where the next piece of a stream is, how large it may be, and whether that is for what is
+    /// around it; what is in memory is passed over. `None` where the stream wants no more.
+    fn next_pending(&self, pending: &mut Pending) -> Option<(Page, u8, bool)> {
+        // Where frames do not lie together it is several extents.
+        if let Some(page) = self.missing(&mut pending.around, false) {
+            return Some((page, fitting(page, &pending.around, false, ORDER_MAX), true));
+        }
         loop {
             let range = pending.ranges.front_mut()?;
-            let page = if pending.is_down { range.end - 1 } else { range.start };
-            if let Some(id) = self.index.get(page) {
-                let of = self.extents[id as usize].span().pages();
-                match pending.is_down {
-                    true => range.end = of.start.max(range.start),
-                    false => range.start = of.end.min(range.end),
+            let page = self.missing(range, pending.is_down);
+            match page.filter(|_| self.predictor.asks(pending.stream, range)) {
+                Some(page) => {
+                    let order = self.learned(page);
+                    // What is short stands for what a touch of it would bring.
+                    if range.end - range.start > 1 << order {
+                        return Some((
+                            page,
+                            fitting(page, range, pending.is_down, ORDER_MAX),
+                            false,
+                        ));
+                    }
+                    pending.around = self.around(&(page..page + 1));
+                    pending.probe = None;
+                    return self.next_pending(pending);
                 }
-            } else if self.is_out_of_reach(page) {
-                match pending.is_down {
-                    true => range.end -= 1,
-                    false => range.start += 1,
+                None => {
+                    pending.ranges.pop_front();
                 }
-            } else if self.predictor.asks(pending.stream, range) {
-                // One page alone stands for what a touch of it would bring.
-                let is_alone = is_of_history(pending.stream) && range.end - range.start == 1;
-                let order = if is_alone {
-                    self.learned(page)
-                } else {
-                    fitting(page, range, pending.is_down, ORDER_MAX)
-                };
-                return Some((page, order));
-            } else {
-                range.end = range.start;
-            }
-            if range.is_empty() {
-                pending.ranges.pop_front();
             }
         }
+    }
+
+    /// What a touch of one of these pages would bring in.
+    pub(super) fn around(&self, pages: &Range<Page>) -> Range<Page> {
+        let (order, within) = (self.learned(pages.start), self.region(pages.start));
+        let start = pages.start >> order << order;
+        start.max(within.start)..(start + (1 << order)).max(pages.end).min(within.end)
+    }
+
+    /// The first page of a range that can be brought in, or the last; what is passed over is of the
+    /// range no more.
+    fn missing(&self, range: &mut Range<Page>, is_down: bool) -> Option<Page> {
+        while !range.is_empty() {
+            let page = if is_down { range.end - 1 } else { range.start };
+            let here = match self.index.get(page) {
+                Some(id) => self.extents[id as usize].span().pages(),
+                None if self.is_out_of_reach(page) => page..page + 1,
+                None => return Some(page),
+            };
+            match is_down {
+                true => range.end = here.start.max(range.start),
+                false => range.start = here.end.min(range.end),
+            }
+        }
+        None
     }
 
     /// Whether what is left of a stream is the beginning of a huge page, the rest of which it will
@@ -222,7 +286,14 @@ impl Cache {
     /// probe.
     pub(super) fn wanted_order(&mut self, page: Page) -> (u8, bool) {
         let of_stream = |pending: &Pending| {
-            let range = pending.ranges.iter().find(|range| range.contains(&page))?;
+            // Whoever is far into what a stream asked for is not that stream.
+            let is_near = |range: &&Range<Page>| {
+                let far = if pending.is_down { range.end - page } else { page - range.start };
+                far <= 1 << WAITED_ORDER
+            };
+            let mut next = pending.ranges.iter().take(LOOKED_AT as usize);
+            let range = next.find(|range| range.contains(&page)).filter(is_near)?;
+            self.predictor.asks(pending.stream, &(page..page + 1)).then_some(())?;
             let fits = |order: &u8| {
                 let start = page >> order << order;
                 range.start <= start && start + (1 << order) <= range.end
@@ -242,7 +313,7 @@ impl Cache {
             return (ORDER_MAX, false);
         }
         let learner = self.learner(page);
-        (learner.order(), learner.miss(page))
+        (learner.order(), learner.is_to_probe())
     }
 
     /// The order that was learned for a page's region.
@@ -251,16 +322,36 @@ impl Cache {
         learner.map_or(self.settings.order, Learner::order)
     }
 
-    /// Gives up what was foreseen longest ago if nobody asks for it any more; a stream waits.
+    /// Gives up what was foreseen longest ago if nobody asks for it any more, or others may take
+    /// its place; a stream waits.
     fn drop_forgotten(&mut self, waits: u32, most: u32) -> bool {
         let Some(id) = self.foreseen.first() else { return false };
-        let extent = self.extents[id as usize];
-        let is_forgotten = self.is_over(extent.stream, waits, most)
-            || !self.predictor.asks(extent.stream, &extent.span().pages());
+        let stream = self.extents[id as usize].stream;
+        let is_forgotten = self.is_over(stream, waits, most) || self.forgotten().is_some();
         if is_forgotten {
             self.drop_foreseen(id);
         }
         is_forgotten
+    }
+
+    /// What was foreseen longest ago, if nobody asks for it any more.
+    fn forgotten(&self) -> Option<ExtentId> {
+        let id = self.foreseen.first()?;
+        let extent = self.extents[id as usize];
+        let pages = self.around(&extent.span().pages());
+        (!self.predictor.asks(extent.stream, &pages)).then_some(id)
+    }
+
+    /// The same if it was long ago: who comes late may still touch it.
+    pub(super) fn long_forgotten(&self) -> Option<ExtentId> {
+        let since = self.extents[self.foreseen.first()? as usize].since;
+        let is_long = self.time().wrapping_sub(since) > FORGOTTEN_AFTER;
+        is_long.then(|| self.forgotten()).flatten()
+    }
+
+    /// How much was brought in, in parts of the budget.
+    fn time(&self) -> u16 {
+        (self.brought / u64::from(self.budget() / BUDGET_TICKS).max(1)) as u16
     }
 }
 

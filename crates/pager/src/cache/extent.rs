@@ -32,6 +32,8 @@ pub(super) struct Extent {
     pub(super) stream: u32,
     /// The page that a thread waits for, from the first on.
     wanted: u16,
+    /// When it was foreseen.
+    pub(super) since: u16,
     order: u8,
     pub(super) state: State,
     /// Whether who waits wants to write.
@@ -55,6 +57,7 @@ impl Extent {
             frame: span.frame,
             stream,
             wanted: NOBODY,
+            since: 0,
             order: span.order,
             state,
             wants_to_write: false,

@@ -36,6 +36,12 @@ impl Owners {
         self.0[frame as usize] = NOBODY;
     }
 
+    /// The extents that begin with one of so many frames.
+    pub(super) fn within(&self, frame: Frame, count: u32) -> impl Iterator<Item = ExtentId> {
+        let frames = self.0.iter().skip(frame as usize).take(count as usize);
+        frames.copied().filter(|id| *id != NOBODY)
+    }
+
     fn get(&self, frame: Frame) -> Option<ExtentId> {
         self.0.get(frame as usize).copied().filter(|id| *id != NOBODY)
     }

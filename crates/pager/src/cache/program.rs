@@ -111,12 +111,15 @@ impl Cache {
         // Nobody knows what will have been written to it by then.
         extent.is_changed = true;
         extent.forget_wanted();
+        // What goes by is given up before all that is kept: it would be tried for ever, and nothing
+        // else, while who holds it waits for room.
+        extent.goes_by = false;
         self.enter(id);
         actions.push(Action::Wake(span.page, 1 << span.order));
     }
 
     /// The extents of pages.
-    fn within(&self, pages: &Range<Page>) -> Vec<ExtentId> {
+    pub(super) fn within(&self, pages: &Range<Page>) -> Vec<ExtentId> {
         let mut found = vec![];
         let mut rest = pages.clone();
         while let Some((_, id)) = self.index.first(rest.clone()) {
@@ -128,7 +131,7 @@ impl Cache {
 
     /// It is brought in as what is foreseen.
     fn need(&mut self, pages: &Range<Page>) {
-        self.pending.push_back(Pending::new(ADVISED, pages.clone()));
+        self.pending.push_back(Pending::of(ADVISED, pages.clone()));
     }
 
     /// Who is over its share because the program said so makes room for who waits.

@@ -1,23 +1,33 @@
 //! Giving up what is missed least.
 
-use super::{Action, Cache, Changed, Extent, Failed, Span, State, Wanted};
+use super::{Action, Cache, Changed, Extent, Failed, Learner, Span, State, Wanted};
 use crate::{
     index::ExtentId,
     pool::ORDER_MAX,
     predict::{Page, is_of_history},
 };
+use std::ops::Range;
 
-/// So many frames are kept free or at rest: one part in so many of all, and no more than it takes
-/// while a drive is busy with the next: 64 MiB.
+/// So many frames at most are kept free or at rest: one part in so many of all, and no more than it
+/// takes while a drive is busy with the next: 64 MiB.
 const RESERVE_PART: u32 = 16;
 const RESERVE_MAX: u32 = 1 << 14;
+
+/// For each frame that is taken so many more are kept, up to that, and for each that is touched
+/// after it was given up one less: while a program stays with what is there, room is of no use to
+/// it, and whatever makes it would be touched next.
+const RESERVE_GROWTH: u32 = 2;
 
 /// So many writes more than there are extents have to fail one after another before there is no
 /// hope: a drive that fails often does not fail always.
 const REFUSED_MIN: usize = 256;
 
-/// Of a loop, one part in so many of all holds what has just gone by, and the rest what is kept.
+/// Of a loop, one part in so many of all holds what has just gone by, and the rest what is kept ...
 const GONE_BY_PART: u32 = 32;
+
+/// ... and no less than a huge page for each of its streams, in which it may still be, if that is
+/// no more than one part in so many.
+const GONE_BY_MOST: u32 = 8;
 
 /// One huge page in so many of a loop is kept all the same, so that what is kept of a phase that
 /// has ended is not kept for ever (bimodal insertion: Qureshi et al., "Adaptive Insertion Policies
@@ -30,9 +40,12 @@ pub(super) const KEPT_ROUND: u64 = 4;
 /// Whether a page of a loop is kept in a round: those of a huge page are, or are not, since pieces
 /// that are kept would leave gaps in which no long transfer fits.
 pub(super) const fn is_kept(page: Page, round: u64) -> bool {
-    // Fibonacci hashing (Knuth, The Art of Computer Programming vol. 3, section 6.4).
-    let hash = ((page >> ORDER_MAX) ^ round << 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    (hash >> 32).is_multiple_of(KEPT_ONE_IN)
+    hashed(page >> ORDER_MAX, round).is_multiple_of(KEPT_ONE_IN)
+}
+
+/// Fibonacci hashing (Knuth, The Art of Computer Programming vol. 3, section 6.4).
+const fn hashed(low: u64, high: u64) -> u64 {
+    (low ^ high << 32).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32
 }
 
 impl Cache {
@@ -45,17 +58,37 @@ impl Cache {
             // Nobody takes what would make room, and nobody needs it.
             return;
         }
-        let reserve = (self.budget() / RESERVE_PART).min(RESERVE_MAX);
-        let reserve = reserve.max(2 << self.settings.order) + self.due();
+        let most = self.reserve_max();
+        self.reserve = self.reserve.min(most);
+        let reserve = self.reserve + self.due();
         while self.pool.free() + self.resting_frames + self.leaving < reserve {
-            if let Some(id) = self.missed_least(reserve) {
-                self.unmap(id, actions);
+            if let Some(id) = self.long_forgotten() {
+                self.drop_foreseen(id);
+            } else if let Some(pages) = self.tried(most) {
+                self.give_up_all(self.within(&pages), actions);
+            } else if let Some(id) = self.missed_least(most) {
+                self.give_up_around(id, actions);
             } else if let Some(id) = self.foreseen.first() {
                 self.drop_foreseen(id);
             } else {
                 return;
             }
         }
+    }
+
+    fn reserve_max(&self) -> u32 {
+        let part = (self.budget() / RESERVE_PART).min(RESERVE_MAX);
+        part.max(2 << self.settings.order) + self.due()
+    }
+
+    /// So many frames were taken, or are missed.
+    pub(super) fn reserve_more(&mut self, frames: u32) {
+        self.reserve = (self.reserve + frames * RESERVE_GROWTH).min(self.reserve_max());
+    }
+
+    /// So many frames were given up, and are touched after all.
+    pub(super) fn reserve_less(&mut self, frames: u32) {
+        self.reserve = self.reserve.saturating_sub(frames);
     }
 
     /// Gives up what was foreseen and not touched.
@@ -69,11 +102,27 @@ impl Cache {
         self.predictor.wasted(extent.stream, &extent.span().pages());
     }
 
+    /// Whether what is kept of a loop has its share.
+    fn is_kept(&self, reserve: u32) -> bool {
+        let frames = self.budget();
+        let of_streams = (self.ahead.len() as u32 + 1) << ORDER_MAX;
+        let gone_by = (frames / GONE_BY_PART).max(of_streams.min(frames / GONE_BY_MOST));
+        let kept = frames.saturating_sub(reserve + self.foreseen_frames + gone_by);
+        self.mapped_frames <= kept && !self.cyclic.makes_way()
+    }
+
+    /// A huge page of what is kept of a loop, if it is time to see whether it is missed: smaller
+    /// pieces would leave gaps in which no long transfer fits.
+    fn tried(&self, reserve: u32) -> Option<Range<Page>> {
+        let kept = self.mapped.first().filter(|_| self.is_kept(reserve))?;
+        let is_time = self.gone_by.first().is_some() && self.cyclic.tries(1 << ORDER_MAX);
+        let start = self.extents[kept as usize].span().page >> ORDER_MAX << ORDER_MAX;
+        is_time.then_some(start..start + (1 << ORDER_MAX))
+    }
+
     /// The mapped extent that is missed least.
     fn missed_least(&self, reserve: u32) -> Option<ExtentId> {
-        let frames = self.budget();
-        let kept = frames.saturating_sub(reserve + self.foreseen_frames + frames / GONE_BY_PART);
-        let gone_by = self.gone_by.first().filter(|_| self.mapped_frames <= kept);
+        let gone_by = self.gone_by.first().filter(|_| self.is_kept(reserve));
         gone_by.or(self.mapped.first()).or(self.gone_by.first())
     }
 
@@ -121,15 +170,27 @@ impl Cache {
     /// An extent was filled.
     pub(super) fn filled(&mut self, id: ExtentId, actions: &mut Vec<Action>) {
         let extent = self.extents[id as usize];
-        let probed = extent.wanted().filter(|_| extent.is_probe && extent.stream == 0);
-        self.extents[id as usize].is_probe = false;
-        self.ready_in_parts(id, probed);
+        if let Some(wanted) = extent.wanted() {
+            if extent.stream != 0 && extent.is_probe {
+                self.foreseen_less(extent.stream, extent.frames());
+                self.used(id);
+            }
+            self.probe(id, wanted);
+        }
         self.ready(id, actions);
     }
 
-    /// Of a probe all but the page that is waited for is ready by itself, and of that `id` is left.
-    fn ready_in_parts(&mut self, id: ExtentId, probed: Option<Wanted>) {
-        let Some(Wanted { page, .. }) = probed else { return };
+    /// Of a probe that is in no queue all but the page that is waited for is ready by itself, and
+    /// of that `id` is left.
+    pub(super) fn probe(&mut self, id: ExtentId, Wanted { page, .. }: Wanted) {
+        let extent = &mut self.extents[id as usize];
+        if !std::mem::take(&mut extent.is_probe) {
+            return;
+        }
+        if self.shows(id, page) {
+            let now = self.now();
+            self.learner(page).watch(page, now);
+        }
         while self.extents[id as usize].frames() > 1 {
             let whole = self.extents[id as usize];
             let [first, second] = halves(whole.span());
@@ -146,6 +207,16 @@ impl Cache {
             }
             self.put(id, near);
         }
+    }
+
+    /// Whether touches of what a touch of a page brings in all show, but for those of an extent.
+    fn shows(&self, id: ExtentId, page: Page) -> bool {
+        let state = |page: Page| {
+            let other = self.index.get(page).filter(|other| *other != id);
+            other.map(|id| self.extents[id as usize].state)
+        };
+        self.around(&(page..page + 1))
+            .all(|page| !matches!(state(page), Some(State::Mapped | State::Mapping)))
     }
 
     /// What could not be read: of several pages only the one that is waited for is tried again.
@@ -207,6 +278,37 @@ impl Cache {
             self.mapped_frames -= extent.frames();
             self.mapped.remove(&mut self.links, id);
         }
+    }
+
+    /// Gives up a mapped extent, and with it the others in a block of frames as long as what is
+    /// brought in at once: or there would be no such block any more.
+    fn give_up_around(&mut self, id: ExtentId, actions: &mut Vec<Action>) {
+        let Span { frame, order, .. } = self.extents[id as usize].span();
+        let together = self.learners.values().map(Learner::order).max().unwrap_or(0);
+        self.give_up(id, actions);
+        if order < together {
+            let first = frame >> together << together;
+            self.give_up_all(self.owners.within(first, 1 << together).collect(), actions);
+        }
+    }
+
+    /// Gives up those of some extents that are mapped.
+    fn give_up_all(&mut self, ids: Vec<ExtentId>, actions: &mut Vec<Action>) {
+        for id in ids {
+            let extent = &self.extents[id as usize];
+            if extent.state == State::Mapped && !extent.is_pinned {
+                self.give_up(id, actions);
+            }
+        }
+    }
+
+    fn give_up(&mut self, id: ExtentId, actions: &mut Vec<Action>) {
+        let extent = &self.extents[id as usize];
+        match extent.goes_by {
+            true => self.cyclic.goes_by(extent.frames()),
+            false => self.cyclic.watch(extent.span().pages()),
+        }
+        self.unmap(id, actions);
     }
 
     /// Begins to unmap a mapped extent.

@@ -546,3 +546,87 @@ fn a_loop_keeps_what_it_can_and_is_forgotten() {
     let read = rounds(&mut world, 4096, 1024, 40_000);
     assert!(read < 0.01, "{read} of what fits is read");
 }
+
+/// Of arrays that are walked together each is in a huge page of its own, which must not be given up
+/// for those of the others.
+#[test]
+fn a_loop_over_several_arrays_keeps_what_it_can() {
+    let settings = Settings { frames: 32768, order: 2, ahead: Limits { first: 16, most: 2048 } };
+    let array = 2 * Page::from(settings.frames) / 3;
+    let mut world = World::new(settings, 3 * array as usize, 1, 1);
+    world.cache = Cache::new(settings);
+    (0..3).for_each(|at| world.cache.add(at * array..(at + 1) * array));
+    let mut read = 0;
+    for page in 0..3 * array {
+        world.touch(0, page, true);
+        world.settle();
+    }
+    for _ in 0..3 {
+        let before = world.cache.counts().read;
+        for page in 0..array {
+            for at in 0..3 {
+                world.touch(0, at * array + page, at == 0);
+                world.settle();
+            }
+        }
+        read = world.cache.counts().read - before;
+    }
+    let part = read as f64 / (3 * array) as f64;
+    assert!(part < 0.75, "{part} of what is touched is read");
+}
+
+/// What a stream asked for that went elsewhere then is given up before what was touched.
+#[test]
+fn what_is_long_forgotten_makes_room() {
+    let settings = Settings { frames: 2048, order: 2, ahead: Limits { first: 16, most: 256 } };
+    let mut world = World::new(settings, 1 << 16, 1, 1);
+    let frames = Page::from(settings.frames);
+    let mut touch = |page: Page| {
+        world.touch(0, page, true);
+        world.settle();
+        world.cache.foreseen_frames
+    };
+    (0..2 * frames).for_each(|page| _ = touch(page));
+    let swept: Vec<u32> = (0..frames).map(&mut touch).collect();
+    assert!(swept.last().is_some_and(|foreseen| *foreseen > 0), "it was followed");
+    let mut random = Pcg64Mcg::seed_from_u64(7);
+    let mut left = u32::MAX;
+    for _ in 0..frames {
+        left = touch(4 * frames + u64::from(random.next_u32()) % (1 << 15));
+    }
+    assert_eq!(left, 0, "it is forgotten");
+}
+
+/// A program goes round through a part of what fits, after it has filled much more: how often pages
+/// that are there were touched, and how many were read, once it has done so for a while.
+fn rounds(frames: u32, count: Page, stride: Page) -> (u64, u64) {
+    let sweep = 2 * Page::from(frames);
+    let settings = Settings { frames, order: 2, ahead: Limits { first: 16, most: 256 } };
+    let mut world = World::new(settings, sweep as usize, 1, 1);
+    let touch = |world: &mut World, page: Page, is_write: bool| {
+        world.touch(0, page, is_write);
+        world.settle();
+    };
+    for _ in 0..3 {
+        (0..sweep).for_each(|page| touch(&mut world, page, true));
+    }
+    for _ in 0..20 {
+        (0..count).for_each(|at| touch(&mut world, at * stride, false));
+    }
+    let before = *world.cache.counts();
+    for _ in 0..10 {
+        (0..count).for_each(|at| touch(&mut world, at * stride, false));
+    }
+    let after = *world.cache.counts();
+    (after.ready - before.ready, after.read - before.read)
+}
+
+#[test]
+fn a_loop_over_what_fits_comes_to_rest_whatever_was_there_before() {
+    for (frames, count, stride) in [(1024, 250, 8), (1024, 40, 50), (8192, 2000, 8)] {
+        let (ready, read) = rounds(frames, count, stride);
+        let all = count * 10;
+        assert!(ready < all / 50, "{ready} of {all} touches, every {stride}th page");
+        assert!(read < all / 50, "{read} for {all} touches, every {stride}th page");
+    }
+}

@@ -1,6 +1,9 @@
 //! Streams: runs of neighbouring pages, jumps from one run to the next, and tiles of such runs.
 
-use super::{Ahead, Limits, Page, Touch, Vain};
+use super::{
+    Ahead, Limits, Page, Touch, Vain,
+    asked::{AllAsked, Asked, overlap},
+};
 use crate::advice::Advice;
 use std::ops::Range;
 
@@ -12,7 +15,7 @@ const STREAMS_MAX: usize = 64;
 const TRUSTED: u32 = 2;
 
 /// A stream is forgotten that was silent for so many touches.
-const FORGOTTEN: u64 = 4096;
+const FORGOTTEN: u64 = 512;
 
 /// Holes in a run are jumps once so many more lie like the first.
 const HOLES: u32 = 2;
@@ -68,8 +71,8 @@ struct Tiles {
 }
 
 /// A run, as a part of its tile.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Run {
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Run {
     /// The page at which it begins, on the side that is touched first.
     start: Page,
     /// The page at which the first run of its tile begins.
@@ -83,13 +86,6 @@ struct Run {
 struct Cursor {
     run: Run,
     offset: u64,
-}
-
-/// What was asked for, and the run that it is of.
-#[derive(Clone, Debug)]
-struct Asked {
-    pages: Range<Page>,
-    run: Run,
 }
 
 #[derive(Clone, Debug)]
@@ -119,7 +115,7 @@ struct Stream {
     /// How far it is followed, pages.
     depth: u64,
     /// What was asked for and has not been touched, in the order of its need.
-    asked: Vec<Asked>,
+    asked: AllAsked,
     /// Where asking goes on; `None` where nothing was asked for since it did otherwise.
     cursor: Option<Cursor>,
 }
@@ -152,7 +148,7 @@ impl Streams {
     /// Whether a stream still expects some of these pages.
     pub(super) fn asks(&self, name: u32, pages: &Range<Page>) -> bool {
         let stream = self.all.iter().find(|stream| stream.name == name);
-        let expects = |stream: &Stream| stream.asked.iter().any(|it| overlap(&it.pages, pages));
+        let expects = |stream: &Stream| stream.asked.has(pages);
         stream.is_some_and(|stream| self.now - stream.touched < FORGOTTEN && expects(stream))
     }
 
@@ -163,7 +159,7 @@ impl Streams {
         self.vain.wasted(pages.end - pages.start);
         if let Some(stream) = self.all.iter_mut().find(|stream| stream.name == name) {
             stream.depth = (stream.depth / 2).max(first);
-            stream.asked.retain(|asked| !overlap(&asked.pages, pages));
+            stream.asked.remove(pages);
             if overlap(&stream.run, pages) {
                 stream.doubt();
             }
@@ -239,7 +235,7 @@ impl Streams {
             like: like.filter(|_| !is_told).map(|like| like.name),
             trust: if is_told { self.vain.needed(SURE) } else { 0 },
             depth: self.limits.first,
-            asked: vec![],
+            asked: AllAsked::new(),
             cursor: None,
         };
         if self.all.len() < STREAMS_MAX {
@@ -295,20 +291,16 @@ impl Stream {
     }
 
     fn foresaw(&self, at: &Range<Page>) -> bool {
-        self.asked.iter().any(|asked| overlap(&asked.pages, at))
+        self.asked.has(at)
     }
 
     /// Comes to what was foreseen: all that was to come before it is not waited for any more.
     fn arrive(&mut self, at: &Range<Page>) {
-        let index = self.asked.iter().position(|asked| overlap(&asked.pages, at)).unwrap_or(0);
-        self.asked.drain(..index);
-        let Asked { pages: of, run } = self.asked[0].clone();
+        let Some(Asked { pages: of, run }) = self.asked.take(at) else { return };
         let is_down = self.way == Some(Way::Down);
         let rest = if is_down { of.start..at.start } else { at.end..of.end };
-        if rest.is_empty() {
-            self.asked.remove(0);
-        } else {
-            self.asked[0].pages = rest;
+        if !rest.is_empty() {
+            self.asked.put(Asked { pages: rest, run });
         }
         if run.start == self.start() {
             self.run = self.run.start.min(at.start)..self.run.end.max(at.end);
@@ -451,8 +443,7 @@ impl Stream {
     /// What to ask for now.
     fn follow(&mut self, limits: Limits, within: &Range<Page>) -> Vec<Range<Page>> {
         self.depth = self.depth.clamp(limits.first, limits.most);
-        let length = |asked: &Asked| asked.pages.end - asked.pages.start;
-        let waiting: u64 = self.asked.iter().map(length).sum();
+        let waiting = self.asked.pages();
         // Asked for in large pieces: half of what one is ahead is used before more comes.
         if waiting * 2 > self.depth {
             return vec![];
@@ -460,7 +451,7 @@ impl Stream {
         let here = Cursor { run: self.here(), offset: self.length() };
         let mut cursor = self.cursor.unwrap_or(here);
         let mut left = self.depth - waiting;
-        let before = self.asked.len();
+        let mut new = vec![];
         while left > 0 {
             let jump = self.jumps.first();
             let length = jump.map_or(u64::MAX, |jump| jump.length);
@@ -477,10 +468,11 @@ impl Stream {
             }
             cursor.offset += take;
             left -= take;
+            new.push(pages.clone());
             self.asked.push(Asked { pages, run: cursor.run });
         }
         self.cursor = Some(cursor);
-        self.asked[before..].iter().map(|asked| asked.pages.clone()).collect()
+        new
     }
 }
 
@@ -510,10 +502,6 @@ impl Cursor {
             }
         }
     }
-}
-
-fn overlap(a: &Range<Page>, b: &Range<Page>) -> bool {
-    a.start < b.end && b.start < a.end
 }
 
 #[cfg(test)]

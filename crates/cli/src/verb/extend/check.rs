@@ -11,20 +11,52 @@ use interleaf_pager::{
     rights::{self, Refused},
     store::{self, FileStore, Options, place},
 };
-use rustix::process::{Resource, getrlimit};
-use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::Path};
+use rustix::{
+    fs::Access,
+    process::{Resource, getrlimit},
+};
+use std::{
+    ffi::{OsStr, OsString},
+    os::unix::ffi::OsStrExt,
+    path::Path,
+};
 
-/// Libraries whose memory is pinned: the pages that a device reads and writes by itself cannot
-/// move, and what is pinned is in DRAM anyway.
-const PINNING: [(&str, &str); 8] = [
-    ("libcuda.so", "a GPU"),
-    ("libcudart.so", "a GPU"),
-    ("libamdhip64.so", "a GPU"),
-    ("libze_loader.so", "a GPU"),
-    ("libibverbs.so", "RDMA"),
-    ("librdmacm.so", "RDMA"),
-    ("libdpdk.so", "a network card"),
-    ("librte_eal.so", "a network card"),
+/// Libraries whose memory is pinned, for what, and whether who is linked with them pins some: pages
+/// that a device reads and writes by itself cannot move, and are in DRAM anyway. Many are linked
+/// with those of RDMA and never use them: QEMU, and all that has MPI.
+const PINNING: [(&str, &str, bool); 9] = [
+    ("libcuda.so", "a GPU", true),
+    ("libcudart.so", "a GPU", true),
+    ("libamdhip64.so", "a GPU", true),
+    ("libhsa-runtime64.so", "a GPU", true),
+    ("libze_loader.so", "a GPU", true),
+    ("libdpdk.so", "a network card", true),
+    ("librte_eal.so", "a network card", true),
+    ("libibverbs.so", "RDMA", false),
+    ("librdmacm.so", "RDMA", false),
+];
+
+/// What starts another program, which then is the one with the memory.
+const LAUNCHERS: [&str; 19] = [
+    "chrt",
+    "env",
+    "ionice",
+    "mpiexec",
+    "mpiexec.hydra",
+    "mpirun",
+    "nice",
+    "nohup",
+    "numactl",
+    "orterun",
+    "prterun",
+    "prun",
+    "setpriv",
+    "setsid",
+    "srun",
+    "stdbuf",
+    "taskset",
+    "time",
+    "timeout",
 ];
 
 /// The overcommit mode in which every address counts as memory (proc_sys_vm(5)).
@@ -33,7 +65,9 @@ const STRICT: u64 = 2;
 /// Everything that was found.
 pub(super) fn checks(args: &ExtendArgs, library: &Path) -> Vec<CheckDocument> {
     let mut found = vec![preloaded(library)];
-    if let Some(name) = args.command.first() {
+    for name in
+        args.command.first().map(OsString::as_os_str).into_iter().chain(launched(&args.command))
+    {
         found.extend(program(name));
     }
     found.push(tried("userfaultfd", rights::userfaultfd()));
@@ -61,6 +95,23 @@ fn preloaded(library: &Path) -> CheckDocument {
         );
     }
     CheckDocument::fine(what, shown)
+}
+
+/// The program that a launcher such as `mpirun` starts, as far as its words tell that: the first
+/// that is one, and no launcher itself.
+fn launched(command: &[OsString]) -> Option<&OsStr> {
+    let (first, rest) = command.split_first()?;
+    let name = Path::new(first).file_name()?;
+    LAUNCHERS.iter().find(|launcher| name == **launcher)?;
+    let at = rest.iter().position(|word| !word.as_bytes().starts_with(b"-") && is_run(word))?;
+    launched(&rest[at..]).or(Some(&rest[at]))
+}
+
+/// Whether a word is a program.
+fn is_run(word: &OsStr) -> bool {
+    let found = Program::look(word).ok();
+    let file = found.map(|program| program.scripts.into_iter().next().unwrap_or(program.path));
+    file.is_some_and(|file| rustix::fs::access(file, Access::EXEC_OK).is_ok())
 }
 
 /// What the command is.
@@ -108,17 +159,28 @@ fn program(name: &OsStr) -> Vec<CheckDocument> {
             "run it with --force; it says at the end whether anything was extended",
         ),
     };
-    let mut found = vec![linked];
-    let pins = |name: &String| PINNING.iter().find(|(library, _)| name.starts_with(library));
-    if let Some((library, device)) = program.needs.iter().find_map(pins) {
-        // Many are linked with it and never use it.
-        found.push(CheckDocument::warning(
-            "pinned memory",
-            format!("{path} is linked with {library}: what it pins for {device} is not paged"),
-            "extend it if its large allocations are not what it pins",
+    [linked].into_iter().chain(pinned(&program)).collect()
+}
+
+/// Whether a program is one for devices, whose memory cannot be paged.
+fn pinned(program: &Program) -> Option<CheckDocument> {
+    let what = "pinned memory";
+    let path = program.path.display();
+    let pins = |name: &String| PINNING.iter().find(|(library, ..)| name.starts_with(library));
+    let own = program.needs.iter().filter_map(pins).find(|(.., is_used)| *is_used);
+    if let Some((library, device, _)) = own {
+        return Some(CheckDocument::waivable(
+            what,
+            format!("{path} is linked with {library}: what it pins for {device} cannot be paged"),
+            "run it without; or --force, if its large allocations are others than those it pins",
         ));
     }
-    found
+    let (library, device, _) = program.libraries().iter().find_map(pins)?;
+    Some(CheckDocument::warning(
+        what,
+        format!("{path} brings {library} with it: what it pins for {device} is not paged"),
+        "extend it if its large allocations are not what it pins",
+    ))
 }
 
 fn tried(what: &str, outcome: Result<(), Refused>) -> CheckDocument {
@@ -233,6 +295,34 @@ mod tests {
         let found = program(OsStr::new("sh"));
         assert_eq!(found.len(), 1, "{found:?}");
         assert_eq!(found[0].status, "yes", "{found:?}");
+    }
+
+    #[test]
+    fn what_a_launcher_starts_is_found() {
+        let launched_by = |words: &str| {
+            let words: Vec<OsString> = words.split(' ').map(OsString::from).collect();
+            launched(&words).map(|name| name.to_string_lossy().into_owned())
+        };
+        let table = [
+            ("mpirun -n 4 --bind-to core sh -c true", Some("sh")),
+            ("/usr/bin/env A=1 nice -n 5 timeout -s KILL 400 sh", Some("sh")),
+            ("sh -c true", None),
+            ("mpirun -n 4 ./no-such-program", None),
+            ("mpirun --hostfile /etc/passwd cat", Some("cat")),
+            ("env", None),
+        ];
+        for (words, found) in table {
+            assert_eq!(launched_by(words).as_deref(), found, "{words}");
+        }
+    }
+
+    #[test]
+    fn what_is_linked_for_a_gpu_is_found_behind_rdma() {
+        let mut program = Program::look(OsStr::new("sh")).unwrap();
+        assert!(pinned(&program).is_none());
+        program.needs = vec!["libibverbs.so.1".into(), "libcuda.so.1".into()];
+        let found = pinned(&program).unwrap();
+        assert!(format!("{found:?}").contains("libcuda.so"), "{found:?}");
     }
 
     #[test]

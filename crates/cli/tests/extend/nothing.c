@@ -1,0 +1,5 @@
+/* A library that has nothing. */
+int nothing(void)
+{
+	return 0;
+}

@@ -1,0 +1,151 @@
+//! What the tests of `interleaf extend` have in common: places for its stores and sessions, and
+//! programs that a C compiler makes.
+
+#![allow(dead_code, unreachable_pub, reason = "each test uses a part of it")]
+
+use serde_json::Value;
+use std::{
+    env,
+    ffi::OsString,
+    fs,
+    io::{BufRead, BufReader},
+    path::{Path, PathBuf},
+    process::{Child, Command, Output, Stdio},
+    sync::OnceLock,
+    thread,
+    time::{Duration, Instant},
+};
+
+/// The budget, and a footprint that is three times as large.
+pub const DRAM: &str = "16MiB";
+pub const MIB: &str = "48";
+
+/// How long something is waited for.
+const LONG: Duration = Duration::from_secs(60);
+
+/// A place for stores, sessions and programs, of one test.
+pub struct Place {
+    folder: tempfile::TempDir,
+}
+
+impl Place {
+    pub fn new() -> Self {
+        let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        fs::create_dir(folder.path().join("store")).unwrap();
+        fs::create_dir(folder.path().join("run")).unwrap();
+        Self { folder }
+    }
+
+    pub fn at(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// `interleaf extend` with options, whose sessions are this place's own.
+    pub fn interleaf(&self, options: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_interleaf"));
+        command.arg("extend").args(options).env("XDG_RUNTIME_DIR", self.at("run"));
+        command.env("INTERLEAF_PRELOAD", library());
+        command
+    }
+
+    /// The same with a budget, a store and a command.
+    pub fn extended(&self, options: &[&str], words: &[&str]) -> Command {
+        let mut command = self.interleaf(&["--dram", DRAM, "--min-alloc", "1MiB"]);
+        command.arg("--store").arg(self.at("store"));
+        command.arg("--stats").arg(self.at("stats.json"));
+        command.args(options).arg("--").args(words);
+        command
+    }
+
+    pub fn stats(&self) -> Value {
+        serde_json::from_str(&fs::read_to_string(self.at("stats.json")).unwrap()).unwrap()
+    }
+
+    /// What is left of sessions and of stores.
+    pub fn left(&self) -> usize {
+        let count = |name: &str| fs::read_dir(self.at(name)).map_or(0, Iterator::count);
+        count("run/interleaf-extend") + count("store")
+    }
+}
+
+/// The library that is preloaded, which cargo puts beside the tests that need it.
+pub fn library() -> PathBuf {
+    let test = env::current_exe().unwrap();
+    let mut folders = test.ancestors().skip(1).take(2);
+    let found =
+        folders.find_map(|folder| folder.join("libinterleaf_preload.so").canonicalize().ok());
+    found.expect("the library beside the tests")
+}
+
+/// Where it is, as a word of the environment.
+pub fn preload() -> OsString {
+    let mut word = OsString::from("INTERLEAF_PRELOAD=");
+    word.push(library());
+    word
+}
+
+pub fn compiled(name: &str, source: &str, options: &[&str]) -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/extend").join(source);
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    // Two tests may do so at once: what is run is whole.
+    let new = program.with_extension(format!("{:?}", thread::current().id()));
+    let mut compiler = Command::new("cc");
+    compiler.args(["-O1", "-Wall", "-o"]).arg(&new).arg(source).args(options);
+    assert!(compiler.status().unwrap().success(), "a C compiler is needed");
+    fs::rename(&new, &program).unwrap();
+    program
+}
+
+/// The program that goes over memory.
+pub fn sweep() -> &'static str {
+    static SWEEP: OnceLock<PathBuf> = OnceLock::new();
+    SWEEP.get_or_init(|| compiled("sweep", "sweep.c", &[])).to_str().unwrap()
+}
+
+pub fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+pub fn refused(output: &Output, problem: &str, hint: &str) {
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert!(stderr.starts_with("error: ") && stderr.contains(problem), "{problem}: {stderr}");
+    assert!(stderr.contains(&format!("\n\nhint: {hint}")), "{hint}: {stderr}");
+}
+
+/// Starts a command that says "there", and waits until it has.
+pub fn started(command: &mut Command) -> (Child, BufReader<std::process::ChildStdout>) {
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    lines.read_line(&mut line).unwrap();
+    assert_eq!(line, "there\n");
+    (child, lines)
+}
+
+/// Ends a command that waits for nothing, and who keeps it.
+pub fn ends(child: &mut Child) {
+    let pid = child.id().to_string();
+    assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+    assert_eq!(child.wait().unwrap().code(), Some(128 + 15));
+}
+
+pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < LONG, "{what}");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+impl Place {
+    /// What runs nothing, and writes no statistics.
+    pub fn extended_dry(&self, options: &[&str], words: &[&str]) -> Output {
+        let mut command = self.interleaf(&["--dram", DRAM, "--store"]);
+        command.arg(self.at("store")).args(options);
+        if !words.is_empty() {
+            command.arg("--").args(words);
+        }
+        command.output().unwrap()
+    }
+}

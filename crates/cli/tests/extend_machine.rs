@@ -1,0 +1,53 @@
+//! `interleaf extend -- qemu-system-x86_64 ...`: a whole machine whose memory a drive extends. What
+//! runs in it is an unchanged operating system, which goes over more memory than there is.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[path = "extend/place.rs"]
+mod place;
+
+use interleaf_vm::{
+    Series,
+    harness::{said_by, step},
+};
+use serde_json::Value;
+use std::{ffi::OsString, fs, time::Duration};
+
+/// The budget: a quarter of the guest's memory, and less than half of what is used there.
+const DRAM: &str = "128MiB";
+const TOUCHED: &str = "300MiB";
+
+#[test]
+fn a_machine_has_four_times_the_memory_that_there_is() {
+    let steps = format!(
+        "start sweep touch {TOUCHED} --check\nawait sweep touched\nkill sweep TERM\nwait sweep"
+    );
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let stats = folder.path().join("stats.json");
+    let store = folder.path().join("store");
+    fs::create_dir(&store).unwrap();
+    let record = said_by(Series::Of(6, 12), "one-node", &steps, &|boot| {
+        let mut words: Vec<OsString> = vec!["env".into(), place::preload()];
+        words.push(env!("CARGO_BIN_EXE_interleaf").into());
+        words.extend(["extend", "--dram", DRAM, "--store"].map(OsString::from));
+        words.push(store.clone().into());
+        words.push("--stats".into());
+        words.push(stats.clone().into());
+        words.push("--".into());
+        boot.under = words;
+        boot.limit = Duration::from_secs(400);
+    });
+    let Some(record) = record else { return };
+    let swept = step(&record, "wait sweep");
+    let is_intact = swept.output.iter().any(|line| line.starts_with("intact after "));
+    assert!(swept.succeeded() && is_intact, "{record}");
+    let stats: Value = serde_json::from_str(&fs::read_to_string(&stats).unwrap()).unwrap();
+    let count = |name: &str| stats[name].as_u64().unwrap_or_else(|| panic!("{name}: {stats}"));
+    assert_eq!((&stats["exit_code"], count("dram_bytes")), (&0.into(), 128 << 20));
+    assert_eq!(stats["processes"][0]["name"], "qemu-system-x86", "{stats}");
+    // All that is used in the guest, but for what fits, has left at least once.
+    assert!(count("evicted_pages") * 4096 >= (300 - 128) << 20, "{stats}");
+    assert!(count("written_bytes") >= (300 - 128) << 20, "{stats}");
+    assert!(count("read_bytes") > 0, "{stats}");
+    assert_eq!(fs::read_dir(&store).unwrap().count(), 0, "nothing is left in the store");
+}

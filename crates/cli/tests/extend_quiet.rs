@@ -1,0 +1,124 @@
+//! What an extended program costs when nothing is to be done, and what others see of its memory:
+//! nothing.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[path = "extend/place.rs"]
+mod place;
+
+use place::{MIB, Place, compiled, ends, started, sweep, text, until};
+use std::{
+    collections::BTreeMap,
+    fs,
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+    process::Child,
+    thread,
+    time::Duration,
+};
+
+/// So long nothing may happen.
+const WHILE: Duration = Duration::from_secs(3);
+
+/// The command of an `interleaf extend`, which is its only child.
+fn command(interleaf: &Child) -> PathBuf {
+    let pid = interleaf.id();
+    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
+    Path::new("/proc").join(children.trim())
+}
+
+/// How often each thread has run, which a thread that waits never does.
+fn runs(process: &Path) -> BTreeMap<String, u64> {
+    let of = |thread: &Path| {
+        let name = fs::read_to_string(thread.join("comm")).unwrap();
+        let status = fs::read_to_string(thread.join("status")).unwrap();
+        let switches = status.lines().filter_map(|line| line.split_once("ctxt_switches:"));
+        let sum = switches.map(|(_, count)| count.trim().parse::<u64>().unwrap()).sum();
+        let tid = thread.file_name().unwrap().to_string_lossy().into_owned();
+        (format!("{} {tid}", name.trim()), sum)
+    };
+    let threads = fs::read_dir(process.join("task")).unwrap();
+    threads.map(|thread| of(&thread.unwrap().path())).collect()
+}
+
+/// A program that sleeps has no thread that wakes: not its own, and none of the pager's.
+#[test]
+fn a_program_that_sleeps_costs_nothing() {
+    let place = Place::new();
+    let mut interleaf = place.extended(&[], &[sweep(), MIB, "2", "60000"]);
+    let (mut interleaf, _lines) = started(&mut interleaf);
+    let process = command(&interleaf);
+    until("what is under way is done", || {
+        let before = runs(&process);
+        thread::sleep(Duration::from_millis(500));
+        runs(&process) == before
+    });
+    let before = runs(&process);
+    assert!(before.keys().any(|name| name.starts_with("pager ")), "{before:?}");
+    thread::sleep(WHILE);
+    assert_eq!(runs(&process), before);
+    ends(&mut interleaf);
+}
+
+/// Memory of nobody else, KiB, of a program that has gone over so many MiB.
+fn private_kib(mib: &str) -> u64 {
+    let place = Place::new();
+    let mut interleaf = place.extended(&[], &[sweep(), mib, "2", "60000"]);
+    let (mut interleaf, _lines) = started(&mut interleaf);
+    let rollup = fs::read_to_string(command(&interleaf).join("smaps_rollup")).unwrap();
+    ends(&mut interleaf);
+    let line = rollup.lines().find_map(|line| line.strip_prefix("Anonymous:")).unwrap();
+    line.trim().strip_suffix(" kB").unwrap().trim().parse().unwrap()
+}
+
+/// With the same budget, what more of a footprint takes in memory is at most 0.5 % of it.
+#[test]
+fn what_is_not_in_dram_takes_half_a_percent_of_it_at_most() {
+    let (few, many) = (private_kib("64"), private_kib("320"));
+    let most = 256 * 1024 / 200;
+    assert!(many <= few + most, "{few} KiB with 64 MiB, {many} with 320, at most {most} more");
+    // Both have the budget, and little beside it.
+    assert!((16 << 10..24 << 10).contains(&few), "{few} KiB");
+}
+
+/// Files of the store have no name, and nobody else's rights.
+#[test]
+fn a_store_is_private() {
+    let place = Place::new();
+    let mut interleaf = place.extended(&[], &[sweep(), MIB, "2", "60000"]);
+    let (mut interleaf, _lines) = started(&mut interleaf);
+    let store = place.at("store").canonicalize().unwrap();
+    let descriptors = fs::read_dir(command(&interleaf).join("fd")).unwrap();
+    let mut found = 0;
+    for descriptor in descriptors.map(|entry| entry.unwrap().path()) {
+        let Ok(target) = fs::read_link(&descriptor) else { continue };
+        if target.starts_with(&store) {
+            let file = fs::metadata(&descriptor).unwrap();
+            assert_eq!((file.mode() & 0o7777, file.nlink()), (0o600, 0), "{}", target.display());
+            found += 1;
+        }
+    }
+    assert!(found > 0, "a store is open");
+    assert_eq!(fs::read_dir(&store).unwrap().count(), 0, "and has no name");
+    ends(&mut interleaf);
+    assert_eq!(place.left(), 0);
+}
+
+/// Who shares a budget and a store with another, and gets the DRAM that the other has had, sees
+/// zeros; and so does who takes memory that it has given back.
+#[test]
+fn nobody_sees_what_another_has_had() {
+    let place = Place::new();
+    let secret = compiled("secret", "secret.c", &[]);
+    let secret = secret.to_str().unwrap();
+    let session = ["--session", "shared"];
+    let (mut hides, _lines) = started(&mut place.extended(&session, &[secret, "hide", MIB]));
+    let output = place.extended(&session, &[secret, "look", MIB]).output().unwrap();
+    assert_eq!(text(&output.stdout), "nothing is seen\n", "{}", text(&output.stderr));
+    ends(&mut hides);
+    let stats = place.stats();
+    let processes = stats["processes"].as_array().unwrap().iter();
+    // Each had more than its part, so that what was there was given from one to the other.
+    let evicted = processes.map(|process| process["evicted_pages"].as_u64().unwrap());
+    assert!(evicted.clone().count() == 2 && evicted.min() > Some(4096), "{stats}");
+}

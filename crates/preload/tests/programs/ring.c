@@ -1,0 +1,93 @@
+/* A ring of io_uring reads and writes a file from and to all of the memory, past the page cache and through it; then it
+   has a part of the memory for as long as it likes, which stays where it is. The argument is a file that it makes. */
+#include "check.h"
+#include <fcntl.h>
+#include <linux/io_uring.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+
+#define BYTES (48 * MIB)
+#define HELD (4 * MIB)
+
+static struct io_uring_params has;
+static int ring;
+static char *asked, *done;
+static struct io_uring_sqe *entries;
+
+static unsigned *in(char *base, unsigned at) {
+    return (unsigned *)(base + at);
+}
+
+static void *mapped(size_t bytes, off_t what) {
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, ring, what);
+    CHECK(memory != MAP_FAILED);
+    return memory;
+}
+
+/* Does one thing, and waits until it is done. */
+static void transfer(int what, int file, char *memory, size_t bytes, size_t at) {
+    unsigned *tail = in(asked, has.sq_off.tail), *head = in(done, has.cq_off.head);
+    unsigned slot = *tail & *in(asked, has.sq_off.ring_mask);
+    memset(&entries[slot], 0, sizeof entries[slot]);
+    entries[slot].opcode = what;
+    entries[slot].fd = file;
+    entries[slot].addr = (uintptr_t)memory;
+    entries[slot].len = bytes;
+    entries[slot].off = at;
+    in(asked, has.sq_off.array)[slot] = slot;
+    __atomic_store_n(tail, *tail + 1, __ATOMIC_RELEASE);
+    CHECK(syscall(SYS_io_uring_enter, ring, 1, 1, IORING_ENTER_GETEVENTS, NULL, 0) == 1);
+    struct io_uring_cqe *all = (struct io_uring_cqe *)(done + has.cq_off.cqes);
+    CHECK(all[*head & *in(done, has.cq_off.ring_mask)].res == (int)bytes);
+    __atomic_store_n(head, *head + 1, __ATOMIC_RELEASE);
+}
+
+static void through(char *all, const char *path, int flags) {
+    int file = open(path, O_RDWR | O_CREAT | O_TRUNC | flags, 0600);
+    CHECK(file >= 0 && unlink(path) == 0);
+    fill(all, BYTES, 1);
+    for (size_t at = 0; at < BYTES; at += MIB)
+        transfer(IORING_OP_WRITE, file, all + at, MIB, at);
+    memset(all, 0, BYTES);
+    for (size_t at = 0; at < BYTES; at += MIB)
+        transfer(IORING_OP_READ, file, all + at, MIB, at);
+    CHECK(holds(all, BYTES, 1));
+    close(file);
+}
+
+static void held(char *all, const char *path) {
+    int file = open(path, O_RDWR | O_CREAT | O_TRUNC, 0600);
+    CHECK(file >= 0 && unlink(path) == 0);
+    struct iovec part = {all, HELD};
+    /* A loop, of which most is given up as soon as it has gone by: also what is held then. */
+    for (int lap = 0; lap < 6; lap++)
+        CHECK(holds(all, BYTES, 1));
+    CHECK(syscall(SYS_io_uring_register, ring, IORING_REGISTER_BUFFERS, &part, 1) == 0);
+    for (int lap = 0; lap < 3; lap++) {
+        fill(all, BYTES, lap);
+        transfer(IORING_OP_WRITE_FIXED, file, all, HELD, 0);
+        memset(all, 0, HELD);
+        transfer(IORING_OP_READ_FIXED, file, all, HELD, 0);
+        CHECK(holds(all, BYTES, lap));
+    }
+    CHECK(syscall(SYS_io_uring_register, ring, IORING_UNREGISTER_BUFFERS, NULL, 0) == 0);
+    fill(all, BYTES, 9);
+    CHECK(holds(all, BYTES, 9));
+    close(file);
+}
+
+int main(int count, char **words) {
+    CHECK(count == 2);
+    char *all = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(all != MAP_FAILED);
+    ring = syscall(SYS_io_uring_setup, 8, &has);
+    if (ring < 0)
+        return 0; /* It is not allowed here, extended or not. */
+    asked = mapped(has.sq_off.array + has.sq_entries * sizeof(unsigned), IORING_OFF_SQ_RING);
+    done = mapped(has.cq_off.cqes + has.cq_entries * sizeof(struct io_uring_cqe), IORING_OFF_CQ_RING);
+    entries = mapped(has.sq_entries * sizeof *entries, IORING_OFF_SQES);
+    through(all, words[1], 0);
+    through(all, words[1], O_DIRECT);
+    held(all, words[1]);
+    return 0;
+}
