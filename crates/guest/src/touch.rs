@@ -20,6 +20,8 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    thread,
+    time::{Duration, Instant},
 };
 
 use memmap2::{Advice, MmapMut};
@@ -156,8 +158,10 @@ fn touch(args: &Args, out: &mut impl Write) -> io::Result<()> {
     }
     let mut awaited = args.tell.as_deref();
     loop {
+        let begun = Instant::now();
         sweep(&mut memory);
         tell(&mut awaited, &memory, out)?;
+        rest(begun);
     }
 }
 
@@ -184,6 +188,7 @@ fn checked(
     let mut awaited = args.tell.as_deref();
     let mut round = 0;
     while !stop.load(Ordering::Relaxed) {
+        let begun = Instant::now();
         // One word of each page beside the first, which tells the round.
         let word = 1 + round as usize % (WORDS - 1);
         for (page, words) in memory.chunks_exact_mut(PAGE).enumerate() {
@@ -194,6 +199,7 @@ fn checked(
         }
         round += 1;
         tell(&mut awaited, memory, out)?;
+        rest(begun);
     }
     for (page, words) in memory.chunks_exact(PAGE).enumerate() {
         let is_kept = (1..WORDS).all(|word| read(words, word) == stamp(page, word));
@@ -203,6 +209,15 @@ fn checked(
     }
     writeln!(out, "intact after {round} sweeps")
 }
+
+/// Rests as long as what has begun then has taken, so that others have the processor too; so that
+/// DAMON, which looks every 100 ms, still finds most pages accessed, not for longer than that.
+fn rest(begun: Instant) {
+    thread::sleep(begun.elapsed().clamp(REST_MIN, REST_MAX));
+}
+
+const REST_MIN: Duration = Duration::from_millis(20);
+const REST_MAX: Duration = Duration::from_millis(100);
 
 /// Words of 8 bytes in a page.
 const WORDS: usize = PAGE / 8;

@@ -6,6 +6,7 @@ use std::{
     io::{self, Write},
     path::{Path, PathBuf},
     sync::OnceLock,
+    thread,
     time::Duration,
 };
 
@@ -92,6 +93,24 @@ pub fn said_by(
         Ok(Outcome::Said(record)) => Some(record),
         Ok(outcome) => panic!("{series}, {topology}: {outcome}"),
         Err(why) => panic!("{series}, {topology}: {why}"),
+    }
+}
+
+/// Guests that are there at once in a test: they wait most of the time.
+const GUESTS: usize = 2;
+
+/// Does it with a guest of each kernel, two of them side by side.
+///
+/// # Panics
+///
+/// When one of them does.
+pub fn on_each(all: &[Series], test: impl Fn(Series) + Sync) {
+    for some in all.chunks(GUESTS) {
+        thread::scope(|scope| {
+            for series in some {
+                scope.spawn(|| test(*series));
+            }
+        });
     }
 }
 

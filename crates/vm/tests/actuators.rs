@@ -8,7 +8,7 @@ use std::time::Duration;
 use interleaf_guest::report::Ending;
 use interleaf_vm::{
     Series,
-    harness::{said_within, shown, step},
+    harness::{on_each, said_within, shown, step},
     outcome::Record,
 };
 
@@ -69,7 +69,8 @@ fn stayed(record: &Record, step: &str) -> f64 {
 
 /// From all on node 0 to 60:40, where it stays, and on to 20:80; a program that starts meanwhile
 /// joins; and everything is as it was then.
-fn vaddr_reaches_and_keeps(series: Series) {
+#[test]
+fn vaddr_reaches_and_keeps() {
     // All programs are children of the first process.
     let actuate = "run actuate 1 --way vaddr --weights 60:40 --then 20:80 --leave";
     let first = "start first actuate 1 --way vaddr --weights 60:40 --leave --stay 30\n\
@@ -77,30 +78,21 @@ fn vaddr_reaches_and_keeps(series: Series) {
                  start other touch 60MiB --bind 0 --sweep\n\
                  await other touched\n\
                  wait first\npages other\npages sweep\n";
-    let Some(record) = said(series, &format!("{SWEEP}{first}{actuate}\npages sweep")) else {
-        return;
-    };
-    let looks: Vec<f64> = record
-        .steps
-        .iter()
-        .filter(|taken| taken.step == "pages sweep")
-        .filter_map(|taken| points(&taken.output[0]))
-        .collect();
-    let [at_60, at_20] = looks[..] else { panic!("{record}") };
-    assert!((at_60 - 60.0).abs() <= 3.0, "{record}");
-    assert!((on_node_0(&record, "pages other") - 60.0).abs() <= 3.0, "{record}");
-    assert!((at_20 - 20.0).abs() <= 3.0 && stayed(&record, actuate) <= 3.0, "{record}");
-    nothing_changed(&record);
-}
-
-#[test]
-fn vaddr_reaches_and_keeps_on_6_17() {
-    vaddr_reaches_and_keeps(Series::Of(6, 17));
-}
-
-#[test]
-fn vaddr_reaches_and_keeps_on_the_newest() {
-    vaddr_reaches_and_keeps(Series::Newest);
+    let steps = format!("{SWEEP}{first}{actuate}\npages sweep");
+    on_each(&[Series::Of(6, 17), Series::Newest], |series| {
+        let Some(record) = said(series, &steps) else { return };
+        let looks: Vec<f64> = record
+            .steps
+            .iter()
+            .filter(|taken| taken.step == "pages sweep")
+            .filter_map(|taken| points(&taken.output[0]))
+            .collect();
+        let [at_60, at_20] = looks[..] else { panic!("{record}") };
+        assert!((at_60 - 60.0).abs() <= 3.0, "{record}");
+        assert!((on_node_0(&record, "pages other") - 60.0).abs() <= 3.0, "{record}");
+        assert!((at_20 - 20.0).abs() <= 3.0 && stayed(&record, actuate) <= 3.0, "{record}");
+        nothing_changed(&record);
+    });
 }
 
 /// The whole machine.
@@ -116,24 +108,17 @@ fn paddr_reaches_and_keeps() {
 }
 
 /// The same without a goal of the kernel's.
-fn quotas_reach_and_keep(series: Series) {
+#[test]
+fn quotas_reach_and_keep() {
     let actuate = "run actuate --way quota --weights 60:40 --within 4 --leave --stay 15 \
                    --follows 150";
     let steps = format!("{SWEEP}{actuate}\npages sweep");
-    let Some(record) = said(series, &steps) else { return };
-    assert!(stayed(&record, actuate) <= 6.0, "{record}");
-    assert!((on_node_0(&record, "pages sweep") - 60.0).abs() <= 6.0, "{record}");
-    nothing_changed(&record);
-}
-
-#[test]
-fn quotas_reach_and_keep_on_6_12() {
-    quotas_reach_and_keep(Series::Of(6, 12));
-}
-
-#[test]
-fn quotas_reach_and_keep_on_6_17() {
-    quotas_reach_and_keep(Series::Of(6, 17));
+    on_each(&[Series::Of(6, 12), Series::Of(6, 17)], |series| {
+        let Some(record) = said(series, &steps) else { return };
+        assert!(stayed(&record, actuate) <= 6.0, "{record}");
+        assert!((on_node_0(&record, "pages sweep") - 60.0).abs() <= 6.0, "{record}");
+        nothing_changed(&record);
+    });
 }
 
 /// A kernel without DAMON.
@@ -160,15 +145,15 @@ fn what_is_killed_is_put_back() {
          await killed reached\n{state}\nread {DAMON_STAT}\n\
          kill killed KILL\nwait killed\n{restore}"
     );
-    for series in [Series::Of(6, 17), Series::Newest] {
-        let Some(record) = said(series, &steps) else { continue };
+    on_each(&[Series::Of(6, 17), Series::Newest], |series| {
+        let Some(record) = said(series, &steps) else { return };
         assert_eq!(step(&record, refused).ending, Some(Ending::Exit(1)), "{record}");
         let told = step(&record, refused).output.join("\n");
         assert!(told.contains("damon_stat holds DAMON") && told.contains("hint: "), "{record}");
         assert_eq!(shown(&record, state), ["on"], "{record}");
         assert!(shown(&record, restore).join("\n").contains("nr_kdamonds"), "{record}");
         nothing_changed(&record);
-    }
+    });
 }
 
 /// Cold pages go to the second node while the first is nearly full.
@@ -180,8 +165,8 @@ fn cold_pages_are_demoted() {
                  pages cold\nstart actuate actuate @cold --way vaddr --weights 1:0 --leave \
                  --within 100 --stay 60 --until room\nawait actuate reached\n\
                  wait actuate\npages cold";
-    for series in [Series::Of(6, 17), Series::Newest] {
-        let Some(record) = said(series, steps) else { continue };
+    on_each(&[Series::Of(6, 17), Series::Newest], |series| {
+        let Some(record) = said(series, steps) else { return };
         let printed = shown(&record, "wait actuate").join("\n");
         assert!(printed.contains("demotes true"), "{record}");
         let looks = record.steps.iter().filter(|taken| taken.step == "pages cold");
@@ -189,7 +174,7 @@ fn cold_pages_are_demoted() {
         let [before, after] = looks[..] else { panic!("{record}") };
         assert!(after < before - 2.0, "{record}");
         nothing_changed(&record);
-    }
+    });
 }
 
 /// With the hottest first, what is swept stays on the first node, and what is not goes.

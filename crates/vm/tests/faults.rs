@@ -9,7 +9,7 @@ use std::{fs, time::Duration};
 use interleaf_guest::report::Ending;
 use interleaf_vm::{
     Series,
-    harness::{said_by, shown, step},
+    harness::{on_each, said_by, shown, step},
     outcome::{Record, Taken},
 };
 
@@ -143,7 +143,7 @@ fn signals_end_it_and_all_is_put_back() {
         )
     };
     let steps = format!("{SWEEP}{}{INTACT}", ["TERM", "INT", "HUP"].map(one).concat());
-    for series in SERIES {
+    on_each(&SERIES, |series| {
         let Some(record) = said(series, CONFIG, &steps) else { return };
         for (at, signal) in ["TERM", "INT", "HUP"].into_iter().enumerate() {
             changed_at(&record, 1 + 2 * at);
@@ -154,7 +154,7 @@ fn signals_end_it_and_all_is_put_back() {
         }
         unchanged_but(&record, &[1, 3, 5]);
         intact(&record);
-    }
+    });
 }
 
 /// One that is killed leaves all as it was while it ran. The next one puts it back and goes on; or
@@ -171,7 +171,7 @@ fn what_a_killed_one_left_is_put_back() {
         looks(),
         looks()
     );
-    for series in SERIES {
+    on_each(&SERIES, |series| {
         let Some(record) = said(series, CONFIG, &steps) else { return };
         (1..4).for_each(|at| changed_at(&record, at));
         assert_eq!(shown(&record, &state), ["on"], "{record}");
@@ -180,21 +180,21 @@ fn what_a_killed_one_left_is_put_back() {
         told(&record, restore, Ending::Exit(0), &back);
         unchanged_but(&record, &[1, 2, 3]);
         intact(&record);
-    }
+    });
 }
 
 /// What unwinds puts back too: an actuator that runs when its program panics.
 #[test]
 fn a_panic_puts_all_back() {
     let actuate = "run actuate @sweep --way vaddr --weights 60:40 --leave --panic";
-    for series in SERIES {
+    on_each(&SERIES, |series| {
         let Some(record) = said(series, CONFIG, &format!("{SWEEP}{actuate}\n{INTACT}")) else {
             return;
         };
         told(&record, actuate, Ending::Exit(101), &["reached 60:40", "as it was told"]);
         unchanged_but(&record, &[]);
         intact(&record);
-    }
+    });
 }
 
 /// Who else has DAMON is told, with a way out, and left as it is; the kernel's own are switched off
@@ -216,7 +216,7 @@ fn others_that_use_damon_are_told() {
          write /sys/module/damon_stat/parameters/enabled Y\n{INTACT}",
         looks()
     );
-    for series in SERIES {
+    on_each(&SERIES, |series| {
         let Some(record) = said(series, CONFIG, &steps) else { return };
         let module = ["damon_stat holds DAMON", "hint: give leave", "--stop-rivals", "echo N"];
         told(&record, careful, Ending::Exit(2), &module);
@@ -227,7 +227,7 @@ fn others_that_use_damon_are_told() {
         assert_eq!(shown(&record, &state), ["on"], "{record}");
         unchanged_but(&record, &[]);
         intact(&record);
-    }
+    });
 }
 
 /// Programs that come join; one that the kernel kills for want of memory, or that ends, leaves, and
@@ -244,7 +244,7 @@ fn programs_come_and_go() {
          start third {touch} --sweep\nawait third reached\n\
          kill balance TERM\nwait balance\n"
     );
-    for series in SERIES {
+    on_each(&SERIES, |series| {
         let Some(record) = said(series, CONFIG, &steps) else { return };
         assert_eq!(step(&record, "wait hog").ending, Some(Ending::Signal(9)), "{record}");
         for await_ in ["await second reached", "await third reached"] {
@@ -254,7 +254,7 @@ fn programs_come_and_go() {
         told(&record, "wait balance", Ending::Exit(0), &words);
         unchanged_but(&record, &[]);
         intact(&record);
-    }
+    });
 }
 
 /// Pages of a protected control group and of those below it stay, where processes are steered by
@@ -310,12 +310,12 @@ fn a_full_node_is_told() {
         "start sweep touch 160MiB --bind 0 --check\nawait sweep touched\n{balance}\n{INTACT}"
     );
     let files = [("/balance.toml", config.as_str())];
-    for series in SERIES {
+    on_each(&SERIES, |series| {
         let Some(record) = said_on(series, "nearly-full-node", &files, &steps) else { return };
         told(&record, &balance, Ending::Exit(0), &["node 1 is full: "]);
         unchanged_but(&record, &[]);
         intact(&record);
-    }
+    });
 }
 
 /// While the first node is nearly full, what nobody touches leaves it, which is told.
@@ -352,7 +352,7 @@ fn a_node_that_goes_offline_ends_it() {
         blocks("offline"),
         blocks("online_movable")
     );
-    for series in SERIES {
+    on_each(&SERIES, |series| {
         let files = [("/balance.toml", CONFIG)];
         let Some(record) = said_on(series, "plugged-node", &files, &steps) else { return };
         assert_eq!(shown(&record, "read /sys/devices/system/node/has_memory"), ["0"], "{record}");
@@ -361,5 +361,5 @@ fn a_node_that_goes_offline_ends_it() {
         told(&record, &again, Ending::Exit(0), &[]);
         unchanged_but(&record, &[]);
         intact(&record);
-    }
+    });
 }

@@ -9,7 +9,7 @@ use interleaf_model::predict::Stretch;
 use interleaf_vm::{
     Series,
     expected::Expected,
-    harness::{in_workspace, said, shown, step},
+    harness::{in_workspace, on_each, said, shown, step},
     outcome::Record,
 };
 
@@ -122,8 +122,8 @@ fn traffic_follows_the_pages() {
         "wait load".to_string(),
         "read /tmp/load.tsv".to_string(),
     ];
-    for series in KERNELS {
-        let Some(record) = said(series, "two-nodes-hmat", &steps.join("\n")) else { continue };
+    on_each(&KERNELS, |series| {
+        let Some(record) = said(series, "two-nodes-hmat", &steps.join("\n")) else { return };
         let emulated = run.emulated().unwrap();
         assert!(step(&record, "await load touched").succeeded(), "{record}");
         for (n, first) in [(2001, 0.75), (2002, 0.5), (2003, 0.0)] {
@@ -140,7 +140,7 @@ fn traffic_follows_the_pages() {
             let near = (gbps_0 - on[0]).abs() < 0.01 && (gbps_1 - on[1]).abs() < 0.01;
             assert!(near && (gbps - on[0] - on[1]).abs() < 0.01, "{row:?}, {reached:?}");
         }
-    }
+    });
 }
 
 /// In a phase of low demand less is fed, from the same pages. Cold pages go elsewhere on their own
@@ -159,8 +159,8 @@ fn demand_comes_and_goes() {
          read /tmp/load.tsv",
         command(&run)
     );
-    for series in KERNELS {
-        let Some(record) = said(series, "two-nodes-hmat", &steps) else { continue };
+    on_each(&KERNELS, |series| {
+        let Some(record) = said(series, "two-nodes-hmat", &steps) else { return };
         let emulated = run.emulated().unwrap();
         let fed = fed(shown(&record, &format!("run drain {FEED} 500ms")));
         assert_eq!(shares(&fed), [1.0, 0.0], "{record}");
@@ -174,5 +174,5 @@ fn demand_comes_and_goes() {
             let gbps = expected[row[2] as usize];
             assert!((row[9] - gbps).abs() < 0.01, "{row:?}, not {gbps}\n{record}");
         }
-    }
+    });
 }

@@ -7,7 +7,7 @@
 use interleaf_guest::report::Ending;
 use interleaf_vm::{
     Series,
-    harness::{said_within, shown, step},
+    harness::{on_each, said_within, shown, step},
     outcome::Record,
 };
 use serde_json::Value;
@@ -125,17 +125,17 @@ fn weights_are_exact(series: Series, way: &str) {
 
 #[test]
 fn the_kernels_weights_are_exact_and_put_back() {
-    for series in [Series::Of(6, 12), Series::Newest] {
+    on_each(&[Series::Of(6, 12), Series::Newest], |series| {
         weights_are_exact(series, "kernel");
-    }
+    });
 }
 
 /// No setting of the kernel is needed, and a kernel without weighted interleaving will do.
 #[test]
 fn pages_are_placed_one_by_one() {
-    for series in [Series::Of(6, 1), Series::Of(6, 17)] {
+    on_each(&[Series::Of(6, 1), Series::Of(6, 17)], |series| {
         weights_are_exact(series, "pages");
-    }
+    });
 }
 
 /// A signal in the middle: what was measured is on disk, and the weights are as they were.

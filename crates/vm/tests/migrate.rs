@@ -10,7 +10,7 @@
 use interleaf_guest::report::Ending;
 use interleaf_vm::{
     Series,
-    harness::{said, shown, step},
+    harness::{on_each, said, shown, step},
     outcome::Record,
 };
 
@@ -20,6 +20,9 @@ const ALL: [Series; 4] = [Series::Of(6, 1), Series::Of(6, 12), Series::Of(6, 17)
 fn with_program(more: &str, steps: &[&str]) -> String {
     let first = "write /proc/sys/kernel/numa_balancing 0\n\
                  write /sys/kernel/mm/transparent_hugepage/khugepaged/defrag 0\n\
+                 write /sys/kernel/mm/transparent_hugepage/khugepaged/pages_to_scan 1\n\
+                 write /sys/kernel/mm/transparent_hugepage/khugepaged/scan_sleep_millisecs \
+                 600000\n\
                  write /sys/kernel/mm/transparent_hugepage/enabled madvise\n";
     let start = format!("start sweep touch 200MiB --bind 0 --sweep{more}\nawait sweep touched\n");
     format!("{first}{start}{}\n", steps.join("\n"))
@@ -57,8 +60,8 @@ fn pages_of_a_running_program_reach_the_ratio() {
     let look = "pages sweep";
     let steps = [look, to_ratio, look, "read /proc/vmstat", to_ratio, look, "read /proc/vmstat"];
     let steps = with_program("", &[&steps[..], &[to_other, look]].concat());
-    for series in ALL {
-        let Some(record) = said(series, "two-nodes-hmat", &steps) else { continue };
+    on_each(&ALL, |series| {
+        let Some(record) = said(series, "two-nodes-hmat", &steps) else { return };
         assert!(step(&record, to_ratio).succeeded(), "{record}");
         assert!(step(&record, to_other).succeeded(), "{record}");
         let [before, after, again, other] = looks(&record)[..] else { panic!("{record}") };
@@ -73,7 +76,7 @@ fn pages_of_a_running_program_reach_the_ratio() {
             .collect();
         let [first, second] = moved[..] else { panic!("{record}") };
         assert!(second - first < 100, "nothing to move: {record}");
-    }
+    });
 }
 
 /// A counter of `/proc/vmstat`, or the KiB of a line of a node's `meminfo`.
@@ -87,8 +90,8 @@ fn count(lines: &[String], name: &str) -> Option<u64> {
 fn huge_pages_go_as_a_whole() {
     let move_pages = "run interleaf run --pid @sweep --weights 60:40";
     let steps = with_program(" --huge", &[move_pages, "pages sweep", "read /proc/vmstat"]);
-    for series in ALL {
-        let Some(record) = said(series, "two-nodes-hmat", &steps) else { continue };
+    on_each(&ALL, |series| {
+        let Some(record) = said(series, "two-nodes-hmat", &steps) else { return };
         assert!(step(&record, move_pages).succeeded(), "{record}");
         assert!(is_near(looks(&record)[0], 0.4), "{record}");
         let counters = shown(&record, "read /proc/vmstat");
@@ -97,7 +100,7 @@ fn huge_pages_go_as_a_whole() {
         if counted("thp_fault_alloc") >= 100 {
             assert!(counted("thp_migration_success") >= 38, "{record}");
         }
-    }
+    });
 }
 
 /// Three quarters of 200 MiB do not fit on a node of 128 MiB: what fits goes, and the rest is told
@@ -108,8 +111,8 @@ fn a_full_node_is_told() {
     let free = "read /sys/devices/system/node/node1/meminfo";
     let steps = [move_pages, free, "pages sweep", "kill sweep TERM", "wait sweep"];
     let steps = with_program("", &steps);
-    for series in ALL {
-        let Some(record) = said(series, "nearly-full-node", &steps) else { continue };
+    on_each(&ALL, |series| {
+        let Some(record) = said(series, "nearly-full-node", &steps) else { return };
         assert!(text(&record, move_pages).contains("node 1 is full"), "{record}");
         let [_, on_1] = looks(&record)[0];
         assert!((10_000..32_768).contains(&on_1), "{record}");
@@ -118,19 +121,19 @@ fn a_full_node_is_told() {
         assert!(free < 16 << 10, "{record}");
         // It runs on.
         assert_eq!(step(&record, "wait sweep").ending, Some(Ending::Signal(15)), "{record}");
-    }
+    });
 }
 
 /// A program that ends while its pages are moved is no failure of the move.
 #[test]
 fn a_program_may_end_in_the_middle() {
-    let mover = "start mover interleaf run --pid @sweep --weights 0:1 --migration-rate 20MB/s";
-    let steps = [mover, "sleep 2s", "kill sweep KILL", "wait sweep", "wait mover"];
-    let steps = with_program("", &steps);
-    for series in [Series::Of(6, 1), Series::Newest] {
-        let Some(record) = said(series, "two-nodes-hmat", &steps) else { continue };
+    let mover = "start mover interleaf run --pid @sweep --weights 0:1 --migration-rate 10MB/s";
+    let steps = [mover, "await sweep reached", "kill sweep KILL", "wait sweep", "wait mover"];
+    let steps = with_program(" --tell 90:10", &steps);
+    on_each(&[Series::Of(6, 1), Series::Newest], |series| {
+        let Some(record) = said(series, "two-nodes-hmat", &steps) else { return };
         assert_eq!(step(&record, "wait mover").ending, Some(Ending::Exit(0)), "{record}");
-    }
+    });
 }
 
 /// Nodes that are not there, and processes that are not there, are refused with what there is.

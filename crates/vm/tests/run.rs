@@ -6,7 +6,7 @@
 use interleaf_guest::report::Ending;
 use interleaf_vm::{
     Series,
-    harness::{said, shown, step},
+    harness::{on_each, said, shown, step},
     outcome::Record,
 };
 
@@ -77,11 +77,11 @@ fn weights_are_exact_on_the_newest() {
 #[test]
 fn three_tiers_are_exact() {
     let step = "run interleaf run --weights 4:2:1 -- touch 56MiB";
-    for series in WITH_WEIGHTS {
+    on_each(&WITH_WEIGHTS, |series| {
         let Some(record) = said(series, "three-tiers", &with_looks(step)) else { return };
         assert_eq!(pages(&record, step), "pages 0:8192 1:4096 2:2048", "{record}");
         nothing_changed(&record);
-    }
+    });
 }
 
 /// On two sockets with an expander each, weights of two tiers are for both nodes of each.
@@ -106,7 +106,7 @@ fn signals_end_it_and_everything_is_put_back() {
              wait {signal}\n"
         );
     }
-    for series in [Series::Of(6, 12), Series::Newest] {
+    on_each(&[Series::Of(6, 12), Series::Newest], |series| {
         let Some(record) = said(series, "two-nodes-hmat", &with_looks(&steps)) else { return };
         for (signal, number) in [("TERM", 15), ("INT", 2), ("HUP", 1)] {
             let ending = step(&record, &format!("wait {signal}")).ending.clone();
@@ -115,7 +115,7 @@ fn signals_end_it_and_everything_is_put_back() {
         let during = record.steps.iter().filter(|it| it.step == format!("read {WEIGHTS}/node0"));
         assert!(during.clone().count() == 3 && during.clone().all(|it| it.output == ["3"]));
         nothing_changed(&record);
-    }
+    });
 }
 
 /// Nobody can put anything back when the wrapper is killed: the journal says what is left, and the
@@ -133,7 +133,7 @@ fn what_a_killed_run_left_is_put_back() {
          run interleaf run --weights 3:1 -- touch 64MiB\n\
          run interleaf run --restore\n"
     );
-    for series in [Series::Of(6, 12), Series::Of(6, 17)] {
+    on_each(&[Series::Of(6, 12), Series::Of(6, 17)], |series| {
         let Some(record) = said(series, "two-nodes-hmat", &with_looks(&steps)) else { return };
         let doctor = shown(&record, "run interleaf doctor").join("\n");
         assert!(doctor.contains(&format!("left {WEIGHTS}/node0 at 7")), "{record}");
@@ -144,7 +144,7 @@ fn what_a_killed_run_left_is_put_back() {
         let next = shown(&record, "run interleaf run --weights 3:1 -- touch 64MiB").join("\n");
         assert!(next.contains("put back") && next.contains("pages 0:12288 1:4096"), "{record}");
         nothing_changed(&record);
-    }
+    });
 }
 
 /// Two runs that want the same share it, and the last one puts it back; one that wants something
@@ -162,7 +162,7 @@ fn two_runs_share_the_weights() {
          read {WEIGHTS}/node0\n\
          kill second TERM\nwait second\n"
     );
-    for series in [Series::Of(6, 12), Series::Of(6, 17)] {
+    on_each(&[Series::Of(6, 12), Series::Of(6, 17)], |series| {
         let Some(record) = said(series, "two-nodes-hmat", &with_looks(&steps)) else { return };
         let refused = step(&record, third);
         assert_eq!(refused.ending, Some(Ending::Exit(2)), "{record}");
@@ -171,17 +171,17 @@ fn two_runs_share_the_weights() {
         assert!(text.contains("hint: weights are the whole machine's"), "{record}");
         assert_eq!(shown(&record, &format!("read {WEIGHTS}/node0")), ["3"], "{record}");
         nothing_changed(&record);
-    }
+    });
 }
 
 /// A launcher that sets another policy for what it starts, as mpirun does, is told, and how much
-/// memory it took away.
+/// memory it took away. A look takes a slow guest so long that the next is five seconds later.
 #[test]
 fn who_sets_another_policy_is_told() {
     let steps = "start outer interleaf run --weights 3:1 -- \
                  interleaf run -q --weights 1:1 -- touch 64MiB --sweep\n\
-                 await outer touched\nsleep 4s\nkill outer TERM\nwait outer\n";
-    for series in [Series::Of(6, 1), Series::Of(6, 17)] {
+                 await outer touched\nsleep 30s\nkill outer TERM\nwait outer\n";
+    on_each(&[Series::Of(6, 1), Series::Of(6, 17)], |series| {
         let outer = match series {
             Series::Of(6, 1) => "1:0",
             _ => "3:1",
@@ -198,7 +198,7 @@ fn who_sets_another_policy_is_told() {
             "{record}"
         );
         nothing_changed(&record);
-    }
+    });
 }
 
 /// Pages of a program under a policy stay where they are, though the kernel balances.
@@ -207,7 +207,7 @@ fn the_balancer_leaves_it_alone() {
     let start = "start sweep interleaf run --weights 3:1 -o /tmp/run.json -- touch 64MiB --sweep";
     let steps = format!("{start}\nawait sweep touched\nsleep 12s\nkill sweep TERM\nwait sweep");
     let steps = with_looks(&format!("{steps}\nread /tmp/run.json"));
-    for series in [Series::Of(6, 12), Series::Newest] {
+    on_each(&[Series::Of(6, 12), Series::Newest], |series| {
         let Some(record) = said(series, "two-nodes-hmat", &steps) else { return };
         assert_eq!(shown(&record, "read /proc/sys/kernel/numa_balancing"), ["1"], "{record}");
         let text = shown(&record, "read /tmp/run.json").join("\n");
@@ -217,7 +217,7 @@ fn the_balancer_leaves_it_alone() {
         assert!((share - 0.75).abs() < 0.01, "{share}\n{record}");
         assert_eq!(document["signal"], 15, "{record}");
         nothing_changed(&record);
-    }
+    });
 }
 
 /// A policy steers the command's pages while it runs, and nobody else's: by DAMON, and by
@@ -246,7 +246,9 @@ fn a_policy_steers_a_command() {
         let last = periods.last().unwrap_or_else(|| panic!("{record}"));
         // Rated at 512 and 204.8 GiB/s, for which the kernel's weights are 22:9.
         assert_eq!(last["target_weights"], serde_json::json!([71, 29]), "{record}");
-        let share = last["reached_share"][0].as_f64().unwrap();
+        // A busy guest does not see in each period where pages are.
+        let mut shares = periods.iter().filter_map(|it| it["reached_share"][0].as_f64());
+        let share = shares.next_back().unwrap_or_else(|| panic!("{record}"));
         assert!((share - 0.71).abs() < 0.03, "{share}\n{record}");
         let looks: Vec<_> =
             record.steps.iter().filter(|taken| taken.step == format!("read {damon}")).collect();
