@@ -6,7 +6,7 @@
 //! and the 90th percentile of the rest stands for the period. Where the load comes and goes within
 //! a period, the samples in which it is there do. While too few samples are quiet, the
 //! loop holds off: it waits another period rather than decide on what the last decision stirred
-//! up.
+//! up, or before that has begun.
 //!
 //! ```text
 //! time     0 s                    6 s                   12 s
@@ -34,6 +34,11 @@ use crate::{
 use core::time::Duration;
 use guard::Guards;
 use window::Window;
+
+/// Periods for which the loop waits for pages to set out for where they were sent. DAMON begins
+/// within two seconds, and later where the processors are busy; pages that nobody can move are not
+/// worth more.
+const BEGIN_MAX: usize = 3;
 
 /// The rhythm of the loop, and its limits.
 #[derive(Clone, Debug, PartialEq)]
@@ -207,9 +212,10 @@ impl Controller {
 impl Seat {
     /// Asks the policy, if there is something to show it, and passes its answer by the guards.
     fn decide(&mut self, time_s: f64, settings: &Settings) -> DomainPeriod {
-        let wait =
+        let stand = !self.window.has_begun(settings) && self.held_off < BEGIN_MAX;
+        let stirred =
             self.window.quiet() < settings.quiet_min && self.held_off < settings.hold_off_max;
-        let seen = if wait {
+        let seen = if stand || stirred {
             None
         } else {
             self.window.observation(time_s, self.target.clone(), &self.scopes, settings)
@@ -222,14 +228,19 @@ impl Seat {
             None => {
                 self.held_off += 1;
                 let shares = self.target.clone();
-                let why = if self.window.is_counted() {
-                    "pages still migrate: the period is not judged"
-                } else {
+                let why = if !self.window.is_counted() {
                     "nothing was counted: there is no bandwidth to judge by"
+                } else if stand {
+                    "pages have not set out yet: the period is not judged"
+                } else {
+                    "pages still migrate: the period is not judged"
                 };
                 Verdict { order: self.guards.order(), ..Verdict::interleave(shares, "wait", why) }
             }
         };
+        if seen.is_some() {
+            self.window.send(&self.near, &verdict.shares, &self.target, settings);
+        }
         self.target.clone_from(&verdict.shares);
         DomainPeriod {
             tier_bandwidth_gbps: self.window.tier_bandwidth_gbps(),

@@ -28,6 +28,8 @@ pub(super) struct Window {
     /// What has migrated since they were elsewhere, bytes: a machine may look less often than it
     /// counts.
     since_bytes: u64,
+    /// Where they were when the last decision sent them elsewhere; empty when it did not.
+    sent_from: Vec<Option<Vec<u64>>>,
 }
 
 /// What is kept of a sample.
@@ -54,7 +56,7 @@ impl Kept {
 
 impl Window {
     pub(super) const fn new(tiers: usize) -> Self {
-        Self { tiers, samples: vec![], places: vec![], since_bytes: 0 }
+        Self { tiers, samples: vec![], places: vec![], since_bytes: 0, sent_from: vec![] }
     }
 
     pub(super) fn clear(&mut self) {
@@ -110,6 +112,33 @@ impl Window {
         let reading = Reading { tiers: tiers.collect(), migrating: !kept.quiet };
         self.samples.push(kept);
         reading
+    }
+
+    /// Notes where pages are as they are sent to where each of the `near` tiers has its part of
+    /// `shares`, if that is elsewhere and they were not sent there `before`.
+    pub(super) fn send(
+        &mut self,
+        near: &[usize],
+        shares: &[f64],
+        before: &[f64],
+        settings: &Settings,
+    ) {
+        let known = || self.places.iter().flatten();
+        let on = |tier: &usize| known().filter_map(|bytes| bytes.get(*tier)).sum::<u64>() as f64;
+        let all = known().flatten().sum::<u64>() as f64;
+        let is_off = |(tier, share): (&usize, &f64)| {
+            (on(tier) / all - share).abs() > settings.placement_floor.unwrap_or(f64::INFINITY)
+        };
+        let elsewhere = shares != before && near.iter().zip(shares).any(is_off);
+        self.sent_from = if elsewhere { self.places.clone() } else { vec![] };
+    }
+
+    /// Whether pages that were sent elsewhere have gone, or none were: as long as they have not,
+    /// what is counted is still about where they were.
+    pub(super) fn has_begun(&self, settings: &Settings) -> bool {
+        let floor = settings.placement_floor.unwrap_or(f64::INFINITY);
+        self.sent_from.is_empty()
+            || self.sent_from.iter().zip(&self.places).any(|(a, b)| gone_bytes(a, b, floor) > 0.0)
     }
 
     /// The samples at the end that are quiet, taken since the last page moved. One in which nothing
@@ -341,6 +370,35 @@ mod tests {
         grown.scopes[0].used_bytes = Some(vec![2100, 900]);
         window.add(&grown, 0, &[0, 1], &[0], &settings);
         assert_eq!(window.quiet(), 4);
+    }
+
+    /// Who moves pages may take longer to begin than a period: until then they are where they were.
+    #[test]
+    fn pages_that_were_sent_and_stand_still_are_waited_for() {
+        let settings = Settings { placement_floor: Some(0.005), ..Settings::default() };
+        let mut window = Window::new(2);
+        let look = |window: &mut Window, on_first: u64| {
+            let mut sample = sample([100.0, 0.0], 0);
+            sample.scopes[0].used_bytes = Some(vec![on_first, 1000 - on_first]);
+            window.add(&sample, 0, &[0, 1], &[0], &settings);
+        };
+        look(&mut window, 1000);
+        assert!(window.has_begun(&settings), "nothing was sent");
+        window.send(&[0, 1], &[0.92, 0.08], &[1.0, 0.0], &settings);
+        for (on_first, begun) in [(1000, false), (996, false), (980, true), (921, true)] {
+            look(&mut window, on_first);
+            assert_eq!(window.has_begun(&settings), begun, "{on_first}");
+        }
+        window.send(&[0, 1], &[0.92, 0.08], &[1.0, 0.0], &settings);
+        assert!(window.has_begun(&settings), "they are there");
+        window.send(&[0, 1], &[0.5, 0.5], &[0.5, 0.5], &settings);
+        assert!(window.has_begun(&settings), "they were sent there before");
+        // Where pages are is not known, or nobody asks.
+        let mut blind = Window::new(2);
+        blind.send(&[0, 1], &[0.92, 0.08], &[1.0, 0.0], &settings);
+        assert!(blind.has_begun(&settings));
+        window.send(&[0, 1], &[0.5, 0.5], &[1.0, 0.0], &Settings::default());
+        assert!(window.has_begun(&Settings::default()));
     }
 
     #[test]
