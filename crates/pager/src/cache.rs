@@ -372,7 +372,6 @@ impl Cache {
                 self.counts.touches += 1;
                 let now = self.now();
                 self.learner(page).touch(page, now);
-                self.cyclic.touch(page);
                 self.touched(page, is_write, actions);
                 touch = Some((thread, page));
             }
@@ -601,6 +600,7 @@ impl Cache {
     fn map(&mut self, id: ExtentId, is_write: bool, actions: &mut Vec<Action>) {
         self.dequeue(id);
         let extent = &mut self.extents[id as usize];
+        self.cyclic.touch(&extent.span().pages());
         let frames = u64::from(extent.frames());
         let is_of_loop = extent.stream != 0 && self.cyclic.is_loop();
         self.of_loop = self.of_loop.wrapping_add(frames * u64::from(is_of_loop));
