@@ -23,6 +23,8 @@ impl Pattern {
 }
 
 const ONE: &[&str] = &["--rounds", "1"];
+/// What the filling has left to be written is written before a round counts.
+const FILLED: &[&str] = &["--warm-up", "1", "--rounds", "1"];
 const SWEEPS: &[&str] = &["--warm-up", "1", "--rounds", "2"];
 const IN_ORDER: &[&str] = &["normal", "sequential"];
 const ANYWHERE: &[&str] = &["random"];
@@ -49,8 +51,14 @@ pub(crate) const PATTERNS: [Pattern; 12] = [
     ),
     pattern("seq", Kind::Seq, SWEEPS, IN_ORDER, true),
     pattern("stride", Kind::Stride, ONE, ANYWHERE, false),
-    pattern("random", Kind::Random, ONE, ANYWHERE, false),
-    pattern("random-write", Kind::Random, &["--write", "--rounds", "1"], ANYWHERE, false),
+    pattern("random", Kind::Random, FILLED, ANYWHERE, false),
+    pattern(
+        "random-write",
+        Kind::Random,
+        &["--write", "--warm-up", "1", "--rounds", "1"],
+        ANYWHERE,
+        false,
+    ),
     pattern("fft", Kind::Fft, ONE, EITHER, true),
     pattern("fft-3d", Kind::Fft3d, ONE, EITHER, true),
     pattern("gemm", Kind::Gemm, ONE, EITHER, true),
