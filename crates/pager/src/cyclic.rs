@@ -23,6 +23,9 @@ const BEGINS: f64 = 0.5;
 /// ... until it is less than this: a phase ends, and what is kept of it must not stay for ever.
 const ENDS: f64 = 0.25;
 
+/// What was given up so many pages ago, as a part of the budget, was given up too early.
+const EARLY_PART: u32 = 4;
+
 /// So many pieces that were kept are watched at once.
 const WATCHED: usize = 16;
 
@@ -45,6 +48,9 @@ pub struct Cyclic {
     /// The part of what was read lately that a loop would read.
     part: f64,
     is_loop: bool,
+    /// The part of what was read lately that had been given up too early, and that no stream
+    /// foresaw.
+    early: f64,
     /// How many pages are given up until one of them is read again.
     round: f64,
     /// What it will have cost to read what has gone by since something that was kept was given up.
@@ -71,6 +77,7 @@ impl Cyclic {
             now: 0,
             part: 0.0,
             is_loop: false,
+            early: 0.0,
             round: 0.0,
             spent: 0,
             watched: VecDeque::new(),
@@ -82,6 +89,11 @@ impl Cyclic {
     /// Whether it goes round, and what is kept of it is worth that.
     pub const fn is_loop(&self) -> bool {
         self.is_loop && self.leaving == 0
+    }
+
+    /// Which part of what is read somebody waits for because it was given up too early, 0 to 1.
+    pub const fn early(&self) -> f64 {
+        self.early
     }
 
     /// Whether what was kept is to make way.
@@ -152,6 +164,8 @@ impl Cyclic {
         let weight = (f64::from(pages) * 4.0 / f64::from(self.frames)).min(1.0);
         let now = if again && is_foreseen { 1.0 } else { 0.0 };
         self.part += (now - self.part) * weight;
+        let is_early = again && !is_foreseen && age <= self.frames / EARLY_PART;
+        self.early += (f64::from(u8::from(is_early)) - self.early) * weight;
         if again && is_foreseen {
             self.round += (f64::from(age) - self.round) * weight;
         }
@@ -232,6 +246,30 @@ mod tests {
             assert!(!cyclic.makes_way());
         }
         assert!(cyclic.is_loop());
+    }
+
+    #[test]
+    fn what_is_waited_for_soon_was_given_up_too_early() {
+        let mut cyclic = Cyclic::new(1000);
+        let round = |cyclic: &mut Cyclic, pages: Page, is_foreseen: bool| {
+            for page in (0..pages).step_by(4) {
+                cyclic.read(page, 4, is_foreseen);
+                cyclic.give_up(page, 4);
+            }
+            cyclic.early()
+        };
+        for _ in 0..10 {
+            round(&mut cyclic, 200, true);
+        }
+        assert!(round(&mut cyclic, 200, true) < 0.1, "streams foresee it");
+        for _ in 0..10 {
+            round(&mut cyclic, 200, false);
+        }
+        assert!(round(&mut cyclic, 200, false) > 0.9);
+        for _ in 0..10 {
+            round(&mut cyclic, 2000, false);
+        }
+        assert!(round(&mut cyclic, 2000, false) < 0.1, "it was long ago");
     }
 
     #[test]

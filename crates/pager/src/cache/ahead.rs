@@ -10,10 +10,15 @@ use crate::{
 use std::{collections::VecDeque, ops::Range};
 
 /// One part in so many of all frames may hold what was foreseen and not yet touched ...
-const FORESEEN_PART: u32 = 8;
+const FORESEEN_PART: u32 = 16;
 
-/// ... and no more frames than it takes to keep several drives busy: 128 MiB.
+/// ... and no more frames than it takes to keep several drives busy: 128 MiB ...
 const FORESEEN_MAX: u32 = 1 << 15;
+
+/// ... and no fewer than bridge the moments in which one answers late, 16 MiB, as long as those are
+/// no more than one part in so many.
+const FORESEEN_MIN: u32 = 1 << 12;
+const FORESEEN_MOST_PART: u32 = 8;
 
 /// Who waits for a page of a stream waits for 2^7 pages of it at most: 512 KiB, of which a drive
 /// gives most of its bandwidth.
@@ -124,7 +129,9 @@ impl Cache {
     /// Brings in what is foreseen as far as there is room for it, of each stream a piece in turn,
     /// and of none more than its share.
     pub(super) fn bring_pending(&mut self, actions: &mut Vec<Action>) {
-        let most = (self.budget() / FORESEEN_PART).min(FORESEEN_MAX);
+        let frames = self.budget();
+        let least = FORESEEN_MIN.min(frames / FORESEEN_MOST_PART);
+        let most = (frames / FORESEEN_PART).clamp(least, FORESEEN_MAX);
         let mut waiting = 0;
         while waiting < self.pending.len() {
             let Some(mut pending) = self.pending.pop_front() else { return };

@@ -13,6 +13,11 @@ use std::ops::Range;
 const RESERVE_PART: u32 = 16;
 const RESERVE_MAX: u32 = 1 << 14;
 
+/// Where what is given up is waited for soon after, up to one part in so many more rests: nothing
+/// tells which mapped pages are in use, but what is touched at rest is, and so it stays (GEMM by
+/// rows at twice the budget, replayed, reads 219,000 pages in place of 267,000).
+const RESTS_PART: u32 = 4;
+
 /// For each frame that is taken so many more are kept, up to that, and for each that is touched
 /// after it was given up one less: while a program stays with what is there, room is of no use to
 /// it, and whatever makes it would be touched next.
@@ -78,7 +83,8 @@ impl Cache {
 
     fn reserve_max(&self) -> u32 {
         let part = (self.budget() / RESERVE_PART).min(RESERVE_MAX);
-        part.max(2 << self.settings.order) + self.due()
+        let rests = f64::from(self.budget() / RESTS_PART) * self.cyclic.early();
+        (part + rests as u32).max(2 << self.settings.order) + self.due()
     }
 
     /// So many frames were taken, or are missed.
