@@ -11,7 +11,7 @@ use std::{
 
 /// Regions begin at a huge page, and at least one stays free behind each: no run goes from one to
 /// the next. What is less than one is small.
-const PIECE: usize = 2 << 20;
+pub(crate) const PIECE: usize = 2 << 20;
 
 /// Bytes of a slab.
 const SLAB: usize = 64 << 20;

@@ -31,7 +31,7 @@ use std::{
     ptr::{self, NonNull},
     sync::{
         Arc,
-        atomic::{AtomicU32, AtomicU64, Ordering::SeqCst},
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::SeqCst},
     },
     thread,
     time::Duration,
@@ -127,6 +127,7 @@ pub struct Seat {
     board: Arc<Board>,
     at: usize,
     identity: Identity,
+    has_left: AtomicBool,
 }
 
 impl Identity {
@@ -303,7 +304,8 @@ impl Board {
         }
         slot.wanted.store(wanted, SeqCst);
         slot.owner.store(identity.word(), SeqCst);
-        let seat = Seat { board: Arc::clone(&self), at, identity };
+        let seat =
+            Seat { board: Arc::clone(&self), at, identity, has_left: AtomicBool::new(false) };
         self.rebalance();
         Some(seat)
     }
@@ -454,6 +456,15 @@ impl Seat {
         }
     }
 
+    /// Gives all back: nobody has pages any more.
+    pub fn leave(&self) {
+        // A child has the value too, but the slot is its parent's.
+        if self.identity.pid == std::process::id() && !self.has_left.swap(true, SeqCst) {
+            self.board.clear(self.slot(), self.identity);
+            self.board.rebalance();
+        }
+    }
+
     /// Says what its pager has done.
     pub fn tell(&self, counts: &Counts) {
         for (word, count) in self.slot().counts.iter().zip(words(counts)) {
@@ -475,11 +486,7 @@ impl Seat {
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        // A child has the value too, but the slot is its parent's.
-        if self.identity.pid == std::process::id() {
-            self.board.clear(self.slot(), self.identity);
-            self.board.rebalance();
-        }
+        self.leave();
     }
 }
 

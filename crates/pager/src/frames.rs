@@ -21,15 +21,25 @@ pub(crate) struct Frames {
     /// Frames of them whose pages are others' for now.
     away: Vec<bool>,
     zeros: Box<[u8; PAGE]>,
+    /// Whether no page moves: the kernel gives frames new ones.
+    is_plain: bool,
 }
 
 impl Frames {
     pub(crate) fn new(frames: u32) -> io::Result<Self> {
-        let memory = Memory::frames(frames as usize * PAGE)?;
+        Self::over(Memory::frames(frames as usize * PAGE)?, false)
+    }
+
+    /// Frames whose pages are not moved but copied, each there only as long as it holds something.
+    pub(crate) fn plain(frames: u32) -> io::Result<Self> {
+        Self::over(Memory::plain(frames as usize * PAGE)?, true)
+    }
+
+    fn over(memory: Memory, is_plain: bool) -> io::Result<Self> {
         let made = vec![false; memory.bytes() / HUGE_BYTES];
         let parted = made.clone();
         let (away, zeros) = (vec![false; memory.bytes() / PAGE], Box::new([0; PAGE]));
-        Ok(Self { memory, made, parted, away, zeros })
+        Ok(Self { memory, made, parted, away, zeros, is_plain })
     }
 
     pub(crate) const fn start(&self) -> usize {
@@ -42,6 +52,9 @@ impl Frames {
 
     /// Sees to it that a part has pages; bytes from the first frame.
     pub(crate) fn make(&mut self, part: &Range<usize>, faults: &Userfault) -> io::Result<()> {
+        if self.is_plain {
+            return Ok(());
+        }
         for huge in part.start / HUGE_BYTES..part.end.div_ceil(HUGE_BYTES) {
             if self.made[huge] {
                 continue;
@@ -93,11 +106,23 @@ impl Frames {
         unsafe { self.memory.zero(part) }
     }
 
+    /// A part that nobody else uses, to fill.
+    pub(crate) fn part_mut(&mut self, part: Range<usize>) -> &mut [u8] {
+        // SAFETY: plain frames always have pages, and what is asked for here is an extent's, which
+        // nobody else looks at while the frames are borrowed.
+        unsafe { self.memory.part_mut(part) }
+    }
+
     /// The bytes of a page that is there and that nobody writes to, so many bytes from the first
     /// frame.
     pub(crate) fn page(&self, at: usize) -> &[u8] {
+        self.part(at..at + PAGE)
+    }
+
+    /// The bytes of a part, as of `page`.
+    pub(crate) fn part(&self, part: Range<usize>) -> &[u8] {
         // SAFETY: of frames, only what belongs to an extent that is mapped is not there, and nobody
         // asks for its content; while it is here, nobody writes to it.
-        unsafe { self.memory.part(at..at + PAGE) }
+        unsafe { self.memory.part(part) }
     }
 }

@@ -32,6 +32,8 @@ mod transfers;
 
 mod mover;
 
+mod space;
+
 mod fatal;
 
 mod ranges;
@@ -57,6 +59,8 @@ pub mod share;
 pub mod board;
 
 pub mod session;
+
+pub mod shared;
 
 pub mod drive;
 

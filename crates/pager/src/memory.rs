@@ -27,6 +27,11 @@ impl Memory {
         Self::new(bytes, READ_WRITE, Advice::LinuxHugepage)
     }
 
+    /// The same in single pages.
+    pub(crate) fn plain(bytes: usize) -> io::Result<Self> {
+        Self::new(bytes, READ_WRITE, Advice::LinuxNoHugepage)
+    }
+
     /// Keeps addresses free, which nobody can use until they are protected otherwise.
     pub(crate) fn reserve(bytes: usize) -> io::Result<Self> {
         Self::new(bytes, ProtFlags::empty(), Advice::LinuxNoHugepage)
@@ -90,6 +95,17 @@ impl Memory {
         debug_assert!(part.end <= self.bytes);
         // SAFETY: it is mapped, and by the caller nobody writes to it.
         unsafe { std::slice::from_raw_parts((self.start + part.start) as *const u8, part.len()) }
+    }
+
+    /// The bytes of a part, to write.
+    ///
+    /// # Safety
+    /// The part lies within, its pages are there or the kernel makes them, and nobody else uses it.
+    pub(crate) unsafe fn part_mut(&mut self, part: Range<usize>) -> &mut [u8] {
+        debug_assert!(part.end <= self.bytes);
+        let start = (self.start + part.start) as *mut u8;
+        // SAFETY: it is mapped, and by the caller nobody else uses it.
+        unsafe { std::slice::from_raw_parts_mut(start, part.len()) }
     }
 }
 

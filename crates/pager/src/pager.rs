@@ -12,6 +12,7 @@ use crate::{
     memory::{self, Memory},
     predict::Page,
     ranges::Ranges,
+    space::{Own, Space},
     store::Store,
     uffd::Userfault,
     worker::{self, Worker},
@@ -117,9 +118,37 @@ impl Pager {
         store: impl Store + 'static,
         seat: Option<(Seat, u32)>,
     ) -> io::Result<Self> {
+        Self::begin(settings, bytes, Box::new(store), seat, None)
+    }
+
+    /// The same for pages that are not this process's alone.
+    pub(crate) fn over(
+        space: Box<dyn Space>,
+        settings: Settings,
+        bytes: usize,
+        store: impl Store + 'static,
+        seat: (Seat, u32),
+    ) -> io::Result<Self> {
+        Self::begin(settings, bytes, Box::new(store), Some(seat), Some(space))
+    }
+
+    fn begin(
+        settings: Settings,
+        bytes: usize,
+        store: Box<dyn Store>,
+        seat: Option<(Seat, u32)>,
+        space: Option<Box<dyn Space>>,
+    ) -> io::Result<Self> {
         let memory = Memory::reserve(bytes)?;
-        let frames = Frames::new(settings.frames)?;
-        let kernel = Arc::new(Kernel::new([memory.addresses()], &frames)?);
+        let (frames, own) = match &space {
+            None => (Frames::new(settings.frames)?, Some(memory.addresses())),
+            Some(_) => (Frames::plain(settings.frames)?, None),
+        };
+        let kernel = Arc::new(Kernel::new(own, &frames)?);
+        let space = match space {
+            None => Box::new(Own::new(Arc::clone(&kernel))?),
+            Some(space) => space,
+        };
         let shared = Arc::new(Shared {
             kernel: RwLock::new(Arc::clone(&kernel)),
             arena: Mutex::new(Arena::new(memory.addresses())),
@@ -137,7 +166,7 @@ impl Pager {
             cache.resize(frames);
             shared.take_seat(seat)?;
         }
-        let worker = Worker::new(Arc::clone(&shared), kernel, frames, cache, Box::new(store))?;
+        let worker = Worker::over(space, Arc::clone(&shared), kernel, frames, cache, store);
         let worker = Mutex::new(Some(worker::start(worker)?));
         Ok(Self { shared, worker })
     }
@@ -209,6 +238,10 @@ impl Drop for Pager {
         self.shared.ask(Request::Stop);
         if let Some(worker) = lock(&self.worker).take() {
             let _ = worker.join();
+        }
+        // A thread that follows it may have it still.
+        if let Some(seat) = &*lock(&self.shared.seat) {
+            seat.leave();
         }
     }
 }

@@ -5,12 +5,17 @@
 //! ```text
 //! session.json   what is to be done
 //! board          what the processes share (`board`)
+//! shared         where who serves memory that they share is asked (`shared`)
 //! lock           locked by who comes or goes, for a moment
 //! kept           locked by all who keep the session: when nobody does, it is over
 //! ```
 //!
 //! A folder that nobody keeps was left behind by who was killed, and whoever begins the next
 //! session removes it. Stores have no names, and are gone with the last process that has them.
+
+mod part;
+
+pub use part::ADDRESSES;
 
 use crate::board::{Board, Process};
 use rustix::fs::{FlockOperation, flock};
@@ -49,6 +54,8 @@ pub struct Settings {
     pub min_alloc_bytes: u64,
     /// What of it is for those that the command starts.
     pub children: Children,
+    /// Whether memory is extended that processes share.
+    pub shared: bool,
     /// Whether devices are taken that hold something.
     pub force: bool,
     /// So many processes at least share the budget evenly.
@@ -323,6 +330,7 @@ mod tests {
             stores: vec!["/mnt".into()],
             min_alloc_bytes: 1 << 20,
             children: Children::Inherit,
+            shared: false,
             force: false,
             processes: 1,
             command: vec!["solver".into()],

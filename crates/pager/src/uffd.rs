@@ -25,8 +25,19 @@ const GROUP: u8 = 0xaa;
 /// `UFFD_FEATURE_THREAD_ID`, `UFFD_FEATURE_POISON` (6.6) and `UFFD_FEATURE_MOVE` (6.8).
 const FEATURES: u64 = 1 << 8 | 1 << 14 | 1 << 16;
 
+/// The same of memory that processes share: `UFFD_FEATURE_PAGEFAULT_FLAG_WP`,
+/// `UFFD_FEATURE_MISSING_SHMEM`, `UFFD_FEATURE_MINOR_SHMEM` (5.14) and
+/// `UFFD_FEATURE_WP_HUGETLBFS_SHMEM` (5.19).
+const SHARED_FEATURES: u64 = FEATURES | 1 | 1 << 5 | 1 << 10 | 1 << 12;
+
 /// `UFFDIO_REGISTER_MODE_MISSING`.
 const MISSING: u64 = 1;
+
+/// The same and `UFFDIO_REGISTER_MODE_WP` and `UFFDIO_REGISTER_MODE_MINOR`.
+const ALL_MODES: u64 = MISSING | 1 << 1 | 1 << 2;
+
+/// `UFFDIO_WRITEPROTECT_MODE_WP`.
+const PROTECTED: u64 = 1;
 
 /// Where those may ask who may not make the system call.
 const DEVICE: &str = "/dev/userfaultfd";
@@ -82,6 +93,19 @@ struct Poison {
     updated: i64,
 }
 
+#[repr(C)]
+struct Protect {
+    range: Addresses,
+    mode: u64,
+}
+
+#[repr(C)]
+struct Continue {
+    range: Addresses,
+    mode: u64,
+    mapped: i64,
+}
+
 /// A message of a fault; those of other events have another form behind the first byte.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
@@ -100,6 +124,8 @@ const UNREGISTER: Opcode = opcode::read::<Addresses>(GROUP, 0x01);
 const WAKE: Opcode = opcode::read::<Addresses>(GROUP, 0x02);
 const COPY: Opcode = opcode::read_write::<Copy>(GROUP, 0x03);
 const MOVE: Opcode = opcode::read_write::<Move>(GROUP, 0x05);
+const PROTECT: Opcode = opcode::read_write::<Protect>(GROUP, 0x06);
+const CONTINUE: Opcode = opcode::read_write::<Continue>(GROUP, 0x07);
 const POISON: Opcode = opcode::read_write::<Poison>(GROUP, 0x08);
 
 /// Messages that are read at once.
@@ -140,6 +166,18 @@ impl Userfault {
     /// Without the right to it (`CAP_SYS_PTRACE`, or `vm.unprivileged_userfaultfd`), and of a
     /// kernel before 6.8 that the argument is invalid.
     pub fn open() -> io::Result<Self> {
+        Self::with(FEATURES)
+    }
+
+    /// The same for memory that processes share.
+    ///
+    /// # Errors
+    /// As of [`Userfault::open`].
+    pub(crate) fn of_shared() -> io::Result<Self> {
+        Self::with(SHARED_FEATURES)
+    }
+
+    fn with(features: u64) -> io::Result<Self> {
         let flags = UserfaultfdFlags::CLOEXEC | UserfaultfdFlags::NONBLOCK;
         // SAFETY: it makes a descriptor; nothing is registered with it yet.
         let fd = match unsafe { userfaultfd(flags) } {
@@ -148,7 +186,7 @@ impl Userfault {
             made => made?,
         };
         let userfault = Self { fd };
-        let mut api = Api { api: GROUP.into(), features: FEATURES, ioctls: 0 };
+        let mut api = Api { api: GROUP.into(), features, ioctls: 0 };
         userfault.call::<API, _>(&mut api)?;
         Ok(userfault)
     }
@@ -160,6 +198,52 @@ impl Userfault {
     pub fn register(&self, addresses: &Range<usize>) -> io::Result<()> {
         let mut register = Register { range: of(addresses), mode: MISSING, ioctls: 0 };
         self.call::<REGISTER, _>(&mut register)
+    }
+
+    /// Takes charge of pages of a memory file: of those that are missing, of those that are there
+    /// and not mapped, and of writes to those that are protected.
+    ///
+    /// # Errors
+    /// When it is not such memory of this process.
+    pub(crate) fn register_shared(&self, addresses: &Range<usize>) -> io::Result<()> {
+        let mut register = Register { range: of(addresses), mode: ALL_MODES, ioctls: 0 };
+        self.call::<REGISTER, _>(&mut register)
+    }
+
+    /// Maps pages that their file has, and wakes who waits for them.
+    ///
+    /// # Errors
+    /// When one is mapped already (`EXIST`), the file has one not (`FAULT`), or the addresses are
+    /// not, or not all, of one mapping that is registered.
+    pub(crate) fn continue_pages(&self, addresses: &Range<usize>) -> io::Result<()> {
+        let mut start = addresses.start;
+        while start < addresses.end {
+            let range = of(&(start..addresses.end));
+            let mut mapping = Continue { range, mode: 0, mapped: 0 };
+            match self.call::<CONTINUE, _>(&mut mapping) {
+                Ok(()) => return Ok(()),
+                // As of a move.
+                Err(Errno::AGAIN) => start += usize::try_from(mapping.mapped).unwrap_or(0),
+                Err(why) => return Err(why),
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets nobody write to pages, whether they are mapped or not, before we have been told; or
+    /// everybody again, who is woken then.
+    ///
+    /// # Errors
+    /// When the addresses are not registered (then some of them may be protected), or their process
+    /// has gone (`SRCH`).
+    pub(crate) fn write_protect(&self, addresses: &Range<usize>, on: bool) -> io::Result<()> {
+        let mode = if on { PROTECTED } else { 0 };
+        loop {
+            match self.call::<PROTECT, _>(&mut Protect { range: of(addresses), mode }) {
+                Err(Errno::AGAIN) => std::thread::yield_now(),
+                done => return done,
+            }
+        }
     }
 
     /// Leaves them to the kernel again; who waits for one is woken.
@@ -287,6 +371,13 @@ impl Userfault {
         // SAFETY: each of the calls reads and writes the structure that its number was made with,
         // and none but the move changes what is at an address that is in use.
         unsafe { ioctl(&self.fd, Updater::<OPCODE, T>::new(argument)) }
+    }
+}
+
+impl From<OwnedFd> for Userfault {
+    /// One that was made in another process, and serves the memory of that.
+    fn from(fd: OwnedFd) -> Self {
+        Self { fd }
     }
 }
 

@@ -11,16 +11,15 @@ use crate::{
     fork::{Child, Freeze},
     frames::Frames,
     index::ExtentId,
-    memory::HUGE_BYTES,
-    mover::{Held, Mover},
+    mover::Held,
     pager::{Kernel, PAGE, Request, Shared, lock},
-    pool::ORDER_MAX,
     predict::Page,
+    space::{Own, Space},
     stall::Stalls,
     store::Store,
     teller::Teller,
     transfers::{Part, Transfers},
-    uffd::{Fault, Messages},
+    uffd::Fault,
 };
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
@@ -99,7 +98,7 @@ pub(crate) struct Worker {
     shared: Arc<Shared>,
     kernel: Arc<Kernel>,
     frames: Frames,
-    mover: Mover,
+    space: Box<dyn Space>,
     store: Box<dyn Store>,
     cache: Cache,
     digests: Digests,
@@ -119,7 +118,6 @@ pub(crate) struct Worker {
     freeze: Option<Freeze>,
     /// Whether something holds pages.
     is_held: bool,
-    messages: Messages,
 }
 
 impl Worker {
@@ -130,12 +128,25 @@ impl Worker {
         cache: Cache,
         store: Box<dyn Store>,
     ) -> io::Result<Self> {
+        let space = Box::new(Own::new(Arc::clone(&kernel))?);
+        Ok(Self::over(space, shared, kernel, frames, cache, store))
+    }
+
+    /// The same over pages that are not this process's alone.
+    pub(crate) fn over(
+        space: Box<dyn Space>,
+        shared: Arc<Shared>,
+        kernel: Arc<Kernel>,
+        frames: Frames,
+        cache: Cache,
+        store: Box<dyn Store>,
+    ) -> Self {
         let count = cache.settings().frames;
-        Ok(Self {
+        Self {
             shared,
             kernel,
             frames,
-            mover: Mover::new()?,
+            space,
             store,
             cache,
             digests: Digests::new(count as usize),
@@ -149,8 +160,7 @@ impl Worker {
             gone: vec![],
             freeze: None,
             is_held: false,
-            messages: Messages::default(),
-        })
+        }
     }
 
     /// Serves faults until it is asked to stop.
@@ -187,7 +197,6 @@ impl Worker {
 
     /// Does what there is to do, and says whether there was something; `None` when all is over.
     fn step(&mut self, actions: &mut Vec<Action>) -> io::Result<Option<bool>> {
-        let kernel = Arc::clone(&self.kernel);
         let mut is_busy = false;
         for (token, outcome) in self.store.done() {
             is_busy = true;
@@ -204,7 +213,7 @@ impl Worker {
         self.act(actions)?;
         // Before a fork nothing more comes in.
         let faults: Vec<_> = match self.freeze {
-            None => kernel.faults.faults(&mut self.messages)?.collect(),
+            None => self.space.faults()?,
             Some(_) => vec![],
         };
         // What a thread was given it may touch before we have seen that it was asked for.
@@ -216,7 +225,9 @@ impl Worker {
             is_busy = true;
             let page = self.shared.page(address);
             self.stalls.begin(page, now);
-            self.beside.begin(thread, page, now, self.stalls.total());
+            if self.space.has_threads_here() {
+                self.beside.begin(thread, page, now, self.stalls.total());
+            }
             self.cache.on(Event::Touched { thread, page, is_write }, actions);
             self.act(actions)?;
         }
@@ -287,11 +298,11 @@ impl Worker {
             None => PollFlags::IN,
             Some(_) => PollFlags::empty(),
         };
-        let kernel = &self.kernel;
+        let (kernel, touched) = (&self.kernel, self.space.fd());
         let mut fds = [
             PollFd::new(&kernel.called, PollFlags::IN),
             PollFd::new(&ready, PollFlags::IN),
-            PollFd::new(&kernel.faults, faults),
+            PollFd::new(&touched, faults),
         ];
         match poll(&mut fds, self.is_held.then_some(&AGAIN)) {
             Ok(_) | Err(Errno::INTR) => {}
@@ -403,14 +414,17 @@ impl Worker {
                     self.leaving.push((id, span, is_changed));
                 }
                 Action::Drop(id, span) => {
-                    let (page, frame, length) = self.places(span);
-                    self.mover.drop_held(&self.kernel.faults, frame, page, length);
+                    self.space.drop_held(
+                        &mut self.frames,
+                        &bytes(span),
+                        self.shared.address(span.page),
+                    );
                     self.digests.forget(span);
-                    self.cache.on(Event::MovedOut(id, Changed::all(length / PAGE)), actions);
+                    self.cache.on(Event::MovedOut(id, Changed::all(1 << span.order)), actions);
                 }
                 Action::Wake(page, pages) => {
                     let addresses = self.shared.addresses(&(page..page + pages));
-                    let _ = self.kernel.faults.wake(&addresses);
+                    self.space.wake(&addresses);
                     self.wakes(page..page + pages);
                 }
                 Action::Erase(page, pages) => {
@@ -422,7 +436,7 @@ impl Worker {
                     let addresses = self.shared.addresses(&(page..page + 1));
                     self.teller.signal(addresses.start);
                     self.poisoned.insert(page);
-                    let _ = self.kernel.faults.poison(&addresses);
+                    self.space.poison(&addresses);
                 }
             }
         }
@@ -437,24 +451,16 @@ impl Worker {
     }
 
     fn move_in(&mut self, span: Span) {
-        let (page, frame, length) = self.places(span);
-        if span.order == ORDER_MAX {
-            // The touch itself has made the kernel have a table of single pages, and a huge page
-            // moves only to where none is. Since 6.14 an empty one goes with the pages that are
-            // not there.
-            self.mover.clear(&(page..page + HUGE_BYTES));
-        }
-        self.frames.moves(&bytes(span));
-        self.mover.bring(&self.kernel.faults, page, frame, length);
+        self.space.bring(&mut self.frames, &bytes(span), self.shared.address(span.page));
     }
 
     fn move_out(&mut self, id: ExtentId, span: Span, is_changed: bool, to: &mut Vec<Action>) {
-        let (page, frame, length) = self.places(span);
-        let event = match self.mover.fetch(&self.kernel.faults, frame, page, length) {
+        let page = self.shared.address(span.page);
+        let event = match self.space.fetch(&mut self.frames, &bytes(span), page) {
             // Nobody knows which are zeros now.
             Ok(true) => {
                 self.digests.forget(span);
-                Event::MovedOut(id, Changed::all(length / PAGE))
+                Event::MovedOut(id, Changed::all(1 << span.order))
             }
             Ok(false) => Event::MovedOut(id, self.digests.changed(&self.frames, span, is_changed)),
             Err(Held) => {
@@ -468,7 +474,7 @@ impl Worker {
     /// Lets pages that were lost be zeros like others.
     fn cure(&mut self, pages: Range<Page>) {
         for page in self.poisoned.extract_if(pages, |_| true) {
-            self.mover.clear(&self.shared.addresses(&(page..page + 1)));
+            self.space.clear(&self.shared.addresses(&(page..page + 1)));
         }
     }
 
@@ -484,12 +490,6 @@ impl Worker {
             let event = if is_write { Event::Wrote(id, result) } else { Event::Filled(id, result) };
             self.cache.on(event, actions);
         }
-    }
-
-    /// Where the pages of a span are, where its frames, and how many bytes.
-    fn places(&self, span: Span) -> (usize, usize, usize) {
-        let range = bytes(span);
-        (self.shared.address(span.page), self.frames.start() + range.start, range.len())
     }
 }
 

@@ -4,6 +4,7 @@
 use crate::{
     errno,
     mapping::{self, pages},
+    shared,
     start::{inside, pager_over},
 };
 use interleaf_pager::{advice::Advice, fork::Inherit, pager::Pager};
@@ -25,7 +26,11 @@ pub unsafe extern "C" fn madvise(address: *mut c_void, bytes: size_t, advice: c_
         libc::syscall(libc::SYS_madvise, address, bytes, advice) as c_int
     };
     let found = pager_over(address as usize, bytes).zip(pages(address as usize, bytes));
-    let Some((pager, pages)) = found else { return kernel(address as usize, bytes) };
+    let Some((pager, pages)) = found else {
+        let shared = pages(address as usize, bytes);
+        let answer = shared.and_then(|pages| shared::advised(&pages, advice));
+        return answer.unwrap_or_else(|| kernel(address as usize, bytes));
+    };
     let [before, among, behind] = mapping::split(pager, &pages);
     for rest in [before, behind] {
         if !rest.is_empty() && kernel(rest.start, rest.len()) != 0 {

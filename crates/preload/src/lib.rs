@@ -21,6 +21,8 @@ pub mod lock;
 
 pub mod process;
 
+mod shared;
+
 mod maps;
 
 mod errno;

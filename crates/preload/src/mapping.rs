@@ -1,7 +1,7 @@
 //! `mmap(2)`, `munmap(2)` and `mprotect(2)`.
 
 use crate::{
-    errno,
+    errno, shared,
     start::{give_back, inside, leave, pager, pager_for, pager_over},
 };
 use interleaf_pager::{arena::Owner, pager::Pager};
@@ -62,11 +62,18 @@ pub unsafe extern "C" fn mmap(
             Some((pager, pages)) => {
                 inside(|| map_over(pager, &pages, protection, flags, can_extend, kernel))
             }
-            None => kernel(),
+            None => match pages(address as usize, bytes) {
+                Some(pages) => shared::unmapped(&pages, kernel, |at| *at != libc::MAP_FAILED),
+                None => kernel(),
+            },
         };
     }
     if !can_extend {
-        return kernel();
+        let is_shared = flags & libc::MAP_SHARED_VALIDATE == libc::MAP_SHARED
+            && flags & libc::MAP_ANONYMOUS != 0
+            && flags & OTHER == 0;
+        let taken = if is_shared { shared::take(bytes, protection) } else { None };
+        return taken.unwrap_or_else(kernel);
     }
     let region = pager_for(bytes)
         .and_then(|pager| inside(|| pager.take_protected(bytes, 1, protection as u32)));
@@ -136,15 +143,18 @@ pub unsafe extern "C" fn munmap(address: *mut c_void, bytes: size_t) -> c_int {
     let Some((pager, pages)) = found else {
         give_back(bytes);
         // SAFETY: what is not ours is the kernel's affair, by the same contract.
-        return unsafe { libc::syscall(libc::SYS_munmap, address, bytes) as c_int };
+        let kernel = || unsafe { libc::syscall(libc::SYS_munmap, address, bytes) as c_int };
+        return match pages(address as usize, bytes) {
+            Some(pages) => shared::unmapped(&pages, kernel, |outcome| *outcome == 0),
+            None => kernel(),
+        };
     };
     let [before, among, behind] = split(pager, &pages);
     inside(|| pager.unmap(&among));
     for rest in [before, behind] {
         // SAFETY: as above.
-        let is_failed = !rest.is_empty()
-            && unsafe { libc::syscall(libc::SYS_munmap, rest.start, rest.len()) } != 0;
-        if is_failed {
+        let kernel = || unsafe { libc::syscall(libc::SYS_munmap, rest.start, rest.len()) };
+        if !rest.is_empty() && shared::unmapped(&rest, kernel, |outcome| *outcome == 0) != 0 {
             return -1;
         }
     }

@@ -2,14 +2,23 @@
 //! ([`watch`]); `vfork(3)`, `posix_spawn(3)` and `system(3)` share the memory until a new program
 //! begins, and need nothing.
 
-use crate::start::{inside, pager};
+use crate::{
+    shared,
+    start::{inside, pager},
+};
 use interleaf_pager::{fork::Fork, pager::Pager};
 use libc::{c_int, pid_t};
-use std::{cell::RefCell, io::Write};
+use std::{
+    cell::RefCell,
+    io::{self, Write},
+};
 
 thread_local! {
     /// The fork that the thread is in.
     static FORK: RefCell<Option<Fork<'static>>> = const { RefCell::new(None) };
+
+    /// The same of what is shared.
+    static SHARED: RefCell<Option<shared::Fork>> = const { RefCell::new(None) };
 }
 
 /// Asks for what is to be done around a fork.
@@ -20,6 +29,7 @@ pub(crate) fn watch() {
 
 extern "C" fn before() {
     if let Some(pager) = pager() {
+        inside(|| SHARED.replace(shared::Fork::before()));
         inside(|| FORK.replace(Some(Pager::before_fork(pager))));
     }
 }
@@ -28,20 +38,26 @@ extern "C" fn in_parent() {
     if let Some(fork) = FORK.take() {
         inside(|| fork.in_parent());
     }
+    SHARED.take();
 }
 
 extern "C" fn in_child() {
-    let Some(fork) = FORK.take() else { return };
+    let (fork, shared) = (FORK.take(), SHARED.take());
     inside(|| {
-        if let Err(why) = fork.in_child() {
-            let text = format!(
-                "interleaf: process {} cannot have the extended memory of its parent: {why}\n",
-                std::process::id()
-            );
-            // Most children begin another program soon, and need it not.
-            let _ = std::io::stderr().write_all(text.as_bytes());
-        }
+        // First, as long as nothing else is mapped where it was.
+        tell("what is shared", shared.map_or(Ok(()), shared::Fork::in_child));
+        tell("the extended memory", fork.map_or(Ok(()), Fork::in_child));
     });
+}
+
+/// Tells of memory that a child has not. Most children begin another program soon, and need it not.
+fn tell(what: &str, outcome: io::Result<()>) {
+    if let Err(why) = outcome {
+        let pid = std::process::id();
+        let text = format!("interleaf: process {pid} cannot have {what} of its parent: {why}\n");
+        // Where nobody can be told, nobody can be told that either.
+        let _ = io::stderr().write_all(text.as_bytes());
+    }
 }
 
 /// `_Fork(3)`, which tells nobody.

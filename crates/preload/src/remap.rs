@@ -3,7 +3,7 @@
 use crate::{
     errno,
     mapping::{self, pages},
-    maps,
+    maps, shared,
     start::{inside, pager_for, pager_over},
 };
 use interleaf_pager::pager::{Pager, READ_WRITE};
@@ -39,6 +39,15 @@ pub unsafe extern "C" fn mremap(
         }
         let to = is_fixed.then_some(new_address as usize);
         return inside(|| remap(pager, &old, new, flags, to));
+    }
+    if shared::has(&old) {
+        // What moved would not be served any more; nothing moves to be smaller.
+        return match new <= old.len() && flags & !libc::MREMAP_MAYMOVE == 0 {
+            true => {
+                shared::unmapped(&(old.start + new..old.end), kernel, |at| *at != libc::MAP_FAILED)
+            }
+            false => errno::unmapped(libc::ENOMEM),
+        };
     }
     if is_fixed {
         if let Some(pager) = pager_over(new_address as usize, new) {

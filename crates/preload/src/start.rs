@@ -2,27 +2,20 @@
 
 use crate::process;
 use interleaf_pager::{
-    board::{Identity, OWN, Seat},
-    cache::Settings,
     pager::Pager,
-    predict::Limits,
-    session::{self, Children, Session, VARIABLE},
-    store::{FileStore, Options},
+    session::{ADDRESSES, Children, Session, VARIABLE},
     worker::is_worker,
 };
 use std::{
     cell::Cell,
     path::{Path, PathBuf},
     sync::{
-        Arc, OnceLock,
+        OnceLock,
         atomic::{AtomicUsize, Ordering::Relaxed},
     },
     thread,
     time::Duration,
 };
-
-/// Addresses of all regions of a process together.
-const ADDRESSES: usize = 4 << 40;
 
 /// Smaller ones are never looked at: most are, and should not even look at a thread's own variable.
 /// It is what the C library takes from the kernel by itself (`M_MMAP_THRESHOLD` of `mallopt(3)`).
@@ -45,6 +38,8 @@ struct Extend {
     pager: Pager,
     /// Smaller allocations are left alone.
     least: usize,
+    /// The folder of the session, if memory is extended that processes share.
+    shares: Option<PathBuf>,
 }
 
 static EXTEND: OnceLock<Option<Extend>> = OnceLock::new();
@@ -74,41 +69,16 @@ fn extend() -> Option<Extend> {
 fn begin(folder: &Path) -> Result<Option<Extend>, String> {
     let session = Session::open(folder).map_err(|why| why.to_string())?;
     let settings = &session.settings;
-    let budget = session.board.budget();
-    let (frames, seat) = match settings.children {
-        Children::None if !is_first(&session)? => return Ok(None),
-        Children::Own => {
-            let seat = seat(&session, OWN)?;
-            (seat.own(budget), seat)
-        }
-        Children::None | Children::Inherit => {
-            let seat = seat(&session, budget)?;
-            (seat.begin(budget / u64::from(settings.processes.max(1))), seat)
-        }
-    };
-    let seat = (seat, u32::try_from(frames).unwrap_or(u32::MAX));
-    start(budget, settings, seat).map(Some)
-}
-
-/// A pager for a part of a budget of so many frames.
-fn start(frames: u64, session: &session::Settings, seat: (Seat, u32)) -> Result<Extend, String> {
-    let stores: Vec<&Path> = session.stores.iter().map(PathBuf::as_path).collect();
-    let options = Options { force: session.force, ..Options::default() };
-    let store = FileStore::open_all(&stores, options).map_err(|why| why.to_string())?;
-    let frames = u32::try_from(frames).map_err(|_| "the budget is too large")?;
-    let ahead = Limits { first: 16, most: 8192 };
-    let settings = Settings { frames, order: 2, ahead };
-    let pager = Pager::seated(settings, ADDRESSES, store, Some(seat));
+    if settings.children == Children::None && !is_first(&session)? {
+        return Ok(None);
+    }
+    let seat = session.seat(&name())?;
+    let pager = Pager::seated(session.cache()?, ADDRESSES, session.store()?, Some(seat));
     let pager = pager.map_err(|why| format!("userfaultfd: {why}"))?;
     process::watch();
-    let least = usize::try_from(session.min_alloc_bytes).unwrap_or(usize::MAX);
-    Ok(Extend { pager, least })
-}
-
-fn seat(session: &Session, wanted: u64) -> Result<Seat, String> {
-    let identity = Identity::own().map_err(|why| format!("/proc/self/stat: {why}"))?;
-    let seat = Arc::clone(&session.board).join(identity, &name(), wanted);
-    seat.ok_or_else(|| "the session has no room for one more process".into())
+    let least = usize::try_from(settings.min_alloc_bytes).unwrap_or(usize::MAX);
+    let shares = settings.shared.then(|| session.folder().to_path_buf());
+    Ok(Some(Extend { pager, least, shares }))
 }
 
 /// Whether this is the process that was started first. Who started it says so at once; it may have
@@ -152,6 +122,13 @@ pub(crate) fn pager_for(bytes: usize) -> Option<&'static Pager> {
     let extend = inside(|| EXTEND.get_or_init(extend)).as_ref()?;
     // Many that are together as large as one are a large allocation too.
     (bytes.max(left) >= extend.least && extend.pager.is_served()).then_some(&extend.pager)
+}
+
+/// The folder of the session in which so many new bytes that are shared are extended.
+pub(crate) fn shares(bytes: usize) -> Option<&'static Path> {
+    pager_for(bytes)?;
+    let extend = EXTEND.get()?.as_ref().filter(|extend| bytes >= extend.least)?;
+    extend.shares.as_deref()
 }
 
 /// So many bytes are left to others.

@@ -1,9 +1,13 @@
 //! Small programs that do to their memory what programs do, with more of it than fits, and without:
 //! they do not notice.
 
-use interleaf_pager::session::{Children, SCHEMA, Session, Settings, VARIABLE};
+use interleaf_pager::{
+    session::{Children, SCHEMA, Session, Settings, VARIABLE},
+    shared,
+};
 use std::{
-    io::Write,
+    io::{Read, Write},
+    os::unix::net::UnixStream,
     path::{Path, PathBuf},
     process::{Command, Output},
 };
@@ -45,6 +49,7 @@ fn extended(program: &Path, folder: &Path, arguments: &[&str]) -> Output {
         stores: vec![folder.into()],
         min_alloc_bytes: LEAST,
         children: Children::Inherit,
+        shared: true,
         force: false,
         processes: 1,
         command: vec![program.display().to_string()],
@@ -56,7 +61,15 @@ fn extended(program: &Path, folder: &Path, arguments: &[&str]) -> Output {
     command.arg(format!("LD_PRELOAD={}", library().display()));
     command.arg(format!("{VARIABLE}={}", session.folder().display()));
     command.arg(program).args(arguments).current_dir(folder).envs(ONE_THREAD);
-    let output = command.output().expect("a program that is there");
+    let (keeper, mut keeps) = UnixStream::pair().expect("a connection");
+    let output = std::thread::scope(|scope| {
+        let server = scope.spawn(|| shared::serve(&session, keeper, || ()));
+        keeps.read_exact(&mut [0]).expect("somebody who serves");
+        let output = command.output().expect("a program that is there");
+        drop(keeps);
+        server.join().expect("no panic").expect("served to the end");
+        output
+    });
     assert!(session.end().is_empty(), "all its processes have ended");
     assert_eq!(std::fs::read_dir(base.path()).expect("the folder").count(), 0, "it is removed");
     output
@@ -123,22 +136,20 @@ fn a_transform_and_a_factorisation() {
     same("numeric.c", &[]);
 }
 
-/// NumPy rounds the same, multiplied, transformed, sorted and solved, with a budget of a part of
-/// what it has.
-#[test]
-fn numpy() {
+/// Runs a script for Python with NumPy both ways.
+fn same_script(name: &str) {
     let python = "/usr/bin/python3";
     let has = Command::new(python).args(["-c", "import numpy"]).output();
     if !has.is_ok_and(|output| output.status.success()) {
         let is_required = std::env::var_os("INTERLEAF_PROGRAMS").is_some_and(|it| it == "required");
         assert!(!is_required, "python3-numpy is not installed");
-        let text = "NumPy is not tested: python3-numpy is not installed\n";
+        let text = format!("{name} is not tested: python3-numpy is not installed\n");
         // Past what the test's harness keeps to itself: nobody sees that of a test that passes.
         std::io::stderr().write_all(text.as_bytes()).expect("the standard error");
         return;
     }
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/arrays.py");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(name);
     let mut plain = Command::new(python);
     let plain = plain.arg(&script).envs(ONE_THREAD).output().expect("Python");
     assert!(plain.status.success(), "{}", text(&plain));
@@ -147,7 +158,26 @@ fn numpy() {
     assert_eq!(text(&output), text(&plain));
 }
 
+/// NumPy rounds the same, multiplied, transformed, sorted and solved, with a budget of a part of
+/// what it has.
+#[test]
+fn numpy() {
+    same_script("arrays.py");
+}
+
 #[test]
 fn children() {
     same("fork.c", &["1000", "file"]);
+}
+
+/// Processes that share memory, also when the first of them has gone.
+#[test]
+fn sharing() {
+    same("shared.c", &["file"]);
+}
+
+/// Workers of Python that fill one array, twice the budget, together.
+#[test]
+fn workers() {
+    same_script("workers.py");
 }

@@ -161,6 +161,7 @@ fn settings(args: &ExtendArgs, job: Option<&Job>) -> Result<Settings, Failure> {
         stores,
         min_alloc_bytes: args.min_alloc.get(),
         children: args.children.into(),
+        shared: false,
         force: args.force,
         processes: args.processes.or(job.and_then(|job| job.ranks)).unwrap_or(1),
         command: args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),

@@ -1,0 +1,350 @@
+//! The address spaces that share memory files, and how pages come to them and leave them.
+
+use super::pieces::Pieces;
+use crate::{
+    fatal::fatal,
+    frames::Frames,
+    mover::Held,
+    pager::PAGE,
+    space::Space,
+    uffd::{Fault, Messages, Userfault},
+};
+use rustix::{
+    event::{Timespec, epoll},
+    fs::{
+        FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, ftruncate, memfd_create,
+    },
+    io::{self, Errno},
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs::File,
+    mem::MaybeUninit,
+    ops::Range,
+    os::{
+        fd::{AsFd, BorrowedFd, OwnedFd},
+        unix::fs::FileExt,
+    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+/// Of so many processes at once it is read who has touched something.
+const EVENTS: usize = 16;
+
+/// Some address, which need not be mapped: that a page there may be written to is true, or found
+/// out once more.
+const ANYWHERE: usize = 1 << 30;
+
+/// Of what another process has brought in, so much is mapped with a page that is touched: 64 KiB,
+/// as the kernel does with pages of files (`fault_around_bytes`).
+const BEHIND: usize = 15 * PAGE;
+
+/// Who looks does not wait.
+const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
+
+/// What is shared, and by whom.
+#[derive(Debug)]
+pub(super) struct Peers {
+    table: Mutex<Table>,
+    epoll: OwnedFd,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    /// Files, by the first of their addresses in the reservation.
+    files: BTreeMap<usize, Shared>,
+    /// Address spaces, by what they are called here.
+    spaces: BTreeMap<u64, AddressSpace>,
+    last: u64,
+}
+
+/// A memory file.
+#[derive(Debug)]
+struct Shared {
+    file: File,
+    bytes: usize,
+}
+
+#[derive(Debug)]
+struct AddressSpace {
+    faults: Userfault,
+    pieces: Pieces,
+}
+
+impl Peers {
+    pub(super) fn new() -> io::Result<Arc<Self>> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        Ok(Arc::new(Self { table: Mutex::default(), epoll }))
+    }
+
+    /// A new address space, whose faults are heard by this descriptor.
+    pub(super) fn add_space(&self, faults: Userfault) -> io::Result<u64> {
+        let mut table = self.table();
+        table.last += 1;
+        let name = table.last;
+        let data = epoll::EventData::new_u64(name);
+        epoll::add(&self.epoll, &faults, data, epoll::EventFlags::IN)?;
+        table.spaces.insert(name, AddressSpace { faults, pieces: Pieces::default() });
+        Ok(name)
+    }
+
+    /// A file for these addresses of the reservation.
+    pub(super) fn add_file(&self, pages: &Range<usize>) -> io::Result<File> {
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let file = memfd_create("interleaf-shared", flags)?;
+        ftruncate(&file, pages.len() as u64)?;
+        fcntl_add_seals(&file, SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL)?;
+        let file = File::from(file);
+        let other = file.try_clone().map_err(|_| Errno::MFILE)?;
+        self.table().files.insert(pages.start, Shared { file, bytes: pages.len() });
+        Ok(other)
+    }
+
+    /// The file that a page is of, and its first page.
+    pub(super) fn file(&self, page: usize) -> Option<(usize, File)> {
+        let table = self.table();
+        let (file, offset) = table.file_of(page)?;
+        Some((page - usize::try_from(offset).ok()?, file.try_clone().ok()?))
+    }
+
+    /// A part of a file is mapped from a page on; `false` where there is no such part, or no such
+    /// address space.
+    pub(super) fn map(&self, space: u64, addresses: &Range<usize>, page: usize) -> bool {
+        let mut table = self.table();
+        let Some(last) = page.checked_add(addresses.len()).and_then(|end| end.checked_sub(1))
+        else {
+            return false;
+        };
+        let start = |page: usize| table.file_of(page).map(|(_, offset)| page as u64 - offset);
+        if addresses.is_empty() || start(page).is_none() || start(page) != start(last) {
+            return false;
+        }
+        let Some(space) = table.spaces.get_mut(&space) else { return false };
+        space.pieces.insert(addresses, page);
+        true
+    }
+
+    /// Nothing is mapped at these addresses any more.
+    pub(super) fn unmap(&self, space: u64, addresses: &Range<usize>) {
+        if let Some(space) = self.table().spaces.get_mut(&space) {
+            space.pieces.remove(addresses);
+        }
+    }
+
+    /// Whether an address space has gone: its process has ended, or runs another program.
+    pub(super) fn has_gone(&self, space: u64) -> bool {
+        let table = self.table();
+        let Some(space) = table.spaces.get(&space) else { return true };
+        space.faults.write_protect(&(ANYWHERE..ANYWHERE + PAGE), false) == Err(Errno::SRCH)
+    }
+
+    /// Forgets an address space that has gone.
+    pub(super) fn remove_space(&self, space: u64) {
+        if let Some(space) = self.table().spaces.remove(&space) {
+            // The process may have the descriptor too, and then it would still be looked at.
+            let _ = epoll::delete(&self.epoll, &space.faults);
+        }
+    }
+
+    /// Forgets files that nobody has mapped, but for some, and says where they were.
+    pub(super) fn sweep(&self, but: &[usize]) -> Vec<Range<usize>> {
+        let mut table = self.table();
+        let Table { files, spaces, .. } = &mut *table;
+        let is_used =
+            |pages: &Range<usize>| spaces.values().any(|space| space.pieces.has_pages(pages));
+        let gone = files.extract_if(.., |start, file| {
+            !but.contains(start) && !is_used(&(*start..*start + file.bytes))
+        });
+        gone.map(|(start, file)| start..start + file.bytes).collect()
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Table {
+    /// The file that a page of the reservation is of, and where in it.
+    fn file_of(&self, page: usize) -> Option<(&File, u64)> {
+        let (start, shared) = self.files.range(..=page).next_back()?;
+        let offset = page - start;
+        (offset < shared.bytes).then_some((&shared.file, offset as u64))
+    }
+}
+
+impl AddressSpace {
+    /// Lets nobody write to pages; what else is mapped there stays as it is.
+    fn protect(&self, place: &Range<usize>) -> Result<(), Held> {
+        match self.faults.write_protect(place, true) {
+            Ok(()) => Ok(()),
+            // There is no such process any more.
+            Err(Errno::SRCH) => Ok(()),
+            // A part of it was unmapped, which we are about to be told: all the rest counts.
+            Err(Errno::NOENT | Errno::INVAL) if place.len() > PAGE => {
+                place.clone().step_by(PAGE).try_for_each(|page| self.protect(&(page..page + PAGE)))
+            }
+            Err(Errno::NOENT | Errno::INVAL) => Ok(()),
+            // The kernel has no memory for its tables.
+            Err(_) => Err(Held),
+        }
+    }
+
+    /// Lets a thread go on that has touched a page, if the page is there, and has those behind it
+    /// mapped that are there too; or else lets it touch the page again.
+    fn admit(&self, address: usize) {
+        let page = address..address + PAGE;
+        match self.faults.continue_pages(&page) {
+            Ok(()) => {
+                for (part, _) in self.pieces.parts(&(page.end..page.end + BEHIND)) {
+                    // Up to the first that is not there, or is mapped.
+                    let _ = self.faults.continue_pages(&part);
+                }
+                return;
+            }
+            Err(Errno::EXIST) => {
+                let _ = self.faults.write_protect(&page, false);
+            }
+            Err(_) => {}
+        }
+        let _ = self.faults.wake(&page);
+    }
+}
+
+/// A thread that has touched a page.
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    space: u64,
+    address: usize,
+    page: usize,
+}
+
+/// The pages of memory files, in the address spaces that share them.
+#[derive(Debug)]
+pub(super) struct Files {
+    peers: Arc<Peers>,
+    waiting: Vec<Waiting>,
+    messages: Messages,
+}
+
+impl Files {
+    pub(super) fn new(peers: Arc<Peers>) -> Self {
+        Self { peers, waiting: vec![], messages: Messages::default() }
+    }
+
+    /// Those who wait for pages, who do not any more.
+    fn waited(&mut self, pages: &Range<usize>) -> Vec<Waiting> {
+        self.waiting.extract_if(.., |waiting| pages.contains(&waiting.page)).collect()
+    }
+}
+
+impl Space for Files {
+    fn faults(&mut self) -> std::io::Result<Vec<Fault>> {
+        let mut events = [MaybeUninit::uninit(); EVENTS];
+        let (events, _) = match epoll::wait(&self.peers.epoll, &mut events, Some(&AT_ONCE)) {
+            Err(Errno::INTR) => return Ok(vec![]),
+            events => events?,
+        };
+        let mut found = vec![];
+        let table = self.peers.table();
+        for event in events {
+            let name = event.data.u64();
+            let Some(space) = table.spaces.get(&name) else { continue };
+            let Ok(faults) = space.faults.faults(&mut self.messages) else { continue };
+            for fault in faults {
+                let Some(page) = space.pieces.page(fault.address) else {
+                    // It was unmapped meanwhile.
+                    let _ = space.faults.wake(&(fault.address..fault.address + PAGE));
+                    continue;
+                };
+                self.waiting.push(Waiting { space: name, address: fault.address, page });
+                found.push(Fault { address: page, ..fault });
+            }
+        }
+        Ok(found)
+    }
+
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.peers.epoll.as_fd()
+    }
+
+    fn has_threads_here(&self) -> bool {
+        false
+    }
+
+    fn bring(&mut self, frames: &mut Frames, part: &Range<usize>, page: usize) {
+        let pages = page..page + part.len();
+        let waited = self.waited(&pages);
+        let table = self.peers.table();
+        // Where there is none any more, nobody has it mapped.
+        if let Some((file, offset)) = table.file_of(page)
+            && let Err(why) = file.write_all_at(frames.part(part.clone()), offset)
+        {
+            fatal(format_args!("shared memory cannot be brought in: {why}"));
+        }
+        frames.release(part);
+        let spaces: BTreeSet<u64> = waited.iter().map(|waiting| waiting.space).collect();
+        for name in spaces {
+            let Some(space) = table.spaces.get(&name) else { continue };
+            let places = space.pieces.places(&pages);
+            if places.iter().all(|place| space.faults.continue_pages(place).is_ok()) {
+                continue;
+            }
+            // What is not mapped as a whole is mapped page by page, as it is touched.
+            waited.iter().filter(|it| it.space == name).for_each(|it| space.admit(it.address));
+        }
+    }
+
+    fn fetch(
+        &mut self,
+        frames: &mut Frames,
+        part: &Range<usize>,
+        page: usize,
+    ) -> Result<bool, Held> {
+        let pages = page..page + part.len();
+        let table = self.peers.table();
+        let Some((file, offset)) = table.file_of(page) else {
+            frames.part_mut(part.clone()).fill(0);
+            return Ok(true);
+        };
+        for space in table.spaces.values() {
+            space.pieces.places(&pages).iter().try_for_each(|place| space.protect(place))?;
+        }
+        if let Err(why) = file.read_exact_at(frames.part_mut(part.clone()), offset) {
+            fatal(format_args!("shared memory cannot be given up: {why}"));
+        }
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        if let Err(why) = fallocate(file, flags, offset, part.len() as u64) {
+            fatal(format_args!("shared memory cannot be given back: {why}"));
+        }
+        Ok(false)
+    }
+
+    fn drop_held(&mut self, frames: &mut Frames, part: &Range<usize>, page: usize) {
+        // What was held was write-protected in vain. Nobody has it mapped any more.
+        if self.fetch(frames, part, page).is_err() {
+            frames.part_mut(part.clone()).fill(0);
+        }
+    }
+
+    fn wake(&mut self, pages: &Range<usize>) {
+        let waited = self.waited(pages);
+        let table = self.peers.table();
+        for Waiting { space, address, .. } in waited {
+            if let Some(space) = table.spaces.get(&space) {
+                space.admit(address);
+            }
+        }
+    }
+
+    fn poison(&mut self, pages: &Range<usize>) {
+        self.waited(pages);
+        for space in self.peers.table().spaces.values() {
+            for place in space.pieces.places(pages) {
+                let _ = space.faults.poison(&place);
+            }
+        }
+    }
+
+    /// What was poisoned is of a file that nobody has mapped any more.
+    fn clear(&mut self, _: &Range<usize>) {}
+}

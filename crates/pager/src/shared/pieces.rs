@@ -1,0 +1,112 @@
+//! What of shared memory is mapped where.
+
+use std::{collections::BTreeMap, ops::Range};
+
+/// Pieces that are mapped in an address space. Pages are named by addresses in the reservation of
+/// the server, which are the same in all processes.
+#[derive(Debug, Default)]
+pub(super) struct Pieces(BTreeMap<usize, Piece>);
+
+#[derive(Clone, Copy, Debug)]
+struct Piece {
+    end: usize,
+    page: usize,
+}
+
+impl Pieces {
+    /// Pages from one on are mapped at these addresses, whatever was.
+    pub(super) fn insert(&mut self, addresses: &Range<usize>, page: usize) {
+        self.remove(addresses);
+        self.0.insert(addresses.start, Piece { end: addresses.end, page });
+    }
+
+    /// Nothing is at these addresses any more.
+    pub(super) fn remove(&mut self, addresses: &Range<usize>) {
+        for (part, page) in self.parts(addresses) {
+            let Some((&start, &Piece { end, page: first })) =
+                self.0.range(..=part.start).next_back()
+            else {
+                continue;
+            };
+            self.0.remove(&start);
+            if start < part.start {
+                self.0.insert(start, Piece { end: part.start, page: first });
+            }
+            if part.end < end {
+                self.0.insert(part.end, Piece { end, page: page + part.len() });
+            }
+        }
+    }
+
+    /// The parts of these addresses where something is, with the first page of each.
+    pub(super) fn parts(&self, addresses: &Range<usize>) -> Vec<(Range<usize>, usize)> {
+        let over = self.0.range(..addresses.end).rev();
+        let over = over.take_while(|(_, piece)| piece.end > addresses.start);
+        let part = |(start, piece): (&usize, &Piece)| {
+            let first = addresses.start.max(*start);
+            (first..addresses.end.min(piece.end), piece.page + (first - start))
+        };
+        over.map(part).filter(|(part, _)| !part.is_empty()).collect()
+    }
+
+    /// Where pages are mapped.
+    pub(super) fn places(&self, pages: &Range<usize>) -> Vec<Range<usize>> {
+        let place = |(start, piece): (&usize, &Piece)| {
+            let first = pages.start.max(piece.page);
+            let last = pages.end.min(piece.page + (piece.end - start));
+            (first < last).then(|| start + (first - piece.page)..start + (last - piece.page))
+        };
+        self.0.iter().filter_map(place).collect()
+    }
+
+    /// Whether some of these pages are mapped.
+    pub(super) fn has_pages(&self, pages: &Range<usize>) -> bool {
+        !self.places(pages).is_empty()
+    }
+
+    /// The page that is mapped at an address.
+    pub(super) fn page(&self, address: usize) -> Option<usize> {
+        self.parts(&(address..address + 1)).first().map(|(_, page)| *page)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn each_address_has_what_was_mapped_there_last(
+            steps in proptest::collection::vec(
+                (0_usize..64, 1_usize..32, proptest::option::of(100_usize..200)), 0..40,
+            ),
+        ) {
+            let mut pieces = Pieces::default();
+            let mut model = [None; 64];
+            for (start, length, page) in steps {
+                let addresses = start..(start + length).min(64);
+                match page {
+                    Some(page) => pieces.insert(&addresses, page),
+                    None => pieces.remove(&addresses),
+                }
+                for address in addresses.clone() {
+                    model[address] = page.map(|page| page + (address - addresses.start));
+                }
+            }
+            for (address, page) in model.iter().enumerate() {
+                prop_assert_eq!(pieces.page(address), *page);
+                prop_assert_eq!(pieces.parts(&(address..address + 1)).is_empty(), page.is_none());
+            }
+            for page in 100..232 {
+                let places = pieces.places(&(page..page + 2));
+                let mut found: Vec<usize> = places.into_iter().flatten().collect();
+                found.sort_unstable();
+                let has = |it: &Option<usize>| it.is_some_and(|it| (page..page + 2).contains(&it));
+                let expected: Vec<usize> = (0..64).filter(|at| has(&model[*at])).collect();
+                prop_assert_eq!(found, expected);
+                prop_assert_eq!(pieces.has_pages(&(page..page + 2)), model.iter().any(has));
+            }
+        }
+    }
+}

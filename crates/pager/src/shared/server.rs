@@ -1,0 +1,219 @@
+//! The process that serves those that share memory.
+
+use super::{
+    SOCKET,
+    peers::{Files, Peers},
+    wire::{Message, Wire, listener},
+};
+use crate::{
+    arena::PIECE,
+    pager::Pager,
+    session::{ADDRESSES, Session},
+    uffd::Userfault,
+};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::{
+    fs,
+    io::{self, Write},
+    os::{
+        fd::{AsFd, BorrowedFd, OwnedFd},
+        unix::net::UnixStream,
+    },
+    sync::Arc,
+};
+
+/// What its row in tables is called.
+const NAME: &str = "shared memory";
+
+/// So often it is looked at processes that have closed their connection and have not ended.
+const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
+
+/// A process that shares memory, or is about to.
+struct Peer {
+    /// `None` when it has closed it: then nobody tells when it has ended.
+    wire: Option<Wire>,
+    space: Option<u64>,
+    /// A file that it was given and has not mapped yet.
+    file: Option<usize>,
+}
+
+struct Server<'a> {
+    session: &'a Session,
+    peers: Arc<Peers>,
+    /// There is none before it is needed: it would have a part of the budget.
+    pager: Option<Pager>,
+    all: Vec<Peer>,
+}
+
+/// Serves the processes of a session until whoever keeps it has closed its end of a connection and
+/// all that share memory have ended. It is told with a byte when it can be asked, and with another
+/// one at its end when there is somebody left, after `stays` was called; without the first,
+/// somebody else serves already.
+///
+/// # Errors
+/// When nobody can be heard (any more).
+pub fn serve(session: &Session, mut keeper: UnixStream, stays: impl FnOnce()) -> io::Result<()> {
+    let path = session.folder().join(SOCKET);
+    if Wire::connect(&path).is_ok() {
+        return Ok(());
+    }
+    // One of somebody who was killed.
+    drop(fs::remove_file(&path));
+    let listener = listener(&path)?;
+    keeper.write_all(&[1])?;
+    let mut server = Server { session, peers: Peers::new()?, pager: None, all: vec![] };
+    while !server.step(&listener, Some(&keeper))? {}
+    if !server.all.is_empty() {
+        stays();
+        // It may have been killed.
+        let _ = keeper.write_all(&[1]);
+    }
+    drop(keeper);
+    while !server.all.is_empty() {
+        server.step(&listener, None)?;
+    }
+    drop(fs::remove_file(&path));
+    Ok(())
+}
+
+impl Server<'_> {
+    /// Waits for who says something, and does it; whether the keeper has closed its end.
+    fn step(&mut self, listener: &OwnedFd, keeper: Option<&UnixStream>) -> io::Result<bool> {
+        let connected: Vec<usize> =
+            (0..self.all.len()).filter(|at| self.all[*at].wire.is_some()).collect();
+        let is_left = connected.len() < self.all.len();
+        let wires = connected.iter().filter_map(|at| self.all[*at].wire.as_ref());
+        let keeper = keeper.map(AsFd::as_fd);
+        let all = [listener.as_fd()].into_iter().chain(wires.map(AsFd::as_fd)).chain(keeper);
+        let all: Vec<BorrowedFd<'_>> = all.collect();
+        let mut fds: Vec<PollFd<'_>> =
+            all.iter().map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
+        match poll(&mut fds, is_left.then_some(&LOOK)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(why) => return Err(why.into()),
+        }
+        let ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
+        let is_over = ready.get(1 + connected.len()).is_some_and(|ready| *ready);
+        for (at, _) in connected.iter().zip(&ready[1..]).filter(|(_, ready)| **ready) {
+            self.hear(*at);
+        }
+        if ready[0]
+            && let Some(wire) = Wire::accept(listener)?
+        {
+            self.all.push(Peer { wire: Some(wire), space: None, file: None });
+        }
+        self.leave();
+        Ok(is_over)
+    }
+
+    /// Hears a process, and answers; whoever says what makes no sense is not heard any more.
+    fn hear(&mut self, at: usize) {
+        let Some(wire) = &self.all[at].wire else { return };
+        let said = wire.receive().ok().flatten();
+        let answer = said.and_then(|(message, fd)| self.answer(at, message, fd));
+        let is_heard = answer.is_some_and(|(answer, fd)| {
+            let wire = self.all[at].wire.as_ref();
+            wire.is_some_and(|wire| wire.send(answer, fd.as_ref().map(AsFd::as_fd)).is_ok())
+        });
+        if !is_heard {
+            self.all[at].wire = None;
+        }
+    }
+
+    fn answer(
+        &mut self,
+        at: usize,
+        message: Message,
+        fd: Option<OwnedFd>,
+    ) -> Option<(Message, Option<OwnedFd>)> {
+        let peers = Arc::clone(&self.peers);
+        let done = (Message::Done { page: 0 }, None);
+        let given = |(page, file): (usize, fs::File)| {
+            (Message::Done { page: page as u64 }, Some(file.into()))
+        };
+        let refused = (Message::Refused, None);
+        let number = |number: u64| usize::try_from(number).ok();
+        let range = |start, bytes| {
+            let start = number(start)?;
+            Some(start..start.checked_add(number(bytes)?)?)
+        };
+        let peer = &mut self.all[at];
+        Some(match (message, peer.space) {
+            (Message::Hello, None) => {
+                peer.space = Some(peers.add_space(Userfault::from(fd?)).ok()?);
+                done
+            }
+            (Message::Take { bytes }, Some(_)) => {
+                let file = self.take(number(bytes)?);
+                self.all[at].file = file.as_ref().map(|(page, _)| *page);
+                file.map_or(refused, given)
+            }
+            (Message::Get { page }, Some(_)) => {
+                let file = peers.file(number(page)?);
+                peer.file = file.as_ref().map(|(page, _)| *page);
+                file.map_or(refused, given)
+            }
+            (Message::Map { page, address, bytes }, Some(space)) => {
+                peer.file = None;
+                match peers.map(space, &range(address, bytes)?, number(page)?) {
+                    true => done,
+                    false => refused,
+                }
+            }
+            (Message::Unmap { address, bytes }, Some(space)) => {
+                peers.unmap(space, &range(address, bytes)?);
+                done
+            }
+            _ => return None,
+        })
+    }
+
+    /// A new file of so many bytes.
+    fn take(&mut self, bytes: usize) -> Option<(usize, fs::File)> {
+        if self.pager.is_none() {
+            match begin(self.session, &self.peers) {
+                Ok(pager) => self.pager = Some(pager),
+                Err(why) => {
+                    let text = format!("interleaf: shared memory is not extended: {why}\n");
+                    let _ = rustix::io::write(rustix::stdio::stderr(), text.as_bytes());
+                }
+            }
+        }
+        let pager = self.pager.as_ref()?;
+        // Small ones would lie side by side, and what is brought in would be of several files.
+        let pages = pager.take_protected(bytes.max(PIECE), 1, 0)?;
+        let file = self.peers.add_file(&pages);
+        if file.is_err() {
+            pager.give(pages.clone());
+        }
+        Some((pages.start, file.ok()?))
+    }
+
+    /// Forgets who has gone, and what nobody shares any more.
+    fn leave(&mut self) {
+        let peers = &self.peers;
+        self.all.retain(|peer| {
+            let has_gone = peer.wire.is_none()
+                && peer.space.is_none_or(|space| {
+                    let has_gone = peers.has_gone(space);
+                    if has_gone {
+                        peers.remove_space(space);
+                    }
+                    has_gone
+                });
+            !has_gone
+        });
+        let given: Vec<usize> = self.all.iter().filter_map(|peer| peer.file).collect();
+        if let Some(pager) = &self.pager {
+            peers.sweep(&given).into_iter().for_each(|pages| pager.give(pages));
+        }
+    }
+}
+
+/// The pager of what is shared.
+fn begin(session: &Session, peers: &Arc<Peers>) -> Result<Pager, String> {
+    let files = Box::new(Files::new(Arc::clone(peers)));
+    let seat = session.seat(NAME)?;
+    let pager = Pager::over(files, session.cache()?, ADDRESSES, session.store()?, seat);
+    pager.map_err(|why| why.to_string())
+}

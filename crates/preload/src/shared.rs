@@ -1,0 +1,117 @@
+//! Memory that this process shares with others. What is done to its addresses the kernel does, and
+//! the server of the session is told.
+
+use crate::{
+    errno, maps,
+    start::{inside, shares},
+};
+use interleaf_pager::shared::{Client, Shares};
+use libc::{c_int, c_void};
+use std::{
+    io::{self, Write},
+    ops::Range,
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+};
+
+/// `MADV_COLLAPSE` of `linux/mman.h`.
+const COLLAPSE: c_int = 25;
+
+/// Whether this process shares anything: most do not, and should not wait for each other.
+static IS_SHARING: AtomicBool = AtomicBool::new(false);
+
+static CLIENT: Mutex<Option<Client>> = Mutex::new(None);
+
+fn client() -> MutexGuard<'static, Option<Client>> {
+    CLIENT.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// New memory to share, if it is to be extended and can be.
+pub(crate) fn take(bytes: usize, protection: c_int) -> Option<*mut c_void> {
+    let folder = shares(bytes)?;
+    inside(|| {
+        let mut client = client();
+        if client.is_none() {
+            *client = Client::join(folder).map_err(refused).ok();
+            IS_SHARING.store(client.is_some(), Relaxed);
+        }
+        let taken = client.as_mut()?.take(bytes, protection as u32);
+        Some(taken.map_err(refused).ok()? as *mut c_void)
+    })
+}
+
+/// Says once why memory is the kernel's.
+fn refused(why: io::Error) {
+    static IS_SAID: AtomicBool = AtomicBool::new(false);
+    if !IS_SAID.swap(true, Relaxed) {
+        let pid = std::process::id();
+        let text = format!("interleaf: process {pid}: shared memory is not extended: {why}\n");
+        // Where nobody can be told, nobody can be told that either.
+        let _ = io::stderr().write_all(text.as_bytes());
+    }
+}
+
+/// Whether some of these addresses are shared.
+pub(crate) fn has(addresses: &Range<usize>) -> bool {
+    IS_SHARING.load(Relaxed)
+        && inside(|| client().as_ref().is_some_and(|client| client.has(addresses)))
+}
+
+/// The kernel maps something else at these addresses, or nothing: what is shared there is not any
+/// more, once that `is_done`. Nobody else gets the addresses before that is known.
+pub(crate) fn unmapped<T>(
+    addresses: &Range<usize>,
+    kernel: impl FnOnce() -> T,
+    is_done: impl FnOnce(&T) -> bool,
+) -> T {
+    if addresses.is_empty() || !has(addresses) {
+        return kernel();
+    }
+    inside(|| {
+        let mut client = client();
+        let outcome = kernel();
+        if let Some(client) = client.as_mut().filter(|_| is_done(&outcome)) {
+            client.unmapped(addresses);
+        }
+        outcome
+    })
+}
+
+/// What advice about shared pages is for us to answer; `None` of what the kernel is to hear.
+pub(crate) fn advised(addresses: &Range<usize>, advice: c_int) -> Option<c_int> {
+    let is_refused = match advice {
+        // These would take pages away that nobody else knows of, or make others of them.
+        libc::MADV_REMOVE => true,
+        libc::MADV_DOFORK | libc::MADV_HUGEPAGE | COLLAPSE => false,
+        _ => return None,
+    };
+    has(addresses).then(|| if is_refused { errno::failed(libc::EOPNOTSUPP) } else { 0 })
+}
+
+/// What is shared while the process forks: nobody else changes it.
+pub(crate) struct Fork {
+    client: MutexGuard<'static, Option<Client>>,
+    shares: Shares,
+}
+
+impl Fork {
+    pub(crate) fn before() -> Option<Self> {
+        if !IS_SHARING.load(Relaxed) {
+            return None;
+        }
+        let client = client();
+        let mapped = maps::all().into_iter().map(|it| (it.addresses, it.protection));
+        let shares = client.as_ref().map(|client| client.shares(mapped)).unwrap_or_default();
+        Some(Self { client, shares })
+    }
+
+    /// It has happened, and this is the child.
+    pub(crate) fn in_child(mut self) -> io::Result<()> {
+        match &mut *self.client {
+            Some(client) => client.in_child(&self.shares),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,214 @@
+/* Processes that share memory: what one writes the others see, whoever comes and goes. */
+#include "check.h"
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+
+#define BYTES (40 * MIB)
+#define CHILDREN 3
+
+static int outcome(pid_t child) {
+    int status;
+    CHECK(waitpid(child, &status, 0) == child);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 100 + WTERMSIG(status);
+}
+
+static char *share(size_t bytes) {
+    char *all = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    CHECK(all != MAP_FAILED);
+    return all;
+}
+
+/* So much of it is in memory: with a budget of 16 MiB, no more than that. */
+static int is_within(char *all) {
+    static unsigned char is_here[BYTES / PAGE];
+    CHECK(mincore(all, BYTES, is_here) == 0);
+    size_t count = 0;
+    for (size_t page = 0; page < BYTES / PAGE; page++) count += is_here[page] & 1;
+    return getenv("INTERLEAF_EXTEND") == NULL || count <= 16 * MIB / PAGE;
+}
+
+/* Children see what their parent wrote and each other, and their parent sees them. */
+static void family(void) {
+    char *all = share(BYTES);
+    CHECK(is_zero(all, BYTES));
+    fill(all, BYTES, 1);
+    CHECK(is_within(all));
+    pid_t children[CHILDREN];
+    for (long child = 0; child < CHILDREN; child++) {
+        children[child] = fork();
+        CHECK(children[child] >= 0);
+        if (children[child] == 0) {
+            CHECK(holds(all, BYTES / 2, 1));
+            /* Pages in turn, so that neighbours are written by different processes. */
+            for (size_t at = BYTES / 2 + child * PAGE; at < BYTES; at += CHILDREN * PAGE)
+                fill(all + at, PAGE, at);
+            CHECK(is_within(all));
+            exit(child + 5);
+        }
+    }
+    for (long child = 0; child < CHILDREN; child++) CHECK(outcome(children[child]) == child + 5);
+    CHECK(holds(all, BYTES / 2, 1));
+    for (size_t at = BYTES / 2; at + PAGE <= BYTES; at += PAGE) CHECK(holds(all + at, PAGE, at));
+    CHECK(munmap(all, BYTES) == 0);
+}
+
+/* One counter in each page, which all of them count up in another order each, and at once. */
+static void counters(void) {
+    char *all = share(BYTES);
+    pid_t children[CHILDREN];
+    size_t pages = BYTES / PAGE;
+    for (long child = 0; child < CHILDREN; child++)
+        if ((children[child] = fork()) == 0) {
+            for (size_t at = 0; at < 2 * pages; at++) {
+                size_t page = child == 1 ? 2 * pages - 1 - at : at + child * pages / CHILDREN;
+                atomic_fetch_add((atomic_long *)(all + page % pages * PAGE + 64), 1);
+            }
+            _exit(0);
+        }
+    for (long child = 0; child < CHILDREN; child++) CHECK(outcome(children[child]) == 0);
+    for (size_t page = 0; page < pages; page++)
+        CHECK(atomic_load((atomic_long *)(all + page * PAGE + 64)) == 2 * CHILDREN);
+    CHECK(munmap(all, BYTES) == 0);
+}
+
+/* Two processes that wait for each other in memory that leaves while they do. */
+static void turns(void) {
+    char *all = share(BYTES);
+    pthread_mutex_t *mutex = (pthread_mutex_t *)all;
+    pthread_cond_t *changed = (pthread_cond_t *)(all + BYTES / 2);
+    atomic_long *turn = (atomic_long *)(all + BYTES - PAGE);
+    pthread_mutexattr_t of_mutex;
+    pthread_condattr_t of_cond;
+    pthread_mutexattr_init(&of_mutex);
+    pthread_condattr_init(&of_cond);
+    pthread_mutexattr_setpshared(&of_mutex, PTHREAD_PROCESS_SHARED);
+    pthread_condattr_setpshared(&of_cond, PTHREAD_PROCESS_SHARED);
+    CHECK(pthread_mutex_init(mutex, &of_mutex) == 0);
+    CHECK(pthread_cond_init(changed, &of_cond) == 0);
+    pid_t child = fork();
+    CHECK(child >= 0);
+    long mine = child == 0;
+    for (long round = 0; round < 10; round++) {
+        pthread_mutex_lock(mutex);
+        while (*turn % 2 != mine) pthread_cond_wait(changed, mutex);
+        pthread_mutex_unlock(mutex);
+        fill(all + MIB * (2 + round), MIB, 2 * round + mine);
+        fill(all + BYTES / 2 + MIB, 12 * MIB, mine);
+        pthread_mutex_lock(mutex);
+        ++*turn;
+        pthread_cond_broadcast(changed);
+        pthread_mutex_unlock(mutex);
+    }
+    if (child == 0) _exit(3);
+    CHECK(outcome(child) == 3);
+    CHECK(*turn == 20);
+    for (long round = 0; round < 10; round++)
+        CHECK(holds(all + MIB * (2 + round), MIB, 2 * round + 1));
+    CHECK(holds(all + BYTES / 2 + MIB, 12 * MIB, 1));
+    CHECK(munmap(all, BYTES) == 0);
+}
+
+/* A child goes on with what its parent made, when the parent has ended or was killed. */
+static void orphans(int is_killed) {
+    int ends[2];
+    CHECK(pipe(ends) == 0);
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        char *all = share(BYTES);
+        fill(all, BYTES, 8);
+        pid_t parent = getpid();
+        if (fork() > 0) {
+            if (is_killed) kill(parent, SIGKILL);
+            _exit(0);
+        }
+        while (getppid() == parent) sched_yield();
+        CHECK(holds(all, BYTES, 8));
+        fill(all, BYTES, 9);
+        if (fork() > 0) _exit(0);
+        CHECK(holds(all, BYTES, 9));
+        CHECK(write(ends[1], "done", 4) == 4);
+        _exit(0);
+    }
+    close(ends[1]);
+    CHECK(outcome(child) == (is_killed ? 100 + SIGKILL : 0));
+    char said[8];
+    CHECK(read(ends[0], said, sizeof said) == 4);
+    close(ends[0]);
+}
+
+/* What else is done to mappings; the kernel reads and writes them too. */
+static void parts(const char *path) {
+    char *all = share(BYTES);
+    fill(all, BYTES, 10);
+    int fd = open(path, O_CREAT | O_RDWR | O_TRUNC, 0600);
+    CHECK(write(fd, all, BYTES) == BYTES);
+    memset(all, 0, BYTES);
+    CHECK(pread(fd, all, BYTES, 0) == BYTES);
+    CHECK(holds(all, BYTES, 10));
+    close(fd);
+    unlink(path);
+    /* What is shared is not forgotten. */
+    CHECK(madvise(all, BYTES, MADV_DONTNEED) == 0);
+    CHECK(madvise(all, BYTES, MADV_HUGEPAGE) == 0);
+    CHECK(holds(all, BYTES, 10));
+    CHECK(mprotect(all + 4 * MIB, 4 * MIB, PROT_READ) == 0);
+    CHECK(munmap(all + 16 * MIB, 4 * MIB) == 0);
+    char *other = mmap(all + 20 * MIB, MIB, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    CHECK(other == all + 20 * MIB && is_zero(other, MIB));
+    CHECK(is_fault(all + 5 * MIB, 1) && is_fault(all + 17 * MIB, 0));
+    uint64_t *words = (uint64_t *)all;
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        for (size_t at = 0; at < BYTES / 8; at++) {
+            size_t mib = at * 8 / MIB;
+            if (mib >= 16 && mib < 21) continue;
+            CHECK(words[at] == word(at, 10));
+            if (mib < 4 || mib >= 8) words[at] = word(at, 11);
+        }
+        other[7] = 1;
+        _exit(4);
+    }
+    CHECK(outcome(child) == 4);
+    CHECK(is_zero(other, MIB));
+    for (size_t at = 0; at < BYTES / 8; at++) {
+        size_t mib = at * 8 / MIB;
+        if (mib < 16 || mib >= 21) CHECK(words[at] == word(at, mib < 4 || mib >= 8 ? 11 : 10));
+    }
+    CHECK(munmap(all, BYTES) == 0);
+}
+
+/* Private memory beside it is each process's own, as ever. */
+static void beside(void) {
+    char *all = share(BYTES), *own = malloc(12 * MIB);
+    fill(own, 12 * MIB, 12);
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        memcpy(all, own, 12 * MIB);
+        fill(own, 12 * MIB, 13);
+        memcpy(all + 12 * MIB, own, 12 * MIB);
+        _exit(6);
+    }
+    CHECK(outcome(child) == 6);
+    CHECK(holds(own, 12 * MIB, 12));
+    CHECK(holds(all, 12 * MIB, 12) && holds(all + 12 * MIB, 12 * MIB, 13));
+    free(own);
+    CHECK(munmap(all, BYTES) == 0);
+}
+
+int main(int count, char **arguments) {
+    CHECK(count == 2);
+    family();
+    counters();
+    turns();
+    orphans(0);
+    orphans(1);
+    parts(arguments[1]);
+    beside();
+    puts("all as shared");
+    return 0;
+}
