@@ -44,10 +44,10 @@ const ALLOC_MIN: u64 = 128 << 10;
 pub(crate) struct ExtendArgs {
     /// The budget: as much of the large allocations is in DRAM at the same time
     #[arg(long, value_name = "SIZE", value_parser = dram,
-        required_unless_present_any = ["clean", "monitor"])]
+        required_unless_present_any = ["clean", "monitor", "serve"])]
     pub(crate) dram: Option<Bytes>,
     /// Where the rest is: a folder on a fast drive, or a block device; several are used in turn
-    #[arg(long, value_name = "PATH", required_unless_present_any = ["clean", "monitor"])]
+    #[arg(long, value_name = "PATH", required_unless_present_any = ["clean", "monitor", "serve"])]
     pub(crate) store: Vec<PathBuf>,
     /// Allocations from this size on are extended, and smaller ones (from 128 KiB on) once they are
     /// as much together; what is less stays in ordinary memory
@@ -57,6 +57,14 @@ pub(crate) struct ExtendArgs {
     /// as large, or nothing
     #[arg(long, value_name = "WHICH", value_enum, default_value = "inherit")]
     pub(crate) children: ChildrenChoice,
+    /// Extend shared anonymous memory too (mmap of MAP_SHARED | MAP_ANONYMOUS), which a process and
+    /// its children have together. Not where devices or other processes write into it while it is
+    /// mapped (O_DIRECT reads, process_vm_writev, RDMA): such writes can be lost
+    #[arg(long)]
+    pub(crate) shared: bool,
+    /// Serve the shared memory of the session in this folder
+    #[arg(long, value_name = "FOLDER", hide = true)]
+    pub(crate) serve: Option<PathBuf>,
     /// So many processes share the budget evenly from the start [default: as many as ranks of an
     /// MPI job are on this node, else 1]
     #[arg(long, value_name = "N", value_parser = processes)]
@@ -95,7 +103,7 @@ pub(crate) struct ExtendArgs {
     pub(crate) json: bool,
     /// The command and its arguments
     #[arg(value_name = "COMMAND", trailing_var_arg = true, allow_hyphen_values = true,
-        required_unless_present_any = ["clean", "monitor", "estimate"])]
+        required_unless_present_any = ["clean", "monitor", "estimate", "serve"])]
     pub(crate) command: Vec<OsString>,
 }
 

@@ -4,6 +4,7 @@ mod check;
 mod estimate;
 mod job;
 mod monitor;
+mod shared;
 mod steered;
 
 use super::placed::{self, Ended, say};
@@ -47,6 +48,9 @@ pub(super) fn run(args: &ExtendArgs, root: Option<&Path>) -> Result<ExitCode, Fa
             "nothing is extended on a captured machine",
             "leave --root out; `interleaf doctor --root DIR` says what that machine can do",
         ));
+    }
+    if let Some(folder) = &args.serve {
+        return shared::serve(folder).map(|()| ExitCode::SUCCESS);
     }
     if args.clean {
         return clean(args).map(|()| ExitCode::SUCCESS);
@@ -161,7 +165,7 @@ fn settings(args: &ExtendArgs, job: Option<&Job>) -> Result<Settings, Failure> {
         stores,
         min_alloc_bytes: args.min_alloc.get(),
         children: args.children.into(),
-        shared: false,
+        shared: args.shared,
         force: args.force,
         processes: args.processes.or(job.and_then(|job| job.ranks)).unwrap_or(1),
         command: args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
@@ -183,6 +187,7 @@ fn under(
         let ended = Ended { status: None, elapsed: Duration::ZERO, signal: Some(signal) };
         return Ok((ended, document(&seen)));
     }
+    let server = args.shared.then(|| shared::Server::start(session)).transpose()?;
     let variables = [
         (PRELOAD, preloaded(env::var_os(PRELOAD), library)),
         (VARIABLE, session.folder().as_os_str().into()),
@@ -199,6 +204,8 @@ fn under(
         }
     }
     let status = running.status().map_err(placed::unwaited)?;
+    seen.look(&session.board);
+    drop(server);
     seen.look(&session.board);
     let mut document = document(&seen);
     document.ended(Some(status), running.elapsed());
@@ -270,8 +277,8 @@ fn unbegun(why: SessionError) -> Failure {
     let hint = match &why {
         SessionError::NotPrivate(_) => "remove it, or name another place in XDG_RUNTIME_DIR",
         SessionError::Differs(_) => {
-            "give every part of the session the same --dram, --store, --min-alloc, --children and \
-             --processes, or another --session"
+            "give every part of the session the same --dram, --store, --min-alloc, --children, \
+             --shared and --processes, or another --session"
         }
         SessionError::System { .. } | SessionError::Content { .. } => {
             "its folder is in XDG_RUNTIME_DIR, or else in /run/interleaf of root and in TMPDIR of \

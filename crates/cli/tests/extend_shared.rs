@@ -1,0 +1,83 @@
+//! `interleaf extend --shared`: memory that processes share, and what serves it.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[path = "extend/place.rs"]
+mod place;
+
+use place::{MIB, Place, compiled, started, text, until};
+use serde_json::Value;
+use std::{
+    fs,
+    io::{BufRead, BufReader, Read},
+    process::{Command, Stdio},
+};
+
+fn program() -> String {
+    compiled("shared", "shared.c", &[]).to_str().unwrap().into()
+}
+
+#[test]
+fn shared_memory_is_extended_if_it_is_asked_for() {
+    let place = Place::new();
+    let served = |options: &[&str]| {
+        let output = place.extended(options, &[&program(), MIB, ""]).output().unwrap();
+        assert_eq!(text(&output.stdout), "each sees it\n", "{}", text(&output.stderr));
+        assert_eq!(place.left(), 0, "nothing is left behind");
+        let stats = place.stats();
+        let processes = stats["processes"].as_array().unwrap().iter();
+        processes.filter(|it| it["name"] == "shared memory").cloned().collect::<Vec<_>>()
+    };
+    assert_eq!(served(&[]), [] as [Value; 0]);
+    let found = served(&["--shared"]);
+    let [server] = &found[..] else { panic!("{found:?}") };
+    let count = |name: &str| server[name].as_u64().unwrap_or_else(|| panic!("{name}: {server}"));
+    // All of it was written twice, and two thirds of it left each time.
+    assert!(count("written_bytes") >= 64 << 20 && count("read_bytes") >= 32 << 20, "{server}");
+    assert!(count("dram_bytes") <= 16 << 20, "{server}");
+}
+
+/// Who shares memory may go on when the command and who kept it have ended.
+#[test]
+fn who_is_left_is_served_to_the_end() {
+    let place = Place::new();
+    let (file, said) = (place.at("file"), place.at("said"));
+    let words = [&program(), MIB, file.to_str().unwrap(), "orphan"];
+    let mut command = place.extended(&["--shared"], &words);
+    let status = command.stderr(fs::File::create(&said).unwrap()).status().unwrap();
+    let said = fs::read_to_string(&said).unwrap();
+    assert!(
+        status.success() && said.contains("still run, on the pages that they have: "),
+        "{said}"
+    );
+    assert!(said.contains("shared memory ("), "{said}");
+    assert_eq!(place.left(), 1, "its session");
+    fs::write(&file, "").unwrap();
+    until("it says so", || !fs::read_to_string(&file).unwrap().is_empty());
+    assert_eq!(fs::read_to_string(&file).unwrap(), "as it was left");
+    let clean = || text(&place.interleaf(&["--clean"]).output().unwrap().stderr);
+    until("the session is over", || clean().contains(": removed, its session"));
+}
+
+/// Nobody goes on with zeros where there was something.
+#[test]
+fn who_is_not_served_any_more_ends() {
+    let place = Place::new();
+    let mut command = place.extended(&["--shared"], &[&program(), MIB, "", "stay"]);
+    let (mut child, _lines) = started(&mut command);
+    let mut watch = place.interleaf(&["--monitor", "--json"]);
+    let mut watch = watch.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(watch.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    watch.kill().unwrap();
+    watch.wait().unwrap();
+    let seen: Value = serde_json::from_str(&line).unwrap();
+    let mut processes = seen["processes"].as_array().unwrap().iter();
+    let server = processes.find(|process| process["name"] == "shared memory").unwrap();
+    let pid = server["pid"].as_u64().unwrap().to_string();
+    assert!(Command::new("kill").args(["-KILL", &pid]).status().unwrap().success());
+    assert_eq!(child.wait().unwrap().code(), Some(128 + 6), "SIGABRT");
+    let mut said = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert!(said.contains("who serves shared memory has gone"), "{said}");
+}
