@@ -160,8 +160,10 @@ fn touch(args: &Args, out: &mut impl Write) -> io::Result<()> {
     if args.check {
         return checked(args, &mut memory, &stop, out);
     }
-    while args.stay {
-        thread::park();
+    if args.stay {
+        loop {
+            thread::park();
+        }
     }
     if !args.sweep {
         return Ok(());
