@@ -4,15 +4,19 @@
 //! Moves the pages of processes, or without any of the machine, with an actuator. It looks after it
 //! once a second, and prints what it finds; `reached 60:40 after 12` when pages were within so many
 //! points three times in a row, and then goes on to the next weights; `stayed within 0.4` for the
-//! largest difference in so many looks behind the last ones, or until one notes this word. Then it
-//! puts everything back and ends; if that is not so within so many looks, it fails. With `--panic`
-//! it panics when it is there.
+//! largest difference in so many looks behind the last ones, or until one notes this word, or until
+//! SIGTERM. Then it puts everything back and ends; if pages are not there within so many looks, it
+//! fails. With `--panic` it panics when they are.
 
 use std::{
     cell::RefCell,
     io::{self, Write},
     process::ExitCode,
     rc::Rc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -24,11 +28,16 @@ use interleaf_linux::{
     root::Root,
 };
 use interleaf_model::machine::Order;
+use signal_hook::{consts::SIGTERM, flag};
 
 use crate::pages::Pages;
 
 /// So many looks in a row within the limit, and pages are there.
 const IN_A_ROW: u32 = 3;
+
+/// Far more looks than pages take to get there: on a busy host a guest's second has little work in
+/// it.
+const FOLLOWS: u32 = 600;
 
 const USAGE: &str = "actuate [PID..] --way WAY --weights 60:40 [--then 20:80].. [--hottest] \
     [--rate 64MiB] [--leave] [--panic] [--follows N] [--stay N] [--until WORD] [--within POINTS]";
@@ -69,7 +78,7 @@ fn parse(mut args: impl Iterator<Item = String>) -> Option<Args> {
         rate: None,
         leave: false,
         panic: false,
-        follows: 60,
+        follows: FOLLOWS,
         stay: 5,
         until: None,
         within: 3.0,
@@ -119,6 +128,8 @@ fn probed(root: &Root, out: &mut impl Write) -> io::Result<Option<probe::Probed>
 }
 
 fn actuate(args: &Args, out: &mut impl Write) -> io::Result<()> {
+    let stop = Arc::new(AtomicBool::new(false));
+    flag::register(SIGTERM, Arc::clone(&stop))?;
     let root = Root::live();
     let (journal, _) = Journal::open(&root).map_err(io::Error::other)?;
     let journal = Rc::new(RefCell::new(journal));
@@ -165,7 +176,7 @@ fn actuate(args: &Args, out: &mut impl Write) -> io::Result<()> {
         let found = follow(&mut *actuator, out)?;
         most = most.max(found.off_points.unwrap_or(0.0));
         let has = |word: &String| found.notes.iter().any(|note| note.contains(word.as_str()));
-        if args.until.as_ref().is_some_and(has) {
+        if args.until.as_ref().is_some_and(has) || stop.load(Ordering::Relaxed) {
             break;
         }
     }

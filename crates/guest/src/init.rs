@@ -30,8 +30,8 @@ use crate::{
 const PORT: &str = "/dev/ttyS1";
 
 /// How long a step waits for a program to say or do something. Emulated processors are slow, and
-/// whoever booted this has a limit of their own.
-const PATIENCE: Duration = Duration::from_secs(180);
+/// whoever booted this has a limit of their own, which is longer.
+const PATIENCE: Duration = Duration::from_secs(600);
 const POLL: Duration = Duration::from_millis(20);
 
 /// File systems: what they are, and where they go.
@@ -113,6 +113,7 @@ impl Started {
             }
             Step::Start { name, command } => self.start(name, command)?,
             Step::Await { name, text } => self.await_line(name, text)?,
+            Step::Until { path, text } => until(path, text)?,
             Step::Kill { name, signal } => {
                 kill_process(Pid::from_child(&self.find(name)?.child), number(*signal))?;
             }
@@ -188,6 +189,18 @@ impl Started {
         }
         Err(io::Error::other(format!("{name} did not end within {PATIENCE:?}")))
     }
+}
+
+fn until(path: &Path, text: &str) -> io::Result<()> {
+    let deadline = Instant::now() + PATIENCE;
+    while Instant::now() < deadline {
+        if fs::read_to_string(path)?.contains(text) {
+            return Ok(());
+        }
+        thread::sleep(POLL);
+    }
+    let path = path.display();
+    Err(io::Error::other(format!("{path} did not have {text} within {PATIENCE:?}")))
 }
 
 fn command(words: &[String]) -> Command {

@@ -3,7 +3,7 @@
 //! Words are separated by spaces; there is no quoting and no shell. Empty lines and lines that
 //! begin with `#` are nothing. A step that fails does not keep the next from being taken: whoever
 //! reads the report decides what it means. `@NAME` stands for the process ID of the program that
-//! was started as NAME, in what `run`, `start`, `read`, `list`, `dump` and `write` take.
+//! was started as NAME, in what `run`, `start`, `until`, `read`, `list`, `dump` and `write` take.
 //!
 //! ```text
 //! list /sys/devices/system/node
@@ -45,6 +45,13 @@ pub enum Step {
         /// The program.
         name: String,
         /// How the line begins.
+        text: String,
+    },
+    /// Waits until a file has a text in it, as long as for a line of a program.
+    Until {
+        /// The file.
+        path: PathBuf,
+        /// The text.
         text: String,
     },
     /// Sends a signal to a started program.
@@ -107,8 +114,8 @@ pub enum Signal {
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum StepError {
     #[error(
-        "no step `{0}`: there are run, start, await, kill, wait, pages, sleep, read, list, dump, \
-         write"
+        "no step `{0}`: there are run, start, await, until, kill, wait, pages, sleep, read, list, \
+         dump, write"
     )]
     Verb(String),
     #[error("`{verb}` wants {wants}")]
@@ -186,6 +193,9 @@ impl Step {
             Self::Write { path: file, text: line } => {
                 Self::Write { path: path(file)?, text: text(line)? }
             }
+            Self::Until { path: file, text: part } => {
+                Self::Until { path: path(file)?, text: text(part)? }
+            }
             Self::Await { .. }
             | Self::Kill { .. }
             | Self::Wait { .. }
@@ -235,6 +245,8 @@ impl FromStr for Step {
             "start" => return Err(wants("a name and a program")),
             "await" if both => Self::Await { name, text: more.to_string() },
             "await" => return Err(wants("a name and how the line begins")),
+            "until" if both => Self::Until { path: PathBuf::from(first), text: more.to_string() },
+            "until" => return Err(wants("a path and a text")),
             "kill" if both => Self::Kill { name, signal: more.parse()? },
             "kill" => return Err(wants("a name and a signal")),
             "wait" if one => Self::Wait { name },
@@ -259,6 +271,7 @@ impl fmt::Display for Step {
             Self::Run { command } => write!(f, "run {}", command.join(" ")),
             Self::Start { name, command } => write!(f, "start {name} {}", command.join(" ")),
             Self::Await { name, text } => write!(f, "await {name} {text}"),
+            Self::Until { path, text } => write!(f, "until {} {text}", path.display()),
             Self::Kill { name, signal } => write!(f, "kill {name} {signal}"),
             Self::Wait { name } => write!(f, "wait {name}"),
             Self::Pages { name } => write!(f, "pages {name}"),
@@ -311,6 +324,7 @@ mod tests {
             "run touch 64MiB --weights 0:3,1:1",
             "start a touch 1MiB",
             "await a touched all of it",
+            "until /sys/kernel/mm/numa/demotion_enabled false",
             "kill a TERM",
             "wait a",
             "pages a",
@@ -354,7 +368,7 @@ mod tests {
     #[test]
     fn what_is_wrong_is_said() {
         let table = [
-            ("walk away", "line 1: no step `walk`: there are run, start, await, kill, wait, "),
+            ("walk away", "line 1: no step `walk`: there are run, start, await, until, kill, "),
             ("\nrun", "line 2: `run` wants a program"),
             ("kill a", "line 1: `kill` wants a name and a signal"),
             ("kill a SEGV", "line 1: no signal `SEGV`"),

@@ -1,15 +1,17 @@
 //! `touch SIZE [--weights NODE:WEIGHT,..|--interleave NODE,..|--bind NODE,..] [--huge] [--sweep]
-//! [--check] [--tell 60:40] [--group NAME]`
+//! [--stay] [--check] [--tell 60:40].. [--group NAME]`
 //!
 //! Maps anonymous memory, writes to each page of it, and prints `pages 0:12288 1:4096` and
 //! `touched`. With `--weights` it first writes these weights for the whole machine and interleaves
 //! its pages by them; with `--interleave` by the weights that the machine has. With `--bind` it
 //! takes pages of these nodes only. With `--huge` it asks for transparent huge pages, and for none
-//! of them without. With `--sweep` it goes on to write to each page, again and again, until it is
-//! killed. With `--check` it does so too, fills its pages first and sees each time that they hold
-//! what was written last; told to end, it looks at all of them and prints `intact after 12 sweeps`,
-//! or fails. With `--tell` it prints `reached 60:40` when its pages first are within 3 points of
-//! it. With `--group` it first goes into a control group of its own.
+//! of them without. With `--stay` it is there until it is killed, and does nothing. With `--sweep`
+//! it goes on to write to each page, again and again, until it is killed. With `--check` it does so
+//! too, fills its pages first and sees each time that they hold what was written last; told to end,
+//! it looks at all of them and prints `intact after 12 sweeps`, or fails. With `--tell` it prints
+//! `reached 60:40` when its pages first are within 3 points of it, or have gone past it between two
+//! sweeps; with several, of each in turn. With `--group` it first goes into a control group of its
+//! own.
 
 use std::{
     fs,
@@ -48,8 +50,9 @@ struct Args {
     policy: Option<Policy>,
     huge: bool,
     sweep: bool,
+    stay: bool,
     check: bool,
-    tell: Option<String>,
+    tell: Vec<String>,
     group: Option<String>,
 }
 
@@ -80,12 +83,16 @@ impl Args {
                     found.sweep = true;
                     continue;
                 }
+                "--stay" => {
+                    found.stay = true;
+                    continue;
+                }
                 "--check" => {
                     found.check = true;
                     continue;
                 }
                 "--tell" => {
-                    found.tell = Some(value()?);
+                    found.tell.push(value()?);
                     continue;
                 }
                 "--group" => {
@@ -153,14 +160,19 @@ fn touch(args: &Args, out: &mut impl Write) -> io::Result<()> {
     if args.check {
         return checked(args, &mut memory, &stop, out);
     }
+    if args.stay {
+        loop {
+            thread::park();
+        }
+    }
     if !args.sweep {
         return Ok(());
     }
-    let mut awaited = args.tell.as_deref();
+    let mut awaited = Awaited::new(&args.tell);
     loop {
         let begun = Instant::now();
         sweep(&mut memory);
-        tell(&mut awaited, &memory, out)?;
+        awaited.tell(&memory, out)?;
         rest(begun);
     }
 }
@@ -185,7 +197,7 @@ fn checked(
 ) -> io::Result<()> {
     let lost =
         |page: usize| io::Error::other(format!("page {page} does not hold what was written"));
-    let mut awaited = args.tell.as_deref();
+    let mut awaited = Awaited::new(&args.tell);
     let mut round = 0;
     while !stop.load(Ordering::Relaxed) {
         let begun = Instant::now();
@@ -198,7 +210,7 @@ fn checked(
             words[..8].copy_from_slice(&(round + 1).to_ne_bytes());
         }
         round += 1;
-        tell(&mut awaited, memory, out)?;
+        awaited.tell(memory, out)?;
         rest(begun);
     }
     for (page, words) in memory.chunks_exact(PAGE).enumerate() {
@@ -246,18 +258,40 @@ fn read(page: &[u8], word: usize) -> u64 {
 /// Points of 100 within which weights are reached.
 const NEAR: f64 = 3.0;
 
-/// Says that weights such as `60:40`, of the nodes from 0 on, are reached, the first time.
-fn tell(awaited: &mut Option<&str>, memory: &[u8], out: &mut impl Write) -> io::Result<()> {
-    let Some(weights) = *awaited else { return Ok(()) };
-    let wanted: Vec<f64> = weights.split(':').filter_map(|weight| weight.parse().ok()).collect();
-    let (on, sum) = (placed(memory)?, wanted.iter().sum::<f64>());
-    let points = |node: u32| 100.0 * on.on(node) as f64 / on.total() as f64;
-    if (0..).zip(&wanted).all(|(node, weight)| (points(node) - 100.0 * weight / sum).abs() < NEAR) {
-        *awaited = None;
-        writeln!(out, "reached {weights}")?;
-        out.flush()?;
+/// Weights such as `60:40`, of the nodes from 0 on, to be said when they are reached.
+struct Awaited<'a> {
+    weights: &'a [String],
+    /// Whether node 0 had more pages than the first of them give it, when that was looked at first.
+    above: Option<bool>,
+}
+
+impl<'a> Awaited<'a> {
+    fn new(weights: &'a [String]) -> Self {
+        Self { weights, above: None }
     }
-    Ok(())
+
+    /// Says that the first ones are reached, when they are.
+    fn tell(&mut self, memory: &[u8], out: &mut impl Write) -> io::Result<()> {
+        let Some((weights, others)) = self.weights.split_first() else { return Ok(()) };
+        if self.are_reached(weights, &placed(memory)?) {
+            *self = Self::new(others);
+            writeln!(out, "reached {weights}")?;
+            out.flush()?;
+        }
+        Ok(())
+    }
+
+    fn are_reached(&mut self, weights: &str, on: &NodeBytes) -> bool {
+        let wanted: Vec<f64> = weights.split(':').filter_map(|it| it.parse().ok()).collect();
+        let sum: f64 = wanted.iter().sum();
+        let off = |(node, weight): (u32, &f64)| {
+            100.0 * on.on(node) as f64 / on.total() as f64 - 100.0 * weight / sum
+        };
+        let off: Vec<f64> = (0..).zip(&wanted).map(off).collect();
+        let above = off.first().is_some_and(|points| *points > 0.0);
+        let was_above = *self.above.get_or_insert(above);
+        above != was_above || off.iter().all(|points| points.abs() < NEAR)
+    }
 }
 
 /// Where the pages of this process's `memory` are, which is a mapping of its own.
@@ -289,18 +323,20 @@ mod tests {
         assert_eq!(parse("64MiB"), Ok(plain));
         let weights = vec![(0, 3), (1, 255)];
         let policy = Some(Policy::WeightedInterleave([0, 1].into_iter().collect()));
-        let (tell, group) = (Some("60:40".into()), Some("kept".into()));
+        let (tell, group) = (vec!["60:40".into(), "20:80".into()], Some("kept".into()));
         let all = Args {
             size: 1 << 30,
             weights,
             policy,
             huge: true,
             sweep: true,
+            stay: true,
             check: true,
             tell,
             group,
         };
-        let text = "1GiB --weights 0:3,1:255 --huge --sweep --check --tell 60:40 --group kept";
+        let text = "1GiB --weights 0:3,1:255 --huge --sweep --stay --check --tell 60:40 \
+                    --tell 20:80 --group kept";
         assert_eq!(parse(text), Ok(all));
         for wrong in ["", "64", "64MB", "1MiB --weights 0", "1MiB --weights 0:256", "1MiB --bind"] {
             assert!(parse(wrong).is_err(), "{wrong}");
@@ -322,6 +358,23 @@ mod tests {
         let (args, stop) = (Args::default(), AtomicBool::new(false));
         let why = checked(&args, &mut memory, &stop, &mut vec![]).unwrap_err().to_string();
         assert_eq!(why, "page 1 does not hold what was written");
+    }
+
+    #[test]
+    fn weights_are_reached_in_turn_and_may_be_gone_past() {
+        let weights = ["60:40", "45:55", "20:80"].map(String::from);
+        let mut awaited = Awaited::new(&weights);
+        // Of 100 pages on the first node, what is reached with them, first of all.
+        for (pages, reached) in [(100, 0), (64, 0), (62, 1), (62, 1), (40, 2), (30, 2), (17, 2)] {
+            let on = NodeBytes([(0, pages), (1, 100 - pages)].into_iter().collect());
+            let (first, others) = awaited.weights.split_first().unwrap();
+            if awaited.are_reached(first, &on) {
+                awaited = Awaited::new(others);
+            }
+            assert_eq!(weights.len() - awaited.weights.len(), reached, "{pages}");
+        }
+        let on = NodeBytes([(0, 22), (1, 78)].into_iter().collect());
+        assert!(awaited.are_reached("20:80", &on));
     }
 
     #[test]

@@ -14,6 +14,7 @@ use rustix::{
 };
 use std::{
     collections::BTreeMap,
+    hint::black_box,
     io::{self, ErrorKind},
     ops::Range,
     panic::resume_unwind,
@@ -189,8 +190,17 @@ impl Region {
         let (start, step) = (self.start() as u64, rustix::param::page_size());
         let addresses: Vec<u64> =
             (0..self.bytes).step_by(step).map(|offset| start + offset as u64).collect();
+        let mut nodes = nodes_at(&addresses)?;
+        if nodes.contains(&None) {
+            // Kernels before 6.6 tell nothing of a page while the NUMA balancer waits to see who
+            // uses it: it is used.
+            for word in self.words().iter().step_by(step / 8) {
+                black_box(*word);
+            }
+            nodes = nodes_at(&addresses)?;
+        }
         let mut found = BTreeMap::new();
-        for node in nodes_at(&addresses)?.into_iter().flatten() {
+        for node in nodes.into_iter().flatten() {
             *found.entry(node).or_default() += 1;
         }
         Ok(found)

@@ -50,7 +50,8 @@ pub struct Settings {
     /// Which part of the samples' bandwidths lies below the one that stands for a period, 0 to 1.
     /// Default: 0.9 (DMI slides).
     pub percentile: f64,
-    /// Quiet samples without which nothing is decided. Default: 5, a second's worth.
+    /// Quiet samples without which nothing is decided, or fewer that together are as long: on a
+    /// busy machine each takes its time. Default: 5, a second's worth.
     pub quiet_min: usize,
     /// Periods after which the loop no longer waits for pages to rest, and takes all samples.
     /// Default: 20; two minutes, in which 400 GB move at 3.5 GB/s.
@@ -213,8 +214,7 @@ impl Seat {
     /// Asks the policy, if there is something to show it, and passes its answer by the guards.
     fn decide(&mut self, time_s: f64, settings: &Settings) -> DomainPeriod {
         let stand = !self.window.has_begun(settings) && self.held_off < BEGIN_MAX;
-        let stirred =
-            self.window.quiet() < settings.quiet_min && self.held_off < settings.hold_off_max;
+        let stirred = !self.window.is_quiet(settings) && self.held_off < settings.hold_off_max;
         let seen = if stand || stirred {
             None
         } else {
@@ -232,8 +232,10 @@ impl Seat {
                     "nothing was counted: there is no bandwidth to judge by"
                 } else if stand {
                     "pages have not set out yet: the period is not judged"
-                } else {
+                } else if self.window.is_stirred() {
                     "pages still migrate: the period is not judged"
+                } else {
+                    "there were too few readings: the period is not judged"
                 };
                 Verdict { order: self.guards.order(), ..Verdict::interleave(shares, "wait", why) }
             }

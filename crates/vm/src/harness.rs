@@ -7,7 +7,6 @@ use std::{
     path::{Path, PathBuf},
     sync::OnceLock,
     thread,
-    time::Duration,
 };
 
 use crate::{
@@ -29,17 +28,7 @@ pub fn said(series: Series, topology: &str, steps: &str) -> Option<Record> {
     said_by(series, topology, steps, &|_| {})
 }
 
-/// As [`said`], of steps that take longer than a boot mostly does.
-///
-/// # Panics
-///
-/// As [`said`].
-#[must_use]
-pub fn said_within(series: Series, topology: &str, steps: &str, limit: Duration) -> Option<Record> {
-    said_of(series, topology, steps, limit, &[])
-}
-
-/// As [`said_within`], with other files too: their text, by their paths in the guest.
+/// As [`said`], with other files too: their text, by their paths in the guest.
 ///
 /// # Panics
 ///
@@ -49,7 +38,6 @@ pub fn said_of(
     series: Series,
     topology: &str,
     steps: &str,
-    limit: Duration,
     texts: &[(&str, String)],
 ) -> Option<Record> {
     let folder = tempfile::tempdir().unwrap_or_else(|why| panic!("{why}"));
@@ -59,10 +47,7 @@ pub fn said_of(
         ((*path).to_string(), file)
     });
     let files: Vec<_> = written.collect();
-    said_by(series, topology, steps, &|boot| {
-        boot.limit = limit;
-        boot.files.extend(files.iter().cloned());
-    })
+    said_by(series, topology, steps, &|boot| boot.files.extend(files.iter().cloned()))
 }
 
 /// As [`said`], of a boot that `change` has changed: that has other files, or flags, say.

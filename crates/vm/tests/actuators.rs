@@ -3,22 +3,15 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::time::Duration;
-
 use interleaf_guest::report::Ending;
 use interleaf_vm::{
     Series,
-    harness::{on_each, said_within, shown, step},
+    harness::{self, on_each, shown, step},
     outcome::Record,
 };
 
 const DAMON_STAT: &str = "/sys/module/damon_stat/parameters/enabled";
 const KDAMONDS: &str = "/sys/kernel/mm/damon/admin/kdamonds/nr_kdamonds";
-
-/// Far more than a boot with all its looks takes on two slow cores that ten programs are at. On a
-/// busy host a guest's second has little work in it: what moves by looking may take more of them,
-/// `--follows 150`.
-const LIMIT: Duration = Duration::from_secs(900);
 
 const SWEEP: &str = "start sweep touch 200MiB --bind 0 --sweep\nawait sweep touched\n";
 
@@ -27,7 +20,7 @@ fn said(series: Series, steps: &str) -> Option<Record> {
     let first = "write /proc/sys/kernel/numa_balancing 0\n\
                  write /sys/kernel/mm/transparent_hugepage/enabled madvise\n";
     let look = format!("read {KDAMONDS}\nread {DAMON_STAT}\nlist /run/interleaf\n");
-    said_within(series, "two-nodes-hmat", &format!("{first}{look}{steps}\n{look}"), LIMIT)
+    harness::said(series, "two-nodes-hmat", &format!("{first}{look}{steps}\n{look}"))
 }
 
 /// What is read first and last is the same, and no journal is left.
@@ -73,11 +66,11 @@ fn stayed(record: &Record, step: &str) -> f64 {
 fn vaddr_reaches_and_keeps() {
     // All programs are children of the first process.
     let actuate = "run actuate 1 --way vaddr --weights 60:40 --then 20:80 --leave";
-    let first = "start first actuate 1 --way vaddr --weights 60:40 --leave --stay 30\n\
+    let first = "start first actuate 1 --way vaddr --weights 60:40 --leave --stay 999\n\
                  await first reached\n\
-                 start other touch 60MiB --bind 0 --sweep\n\
-                 await other touched\n\
-                 wait first\npages other\npages sweep\n";
+                 start other touch 60MiB --bind 0 --sweep --tell 60:40\n\
+                 await other reached\n\
+                 kill first TERM\nwait first\npages other\npages sweep\n";
     let steps = format!("{SWEEP}{first}{actuate}\npages sweep");
     on_each(&[Series::Of(6, 17), Series::Newest], |series| {
         let Some(record) = said(series, &steps) else { return };
@@ -99,7 +92,7 @@ fn vaddr_reaches_and_keeps() {
 #[test]
 fn paddr_reaches_and_keeps() {
     let actuate = "run actuate --way paddr --weights 60:40 --then 30:70 --within 4 --leave \
-                   --stay 15 --follows 150";
+                   --stay 15";
     let steps = format!("{SWEEP}{actuate}\npages sweep");
     let Some(record) = said(Series::Newest, &steps) else { return };
     assert!(stayed(&record, actuate) <= 6.0, "{record}");
@@ -110,8 +103,7 @@ fn paddr_reaches_and_keeps() {
 /// The same without a goal of the kernel's.
 #[test]
 fn quotas_reach_and_keep() {
-    let actuate = "run actuate --way quota --weights 60:40 --within 4 --leave --stay 15 \
-                   --follows 150";
+    let actuate = "run actuate --way quota --weights 60:40 --within 4 --leave --stay 15";
     let steps = format!("{SWEEP}{actuate}\npages sweep");
     on_each(&[Series::Of(6, 12), Series::Of(6, 17)], |series| {
         let Some(record) = said(series, &steps) else { return };
@@ -141,7 +133,7 @@ fn what_is_killed_is_put_back() {
     let state = "read /sys/kernel/mm/damon/admin/kdamonds/0/state";
     let steps = format!(
         "{SWEEP}{refused}\n\
-         start killed actuate @sweep --way vaddr --weights 60:40 --leave --stay 99\n\
+         start killed actuate @sweep --way vaddr --weights 60:40 --leave --stay 999\n\
          await killed reached\n{state}\nread {DAMON_STAT}\n\
          kill killed KILL\nwait killed\n{restore}"
     );
@@ -163,7 +155,7 @@ fn cold_pages_are_demoted() {
     // its pages. At the end node 0 has room again.
     let steps = "start cold touch 480MiB --sweep\nawait cold touched\nkill cold STOP\n\
                  pages cold\nstart actuate actuate @cold --way vaddr --weights 1:0 --leave \
-                 --within 100 --stay 60 --until room\nawait actuate reached\n\
+                 --within 100 --stay 999 --until room\nawait actuate reached\n\
                  wait actuate\npages cold";
     on_each(&[Series::Of(6, 17), Series::Newest], |series| {
         let Some(record) = said(series, steps) else { return };

@@ -52,15 +52,7 @@ macro_rules! on_each_kernel {
     };
 }
 
-on_each_kernel!(
-    one_node,
-    two_nodes_hmat,
-    four_nodes,
-    three_tiers,
-    no_hmat,
-    nearly_full_node,
-    weights_place_pages,
-);
+on_each_kernel!(one_node, two_nodes_hmat, four_nodes, three_tiers, no_hmat, nearly_full_node,);
 
 // --- Booting ------------------------------------------------------------------------------------
 
@@ -121,8 +113,13 @@ fn one_node(kernel: &Kernel) {
     topology(kernel, "one-node", "", &["0"], &[1]);
 }
 
+/// In the same boot pages are placed there.
 fn two_nodes_hmat(kernel: &Kernel) {
-    topology(kernel, "two-nodes-hmat", "", &["0", "1"], &[22, 9]);
+    let more = place_pages();
+    let Some(record) = topology(kernel, "two-nodes-hmat", &more, &["0", "1"], &[22, 9]) else {
+        return;
+    };
+    weights_place_pages(kernel, &record);
 }
 
 /// A tier of DRAM and one of expanders, over both sockets. The weights are of what the nearest
@@ -255,7 +252,7 @@ fn weight_files(record: &Record, weights: Weights, automatic: &[u8]) {
 /// of the weights is touched: 64 MiB are 16384 pages, 62 MiB 512 times 22 + 9, and 64.5 MiB 64
 /// times 3 + 255. Of other sizes, where the mapping begins in the cycle makes a difference of a few
 /// pages.
-fn weights_place_pages(kernel: &Kernel) {
+fn place_pages() -> String {
     let mut steps = String::from(
         "run touch 64MiB --bind 1\n\
          run touch 62MiB --interleave 0,1\n\
@@ -273,39 +270,44 @@ fn weights_place_pages(kernel: &Kernel) {
         let (verb, rest) = text.split_once(' ').unwrap();
         writeln!(steps, "{verb} {WEIGHTS}/{rest}").unwrap();
     }
-    let Some(record) = boot(kernel.series, "two-nodes-hmat", &steps) else { return };
+    steps
+}
 
-    assert_eq!(shown(&record, "run touch 64MiB --bind 1")[0], "pages 1:16384");
+/// Whether they are placed so.
+fn weights_place_pages(kernel: &Kernel, record: &Record) {
+    assert_eq!(shown(record, "run touch 64MiB --bind 1")[0], "pages 1:16384");
     if kernel.weights == Weights::None {
-        let policy = step(&record, "run touch 62MiB --interleave 0,1");
+        let policy = step(record, "run touch 62MiB --interleave 0,1");
         assert_eq!(policy.output, ["touch: set_mempolicy: Invalid argument (os error 22)"]);
         return;
     }
-    let own = shown(&record, "run touch 62MiB --interleave 0,1");
+    let own = shown(record, "run touch 62MiB --interleave 0,1");
     let automatic = kernel.weights == Weights::Automatic;
     assert_eq!(own[0], if automatic { "pages 0:11264 1:4608" } else { "pages 0:7936 1:7936" });
-    assert_eq!(shown(&record, "run touch 64MiB --weights 0:3,1:1")[0], "pages 0:12288 1:4096");
-    assert_eq!(shown(&record, "run touch 66048KiB --weights 0:3,1:255")[0], "pages 0:192 1:16320");
+    assert_eq!(shown(record, "run touch 64MiB --weights 0:3,1:1")[0], "pages 0:12288 1:4096");
+    assert_eq!(shown(record, "run touch 66048KiB --weights 0:3,1:255")[0], "pages 0:192 1:16320");
 
-    shown(&record, "await sweep touched");
-    assert_eq!(shown(&record, "read /proc/@sweep/comm"), ["touch"]);
-    assert_eq!(refused(&record, "run touch @none"), "no program was started as none");
-    let ended = step(&record, "wait sweep");
+    shown(record, "await sweep touched");
+    assert_eq!(shown(record, "read /proc/@sweep/comm"), ["touch"]);
+    assert_eq!(refused(record, "run touch @none"), "no program was started as none");
+    let ended = step(record, "wait sweep");
     assert_eq!(ended.ending, Some(Ending::Signal(15)), "{record}");
     assert_eq!(ended.output, ["pages 0:12288 1:4096", "touched"]);
     // The whole process has a few pages more: its heap, its stack.
-    let pages = pages(&shown(&record, "pages sweep")[0]);
+    let pages = pages(&shown(record, "pages sweep")[0]);
     assert!(pages[0].1 >= 12288 && pages[1].1 >= 4096, "{record}");
     assert!(pages[0].1 + pages[1].1 < 16384 + 100, "{record}");
 
-    written_weights(&record, automatic);
+    written_weights(record, automatic);
 }
 
 /// What a weight that is written does to the others, and what 0 means.
 fn written_weights(record: &Record, automatic: bool) {
     let zero = format!("write {WEIGHTS}/node1 0");
     if automatic {
-        assert_eq!(shown(record, &format!("read {WEIGHTS}/auto")), ["false"]);
+        let auto = format!("read {WEIGHTS}/auto");
+        let last = record.steps.iter().rfind(|taken| taken.step == auto).unwrap();
+        assert_eq!(last.output, ["false"], "{record}");
         assert!(refused(record, &zero).starts_with("Invalid argument"), "{record}");
         assert!(step(record, &format!("write {WEIGHTS}/auto true")).succeeded(), "{record}");
         assert_eq!(shown(record, &format!("read {WEIGHTS}/node0")), ["22"]);

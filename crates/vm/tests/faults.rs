@@ -4,7 +4,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::{fs, time::Duration};
+use std::fs;
 
 use interleaf_guest::report::Ending;
 use interleaf_vm::{
@@ -26,9 +26,6 @@ const LOOKS: [&str; 5] = [
     "read /sys/kernel/mm/mempolicy/weighted_interleave/*",
     "read /sys/kernel/mm/numa/demotion_enabled",
 ];
-
-/// Far more than the longest boot takes on two slow cores.
-const LIMIT: Duration = Duration::from_secs(300);
 
 /// Programs called `touch` are to have their pages 60:40.
 const CONFIG: &str = "schema = \"interleaf.balance/1\"\n\
@@ -67,7 +64,6 @@ fn said_on(series: Series, on: &str, files: &[(&str, &str)], steps: &str) -> Opt
     let huge = "write /sys/kernel/mm/transparent_hugepage/enabled madvise\n";
     let steps = format!("{huge}{}{steps}\n{}", looks(), looks());
     said_by(series, on, &steps, &|boot| {
-        boot.limit = LIMIT;
         // Memory that is plugged in can be switched off when nothing of the kernel's is in it.
         boot.command_line = "memhp_default_state=online_movable";
         boot.files.extend(files.iter().cloned());
@@ -240,7 +236,7 @@ fn programs_come_and_go() {
          start second {touch} --sweep\nawait second reached\n\
          write /proc/sys/vm/overcommit_memory 1\n\
          start hog touch 2GiB --huge\nwait hog\n\
-         kill second KILL\nwait second\n{INTACT}sleep 3s\n\
+         kill second KILL\nwait second\n{INTACT}until {ADMIN}/0/state off\n\
          start third {touch} --sweep\nawait third reached\n\
          kill balance TERM\nwait balance\n"
     );
@@ -271,12 +267,16 @@ fn the_protected_are_left_alone() {
     let named = config(&format!("kind = \"processes\"\nprocesses = [\"touch\"]\n{kept}"), "60:40");
     let machine = config(kept, "20:80");
     let group = config("kind = \"cgroup\"\ncgroup = \"/kept\"", "20:80");
-    let all = "run interleaf balance --stop-rivals --config /machine.toml --duration 40s";
+    let of_all = "interleaf balance --stop-rivals --config /machine.toml";
+    // What has come nearer to 20:80 than to where it was.
+    let start_sweep = SWEEP.replace("--tell 60:40", "--tell 60:40 --tell 40:60");
     let of_group = "interleaf balance --stop-rivals --config /group.toml --way paddr";
     let steps = format!(
         "start kept touch 32MiB --bind 0 --sweep --tell 20:80 --group kept/inner\n\
-         await kept touched\n{SWEEP}start balance {BALANCE}\n\
-         await sweep reached\nkill balance TERM\nwait balance\n{all}\npages kept\npages sweep\n\
+         await kept touched\n{start_sweep}start balance {BALANCE}\n\
+         await sweep reached\nkill balance TERM\nwait balance\n\
+         start all {of_all}\nawait sweep reached\nkill all TERM\nwait all\n\
+         pages kept\npages sweep\n\
          start group {of_group}\nawait kept reached\nkill group TERM\nwait group\n\
          pages sweep\n{INTACT}"
     );
@@ -287,7 +287,7 @@ fn the_protected_are_left_alone() {
     ];
     let Some(record) = said_on(Series::Newest, "two-nodes-hmat", &files, &steps) else { return };
     told(&record, "wait balance", Ending::Exit(0), &["left alone: /kept", "by vaddr"]);
-    told(&record, all, Ending::Exit(0), &["left alone: /kept", "by paddr"]);
+    told(&record, "wait all", Ending::Exit(0), &["left alone: /kept", "by paddr"]);
     let on_0 = |look| self::all(&record, look).into_iter().map(on_node_0).collect::<Vec<u32>>();
     let [kept] = on_0("pages kept")[..] else { panic!("{record}") };
     let [swept, then_swept] = on_0("pages sweep")[..] else { panic!("{record}") };
@@ -305,14 +305,15 @@ fn the_protected_are_left_alone() {
 #[test]
 fn a_full_node_is_told() {
     let config = CONFIG.replace("60:40", "20:80");
-    let balance = format!("run {BALANCE} --duration 25s");
     let steps = format!(
-        "start sweep touch 160MiB --bind 0 --check\nawait sweep touched\n{balance}\n{INTACT}"
+        "start sweep touch 160MiB --bind 0 --check\nawait sweep touched\n\
+         start balance {BALANCE}\nawait balance *node 1 is full: \n\
+         kill balance TERM\nwait balance\n{INTACT}"
     );
     let files = [("/balance.toml", config.as_str())];
     on_each(&SERIES, |series| {
         let Some(record) = said_on(series, "nearly-full-node", &files, &steps) else { return };
-        told(&record, &balance, Ending::Exit(0), &["node 1 is full: "]);
+        told(&record, "wait balance", Ending::Exit(0), &["node 1 is full: "]);
         unchanged_but(&record, &[]);
         intact(&record);
     });
@@ -324,7 +325,8 @@ fn a_full_first_node_is_emptied_of_cold_pages() {
     let steps = format!(
         "{SWEEP}start cold touch 380MiB --sweep\nawait cold touched\nkill cold STOP\npages cold\n\
          start balance {BALANCE}\nawait balance interleaf: node 0 is nearly full\n\
-         await sweep reached\nsleep 10s\nkill balance TERM\nwait balance\npages cold\n{INTACT}"
+         await sweep reached\nawait balance *node 0 has room again\n\
+         kill balance TERM\nwait balance\npages cold\n{INTACT}"
     );
     let Some(record) = said(Series::Newest, CONFIG, &steps) else { return };
     let words = ["node 0 is nearly full, and cold pages go to node 1"];

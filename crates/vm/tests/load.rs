@@ -106,17 +106,18 @@ fn traffic_follows_the_pages() {
     let run = run(&[]);
     let drain = |n: u32| format!("run drain {FEED} {n}ms");
     let to = |weights: &str| format!("run interleaf run --pid @load --weights {weights}");
-    // The durations differ so that the steps do.
+    // The durations differ so that the steps do. The load looks where its pages are some three
+    // times a second, and more seldom where it has little of a processor.
     let steps = [
         "write /proc/sys/kernel/numa_balancing 0".to_string(),
         format!("start load interleaf run --weights 3:1 -- {}", command(&run)),
         "await load touched".to_string(),
         drain(2001),
         to("1:1"),
-        "sleep 1s".to_string(),
+        "sleep 5s".to_string(),
         drain(2002),
         to("0:1"),
-        "sleep 1s".to_string(),
+        "sleep 5s".to_string(),
         drain(2003),
         "kill load TERM".to_string(),
         "wait load".to_string(),

@@ -38,21 +38,20 @@ fn status<'a>(doctor: &'a Value, name: &str) -> &'a str {
     field(doctor, name, "status")
 }
 
-/// DAMON, its actions, destinations and goals, as `doctor --probe` says them. Nothing on a machine
-/// without the kernel.
-fn damon(series: Series) -> Option<[String; 4]> {
-    let [_, doctor, probed] = said(series, "two-nodes-hmat")?;
+/// DAMON, its actions, destinations and goals, as `doctor --probe` says them.
+fn damon([_, doctor, probed]: &[Value; 3]) -> [String; 4] {
     let all = ["DAMON", "DAMON actions", "DAMON destinations", "DAMON goals"];
     for name in &all[1..] {
-        assert_eq!(status(&doctor, name), "unknown", "nobody asked");
+        assert_eq!(status(doctor, name), "unknown", "nobody asked");
     }
-    Some(all.map(|name| format!("{}: {}", status(&probed, name), field(&probed, name, "what"))))
+    all.map(|name| format!("{}: {}", status(probed, name), field(probed, name, "what")))
 }
 
 /// DRAM and an expander: both nodes, what the firmware rates them at, and the weights that a kernel
-/// of this series has.
-fn two_nodes(series: Series, weighted: bool, automatic: bool) {
-    let Some([show, doctor, _]) = said(series, "two-nodes-hmat") else { return };
+/// of this series has; and all that was said. Nothing on a machine without the kernel.
+fn two_nodes(series: Series, weighted: bool, automatic: bool) -> Option<[Value; 3]> {
+    let all = said(series, "two-nodes-hmat")?;
+    let [show, doctor, _] = &all;
     let [dram, cxl] = &show["nodes"].as_array().unwrap()[..] else { panic!("{show}") };
     assert_eq!((&dram["node"], &cxl["node"]), (&0.into(), &1.into()));
     assert_eq!((&dram["cpus"], &cxl["cpus"]), (&"0-1".into(), &"".into()));
@@ -63,12 +62,17 @@ fn two_nodes(series: Series, weighted: bool, automatic: bool) {
     assert_eq!(dram["weight"].is_number(), weighted, "{show}");
     assert_eq!(show["automatic_weights"].is_boolean(), automatic, "{show}");
     let is = |there: bool| if there { "present" } else { "missing" };
-    assert_eq!(status(&doctor, "several memory nodes"), "present");
-    assert_eq!(status(&doctor, "rated bandwidths"), "present");
-    assert_eq!(status(&doctor, "weighted interleaving"), is(weighted));
-    assert_eq!(status(&doctor, "automatic weights"), is(automatic));
-    assert_eq!(status(&doctor, "bandwidth counters"), "missing", "a guest has none");
+    assert_eq!(status(doctor, "several memory nodes"), "present");
+    assert_eq!(status(doctor, "rated bandwidths"), "present");
+    assert_eq!(status(doctor, "weighted interleaving"), is(weighted));
+    assert_eq!(status(doctor, "automatic weights"), is(automatic));
+    assert_eq!(status(doctor, "bandwidth counters"), "missing", "a guest has none");
+    Some(all)
 }
+
+/// The actions that kernels from 6.12 on take.
+const ACTIONS: &str = "present: willneed, cold, pageout, hugepage, nohugepage, lru_prio, \
+                       lru_deprio, migrate_hot, migrate_cold, stat";
 
 #[test]
 fn on_6_1() {
@@ -77,28 +81,9 @@ fn on_6_1() {
 
 #[test]
 fn on_6_12() {
-    two_nodes(Series::Of(6, 12), true, false);
-}
-
-#[test]
-fn on_6_17() {
-    two_nodes(Series::Of(6, 17), true, true);
-}
-
-#[test]
-fn on_the_newest() {
-    two_nodes(Series::Newest, true, true);
-}
-
-/// The actions that kernels from 6.12 on take.
-const ACTIONS: &str = "present: willneed, cold, pageout, hugepage, nohugepage, lru_prio, \
-                       lru_deprio, migrate_hot, migrate_cold, stat";
-
-#[test]
-fn damon_of_6_12_is_asked() {
-    let Some(damon) = damon(Series::Of(6, 12)) else { return };
+    let Some(said) = two_nodes(Series::Of(6, 12), true, false) else { return };
     assert_eq!(
-        damon,
+        damon(&said),
         [
             "present: operations vaddr, fvaddr, paddr; tells pages by anon, memcg, young, addr, \
              target",
@@ -111,10 +96,10 @@ fn damon_of_6_12_is_asked() {
 }
 
 #[test]
-fn damon_of_6_17_is_asked() {
-    let Some(damon) = damon(Series::Of(6, 17)) else { return };
+fn on_6_17() {
+    let Some(said) = two_nodes(Series::Of(6, 17), true, true) else { return };
     assert_eq!(
-        damon,
+        damon(&said),
         [
             "present: operations vaddr, fvaddr, paddr; tells pages by addr, target, anon, active, \
              memcg, young, hugepage_size, unmapped; tunes its intervals",
@@ -127,8 +112,9 @@ fn damon_of_6_17_is_asked() {
 
 /// The newest one may take more, tomorrow.
 #[test]
-fn damon_of_the_newest_is_asked() {
-    let Some([damon, actions, destinations, goals]) = damon(Series::Newest) else { return };
+fn on_the_newest() {
+    let Some(said) = two_nodes(Series::Newest, true, true) else { return };
+    let [damon, actions, destinations, goals] = damon(&said);
     assert!(damon.starts_with("present: operations vaddr, fvaddr, paddr; "), "{damon}");
     assert!(actions.starts_with("present: "), "{actions}");
     assert!(destinations.starts_with("present: "), "{destinations}");

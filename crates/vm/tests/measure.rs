@@ -7,16 +7,12 @@
 use interleaf_guest::report::Ending;
 use interleaf_vm::{
     Series,
-    harness::{on_each, said_within, shown, step},
+    harness::{on_each, said, shown, step},
     outcome::Record,
 };
 use serde_json::Value;
-use std::time::Duration;
 
 const WEIGHTS: &str = "/sys/kernel/mm/mempolicy/weighted_interleave";
-
-/// Emulated processors are slow: laying out a chase takes longer than measuring it.
-const LIMIT: Duration = Duration::from_secs(600);
 
 /// Small enough for a guest, and soon done there.
 const SMALL: &str =
@@ -61,7 +57,7 @@ fn nodes_are_measured(series: Series) {
     let buffer = SMALL.replace("--chase 4MiB ", "");
     let bandwidth = format!("run interleaf measure bandwidth --mix W2 --nodes 1 {buffer} --json");
     let steps = with_looks(&format!("{run}\n{read}\n{idle}\n{bandwidth}"));
-    let Some(record) = said_within(series, "two-nodes-hmat", &steps, LIMIT) else { return };
+    let Some(record) = said(series, "two-nodes-hmat", &steps) else { return };
     let matrix = document(&record, read);
     assert_eq!(matrix["stopped"], "done", "{record}");
     for kind in ["idle", "bandwidth"] {
@@ -102,7 +98,7 @@ fn weights_are_exact(series: Series, way: &str) {
         "run interleaf measure interleave --way {way} --mix R,W10 --weights 1:0,3:1,1:1,0:1 \
          {SMALL} --json"
     );
-    let Some(record) = said_within(series, "two-nodes-hmat", &with_looks(&run), LIMIT) else {
+    let Some(record) = said(series, "two-nodes-hmat", &with_looks(&run)) else {
         return;
     };
     let document = document(&record, &run);
@@ -150,7 +146,7 @@ fn a_signal_leaves_a_record_and_no_weights() {
     let steps = with_looks(&format!(
         "{start}\nawait it *interleave\nread {WEIGHTS}/node0\nkill it INT\nwait it\n{read}"
     ));
-    let Some(record) = said_within(Series::Of(6, 17), "two-nodes-hmat", &steps, LIMIT) else {
+    let Some(record) = said(Series::Of(6, 17), "two-nodes-hmat", &steps) else {
         return;
     };
     assert_eq!(step(&record, "wait it").ending, Some(Ending::Exit(130)), "{record}");
@@ -173,7 +169,7 @@ fn what_a_kill_left_is_put_back() {
     let steps = with_looks(&format!(
         "{start}\nawait it *interleave\nkill it KILL\nwait it\nread {WEIGHTS}/node0\n{restore}"
     ));
-    let Some(record) = said_within(Series::Of(6, 12), "two-nodes-hmat", &steps, LIMIT) else {
+    let Some(record) = said(Series::Of(6, 12), "two-nodes-hmat", &steps) else {
         return;
     };
     assert_eq!(shown(&record, &format!("read {WEIGHTS}/node0")), ["7"], "{record}");
@@ -194,8 +190,7 @@ fn what_cannot_be_is_refused() {
     ];
     let steps: Vec<String> =
         wrong.iter().map(|(words, _)| format!("run interleaf measure {words}")).collect();
-    let Some(record) =
-        said_within(Series::Of(6, 17), "two-nodes-hmat", &with_looks(&steps.join("\n")), LIMIT)
+    let Some(record) = said(Series::Of(6, 17), "two-nodes-hmat", &with_looks(&steps.join("\n")))
     else {
         return;
     };

@@ -127,11 +127,12 @@ fn a_full_node_is_told() {
 /// A program that ends while its pages are moved is no failure of the move.
 #[test]
 fn a_program_may_end_in_the_middle() {
-    let mover = "start mover interleaf run --pid @sweep --weights 0:1 --migration-rate 10MB/s";
+    let mover = "start mover interleaf run --pid @sweep --weights 0:1 --migration-rate 4MB/s";
     let steps = [mover, "await sweep reached", "kill sweep KILL", "wait sweep", "wait mover"];
     let steps = with_program(" --tell 90:10", &steps);
     on_each(&[Series::Of(6, 1), Series::Newest], |series| {
         let Some(record) = said(series, "two-nodes-hmat", &steps) else { return };
+        shown(&record, "await sweep reached");
         assert_eq!(step(&record, "wait mover").ending, Some(Ending::Exit(0)), "{record}");
     });
 }

@@ -25,7 +25,8 @@ fn a_daemon_is_watched() {
                  await watch {\n\
                  run interleaf balance --monitor=/tmp/none\n\
                  list /run/interleaf\n\
-                 sleep 3s\n\
+                 await watch {\n\
+                 await watch {\n\
                  read /proc/@daemon/status\n\
                  kill watch TERM\n\
                  wait watch\n\
@@ -39,7 +40,7 @@ fn a_daemon_is_watched() {
         lines.map(|line| serde_json::from_str(line).unwrap()).collect()
     };
     let (told, watched) = (periods("wait daemon"), periods("wait watch"));
-    assert!(watched.len() > 1, "{record}");
+    assert!(watched.len() > 2, "{record}");
     assert_eq!(watched[..], told[..watched.len()], "{record}");
     assert_eq!(watched[0]["schema"], "interleaf.balance/1", "{record}");
     let none = record.steps.iter().find(|it| it.step.ends_with("--monitor=/tmp/none")).unwrap();

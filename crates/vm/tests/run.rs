@@ -175,12 +175,14 @@ fn two_runs_share_the_weights() {
 }
 
 /// A launcher that sets another policy for what it starts, as mpirun does, is told, and how much
-/// memory it took away. A look takes a slow guest so long that the next is five seconds later.
+/// memory it took away. The next look at a program is as much later as the one before was after its
+/// start, or twenty times what that took: a slow guest has none for long, and the program leaves it
+/// the processor meanwhile.
 #[test]
 fn who_sets_another_policy_is_told() {
     let steps = "start outer interleaf run --weights 3:1 -- \
-                 interleaf run -q --weights 1:1 -- touch 64MiB --sweep\n\
-                 await outer touched\nsleep 30s\nkill outer TERM\nwait outer\n";
+                 interleaf run -q --weights 1:1 -- touch 64MiB --stay\n\
+                 await outer touched\nsleep 60s\nkill outer TERM\nwait outer\n";
     on_each(&[Series::Of(6, 1), Series::Of(6, 17)], |series| {
         let outer = match series {
             Series::Of(6, 1) => "1:0",
@@ -228,11 +230,13 @@ fn a_policy_steers_a_command() {
     for way in ["vaddr", "pages"] {
         let start = format!(
             "start sweep interleaf run --policy bandwidth --feed /tmp/feed.sock --way {way} \
-             --period 1s --stop-rivals -o /tmp/run.json -- touch 64MiB --sweep"
+             --period 1s --stop-rivals -o /tmp/run.json -- touch 64MiB --sweep --tell 71:29"
         );
+        // What is told of a period may have been seen before they were there.
+        let seen = "await sweep *node0 71 (7";
         let steps = format!(
             "start other touch 16MiB --bind 0 --sweep\nawait other touched\n{start}\n\
-             await sweep touched\nsleep 30s\nread {damon}\nkill sweep TERM\nwait sweep\n\
+             await sweep reached\n{seen}\n{seen}\nread {damon}\nkill sweep TERM\nwait sweep\n\
              read /tmp/run.json\nread {damon}\nkill other KILL\nwait other"
         );
         let Some(record) = said(Series::Of(6, 17), "two-nodes-hmat", &with_looks(&steps)) else {
@@ -263,11 +267,11 @@ fn a_policy_steers_a_command() {
 /// runs.
 #[test]
 fn without_weights_pages_are_moved() {
-    let start = "start sweep interleaf run --weights 3:1 -- touch 64MiB --sweep";
+    let start = "start sweep interleaf run --weights 3:1 -- touch 64MiB --sweep --tell 3:1";
     let even = "run interleaf run --weights 1:1 -- touch 64MiB";
     let dry = "run interleaf run --weights 3:1 --dry-run -- touch 64MiB";
     let steps = format!(
-        "{even}\n{dry}\n{start}\nawait sweep touched\nsleep 8s\n\
+        "{even}\n{dry}\n{start}\nawait sweep reached\nsleep 8s\n\
          read /proc/@sweep/task/@sweep/children\nkill sweep TERM\nwait sweep"
     );
     let Some(record) = said(Series::Of(6, 1), "two-nodes-hmat", &steps) else { return };

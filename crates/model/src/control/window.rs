@@ -19,6 +19,9 @@ const STEPS_OF_NOISE: f64 = 6.0;
 /// and give back is not on its way, and would keep a busy machine from ever being judged.
 const MIGRATED: f64 = 0.5;
 
+/// Samples that are enough where they are long ones: of fewer nobody knows how far they scatter.
+const LONG_MIN: usize = 2;
+
 /// The samples of one period, as one domain sees them.
 pub(super) struct Window {
     tiers: usize,
@@ -153,6 +156,20 @@ impl Window {
         self.since_the_last_move().count()
     }
 
+    /// Whether these are enough to go by: as many as are wanted, or the time of as many. Where the
+    /// processors are busy, each may take as long as five should.
+    pub(super) fn is_quiet(&self, settings: &Settings) -> bool {
+        let count = self.quiet();
+        let span_ns: f64 = self.since_the_last_move().map(|sample| sample.span_ns).sum();
+        let wanted_ns = settings.sample.as_nanos() as f64 * settings.quiet_min as f64;
+        count >= settings.quiet_min || (count >= LONG_MIN && span_ns >= wanted_ns)
+    }
+
+    /// Whether a page has moved, or is on its way.
+    pub(super) fn is_stirred(&self) -> bool {
+        self.samples.iter().any(|sample| !sample.quiet)
+    }
+
     /// Whether the bytes of every tier were counted in some sample.
     pub(super) fn is_counted(&self) -> bool {
         self.samples.iter().any(|sample| sample.counted)
@@ -160,8 +177,8 @@ impl Window {
 
     /// The samples since the last page moved, if they are enough; else all quiet ones, or all that
     /// were counted if there is none. What was quiet before pages moved shows another placement.
-    fn usable(&self, quiet_min: usize) -> Vec<&Kept> {
-        if self.quiet() >= quiet_min.max(1) {
+    fn usable(&self, settings: &Settings) -> Vec<&Kept> {
+        if self.quiet() > 0 && self.is_quiet(settings) {
             return self.since_the_last_move().collect();
         }
         let counted = || self.samples.iter().filter(|sample| sample.counted);
@@ -177,7 +194,7 @@ impl Window {
         scopes: &[usize],
         settings: &Settings,
     ) -> Option<Observation> {
-        let usable = busy(self.usable(settings.quiet_min));
+        let usable = busy(self.usable(settings));
         let last = usable.last()?;
         let totals: Vec<f64> = usable.iter().map(|sample| sample.total_gbps()).collect();
         let count = totals.len() as f64;
@@ -338,6 +355,28 @@ mod tests {
         assert_eq!((seen.tiers[0].free_bytes, seen.tiers[1].free_bytes), (Some(1 << 30), None));
         assert_eq!(seen.steered_bytes, Some(11));
         assert_eq!(window.migrated_bytes(), 1 << 30);
+    }
+
+    /// On a busy machine samples are few and long.
+    #[test]
+    fn a_few_long_samples_are_enough() {
+        let settings = Settings::default();
+        let mut window = Window::new(2);
+        let add = |window: &mut Window, span_ms, migrated| {
+            let sample =
+                Sample { span: Duration::from_millis(span_ms), ..sample([9.0; 2], migrated) };
+            window.add(&sample, 0, &[0, 1], &[0], &settings);
+        };
+        add(&mut window, 1500, 1 << 30);
+        assert!(!window.is_quiet(&settings) && window.is_stirred());
+        for (span_ms, enough) in [(900, false), (50, false), (50, true)] {
+            add(&mut window, span_ms, 0);
+            assert_eq!(window.is_quiet(&settings), enough, "{span_ms} ms");
+        }
+        assert_eq!(window.observation(2.5, vec![1.0, 0.0], &[0], &settings).unwrap().quiet, 3);
+        window.clear();
+        add(&mut window, 5000, 0);
+        assert!(!window.is_quiet(&settings) && !window.is_stirred(), "it may be anything");
     }
 
     /// Few bytes beside the traffic, but much of the scope: until they have come to rest, what is
