@@ -12,7 +12,10 @@
 //! A folder that nobody keeps was left behind by who was killed, and whoever begins the next
 //! session removes it. Stores have no names, and are gone with the last process that has them.
 
-use crate::board::{Board, Process};
+use crate::{
+    board::{Board, Process},
+    uffd::Faults,
+};
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 use std::{
@@ -49,6 +52,8 @@ pub struct Settings {
     pub min_alloc_bytes: u64,
     /// What of it is for those that the command starts.
     pub children: Children,
+    /// Who serves faults.
+    pub faults: Faults,
     /// Whether devices are taken that hold something.
     pub force: bool,
     /// So many processes at least share the budget evenly.
@@ -323,6 +328,7 @@ mod tests {
             stores: vec!["/mnt".into()],
             min_alloc_bytes: 1 << 20,
             children: Children::Inherit,
+            faults: Faults::Thread,
             force: false,
             processes: 1,
             command: vec!["solver".into()],

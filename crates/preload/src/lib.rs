@@ -21,6 +21,8 @@ pub mod lock;
 
 pub mod process;
 
+pub mod signal;
+
 mod maps;
 
 mod errno;

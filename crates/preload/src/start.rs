@@ -1,6 +1,6 @@
 //! How it begins: what the session says, and this process's part of the budget.
 
-use crate::process;
+use crate::{process, signal};
 use interleaf_pager::{
     board::{Identity, OWN, Seat},
     cache::Settings,
@@ -8,6 +8,7 @@ use interleaf_pager::{
     predict::Limits,
     session::{self, Children, Session, VARIABLE},
     store::{FileStore, Options},
+    uffd::Faults,
     worker::is_worker,
 };
 use std::{
@@ -98,7 +99,10 @@ fn start(frames: u64, session: &session::Settings, seat: (Seat, u32)) -> Result<
     let frames = u32::try_from(frames).map_err(|_| "the budget is too large")?;
     let ahead = Limits { first: 16, most: 8192 };
     let settings = Settings { frames, order: 2, ahead };
-    let pager = Pager::seated(settings, ADDRESSES, store, Some(seat));
+    if session.faults == Faults::Signal {
+        signal::begin()?;
+    }
+    let pager = Pager::seated(settings, ADDRESSES, store, Some(seat), session.faults);
     let pager = pager.map_err(|why| format!("userfaultfd: {why}"))?;
     process::watch();
     let least = usize::try_from(session.min_alloc_bytes).unwrap_or(usize::MAX);
@@ -140,9 +144,14 @@ pub(crate) fn inside<T>(work: impl FnOnce() -> T) -> T {
     outcome
 }
 
+/// Whether the calling thread does something of ours.
+pub(crate) fn is_inside() -> bool {
+    INSIDE.get() || is_worker()
+}
+
 /// The pager, for so many new bytes.
 pub(crate) fn pager_for(bytes: usize) -> Option<&'static Pager> {
-    if bytes < LEAST_BYTES || INSIDE.get() || is_worker() {
+    if bytes < LEAST_BYTES || is_inside() {
         return None;
     }
     let left = LEFT.load(Relaxed);
@@ -156,14 +165,14 @@ pub(crate) fn pager_for(bytes: usize) -> Option<&'static Pager> {
 
 /// So many bytes are left to others.
 pub(crate) fn leave(bytes: usize) {
-    if bytes >= LEAST_BYTES && !INSIDE.get() && !is_worker() {
+    if bytes >= LEAST_BYTES && !is_inside() {
         LEFT.fetch_add(bytes, Relaxed);
     }
 }
 
 /// They are given back.
 pub(crate) fn give_back(bytes: usize) {
-    if bytes >= LEAST_BYTES && !INSIDE.get() && !is_worker() {
+    if bytes >= LEAST_BYTES && !is_inside() {
         // What was taken before this library was asked was not counted.
         let _ = LEFT.fetch_update(Relaxed, Relaxed, |left| Some(left.saturating_sub(bytes)));
     }

@@ -1,7 +1,10 @@
 //! Small programs that do to their memory what programs do, with more of it than fits, and without:
 //! they do not notice.
 
-use interleaf_pager::session::{Children, SCHEMA, Session, Settings, VARIABLE};
+use interleaf_pager::{
+    session::{Children, SCHEMA, Session, Settings, VARIABLE},
+    uffd::Faults,
+};
 use std::{
     io::Write,
     path::{Path, PathBuf},
@@ -37,7 +40,7 @@ fn library() -> PathBuf {
 
 /// Runs a program in a folder, which its store is in too, in a session of its own as `interleaf
 /// extend` begins it.
-fn extended(program: &Path, folder: &Path, arguments: &[&str]) -> Output {
+fn extended(program: &Path, folder: &Path, arguments: &[&str], faults: Faults) -> Output {
     let base = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
     let settings = Settings {
         schema: SCHEMA.into(),
@@ -45,6 +48,7 @@ fn extended(program: &Path, folder: &Path, arguments: &[&str]) -> Output {
         stores: vec![folder.into()],
         min_alloc_bytes: LEAST,
         children: Children::Inherit,
+        faults,
         force: false,
         processes: 1,
         command: vec![program.display().to_string()],
@@ -69,13 +73,18 @@ fn text(output: &Output) -> String {
 
 /// Runs a program both ways: it succeeds and says the same, and leaves nothing behind.
 fn same(name: &str, arguments: &[&str]) {
+    same_by(name, arguments, Faults::Thread);
+}
+
+/// The same, with the choice of who serves faults.
+fn same_by(name: &str, arguments: &[&str], faults: Faults) {
     let (folder, program) = compile(name);
     let plain = Command::new(&program).args(arguments).current_dir(folder.path()).output();
     let plain = plain.expect("a program that was just compiled");
     assert!(plain.status.success(), "not extended: {}", text(&plain));
     let files = || std::fs::read_dir(folder.path()).expect("the folder").count();
     let before = files();
-    let output = extended(&program, folder.path(), arguments);
+    let output = extended(&program, folder.path(), arguments, faults);
     assert_eq!(text(&output), text(&plain), "extended, and not");
     assert_eq!(files(), before, "files in the folder");
 }
@@ -123,6 +132,35 @@ fn a_transform_and_a_factorisation() {
     same("numeric.c", &[]);
 }
 
+/// What waits for no system call does not notice who serves its faults.
+#[test]
+fn blocks_in_signals() {
+    same_by("malloc.c", &[], Faults::Signal);
+}
+
+#[test]
+fn pieces_in_signals() {
+    same_by("pieces.c", &[], Faults::Signal);
+}
+
+#[test]
+fn containers_in_signals() {
+    same_by("containers.cc", &[], Faults::Signal);
+}
+
+#[test]
+fn numbers_in_signals() {
+    same_by("numeric.c", &[], Faults::Signal);
+}
+
+/// Threads, a handler of SIGBUS and other handlers of the program's own, that block what they like;
+/// system calls that meet pages that are not there, and children.
+#[test]
+fn signals() {
+    same_by("signals.c", &["file"], Faults::Thread);
+    same_by("signals.c", &["file", "EFAULT"], Faults::Signal);
+}
+
 /// NumPy rounds the same, multiplied, transformed, sorted and solved, with a budget of a part of
 /// what it has.
 #[test]
@@ -143,8 +181,10 @@ fn numpy() {
     let plain = plain.arg(&script).envs(ONE_THREAD).output().expect("Python");
     assert!(plain.status.success(), "{}", text(&plain));
     let script = script.to_str().expect("a path of letters");
-    let output = extended(Path::new(python), folder.path(), &[script]);
-    assert_eq!(text(&output), text(&plain));
+    for faults in [Faults::Thread, Faults::Signal] {
+        let output = extended(Path::new(python), folder.path(), &[script], faults);
+        assert_eq!(text(&output), text(&plain), "{faults:?}");
+    }
 }
 
 #[test]
