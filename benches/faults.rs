@@ -14,6 +14,7 @@ use interleaf_pager::{
     pager::Pager,
     predict::Limits,
     store::{FileStore, Options},
+    uffd::Faults,
 };
 use std::{
     mem::zeroed,
@@ -189,12 +190,13 @@ fn mechanism(bencher: Bencher, (by, how, pages): (By, How, usize)) {
     }
 }
 
-/// The pager, with pages that were unmapped and are in memory still.
-#[divan::bench(sample_count = 30, sample_size = 1)]
-fn pager(bencher: Bencher) {
+/// The pager, with pages that were unmapped and are in memory still; beside the line of the
+/// mechanism that serves as it does.
+#[divan::bench(args = [Faults::Thread, Faults::Signal], sample_count = 30, sample_size = 1)]
+fn pager(bencher: Bencher, by: Faults) {
     let settings = Settings { frames: 16384, order: 0, ahead: Limits { first: 16, most: 2048 } };
     let store = FileStore::memory(1, Options::default()).expect("files in memory");
-    let pager = Pager::new(settings, 1 << 30, store).expect("userfaultfd");
+    let pager = Pager::seated(settings, 1 << 30, store, None, by).expect("userfaultfd");
     let mut region = pager.region(PIECES * PAGE).expect("addresses");
     region.advise(0..PIECES * PAGE, Advice::Random);
     region.bytes_mut().fill(1);

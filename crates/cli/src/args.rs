@@ -13,7 +13,7 @@ mod simulate;
 pub(crate) use bench::bench_run;
 pub(crate) use bench::{Bench, BenchInstallArgs, BenchListArgs, BenchRunArgs, Place};
 pub(crate) use bench_compare::BenchCompareArgs;
-pub(crate) use extend::{EXAMPLE as EXTEND_EXAMPLE, ExtendArgs};
+pub(crate) use extend::{EXAMPLE as EXTEND_EXAMPLE, ExtendArgs, FaultsChoice};
 pub(crate) use measure::{
     ChaseArgs, CommonArgs, InterleaveArgs, LoadArgs, Measure, MeasureArgs, PagesChoice,
     TrafficArgs, WayChoice,

@@ -31,6 +31,10 @@ mod learn;
 
 mod room;
 
+mod taken;
+
+pub use taken::{Taking, Touch};
+
 use crate::{
     advice::Advice,
     cyclic::Cyclic,
@@ -369,10 +373,7 @@ impl Cache {
         let mut touch = None;
         match event {
             Event::Touched { thread, page, is_write } => {
-                self.counts.touches += 1;
-                let now = self.now();
-                self.learner(page).touch(page, now);
-                self.touched(page, is_write, actions);
+                self.touch(page, is_write, actions);
                 touch = Some((thread, page));
             }
             Event::Filled(id, result) => {
@@ -401,13 +402,22 @@ impl Cache {
             Event::Freeze => self.freeze(actions),
             Event::Thaw => self.thaw(actions),
         }
+        self.settle(touch, actions);
+    }
+
+    /// Does what follows from what has happened, with these touches of threads.
+    fn settle(
+        &mut self,
+        touches: impl IntoIterator<Item = (u32, Page)>,
+        actions: &mut Vec<Action>,
+    ) {
         if !self.discarded.is_empty() {
             self.discard(actions);
         }
         if !self.is_frozen {
             self.make_room(actions);
             self.serve(actions);
-            if let Some((thread, page)) = touch {
+            for (thread, page) in touches {
                 self.foresee(thread, page);
             }
             self.bring_pending(actions);
@@ -609,6 +619,7 @@ impl Cache {
         let goes_by = is_of_loop || extent.goes_by && self.cyclic.is_loop();
         extent.goes_by = goes_by && !room::is_kept(extent.span().page, round);
         extent.state = State::Mapping;
+        extent.is_taken = false;
         self.coming += 1;
         extent.is_changed |= is_write;
         actions.push(Action::MoveIn(id, extent.span()));

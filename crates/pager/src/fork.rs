@@ -165,7 +165,7 @@ impl Fork<'_> {
             cache.resize(u32::try_from(part).unwrap_or(u32::MAX));
         }
         let frames = Frames::new(cache.settings().frames)?;
-        let kernel = Arc::new(Kernel::new(own(&self.arena, shared), &frames)?);
+        let kernel = Arc::new(Kernel::new(own(&self.arena, shared), &frames, shared.by)?);
         // The worker of the parent has it too, and will never let go of it here.
         mem::forget(mem::replace(&mut *self.kernel, Arc::clone(&kernel)));
         for fd in fds {

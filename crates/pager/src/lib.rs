@@ -46,6 +46,8 @@ mod teller;
 
 pub mod pager;
 
+pub mod signal;
+
 mod beside;
 mod mappings;
 mod stall;

@@ -12,9 +12,10 @@ use crate::{
     memory::{self, Memory},
     predict::Page,
     ranges::Ranges,
+    signal::{self, Place},
     space::{Own, Space},
     store::Store,
-    uffd::Userfault,
+    uffd::{Faults, Userfault},
     worker::{self, Worker},
 };
 use rustix::{
@@ -40,6 +41,8 @@ pub const READ_WRITE: u32 = 3;
 pub struct Pager {
     pub(crate) shared: Arc<Shared>,
     worker: Mutex<Option<JoinHandle<()>>>,
+    /// Where handlers of signals find it, if faults are served there.
+    place: Option<Place>,
 }
 
 /// What the threads of a program and the pager's own have in common.
@@ -59,6 +62,8 @@ pub(crate) struct Shared {
     pub(crate) pinned_max: u64,
     /// The process whose memory it is.
     pub(crate) process: AtomicI32,
+    /// Who serves faults.
+    pub(crate) by: Faults,
 }
 
 /// What of the kernel's is one process's.
@@ -105,10 +110,11 @@ impl Pager {
     /// # Errors
     /// When there is no right to `userfaultfd`, or not so much memory.
     pub fn new(settings: Settings, bytes: usize, store: impl Store + 'static) -> io::Result<Self> {
-        Self::seated(settings, bytes, store, None)
+        Self::seated(settings, bytes, store, None, Faults::Thread)
     }
 
-    /// The same for a process that shares the budget with others, and begins with so many frames.
+    /// The same for a process that may share the budget with others, and begins with so many frames
+    /// then, with the choice of who serves faults.
     ///
     /// # Errors
     /// As of [`Pager::new`].
@@ -117,8 +123,9 @@ impl Pager {
         bytes: usize,
         store: impl Store + 'static,
         seat: Option<(Seat, u32)>,
+        by: Faults,
     ) -> io::Result<Self> {
-        Self::begin(settings, bytes, Box::new(store), seat, None)
+        Self::begin(settings, bytes, Box::new(store), seat, by, None)
     }
 
     /// The same for pages that are not this process's alone.
@@ -129,7 +136,7 @@ impl Pager {
         store: impl Store + 'static,
         seat: (Seat, u32),
     ) -> io::Result<Self> {
-        Self::begin(settings, bytes, Box::new(store), Some(seat), Some(space))
+        Self::begin(settings, bytes, Box::new(store), Some(seat), Faults::Thread, Some(space))
     }
 
     fn begin(
@@ -137,6 +144,7 @@ impl Pager {
         bytes: usize,
         store: Box<dyn Store>,
         seat: Option<(Seat, u32)>,
+        by: Faults,
         space: Option<Box<dyn Space>>,
     ) -> io::Result<Self> {
         let memory = Memory::reserve(bytes)?;
@@ -144,7 +152,7 @@ impl Pager {
             None => (Frames::new(settings.frames)?, Some(memory.addresses())),
             Some(_) => (Frames::plain(settings.frames)?, None),
         };
-        let kernel = Arc::new(Kernel::new(own, &frames)?);
+        let kernel = Arc::new(Kernel::new(own, &frames, by)?);
         let space = match space {
             None => Box::new(Own::new(Arc::clone(&kernel))?),
             Some(space) => space,
@@ -160,6 +168,7 @@ impl Pager {
             pinned: Mutex::default(),
             pinned_max: u64::from(cache::pinned_max(settings)),
             process: AtomicI32::new(getpid().as_raw_nonzero().get()),
+            by,
         });
         let mut cache = Cache::new(settings);
         if let Some((seat, frames)) = seat {
@@ -167,12 +176,18 @@ impl Pager {
             shared.take_seat(seat)?;
         }
         let worker = Worker::over(space, Arc::clone(&shared), kernel, frames, cache, store);
+        let (worker, served) = worker.shared();
+        let place = served.map(signal::register).transpose()?;
         let worker = Mutex::new(Some(worker::start(worker)?));
-        Ok(Self { shared, worker })
+        Ok(Self { shared, worker, place })
     }
 
     /// The pager of a child that was just forked.
     pub(crate) fn replace_worker(&self, worker: Worker) -> io::Result<()> {
+        let (worker, served) = worker.shared();
+        if let Some((place, served)) = self.place.as_ref().zip(served) {
+            signal::replace(place, served);
+        }
         // The thread of the parent is none of the child's.
         std::mem::forget(lock(&self.worker).replace(worker::start(worker)?));
         Ok(())
@@ -239,6 +254,9 @@ impl Drop for Pager {
         if let Some(worker) = lock(&self.worker).take() {
             let _ = worker.join();
         }
+        if let Some(place) = &self.place {
+            signal::unregister(place);
+        }
         // A thread that follows it may have it still.
         if let Some(seat) = &*lock(&self.shared.seat) {
             seat.leave();
@@ -251,11 +269,18 @@ impl Kernel {
     pub(crate) fn new(
         addresses: impl IntoIterator<Item = Range<usize>>,
         frames: &Frames,
+        by: Faults,
     ) -> io::Result<Self> {
         let called = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        let kernel = Self { faults: Userfault::open()?, frames: frames.addresses(), called };
+        let kernel = Self { faults: Userfault::open(by)?, frames: frames.addresses(), called };
         addresses.into_iter().try_for_each(|addresses| kernel.faults.register(&addresses))?;
         Ok(kernel)
+    }
+
+    /// Has the pager's thread look what there is to do.
+    pub(crate) fn call(&self) {
+        // It cannot fail but when it was called 2^64 times before.
+        let _ = rustix::io::write(&self.called, &1_u64.to_ne_bytes());
     }
 }
 
@@ -346,8 +371,7 @@ impl Shared {
     /// Asks for something now.
     pub(crate) fn ask(&self, request: Request) {
         lock(&self.asked).push(request);
-        // It cannot fail but when it was called 2^64 times before.
-        let _ = rustix::io::write(&self.kernel().called, &1_u64.to_ne_bytes());
+        self.kernel().call();
     }
 }
 

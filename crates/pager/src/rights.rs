@@ -1,6 +1,6 @@
 //! Whether this user may do, on this machine, what a pager has to: it is tried.
 
-use crate::uffd::Userfault;
+use crate::uffd::{Faults, Userfault};
 use io_uring::IoUring;
 use rustix::io::Errno;
 
@@ -22,7 +22,7 @@ fn refused<T>(why: &str, remedy: &str) -> Result<T, Refused> {
 /// # Errors
 /// When there is none.
 pub fn userfaultfd() -> Result<(), Refused> {
-    match Userfault::open() {
+    match Userfault::open(Faults::Thread) {
         Ok(_) => Ok(()),
         Err(Errno::PERM) => refused(
             "this user may not serve page faults of the kernel (userfaultfd)",

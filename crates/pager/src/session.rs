@@ -17,7 +17,10 @@ mod part;
 
 pub use part::ADDRESSES;
 
-use crate::board::{Board, Process};
+use crate::{
+    board::{Board, Process},
+    uffd::Faults,
+};
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 use std::{
@@ -56,6 +59,8 @@ pub struct Settings {
     pub children: Children,
     /// Whether memory is extended that processes share.
     pub shared: bool,
+    /// Who serves faults.
+    pub faults: Faults,
     /// Whether devices are taken that hold something.
     pub force: bool,
     /// So many processes at least share the budget evenly.
@@ -331,6 +336,7 @@ mod tests {
             min_alloc_bytes: 1 << 20,
             children: Children::Inherit,
             shared: false,
+            faults: Faults::Thread,
             force: false,
             processes: 1,
             command: vec!["solver".into()],

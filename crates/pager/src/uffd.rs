@@ -12,6 +12,7 @@ use rustix::{
     ioctl::{Ioctl, IoctlOutput, Opcode, Updater, ioctl, opcode},
     mm::{UserfaultfdFlags, userfaultfd},
 };
+use serde::{Deserialize, Serialize};
 use std::{
     ffi::c_void,
     mem,
@@ -21,6 +22,9 @@ use std::{
 
 /// The group of the calls, and the version of the protocol.
 const GROUP: u8 = 0xaa;
+
+/// `UFFD_FEATURE_SIGBUS`.
+const SIGBUS: u64 = 1 << 7;
 
 /// `UFFD_FEATURE_THREAD_ID`, `UFFD_FEATURE_POISON` (6.6) and `UFFD_FEATURE_MOVE` (6.8).
 const FEATURES: u64 = 1 << 8 | 1 << 14 | 1 << 16;
@@ -141,6 +145,17 @@ impl Default for Messages {
     }
 }
 
+/// Which thread serves faults.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Faults {
+    /// The pager's own, of all threads and of the kernel.
+    #[default]
+    Thread,
+    /// The one that takes it, in a handler of SIGBUS. The kernel gets `EFAULT` of its own.
+    Signal,
+}
+
 /// A touch of a page that is not there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
@@ -159,14 +174,14 @@ pub struct Userfault {
 }
 
 impl Userfault {
-    /// Asks the kernel for one that also serves faults of the kernel itself, so that system calls
-    /// may use the memory.
+    /// Asks the kernel for one. Where a thread serves faults, it also serves those of the kernel
+    /// itself, so that system calls may use the memory.
     ///
     /// # Errors
     /// Without the right to it (`CAP_SYS_PTRACE`, or `vm.unprivileged_userfaultfd`), and of a
     /// kernel before 6.8 that the argument is invalid.
-    pub fn open() -> io::Result<Self> {
-        Self::with(FEATURES)
+    pub fn open(by: Faults) -> io::Result<Self> {
+        Self::with(FEATURES | if by == Faults::Signal { SIGBUS } else { 0 })
     }
 
     /// The same for memory that processes share.
@@ -430,7 +445,7 @@ mod tests {
     /// A huge page that is split becomes pages of zeros that the kernel shares, where it has zeros.
     #[test]
     fn shared_pages_of_zeros_move_too() {
-        let faults = match Userfault::open() {
+        let faults = match Userfault::open(Faults::Thread) {
             Ok(faults) => faults,
             Err(why) => panic!("not tested: {why}"),
         };

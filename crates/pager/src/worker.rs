@@ -3,23 +3,26 @@
 #![expect(unsafe_code, reason = "pages are moved under the program")]
 
 use crate::{
+    arena::{Arena, Owner},
     beside::Beside,
     board::LEAST,
-    cache::{Action, Cache, Changed, Counts, Event, Failed, Span},
+    cache::{Action, Cache, Changed, Counts, Event, Failed, Span, Taking, Touch},
     digest::Digests,
     fatal::fatal,
     fork::{Child, Freeze},
     frames::Frames,
     index::ExtentId,
+    memory::HUGE_BYTES,
     mover::Held,
     pager::{Kernel, PAGE, Request, Shared, lock},
     predict::Page,
+    signal::{Outcome, Served, Waiting},
     space::{Own, Space},
     stall::Stalls,
     store::Store,
     teller::Teller,
     transfers::{Part, Transfers},
-    uffd::Fault,
+    uffd::{Fault, Faults},
 };
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
@@ -30,9 +33,10 @@ use std::{
     collections::BTreeSet,
     io, mem,
     ops::Range,
+    os::fd::{AsRawFd as _, BorrowedFd, RawFd},
     panic::{self, AssertUnwindSafe},
     ptr,
-    sync::{Arc, mpsc::SyncSender},
+    sync::{Arc, Mutex, MutexGuard, mpsc::SyncSender},
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
@@ -47,6 +51,14 @@ const SPIN_FOR_DRIVE: Duration = Duration::from_micros(200);
 /// After so long, what something held is tried again: nobody says when it is not held any more.
 const AGAIN: Timespec = Timespec { tv_sec: 0, tv_nsec: 5_000_000 };
 
+/// So many extents threads map by themselves before they have to ask; the pager's thread is called
+/// before it comes to that.
+const TAKEN_MAX: usize = 128;
+const TAKEN_MANY: usize = 64;
+
+/// So often they try a page that something holds: what takes longer is for the pager's thread.
+const TAKE_TRIES: u32 = 10;
+
 thread_local! {
     static IS_WORKER: Cell<bool> = const { Cell::new(false) };
 }
@@ -59,9 +71,9 @@ pub fn is_worker() -> bool {
 
 /// Starts the thread of a worker. Signals are the program's, whose handlers may touch what only
 /// this thread can bring; and if it ends, so must all who would wait for it.
-pub(crate) fn start(mut worker: Worker) -> io::Result<JoinHandle<()>> {
+pub(crate) fn start(worker: Arc<Mutex<Worker>>) -> io::Result<JoinHandle<()>> {
     spawn("pager", move || {
-        let outcome = panic::catch_unwind(AssertUnwindSafe(|| worker.run()));
+        let outcome = panic::catch_unwind(AssertUnwindSafe(|| run(&worker)));
         match outcome {
             Ok(Ok(())) => {}
             Ok(Err(why)) => fatal(format_args!("{why}")),
@@ -93,6 +105,77 @@ fn block_signals() -> libc::sigset_t {
     }
 }
 
+/// Serves faults until it is asked to stop.
+///
+/// # Errors
+/// When nothing can be served any more.
+fn run(worker: &Mutex<Worker>) -> io::Result<()> {
+    IS_WORKER.set(true);
+    let mut actions = vec![];
+    let mut last = Instant::now();
+    loop {
+        // Nobody else has it for longer than a move of pages takes: who serves faults of its own.
+        let mut own = lock(worker);
+        let Some(is_busy) = own.step(&mut actions)? else { return Ok(()) };
+        if is_busy && !own.is_held {
+            last = Instant::now();
+        } else if last.elapsed() < own.patience() && !own.is_held {
+            match own.waiting {
+                None => own.beside.give_way(),
+                Some(_) => {
+                    drop(own);
+                    thread::yield_now();
+                }
+            }
+        } else {
+            let waits = own.waits();
+            drop(own);
+            // SAFETY: the store lives as long as the worker does, which is ours.
+            unsafe { waits.wait() }?;
+            last = Instant::now();
+        }
+    }
+}
+
+/// What is waited for when there is nothing to do.
+struct Waits {
+    kernel: Arc<Kernel>,
+    /// What is readable when the store has done something.
+    ready: RawFd,
+    /// The same when somebody has touched what was not there.
+    touched: RawFd,
+    has_faults: bool,
+    /// Whether something is to be tried again.
+    is_held: bool,
+}
+
+impl Waits {
+    /// Waits until there is something to do.
+    ///
+    /// # Safety
+    /// The store is there that `ready` is of, and the memory that `touched` is of.
+    unsafe fn wait(&self) -> io::Result<()> {
+        // SAFETY: by the caller.
+        let ready = unsafe { BorrowedFd::borrow_raw(self.ready) };
+        // SAFETY: the same.
+        let touched = unsafe { BorrowedFd::borrow_raw(self.touched) };
+        let faults = if self.has_faults { PollFlags::IN } else { PollFlags::empty() };
+        let mut fds = [
+            PollFd::new(&self.kernel.called, PollFlags::IN),
+            PollFd::new(&ready, PollFlags::IN),
+            PollFd::new(&touched, faults),
+        ];
+        match poll(&mut fds, self.is_held.then_some(&AGAIN)) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(why) => return Err(why.into()),
+        }
+        if !fds[0].revents().is_empty() {
+            let _ = rustix::io::read(&self.kernel.called, &mut [0_u8; 8]);
+        }
+        Ok(())
+    }
+}
+
 /// What a pager's own thread has.
 pub(crate) struct Worker {
     shared: Arc<Shared>,
@@ -118,6 +201,21 @@ pub(crate) struct Worker {
     freeze: Option<Freeze>,
     /// Whether something holds pages.
     is_held: bool,
+    /// Who waits, where faults are served by the threads that take them.
+    waiting: Option<Arc<Waiting>>,
+    /// What they have mapped by themselves since that was looked at; there is room since the start.
+    taken: Vec<Taken>,
+    /// The same of what is being looked at.
+    noted: Vec<Taken>,
+}
+
+/// An extent that a thread has mapped by itself.
+#[derive(Clone, Copy, Debug)]
+struct Taken {
+    touch: Touch,
+    id: ExtentId,
+    /// As far as it has moved, bytes.
+    done: usize,
 }
 
 impl Worker {
@@ -142,6 +240,10 @@ impl Worker {
         store: Box<dyn Store>,
     ) -> Self {
         let count = cache.settings().frames;
+        let waiting = match shared.by {
+            Faults::Thread => None,
+            Faults::Signal => Some(Arc::default()),
+        };
         Self {
             shared,
             kernel,
@@ -160,28 +262,65 @@ impl Worker {
             gone: vec![],
             freeze: None,
             is_held: false,
+            waiting,
+            taken: Vec::with_capacity(TAKEN_MAX),
+            noted: Vec::with_capacity(TAKEN_MAX),
         }
     }
 
-    /// Serves faults until it is asked to stop.
-    ///
-    /// # Errors
-    /// When nothing can be served any more.
-    pub(crate) fn run(&mut self) -> io::Result<()> {
-        IS_WORKER.set(true);
-        let mut actions = vec![];
-        let mut last = Instant::now();
-        while let Some(is_busy) = self.step(&mut actions)? {
-            if is_busy && !self.is_held {
-                last = Instant::now();
-            } else if last.elapsed() < self.patience() && !self.is_held {
-                self.beside.give_way();
-            } else {
-                self.wait()?;
-                last = Instant::now();
-            }
+    /// What the thread has that is its own, and what handlers of signals need of it if they serve
+    /// faults.
+    pub(crate) fn shared(self) -> (Arc<Mutex<Self>>, Option<Served>) {
+        let (addresses, kernel) = (self.shared.memory.addresses(), Arc::clone(&self.kernel));
+        let waiting = self.waiting.clone();
+        let worker = Arc::new(Mutex::new(self));
+        let own = Arc::clone(&worker);
+        (own, waiting.map(|waiting| Served { addresses, kernel, worker, waiting }))
+    }
+
+    /// A thread has touched a page, and maps it if that is all there is to do; in a handler of
+    /// signals, of which `signal` says what it may do.
+    pub(crate) fn take(&mut self, page: Page, fault: Fault) -> Outcome {
+        if self.taken.len() == self.taken.capacity() {
+            return Outcome::Ask;
         }
-        Ok(())
+        let (id, span, is_foreseen) = match self.cache.take(page) {
+            Taking::Move { id, span, is_foreseen } => (id, span, is_foreseen),
+            Taking::Touch => return Outcome::Here,
+            Taking::Ask => return Outcome::Ask,
+        };
+        let (to, part) = (self.shared.address(span.page), bytes(span));
+        let (frame, length) = (self.frames.start() + part.start, part.len());
+        if length == HUGE_BYTES {
+            // As whoever brings a huge page does.
+            self.space.clear(&(to..to + length));
+        }
+        self.frames.moves(&part);
+        // SAFETY: by the state machine the content is in the frames, and the pages are ours.
+        let moved = unsafe { self.kernel.faults.move_pages(to, frame, length, TAKE_TRIES) };
+        let done = moved.map_or_else(|(done, _)| done, |()| length);
+        let touch = Touch { thread: fault.thread, page, is_write: fault.is_write };
+        self.taken.push(Taken { touch, id, done });
+        if done < length {
+            // The rest is for who can do more than move pages.
+            Outcome::Ask
+        } else if is_foreseen || self.taken.len() >= TAKEN_MANY {
+            Outcome::Noted
+        } else {
+            Outcome::Here
+        }
+    }
+
+    /// Takes in what threads have mapped by themselves, before anything else is decided.
+    fn note(&mut self, actions: &mut Vec<Action>) -> io::Result<bool> {
+        if self.taken.is_empty() {
+            return Ok(false);
+        }
+        mem::swap(&mut self.taken, &mut self.noted);
+        self.cache.took(self.noted.iter().map(|taken| taken.touch), actions);
+        self.act(actions)?;
+        debug_assert!(self.noted.is_empty(), "each of them was to be mapped");
+        Ok(true)
     }
 
     /// So long it is not worth to fall asleep.
@@ -197,7 +336,7 @@ impl Worker {
 
     /// Does what there is to do, and says whether there was something; `None` when all is over.
     fn step(&mut self, actions: &mut Vec<Action>) -> io::Result<Option<bool>> {
-        let mut is_busy = false;
+        let mut is_busy = self.note(actions)?;
         for (token, outcome) in self.store.done() {
             is_busy = true;
             if let Err(lost) = &outcome {
@@ -212,9 +351,10 @@ impl Worker {
         is_busy |= !actions.is_empty();
         self.act(actions)?;
         // Before a fork nothing more comes in.
-        let faults: Vec<_> = match self.freeze {
-            None => self.space.faults()?,
-            Some(_) => vec![],
+        let faults: Vec<_> = match (&self.freeze, &self.waiting) {
+            (Some(_), _) => vec![],
+            (None, Some(waiting)) => waiting.faults(),
+            (None, None) => self.space.faults()?,
         };
         // What a thread was given it may touch before we have seen that it was asked for.
         if self.is_stopped(actions) {
@@ -224,10 +364,18 @@ impl Worker {
         for Fault { address, is_write, thread } in faults {
             is_busy = true;
             let page = self.shared.page(address);
-            self.stalls.begin(page, now);
-            if self.space.has_threads_here() {
-                self.beside.begin(thread, page, now, self.stalls.total());
+            match &self.waiting {
+                Some(waiting) if self.is_foreign(address) => {
+                    waiting.wake(&(address..address + PAGE), false);
+                    continue;
+                }
+                Some(_) => {}
+                None if self.space.has_threads_here() => {
+                    self.beside.begin(thread, page, now, self.stalls.total());
+                }
+                None => {}
             }
+            self.stalls.begin(page, now);
             self.cache.on(Event::Touched { thread, page, is_write }, actions);
             self.act(actions)?;
         }
@@ -291,27 +439,25 @@ impl Worker {
         Ok(true)
     }
 
-    /// Waits until there is something to do.
-    fn wait(&self) -> io::Result<()> {
-        let ready = self.store.ready();
-        let faults = match self.freeze {
-            None => PollFlags::IN,
-            Some(_) => PollFlags::empty(),
+    fn waits(&self) -> Waits {
+        Waits {
+            kernel: Arc::clone(&self.kernel),
+            ready: self.store.ready().as_raw_fd(),
+            touched: self.space.fd().as_raw_fd(),
+            has_faults: self.freeze.is_none(),
+            is_held: self.is_held,
+        }
+    }
+
+    /// Whether the program has mapped something else at an address; not while that cannot be said,
+    /// when the thread touches it again and asks again. Who asks may have the lock himself, if what
+    /// touches is a handler of signals.
+    fn is_foreign(&self, address: usize) -> bool {
+        let is_foreign = |arena: MutexGuard<'_, Arena>| {
+            let pieces = arena.pieces(address..address + PAGE);
+            pieces.iter().any(|(_, owner)| *owner == Owner::Foreign)
         };
-        let (kernel, touched) = (&self.kernel, self.space.fd());
-        let mut fds = [
-            PollFd::new(&kernel.called, PollFlags::IN),
-            PollFd::new(&ready, PollFlags::IN),
-            PollFd::new(&touched, faults),
-        ];
-        match poll(&mut fds, self.is_held.then_some(&AGAIN)) {
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(why) => return Err(why.into()),
-        }
-        if !fds[0].revents().is_empty() {
-            let _ = rustix::io::read(&kernel.called, &mut [0_u8; 8]);
-        }
-        Ok(())
+        self.shared.arena.try_lock().is_ok_and(is_foreign)
     }
 
     /// Lets a process fork once nothing is under way, and waits until it has.
@@ -406,7 +552,17 @@ impl Worker {
                 }
                 Action::Write(id, span, changed) => self.transfers.write(id, span, &changed),
                 Action::MoveIn(id, span) => {
-                    self.move_in(span);
+                    match self.noted.iter().position(|taken| taken.id == id) {
+                        Some(at) => {
+                            let done = self.noted.swap_remove(at).done;
+                            let Range { start, end } = bytes(span);
+                            let (rest, page) = (start + done..end, self.shared.address(span.page));
+                            if !rest.is_empty() {
+                                self.space.bring(&mut self.frames, &rest, page + done);
+                            }
+                        }
+                        None => self.move_in(span),
+                    }
                     self.wakes(span.pages());
                     self.cache.on(Event::MovedIn(id), actions);
                 }
@@ -446,6 +602,9 @@ impl Worker {
 
     /// Who waited for these pages has been woken.
     fn wakes(&mut self, pages: Range<Page>) {
+        if let Some(waiting) = &self.waiting {
+            waiting.wake(&self.shared.addresses(&pages), true);
+        }
         self.beside.end(&pages);
         self.stalls.end(pages);
     }

@@ -22,6 +22,7 @@ pub mod lock;
 pub mod process;
 
 mod shared;
+pub mod signal;
 
 mod maps;
 

@@ -1,9 +1,10 @@
 //! How it begins: what the session says, and this process's part of the budget.
 
-use crate::process;
+use crate::{process, signal};
 use interleaf_pager::{
     pager::Pager,
     session::{ADDRESSES, Children, Session, VARIABLE},
+    uffd::Faults,
     worker::is_worker,
 };
 use std::{
@@ -73,7 +74,11 @@ fn begin(folder: &Path) -> Result<Option<Extend>, String> {
         return Ok(None);
     }
     let seat = session.seat(&name())?;
-    let pager = Pager::seated(session.cache()?, ADDRESSES, session.store()?, Some(seat));
+    if settings.faults == Faults::Signal {
+        signal::begin()?;
+    }
+    let (cache, store) = (session.cache()?, session.store()?);
+    let pager = Pager::seated(cache, ADDRESSES, store, Some(seat), settings.faults);
     let pager = pager.map_err(|why| format!("userfaultfd: {why}"))?;
     process::watch();
     let least = usize::try_from(settings.min_alloc_bytes).unwrap_or(usize::MAX);
@@ -110,9 +115,14 @@ pub(crate) fn inside<T>(work: impl FnOnce() -> T) -> T {
     outcome
 }
 
+/// Whether the calling thread does something of ours.
+pub(crate) fn is_inside() -> bool {
+    INSIDE.get() || is_worker()
+}
+
 /// The pager, for so many new bytes.
 pub(crate) fn pager_for(bytes: usize) -> Option<&'static Pager> {
-    if bytes < LEAST_BYTES || INSIDE.get() || is_worker() {
+    if bytes < LEAST_BYTES || is_inside() {
         return None;
     }
     let left = LEFT.load(Relaxed);
@@ -133,14 +143,14 @@ pub(crate) fn shares(bytes: usize) -> Option<&'static Path> {
 
 /// So many bytes are left to others.
 pub(crate) fn leave(bytes: usize) {
-    if bytes >= LEAST_BYTES && !INSIDE.get() && !is_worker() {
+    if bytes >= LEAST_BYTES && !is_inside() {
         LEFT.fetch_add(bytes, Relaxed);
     }
 }
 
 /// They are given back.
 pub(crate) fn give_back(bytes: usize) {
-    if bytes >= LEAST_BYTES && !INSIDE.get() && !is_worker() {
+    if bytes >= LEAST_BYTES && !is_inside() {
         // What was taken before this library was asked was not counted.
         let _ = LEFT.fetch_update(Relaxed, Relaxed, |left| Some(left.saturating_sub(bytes)));
     }

@@ -4,6 +4,7 @@
 use interleaf_pager::{
     session::{Children, SCHEMA, Session, Settings, VARIABLE},
     shared,
+    uffd::Faults,
 };
 use std::{
     io::{Read, Write},
@@ -41,7 +42,7 @@ fn library() -> PathBuf {
 
 /// Runs a program in a folder, which its store is in too, in a session of its own as `interleaf
 /// extend` begins it.
-fn extended(program: &Path, folder: &Path, arguments: &[&str]) -> Output {
+fn extended(program: &Path, folder: &Path, arguments: &[&str], faults: Faults) -> Output {
     let base = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
     let settings = Settings {
         schema: SCHEMA.into(),
@@ -50,6 +51,7 @@ fn extended(program: &Path, folder: &Path, arguments: &[&str]) -> Output {
         min_alloc_bytes: LEAST,
         children: Children::Inherit,
         shared: true,
+        faults,
         force: false,
         processes: 1,
         command: vec![program.display().to_string()],
@@ -82,13 +84,18 @@ fn text(output: &Output) -> String {
 
 /// Runs a program both ways: it succeeds and says the same, and leaves nothing behind.
 fn same(name: &str, arguments: &[&str]) {
+    same_by(name, arguments, Faults::Thread);
+}
+
+/// The same, with the choice of who serves faults.
+fn same_by(name: &str, arguments: &[&str], faults: Faults) {
     let (folder, program) = compile(name);
     let plain = Command::new(&program).args(arguments).current_dir(folder.path()).output();
     let plain = plain.expect("a program that was just compiled");
     assert!(plain.status.success(), "not extended: {}", text(&plain));
     let files = || std::fs::read_dir(folder.path()).expect("the folder").count();
     let before = files();
-    let output = extended(&program, folder.path(), arguments);
+    let output = extended(&program, folder.path(), arguments, faults);
     assert_eq!(text(&output), text(&plain), "extended, and not");
     assert_eq!(files(), before, "files in the folder");
 }
@@ -136,6 +143,35 @@ fn a_transform_and_a_factorisation() {
     same("numeric.c", &[]);
 }
 
+/// What waits for no system call does not notice who serves its faults.
+#[test]
+fn blocks_in_signals() {
+    same_by("malloc.c", &[], Faults::Signal);
+}
+
+#[test]
+fn pieces_in_signals() {
+    same_by("pieces.c", &[], Faults::Signal);
+}
+
+#[test]
+fn containers_in_signals() {
+    same_by("containers.cc", &[], Faults::Signal);
+}
+
+#[test]
+fn numbers_in_signals() {
+    same_by("numeric.c", &[], Faults::Signal);
+}
+
+/// Threads, a handler of SIGBUS and other handlers of the program's own, that block what they like;
+/// system calls that meet pages that are not there, and children.
+#[test]
+fn signals() {
+    same_by("signals.c", &["file"], Faults::Thread);
+    same_by("signals.c", &["file", "EFAULT"], Faults::Signal);
+}
+
 /// Runs a script for Python with NumPy both ways.
 fn same_script(name: &str) {
     let python = "/usr/bin/python3";
@@ -154,7 +190,8 @@ fn same_script(name: &str) {
     let plain = plain.arg(&script).envs(ONE_THREAD).output().expect("Python");
     assert!(plain.status.success(), "{}", text(&plain));
     let script = script.to_str().expect("a path of letters");
-    let output = extended(Path::new(python), folder.path(), &[script]);
+    // Not in signals: Python reads what it imports into memory that may not be there (EFAULT).
+    let output = extended(Path::new(python), folder.path(), &[script], Faults::Thread);
     assert_eq!(text(&output), text(&plain));
 }
 

@@ -3,7 +3,7 @@
 use super::{pid, quantity};
 use clap::{Args, ValueEnum};
 use interleaf_model::units::Bytes;
-use interleaf_pager::session::Children;
+use interleaf_pager::{session::Children, uffd::Faults};
 use std::{ffi::OsString, path::PathBuf};
 
 /// What to write when something is missing.
@@ -65,6 +65,11 @@ pub(crate) struct ExtendArgs {
     /// Serve the shared memory of the session in this folder
     #[arg(long, value_name = "FOLDER", hide = true)]
     pub(crate) serve: Option<PathBuf>,
+    /// Who serves the touch of a page that is not mapped: a thread of the pager, or the thread that
+    /// touches, in a signal. That costs half as much where the page is in DRAM, but system calls
+    /// that meet a page that is not there fail (EFAULT): read(2) into a large array does
+    #[arg(long, value_name = "WHERE", value_enum, default_value = "thread")]
+    pub(crate) faults: FaultsChoice,
     /// So many processes share the budget evenly from the start [default: as many as ranks of an
     /// MPI job are on this node, else 1]
     #[arg(long, value_name = "N", value_parser = processes)]
@@ -123,6 +128,23 @@ impl From<ChildrenChoice> for Children {
             ChildrenChoice::Inherit => Self::Inherit,
             ChildrenChoice::Own => Self::Own,
             ChildrenChoice::None => Self::None,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum FaultsChoice {
+    /// A thread of the pager
+    Thread,
+    /// The thread that touches
+    Signal,
+}
+
+impl From<FaultsChoice> for Faults {
+    fn from(choice: FaultsChoice) -> Self {
+        match choice {
+            FaultsChoice::Thread => Self::Thread,
+            FaultsChoice::Signal => Self::Signal,
         }
     }
 }

@@ -9,7 +9,7 @@ mod steered;
 
 use super::placed::{self, Ended, say};
 use crate::{
-    args::{EXTEND_EXAMPLE, ExtendArgs},
+    args::{EXTEND_EXAMPLE, ExtendArgs, FaultsChoice},
     document::{
         self,
         extend::{CheckDocument, ExtendDocument, PlanDocument, Seen},
@@ -76,6 +76,12 @@ pub(super) fn run(args: &ExtendArgs, root: Option<&Path>) -> Result<ExitCode, Fa
     allowed(args, &plan.checks)?;
     if steered::is_static(args) {
         return steered::run(args);
+    }
+    if args.faults == FaultsChoice::Signal {
+        say(
+            args.quiet,
+            "--faults signal: a system call that meets memory which is not in DRAM fails (EFAULT)",
+        );
     }
     let base = Session::base().map_err(unbegun)?;
     swept(args.quiet, &base)?;
@@ -166,6 +172,7 @@ fn settings(args: &ExtendArgs, job: Option<&Job>) -> Result<Settings, Failure> {
         min_alloc_bytes: args.min_alloc.get(),
         children: args.children.into(),
         shared: args.shared,
+        faults: args.faults.into(),
         force: args.force,
         processes: args.processes.or(job.and_then(|job| job.ranks)).unwrap_or(1),
         command: args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
@@ -278,7 +285,7 @@ fn unbegun(why: SessionError) -> Failure {
         SessionError::NotPrivate(_) => "remove it, or name another place in XDG_RUNTIME_DIR",
         SessionError::Differs(_) => {
             "give every part of the session the same --dram, --store, --min-alloc, --children, \
-             --shared and --processes, or another --session"
+             --shared, --faults and --processes, or another --session"
         }
         SessionError::System { .. } | SessionError::Content { .. } => {
             "its folder is in XDG_RUNTIME_DIR, or else in /run/interleaf of root and in TMPDIR of \

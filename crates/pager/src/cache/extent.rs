@@ -48,6 +48,8 @@ pub(super) struct Extent {
     pub(super) is_leaving: bool,
     /// Whether only the page that is waited for is to be mapped, to see whether others are touched.
     pub(super) is_probe: bool,
+    /// Whether a thread maps it by itself.
+    pub(super) is_taken: bool,
 }
 
 impl Extent {
@@ -66,6 +68,7 @@ impl Extent {
             is_pinned: false,
             is_leaving: false,
             is_probe: false,
+            is_taken: false,
         }
     }
 

@@ -2,6 +2,8 @@
 
 mod budget;
 
+mod taken;
+
 use super::*;
 use rand_pcg::{
     Pcg64Mcg,
@@ -39,6 +41,8 @@ struct World {
     taken: BTreeSet<Page>,
     /// One in so many extents is held when it should be moved out; 0 for none.
     holds_one_in: u64,
+    /// What threads have mapped by themselves, if they do.
+    alone: Option<taken::Alone>,
 }
 
 /// Nobody knows what the drive has.
@@ -69,6 +73,7 @@ impl World {
             reverts: false,
             taken: BTreeSet::new(),
             holds_one_in: 0,
+            alone: None,
         }
     }
 
@@ -111,6 +116,7 @@ impl World {
     }
 
     fn on(&mut self, event: Event) {
+        self.note();
         let mut actions = vec![];
         self.cache.on(event, &mut actions);
         self.todo.extend(actions);
@@ -122,7 +128,8 @@ impl World {
         if self.poisoned[page as usize] || is_discarding {
             return;
         }
-        match self.mapped[page as usize] {
+        let mapped = self.mapped[page as usize];
+        match mapped {
             Some(content) => {
                 assert_eq!(content, self.expected[page as usize], "page {page}");
                 if is_write {
@@ -131,6 +138,7 @@ impl World {
                     self.expected[page as usize] = content;
                 }
             }
+            None if self.take(thread, page, is_write) => self.touch(thread, page, is_write),
             None => {
                 self.waits[thread] = Some((page, is_write));
                 self.on(Event::Touched { thread: thread as u32, page, is_write });
@@ -168,11 +176,8 @@ impl World {
                 self.on(Event::Filled(id, Ok(())));
             }
             Action::MoveIn(id, span) => {
-                for (page, frame) in pairs(span) {
-                    let content = self.frames[frame as usize].take();
-                    assert!(content.is_some() && self.mapped[page as usize].is_none());
-                    assert!(!self.poisoned[page as usize], "pages do not move to where a mark is");
-                    self.mapped[page as usize] = content;
+                if !self.has_moved(id) {
+                    self.move_in(span);
                 }
                 self.wake(span.pages());
                 self.on(Event::MovedIn(id));
@@ -205,6 +210,15 @@ impl World {
             Action::Wake(page, pages) => self.wake(page..page + pages),
             Action::Erase(page, pages) => self.erase(page..page + pages),
             Action::Poison(page) => self.poison(page),
+        }
+    }
+
+    fn move_in(&mut self, span: Span) {
+        for (page, frame) in span.pages().zip(span.frame..) {
+            let content = self.frames[frame as usize].take();
+            assert!(content.is_some() && self.mapped[page as usize].is_none());
+            assert!(!self.poisoned[page as usize], "pages do not move to where a mark is");
+            self.mapped[page as usize] = content;
         }
     }
 

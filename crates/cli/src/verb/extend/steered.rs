@@ -1,7 +1,7 @@
 //! A program that takes no library in between: its pages go to swap, and the kernel is told which.
 
 use crate::{
-    args::ExtendArgs,
+    args::{ExtendArgs, FaultsChoice},
     failure::Failure,
     verb::placed::{self, Ended, say},
 };
@@ -34,6 +34,12 @@ pub(super) fn run(args: &ExtendArgs) -> Result<ExitCode, Failure> {
         return Err(Failure::new(
             "the program is linked statically: there are no statistics of what the kernel swaps",
             "leave --stats and --monitor out",
+        ));
+    }
+    if args.faults == FaultsChoice::Signal {
+        return Err(Failure::new(
+            "the program is linked statically: the kernel serves its faults, not a signal",
+            "leave --faults out",
         ));
     }
     let signals = Signals::hold().map_err(placed::unheld)?;

@@ -1,0 +1,211 @@
+//! Signals, where faults are served in a handler of SIGBUS (`interleaf extend --faults signal`):
+//! the program's own action for it is kept and asked where a fault is none of ours, and no thread
+//! and no handler blocks it, since the kernel would end the program at the next fault.
+
+use crate::start::is_inside;
+use interleaf_pager::signal::{set_own_action, spare};
+use libc::{c_int, c_void, sighandler_t, sigset_t};
+use std::{
+    fs, io, mem, ptr,
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+};
+
+/// Whether they are.
+static IS_SERVED: AtomicBool = AtomicBool::new(false);
+
+/// Signals have numbers up to this.
+const SIGNALS: c_int = 64;
+
+/// Bytes of a set of signals that the kernel knows.
+const SET_BYTES: usize = 8;
+
+/// The signals that the C library keeps to itself: nobody blocks them.
+const OF_LIBRARY: u64 = 1 << 31 | 1 << 32;
+
+/// Makes sure that nobody blocks the signal from now on.
+///
+/// # Errors
+/// When a thread does that only itself can make stop.
+pub(crate) fn begin() -> Result<(), String> {
+    IS_SERVED.store(true, Relaxed);
+    // SAFETY: sets and actions are plain numbers, and nothing but what blocks is changed.
+    unsafe {
+        let mut none: sigset_t = mem::zeroed();
+        libc::sigaddset(&raw mut none, libc::SIGBUS);
+        mask(libc::SIG_UNBLOCK, &raw const none, ptr::null_mut());
+        for signal in 1..=SIGNALS {
+            let mut action: libc::sigaction = mem::zeroed();
+            let is_there = __sigaction(signal, ptr::null(), &raw mut action) == 0;
+            if is_there && spare(&mut action.sa_mask) {
+                __sigaction(signal, &raw const action, ptr::null_mut());
+            }
+        }
+    }
+    match blocked_by().map_err(|why| format!("/proc/self/task: {why}"))? {
+        None => Ok(()),
+        Some(thread) => {
+            IS_SERVED.store(false, Relaxed);
+            Err(format!(
+                "--faults signal: thread {thread} has blocked SIGBUS already, and would be killed"
+            ))
+        }
+    }
+}
+
+/// A thread of this process, other than the pager's, that has it blocked.
+fn blocked_by() -> io::Result<Option<String>> {
+    for task in fs::read_dir("/proc/self/task")? {
+        let task = task?;
+        // One that has ended meanwhile blocks nothing.
+        let status = fs::read_to_string(task.path().join("status")).unwrap_or_default();
+        let blocked = status.lines().find_map(|line| line.strip_prefix("SigBlk:"));
+        let blocked = blocked.and_then(|set| u64::from_str_radix(set.trim(), 16).ok());
+        if blocked.unwrap_or(0) >> (libc::SIGBUS - 1) & 1 == 1 {
+            return Ok(Some(task.file_name().to_string_lossy().into_owned()));
+        }
+    }
+    Ok(None)
+}
+
+/// Whether what the program says about signals is to be looked at.
+fn is_served() -> bool {
+    IS_SERVED.load(Relaxed) && !is_inside()
+}
+
+unsafe extern "C" {
+    fn __sigaction(
+        signal: c_int,
+        action: *const libc::sigaction,
+        before: *mut libc::sigaction,
+    ) -> c_int;
+}
+
+/// `sigaction(2)`.
+///
+/// # Safety
+/// As of the C library.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sigaction(
+    signal: c_int,
+    action: *const libc::sigaction,
+    before: *mut libc::sigaction,
+) -> c_int {
+    // SAFETY: by the same contract.
+    unsafe {
+        if !is_served() {
+            return __sigaction(signal, action, before);
+        }
+        let Some(action) = action.as_ref() else {
+            if signal == libc::SIGBUS && !before.is_null() {
+                *before = set_own_action(None);
+                return 0;
+            }
+            return __sigaction(signal, action, before);
+        };
+        let mut spared = *action;
+        spare(&mut spared.sa_mask);
+        if signal != libc::SIGBUS {
+            return __sigaction(signal, &raw const spared, before);
+        }
+        let was = set_own_action(Some(&spared));
+        if !before.is_null() {
+            *before = was;
+        }
+        0
+    }
+}
+
+/// Has a function be called for a signal, with these flags.
+fn handle(signal: c_int, handler: sighandler_t, flags: c_int) -> sighandler_t {
+    // SAFETY: all zeros is an action, and that it is a handler the program says.
+    unsafe {
+        let (mut action, mut before): (libc::sigaction, libc::sigaction) =
+            (mem::zeroed(), mem::zeroed());
+        action.sa_sigaction = handler;
+        action.sa_flags = flags;
+        match sigaction(signal, &raw const action, &raw mut before) {
+            0 => before.sa_sigaction,
+            _ => libc::SIG_ERR,
+        }
+    }
+}
+
+/// `signal(2)`, which of the GNU C library is that of BSD.
+#[unsafe(no_mangle)]
+pub extern "C" fn signal(signal: c_int, handler: sighandler_t) -> sighandler_t {
+    handle(signal, handler, libc::SA_RESTART)
+}
+
+/// `bsd_signal(3)`.
+#[unsafe(no_mangle)]
+pub extern "C" fn bsd_signal(signal: c_int, handler: sighandler_t) -> sighandler_t {
+    handle(signal, handler, libc::SA_RESTART)
+}
+
+/// `sysv_signal(3)`.
+#[unsafe(no_mangle)]
+pub extern "C" fn sysv_signal(signal: c_int, handler: sighandler_t) -> sighandler_t {
+    handle(signal, handler, libc::SA_RESETHAND | libc::SA_NODEFER)
+}
+
+/// What `signal` is called where a program asks for that of System V.
+#[unsafe(no_mangle)]
+pub extern "C" fn __sysv_signal(signal: c_int, handler: sighandler_t) -> sighandler_t {
+    handle(signal, handler, libc::SA_RESETHAND | libc::SA_NODEFER)
+}
+
+/// Changes which signals the calling thread blocks, and gives the number of an error, or 0.
+///
+/// # Safety
+/// As of `pthread_sigmask(3)`.
+unsafe fn mask(how: c_int, set: *const sigset_t, before: *mut sigset_t) -> c_int {
+    // SAFETY: by the caller; the kernel reads and writes the signals that it knows, which a set
+    // begins with.
+    unsafe {
+        let mut spared = set.as_ref().copied();
+        if let Some(set) = &mut spared {
+            *ptr::from_mut(set).cast::<u64>() &= !OF_LIBRARY;
+            if how != libc::SIG_UNBLOCK && is_served() {
+                spare(set);
+            }
+        }
+        let new: *const c_void =
+            spared.as_ref().map_or(ptr::null(), |set| ptr::from_ref(set).cast());
+        let errno = *libc::__errno_location();
+        let outcome = libc::syscall(libc::SYS_rt_sigprocmask, how, new, before, SET_BYTES);
+        let why = if outcome == 0 { 0 } else { *libc::__errno_location() };
+        *libc::__errno_location() = errno;
+        why
+    }
+}
+
+/// `pthread_sigmask(3)`.
+///
+/// # Safety
+/// As of the C library.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_sigmask(
+    how: c_int,
+    set: *const sigset_t,
+    before: *mut sigset_t,
+) -> c_int {
+    // SAFETY: by the same contract.
+    unsafe { mask(how, set, before) }
+}
+
+/// `sigprocmask(2)`.
+///
+/// # Safety
+/// As of the C library.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sigprocmask(
+    how: c_int,
+    set: *const sigset_t,
+    before: *mut sigset_t,
+) -> c_int {
+    // SAFETY: by the same contract.
+    match unsafe { mask(how, set, before) } {
+        0 => 0,
+        why => crate::errno::failed(why),
+    }
+}
