@@ -125,7 +125,7 @@ mod tests {
                 thread::sleep(Duration::from_millis(60));
             }
         });
-        let sums = sums(&listener, Duration::from_millis(110)).unwrap();
+        let sums = sums(&listener, Duration::from_millis(600)).unwrap();
         fs::remove_file(&socket).unwrap();
         assert_eq!(sums.len(), 2);
         for ((_, tier), sum) in sums {

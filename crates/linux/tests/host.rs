@@ -134,7 +134,7 @@ fn target(shares: [f64; 4]) -> Decision {
 fn a_sample_is_of_the_time_that_was_counted() {
     let folder = machine(1000);
     let root = Root::captured(folder.path());
-    let counted = Duration::from_millis(700);
+    let counted = Duration::from_secs(60);
     let source = Box::new(Spans(vec![counted, Duration::ZERO]));
     let mut host = Host::new(&root, layout(), source, Box::new(Waits(9)), vec![None]).unwrap();
     let wait = Duration::from_millis(5);

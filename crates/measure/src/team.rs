@@ -436,11 +436,14 @@ mod tests {
     fn a_delay_slows_it_down() {
         let during = |delay: Duration| {
             let team = Team::start(&Load { delay, ..load(&[0]) }).unwrap();
-            let from = (team.lines(), Instant::now());
-            thread::sleep(Duration::from_millis(50));
-            let rate = (team.lines() - from.0) as f64 / from.1.elapsed().as_secs_f64();
+            // The fastest of some spans: in the others somebody else may have had the CPU.
+            let rates = [(); 5].map(|()| {
+                let from = (team.lines(), Instant::now());
+                thread::sleep(Duration::from_millis(50));
+                (team.lines() - from.0) as f64 / from.1.elapsed().as_secs_f64()
+            });
             team.stop().unwrap();
-            rate
+            rates.into_iter().fold(0.0, f64::max)
         };
         let rates = [0, 20, 400].map(|us| during(Duration::from_micros(us)));
         assert!(rates[0] > rates[1] && rates[1] > rates[2], "{rates:?}");
