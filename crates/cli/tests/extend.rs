@@ -42,6 +42,16 @@ fn a_program_has_three_times_the_budget() {
 }
 
 #[test]
+fn faults_are_served_in_the_thread_that_takes_them_where_that_is_asked_for() {
+    let place = Place::new();
+    let output = place.extended(&["--faults", "signal"], &[sweep(), MIB, "3"]).output().unwrap();
+    let stderr = text(&output.stderr);
+    assert_eq!((output.status.code(), text(&output.stdout)), (Some(0), "as it was left\n".into()));
+    assert!(stderr.contains("(EFAULT)"), "what that costs is said: {stderr}");
+    assert!(place.stats()["read_bytes"].as_u64() >= Some(2 * (16 << 20)), "{}", place.stats());
+}
+
+#[test]
 fn how_a_command_ends_is_passed_on() {
     let place = Place::new();
     let output = place.extended(&[], &["sh", "-c", "echo out; exit 42"]).output().unwrap();
@@ -127,14 +137,7 @@ fn parts_of_the_budget_move() {
     let mut second = place.extended(&["--session", "job"], &[sweep(), MIB, "2", "60000"]);
     let (mut second, _lines) = started(&mut second);
     let held = || -> Vec<u64> {
-        let mut watch = place.interleaf(&["--monitor", "--json"]);
-        let mut watch = watch.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(watch.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        watch.kill().unwrap();
-        watch.wait().unwrap();
-        let seen: Value = serde_json::from_str(&line).unwrap();
-        let processes = seen["processes"].as_array().unwrap().iter();
+        let processes = place.watched().into_iter();
         processes.map(|process| process["dram_bytes"].as_u64().unwrap()).collect()
     };
     until("each has half", || held() == [8 << 20, 8 << 20]);

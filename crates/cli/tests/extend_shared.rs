@@ -7,11 +7,7 @@ mod place;
 
 use place::{MIB, Place, compiled, started, text, until};
 use serde_json::Value;
-use std::{
-    fs,
-    io::{BufRead, BufReader, Read},
-    process::{Command, Stdio},
-};
+use std::{fs, io::Read, process::Command};
 
 fn program() -> String {
     compiled("shared", "shared.c", &[]).to_str().unwrap().into()
@@ -65,14 +61,7 @@ fn who_is_not_served_any_more_ends() {
     let place = Place::new();
     let mut command = place.extended(&["--shared"], &[&program(), MIB, "", "stay"]);
     let (mut child, _lines) = started(&mut command);
-    let mut watch = place.interleaf(&["--monitor", "--json"]);
-    let mut watch = watch.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-    let mut line = String::new();
-    BufReader::new(watch.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    watch.kill().unwrap();
-    watch.wait().unwrap();
-    let seen: Value = serde_json::from_str(&line).unwrap();
-    let mut processes = seen["processes"].as_array().unwrap().iter();
+    let mut processes = place.watched().into_iter();
     let server = processes.find(|process| process["name"] == "shared memory").unwrap();
     let pid = server["pid"].as_u64().unwrap().to_string();
     assert!(Command::new("kill").args(["-KILL", &pid]).status().unwrap().success());

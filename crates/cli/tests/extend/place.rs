@@ -61,6 +61,18 @@ impl Place {
         serde_json::from_str(&fs::read_to_string(self.at("stats.json")).unwrap()).unwrap()
     }
 
+    /// The processes of the only session, as who watches sees them first.
+    pub fn watched(&self) -> Vec<Value> {
+        let mut watch = self.interleaf(&["--monitor", "--json"]);
+        let mut watch = watch.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(watch.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        watch.kill().unwrap();
+        watch.wait().unwrap();
+        let seen: Value = serde_json::from_str(&line).unwrap();
+        seen["processes"].as_array().unwrap().clone()
+    }
+
     /// What is left of sessions and of stores.
     pub fn left(&self) -> usize {
         let count = |name: &str| fs::read_dir(self.at(name)).map_or(0, Iterator::count);
