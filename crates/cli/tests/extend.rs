@@ -9,10 +9,10 @@ use place::{DRAM, MIB, Place, compiled, ends, library, refused, started, sweep, 
 use serde_json::Value;
 use std::{
     fs,
-    io::{self, BufRead, BufReader, Write},
+    io::{self, BufRead, Write},
     os::unix::fs::{MetadataExt, PermissionsExt},
     path::Path,
-    process::{Command, Stdio},
+    process::Command,
 };
 
 /// A user without any rights, by custom.
