@@ -194,8 +194,12 @@ impl Started {
 fn until(path: &Path, text: &str) -> io::Result<()> {
     let deadline = Instant::now() + PATIENCE;
     while Instant::now() < deadline {
-        if fs::read_to_string(path)?.contains(text) {
-            return Ok(());
+        match fs::read_to_string(path) {
+            Ok(all) if all.contains(text) => return Ok(()),
+            Ok(_) => {}
+            // A file of the kernel that somebody else has at the moment (DAMON's do so).
+            Err(why) if why.kind() == io::ErrorKind::ResourceBusy => {}
+            Err(why) => return Err(why),
         }
         thread::sleep(POLL);
     }

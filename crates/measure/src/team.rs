@@ -447,7 +447,8 @@ mod tests {
         };
         let rates = [0, 20, 400].map(|us| during(Duration::from_micros(us)));
         assert!(rates[0] > rates[1] && rates[1] > rates[2], "{rates:?}");
-        assert!(rates[2] < 32.0 / 400e-6, "{rates:?}");
+        // One more may have ended in a span than began in it.
+        assert!(rates[2] < 32.0 / 400e-6 + 32.0 / 50e-3, "{rates:?}");
     }
 
     #[test]

@@ -246,7 +246,7 @@ fn programs_come_and_go() {
         for await_ in ["await second reached", "await third reached"] {
             shown(&record, await_);
         }
-        let words = ["has joined", "has ended or left", "was started again"];
+        let words = ["has joined", "ended or left", "was started again"];
         told(&record, "wait balance", Ending::Exit(0), &words);
         unchanged_but(&record, &[]);
         intact(&record);
