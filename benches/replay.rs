@@ -12,7 +12,7 @@
 //! and not mapped costs a hundredth of that (`faults`).
 
 use interleaf_pager::{
-    cache::{Action, Cache, Changed, Event, Settings, Span},
+    cache::{Action, Cache, Changed, Counts, Event, Settings, Span},
     predict::{Limits, Page},
 };
 use interleaf_workload::{
@@ -34,14 +34,20 @@ const FRAMES: usize = 32768;
 /// Rounds that are gone through before one is counted.
 const ROUNDS: usize = 2;
 
-const PATTERNS: [Kind; 6] =
-    [Kind::Stream, Kind::Seq, Kind::Stride, Kind::Random, Kind::Fft3d, Kind::Gemm];
+/// Rounds that are counted, of which the mean is told.
+const COUNTED: usize = 4;
+
+const PATTERNS: [Kind; 7] =
+    [Kind::Stream, Kind::Seq, Kind::Stride, Kind::Random, Kind::Fft3d, Kind::Gemm, Kind::GemmTiled];
 
 /// A machine on which all is done at once.
 struct World {
     cache: Cache,
     is_mapped: Vec<bool>,
     is_changed: Vec<bool>,
+    /// Whether it was touched since it was read, and how many were not until they were read again.
+    is_used: Vec<bool>,
+    in_vain: u64,
     todo: VecDeque<Action>,
 }
 
@@ -54,7 +60,8 @@ impl World {
         (0..arrays as Page).for_each(|at| cache.add(at * array..(at + 1) * array));
         let pages = (array as usize) * arrays;
         let (is_mapped, is_changed) = (vec![false; pages], vec![false; pages]);
-        Self { cache, is_mapped, is_changed, todo: VecDeque::new() }
+        let (is_used, todo) = (vec![true; pages], VecDeque::new());
+        Self { cache, is_mapped, is_changed, is_used, in_vain: 0, todo }
     }
 
     fn on(&mut self, event: Event) {
@@ -63,9 +70,9 @@ impl World {
         self.todo.extend(actions);
     }
 
-    fn touch(&mut self, page: usize, is_write: bool) {
+    fn touch(&mut self, page: usize, offset: u16, is_write: bool) {
         if !self.is_mapped[page] {
-            self.on(Event::Touched { thread: 1, page: page as Page, is_write });
+            self.on(Event::Touched { thread: 1, page: page as Page, offset, is_write });
             let mut was_mapped = false;
             while let Some(action) = self.todo.pop_front() {
                 self.act(action);
@@ -75,12 +82,20 @@ impl World {
             assert!(was_mapped, "page {page} was touched and is not there");
         }
         self.is_changed[page] |= is_write;
+        self.is_used[page] = true;
     }
 
     fn act(&mut self, action: Action) {
         let pages = |span: Span| span.page as usize..span.pages().end as usize;
         match action {
-            Action::Zero(id, _) | Action::Read(id, _) => self.on(Event::Filled(id, Ok(()))),
+            Action::Read(id, span) => {
+                for page in pages(span) {
+                    self.in_vain += u64::from(!self.is_used[page]);
+                    self.is_used[page] = false;
+                }
+                self.on(Event::Filled(id, Ok(())));
+            }
+            Action::Zero(id, _) => self.on(Event::Filled(id, Ok(()))),
             Action::MoveIn(id, span) => {
                 self.is_mapped[pages(span)].fill(true);
                 self.on(Event::MovedIn(id));
@@ -124,29 +139,31 @@ fn replay(kind: Kind, percent: usize) -> io::Result<()> {
     let arrays = if matches!(kind, Kind::Stream | Kind::Gemm) { 3 } else { 1 };
     let pages = touches.iter().map(|touch| touch.block as usize + 1).max().unwrap_or(0);
     let mut world = World::new(pages, arrays);
-    (0..pages).for_each(|page| world.touch(page, true));
+    (0..pages).for_each(|page| world.touch(page, 0, true));
     let mut before = *world.cache.counts();
-    for round in 0..=ROUNDS {
+    for round in 0..ROUNDS + COUNTED {
         if round == ROUNDS {
             before = *world.cache.counts();
+            world.in_vain = 0;
         }
-        for Touch { block, is_write } in &touches {
-            world.touch(*block as usize, *is_write);
+        for Touch { block, offset, is_write } in &touches {
+            world.touch(*block as usize, *offset as u16, *is_write);
         }
     }
     let after = *world.cache.counts();
     let least = carried(&touches, FRAMES);
+    let mean = |of: fn(&Counts) -> u64| (of(&after) - of(&before)) / COUNTED as u64;
     writeln!(
         io::stdout(),
         "{:8} {:9} {:9} {:9} {:9} {:9} {:9} {:9}",
         kind.name(),
-        after.touches - after.ready - before.touches + before.ready,
-        after.ready - before.ready,
-        after.read - before.read,
+        mean(|counts| counts.touches - counts.ready),
+        mean(|counts| counts.ready),
+        mean(|counts| counts.read),
         least.read,
-        after.written - before.written,
+        mean(|counts| counts.written),
         least.written,
-        after.wasted - before.wasted,
+        world.in_vain / COUNTED as u64,
     )
 }
 

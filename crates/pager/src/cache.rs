@@ -66,6 +66,8 @@ pub enum Event {
         thread: u32,
         /// The page.
         page: Page,
+        /// Where in it, bytes.
+        offset: u16,
         /// Whether it writes.
         is_write: bool,
     },
@@ -372,9 +374,9 @@ impl Cache {
     pub fn on(&mut self, event: Event, actions: &mut Vec<Action>) {
         let mut touch = None;
         match event {
-            Event::Touched { thread, page, is_write } => {
+            Event::Touched { thread, page, offset, is_write } => {
                 self.touch(page, is_write, actions);
-                touch = Some((thread, page));
+                touch = Some((thread, page, offset));
             }
             Event::Filled(id, result) => {
                 self.coming -= 1;
@@ -408,7 +410,7 @@ impl Cache {
     /// Does what follows from what has happened, with these touches of threads.
     fn settle(
         &mut self,
-        touches: impl IntoIterator<Item = (u32, Page)>,
+        touches: impl IntoIterator<Item = (u32, Page, u16)>,
         actions: &mut Vec<Action>,
     ) {
         if !self.discarded.is_empty() {
@@ -417,8 +419,8 @@ impl Cache {
         if !self.is_frozen {
             self.make_room(actions);
             self.serve(actions);
-            for (thread, page) in touches {
-                self.foresee(thread, page);
+            for (thread, page, offset) in touches {
+                self.foresee(thread, page, offset, actions);
             }
             self.bring_pending(actions);
             self.make_room(actions);
@@ -442,7 +444,7 @@ impl Cache {
             State::Filling => extent.want(page, is_write),
             State::Unmapping | State::Writing => {
                 extent.want(page, is_write);
-                self.reserve_less(frames);
+                self.rescued(frames);
             }
             State::Ready => {
                 self.counts.ready += 1;
@@ -453,7 +455,7 @@ impl Cache {
                     self.probe(id, Wanted { page, is_write });
                     self.enqueue(id);
                 } else if stream == 0 {
-                    self.reserve_less(frames);
+                    self.rescued(frames);
                 }
                 self.map(id, is_write, actions);
                 if !is_probe {

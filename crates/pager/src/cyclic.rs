@@ -9,6 +9,11 @@
 //! an earlier phase has left. What is kept is of the loop only if it comes again with it. So some
 //! of that is *watched* when it is given up; where nobody touches it while the loop goes round, all
 //! that is kept makes way.
+//!
+//! And what comes again soon is no such loop, even within a large one: of a matrix that is
+//! multiplied block by block, the rows of a block come again long before all others. Giving up what
+//! was used longest ago keeps those. It shows in touches of what has just been given up, and in
+//! waits for it.
 
 use crate::predict::Page;
 use std::{collections::VecDeque, ops::Range};
@@ -25,6 +30,16 @@ const ENDS: f64 = 0.25;
 
 /// What was given up so many pages ago, as a part of the budget, was given up too early.
 const EARLY_PART: u32 = 4;
+
+/// Of what is read or touched again, this part may have been given up too early when a loop
+/// begins ...
+const EARLY_BEGINS: f64 = 0.15;
+
+/// ... and this while it goes on, in which it shows less.
+const EARLY_ENDS: f64 = 0.25;
+
+/// What comes round sooner counts so much less for how long a round takes: it is a part of it.
+const SOONER: f64 = 4.0;
 
 /// So many pieces that were kept are watched at once.
 const WATCHED: usize = 16;
@@ -48,10 +63,10 @@ pub struct Cyclic {
     /// The part of what was read lately that a loop would read.
     part: f64,
     is_loop: bool,
-    /// The part of what was read lately that had been given up too early, and that no stream
-    /// foresaw.
+    /// The part of what was read or touched again lately that had been given up too early, and
+    /// that no stream foresaw.
     early: f64,
-    /// How many pages are given up until one of them is read again.
+    /// How many pages are given up until those that come last are read again.
     round: f64,
     /// What it will have cost to read what has gone by since something that was kept was given up.
     spent: u32,
@@ -155,21 +170,35 @@ impl Cyclic {
         self.judge();
     }
 
+    /// So many pages are touched that had just been given up, and were there still. Of a loop,
+    /// those are of what is tried.
+    pub fn rescue(&mut self, pages: u32) {
+        if !self.is_loop() {
+            self.early += (1.0 - self.early) * self.weight(pages);
+        }
+    }
+
+    /// What pages count for: what was longer ago than a quarter of the budget counts little.
+    fn weight(&self, pages: u32) -> f64 {
+        (f64::from(pages) * 4.0 / f64::from(self.frames)).min(1.0)
+    }
+
     /// So many pages from `page` on are read, because a stream foresaw them or not.
     pub fn read(&mut self, page: Page, pages: u32, is_foreseen: bool) {
         let when = self.given_up.get((page >> GROUP_ORDER) as usize).copied().unwrap_or(0);
         let age = self.now.wrapping_sub(when);
         let again = when > 0 && age <= self.frames.saturating_mul(REMEMBERED);
-        // What was read longer ago than a quarter of the budget counts little.
-        let weight = (f64::from(pages) * 4.0 / f64::from(self.frames)).min(1.0);
+        let weight = self.weight(pages);
         let now = if again && is_foreseen { 1.0 } else { 0.0 };
         self.part += (now - self.part) * weight;
         let is_early = again && !is_foreseen && age <= self.frames / EARLY_PART;
         self.early += (f64::from(u8::from(is_early)) - self.early) * weight;
         if again && is_foreseen {
-            self.round += (f64::from(age) - self.round) * weight;
+            let longer = f64::from(age) - self.round;
+            self.round += longer * if longer > 0.0 { 1.0 } else { weight / SOONER };
         }
-        self.is_loop = self.part > if self.is_loop { ENDS } else { BEGINS };
+        let (part, early) = if self.is_loop { (ENDS, EARLY_ENDS) } else { (BEGINS, EARLY_BEGINS) };
+        self.is_loop = self.part > part && self.early < early;
         if !self.is_loop {
             self.watched.clear();
         }
@@ -246,6 +275,23 @@ mod tests {
             assert!(!cyclic.makes_way());
         }
         assert!(cyclic.is_loop());
+    }
+
+    #[test]
+    fn what_is_touched_again_soon_is_no_loop() {
+        let mut cyclic = Cyclic::new(1000);
+        let round = |cyclic: &mut Cyclic, rescued: u32| {
+            for page in (0..2000).step_by(4) {
+                cyclic.read(page, 4, true);
+                cyclic.give_up(page, 4);
+                cyclic.rescue(rescued);
+            }
+            cyclic.is_loop()
+        };
+        assert!(!round(&mut cyclic, 2));
+        assert!(!round(&mut cyclic, 2), "a third of what is touched has just been given up");
+        assert!(round(&mut cyclic, 0));
+        assert!(round(&mut cyclic, 2), "that is what is tried");
     }
 
     #[test]

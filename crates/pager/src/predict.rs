@@ -12,25 +12,32 @@
 //! backwards        the same, from behind           9 8 7 6 ...
 //! ```
 //!
-//! What no stream explains, and comes again in the same order, is told from a [`history::History`].
+//! Rows of a matrix that are no whole number of pages long are found by [`rows::Rows`], in bytes.
+//! What neither explains, and comes again in the same order, is told from a [`history::History`].
 //!
 //! What is brought in and not used costs the drive and drives out what is used. So nothing is asked
 //! for before it was foreseen twice, little at first, and less where it was in vain.
 
 pub mod history;
 
+pub mod rows;
+
 pub mod streams;
 
 mod asked;
 
-use crate::advice::Advice;
+use crate::{advice::Advice, pager::PAGE};
 use history::History;
+use rows::Rows;
 use std::ops::Range;
 use streams::Streams;
 
 /// A page, by its number over all regions of a process. Regions are numbered apart from each other,
 /// so that no run goes from one to the next.
 pub type Page = u64;
+
+/// There are fewer of them than this: 4 PiB.
+const PAGES_MAX: Page = 1 << 40;
 
 /// A touch of pages that were not mapped.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +46,8 @@ pub struct Touch {
     pub thread: u32,
     /// The page that was touched.
     pub page: Page,
+    /// Where in it, bytes.
+    pub offset: u16,
     /// The pages that are mapped for it: that page, and what comes with it.
     pub pages: Range<Page>,
     /// All pages around these that are mapped, so that touches of them do not show.
@@ -47,6 +56,13 @@ pub struct Touch {
     pub within: Range<Page>,
     /// What the program said about them.
     pub advice: Advice,
+}
+
+impl Touch {
+    /// The byte that was touched, by its number over all regions; `None` beyond all memory.
+    fn byte(&self) -> Option<i64> {
+        (self.page < PAGES_MAX).then(|| (self.page * PAGE as u64 + u64::from(self.offset)) as i64)
+    }
 }
 
 /// How far what is foreseen may be ahead.
@@ -65,6 +81,8 @@ pub struct Ahead {
     pub stream: u32,
     /// The pages; one alone stands for all that a touch of it would bring in.
     pub pages: Vec<Range<Page>>,
+    /// Others that are touched so soon that each need not show: they are mapped if they are ready.
+    pub soon: Vec<Range<Page>>,
 }
 
 /// What came of what was foreseen, in pages.
@@ -116,20 +134,28 @@ impl Vain {
 /// What foresaw pages has this bit in its name if it was the history.
 const OF_HISTORY: u32 = 1 << 31;
 
+/// The same if it was a block of rows.
+const OF_ROWS: u32 = 1 << 30;
+
+/// Names of streams have neither.
+const OF_OTHERS: u32 = OF_HISTORY | OF_ROWS;
+
 /// The name of the program itself, which says what it will need.
 pub const ADVISED: u32 = OF_HISTORY;
 
-/// Foresees by streams, and by history what no stream explains.
+/// Foresees by rows and by streams, and by history what neither explains.
 #[derive(Clone, Debug)]
 pub struct Predictor {
+    rows: Rows,
     streams: Streams,
     history: History,
 }
 
 impl Predictor {
     /// Nothing was touched yet.
-    pub const fn new(limits: Limits) -> Self {
-        Self { streams: Streams::new(limits), history: History::new(limits) }
+    pub fn new(limits: Limits) -> Self {
+        let (streams, history) = (Streams::new(limits), History::new(limits));
+        Self { rows: Rows::new(limits), streams, history }
     }
 
     /// All regions together have so many pages: the history takes a small part of that.
@@ -142,14 +168,20 @@ impl Predictor {
         if touch.advice == Advice::Random {
             return None;
         }
+        if let Some(ahead) = self.rows.touch(touch) {
+            return Some(ahead);
+        }
         // In a small region something always lies as if it were a stream of a few pages.
         let least = if self.history.foresees(touch) { streams::SURE } else { 0 };
         let ahead = self.streams.touch(touch);
         if self.streams.has_explained(least) {
             return ahead;
         }
-        let Ahead { stream, pages } = self.history.touch(touch)?;
-        Some(Ahead { stream: stream | OF_HISTORY, pages })
+        if let Some(ahead) = self.rows.learn(touch) {
+            return Some(ahead);
+        }
+        let ahead = self.history.touch(touch)?;
+        Some(Ahead { stream: ahead.stream | OF_HISTORY, ..ahead })
     }
 
     /// Whether who foresaw by that name still expects some of these pages.
@@ -158,6 +190,8 @@ impl Predictor {
             true
         } else if is_of_history(name) {
             self.history.asks(name & !OF_HISTORY, pages)
+        } else if name & OF_ROWS != 0 {
+            self.rows.asks(name, pages)
         } else {
             self.streams.asks(name, pages)
         }
@@ -169,6 +203,8 @@ impl Predictor {
             // The program is not to be doubted.
         } else if is_of_history(name) {
             self.history.wasted(name & !OF_HISTORY, pages);
+        } else if name & OF_ROWS != 0 {
+            self.rows.wasted(name, pages);
         } else {
             self.streams.wasted(name, pages);
         }

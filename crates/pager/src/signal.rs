@@ -132,7 +132,8 @@ impl Waiting {
             }
         };
         slot.thread.store(fault.thread, Relaxed);
-        slot.address.store(fault.address | usize::from(fault.is_write), Relaxed);
+        let at = fault.address + usize::from(fault.offset);
+        slot.address.store(at & !1 | usize::from(fault.is_write), Relaxed);
         slot.state.store(ASKED, Release);
         self.count.fetch_add(1, SeqCst);
         self.asked.fetch_add(1, SeqCst);
@@ -161,7 +162,7 @@ impl Waiting {
                 self.asked.fetch_sub(1, SeqCst);
                 let address = slot.address.load(Relaxed);
                 let (thread, is_write) = (slot.thread.load(Relaxed), address & 1 == 1);
-                faults.push(Fault { address: address & !1, is_write, thread });
+                faults.push(Fault::at(address & !1, is_write, thread));
             }
         }
         faults
@@ -257,7 +258,7 @@ fn serve(address: usize, is_write: bool) -> bool {
 impl Served {
     fn serve(&self, address: usize, is_write: bool) -> bool {
         let thread = gettid().as_raw_nonzero().get().cast_unsigned();
-        let fault = Fault { address: address & !(PAGE - 1), is_write, thread };
+        let fault = Fault::at(address, is_write, thread);
         match self.try_alone(fault) {
             Outcome::Here => true,
             Outcome::Noted => {

@@ -60,7 +60,8 @@ impl Steer {
             let (page, within) = (pages.start, 0..Page::MAX);
             let advice = Advice::Normal;
             let there = pages.clone();
-            let touch = Touch { thread: 0, page, pages: pages.clone(), there, within, advice };
+            let (thread, offset) = (0, 0);
+            let touch = Touch { thread, page, offset, pages: pages.clone(), there, within, advice };
             let ahead = self.streams.touch(&touch);
             ask.ahead.extend(ahead.into_iter().flat_map(|ahead| ahead.pages));
             if pages.end - pages.start >= SWEPT {

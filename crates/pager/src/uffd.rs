@@ -26,8 +26,9 @@ const GROUP: u8 = 0xaa;
 /// `UFFD_FEATURE_SIGBUS`.
 const SIGBUS: u64 = 1 << 7;
 
-/// `UFFD_FEATURE_THREAD_ID`, `UFFD_FEATURE_POISON` (6.6) and `UFFD_FEATURE_MOVE` (6.8).
-const FEATURES: u64 = 1 << 8 | 1 << 14 | 1 << 16;
+/// `UFFD_FEATURE_THREAD_ID`, `UFFD_FEATURE_EXACT_ADDRESS` (5.18), `UFFD_FEATURE_POISON` (6.6) and
+/// `UFFD_FEATURE_MOVE` (6.8).
+const FEATURES: u64 = 1 << 8 | 1 << 11 | 1 << 14 | 1 << 16;
 
 /// The same of memory that processes share: `UFFD_FEATURE_PAGEFAULT_FLAG_WP`,
 /// `UFFD_FEATURE_MISSING_SHMEM`, `UFFD_FEATURE_MINOR_SHMEM` (5.14) and
@@ -161,10 +162,20 @@ pub enum Faults {
 pub struct Fault {
     /// The address, rounded down to its page.
     pub address: usize,
+    /// Where in that page, bytes; in a handler of signals to within 2.
+    pub offset: u16,
     /// Whether it was a write.
     pub is_write: bool,
     /// The thread.
     pub thread: u32,
+}
+
+impl Fault {
+    /// A touch of this byte.
+    pub(crate) const fn at(byte: usize, is_write: bool, thread: u32) -> Self {
+        let offset = (byte % PAGE) as u16;
+        Self { address: byte - byte % PAGE, offset, is_write, thread }
+    }
 }
 
 /// Memory of this process whose missing pages are ours to provide.
@@ -372,13 +383,11 @@ impl Userfault {
                 Err(why) => return Err(why),
             }
         };
-        let page_bytes = rustix::param::page_size();
         let count = read / mem::size_of::<Message>();
         let faults = messages.0[..count].iter().filter(|it| it.event == PAGEFAULT);
-        Ok(faults.map(move |message| Fault {
-            address: message.address as usize & !(page_bytes - 1),
-            is_write: message.flags & WRITE != 0,
-            thread: message.thread,
+        Ok(faults.map(|message| {
+            let is_write = message.flags & WRITE != 0;
+            Fault::at(message.address as usize, is_write, message.thread)
         }))
     }
 

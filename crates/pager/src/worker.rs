@@ -299,7 +299,8 @@ impl Worker {
         // SAFETY: by the state machine the content is in the frames, and the pages are ours.
         let moved = unsafe { self.kernel.faults.move_pages(to, frame, length, TAKE_TRIES) };
         let done = moved.map_or_else(|(done, _)| done, |()| length);
-        let touch = Touch { thread: fault.thread, page, is_write: fault.is_write };
+        let Fault { thread, offset, is_write, .. } = fault;
+        let touch = Touch { thread, page, offset, is_write };
         self.taken.push(Taken { touch, id, done });
         if done < length {
             // The rest is for who can do more than move pages.
@@ -361,7 +362,7 @@ impl Worker {
             return Ok(None);
         }
         let now = Instant::now();
-        for Fault { address, is_write, thread } in faults {
+        for Fault { address, offset, is_write, thread } in faults {
             is_busy = true;
             let page = self.shared.page(address);
             match &self.waiting {
@@ -376,7 +377,7 @@ impl Worker {
                 None => {}
             }
             self.stalls.begin(page, now);
-            self.cache.on(Event::Touched { thread, page, is_write }, actions);
+            self.cache.on(Event::Touched { thread, page, offset, is_write }, actions);
             self.act(actions)?;
         }
         is_busy |= !actions.is_empty();

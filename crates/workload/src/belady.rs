@@ -11,6 +11,8 @@ use std::collections::{BTreeMap, HashMap};
 pub struct Touch {
     /// Which.
     pub block: u32,
+    /// Where in it, bytes.
+    pub offset: u32,
     /// Whether it is changed.
     pub is_write: bool,
 }
@@ -70,7 +72,7 @@ struct Cache {
 
 impl Cache {
     fn touch(&mut self, touch: Touch, next: usize, carried: &mut Carried) {
-        let Touch { block, is_write } = touch;
+        let Touch { block, is_write, .. } = touch;
         let before = self.kept.remove(&block);
         match before {
             Some(kept) => {
@@ -104,7 +106,7 @@ mod tests {
     use std::collections::HashSet;
 
     fn reads(blocks: &[u32]) -> Vec<Touch> {
-        blocks.iter().map(|block| Touch { block: *block, is_write: false }).collect()
+        blocks.iter().map(|block| Touch { block: *block, offset: 0, is_write: false }).collect()
     }
 
     #[test]
@@ -118,7 +120,8 @@ mod tests {
 
     #[test]
     fn what_is_changed_is_written_once() {
-        let trace: Vec<Touch> = (0..10).map(|block| Touch { block, is_write: true }).collect();
+        let trace: Vec<Touch> =
+            (0..10).map(|block| Touch { block, offset: 0, is_write: true }).collect();
         let Carried { read, written } = carried(&trace, 5);
         assert_eq!(read, written);
         assert_eq!(carried(&trace, 10), Carried::default());

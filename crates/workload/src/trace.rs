@@ -14,6 +14,9 @@ use crate::{
 /// Columns, depth and rows of a panel of `matrixmultiply` for `f64`: its NC, KC and MC.
 const PANEL: [usize; 3] = [1024, 256, 64];
 
+/// Rows and columns of what its innermost loop takes at once: its MR and NR.
+const KERNEL: [usize; 2] = [8, 4];
+
 /// Bytes of an `f64`.
 const F64: usize = size_of::<f64>();
 
@@ -29,10 +32,38 @@ impl Trace {
     fn touch(&mut self, address: usize, bytes: usize, is_write: bool) {
         let blocks = address / self.block..=(address + bytes.max(1) - 1) / self.block;
         for block in blocks {
+            let offset = address.saturating_sub(block * self.block) as u32;
             let block = block as u32;
             match self.touches.last_mut() {
                 Some(last) if last.block == block => last.is_write |= is_write,
-                _ => self.touches.push(Touch { block, is_write }),
+                _ => self.touches.push(Touch { block, offset, is_write }),
+            }
+        }
+    }
+}
+
+/// Part of a matrix, in bytes but for its rows.
+struct Part {
+    start: usize,
+    row: usize,
+    rows: usize,
+    wide: usize,
+}
+
+impl Trace {
+    /// A part of a matrix, a strip of its columns after the other: of each row what comes with a
+    /// new block.
+    fn columns(&mut self, part: &Part, strip: usize, is_write: bool) {
+        for column in (0..part.wide).step_by(strip) {
+            for row in 0..part.rows {
+                let at = part.start + row * part.row + column;
+                let end = at + strip.min(part.wide - column);
+                let new = (end - 1) / self.block * self.block;
+                if column == 0 {
+                    self.touch(at, end - at, is_write);
+                } else if new >= at {
+                    self.touch(new, end - new, is_write);
+                }
             }
         }
     }
@@ -91,7 +122,8 @@ fn cube(trace: &mut Trace, bytes: usize) {
     }
 }
 
-/// Row by row: of each stretch of columns, of each panel of B, of each stretch of rows.
+/// Of each stretch of columns, of each panel of B, of each stretch of rows. Panels are packed, and
+/// results are added, by a few columns of many rows at once.
 fn rows(trace: &mut Trace, side: usize) {
     let (matrix, row) = (side * side * F64, side * F64);
     let [columns, depth, height] = PANEL;
@@ -99,17 +131,19 @@ fn rows(trace: &mut Trace, side: usize) {
         let wide = columns.min(side - j) * F64;
         for k in (0..side).step_by(depth) {
             let deep = depth.min(side - k);
-            for at in k..k + deep {
-                trace.touch(matrix + at * row + j * F64, wide, false);
-            }
+            let [rows, strip] = KERNEL;
+            let b = Part { start: matrix + k * row + j * F64, row, rows: deep, wide };
+            trace.columns(&b, strip * F64, false);
             for i in (0..side).step_by(height) {
-                let high = i..i + height.min(side - i);
-                for at in high.clone() {
-                    trace.touch(at * row + k * F64, deep * F64, false);
+                let end = side.min(i + height);
+                for at in (i..end).step_by(rows) {
+                    let rows = rows.min(end - at);
+                    let a = Part { start: at * row + k * F64, row, rows, wide: deep * F64 };
+                    trace.columns(&a, F64, false);
                 }
-                for at in high {
-                    trace.touch(2 * matrix + at * row + j * F64, wide, true);
-                }
+                let start = 2 * matrix + i * row + j * F64;
+                let c = Part { start, row, rows: end - i, wide };
+                trace.columns(&c, strip * F64, true);
             }
         }
     }

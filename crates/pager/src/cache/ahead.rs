@@ -20,6 +20,9 @@ const FORESEEN_MAX: u32 = 1 << 15;
 const FORESEEN_MIN: u32 = 1 << 12;
 const FORESEEN_MOST_PART: u32 = 8;
 
+/// Of its share, a stream uses one part in so many before more is brought in.
+const USED_PART: u32 = 8;
+
 /// Who waits for a page of a stream waits for 2^7 pages of it at most: 512 KiB, of which a drive
 /// gives most of its bandwidth.
 const WAITED_ORDER: u8 = 7;
@@ -51,12 +54,22 @@ pub(super) struct Pending {
     probe: Option<bool>,
     /// Whether it goes from higher pages to lower ones.
     is_down: bool,
+    /// Whether it has its share: some of that is to be used before more comes, or each page that is
+    /// touched would be a transfer of its own.
+    has_share: bool,
 }
 
 impl Pending {
     /// Nothing yet.
     const fn new(stream: u32, is_down: bool) -> Self {
-        Self { stream, ranges: VecDeque::new(), around: 0..0, probe: None, is_down }
+        Self {
+            stream,
+            ranges: VecDeque::new(),
+            around: 0..0,
+            probe: None,
+            is_down,
+            has_share: false,
+        }
     }
 
     /// Pages from the first on.
@@ -76,15 +89,27 @@ impl Pending {
 
 impl Cache {
     /// Asks the streams what comes next.
-    pub(super) fn foresee(&mut self, thread: u32, page: Page) {
+    pub(super) fn foresee(
+        &mut self,
+        thread: u32,
+        page: Page,
+        offset: u16,
+        actions: &mut Vec<Action>,
+    ) {
         let pages = match self.index.get(page) {
             Some(id) => self.extents[id as usize].span().pages(),
             None => page..page + 1,
         };
         let (within, advice) = (self.region(page), self.advised(page));
         let there = self.mapped_around(&pages);
-        let touch = Touch { thread, page, pages, there, within, advice };
+        let touch = Touch { thread, page, offset, pages, there, within, advice };
         let Some(ahead) = self.predictor.touch(&touch) else { return };
+        for pages in &ahead.soon {
+            self.map_soon(ahead.stream, pages, actions);
+        }
+        if ahead.pages.is_empty() {
+            return;
+        }
         let ranges = ahead.pages.iter().cloned();
         let is_down = ahead.pages.first().is_some_and(|range| range.end <= page);
         let same =
@@ -139,15 +164,19 @@ impl Cache {
             let has = self.ahead.get(&stream).copied().unwrap_or(0);
             let share = most / (self.ahead.len() as u32 + u32::from(has == 0));
             // Who has its share is not even asked what it wants: that takes its time.
-            if has > 0 && has >= share {
+            let enough = if pending.has_share { share - share / USED_PART } else { share };
+            pending.has_share = has > 0 && has >= enough;
+            if pending.has_share {
                 self.pending.push_back(pending);
                 waiting += 1;
                 continue;
             }
             let Some((page, order, is_short)) = self.next_pending(&mut pending) else { continue };
             let is_later = self.has_more(&pending, has);
+            pending.has_share = has > 0 && has + (1 << order) > share;
+            let is_later = is_later || pending.has_share;
             self.pending.push_back(pending);
-            if is_later || has > 0 && has + (1 << order) > share {
+            if is_later {
                 waiting += 1;
                 continue;
             }
@@ -197,6 +226,21 @@ impl Cache {
             (start, end) = (start.min(first), end.max(last));
             left -= last - first;
             self.map(id, false, actions);
+        }
+    }
+
+    /// Maps what of these pages is ready, for the same stream or at rest.
+    fn map_soon(&mut self, stream: u32, pages: &Range<Page>, actions: &mut Vec<Action>) {
+        for page in pages.clone() {
+            let Some(id) = self.index.get(page) else { continue };
+            let extent = &self.extents[id as usize];
+            let is_ready = extent.state == State::Ready && !extent.is_probe && !extent.is_taken;
+            if is_ready && (extent.stream == 0 || extent.stream == stream) {
+                if extent.stream == 0 {
+                    self.rescued(extent.frames());
+                }
+                self.map(id, false, actions);
+            }
         }
     }
 

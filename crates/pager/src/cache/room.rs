@@ -93,8 +93,9 @@ impl Cache {
     }
 
     /// So many frames were given up, and are touched after all.
-    pub(super) fn reserve_less(&mut self, frames: u32) {
+    pub(super) fn rescued(&mut self, frames: u32) {
         self.reserve = self.reserve.saturating_sub(frames);
+        self.cyclic.rescue(frames);
     }
 
     /// Gives up what was foreseen and not touched.

@@ -11,6 +11,8 @@ pub struct Touch {
     pub thread: u32,
     /// The page.
     pub page: Page,
+    /// Where in it, bytes.
+    pub offset: u16,
     /// Whether it writes.
     pub is_write: bool,
 }
@@ -61,7 +63,7 @@ impl Cache {
         for Touch { page, is_write, .. } in touches.clone() {
             self.touch(page, is_write, actions);
         }
-        self.settle(touches.map(|touch| (touch.thread, touch.page)), actions);
+        self.settle(touches.map(|touch| (touch.thread, touch.page, touch.offset)), actions);
     }
 
     /// A thread has touched a page.

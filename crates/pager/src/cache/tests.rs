@@ -141,7 +141,7 @@ impl World {
             None if self.take(thread, page, is_write) => self.touch(thread, page, is_write),
             None => {
                 self.waits[thread] = Some((page, is_write));
-                self.on(Event::Touched { thread: thread as u32, page, is_write });
+                self.on(Event::Touched { thread: thread as u32, page, offset: 0, is_write });
             }
         }
     }

@@ -155,7 +155,7 @@ impl History {
         replay.depth = replay.depth.clamp(self.limits.first, self.limits.most);
         let is_believed = self.held >= BELIEVED;
         let pages = replay.follow(&self.log, (replay.depth / length).max(1), is_believed);
-        (!pages.is_empty()).then_some(Ahead { stream: replay.name, pages })
+        (!pages.is_empty()).then_some(Ahead { stream: replay.name, pages, soon: vec![] })
     }
 
     /// Whether it has foreseen a touch, as well as it foresees anything.

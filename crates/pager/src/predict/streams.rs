@@ -137,7 +137,7 @@ impl Streams {
         self.trust = Some(stream.trust).filter(|trust| *trust >= self.vain.needed(TRUSTED));
         self.trust?;
         let pages = stream.follow(limits, &touch.within);
-        (!pages.is_empty()).then_some(Ahead { stream: stream.name, pages })
+        (!pages.is_empty()).then_some(Ahead { stream: stream.name, pages, soon: vec![] })
     }
 
     /// Whether the last touch was what a stream does that is trusted so much.
@@ -200,7 +200,7 @@ impl Streams {
     /// thread is in: arrays that are walked together are farther apart than steps of one of them.
     /// And it may be the next tile of what jumps.
     fn begin(&mut self, touch: &Touch) -> usize {
-        self.named = self.named.wrapping_add(1) & !super::OF_HISTORY;
+        self.named = self.named.wrapping_add(1) & !super::OF_OTHERS;
         let at = &touch.pages;
         let own = || self.all.iter().filter(|stream| stream.thread == touch.thread);
         let like = own().filter(|stream| stream.trust >= TRUSTED && !stream.jumps.is_empty());
@@ -535,6 +535,7 @@ mod tests {
             let touch = Touch {
                 thread,
                 page,
+                offset: 0,
                 pages: page..page + 1,
                 there: page..page + 1,
                 within: 0..u64::MAX,

@@ -65,6 +65,7 @@ impl Memory {
         let touch = Touch {
             thread,
             page,
+            offset: 0,
             pages: page..page + 1,
             there: page..page + 1,
             within: 0..u64::MAX,
@@ -294,6 +295,7 @@ fn what_the_program_says_is_believed() {
     let touch = |page, advice| Touch {
         thread: 1,
         page,
+        offset: 0,
         pages: page..page + 1,
         there: page..page + 1,
         within: 0..99,
@@ -320,6 +322,7 @@ fn the_history_is_small() {
             history.touch(&Touch {
                 thread: 1,
                 page,
+                offset: 0,
                 pages: page..page + 1,
                 there: page..page + 1,
                 within: 0..u64::MAX,

@@ -25,7 +25,7 @@ impl World {
             Taking::Touch => panic!("page {page} is not mapped"),
             Taking::Move { id, span, .. } => {
                 let thread = thread as u32;
-                alone.notes.push((Touch { thread, page, is_write }, id));
+                alone.notes.push((Touch { thread, page, offset: 0, is_write }, id));
                 alone.count += 1;
                 self.move_in(span);
                 assert!(self.mapped[page as usize].is_some());
