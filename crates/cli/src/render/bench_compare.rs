@@ -89,7 +89,7 @@ fn verdicts(document: &CompareDocument) -> Vec<String> {
         same.filter_map(|other| other.rate).reduce(f64::max)
     };
     pager
-        .map(|row| {
+        .filter_map(|row| {
             let rate = row.rate.unwrap_or(0.0);
             let times = |names: &[&str], what: &str| {
                 let other = others(row, names).filter(|other| *other > 0.0);
@@ -104,10 +104,12 @@ fn verdicts(document: &CompareDocument) -> Vec<String> {
                 times(&["mmap"], "a mapped file"),
                 part(row.efficiency, "the speed on DRAM"),
                 part(row.of_ceiling, "the ceiling"),
-                row.pager.as_ref().map(waste),
             ];
             let said: Vec<String> = said.into_iter().flatten().collect();
-            format!("{} at {} x: the pager is {}", row.pattern, row.ratio, said.join(", "))
+            // Alone it is like nothing.
+            (!said.is_empty()).then_some(())?;
+            let said: Vec<String> = said.into_iter().chain(row.pager.as_ref().map(waste)).collect();
+            Some(format!("{} at {} x: the pager is {}", row.pattern, row.ratio, said.join(", ")))
         })
         .collect()
 }
