@@ -101,14 +101,19 @@ impl Region {
     pub fn new(bytes: usize, pages: Pages, policy: &Policy) -> Result<Self, RegionError> {
         room::check(&Root::live(), bytes.max(1) as u64, pages, policy)?;
         let mut region = Self::mapped(bytes, pages)?;
-        match policy.set_for(region.whole()) {
-            // A kernel without NUMA has one place only, which is the default, and is node 0.
-            Err(why) if is_all(policy) && why.kind() == ErrorKind::Unsupported => {}
-            Err(why) => return Err(RegionError::Place { policy: policy.clone(), why }),
-            Ok(()) => {}
-        }
+        region.place(policy)?;
         region.words_mut().fill(1);
         Ok(region)
+    }
+
+    /// Says where pages that are not there yet are to be.
+    fn place(&mut self, policy: &Policy) -> Result<(), RegionError> {
+        match policy.set_for(self.whole()) {
+            // A kernel without NUMA has one place only, which is the default, and is node 0.
+            Err(why) if is_all(policy) && why.kind() == ErrorKind::Unsupported => Ok(()),
+            Err(why) => Err(RegionError::Place { policy: policy.clone(), why }),
+            Ok(()) => Ok(()),
+        }
     }
 
     /// As [`Region::new`], with pages on nodes in turn: of each node in a round as many as it is
@@ -149,6 +154,9 @@ impl Region {
             let touched = touched.unwrap_or_else(|panic| resume_unwind(panic));
             touched.map_err(|why| RegionError::Place { policy, why })?;
         }
+        // Pages that are there stay where they are, and the NUMA balancer leaves them there: it
+        // moves those of memory that nobody has placed to who uses them.
+        region.place(&Policy::Bind(nodes.iter().map(|(node, _)| *node).collect()))?;
         Ok(region)
     }
 
