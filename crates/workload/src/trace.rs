@@ -27,6 +27,14 @@ struct Trace {
     block: usize,
 }
 
+/// Part of a matrix, in bytes but for its rows.
+struct Part {
+    start: usize,
+    row: usize,
+    rows: usize,
+    wide: usize,
+}
+
 impl Trace {
     /// Some bytes from an address on, which is one of all arrays one behind the other.
     fn touch(&mut self, address: usize, bytes: usize, is_write: bool) {
@@ -40,17 +48,7 @@ impl Trace {
             }
         }
     }
-}
 
-/// Part of a matrix, in bytes but for its rows.
-struct Part {
-    start: usize,
-    row: usize,
-    rows: usize,
-    wide: usize,
-}
-
-impl Trace {
     /// A part of a matrix, a strip of its columns after the other: of each row what comes with a
     /// new block.
     fn columns(&mut self, part: &Part, strip: usize, is_write: bool) {

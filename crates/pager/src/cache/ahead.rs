@@ -172,9 +172,8 @@ impl Cache {
                 continue;
             }
             let Some((page, order, is_short)) = self.next_pending(&mut pending) else { continue };
-            let is_later = self.has_more(&pending, has);
             pending.has_share = has > 0 && has + (1 << order) > share;
-            let is_later = is_later || pending.has_share;
+            let is_later = pending.has_share || self.has_more(&pending, has);
             self.pending.push_back(pending);
             if is_later {
                 waiting += 1;
@@ -234,7 +233,7 @@ impl Cache {
         for page in pages.clone() {
             let Some(id) = self.index.get(page) else { continue };
             let extent = &self.extents[id as usize];
-            let is_ready = extent.state == State::Ready && !extent.is_probe && !extent.is_taken;
+            let is_ready = extent.state == State::Ready && !extent.is_probe;
             if is_ready && (extent.stream == 0 || extent.stream == stream) {
                 if extent.stream == 0 {
                     self.rescued(extent.frames());

@@ -15,7 +15,7 @@ const RESERVE_MAX: u32 = 1 << 14;
 
 /// Where what is given up is waited for soon after, up to one part in so many more rests: nothing
 /// tells which mapped pages are in use, but what is touched at rest is, and so it stays (GEMM by
-/// rows at twice the budget, replayed, reads 219,000 pages in place of 267,000).
+/// rows).
 const RESTS_PART: u32 = 4;
 
 /// For each frame that is taken so many more are kept, up to that, and for each that is touched
