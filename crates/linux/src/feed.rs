@@ -14,7 +14,9 @@
 //! line is about the time before it, and who reads in the midst of that would find too little now
 //! and too much the next time. Without a line it covers none. So programs should write at least
 //! once in each sample. A line may say with `"time_ns"` until when it counted, by the clock
-//! `CLOCK_MONOTONIC`; else that is when it comes, which on a busy machine is later now and then.
+//! `CLOCK_MONOTONIC`; else that is when it comes, which on a busy machine is later now and then. The
+//! first line of a program that says so is about a time that began nobody knows when: it is not
+//! counted, and the next one begins where it ends.
 
 use crate::{
     socket::{self, SocketError},
@@ -78,6 +80,8 @@ struct Shared {
     since: Duration,
     /// Until when its last line is; `None` when there is none.
     until: Option<Duration>,
+    /// Whether that is when a program connected that has written nothing yet.
+    is_new: bool,
     state: State,
 }
 
@@ -109,7 +113,8 @@ impl Feed {
             let (stop, stopped) = UnixStream::pair()?;
             let state = State::default();
             let (traffic, since) = (nothing(domains, tiers), now());
-            let shared = Arc::new(Mutex::new(Shared { traffic, since, until: None, state }));
+            let shared = Shared { traffic, since, until: None, is_new: true, state };
+            let shared = Arc::new(Mutex::new(shared));
             let theirs = Arc::clone(&shared);
             let thread = thread::Builder::new().name("feed".into());
             let thread = thread.spawn(move || serve(&listener, &stopped, &theirs))?;
@@ -186,6 +191,8 @@ struct Client {
     begun: Vec<u8>,
     /// Whether the line was too long: the rest of it is left out.
     skipping: bool,
+    /// Until when its first line is.
+    first: Option<Duration>,
 }
 
 /// Takes what programs write, until the other end of `stopped` is closed.
@@ -218,9 +225,9 @@ fn serve(listener: &UnixListener, stopped: &UnixStream, shared: &Mutex<Shared>) 
         {
             let mut shared = lock(shared);
             if clients.is_empty() && shared.until.is_none() {
-                shared.since = now();
+                (shared.since, shared.is_new) = (now(), true);
             }
-            clients.push(Client { stream, begun: vec![], skipping: false });
+            clients.push(Client { stream, begun: vec![], skipping: false, first: None });
         }
         lock(shared).state.clients = clients.len();
     }
@@ -234,7 +241,7 @@ impl Client {
             Ok(0) => {
                 // A last line without its end counts all the same.
                 if !self.begun.is_empty() && !self.skipping {
-                    take_line(&self.begun, &mut lock(shared));
+                    take_line(&self.begun, &mut self.first, &mut lock(shared));
                 }
                 return false;
             }
@@ -253,7 +260,7 @@ impl Client {
             if self.begun.len() > LINE_MAX && !self.skipping {
                 refuse(&self.begun, "too long", shared);
             } else if !self.skipping {
-                take_line(&self.begun, shared);
+                take_line(&self.begun, &mut self.first, shared);
             }
             self.begun.clear();
             self.skipping = false;
@@ -270,7 +277,8 @@ impl Client {
     }
 }
 
-fn take_line(line: &[u8], shared: &mut Shared) {
+/// Takes a line of a program that wrote its `first` one until then.
+fn take_line(line: &[u8], first: &mut Option<Duration>, shared: &mut Shared) {
     if line.trim_ascii().is_empty() {
         return;
     }
@@ -288,15 +296,24 @@ fn take_line(line: &[u8], shared: &mut Shared) {
         let why = format!("no such domain or tier: there are {} and {}", shape.0, shape.1);
         return refuse(line, &why, shared);
     };
+    shared.state.lines += 1;
+    // A time that cannot be, of another machine or another clock, is none.
+    let came = now();
+    let told = parsed.time_ns.map(Duration::from_nanos).filter(|told| *told <= came);
+    let (first, is_new) = (*first.get_or_insert(told.unwrap_or(came)), shared.is_new);
+    if told == Some(first) {
+        if is_new {
+            shared.since = first;
+        }
+        return;
+    }
+    shared.is_new = false;
     add(&mut traffic.read_bytes, parsed.read_bytes);
     add(&mut traffic.written_bytes, parsed.written_bytes);
     add(&mut traffic.inserts, parsed.inserts);
     add(&mut traffic.occupancy_ns, parsed.occupancy_ns);
-    shared.state.lines += 1;
-    // A time that cannot be, of another machine or another clock, is none.
-    let (came, least) = (now(), shared.until.unwrap_or(shared.since));
-    let told = parsed.time_ns.map(Duration::from_nanos);
-    shared.until = Some(told.filter(|told| (least..=came).contains(told)).unwrap_or(came));
+    let least = shared.until.unwrap_or(shared.since);
+    shared.until = Some(told.filter(|told| *told >= least).unwrap_or(came));
 }
 
 fn refuse(line: &[u8], why: &str, shared: &mut Shared) {

@@ -204,18 +204,26 @@ fn lines_may_have_a_time() {
         Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec.unsigned_abs() as u32)
     };
     let begun = monotonic();
-    let mut span = |line, time: Duration| {
+    let mut line = 0;
+    let mut read = |time: Duration| {
         std::thread::sleep(Duration::from_millis(20));
-        let text = format!("{{\"domain\":0,\"tier\":0,\"time_ns\":{}}}\n", time.as_nanos());
-        program.write_all(text.as_bytes()).unwrap();
+        let text = |tier: u32| {
+            let time = time.as_nanos();
+            format!("{{\"domain\":0,\"tier\":{tier},\"read_bytes\":7,\"time_ns\":{time}}}\n")
+        };
+        program.write_all((text(0) + &text(1)).as_bytes()).unwrap();
+        line += 2;
         until(&feed, |state| state.lines == line);
-        feed.read().unwrap().span
+        let reading = feed.read().unwrap();
+        let bytes: f64 = reading.traffic[0].iter().filter_map(|tier| tier.read_bytes).sum();
+        (reading.span, bytes)
     };
-    span(1, begun + Duration::from_millis(1));
-    assert_eq!(span(2, begun + Duration::from_millis(8)), Duration::from_millis(7));
+    // It begins with the end of a time that nobody heard the beginning of, before it connected too.
+    assert_eq!(read(begun - Duration::from_millis(2)), (Duration::ZERO, 0.0));
+    assert_eq!(read(begun + Duration::from_millis(5)), (Duration::from_millis(7), 14.0));
     // Of the past or of the future: when it came stands in.
-    assert!(span(3, Duration::ZERO) > Duration::from_millis(20));
-    let came = span(4, begun + Duration::from_secs(1 << 30));
+    assert!(read(Duration::ZERO).0 > Duration::from_millis(20));
+    let came = read(begun + Duration::from_secs(1 << 30)).0;
     assert!(came > Duration::ZERO && came < Duration::from_secs(1 << 20), "{came:?}");
 }
 
