@@ -54,7 +54,7 @@ struct World {
 impl World {
     fn new(pages: usize, arrays: usize) -> Self {
         let settings =
-            Settings { frames: FRAMES as u32, order: 2, ahead: Limits { first: 16, most: 2048 } };
+            Settings { frames: FRAMES as u32, order: 2, ahead: Limits { first: 16, most: 8192 } };
         let mut cache = Cache::new(settings);
         let array = pages.div_ceil(arrays) as Page;
         (0..arrays as Page).for_each(|at| cache.add(at * array..(at + 1) * array));

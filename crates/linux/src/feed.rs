@@ -14,8 +14,8 @@
 //! line is about the time before it, and who reads in the midst of that would find too little now
 //! and too much the next time. Without a line it covers none. So programs should write at least
 //! once in each sample. A line may say with `"time_ns"` until when it counted, by the clock
-//! `CLOCK_MONOTONIC`; else that is when it comes, which on a busy machine is later now and then. The
-//! first line of a program that says so is about a time that began nobody knows when: it is not
+//! `CLOCK_MONOTONIC`; else that is when it comes, which on a busy machine is later now and then.
+//! The first line of a program that says so is about a time that began nobody knows when: it is not
 //! counted, and the next one begins where it ends.
 
 use crate::{

@@ -197,6 +197,12 @@ impl Predictor {
         }
     }
 
+    /// What the stream of the last touch has asked for and comes to next; `None` where no stream is
+    /// trusted with that.
+    pub fn expected(&self) -> Option<Ahead> {
+        self.streams.expected()
+    }
+
     /// Pages that were foreseen by that name were given up without having been touched.
     pub fn wasted(&mut self, name: u32, pages: &Range<Page>) {
         if name == ADVISED {

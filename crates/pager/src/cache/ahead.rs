@@ -5,7 +5,7 @@ use crate::{
     advice::Advice,
     index::ExtentId,
     pool::ORDER_MAX,
-    predict::{Page, Touch, is_of_history},
+    predict::{Ahead, Page, Touch, is_of_history},
 };
 use std::{collections::VecDeque, ops::Range};
 
@@ -96,14 +96,19 @@ impl Cache {
         offset: u16,
         actions: &mut Vec<Action>,
     ) {
-        let pages = match self.index.get(page) {
-            Some(id) => self.extents[id as usize].span().pages(),
-            None => page..page + 1,
-        };
+        let extent = self.index.get(page).map(|id| self.extents[id as usize]);
+        let pages = extent.map_or(page..page + 1, |extent| extent.span().pages());
+        let is_unforeseen =
+            extent.is_none_or(|extent| extent.state == State::Filling && extent.stream == 0);
         let (within, advice) = (self.region(page), self.advised(page));
         let there = self.mapped_around(&pages);
         let touch = Touch { thread, page, offset, pages, there, within, advice };
-        let Some(ahead) = self.predictor.touch(&touch) else { return };
+        let Some(ahead) = self.predictor.touch(&touch) else {
+            if is_unforeseen {
+                self.ask_again(page);
+            }
+            return;
+        };
         for pages in &ahead.soon {
             self.map_soon(ahead.stream, pages, actions);
         }
@@ -130,6 +135,31 @@ impl Cache {
             self.pending
                 .retain(|it| it.ranges.iter().any(|range| predictor.asks(it.stream, range)));
             self.pending.push_back(pending);
+        }
+    }
+
+    /// A page is brought in that may have been there when it was asked for, and was given up since:
+    /// what comes next may be missing too, as far as it was passed over.
+    fn ask_again(&mut self, page: Page) {
+        let Some(Ahead { stream, pages, .. }) = self.predictor.expected() else { return };
+        let Some(first) = pages.first() else { return };
+        let is_down = first.end <= page;
+        let same = |it: &Pending| it.stream == stream && it.is_down == is_down;
+        let index = self.pending.iter().position(same).unwrap_or_else(|| {
+            self.pending.push_back(Pending::new(stream, is_down));
+            self.pending.len() - 1
+        });
+        let ranges = &mut self.pending[index].ranges;
+        let next = ranges.front().cloned();
+        for Range { start, end } in pages.into_iter().rev() {
+            let passed = match &next {
+                Some(next) if is_down => start.max(next.end)..end,
+                Some(next) => start..end.min(next.start),
+                None => start..end,
+            };
+            if !passed.is_empty() {
+                ranges.push_front(passed);
+            }
         }
     }
 
@@ -414,4 +444,63 @@ fn fitting(page: Page, range: &Range<Page>, is_down: bool, most: u8) -> u8 {
         is_next && range.start <= start && end <= range.end
     };
     (0..=most).rev().find(fits).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+    use crate::{
+        cache::{Event, Settings},
+        predict::Limits,
+    };
+
+    const FAR: Page = 1 << 20;
+
+    /// A cache whose thread has gone through new memory, of which each touch brings in a huge page,
+    /// and what the stream of them expects.
+    fn swept(advice: Advice, pages: impl Iterator<Item = Page>) -> (Cache, Ahead) {
+        let ahead = Limits { first: 16, most: 256 };
+        let mut cache = Cache::new(Settings { frames: 4096, order: 0, ahead });
+        cache.add(0..FAR);
+        cache.on(Event::Advised(0..FAR, advice), &mut vec![]);
+        for page in pages {
+            let touched = Event::Touched { thread: 1, page, offset: 0, is_write: false };
+            cache.on(touched, &mut vec![]);
+        }
+        let expected = cache.predictor.expected().unwrap();
+        (cache, expected)
+    }
+
+    #[test]
+    fn what_was_passed_over_is_asked_for_again() {
+        let (mut cache, Ahead { stream, pages, .. }) = swept(Advice::Sequential, 0..1);
+        let Range { start, end } = pages[0].clone();
+        cache.pending = [Pending::of(stream, start + 5..end)].into();
+        cache.ask_again(start - 1);
+        let ranges = &cache.pending[0].ranges;
+        assert_eq!(
+            ranges.iter().take(2).collect::<Vec<_>>(),
+            [&(start..start + 5), &(start + 5..end)]
+        );
+        // What the stream has asked for since is not asked for twice.
+        cache.ask_again(start - 1);
+        assert_eq!(cache.pending[0].ranges.front(), Some(&(start..start + 5)));
+    }
+
+    #[test]
+    fn nor_are_streams_forgotten_that_go_down_or_wait_for_nothing() {
+        let (mut cache, Ahead { stream, pages, .. }) =
+            swept(Advice::Normal, (1..=6).map(|at| FAR - (at << ORDER_MAX)));
+        let Range { start, end } = pages[0].clone();
+        let mut pending = Pending::new(stream, true);
+        pending.push(start..end - 5);
+        cache.pending = [pending].into();
+        cache.ask_again(end);
+        assert_eq!(cache.pending[0].ranges.front(), Some(&(end - 5..end)));
+        cache.pending.clear();
+        cache.ask_again(end);
+        assert_eq!(cache.pending[0].ranges, pages);
+        assert!(cache.pending[0].is_down);
+    }
 }

@@ -23,6 +23,9 @@ const HOLES: u32 = 2;
 /// So many runs that a new one may be the next of are remembered: those that are nearest.
 const JUMPS_MAX: usize = 3;
 
+/// So many pieces are asked for again of which one was there and has been given up.
+const NEXT: usize = 4;
+
 /// So much trust is not come by where touches only happen to lie so: who is silent for so many
 /// touches keeps its place from those that are not trusted as much.
 pub(super) const SURE: u32 = 8;
@@ -150,6 +153,14 @@ impl Streams {
         let stream = self.all.iter().find(|stream| stream.name == name);
         let expects = |stream: &Stream| stream.asked.has(pages);
         stream.is_some_and(|stream| self.now - stream.touched < FORGOTTEN && expects(stream))
+    }
+
+    /// What the stream of the last touch has asked for and comes to next, if it is trusted.
+    pub(super) fn expected(&self) -> Option<Ahead> {
+        self.trust?;
+        let stream = self.all.iter().find(|stream| stream.touched == self.now)?;
+        let next = stream.asked.iter().take(NEXT).map(|asked| asked.pages.clone());
+        Some(Ahead { stream: stream.name, pages: next.collect(), soon: vec![] })
     }
 
     /// What was asked for a stream was given up without having been touched: it is followed less
