@@ -13,7 +13,7 @@
 
 use interleaf_pager::{
     cache::{Action, Cache, Changed, Counts, Event, Settings, Span},
-    predict::{Limits, Page},
+    predict::Page,
 };
 use interleaf_workload::{
     belady::{Touch, carried},
@@ -53,9 +53,7 @@ struct World {
 
 impl World {
     fn new(pages: usize, arrays: usize) -> Self {
-        let settings =
-            Settings { frames: FRAMES as u32, order: 2, ahead: Limits { first: 16, most: 8192 } };
-        let mut cache = Cache::new(settings);
+        let mut cache = Cache::new(Settings::of_budget(FRAMES as u32));
         let array = pages.div_ceil(arrays) as Page;
         (0..arrays as Page).for_each(|at| cache.add(at * array..(at + 1) * array));
         let pages = (array as usize) * arrays;

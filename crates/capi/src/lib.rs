@@ -9,7 +9,6 @@ use interleaf_pager::{
     advice::Advice,
     cache::Settings,
     pager::Pager as Inner,
-    predict::Limits,
     store::{FileStore, Options as StoreOptions},
 };
 use libc::{c_char, c_int, c_void, size_t};
@@ -116,8 +115,8 @@ unsafe fn open(options: &Options) -> Result<Pager, Failure> {
     })?;
     let bytes = if options.address_bytes == 0 { ADDRESSES } else { options.address_bytes };
     let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
-    let settings = Settings { frames, order: 2, ahead: Limits { first: 16, most: 8192 } };
-    let inner = Inner::new(settings, bytes, store).map_err(|why| Failure::start(&why))?;
+    let inner = Inner::new(Settings::of_budget(frames), bytes, store)
+        .map_err(|why| Failure::start(&why))?;
     Ok(Pager { inner, regions: Mutex::default() })
 }
 

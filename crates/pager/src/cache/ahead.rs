@@ -77,6 +77,11 @@ impl Pending {
         Self { ranges: [pages].into(), ..Self::new(stream, false) }
     }
 
+    /// Whether it is of a stream that goes so.
+    const fn is_of(&self, stream: u32, is_down: bool) -> bool {
+        self.stream == stream && self.is_down == is_down
+    }
+
     /// Adds pages behind all others.
     fn push(&mut self, range: Range<Page>) {
         match self.ranges.back_mut() {
@@ -104,7 +109,8 @@ impl Cache {
         let there = self.mapped_around(&pages);
         let touch = Touch { thread, page, offset, pages, there, within, advice };
         let Some(ahead) = self.predictor.touch(&touch) else {
-            if is_unforeseen {
+            // Of what is touched at random no stream has seen the touch.
+            if is_unforeseen && advice != Advice::Random {
                 self.ask_again(page);
             }
             return;
@@ -117,10 +123,9 @@ impl Cache {
         }
         let ranges = ahead.pages.iter().cloned();
         let is_down = ahead.pages.first().is_some_and(|range| range.end <= page);
-        let same =
-            |pending: &&mut Pending| pending.stream == ahead.stream && pending.is_down == is_down;
         let predictor = &self.predictor;
-        if let Some(pending) = self.pending.iter_mut().find(same) {
+        let same = self.pending.iter_mut().find(|it| it.is_of(ahead.stream, is_down));
+        if let Some(pending) = same {
             // What the stream has passed by is not to pile up.
             while let Some(range) = pending.ranges.front()
                 && !predictor.asks(pending.stream, range)
@@ -144,8 +149,8 @@ impl Cache {
         let Some(Ahead { stream, pages, .. }) = self.predictor.expected() else { return };
         let Some(first) = pages.first() else { return };
         let is_down = first.end <= page;
-        let same = |it: &Pending| it.stream == stream && it.is_down == is_down;
-        let index = self.pending.iter().position(same).unwrap_or_else(|| {
+        let same = self.pending.iter().position(|it| it.is_of(stream, is_down));
+        let index = same.unwrap_or_else(|| {
             self.pending.push_back(Pending::new(stream, is_down));
             self.pending.len() - 1
         });

@@ -1,7 +1,10 @@
 //! A budget that changes while it is used: some frames are others' for now.
 
-use super::Cache;
-use crate::pool::{Frame, ORDER_MAX};
+use super::{Cache, Settings};
+use crate::{
+    pool::{Frame, ORDER_MAX},
+    predict::Limits,
+};
 
 /// While frames are wanted by others, room is made for so many at a time: the drive has to take
 /// what was in them.
@@ -17,6 +20,13 @@ pub(super) struct Lent {
     due: u32,
     /// So many of the pieces have been told of.
     told: usize,
+}
+
+impl Settings {
+    /// Those of every pager with so many frames: 16 KiB at first, and streams up to 32 MiB ahead.
+    pub const fn of_budget(frames: u32) -> Self {
+        Self { frames, order: 2, ahead: Limits { first: 16, most: 8192 } }
+    }
 }
 
 impl Cache {

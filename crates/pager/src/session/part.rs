@@ -4,7 +4,6 @@ use super::{Children, Session};
 use crate::{
     board::{Identity, OWN, Seat},
     cache::Settings,
-    predict::Limits,
     store::{FileStore, Options},
 };
 use std::{
@@ -50,6 +49,6 @@ impl Session {
     /// When the budget is too large.
     pub fn cache(&self) -> Result<Settings, String> {
         let frames = u32::try_from(self.board.budget()).map_err(|_| "the budget is too large")?;
-        Ok(Settings { frames, order: 2, ahead: Limits { first: 16, most: 8192 } })
+        Ok(Settings::of_budget(frames))
     }
 }
