@@ -6,28 +6,39 @@
 //! up to how many there are (`migrate.rs`). This machine need not have two tiers: its first node
 //! stands for both. It also starts the command, if that was built before.
 //!
+//! Then it steers processes by `vaddr`: 1, 10, 300 and 3000 children with 1 MiB each, on the live
+//! `/proc`. What would be written to DAMON goes to a folder, so that no page moves and no DAMON is
+//! needed. Pages are where they should be, so that this is the cost of a daemon at rest. It takes
+//! up to 4 GiB of memory.
+//!
 //! The bars: less than 0.5 % of one core, less than 20 MB, a start in less than 20 ms. Beyond one,
 //! it ends with an error.
 
 use interleaf_linux::{
+    actuator::{Actuator, Goal, Scope, Setting, Way},
+    damon::{ADMIN, probe::Probed},
     feed::Feed,
     host::{Clock, Host},
+    journal::Journal,
     layout::HostLayout,
     root::Root,
+    socket::Access,
 };
 use interleaf_model::{
     control::{Controller, Settings},
-    machine::{DomainLayout, Layout, ScopeKind, ScopeLayout, TierLayout},
+    machine::{DomainLayout, Layout, Order, ScopeKind, ScopeLayout, TierLayout},
     policy::{Place, PolicyKind},
     rated,
     tier::TierKind,
 };
 use std::{
-    env, fs,
-    io::{self, Write},
-    os::unix::net::UnixStream,
-    path::Path,
-    process::{Command, ExitCode, Stdio},
+    cell::RefCell,
+    env, fs, hint,
+    io::{self, Read, Write},
+    os::unix::{fs::symlink, net::UnixStream},
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitCode, Stdio},
+    rc::Rc,
     thread,
     time::{Duration, Instant},
 };
@@ -40,11 +51,22 @@ const START_MAX: Duration = Duration::from_millis(20);
 const STARTS: usize = 51;
 
 const FEEDS: &str = "feed";
+const WAITS: &str = "wait";
+
+/// How many processes are steered, and for how many seconds the loop is watched.
+const STEERED: [(usize, u64); 4] = [(1, 20), (10, 20), (300, 30), (3000, 60)];
+
+/// Looks before it is watched, so that pages are known to rest.
+const WARM_UP: Duration = Duration::from_secs(20);
+
+/// The memory of a process that is steered: less would not join.
+const STEERED_BYTES: usize = 1 << 20;
 
 fn main() -> ExitCode {
     let mut args = env::args().skip(1);
     match (args.next().as_deref(), args.next()) {
         (Some(FEEDS), Some(path)) => return feed(Path::new(&path)),
+        (Some(WAITS), _) => return wait(),
         // `cargo bench` passes `--bench`; a name that is not ours asks for another benchmark.
         (Some(name), _) if !name.starts_with('-') && !"daemon".contains(name) => {
             return ExitCode::SUCCESS;
@@ -62,6 +84,16 @@ fn main() -> ExitCode {
         ));
         // The bars are for the rhythm it has by itself.
         fits &= sample_ms != 200 || (share < CORE_SHARE_MAX && peak < MEMORY_MAX_BYTES);
+    }
+    for (count, seconds) in STEERED {
+        let (share, reads) = steered(count, Duration::from_secs(seconds));
+        tell(&format!(
+            "looks at {count} processes that are steered, {seconds} s: {:.3} % of one core, \
+             {reads:.0} files a second",
+            100.0 * share
+        ));
+        // Of thousands, a look a minute costs more than the bar; `benches/README.md` has how much.
+        fits &= count > 300 || share < CORE_SHARE_MAX;
     }
     fits &= starts();
     if fits { ExitCode::SUCCESS } else { ExitCode::FAILURE }
@@ -89,7 +121,7 @@ fn run(sample: Duration, span: Duration) -> (f64, u64) {
     let path = folder.join("feed");
     let root = Root::live();
     let host = layout();
-    let source = Feed::listen(&path, 1, 2).expect("a socket");
+    let source = Feed::listen(&path, Access::default(), 1, 2).expect("a socket");
     let exe = env::current_exe().expect("this program");
     let mut feeder = Command::new(exe).arg(FEEDS).arg(&path).spawn().expect("it starts");
     let believed = rated::platform(&host.layout);
@@ -112,6 +144,93 @@ fn run(sample: Duration, span: Duration) -> (f64, u64) {
     drop(host);
     let _ = fs::remove_dir_all(&folder);
     (share, peak_bytes())
+}
+
+/// A folder that looks like this machine with a DAMON that takes whatever it is told.
+fn machine() -> PathBuf {
+    let folder = env::temp_dir().join(format!("interleaf-bench-{}-root", std::process::id()));
+    let damon = folder.join(&ADMIN[1..]);
+    fs::create_dir_all(&damon).expect("a folder");
+    fs::write(damon.join("nr_kdamonds"), "0\n").expect("a file");
+    for path in ["proc", "sys/devices"] {
+        symlink(Path::new("/").join(path), folder.join(path)).expect("a link");
+    }
+    folder
+}
+
+/// The part of a core that looking after so many processes takes, once a second as the daemon does,
+/// and how many files it reads a second.
+fn steered(count: usize, span: Duration) -> (f64, f64) {
+    let folder = machine();
+    let files = folder.clone();
+    let root = Root::live_answered(&folder, move |path, text| {
+        let at = files.join(path.trim_start_matches('/'));
+        fs::create_dir_all(at.parent().unwrap_or(&files))?;
+        if path.ends_with("nr_kdamonds") {
+            fs::create_dir_all(at.with_file_name("0"))?;
+            fs::write(at.with_file_name("0").join("state"), "off\n")?;
+        }
+        fs::write(at, text.replace("commit", "on"))
+    });
+    let mut children: Vec<Child> = (0..count).map(|_| waiting()).collect();
+    let pids = children.iter().map(Child::id).collect();
+    let (journal, _) = Journal::open(&root).expect("a journal");
+    let setting = Setting::new(&root, Rc::new(RefCell::new(journal)), Scope::Processes(pids));
+    let kernel = Probed { destinations: true, refresh: true, ..Probed::default() };
+    let mut actuator = Way::Vaddr.build(setting, &kernel);
+    let goal = Goal {
+        nodes: vec![(0, 100)],
+        order: Order::Interleave,
+        demotions: vec![],
+        rate_limit_bytes_per_s: None,
+    };
+    actuator.set(&goal).expect("it is set up");
+    let found = looks(&mut *actuator, WARM_UP);
+    assert_eq!(found, count, "all of them are steered");
+    let (begun, before, reads) = (Instant::now(), cpu_ns(), root.reads());
+    looks(&mut *actuator, span);
+    let took = begun.elapsed();
+    let share = (cpu_ns() - before) as f64 / took.as_nanos() as f64;
+    let reads = (root.reads() - reads) as f64 / took.as_secs_f64();
+    drop(actuator);
+    for child in &mut children {
+        drop(child.stdin.take());
+        child.wait().expect("it ends with its input");
+    }
+    let _ = fs::remove_dir_all(&folder);
+    (share, reads)
+}
+
+/// Looks once a second; how many processes were steered at last.
+fn looks(actuator: &mut dyn Actuator, span: Duration) -> usize {
+    let end = Instant::now() + span;
+    let mut found = 0;
+    while Instant::now() < end {
+        thread::sleep(Duration::from_secs(1));
+        found = actuator.follow().expect("it goes on").processes.unwrap_or(0);
+    }
+    found
+}
+
+/// A process that has memory, and waits until its input ends.
+fn waiting() -> Child {
+    let exe = env::current_exe().expect("this program");
+    let mut child = Command::new(exe);
+    let child = child.args([WAITS, "-"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+    let mut child = child.expect("it starts");
+    // The child writes a byte once its memory is touched.
+    let mut said = [0];
+    child.stdout.take().expect("a pipe").read_exact(&mut said).expect("it has its memory");
+    child
+}
+
+fn wait() -> ExitCode {
+    let memory = vec![1_u8; STEERED_BYTES];
+    hint::black_box(&memory);
+    tell("");
+    let _ = io::stdin().read(&mut [0]);
+    hint::black_box(&memory);
+    ExitCode::SUCCESS
 }
 
 /// Two tiers, both of them node 0.

@@ -76,7 +76,7 @@ fn load(platform: &Platform, mix: Mix, threads: f64, shares: Vec<f64>) -> Load {
         mixes: vec![mix; shares.len()],
         bandwidth_factors: vec![1.0; shares.len()],
         shares,
-        domain: 0,
+        domain_parts: platform.spread(),
     }
 }
 

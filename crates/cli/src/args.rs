@@ -13,7 +13,9 @@ mod simulate;
 pub(crate) use bench::bench_run;
 pub(crate) use bench::{Bench, BenchInstallArgs, BenchListArgs, BenchRunArgs, Place};
 pub(crate) use bench_compare::BenchCompareArgs;
-pub(crate) use extend::{EXAMPLE as EXTEND_EXAMPLE, ExtendArgs, FaultsChoice};
+pub(crate) use extend::{
+    ALLOC_MIN, DRAM_MIN, Dram, EXAMPLE as EXTEND_EXAMPLE, ExtendArgs, FaultsChoice,
+};
 pub(crate) use measure::{
     ChaseArgs, CommonArgs, InterleaveArgs, LoadArgs, Measure, MeasureArgs, PagesChoice,
     TrafficArgs, WayChoice,
@@ -178,7 +180,8 @@ pub(crate) struct PredictArgs {
     /// A traffic mix, named as MLC names it (R, W2, W5, W10, ...), or a read share (0.62, 0.62nt)
     #[arg(long, value_parser = mix, value_name = "MIX")]
     pub(crate) mix: Option<Mix>,
-    /// Threads [default: the platform's cores; with --mix as many as saturate it]
+    /// Threads [default: the most that the workload's runs had, at most the platform's cores; with
+    /// --mix as many as saturate it]
     #[arg(long, value_name = "N", value_parser = threads)]
     pub(crate) threads: Option<u32>,
     /// Weights to try: a list such as 3:1,2:1, or `all` for each ratio of whole numbers up to 10
@@ -239,7 +242,8 @@ pub(crate) struct BalanceArgs {
     /// With --platform, what runs there [default: cloverleaf]
     #[arg(long, value_name = "NAME", requires = "platform")]
     pub(crate) workload: Option<String>,
-    /// With --platform, its threads [default: the platform's cores]
+    /// With --platform, its threads [default: the most that its runs had, at most the cores of a
+    /// socket]
     #[arg(long, value_name = "N", value_parser = threads, requires = "platform")]
     pub(crate) threads: Option<u32>,
     /// The span after which the policy decides, in place of what the configuration says
@@ -381,7 +385,7 @@ pub(crate) struct MachineArgs {
         "counter_noise", "curve_error", "seed", "compare", "json", "csv", "report",
     ])]
     pub(crate) sweep: Option<PathBuf>,
-    /// Threads [default: the platform's cores]
+    /// Threads [default: the most that the workload's runs had, at most the cores of a socket]
     #[arg(long, value_name = "N", value_parser = threads)]
     pub(crate) threads: Option<u32>,
     /// What decides where pages go

@@ -6,6 +6,7 @@
 pub(crate) mod balance;
 pub(crate) mod bench;
 pub(crate) mod bench_compare;
+pub(crate) mod check;
 pub(crate) mod compare;
 pub(crate) mod dimm;
 pub(crate) mod extend;
@@ -21,15 +22,17 @@ pub(crate) mod simulate;
 pub(crate) mod tune;
 
 use crate::failure::Failure;
+use check::{Check, Wrong};
 use interleaf_model::provenance::Provenance;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 /// Something that was recorded.
 #[derive(Debug)]
 pub(crate) enum Document {
     Predict(Box<predict::PredictDocument>),
-    Reproduce(reproduce::ReproduceDocument),
+    Reproduce(Box<reproduce::ReproduceDocument>),
     Machine(Box<simulate::MachineDocument>),
+    Dimm(Box<dimm::DimmDocument>),
     Measure(Box<measure::MeasureDocument>),
     Compare(Box<compare::CompareDocument>),
     Profile(Box<profile::ProfileDocument>),
@@ -61,7 +64,19 @@ impl LeansOn {
     }
 }
 
-/// Reads a recorded document. `name` is what errors call it.
+/// The schemas that a report can be made of.
+pub(crate) const REPORTED: [&str; 7] = [
+    measure::SCHEMA,
+    bench_compare::SCHEMA,
+    compare::SCHEMA,
+    predict::SCHEMA,
+    reproduce::SCHEMA,
+    simulate::SCHEMA,
+    dimm::SCHEMA,
+];
+
+/// Reads a recorded document and checks it, so that rendering it cannot panic, nor show a number
+/// that is not finite. `name` is what errors call it.
 pub(crate) fn read(name: &str, text: &str) -> Result<Document, Failure> {
     #[derive(Deserialize)]
     struct Head {
@@ -69,49 +84,56 @@ pub(crate) fn read(name: &str, text: &str) -> Result<Document, Failure> {
         /// Only the record of an application has one.
         app: Option<serde::de::IgnoredAny>,
     }
-    let broken = |why: serde_json::Error| {
-        Failure::new(
-            format!("{name}:{}:{}: {why}", why.line(), why.column()),
-            "give a document that measure, predict, simulate or reproduce recorded with -o",
-        )
-    };
     if let Some(record) = measure::foreign::read(name, text) {
-        return Ok(Document::Measure(Box::new(record?)));
+        let record = record?;
+        let value = serde_json::to_value(&record).map_err(|why| broken(name, "", &why))?;
+        check::numbers(&value).and_then(|()| record.check()).map_err(|why| wrong(name, &why))?;
+        return Ok(Document::Measure(Box::new(record)));
     }
-    let Head { schema, app } = serde_json::from_str(text).map_err(broken)?;
+    let Head { schema, app } = serde_json::from_str(text).map_err(|why| broken(name, "", &why))?;
     match schema.as_str() {
-        predict::SCHEMA => {
-            serde_json::from_str(text).map(Box::new).map(Document::Predict).map_err(broken)
-        }
-        reproduce::SCHEMA => serde_json::from_str(text).map(Document::Reproduce).map_err(broken),
-        simulate::SCHEMA => {
-            serde_json::from_str(text).map(Box::new).map(Document::Machine).map_err(broken)
-        }
-        measure::SCHEMA if app.is_some() => {
-            serde_json::from_str(text).map(Box::new).map(Document::Profile).map_err(broken)
-        }
-        measure::SCHEMA => {
-            serde_json::from_str(text).map(Box::new).map(Document::Measure).map_err(broken)
-        }
-        compare::SCHEMA => {
-            serde_json::from_str(text).map(Box::new).map(Document::Compare).map_err(broken)
-        }
-        bench_compare::SCHEMA => {
-            serde_json::from_str(text).map(Box::new).map(Document::Bench).map_err(broken)
-        }
+        predict::SCHEMA => checked(name, text).map(Document::Predict),
+        reproduce::SCHEMA => checked(name, text).map(Document::Reproduce),
+        simulate::SCHEMA => checked(name, text).map(Document::Machine),
+        dimm::SCHEMA => checked(name, text).map(Document::Dimm),
+        measure::SCHEMA if app.is_some() => checked(name, text).map(Document::Profile),
+        measure::SCHEMA => checked(name, text).map(Document::Measure),
+        compare::SCHEMA => checked(name, text).map(Document::Compare),
+        bench_compare::SCHEMA => checked(name, text).map(Document::Bench),
         _ => Err(Failure::new(
             format!("{name}: schema: no report is made of \"{schema}\""),
-            format!(
-                "give a document with the schema {}, {}, {}, {}, {} or {}",
-                measure::SCHEMA,
-                bench_compare::SCHEMA,
-                compare::SCHEMA,
-                predict::SCHEMA,
-                reproduce::SCHEMA,
-                simulate::SCHEMA
-            ),
+            format!("give a document with one of the schemas {}", REPORTED.join(", ")),
         )),
     }
+}
+
+/// A document of a schema whose fields are there, of their types, in range, and agree.
+fn checked<T: Check + DeserializeOwned>(name: &str, text: &str) -> Result<Box<T>, Failure> {
+    let document: T =
+        serde_path_to_error::deserialize(&mut serde_json::Deserializer::from_str(text))
+            .map_err(|why| broken(name, &why.path().to_string(), why.inner()))?;
+    let value = serde_json::from_str(text).map_err(|why| broken(name, "", &why))?;
+    check::numbers(&value).and_then(|()| document.check()).map_err(|why| wrong(name, &why))?;
+    Ok(Box::new(document))
+}
+
+/// A document that is no JSON, or has another type at `field`; that is "." of the whole.
+fn broken(name: &str, field: &str, why: &serde_json::Error) -> Failure {
+    let field = match field {
+        "" | "." => String::new(),
+        field => format!("{field}: "),
+    };
+    Failure::new(
+        format!("{name}:{}:{}: {field}{why}", why.line(), why.column()),
+        "give a document that measure, predict, simulate or reproduce recorded with -o",
+    )
+}
+
+fn wrong(name: &str, why: &Wrong) -> Failure {
+    Failure::new(
+        format!("{name}: {}: {}", why.field, why.problem),
+        "give the document as it was recorded with -o: this one was altered since, or damaged",
+    )
 }
 
 /// The JSON text of a document.
@@ -126,8 +148,8 @@ pub(crate) fn json(document: &impl Serialize) -> Result<String, Failure> {
 
 /// `value` rounded to six significant digits.
 pub(crate) fn rounded(value: f64) -> f64 {
-    // Through decimal text, which is exact and the same everywhere.
-    format!("{value:.5e}").parse().unwrap_or(value)
+    // Through decimal text, which is exact and the same everywhere. An empty sum is -0 in Rust.
+    format!("{value:.5e}").parse().unwrap_or(value) + 0.0
 }
 
 /// All of `values`, rounded.

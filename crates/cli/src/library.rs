@@ -2,6 +2,7 @@
 
 use crate::failure::Failure;
 use include_dir::{Dir, include_dir};
+use interleaf_linux::input;
 use interleaf_model::{
     demand::Demand,
     format::{demand_toml, platform_toml},
@@ -12,11 +13,7 @@ use interleaf_sim::machine::{
     Scenario,
     scenario_toml::{self, DemandSource, LoadedDemand},
 };
-use std::{
-    fs::File,
-    io::{self, Read},
-    path::Path,
-};
+use std::{io, path::Path};
 
 static PLATFORMS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../platforms");
 static SCENARIOS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../scenarios");
@@ -112,12 +109,40 @@ pub(crate) fn demand(path: &Path) -> Result<Demand, Failure> {
     Ok(demand_toml::parse(&path.display().to_string(), &text(path, hint)?)?)
 }
 
-/// The text of the file at `path`; `hint` is for when it cannot be read.
+/// The text of the file at `path`, or of stdin where that is `-`; `hint` is for when it cannot be
+/// read.
 pub(crate) fn text(path: &Path, hint: &str) -> Result<String, Failure> {
-    text_of(path).map_err(|why| match why {
-        NoText::Unread(why) => Failure::new(format!("{}: {why}", path.display()), hint),
+    text_up_to(path, TEXT_MAX, hint)
+}
+
+/// The text of a recorded document, as of [`text`].
+pub(crate) fn document(path: &Path, hint: &str) -> Result<String, Failure> {
+    text_up_to(path, DOCUMENT_MAX, hint)
+}
+
+/// The bytes of a trace of requests, as of [`text`].
+pub(crate) fn trace(path: &Path, hint: &str) -> Result<Vec<u8>, Failure> {
+    given(path, TRACE_MAX).map_err(|why| unread(path, &why, hint))
+}
+
+fn text_up_to(path: &Path, limit: u64, hint: &str) -> Result<String, Failure> {
+    let read = given(path, limit).map_err(NoText::Unread);
+    read.and_then(utf8).map_err(|why| match why {
+        NoText::Unread(why) => unread(path, &why, hint),
         NoText::NotUtf8 { line } => not_utf8(path, line),
     })
+}
+
+/// The bytes of a file, or of stdin where `path` is `-`.
+fn given(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    match path == Path::new("-") {
+        true => input::read_stdin(limit),
+        false => input::read_file(path, limit),
+    }
+}
+
+fn unread(path: &Path, why: &io::Error, hint: &str) -> Failure {
+    Failure::new(format!("{}: {why}", path.display()), hint)
 }
 
 /// The scenario with this name, or in this file, on the platform that is `asked` for or its own;
@@ -215,8 +240,14 @@ fn read(path: &Path, what: &str, names: &[String]) -> Result<String, Failure> {
     })
 }
 
-/// More bytes than any platform, demand or scenario has; some devices never end.
+/// The most that is read of a platform, demand, scenario, sweep, configuration or device file.
 const TEXT_MAX: u64 = 64 << 20;
+
+/// The most that is read of a recorded document.
+const DOCUMENT_MAX: u64 = 256 << 20;
+
+/// The most that is read of a trace of requests.
+const TRACE_MAX: u64 = 2 << 30;
 
 const NOT_UTF8: &str = "not UTF-8 text";
 
@@ -229,12 +260,10 @@ enum NoText {
 }
 
 fn text_of(path: &Path) -> Result<String, NoText> {
-    let mut bytes = vec![];
-    let read = File::open(path).and_then(|file| file.take(TEXT_MAX).read_to_end(&mut bytes));
-    let length = read.map_err(NoText::Unread)? as u64;
-    if length == TEXT_MAX {
-        return Err(NoText::Unread(io::Error::other("it is larger than 64 MiB")));
-    }
+    input::read_file(path, TEXT_MAX).map_err(NoText::Unread).and_then(utf8)
+}
+
+fn utf8(bytes: Vec<u8>) -> Result<String, NoText> {
     String::from_utf8(bytes).map_err(|why| {
         let good = &why.as_bytes()[..why.utf8_error().valid_up_to()];
         NoText::NotUtf8 { line: good.iter().filter(|byte| **byte == b'\n').count() + 1 }

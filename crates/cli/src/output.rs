@@ -2,10 +2,10 @@
 
 use crate::failure::Failure;
 use indicatif::{ProgressBar, ProgressStyle};
+use interleaf_linux::replace::{self, Durability, Existing};
 use std::{
-    fs,
+    fs::{self, File},
     io::{self, ErrorKind, Write},
-    os::unix::fs::FileTypeExt as _,
     path::Path,
 };
 
@@ -17,6 +17,35 @@ pub(crate) fn data(text: &str) -> Result<(), Failure> {
         ErrorKind::BrokenPipe => Failure::BrokenPipe,
         _ => Failure::new(format!("stdout: {why}"), "write to a file with -o FILE instead"),
     })
+}
+
+/// Lines on stdout, for whoever goes on where one cannot be written.
+#[derive(Debug, Default)]
+pub(crate) struct Lines {
+    /// Whether the last line was cut off.
+    is_torn: bool,
+}
+
+impl Lines {
+    /// Writes a line.
+    pub(crate) fn write(&mut self, line: &str) -> io::Result<()> {
+        // The standard library's stdout keeps what could not be written, and writes it later.
+        let text = format!("{}{line}\n", if self.is_torn { "\n" } else { "" });
+        let mut left = text.as_bytes();
+        while !left.is_empty() {
+            match rustix::io::write(rustix::stdio::stdout(), left) {
+                Ok(count) => left = &left[count..],
+                Err(rustix::io::Errno::INTR) => {}
+                Err(why) => {
+                    let written = &text.as_bytes()[..text.len() - left.len()];
+                    self.is_torn = written.last().map_or(self.is_torn, |last| *last != b'\n');
+                    return Err(why.into());
+                }
+            }
+        }
+        self.is_torn = false;
+        Ok(())
+    }
 }
 
 /// Writes `text` and the end of the line to stderr.
@@ -31,69 +60,67 @@ pub(crate) fn passed_on(bytes: &[u8]) {
     let _ = io::stderr().lock().write_all(bytes);
 }
 
-/// Writes `text` to `target`; `-` is stdout.
+/// Replaces `target` with `text`: a reader, a crash and a full disk leave the old contents or the
+/// new. `-` is stdout.
 pub(crate) fn file(target: &Path, text: &str) -> Result<(), Failure> {
-    if target == Path::new("-") {
-        return data(text);
+    match is_stdout(target) {
+        true => data(text),
+        false => replaced(target, text.as_bytes(), Durability::Synced),
     }
-    fs::write(target, text).map_err(|why| file_failure(target, &why))
 }
 
-/// Writes `bytes`, which are no text, to the file `target`.
+/// Replaces `target` with what is known so far, while work goes on: a power cut may lose it. A
+/// stream gets the complete contents only.
+pub(crate) fn interim(target: &Path, text: &str) -> Result<(), Failure> {
+    let is_stream = fs::metadata(target).is_ok_and(|found| !found.is_file());
+    match is_stream || is_stdout(target) {
+        true => Ok(()),
+        false => replaced(target, text.as_bytes(), Durability::Cached),
+    }
+}
+
+/// Opens a file that grows, such as a log.
+pub(crate) fn growing(target: &Path, existing: Existing) -> Result<File, Failure> {
+    replace::open_named(target, existing).map_err(|why| file_failure(target, &why))
+}
+
+/// As [`file`], for contents that are not text.
 pub(crate) fn bytes(target: &Path, bytes: &[u8]) -> Result<(), Failure> {
-    fs::write(target, bytes).map_err(|why| file_failure(target, &why))
+    replaced(target, bytes, Durability::Synced)
 }
 
-/// Writes `text` to `target` in one step, so that who reads it or is cut off in the middle has the
-/// old one or the new one whole; `-` is stdout.
-pub(crate) fn anew(target: &Path, text: &str) -> Result<(), Failure> {
-    // What a link leads to is what is meant.
-    let target = fs::canonicalize(target).unwrap_or_else(|_| target.to_path_buf());
-    let there = fs::metadata(&target);
-    let is_file = there.as_ref().map_or(true, fs::Metadata::is_file);
-    let Some(name) = target.file_name().filter(|_| is_file) else { return file(&target, text) };
-    if target == Path::new("-") {
-        return data(text);
-    }
-    let new = target.with_file_name(format!(".{}.new", name.to_string_lossy()));
-    let written = fs::write(&new, text).and_then(|()| {
-        if let Ok(there) = there {
-            fs::set_permissions(&new, there.permissions())?;
-        }
-        fs::rename(&new, &target)
-    });
-    written.map_err(|why| {
-        // What could not be written whole is in nobody's way.
-        let _ = fs::remove_file(&new);
-        file_failure(&target, &why)
-    })
+fn replaced(target: &Path, bytes: &[u8], durability: Durability) -> Result<(), Failure> {
+    replace::named(target, bytes, durability).map_err(|why| file_failure(target, &why))
 }
 
 /// Makes sure that `target` can be written before long work begins, without changing what it
 /// holds.
 pub(crate) fn check_writable(target: Option<&Path>) -> Result<(), Failure> {
-    let Some(target) = target.filter(|target| *target != Path::new("-")) else { return Ok(()) };
-    let there = fs::symlink_metadata(target).map(|there| there.file_type());
-    if there.as_ref().is_ok_and(|there| there.is_fifo()) {
-        // Who reads a pipe takes the end of a trial for the end of all.
-        return Ok(());
+    match target.filter(|target| !is_stdout(target)) {
+        Some(target) => replace::check_named(target).map_err(|why| file_failure(target, &why)),
+        None => Ok(()),
     }
-    // A link to nothing is there: it is not ours to remove.
-    let is_new = there.is_err();
-    let opened = fs::OpenOptions::new().append(true).create(true).open(target);
-    opened.map_err(|why| file_failure(target, &why))?;
-    if is_new {
-        // It was only a trial; should the work fail, no empty file is left behind.
-        let _ = fs::remove_file(target);
-    }
-    Ok(())
 }
 
-fn file_failure(target: &Path, why: &io::Error) -> Failure {
-    Failure::new(
-        format!("{}: cannot be written: {why}", target.display()),
-        "name a file in a folder that is there and that you may write to",
-    )
+/// Whether this is stdout by one of its names. Opened by its name, a redirected one would be
+/// written from its beginning, and a socket cannot be opened.
+fn is_stdout(target: &Path) -> bool {
+    let names = ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"];
+    names.iter().any(|name| target == Path::new(name))
+}
+
+/// A file cannot be written.
+pub(crate) fn file_failure(target: &Path, why: &io::Error) -> Failure {
+    let hint = match why.kind() {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
+            "make room there, or name a file on another file system; the file is unchanged"
+        }
+        ErrorKind::PermissionDenied => {
+            "name a file that this user may write to, and no file or link of another user"
+        }
+        _ => "name a file in a folder that is there and that you may write to",
+    };
+    Failure::new(format!("{}: cannot be written: {why}", target.display()), hint)
 }
 
 /// A progress bar over bytes, as many as are told later, on a terminal only.

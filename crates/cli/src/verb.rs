@@ -5,7 +5,6 @@ mod bench;
 mod compare;
 mod doctor;
 mod extend;
-mod keys;
 mod measure;
 mod placed;
 mod predict;
@@ -16,6 +15,7 @@ mod restore;
 mod run;
 mod show;
 mod simulate;
+mod terminal;
 mod tune;
 
 pub(crate) use bench::{Ended as BenchEnded, PATTERNS, WAYS};
@@ -67,9 +67,19 @@ fn check_targets(options: &OutputArgs, report: Option<&Path>) -> Result<(), Fail
             format!("--report would overwrite {}, which -o writes", report.display()),
             "name two files: the document is JSON, the report HTML",
         ),
+        Some(report) if !is_page(report) => (
+            format!("--report {}: a report is a page of HTML", report.display()),
+            "end the name with .html; `interleaf report` makes other formats of what -o records",
+        ),
         _ => return Ok(()),
     };
     Err(Failure::new(problem, hint))
+}
+
+/// Whether a page of HTML can have this name: it ends with .html or .htm, or has no ending.
+fn is_page(path: &Path) -> bool {
+    let ending = path.extension().map(|ending| ending.to_ascii_lowercase());
+    ending.is_none_or(|ending| ending == "html" || ending == "htm")
 }
 
 /// The root below which a machine is read: a captured one, or that of this machine.
@@ -92,6 +102,8 @@ fn root(captured: Option<&Path>) -> Result<Root, Failure> {
 fn unread(why: RootError) -> Failure {
     let hint = if why.is_permission() {
         "run it as root, or read a captured machine with --root DIR"
+    } else if why.is_refused() {
+        "capture the machine again: interleaf doctor --capture DIR"
     } else {
         "report it, with what `interleaf doctor --capture DIR` saves"
     };

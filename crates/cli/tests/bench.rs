@@ -3,11 +3,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use interleaf_linux::{bounded::Bounded, command::with_default_signals, root::Root};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::{
     fs,
-    io::{BufRead, BufReader},
+    io::{BufRead, BufReader, Write as _},
     path::Path,
     process::{Command, Output, Stdio},
     sync::{Mutex, PoisonError},
@@ -16,8 +17,33 @@ use std::{
 /// Settings of the kernel are one for all: those who look at them take turns.
 static TURN: Mutex<()> = Mutex::new(());
 
+fn command(words: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_interleaf"));
+    with_default_signals(command.args(words));
+    command
+}
+
 fn interleaf(words: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_interleaf")).args(words).output().unwrap()
+    command(words).output().unwrap()
+}
+
+/// Whether this machine lets us limit memory and swap. What is not tested is told, and fails with
+/// `INTERLEAF_CGROUPS=required`.
+fn may_compare(what: &str) -> bool {
+    let (is_root, root) = (rustix::process::geteuid().is_root(), Root::live());
+    let group = || Bounded::new(&root, None).err().map(|why| why.to_string());
+    let why = match is_root {
+        true => group(),
+        false => Some("control groups and swap files are for root".into()),
+    };
+    let Some(why) = why else { return true };
+    let text = format!("not tested: {what}: {why}");
+    let required = std::env::var_os("INTERLEAF_CGROUPS").is_some_and(|it| it == "required");
+    assert!(!required, "{text}");
+    // Not captured, as what `eprintln` writes would be.
+    let mut stderr = std::io::stderr();
+    writeln!(stderr, "{text}").unwrap();
+    false
 }
 
 fn said(words: &[&str]) -> String {
@@ -154,6 +180,8 @@ fn comparing_leaves_the_machine_as_it_was() {
     let told = String::from_utf8_lossy(&output.stderr);
     if !rustix::process::geteuid().is_root() {
         assert!(told.contains("hint: run it as root"), "{told}");
+    }
+    if !may_compare("comparing with swap and mapped files") {
         return;
     }
     assert!(output.status.success(), "{told}");
@@ -169,13 +197,13 @@ fn comparing_leaves_the_machine_as_it_was() {
 #[test]
 fn a_signal_ends_it_and_the_machine_is_as_it_was() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    if !rustix::process::geteuid().is_root() {
+    if !may_compare("a signal while swap is used") {
         return;
     }
     let store = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let before = traces(store.path());
-    let mut command = Command::new(env!("CARGO_BIN_EXE_interleaf"));
-    command.args(["bench", "compare", "--store"]).arg(store.path());
+    let mut command = command(&["bench", "compare", "--store"]);
+    command.arg(store.path());
     command.args(["--dram", "16MiB", "--rounds", "1000", "--workload", "seq", "--no-drive"]);
     command.args(["--ways", "swap-tuned"]).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
@@ -186,6 +214,119 @@ fn a_signal_ends_it_and_the_machine_is_as_it_was() {
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     let rest: Vec<String> = lines.map_while(Result::ok).collect();
     assert_eq!(child.wait().unwrap().code(), Some(130), "{rest:?}");
+    assert_eq!(traces(store.path()), before);
+}
+
+/// A `swapoff` that fails for as long as a file is there, in place of that of the system.
+fn broken_swapoff(folder: &Path, gate: &Path) -> std::ffi::OsString {
+    use std::os::unix::fs::PermissionsExt as _;
+    let which = Command::new("sh").args(["-c", "command -v swapoff"]).output().unwrap();
+    let real = String::from_utf8(which.stdout).unwrap();
+    let text = format!(
+        "#!/bin/sh\nif [ -e '{}' ]; then echo \"swapoff: $1: Cannot allocate memory\" >&2; exit 4; \
+         fi\nexec {} \"$@\"\n",
+        gate.display(),
+        real.trim()
+    );
+    let fake = folder.join("swapoff");
+    fs::write(&fake, text).unwrap();
+    fs::set_permissions(&fake, fs::Permissions::from_mode(0o755)).unwrap();
+    let paths = std::env::var_os("PATH").unwrap();
+    let paths = [folder.to_path_buf()].into_iter().chain(std::env::split_paths(&paths));
+    std::env::join_paths(paths).unwrap()
+}
+
+fn swap_files(store: &Path) -> Vec<String> {
+    let text = fs::read_to_string("/proc/swaps").unwrap();
+    let store = store.to_string_lossy();
+    let lines = text.lines().filter(|line| line.starts_with(&*store));
+    lines.map(str::to_string).collect()
+}
+
+#[test]
+fn results_outlive_a_swap_file_that_cannot_be_switched_off() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    if !may_compare("a swap file that cannot be switched off") {
+        return;
+    }
+    let store = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let tools = tempfile::tempdir().unwrap();
+    let (gate, record) = (tools.path().join("gate"), tools.path().join("all.json"));
+    let path = broken_swapoff(tools.path(), &gate);
+    fs::write(&gate, "").unwrap();
+    let folder = store.path().to_str().unwrap();
+    let words = ["bench", "compare", "--store", folder, "--dram", "16MiB", "--rounds", "2"];
+    let rest = ["--workload", "seq", "--ways", "dram,swap", "--no-drive", "-o"];
+    let mut bench = command(&[&words[..], &rest].concat());
+    let output = bench.arg(&record).env("PATH", &path).output().unwrap();
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{told}");
+    assert!(told.contains("cannot be put back: swapoff: "), "{told}");
+    assert!(told.contains("is still in use as swap: swapoff: "), "{told}");
+    assert_eq!(swap_files(store.path()).len(), 1, "{told}");
+    // The first round of both is there, and of the second that of DRAM.
+    let document: Value = serde_json::from_str(&fs::read_to_string(&record).unwrap()).unwrap();
+    let rows = document["rows"].as_array().unwrap();
+    let of = |at: usize| (&rows[at]["way"], rows[at]["rates"].as_array().unwrap().len());
+    assert_eq!((of(0), of(1)), ((&"dram".into(), 2), (&"swap".into(), 1)), "{document}");
+    let problem = rows[1]["problem"].as_str().unwrap();
+    assert!(
+        problem.contains("the swap file of an earlier run cannot be switched off"),
+        "{problem}"
+    );
+
+    let restore = |path: &std::ffi::OsStr, more: &[&str]| {
+        let words = [&["run", "--restore"], more].concat();
+        let output = command(&words).env("PATH", path).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let left = restore(&path, &["--dry-run"]);
+    assert!(left.contains("in use as swap: no file"), "{left}");
+    let failed = restore(&path, &[]);
+    assert!(failed.contains("cannot be put back: swapoff: "), "{failed}");
+    fs::remove_file(&gate).unwrap();
+    let done = restore(&path, &[]);
+    assert!(done.contains("put back ") && done.contains(": no file"), "{done}");
+    assert_eq!((swap_files(store.path()), traces(store.path()).len()), (vec![], 3));
+}
+
+#[test]
+fn what_a_killed_comparison_leaves_is_found_and_the_record_is_whole() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    if !may_compare("a comparison that is killed") {
+        return;
+    }
+    let store = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let record = tempfile::NamedTempFile::new().unwrap();
+    let before = traces(store.path());
+    let folder = store.path().to_str().unwrap();
+    let words = ["bench", "compare", "--store", folder, "--dram", "16MiB", "--no-drive"];
+    let rest = ["--workload", "seq", "--ways", "swap-tuned", "--rounds"];
+    let words = [&words[..], &rest].concat();
+    let mut long = command(&words);
+    long.args(["1000", "-o"]).arg(record.path());
+    let mut child = long.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    // The first round is recorded before the second ends.
+    for _ in 0..2 {
+        let line = lines.next().unwrap().unwrap();
+        assert!(line.starts_with("seq at 2 x on swap-tuned"), "{line}");
+    }
+    let began = std::time::Instant::now();
+    while swap_files(store.path()).is_empty() {
+        assert!(began.elapsed() < std::time::Duration::from_secs(120), "no third run");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    kill_process(Pid::from_child(&child), Signal::KILL).unwrap();
+    child.wait().unwrap();
+    let text = fs::read_to_string(record.path()).unwrap();
+    let document: Value = serde_json::from_str(&text).unwrap();
+    assert!(!document["rows"][0]["rates"].as_array().unwrap().is_empty(), "{document}");
+    assert_eq!(swap_files(store.path()).len(), 1);
+    let output = command(&words).args(["1", "--json"]).output().unwrap();
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && told.contains(": no file"), "{told}");
     assert_eq!(traces(store.path()), before);
 }
 

@@ -69,13 +69,13 @@ fn a_trace_that_is_wrong_is_refused_with_its_line() {
     assert!(said("1 R 0\n", &["--trace-format", "csv"]).contains("dramsim3"));
     assert!(said("1 R 0\n", &["--mix", "W2"]).contains("--mix"));
     let output = simulate(folder.path(), &["--device", "ddr3-1600", "--trace", "none"]);
-    assert!(refused(&output).contains("none: cannot be read"));
+    assert!(refused(&output).contains("none: No such file"));
 }
 
 #[test]
 fn commands_are_drawn() {
     let folder = tempfile::tempdir().unwrap();
-    let args = ["--device", "mrdimm-8800-2r", "--requests", "2000", "--mix", "W2", "--json"];
+    let args = ["--device", "mrdimm-8800-2r", "--requests", "8000", "--mix", "W2", "--json"];
     let plain = point(&simulate(folder.path(), &args));
     let drawn = simulate(folder.path(), &[&args[..], &["--command-trace", "c.json"]].concat());
     assert_eq!(point(&drawn), plain);

@@ -4,8 +4,12 @@
 
 #[path = "extend/place.rs"]
 mod place;
+#[path = "terminal/screen.rs"]
+mod screen;
 
+use interleaf_linux::{bounded::Bounded, root::Root};
 use place::{DRAM, MIB, Place, compiled, ends, library, refused, started, sweep, text, until};
+use screen::{Screen, ended};
 use serde_json::Value;
 use std::{
     fs,
@@ -89,6 +93,31 @@ fn what_the_killed_leave_is_found_by_the_next() {
     lines.read_line(&mut line).unwrap();
     assert_eq!(line, "as it was left\n", "and has its memory");
     until("the folder of the killed is removed", || clean().contains(": removed, its session"));
+    assert_eq!(place.left(), 0);
+}
+
+/// A killed process does not free the blocks of its store, which can take minutes: the releaser
+/// does.
+#[test]
+fn the_file_of_a_store_is_released_by_a_process_that_nobody_waits_for() {
+    let place = Place::new();
+    let mut command = place.extended(&[], &[sweep(), MIB, "2", "60000"]);
+    let (mut child, _lines) = started(&mut command);
+    let store = place.at("store").canonicalize().unwrap();
+    let holds = |process: &str| {
+        let fds = fs::read_dir(format!("/proc/{process}/fd")).into_iter().flatten().flatten();
+        let mut files = fds.filter_map(|fd| fs::read_link(fd.path()).ok());
+        files.any(|file| file.starts_with(&store))
+    };
+    let pid = child.id();
+    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
+    let children: Vec<&str> = children.split_whitespace().collect();
+    let [releaser, program] = children[..] else { panic!("{children:?}") };
+    until("both hold the file", || holds(releaser) && holds(program));
+    let kill = |pid: &str| Command::new("kill").args(["-KILL", pid]).status().unwrap();
+    assert!(kill(program).success());
+    assert_eq!(child.wait().unwrap().code(), Some(128 + 9));
+    until("the file is released", || !holds(releaser));
     assert_eq!(place.left(), 0);
 }
 
@@ -211,6 +240,20 @@ fn a_session_is_watched_from_outside() {
     );
     assert_eq!(first["processes"][0]["name"], "sweep");
     assert!(first["written_bytes"].as_u64().unwrap() > 0, "{first}");
+}
+
+/// The terminal that a session is watched on is gone.
+#[test]
+fn a_terminal_that_hangs_up_ends_the_watching() {
+    let place = Place::new();
+    let mut command = place.extended(&[], &[sweep(), MIB, "2", "60000"]);
+    let (mut child, _lines) = started(&mut command);
+    let mut screen = Screen::open();
+    let mut watching = screen.start(&mut place.interleaf(&["--monitor"]));
+    screen.until("quit");
+    screen.hang_up();
+    assert_eq!(ended(&mut watching).code(), Some(2));
+    ends(&mut child);
 }
 
 #[test]
@@ -418,4 +461,124 @@ fn an_estimate_measures_the_store_and_leaves_nothing_there() {
     );
     assert!(row["read_gbps"].as_f64() > estimate["read_gbps"].as_f64(), "{plan}");
     assert_eq!(place.left(), 0);
+}
+
+/// Which allocations are extended by their size, and the report about the others.
+#[test]
+fn what_stays_outside_the_budget_is_told() {
+    let place = Place::new();
+    let pieces = compiled("pieces", "pieces.c", &[]);
+    let run = |options: &[&str], count: &str, bytes: &str| {
+        let mut command = place.interleaf(&["--dram", "32MiB", "--store"]);
+        command.arg(place.at("store")).arg("--stats").arg(place.at("stats.json"));
+        command.args(options).arg("--").arg(&pieces).args([count, bytes]);
+        let output = command.output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        (place.stats(), text(&output.stderr))
+    };
+    // 60 MiB, which are less than 64 MiB each.
+    let (stats, said) = run(&[], "2", "62914560");
+    assert_eq!(stats["min_alloc_bytes"], 4 << 20, "an eighth of the budget");
+    assert!(stats["evicted_pages"].as_u64() >= Some(80 << 8), "{stats}");
+    assert!(said.contains("outside the budget: ") && !said.contains("--min-alloc"), "{said}");
+    let (stats, said) = run(&["--min-alloc", "64MiB"], "2", "62914560");
+    let process = &stats["processes"][0];
+    assert_eq!((&stats["evicted_pages"], &process["left_bytes"]), (&0.into(), &(120 << 20).into()));
+    let left = "120 MiB of it in pieces of 128 KiB and more, allocated before they were 64 MiB \
+                (--min-alloc) together";
+    assert!(process["outside_bytes"].is_null() || said.contains(left), "{said}");
+    let (stats, said) = run(&[], "204800", "1000");
+    assert_eq!(stats["processes"].as_array().map(Vec::len), Some(0));
+    assert!(stats["resident_max_bytes"].as_u64() >= Some(190 << 20), "{stats}");
+    assert!(
+        said.contains("no process allocated 4 MiB (--min-alloc) in pieces of 128 KiB"),
+        "{said}"
+    );
+    assert!(said.contains("MiB resident, all of it outside the budget: objects smaller"), "{said}");
+}
+
+/// In a real control group with a limit, what does not fit is refused by all that ask for memory.
+#[test]
+fn what_a_control_group_does_not_allow_is_refused() {
+    let root = Root::live();
+    let group = match Bounded::new(&root, Some(96 << 20)) {
+        Ok(group) => group,
+        Err(why) => {
+            writeln!(io::stderr(), "not tested: a control group of 96 MiB: {why}").unwrap();
+            return;
+        }
+    };
+    let place = Place::new();
+    let within = |verb: &str, words: &[&str]| {
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo $$ > \"$0\" && exec \"$@\""]).arg(root.at(&group.entrance()));
+        command.arg(env!("CARGO_BIN_EXE_interleaf")).arg(verb).args(words);
+        command.env("INTERLEAF_PRELOAD", library()).env("XDG_RUNTIME_DIR", place.at("run"));
+        command.output().unwrap()
+    };
+    let store = place.at("store");
+    let store = store.to_str().unwrap();
+    let extended = |dram: &str, options: &[&str]| {
+        let budget = [&["--dram", dram, "--store", store], options, &["--", sweep(), MIB, "2"]];
+        within("extend", &budget.concat())
+    };
+    let name = format!("the control group /interleaf-bench-{}", std::process::id());
+    let output = extended("256MiB", &["--dry-run"]);
+    let said = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{said}{}", text(&output.stderr));
+    assert!(said.contains(&name) && said.contains("such as --dram 50%; or raise "), "{said}");
+    refused(&extended("256MiB", &[]), &name, "give at most --dram ");
+    let output = extended("50%", &["--dry-run", "--json"]);
+    let plan: Value = serde_json::from_str(&text(&output.stdout)).unwrap();
+    let dram = plan["dram_bytes"].as_u64().unwrap();
+    assert!((16 << 20..=48 << 20).contains(&dram) && plan["can_be_done"] == true, "{plan}");
+    let output = extended("25%", &[]);
+    assert_eq!(text(&output.stdout), "as it was left\n", "{}", text(&output.stderr));
+    refused(&within("bench", &["run", "seq", "--footprint", "64GiB"]), &name, "give at most ");
+    let words = ["idle", "--quick", "--chase", "200MB"];
+    refused(&within("measure", &words), &name, "give at most ");
+}
+
+/// A dry run decides about a block device as a run does, and leaves it as it is.
+#[test]
+fn a_dry_run_refuses_the_devices_that_a_run_refuses() {
+    let place = Place::new();
+    let file = place.at("device");
+    fs::File::create(&file).unwrap().set_len(64 << 20).unwrap();
+    let losetup = Command::new("losetup").args(["--find", "--show"]).arg(&file).output();
+    let device = match losetup {
+        Ok(output) if output.status.success() => text(&output.stdout).trim().to_string(),
+        other => {
+            writeln!(io::stderr(), "not tested: a loop device: {other:?}").unwrap();
+            return;
+        }
+    };
+    let run = |options: &[&str], stores: &[&str]| {
+        let mut command = place.interleaf(&["--dram", DRAM]);
+        for store in stores {
+            command.args(["--store", store]);
+        }
+        command.args(options).args(["--", "true"]).output().unwrap()
+    };
+    let both = |stores: &[&str], why: &str| {
+        let dry = run(&["--dry-run"], stores);
+        assert_eq!(dry.status.code(), Some(1), "{}", text(&dry.stdout));
+        assert!(text(&dry.stdout).contains(why), "{}", text(&dry.stdout));
+        let real = text(&run(&[], stores).stderr);
+        assert!(real.starts_with("error: ") && real.contains(why), "{real}");
+    };
+    both(&[&device, &device], "is mounted, or in use otherwise");
+    let plan = run(&["--dry-run"], &[&device]);
+    assert_eq!(plan.status.code(), Some(0), "{}", text(&plan.stdout));
+    assert!(fs::read(&device).unwrap().iter().all(|byte| *byte == 0), "nothing is written to it");
+    assert!(Command::new("mkfs.ext4").args(["-q", &device]).status().unwrap().success());
+    both(&[&device], "the device is not empty");
+    fs::create_dir(place.at("mounted")).unwrap();
+    let mount = Command::new("mount").arg(&device).arg(place.at("mounted")).status().unwrap();
+    assert!(mount.success());
+    both(&[&device], "is mounted, or in use otherwise");
+    let forced = run(&["--dry-run", "--force"], &[&device]);
+    Command::new("umount").arg(place.at("mounted")).status().unwrap();
+    Command::new("losetup").args(["--detach", &device]).status().unwrap();
+    assert_eq!(forced.status.code(), Some(1), "{}", text(&forced.stdout));
 }

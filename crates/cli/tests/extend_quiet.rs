@@ -20,11 +20,12 @@ use std::{
 /// So long nothing may happen.
 const WHILE: Duration = Duration::from_secs(3);
 
-/// The command of an `interleaf extend`, which is its only child.
+/// The command of an `interleaf extend`, which is its last child: before it starts the process that
+/// releases the files of its store.
 fn command(interleaf: &Child) -> PathBuf {
     let pid = interleaf.id();
     let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
-    Path::new("/proc").join(children.trim())
+    Path::new("/proc").join(children.split_whitespace().last().unwrap())
 }
 
 /// How often each thread has run, which a thread that waits never does.

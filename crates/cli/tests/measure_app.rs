@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use interleaf_linux::command::with_default_signals;
 use serde_json::Value;
 use std::{
     fs,
@@ -17,6 +18,7 @@ use std::{
 fn interleaf(options: &[&str], words: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_interleaf"));
     command.args(["measure", "app"]).args(options).arg("--").args(words);
+    with_default_signals(&mut command);
     command
 }
 
@@ -202,10 +204,44 @@ fn bandwidth_and_read_share_come_out_as_recorded() {
     let output = predict.arg("--demand").arg(&demand).output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
     let prediction: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(prediction["workload"], "mine");
+    assert_eq!((&prediction["workload"], &prediction["threads"]), (&"mine".into(), &12.0.into()));
     assert!(prediction["rows"][0]["runtime_s"].as_f64().unwrap() > 0.0);
 
     reports_are_made(&record);
+}
+
+/// A program of one thread is predicted with one thread, which no second tier makes faster, not
+/// with as many as the platform has cores.
+#[test]
+fn a_program_of_one_thread_gains_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let demand = folder.path().join("one.toml");
+    let file = ["-q", "--demand", demand.to_str().unwrap()];
+    let count = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done";
+    let document = document(&file, &["sh", "-c", count]);
+    assert_eq!(document["app"]["exit_code"], 0, "{document}");
+    let written = fs::read_to_string(&demand).unwrap();
+    assert!(written.contains("\nthreads = 1\n"), "{written}");
+    // Counted or not, it is far from what a tier carries.
+    for bandwidth in ["", "bandwidth_gbps = 8.0\n", "bandwidth_gbps = 20.0\n"] {
+        let head = "name = \"one\"\nmix = { read_share = 0.75, read_share_range = [0.5, 1.0] }\n";
+        let run = "[[local]]\nthreads = 1\nruntime_s = 4.3\n";
+        fs::write(&demand, format!("{head}{run}{bandwidth}")).unwrap();
+        for platform in ["xeon6-cz122", "gnr120-cz122"] {
+            let mut predict = Command::new(env!("CARGO_BIN_EXE_interleaf"));
+            predict.args(["predict", "--platform", platform, "--weights", "1:0,2:1,9:5", "--json"]);
+            let output = predict.arg("--demand").arg(&demand).output().unwrap();
+            assert!(output.status.success(), "{}", stderr(&output));
+            let prediction: Value = serde_json::from_slice(&output.stdout).unwrap();
+            assert_eq!(prediction["threads"], 1.0, "{platform}");
+            let best = &prediction["best"];
+            assert_eq!((&best["weights"], &best["speedup"]), (&[1, 0].into(), &1.0.into()));
+            let others = prediction["rows"].as_array().unwrap().iter().skip(1);
+            for row in others {
+                assert!(row["speedup"].as_f64().unwrap() < 1.0, "{platform}: {row}");
+            }
+        }
+    }
 }
 
 /// A record is rendered in every way, and says the same.

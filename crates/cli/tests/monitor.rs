@@ -3,22 +3,18 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use rustix::{
-    pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
-    termios::{Termios, Winsize, tcgetattr, tcsetwinsize},
-};
+#[path = "terminal/screen.rs"]
+mod screen;
+
+use interleaf_linux::command::with_default_signals;
+use screen::{Screen, ended};
 use std::{
-    fs::{self, File, OpenOptions},
-    io::{BufRead as _, BufReader, Read as _, Write as _},
+    fs,
+    io::{BufRead as _, BufReader, Write as _},
     os::unix::net::{UnixListener, UnixStream},
     path::Path,
-    process::{Child, Command, Stdio},
-    sync::mpsc::{Receiver, channel},
-    thread,
-    time::Duration,
+    process::{Command, Stdio},
 };
-
-const PATIENCE: Duration = Duration::from_secs(60);
 
 fn period(time_s: f64, reason: &str) -> String {
     format!(
@@ -33,6 +29,7 @@ fn period(time_s: f64, reason: &str) -> String {
 fn monitor(socket: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_interleaf"));
     command.arg("balance").arg(format!("--monitor={}", socket.display()));
+    with_default_signals(&mut command);
     command
 }
 
@@ -69,56 +66,6 @@ fn a_restart_is_waited_for() {
     child.wait().unwrap();
 }
 
-/// A terminal of our own, with what is drawn on it.
-struct Screen {
-    terminal: File,
-    keys: File,
-    drawn: Receiver<Vec<u8>>,
-    text: String,
-}
-
-impl Screen {
-    fn open() -> Self {
-        let keys = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
-        grantpt(&keys).unwrap();
-        unlockpt(&keys).unwrap();
-        let name = ptsname(&keys, vec![]).unwrap().into_string().unwrap();
-        let terminal = OpenOptions::new().read(true).write(true).open(name).unwrap();
-        let size = Winsize { ws_row: 30, ws_col: 100, ws_xpixel: 0, ws_ypixel: 0 };
-        tcsetwinsize(&terminal, size).unwrap();
-        let keys = File::from(keys);
-        let mut from = keys.try_clone().unwrap();
-        let (to, drawn) = channel();
-        thread::spawn(move || {
-            let mut bytes = [0; 4096];
-            while let Ok(count) = from.read(&mut bytes) {
-                if to.send(bytes[..count].to_vec()).is_err() {
-                    return;
-                }
-            }
-        });
-        Self { terminal, keys, drawn, text: String::new() }
-    }
-
-    fn modes(&self) -> Termios {
-        tcgetattr(&self.terminal).unwrap()
-    }
-
-    fn start(&self, socket: &Path) -> Child {
-        let end = || Stdio::from(self.terminal.try_clone().unwrap());
-        monitor(socket).stdin(end()).stdout(end()).stderr(end()).spawn().unwrap()
-    }
-
-    /// Waits until this is drawn.
-    fn until(&mut self, text: &str) {
-        while !self.text.contains(text) {
-            let drawn = self.drawn.recv_timeout(PATIENCE);
-            let drawn = drawn.unwrap_or_else(|_| panic!("no {text:?} in {:?}", self.text));
-            self.text += &String::from_utf8_lossy(&drawn);
-        }
-    }
-}
-
 #[test]
 fn the_terminal_is_left_as_it_was() {
     let folder = tempfile::tempdir().unwrap();
@@ -127,7 +74,7 @@ fn the_terminal_is_left_as_it_was() {
     for end in ["q", "\x03", "SIGTERM"] {
         let mut screen = Screen::open();
         let before = screen.modes();
-        let mut child = screen.start(&path);
+        let mut child = screen.start(&mut monitor(&path));
         let _stream = told(&listener, 6.0, "begun");
         screen.until("\x1b[?1049h");
         screen.until("decisions");
@@ -138,13 +85,27 @@ fn the_terminal_is_left_as_it_was() {
                 let pid = rustix::process::Pid::from_child(&child);
                 rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
             }
-            key => screen.keys.write_all(key.as_bytes()).unwrap(),
+            key => screen.press(key),
         }
-        assert!(child.wait().unwrap().success(), "{end:?}");
+        assert!(ended(&mut child).success(), "{end:?}");
         screen.until("\x1b[?1049l");
         screen.until("\x1b[?25h");
         let after = screen.modes();
         assert_eq!(after.local_modes, before.local_modes, "{end:?}");
         assert_eq!(after.input_modes, before.input_modes, "{end:?}");
     }
+}
+
+/// The terminal is gone, with all that could end it but a signal.
+#[test]
+fn a_terminal_that_hangs_up_ends_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("sock");
+    let listener = UnixListener::bind(&path).unwrap();
+    let mut screen = Screen::open();
+    let mut child = screen.start(&mut monitor(&path));
+    let _stream = told(&listener, 6.0, "begun");
+    screen.until("decisions");
+    screen.hang_up();
+    assert_eq!(ended(&mut child).code(), Some(2));
 }

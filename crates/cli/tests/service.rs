@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod promtool;
+
 use std::{
     fs,
     io::{self, Write as _},
@@ -12,9 +14,47 @@ use std::{
 /// What `systemd-analyze security` may say at most, tenths: 10.0 is a unit without any hardening.
 const EXPOSURE_MAX: &str = "30";
 
+fn in_tree(path: &str) -> String {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    root.join(path).canonicalize().unwrap().display().to_string()
+}
+
 fn unit() -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR"));
-    fs::read_to_string(path.join("../../packaging/interleaf-balance.service")).unwrap()
+    fs::read_to_string(in_tree("packaging/interleaf-balance.service")).unwrap()
+}
+
+/// The commands of the documentation install every file that the unit refers to.
+#[test]
+fn the_documentation_that_the_unit_names_is_installed() {
+    let operate = fs::read_to_string(in_tree("docs/operate.md")).unwrap();
+    let unit = unit();
+    let named = unit.lines().find_map(|line| line.strip_prefix("Documentation=")).unwrap();
+    for uri in named.split_whitespace() {
+        let path = uri.strip_prefix("file://").unwrap();
+        let name = path.rsplit_once('/').unwrap().1;
+        let command = format!("install -D -m 644 docs/{name} {path}");
+        assert!(operate.contains(&command), "no `{command}` in docs/operate.md");
+        assert!(Path::new(&in_tree(&format!("docs/{name}"))).is_file());
+    }
+}
+
+#[test]
+fn the_alerts_fire_when_they_should() {
+    promtool::finds_nothing_wrong(
+        &["check", "rules", &in_tree("packaging/interleaf-alerts.yml")],
+        "",
+    );
+    let tests = in_tree("packaging/interleaf-alerts-test.yml");
+    promtool::finds_nothing_wrong(&["test", "rules", &tests], "");
+    // Each is described, and each has a severity.
+    let alerts = fs::read_to_string(in_tree("packaging/interleaf-alerts.yml")).unwrap();
+    let operate = fs::read_to_string(in_tree("docs/operate.md")).unwrap();
+    let names: Vec<&str> =
+        alerts.lines().filter_map(|line| line.trim().strip_prefix("- alert: ")).collect();
+    assert_eq!(alerts.matches("severity: ").count(), names.len());
+    for name in names {
+        assert!(operate.contains(&format!("`{name}`")), "{name} is not in docs/operate.md");
+    }
 }
 
 #[test]
@@ -25,6 +65,7 @@ fn what_the_daemon_relies_on_is_in_the_unit() {
         "ExecStart=/usr/local/bin/interleaf balance --config /etc/interleaf/balance.toml",
         "ExecStopPost=/usr/local/bin/interleaf balance --restore",
         "RuntimeDirectory=interleaf",
+        "RuntimeDirectoryMode=0755",
         "RuntimeDirectoryPreserve=yes",
         "Restart=on-failure",
     ];

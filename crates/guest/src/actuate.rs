@@ -144,8 +144,7 @@ fn actuate(args: &Args, out: &mut impl Write) -> io::Result<()> {
     }
     let way = args.way.or(ranked.there.first().map(|choice| choice.way));
     let way = way.ok_or_else(|| io::Error::other("there is no way"))?;
-    let (protected, leave) = (vec![], args.leave);
-    let setting = Setting { root: &root, journal, scope, protected, leave };
+    let setting = Setting { leave: args.leave, ..Setting::new(&root, journal, scope) };
     let mut actuator = way.build(setting, &kernel.unwrap_or_default());
     let told = |why: interleaf_linux::actuator::ActuatorError| {
         io::Error::other(format!("{why}\nhint: {}", why.advice()))

@@ -1,5 +1,5 @@
 //! `touch SIZE [--weights NODE:WEIGHT,..|--interleave NODE,..|--bind NODE,..] [--huge] [--sweep]
-//! [--stay] [--check] [--tell 60:40].. [--group NAME]`
+//! [--stay] [--check] [--tell 60:40].. [--group NAME] [--spawn RATE]`
 //!
 //! Maps anonymous memory, writes to each page of it, and prints `pages 0:12288 1:4096` and
 //! `touched`. With `--weights` it first writes these weights for the whole machine and interleaves
@@ -11,13 +11,15 @@
 //! it looks at all of them and prints `intact after 12 sweeps`, or fails. With `--tell` it prints
 //! `reached 60:40` when its pages first are within 3 points of it, or have gone past it between two
 //! sweeps; with several, of each in turn. With `--group` it first goes into a control group of its
-//! own.
+//! own. With `--spawn` it starts so many children a second until it is killed, each of which
+//! touches 2 MiB and ends after a second and a half, and prints `spawned 10` after each ten.
 
 use std::{
+    collections::VecDeque,
     fs,
     io::{self, Write},
     path::PathBuf,
-    process::{self, ExitCode},
+    process::{self, Child, Command, ExitCode, Stdio},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -54,6 +56,8 @@ struct Args {
     check: bool,
     tell: Vec<String>,
     group: Option<String>,
+    /// Children a second.
+    spawn: Option<u32>,
 }
 
 /// Does it. The arguments are those behind the name.
@@ -97,6 +101,10 @@ impl Args {
                 }
                 "--group" => {
                     found.group = Some(value()?);
+                    continue;
+                }
+                "--spawn" => {
+                    found.spawn = Some(number(&value()?)?).filter(|rate| *rate > 0);
                     continue;
                 }
                 "--bind" => Policy::Bind(nodes(&value()?)?),
@@ -160,6 +168,9 @@ fn touch(args: &Args, out: &mut impl Write) -> io::Result<()> {
     if args.check {
         return checked(args, &mut memory, &stop, out);
     }
+    if let Some(rate) = args.spawn {
+        return spawn(rate, out);
+    }
     if args.stay {
         loop {
             thread::park();
@@ -175,6 +186,35 @@ fn touch(args: &Args, out: &mut impl Write) -> io::Result<()> {
         awaited.tell(&memory, out)?;
         rest(begun);
     }
+}
+
+/// How many children are started between two lines that say so.
+const SPAWNED: u32 = 10;
+
+/// How long each of them lives: as long as some looks at it.
+const LIFE: Duration = Duration::from_millis(1500);
+
+/// Starts short-lived children at a rate a second, until it is killed.
+fn spawn(rate: u32, out: &mut impl Write) -> io::Result<()> {
+    let mut children: VecDeque<(Child, Instant)> = VecDeque::new();
+    for count in 1_u32.. {
+        let mut child = Command::new("/bin/touch");
+        child.args(["2MiB", "--stay"]).stdin(Stdio::null()).stdout(Stdio::null());
+        children.push_back((child.spawn()?, Instant::now()));
+        while let Some((child, _)) =
+            children.front_mut().filter(|(_, begun)| begun.elapsed() >= LIFE)
+        {
+            child.kill()?;
+            child.wait()?;
+            children.pop_front();
+        }
+        if count % SPAWNED == 0 {
+            writeln!(out, "spawned {count}")?;
+            out.flush()?;
+        }
+        thread::sleep(Duration::from_secs(1) / rate);
+    }
+    Ok(())
 }
 
 /// Goes into a control group such as `kept/inner`, which is made, and counts its memory.
@@ -334,9 +374,10 @@ mod tests {
             check: true,
             tell,
             group,
+            spawn: Some(50),
         };
         let text = "1GiB --weights 0:3,1:255 --huge --sweep --stay --check --tell 60:40 \
-                    --tell 20:80 --group kept";
+                    --tell 20:80 --group kept --spawn 50";
         assert_eq!(parse(text), Ok(all));
         for wrong in ["", "64", "64MB", "1MiB --weights 0", "1MiB --weights 0:256", "1MiB --bind"] {
             assert!(parse(wrong).is_err(), "{wrong}");

@@ -42,6 +42,7 @@ pub mod vaddr;
 mod demote;
 mod held;
 mod look;
+mod scan;
 
 pub use self::{
     choose::{Choice, Way, choose},
@@ -52,11 +53,16 @@ use crate::{
     journal::{Journal, JournalError},
     migrate::{MigrateError, plan::TargetError},
     numa_maps::NodeBytes,
-    process::Process,
+    process::{Process, Snapshot},
     root::{Root, RootError},
+    stop::StopFlag,
 };
 use interleaf_model::machine::Order;
-use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, BTreeSet},
+    rc::Rc,
+};
 
 /// The journal of this process, which has one for all that it changes.
 pub type SharedJournal<'a> = Rc<RefCell<Journal<'a>>>;
@@ -142,31 +148,48 @@ pub struct Setting<'a> {
     /// Whether rivals may be switched off for the time: DAMON's own modules and the kernel's
     /// balancer.
     pub leave: bool,
+    /// Ends a look that takes long.
+    pub stop: StopFlag,
 }
 
-impl Setting<'_> {
+impl<'a> Setting<'a> {
+    /// For a scope of which nothing is protected, without leave, and without an early end.
+    pub fn new(root: &'a Root, journal: SharedJournal<'a>, scope: Scope) -> Self {
+        Self { root, journal, scope, protected: vec![], leave: false, stop: StopFlag::default() }
+    }
+
     /// The processes that are steered: those of the scope, without those that are protected.
     ///
     /// # Errors
-    /// As [`Scope::processes`].
-    pub fn processes(&self) -> Result<Vec<Process>, RootError> {
-        let mut found = self.scope.processes(self.root)?;
+    /// As [`Scope::processes`], and when there is reason to stop.
+    pub fn processes(&self) -> Result<Vec<Process>, ActuatorError> {
+        let snapshot = Snapshot::new(self.root, &self.stop);
+        let mut found = self.scope.processes_of(&snapshot)?;
+        let mut protected = BTreeSet::new();
         for scope in &self.protected {
-            let left = scope.processes(self.root)?;
-            found.retain(|process| left.iter().all(|left| left.pid != process.pid));
+            protected.extend(scope.processes_of(&snapshot)?.iter().map(|process| process.pid));
         }
+        self.check_stop()?;
+        found.retain(|process| !protected.contains(&process.pid));
         Ok(found)
+    }
+
+    /// The scan was stopped, so that its result is incomplete.
+    fn check_stop(&self) -> Result<(), ActuatorError> {
+        if self.stop.is_set() { Err(ActuatorError::Stopped) } else { Ok(()) }
     }
 
     /// Where the anonymous memory is that is steered; `None` where nobody counts.
     ///
     /// # Errors
-    /// As [`Scope::placement`].
-    pub fn placement(&self, processes: &[Process]) -> Result<Option<NodeBytes>, RootError> {
-        let Some(mut on) = self.scope.placement(self.root, processes)? else { return Ok(None) };
+    /// As [`Scope::placement`], and when there is reason to stop.
+    pub fn placement(&self, processes: &[Process]) -> Result<Option<NodeBytes>, ActuatorError> {
+        let on = self.scope.placement(self.root, processes, &self.stop)?;
+        self.check_stop()?;
+        let Some(mut on) = on else { return Ok(None) };
         if !self.scope.is_slow_to_look_at() {
             for scope in &self.protected {
-                let left = scope.placement(self.root, &[])?.unwrap_or_default();
+                let left = scope.placement(self.root, &[], &self.stop)?.unwrap_or_default();
                 for (node, bytes) in &mut on.0 {
                     *bytes = bytes.saturating_sub(left.on(*node));
                 }
@@ -207,6 +230,9 @@ pub enum ActuatorError {
         /// What for.
         why: &'static str,
     },
+    /// The scan was stopped on purpose: no error.
+    #[error("stopped")]
+    Stopped,
     /// A process cannot be moved.
     #[error(transparent)]
     Migrate(#[from] MigrateError),
@@ -219,6 +245,17 @@ pub enum ActuatorError {
 }
 
 impl ActuatorError {
+    /// Whether the kernel refused a value (`EINVAL`), as DAMON does when a process or a control
+    /// group of its context is gone.
+    fn is_value_refused(&self) -> bool {
+        match self {
+            Self::Refused(why) | Self::Root(why) | Self::Journal(JournalError::Root(why)) => {
+                why.is_not_taken()
+            }
+            _ => false,
+        }
+    }
+
     /// What can be done about it.
     pub fn advice(&self) -> String {
         match self {
@@ -227,6 +264,7 @@ impl ActuatorError {
             Self::Gone(_) => "start it again when the memory is there that is to be used".into(),
             Self::None(_) => "interleaf doctor says what this kernel can do".into(),
             Self::Refused(_) => "see the kernel's log, and what interleaf doctor says".into(),
+            Self::Stopped => "it was told to stop".into(),
             Self::Absent { .. } => "see whether /proc and /sys are mounted and whole".into(),
             Self::Migrate(why) => why.advice().into(),
             Self::Journal(why) if why.is_permission() => "run it as root".into(),

@@ -2,7 +2,7 @@
 //! which is gone when they are.
 
 use crate::{
-    cgroup::{Group, Trees, Version},
+    cgroup::{Group, Tree, Trees, Version},
     process::process,
     root::{Root, RootError},
 };
@@ -43,15 +43,7 @@ impl<'a> Bounded<'a> {
     pub fn new(root: &'a Root, limit: Option<u64>) -> Result<Self, BoundedError> {
         let tree = Trees::read(root)?.and_then(|trees| trees.memory);
         let tree = tree.ok_or(BoundedError::Missing("no cgroup with the controller `memory`"))?;
-        let top = tree.group("/");
-        for name in root.peek_names(&top.folder())? {
-            let Some(pid) = name.strip_prefix(PREFIX).and_then(|it| it.parse().ok()) else {
-                continue;
-            };
-            if process(root, pid)?.is_none() {
-                drop(Self { root, group: tree.group(&name) });
-            }
-        }
+        remove_leftovers_of(root, &tree)?;
         let group = tree.group(&format!("{PREFIX}{}", std::process::id()));
         root.make_folder(&group.folder())?;
         let this = Self { root, group };
@@ -99,6 +91,27 @@ impl<'a> Bounded<'a> {
             }
         }
     }
+}
+
+/// Removes the groups of processes that are gone, and ends what runs in them.
+///
+/// # Errors
+/// When the groups cannot be read.
+pub(crate) fn remove_leftovers(root: &Root) -> Result<(), RootError> {
+    match Trees::read(root)?.and_then(|trees| trees.memory) {
+        Some(tree) => remove_leftovers_of(root, &tree),
+        None => Ok(()),
+    }
+}
+
+fn remove_leftovers_of(root: &Root, tree: &Tree) -> Result<(), RootError> {
+    for name in root.peek_names(&tree.group("/").folder())? {
+        let Some(pid) = name.strip_prefix(PREFIX).and_then(|it| it.parse().ok()) else { continue };
+        if process(root, pid)?.is_none() {
+            drop(Bounded { root, group: tree.group(&name) });
+        }
+    }
+    Ok(())
 }
 
 impl Drop for Bounded<'_> {

@@ -38,6 +38,24 @@ pub enum Version {
     Two,
 }
 
+impl Version {
+    /// The file of the limit at which processes are ended.
+    fn limit_file(self) -> &'static str {
+        match self {
+            Self::One => "memory.limit_in_bytes",
+            Self::Two => "memory.max",
+        }
+    }
+
+    /// Those of all limits. Above `memory.high` processes are slowed down until they stand still.
+    fn limit_files(self) -> &'static [&'static str] {
+        match self {
+            Self::One => &["memory.limit_in_bytes"],
+            Self::Two => &["memory.max", "memory.high"],
+        }
+    }
+}
+
 /// A tree of control groups that has a controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tree {
@@ -100,6 +118,45 @@ pub struct Usage {
     /// The least of its limit and those of the groups above it, bytes; `None` where there is none.
     /// (In a container those above may not show.)
     pub limit_bytes: Option<u64>,
+}
+
+/// The memory limit of a group that applies to a process in it or below it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Headroom {
+    /// The group that has the limit.
+    pub group: Group,
+    /// The file of the limit: `memory.max`, `memory.high` or `memory.limit_in_bytes`.
+    pub file: &'static str,
+    /// The limit, bytes.
+    pub limit_bytes: u64,
+    /// Memory that is charged to the group and to all below it, and cannot be reclaimed without
+    /// swap, bytes.
+    pub used_bytes: u64,
+}
+
+impl Headroom {
+    /// The unused part of the limit, bytes.
+    pub fn bytes(&self) -> u64 {
+        self.limit_bytes.saturating_sub(self.used_bytes)
+    }
+
+    /// The path of the file that has the limit.
+    pub fn path(&self) -> String {
+        join(&self.group.folder(), self.file)
+    }
+}
+
+/// The least headroom of all groups that the calling process is in: the nearest to it that has no
+/// more than any other. `None` where no group limits its memory.
+///
+/// # Errors
+/// When a file that is there cannot be read or holds nonsense.
+pub fn headroom(root: &Root) -> Result<Option<Headroom>, RootError> {
+    let Some(tree) = Trees::read(root)?.and_then(|trees| trees.memory) else { return Ok(None) };
+    // Of a container whose group is named otherwise outside, the topmost group is the one that it
+    // sees.
+    let group = tree.group_of(root, None)?.unwrap_or_else(|| tree.group("/"));
+    group.headroom(root)
 }
 
 impl Trees {
@@ -247,21 +304,78 @@ impl Group {
     /// # Errors
     /// When a file cannot be read or holds no number.
     pub fn usage(&self, root: &Root) -> Result<Usage, RootError> {
-        let (used, limit) = match self.tree.version {
-            Version::One => ("memory.usage_in_bytes", "memory.limit_in_bytes"),
-            Version::Two => ("memory.current", "memory.max"),
-        };
-        let used_bytes = root.number(&join(&self.folder(), used))?;
+        let used_bytes = self.used_bytes(root)?;
         let mut limits = vec![];
-        let mut next = Some(self.clone());
-        while let Some(group) = next {
-            let text = |text: &str| if text == "max" { Some(u64::MAX) } else { text.parse().ok() };
-            let path = join(&group.folder(), limit);
-            limits.extend(root.value(&path, "a number of bytes, or max", text)?);
-            next = group.above();
+        for group in self.with_ancestors() {
+            limits.extend(group.limit(root, self.tree.version.limit_file())?);
         }
-        let limit_bytes = limits.into_iter().min().filter(|limit| *limit < NO_LIMIT_BYTES);
-        Ok(Usage { used_bytes, limit_bytes })
+        Ok(Usage { used_bytes, limit_bytes: limits.into_iter().min() })
+    }
+
+    fn used_bytes(&self, root: &Root) -> Result<Option<u64>, RootError> {
+        let file = match self.tree.version {
+            Version::One => "memory.usage_in_bytes",
+            Version::Two => "memory.current",
+        };
+        root.number(&join(&self.folder(), file))
+    }
+
+    /// A limit of this group alone; `None` where it has none.
+    fn limit(&self, root: &Root, file: &str) -> Result<Option<u64>, RootError> {
+        let bytes = |text: &str| if text == "max" { Some(u64::MAX) } else { text.parse().ok() };
+        let found = root.value(&join(&self.folder(), file), "a number of bytes, or max", bytes)?;
+        Ok(found.filter(|limit| *limit < NO_LIMIT_BYTES))
+    }
+
+    /// This group and those that it is in, as far as they show.
+    fn with_ancestors(&self) -> impl Iterator<Item = Self> {
+        std::iter::successors(Some(self.clone()), Self::above)
+    }
+
+    /// The least headroom of this group and of those that it is in; `None` where none of them has a
+    /// limit.
+    ///
+    /// # Errors
+    /// When a file cannot be read or holds no number.
+    pub fn headroom(&self, root: &Root) -> Result<Option<Headroom>, RootError> {
+        let mut least: Option<Headroom> = None;
+        for group in self.with_ancestors() {
+            // Version 1 could be told to charge nothing to the groups above (before Linux 5.11).
+            let file = join(&group.folder(), "memory.use_hierarchy");
+            if group != *self && root.number(&file)? == Some(0) {
+                break;
+            }
+            for file in self.tree.version.limit_files() {
+                let Some(limit_bytes) = group.limit(root, file)? else { continue };
+                let charged = group.used_bytes(root)?.unwrap_or(0);
+                let used_bytes = charged.saturating_sub(group.reclaimable_bytes(root)?);
+                let found = Headroom { group: group.clone(), file, limit_bytes, used_bytes };
+                if least.as_ref().is_none_or(|least| found.bytes() < least.bytes()) {
+                    least = Some(found);
+                }
+            }
+        }
+        Ok(least)
+    }
+
+    /// File pages on the LRU lists and reclaimable slab, which the kernel reclaims before it ends a
+    /// process, bytes. Pages of tmpfs are on the lists of anonymous memory.
+    fn reclaimable_bytes(&self, root: &Root) -> Result<u64, RootError> {
+        let path = join(&self.folder(), "memory.stat");
+        let keys: &[&str] = match self.tree.version {
+            Version::One => &["total_inactive_file", "total_active_file"],
+            Version::Two => &["inactive_file", "active_file", "slab_reclaimable"],
+        };
+        let mut sum: u64 = 0;
+        for (at, line) in root.text(&path)?.unwrap_or_default().lines().enumerate() {
+            let (key, value) = line.split_once(' ').unwrap_or((line, ""));
+            if keys.contains(&key) {
+                let bytes = value.trim().parse::<u64>();
+                let bytes = bytes.map_err(|_| wrong(&path, at, line, "a name and a number"))?;
+                sum = sum.saturating_add(bytes);
+            }
+        }
+        Ok(sum)
     }
 
     /// The nodes that its processes may have memory of, as they take effect; `None` where no group

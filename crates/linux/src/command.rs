@@ -5,13 +5,18 @@
 //! wrapper. What the keys of a terminal send, it sends to both: that is not passed on again.
 //! Nobody can tell a process that signals the whole group (`kill 0`, `timeout`) from one that
 //! signals the wrapper: the command gets such a signal twice.
+//!
+//! A signal that was ignored when this process was started stays ignored, as `nohup` and
+//! `trap '' INT` ask for, and the command starts with the dispositions and the mask that this
+//! process was started with. The one exception is SIGCHLD: while it is ignored, nobody learns how
+//! the command ended, so that the command has the default.
 
-use crate::{mempolicy::Policy, process, root::Root};
+use crate::{mempolicy::Policy, process, root::Root, stop::StopFlag, syscall};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use signal_hook::{
     consts::signal::{
-        SIGALRM, SIGCHLD, SIGHUP, SIGINT, SIGIO, SIGPROF, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2,
-        SIGVTALRM, SIGXCPU, SIGXFSZ,
+        SIGALRM, SIGCHLD, SIGHUP, SIGINT, SIGIO, SIGPIPE, SIGPROF, SIGQUIT, SIGTERM, SIGUSR1,
+        SIGUSR2, SIGVTALRM, SIGXCPU, SIGXFSZ,
     },
     flag,
     iterator::{SignalsInfo, exfiltrator::WithOrigin},
@@ -54,6 +59,7 @@ const SIGNALS: [i32; 13] = [
 pub struct Signals {
     events: Receiver<Event>,
     sender: Sender<Event>,
+    stop: StopFlag,
 }
 
 /// What there is to react to.
@@ -97,17 +103,26 @@ impl Signals {
         let held = SIGNALS.iter().filter(|number| !is_ignored(**number));
         let mut signals = SignalsInfo::<WithOrigin>::new(held)?;
         let to = sender.clone();
+        let stop = StopFlag::default();
+        let has_come = stop.clone();
         thread::Builder::new().name("signals".into()).spawn(move || {
             for origin in signals.forever() {
                 let number = origin.signal;
                 let is_for_us = is_for_us(number, origin.cause);
                 let event = Event::Signal { number, is_for_us };
+                has_come.set();
                 if to.send(event).is_err() {
                     return;
                 }
             }
         })?;
-        Ok(Self { events, sender })
+        Ok(Self { events, sender, stop })
+    }
+
+    /// The flag that a signal sets, which ends long work early; the other functions still report
+    /// the signal.
+    pub fn stop_flag(&self) -> StopFlag {
+        self.stop.clone()
     }
 
     /// A signal that came meanwhile, if any did.
@@ -186,6 +201,10 @@ impl Signals {
         let set = |policy: &Policy| {
             policy.set().map_err(|why| StartError::Policy { policy: policy.to_string(), why })
         };
+        if syscall::inherited_ignored_sigpipe() {
+            // Rust's runtime ignores it in this process, and gives every child the default.
+            syscall::with_ignored_signal(command, SIGPIPE);
+        }
         policy.map_or(Ok(()), set)?;
         let begun = Instant::now();
         let started = command.spawn();
@@ -213,6 +232,13 @@ impl Signals {
         })?;
         Ok(sender)
     }
+}
+
+/// Starts `command` with the default disposition of every signal and none blocked, in place of what
+/// this process was started with: for tests, which may run under nohup, from Python or from a
+/// runner of jobs that ignores signals.
+pub fn with_default_signals(command: &mut Command) -> &mut Command {
+    syscall::with_default_signals(command)
 }
 
 /// Whether a signal came to this process alone, not to the command too.
@@ -374,6 +400,8 @@ mod tests {
 
     #[test]
     fn a_signal_is_passed_on() {
+        // The command inherits what this process has.
+        syscall::set_disposition(SIGTERM, libc::SIG_DFL).unwrap();
         let signals = Signals::hold().unwrap();
         let mut running = start(&signals, &["sleep", "60"]).unwrap();
         assert_eq!(running.wait(Duration::from_millis(10)).unwrap(), None);

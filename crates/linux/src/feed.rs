@@ -19,7 +19,7 @@
 //! counted, and the next one begins where it ends.
 
 use crate::{
-    socket::{self, SocketError},
+    socket::{Access, Socket, SocketError},
     source::{Reading, Source, SourceError, add, nothing},
 };
 use interleaf_model::machine::Traffic;
@@ -29,11 +29,10 @@ use rustix::{
 };
 use serde::Deserialize;
 use std::{
-    fs,
     io::{self, Read},
     mem,
     os::unix::net::{UnixListener, UnixStream},
-    path::{Path, PathBuf},
+    path::Path,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     thread::{self, JoinHandle},
     time::Duration,
@@ -51,7 +50,7 @@ const TOLD_MAX: usize = 80;
 /// A socket that programs feed.
 #[derive(Debug)]
 pub struct Feed {
-    path: PathBuf,
+    socket: Socket,
     shared: Arc<Mutex<Shared>>,
     /// Closed when the feed is dropped, which ends the thread.
     stop: Option<UnixStream>,
@@ -100,16 +99,19 @@ struct Line {
 
 impl Feed {
     /// Listens at `path` for the traffic of so many domains and tiers. A socket that nobody listens
-    /// at any more is replaced. Only this user can connect (mode 0600); the socket is removed when
-    /// the feed is dropped.
+    /// at any more is replaced. The socket is removed when the feed is dropped.
     ///
     /// # Errors
     /// When somebody listens there, something else is there, or the system refuses.
-    pub fn listen(path: &Path, domains: usize, tiers: usize) -> Result<Self, SocketError> {
-        let failed = |why| SocketError::Refused { path: path.into(), why };
-        let listener = socket::listen(path)?;
+    pub fn listen(
+        path: &Path,
+        access: Access,
+        domains: usize,
+        tiers: usize,
+    ) -> Result<Self, SocketError> {
+        let socket = Socket::listen(path, access)?;
         let threads = || {
-            listener.set_nonblocking(true)?;
+            let listener = socket.listener()?;
             let (stop, stopped) = UnixStream::pair()?;
             let state = State::default();
             let (traffic, since) = (nothing(domains, tiers), now());
@@ -120,15 +122,9 @@ impl Feed {
             let thread = thread.spawn(move || serve(&listener, &stopped, &theirs))?;
             Ok((shared, stop, thread))
         };
-        match threads() {
-            Ok((shared, stop, thread)) => {
-                Ok(Self { path: path.into(), shared, stop: Some(stop), thread: Some(thread) })
-            }
-            Err(why) => {
-                drop(fs::remove_file(path));
-                Err(failed(why))
-            }
-        }
+        let started = threads().map_err(|why| SocketError::Refused { path: path.into(), why });
+        let (shared, stop, thread) = started?;
+        Ok(Self { socket, shared, stop: Some(stop), thread: Some(thread) })
     }
 
     /// Who feeds, and what was wrong.
@@ -142,7 +138,7 @@ impl Source for Feed {
         let state = self.state();
         let mut text = format!(
             "what programs feed at {}: {} connected, {} lines",
-            self.path.display(),
+            self.socket.path().display(),
             state.clients,
             state.lines
         );
@@ -154,7 +150,10 @@ impl Source for Feed {
 
     fn read(&mut self) -> Result<Reading, SourceError> {
         if self.thread.as_ref().is_none_or(JoinHandle::is_finished) {
-            return Err(SourceError::Stopped(format!("the feed at {}", self.path.display())));
+            return Err(SourceError::Stopped(format!(
+                "the feed at {}",
+                self.socket.path().display()
+            )));
         }
         let mut shared = lock(&self.shared);
         let none = nothing(shared.traffic.len(), shared.traffic.first().map_or(0, Vec::len));
@@ -169,7 +168,6 @@ impl Drop for Feed {
     fn drop(&mut self) {
         drop(self.stop.take());
         drop(self.thread.take().map(JoinHandle::join));
-        drop(fs::remove_file(&self.path));
     }
 }
 

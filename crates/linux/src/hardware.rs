@@ -10,7 +10,6 @@ use crate::{
     list::List,
     root::{Root, RootError},
 };
-use std::{fs::File, os::unix::fs::FileExt as _};
 
 const CPUS: &str = "/sys/devices/system/cpu";
 
@@ -29,6 +28,9 @@ pub type Told<T> = Result<T, String>;
 pub struct Hardware {
     /// The caches of its first CPU.
     pub caches: Vec<Cache>,
+    /// The last-level caches, each with the CPUs that share it: one a socket, or one for each few
+    /// cores of a chiplet.
+    pub last_level: Vec<Cache>,
     /// What is in its slots.
     pub dimms: Told<Vec<Dimm>>,
     /// What decides how fast its cores run.
@@ -73,7 +75,8 @@ impl Hardware {
     pub fn read(root: &Root) -> Result<Self, RootError> {
         let info = root.text("/proc/cpuinfo")?.unwrap_or_default();
         Ok(Self {
-            caches: caches(root)?,
+            caches: caches(root, 0)?,
+            last_level: last_level(root)?,
             dimms: dimms::dimms(root)?,
             governor: governor(root)?,
             turbo: turbo(root)?,
@@ -84,8 +87,45 @@ impl Hardware {
     }
 }
 
-fn caches(root: &Root) -> Result<Vec<Cache>, RootError> {
-    let folder = format!("{CPUS}/cpu0/cache");
+impl Hardware {
+    /// The last-level cache that a CPU reaches; `None` where the kernel does not say.
+    pub fn last_level_of(&self, cpu: u32) -> Option<&Cache> {
+        self.last_level.iter().find(|cache| cache.cpus.has(cpu))
+    }
+
+    /// How much of the last-level caches each of some CPUs has when all of them are in use: where
+    /// fewest of them share one. `None` where the kernel does not say.
+    pub fn last_level_share(&self, cpus: &[u32]) -> Option<u64> {
+        let share = |cache: &Cache| {
+            let sharing = cpus.iter().filter(|cpu| cache.cpus.has(**cpu)).count() as u64;
+            cache.bytes.checked_div(sharing)
+        };
+        self.last_level.iter().filter_map(share).max()
+    }
+}
+
+fn last_level(root: &Root) -> Result<Vec<Cache>, RootError> {
+    let number = |name: &String| name.strip_prefix("cpu")?.parse().ok();
+    let mut cpus: Vec<u32> = root.names(CPUS)?.iter().filter_map(number).collect();
+    cpus.sort_unstable();
+    let mut found: Vec<Cache> = vec![];
+    for cpu in cpus {
+        if found.iter().any(|cache| cache.cpus.has(cpu)) {
+            continue;
+        }
+        let last = caches(root, cpu)?.into_iter().filter(|cache| cache.kind != "Instruction");
+        found.extend(last.max_by_key(|cache| cache.level).map(
+            |cache| match cache.cpus.is_empty() {
+                true => Cache { cpus: [cpu].into_iter().collect(), ..cache },
+                false => cache,
+            },
+        ));
+    }
+    Ok(found)
+}
+
+fn caches(root: &Root, cpu: u32) -> Result<Vec<Cache>, RootError> {
+    let folder = format!("{CPUS}/cpu{cpu}/cache");
     let mut found = vec![];
     for name in root.names(&folder)?.iter().filter(|name| name.starts_with("index")) {
         let at = |file: &str| format!("{folder}/{name}/{file}");
@@ -134,10 +174,8 @@ fn prefetchers(root: &Root, info: &str) -> Told<Vec<Prefetcher>> {
         true => "only root may read MSRs",
         false => "no /dev/cpu/0/msr: modprobe msr",
     };
-    let file = File::open(root.at(path)).map_err(|why| format!("{why}: {hint}"))?;
     let mut bytes = [0; 8];
-    file.read_exact_at(&mut bytes, MISC_FEATURE_CONTROL)
-        .map_err(|why| format!("MSR 0x1A4: {why}"))?;
+    root.read_at(path, MISC_FEATURE_CONTROL, &mut bytes).map_err(|why| format!("{why}: {hint}"))?;
     let off = u64::from_le_bytes(bytes);
     let prefetcher =
         |(bit, name): (usize, &&'static str)| Prefetcher { name, is_on: off & (1 << bit) == 0 };
@@ -195,10 +233,47 @@ mod tests {
     fn what_is_not_there_is_said() {
         let folder = tempfile::tempdir().unwrap();
         let found = Hardware::read(&Root::captured(folder.path())).unwrap();
-        assert_eq!((found.caches, found.guest_of, found.product), (vec![], None, None));
+        assert_eq!((&found.caches, &found.last_level), (&vec![], &vec![]));
+        assert_eq!((found.last_level_of(0), found.last_level_share(&[0])), (None, None));
+        assert_eq!((found.guest_of, found.product), (None, None));
         assert!(found.governor.unwrap_err().contains("cpufreq"));
         assert!(found.turbo.is_err() && found.dimms.is_err());
         assert!(found.prefetchers.unwrap_err().contains("Intel"));
+    }
+
+    #[test]
+    fn last_level_caches_are_those_that_cpus_share() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = folder.path();
+        // Eight CPUs: two chiplets of three with 96 MiB each, and two CPUs of 32 MiB of their own.
+        for (cpu, size, shared) in [
+            (0, "98304K", "0-2"),
+            (1, "98304K", "0-2"),
+            (3, "98304K", "3-5"),
+            (6, "32768K", ""),
+            (7, "32768K", "7"),
+        ] {
+            for (index, level, size, kind, shared) in [
+                (0, 1, "32K", "Data", String::new()),
+                (2, 2, "1024K", "Unified", cpu.to_string()),
+                (3, 3, size, "Unified", shared.to_string()),
+            ] {
+                let cache = format!("sys/devices/system/cpu/cpu{cpu}/cache/index{index}");
+                put(at, &format!("{cache}/level"), format!("{level}\n").as_bytes());
+                put(at, &format!("{cache}/size"), format!("{size}\n").as_bytes());
+                put(at, &format!("{cache}/type"), format!("{kind}\n").as_bytes());
+                put(at, &format!("{cache}/shared_cpu_list"), format!("{shared}\n").as_bytes());
+            }
+        }
+        put(at, "sys/devices/system/cpu/cpufreq/boost", b"1\n");
+        let found = Hardware::read(&Root::captured(at)).unwrap();
+        let lists: Vec<String> = found.last_level.iter().map(|it| it.cpus.to_string()).collect();
+        assert_eq!(lists, ["0-2", "3-5", "6", "7"]);
+        assert_eq!(found.last_level_of(5).map(|it| it.bytes), Some(96 << 20));
+        // Where three threads share 96 MiB each has 32 MiB; where one has them alone, all of them.
+        assert_eq!(found.last_level_share(&[0, 1, 2]), Some(32 << 20));
+        assert_eq!(found.last_level_share(&[0, 1, 2, 5]), Some(96 << 20));
+        assert_eq!(found.last_level_share(&[6, 7]), Some(32 << 20));
     }
 
     #[test]

@@ -57,10 +57,19 @@ pub enum HostError {
     Source(#[from] SourceError),
     /// Pages cannot be moved.
     #[error(transparent)]
-    Actuator(#[from] ActuatorError),
+    Actuator(ActuatorError),
     /// A file of the kernel cannot be read.
     #[error(transparent)]
     Root(#[from] RootError),
+}
+
+impl From<ActuatorError> for HostError {
+    fn from(why: ActuatorError) -> Self {
+        match why {
+            ActuatorError::Stopped => Self::Stopped,
+            why => Self::Actuator(why),
+        }
+    }
 }
 
 impl<'a> Host<'a> {

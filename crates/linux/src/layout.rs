@@ -4,7 +4,12 @@
 //! domain are the nodes whose nearest CPUs, as the firmware or the distances have them, are of that
 //! socket; an expander that is near several sockets is near each of them.
 
-use crate::{actuator::Goal, list::List, node::Node, topology::Machine};
+use crate::{
+    actuator::Goal,
+    list::List,
+    node::{self, Node},
+    topology::Machine,
+};
 use interleaf_model::{
     machine::{DomainLayout, Layout, Target, TierLayout},
     tier::TierKind,
@@ -86,13 +91,12 @@ impl HostLayout {
 
 /// What is rated of reads, GB/s.
 fn rated_gbps(node: &Node) -> Option<f64> {
-    let mibps = node.rated.as_ref()?.read_mibps.filter(|mibps| *mibps > 0)?;
-    Some(mibps as f64 * 1.048_576e-3)
+    Some(node.rated.as_ref()?.read_mibps? as f64 * node::GBPS_OF_MIBPS)
 }
 
 fn tier(node: &Node, rated_gbps: f64) -> TierLayout {
     let is_expander = node.cpus.is_empty();
-    let latency = node.rated.as_ref().and_then(|rated| rated.read_ns).filter(|ns| *ns > 0);
+    let latency = node.rated.as_ref().and_then(|rated| rated.read_ns);
     TierLayout {
         name: format!("node{}", node.id),
         kind: if is_expander { TierKind::Cxl } else { TierKind::Dram },
@@ -143,7 +147,7 @@ mod tests {
     #[test]
     fn sockets_have_the_nodes_near_them() {
         let table = [
-            ("linux-6.17-four-nodes", "socket0: node0 node1 node2 node3"),
+            ("linux-6.17-four-nodes", "socket0: node0 node2; socket1: node1 node3"),
             ("linux-6.12-three-tiers", "socket0: node0 node1 node2"),
             ("linux-6.1-two-nodes-hmat", "socket0: node0 node1"),
             ("xeon6-two-sockets-cxl", "socket0: node0 node2; socket1: node1 node3"),

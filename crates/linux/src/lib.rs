@@ -6,6 +6,9 @@
 //! What is not there is a value, not an error: an old kernel, a machine with one node, a file that
 //! only root may read.
 
+pub mod input;
+
+pub mod replace;
 pub mod root;
 
 pub mod list;
@@ -34,6 +37,8 @@ pub mod feed;
 
 pub mod cgroup;
 
+pub mod available;
+
 pub mod bounded;
 
 pub mod swapfile;
@@ -47,6 +52,8 @@ pub mod hardware;
 pub mod busy;
 
 pub mod capability;
+
+pub mod stop;
 
 pub mod process;
 

@@ -109,7 +109,9 @@ impl Migrator {
         self
     }
 
-    /// The same, for the processes that are named and not for those that they have started.
+    /// The same, for the processes that are named and not for those that they have started. One
+    /// that is gone is left out, one that may not be moved is among those that refused, and the
+    /// rest goes on.
     #[must_use]
     pub fn alone(mut self) -> Self {
         self.memory.alone = true;
@@ -324,9 +326,9 @@ impl<M: Memory> Passes<'_, M> {
     /// are known already though who started them has gone.
     fn find(&mut self, pass: u32) -> Result<(), MigrateError> {
         let mut found: Vec<Process> = vec![];
-        for pid in self.pids {
-            let tree = self.shared.memory.tree(*pid)?;
-            if tree.is_empty() && pass == 1 {
+        let is_alone = self.shared.memory.is_alone();
+        for (pid, tree) in self.pids.iter().zip(self.shared.memory.trees(self.pids)?) {
+            if tree.is_empty() && pass == 1 && !is_alone {
                 return Err(MigrateError::Absent(*pid));
             }
             found.extend(tree);
@@ -336,11 +338,11 @@ impl<M: Memory> Passes<'_, M> {
             let is_there = now.is_some_and(|now| is_same(&now, &record.process));
             record.moved.ended |= !is_there;
         }
-        for process in found.into_iter().filter(|it| !it.is_zombie || self.pids.contains(&it.pid)) {
-            let begun = |it: &Process| (it.pid, it.start_ticks);
-            let known = self.records.iter().any(|it| begun(&it.process) == begun(&process));
-            let refused = self.refused.iter().any(|it| it.pid == process.pid);
-            if !known && !refused {
+        let named: BTreeSet<u32> = self.pids.iter().copied().collect();
+        let mut known: BTreeSet<_> = self.records.iter().map(|it| it.process.identity()).collect();
+        let refused: BTreeSet<u32> = self.refused.iter().map(|it| it.pid).collect();
+        for process in found.into_iter().filter(|it| !it.is_zombie || named.contains(&it.pid)) {
+            if !refused.contains(&process.pid) && known.insert(process.identity()) {
                 let (memo, moved) = (Memo::default(), Moved::new(&process));
                 self.records.push(Record { process, memo, moved });
             }
@@ -351,10 +353,10 @@ impl<M: Memory> Passes<'_, M> {
     /// Notes that a process cannot be worked on.
     ///
     /// # Errors
-    /// When it is one that was named.
+    /// When it is one that was named, and the named ones are not on their own.
     fn refuse(&mut self, process: &Process, why: Why) -> Result<(), Refusal> {
         let refusal = Refusal { pid: process.pid, name: process.name.clone(), why };
-        if self.pids.contains(&process.pid) {
+        if self.pids.contains(&process.pid) && !self.shared.memory.is_alone() {
             return Err(refusal);
         }
         self.refused.push(refusal);

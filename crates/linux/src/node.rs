@@ -4,8 +4,13 @@ use crate::{
     list::List,
     root::{Root, RootError},
 };
+use interleaf_model::rated;
+use std::ops::RangeInclusive;
 
 pub(crate) const NODES: &str = "/sys/devices/system/node";
+
+/// GB/s of one MiB/s.
+pub const GBPS_OF_MIBPS: f64 = 1.048_576e-3;
 
 /// A NUMA node.
 #[derive(Clone, Debug, PartialEq)]
@@ -26,12 +31,14 @@ pub struct Node {
     pub huge_pages: Vec<HugePages>,
 }
 
-/// What a node's nearest initiators get from it: rated, not measured (numaperf.rst).
+/// Bandwidth and latency of a node from its nearest initiators: rated, not measured
+/// (numaperf.rst). A figure that is 0 or outside the limits of [`interleaf_model::rated`] counts as
+/// unrated.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Rated {
     /// The nodes that are nearest.
     pub initiators: List,
-    /// Bandwidth of reads and writes, MiB/s, as the kernel gives it; 0 is unknown.
+    /// Bandwidth of reads and writes, MiB/s, as the kernel gives it.
     pub read_mibps: Option<u64>,
     /// The same of writes.
     pub write_mibps: Option<u64>,
@@ -39,6 +46,8 @@ pub struct Rated {
     pub read_ns: Option<u64>,
     /// The same of writes.
     pub write_ns: Option<u64>,
+    /// Figures that no memory has, which count as unrated: `read_latency of 500000000 ns`.
+    pub implausible: Vec<String>,
 }
 
 /// Huge pages of one size on one node.
@@ -87,7 +96,7 @@ fn node(root: &Root, id: u32) -> Result<Node, RootError> {
         total_bytes,
         free_bytes,
         distances: distances.unwrap_or_default(),
-        rated: rated(root, &folder)?,
+        rated: rating(root, &folder)?,
         huge_pages: huge_pages(root, &folder)?,
     })
 }
@@ -99,35 +108,16 @@ fn node(root: &Root, id: u32) -> Result<Node, RootError> {
 pub fn memory(root: &Root, id: u32) -> Result<(u64, u64), RootError> {
     let path = format!("{NODES}/node{id}/meminfo");
     let meminfo = root.text(&path)?.unwrap_or_default();
-    let bytes = |key: &str| match kib(&meminfo, key) {
-        Some(kib) => Ok(kib * 1024),
+    let bytes = |key: &str| match size(&meminfo, key) {
+        Some(bytes) => Ok(bytes),
         None if meminfo.is_empty() => Ok(0),
         None => Err(RootError::Content {
             path: path.clone(),
             text: meminfo.lines().next().unwrap_or_default().into(),
-            expected: "a meminfo with MemTotal and MemFree in kB",
+            expected: "a meminfo with MemTotal and MemFree in kB, of 8 PiB at most",
         }),
     };
     Ok((bytes("MemTotal")?, bytes("MemFree")?))
-}
-
-/// What can be had of a node, or of the machine, bytes: what is free, and what the kernel gives
-/// back of the files that it keeps; of a node no more than of the machine. `None` where it does
-/// not say.
-///
-/// # Errors
-/// When a file that is there cannot be read.
-pub fn available(root: &Root, id: Option<u32>) -> Result<Option<u64>, RootError> {
-    let machine = root.text("/proc/meminfo")?.unwrap_or_default();
-    let of_machine = kib(&machine, "MemAvailable").map(|kib| kib * 1024);
-    let Some(id) = id else { return Ok(of_machine) };
-    let node = root.text(&format!("{NODES}/node{id}/meminfo"))?.unwrap_or_default();
-    let Some(free) = kib(&node, "MemFree") else { return Ok(of_machine) };
-    let files: u64 =
-        ["Active(file)", "Inactive(file)"].iter().filter_map(|key| kib(&node, key)).sum();
-    // As the kernel reckons it: not all files can go (`si_mem_available` in mm/show_mem.c).
-    let of_node = (free + files / 2) * 1024;
-    Ok(Some(of_machine.map_or(of_node, |of_machine| of_node.min(of_machine))))
 }
 
 /// All memory as one node.
@@ -135,7 +125,7 @@ fn whole(root: &Root) -> Result<Node, RootError> {
     let list = |text: &str| List::of_kernel(text).ok();
     let cpus = root.value("/sys/devices/system/cpu/online", "a list of CPUs", list)?;
     let meminfo = root.text("/proc/meminfo")?.unwrap_or_default();
-    let bytes = |key| kib(&meminfo, key).unwrap_or(0) * 1024;
+    let bytes = |key| size(&meminfo, key).unwrap_or(0);
     Ok(Node {
         id: 0,
         cpus: cpus.unwrap_or_default(),
@@ -147,29 +137,52 @@ fn whole(root: &Root) -> Result<Node, RootError> {
     })
 }
 
-/// The value of a line such as `Node 0 MemTotal: 1024 kB` or `MemTotal: 1024 kB`, KiB.
-pub(crate) fn kib(meminfo: &str, key: &str) -> Option<u64> {
+/// The largest size in bytes that is taken for one (8 PiB): sums over all nodes fit into a `u64`.
+const SIZE_MAX: u64 = 1 << 53;
+
+/// Bytes of a number of KiB; `None` above [`SIZE_MAX`].
+fn of_kib(kib: u64) -> Option<u64> {
+    kib.checked_mul(1024).filter(|bytes| *bytes <= SIZE_MAX)
+}
+
+/// The value of a line such as `Node 0 MemTotal: 1024 kB` or `MemTotal: 1024 kB`, bytes.
+pub(crate) fn size(meminfo: &str, key: &str) -> Option<u64> {
     let mut lines = meminfo.lines().filter_map(|line| line.split_once(':'));
     let named = |(name, _): &(&str, &str)| name.split_whitespace().next_back() == Some(key);
     let (_, value) = lines.find(named)?;
-    value.trim().strip_suffix("kB")?.trim().parse().ok()
+    of_kib(value.trim().strip_suffix("kB")?.trim().parse().ok()?)
 }
 
-fn rated(root: &Root, folder: &str) -> Result<Option<Rated>, RootError> {
+fn rating(root: &Root, folder: &str) -> Result<Option<Rated>, RootError> {
     // Class 0 has the nearest initiators of all kinds, class 1 the nearest CPUs.
     let folder = format!("{folder}/access0/initiators");
     if !root.has(&folder) {
         return Ok(None);
     }
-    let number = |name: &str| root.number(&format!("{folder}/{name}"));
+    let mut implausible = vec![];
+    let mut figure = |name: &str, unit: &str, scale: f64, allowed: RangeInclusive<f64>| {
+        // The kernel writes 0 for unknown.
+        let number = root.number(&format!("{folder}/{name}"))?.filter(|number| *number > 0);
+        let (known, odd) = match number {
+            Some(number) if !allowed.contains(&(number as f64 * scale)) => (None, Some(number)),
+            number => (number, None),
+        };
+        implausible.extend(odd.map(|number| format!("{name} of {number} {unit}")));
+        Ok::<_, RootError>(known)
+    };
+    let mut gbps = |name| figure(name, "MiB/s", GBPS_OF_MIBPS, rated::BANDWIDTH_GBPS);
+    let (read_mibps, write_mibps) = (gbps("read_bandwidth")?, gbps("write_bandwidth")?);
+    let mut ns = |name| figure(name, "ns", 1.0, rated::LATENCY_NS);
+    let (read_ns, write_ns) = (ns("read_latency")?, ns("write_latency")?);
     let initiators = root.names(&folder)?;
     let initiators = initiators.iter().filter_map(|name| name.strip_prefix("node")?.parse().ok());
     Ok(Some(Rated {
         initiators: initiators.collect(),
-        read_mibps: number("read_bandwidth")?,
-        write_mibps: number("write_bandwidth")?,
-        read_ns: number("read_latency")?,
-        write_ns: number("write_latency")?,
+        read_mibps,
+        write_mibps,
+        read_ns,
+        write_ns,
+        implausible,
     }))
 }
 
@@ -178,9 +191,10 @@ fn huge_pages(root: &Root, folder: &str) -> Result<Vec<HugePages>, RootError> {
     let mut found = vec![];
     for name in root.names(&folder)? {
         let size = name.strip_prefix("hugepages-").and_then(|rest| rest.strip_suffix("kB"));
-        let Some(kib) = size.and_then(|size| size.parse::<u64>().ok()) else { continue };
+        let size = size.and_then(|size| of_kib(size.parse().ok()?));
+        let Some(page_bytes) = size else { continue };
         found.push(HugePages {
-            page_bytes: kib * 1024,
+            page_bytes,
             total: root.number(&format!("{folder}/{name}/nr_hugepages"))?.unwrap_or(0),
             free: root.number(&format!("{folder}/{name}/free_hugepages"))?.unwrap_or(0),
         });

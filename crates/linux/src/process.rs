@@ -2,9 +2,14 @@
 
 use crate::{
     list::List,
+    node::size,
     root::{Root, RootError},
+    stop::StopFlag,
 };
-use std::collections::BTreeMap;
+use std::{
+    cell::OnceCell,
+    collections::{BTreeMap, BTreeSet},
+};
 
 /// A process.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,6 +26,22 @@ pub struct Process {
     pub start_ticks: u64,
     /// Whether it has ended and waits to be noticed.
     pub is_zombie: bool,
+}
+
+impl Process {
+    /// Unique identity of the process: process numbers are reused.
+    pub fn identity(&self) -> (u32, u64) {
+        (self.pid, self.start_ticks)
+    }
+
+    /// Whether it still runs.
+    ///
+    /// # Errors
+    /// When its file cannot be read.
+    pub fn runs(&self, root: &Root) -> Result<bool, RootError> {
+        let now = visible(root, self.pid)?;
+        Ok(now.is_some_and(|now| now.identity() == self.identity() && !now.is_zombie))
+    }
 }
 
 /// A process; `None` when there is none of that number.
@@ -58,23 +79,129 @@ fn parse(text: &str) -> Option<Process> {
 /// # Errors
 /// When `/proc` cannot be read.
 pub fn tree(root: &Root, pid: u32) -> Result<Vec<Process>, RootError> {
-    let (mut found, mut children) = (vec![], BTreeMap::<u32, Vec<Process>>::new());
-    for number in root.peek_names("/proc")?.iter().filter_map(|name| name.parse().ok()) {
-        match process(root, number) {
-            Err(why) if why.is_permission() => {}
-            process => match process? {
-                Some(process) if process.pid == pid => found.push(process),
-                Some(process) => children.entry(process.parent).or_default().push(process),
-                None => {}
-            },
+    Ok(ProcessTable::read(root, &StopFlag::default())?.tree(pid))
+}
+
+/// The processes of a machine, from one pass over `/proc`.
+#[derive(Clone, Debug, Default)]
+pub struct ProcessTable {
+    processes: BTreeMap<u32, Process>,
+    children: BTreeMap<u32, Vec<u32>>,
+}
+
+impl ProcessTable {
+    /// Reads `stat` of each process once. It is cut short when `stop` is set.
+    ///
+    /// # Errors
+    /// When `/proc` cannot be read.
+    pub fn read(root: &Root, stop: &StopFlag) -> Result<Self, RootError> {
+        let mut table = Self::default();
+        for pid in root.peek_names("/proc")?.iter().filter_map(|name| name.parse().ok()) {
+            if stop.is_set() {
+                break;
+            }
+            if let Some(process) = visible(root, pid)? {
+                table.children.entry(process.parent).or_default().push(pid);
+                table.processes.insert(pid, process);
+            }
+        }
+        Ok(table)
+    }
+
+    /// A process.
+    pub fn get(&self, pid: u32) -> Option<&Process> {
+        self.processes.get(&pid)
+    }
+
+    /// A process and its descendants, parents before children; empty when there is no such process.
+    pub fn tree(&self, pid: u32) -> Vec<Process> {
+        self.tree_of(pid).into_iter().cloned().collect()
+    }
+
+    /// The processes in the tree of `pid` that are wanted, and all their descendants, parents
+    /// before children.
+    pub fn within(&self, pid: u32, is_wanted: impl Fn(&Process) -> bool) -> Vec<Process> {
+        let mut found = BTreeSet::new();
+        let mut all = self.tree_of(pid);
+        all.retain(|it| (found.contains(&it.parent) || is_wanted(it)) && found.insert(it.pid));
+        all.into_iter().cloned().collect()
+    }
+
+    fn tree_of(&self, pid: u32) -> Vec<&Process> {
+        let mut found: Vec<&Process> = self.processes.get(&pid).into_iter().collect();
+        // The parents of a captured machine may go in a circle.
+        let mut seen = BTreeSet::from([pid]);
+        let mut at = 0;
+        while let Some(parent) = found.get(at) {
+            let children = self.children.get(&parent.pid).into_iter().flatten();
+            let new: Vec<u32> = children.copied().filter(|pid| seen.insert(*pid)).collect();
+            found.extend(new.iter().filter_map(|pid| self.processes.get(pid)));
+            at += 1;
+        }
+        found
+    }
+}
+
+/// A process; `None` when there is none of that number, or it is hidden from this user.
+fn visible(root: &Root, pid: u32) -> Result<Option<Process>, RootError> {
+    match process(root, pid) {
+        Err(why) if why.is_permission() => Ok(None),
+        process => process,
+    }
+}
+
+/// The processes of a machine at one moment: `/proc` is gone through when the table is first asked
+/// for, and not again.
+#[derive(Debug)]
+pub struct Snapshot<'a> {
+    root: &'a Root,
+    stop: &'a StopFlag,
+    table: OnceCell<ProcessTable>,
+}
+
+impl<'a> Snapshot<'a> {
+    /// Reads nothing yet.
+    pub fn new(root: &'a Root, stop: &'a StopFlag) -> Self {
+        Self { root, stop, table: OnceCell::new() }
+    }
+
+    /// The machine.
+    pub fn root(&self) -> &'a Root {
+        self.root
+    }
+
+    /// All processes.
+    ///
+    /// # Errors
+    /// When `/proc` cannot be read.
+    pub fn table(&self) -> Result<&ProcessTable, RootError> {
+        if let Some(table) = self.table.get() {
+            return Ok(table);
+        }
+        let table = ProcessTable::read(self.root, self.stop)?;
+        Ok(self.table.get_or_init(|| table))
+    }
+
+    /// One process, which costs one file where the table was not asked for.
+    ///
+    /// # Errors
+    /// When its file cannot be read.
+    pub fn process(&self, pid: u32) -> Result<Option<Process>, RootError> {
+        match self.table.get() {
+            Some(table) => Ok(table.get(pid).cloned()),
+            None => visible(self.root, pid),
         }
     }
-    let mut at = 0;
-    while at < found.len() {
-        found.extend(children.remove(&found[at].pid).unwrap_or_default());
-        at += 1;
-    }
-    Ok(found)
+}
+
+/// Resident anonymous memory of a process, bytes: without files and shared memory. `None` when
+/// there is no such process, or it has ended.
+///
+/// # Errors
+/// When its status cannot be read.
+pub fn anonymous_bytes(root: &Root, pid: u32) -> Result<Option<u64>, RootError> {
+    let status = root.peek(&format!("/proc/{pid}/status"))?.unwrap_or_default();
+    Ok(size(&status, "RssAnon"))
 }
 
 /// The nodes that a process may have memory of; `None` when there is no such process, or the kernel

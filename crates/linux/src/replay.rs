@@ -13,16 +13,22 @@
 //! An empty field is not counted, which is not 0. Lines of the same time are one reading. A file
 //! that was not recorded here may do without the first line.
 
-use crate::source::{Reading, Source, SourceError, nothing};
+use crate::{
+    input,
+    source::{Reading, Source, SourceError, nothing},
+};
 use interleaf_model::machine::Traffic;
 use std::{
-    fs, io,
+    io,
     path::{Path, PathBuf},
     time::Duration,
 };
 
 const SCHEMA: &str = "# interleaf.counters/1";
 const COLUMNS: &str = "time_s,domain,tier,read_bytes,written_bytes,inserts,occupancy_ns";
+
+/// The most that is read of a recording: days of ten readings a second.
+const RECORDING_MAX: u64 = 256 << 20;
 
 /// The most domains or tiers that a file may have; far above any machine.
 const INDEX_MAX: usize = 255;
@@ -80,8 +86,9 @@ impl Replay {
     /// # Errors
     /// When it cannot be read, or a line of it is wrong.
     pub fn open(path: &Path) -> Result<Self, ReplayError> {
-        let text = fs::read_to_string(path);
-        let text = text.map_err(|why| ReplayError::Read { path: path.into(), why })?;
+        let read = input::read_file(path, RECORDING_MAX);
+        let bytes = read.map_err(|why| ReplayError::Read { path: path.into(), why })?;
+        let text = String::from_utf8_lossy(&bytes);
         let wrong = |line: usize, text: &str, expected| ReplayError::Line {
             path: path.into(),
             line: line + 1,

@@ -1,21 +1,36 @@
 //! The root below which a machine is read, and the one function that writes.
 
+use crate::input;
 use std::{
-    cell::RefCell,
+    cell::{Cell, RefCell},
     collections::BTreeMap,
-    fs, io,
+    fmt,
+    fs::{self, File},
+    io,
+    os::unix::fs::FileExt as _,
     path::{Path, PathBuf},
     thread,
     time::Duration,
 };
 
+/// The most that is read of a file of the kernel: `smaps` of a process with a million mappings
+/// has 700 MB.
+const KERNEL_FILE_MAX: u64 = 1 << 30;
+
+/// The most that is read of a file of a captured machine.
+const CAPTURED_FILE_MAX: u64 = 64 << 20;
+
 /// The root of a machine's files.
 #[derive(Debug)]
 pub struct Root {
     path: PathBuf,
+    /// Whether symlinks may not lead out of it: of a captured machine, which others may have made.
+    is_confined: bool,
     writes: Writes,
     /// What was looked at: the text of files, and of folders the names.
     seen: RefCell<BTreeMap<String, Seen>>,
+    /// How many files and folders were read.
+    reads: Cell<u64>,
 }
 
 /// What was found at a path.
@@ -27,12 +42,26 @@ enum Seen {
 }
 
 /// What becomes of a write.
-#[derive(Debug)]
 enum Writes {
     /// It is done.
     Done,
+    /// A test decides.
+    Answered(Box<Answer>),
     /// It is noted, and nothing changes.
     Noted(RefCell<Vec<Write>>),
+}
+
+/// A test's stand-in for the kernel: takes the path and the text of a write.
+type Answer = dyn Fn(&str, &str) -> io::Result<()> + Send;
+
+impl fmt::Debug for Writes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Done => "Done",
+            Self::Answered(_) => "Answered",
+            Self::Noted(_) => "Noted",
+        })
+    }
 }
 
 /// A write that was done or noted.
@@ -66,7 +95,7 @@ pub enum RootError {
         why: io::Error,
     },
     /// It holds something else than it should.
-    #[error("{path}: \"{text}\" is not {expected}")]
+    #[error("{path}: \"{}\" is not {expected}", excerpt(text))]
     Content {
         /// The file.
         path: String,
@@ -88,6 +117,13 @@ impl RootError {
         }
     }
 
+    /// Whether the file of a captured machine is none that is read: no regular file, too large, or
+    /// outside the root.
+    pub fn is_refused(&self) -> bool {
+        let Self::Read { why, .. } = self else { return false };
+        why.get_ref().is_some_and(|why| why.is::<input::Refused>())
+    }
+
     /// Whether the kernel knows the file but not what was written (`EINVAL`): how it answers a word
     /// that a later one may take.
     pub fn is_not_taken(&self) -> bool {
@@ -96,27 +132,47 @@ impl RootError {
 }
 
 impl Root {
+    fn new(path: PathBuf, is_confined: bool, writes: Writes) -> Self {
+        Self { path, is_confined, writes, seen: RefCell::default(), reads: Cell::default() }
+    }
+
     /// The machine that this runs on.
     pub fn live() -> Self {
-        Self { path: "/".into(), writes: Writes::Done, seen: RefCell::default() }
+        Self::new("/".into(), false, Writes::Done)
     }
 
     /// A machine whose files are below `path`, and are written to: where the kernel's file systems
     /// are mounted elsewhere, or a test stands in for them.
     pub fn live_below(path: impl Into<PathBuf>) -> Self {
-        Self { path: path.into(), ..Self::live() }
+        Self::new(path.into(), false, Writes::Done)
+    }
+
+    /// A live machine whose files are below `path`, and whose writes `answer` takes in the kernel's
+    /// place, with their path and text: for tests of what a kernel refuses.
+    pub fn live_answered(
+        path: impl Into<PathBuf>,
+        answer: impl Fn(&str, &str) -> io::Result<()> + Send + 'static,
+    ) -> Self {
+        Self::new(path.into(), false, Writes::Answered(Box::new(answer)))
     }
 
     /// The machine whose files are below `path`. Writes are noted, not done: a captured machine
     /// stays as it is.
     pub fn captured(path: impl Into<PathBuf>) -> Self {
-        let writes = Writes::Noted(RefCell::default());
-        Self { path: path.into(), writes, seen: RefCell::default() }
+        let path = path.into();
+        // The machine that this runs on, read without being written to: /proc has magic links.
+        let is_confined = fs::canonicalize(&path).map_or(true, |path| path != Path::new("/"));
+        Self::new(path, is_confined, Writes::Noted(RefCell::default()))
     }
 
     /// Whether writes are done, not noted.
     pub fn is_live(&self) -> bool {
-        matches!(self.writes, Writes::Done)
+        !matches!(self.writes, Writes::Noted(_))
+    }
+
+    /// How many files and folders were read so far: what tests bound the cost of a look by.
+    pub fn reads(&self) -> u64 {
+        self.reads.get()
     }
 
     /// Where a file of the machine is.
@@ -126,7 +182,10 @@ impl Root {
 
     /// Whether there is such a file or folder.
     pub fn has(&self, path: &str) -> bool {
-        let there = self.at(path).exists();
+        let there = match self.is_confined {
+            true => input::is_below(&self.path, path),
+            false => self.at(path).exists(),
+        };
         if there {
             self.seen.borrow_mut().entry(path.into()).or_insert(Seen::There);
         }
@@ -173,11 +232,29 @@ impl Root {
     /// # Errors
     /// When it is there and cannot be read.
     pub fn bytes(&self, path: &str) -> Result<Option<Vec<u8>>, RootError> {
-        match patiently(|| fs::read(self.at(path))) {
+        self.reads.update(|reads| reads + 1);
+        let read = || match self.is_confined {
+            true => input::content(input::open_below(&self.path, path)?, CAPTURED_FILE_MAX),
+            false => input::read_kernel_file(&self.at(path), KERNEL_FILE_MAX),
+        };
+        match patiently(read) {
             Ok(bytes) => Ok(Some(bytes)),
             Err(why) if is_absent(&why) => Ok(None),
             Err(why) => Err(RootError::Read { path: path.into(), why }),
         }
+    }
+
+    /// Fills `bytes` from what is at `offset` of a file, such as that of a CPU's MSRs; a capture
+    /// does not have it.
+    ///
+    /// # Errors
+    /// When it cannot be read, or ends before.
+    pub fn read_at(&self, path: &str, offset: u64, bytes: &mut [u8]) -> io::Result<()> {
+        let file = match self.is_confined {
+            true => input::open_below(&self.path, path)?,
+            false => File::open(self.at(path))?,
+        };
+        file.read_exact_at(bytes, offset)
     }
 
     /// The value in a file, as `parse` reads it; `None` when there is no such file.
@@ -224,18 +301,22 @@ impl Root {
     }
 
     fn listed(&self, path: &str) -> Result<Option<Vec<String>>, RootError> {
-        let failed = |why| RootError::Read { path: path.into(), why };
-        let entries = match fs::read_dir(self.at(path)) {
-            Ok(entries) => entries,
-            Err(why) if is_absent(&why) => return Ok(None),
-            Err(why) => return Err(failed(why)),
-        };
+        self.reads.update(|reads| reads + 1);
         let name = |entry: io::Result<fs::DirEntry>| {
             entry.map(|entry| entry.file_name().to_string_lossy().into_owned())
         };
-        let mut names: Vec<String> = entries.map(name).collect::<Result<_, _>>().map_err(failed)?;
-        names.sort();
-        Ok(Some(names))
+        let listed = match self.is_confined {
+            true => input::names_below(&self.path, path),
+            false => fs::read_dir(self.at(path)).and_then(|entries| entries.map(name).collect()),
+        };
+        match listed {
+            Ok(mut names) => {
+                names.sort();
+                Ok(Some(names))
+            }
+            Err(why) if is_absent(&why) => Ok(None),
+            Err(why) => Err(RootError::Read { path: path.into(), why }),
+        }
     }
 
     /// Copies what was looked at so far to `target`, a folder that is not there yet: a machine to
@@ -281,6 +362,11 @@ impl Root {
             }
             Writes::Done => patiently(|| fs::write(self.at(path), text))
                 .map_err(|why| RootError::Write { path: path.into(), text: text.into(), why }),
+            Writes::Answered(answer) => answer(path, text).map_err(|why| RootError::Write {
+                path: path.into(),
+                text: text.into(),
+                why,
+            }),
         }
     }
 
@@ -311,11 +397,8 @@ impl Root {
                 writes.borrow_mut().push(Write { path: path.into(), text: text.into() });
                 Ok(())
             }
-            Writes::Done => change(&self.at(path)).map_err(|why| RootError::Write {
-                path: path.into(),
-                text: text.into(),
-                why,
-            }),
+            Writes::Done | Writes::Answered(_) => change(&self.at(path))
+                .map_err(|why| RootError::Write { path: path.into(), text: text.into(), why }),
         }
     }
 
@@ -323,7 +406,7 @@ impl Root {
     pub fn noted(&self) -> Vec<Write> {
         match &self.writes {
             Writes::Noted(writes) => writes.borrow().clone(),
-            Writes::Done => vec![],
+            Writes::Done | Writes::Answered(_) => vec![],
         }
     }
 }
@@ -336,6 +419,19 @@ fn stand_in(from: &Path, to: &Path, name: &str) -> io::Result<()> {
         false if from.join(name).is_dir() => fs::create_dir_all(at),
         false => fs::write(at, ""),
     }
+}
+
+/// The most characters of a file that stand in a message.
+const EXCERPT_MAX: usize = 120;
+
+/// The begin of a text on one line, without what would control a terminal.
+fn excerpt(text: &str) -> String {
+    let plain = |c: char| match c.is_control() {
+        true => c.escape_default().to_string(),
+        false => c.to_string(),
+    };
+    let shown: String = text.chars().take(EXCERPT_MAX).map(plain).collect();
+    if text.chars().nth(EXCERPT_MAX).is_some() { shown + "..." } else { shown }
 }
 
 fn without_end(mut text: String) -> String {
@@ -369,12 +465,13 @@ fn is_busy(why: &io::Error) -> bool {
     why.kind() == io::ErrorKind::ResourceBusy
 }
 
-/// `ESRCH`: what a file of a process says that ends while it is read.
-const NO_SUCH_PROCESS: i32 = 3;
+/// Errors of a file that was opened before its process ended (`ESRCH`), or before its control
+/// group or device was removed (`ENODEV`).
+const GONE: [i32; 2] = [libc::ESRCH, libc::ENODEV];
 
 /// Whether a file is just not there. A folder in the way of one, or a device or process that has
 /// gone meanwhile, is as good as that.
 fn is_absent(why: &io::Error) -> bool {
     matches!(why.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
-        || why.raw_os_error() == Some(NO_SUCH_PROCESS)
+        || why.raw_os_error().is_some_and(|number| GONE.contains(&number))
 }

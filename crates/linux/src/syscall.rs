@@ -6,8 +6,14 @@
 use perf_event_open_sys::bindings;
 use std::{
     io,
-    os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
+    mem::MaybeUninit,
+    os::{
+        fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
+        unix::process::CommandExt as _,
+    },
+    process::Command,
     ptr,
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
 };
 
 /// `MPOL_MF_MOVE` of `linux/mempolicy.h`: pages that no other process maps.
@@ -193,6 +199,74 @@ fn open_event(
     // SAFETY: the kernel has just opened this descriptor for us, and nobody else has it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
+
+/// The highest number of a signal on Linux.
+const SIGNAL_MAX: libc::c_int = 64;
+
+/// Starts `command` with the default disposition of every signal, and with none blocked.
+pub(crate) fn with_default_signals(command: &mut Command) -> &mut Command {
+    let reset = || {
+        for signal in 1..=SIGNAL_MAX {
+            // The call fails for SIGKILL, SIGSTOP and the two signals that the C library reserves.
+            let _ = set_disposition(signal, libc::SIG_DFL);
+        }
+        let mut none = MaybeUninit::<libc::sigset_t>::uninit();
+        // SAFETY: `sigemptyset` initialises the whole set; `sigprocmask` reads it, and there is
+        // only one thread in a child.
+        let result = unsafe {
+            libc::sigemptyset(none.as_mut_ptr());
+            libc::sigprocmask(libc::SIG_SETMASK, none.as_ptr(), ptr::null_mut())
+        };
+        done(result.into()).map(drop)
+    };
+    // SAFETY: between fork and exec only calls that are safe in a signal handler are made
+    // (signal-safety(7)), and no memory is allocated.
+    unsafe { command.pre_exec(reset) }
+}
+
+/// Starts `command` with a signal ignored.
+pub(crate) fn with_ignored_signal(command: &mut Command, signal: libc::c_int) -> &mut Command {
+    // SAFETY: as above.
+    unsafe { command.pre_exec(move || set_disposition(signal, libc::SIG_IGN)) }
+}
+
+/// `signal(2)`, with `SIG_DFL` or `SIG_IGN`.
+pub(crate) fn set_disposition(
+    signal: libc::c_int,
+    disposition: libc::sighandler_t,
+) -> io::Result<()> {
+    // SAFETY: the default disposition or none at all, never a handler, so no code of ours is run.
+    match unsafe { libc::signal(signal, disposition) } {
+        libc::SIG_ERR => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}
+
+/// Whether this process was started with SIGPIPE ignored. Rust's runtime ignores it before `main`,
+/// so that it has to be asked earlier.
+pub(crate) fn inherited_ignored_sigpipe() -> bool {
+    SIGPIPE_IGNORED.load(Relaxed)
+}
+
+static SIGPIPE_IGNORED: AtomicBool = AtomicBool::new(false);
+
+extern "C" fn note_sigpipe() {
+    let mut found = MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: without a new action the kernel only writes the present one to `found`, for which a
+    // structure of zeros is a valid value.
+    let found = unsafe {
+        libc::sigaction(libc::SIGPIPE, ptr::null(), found.as_mut_ptr());
+        found.assume_init()
+    };
+    SIGPIPE_IGNORED.store(found.sa_sigaction == libc::SIG_IGN, Relaxed);
+}
+
+/// The loader calls what is in this section before `main` and before Rust's runtime.
+// SAFETY: the section holds addresses of functions of this type, which take what they are given or
+// ignore it.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static NOTE_SIGPIPE: extern "C" fn() = note_sigpipe;
 
 fn done(result: libc::c_long) -> io::Result<u64> {
     u64::try_from(result).map_err(|_| io::Error::last_os_error())

@@ -3,7 +3,7 @@
 
 use crate::root::{Root, RootError};
 
-const FOLDER: &str = "/sys/kernel/mm/mempolicy/weighted_interleave";
+pub(crate) const FOLDER: &str = "/sys/kernel/mm/mempolicy/weighted_interleave";
 
 /// What the kernel offers of weighted interleaving.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,10 +7,18 @@ use interleaf_linux::{
     cgroup::Trees,
     damon::probe::Probed,
     journal::Journal,
+    process::process,
     root::Root,
 };
 use interleaf_model::machine::Order;
-use std::{cell::RefCell, fs, path::Path, rc::Rc};
+use std::{
+    cell::{Cell, RefCell},
+    fs, io,
+    os::unix::fs::PermissionsExt as _,
+    path::Path,
+    rc::Rc,
+    sync::{Arc, Mutex},
+};
 
 const ADMIN: &str = "/sys/kernel/mm/damon/admin/kdamonds/";
 
@@ -87,7 +95,7 @@ fn planned(way: Way, kernel: &Probed, scope: Scope, goals: &[Goal]) -> Vec<Strin
     let folder = machine(&[("sys/module/damon_stat/parameters/enabled", "Y\n")]);
     let root = Root::captured(folder.path());
     let journal = Rc::new(RefCell::new(Journal::open(&root).unwrap().0));
-    let setting = Setting { root: &root, journal, scope, protected: vec![], leave: true };
+    let setting = Setting { leave: true, ..Setting::new(&root, journal, scope) };
     let mut actuator = way.build(setting, kernel);
     goals.iter().for_each(|goal| actuator.set(goal).unwrap());
     let short = |path: &str| path.strip_prefix(ADMIN).unwrap_or(path).to_string();
@@ -149,9 +157,9 @@ nr_kdamonds 1
 0/contexts/0/schemes/0/action migrate_hot
 0/contexts/0/schemes/0/dests/nr_dests 2
 0/contexts/0/schemes/0/dests/0/id 0
-0/contexts/0/schemes/0/dests/0/weight 60
+0/contexts/0/schemes/0/dests/0/weight 6
 0/contexts/0/schemes/0/dests/1/id 1
-0/contexts/0/schemes/0/dests/1/weight 40
+0/contexts/0/schemes/0/dests/1/weight 4
 0/contexts/0/schemes/0/access_pattern/sz/max 18446744073709551615
 0/contexts/0/schemes/0/access_pattern/nr_accesses/min 1
 0/contexts/0/schemes/0/access_pattern/nr_accesses/max 4294967295
@@ -186,10 +194,7 @@ fn a_changed_goal_is_committed() {
     };
     let weight =
         |at: u32, weight: u32| format!("0/contexts/0/schemes/0/dests/{at}/weight {weight}");
-    assert_eq!(
-        change(&[(0, 20), (1, 80)]),
-        [weight(0, 20), weight(1, 80), "0/state commit".into()]
-    );
+    assert_eq!(change(&[(0, 20), (1, 80)]), [weight(0, 2), weight(1, 8), "0/state commit".into()]);
     assert_eq!(change(&GOAL), Vec::<String>::new());
     let one = change(&[(0, 1), (1, 0)]);
     let dests = "0/contexts/0/schemes/0/dests";
@@ -278,7 +283,7 @@ fn planned_without(way: Way, scope: Scope, protected: &dyn Fn(&Path) -> Scope) -
     let root = Root::captured(folder.path());
     let journal = Rc::new(RefCell::new(Journal::open(&root).unwrap().0));
     let protected = vec![protected(folder.path())];
-    let setting = Setting { root: &root, journal, scope, protected, leave: true };
+    let setting = Setting { protected, leave: true, ..Setting::new(&root, journal, scope) };
     let mut actuator = way.build(setting, &kernel("newest").unwrap());
     actuator.set(&goal(Order::Interleave, None)).unwrap();
     let short = |path: &str| path.strip_prefix(ADMIN).unwrap_or(path).to_string();
@@ -338,7 +343,7 @@ fn a_group_is_steered_with_those_below_it() {
 
     let root = Root::captured(folder.path());
     let journal = Rc::new(RefCell::new(Journal::open(&root).unwrap().0));
-    let setting = Setting { root: &root, journal, scope: kept, protected: vec![], leave: true };
+    let setting = Setting { leave: true, ..Setting::new(&root, journal, kept) };
     let mut actuator = Way::Quota.build(setting, &kernel("6.12").unwrap());
     let why = actuator.set(&goal(Order::Interleave, None)).unwrap_err().to_string();
     assert!(why.contains("there are some below /kept: move by pages"), "{why}");
@@ -366,7 +371,7 @@ fn the_balancer_is_switched_off_and_on_again() {
     let started = |leave| {
         let journal = Rc::new(RefCell::new(Journal::open(&root).unwrap().0));
         let scope = Scope::Processes(vec![]);
-        let setting = Setting { root: &root, journal, scope, protected: vec![], leave };
+        let setting = Setting { leave, ..Setting::new(&root, journal, scope) };
         let mut actuator = Way::Pages.build(setting, &Probed::default());
         actuator.set(&to_first).unwrap();
         actuator
@@ -403,7 +408,7 @@ fn a_node_that_has_gone_is_told() {
     let root = Root::live_below(folder.path());
     let journal = Rc::new(RefCell::new(Journal::open(&root).unwrap().0));
     let scope = Scope::Processes(vec![]);
-    let setting = Setting { root: &root, journal, scope, protected: vec![], leave: false };
+    let setting = Setting::new(&root, journal, scope);
     let mut actuator = Way::Pages.build(setting, &Probed::default());
     actuator.set(&Goal { nodes: vec![(0, 1)], ..goal(Order::Interleave, None) }).unwrap();
     actuator.follow().unwrap();
@@ -433,7 +438,7 @@ fn what_others_hold_is_refused() {
         let root = Root::live_below(folder.path());
         let journal = Rc::new(RefCell::new(Journal::open(&root).unwrap().0));
         let scope = Scope::Processes(vec![42]);
-        let setting = Setting { root: &root, journal, scope, protected: vec![], leave };
+        let setting = Setting { leave, ..Setting::new(&root, journal, scope) };
         let mut actuator = Way::Vaddr.build(setting, &kernel("6.17").unwrap());
         let why = actuator.set(&goal(Order::Interleave, None)).unwrap_err();
         for (path, text) in FILES.iter().chain(files) {
@@ -456,14 +461,24 @@ fn another_one_of_ours_is_told() {
     let count = format!("{ADMIN}nr_kdamonds");
     let folder = machine(&[("sys/kernel/mm/damon/admin/kdamonds/0/state", "on\n")]);
     let root = Root::live_below(folder.path());
-    let (mut first, _) = Journal::open(&root).unwrap();
-    first.set(&count, "1").unwrap();
+    // The first process of the machine lives as long as this one.
+    let start = process(&Root::live(), 1).unwrap().unwrap().start_ticks;
+    let other = format!(
+        "{{\"schema\":\"interleaf.journal/1\",\"pid\":1,\"start_ticks\":{start},\
+         \"changes\":[{{\"path\":\"{count}\",\"was\":\"0\",\"set\":\"1\"}}]}}"
+    );
+    let journals = root.at("/run/interleaf");
+    fs::create_dir_all(&journals).unwrap();
+    fs::set_permissions(&journals, fs::Permissions::from_mode(0o755)).unwrap();
+    let file = journals.join(format!("1-{start}.json"));
+    fs::write(&file, other).unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
     let journal = Rc::new(RefCell::new(Journal::open(&root).unwrap().0));
     let scope = Scope::Processes(vec![42]);
-    let setting = Setting { root: &root, journal, scope, protected: vec![], leave: true };
+    let setting = Setting { leave: true, ..Setting::new(&root, journal, scope) };
     let mut actuator = Way::Vaddr.build(setting, &kernel("6.17").unwrap());
     let why = actuator.set(&goal(Order::Interleave, None)).unwrap_err().to_string();
-    assert_eq!(why, format!("process {} of interleaf has DAMON already", std::process::id()));
+    assert_eq!(why, "process 1 of interleaf has DAMON already");
 }
 
 #[test]
@@ -472,4 +487,150 @@ fn a_goal_without_weights_is_none() {
         let goal = Goal { nodes, ..goal(Order::Interleave, None) };
         assert!(goal.shares().is_err(), "{goal:?}");
     }
+}
+
+/// A machine whose kernel refuses to start or to commit a context when one of its targets is gone,
+/// as kernels do, and when `refuses` does, which is told how often it was asked. What was taken is
+/// noted by its targets.
+fn kernel_that_refuses(
+    folder: &Path,
+    refuses: impl Fn(&Path, usize) -> bool + Send + 'static,
+) -> (Root, Arc<Mutex<Vec<Vec<u32>>>>) {
+    let (files, taken) = (folder.to_path_buf(), Arc::new(Mutex::new(vec![])));
+    let (noted, asked) = (taken.clone(), Cell::new(0));
+    let answer = move |path: &str, text: &str| {
+        put(&files, &path[1..], text);
+        let file = |path: &str| files.join(&ADMIN[1..]).join(path);
+        if path.ends_with("nr_kdamonds") && text == "1" {
+            put(&files, &format!("{}0/state", &ADMIN[1..]), "off\n");
+        }
+        if !path.ends_with("0/state") || text == "off" {
+            return Ok(());
+        }
+        let read = |path: &str| fs::read_to_string(file(path)).ok();
+        let count = read("0/contexts/0/targets/nr_targets").unwrap().parse().unwrap();
+        let target = |at: u32| read(&format!("0/contexts/0/targets/{at}/pid_target"));
+        let pids: Vec<u32> =
+            (0..count).filter_map(target).map(|pid| pid.parse().unwrap()).collect();
+        let is_refused = refuses(&files, asked.replace(asked.get() + 1));
+        let is_there = |pid: &u32| files.join(format!("proc/{pid}/stat")).exists();
+        if is_refused || !pids.iter().all(is_there) {
+            put(&files, &path[1..], "off\n");
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        noted.lock().unwrap().push(pids);
+        put(&files, &path[1..], "on\n");
+        Ok(())
+    };
+    (Root::live_answered(folder, answer), taken)
+}
+
+/// Puts a process there that another one, 42, has started, with 200 MiB.
+fn child(folder: &Path, pid: u32) {
+    let stat = format!("{pid} (child) R 42 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 9877 0 0");
+    put(folder, &format!("proc/{pid}/stat"), &stat);
+    put(folder, &format!("proc/{pid}/statm"), "51300 51200 0 0 0 0 0");
+}
+
+fn exit(folder: &Path, pid: u32) {
+    fs::remove_dir_all(folder.join(format!("proc/{pid}"))).unwrap();
+}
+
+/// Processes that exit after they were found, more often than anything is tried again: each is
+/// dropped, and the rest is steered. What is refused with all its processes there is an error.
+#[test]
+fn processes_that_exit_while_they_are_told_are_dropped() {
+    let folder = machine(&[]);
+    (100..110).for_each(|pid| child(folder.path(), pid));
+    // At each of ten tries another one is gone.
+    let (root, taken) = kernel_that_refuses(folder.path(), |folder, asked| {
+        if asked < 10 {
+            exit(folder, 100 + asked as u32);
+        }
+        false
+    });
+    let journal = Rc::new(RefCell::new(Journal::open(&root).unwrap().0));
+    let setting = Setting::new(&root, journal, Scope::Processes(vec![42]));
+    let mut actuator = Way::Vaddr.build(setting, &kernel("6.17").unwrap());
+    actuator.set(&goal(Order::Interleave, None)).unwrap();
+    assert_eq!(*taken.lock().unwrap(), [[42]]);
+    // In a commit, too.
+    child(folder.path(), 120);
+    assert_eq!(actuator.follow().unwrap().joined, Vec::<u32>::new(), "it may exit at once");
+    let other = Goal { nodes: vec![(0, 20), (1, 80)], ..goal(Order::Interleave, None) };
+    exit(folder.path(), 42);
+    let set = actuator.set(&other);
+    assert!(set.is_ok(), "nothing is left: {set:?}");
+}
+
+#[test]
+fn a_context_that_is_refused_for_another_reason_is_an_error() {
+    let folder = machine(&[]);
+    let (root, _) = kernel_that_refuses(folder.path(), |_, _| true);
+    let journal = Rc::new(RefCell::new(Journal::open(&root).unwrap().0));
+    let setting = Setting::new(&root, journal, Scope::Processes(vec![42]));
+    let mut actuator = Way::Vaddr.build(setting, &kernel("6.17").unwrap());
+    let why = actuator.set(&goal(Order::Interleave, None)).unwrap_err().to_string();
+    assert!(why.contains("\"on\" cannot be written"), "{why}");
+}
+
+/// A control group that is removed after it was found is no reason to end either.
+#[test]
+fn a_group_that_is_removed_while_it_is_told_is_left_out() {
+    let folder = machine(&GROUPS);
+    let (root, taken) = kernel_that_refuses(folder.path(), |folder, asked| {
+        if asked == 0 {
+            fs::remove_dir_all(folder.join("sys/fs/cgroup/kept/inner")).unwrap();
+        }
+        asked == 0
+    });
+    let journal = Rc::new(RefCell::new(Journal::open(&root).unwrap().0));
+    let protected = vec![group(folder.path(), "/kept")];
+    let setting = Setting { protected, ..Setting::new(&root, journal, Scope::Machine) };
+    let mut actuator = Way::Paddr.build(setting, &kernel("newest").unwrap());
+    actuator.set(&goal(Order::Interleave, None)).unwrap();
+    assert_eq!(taken.lock().unwrap().len(), 1);
+    let filters = format!("{}0/contexts/0/schemes/0/ops_filters/nr_filters", &ADMIN[1..]);
+    assert_eq!(fs::read_to_string(folder.path().join(filters)).unwrap(), "2", "anon and /kept");
+}
+
+/// `/proc` is read once a look, however many processes have the name, are protected or share
+/// sockets; and a look between two scans reads none of it.
+#[test]
+fn proc_is_read_once_a_look() {
+    let count = 300;
+    let folder = machine(&[GROUPS[0]]);
+    for pid in 1000..1000 + count {
+        child(folder.path(), pid);
+    }
+    let stat = "42 (sweep) R 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 9876 0 0";
+    put(folder.path(), "proc/42/stat", stat);
+    let root = Root::captured(folder.path());
+    let named = |name: &str| Scope::Named(vec![name.into()]);
+    let journal = Rc::new(RefCell::new(Journal::open(&root).unwrap().0));
+    let protected = vec![named("nobody"), named("other")];
+    let scope = named("child");
+    let setting = Setting { protected, ..Setting::new(&root, journal, scope) };
+    let before = root.reads();
+    assert_eq!(setting.processes().unwrap().len(), count as usize);
+    // The folder, 42, 43, 1 and the children.
+    assert_eq!(root.reads() - before, u64::from(count) + 4);
+}
+
+/// A look that takes long ends when there is reason to stop.
+#[test]
+fn a_look_is_cut_short() {
+    let folder = machine(&[GROUPS[0]]);
+    (1000..1300).for_each(|pid| child(folder.path(), pid));
+    let root = Root::captured(folder.path());
+    let journal = Rc::new(RefCell::new(Journal::open(&root).unwrap().0));
+    let setting = Setting::new(&root, journal, Scope::Named(vec!["child".into()]));
+    let stop = setting.stop.clone();
+    let mut actuator = Way::Vaddr.build(setting, &kernel("6.17").unwrap());
+    stop.set();
+    let before = root.reads();
+    let why = actuator.set(&goal(Order::Interleave, None)).unwrap_err();
+    assert!(matches!(why, ActuatorError::Stopped), "{why}");
+    assert!(root.reads() - before < 10, "{}", root.reads() - before);
+    assert_eq!(root.noted(), []);
 }

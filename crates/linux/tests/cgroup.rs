@@ -3,10 +3,11 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use interleaf_linux::{
-    cgroup::{Group, OnNode, Trees, Usage, Version},
+    available::{Available, available},
+    cgroup::{Group, OnNode, Trees, Usage, Version, headroom},
     root::Root,
 };
-use std::fs;
+use std::{fs, io::Write as _};
 
 const V1: &str = "\
 31 23 0:28 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755
@@ -186,6 +187,96 @@ fn what_a_group_has_and_may_have() {
     assert_eq!(usage(V1, &[(own, "8\n"), (top, none)]), (None, Some(8)));
 }
 
+/// The limit that applies to this process, as `/a memory.max 4`: the group, the file and what is
+/// left.
+fn left(mountinfo: &str, group: &str, files: &[(&str, &str)]) -> String {
+    let mut all = vec![(MOUNTINFO, mountinfo), (CONTROLLERS, ALL), ("proc/self/cgroup", group)];
+    all.extend(files);
+    let machine = Machine::new(&all);
+    match headroom(&machine.root).unwrap() {
+        Some(found) => format!("{} {} {}", found.group.name, found.file, found.bytes()),
+        None => "-".into(),
+    }
+}
+
+#[test]
+fn the_least_headroom_of_nested_groups_applies() {
+    let own = "0::/a/b\n";
+    let (max, high) = ("sys/fs/cgroup/a/b/memory.max", "sys/fs/cgroup/a/b/memory.high");
+    let (used, stat) = ("sys/fs/cgroup/a/b/memory.current", "sys/fs/cgroup/a/b/memory.stat");
+    let (above, of_above) = ("sys/fs/cgroup/a/memory.max", "sys/fs/cgroup/a/memory.current");
+    let left_of = |files: &[(&str, &str)]| left(V2, own, files);
+    assert_eq!(left_of(&[]), "-");
+    assert_eq!(left_of(&[(max, "max\n"), (high, "max\n"), (above, "max\n")]), "-");
+    assert_eq!(left_of(&[(max, "9\n")]), "/a/b memory.max 9");
+    assert_eq!(left_of(&[(max, "9\n"), (high, "5\n"), (used, "2\n")]), "/a/b memory.high 3");
+    let all = [(max, "90\n"), (used, "20\n"), (above, "99\n"), (of_above, "60\n")];
+    assert_eq!(left_of(&all), "/a memory.max 39", "siblings have the rest");
+    let files = "anon 9\nfile 30\nshmem 5\ninactive_file 8\nactive_file 4\nslab_reclaimable 3\n";
+    let read = [(max, "90\n"), (used, "60\n"), (stat, files)];
+    assert_eq!(left_of(&read), "/a/b memory.max 45", "file pages and slab are reclaimed");
+    assert_eq!(left_of(&[(max, "9\n"), (used, "12\n")]), "/a/b memory.max 0");
+    // A container that sees its own group as the root, and one whose group is not mounted.
+    let (top, of_top) = ("sys/fs/cgroup/memory.max", "sys/fs/cgroup/memory.current");
+    let limited = [(top, "9\n"), (of_top, "4\n")];
+    assert_eq!(left(V2, "0::/\n", &limited), "/ memory.max 5");
+    assert_eq!(left(V2, "0::/../x\n", &limited), "/ memory.max 5");
+    assert_eq!(left("", own, &limited), "-", "no control groups");
+}
+
+#[test]
+fn limits_of_version_1_apply_with_those_above() {
+    let own = "4:memory:/a/b\n0::/\n";
+    let file = |name: &str, file: &str| format!("sys/fs/cgroup/memory{name}/memory.{file}");
+    let (limit, used) = (file("/a/b", "limit_in_bytes"), file("/a/b", "usage_in_bytes"));
+    let (above, of_above) = (file("/a", "limit_in_bytes"), file("/a", "usage_in_bytes"));
+    let none = (limit.as_str(), "9223372036854771712\n");
+    assert_eq!(left(V1, own, &[none]), "-");
+    let both = [none, (&used, "5\n"), (&above, "30\n"), (&of_above, "20\n")];
+    assert_eq!(left(V1, own, &both), "/a memory.limit_in_bytes 10");
+    let (stat, flat) = (file("/a", "stat"), file("/a", "use_hierarchy"));
+    let files =
+        "cache 9\ntotal_cache 9\ninactive_file 1\ntotal_inactive_file 3\ntotal_active_file 4\n";
+    let read = [&both[..], &[(&stat, files), (&flat, "1\n")]].concat();
+    assert_eq!(left(V1, own, &read), "/a memory.limit_in_bytes 17");
+    let flat = [&both[..], &[(&flat, "0\n")]].concat();
+    assert_eq!(left(V1, own, &flat), "-", "nothing is charged to the groups above");
+    let hybrid = [none, (&above, "30\n")];
+    assert_eq!(left(HYBRID, own, &hybrid), "/a memory.limit_in_bytes 30");
+    // A container without a namespace of its own: its group shows at the place of the mount.
+    let inner = "35 31 0:32 /a/b /sys/fs/cgroup/memory ro - cgroup cgroup rw,memory\n";
+    let top = file("", "limit_in_bytes");
+    assert_eq!(left(inner, own, &[(&top, "7\n")]), "/ memory.limit_in_bytes 7");
+}
+
+#[test]
+fn what_is_available_is_within_the_limit() {
+    let (max, used) = ("sys/fs/cgroup/a/memory.max", "sys/fs/cgroup/a/memory.current");
+    let there = |limit: &str| {
+        let machine = Machine::new(&[
+            (MOUNTINFO, V2),
+            (CONTROLLERS, ALL),
+            ("proc/self/cgroup", "0::/a\n"),
+            ("proc/meminfo", "MemAvailable: 1024 kB\nSwapFree: 5 kB\n"),
+            (max, limit),
+            (used, "4096\n"),
+        ]);
+        let Available { bytes, limit } = available(&machine.root, None).unwrap().unwrap();
+        (bytes, limit.map(|limit| limit.path()))
+    };
+    assert_eq!(there("max\n"), (1 << 20, None));
+    assert_eq!(there("8388608\n"), (1 << 20, None), "the machine has less than the group may");
+    assert_eq!(there("69632\n"), (65536, Some("/sys/fs/cgroup/a/memory.max".into())));
+    let machine = Machine::new(&[
+        (MOUNTINFO, V2),
+        (CONTROLLERS, ALL),
+        ("proc/self/cgroup", "0::/a\n"),
+        (max, "no\n"),
+    ]);
+    let why = available(&machine.root, None).unwrap_err().to_string();
+    assert!(why.starts_with("/sys/fs/cgroup/a/memory.max: \"no\" is not a number"), "{why}");
+}
+
 /// The nodes of `/a/b`.
 fn memory_nodes(mountinfo: &str, path: &str, text: &str) -> Option<String> {
     let machine = Machine::new(&[(MOUNTINFO, mountinfo), (CONTROLLERS, ALL), (path, text)]);
@@ -237,19 +328,38 @@ fn processes_and_groups_below() {
     assert!(!machine.group("/no-group").is_there(&machine.root));
 }
 
+/// Says what is not tested on this machine.
+///
+/// # Panics
+///
+/// With `INTERLEAF_CGROUPS=required`.
+fn not_tested(why: &str) {
+    let text = format!("not tested: the group of this process: {why}");
+    let required = std::env::var_os("INTERLEAF_CGROUPS").is_some_and(|it| it == "required");
+    assert!(!required, "{text}");
+    // Not captured, as what `eprintln` writes would be.
+    let mut stderr = std::io::stderr();
+    writeln!(stderr, "{text}").unwrap();
+}
+
 #[test]
 fn this_process_is_in_a_group_that_counts_its_memory() {
     let root = Root::live();
     let trees = Trees::read(&root).unwrap().unwrap();
-    // A container may show no group at all.
-    let Some(tree) = trees.memory else { return };
-    let Some(group) = tree.group_of(&root, None).unwrap() else { return };
+    let Some(tree) = trees.memory else {
+        return not_tested("no cgroup with the controller `memory` is mounted");
+    };
+    let Some(group) = tree.group_of(&root, None).unwrap() else {
+        return not_tested("it is outside of what is mounted here, as in a container");
+    };
     if !group.is_there(&root) {
-        return;
+        return not_tested(&format!("{} is not there, as in a container", group.folder()));
     }
     assert!(group.processes(&root).unwrap().contains(&std::process::id()));
     let topmost = tree.version == Version::Two && group.above().is_none();
-    let Some(nodes) = group.on_nodes(&root).unwrap() else { return };
-    assert!(topmost || nodes.iter().map(OnNode::bytes).sum::<u64>() > 0, "{nodes:?}");
     assert!(topmost || group.usage(&root).unwrap().used_bytes.is_some());
+    let Some(nodes) = group.on_nodes(&root).unwrap() else {
+        return not_tested("this kernel has no memory.numa_stat");
+    };
+    assert!(topmost || nodes.iter().map(OnNode::bytes).sum::<u64>() > 0, "{nodes:?}");
 }

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use interleaf_linux::{root::Root, topology::Machine, weights};
-use std::fs;
+use std::{fs, os::unix::fs::symlink};
 
 /// A machine of two nodes, the second one without CPUs, in a folder that goes with the test.
 fn machine() -> tempfile::TempDir {
@@ -106,6 +106,57 @@ fn a_capture_reads_as_the_machine_does() {
     root.capture(&target).unwrap();
     assert_eq!(Machine::read(&Root::captured(&target)).unwrap(), read);
     assert!(root.capture(&target).is_err(), "it is there already");
+}
+
+/// A hostile capture cannot make its reader wait, run out of memory, or show other files.
+#[test]
+fn a_captured_machine_has_nothing_but_regular_files_of_its_own() {
+    let folder = machine();
+    let top = folder.path().join("top");
+    fs::create_dir_all(top.join("proc")).unwrap();
+    fs::create_dir_all(top.join("sys/devices/system/node")).unwrap();
+    fs::write(folder.path().join("outside"), "secret\n").unwrap();
+    let root = Root::captured(&top);
+    let path = top.join("proc/meminfo");
+    let told = || Machine::read(&root).unwrap_err().to_string();
+
+    rustix::fs::mkfifoat(rustix::fs::CWD, &path, rustix::fs::Mode::from_raw_mode(0o600)).unwrap();
+    let why = "/proc/meminfo: cannot be read: it is a FIFO, not a regular file";
+    assert_eq!(told(), why);
+
+    for target in [folder.path().join("outside"), "../../outside".into(), "/dev/zero".into()] {
+        fs::remove_file(&path).unwrap();
+        symlink(target, &path).unwrap();
+        assert!(root.has("/proc/meminfo"), "it is not hidden");
+        let why = "/proc/meminfo: cannot be read: a symlink leads out of the root";
+        assert_eq!(told(), why);
+    }
+
+    fs::remove_file(&path).unwrap();
+    fs::File::create(&path).unwrap().set_len(1 << 40).unwrap();
+    assert!(told().ends_with("it is larger than 64 MiB, the limit for such a file"), "{}", told());
+
+    fs::write(&path, format!("\u{1b}[2J{}\n", "x".repeat(1000))).unwrap();
+    assert!(told().len() < 300 && told().contains("\\u{1b}[2Jxxx"), "{}", told());
+
+    fs::remove_dir(top.join("sys/devices/system/node")).unwrap();
+    symlink("/sys/devices/system/node", top.join("sys/devices/system/node")).unwrap();
+    assert!(root.names("/sys/devices/system/node").is_err());
+    fs::remove_file(&path).unwrap();
+    symlink("meminfo.txt", &path).unwrap();
+    fs::write(top.join("proc/meminfo.txt"), "MemTotal: 4 kB\n").unwrap();
+    assert_eq!(root.text("/proc/meminfo").unwrap().as_deref(), Some("MemTotal: 4 kB"));
+}
+
+/// Symlinks and magic links of this machine are followed, also where writes are only noted.
+#[test]
+fn links_of_this_machine_are_followed() {
+    for root in [Root::live(), Root::captured("/")] {
+        assert!(root.text("/proc/self/mounts").unwrap().is_some());
+        assert!(root.text("/proc/mounts").unwrap().is_some());
+        assert!(root.has("/proc/self/exe") && root.bytes("/proc/self/exe").unwrap().is_some());
+        assert!(!root.names("/proc/self/task").unwrap().is_empty());
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@
 use interleaf_linux::{
     feed::Feed,
     replay::{Recorder, Replay},
-    socket::SocketError,
+    socket::{Access, SocketError},
     source::{Reading, Source, SourceError, nothing},
 };
 use interleaf_model::machine::Traffic;
@@ -128,7 +128,7 @@ fn what_is_no_recording() {
 /// A feed of two domains and two tiers, and its socket.
 fn feed() -> (tempfile::TempDir, Feed) {
     let folder = tempfile::tempdir().unwrap();
-    let feed = Feed::listen(&folder.path().join("feed"), 2, 2).unwrap();
+    let feed = Feed::listen(&folder.path().join("feed"), Access::default(), 2, 2).unwrap();
     (folder, feed)
 }
 
@@ -265,7 +265,7 @@ fn a_socket_of_its_own() {
     let (folder, feed) = feed();
     let path = folder.path().join("feed");
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-    let second = Feed::listen(&path, 1, 1).unwrap_err();
+    let second = Feed::listen(&path, Access::default(), 1, 1).unwrap_err();
     assert!(matches!(second, SocketError::InUse(_)), "{second}");
     let program = client(&folder);
     drop(feed);
@@ -274,12 +274,12 @@ fn a_socket_of_its_own() {
     // A socket that nobody listens at is replaced; anything else is left.
     drop(UnixListener::bind(&path).unwrap());
     assert!(path.exists());
-    drop(Feed::listen(&path, 1, 1).unwrap());
+    drop(Feed::listen(&path, Access::default(), 1, 1).unwrap());
     fs::write(&path, "something").unwrap();
-    let other = Feed::listen(&path, 1, 1).unwrap_err();
+    let other = Feed::listen(&path, Access::default(), 1, 1).unwrap_err();
     assert!(matches!(other, SocketError::NoSocket(_)), "{other}");
     assert_eq!(fs::read_to_string(&path).unwrap(), "something");
-    let nowhere = Feed::listen(Path::new("/nowhere/feed"), 1, 1).unwrap_err();
+    let nowhere = Feed::listen(Path::new("/nowhere/feed"), Access::default(), 1, 1).unwrap_err();
     assert!(nowhere.to_string().starts_with("/nowhere/feed: "), "{nowhere}");
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing half made is left");
 }

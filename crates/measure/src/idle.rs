@@ -12,10 +12,7 @@ use crate::{
     region::{Pages, Region},
     spread::{Spread, spread},
 };
-use interleaf_linux::{
-    mempolicy::Policy,
-    root::{Root, RootError},
-};
+use interleaf_linux::{mempolicy::Policy, root::Root};
 use std::time::{Duration, Instant};
 
 /// Between two sizes of the sweep: a fourth of the way to the double.
@@ -27,11 +24,16 @@ const SMALLEST_BYTES: usize = 4 << 10;
 /// How long each size of the sweep is measured after a lap for the caches: fifteen slices.
 const SIZE_SPAN: Duration = Duration::from_millis(30);
 
-/// How far past what the last cache is said to have the sweep goes.
-const PAST_LAST_CACHE: usize = 4;
+/// How many times the last-level cache the memory has to be, so that it is memory that is measured:
+/// the rule of STREAM ("each array must be at least 4 times the size of the sum of all the
+/// last-level caches used in the run"). At most a quarter of the accesses hit the cache then.
+pub const LAST_LEVEL_FACTOR: u64 = 4;
 
 /// The least that the sweep goes to: four times the largest private cache in use.
-const LARGEST_BYTES_MIN: usize = 16 << 20;
+const LARGEST_BYTES_MIN: u64 = 16 << 20;
+
+/// The most: four times the largest cache that CPUs share today.
+const LARGEST_BYTES_MAX: u64 = 4 << 30;
 
 /// What is chased, and for how long.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -229,30 +231,10 @@ fn sizes(largest: usize, stride: usize) -> Vec<usize> {
     sizes
 }
 
-/// What sysfs says that the last cache of a CPU has, bytes; `None` where it does not say.
-///
-/// # Errors
-/// When a file that is there cannot be read, or holds something else.
-pub fn claimed_last_cache(root: &Root, cpu: u32) -> Result<Option<usize>, RootError> {
-    let mut largest = None;
-    for index in 0..16 {
-        let path = format!("/sys/devices/system/cpu/cpu{cpu}/cache/index{index}/size");
-        let size = root.value(&path, "a size such as 32768K", |text| {
-            let (number, unit) = match text.as_bytes().last()? {
-                b'K' => (&text[..text.len() - 1], 1 << 10),
-                b'M' => (&text[..text.len() - 1], 1 << 20),
-                _ => (text, 1),
-            };
-            number.parse::<usize>().ok()?.checked_mul(unit)
-        })?;
-        largest = largest.max(size);
-    }
-    Ok(largest)
-}
-
-/// How far the sweep should go where the last cache is said to be `claimed` bytes.
-pub fn largest_size(claimed: Option<usize>) -> usize {
-    claimed.unwrap_or(0).saturating_mul(PAST_LAST_CACHE).clamp(LARGEST_BYTES_MIN, 4 << 30)
+/// How far the sweep should go where the last-level cache is said to be `claimed` bytes.
+pub fn largest_size(claimed: Option<u64>) -> usize {
+    let past = claimed.unwrap_or(0).saturating_mul(LAST_LEVEL_FACTOR);
+    past.clamp(LARGEST_BYTES_MIN, LARGEST_BYTES_MAX) as usize
 }
 
 #[cfg(test)]
@@ -296,23 +278,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_claimed_is_read() {
-        let folder = tempfile::tempdir().unwrap();
-        let root = Root::captured(folder.path());
-        assert_eq!(claimed_last_cache(&root, 1).unwrap(), None);
-        let put = |index: u32, text: &str| {
-            let path = format!("sys/devices/system/cpu/cpu1/cache/index{index}");
-            let path = folder.path().join(path);
-            std::fs::create_dir_all(&path).unwrap();
-            std::fs::write(path.join("size"), text).unwrap();
-        };
-        put(0, "48K\n");
-        put(3, "32M\n");
-        assert_eq!(claimed_last_cache(&root, 1).unwrap(), Some(32 << 20));
-        put(2, "much\n");
-        let why = claimed_last_cache(&root, 1).unwrap_err();
-        assert!(why.to_string().contains("\"much\" is not a size"), "{why}");
+    fn the_sweep_ends_past_the_last_cache() {
         assert_eq!(largest_size(Some(32 << 20)), 128 << 20);
-        assert_eq!((largest_size(None), largest_size(Some(usize::MAX))), (16 << 20, 4 << 30));
+        assert_eq!(largest_size(Some(504 << 20)), 2016 << 20);
+        assert_eq!((largest_size(None), largest_size(Some(u64::MAX))), (16 << 20, 4 << 30));
     }
 }

@@ -128,6 +128,9 @@ impl Region {
         nodes: &[(u32, u32)],
     ) -> Result<Self, RegionError> {
         let sum: u64 = nodes.iter().map(|(_, count)| u64::from(*count)).sum();
+        // Each node may have its part while a control group does not allow all of them.
+        let all = Policy::Interleave(nodes.iter().map(|(node, _)| *node).collect());
+        room::check(&Root::live(), bytes.max(1) as u64, pages, &all)?;
         for (node, count) in nodes {
             let part = bytes.max(1) as u64 * u64::from(*count) / sum.max(1);
             let policy = Policy::Bind([*node].into_iter().collect());

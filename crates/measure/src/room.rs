@@ -2,6 +2,8 @@
 
 use crate::region::{HUGE_BYTES, Pages};
 use interleaf_linux::{
+    available::available,
+    cgroup::Headroom,
     list::List,
     mempolicy::Policy,
     node,
@@ -10,17 +12,13 @@ use interleaf_linux::{
 };
 use std::ops::Range;
 
-/// The part of what is available that may be asked for, in sixteenths: the rest is for those who
-/// need some meanwhile.
-const SIXTEENTHS: u64 = 15;
-
 /// Memory that is not there.
 #[derive(Debug, thiserror::Error)]
 pub enum RoomError {
     /// Less is available than is asked for.
     #[error(
         "{} MiB of memory are asked for, and {} MiB can be had of {}", asked >> 20, there >> 20,
-        of(nodes)
+        limited(limit, nodes)
     )]
     Memory {
         /// What is asked for, bytes.
@@ -29,6 +27,8 @@ pub enum RoomError {
         there: u64,
         /// Of which nodes; `None` of all.
         nodes: Option<List>,
+        /// The limit of the control group that allows no more, if one does.
+        limit: Option<Box<Headroom>>,
     },
     /// Too few huge pages are reserved.
     #[error(
@@ -55,10 +55,25 @@ fn of(nodes: &Option<List>) -> String {
     }
 }
 
+fn limited(limit: &Option<Box<Headroom>>, nodes: &Option<List>) -> String {
+    match limit {
+        None => of(nodes),
+        Some(limit) => format!(
+            "the control group {} (limit {} MiB, in use {} MiB)",
+            limit.group.name,
+            limit.limit_bytes >> 20,
+            limit.used_bytes >> 20
+        ),
+    }
+}
+
 impl RoomError {
     /// How to mend it.
     pub fn hint(&self) -> String {
         match self {
+            Self::Memory { limit: Some(limit), .. } => {
+                format!("ask for less a thread, or for fewer threads; or raise {}", limit.path())
+            }
             Self::Memory { .. } => "ask for less a thread, or for fewer threads".into(),
             Self::Reserved { asked, nodes, .. } => {
                 let reserve = |node: u32| {
@@ -97,19 +112,12 @@ pub fn check(root: &Root, bytes: u64, pages: Pages, policy: &Policy) -> Result<(
         };
     }
     // A machine that does not say lets one try.
-    let Some(available) = available(root, nodes.as_ref())? else { return Ok(()) };
-    let there = available / 16 * SIXTEENTHS;
+    let Some(found) = available(root, nodes.as_ref())? else { return Ok(()) };
+    let there = found.usable_bytes();
     if bytes <= there {
         return Ok(());
     }
-    Err(RoomError::Memory { asked: bytes, there, nodes })
-}
-
-/// What can be had of these nodes, or of the machine.
-fn available(root: &Root, nodes: Option<&List>) -> Result<Option<u64>, RootError> {
-    let Some(nodes) = nodes else { return node::available(root, None) };
-    let each = nodes.iter().map(|id| node::available(root, Some(id)));
-    each.sum()
+    Err(RoomError::Memory { asked: bytes, there, nodes, limit: found.limit.map(Box::new) })
 }
 
 /// Huge pages of 2 MiB that are reserved and free.
@@ -263,6 +271,32 @@ mod tests {
         assert!(hint.contains("echo 4 > /sys/devices/system/node/node1/"), "{hint}");
         let (_, hint) = said(8 << 20, Pages::Reserved, &Policy::Default).unwrap_err();
         assert!(hint.contains("sysctl vm.nr_hugepages=4"), "{hint}");
+    }
+
+    #[test]
+    fn memory_beyond_the_limit_of_a_control_group_is_refused_on_any_node() {
+        let (folder, root) = machine();
+        let write = |path: &str, text: &str| {
+            let path = folder.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        write("proc/self/mountinfo", "24 1 0:21 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n");
+        write("proc/self/cgroup", "0::/jobs/one\n");
+        write("sys/fs/cgroup/cgroup.controllers", "memory\n");
+        write("sys/fs/cgroup/jobs/memory.max", "67108864\n");
+        write("sys/fs/cgroup/jobs/memory.current", "33554432\n");
+        let both = Policy::Interleave([0, 1].into_iter().collect());
+        for policy in [Policy::Default, on(0), both] {
+            assert!(check(&root, 30 << 20, Pages::Small, &policy).is_ok());
+            let why = check(&root, 31 << 20, Pages::Small, &policy).unwrap_err();
+            assert_eq!(
+                why.to_string(),
+                "31 MiB of memory are asked for, and 30 MiB can be had of the control group /jobs \
+                 (limit 64 MiB, in use 32 MiB)"
+            );
+            assert!(why.hint().ends_with("raise /sys/fs/cgroup/jobs/memory.max"), "{why:?}");
+        }
     }
 
     #[test]

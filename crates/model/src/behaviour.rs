@@ -56,8 +56,9 @@ impl Behaviour {
         if kind == TierKind::Dram { self.pattern_factor } else { 1.0 }
     }
 
-    /// `threads` such threads on `platform`, with `shares` of their traffic on each tier. Threads
-    /// beyond the cores share the lines that a core can have outstanding.
+    /// `threads` such threads on `platform`, spread over its domains, with `shares` of their
+    /// traffic on each tier. Threads beyond the cores share the lines that a core can have
+    /// outstanding.
     pub fn load(&self, platform: &Platform, mix: Mix, threads: f64, shares: Vec<f64>) -> Load {
         let mix = mix.with_read_share(self.read_share).unwrap_or(mix);
         Load {
@@ -67,7 +68,7 @@ impl Behaviour {
             overlap: self.overlap,
             mixes: vec![mix; shares.len()],
             shares,
-            domain: 0,
+            domain_parts: platform.spread(),
             bandwidth_factors: platform
                 .tiers
                 .iter()

@@ -167,21 +167,22 @@ impl Curve {
         Ok(Self { points, response })
     }
 
-    /// A curve through measured points in any order, which may be noisy: they are put in the order
-    /// of the bytes in flight, and those that the noise puts in the way of a curve are left out.
-    /// Returns the curve and how many points were left out.
+    /// A curve through measured points in any order, which may be noisy: they are sorted by the
+    /// bytes in flight, and outliers are left out, so that as many points as possible stay
+    /// ([`rising_subset`]). Returns the curve and how many points were left out.
     ///
     /// # Errors
     /// When a value is out of range, or no point is left.
     pub fn from_measured(mut points: Vec<CurvePoint>) -> Result<(Self, usize), CurveError> {
         let given = points.len();
-        points.sort_by(|a, b| a.in_flight_bytes().total_cmp(&b.in_flight_bytes()));
-        let mut kept: Vec<CurvePoint> = Vec::with_capacity(given);
-        for point in points {
-            if kept.last().is_none_or(|last| load_rises(last.flow(), point.flow())) {
-                kept.push(point);
-            }
-        }
+        points.sort_by(|a, b| {
+            a.in_flight_bytes()
+                .total_cmp(&b.in_flight_bytes())
+                .then(a.latency_ns.total_cmp(&b.latency_ns))
+        });
+        let flows: Vec<Flow> = points.iter().map(CurvePoint::flow).collect();
+        let kept: Vec<CurvePoint> =
+            rising_subset(&flows).into_iter().map(|at| points[at].clone()).collect();
         let left_out = given - kept.len();
         Ok((Self::new(kept)?, left_out))
     }
@@ -232,6 +233,50 @@ fn load_rises(a: Flow, b: Flow) -> bool {
     let latency = b.latency_ns - a.latency_ns;
     let slope = |at: Flow| at.bandwidth_gbps * latency + at.latency_ns * bandwidth;
     b.in_flight_bytes() > a.in_flight_bytes() && slope(a) >= 0.0 && slope(b) >= 0.0
+}
+
+/// How far apart, in points, two neighbours of [`rising_subset`] may be: it bounds the time that a
+/// file with very many points takes.
+const OUTLIERS_IN_A_ROW_MAX: usize = 512;
+
+/// The largest subset of `flows`, which are sorted by their bytes in flight, that is a curve:
+/// between neighbours the load rises. Of subsets of the same size, the one with the least latency,
+/// since whatever disturbs a measurement makes it slower.
+///
+/// The first point is no better than the others. A chase alone has one line in flight, however long
+/// it takes, so it always sorts first: when it was disturbed (441 ns at 0.15 GB/s) and stayed in
+/// the curve, all good points after it (150 ns at 10 GB/s) would be left out.
+fn rising_subset(flows: &[Flow]) -> Vec<usize> {
+    struct Chain {
+        points: usize,
+        latency_ns: f64,
+        before: Option<usize>,
+    }
+    let is_better = |a: &Chain, b: &Chain| {
+        a.points > b.points || a.points == b.points && a.latency_ns < b.latency_ns
+    };
+    // The best subset that ends at each point.
+    let mut chains: Vec<Chain> = Vec::with_capacity(flows.len());
+    for (at, flow) in flows.iter().enumerate() {
+        let mut best = Chain { points: 1, latency_ns: flow.latency_ns, before: None };
+        for before in at.saturating_sub(OUTLIERS_IN_A_ROW_MAX)..at {
+            if !load_rises(flows[before], *flow) {
+                continue;
+            }
+            let Chain { points, latency_ns, .. } = chains[before];
+            let latency_ns = latency_ns + flow.latency_ns;
+            let chain = Chain { points: points + 1, latency_ns, before: Some(before) };
+            if is_better(&chain, &best) {
+                best = chain;
+            }
+        }
+        chains.push(best);
+    }
+    let last = (0..chains.len())
+        .reduce(|best, at| if is_better(&chains[at], &chains[best]) { at } else { best });
+    let mut kept: Vec<usize> = std::iter::successors(last, |at| chains[*at].before).collect();
+    kept.reverse();
+    kept
 }
 
 /// What passes through a tier, and how long each line of it takes.
@@ -468,6 +513,27 @@ mod tests {
         });
         let (curve, left_out) = Curve::from_measured(points.to_vec()).unwrap();
         assert_eq!((curve.points().len(), left_out), (3, 1));
+    }
+
+    #[test]
+    fn a_disturbed_first_point_does_not_replace_the_curve() {
+        // 64 bytes in flight each: the chase alone, disturbed, and what it needs undisturbed.
+        let alone = (64.0 / 441.0, 441.0);
+        let good = [(1.0, 150.0), (4.0, 152.0), (8.0, 160.0), (10.0, 210.0)];
+        let made = |points: &[(f64, f64)]| {
+            let point = |&(bandwidth_gbps, latency_ns): &(f64, f64)| CurvePoint {
+                bandwidth_gbps,
+                latency_ns,
+                figure: Figure::assumed("test"),
+            };
+            Curve::from_measured(points.iter().map(point).collect()).unwrap()
+        };
+        let (curve, left_out) = made(&[&[alone], &good[..]].concat());
+        assert_eq!((curve.idle_latency_ns(), left_out), (150.0, 1));
+        assert_eq!(curve.points().len(), good.len());
+        // Of two points that contradict each other, the faster one was disturbed less.
+        let (curve, left_out) = made(&[alone, good[0]]);
+        assert_eq!((curve.idle_latency_ns(), left_out), (150.0, 1));
     }
 
     /// Curves that rise, may bend back, and are given by positive steps of the bytes in flight.

@@ -125,6 +125,12 @@ impl Demand {
         runs
     }
 
+    /// How many threads the workload is run with unless told otherwise: the most of its runs, since
+    /// no run shows that it could use more.
+    pub fn threads(&self) -> u32 {
+        self.local.iter().map(|run| run.threads).max().unwrap_or(1)
+    }
+
     /// The local run that is nearest in threads, of the series that has bandwidths if any has.
     pub fn nearest_run(&self, threads: f64) -> &Run {
         let distance = |run: &&Run| {

@@ -1,6 +1,10 @@
 //! Platforms: named machines with their tiers.
 
-use crate::{provenance::Figure, tier::Tier};
+use crate::{
+    mix::Mix,
+    provenance::Figure,
+    tier::{Answer, Tier},
+};
 
 /// A named machine.
 #[derive(Clone, Debug, PartialEq)]
@@ -74,6 +78,17 @@ pub struct Link {
     pub figure: Figure,
 }
 
+impl Link {
+    /// The part of the traffic to its tiers that crosses it, for threads of which `domain_parts`
+    /// are in each domain.
+    pub fn crossing(&self, domain_parts: &[f64]) -> f64 {
+        if self.domains.is_empty() {
+            return 1.0;
+        }
+        self.domains.iter().filter_map(|domain| domain_parts.get(*domain)).sum()
+    }
+}
+
 /// Traffic on one tier that costs another one bandwidth, as on a mesh that both cross.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Coupling {
@@ -115,6 +130,43 @@ impl Default for Interleaving {
 }
 
 impl Platform {
+    /// The part of the threads in each domain when they are spread as the cores are, which is how a
+    /// kernel balances the threads of a program that is not bound; sums to 1.
+    pub fn spread(&self) -> Vec<f64> {
+        let cores: u32 = self.domains.iter().map(|domain| domain.cores).sum();
+        let part = |domain: &Domain| f64::from(domain.cores) / f64::from(cores.max(1));
+        self.domains.iter().map(part).collect()
+    }
+
+    /// The same when all threads are in one domain.
+    pub fn only(&self, domain: usize) -> Vec<f64> {
+        (0..self.domains.len()).map(|at| f64::from(u8::from(at == domain))).collect()
+    }
+
+    /// How tier number `tier` answers to `mix` from threads of which `domain_parts` are in each
+    /// domain.
+    pub fn answer(&self, tier: usize, domain_parts: &[f64], mix: Mix) -> Answer {
+        let curves = &self.tiers[tier].curves;
+        let parts = self.domains.iter().zip(domain_parts).filter(|(_, part)| **part > 0.0);
+        let mut seen = 0.0;
+        let mut blended: Option<Answer> = None;
+        for (domain, part) in parts {
+            let own = curves.answer(&domain.name, mix);
+            seen += part;
+            blended = Some(match blended {
+                None => own,
+                // Domains that see the same curve need no blend of it.
+                Some(others) if others == own => others,
+                Some(others) => Answer {
+                    response: own.response.blend(part / seen, &others.response),
+                    extrapolated: others.extrapolated.or(own.extrapolated),
+                    provenance: others.provenance.max(own.provenance),
+                },
+            });
+        }
+        blended.unwrap_or_else(|| curves.answer(&self.domains[0].name, mix))
+    }
+
     /// The names of the tiers, in order.
     pub fn tier_names(&self) -> Vec<&str> {
         self.tiers.iter().map(|tier| tier.name.as_str()).collect()

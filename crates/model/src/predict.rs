@@ -4,9 +4,9 @@ mod load;
 mod program;
 mod workload;
 
-pub use load::{LoadPoint, MixLoad, load_curve, saturating_load};
+pub use load::{LoadPoint, MixLoad, MixLoadAt, load_curve, load_steps, saturating_load};
 pub use program::{Program, ProgramPhase, RATE_RUN_S, Stretch};
-pub use workload::Forecast;
+pub use workload::{Forecast, ForecastAt};
 
 use crate::{platform::Platform, provenance::Provenance, weights::Weights};
 
@@ -121,9 +121,9 @@ impl Prediction {
     }
 }
 
-/// What the tiers that `weights` use and the constants of `platform` rest on.
-fn platform_provenance(platform: &Platform, weights: &[Weights]) -> Vec<(String, Provenance)> {
-    let used = |tier: usize| weights.iter().any(|weights| weights.as_slice()[tier] > 0);
+/// Provenance of the tiers that `rows` use and of the constants of `platform`.
+fn platform_provenance(platform: &Platform, rows: &[Row]) -> Vec<(String, Provenance)> {
+    let used = |tier: usize| rows.iter().any(|row| row.weights.as_slice()[tier] > 0);
     let mut leans_on: Vec<_> = platform
         .tiers
         .iter()

@@ -13,6 +13,7 @@ use crate::{
     tier::{Curves, MixCurve, Tier, TierKind},
     units::Bytes,
 };
+use core::ops::RangeInclusive;
 
 /// Latency over idle latency, at parts of the bandwidth: reads of DRAM (`xeon6-cz122`, dram.csv).
 const DRAM: [(f64, f64); 8] = [
@@ -36,7 +37,15 @@ const OUTSTANDING_LINES: f64 = 48.0;
 /// What a core adds to a latency, ns, as on `xeon6-cz122`.
 const UNCORE_NS: f64 = 60.0;
 
-/// The platform that a machine is by its ratings.
+/// Read bandwidths that a rating may have, GB/s. Firmware with a wrong base unit in its HMAT gives
+/// figures far outside.
+pub const BANDWIDTH_GBPS: RangeInclusive<f64> = 1e-3..=1e5;
+
+/// Idle latencies that a rating may have, ns: up to 1 ms.
+pub const LATENCY_NS: RangeInclusive<f64> = 1.0..=1e6;
+
+/// The platform that a machine is by its ratings, which lie within [`BANDWIDTH_GBPS`] and
+/// [`LATENCY_NS`].
 pub fn platform(layout: &Layout) -> Platform {
     let domains = layout.domains.iter();
     Platform {
@@ -76,7 +85,7 @@ fn tier(rated: &TierLayout) -> Tier {
         latency_ns: factor * rated.rated_latency_ns,
         figure: Figure::assumed("rated, with the shape of xeon6-cz122"),
     });
-    let curve = Curve::new(points.collect()).expect("the shapes rise in both");
+    let curve = Curve::new(points.collect()).expect("ratings are within their limits");
     let curves = Curves::new(vec![MixCurve { domain: None, mix: Mix::READ, curve }]);
     Tier {
         name: rated.name.clone(),
@@ -108,7 +117,8 @@ mod tests {
     proptest! {
         /// Whatever is rated makes curves that begin and end there.
         #[test]
-        fn curves_are_as_rated(gbps in 0.1..5000.0f64, ns in 1.0..5000.0f64) {
+        fn curves_are_as_rated(log_gbps in -2.5..=5.0f64, log_ns in 0.0..=5.6f64) {
+            let (gbps, ns) = (libm::pow(10.0, log_gbps), libm::pow(10.0, log_ns));
             let platform = platform(&layout([gbps, gbps / 3.0], [ns, 2.5 * ns]));
             for (tier, rated) in platform.tiers.iter().zip([(gbps, ns), (gbps / 3.0, 2.5 * ns)]) {
                 let curve = tier.curves.of(Mix::READ).expect("there is one");

@@ -83,7 +83,7 @@ fn load(threads: f64, compute_ns: f64, overlap: f64, shares: &[f64]) -> Load {
         overlap,
         mixes: vec![Mix::READ; shares.len()],
         shares: shares.to_vec(),
-        domain: 0,
+        domain_parts: vec![1.0],
         bandwidth_factors: vec![1.0; shares.len()],
     }
 }

@@ -8,7 +8,7 @@ use interleaf_model::{
     format::{curve_csv, demand_toml, mess_csv, platform_toml},
     mix::Mix,
     platform::Platform,
-    predict::{Forecast, Program, Row, Stretch},
+    predict::{Forecast, Program, Row, Stretch, saturating_load},
     weights::Weights,
 };
 use std::fs;
@@ -195,4 +195,58 @@ fn a_run_may_come_and_go() {
         assert!((local - 1.0).abs() < 1e-9, "phase {phase}: {local}");
     }
     assert!(speed(&program, 1, 0.7) < 1.0);
+}
+
+/// Threads on two sockets, all pages interleaved over both: each socket does half, and is as fast
+/// as one socket alone with its own pages.
+#[test]
+fn threads_are_spread_over_the_domains() {
+    let one = platform("gnr120-cz122");
+    let mut two = platform("two-sockets");
+    two.links.iter_mut().for_each(|link| link.bandwidth_gbps = 1e5);
+    let lbm = workload("lbm");
+    let at = |platform: &Platform, threads: f64, weights: &str| {
+        let forecast = Forecast::new(platform, &one, &lbm);
+        forecast.predict(threads, &[weights.parse().unwrap()]).rows.remove(0)
+    };
+    let (alone, both) = (at(&one, 120.0, "7:3"), at(&two, 240.0, "7:7:3:3"));
+    let gain = both.bandwidth_gbps.mean / alone.bandwidth_gbps.mean;
+    // Not twice as much: as many page streams as on one socket are divided among twice the tiers.
+    assert!((1.7..2.02).contains(&gain), "{gain}");
+    for (near, far) in [(0, 1), (2, 3)] {
+        let [near, far] = [near, far].map(|tier| both.tier_latency_ns[tier]);
+        assert!((near / far - 1.0).abs() < 1e-9, "{near} {far}");
+    }
+    // Which socket the pages are on does not matter to threads that are on both.
+    let [left, right] = ["1:0:0:0", "0:1:0:0"].map(|weights| at(&two, 240.0, weights));
+    assert!((left.bandwidth_gbps.mean / right.bandwidth_gbps.mean - 1.0).abs() < 1e-9);
+}
+
+/// Half of the traffic to each tier crosses the link to its socket, so that a link of 50 GB/s in
+/// each direction lets 100 GB/s of either socket's tiers be used.
+#[test]
+fn a_link_between_sockets_carries_the_part_of_the_traffic_that_crosses_it() {
+    let mut two = platform("two-sockets");
+    two.links.iter_mut().for_each(|link| link.bandwidth_gbps = 50.0);
+    let mix = |weights: &str| {
+        let weights: Weights = weights.parse().unwrap();
+        saturating_load(&two, Mix::READ).predict(&two, &[weights]).rows.remove(0)
+    };
+    for (weights, limit_gbps) in [("1:0:0:0", 100.0), ("1:0:1:0", 100.0), ("1:1:0:0", 200.0)] {
+        let gbps = mix(weights).bandwidth_gbps.mean;
+        assert!((0.9 * limit_gbps..=1.001 * limit_gbps).contains(&gbps), "{weights}: {gbps}");
+    }
+}
+
+/// Rows are the same whatever is computed beside them.
+#[test]
+fn rows_are_computed_one_by_one_as_together() {
+    let platform = platform("gnr120-cz122");
+    let demand = workload("lbm");
+    let forecast = Forecast::new(&platform, &platform, &demand);
+    let weights = Weights::every_ratio(2, 3);
+    let at = forecast.at(119.0);
+    let backwards: Vec<Row> = weights.iter().rev().map(|weights| at.row(weights)).collect();
+    let rows = backwards.into_iter().rev().collect();
+    assert_eq!(at.prediction(rows), forecast.predict(119.0, &weights));
 }

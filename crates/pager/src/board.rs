@@ -8,6 +8,8 @@
 //! wanted   pages of its regions: more than that it cannot use
 //! target   pages of the budget that are meant for it
 //! held     pages that it has
+//! resident pages of its regions that are in DRAM
+//! left     bytes of large allocations that are not extended
 //! counts   what its pager did
 //! ```
 //!
@@ -54,7 +56,7 @@ pub const OWN: u64 = u64::MAX;
 const LOOKS: u32 = 200;
 
 /// Changes with everything below.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// The slot is being cleared by somebody.
 const CLEARING: u64 = u64::MAX;
@@ -90,6 +92,8 @@ struct Slot {
     wanted: AtomicU64,
     target: AtomicU64,
     held: AtomicU64,
+    resident: AtomicU64,
+    left_bytes: AtomicU64,
     counts: [AtomicU64; COUNTS],
 }
 
@@ -117,6 +121,10 @@ pub struct Process {
     pub target: u64,
     /// Pages that it has.
     pub held: u64,
+    /// Pages of its regions that are in DRAM.
+    pub resident: u64,
+    /// Bytes of allocations of 128 KiB and more that are not extended.
+    pub left_bytes: u64,
     /// What its pager did.
     pub counts: Counts,
 }
@@ -229,6 +237,12 @@ impl Board {
         self.page().budget.load(SeqCst)
     }
 
+    /// Pages of the budget that processes have.
+    pub fn held(&self) -> u64 {
+        let slots = self.page().slots.iter();
+        slots.map(|slot| slot.held.load(SeqCst)).fold(0, u64::saturating_add)
+    }
+
     /// The process that was started first; `None` as long as nobody has said.
     pub fn first(&self) -> Option<u32> {
         u32::try_from(self.page().first.load(SeqCst)).ok().filter(|pid| *pid != 0)
@@ -276,7 +290,7 @@ impl Board {
         for (past, count) in self.page().past.iter().zip(&slot.counts) {
             past.fetch_add(count.swap(0, SeqCst), SeqCst);
         }
-        for word in [&slot.wanted, &slot.target, &slot.held] {
+        for word in [&slot.wanted, &slot.target, &slot.held, &slot.resident, &slot.left_bytes] {
             word.store(0, SeqCst);
         }
         slot.owner.store(0, SeqCst);
@@ -362,6 +376,8 @@ impl Slot {
             wanted: self.wanted.load(SeqCst),
             target: self.target.load(SeqCst),
             held: self.held.load(SeqCst),
+            resident: self.resident.load(SeqCst),
+            left_bytes: self.left_bytes.load(SeqCst),
             counts: counts(&self.counts),
         }
     }
@@ -402,8 +418,7 @@ impl Seat {
             return was;
         }
         held.store(to, SeqCst);
-        let slots = self.board.page().slots.iter();
-        let all: u64 = slots.map(|slot| slot.held.load(SeqCst)).fold(0, u64::saturating_add);
+        let all = self.board.held();
         let has = to.saturating_sub(all.saturating_sub(self.board.budget())).max(was);
         held.store(has, SeqCst);
         has
@@ -465,11 +480,17 @@ impl Seat {
         }
     }
 
-    /// Says what its pager has done.
-    pub fn tell(&self, counts: &Counts) {
+    /// Says what its pager has done, and how many pages of its regions are in DRAM.
+    pub fn tell(&self, counts: &Counts, resident: u64) {
+        self.slot().resident.store(resident, SeqCst);
         for (word, count) in self.slot().counts.iter().zip(words(counts)) {
             word.store(count, SeqCst);
         }
+    }
+
+    /// Says how many bytes of allocations of 128 KiB and more are not extended.
+    pub fn tell_left(&self, bytes: u64) {
+        self.slot().left_bytes.store(bytes, SeqCst);
     }
 
     /// How often targets have changed, to wait for the next time.
@@ -582,7 +603,7 @@ mod tests {
         let identity = Identity::of(child.id()).unwrap().unwrap();
         let seat = Arc::clone(&board).join(identity, "sleep", 1000).unwrap();
         seat.grow(600);
-        seat.tell(&Counts { read: 7, stalled_ns: 9, ..Counts::default() });
+        seat.tell(&Counts { read: 7, stalled_ns: 9, ..Counts::default() }, 500);
         assert_eq!(board.recover(), []);
         child.kill().unwrap();
         child.wait().unwrap();
@@ -601,7 +622,7 @@ mod tests {
         let (_folder, board) = board(1000);
         let before = Arc::clone(&board).join(some(1), "sh", 1000).unwrap();
         before.grow(1000);
-        before.tell(&Counts { touches: 3, ..Counts::default() });
+        before.tell(&Counts { touches: 3, ..Counts::default() }, 0);
         let after = Arc::clone(&board).join(some(1), "solver", 1000).unwrap();
         assert_eq!((after.held(), after.grow(1000)), (0, 1000));
         assert_eq!((board.processes().len(), board.past().touches), (1, 3));

@@ -14,6 +14,7 @@ use crate::{
     memory,
     pager::{Kernel, Pager, Request, Shared, lock},
     ranges::Ranges,
+    reply::{self, Receiver, Sender},
     store::Born,
     worker::Worker,
 };
@@ -23,16 +24,16 @@ use std::{
     mem::{self, ManuallyDrop},
     ops::Range,
     os::fd::{AsFd, AsRawFd},
-    sync::{Arc, MutexGuard, PoisonError, RwLockWriteGuard, atomic::Ordering, mpsc},
+    sync::{Arc, MutexGuard, PoisonError, RwLockWriteGuard, atomic::Ordering},
 };
 
 /// A fork that the worker waits for.
 #[derive(Debug)]
 pub(crate) struct Freeze {
     /// What a child begins with, when nothing is in the address space any more.
-    pub(crate) frozen: mpsc::SyncSender<io::Result<Child>>,
+    pub(crate) frozen: Sender<io::Result<Child>>,
     /// Told, or gone, when the worker goes on.
-    pub(crate) thaw: mpsc::Receiver<()>,
+    pub(crate) thaw: Receiver<()>,
 }
 
 /// What a child begins with.
@@ -63,7 +64,7 @@ pub struct Fork<'a> {
     child: io::Result<Child>,
     /// Never dropped in a child: the worker of the parent, which the child has not, may hold what
     /// is inside.
-    thaw: ManuallyDrop<mpsc::SyncSender<()>>,
+    thaw: ManuallyDrop<Sender<()>>,
     arena: MutexGuard<'a, Arena>,
     /// Nobody is to have them while the process forks: in the child nobody would let go of them.
     asked: MutexGuard<'a, Vec<Request>>,
@@ -89,10 +90,10 @@ impl Pager {
     /// Makes ready for a fork, which follows at once. Nobody touches regions until it has been
     /// said that it has happened.
     pub fn before_fork(&self) -> Fork<'_> {
-        let (frozen, is_frozen) = mpsc::sync_channel(1);
-        let (thaw, is_thawed) = mpsc::sync_channel(1);
+        let (frozen, is_frozen) = reply::channel();
+        let (thaw, is_thawed) = reply::channel();
         self.shared.ask(Request::Freeze(Freeze { frozen, thaw: is_thawed }));
-        let child = is_frozen.recv().unwrap_or_else(|_| Err(io::ErrorKind::BrokenPipe.into()));
+        let child = is_frozen.receive().unwrap_or_else(|| Err(io::ErrorKind::BrokenPipe.into()));
         let Shared { arena, asked, counts, seat, pinned, inherit, kernel, .. } = &*self.shared;
         let fork = Fork {
             pager: self,
@@ -133,7 +134,7 @@ impl Fork<'_> {
     pub fn in_parent(self) {
         self.advise(Advice::LinuxDontFork);
         // The worker has ended, and so has the process.
-        let _ = ManuallyDrop::into_inner(self.thaw).send(());
+        ManuallyDrop::into_inner(self.thaw).send(());
     }
 
     /// It has happened, and this is the child.
@@ -146,7 +147,7 @@ impl Fork<'_> {
         for request in &mut *self.asked {
             // Who asked is a thread that the child has not.
             if let Request::Discard(_, done) = request {
-                mem::forget(mem::replace(done, mpsc::sync_channel(1).0));
+                mem::forget(mem::replace(done, reply::channel().0));
             }
         }
         let child = mem::replace(&mut self.child, Err(io::ErrorKind::Other.into()))?;

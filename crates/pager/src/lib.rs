@@ -62,6 +62,10 @@ pub mod board;
 
 pub mod session;
 
+pub mod thread;
+
+mod reply;
+
 pub mod shared;
 
 pub mod drive;

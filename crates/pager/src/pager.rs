@@ -12,9 +12,11 @@ use crate::{
     memory::{self, Memory},
     predict::Page,
     ranges::Ranges,
+    reply::{self, Sender},
     signal::{self, Place},
     space::{Own, Space},
     store::Store,
+    thread::{self, Thread},
     uffd::{Faults, Userfault},
     worker::{self, Worker},
 };
@@ -26,8 +28,7 @@ use std::{
     io,
     ops::Range,
     os::fd::OwnedFd,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, atomic::AtomicI32, mpsc},
-    thread::JoinHandle,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, atomic::AtomicI32},
 };
 
 /// Bytes of a page.
@@ -40,7 +41,7 @@ pub const READ_WRITE: u32 = 3;
 #[derive(Debug)]
 pub struct Pager {
     pub(crate) shared: Arc<Shared>,
-    worker: Mutex<Option<JoinHandle<()>>>,
+    worker: Mutex<Option<Thread>>,
     /// Where handlers of signals find it, if faults are served there.
     place: Option<Place>,
 }
@@ -84,7 +85,7 @@ pub(crate) enum Request {
     /// Pages of a region that nobody touches any more: they go back to the arena.
     Give(Range<Page>),
     /// Pages are to be zeros: it is said when they are.
-    Discard(Range<Page>, mpsc::SyncSender<()>),
+    Discard(Range<Page>, Sender<()>),
     /// Pages are of no region any more; they were discarded.
     Remove(Range<Page>),
     /// Another part of the budget is meant for this process.
@@ -226,10 +227,10 @@ impl Pager {
 
     /// Makes whole pages zeros, and waits until they are.
     pub fn discard(&self, addresses: &Range<usize>) {
-        let (done, is_done) = mpsc::sync_channel(1);
+        let (done, is_done) = reply::channel();
         self.shared.ask(Request::Discard(self.shared.pages(addresses), done));
         // The worker has ended, and so has all that could see the pages.
-        let _ = is_done.recv();
+        let _ = is_done.receive();
     }
 
     /// Memory of so many bytes, all of them zero.
@@ -248,11 +249,23 @@ impl Pager {
     }
 }
 
+impl Pager {
+    /// Tells the session how many bytes of allocations of 128 KiB and more are not extended.
+    pub fn tell_left(&self, bytes: u64) {
+        // In a child that was just forked the lock may be held by a thread that it has not.
+        if let Ok(seat) = self.shared.seat.try_lock()
+            && let Some(seat) = &*seat
+        {
+            seat.tell_left(bytes);
+        }
+    }
+}
+
 impl Drop for Pager {
     fn drop(&mut self) {
         self.shared.ask(Request::Stop);
         if let Some(worker) = lock(&self.worker).take() {
-            let _ = worker.join();
+            worker.join();
         }
         if let Some(place) = &self.place {
             signal::unregister(place);
@@ -332,7 +345,7 @@ impl Shared {
     /// A thread that asks for what is meant for a seat, whenever that changes.
     pub(crate) fn follow(self: &Arc<Self>, seat: Arc<Seat>) -> io::Result<()> {
         let shared = Arc::downgrade(self);
-        worker::spawn("pager-budget", move || {
+        thread::spawn("pager-budget", move || {
             let mut since = seat.changes();
             while let Some(shared) = shared.upgrade() {
                 shared.ask(Request::Budget);
@@ -345,10 +358,10 @@ impl Shared {
     }
 
     /// Says what was done so far.
-    pub(crate) fn tell(&self, counts: Counts) {
+    pub(crate) fn tell(&self, counts: Counts, resident: u64) {
         *lock(&self.counts) = counts;
         if let Some(seat) = &*lock(&self.seat) {
-            seat.tell(&counts);
+            seat.tell(&counts, resident);
         }
     }
 

@@ -34,6 +34,10 @@ use std::{
 /// The variable of the environment that names the folder.
 pub const VARIABLE: &str = "INTERLEAF_EXTEND";
 
+/// A variable for programs with tcmalloc of gperftools, which else takes its memory by `sbrk(2)`,
+/// and not by `mmap(2)`.
+pub const SKIP_SBRK: (&str, &str) = ("TCMALLOC_SKIP_SBRK", "1");
+
 /// The format of the settings.
 pub const SCHEMA: &str = "interleaf.session/1";
 
@@ -149,17 +153,16 @@ impl Session {
         name: Option<&str>,
         settings: &Settings,
     ) -> Result<Self, SessionError> {
-        let name = name.map_or_else(|| std::process::id().to_string(), |name| format!("{name}.s"));
-        let folder = base.join(name);
+        let folder = base.join(match name {
+            Some(name) => named(name),
+            None => std::process::id().to_string(),
+        });
         // Whoever ends one may remove the folder meanwhile.
         for _ in 0..100 {
             private(&folder)?;
             let Some(_lock) = lock(&folder)? else { continue };
             let session = match folder.join("session.json").exists() {
-                true => Self::open(&folder).and_then(|found| match found.is_same(settings) {
-                    true => Ok(found),
-                    false => Err(SessionError::Differs(folder.clone())),
-                }),
+                true => Self::open(&folder).and_then(|found| found.same(settings)),
                 false => Self::make(&folder, settings),
             }?;
             let kept = open_lock(&folder, KEPT)?;
@@ -167,6 +170,23 @@ impl Session {
             return Ok(Self { kept: Some(kept), ..session });
         }
         Err(SessionError::Content { path: folder, why: "it comes and goes".into() })
+    }
+
+    /// The session of this name that would be joined; `None` where a new one would begin.
+    ///
+    /// # Errors
+    /// When one runs whose settings differ.
+    pub fn joined(
+        base: &Path,
+        name: &str,
+        settings: &Settings,
+    ) -> Result<Option<Self>, SessionError> {
+        let folder = base.join(named(name));
+        // A session without a living keeper is removed before another begins.
+        if !is_kept(&folder) || !folder.join("session.json").exists() {
+            return Ok(None);
+        }
+        Self::open(&folder)?.same(settings).map(Some)
     }
 
     fn make(folder: &Path, settings: &Settings) -> Result<Self, SessionError> {
@@ -245,11 +265,14 @@ impl Session {
         !self.board.processes().is_empty()
     }
 
-    /// Whether settings ask for the same, whoever began it.
-    fn is_same(&self, settings: &Settings) -> bool {
+    /// This session, if settings ask for the same, whoever began it.
+    fn same(self, settings: &Settings) -> Result<Self, SessionError> {
         let keeper = self.settings.keeper;
         let command = self.settings.command.clone();
-        self.settings == Settings { keeper, command, ..settings.clone() }
+        match self.settings == (Settings { keeper, command, ..settings.clone() }) {
+            true => Ok(self),
+            false => Err(SessionError::Differs(self.folder)),
+        }
     }
 
     /// Its folder.
@@ -272,6 +295,11 @@ impl Session {
         }
         self.board.processes()
     }
+}
+
+/// The folder of a session that was given a name: those without have a number.
+fn named(name: &str) -> String {
+    format!("{name}.s")
 }
 
 fn at<E: Into<io::Error>>(path: &Path) -> impl FnOnce(E) -> SessionError + use<E> {
@@ -377,8 +405,14 @@ mod tests {
         let folder = first.folder().to_path_buf();
         first.end();
         assert!(folder.exists(), "somebody keeps it still");
+        let joined = |settings: &Settings| {
+            Session::joined(base.path(), "job", settings).map(|it| it.is_some())
+        };
+        assert!(joined(&settings()).unwrap());
+        assert!(matches!(joined(&other), Err(SessionError::Differs(_))));
         second.end();
         assert!(!folder.exists());
+        assert!(!joined(&other).unwrap());
     }
 
     #[test]

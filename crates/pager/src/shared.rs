@@ -27,7 +27,7 @@ mod client;
 mod peers;
 mod pieces;
 mod server;
-mod wire;
+pub(crate) mod wire;
 
 pub use client::{Client, Shares};
 pub use server::serve;

@@ -14,6 +14,8 @@ pub mod faulty;
 
 pub mod place;
 
+pub mod release;
+
 pub mod file;
 
 pub use file::{FileStore, Options};

@@ -2,7 +2,7 @@
 
 use crate::store::Lost;
 use std::{
-    io::{self, ErrorKind, Write},
+    io::ErrorKind,
     time::{Duration, Instant},
 };
 
@@ -50,5 +50,6 @@ impl Teller {
 
 fn line(text: &str) {
     // Without standard error there is nobody to tell.
-    let _ = io::stderr().write_all(format!("interleaf: {text}\n").as_bytes());
+    let text = format!("interleaf: {text}\n");
+    let _ = rustix::io::write(rustix::stdio::stderr(), text.as_bytes());
 }

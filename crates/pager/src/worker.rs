@@ -16,11 +16,13 @@ use crate::{
     mover::Held,
     pager::{Kernel, PAGE, Request, Shared, lock},
     predict::Page,
+    reply::Sender,
     signal::{Outcome, Served, Waiting},
     space::{Own, Space},
     stall::Stalls,
     store::Store,
     teller::Teller,
+    thread::{Thread, spawn},
     transfers::{Part, Transfers},
     uffd::{Fault, Faults},
 };
@@ -35,9 +37,7 @@ use std::{
     ops::Range,
     os::fd::{AsRawFd as _, BorrowedFd, RawFd},
     panic::{self, AssertUnwindSafe},
-    ptr,
-    sync::{Arc, Mutex, MutexGuard, mpsc::SyncSender},
-    thread::{self, JoinHandle},
+    sync::{Arc, Mutex, MutexGuard},
     time::{Duration, Instant},
 };
 
@@ -71,7 +71,7 @@ pub fn is_worker() -> bool {
 
 /// Starts the thread of a worker. Signals are the program's, whose handlers may touch what only
 /// this thread can bring; and if it ends, so must all who would wait for it.
-pub(crate) fn start(worker: Arc<Mutex<Worker>>) -> io::Result<JoinHandle<()>> {
+pub(crate) fn start(worker: Arc<Mutex<Worker>>) -> io::Result<Thread> {
     spawn("pager", move || {
         let outcome = panic::catch_unwind(AssertUnwindSafe(|| run(&worker)));
         match outcome {
@@ -82,26 +82,16 @@ pub(crate) fn start(worker: Arc<Mutex<Worker>>) -> io::Result<JoinHandle<()>> {
     })
 }
 
-/// Starts a thread that no signal of the program disturbs.
-pub(crate) fn spawn(
-    name: &str,
-    work: impl FnOnce() + Send + 'static,
-) -> io::Result<JoinHandle<()>> {
-    let before = block_signals();
-    let thread = thread::Builder::new().name(name.into()).spawn(work);
-    // SAFETY: it is the mask that the thread had.
-    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &before, ptr::null_mut()) };
-    thread
-}
-
-/// Blocks all signals in the calling thread, and gives those that were.
-fn block_signals() -> libc::sigset_t {
-    // SAFETY: sets of signals are plain numbers, which the calls fill.
+/// Does something with all signals of the calling thread blocked.
+pub(crate) fn without_signals<T>(work: impl FnOnce() -> T) -> T {
+    // SAFETY: sets of signals are plain numbers, which the calls fill, and the mask is put back.
     unsafe {
         let (mut all, mut before) = (mem::zeroed(), mem::zeroed());
         libc::sigfillset(&mut all);
         libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
-        before
+        let outcome = work();
+        libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut());
+        outcome
     }
 }
 
@@ -124,7 +114,7 @@ fn run(worker: &Mutex<Worker>) -> io::Result<()> {
                 None => own.beside.give_way(),
                 Some(_) => {
                     drop(own);
-                    thread::yield_now();
+                    std::thread::yield_now();
                 }
             }
         } else {
@@ -194,7 +184,7 @@ pub(crate) struct Worker {
     stalls: Stalls,
     beside: Beside,
     /// Who waits for pages from this one on to be zeros.
-    erased: Vec<(Page, SyncSender<()>)>,
+    erased: Vec<(Page, Sender<()>)>,
     /// Pages that are given back once they are zeros.
     gone: Vec<Range<Page>>,
     /// A fork that waits until nothing is in the address space.
@@ -395,7 +385,8 @@ impl Worker {
         if is_busy {
             let stalled = self.stalls.total().as_nanos();
             let stalled_ns = u64::try_from(stalled).unwrap_or(u64::MAX);
-            self.shared.tell(Counts { stalled_ns, ..*self.cache.counts() });
+            let counts = Counts { stalled_ns, ..*self.cache.counts() };
+            self.shared.tell(counts, self.cache.resident_frames().into());
         }
         Ok(Some(is_busy))
     }
@@ -471,8 +462,8 @@ impl Worker {
         };
         self.beside.part();
         // Who asked waits for both.
-        let _ = freeze.frozen.send(child);
-        let _ = freeze.thaw.recv();
+        freeze.frozen.send(child);
+        let _ = freeze.thaw.receive();
         self.cache.on(Event::Thaw, actions);
         self.act(actions)
     }
@@ -529,7 +520,7 @@ impl Worker {
         }
         if let Some(at) = self.erased.iter().position(|(first, _)| *first == page) {
             // Who asked may be gone.
-            let _ = self.erased.swap_remove(at).1.send(());
+            self.erased.swap_remove(at).1.send(());
         }
         self.cache.on(Event::Erased(page), actions);
     }

@@ -5,35 +5,63 @@
 
 use crate::{
     errno,
+    next::{Next, early, next},
     start::{give_back, inside, leave, pager_for, pager_of},
 };
 use interleaf_pager::pager::{Pager, READ_WRITE};
 use libc::{c_int, c_void, size_t};
 use std::ptr;
 
-unsafe extern "C" {
-    fn __libc_malloc(bytes: size_t) -> *mut c_void;
-    fn __libc_calloc(count: size_t, bytes: size_t) -> *mut c_void;
-    fn __libc_realloc(memory: *mut c_void, bytes: size_t) -> *mut c_void;
-    fn __libc_memalign(align: size_t, bytes: size_t) -> *mut c_void;
-    fn __libc_free(memory: *mut c_void);
-}
-
 const PAGE: usize = 4096;
 
 /// What the C library keeps before a block, and to what it aligns one.
 const HEAD: usize = 16;
 
-/// A block of so many bytes, all of them zero.
-fn take(bytes: usize, align: usize) -> Option<*mut c_void> {
-    let pager = pager_for(bytes)?;
-    inside(|| {
-        let before = HEAD.checked_next_multiple_of(align)?;
-        let region = pager.take(before.checked_add(bytes)?, align)?;
-        let address = region.start + before;
-        pager.set_block(address, region);
-        Some(address as *mut c_void)
+/// A block of so many bytes, all of them zero, of a pager; else the next definition's, which
+/// `other` asks for.
+fn take(
+    next: &Next,
+    bytes: usize,
+    align: usize,
+    other: impl FnOnce() -> *mut c_void,
+) -> *mut c_void {
+    if !next.is_of_libc {
+        return other();
+    }
+    let ours = pager_for(bytes).and_then(|pager| {
+        inside(|| {
+            let before = HEAD.checked_next_multiple_of(align)?;
+            let region = pager.take(before.checked_add(bytes)?, align)?;
+            let address = region.start + before;
+            pager.set_block(address, region);
+            Some(address as *mut c_void)
+        })
+    });
+    ours.unwrap_or_else(|| {
+        let block = other();
+        if !block.is_null() {
+            leave(bytes);
+        }
+        block
     })
+}
+
+/// The pager that a block is of.
+fn owner(next: &Next, memory: *mut c_void) -> Option<&'static Pager> {
+    // Blocks of another allocator may lie in regions, which it has from `mmap(2)`.
+    if next.is_of_libc { pager_of(memory as usize) } else { None }
+}
+
+/// The bytes of a block of the next definition that were counted when it was left to it.
+///
+/// # Safety
+/// `memory` is a block of the next definition, or null.
+unsafe fn c_length(next: &Next, memory: *mut c_void) -> usize {
+    match next.is_of_libc && !memory.is_null() {
+        // SAFETY: by the caller.
+        true => unsafe { (next.malloc_usable_size)(memory) },
+        false => 0,
+    }
 }
 
 /// What of a block of ours can be used.
@@ -63,11 +91,9 @@ fn resize(pager: &Pager, address: usize, bytes: usize) -> bool {
 /// As of the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn malloc(bytes: size_t) -> *mut c_void {
-    // SAFETY: what is not ours is the C library's, by the same contract.
-    take(bytes, HEAD).unwrap_or_else(|| unsafe {
-        leave(bytes);
-        __libc_malloc(bytes)
-    })
+    let Some(next) = next() else { return early::take(bytes) };
+    // SAFETY: the next definition has the same contract.
+    take(next, bytes, HEAD, || unsafe { (next.malloc)(bytes) })
 }
 
 /// `calloc(3)`.
@@ -76,12 +102,28 @@ pub unsafe extern "C" fn malloc(bytes: size_t) -> *mut c_void {
 /// As of the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn calloc(count: size_t, bytes: size_t) -> *mut c_void {
-    let ours = count.checked_mul(bytes).and_then(|bytes| take(bytes, HEAD));
+    let all = count.checked_mul(bytes);
+    let Some(next) = next() else { return all.map_or(ptr::null_mut(), early::take) };
     // SAFETY: as of `malloc`.
-    ours.unwrap_or_else(|| unsafe {
-        leave(count.saturating_mul(bytes));
-        __libc_calloc(count, bytes)
-    })
+    let other = || unsafe { (next.calloc)(count, bytes) };
+    match all {
+        Some(all) => take(next, all, HEAD, other),
+        None => other(),
+    }
+}
+
+/// A block that is aligned, as `other` would be.
+fn take_aligned(
+    align: usize,
+    bytes: usize,
+    other: impl FnOnce(&Next) -> *mut c_void,
+) -> *mut c_void {
+    let Some(next) = next() else { return ptr::null_mut() };
+    // As the C library, which takes the next power of two.
+    match align.checked_next_power_of_two() {
+        Some(align) => take(next, bytes, align.max(HEAD), || other(next)),
+        None => other(next),
+    }
 }
 
 /// `memalign(3)`.
@@ -90,13 +132,8 @@ pub unsafe extern "C" fn calloc(count: size_t, bytes: size_t) -> *mut c_void {
 /// As of the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn memalign(align: size_t, bytes: size_t) -> *mut c_void {
-    // As the C library, which takes the next power of two.
-    let ours = align.checked_next_power_of_two().and_then(|align| take(bytes, align.max(HEAD)));
     // SAFETY: as of `malloc`.
-    ours.unwrap_or_else(|| unsafe {
-        leave(bytes);
-        __libc_memalign(align, bytes)
-    })
+    take_aligned(align, bytes, |next| unsafe { (next.memalign)(align, bytes) })
 }
 
 /// `aligned_alloc(3)`.
@@ -106,7 +143,7 @@ pub unsafe extern "C" fn memalign(align: size_t, bytes: size_t) -> *mut c_void {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn aligned_alloc(align: size_t, bytes: size_t) -> *mut c_void {
     // SAFETY: as of `malloc`.
-    unsafe { memalign(align, bytes) }
+    take_aligned(align, bytes, |next| unsafe { (next.aligned_alloc)(align, bytes) })
 }
 
 /// `valloc(3)`.
@@ -116,7 +153,7 @@ pub unsafe extern "C" fn aligned_alloc(align: size_t, bytes: size_t) -> *mut c_v
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn valloc(bytes: size_t) -> *mut c_void {
     // SAFETY: as of `malloc`.
-    unsafe { memalign(PAGE, bytes) }
+    take_aligned(PAGE, bytes, |next| unsafe { (next.valloc)(bytes) })
 }
 
 /// `pvalloc(3)`.
@@ -125,13 +162,11 @@ pub unsafe extern "C" fn valloc(bytes: size_t) -> *mut c_void {
 /// As of the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvalloc(bytes: size_t) -> *mut c_void {
+    // SAFETY: as of `malloc`.
+    let other = |next: &Next| unsafe { (next.pvalloc)(bytes) };
     match bytes.checked_next_multiple_of(PAGE) {
-        // SAFETY: as of `malloc`.
-        Some(bytes) => unsafe { memalign(PAGE, bytes) },
-        None => {
-            errno::set(libc::ENOMEM);
-            ptr::null_mut()
-        }
+        Some(pages) => take_aligned(PAGE, pages, other),
+        None => take_aligned(PAGE, bytes, other),
     }
 }
 
@@ -145,15 +180,19 @@ pub unsafe extern "C" fn posix_memalign(
     align: size_t,
     bytes: size_t,
 ) -> c_int {
-    if !align.is_power_of_two() || !align.is_multiple_of(size_of::<*mut c_void>()) {
-        return libc::EINVAL;
-    }
-    let before = errno::get();
-    // SAFETY: as of `malloc`.
-    let found = unsafe { memalign(align, bytes) };
-    errno::set(before);
+    let mut outcome = libc::EINVAL;
+    let mut other = |next: &Next| {
+        let mut found = ptr::null_mut();
+        // SAFETY: as of `malloc`.
+        outcome = unsafe { (next.posix_memalign)(&raw mut found, align, bytes) };
+        found
+    };
+    let found = match align.is_power_of_two() && align.is_multiple_of(size_of::<*mut c_void>()) {
+        true => take_aligned(align, bytes, other),
+        false => next().map_or(ptr::null_mut(), &mut other),
+    };
     if found.is_null() {
-        return libc::ENOMEM;
+        return outcome;
     }
     // SAFETY: by the contract it points at a pointer.
     unsafe { *memory = found };
@@ -166,13 +205,26 @@ pub unsafe extern "C" fn posix_memalign(
 /// As of the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn realloc(memory: *mut c_void, bytes: size_t) -> *mut c_void {
-    let from = pager_of(memory as usize);
-    if from.is_none() && (memory.is_null() || pager_for(bytes).is_none()) {
-        // SAFETY: as of `malloc`: the memory is the C library's, or none.
+    let early = early::length(memory);
+    let Some(next) = next().filter(|_| early.is_none()) else {
+        // SAFETY: both blocks are as long as what is copied.
+        return unsafe { moved(memory, early.unwrap_or(0), bytes) };
+    };
+    if memory.is_null() && next.is_of_libc {
+        // SAFETY: it is the same.
+        return unsafe { malloc(bytes) };
+    }
+    let from = owner(next, memory);
+    if from.is_none() && (!next.is_of_libc || pager_for(bytes).is_none()) {
+        // SAFETY: as of `malloc`: the memory is the next definition's.
         return unsafe {
-            give_back(c_length(memory));
-            leave(bytes);
-            __libc_realloc(memory, bytes)
+            let had = c_length(next, memory);
+            let new = (next.realloc)(memory, bytes);
+            if !new.is_null() || bytes == 0 {
+                give_back(had);
+                leave(if next.is_of_libc { bytes } else { 0 });
+            }
+            new
         };
     }
     if from.is_some() && bytes == 0 {
@@ -183,19 +235,27 @@ pub unsafe extern "C" fn realloc(memory: *mut c_void, bytes: size_t) -> *mut c_v
     let has = match from {
         Some(pager) if inside(|| resize(pager, memory as usize, bytes)) => return memory,
         Some(pager) => length(pager, memory as usize),
-        // SAFETY: the memory is the C library's.
-        None => unsafe { c_length(memory) },
+        // SAFETY: the memory is the next definition's.
+        None => unsafe { (next.malloc_usable_size)(memory) },
     };
-    // SAFETY: as of `malloc`.
-    let new = unsafe { malloc(bytes) };
-    if !new.is_null() {
-        // SAFETY: both are as long as that, and do not overlap; the old one is of no use any more.
-        unsafe {
+    // SAFETY: the block has so many bytes.
+    unsafe { moved(memory, has, bytes) }
+}
+
+/// Moves a block of `has` bytes into a new one.
+///
+/// # Safety
+/// `memory` is a block of at least this many bytes; it is freed if a new one is allocated.
+unsafe fn moved(memory: *mut c_void, has: usize, bytes: usize) -> *mut c_void {
+    // SAFETY: by the caller both are as long as what is copied, and they do not overlap.
+    unsafe {
+        let new = malloc(bytes);
+        if !new.is_null() {
             ptr::copy_nonoverlapping(memory.cast::<u8>(), new.cast::<u8>(), has.min(bytes));
             free(memory);
         }
+        new
     }
-    new
 }
 
 /// `reallocarray(3)`.
@@ -224,10 +284,14 @@ pub unsafe extern "C" fn reallocarray(
 /// As of the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn malloc_usable_size(memory: *mut c_void) -> size_t {
-    match pager_of(memory as usize) {
+    if let Some(length) = early::length(memory) {
+        return length;
+    }
+    let Some(next) = next() else { return 0 };
+    match owner(next, memory) {
         Some(pager) => length(pager, memory as usize),
         // SAFETY: as of `malloc`.
-        None => unsafe { c_length(memory) },
+        None => unsafe { (next.malloc_usable_size)(memory) },
     }
 }
 
@@ -237,7 +301,8 @@ pub unsafe extern "C" fn malloc_usable_size(memory: *mut c_void) -> size_t {
 /// As of the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn free(memory: *mut c_void) {
-    match pager_of(memory as usize) {
+    let Some(next) = next().filter(|_| early::length(memory).is_none()) else { return };
+    match owner(next, memory) {
         // Of a process that has it no more, it is gone anyway.
         Some(pager) if !pager.is_served() => {}
         Some(pager) => {
@@ -247,24 +312,28 @@ pub unsafe extern "C" fn free(memory: *mut c_void) {
         }
         // SAFETY: as of `malloc`.
         None => unsafe {
-            give_back(c_length(memory));
-            __libc_free(memory);
+            give_back(c_length(next, memory));
+            (next.free)(memory);
         },
     }
 }
 
-/// What of a block of the C library can be used. It has the length of a block before it, with three
-/// marks in its last bits (`malloc/malloc.c`): what is mapped alone ends where it ends, and all
-/// others use the first word behind them too.
+/// `free_sized` of C23.
 ///
 /// # Safety
-/// The block is one of the C library's, or none.
-unsafe fn c_length(memory: *mut c_void) -> usize {
-    if memory.is_null() {
-        return 0;
-    }
-    // SAFETY: by the caller there is a length before it.
-    let word = unsafe { memory.cast::<usize>().sub(1).read() };
-    let (bytes, is_mapped) = (word & !7, word & 2 != 0);
-    bytes.saturating_sub(if is_mapped { HEAD } else { HEAD / 2 })
+/// As of the C library.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn free_sized(memory: *mut c_void, _bytes: size_t) {
+    // SAFETY: as of `free`, which needs to know no size.
+    unsafe { free(memory) }
+}
+
+/// `free_aligned_sized` of C23.
+///
+/// # Safety
+/// As of the C library.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn free_aligned_sized(memory: *mut c_void, _align: size_t, _bytes: size_t) {
+    // SAFETY: as of `free`, which needs to know no size.
+    unsafe { free(memory) }
 }

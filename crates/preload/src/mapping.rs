@@ -79,8 +79,11 @@ pub unsafe extern "C" fn mmap(
         .and_then(|pager| inside(|| pager.take_protected(bytes, 1, protection as u32)));
     region.map_or_else(
         || {
-            leave(bytes);
-            kernel()
+            let found = kernel();
+            if found != libc::MAP_FAILED {
+                leave(bytes);
+            }
+            found
         },
         |region| region.start as *mut c_void,
     )

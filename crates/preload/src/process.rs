@@ -1,24 +1,36 @@
 //! Processes that fork. `fork(3)`, `daemon(3)` and `forkpty(3)` say so to whoever asked
-//! ([`watch`]); `vfork(3)`, `posix_spawn(3)` and `system(3)` share the memory until a new program
-//! begins, and need nothing.
+//! ([`watch`]), `_Fork(3)` does here; `vfork(3)`, `posix_spawn(3)` and `system(3)` share the memory
+//! until a new program begins, and need nothing.
+//!
+//! `_Fork` may be called in a handler of a signal. What is done around it takes no lock that the
+//! interrupted thread may have: this library's are held with signals blocked
+//! ([`crate::start::inside`]), and its memory does not come from the program's allocator
+//! ([`crate::heap`]).
 
 use crate::{
-    shared,
-    start::{inside, pager},
+    errno, heap, next, shared,
+    start::{self, pager},
+    thread,
 };
 use interleaf_pager::{fork::Fork, pager::Pager};
-use libc::{c_int, pid_t};
-use std::{
-    cell::RefCell,
-    io::{self, Write},
-};
+use libc::pid_t;
+use std::{cell::Cell, io, ptr, sync::MutexGuard};
+
+/// A fork that a thread is in: what is held until it has happened, so that the child finds all of
+/// it whole.
+struct Forking {
+    /// The signals that were blocked before.
+    mask: u64,
+    pager: Option<Fork<'static>>,
+    shared: Option<shared::Fork>,
+    threads: thread::Hold,
+    _start: MutexGuard<'static, ()>,
+}
 
 thread_local! {
-    /// The fork that the thread is in.
-    static FORK: RefCell<Option<Fork<'static>>> = const { RefCell::new(None) };
-
-    /// The same of what is shared.
-    static SHARED: RefCell<Option<shared::Fork>> = const { RefCell::new(None) };
+    /// The fork that the thread is in, and the lock of the heap. Neither has a destructor: one of a
+    /// thread-local variable takes the lock of the loader.
+    static FORKING: Cell<*mut Forking> = const { Cell::new(ptr::null_mut()) };
 }
 
 /// Asks for what is to be done around a fork.
@@ -28,51 +40,74 @@ pub(crate) fn watch() {
 }
 
 extern "C" fn before() {
-    if let Some(pager) = pager() {
-        inside(|| SHARED.replace(shared::Fork::before()));
-        inside(|| FORK.replace(Some(Pager::before_fork(pager))));
+    let mask = start::enter();
+    let _start = start::hold_start();
+    let shared = pager().and_then(|_| shared::Fork::before());
+    let pager = pager().map(Pager::before_fork);
+    let threads = thread::hold();
+    FORKING.set(Box::into_raw(Box::new(Forking { mask, pager, shared, threads, _start })));
+    // Last: whoever holds it waits for nothing.
+    std::mem::forget(heap::hold());
+}
+
+/// Takes the fork out that the thread was in, and lets go of the heap.
+fn after() -> Option<Box<Forking>> {
+    let forking = FORKING.replace(ptr::null_mut());
+    if forking.is_null() {
+        return None;
+    }
+    // SAFETY: `before` holds it, and has made the fork.
+    unsafe {
+        heap::release();
+        Some(Box::from_raw(forking))
     }
 }
 
 extern "C" fn in_parent() {
-    if let Some(fork) = FORK.take() {
-        inside(|| fork.in_parent());
+    let Some(forking) = after() else { return };
+    let Forking { mask, pager, shared, threads, _start } = *forking;
+    drop(threads);
+    if let Some(pager) = pager {
+        pager.in_parent();
     }
-    SHARED.take();
+    drop(shared);
+    drop(_start);
+    start::exit(mask);
 }
 
 extern "C" fn in_child() {
-    let (fork, shared) = (FORK.take(), SHARED.take());
-    inside(|| {
-        // First, as long as nothing else is mapped where it was.
-        tell("what is shared", shared.map_or(Ok(()), shared::Fork::in_child));
-        tell("the extended memory", fork.map_or(Ok(()), Fork::in_child));
-    });
+    let Some(forking) = after() else { return };
+    let Forking { mask, pager, shared, threads, _start } = *forking;
+    thread::forget(threads);
+    start::shares_memory();
+    // First, as long as nothing else is mapped where it was.
+    tell("what is shared", shared.map_or(Ok(()), shared::Fork::in_child));
+    tell("the extended memory", pager.map_or(Ok(()), Fork::in_child));
+    drop(_start);
+    start::exit(mask);
 }
 
 /// Tells of memory that a child has not. Most children begin another program soon, and need it not.
 fn tell(what: &str, outcome: io::Result<()>) {
     if let Err(why) = outcome {
         let pid = std::process::id();
-        let text = format!("interleaf: process {pid} cannot have {what} of its parent: {why}\n");
-        // Where nobody can be told, nobody can be told that either.
-        let _ = io::stderr().write_all(text.as_bytes());
+        start::tell(format_args!("process {pid} cannot have {what} of its parent: {why}"));
     }
 }
 
-/// `_Fork(3)`, which tells nobody.
+/// `_Fork(3)`, which calls no handlers.
 ///
 /// # Safety
 /// As of the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn _Fork() -> pid_t {
     before();
-    // SAFETY: without a stack or flags but the signal it is a fork.
-    let child = unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) } as c_int;
-    if child == 0 {
-        in_child()
-    } else {
-        in_parent()
+    let child = next::fork();
+    let why = errno::get();
+    match child {
+        0 => in_child(),
+        _ => in_parent(),
     }
+    errno::set(why);
     child
 }

@@ -4,7 +4,7 @@ use crate::{
     errno,
     mapping::{self, pages},
     maps, shared,
-    start::{inside, pager_for, pager_over},
+    start::{inside, interruptible, pager_for, pager_over},
 };
 use interleaf_pager::pager::{Pager, READ_WRITE};
 use libc::{c_int, c_void, size_t};
@@ -144,7 +144,9 @@ fn copy(pager: &Pager, old: &Range<usize>, new: &Range<usize>, protection: u32) 
         let _ = pager.protect(old, READ_WRITE);
     }
     // SAFETY: both are mapped, and do not overlap.
-    unsafe { ptr::copy_nonoverlapping(old.start as *const u8, new.start as *mut u8, bytes) };
+    interruptible(|| unsafe {
+        ptr::copy_nonoverlapping(old.start as *const u8, new.start as *mut u8, bytes);
+    });
     if protection != READ_WRITE {
         // SAFETY: it is the program's memory, as the program protected it.
         unsafe { libc::mprotect(new.start as *mut c_void, new.len(), protection as c_int) };
@@ -162,10 +164,10 @@ fn adopt(pager: &Pager, old: &Range<usize>, new_bytes: usize) -> Option<*mut c_v
     }
     let new = pager.take_protected(new_bytes, 1, mapping.protection)?;
     // SAFETY: both are mapped, and do not overlap; the old one is of no use any more.
-    unsafe {
+    interruptible(|| unsafe {
         ptr::copy_nonoverlapping(old.start as *const u8, new.start as *mut u8, old.len());
         libc::syscall(libc::SYS_munmap, old.start, old.len());
-    }
+    });
     Some(new.start as *mut c_void)
 }
 

@@ -3,12 +3,12 @@
 
 use crate::{
     errno, maps,
-    start::{inside, shares},
+    start::{inside, shares, tell},
 };
 use interleaf_pager::shared::{Client, Shares};
 use libc::{c_int, c_void};
 use std::{
-    io::{self, Write},
+    io,
     ops::Range,
     sync::{
         Mutex, MutexGuard, PoisonError,
@@ -47,9 +47,7 @@ fn refused(why: io::Error) {
     static IS_SAID: AtomicBool = AtomicBool::new(false);
     if !IS_SAID.swap(true, Relaxed) {
         let pid = std::process::id();
-        let text = format!("interleaf: process {pid}: shared memory is not extended: {why}\n");
-        // Where nobody can be told, nobody can be told that either.
-        let _ = io::stderr().write_all(text.as_bytes());
+        tell(format_args!("process {pid}: shared memory is not extended: {why}"));
     }
 }
 

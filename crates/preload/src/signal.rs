@@ -5,9 +5,12 @@
 use crate::start::is_inside;
 use interleaf_pager::signal::{set_own_action, spare};
 use libc::{c_int, c_void, sighandler_t, sigset_t};
+use rustix::fs::RawDir;
 use std::{
     fs, io, mem, ptr,
     sync::atomic::{AtomicBool, Ordering::Relaxed},
+    thread,
+    time::Duration,
 };
 
 /// Whether they are.
@@ -52,19 +55,43 @@ pub(crate) fn begin() -> Result<(), String> {
     }
 }
 
+/// Polls of a thread that has the signal blocked, and the pause between them.
+const TRIES: u32 = 500;
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// Whether a thread of this process has it blocked. One that has ended blocks nothing.
+fn is_blocked_by(thread: &str) -> bool {
+    let status = format!("/proc/self/task/{thread}/status");
+    let status = fs::read_to_string(status).unwrap_or_default();
+    let blocked = status.lines().find_map(|line| line.strip_prefix("SigBlk:"));
+    let blocked = blocked.and_then(|set| u64::from_str_radix(set.trim(), 16).ok());
+    blocked.unwrap_or(0) >> (libc::SIGBUS - 1) & 1 == 1
+}
+
 /// A thread of this process, other than the pager's, that has it blocked.
 fn blocked_by() -> io::Result<Option<String>> {
-    for task in fs::read_dir("/proc/self/task")? {
-        let task = task?;
-        // One that has ended meanwhile blocks nothing.
-        let status = fs::read_to_string(task.path().join("status")).unwrap_or_default();
-        let blocked = status.lines().find_map(|line| line.strip_prefix("SigBlk:"));
-        let blocked = blocked.and_then(|set| u64::from_str_radix(set.trim(), 16).ok());
-        if blocked.unwrap_or(0) >> (libc::SIGBUS - 1) & 1 == 1 {
-            return Ok(Some(task.file_name().to_string_lossy().into_owned()));
+    // Not by `opendir(3)`, which allocates.
+    let folder = fs::File::open("/proc/self/task")?;
+    let mut buffer = Vec::with_capacity(32 << 10);
+    let mut tasks = RawDir::new(folder, buffer.spare_capacity_mut());
+    while let Some(task) = tasks.next() {
+        let name = task?.file_name().to_string_lossy().into_owned();
+        // The C library blocks all signals for a moment while a thread begins, and where it ends.
+        let mut tries = 0;
+        while is_blocked_by(&name) {
+            if tries == TRIES {
+                return Ok(Some(name));
+            }
+            tries += 1;
+            thread::sleep(PAUSE);
         }
     }
     Ok(None)
+}
+
+/// A set of signals to block, without the one that must not be.
+pub(crate) fn spared(mask: u64) -> u64 {
+    if IS_SERVED.load(Relaxed) { mask & !(1 << (libc::SIGBUS - 1)) } else { mask }
 }
 
 /// Whether what the program says about signals is to be looked at.

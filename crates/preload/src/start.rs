@@ -1,20 +1,23 @@
 //! How it begins: what the session says, and this process's part of the budget.
 
-use crate::{process, signal};
+use crate::{credentials, next, process, signal, thread};
 use interleaf_pager::{
     pager::Pager,
     session::{ADDRESSES, Children, Session, VARIABLE},
+    thread::set_spawn,
     uffd::Faults,
     worker::is_worker,
 };
+use libc::c_int;
 use std::{
     cell::Cell,
+    fmt,
     path::{Path, PathBuf},
+    ptr,
     sync::{
-        OnceLock,
-        atomic::{AtomicUsize, Ordering::Relaxed},
+        Mutex, MutexGuard, Once, OnceLock, PoisonError,
+        atomic::{AtomicI32, AtomicPtr, AtomicUsize, Ordering::*},
     },
-    thread,
     time::Duration,
 };
 
@@ -45,9 +48,71 @@ struct Extend {
 
 static EXTEND: OnceLock<Option<Extend>> = OnceLock::new();
 
+/// Held by the thread that starts the pager, and by a thread that forks: a child must not inherit a
+/// start that is half done.
+static STARTING: Mutex<()> = Mutex::new(());
+
 thread_local! {
-    /// Whether the thread is in here already, or is the pager's own.
-    static INSIDE: Cell<bool> = const { Cell::new(false) };
+    /// Nesting depth of this library's own work in the thread.
+    static DEPTH: Cell<u32> = const { Cell::new(0) };
+
+    /// The signals that the thread had blocked before.
+    static MASK: Cell<u64> = const { Cell::new(0) };
+}
+
+/// The process that owns the address space. The page is wiped in a child of `fork(2)` and unchanged
+/// in a child of `vfork(2)`.
+static PROCESS: AtomicPtr<AtomicI32> = AtomicPtr::new(ptr::null_mut());
+
+/// `MADV_WIPEONFORK` of `linux/mman.h`.
+const WIPE_ON_FORK: c_int = 18;
+
+/// Initialisation: when the library is loaded, or at the first large allocation of a library that
+/// is loaded before it. Every step that takes a lock of the C library happens here.
+fn prepare() {
+    static PREPARED: Once = Once::new();
+    PREPARED.call_once(|| {
+        // SAFETY: a new mapping changes nothing that is there, and it is advised of as a whole.
+        let page = unsafe {
+            let (protection, flags) =
+                (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+            let page = libc::syscall(libc::SYS_mmap, 0_usize, 4096, protection, flags, -1, 0);
+            libc::syscall(libc::SYS_madvise, page, 4096, WIPE_ON_FORK);
+            page
+        };
+        if page != -1 {
+            PROCESS.store(page as *mut AtomicI32, Release);
+        }
+        inside(|| {
+            shares_memory();
+            next::find_fork();
+            credentials::find();
+            process::watch();
+            thread::prepare();
+            set_spawn(thread::spawn);
+        });
+    });
+}
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static CONSTRUCTOR: extern "C" fn() = {
+    extern "C" fn construct() {
+        prepare();
+    }
+    construct
+};
+
+/// Whether this process uses the memory of another, as a child of `vfork(2)` does until it begins a
+/// program: what it starts would be the other's.
+pub(crate) fn shares_memory() -> bool {
+    // SAFETY: it is a page that stays.
+    let Some(process) = (unsafe { PROCESS.load(Acquire).as_ref() }) else { return false };
+    let own = rustix::process::getpid().as_raw_nonzero().get();
+    match process.compare_exchange(0, own, AcqRel, Acquire) {
+        Ok(_) => false,
+        Err(process) => process != own,
+    }
 }
 
 /// What the environment says should be done; nothing when it says nothing, or it cannot be done,
@@ -57,14 +122,17 @@ fn extend() -> Option<Extend> {
     match begin(Path::new(&value)) {
         Ok(extend) => extend,
         Err(why) => {
-            let name = name();
             let pid = std::process::id();
-            let text = format!("interleaf: {name} ({pid}): its memory is not extended: {why}\n");
-            // Where nobody can be told, nobody can be told that either.
-            let _ = rustix::io::write(rustix::stdio::stderr(), text.as_bytes());
+            tell(format_args!("{} ({pid}): its memory is not extended: {why}", name()));
             None
         }
     }
+}
+
+/// Tells the user. It takes no lock, as standard error of the standard library does.
+pub(crate) fn tell(text: fmt::Arguments<'_>) {
+    // Where nobody can be told, nobody can be told that either.
+    let _ = rustix::io::write(rustix::stdio::stderr(), format!("interleaf: {text}\n").as_bytes());
 }
 
 fn begin(folder: &Path) -> Result<Option<Extend>, String> {
@@ -80,7 +148,7 @@ fn begin(folder: &Path) -> Result<Option<Extend>, String> {
     let (cache, store) = (session.cache()?, session.store()?);
     let pager = Pager::seated(cache, ADDRESSES, store, Some(seat), settings.faults);
     let pager = pager.map_err(|why| format!("userfaultfd: {why}"))?;
-    process::watch();
+    pager.tell_left(LEFT.load(Relaxed) as u64);
     let least = usize::try_from(settings.min_alloc_bytes).unwrap_or(usize::MAX);
     let shares = settings.shared.then(|| session.folder().to_path_buf());
     Ok(Some(Extend { pager, least, shares }))
@@ -93,7 +161,7 @@ fn is_first(session: &Session) -> Result<bool, String> {
         if let Some(first) = session.board.first() {
             return Ok(first == std::process::id());
         }
-        thread::sleep(PAUSE);
+        std::thread::sleep(PAUSE);
     }
     Err(format!(
         "who began the session {} does not say whom it started",
@@ -107,17 +175,69 @@ fn name() -> String {
     name.trim_end().to_string()
 }
 
-/// Does something that may allocate memory, which is not ours then.
+/// Runs work of this library: its allocations are not extended. Signals are blocked meanwhile,
+/// since a handler could wait for a lock that its own thread holds; those of faults stay unblocked.
 pub(crate) fn inside<T>(work: impl FnOnce() -> T) -> T {
-    let before = INSIDE.replace(true);
+    let mask = enter();
     let outcome = work();
-    INSIDE.set(before);
+    exit(mask);
     outcome
+}
+
+/// Begins work of this library and returns the signals that were blocked before; nested calls
+/// change nothing.
+pub(crate) fn enter() -> u64 {
+    if DEPTH.get() == 0 {
+        MASK.set(block_all());
+    }
+    DEPTH.set(DEPTH.get() + 1);
+    MASK.get()
+}
+
+/// Ends the work that [`enter`] began.
+pub(crate) fn exit(mask: u64) {
+    DEPTH.set(DEPTH.get() - 1);
+    if DEPTH.get() == 0 {
+        set_mask(signal::spared(mask));
+    }
+}
+
+/// Runs long work that holds no lock, under the program's own signal mask.
+pub(crate) fn interruptible<T>(work: impl FnOnce() -> T) -> T {
+    set_mask(signal::spared(MASK.get()));
+    let outcome = work();
+    block_all();
+    outcome
+}
+
+/// Signals of faults.
+const FAULTS: [c_int; 6] =
+    [libc::SIGBUS, libc::SIGSEGV, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP, libc::SIGSYS];
+
+/// Blocks all signals in the calling thread, those that the C library keeps to itself among them,
+/// but not those of faults, and gives what was blocked.
+pub(crate) fn block_all() -> u64 {
+    change_mask(!FAULTS.iter().fold(0, |all, signal| all | 1_u64 << (signal - 1)), libc::SIG_BLOCK)
+}
+
+/// Blocks these signals and no others.
+pub(crate) fn set_mask(mask: u64) {
+    change_mask(mask, libc::SIG_SETMASK);
+}
+
+fn change_mask(mask: u64, how: c_int) -> u64 {
+    let mut before = 0_u64;
+    // SAFETY: it reads and writes one set of the size that the kernel has, and cannot fail.
+    unsafe {
+        let (new, old) = (&raw const mask, &raw mut before);
+        libc::syscall(libc::SYS_rt_sigprocmask, how, new, old, size_of::<u64>());
+    }
+    before
 }
 
 /// Whether the calling thread does something of ours.
 pub(crate) fn is_inside() -> bool {
-    INSIDE.get() || is_worker()
+    DEPTH.get() > 0 || is_worker()
 }
 
 /// The pager, for so many new bytes.
@@ -129,9 +249,31 @@ pub(crate) fn pager_for(bytes: usize) -> Option<&'static Pager> {
     if EXTEND.get().is_none() && bytes.max(left) < BEGIN_BYTES {
         return None;
     }
-    let extend = inside(|| EXTEND.get_or_init(extend)).as_ref()?;
+    let extend = match EXTEND.get() {
+        Some(extend) => extend,
+        None => start()?,
+    };
+    let extend = extend.as_ref()?;
     // Many that are together as large as one are a large allocation too.
     (bytes.max(left) >= extend.least && extend.pager.is_served()).then_some(&extend.pager)
+}
+
+/// Starts the pager, unless another thread does.
+#[cold]
+fn start() -> Option<&'static Option<Extend>> {
+    prepare();
+    if shares_memory() {
+        return None;
+    }
+    inside(|| {
+        let _starting = hold_start();
+        Some(EXTEND.get_or_init(extend))
+    })
+}
+
+/// While this guard is held, no thread starts the pager, forks or changes the user.
+pub(crate) fn hold_start() -> MutexGuard<'static, ()> {
+    STARTING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The folder of the session in which so many new bytes that are shared are extended.
@@ -144,7 +286,10 @@ pub(crate) fn shares(bytes: usize) -> Option<&'static Path> {
 /// So many bytes are left to others.
 pub(crate) fn leave(bytes: usize) {
     if bytes >= LEAST_BYTES && !is_inside() {
-        LEFT.fetch_add(bytes, Relaxed);
+        let left = LEFT.fetch_add(bytes, Relaxed) + bytes;
+        if let Some(pager) = pager() {
+            pager.tell_left(left as u64);
+        }
     }
 }
 

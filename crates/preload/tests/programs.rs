@@ -2,7 +2,7 @@
 //! they do not notice.
 
 use interleaf_pager::{
-    session::{Children, SCHEMA, Session, Settings, VARIABLE},
+    session::{Children, SCHEMA, SKIP_SBRK, Session, Settings, VARIABLE},
     shared,
     uffd::Faults,
 };
@@ -23,13 +23,23 @@ const ONE_THREAD: [(&str, &str); 2] = [("OPENBLAS_NUM_THREADS", "1"), ("OMP_NUM_
 /// Compiles a program into a folder of its own, where it may write.
 fn compile(name: &str) -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(name);
     let program = folder.path().join("program");
+    compile_to(&program, name, &[]);
+    (folder, program)
+}
+
+/// Compiles a program, with more for the compiler: definitions, and what is linked.
+fn compile_to(program: &Path, name: &str, more: &[&str]) {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(name);
     let mut compiler = Command::new(if name.ends_with(".c") { "cc" } else { "c++" });
-    compiler.args(["-O1", "-Wall", "-pthread", "-o"]).arg(&program).arg(source).arg("-lm");
+    compiler
+        .args(["-O1", "-Wall", "-pthread", "-o"])
+        .arg(program)
+        .arg(source)
+        .arg("-lm")
+        .args(more);
     let output = compiler.output().expect("a C compiler");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    (folder, program)
 }
 
 /// The library, which cargo puts beside the tests that need it.
@@ -43,6 +53,17 @@ fn library() -> PathBuf {
 /// Runs a program in a folder, which its store is in too, in a session of its own as `interleaf
 /// extend` begins it.
 fn extended(program: &Path, folder: &Path, arguments: &[&str], faults: Faults) -> Output {
+    extended_with(None, program, folder, arguments, faults)
+}
+
+/// The same, with one more library that is preloaded.
+fn extended_with(
+    preloaded: Option<&Path>,
+    program: &Path,
+    folder: &Path,
+    arguments: &[&str],
+    faults: Faults,
+) -> Output {
     let base = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
     let settings = Settings {
         schema: SCHEMA.into(),
@@ -60,8 +81,10 @@ fn extended(program: &Path, folder: &Path, arguments: &[&str], faults: Faults) -
     let session = Session::begin(base.path(), None, &settings).expect("a session");
     let mut command = Command::new("timeout");
     command.args(["-s", "KILL", "400", "env"]);
-    command.arg(format!("LD_PRELOAD={}", library().display()));
+    let more = preloaded.map(|it| format!(":{}", it.display())).unwrap_or_default();
+    command.arg(format!("LD_PRELOAD={}{more}", library().display()));
     command.arg(format!("{VARIABLE}={}", session.folder().display()));
+    command.arg(format!("{}={}", SKIP_SBRK.0, SKIP_SBRK.1));
     command.arg(program).args(arguments).current_dir(folder).envs(ONE_THREAD);
     let (keeper, mut keeps) = UnixStream::pair().expect("a connection");
     let output = std::thread::scope(|scope| {
@@ -90,12 +113,24 @@ fn same(name: &str, arguments: &[&str]) {
 /// The same, with the choice of who serves faults.
 fn same_by(name: &str, arguments: &[&str], faults: Faults) {
     let (folder, program) = compile(name);
-    let plain = Command::new(&program).args(arguments).current_dir(folder.path()).output();
-    let plain = plain.expect("a program that was just compiled");
+    same_program(None, &program, folder.path(), arguments, faults);
+}
+
+/// The same of a program that was compiled, with one more library that is preloaded both times.
+fn same_program(
+    preloaded: Option<&Path>,
+    program: &Path,
+    folder: &Path,
+    arguments: &[&str],
+    faults: Faults,
+) {
+    let mut plain = Command::new(program);
+    plain.args(arguments).current_dir(folder).envs(preloaded.map(|it| ("LD_PRELOAD", it)));
+    let plain = plain.output().expect("a program that was just compiled");
     assert!(plain.status.success(), "not extended: {}", text(&plain));
-    let files = || std::fs::read_dir(folder.path()).expect("the folder").count();
+    let files = || std::fs::read_dir(folder).expect("the folder").count();
     let before = files();
-    let output = extended(&program, folder.path(), arguments, faults);
+    let output = extended_with(preloaded, program, folder, arguments, faults);
     assert_eq!(text(&output), text(&plain), "extended, and not");
     assert_eq!(files(), before, "files in the folder");
 }
@@ -172,16 +207,145 @@ fn signals() {
     same_by("signals.c", &["file", "EFAULT"], Faults::Signal);
 }
 
-/// Runs a script for Python with NumPy both ways.
-fn same_script(name: &str) {
+/// Says that something is not tested, because a package is not installed; fails where it must be.
+fn not_tested(what: &str, package: &str) {
+    let is_required = std::env::var_os("INTERLEAF_PROGRAMS").is_some_and(|it| it == "required");
+    assert!(!is_required, "{package} is not installed");
+    say(&format!("{what} is not tested: {package} is not installed\n"));
+}
+
+/// Past what the test's harness keeps to itself: nobody sees that of a test that passes.
+fn say(text: &str) {
+    std::io::stderr().write_all(text.as_bytes()).expect("the standard error");
+}
+
+const BOTH: [Faults; 2] = [Faults::Thread, Faults::Signal];
+
+/// A program with an allocator of its own, over `mmap(2)`.
+#[test]
+fn an_allocator_of_the_program() {
+    for faults in BOTH {
+        same_by("allocator.c", &[], faults);
+    }
+}
+
+/// An allocator as a library: its file, what it is linked with, and the package that it is of.
+struct Allocator {
+    file: &'static str,
+    link: &'static [&'static str],
+    package: &'static str,
+}
+
+/// Runs programs with an allocator, linked and preloaded, both ways.
+fn same_with(allocator: &Allocator) {
+    let Allocator { file, link, package } = allocator;
+    let mut libraries = ["/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64"]
+        .map(|folder| Path::new(folder).join(file))
+        .into_iter();
+    let Some(library) = libraries.find(|library| library.exists()) else {
+        not_tested(file, package);
+        return;
+    };
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let path = |name: &str| folder.path().join(name);
+    compile_to(&path("linked"), "allocators.c", link);
+    compile_to(&path("preloaded"), "allocators.c", &["-DPRELOADED"]);
+    compile_to(&path("containers"), "containers.cc", &["-fsized-deallocation"]);
+    for faults in BOTH {
+        same_program(None, &path("linked"), folder.path(), &[], faults);
+        same_program(Some(&library), &path("preloaded"), folder.path(), &[], faults);
+    }
+    // Not in signals: what it prints may be in memory that is not there (EFAULT).
+    same_program(Some(&library), &path("containers"), folder.path(), &[], Faults::Thread);
+}
+
+#[test]
+fn blocks_of_all_sizes() {
+    for faults in BOTH {
+        same_by("allocators.c", &[], faults);
+    }
+}
+
+#[test]
+fn jemalloc() {
+    let link = &["-DJEMALLOC", "-ljemalloc"];
+    same_with(&Allocator { file: "libjemalloc.so", link, package: "libjemalloc-dev" });
+}
+
+/// Linked into the program itself, which defines `malloc` then.
+#[test]
+fn jemalloc_in_the_program() {
+    let library = "/usr/lib/x86_64-linux-gnu/libjemalloc.a";
+    if !Path::new(library).exists() {
+        not_tested("libjemalloc.a", "libjemalloc-dev");
+        return;
+    }
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let program = folder.path().join("program");
+    compile_to(&program, "allocators.c", &["-DJEMALLOC", library, "-lm", "-ldl"]);
+    for faults in BOTH {
+        same_program(None, &program, folder.path(), &[], faults);
+    }
+}
+
+#[test]
+fn tcmalloc() {
+    let link = &["-DTCMALLOC", "-ltcmalloc_minimal"];
+    same_with(&Allocator {
+        file: "libtcmalloc_minimal.so",
+        link,
+        package: "libgoogle-perftools-dev",
+    });
+}
+
+#[test]
+fn mimalloc() {
+    let link = &["-DMIMALLOC", "-lmimalloc"];
+    same_with(&Allocator { file: "libmimalloc.so", link, package: "libmimalloc-dev" });
+}
+
+/// The first large allocation of a program, in places where threads have locks or are interrupted.
+#[test]
+fn first_allocations() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let path = |name: &str| folder.path().join(name);
+    let (program, plugin, early) = (path("program"), path("plugin.so"), path("early"));
+    compile_to(&program, "first.c", &[]);
+    compile_to(&plugin, "first.c", &["-DPLUGIN", "-shared", "-fPIC"]);
+    compile_to(&early, "first.c", &["-DCONSTRUCTOR"]);
+    let plugin = plugin.to_str().expect("a path of letters");
+    for faults in BOTH {
+        for arguments in [
+            &["plugin", plugin][..],
+            &["thread", plugin],
+            &["handler"],
+            &["fork"],
+            &["vfork"],
+            &["exit"],
+        ] {
+            same_program(None, &program, folder.path(), arguments, faults);
+        }
+        same_program(None, &early, folder.path(), &["constructor"], faults);
+    }
+}
+
+/// All threads of a program change their user with it, those of the pager too.
+#[test]
+fn a_change_of_user() {
+    use std::os::unix::fs::MetadataExt as _;
+    match std::fs::metadata("/proc/self").expect("this process").uid() {
+        0 => same("user.c", &[]),
+        // Nobody can install that: it is the user's choice.
+        _ => say("a change of the user is not tested: this is not root\n"),
+    }
+}
+
+/// Runs a script for Python both ways, if what it needs is there.
+fn same_script(name: &str, needed: (&str, &[&str]), package: &str) {
     let python = "/usr/bin/python3";
-    let has = Command::new(python).args(["-c", "import numpy"]).output();
+    let has = Command::new(needed.0).args(needed.1).output();
     if !has.is_ok_and(|output| output.status.success()) {
-        let is_required = std::env::var_os("INTERLEAF_PROGRAMS").is_some_and(|it| it == "required");
-        assert!(!is_required, "python3-numpy is not installed");
-        let text = format!("{name} is not tested: python3-numpy is not installed\n");
-        // Past what the test's harness keeps to itself: nobody sees that of a test that passes.
-        std::io::stderr().write_all(text.as_bytes()).expect("the standard error");
+        not_tested(name, package);
         return;
     }
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
@@ -195,11 +359,19 @@ fn same_script(name: &str) {
     assert_eq!(text(&output), text(&plain));
 }
 
+const NUMPY: (&str, &[&str]) = ("/usr/bin/python3", &["-c", "import numpy"]);
+
+/// A server whose allocator is not the C library's.
+#[test]
+fn redis() {
+    same_script("server.py", ("redis-server", &["--version"]), "redis-server");
+}
+
 /// NumPy rounds the same, multiplied, transformed, sorted and solved, with a budget of a part of
 /// what it has.
 #[test]
 fn numpy() {
-    same_script("arrays.py");
+    same_script("arrays.py", NUMPY, "python3-numpy");
 }
 
 #[test]
@@ -216,5 +388,5 @@ fn sharing() {
 /// Workers of Python that fill one array, twice the budget, together.
 #[test]
 fn workers() {
-    same_script("workers.py");
+    same_script("workers.py", NUMPY, "python3-numpy");
 }

@@ -176,9 +176,18 @@ impl<'a> SimMachine<'a> {
     /// Where the accesses of what is steered go: the part of their traffic on each tier. `None`
     /// while nothing runs.
     pub fn reached_shares(&self) -> Option<Vec<f64>> {
+        self.reached_shares_of(|_| true)
+    }
+
+    /// The same of the tasks in one domain.
+    pub fn reached_shares_in(&self, domain: usize) -> Option<Vec<f64>> {
+        self.reached_shares_of(|task| task.domain == domain)
+    }
+
+    fn reached_shares_of(&self, chosen: impl Fn(&Task) -> bool) -> Option<Vec<f64>> {
         let mut sum = vec![0.0; self.layout.tiers.len()];
         for (state, task) in self.tasks.iter().zip(&self.scenario.tasks) {
-            if !task.steered {
+            if !task.steered || !chosen(task) {
                 continue;
             }
             if let Some(shares) = shares(&state.memory) {

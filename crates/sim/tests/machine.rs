@@ -529,16 +529,19 @@ fn power_is_what_the_platform_can_take() {
             before = machine.energy_j();
             let least_w = standing_w + f64::from(threads) * power.core_w;
             assert!(watts > least_w && watts < most_w, "{watts} W");
-            // At 15 to 25 pJ a bit.
+            let per_gbps = tiers().map(|(_, power)| 8e-3 * power.energy_pj_per_bit);
+            let [least, most] = [f64::min, f64::max].map(|of| per_gbps.clone().reduce(of).unwrap());
             let traffic_w = watts - least_w;
-            assert!(traffic_w > 0.119 * gbps && traffic_w < 0.201 * gbps, "{traffic_w} W");
+            let expected = 0.99 * least * gbps..1.01 * most * gbps;
+            assert!(expected.contains(&traffic_w), "{traffic_w} W");
         }
     }
 }
 
 #[test]
 fn who_tells_no_power_has_no_energy() {
-    let platform = platform("two-sockets");
+    let mut platform = platform("two-sockets");
+    platform.power = None;
     let scenario = quiet(&platform, &demand("lbm"), 60);
     let outcome = keep(&scenario, &[1.0], 30);
     assert_eq!((outcome.energy_j, outcome.tasks[0].energy_j), (None, None));

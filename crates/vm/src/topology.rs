@@ -43,7 +43,7 @@ pub struct Topology {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Node {
-    /// How many processors it has. Default: 0.
+    /// How many processors it has, which are a socket of their own. Default: 0.
     #[serde(default)]
     pub cpus: u32,
     /// How much memory it has. A multiple of 128, the kernel's unit on x86, keeps nodes apart.
@@ -142,6 +142,11 @@ impl Topology {
                 _ => {}
             }
         }
+        let mut sockets = self.nodes.iter().map(|node| node.cpus).filter(|cpus| *cpus > 0);
+        let first = sockets.next();
+        if let Some(other) = sockets.find(|cpus| Some(*cpus) != first) {
+            return Err(format!("each node is a socket, and all have as many processors: {other}"));
+        }
         for path in &self.paths {
             let (from, to) = (path.from, path.to);
             let rated = path.latency_ns.is_some() || path.bandwidth_gib_s.is_some();
@@ -175,7 +180,10 @@ impl Topology {
                 .map(String::from)
                 .to_vec();
         let mut flag = |name: &str, value: String| flags.extend([name.to_string(), value]);
-        flag("-smp", cpus.to_string());
+        // Without these QEMU puts all processors into one socket, whatever the nodes are.
+        let sockets = self.nodes.iter().filter(|node| node.cpus > 0).count() as u32;
+        let cores = cpus / sockets.max(1);
+        flag("-smp", format!("{cpus},sockets={sockets},cores={cores},threads=1"));
         let mut first = 0;
         for (at, node) in self.nodes.iter().enumerate() {
             flag("-object", format!("memory-backend-ram,id=m{at},size={}M", node.memory_mib));
@@ -233,7 +241,7 @@ mod tests {
             format!("-numa hmat-lb,{ends},hierarchy=memory,data-type=access-{data}")
         };
         let expected = [
-            "-machine q35,hmat=on -m 1024M -smp 2".to_string(),
+            "-machine q35,hmat=on -m 1024M -smp 2,sockets=1,cores=2,threads=1".to_string(),
             "-object memory-backend-ram,id=m0,size=512M".to_string(),
             "-numa node,nodeid=0,memdev=m0,cpus=0-1".to_string(),
             "-object memory-backend-ram,id=m1,size=512M".to_string(),
@@ -247,9 +255,22 @@ mod tests {
     }
 
     #[test]
+    fn each_node_with_processors_is_a_socket() {
+        let flags = Topology::named("four-nodes").unwrap().flags().join(" ");
+        assert!(flags.contains("-smp 2,sockets=2,cores=1,threads=1"), "{flags}");
+        assert!(flags.contains("nodeid=0,memdev=m0,cpus=0-0"), "{flags}");
+        assert!(flags.contains("nodeid=1,memdev=m1,cpus=1-1"), "{flags}");
+    }
+
+    #[test]
     fn what_cannot_be_is_refused() {
         let table = [
             ("hmat = true\n[[node]]\nmemory_mib = 1", "node 0 wants processors"),
+            (
+                "hmat = false\n[[node]]\nmemory_mib = 1\ncpus = 1\n[[node]]\nmemory_mib = 1\n\
+                 cpus = 3",
+                "each node is a socket, and all have as many processors: 3",
+            ),
             (
                 "hmat = true\n[[node]]\nmemory_mib = 1\ncpus = 1\n[[node]]\nmemory_mib = 1",
                 "node 1 wants an initiator",

@@ -184,3 +184,21 @@ fn the_hottest_stay_on_the_first_node() {
     assert!(hot > 80.0 && cold < 20.0, "{record}");
     nothing_changed(&record);
 }
+
+/// A huge page is one page of the ratio: 64 of them have it, too.
+#[test]
+fn huge_pages_reach_the_ratio() {
+    let actuate = "run actuate @sweep --way vaddr --weights 60:40 --then 38:62 --within 6 --leave";
+    let steps = format!(
+        "start sweep touch 128MiB --bind 0 --huge --sweep\nawait sweep touched\n\
+         read /proc/vmstat\n{actuate}\npages sweep"
+    );
+    on_each(&[Series::Of(6, 17), Series::Newest], |series| {
+        let Some(record) = said(series, &steps) else { return };
+        let huge = shown(&record, "read /proc/vmstat");
+        assert!(huge.iter().any(|line| line == "nr_anon_transparent_hugepages 64"), "{record}");
+        assert!(stayed(&record, actuate) <= 6.0, "{record}");
+        assert!((on_node_0(&record, "pages sweep") - 38.0).abs() <= 6.0, "{record}");
+        nothing_changed(&record);
+    });
+}

@@ -227,9 +227,10 @@ fn others_that_use_damon_are_told() {
 }
 
 /// Programs that come join; one that the kernel kills for want of memory, or that ends, leaves, and
-/// when all have gone the next one is taken on.
+/// when all have gone the next one is taken on. The daemon says so of a period that is cut short too.
 #[test]
 fn programs_come_and_go() {
+    let config = CONFIG.replace("\"1s\"", "\"15s\"\nsample = \"1s\"");
     let touch = "touch 32MiB --bind 0 --tell 60:40";
     let steps = format!(
         "{SWEEP}start balance {BALANCE}\nawait sweep reached\n\
@@ -241,13 +242,32 @@ fn programs_come_and_go() {
          kill balance TERM\nwait balance\n"
     );
     on_each(&SERIES, |series| {
-        let Some(record) = said(series, CONFIG, &steps) else { return };
+        let Some(record) = said(series, &config, &steps) else { return };
         assert_eq!(step(&record, "wait hog").ending, Some(Ending::Signal(9)), "{record}");
         for await_ in ["await second reached", "await third reached"] {
             shown(&record, await_);
         }
         let words = ["has joined", "ended or left", "was started again"];
         told(&record, "wait balance", Ending::Exit(0), &words);
+        unchanged_but(&record, &[]);
+        intact(&record);
+    });
+}
+
+/// Children that start and exit all the time beside the program: those that have gone are dropped,
+/// and the program's pages reach their ratio.
+#[test]
+fn children_that_exit_all_the_time_are_dropped() {
+    let steps = format!(
+        "{SWEEP}start beside touch 2MiB --spawn 5\nawait beside spawned\n\
+         start balance {BALANCE} --way vaddr\nawait balance {{\"schema\"\n\
+         await sweep reached\nawait beside spawned\nawait beside spawned\n\
+         kill balance TERM\nwait balance\nkill beside KILL\nwait beside\n{INTACT}"
+    );
+    on_each(&SERIES, |series| {
+        let Some(record) = said(series, CONFIG, &steps) else { return };
+        told(&record, "wait balance", Ending::Exit(0), &["by vaddr"]);
+        shown(&record, "await sweep reached");
         unchanged_but(&record, &[]);
         intact(&record);
     });

@@ -2,7 +2,8 @@
 //! of a library has it, or tile by tile, where each tile is a stretch of memory of its own.
 //!
 //! Elements are small whole numbers, so that every sum is exact in whatever order it is made; C is
-//! checked against A (B x) for a vector x (Freivalds 1977), which is exact too.
+//! checked against A (B x) for a vector x (Freivalds 1977), which is exact too. Every other round
+//! computes 2 A B, so that each writes other values than the one before.
 
 use crate::{
     Kernel, PAGE, SetupError, Work, Wrong, at_least,
@@ -22,6 +23,7 @@ pub struct Gemm {
     /// Rows of a tile; as many as there are where nothing is tiled.
     tile: usize,
     threads: usize,
+    rounds: u32,
 }
 
 impl Gemm {
@@ -42,7 +44,7 @@ impl Gemm {
         let array = || memory.array(side * side * size_of::<f64>());
         let (a, b, c) = (array()?, array()?, array()?);
         let tile = tile.map_or(side, |_| unit);
-        let mut gemm = Self { a, b, c, side, tile, threads };
+        let mut gemm = Self { a, b, c, side, tile, threads, rounds: 0 };
         for (matrix, seed) in [(&mut gemm.a, 0), (&mut gemm.b, 1 << 40)] {
             let elements = matrix.of_mut::<f64>().iter_mut().enumerate();
             elements.for_each(|(at, element)| *element = small(seed + at));
@@ -51,20 +53,25 @@ impl Gemm {
         Ok(gemm)
     }
 
+    /// The factor of the product in a round.
+    fn factor(round: u32) -> f64 {
+        1.0 + f64::from(round % 2)
+    }
+
     fn is_tiled(&self) -> bool {
         self.tile < self.side
     }
 
     /// The rows of C as parts of as many threads, each with A's rows for it.
-    fn by_rows(&mut self) {
+    fn by_rows(&mut self, factor: f64) {
         let (side, b) = (self.side, self.b.of::<f64>());
         let rows = side.div_ceil(self.threads) * side;
         let parts = self.a.of::<f64>().chunks(rows).zip(self.c.of_mut::<f64>().chunks_mut(rows));
-        team::each(parts.collect(), |(a, c)| multiply(a, b, c, side, 0.0));
+        team::each(parts.collect(), |(a, c)| multiply(factor, a, b, c, side, 0.0));
     }
 
     /// A row of tiles after the other, each tile of it whole before the next.
-    fn by_tiles(&mut self) {
+    fn by_tiles(&mut self, factor: f64) {
         let (tiles, size) = (self.side / self.tile, self.tile * self.tile);
         let (a, b, tile) = (self.a.of::<f64>(), self.b.of::<f64>(), self.tile);
         let rows: Vec<(usize, &mut [f64])> =
@@ -81,7 +88,7 @@ impl Gemm {
                     for k in 0..tiles {
                         let (a, b) = (&a[(i * tiles + k) * size..], &b[(k * tiles + j) * size..]);
                         let old = if k == 0 { 0.0 } else { 1.0 };
-                        multiply(&a[..size], &b[..size], c, tile, old);
+                        multiply(factor, &a[..size], &b[..size], c, tile, old);
                     }
                 }
             }
@@ -108,15 +115,15 @@ impl Gemm {
     }
 }
 
-/// c = a b + old c, where b is `side` columns wide.
-fn multiply(a: &[f64], b: &[f64], c: &mut [f64], side: usize, old: f64) {
+/// c = factor a b + old c, where b is `side` columns wide.
+fn multiply(factor: f64, a: &[f64], b: &[f64], c: &mut [f64], side: usize, old: f64) {
     let shape = (a.len() / side, side);
     let a = ArrayView2::from_shape(shape, a);
     let b = ArrayView2::from_shape((side, side), b);
     let c = ArrayViewMut2::from_shape(shape, c);
     // The shapes are those of the slices.
     if let (Ok(a), Ok(b), Ok(mut c)) = (a, b, c) {
-        general_mat_mul(1.0, &a, &b, old, &mut c);
+        general_mat_mul(factor, &a, &b, old, &mut c);
     }
 }
 
@@ -131,11 +138,13 @@ impl Kernel for Gemm {
     }
 
     fn round(&mut self) -> Work {
+        let factor = Self::factor(self.rounds);
         if self.is_tiled() {
-            self.by_tiles()
+            self.by_tiles(factor)
         } else {
-            self.by_rows()
+            self.by_rows(factor)
         }
+        self.rounds += 1;
         let side = self.side as u64;
         Work { bytes: self.footprint(), flops: 2 * side.pow(3), accesses: 0 }
     }
@@ -143,7 +152,9 @@ impl Kernel for Gemm {
     fn verify(&mut self) -> Result<(), Wrong> {
         let vector: Vec<f64> = (0..self.side).map(|at| small(at + (1 << 50))).collect();
         let found = self.times(&self.c, &vector);
-        let expected = self.times(&self.a, &self.times(&self.b, &vector));
+        let factor = Self::factor(self.rounds.saturating_sub(1));
+        let mut expected = self.times(&self.a, &self.times(&self.b, &vector));
+        expected.iter_mut().for_each(|element| *element *= factor);
         match (0..self.side).find(|row| found[*row].to_bits() != expected[*row].to_bits()) {
             None => Ok(()),
             Some(row) => {
@@ -157,5 +168,26 @@ impl Kernel for Gemm {
     fn checksum(&self) -> u64 {
         let pages = self.c.of::<u64>().chunks(PAGE / 8);
         pages.flatten().fold(0, |sum, bits| mixed(sum, *bits))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    #[test]
+    fn every_round_changes_every_page_of_the_product() {
+        for tile in [None, Some(32)] {
+            let mut gemm = Gemm::new(&Memory::Heap, 3 * 64 * 64 * 8, 2, tile).unwrap();
+            gemm.round();
+            for _ in 0..3 {
+                let before = gemm.c.of::<u64>().to_vec();
+                gemm.round();
+                let after = gemm.c.of::<u64>();
+                assert!(before.chunks(512).zip(after.chunks(512)).all(|(a, b)| a != b));
+                gemm.verify().unwrap();
+            }
+        }
     }
 }

@@ -2,6 +2,9 @@
 //! be chosen. Mironov et al. (MCHPC'18) have it with one stream, which is read, and with two, where
 //! the value goes back. The arithmetic intensity is 2 · degree / 8 operations a byte (their
 //! equation 1).
+//!
+//! Values that go back converge to a fixed point within some rounds, and would then be written as
+//! they are. So there are two polynomials in turn, each with a fixed point of its own.
 
 use crate::{
     Kernel, SetupError, Work, Wrong, at_least,
@@ -47,10 +50,11 @@ impl Polynomial {
     }
 }
 
-/// The value at each of some elements: all coefficients are alike, and small enough that values
-/// stay within -1 to 1.
-fn values(degree: u32, x: [f64; LANES]) -> [f64; LANES] {
-    let coefficient = 0.5 / f64::from(degree.max(1));
+/// The value at each of some elements in a round: all coefficients are alike, and small enough that
+/// values stay within -1 to 1.
+fn values(degree: u32, round: u32, x: [f64; LANES]) -> [f64; LANES] {
+    let sum = if round.is_multiple_of(2) { 0.5 } else { 0.25 };
+    let coefficient = sum / f64::from(degree.max(1));
     let mut values = [coefficient; LANES];
     for _ in 0..degree {
         for (value, x) in values.iter_mut().zip(&x) {
@@ -84,10 +88,12 @@ impl Kernel for Polynomial {
         let elements = self.array.of::<f64>().len();
         let share = team::share::<f64>(elements, self.threads);
         let (degree, is_writing) = (self.degree, self.is_writing);
+        // Without writes every round has the same result.
+        let round = if is_writing { self.rounds } else { 0 };
         let parts = self.array.of_mut::<f64>().chunks_mut(share).collect();
         let sums = team::each(parts, |part: &mut [f64]| {
             part.chunks_mut(LANES).fold(0, |sum, some| {
-                let values = values(degree, lanes(some));
+                let values = values(degree, round, lanes(some));
                 if is_writing {
                     some.copy_from_slice(&values[..some.len()]);
                 }
@@ -107,8 +113,8 @@ impl Kernel for Polynomial {
         for at in (0..elements.len()).step_by(512) {
             let first: Vec<f64> = (at..at + LANES).map(start).collect();
             let mut expected = lanes(&first);
-            for _ in 0..if self.is_writing { self.rounds } else { 0 } {
-                expected = values(self.degree, expected);
+            for round in 0..if self.is_writing { self.rounds } else { 0 } {
+                expected = values(self.degree, round, expected);
             }
             let found = lanes(&elements[at..]);
             if let Some(lane) = (0..LANES).find(|i| found[*i].to_bits() != expected[*i].to_bits()) {
@@ -122,5 +128,27 @@ impl Kernel for Polynomial {
 
     fn checksum(&self) -> u64 {
         self.sum
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    #[test]
+    fn every_round_changes_every_page_that_it_writes() {
+        for degree in [8, 64, 256] {
+            let memory = Memory::Heap;
+            let mut polynomial = Polynomial::new(&memory, 4 * 4096, 1, degree, true).unwrap();
+            for round in 0..60 {
+                let before = polynomial.array.of::<u64>().to_vec();
+                polynomial.round();
+                let after = polynomial.array.of::<u64>();
+                let has_changed = before.chunks(512).zip(after.chunks(512)).all(|(a, b)| a != b);
+                assert!(has_changed, "degree {degree}, round {round}");
+            }
+            polynomial.verify().unwrap();
+        }
     }
 }

@@ -4,6 +4,12 @@
 //! Rounds are those of one of the four; the other three are run once behind them. Every element
 //! begins with another value, and each is computed again in the end, so that a page that came back
 //! as another one is noticed.
+//!
+//! In STREAM the four loops follow each other, so that each writes new values. A loop that is run
+//! again and again would write the same values to the same pages, and memory that compares what it
+//! writes back with what is stored would have nothing to write. So no two rounds of a loop write
+//! the same: scale and triad take the next scalar, copy takes the other source, and add goes to the
+//! array that it read before. Bytes and operations are those of STREAM.
 
 use crate::{
     Kernel, SetupError, Work, Wrong, at_least,
@@ -12,6 +18,8 @@ use crate::{
 };
 use std::time::Instant;
 
+/// The scalar of a loop's first round, as in STREAM; it grows by one in each, and all values stay
+/// exact.
 const SCALAR: f64 = 3.0;
 
 /// One of the four loops.
@@ -32,14 +40,28 @@ impl Loop {
     pub const ALL: [(&'static str, Self); 4] =
         [("copy", Self::Copy), ("scale", Self::Scale), ("add", Self::Add), ("triad", Self::Triad)];
 
-    fn apply(self, a: &mut f64, b: &mut f64, c: &mut f64) {
-        match self {
-            Self::Copy => *c = *a,
-            Self::Scale => *b = SCALAR * *c,
-            Self::Add => *c = *a + *b,
-            Self::Triad => *a = *b + SCALAR * *c,
+    /// Its round of this number on one element of each array.
+    fn apply(self, round: u32, [a, b, c]: [&mut f64; 3]) {
+        let scalar = scalar(round);
+        match (self, is_other(round)) {
+            (Self::Copy, false) => *c = *a,
+            (Self::Copy, true) => *c = *b,
+            (Self::Scale, _) => *b = scalar * *c,
+            (Self::Add, false) => *c = *a + *b,
+            (Self::Add, true) => *b = *a + *c,
+            (Self::Triad, _) => *a = *b + scalar * *c,
         }
     }
+}
+
+/// The scalar of a round.
+fn scalar(round: u32) -> f64 {
+    SCALAR + f64::from(round)
+}
+
+/// Whether copy and add use the other array in a round.
+fn is_other(round: u32) -> bool {
+    !round.is_multiple_of(2)
 }
 
 /// The arrays, and what was done with them.
@@ -52,7 +74,8 @@ pub struct Stream {
     /// Whether the other three are run too.
     is_whole: bool,
     threads: usize,
-    done: Vec<Loop>,
+    /// The loops that were run, each with its number among those of its kind.
+    done: Vec<(Loop, u32)>,
 }
 
 impl Stream {
@@ -91,17 +114,24 @@ impl Stream {
     }
 
     fn once(&mut self, which: Loop) -> Work {
-        self.done.push(which);
-        match which {
-            Loop::Copy => self.each(&|_, a, _, c| c.copy_from_slice(a)),
-            Loop::Scale => self.each(&|_, _, b, c| {
-                b.iter_mut().zip(c).for_each(|(b, c)| *b = SCALAR * *c);
+        let earlier = self.done.iter().rev().find(|(other, _)| *other == which);
+        let round = earlier.map_or(0, |(_, round)| round + 1);
+        self.done.push((which, round));
+        let scalar = scalar(round);
+        match (which, is_other(round)) {
+            (Loop::Copy, false) => self.each(&|_, a, _, c| c.copy_from_slice(a)),
+            (Loop::Copy, true) => self.each(&|_, _, b, c| c.copy_from_slice(b)),
+            (Loop::Scale, _) => self.each(&|_, _, b, c| {
+                b.iter_mut().zip(c).for_each(|(b, c)| *b = scalar * *c);
             }),
-            Loop::Add => self.each(&|_, a, b, c| {
+            (Loop::Add, false) => self.each(&|_, a, b, c| {
                 c.iter_mut().zip(a).zip(b).for_each(|((c, a), b)| *c = *a + *b);
             }),
-            Loop::Triad => self.each(&|_, a, b, c| {
-                a.iter_mut().zip(b).zip(c).for_each(|((a, b), c)| *a = *b + SCALAR * *c);
+            (Loop::Add, true) => self.each(&|_, a, b, c| {
+                b.iter_mut().zip(a).zip(c).for_each(|((b, a), c)| *b = *a + *c);
+            }),
+            (Loop::Triad, _) => self.each(&|_, a, b, c| {
+                a.iter_mut().zip(b).zip(c).for_each(|((a, b), c)| *a = *b + scalar * *c);
             }),
         }
         let (elements, bytes) = (self.a.of::<f64>().len() as u64, self.a.of::<u8>().len() as u64);
@@ -115,7 +145,7 @@ impl Stream {
     }
 }
 
-/// Small whole numbers, so that some thousand rounds are exact, and different in every element of
+/// Small whole numbers, so that rounds are exact, and different in every element of
 /// a page and in neighbouring pages.
 fn start(at: usize) -> [f64; 3] {
     let at = (at % 1_000_003) as f64;
@@ -143,13 +173,22 @@ impl Kernel for Stream {
     }
 
     fn verify(&mut self) -> Result<(), Wrong> {
-        // Rounds of triad alone give the same again: one stands for all of them.
-        let mut steps = self.done.clone();
-        steps.dedup_by(|a, b| a == b);
+        // But for add, a round's result depends on nothing that the one before has written: the
+        // last of several stands for all of them.
+        let mut steps: Vec<(Loop, u32)> = vec![];
+        for (which, round) in &self.done {
+            let is_again = steps.last().is_some_and(|(last, _)| last == which);
+            if is_again && *which != Loop::Add {
+                steps.pop();
+            }
+            steps.push((*which, *round));
+        }
         let arrays = self.a.of::<f64>().iter().zip(self.b.of::<f64>()).zip(self.c.of::<f64>());
         for (at, ((a, b), c)) in arrays.enumerate() {
             let [mut x, mut y, mut z] = start(at);
-            steps.iter().for_each(|step| step.apply(&mut x, &mut y, &mut z));
+            for (step, round) in &steps {
+                step.apply(*round, [&mut x, &mut y, &mut z]);
+            }
             let same = [(*a, x), (*b, y), (*c, z)];
             for (name, (found, expected)) in ["a", "b", "c"].into_iter().zip(same) {
                 if found.to_bits() != expected.to_bits() {
@@ -164,5 +203,46 @@ impl Kernel for Stream {
 
     fn checksum(&self) -> u64 {
         self.a.of::<u64>().iter().fold(0, |sum, value| mixed(sum, *value))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    #[test]
+    fn every_round_of_every_loop_changes_every_page_that_it_writes() {
+        for (name, which) in Loop::ALL {
+            let mut stream = Stream::new(&Memory::Heap, 3 * (16 << 10), 2, Some(which)).unwrap();
+            stream.round();
+            for round in 1..6 {
+                let pages = |stream: &Stream| {
+                    let arrays = [&stream.a, &stream.b, &stream.c];
+                    let pages = arrays.map(|it| it.of::<u64>().chunks(512));
+                    pages.into_iter().flatten().map(<[u64]>::to_vec).collect::<Vec<_>>()
+                };
+                let before = pages(&stream);
+                stream.round();
+                let after = pages(&stream);
+                let changed = before.iter().zip(&after).filter(|(a, b)| a != b).count();
+                assert_eq!(changed, 4, "{name}, round {round}: the pages of one array");
+            }
+            stream.verify().unwrap();
+        }
+    }
+
+    #[test]
+    fn a_wrong_element_is_found_after_rounds_of_any_loop() {
+        for (name, which) in Loop::ALL {
+            let mut stream = Stream::new(&Memory::Heap, 3 * 4096, 1, Some(which)).unwrap();
+            for _ in 0..3 {
+                stream.round();
+            }
+            stream.verify().unwrap();
+            stream.c.of_mut::<f64>()[17] += 1.0;
+            let why = stream.verify().unwrap_err().to_string();
+            assert!(why.starts_with("c[17]"), "{name}: {why}");
+        }
     }
 }

@@ -8,8 +8,9 @@ use std::path::PathBuf;
 
 /// Runs patterns on DRAM, on the pager, on swap and on mapped files, in turn, all with the same
 /// budget of DRAM and the same drive, and says how each does against DRAM. Swap and mapped files
-/// are held to the budget by a control group, which is a matter for root, as a swap file is; all
-/// that is made or set is gone or as it was afterwards, after Ctrl-C too.
+/// are held by a control group to the memory that the pager used, which is a matter for root, as a
+/// swap file is; all that is made or set is gone or as it was afterwards, after Ctrl-C too. With -o
+/// the record is written after every round.
 ///
 /// Examples:
 ///   sudo interleaf bench compare --store /nvme --dram 512MiB --workload stream
@@ -36,14 +37,15 @@ pub(crate) struct BenchCompareArgs {
     /// How often each is run; medians are reported
     #[arg(long, value_name = "N", value_parser = rounds, default_value = "3")]
     pub(crate) rounds: u32,
-    /// What the patterns run on, in this order in every round
+    /// What the patterns run on, in this order in every round, but dram and pager before the others
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = ways(),
         default_value = "dram,pager,swap,swap-tuned,mmap")]
     pub(crate) ways: Vec<String>,
     /// Threads
     #[arg(long, value_name = "N", value_parser = threads, default_value = "1")]
     pub(crate) threads: u32,
-    /// What a group may have beyond the budget, for the program itself
+    /// What a group may have beyond the budget where the pager, whose use decides otherwise, is not
+    /// run or everything fits into the budget
     #[arg(long, value_name = "SIZE", value_parser = size, default_value = "16MiB")]
     pub(crate) slack: Bytes,
     /// A run that takes longer, with all that is before it, is ended

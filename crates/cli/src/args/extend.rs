@@ -11,13 +11,13 @@ pub(crate) const EXAMPLE: &str =
     "write for example interleaf extend --dram 8GiB --store /mnt/nvme -- ./solver input.dat";
 
 /// With less DRAM nothing moves any more: what is brought in and what is in use have to fit.
-const DRAM_MIN: u64 = 4 << 20;
+pub(crate) const DRAM_MIN: u64 = 4 << 20;
 
 /// What a frame of the budget is counted with.
 const DRAM_MAX: u64 = 15 << 40;
 
 /// The library looks at no smaller allocation.
-const ALLOC_MIN: u64 = 128 << 10;
+pub(crate) const ALLOC_MIN: u64 = 128 << 10;
 
 /// Runs a command that needs more memory than there is: its large allocations live on a drive, and
 /// what of them is in use in DRAM. What a program will touch next is brought in before, as far as
@@ -34,6 +34,7 @@ const ALLOC_MIN: u64 = 128 << 10;
 ///
 /// Examples:
 ///   interleaf extend --dram 8GiB --store /mnt/nvme -- ./solver input.dat
+///   interleaf extend --dram 50% --store /mnt/nvme -- ./solver     of what a container may have
 ///   interleaf extend --dram 8GiB --store /mnt/a --store /mnt/b --stats run.json -- python3 fit.py
 ///   interleaf extend --dram 8GiB --store /mnt/nvme --estimate --footprint 24GiB
 ///   interleaf extend --dram 8GiB --store /mnt/nvme --dry-run -- ./solver     can it be done?
@@ -42,17 +43,20 @@ const ALLOC_MIN: u64 = 128 << 10;
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct ExtendArgs {
-    /// The budget: as much of the large allocations is in DRAM at the same time
+    /// The budget: as much of the large allocations is in DRAM at the same time; 8GiB, or 50% of
+    /// the memory that this process can have (of the machine, and within its control groups)
     #[arg(long, value_name = "SIZE", value_parser = dram,
-        required_unless_present_any = ["clean", "monitor", "serve"])]
-    pub(crate) dram: Option<Bytes>,
+        required_unless_present_any = ["clean", "monitor", "serve", "release"])]
+    pub(crate) dram: Option<Dram>,
     /// Where the rest is: a folder on a fast drive, or a block device; several are used in turn
-    #[arg(long, value_name = "PATH", required_unless_present_any = ["clean", "monitor", "serve"])]
+    #[arg(long, value_name = "PATH",
+        required_unless_present_any = ["clean", "monitor", "serve", "release"])]
     pub(crate) store: Vec<PathBuf>,
     /// Allocations from this size on are extended, and smaller ones (from 128 KiB on) once they are
-    /// as much together; what is less stays in ordinary memory
-    #[arg(long, value_name = "SIZE", value_parser = min_alloc, default_value = "64MiB")]
-    pub(crate) min_alloc: Bytes,
+    /// as much together; what is less stays in ordinary memory, outside the budget [default: an
+    /// eighth of --dram, at most 64MiB]
+    #[arg(long, value_name = "SIZE", value_parser = min_alloc)]
+    pub(crate) min_alloc: Option<Bytes>,
     /// What those get that the command starts: a part of the same budget, one of their own that is
     /// as large, or nothing
     #[arg(long, value_name = "WHICH", value_enum, default_value = "inherit")]
@@ -65,6 +69,9 @@ pub(crate) struct ExtendArgs {
     /// Serve the shared memory of the session in this folder
     #[arg(long, value_name = "FOLDER", hide = true)]
     pub(crate) serve: Option<PathBuf>,
+    /// Release the store files of the session in this folder
+    #[arg(long, value_name = "FOLDER", hide = true)]
+    pub(crate) release: Option<PathBuf>,
     /// Who serves the touch of a page that is not mapped: a thread of the pager, or the thread that
     /// touches, in a signal. That costs half as much where the page is in DRAM, but system calls
     /// that meet a page that is not there fail (EFAULT): read(2) into a large array does
@@ -108,8 +115,17 @@ pub(crate) struct ExtendArgs {
     pub(crate) json: bool,
     /// The command and its arguments
     #[arg(value_name = "COMMAND", trailing_var_arg = true, allow_hyphen_values = true,
-        required_unless_present_any = ["clean", "monitor", "estimate", "serve"])]
+        required_unless_present_any = ["clean", "monitor", "estimate", "serve", "release"])]
     pub(crate) command: Vec<OsString>,
+}
+
+/// A budget.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Dram {
+    /// A size.
+    Size(Bytes),
+    /// A part of the memory that this process can have.
+    Percent(u8),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -149,10 +165,17 @@ impl From<FaultsChoice> for Faults {
     }
 }
 
-fn dram(text: &str) -> Result<Bytes, String> {
+fn dram(text: &str) -> Result<Dram, String> {
+    if let Some(percent) = text.strip_suffix('%') {
+        let percent = percent.trim().parse().ok().filter(|percent| (1..=100).contains(percent));
+        let percent = percent.map(Dram::Percent);
+        return percent.ok_or_else(|| {
+            format!("{text} is no whole number from 1% to 100%: write a part such as 50%")
+        });
+    }
     let dram: Bytes = quantity(text, "8GiB")?;
     if (DRAM_MIN..=DRAM_MAX).contains(&dram.get()) {
-        return Ok(dram);
+        return Ok(Dram::Size(dram));
     }
     Err(format!("{text} is not between 4MiB and 15TiB: write a size such as 8GiB"))
 }

@@ -17,7 +17,7 @@ pub(crate) struct ReportArgs {
     /// The recorded document, or - for stdin
     #[arg(value_name = "RECORD")]
     pub(crate) record: PathBuf,
-    /// What to make of it [default: by the ending of the output file, else html]
+    /// What to make of it [default: by the ending of the output file; html without one]
     #[arg(long, value_enum)]
     pub(crate) format: Option<ReportFormat>,
     /// With svg, which figure: its number or its id [default: 1]
@@ -29,8 +29,8 @@ pub(crate) struct ReportArgs {
 }
 
 /// Puts two records side by side: each point that both have, whether they differ by more than the
-/// spreads of both, and what is not alike of machines and settings. No machine is needed. Exit
-/// status 1: with --same, something differs.
+/// noise of both, and what is not alike of machines and settings. No machine is needed. Exit status
+/// 1: with --same, good points differ by more than noise; 2: no point can tell.
 ///
 /// Examples:
 ///   interleaf compare before.json after.json

@@ -16,6 +16,7 @@ pub(super) const EXAMPLE: &str =
 /// or spreads the pages of a program that runs already. What has to be set in the kernel for it is
 /// put back when the command ends, however it ends. Says which memory escaped the placement, and
 /// why. Exits as the command does: with its status, or with 128 and the number of its signal.
+/// Signals go to the command; one that is ignored when this starts, as under nohup, stays ignored.
 ///
 /// With --policy the pages are moved while it runs, as `interleaf balance` does it, but only those
 /// of the command and of what it starts.

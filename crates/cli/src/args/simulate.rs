@@ -52,14 +52,15 @@ pub(crate) struct DimmArgs {
         value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(crate) channels: u32,
     /// Lines that are read or written at each point, over all channels, after those that fill the
-    /// queues
+    /// queues; at least a refresh interval and each outstanding line once
     #[arg(long, value_name = "N", default_value_t = 1_000_000,
         value_parser = clap::value_parser!(u64).range(1..=1_000_000_000_000))]
     pub(crate) requests: u64,
     /// What lies between a core and the controller, there and back, in ns
     #[arg(long, value_name = "NS", default_value_t = 65.0, value_parser = uncore)]
     pub(crate) uncore_ns: f64,
-    /// Lines that are on their way to each channel at most
+    /// Outstanding lines of each channel at most [default: 144 of each sub-channel, so 288 of
+    /// DDR5, whatever the module's rate]
     #[arg(long, value_name = "N",
         value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub(crate) outstanding: Option<u32>,

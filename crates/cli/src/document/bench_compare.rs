@@ -2,7 +2,10 @@
 
 mod figures;
 
-use super::rounded;
+use super::{
+    check::{Check, Checked, identifier, wrong},
+    rounded,
+};
 use crate::args::BenchCompareArgs;
 use interleaf_linux::root::Root;
 use serde::{Deserialize, Serialize};
@@ -57,13 +60,17 @@ pub(crate) struct RowDocument {
     pub(crate) efficiency: Option<f64>,
     /// How near it comes to the ceiling: the time of a round there over that here.
     pub(crate) of_ceiling: Option<f64>,
-    /// What went to and from the drive, over what it can carry of such a mix.
+    /// Bytes moved to and from the drive, over the drive's rate for that mix; not of single pages
+    /// that cannot be foreseen, where requests count and bytes do not.
     pub(crate) drive_busy: Option<f64>,
     /// Processor time over time, the median.
     pub(crate) cpus_busy: Option<f64>,
     /// What the drive did in a round, the median.
     pub(crate) read_bytes: Option<u64>,
     pub(crate) written_bytes: Option<u64>,
+    /// The limit of the control group of its last runs; none of the pager, which has a budget.
+    #[serde(default)]
+    pub(crate) limit_bytes: Option<u64>,
     /// The most memory that the program, and its files in memory, ever had.
     pub(crate) used_max_bytes: Option<u64>,
     /// The same of the program alone.
@@ -94,6 +101,9 @@ pub(crate) struct PagerDocument {
 pub(crate) struct CeilingDocument {
     pub(crate) pattern: String,
     pub(crate) ratio: f64,
+    /// The memory that is taken for granted: the most that any way had.
+    #[serde(default)]
+    pub(crate) memory_bytes: Option<u64>,
     /// What a round has to read and write however good the prediction, by Belady's rule on the
     /// blocks that its loops touch; absent where the loops are those of a library.
     pub(crate) least_read_bytes: Option<u64>,
@@ -122,6 +132,25 @@ pub(crate) struct TriedDocument {
     pub(crate) rate: f64,
 }
 
+impl Check for CompareDocument {
+    fn check(&self) -> Checked {
+        let entry = |name: String, pattern: &str, ratio: f64| {
+            identifier(format!("{name}.pattern"), pattern)?;
+            match ratio > 0.0 {
+                true => Ok(()),
+                false => wrong(format!("{name}.ratio"), format!("{ratio} is not above 0")),
+            }
+        };
+        for (at, row) in self.rows.iter().enumerate() {
+            entry(format!("rows[{at}]"), &row.pattern, row.ratio)?;
+        }
+        for (at, ceiling) in self.ceilings.iter().enumerate() {
+            entry(format!("ceilings[{at}]"), &ceiling.pattern, ceiling.ratio)?;
+        }
+        Ok(())
+    }
+}
+
 impl CompareDocument {
     pub(crate) fn new(args: &BenchCompareArgs, root: &Root) -> Self {
         Self {
@@ -135,8 +164,14 @@ impl CompareDocument {
         }
     }
 
-    /// Adds the rows of a pattern at a footprint, each held against DRAM.
-    pub(crate) fn add(&mut self, mut rows: Vec<RowDocument>, ceiling: Option<CeilingDocument>) {
+    /// Sets the rows of a pattern at a footprint, each held against DRAM, in place of those that
+    /// fewer rounds gave.
+    pub(crate) fn put(&mut self, mut rows: Vec<RowDocument>, ceiling: Option<CeilingDocument>) {
+        let is_of = |pattern: &str, ratio: f64| {
+            rows.iter().any(|row| row.pattern == pattern && row.ratio == ratio)
+        };
+        self.rows.retain(|row| !is_of(&row.pattern, row.ratio));
+        self.ceilings.retain(|it| !is_of(&it.pattern, it.ratio));
         let dram = rows.iter().find(|row| row.way == "dram").cloned();
         for row in &mut rows {
             let Some(dram) = &dram else { continue };
@@ -147,7 +182,10 @@ impl CompareDocument {
             let ceiling = ceiling.as_ref().filter(|_| row.way != "dram");
             let best = ceiling.and_then(|it| it.round_s);
             row.of_ceiling = best.zip(row.round_s).map(|(best, round)| rounded(best / round));
-            row.drive_busy = ceiling.and_then(|it| {
+            let is_foreseen = !crate::verb::PATTERNS
+                .iter()
+                .any(|it| it.name == row.pattern && !it.is_streaming && !it.prediction());
+            row.drive_busy = ceiling.filter(|_| is_foreseen).and_then(|it| {
                 let gbps = (row.read_bytes? + row.written_bytes?) as f64 / 1e9 / row.round_s?;
                 Some(rounded(gbps / it.drive.as_ref()?.bandwidth_gbps))
             });

@@ -1,12 +1,24 @@
 //! Two records side by side, as `interleaf.compare/1`.
+//!
+//! A difference counts when it is larger than the noise of both points. The spread of a point is
+//! the distance of the quartiles of a few repeats, so it is itself uncertain: of 30 pairs of points
+//! that differ in nothing, with 3 repeats each, some pair nearly always differs by more than its
+//! two spreads. So a spread is taken to be at least the median spread of the points of its kind in
+//! both records, and a difference has to exceed [`NOISE_FACTOR`] times the sum of both.
 
 use super::{
+    check::{Check, Checked},
     measure::{MeasureDocument, PointDocument},
     rounded,
 };
 use serde::{Deserialize, Serialize};
 
 pub(crate) const SCHEMA: &str = "interleaf.compare/1";
+
+/// How many times the spreads of both points a difference has to be. With 2, fewer than 1 in 50
+/// pairs of records that differ in nothing are told to differ (a test below simulates them); with 1
+/// it would be 49 of 50.
+const NOISE_FACTOR: f64 = 2.0;
 
 /// Two records: what differs between the machines, and between each point that both have.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -50,14 +62,25 @@ pub(crate) struct RowDocument {
     pub(crate) second: f64,
     /// second / first - 1.
     pub(crate) difference: f64,
-    /// The spreads of both together, as a part.
-    pub(crate) spread: f64,
-    /// Whether the difference is more than that.
+    /// The spreads of both together, as a part; absent where one of them has too few repeats for a
+    /// spread.
+    pub(crate) spread: Option<f64>,
+    /// The least difference that is not noise; absent as the spread is.
+    #[serde(default)]
+    pub(crate) noise: Option<f64>,
+    /// Whether the difference is more than noise; not where that is unknown.
     pub(crate) beyond_spread: bool,
-    /// same, better or worse: what the difference means for the second.
+    /// same, better or worse: what the difference means for the second; unknown without a spread.
     pub(crate) verdict: String,
     /// Whether both points were good.
     pub(crate) trusted: bool,
+}
+
+impl Check for CompareDocument {
+    fn check(&self) -> Checked {
+        // No field depends on another.
+        Ok(())
+    }
 }
 
 impl CompareDocument {
@@ -75,7 +98,8 @@ impl CompareDocument {
         let other = |key: &str, all: &[(String, &PointDocument)]| {
             all.iter().find(|(known, _)| known == key).map(|(_, point)| (*point).clone())
         };
-        let rows = a.iter().filter_map(|(key, point)| row(key, point, &other(key, &b)?));
+        let typical = |kind: &str| typical_spread(&[first.1, second.1], kind);
+        let rows = a.iter().filter_map(|(key, point)| row(key, point, &other(key, &b)?, &typical));
         let only = |all: &[(String, &PointDocument)], than: &[(String, &PointDocument)]| {
             let keys = all.iter().filter(|(key, _)| than.iter().all(|(known, _)| known != key));
             keys.map(|(key, _)| key.clone()).collect()
@@ -92,9 +116,13 @@ impl CompareDocument {
         }
     }
 
-    /// Whether any difference is beyond the spreads.
-    pub(crate) fn differ(&self) -> bool {
-        self.rows.iter().any(|row| row.beyond_spread)
+    /// Whether any difference between points that were both good is more than noise; `None` where
+    /// no row can tell.
+    pub(crate) fn differ(&self) -> Option<bool> {
+        let mut telling =
+            self.rows.iter().filter(|row| row.trusted && row.noise.is_some()).peekable();
+        telling.peek()?;
+        Some(telling.any(|row| row.beyond_spread))
     }
 }
 
@@ -127,18 +155,37 @@ fn keyed(record: &MeasureDocument) -> Vec<(String, &PointDocument)> {
     found
 }
 
-fn row(key: &str, first: &PointDocument, second: &PointDocument) -> Option<RowDocument> {
+/// The median spread of all points of a kind that have one.
+fn typical_spread(records: &[&MeasureDocument], kind: &str) -> Option<f64> {
+    let points = records.iter().flat_map(|record| record.of_kind(kind));
+    let mut spreads: Vec<f64> = points.filter_map(PointDocument::known_spread).collect();
+    spreads.sort_by(f64::total_cmp);
+    spreads.get(spreads.len() / 2).copied()
+}
+
+fn row(
+    key: &str,
+    first: &PointDocument,
+    second: &PointDocument,
+    typical: &dyn Fn(&str) -> Option<f64>,
+) -> Option<RowDocument> {
     let ((a, unit), (b, _)) = (first.value()?, second.value()?);
     if a <= 0.0 {
         return None;
     }
-    let (difference, spread) = (b / a - 1.0, first.spread + second.spread);
-    let beyond_spread = difference.abs() > spread;
+    let difference = b / a - 1.0;
+    let spreads = first.known_spread().zip(second.known_spread());
+    let spread = spreads.map(|(first, second)| first + second);
+    let noise = spreads.zip(typical(&first.kind)).map(|((first, second), typical)| {
+        NOISE_FACTOR * (first.max(typical) + second.max(typical))
+    });
+    let beyond_spread = noise.is_some_and(|noise| difference.abs() > noise);
     let is_better = (difference > 0.0) == (unit == "GB/s");
-    let verdict = match (beyond_spread, is_better) {
-        (false, _) => "same",
-        (true, true) => "better",
-        (true, false) => "worse",
+    let verdict = match (noise, beyond_spread, is_better) {
+        (None, ..) => "unknown",
+        (_, false, _) => "same",
+        (_, true, true) => "better",
+        (_, true, false) => "worse",
     };
     Some(RowDocument {
         setting: key.into(),
@@ -146,7 +193,8 @@ fn row(key: &str, first: &PointDocument, second: &PointDocument) -> Option<RowDo
         first: rounded(a),
         second: rounded(b),
         difference: rounded(difference),
-        spread: rounded(spread),
+        spread: spread.map(rounded),
+        noise: noise.map(rounded),
         beyond_spread,
         verdict: verdict.into(),
         trusted: first.quality == "good" && second.quality == "good",
@@ -190,6 +238,7 @@ mod tests {
             program_gbps: gbps,
             latency_ns: ns,
             spread,
+            repeats: 3,
             quality: "good".into(),
             ..PointDocument::default()
         }
@@ -200,7 +249,7 @@ mod tests {
         let (mut a, mut b) = (record(), record());
         b.machine.kernel = Some("7.2".into());
         for (kind, first, second) in
-            [("bandwidth", 100.0, 104.0), ("idle", 100.0, 110.0), ("interleave", 100.0, 120.0)]
+            [("bandwidth", 100.0, 104.0), ("idle", 100.0, 111.0), ("interleave", 100.0, 120.0)]
         {
             a.points.push(point(kind, first, 0.025));
             b.points.push(point(kind, second, 0.025));
@@ -210,7 +259,7 @@ mod tests {
         let verdicts: Vec<&str> = compared.rows.iter().map(|row| row.verdict.as_str()).collect();
         // More latency is worse, more bandwidth better.
         assert_eq!(verdicts, ["same", "worse", "better"]);
-        assert!(compared.differ());
+        assert_eq!(compared.differ(), Some(true));
         assert_eq!(compared.differences.len(), 1, "{:?}", compared.differences);
         assert_eq!(compared.differences[0].what, "kernel");
         assert_eq!((compared.only_in_first.len(), compared.only_in_second.len()), (1, 0));
@@ -225,6 +274,64 @@ mod tests {
         }
         let compared = CompareDocument::of_measure(("a", &a), ("a", &a));
         assert_eq!(compared.rows.len(), 2, "the ends of the curve");
-        assert!(!compared.differ() && compared.differences.is_empty());
+        assert!(compared.differ() == Some(false) && compared.differences.is_empty());
+    }
+
+    #[test]
+    fn points_without_a_spread_tell_nothing() {
+        let (mut a, mut b) = (record(), record());
+        let once =
+            |ns: f64| PointDocument { kind: "cache".into(), repeats: 1, ..point("idle", ns, 0.0) };
+        a.points.push(once(1.40));
+        b.points.push(once(1.41));
+        let compared = CompareDocument::of_measure(("a", &a), ("b", &b));
+        let row = &compared.rows[0];
+        assert_eq!((row.verdict.as_str(), row.beyond_spread), ("unknown", false));
+        assert_eq!((row.spread, row.noise, compared.differ()), (None, None, None));
+        // Nor do points that were disturbed.
+        let noisy = |value: f64| PointDocument {
+            quality: "noisy: others kept 2.0 CPUs busy".into(),
+            ..point("bandwidth", value, 0.01)
+        };
+        a.points.push(noisy(10.0));
+        b.points.push(noisy(20.0));
+        let compared = CompareDocument::of_measure(("a", &a), ("b", &b));
+        assert_eq!((compared.rows[1].beyond_spread, compared.differ()), (true, None));
+        for (record, value) in [(&mut a, 100.0), (&mut b, 100.5)] {
+            record.points.push(point("idle", value, 0.01));
+        }
+        assert_eq!(CompareDocument::of_measure(("a", &a), ("b", &b)).differ(), Some(false));
+    }
+
+    /// Records of one machine, of which each point is the median of 3 repeats with normal noise.
+    #[test]
+    fn records_that_differ_in_nothing_are_the_same() {
+        use interleaf_measure::spread::spread;
+        let mut state = 1_u64;
+        let mut uniform = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 33) as f64 / (1_u64 << 31) as f64
+        };
+        // The sum of twelve is nearly normal, with a standard deviation of 1.
+        let mut normal = || (0..12).map(|_| uniform()).sum::<f64>() - 6.0;
+        let mut measured = || {
+            let mut record = record();
+            for at in 0..30 {
+                let repeats = [normal(), normal(), normal()].map(|it| 100.0 + it);
+                let found = spread(&repeats).unwrap();
+                let mix = Some(format!("{at}%"));
+                let kind = if at < 15 { "bandwidth" } else { "interleave" };
+                let point = point(kind, found.median, found.relative);
+                record.points.push(PointDocument { mix, ..point });
+            }
+            record
+        };
+        let pairs = 100;
+        let differ = (0..pairs).filter(|_| {
+            let (a, b) = (measured(), measured());
+            CompareDocument::of_measure(("a", &a), ("b", &b)).differ() == Some(true)
+        });
+        let count = differ.count();
+        assert!(count <= pairs / 50, "{count} of {pairs}");
     }
 }

@@ -1,8 +1,12 @@
 //! `interleaf.simulate.dimm/1`.
 
-use super::rounded;
+use super::{
+    check::{Check, Checked},
+    figure::{Figure, Series, SeriesKind},
+    rounded,
+};
 use interleaf_sim::dimm::{
-    energy::Energy,
+    energy::{Energy, PowerLine},
     histogram::Histogram,
     run::{Part, Setup},
 };
@@ -29,7 +33,17 @@ pub(crate) struct DimmDocument {
     /// Lines that may be on their way, over all channels.
     pub(crate) outstanding: u64,
     pub(crate) seed: u64,
+    /// The command line of these modules under this kind of load, without mixes, loads and number
+    /// of requests; empty of a trace.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(crate) command: String,
     pub(crate) points: Vec<PointDocument>,
+    /// Power over bandwidth as a platform takes it; absent where all points have one bandwidth.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) tier_power: Option<PowerLineDocument>,
+    /// Limits of the figures above.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) notes: Vec<String>,
     /// Of all points together.
     pub(crate) requests: u64,
     pub(crate) simulated_ns: f64,
@@ -51,10 +65,36 @@ pub(crate) struct PointDocument {
     pub(crate) energy_pj_per_bit: Option<f64>,
     pub(crate) power_w: Option<f64>,
     pub(crate) gbps_per_w: Option<f64>,
+    /// The parts of the power.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) power_parts_w: Option<PowerPartsDocument>,
     /// For each pin of the host that carries data, those for error correction left aside.
     pub(crate) gbps_per_data_pin: f64,
     pub(crate) row_hit_rate: f64,
     pub(crate) commands: CommandsDocument,
+}
+
+/// Power of a point by component, W.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct PowerPartsDocument {
+    pub(crate) background: f64,
+    pub(crate) activate: f64,
+    pub(crate) read: f64,
+    pub(crate) write: f64,
+    pub(crate) refresh: f64,
+    /// Data pins and strobes, drivers and termination.
+    pub(crate) pins: f64,
+    /// Registers and data buffers of modules.
+    pub(crate) buffers: f64,
+}
+
+/// The power of all channels, as a line over their bandwidth.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct PowerLineDocument {
+    pub(crate) static_w: f64,
+    pub(crate) energy_pj_per_bit: f64,
+    /// The largest distance of a point from the line, as a part of its power.
+    pub(crate) max_error: f64,
 }
 
 /// Of reads, from the core's miss to its data.
@@ -88,7 +128,35 @@ pub(crate) struct TimingDocument {
     pub(crate) requests_per_s: f64,
 }
 
+impl Check for DimmDocument {
+    fn check(&self) -> Checked {
+        // No field depends on another.
+        Ok(())
+    }
+}
+
 impl DimmDocument {
+    /// Figures of this simulation: latency against bandwidth.
+    pub(crate) fn figures(&self) -> Vec<Figure> {
+        let mut mixes: Vec<&str> = self.points.iter().map(|point| point.mix.as_str()).collect();
+        mixes.dedup();
+        let series = mixes.into_iter().enumerate().map(|(group, mix)| {
+            let points = self.points.iter().filter(|point| point.mix == mix);
+            let points = points.map(|point| (point.bandwidth_gbps, point.latency_ns.mean));
+            Series::new(mix, SeriesKind::Line, group, points)
+        });
+        vec![Figure {
+            id: "loaded-latency".into(),
+            title: format!("loaded latency of {}", self.device),
+            x_label: "bandwidth, GB/s".into(),
+            y_label: "latency, ns".into(),
+            y_from: 0.0,
+            categories: vec![],
+            series: series.collect(),
+            caption: "Each point is one load, of reads from the core's miss to its data.".into(),
+        }]
+    }
+
     pub(crate) fn new(setup: &Setup, pattern: &str) -> Self {
         let outstanding = setup.outstanding as u64 * u64::from(setup.parts());
         Self {
@@ -103,7 +171,10 @@ impl DimmDocument {
             uncore_ns: setup.uncore_ps as f64 * 1e-3,
             outstanding,
             seed: setup.seed,
+            command: command(setup, pattern),
             points: vec![],
+            tier_power: None,
+            notes: vec![],
             requests: 0,
             simulated_ns: 0.0,
             timing: None,
@@ -131,7 +202,10 @@ impl DimmDocument {
             histogram_8ns: part.latency.bins(BIN_NS, BINS_UP_TO_NS),
             energy_pj_per_bit: energy.map(|energy| rounded(energy.pj_per_bit())),
             power_w: energy.map(|energy| rounded(energy.power_w())),
-            gbps_per_w: energy.map(|energy| rounded(part.bandwidth_gbps / energy.power_w())),
+            gbps_per_w: energy
+                .filter(|energy| energy.power_w() > 0.0)
+                .map(|energy| rounded(part.bandwidth_gbps / energy.power_w())),
+            power_parts_w: energy.as_ref().and_then(PowerPartsDocument::new),
             gbps_per_data_pin: rounded(part.bandwidth_gbps / f64::from(self.data_pins)),
             row_hit_rate: rounded(counts.row_hits as f64 / accesses.max(1) as f64),
             commands: CommandsDocument {
@@ -143,6 +217,53 @@ impl DimmDocument {
                 turns: counts.turns,
             },
         });
+        let powers = self.points.iter().filter_map(|p| Some((p.bandwidth_gbps, p.power_w?)));
+        self.tier_power =
+            PowerLine::through(&powers.collect::<Vec<_>>()).map(|line| PowerLineDocument {
+                static_w: rounded(line.static_w),
+                energy_pj_per_bit: rounded(line.energy_pj_per_bit),
+                max_error: rounded(line.max_error),
+            });
+    }
+}
+
+/// See [`DimmDocument::command`]. Options that have their default are left out.
+fn command(setup: &Setup, pattern: &str) -> String {
+    let Setup { device, channels, .. } = setup;
+    let usual = Setup::new(device.clone(), *channels);
+    let mut command = format!(
+        "interleaf simulate dimm --device {} --density {} --width x{} --channels {channels}",
+        device.name, device.density, device.width,
+    );
+    if setup.outstanding != usual.outstanding {
+        let lines = setup.outstanding as u64 * u64::from(device.sub_channels);
+        command += &format!(" --outstanding {lines}");
+    }
+    if setup.pattern != usual.pattern {
+        command += &format!(" --pattern {pattern}");
+    }
+    if setup.uncore_ps != usual.uncore_ps {
+        command += &format!(" --uncore-ns {}", setup.uncore_ps as f64 * 1e-3);
+    }
+    if setup.seed != usual.seed {
+        command += &format!(" --seed {}", setup.seed);
+    }
+    command
+}
+
+impl PowerPartsDocument {
+    /// `None` of no time.
+    fn new(energy: &Energy) -> Option<Self> {
+        let watts = |joules: f64| rounded(joules / energy.seconds);
+        (energy.seconds > 0.0).then(|| Self {
+            background: watts(energy.background),
+            activate: watts(energy.activate),
+            read: watts(energy.read),
+            write: watts(energy.write),
+            refresh: watts(energy.refresh),
+            pins: watts(energy.pins),
+            buffers: watts(energy.buffers),
+        })
     }
 }
 

@@ -29,6 +29,9 @@ pub(crate) struct ExtendDocument {
     pub(crate) dram_bytes: u64,
     pub(crate) min_alloc_bytes: u64,
     pub(crate) stores: Vec<PathBuf>,
+    /// The most memory that one process had, budget or not; absent where the kernel does not tell.
+    #[serde(default)]
+    pub(crate) resident_max_bytes: Option<u64>,
     /// All processes together.
     #[serde(flatten)]
     pub(crate) total: CountsDocument,
@@ -62,6 +65,13 @@ pub(crate) struct ProcessDocument {
     pub(crate) name: String,
     /// Its part of the budget, at last.
     pub(crate) dram_bytes: u64,
+    /// The most anonymous memory that it was seen with outside the budget; absent when it ended
+    /// before the first look.
+    #[serde(default)]
+    pub(crate) outside_bytes: Option<u64>,
+    /// The part of it in allocations of 128 KiB and more that were not extended.
+    #[serde(default)]
+    pub(crate) left_bytes: u64,
     #[serde(flatten)]
     pub(crate) counts: CountsDocument,
 }
@@ -111,6 +121,7 @@ impl ExtendDocument {
             dram_bytes: settings.dram_bytes,
             min_alloc_bytes: settings.min_alloc_bytes,
             stores: settings.stores.clone(),
+            resident_max_bytes: None,
             total,
             processes: seen.0.iter().map(ProcessDocument::from).collect(),
         }
@@ -164,6 +175,8 @@ impl From<&Process> for ProcessDocument {
             pid: process.identity.pid,
             name: process.name.clone(),
             dram_bytes: process.held * PAGE_BYTES,
+            outside_bytes: None,
+            left_bytes: process.left_bytes,
             counts: process.counts.into(),
         }
     }

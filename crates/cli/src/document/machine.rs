@@ -2,7 +2,7 @@
 
 use interleaf_linux::{
     capability::{Capability, Status},
-    node::Node,
+    node::{GBPS_OF_MIBPS, Node},
     topology::Machine,
 };
 use serde::{Deserialize, Serialize};
@@ -91,9 +91,9 @@ impl MachineDocument {
     }
 }
 
-/// GB/s of MiB/s; `None` of 0, which the kernel writes for unknown.
+/// GB/s of MiB/s.
 fn gbps(mibps: Option<u64>) -> Option<f64> {
-    mibps.filter(|mibps| *mibps > 0).map(|mibps| super::rounded(mibps as f64 * 1.048576e-3))
+    mibps.map(|mibps| super::rounded(mibps as f64 * GBPS_OF_MIBPS))
 }
 
 impl NodeDocument {
@@ -110,7 +110,7 @@ impl NodeDocument {
             free_bytes: node.free_bytes,
             read_gbps: gbps(rated.and_then(|rated| rated.read_mibps)),
             write_gbps: gbps(rated.and_then(|rated| rated.write_mibps)),
-            read_latency_ns: rated.and_then(|rated| rated.read_ns).filter(|ns| *ns > 0),
+            read_latency_ns: rated.and_then(|rated| rated.read_ns),
             near: machine.nearest(node).to_string(),
             memory_tier: tier.map(|(id, _)| *id),
             weight: weights.filter(|(id, _)| *id == node.id).map(|(_, weight)| *weight).next(),

@@ -8,7 +8,11 @@ pub(crate) mod platform;
 
 pub(crate) use machine::MachineDocument;
 
-use super::run::{PutBackDocument, SettingDocument};
+use super::{
+    check::{Check, Checked, not_empty, wrong},
+    run::{PutBackDocument, SettingDocument},
+};
+use interleaf_measure::idle;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -17,10 +21,15 @@ pub(crate) const SCHEMA: &str = "interleaf.measure/1";
 /// More of these than this make a point noisy: the spread of its repeats, and the change of the
 /// frequency, as a part.
 const SPREAD_MAX: f64 = 0.05;
+/// The quartiles of fewer repeats than these say nothing of how much a further one would differ.
+const SPREAD_REPEATS_MIN: usize = 3;
 /// Processors that others kept busy or the host took away, for each that was used.
 const OTHERS_MAX: f64 = 0.1;
 /// Pages that are not where the weights want them, as a part of all.
 const OFF_MAX: f64 = 0.01;
+/// The part of the memory that the last-level caches may hold: more, and it is they that are
+/// measured.
+const CACHEABLE_MAX: f64 = 1.0 / idle::LAST_LEVEL_FACTOR as f64;
 
 /// A record.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -78,6 +87,15 @@ pub(crate) struct SettingsDocument {
     pub(crate) buffer_bytes: u64,
     pub(crate) chase_bytes: u64,
     pub(crate) stride_bytes: u64,
+    /// The last-level cache of the CPU that chases, and the least part of one that a thread has to
+    /// itself, as the kernel tells: sizes that were not asked for are at least
+    /// `last_level_factor` times as large. Absent where the kernel does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) last_level_bytes: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) last_level_bytes_per_thread: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) last_level_factor: Option<u64>,
     /// Of a point, all repeats together.
     pub(crate) duration_s: f64,
     pub(crate) repeats: u32,
@@ -117,11 +135,16 @@ pub(crate) struct PointDocument {
     /// What counters saw.
     pub(crate) measured_gbps: Option<f64>,
     pub(crate) latency_ns: Option<f64>,
-    /// The distance of the quartiles of the repeats, as a part of their median.
+    /// The distance of the quartiles of the repeats, as a part of their median; it says nothing
+    /// where there are fewer than [`SPREAD_REPEATS_MIN`].
     pub(crate) spread: f64,
     pub(crate) repeats: usize,
     /// Of a chase its whole memory; else that of each buffer of each thread.
     pub(crate) memory_bytes: u64,
+    /// The part of it that the last-level caches of its CPUs can hold, as the kernel tells of them;
+    /// absent where it does not, and of a sweep of sizes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) cacheable_share: Option<f64>,
     /// The part of it that is in huge pages; absent where the kernel does not say.
     pub(crate) huge_share: Option<f64>,
     /// Pages of the smallest size on each node; empty where the kernel does not say.
@@ -221,7 +244,7 @@ pub(crate) struct BestDocument {
     pub(crate) program_gbps: f64,
     /// Against the first of the weights with all pages on the first node; absent without one.
     pub(crate) gain: Option<f64>,
-    /// Whether that is more than the spreads of both.
+    /// Whether that is more than the spreads of both; absent where one of them is unknown.
     pub(crate) beyond_spread: Option<bool>,
 }
 
@@ -234,6 +257,32 @@ pub(crate) struct LoadDocument {
     pub(crate) latency_ns: f64,
     /// With all pages on the first node; absent where that does not carry so much.
     pub(crate) first_latency_ns: Option<f64>,
+}
+
+impl Check for MeasureDocument {
+    fn check(&self) -> Checked {
+        for (at, point) in self.points.iter().enumerate() {
+            let field = format!("points[{at}]");
+            if let Some(weights) = &point.weights {
+                not_empty(format!("{field}.weights"), weights.len())?;
+            }
+            if point.kind == "cache" && point.memory_bytes == 0 {
+                return wrong(format!("{field}.memory_bytes"), "0 is no size of a chase");
+            }
+            let Some(histogram) = &point.histogram else { continue };
+            let (samples, tagged) = (histogram.samples, histogram.tagged);
+            if tagged > samples {
+                let problem = format!("{tagged} is more than the {samples} of samples");
+                return wrong(format!("{field}.histogram.tagged"), problem);
+            }
+            let counted = histogram.histogram_8ns.iter().fold(0, |a: u64, b| a.saturating_add(*b));
+            if counted > samples {
+                let problem = format!("it counts {counted} accesses, and samples says {samples}");
+                return wrong(format!("{field}.histogram.histogram_8ns"), problem);
+            }
+        }
+        Ok(())
+    }
 }
 
 impl MeasureDocument {
@@ -331,7 +380,7 @@ impl MeasureDocument {
             let top = of_mix().max_by(|a, b| value(a).total_cmp(&value(b))).unwrap_or(point);
             let first = of_mix().find(|it| it.weights.as_deref().is_some_and(is_first));
             let gain = first.map(|first| value(&top) / value(&first).max(1e-9) - 1.0);
-            let noise = first.map(|first| first.spread + top.spread);
+            let noise = first.and_then(|it| Some(it.known_spread()? + top.known_spread()?));
             best.push(BestDocument {
                 mix: mix.clone(),
                 weights: top.weights.clone().unwrap_or_default(),
@@ -428,10 +477,23 @@ impl PointDocument {
         if let Some(change) = contamination.frequency_change.filter(|it| *it > SPREAD_MAX) {
             whys.push(format!("the frequency changed by {:.0} %", 100.0 * change));
         }
+        if let Some(share) = self.cacheable_share.filter(|share| *share > CACHEABLE_MAX) {
+            whys.push(match share < 1.0 {
+                true => {
+                    format!("the last-level cache can hold {:.0} % of the memory", 100.0 * share)
+                }
+                false => "the last-level cache can hold all of the memory".into(),
+            });
+        }
         if let Some(off) = self.off_by.filter(|off| *off > OFF_MAX) {
             whys.push(format!("pages are elsewhere, {:.0} % of them", 100.0 * off));
         }
         if whys.is_empty() { "good".into() } else { format!("noisy: {}", whys.join(", ")) }
+    }
+
+    /// The spread of its repeats; `None` where there are too few for one.
+    pub(crate) fn known_spread(&self) -> Option<f64> {
+        (self.repeats >= SPREAD_REPEATS_MIN).then_some(self.spread)
     }
 
     /// What it is of, without what was found: points of two records with the same are compared.

@@ -2,11 +2,12 @@
 
 use super::{
     LeansOn, all_rounded,
+    check::{Check, Checked, as_many, in_order, not_empty},
     figure::{Figure, Series, SeriesKind},
     rounded,
 };
 use interleaf_model::{
-    platform::Platform,
+    platform::{Domain, Platform},
     predict::{Estimate, LoadPoint, Prediction, Row},
 };
 use serde::{Deserialize, Serialize};
@@ -20,6 +21,9 @@ pub(crate) struct PredictDocument {
     pub(crate) workload: String,
     pub(crate) tiers: Vec<String>,
     pub(crate) threads: f64,
+    /// How many of them run in each domain, where there are several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) domain_threads: Vec<DomainThreadsDocument>,
     /// What `result` counts: "s", or the unit of a rate; absent for a mix.
     pub(crate) result_unit: Option<String>,
     pub(crate) rows: Vec<RowDocument>,
@@ -28,6 +32,12 @@ pub(crate) struct PredictDocument {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) load_curve: Vec<LoadPointDocument>,
     pub(crate) provenance: LeansOn,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct DomainThreadsDocument {
+    pub(crate) domain: String,
+    pub(crate) threads: f64,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -92,6 +102,7 @@ impl PredictDocument {
             workload: subject.workload,
             tiers: platform.tiers.iter().map(|tier| tier.name.clone()).collect(),
             threads: prediction.threads,
+            domain_threads: domain_threads(platform, prediction.threads),
             result_unit: subject.result_unit,
             rows: prediction.rows.iter().map(row).collect(),
             best: prediction.best.map(|at| {
@@ -171,6 +182,30 @@ impl PredictDocument {
     }
 }
 
+impl Check for PredictDocument {
+    fn check(&self) -> Checked {
+        let tiers = self.tiers.len();
+        not_empty("tiers", tiers)?;
+        let of_tiers = |field: String, found: usize| as_many(field, found, tiers, "tiers");
+        for (at, row) in self.rows.iter().enumerate() {
+            of_tiers(format!("rows[{at}].weights"), row.weights.len())?;
+            of_tiers(format!("rows[{at}].tier_share"), row.tier_share.len())?;
+            of_tiers(format!("rows[{at}].tier_bandwidth_gbps"), row.tier_bandwidth_gbps.len())?;
+            of_tiers(format!("rows[{at}].tier_latency_ns"), row.tier_latency_ns.len())?;
+            in_order(format!("rows[{at}].bandwidth_interval_gbps"), row.bandwidth_interval_gbps)?;
+            in_order(format!("rows[{at}].speedup_interval"), row.speedup_interval)?;
+        }
+        if let Some(best) = &self.best {
+            of_tiers("best.weights".into(), best.weights.len())?;
+            in_order("best.speedup_interval", best.speedup_interval)?;
+        }
+        for (at, point) in self.load_curve.iter().enumerate() {
+            of_tiers(format!("load_curve[{at}].best_weights"), point.best_weights.len())?;
+        }
+        Ok(())
+    }
+}
+
 impl RowDocument {
     fn new(platform: &Platform, row: &Row, is_time: bool) -> Self {
         let mut notes = row.extrapolated.clone();
@@ -209,6 +244,19 @@ impl LoadPointDocument {
             best_latency_ns: rounded(point.best.1),
         }
     }
+}
+
+/// `threads` as they are spread over the domains; empty where there is only one.
+fn domain_threads(platform: &Platform, threads: f64) -> Vec<DomainThreadsDocument> {
+    if platform.domains.len() < 2 {
+        return vec![];
+    }
+    let parts = platform.domains.iter().zip(platform.spread());
+    let of = |(domain, part): (&Domain, f64)| DomainThreadsDocument {
+        domain: domain.name.clone(),
+        threads: rounded(part * threads),
+    };
+    parts.map(of).collect()
 }
 
 fn interval(estimate: Estimate) -> [f64; 2] {

@@ -5,7 +5,11 @@ mod samples;
 
 pub(crate) use samples::{SampleDocument, Samples, SlotsDocument, TrafficDocument};
 
-use super::{measure::MachineDocument, rounded};
+use super::{
+    check::{Check, Checked, as_many, as_many_or_none, in_order},
+    measure::MachineDocument,
+    rounded,
+};
 use interleaf_model::phases::{Reading, Stretch};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -154,6 +158,31 @@ pub(crate) struct PhaseDocument {
     pub(crate) share_of_time: f64,
     pub(crate) bandwidth_gbps: f64,
     pub(crate) read_share: Option<f64>,
+}
+
+impl Check for ProfileDocument {
+    fn check(&self) -> Checked {
+        let (tiers, domains) = (self.app.tiers.len(), self.app.energy_domains.len());
+        if let Some(whole) = &self.app.whole {
+            as_many_or_none("app.whole.tiers", whole.tiers.len(), tiers, "app.tiers")?;
+        }
+        for (at, phase) in self.app.phases.iter().enumerate() {
+            in_order(format!("app.phases[{at}]"), [phase.from_s, phase.to_s])?;
+        }
+        for (at, sample) in self.app.samples.iter().enumerate() {
+            let field = format!("app.samples[{at}]");
+            as_many(format!("{field}.tiers"), sample.tiers.len(), tiers, "app.tiers")?;
+            let energy = sample.energy_j.len();
+            as_many(format!("{field}.energy_j"), energy, domains, "app.energy_domains")?;
+            for (name, found) in [
+                ("placement_bytes", sample.placement_bytes.len()),
+                ("anonymous_bytes", sample.anonymous_bytes.len()),
+            ] {
+                as_many_or_none(format!("{field}.{name}"), found, tiers, "app.tiers")?;
+            }
+        }
+        Ok(())
+    }
 }
 
 impl TopdownDocument {

@@ -1,6 +1,10 @@
 //! `interleaf.reproduce/1`.
 
-use super::{figure::Figure, rounded};
+use super::{
+    check::{Check, Checked, as_many, identifier, in_order},
+    figure::Figure,
+    rounded,
+};
 use serde::{Deserialize, Serialize};
 
 pub(crate) const SCHEMA: &str = "interleaf.reproduce/1";
@@ -38,6 +42,9 @@ pub(crate) struct TableDocument {
     pub(crate) header: Vec<String>,
     pub(crate) rows: Vec<Vec<String>>,
 }
+
+/// Errors above this part get a reason.
+const REASON_FROM: f64 = 0.05;
 
 /// What was published: a figure, or between what it lies.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -97,6 +104,30 @@ pub(crate) struct SectionDocument {
     pub(crate) max_abs_error: f64,
 }
 
+impl Check for ReproduceDocument {
+    fn check(&self) -> Checked {
+        for (at, study) in self.studies.iter().enumerate() {
+            let field = format!("studies[{at}]");
+            identifier(format!("{field}.name"), &study.name)?;
+            for (at, row) in study.rows.iter().enumerate() {
+                if let Published::Range(range) = row.published {
+                    in_order(format!("{field}.rows[{at}].published"), range)?;
+                }
+            }
+            for (at, figure) in study.figures.iter().enumerate() {
+                figure.check(&format!("{field}.figures[{at}]"))?;
+            }
+            for (at, table) in study.tables.iter().enumerate() {
+                for (row, cells) in table.rows.iter().enumerate() {
+                    let row = format!("{field}.tables[{at}].rows[{row}]");
+                    as_many(row, cells.len(), table.header.len(), "header")?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
 impl RowDocument {
     pub(crate) fn new(
         section: &str,
@@ -120,6 +151,23 @@ impl RowDocument {
 
     pub(crate) fn used_for_fit(self, used_for_fit: bool) -> Self {
         Self { used_for_fit, ..self }
+    }
+
+    /// Whether the error is so large that the note has to say why, or that it is not explained.
+    pub(crate) fn needs_reason(&self) -> bool {
+        self.error.abs() > REASON_FROM
+    }
+
+    /// The same with `reason` after the note, where the error needs one.
+    pub(crate) fn explained(self, reason: impl FnOnce() -> String) -> Self {
+        if !self.needs_reason() {
+            return self;
+        }
+        let note = match &self.note {
+            Some(note) => format!("{note}; {}", reason()),
+            None => reason(),
+        };
+        self.with_note(note)
     }
 
     pub(crate) fn with_note(self, note: impl Into<String>) -> Self {

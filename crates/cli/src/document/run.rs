@@ -75,7 +75,8 @@ pub(crate) struct SettingDocument {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct PutBackDocument {
     pub(crate) path: String,
-    /// restored, held by another process, changed since, or failed.
+    /// restored, held by another process, changed since, failed, or, of a damaged journal, set
+    /// aside.
     pub(crate) outcome: String,
     pub(crate) value: String,
 }
@@ -212,6 +213,14 @@ impl From<&Undone> for PutBackDocument {
             Undone::Held(change, pid) => (change, "held by another process", pid.to_string()),
             Undone::ChangedSince(change, now) => (change, "changed since", now.clone()),
             Undone::Failed(change, why) => (change, "failed", why.clone()),
+            Undone::SetAside { damaged, aside } => {
+                let aside = match aside {
+                    Ok(aside) => format!("kept as {aside}"),
+                    Err(why) => why.clone(),
+                };
+                let value = format!("{}; {aside}", damaged.why);
+                return Self { path: damaged.path.clone(), outcome: "set aside".into(), value };
+            }
         };
         Self { path: change.path.clone(), outcome: outcome.into(), value }
     }

@@ -4,8 +4,14 @@ mod figures;
 
 pub(crate) use figures::share_axis_from;
 
-use super::{LeansOn, all_rounded, rounded};
-use interleaf_model::{demand::Metric, provenance::Provenance, weights::Weights};
+use super::{
+    LeansOn, all_rounded,
+    check::{Check, Checked, as_many, as_many_or_none, not_empty},
+    rounded,
+};
+use interleaf_model::{
+    demand::Metric, machine::DomainLayout, provenance::Provenance, weights::Weights,
+};
 use interleaf_sim::machine::{Outcome, PeriodRecord, Scenario, Task, TaskOutcome};
 use serde::{Deserialize, Serialize};
 
@@ -18,6 +24,9 @@ pub(crate) struct MachineDocument {
     pub(crate) scenario: String,
     pub(crate) policy: String,
     pub(crate) tiers: Vec<String>,
+    /// Where there are several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) domains: Vec<DomainDocument>,
     pub(crate) duration_s: f64,
     pub(crate) setting: SettingDocument,
     pub(crate) periods: Vec<PeriodDocument>,
@@ -34,6 +43,14 @@ pub(crate) struct MachineDocument {
     /// What the figures above do not say.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) notes: Vec<String>,
+}
+
+/// A socket or sub-NUMA cluster.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct DomainDocument {
+    pub(crate) name: String,
+    /// The tiers near it, the fastest first: pages of its workloads go there.
+    pub(crate) tiers: Vec<String>,
 }
 
 /// What was simulated, as far as it is no platform and no workload.
@@ -62,6 +79,9 @@ pub(crate) struct PeriodDocument {
     pub(crate) domain_weights: Vec<Vec<u16>>,
     /// Where the accesses go.
     pub(crate) hot_share: Vec<f64>,
+    /// Of the accesses of each domain, where there are several; empty of one in which nothing runs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) domain_hot_share: Vec<Vec<f64>>,
     /// The mean of all samples.
     pub(crate) bandwidth_gbps: f64,
     /// The percentile of the quiet samples, which the policy judges by.
@@ -76,6 +96,9 @@ pub(crate) struct PeriodDocument {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct WorkloadDocument {
     pub(crate) name: String,
+    /// Where its threads run, on a machine with several domains.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) domain: Option<String>,
     pub(crate) threads: u32,
     pub(crate) footprint_bytes: u64,
     /// Of the first whole run, search included; absent when it did not end.
@@ -131,6 +154,7 @@ impl MachineDocument {
             scenario: scenario.name.clone(),
             policy: stated.policy.into(),
             tiers: platform.tiers.iter().map(|tier| tier.name.clone()).collect(),
+            domains: domains(scenario),
             duration_s: rounded(stated.duration_s),
             setting: SettingDocument::new(scenario, stated),
             periods: outcome.periods.iter().map(PeriodDocument::new).collect(),
@@ -159,6 +183,37 @@ impl MachineDocument {
     }
 }
 
+impl Check for MachineDocument {
+    fn check(&self) -> Checked {
+        let tiers = self.tiers.len();
+        not_empty("tiers", tiers)?;
+        as_many("setting.held_bytes", self.setting.held_bytes.len(), tiers, "tiers")?;
+        for (at, period) in self.periods.iter().enumerate() {
+            period.check(&format!("periods[{at}]"), tiers)?;
+        }
+        check_workloads(&self.workloads, "workloads", tiers)?;
+        for (at, other) in self.comparison.iter().enumerate() {
+            let field = format!("comparison[{at}]");
+            let own = format!("{field}.workloads");
+            as_many(&own, other.workloads.len(), self.workloads.len(), "workloads")?;
+            check_workloads(&other.workloads, &own, tiers)?;
+            let final_weights = other.final_weights.len();
+            as_many_or_none(format!("{field}.final_weights"), final_weights, tiers, "tiers")?;
+        }
+        Ok(())
+    }
+}
+
+fn check_workloads(workloads: &[WorkloadDocument], field: &str, tiers: usize) -> Checked {
+    for (at, workload) in workloads.iter().enumerate() {
+        if let Some(best) = &workload.best_static {
+            let field = format!("{field}[{at}].best_static.weights");
+            as_many(field, best.weights.len(), tiers, "tiers")?;
+        }
+    }
+    Ok(())
+}
+
 impl SettingDocument {
     fn new(scenario: &Scenario, stated: &Stated<'_>) -> Self {
         Self {
@@ -176,6 +231,18 @@ impl SettingDocument {
 }
 
 impl PeriodDocument {
+    fn check(&self, field: &str, tiers: usize) -> Checked {
+        let of_tiers =
+            |name: &str, found: usize| as_many(format!("{field}.{name}"), found, tiers, "tiers");
+        of_tiers("target_weights", self.target_weights.len())?;
+        for weights in &self.domain_weights {
+            of_tiers("domain_weights", weights.len())?;
+        }
+        of_tiers("hot_share", self.hot_share.len())?;
+        of_tiers("tier_bandwidth_gbps", self.tier_bandwidth_gbps.len())?;
+        of_tiers("tier_latency_ns", self.tier_latency_ns.len())
+    }
+
     pub(crate) fn new(period: &PeriodRecord) -> Self {
         let mut actions = period.actions.clone();
         actions.dedup();
@@ -192,6 +259,13 @@ impl PeriodDocument {
                     .collect(),
             },
             hot_share: all_rounded(&period.reached),
+            domain_hot_share: match &period.domain_reached[..] {
+                [] | [_] => vec![],
+                several => several
+                    .iter()
+                    .map(|shares| shares.as_deref().map_or(vec![], all_rounded))
+                    .collect(),
+            },
             bandwidth_gbps: rounded(period.bandwidth_gbps()),
             judged_gbps: period.judged_gbps.map(rounded),
             tier_bandwidth_gbps: all_rounded(&period.tier_bandwidth_gbps),
@@ -225,10 +299,42 @@ fn workloads(scenario: &Scenario, outcome: &Outcome) -> Vec<WorkloadDocument> {
     let points =
         |task: &Task| outcome.best_static.as_ref().map(|best| best.points[task.domain].as_slice());
     let tasks = scenario.tasks.iter().zip(&outcome.tasks);
-    tasks.map(|(task, outcome)| WorkloadDocument::new(task, outcome, points(task))).collect()
+    let workload = |(task, outcome)| WorkloadDocument {
+        domain: domain_of(scenario, task),
+        ..WorkloadDocument::new(task, outcome, points(task))
+    };
+    tasks.map(workload).collect()
+}
+
+/// The name of the task's domain; `None` where there is only one.
+fn domain_of(scenario: &Scenario, task: &Task) -> Option<String> {
+    let domains = &scenario.platform.domains;
+    (domains.len() > 1).then(|| domains[task.domain].name.clone())
+}
+
+/// The domains with the tiers near them; none where there is only one domain.
+fn domains(scenario: &Scenario) -> Vec<DomainDocument> {
+    let layout = scenario.layout();
+    if layout.domains.len() < 2 {
+        return vec![];
+    }
+    let name = |tier: &usize| layout.tiers[*tier].name.clone();
+    let domain = |domain: &DomainLayout| DomainDocument {
+        name: domain.name.clone(),
+        tiers: domain.tiers.iter().map(name).collect(),
+    };
+    layout.domains.iter().map(domain).collect()
 }
 
 impl WorkloadDocument {
+    /// Its name, and where it runs on a machine with several domains.
+    pub(crate) fn label(&self) -> String {
+        match &self.domain {
+            Some(domain) => format!("{} in {domain}", self.name),
+            None => self.name.clone(),
+        }
+    }
+
     fn new(task: &Task, outcome: &TaskOutcome, points: Option<&[u16]>) -> Self {
         let rate = |unit: &str| {
             let of_part = || Some(outcome.local.runtime_s / outcome.speedup()?);
@@ -242,6 +348,7 @@ impl WorkloadDocument {
         };
         Self {
             name: task.name.clone(),
+            domain: None,
             threads: task.threads,
             footprint_bytes: task.footprint_bytes,
             runtime_s: outcome.runtime_s.map(rounded),

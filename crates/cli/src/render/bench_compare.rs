@@ -55,21 +55,22 @@ fn machine(document: &CompareDocument) -> String {
 
 pub(crate) fn text(document: &CompareDocument) -> String {
     let (rows, ceilings) = (table(document).text(), ceilings(document).text());
-    let (machine, verdicts) = (machine(document), verdicts(document).join("\n"));
-    format!("{machine}\n\n{rows}\n{ceilings}\n{verdicts}\n")
+    let lines = [verdicts(document), memory(document)].concat().join("\n");
+    format!("{}\n\n{rows}\n{ceilings}\n{lines}\n", machine(document))
 }
 
 pub(crate) fn markdown(document: &CompareDocument) -> String {
     let (rows, ceilings) = (table(document).markdown(), ceilings(document).markdown());
     let (title, machine) = (title(document), machine(document));
-    let verdicts = verdicts(document).join("\n- ");
+    let verdicts = [verdicts(document), memory(document)].concat().join("\n- ");
     format!("# {title}\n\n{machine}\n\n- {verdicts}\n\n{rows}\n{ceilings}")
 }
 
 pub(crate) fn html(document: &CompareDocument, figures: &str) -> String {
     let machine = escaped(&machine(document));
     let line = |verdict: &String| format!("<li>{}</li>\n", escaped(verdict));
-    let verdicts: String = verdicts(document).iter().map(line).collect();
+    let verdicts = [verdicts(document), memory(document)].concat();
+    let verdicts: String = verdicts.iter().map(line).collect();
     let (rows, ceilings) = (table(document).html(), ceilings(document).html());
     format!(
         "<p class=\"source\">{machine}</p>\n<ul>\n{verdicts}</ul>\n{figures}<h2>All runs</h2>\n\
@@ -112,6 +113,32 @@ fn verdicts(document: &CompareDocument) -> Vec<String> {
             Some(format!("{} at {} x: the pager is {}", row.pattern, row.ratio, said.join(", ")))
         })
         .collect()
+}
+
+/// Whether the ways had equal memory, of each pattern at each footprint: the most that each had.
+fn memory(document: &CompareDocument) -> Vec<String> {
+    let extended = document.rows.iter().filter(|row| row.way != "dram" && row.rate.is_some());
+    let extended: Vec<&RowDocument> = extended.collect();
+    let is_same =
+        |a: &&RowDocument, b: &&RowDocument| (&a.pattern, a.ratio) == (&b.pattern, b.ratio);
+    let of_group = |rows: &[&RowDocument]| {
+        let used: Vec<(&str, u64)> =
+            rows.iter().filter_map(|row| Some((row.way.as_str(), row.used_max_bytes?))).collect();
+        let most = used.iter().map(|(_, bytes)| *bytes).max()?;
+        let least = used.iter().map(|(_, bytes)| *bytes).min()?;
+        let mib = |bytes: u64| number(bytes as f64 / f64::from(1 << 20));
+        let each: Vec<String> =
+            used.iter().map(|(way, bytes)| format!("{way} {} MiB", mib(*bytes))).collect();
+        let differ = 100.0 * (most as f64 / least.max(1) as f64 - 1.0);
+        (used.len() > 1).then(|| {
+            let (first, each) = (rows[0], each.join(", "));
+            format!(
+                "{} at {} x: memory used: {each}; {differ:.1} % between most and least",
+                first.pattern, first.ratio
+            )
+        })
+    };
+    extended.chunk_by(is_same).filter_map(of_group).collect()
 }
 
 /// How good the prediction was.
@@ -210,6 +237,7 @@ pub(crate) fn csv(document: &CompareDocument) -> String {
         "cpus_busy",
         "read_bytes",
         "written_bytes",
+        "limit_bytes",
         "used_max_bytes",
         "verified",
         "problem",
@@ -230,6 +258,7 @@ pub(crate) fn csv(document: &CompareDocument) -> String {
             text(row.cpus_busy),
             whole(row.read_bytes),
             whole(row.written_bytes),
+            whole(row.limit_bytes),
             whole(row.used_max_bytes),
             row.verified.to_string(),
             row.problem.clone().unwrap_or_default(),

@@ -35,7 +35,7 @@ fn differences(document: &CompareDocument) -> Table {
 }
 
 fn rows(document: &CompareDocument) -> Table {
-    let mut table = Table::new(&["", "A", "B", "unit", "B against A", "spread", "B is"]);
+    let mut table = Table::new(&["", "A", "B", "unit", "B against A", "noise", "B is"]);
     for row in &document.rows {
         let doubt = if row.trusted { "" } else { ", but a point is noisy" };
         table.row([
@@ -44,7 +44,7 @@ fn rows(document: &CompareDocument) -> Table {
             number(row.second),
             row.unit.clone(),
             signed_percent(row.difference),
-            format!("± {:.1} %", 100.0 * row.spread),
+            row.noise.map_or("unknown".into(), |noise| format!("± {:.1} %", 100.0 * noise)),
             format!("{}{doubt}", row.verdict),
         ]);
     }
@@ -55,6 +55,15 @@ fn rows(document: &CompareDocument) -> Table {
 fn verdict(document: &CompareDocument) -> String {
     let count = |verdict: &str| document.rows.iter().filter(|row| row.verdict == verdict).count();
     let (better, worse, same) = (count("better"), count("worse"), count("same"));
+    let unknown = match count("unknown") {
+        0 => String::new(),
+        count => format!(", unknown in {count} (fewer than 3 repeats have no spread)"),
+    };
+    let noisy = document.rows.iter().filter(|row| row.beyond_spread && !row.trusted).count();
+    let noisy = match noisy {
+        0 => String::new(),
+        count => format!("; {count} of the differences are of noisy points"),
+    };
     if document.rows.is_empty() {
         return "they have no point in common".into();
     }
@@ -63,7 +72,7 @@ fn verdict(document: &CompareDocument) -> String {
     let most =
         most.map(|row| format!("; the most: {}, {}", row.setting, signed_percent(row.difference)));
     format!(
-        "B is better in {better}, worse in {worse}, the same in {same}{}",
+        "B is better in {better}, worse in {worse}, the same in {same}{unknown}{}{noisy}",
         most.unwrap_or_default()
     )
 }
@@ -94,6 +103,7 @@ pub(crate) fn csv(document: &CompareDocument) -> String {
         "second",
         "difference",
         "spread",
+        "noise",
         "beyond_spread",
         "verdict",
     ]);
@@ -104,7 +114,8 @@ pub(crate) fn csv(document: &CompareDocument) -> String {
             row.first.to_string(),
             row.second.to_string(),
             row.difference.to_string(),
-            row.spread.to_string(),
+            row.spread.map(|spread| spread.to_string()).unwrap_or_default(),
+            row.noise.map(|noise| noise.to_string()).unwrap_or_default(),
             row.beyond_spread.to_string(),
             row.verdict.clone(),
         ]);

@@ -1,15 +1,51 @@
 //! `interleaf.simulate.dimm/1` as text and CSV, and as the curves of a platform.
 
-use super::{chart, number, table::Table};
-use crate::document::{
-    dimm::{DimmDocument, PointDocument},
-    figure::{Figure, Series, SeriesKind},
+use super::{
+    chart, number,
+    table::{Table, escaped},
 };
+use crate::document::dimm::{DimmDocument, PointDocument};
 
 pub(crate) fn text(document: &DimmDocument) -> String {
-    let mut text = format!(
-        "{} x {} ({} devices of {}), {} GB/s at most\n{} pattern, {} lines on their way, uncore {} \
-         ns; latency is of reads, from the core's miss to its data\n\n",
+    let mut text = format!("{}\n\n{}", setting(document), table(document).text());
+    text += &remarks(document).iter().map(|remark| format!("{remark}\n")).collect::<String>();
+    if document.points.iter().any(|point| point.offered_gbps.is_some()) {
+        let charts = document.figures();
+        let charts = charts.iter().map(chart::text).filter(|chart| !chart.is_empty());
+        text += &charts.map(|chart| format!("\n{chart}")).collect::<String>();
+    }
+    if let Some(timing) = &document.timing {
+        text += &format!(
+            "\n{} s, {} million requests a second\n",
+            number(timing.wall_s),
+            number(timing.requests_per_s * 1e-6)
+        );
+    }
+    text
+}
+
+pub(crate) fn title(document: &DimmDocument) -> String {
+    format!("{} x {}", document.channels, document.device)
+}
+
+pub(crate) fn markdown(document: &DimmDocument) -> String {
+    let table = table(document).markdown();
+    let remarks: String = remarks(document).iter().map(|remark| format!("\n{remark}\n")).collect();
+    format!("# {}\n\n{}\n\n{table}{remarks}", title(document), setting(document))
+}
+
+pub(crate) fn html_tables(document: &DimmDocument) -> String {
+    let table = table(document).html();
+    let remark = |remark: &String| format!("\n<p>{}</p>", escaped(remark));
+    let remarks: String = remarks(document).iter().map(remark).collect();
+    format!("<p class=\"source\">{}</p>\n{table}{remarks}", escaped(&setting(document)))
+}
+
+/// The simulated modules and load.
+fn setting(document: &DimmDocument) -> String {
+    format!(
+        "{} x {} ({} devices of {}), {} GB/s at most\n{} pattern, {} outstanding lines ({} a \
+         channel), uncore {} ns; latency is of reads, from the core's miss to its data",
         document.channels,
         document.device,
         document.width,
@@ -17,8 +53,12 @@ pub(crate) fn text(document: &DimmDocument) -> String {
         number(document.peak_gbps),
         document.pattern,
         document.outstanding,
+        outstanding_per_channel(document),
         number(document.uncore_ns),
-    );
+    )
+}
+
+fn table(document: &DimmDocument) -> Table {
     let mut table = Table::new(&[
         "mix", "offered", "GB/s", "of peak", "mean ns", "p50", "p80", "p99", "p99.9", "max",
         "row hits", "W", "pJ/bit", "GB/s/W",
@@ -44,42 +84,22 @@ pub(crate) fn text(document: &DimmDocument) -> String {
             optional(point.gbps_per_w, ""),
         ]);
     }
-    text += &table.text();
-    if document.points.iter().any(|point| point.offered_gbps.is_some()) {
-        let chart = chart::text(&curves(document));
-        if !chart.is_empty() {
-            text += &format!("\n{chart}");
-        }
-    }
-    if let Some(timing) = &document.timing {
-        text += &format!(
-            "\n{} s, {} million requests a second\n",
-            number(timing.wall_s),
-            number(timing.requests_per_s * 1e-6)
-        );
-    }
-    text
+    table
 }
 
-/// Latency against bandwidth.
-fn curves(document: &DimmDocument) -> Figure {
-    let mut mixes: Vec<&str> = document.points.iter().map(|point| point.mix.as_str()).collect();
-    mixes.dedup();
-    let series = mixes.into_iter().enumerate().map(|(group, mix)| {
-        let points = document.points.iter().filter(|point| point.mix == mix);
-        let points = points.map(|point| (point.bandwidth_gbps, point.latency_ns.mean));
-        Series::new(mix, SeriesKind::Line, group, points)
+/// The power of the tier and the notes of the simulation, a line each.
+fn remarks(document: &DimmDocument) -> Vec<String> {
+    let power = document.tier_power.as_ref().map(|power| {
+        format!(
+            "power as a line over bandwidth: static_w = {}, energy_pj_per_bit = {} (each point \
+             within {:.1} %)",
+            number(power.static_w),
+            number(power.energy_pj_per_bit),
+            100.0 * power.max_error
+        )
     });
-    Figure {
-        id: "loaded-latency".into(),
-        title: format!("loaded latency of {}", document.device),
-        x_label: "bandwidth, GB/s".into(),
-        y_label: "latency, ns".into(),
-        y_from: 0.0,
-        categories: vec![],
-        series: series.collect(),
-        caption: String::new(),
-    }
+    let notes = document.notes.iter().map(|note| format!("note: {note}"));
+    power.into_iter().chain(notes).collect()
 }
 
 /// One row for each point.
@@ -135,20 +155,20 @@ pub(crate) fn csv(document: &DimmDocument) -> String {
     table.csv()
 }
 
+fn outstanding_per_channel(document: &DimmDocument) -> u64 {
+    document.outstanding / u64::from(document.channels.max(1))
+}
+
 /// The file of curves that a tier of a platform can have.
 pub(crate) fn curves_csv(document: &DimmDocument) -> String {
     let mut table = Table::new(&["mix", "bandwidth_gbps", "latency_ns", "provenance", "source"]);
-    let source = format!(
-        "interleaf simulate dimm --device {} --density {} --width {} --channels {}",
-        document.device, document.density, document.width, document.channels
-    );
     let row = |point: &PointDocument| {
         [
             point.mix.clone(),
             point.bandwidth_gbps.to_string(),
             point.latency_ns.mean.to_string(),
             "simulated".to_string(),
-            source.clone(),
+            document.command.clone(),
         ]
     };
     let (mut mix, mut held) = ("", 0.0);

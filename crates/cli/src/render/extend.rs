@@ -8,10 +8,7 @@ use interleaf_model::units::Bytes;
 pub(crate) fn ended(document: &ExtendDocument) -> String {
     let dram = Bytes::new(document.dram_bytes);
     if document.processes.is_empty() {
-        let least = Bytes::new(document.min_alloc_bytes);
-        return format!(
-            "nothing was extended: no allocation, nor all together, had {least} (--min-alloc)\n"
-        );
+        return nothing(document);
     }
     let mut table = Table::new(&[
         "process", "DRAM", "faults", "foreseen", "used", "wasted", "evicted", "read", "written",
@@ -25,7 +22,57 @@ pub(crate) fn ended(document: &ExtendDocument) -> String {
         table.row(cells("all".into(), document.dram_bytes, &document.total));
     }
     let elapsed = number(document.elapsed_s);
-    format!("{dram} of DRAM, {elapsed} s\n{}", table.text())
+    format!("{dram} of DRAM, {elapsed} s\n{}{}", table.text(), outside(document))
+}
+
+/// The report for a command none of whose processes used the budget.
+fn nothing(document: &ExtendDocument) -> String {
+    let least = Bytes::new(document.min_alloc_bytes);
+    let resident = document.resident_max_bytes.map_or(String::new(), |bytes| {
+        format!(
+            "The largest process had {} resident, all of it outside the budget: objects smaller \
+             than 128 KiB, static data, stacks and code are never extended.\n",
+            rounded(bytes)
+        )
+    });
+    format!(
+        "nothing was extended: unless a message above says why, no process allocated {least} \
+         (--min-alloc) in pieces of 128 KiB and more.\n{resident}"
+    )
+}
+
+/// Memory outside the budget, in one line.
+fn outside(document: &ExtendDocument) -> String {
+    let all = || document.processes.iter();
+    if !all().any(|process| process.outside_bytes.is_some()) {
+        return match document.resident_max_bytes {
+            Some(bytes) => {
+                format!("resident, within the budget and outside: {} at most\n", rounded(bytes))
+            }
+            None => String::new(),
+        };
+    }
+    let bytes: u64 = all().filter_map(|process| process.outside_bytes).sum();
+    let left: u64 = all().map(|process| process.left_bytes).sum::<u64>().min(bytes);
+    let least = Bytes::new(document.min_alloc_bytes);
+    let left = match left {
+        0 => String::new(),
+        left => format!(
+            "{} of it in pieces of 128 KiB and more, allocated before they were {least} \
+             (--min-alloc) together; else ",
+            rounded(left)
+        ),
+    };
+    format!(
+        "outside the budget: {} at most: {left}objects smaller than 128 KiB, static data and \
+         stacks, which are never extended\n",
+        rounded(bytes)
+    )
+}
+
+/// A size that is no exact one.
+fn rounded(bytes: u64) -> Bytes {
+    Bytes::new(if bytes < 1 << 20 { bytes } else { bytes & !0xF_FFFF })
 }
 
 fn cells(name: String, dram_bytes: u64, counts: &CountsDocument) -> [String; 10] {

@@ -1,7 +1,8 @@
 //! One HTML page that needs nothing else: the script that draws is in it.
 
 use super::{
-    bench_compare, colour, compare, measure, predict, profile, reproduce, simulate, table::escaped,
+    bench_compare, colour, compare, dimm, measure, predict, profile, reproduce, simulate,
+    table::escaped,
 };
 use crate::document::{
     Document,
@@ -30,7 +31,21 @@ figure { margin: 1.5rem 0 } figcaption { color: #555 }
 
 /// The page of a document.
 pub(crate) fn page(document: &Document) -> String {
-    let (title, body) = match document {
+    let (title, body) = contents(document);
+    format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width\">\n<title>{title}</title>\n\
+         <style>\n{STYLE}</style>\n{script}\n</head>\n<body>\n<h1>{title}</h1>\n{body}\
+         <p class=\"source\">Made by interleaf {version}.</p>\n</body>\n</html>\n",
+        title = escaped(&title),
+        script = script(),
+        version = env!("CARGO_PKG_VERSION"),
+    )
+}
+
+/// The title of the page of a document, as plain text, and the HTML below it.
+pub(crate) fn contents(document: &Document) -> (String, String) {
+    match document {
         Document::Predict(document) => {
             let title = format!("{} on {}", document.workload, document.platform);
             let figures = drawn(&document.figures(), "");
@@ -44,6 +59,10 @@ pub(crate) fn page(document: &Document) -> String {
             let verdict = escaped(&simulate::verdict(document));
             let tables = simulate::html_tables(document);
             (title, format!("<p><b>{verdict}</b></p>\n{figures}{tables}"))
+        }
+        Document::Dimm(document) => {
+            let figures = drawn(&document.figures(), "");
+            (dimm::title(document), format!("{figures}{}", dimm::html_tables(document)))
         }
         Document::Measure(document) => {
             let findings = measure::findings(document);
@@ -77,16 +96,7 @@ pub(crate) fn page(document: &Document) -> String {
             });
             ("Published and ours".to_string(), studies.collect())
         }
-    };
-    format!(
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width\">\n<title>{title}</title>\n\
-         <style>\n{STYLE}</style>\n{script}\n</head>\n<body>\n<h1>{title}</h1>\n{body}\
-         <p class=\"source\">Made by interleaf {version}.</p>\n</body>\n</html>\n",
-        title = escaped(&title),
-        script = script(),
-        version = env!("CARGO_PKG_VERSION"),
-    )
+    }
 }
 
 /// The script that draws the plots. The library also hands out one that sets formulas, which no

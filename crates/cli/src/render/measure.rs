@@ -211,7 +211,8 @@ fn or_dash(value: Option<f64>) -> String {
 }
 
 fn spread(point: &PointDocument) -> String {
-    format!("± {:.1} %", 50.0 * point.spread)
+    // One repeat has none: "± 0.0 %" would claim that it is exact.
+    if point.repeats < 2 { "-".into() } else { format!("± {:.1} %", 50.0 * point.spread) }
 }
 
 /// From which CPUs, to which memory.
@@ -480,7 +481,7 @@ pub(crate) fn csv(document: &MeasureDocument) -> String {
             plain(point.modelled_gbps),
             plain(point.measured_gbps),
             plain(point.latency_ns),
-            plain(Some(point.spread)),
+            plain((point.repeats > 1).then_some(point.spread)),
             point.repeats.to_string(),
             plain(point.huge_share),
             of(|spread| spread.p50),

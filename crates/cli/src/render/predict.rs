@@ -16,10 +16,10 @@ pub(crate) fn text(document: &PredictDocument, every_row: bool) -> String {
     let shown: Vec<&RowDocument> =
         document.rows.iter().filter(|row| few || is_shown(document, row)).collect();
     let mut text = format!(
-        "{} on {}, {} threads\n\n{}\n",
+        "{} on {}, {}\n\n{}\n",
         document.workload,
         document.platform,
-        document.threads,
+        threads(document),
         table(document, &shown).text()
     );
     if shown.len() < document.rows.len() {
@@ -43,10 +43,10 @@ pub(crate) fn text(document: &PredictDocument, every_row: bool) -> String {
 pub(crate) fn markdown(document: &PredictDocument) -> String {
     let all: Vec<&RowDocument> = document.rows.iter().collect();
     let mut text = format!(
-        "# {} on {}\n\n{} threads\n\n{}\n",
+        "# {} on {}\n\n{}\n\n{}\n",
         document.workload,
         document.platform,
-        document.threads,
+        threads(document),
         table(document, &all).markdown()
     );
     text += &best(document);
@@ -58,6 +58,17 @@ pub(crate) fn markdown(document: &PredictDocument) -> String {
         );
     }
     text
+}
+
+/// How many threads, and where they run.
+fn threads(document: &PredictDocument) -> String {
+    let domains = document.domain_threads.iter();
+    let domains: Vec<String> =
+        domains.map(|own| format!("{} in {}", own.threads, own.domain)).collect();
+    match domains.is_empty() {
+        true => format!("{} threads", document.threads),
+        false => format!("{} threads: {}", document.threads, domains.join(", ")),
+    }
 }
 
 /// One row for each choice of weights, with every field.

@@ -73,6 +73,7 @@ pub(crate) fn put_back(undone: &PutBackDocument) -> String {
         "failed" => {
             format!("{path}: cannot be put back: {value}; `interleaf run --restore` tries it again")
         }
+        "set aside" => format!("{path}: is damaged and not put back: {value}"),
         _ => format!("{path}: left as it is for process {value}, which puts it back"),
     }
 }

@@ -145,13 +145,23 @@ fn periods(document: &MachineDocument, all: bool) -> Table {
         cells.extend(period.tier_latency_ns.iter().map(latency));
         cells.extend([
             format!("{:.1}", period.migrated_bytes as f64 * 1e-9),
-            weights_text(&period.target_weights),
+            target(document, period),
             period.decision.clone(),
             period.reason.clone(),
         ]);
         table.row(cells);
     }
     table
+}
+
+/// The target in points, of each domain where there are several.
+fn target(document: &MachineDocument, period: &PeriodDocument) -> String {
+    if document.domains.is_empty() || period.domain_weights.len() != document.domains.len() {
+        return weights_text(&period.target_weights);
+    }
+    let domains = document.domains.iter().zip(&period.domain_weights);
+    let own = domains.map(|(domain, weights)| format!("{} {}", domain.name, weights_text(weights)));
+    own.collect::<Vec<_>>().join(", ")
 }
 
 fn workloads(document: &MachineDocument) -> Table {
@@ -168,7 +178,7 @@ fn workloads(document: &MachineDocument) -> Table {
     for workload in &document.workloads {
         let best = workload.best_static.as_ref();
         table.row([
-            workload.name.clone(),
+            workload.label(),
             ended(workload),
             workload.speedup.map_or(String::new(), number),
             best.map_or("none fits".into(), |best| weights_text(&best.weights)),
@@ -232,7 +242,7 @@ fn comparison(document: &MachineDocument) -> Table {
     for (policy, workload, settled, weights, moved) in rows {
         table.row([
             policy.to_string(),
-            workload.name.clone(),
+            workload.label(),
             ended(workload),
             workload.speedup.map_or(String::new(), number),
             workload.regret.map_or(String::new(), signed_percent),
@@ -246,7 +256,7 @@ fn comparison(document: &MachineDocument) -> Table {
 
 /// What came of it, in a sentence.
 pub(crate) fn verdict(document: &MachineDocument) -> String {
-    let last = document.periods.last().map(|period| weights_text(&period.target_weights));
+    let last = document.periods.last().map(|period| target(document, period));
     let last = last.unwrap_or_default();
     let settled = match document.converged_after_s {
         Some(0.0) => format!("stays at {last}"),
@@ -269,9 +279,10 @@ pub(crate) fn verdict(document: &MachineDocument) -> String {
             match workload.speedup {
                 Some(speedup) => format!(
                     "{} is {speedup:.2} times as fast as on {} alone{behind}",
-                    workload.name, document.tiers[0]
+                    workload.label(),
+                    first_tier(document, workload)
                 ),
-                None => format!("{} has not begun", workload.name),
+                None => format!("{} has not begun", workload.label()),
             }
         })
         .collect();
@@ -281,6 +292,13 @@ pub(crate) fn verdict(document: &MachineDocument) -> String {
         gains.join("; "),
         document.migrated_bytes_total as f64 * 1e-9
     )
+}
+
+/// The first tier near the domain of `workload`.
+fn first_tier<'a>(document: &'a MachineDocument, workload: &WorkloadDocument) -> &'a str {
+    let own = document.domains.iter().find(|domain| workload.domain.as_ref() == Some(&domain.name));
+    let near = own.and_then(|domain| domain.tiers.first());
+    near.or(document.tiers.first()).map_or("", String::as_str)
 }
 
 fn lines(document: &MachineDocument) -> Vec<String> {

@@ -24,7 +24,10 @@ pub(crate) fn picture(figure: &Figure) -> Result<String, Failure> {
     let area = SVGBackend::with_string(&mut text, SIZE).into_drawing_area();
     let drawn = draw(figure, &area).and_then(|()| area.present().map_err(|why| why.to_string()));
     drop(area);
-    drawn.map_err(|why| Failure::new(format!("the figure cannot be drawn: {why}"), "report it"))?;
+    drawn.map_err(|why| {
+        let problem = format!("the figure {} cannot be drawn: {why}", figure.id);
+        Failure::new(problem, "choose another one with --figure, or --format html")
+    })?;
     Ok(text)
 }
 
@@ -34,23 +37,22 @@ fn draw(figure: &Figure, area: &DrawingArea<SVGBackend<'_>, Shift>) -> Result<()
     let values = |axis: fn(&Series) -> [&Vec<f64>; 3]| {
         figure.series.iter().flat_map(axis).flatten().copied().collect::<Vec<f64>>()
     };
-    let most = |values: &[f64]| values.iter().copied().fold(f64::MIN, f64::max);
-    let least = |values: &[f64]| values.iter().copied().fold(f64::MAX, f64::min);
     let none: fn(&Series) -> [&Vec<f64>; 3] = |series| [&series.x, &series.x, &series.x];
     let x = values(none);
     let y = values(|series| [&series.y, &series.low, &series.high]);
     let bars = !figure.categories.is_empty();
-    let pad = if bars { 0.6 } else { 0.01 * (most(&x) - least(&x)).max(1e-9) };
+    if x.is_empty() {
+        return Err("it has no points".into());
+    }
+    let (left, right) = (least(&x), most(&x));
+    let pad = if bars { 0.6 } else { 0.01 * span(left, right) };
+    let height = if bars { 1.25 } else { 1.08 } * span(figure.y_from, most(&y));
     let mut plane = ChartBuilder::on(area)
         .caption(&figure.title, (FONT, 22))
         .margin(12)
         .x_label_area_size(if bars { 150 } else { 46 })
         .y_label_area_size(62)
-        .build_cartesian_2d(
-            least(&x) - pad..most(&x) + pad,
-            figure.y_from
-                ..figure.y_from + if bars { 1.25 } else { 1.08 } * (most(&y) - figure.y_from),
-        )
+        .build_cartesian_2d(left - pad..right + pad, figure.y_from..figure.y_from + height)
         .map_err(failed)?;
     let plain = |at: &f64| format!("{at:.0}");
     let style = TextStyle::from((FONT, TEXT).into_font());
@@ -91,6 +93,20 @@ fn draw(figure: &Figure, area: &DrawingArea<SVGBackend<'_>, Shift>) -> Result<()
         .label_font((FONT, TEXT - 2))
         .draw()
         .map_err(failed)
+}
+
+fn least(values: &[f64]) -> f64 {
+    values.iter().copied().fold(f64::INFINITY, f64::min)
+}
+
+fn most(values: &[f64]) -> f64 {
+    values.iter().copied().fold(f64::NEG_INFINITY, f64::max)
+}
+
+/// The length of an axis, not so short that its marks could not be told apart as floating point:
+/// the library would add steps for ever that change nothing.
+fn span(from: f64, to: f64) -> f64 {
+    (to - from).max(1e-6 * from.abs().max(to.abs())).max(1e-9)
 }
 
 /// Names under the bars, turned so that they end where the axis is. The library would centre them

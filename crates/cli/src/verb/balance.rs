@@ -11,7 +11,11 @@ pub(super) use command::steered;
 
 mod publish;
 
+mod outlet;
+
 mod metrics;
+
+mod exposition;
 
 mod http;
 
@@ -144,7 +148,7 @@ fn balance<'a>(
 ) -> Result<ExitCode, Failure> {
     let setup = Setup::read(config, root)?;
     let source = setup.source(config, root)?;
-    let actuators = setup.actuators(config, root, journal)?;
+    let actuators = setup.actuators(config, root, journal, signals.stop_flag())?;
     for line in setup.words(config, &actuators, source.describe()) {
         output::message(&format!("interleaf: {line}"));
     }
@@ -154,13 +158,18 @@ fn balance<'a>(
     let mut host = Host::new(root, setup.host.clone(), source, clock, actuators)
         .map_err(|why| failed(&why))?;
     let mut publisher = Publisher::daemon(config, args, manager)?;
-    let tell = &mut |period: PeriodDocument| publisher.publish(&period);
+    let tell = &mut |period: &[PeriodDocument]| publisher.publish(period);
     let done = started(&mut host, &controller, &setup, config)
         .inspect(|()| manager.ready("observing for the first period"))
         .and_then(|()| steer(&mut host, &mut controller, tell));
     manager.stopping();
-    publisher.close();
+    // The daemon has done its work all the same.
+    let missing = publisher.close();
     match done {
+        Ok(()) | Err(Stop::Machine(HostError::Stopped)) if missing.is_err() => {
+            missing.err().map(Failure::tell);
+            Ok(ExitCode::SUCCESS)
+        }
         Ok(()) | Err(Stop::Machine(HostError::Stopped)) => Ok(ExitCode::SUCCESS),
         Err(Stop::Machine(why)) => Err(failed(&why)),
         Err(Stop::Output(why)) => Err(why),
@@ -202,21 +211,29 @@ fn started(
     Ok(host.apply(&decision)?)
 }
 
-/// Steers a machine that was [`started`] until there is reason to stop, and tells of each period.
+/// Steers a machine that was [`started`] until there is reason to stop, and tells of each period, a
+/// document for each domain.
 fn steer(
     host: &mut Host<'_>,
     controller: &mut Controller,
-    tell: &mut dyn FnMut(PeriodDocument) -> Result<(), Failure>,
+    tell: &mut dyn FnMut(&[PeriodDocument]) -> Result<(), Failure>,
 ) -> Result<(), Stop> {
     loop {
-        let period = controller.period(host, FOR_EVER)?;
-        for (at, domain) in period.domains.iter().enumerate() {
-            let document = PeriodDocument::new(host, at, period.time_s, domain);
-            tell(document).map_err(Stop::Output)?;
-        }
-        for note in host.take_notes() {
-            output::message(&format!("interleaf: {note}"));
-        }
+        let period = controller.period(host, FOR_EVER);
+        let notes = host.take_notes();
+        // The notes of a period that a signal cuts short are printed too.
+        let print = || {
+            for note in &notes {
+                output::message(&format!("interleaf: {note}"));
+            }
+        };
+        let period = period.inspect_err(|_| print())?;
+        let domains = period.domains.iter().enumerate();
+        let documents: Vec<_> = domains
+            .map(|(at, domain)| PeriodDocument::new(host, at, period.time_s, domain))
+            .collect();
+        tell(&documents).map_err(Stop::Output)?;
+        print();
     }
 }
 

@@ -23,14 +23,21 @@ pub(super) fn run(args: &CompareArgs) -> Result<ExitCode, Failure> {
     }
     let (csv, text) = (|| render::compare::csv(&document), || render::compare::text(&document));
     give(&args.output, &document, csv, text)?;
-    Ok(ExitCode::from(u8::from(args.same && document.differ())))
+    match (args.same, document.differ()) {
+        (false, _) | (true, Some(false)) => Ok(ExitCode::SUCCESS),
+        (true, Some(true)) => Ok(ExitCode::from(1)),
+        (true, None) => Err(Failure::new(
+            "--same: no point that both have is good and has a spread in both",
+            "measure with --repeat 3 or more, when nothing else runs",
+        )),
+    }
 }
 
 /// A record of what can be compared.
 fn record(path: &Path) -> Result<MeasureDocument, Failure> {
     let hint = "name a document that `interleaf measure -o FILE` recorded";
     let name = path.display().to_string();
-    match document::read(&name, &library::text(path, hint)?)? {
+    match document::read(&name, &library::document(path, hint)?)? {
         Document::Measure(document) => Ok(*document),
         _ => Err(Failure::new(format!("{name}: it is no record of a measurement"), hint)),
     }

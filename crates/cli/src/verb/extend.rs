@@ -1,15 +1,19 @@
 //! `interleaf extend`.
 
+mod budget;
 mod check;
 mod estimate;
+mod helper;
 mod job;
 mod monitor;
+mod outside;
+mod release;
 mod shared;
 mod steered;
 
 use super::placed::{self, Ended, say};
 use crate::{
-    args::{EXTEND_EXAMPLE, ExtendArgs, FaultsChoice},
+    args::{Dram, EXTEND_EXAMPLE, ExtendArgs, FaultsChoice},
     document::{
         self,
         extend::{CheckDocument, ExtendDocument, PlanDocument, Seen},
@@ -17,9 +21,14 @@ use crate::{
     failure::Failure,
     output, render,
 };
-use interleaf_linux::command::{Running, Signals};
-use interleaf_pager::session::{SCHEMA, Session, SessionError, Settings, VARIABLE};
+use interleaf_linux::{
+    command::{Running, Signals},
+    root::Root,
+    usage,
+};
+use interleaf_pager::session::{SCHEMA, SKIP_SBRK, Session, SessionError, Settings, VARIABLE};
 use job::Job;
+use outside::Outside;
 use std::{
     env,
     ffi::OsString,
@@ -52,18 +61,23 @@ pub(super) fn run(args: &ExtendArgs, root: Option<&Path>) -> Result<ExitCode, Fa
     if let Some(folder) = &args.serve {
         return shared::serve(folder).map(|()| ExitCode::SUCCESS);
     }
+    if let Some(folder) = &args.release {
+        return release::serve(folder).map(|()| ExitCode::SUCCESS);
+    }
     if args.clean {
         return clean(args).map(|()| ExitCode::SUCCESS);
     }
-    complete(args)?;
+    let job = Job::find();
+    complete(args, args.session.is_some() || job.is_some())?;
     if let (Some(pid), true) = (args.monitor, args.command.is_empty()) {
         return monitor::monitor(pid, args.json).map(|()| ExitCode::SUCCESS);
     }
     output::check_writable(args.stats.as_deref())?;
     let library = library()?;
-    let job = Job::find();
     let settings = settings(args, job.as_ref())?;
-    let plan = PlanDocument::new(&settings, check::checks(args, &library), args.force);
+    let name = args.session.clone().or(job.map(|job| job.name));
+    let checks = check::checks(args, &settings, name.as_deref(), &library);
+    let plan = PlanDocument::new(&settings, checks, args.force);
     if args.dry_run || args.estimate {
         return planned(args, plan);
     }
@@ -75,7 +89,7 @@ pub(super) fn run(args: &ExtendArgs, root: Option<&Path>) -> Result<ExitCode, Fa
     }
     allowed(args, &plan.checks)?;
     if steered::is_static(args) {
-        return steered::run(args);
+        return steered::run(args, settings.dram_bytes);
     }
     if args.faults == FaultsChoice::Signal {
         say(
@@ -86,7 +100,6 @@ pub(super) fn run(args: &ExtendArgs, root: Option<&Path>) -> Result<ExitCode, Fa
     let base = Session::base().map_err(unbegun)?;
     swept(args.quiet, &base)?;
     let signals = Signals::hold().map_err(placed::unheld)?;
-    let name = args.session.clone().or(job.map(|job| job.name));
     let session = Session::begin(&base, name.as_deref(), &settings);
     let session = session.map_err(unbegun)?;
     let (ended, document) = under(args, &signals, &session, &library)?;
@@ -106,7 +119,13 @@ pub(super) fn run(args: &ExtendArgs, root: Option<&Path>) -> Result<ExitCode, Fa
 }
 
 /// Refuses what makes no sense together.
-fn complete(args: &ExtendArgs) -> Result<(), Failure> {
+fn complete(args: &ExtendArgs, is_joined: bool) -> Result<(), Failure> {
+    if let (Some(Dram::Percent(percent)), true) = (args.dram, is_joined) {
+        return Err(Failure::new(
+            format!("--dram {percent}%: commands that share a session need the same budget"),
+            "give it as a size, such as 8GiB",
+        ));
+    }
     if args.command.is_empty() {
         return Ok(());
     }
@@ -132,7 +151,7 @@ fn planned(args: &ExtendArgs, mut plan: PlanDocument) -> Result<ExitCode, Failur
         let stores: Vec<_> =
             plan.checks.iter().filter(|check| check.what == "store").cloned().collect();
         allowed(args, &stores)?;
-        plan.estimate = Some(estimate::estimate(args)?);
+        plan.estimate = Some(estimate::estimate(args, plan.dram_bytes)?);
     }
     output::data(&match args.json {
         true => document::json(&plan)?,
@@ -165,11 +184,12 @@ fn settings(args: &ExtendArgs, job: Option<&Job>) -> Result<Settings, Failure> {
             )
         })?);
     }
+    let dram_bytes = budget::dram(&Root::live(), args)?;
     Ok(Settings {
         schema: SCHEMA.into(),
-        dram_bytes: args.dram.map_or(0, |dram| dram.get()),
+        dram_bytes,
         stores,
-        min_alloc_bytes: args.min_alloc.get(),
+        min_alloc_bytes: budget::min_alloc(args, dram_bytes),
         children: args.children.into(),
         shared: args.shared,
         faults: args.faults.into(),
@@ -188,16 +208,18 @@ fn under(
     library: &Path,
 ) -> Result<(Ended, ExtendDocument), Failure> {
     let (program, arguments) = args.command.split_first().unwrap_or_else(|| unreachable!());
-    let mut seen = Seen::default();
+    let (mut seen, mut outside) = (Seen::default(), Outside::new());
     let document = |seen: &Seen| ExtendDocument::new(&session.settings, &session.board, seen);
     if let Some(signal) = signals.come() {
         let ended = Ended { status: None, elapsed: Duration::ZERO, signal: Some(signal) };
         return Ok((ended, document(&seen)));
     }
     let server = args.shared.then(|| shared::Server::start(session)).transpose()?;
+    let _releaser = release::start(session);
     let variables = [
         (PRELOAD, preloaded(env::var_os(PRELOAD), library)),
         (VARIABLE, session.folder().as_os_str().into()),
+        (SKIP_SBRK.0, SKIP_SBRK.1.into()),
     ];
     let mut running =
         signals.start_with(&variables, program, arguments).map_err(placed::unstarted)?;
@@ -205,6 +227,7 @@ fn under(
     let mut line = Instant::now() + LINE;
     while !running.has_ended(TICK) {
         seen.look(&session.board);
+        outside.look(&session.board);
         if args.monitor.is_some() && Instant::now() >= line {
             line += LINE;
             monitored(&running, document(&seen));
@@ -216,6 +239,8 @@ fn under(
     seen.look(&session.board);
     let mut document = document(&seen);
     document.ended(Some(status), running.elapsed());
+    outside.tell(&mut document);
+    document.resident_max_bytes = usage::children_resident_max().ok().flatten();
     let ended = Ended { status: Some(status), elapsed: running.elapsed(), signal: running.came() };
     Ok((ended, document))
 }
@@ -281,7 +306,12 @@ fn clean(args: &ExtendArgs) -> Result<(), Failure> {
 }
 
 fn unbegun(why: SessionError) -> Failure {
-    let hint = match &why {
+    let hint = session_hint(&why);
+    Failure::new(format!("the session cannot begin: {why}"), hint)
+}
+
+fn session_hint(why: &SessionError) -> &'static str {
+    match why {
         SessionError::NotPrivate(_) => "remove it, or name another place in XDG_RUNTIME_DIR",
         SessionError::Differs(_) => {
             "give every part of the session the same --dram, --store, --min-alloc, --children, \
@@ -291,8 +321,7 @@ fn unbegun(why: SessionError) -> Failure {
             "its folder is in XDG_RUNTIME_DIR, or else in /run/interleaf of root and in TMPDIR of \
              others"
         }
-    };
-    Failure::new(format!("the session cannot begin: {why}"), hint)
+    }
 }
 
 #[cfg(test)]

@@ -56,6 +56,9 @@ pub(super) fn run(args: &MeasureArgs, root: Option<&Path>) -> Result<ExitCode, F
     }
     let (counted, said) = Counted::find(common.replay.as_deref(), &root, &setup.machine)?;
     document.notes.push(said);
+    for note in setup.notes.iter().filter(|_| !common.quiet) {
+        output::message(&format!("interleaf: {note}"));
+    }
     let signals = Signals::hold().map_err(placed::unheld)?;
     let ended = Bench::new(&setup, &signals, &counted, common, way).all(&tasks, &mut document);
     let status = match &ended {
@@ -148,7 +151,7 @@ fn of_interleave(args: &InterleaveArgs) -> Given<'_> {
 fn give(common: &CommonArgs, document: &MeasureDocument) -> Result<(), Failure> {
     let json = document::json(document)?;
     if let Some(target) = &common.output {
-        output::anew(target, &json)?;
+        output::file(target, &json)?;
         if target.as_os_str() == "-" {
             return Ok(());
         }

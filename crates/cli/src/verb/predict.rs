@@ -11,9 +11,10 @@ use interleaf_model::{
     demand::{Demand, Metric},
     mix::Mix,
     platform::Platform,
-    predict::{Forecast, MixLoad, load_curve, saturating_load},
+    predict::{Forecast, LoadPoint, MixLoad, Row, load_steps, saturating_load},
     weights::Weights,
 };
+use rayon::prelude::*;
 
 /// Ratios above this many are not tried one after another.
 const RATIOS_MAX: u64 = 20_000;
@@ -74,11 +75,8 @@ fn of_mix(
     let most = MixLoad { threads: args.threads.map_or(most.threads, f64::from), ..most };
     let load = match args.load {
         LoadChoice::At(bandwidth) => {
-            let most_gbps = platform.tiers[0]
-                .curves
-                .answer(&platform.domains[0].name, mix)
-                .response
-                .max_bandwidth_gbps();
+            let answer = platform.answer(0, &platform.spread(), mix);
+            let most_gbps = answer.response.max_bandwidth_gbps();
             if bandwidth.gbps() > most_gbps {
                 return Err(Failure::new(
                     format!(
@@ -92,13 +90,34 @@ fn of_mix(
         }
         LoadChoice::Max | LoadChoice::Sweep => most.clone(),
     };
-    let sweep = if args.load == LoadChoice::Sweep {
-        load_curve(platform, mix, Some(most.threads), weights, SWEEP_STEPS)
+    let subject = Subject { workload: mix.to_string(), result_unit: None };
+    let sweep: Vec<LoadPoint> = if args.load == LoadChoice::Sweep {
+        let steps = load_steps(platform, mix, Some(most.threads), SWEEP_STEPS);
+        each(&steps, "loads", |step| step.point(platform, weights))
     } else {
         vec![]
     };
-    let subject = Subject { workload: mix.to_string(), result_unit: None };
-    Ok(PredictDocument::new(platform, subject, &load.predict(platform, weights), &sweep))
+    let at = load.at(platform);
+    let prediction = at.prediction(rows(weights, |weights| at.row(weights)));
+    Ok(PredictDocument::new(platform, subject, &prediction, &sweep))
+}
+
+/// A row for each choice of weights.
+fn rows(weights: &[Weights], row: impl Fn(&Weights) -> Row + Sync) -> Vec<Row> {
+    each(weights, "choices of weights", row)
+}
+
+/// `compute` of each item on all cores, in the order of the items, with a progress bar.
+fn each<T: Sync, R: Send>(items: &[T], what: &str, compute: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let progress = output::progress(items.len() as u64, what);
+    let counted = |item: &T| {
+        let result = compute(item);
+        progress.inc(1);
+        result
+    };
+    let results = items.par_iter().map(counted).collect();
+    progress.finish_and_clear();
+    results
 }
 
 fn of_demand(
@@ -114,9 +133,11 @@ fn of_demand(
         ));
     }
     let measured_on = library::measured_on(platform, demand)?;
-    let threads = f64::from(args.threads.unwrap_or(platform.cpu.cores));
+    let usual = demand.threads().min(platform.cpu.cores);
+    let threads = f64::from(args.threads.unwrap_or(usual));
     let forecast = Forecast::new(platform, &measured_on, demand);
-    let prediction = forecast.predict(threads, weights);
+    let at = forecast.at(threads);
+    let prediction = at.prediction(rows(weights, |weights| at.row(weights)));
     let result_unit = match &demand.metric {
         Metric::Runtime => "s".to_string(),
         Metric::Rate(unit) => unit.clone(),

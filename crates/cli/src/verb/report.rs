@@ -4,26 +4,37 @@ use crate::{
     args::{ReportArgs, ReportFormat},
     document::{self, Document, figure::Figure, measure::foreign},
     failure::Failure,
-    output, render,
+    library, output, render,
     verb::measure::export,
 };
-use std::{
-    fs,
-    io::{self, Read},
-    path::Path,
-};
+use std::path::Path;
 
 pub(super) fn run(args: &ReportArgs) -> Result<(), Failure> {
-    let format = args.format.or_else(|| by_ending(&args.output)).unwrap_or(ReportFormat::Html);
+    let format = args.format.map_or_else(|| by_ending(&args.output), Ok)?;
     if args.figure.is_some() && format != ReportFormat::Svg {
         return Err(Failure::new(
             "--figure goes with svg: the other formats have all figures or none",
             "leave --figure out, or ask for --format svg",
         ));
     }
-    let document = document::read(&args.record.display().to_string(), &text(&args.record)?)?;
-    let made = match (format, &document) {
-        (ReportFormat::Html, _) => render::html::page(&document),
+    let hint = "name a document that was recorded with -o FILE, or - for stdin";
+    let text = library::document(&args.record, hint)?;
+    let document = document::read(&args.record.display().to_string(), &text)?;
+    if let (ReportFormat::Platform, Document::Measure(document)) = (format, &document) {
+        export::check("--output", Some(&args.output))?;
+        return export::write("--output", &args.output, document);
+    }
+    output::file(&args.output, &rendered(format, &document, args.figure.as_deref())?)
+}
+
+/// A document in a format; of SVG the figure that is named, or the first one.
+fn rendered(
+    format: ReportFormat,
+    document: &Document,
+    figure: Option<&str>,
+) -> Result<String, Failure> {
+    Ok(match (format, document) {
+        (ReportFormat::Html, _) => render::html::page(document),
         (ReportFormat::Markdown, Document::Predict(document)) => {
             render::predict::markdown(document)
         }
@@ -33,6 +44,8 @@ pub(super) fn run(args: &ReportArgs) -> Result<(), Failure> {
         (ReportFormat::Markdown, Document::Machine(document)) => {
             render::simulate::markdown(document)
         }
+        (ReportFormat::Markdown, Document::Dimm(document)) => render::dimm::markdown(document),
+        (ReportFormat::Csv, Document::Dimm(document)) => render::dimm::csv(document),
         (ReportFormat::Markdown, Document::Measure(document)) => {
             render::measure::markdown(document)
         }
@@ -52,10 +65,6 @@ pub(super) fn run(args: &ReportArgs) -> Result<(), Failure> {
         (ReportFormat::Csv, Document::Machine(document)) => render::simulate::csv(document),
         (ReportFormat::Csv, Document::Predict(document)) => render::predict::csv(document),
         (ReportFormat::Csv, Document::Reproduce(document)) => render::reproduce::csv(document),
-        (ReportFormat::Platform, Document::Measure(document)) => {
-            export::check("--output", Some(&args.output))?;
-            return export::write("--output", &args.output, document);
-        }
         (ReportFormat::Mess, Document::Measure(document)) => told(foreign::mess(document))?,
         (ReportFormat::Mlc, Document::Measure(document)) => told(foreign::mlc(document))?,
         (ReportFormat::Platform | ReportFormat::Mess | ReportFormat::Mlc, _) => {
@@ -65,38 +74,38 @@ pub(super) fn run(args: &ReportArgs) -> Result<(), Failure> {
             ));
         }
         (ReportFormat::Svg, _) => {
-            let figures = figures(&document);
-            render::svg::picture(chosen(&figures, args.figure.as_deref().unwrap_or("1"))?)?
+            let figures = figures(document);
+            render::svg::picture(chosen(&figures, figure.unwrap_or("1"))?)?
         }
-    };
-    output::file(&args.output, &made)
+    })
 }
 
 fn told(text: Result<String, String>) -> Result<String, Failure> {
     text.map_err(|why| Failure::new(why, "measure it: interleaf measure loaded, or all of it"))
 }
 
-fn by_ending(path: &Path) -> Option<ReportFormat> {
-    match path.extension()?.to_str()? {
-        "html" | "htm" => Some(ReportFormat::Html),
-        "md" => Some(ReportFormat::Markdown),
-        "csv" => Some(ReportFormat::Csv),
-        "toml" => Some(ReportFormat::Platform),
-        "svg" => Some(ReportFormat::Svg),
-        _ => None,
-    }
-}
+/// Endings of the names of files, with the format of each.
+const ENDINGS: [(&str, ReportFormat); 6] = [
+    ("html", ReportFormat::Html),
+    ("htm", ReportFormat::Html),
+    ("md", ReportFormat::Markdown),
+    ("csv", ReportFormat::Csv),
+    ("svg", ReportFormat::Svg),
+    ("toml", ReportFormat::Platform),
+];
 
-fn text(path: &Path) -> Result<String, Failure> {
-    let read = if path == Path::new("-") {
-        let mut text = String::new();
-        io::stdin().lock().read_to_string(&mut text).map(|_| text)
-    } else {
-        fs::read_to_string(path)
+/// The format by the ending of the output; of a name without one, and of stdout, a page.
+fn by_ending(path: &Path) -> Result<ReportFormat, Failure> {
+    let Some(ending) = path.extension().map(|ending| ending.to_string_lossy()) else {
+        return Ok(ReportFormat::Html);
     };
-    read.map_err(|why| {
-        let hint = "name a document that was recorded with -o FILE, or - for stdin";
-        Failure::new(format!("{}: {why}", path.display()), hint)
+    let known = ENDINGS.iter().find(|(known, _)| ending.eq_ignore_ascii_case(known));
+    known.map(|(_, format)| *format).ok_or_else(|| {
+        let endings: Vec<String> = ENDINGS.iter().map(|(known, _)| format!(".{known}")).collect();
+        Failure::new(
+            format!("{}: no report is written as .{ending}", path.display()),
+            format!("end the name with one of {}, or give --format", endings.join(", ")),
+        )
     })
 }
 
@@ -104,6 +113,7 @@ fn figures(document: &Document) -> Vec<Figure> {
     match document {
         Document::Predict(document) => document.figures(),
         Document::Machine(document) => document.figures(),
+        Document::Dimm(document) => document.figures(),
         Document::Measure(document) => document.figures(),
         Document::Compare(_) => vec![],
         Document::Profile(document) => document.figures(),
@@ -126,3 +136,6 @@ fn chosen<'a>(figures: &'a [Figure], name: &str) -> Result<&'a Figure, Failure> 
         Failure::new(format!("there is no figure \"{name}\""), hint)
     })
 }
+
+#[cfg(test)]
+mod tests;

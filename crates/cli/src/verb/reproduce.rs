@@ -22,7 +22,7 @@ pub(super) fn run(args: &ReproduceArgs) -> Result<(), Failure> {
         || render::reproduce::text(&document),
     )?;
     if let Some(target) = &args.report {
-        output::file(target, &render::html::page(&Document::Reproduce(document)))?;
+        output::file(target, &render::html::page(&Document::Reproduce(Box::new(document))))?;
         output::message(&format!("the report is in {}", target.display()));
     }
     Ok(())

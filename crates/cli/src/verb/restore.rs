@@ -32,6 +32,7 @@ pub(super) fn restore(dry_run: bool, json: bool, root: &Root) -> Result<(), Fail
 /// Says what processes that were killed have left.
 fn left(json: bool, root: &Root) -> Result<(), Failure> {
     let left = journal::leftovers(root).map_err(unkept)?;
+    let damaged = journal::damaged(root).map_err(unkept)?;
     let changes = left.iter().flat_map(|left| {
         // The last change is put back first.
         left.changes.iter().rev().map(|change| (left.pid, change))
@@ -39,14 +40,21 @@ fn left(json: bool, root: &Root) -> Result<(), Failure> {
     if json {
         let left: Vec<SettingDocument> =
             changes.map(|(_, change)| SettingDocument::from(change)).collect();
-        let value = serde_json::json!({ "schema": document::run::SCHEMA, "left": left });
+        let damaged: Vec<_> = damaged
+            .iter()
+            .map(|damaged| serde_json::json!({ "path": damaged.path, "why": damaged.why }))
+            .collect();
+        let value = serde_json::json!({
+            "schema": document::run::SCHEMA, "left": left, "damaged": damaged,
+        });
         return output::data(&document::json(&value)?);
     }
-    let lines: Vec<String> = changes
+    let mut lines: Vec<String> = changes
         .map(|(pid, change)| {
             format!("process {pid} left {} at {}: {}", change.path, change.set, change.was)
         })
         .collect();
+    lines.extend(damaged.iter().map(|it| format!("{}: is damaged: {}", it.path, it.why)));
     output::data(&listed(&lines))
 }
 
@@ -63,9 +71,18 @@ pub(super) fn unkept(why: JournalError) -> Failure {
         JournalError::Held { .. } => {
             "weights are the whole machine's: wait until that process has ended, or use the same"
         }
-        JournalError::Content { .. } => {
-            "look into the file, set by hand what it says, and remove it"
+        JournalError::Claimed { pid, .. } => {
+            let hint = format!(
+                "let one process steer them: end the other (kill {pid}), steer other processes \
+                 or groups, or name in `[scope] protected` of one what the other steers"
+            );
+            return Failure::new(why.to_string(), hint);
         }
+        JournalError::Untrusted { .. } => {
+            "see who has written there; then remove the folder, or give it back to root: chown -R \
+             root /run/interleaf; chmod 755 /run/interleaf"
+        }
+        JournalError::Unknown(_) => "report it: the kernel's setting has an unknown value",
         _ if why.is_permission() => "run it as root",
         JournalError::Keep { why, .. } if why.kind() == io::ErrorKind::StorageFull => {
             "make room in /run, and try again"

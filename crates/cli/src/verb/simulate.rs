@@ -204,7 +204,7 @@ fn single(
     footprint: Option<Bytes>,
 ) -> Result<Scenario, Failure> {
     let measured_on = library::measured_on(platform, demand)?;
-    let threads = threads.unwrap_or(platform.domains[0].cores);
+    let threads = threads.unwrap_or_else(|| demand.threads().min(platform.domains[0].cores));
     let mut task = Task::new(platform, &measured_on, demand, threads);
     if let Some(footprint) = footprint {
         task.footprint_bytes = footprint.get();

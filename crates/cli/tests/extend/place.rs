@@ -3,6 +3,7 @@
 
 #![allow(dead_code, unreachable_pub, reason = "each test uses a part of it")]
 
+use interleaf_linux::command::with_default_signals;
 use serde_json::Value;
 use std::{
     env,
@@ -45,6 +46,7 @@ impl Place {
         let mut command = Command::new(env!("CARGO_BIN_EXE_interleaf"));
         command.arg("extend").args(options).env("XDG_RUNTIME_DIR", self.at("run"));
         command.env("INTERLEAF_PRELOAD", library());
+        with_default_signals(&mut command);
         command
     }
 

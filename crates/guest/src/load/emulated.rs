@@ -57,7 +57,9 @@ impl Emulated {
         threads: u32,
         stretches: &[Stretch],
     ) -> Self {
-        let program = Forecast::new(&platform, measured_on, demand).program(f64::from(threads));
+        let program = Forecast::new(&platform, measured_on, demand)
+            .in_domain(DOMAIN)
+            .program(f64::from(threads));
         let program = match stretches {
             [] => program,
             stretches => program.with_stretches(&platform, stretches),

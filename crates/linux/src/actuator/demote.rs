@@ -58,7 +58,7 @@ impl Guards {
         self.0.resize_with(goal.demotions.len(), Guard::default);
         for (guard, (from, to)) in self.0.iter_mut().zip(&goal.demotions) {
             let text = root.peek(&format!("{NODES}/node{from}/meminfo"))?.unwrap_or_default();
-            let bytes = |key| node::kib(&text, key).map(|kib| kib * 1024);
+            let bytes = |key| node::size(&text, key);
             let before = guard.wanted_bytes.is_some();
             if let (Some(free), Some(total)) = (bytes("MemFree"), bytes("MemTotal")) {
                 guard.step(free, total);

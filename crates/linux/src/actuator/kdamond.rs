@@ -33,6 +33,14 @@ pub const COUNT: &str = "/sys/kernel/mm/damon/admin/kdamonds/nr_kdamonds";
 /// 24 were allowed).
 const WARM_UP: Duration = Duration::from_millis(4500);
 
+/// How often the same context may be refused. Once can be a thread that had just ended: it is
+/// started again then.
+const SAME_MAX: u32 = 2;
+
+/// How often one may be refused at all. Each refusal leaves out what had gone by then, which in a
+/// commit is an aggregation later: what lives shorter is gone after two or three.
+const TRIES_MAX: u32 = 50;
+
 /// What schemes have done since they were set up, bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
@@ -81,19 +89,49 @@ impl<'a> Kdamond<'a> {
         self.start.is_some_and(|start| start.elapsed() >= WARM_UP)
     }
 
-    /// Sees to it that it runs with a context: sets it up, starts it, or tells it what has changed.
-    /// It has that then; the call waits up to an aggregation.
+    /// Sees to it that it runs with the context that `build` makes: sets it up, starts it, or
+    /// commits what has changed. It has that then; the call waits up to an aggregation.
+    ///
+    /// The kernel refuses a context as a whole (`EINVAL`) when one of its processes or control
+    /// groups is gone by then, so `build` is called again after each refusal, for a context without
+    /// those. It gives `None` when nothing is left to watch.
     ///
     /// # Errors
-    /// When somebody else holds DAMON, or it does not take the context: it runs on with the last
-    /// one, and is told again the next time.
-    pub fn bring(&mut self, context: &Context) -> Result<(), ActuatorError> {
+    /// When somebody else holds DAMON, `build` fails, or the kernel refuses the same context twice:
+    /// the thread runs on with the last one, and is told again the next time.
+    pub fn bring(
+        &mut self,
+        build: &mut dyn FnMut() -> Result<Option<Context>, ActuatorError>,
+    ) -> Result<(), ActuatorError> {
         let was_set_up = self.is_set_up();
-        let done = self.try_bring(context);
-        if done.is_err() && !was_set_up {
+        let done = self.bring_built(build);
+        if !was_set_up && !matches!(done, Ok(true)) {
             self.release();
         }
-        done
+        done.map(drop)
+    }
+
+    /// Builds the context and commits it; whether one was built.
+    fn bring_built(
+        &mut self,
+        build: &mut dyn FnMut() -> Result<Option<Context>, ActuatorError>,
+    ) -> Result<bool, ActuatorError> {
+        let mut context = build()?;
+        let (mut tries, mut same) = (0, 0);
+        while let Some(now) = context {
+            match self.try_bring(&now) {
+                Err(why) if why.is_value_refused() => {
+                    context = build()?;
+                    same = if context.as_ref() == Some(&now) { same + 1 } else { 0 };
+                    tries += 1;
+                    if same == SAME_MAX || tries == TRIES_MAX {
+                        return Err(why);
+                    }
+                }
+                done => return done.map(|()| true),
+            }
+        }
+        Ok(false)
     }
 
     fn try_bring(&mut self, context: &Context) -> Result<(), ActuatorError> {
@@ -202,7 +240,11 @@ impl<'a> Kdamond<'a> {
     /// When it cannot be asked.
     pub fn stats_now(&self) -> Result<Vec<Stats>, RootError> {
         if self.setting.root.is_live() && self.runs()? {
-            self.setting.root.write(&file("0/state"), "update_schemes_stats")?;
+            match self.setting.root.write(&file("0/state"), "update_schemes_stats") {
+                // The thread has ended meanwhile.
+                Err(why) if why.is_not_taken() && !self.runs()? => {}
+                asked => asked?,
+            }
         }
         self.stats()
     }

@@ -15,8 +15,8 @@ const ONE_IN: u32 = 20;
 
 /// ... and this while pages rest, which is most of the time, unless that were longer than so long:
 /// somebody else may move them.
-const ONE_IN_AT_REST: u32 = 300;
-const PAUSE_AT_REST: Duration = Duration::from_secs(2);
+const ONE_IN_AT_REST: u32 = 400;
+const PAUSE_AT_REST: Duration = Duration::from_secs(60);
 
 /// They rest within so many points of their goal.
 const REST_POINTS: f64 = 2.0;

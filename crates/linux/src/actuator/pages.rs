@@ -7,13 +7,12 @@ use super::{
     Actuator, ActuatorError, Followed, Goal, Setting,
     held::Held,
     look::{Duty, ENDED, JOINED, Look, comings, there},
+    scan::{Changes, Scan},
 };
-use crate::{
-    migrate::{MigrateError, Migrator},
-    process::Process,
-};
+use crate::{migrate::Migrator, process::Process};
 use interleaf_model::machine::Order;
 use std::{
+    collections::BTreeSet,
     ops::ControlFlow,
     time::{Duration, Instant},
 };
@@ -32,6 +31,9 @@ pub struct Pages<'a> {
     goal: Option<Goal>,
     mover: Option<Migrator>,
     known: Vec<Process>,
+    scan: Scan,
+    /// Those whose pages may not be moved, which was told.
+    refused: BTreeSet<(u32, u64)>,
     look: Look,
     duty: Duty,
     tried_bytes: u64,
@@ -48,6 +50,8 @@ impl<'a> Pages<'a> {
             goal: None,
             mover: None,
             known: vec![],
+            scan: Scan::default(),
+            refused: BTreeSet::new(),
             look: Look::default(),
             duty: Duty::default(),
             tried_bytes: 0,
@@ -65,6 +69,7 @@ impl<'a> Pages<'a> {
         let start = Instant::now();
         let (mut moved, mut looked) = (0, 0);
         let pids: Vec<u32> = self.known.iter().map(|it| it.pid).collect();
+        let stop = self.setting.stop.clone();
         // What is settled already is looked at again each time, and of each mapping one page is
         // tried first: the time of a portion begins when the rest moves.
         let mut first = None;
@@ -73,7 +78,8 @@ impl<'a> Pages<'a> {
             if moved >= LEAST_BYTES.min(budget) {
                 first.get_or_insert_with(Instant::now);
             }
-            match moved >= budget || first.is_some_and(|first| first.elapsed() >= PORTION) {
+            let is_enough = first.is_some_and(|first| first.elapsed() >= PORTION);
+            match moved >= budget || is_enough || stop.is_set() {
                 true => ControlFlow::Break(()),
                 false => ControlFlow::Continue(()),
             }
@@ -86,9 +92,13 @@ impl<'a> Pages<'a> {
                 followed
                     .notes
                     .extend(left.map(|(why, bytes)| format!("{bytes} bytes stay: {why}")));
+                for refusal in &outcome.refused {
+                    let process = self.known.iter().find(|it| it.pid == refusal.pid);
+                    if process.is_some_and(|it| self.refused.insert(it.identity())) {
+                        followed.notes.push(refusal.to_string());
+                    }
+                }
             }
-            // It has ended since it was found.
-            Err(MigrateError::Absent(_)) => {}
             Err(why) => followed.notes.push(why.to_string()),
         }
         self.tried_bytes += looked;
@@ -133,24 +143,22 @@ impl Actuator for Pages<'_> {
         let root = self.setting.root;
         there(root, &goal)?;
         self.held.look(&mut followed.notes)?;
-        let found = self.setting.processes()?;
-        let is_in = |all: &[Process], one: &Process| {
-            all.iter().any(|it| (it.pid, it.start_ticks) == (one.pid, one.start_ticks))
-        };
-        let new = |all: &[Process], than: &[Process]| -> Vec<Process> {
-            all.iter().filter(|it| !is_in(than, it)).cloned().collect()
-        };
-        let (joined, left) = (new(&found, &self.known), new(&self.known, &found));
-        if !self.known.is_empty() {
-            comings(&mut followed.notes, JOINED, &joined);
+        if self.scan.is_due() {
+            let Changes { joined, gone } = self.scan.changes(&self.setting, &self.known, 0)?;
+            if !self.known.is_empty() {
+                comings(&mut followed.notes, JOINED, &joined);
+            }
+            comings(&mut followed.notes, ENDED, &gone);
+            followed.joined = joined.iter().map(|it| it.pid).collect();
+            followed.left = gone.iter().map(|it| it.pid).collect();
+            if !joined.is_empty() {
+                self.duty = Duty::default();
+            }
+            let gone: BTreeSet<_> = gone.iter().map(Process::identity).collect();
+            self.known.retain(|it| !gone.contains(&it.identity()));
+            self.refused.retain(|it| !gone.contains(it));
+            self.known.extend(joined);
         }
-        comings(&mut followed.notes, ENDED, &left);
-        followed.joined = joined.iter().map(|it| it.pid).collect();
-        followed.left = left.iter().map(|it| it.pid).collect();
-        if !followed.joined.is_empty() {
-            self.duty = Duty::default();
-        }
-        self.known = found;
         self.portion(&goal, &mut followed)?;
         let on = self.look.placement(&self.setting, &self.known)?;
         self.look.note(&mut followed, root, &goal, on)?;

@@ -67,6 +67,45 @@ impl<'a> Physical<'a> {
         Self { has_goal: true, ..Self::quota(setting, kernel) }
     }
 
+    /// Sees to it that DAMON does what is wanted now.
+    fn bring(&mut self, goal: &Goal) -> Result<(), ActuatorError> {
+        let Self { kdamond, setting, has_goal, ranges, guards, push, .. } = self;
+        let wanted = Wanted { setting, has_goal: *has_goal, goal, ranges, guards, push: *push };
+        // A control group that has gone since is left out the next time.
+        kdamond.bring(&mut || Ok(Some(wanted.context()?)))
+    }
+
+    fn look(&mut self, goal: &Goal, followed: &mut Followed) -> Result<(), ActuatorError> {
+        let root = self.setting.root;
+        // Asked first: while pages move, one would see a part of what comes, and ask for more.
+        let stats = self.kdamond.stats_now()?;
+        followed.tried_bytes = Some(stats.iter().map(|it| it.tried_bytes).sum());
+        followed.applied_bytes = Some(stats.iter().map(|it| it.applied_bytes).sum());
+        let on = self.look.placement(&self.setting, &[])?;
+        if let Some(on) = &on {
+            // Pages that cannot move yet are tried again.
+            if !self.kdamond.is_warm() {
+                self.steer = Steer::default();
+            }
+            let done = stats.first().copied().unwrap_or_default();
+            self.push = self.steer.step(goal, on, done);
+        }
+        self.guards.look(root, goal, &mut followed.notes)?;
+        self.look.note(followed, root, goal, on)
+    }
+}
+
+/// Inputs of a DAMON context.
+struct Wanted<'w, 'a> {
+    setting: &'w Setting<'a>,
+    has_goal: bool,
+    goal: &'w Goal,
+    ranges: &'w BTreeMap<u32, Vec<Range<u64>>>,
+    guards: &'w Guards,
+    push: Option<Push>,
+}
+
+impl Wanted<'_, '_> {
     /// What is left alone when pages leave a node.
     fn without(&self, from: u32) -> Result<Vec<Without>, RootError> {
         let others = self.ranges.iter().filter(|(node, _)| **node != from);
@@ -85,7 +124,8 @@ impl<'a> Physical<'a> {
         Ok(without)
     }
 
-    fn context(&self, goal: &Goal) -> Result<Context, RootError> {
+    fn context(&self) -> Result<Context, RootError> {
+        let goal = self.goal;
         let first = goal.nodes.first().map_or(0, |(node, _)| *node);
         let rate = goal.rate_limit_bytes_per_s.unwrap_or(u64::MAX);
         let most = rate.saturating_mul(RESET_MS) / 1000;
@@ -112,25 +152,6 @@ impl<'a> Physical<'a> {
             schemes.push(Scheme { without: self.without(from)?, ..demotion });
         }
         Ok(Context { watched: Watched::Memory(watched), schemes })
-    }
-
-    fn look(&mut self, goal: &Goal, followed: &mut Followed) -> Result<(), ActuatorError> {
-        let root = self.setting.root;
-        // Asked first: while pages move, one would see a part of what comes, and ask for more.
-        let stats = self.kdamond.stats_now()?;
-        followed.tried_bytes = Some(stats.iter().map(|it| it.tried_bytes).sum());
-        followed.applied_bytes = Some(stats.iter().map(|it| it.applied_bytes).sum());
-        let on = self.look.placement(&self.setting, &[])?;
-        if let Some(on) = &on {
-            // What cannot move yet does not stay in vain.
-            if !self.kdamond.is_warm() {
-                self.steer = Steer::default();
-            }
-            let done = stats.first().copied().unwrap_or_default();
-            self.push = self.steer.step(goal, on, done);
-        }
-        self.guards.look(root, goal, &mut followed.notes)?;
-        self.look.note(followed, root, goal, on)
     }
 }
 
@@ -168,7 +189,7 @@ impl Actuator for Physical<'_> {
         (self.ranges, self.steer, self.push) = (ranges, Steer::default(), None);
         self.look.begin();
         self.look(goal, &mut Followed::default())?;
-        self.kdamond.bring(&self.context(goal)?)?;
+        self.bring(goal)?;
         self.goal = Some(goal.clone());
         Ok(())
     }
@@ -179,7 +200,7 @@ impl Actuator for Physical<'_> {
         there(self.setting.root, &goal)?;
         self.look(&goal, &mut followed)?;
         self.kdamond.look(&mut followed.notes)?;
-        self.kdamond.bring(&self.context(&goal)?)?;
+        self.bring(&goal)?;
         followed.demotes = self.guards.demotes();
         Ok(followed)
     }

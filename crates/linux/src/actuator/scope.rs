@@ -4,15 +4,22 @@ use crate::{
     cgroup::Group,
     node::{self, NODES},
     numa_maps::{self, NodeBytes},
-    process::{Process, tree},
+    process::{Process, Snapshot},
     root::{Root, RootError},
     sampled,
+    stop::StopFlag,
 };
-use std::{collections::BTreeMap, fmt};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
 
 /// A process with less memory does not join: watching it would cost more than it can gain. It joins
 /// when it has grown.
 pub const JOINS_BYTES: u64 = 1 << 20;
+
+/// The process that all others descend from, but for the kernel's threads.
+const INIT: u32 = 1;
 
 /// With more memory than this, walking all pages of a process takes longer than a sample of them.
 const LARGE_BYTES: u64 = 1 << 30;
@@ -38,32 +45,37 @@ impl Scope {
     /// # Errors
     /// When `/proc` or the group's files cannot be read.
     pub fn processes(&self, root: &Root) -> Result<Vec<Process>, RootError> {
+        self.processes_of(&Snapshot::new(root, &StopFlag::default()))
+    }
+
+    /// The same at the moment of a snapshot, which several scopes share.
+    ///
+    /// # Errors
+    /// As [`Self::processes`].
+    pub fn processes_of(&self, snapshot: &Snapshot<'_>) -> Result<Vec<Process>, RootError> {
+        let root = snapshot.root();
         let mut found: Vec<Process> = vec![];
         match self {
-            Self::Machine => found = tree(root, 1)?,
+            Self::Machine => found = snapshot.table()?.tree(INIT),
             Self::Processes(pids) => {
                 for pid in pids {
-                    found.extend(tree(root, *pid)?);
+                    found.extend(snapshot.table()?.tree(*pid));
                 }
             }
             Self::Named(names) => {
-                for process in tree(root, 1)? {
-                    if names.contains(&process.name) {
-                        found.extend(tree(root, process.pid)?);
-                    }
-                }
+                found = snapshot.table()?.within(INIT, |process| names.contains(&process.name));
             }
             Self::Cgroup(group) => {
                 let mut groups = vec![group.clone()];
                 groups.extend(group.descendants(root)?);
                 for group in groups {
                     for pid in group.processes(root)? {
-                        found.extend(crate::process::process(root, pid)?);
+                        found.extend(snapshot.process(pid)?);
                     }
                 }
             }
         }
-        let mut seen = std::collections::BTreeSet::new();
+        let mut seen = BTreeSet::new();
         found.retain(|process| !process.is_zombie && seen.insert(process.pid));
         Ok(found)
     }
@@ -71,7 +83,8 @@ impl Scope {
     /// Where the anonymous memory of the scope is; `None` where nobody counts.
     ///
     /// For processes the kernel walks all their pages, about 10 ms a GiB; of large ones a sample
-    /// is looked at. For a control group and for the machine it has counted already.
+    /// is looked at, and it is cut short when `stop` is set. For a control group and for the
+    /// machine the kernel has counted already.
     ///
     /// # Errors
     /// When a file cannot be read. A process that ends meanwhile is none.
@@ -79,6 +92,7 @@ impl Scope {
         &self,
         root: &Root,
         processes: &[Process],
+        stop: &StopFlag,
     ) -> Result<Option<NodeBytes>, RootError> {
         match self {
             Self::Machine => machine(root).map(Some),
@@ -91,8 +105,13 @@ impl Scope {
             }
             Self::Processes(_) | Self::Named(_) => {
                 let mut sum = None;
-                for process in processes {
-                    if let Some(on) = of_process(root, process.pid, processes.len())? {
+                for process in processes.iter().take_while(|_| !stop.is_set()) {
+                    let on = match of_process(root, process.pid, processes.len()) {
+                        // The process has changed its user: scan the others.
+                        Err(why) if why.is_permission() => None,
+                        on => on?,
+                    };
+                    if let Some(on) = on {
                         sum.get_or_insert_with(NodeBytes::default).add(&on);
                     }
                 }
@@ -148,8 +167,8 @@ fn machine(root: &Root) -> Result<NodeBytes, RootError> {
     let mut on = BTreeMap::new();
     for node in node::online(root)?.iter() {
         let text = root.peek(&format!("{NODES}/node{node}/meminfo"))?.unwrap_or_default();
-        if let Some(kib) = node::kib(&text, "AnonPages") {
-            on.insert(node, kib * 1024);
+        if let Some(bytes) = node::size(&text, "AnonPages") {
+            on.insert(node, bytes);
         }
     }
     Ok(NodeBytes(on))

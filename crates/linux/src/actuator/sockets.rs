@@ -21,6 +21,8 @@ struct Shared<'a> {
     /// The nodes near each socket, and its goal once it has one.
     sockets: Vec<(Vec<u32>, Option<Goal>)>,
     followed: Followed,
+    /// Where the pages of the scope were when they were looked at last.
+    on: Option<NodeBytes>,
 }
 
 /// The actuator of one socket.
@@ -43,7 +45,7 @@ pub fn divide<'a>(
     let count = sockets.len();
     let sockets = sockets.into_iter().map(|nodes| (nodes, None)).collect();
     let (nodes, followed) = (nodes.to_vec(), Followed::default());
-    let shared = Shared { whole, setting, nodes, sockets, followed };
+    let shared = Shared { whole, setting, nodes, sockets, followed, on: None };
     let shared = Rc::new(RefCell::new(shared));
     let part = |at| -> Box<dyn Actuator + 'a> { Box::new(Part { shared: shared.clone(), at }) };
     (0..count).map(part).collect()
@@ -51,18 +53,16 @@ pub fn divide<'a>(
 
 impl Shared<'_> {
     /// The goals of all sockets as one; `None` while some have none.
-    fn goal(&self) -> Result<Option<Goal>, ActuatorError> {
-        let root = self.setting.root;
-        let processes = match self.setting.scope.is_slow_to_look_at() {
-            true => self.setting.scope.processes(root)?,
-            false => vec![],
-        };
-        let on = self.setting.scope.placement(root, &processes)?.unwrap_or_default();
+    fn goal(&mut self) -> Result<Option<Goal>, ActuatorError> {
+        if self.sockets.iter().any(|(_, goal)| goal.is_none()) {
+            return Ok(None);
+        }
+        let on = self.placement()?;
         let parts = parts(&on, self.sockets.iter().map(|(nodes, _)| nodes.as_slice()));
         let mut shares: BTreeMap<u32, f64> = BTreeMap::new();
         let mut merged: Option<Goal> = None;
         for ((_, goal), part) in self.sockets.iter().zip(parts) {
-            let Some(goal) = goal else { return Ok(None) };
+            let Some(goal) = goal else { continue };
             for (node, share) in goal.shares()? {
                 *shares.entry(node).or_default() += part * share;
             }
@@ -75,6 +75,22 @@ impl Shared<'_> {
         let goals = self.sockets.iter().filter_map(|(_, goal)| goal.as_ref());
         let demotions = goals.flat_map(|goal| goal.demotions.clone()).collect();
         Ok(merged.map(|merged| Goal { nodes, demotions, ..merged }))
+    }
+}
+
+impl Shared<'_> {
+    /// Where the pages are. Of processes that is what the actuator has found last: reading all of
+    /// `/proc` and their `numa_maps` again would double what a look costs.
+    fn placement(&mut self) -> Result<NodeBytes, ActuatorError> {
+        let setting = &self.setting;
+        let is_slow = setting.scope.is_slow_to_look_at();
+        if let Some(on) = self.on.as_ref().filter(|_| is_slow) {
+            return Ok(on.clone());
+        }
+        let processes = if is_slow { setting.processes()? } else { vec![] };
+        let on = setting.scope.placement(setting.root, &processes, &setting.stop)?;
+        setting.check_stop()?;
+        Ok(self.on.insert(on.unwrap_or_default()).clone())
     }
 }
 
@@ -121,6 +137,9 @@ impl Actuator for Part<'_> {
         let mut shared = self.shared.borrow_mut();
         if self.at == 0 {
             shared.followed = shared.whole.follow()?;
+            if let Some(on) = shared.followed.on.clone() {
+                shared.on = Some(on);
+            }
         }
         let (nodes, goal) = &shared.sockets[self.at];
         let on = shared.followed.on.as_ref().map(|on| {
@@ -197,8 +216,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let root = machine(folder.path(), &[75, 25, 0, 0]);
         let journal = Rc::new(RefCell::new(Journal::open(&root).unwrap().0));
-        let (scope, protected) = (Scope::Machine, vec![]);
-        let setting = Setting { root: &root, journal, scope, protected, leave: false };
+        let setting = Setting::new(&root, journal, Scope::Machine);
         let told = Rc::new(RefCell::new(vec![]));
         let whole = Box::new(Notes(told.clone()));
         let mut parts = divide(whole, setting, &[0, 1, 2, 3], vec![vec![0, 2], vec![1, 3]]);

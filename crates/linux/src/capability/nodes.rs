@@ -27,7 +27,8 @@ const SIZES_APART: u64 = 64;
 /// Whether the sizes of the nodes can be believed. Some kernels tell too little of a node whose
 /// memory they set up late, or got from a hypervisor after boot.
 pub(super) fn sizes(machine: &Machine) -> Status {
-    let sum: u64 = machine.nodes.iter().map(|node| node.total_bytes).sum();
+    let sizes = machine.nodes.iter().map(|node| node.total_bytes);
+    let sum = sizes.fold(0, u64::saturating_add);
     let mib = |bytes: u64| bytes >> 20;
     match machine.total_bytes {
         None => Status::unknown(
@@ -54,20 +55,31 @@ pub(super) fn sizes(machine: &Machine) -> Status {
 /// Whether some memory has no rated bandwidth.
 fn is_unrated(machine: &Machine) -> bool {
     let mut nodes = machine.nodes.iter().filter(|node| node.total_bytes > 0);
-    nodes.any(|node| node.rated.as_ref().and_then(|rated| rated.read_mibps).unwrap_or(0) == 0)
+    nodes.any(|node| node.rated.as_ref().and_then(|rated| rated.read_mibps).is_none())
 }
 
 pub(super) fn rated(machine: &Machine) -> Status {
     let mut unrated = vec![];
-    let mut latencies = vec![];
+    let (mut latencies, mut implausible) = (vec![], vec![]);
     for node in machine.nodes.iter().filter(|node| node.total_bytes > 0) {
         let rated = node.rated.as_ref();
-        if rated.and_then(|rated| rated.read_mibps).unwrap_or(0) > 0 {
+        let odd = rated.map_or(&[][..], |rated| &rated.implausible);
+        implausible.extend(odd.iter().map(|figure| format!("node {}: {figure}", node.id)));
+        if rated.is_some_and(|rated| rated.read_mibps.is_some()) {
             continue;
         }
         unrated.push(node.id);
-        let latency = rated.and_then(|rated| rated.read_ns).filter(|ns| *ns > 0);
+        let latency = rated.and_then(|rated| rated.read_ns);
         latencies.extend(latency.map(|ns| format!("{ns} ns of node {}", node.id)));
+    }
+    let implausible = match implausible.is_empty() {
+        true => String::new(),
+        false => format!("; ignored, since no memory has it: {}", implausible.join(", ")),
+    };
+    if unrated.is_empty() && !implausible.is_empty() {
+        return Status::present(format!(
+            "the firmware rates the bandwidth of every node (HMAT or CDAT){implausible}"
+        ));
     }
     if unrated.is_empty() {
         return Status::present("the firmware rates every node (HMAT or CDAT)");
@@ -79,7 +91,7 @@ pub(super) fn rated(machine: &Machine) -> Status {
         why += &format!(", but for a latency: {}", latencies.join(", "));
     }
     Status::missing(
-        why,
+        why + &implausible,
         "switch HMAT on in the firmware's settings; what cannot be read can be measured",
     )
 }

@@ -3,7 +3,7 @@
 use super::Status;
 use crate::{
     damon::{Damon, Kdamond},
-    journal::leftovers,
+    journal::{damaged, leftovers},
     root::{Root, RootError},
     topology::Machine,
 };
@@ -132,15 +132,16 @@ fn programs(root: &Root) -> Result<Vec<Rival>, RootError> {
 /// Settings that a process of ours changed and was killed before it put them back.
 pub(super) fn left_behind(root: &Root) -> Status {
     let remedy = "interleaf run --restore, as root";
-    let left = match leftovers(root) {
-        Ok(left) => left,
+    let (left, damaged) = match leftovers(root).and_then(|left| Ok((left, damaged(root)?))) {
+        Ok(found) => found,
         Err(why) => return Status::unknown(why.to_string(), "see what the file holds"),
     };
     let changes = left.iter().flat_map(|left| left.changes.iter().map(|change| (left.pid, change)));
-    let text: Vec<String> = changes
+    let mut text: Vec<String> = changes
         .filter(|(_, change)| change.was != change.set)
         .map(|(pid, change)| format!("process {pid} left {} at {}", change.path, change.set))
         .collect();
+    text.extend(damaged.iter().map(|it| format!("{} is damaged: {}", it.path, it.why)));
     if text.is_empty() {
         return Status::present("no settings of a run that was killed");
     }

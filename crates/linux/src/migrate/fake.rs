@@ -43,6 +43,8 @@ pub(super) struct Fake {
     pub(super) folio: u64,
     /// Free pages of each node.
     pub(super) free: BTreeMap<u32, u64>,
+    /// Whether named processes are on their own.
+    pub(super) alone: bool,
     /// Processes that are not ours to move.
     pub(super) foreign: BTreeSet<u32>,
     pub(super) allowed: Option<List>,
@@ -167,9 +169,17 @@ impl Memory for Fake {
         Ok(self.free.iter().map(|(node, pages)| (*node, pages * PAGE)).collect())
     }
 
-    fn tree(&mut self, pid: u32) -> Result<Vec<Process>, RootError> {
-        let of = |process: &&Process| process.pid == pid || process.parent == pid;
-        Ok(self.processes.iter().filter(of).cloned().collect())
+    fn trees(&mut self, pids: &[u32]) -> Result<Vec<Vec<Process>>, RootError> {
+        let tree = |pid: &u32| {
+            let is_child = |process: &Process| !self.alone && process.parent == *pid;
+            let of = |process: &&Process| process.pid == *pid || is_child(process);
+            self.processes.iter().filter(of).cloned().collect()
+        };
+        Ok(pids.iter().map(tree).collect())
+    }
+
+    fn is_alone(&self) -> bool {
+        self.alone
     }
 
     fn process(&mut self, pid: u32) -> Result<Option<Process>, RootError> {

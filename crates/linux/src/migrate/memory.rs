@@ -8,8 +8,9 @@ use super::{
 use crate::{
     list::List,
     node, numa_maps, process,
-    process::Process,
+    process::{Process, Snapshot},
     root::{Root, RootError},
+    stop::StopFlag,
     syscall,
 };
 use std::{
@@ -35,8 +36,13 @@ pub(super) trait Memory {
     /// The nodes with memory, and what is free on each, bytes.
     fn nodes(&mut self) -> Result<Vec<(u32, u64)>, RootError>;
 
-    /// A process and all that it and its children have started.
-    fn tree(&mut self, pid: u32) -> Result<Vec<Process>, RootError>;
+    /// Of each of these processes the tree, as found in one pass over all; empty where there is no
+    /// such process.
+    fn trees(&mut self, pids: &[u32]) -> Result<Vec<Vec<Process>>, RootError>;
+
+    /// Whether the named processes are on their own: without those that they have started, and one
+    /// that is gone or refuses does not keep the others.
+    fn is_alone(&self) -> bool;
 
     /// A process, if there is one.
     fn process(&mut self, pid: u32) -> Result<Option<Process>, RootError>;
@@ -79,7 +85,7 @@ pub(super) struct Live {
     start: Instant,
     /// The pagemap that was read last, and whose it is; without a file where it cannot be opened.
     pagemap: Option<(u32, Option<File>)>,
-    /// Whether a process is taken without those that it has started.
+    /// See [`Memory::is_alone`].
     pub(super) alone: bool,
 }
 
@@ -137,11 +143,18 @@ impl Memory for Live {
         Ok(all.map(|node| (node.id, node.free_bytes)).collect())
     }
 
-    fn tree(&mut self, pid: u32) -> Result<Vec<Process>, RootError> {
-        match self.alone {
-            true => Ok(process::process(&self.root, pid)?.into_iter().collect()),
-            false => process::tree(&self.root, pid),
-        }
+    fn trees(&mut self, pids: &[u32]) -> Result<Vec<Vec<Process>>, RootError> {
+        let stop = StopFlag::default();
+        let snapshot = Snapshot::new(&self.root, &stop);
+        let tree = |pid: &u32| match self.alone {
+            true => Ok(snapshot.process(*pid)?.into_iter().collect()),
+            false => Ok(snapshot.table()?.tree(*pid)),
+        };
+        pids.iter().map(tree).collect()
+    }
+
+    fn is_alone(&self) -> bool {
+        self.alone
     }
 
     fn process(&mut self, pid: u32) -> Result<Option<Process>, RootError> {

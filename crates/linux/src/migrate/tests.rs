@@ -187,6 +187,30 @@ fn children_are_moved_and_those_that_may_not_be_are_told() {
     assert_eq!(said, format!("process 42 (program-42): {expected}"));
 }
 
+/// The pages of several processes on their own: one that is gone, one that ends and one that may
+/// not be moved keep nobody else's where they are.
+#[test]
+fn the_rest_goes_on_without_those_that_are_gone_or_refuse() {
+    let mut fake = one(&[0; 100]);
+    fake.alone = true;
+    for pid in [43, 44, 45] {
+        fake.start(pid, 1);
+        fake.map(pid, START, 1, &[0; 100]);
+    }
+    fake.foreign.insert(43);
+    fake.ends = Some((44, 1));
+    let pids = [99, 43, 44, 45, ONE];
+    let watch = &mut |_: &Progress<'_>| ControlFlow::Continue(());
+    let outcome = run(&mut fake, &target(&[1, 1]), None, &pids, watch).unwrap();
+    let refused: Vec<u32> = outcome.refused.iter().map(|it| it.pid).collect();
+    assert_eq!(refused, [43]);
+    for pid in [45, ONE] {
+        let moved = outcome.processes.iter().find(|it| it.pid == pid).unwrap();
+        assert_eq!(pages(&moved.after), [(0, 50), (1, 50)], "{pid}");
+    }
+    assert!(outcome.processes.iter().any(|it| it.pid == 44 && it.ended));
+}
+
 #[test]
 fn who_watches_can_stop_it() {
     let mut fake = one(&[0; 100_000]);

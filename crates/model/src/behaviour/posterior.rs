@@ -120,8 +120,7 @@ impl<'a> Evidence<'a> {
             .map(|step| {
                 let share = low + (high - low) * step as f64 / steps.max(1) as f64;
                 let mix = demand.mix.with_read_share(share).unwrap_or(demand.mix);
-                let domain = &platform.domains[0].name;
-                (share, platform.tiers[0].curves.answer(domain, mix).response)
+                (share, platform.answer(0, &platform.spread(), mix).response)
             })
             .collect();
         Self { platform, demand, local, traffic: TrafficPerWork::of(demand) }

@@ -29,8 +29,9 @@ pub struct Load {
     pub mixes: Vec<Mix>,
     /// The part of the traffic that goes to each tier; sums to 1.
     pub shares: Vec<f64>,
-    /// The domain it comes from, as an index.
-    pub domain: usize,
+    /// The part of its threads in each domain; sums to 1. Threads of one load keep pace, as those
+    /// of a program with barriers do: each domain has as much of the traffic as of the threads.
+    pub domain_parts: Vec<f64>,
     /// The part of each tier's bandwidth that this pattern of accesses can reach (0 to 1).
     pub bandwidth_factors: Vec<f64>,
 }
@@ -106,11 +107,10 @@ impl<'a> System<'a> {
     pub fn new(platform: &'a Platform, loads: &[Load]) -> Self {
         let mut extrapolated = vec![];
         let mut answer = |load: &Load| {
-            let domain = &platform.domains[load.domain].name;
-            let tiers = platform.tiers.iter().zip(&load.mixes).zip(&load.shares);
+            let tiers = platform.tiers.iter().enumerate().zip(&load.mixes).zip(&load.shares);
             tiers
-                .map(|((tier, mix), share)| {
-                    let answer = tier.curves.answer(domain, *mix);
+                .map(|(((at, tier), mix), share)| {
+                    let answer = platform.answer(at, &load.domain_parts, *mix);
                     if let Some(why) = answer.extrapolated.filter(|_| *share > 0.0) {
                         let why = format!("{}: {why}", tier.name);
                         if !extrapolated.contains(&why) {
@@ -263,7 +263,7 @@ impl<'a> System<'a> {
                 rates: flows.iter().map(|flow| flow.bandwidth_gbps).collect(),
             })
             .collect();
-        let groups = self.groups(load, at, &visited, traffic);
+        let groups = self.groups(loads, at, &visited, traffic);
         let Reached { bandwidth_gbps, occupancy, queued_bytes } =
             reach(&groups, &stations, load.exposed_compute_ns());
 
@@ -318,10 +318,11 @@ impl<'a> System<'a> {
     }
 
     /// The visited tiers (as indices into `visited`) by the link they are behind, with what the
-    /// link has left for load `at`. A tier behind no link is a group of its own.
+    /// link has left for load `at`: as much traffic as makes the part of it that crosses the link
+    /// fill the link. A tier behind no link is a group of its own.
     fn groups(
         &self,
-        load: &Load,
+        loads: &[Load],
         at: usize,
         visited: &[usize],
         traffic: &Traffic,
@@ -329,7 +330,8 @@ impl<'a> System<'a> {
         let mut groups: Vec<(Vec<usize>, f64)> = vec![];
         let mut grouped = vec![false; visited.len()];
         for link in &self.platform.links {
-            if !(link.domains.is_empty() || link.domains.contains(&load.domain)) {
+            let crossing = link.crossing(&loads[at].domain_parts);
+            if crossing <= 0.0 {
                 continue;
             }
             let behind: Vec<usize> =
@@ -337,14 +339,18 @@ impl<'a> System<'a> {
             if behind.is_empty() {
                 continue;
             }
-            let loads = traffic.bandwidth_gbps.len();
-            let others: f64 = (0..loads)
+            let others: f64 = (0..loads.len())
                 .filter(|other| *other != at)
-                .flat_map(|other| link.tiers.iter().map(move |t| traffic.bandwidth_gbps[other][*t]))
+                .flat_map(|other| {
+                    let crossing = link.crossing(&loads[other].domain_parts);
+                    let tiers = link.tiers.iter();
+                    tiers.map(move |tier| crossing * traffic.bandwidth_gbps[other][*tier])
+                })
                 .chain(link.tiers.iter().map(|tier| self.background_gbps[*tier]))
                 .sum();
             // Among saturating loads each gets its part.
-            let left = (link.bandwidth_gbps - others).max(link.bandwidth_gbps / loads as f64);
+            let fair = link.bandwidth_gbps / loads.len() as f64;
+            let left = (link.bandwidth_gbps - others).max(fair) / crossing;
             behind.iter().for_each(|index| grouped[*index] = true);
             groups.push((behind, left));
         }

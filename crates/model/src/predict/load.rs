@@ -29,11 +29,9 @@ pub struct MixLoad {
 
 /// The load of as many threads as saturate each tier on its own, at least one for each core.
 pub fn saturating_load(platform: &Platform, mix: Mix) -> MixLoad {
-    let domain = &platform.domains[0].name;
-    let bytes = platform
-        .tiers
-        .iter()
-        .map(|tier| tier.curves.answer(domain, mix).response.saturating_bytes())
+    let from = platform.spread();
+    let bytes = (0..platform.tiers.len())
+        .map(|tier| platform.answer(tier, &from, mix).response.saturating_bytes())
         .fold(0.0, f64::max);
     let cores = f64::from(platform.cpu.cores);
     let needed = bytes / (platform.cpu.outstanding_lines_per_core * LINE_BYTES);
@@ -45,8 +43,7 @@ impl MixLoad {
     /// The same traffic with the pause at which the first tier alone carries `bandwidth_gbps`, or
     /// no pause where it cannot carry so much.
     pub fn at_bandwidth(&self, platform: &Platform, bandwidth_gbps: f64) -> Self {
-        let domain = &platform.domains[0].name;
-        let answer = platform.tiers[0].curves.answer(domain, self.mix);
+        let answer = platform.answer(0, &platform.spread(), self.mix);
         let latency_ns = answer.response.at_bandwidth(bandwidth_gbps).latency_ns;
         let lines = platform.cpu.outstanding_lines_per_core;
         let round_ns = self.threads * lines * LINE_BYTES / bandwidth_gbps;
@@ -61,43 +58,77 @@ impl MixLoad {
             overlap: 0.0,
             mixes: vec![self.mix; shares.len()],
             shares,
-            domain: 0,
+            domain_parts: platform.spread(),
             bandwidth_factors: vec![1.0; platform.tiers.len()],
         }
     }
 
     /// What this load reaches at each of `weights`.
     pub fn predict(&self, platform: &Platform, weights: &[Weights]) -> Prediction {
+        let at = self.at(platform);
+        at.prediction(weights.iter().map(|weights| at.row(weights)).collect())
+    }
+
+    /// This load on `platform`.
+    pub fn at<'a>(&'a self, platform: &'a Platform) -> MixLoadAt<'a> {
         let local = self.reach(platform, &Weights::first_tier(platform.tiers.len())).0;
-        let rows = weights
-            .iter()
-            .map(|weights| {
-                let (reached, extrapolated) = self.reach(platform, weights);
-                let speedup = reached.bandwidth_gbps / local.bandwidth_gbps;
-                let estimate = |value| {
-                    let exact = Estimate::exact(value);
-                    if weights.one_tier() { exact } else { exact.with_model_spread() }
-                };
-                Row {
-                    weights: weights.clone(),
-                    bandwidth_gbps: estimate(reached.bandwidth_gbps),
-                    tier_bandwidth_gbps: reached.tier_bandwidth_gbps,
-                    tier_latency_ns: reached.tier_latency_ns,
-                    latency_ns: reached.latency_ns,
-                    result: None,
-                    speedup: estimate(speedup),
-                    too_small: None,
-                    extrapolated,
-                }
-            })
-            .collect();
-        Prediction::new(self.threads, rows, platform_provenance(platform, weights))
+        MixLoadAt { load: self, platform, local_gbps: local.bandwidth_gbps }
+    }
+
+    /// The best of `weights` for this load.
+    pub fn point(&self, platform: &Platform, weights: &[Weights]) -> LoadPoint {
+        let local = self.reach(platform, &Weights::first_tier(platform.tiers.len())).0;
+        let prediction = self.predict(platform, weights);
+        let best = &prediction.rows[prediction.best.unwrap_or(0)];
+        LoadPoint {
+            pause_ns: self.pause_ns,
+            local: (local.bandwidth_gbps, local.latency_ns),
+            best: (best.bandwidth_gbps.mean, best.latency_ns),
+            best_weights: best.weights.clone(),
+        }
     }
 
     fn reach(&self, platform: &Platform, weights: &Weights) -> (LoadEquilibrium, Vec<String>) {
         let loads = [self.load(platform, weights.shares())];
         let mut reached = System::new(platform, &loads).solve(&loads);
         (reached.loads.remove(0), reached.extrapolated)
+    }
+}
+
+/// A load on a platform, ready to be predicted at any weights, in any order and on any thread.
+pub struct MixLoadAt<'a> {
+    load: &'a MixLoad,
+    platform: &'a Platform,
+    /// With all pages on the first tier, GB/s.
+    local_gbps: f64,
+}
+
+impl MixLoadAt<'_> {
+    /// The equilibrium of the load at `weights`.
+    pub fn row(&self, weights: &Weights) -> Row {
+        let (reached, extrapolated) = self.load.reach(self.platform, weights);
+        let speedup = reached.bandwidth_gbps / self.local_gbps;
+        let estimate = |value| {
+            let exact = Estimate::exact(value);
+            if weights.one_tier() { exact } else { exact.with_model_spread() }
+        };
+        Row {
+            weights: weights.clone(),
+            bandwidth_gbps: estimate(reached.bandwidth_gbps),
+            tier_bandwidth_gbps: reached.tier_bandwidth_gbps,
+            tier_latency_ns: reached.tier_latency_ns,
+            latency_ns: reached.latency_ns,
+            result: None,
+            speedup: estimate(speedup),
+            too_small: None,
+            extrapolated,
+        }
+    }
+
+    /// `rows` together, in this order.
+    pub fn prediction(&self, rows: Vec<Row>) -> Prediction {
+        let leans_on = platform_provenance(self.platform, &rows);
+        Prediction::new(self.load.threads, rows, leans_on)
     }
 }
 
@@ -114,9 +145,7 @@ pub struct LoadPoint {
     pub best_weights: Weights,
 }
 
-/// How the best of `weights` move with the load, in `steps` steps: first evenly in what the first
-/// tier alone carries, up to where it is nearly saturated, then evenly in the pause that is left,
-/// down to none.
+/// How the best of `weights` move with the load, in `steps` steps ([`load_steps`]).
 pub fn load_curve(
     platform: &Platform,
     mix: Mix,
@@ -124,30 +153,31 @@ pub fn load_curve(
     weights: &[Weights],
     steps: usize,
 ) -> Vec<LoadPoint> {
+    let loads = load_steps(platform, mix, threads, steps);
+    loads.iter().map(|load| load.point(platform, weights)).collect()
+}
+
+/// Loads from nearly none to all there is: first evenly in what the first tier alone carries, up to
+/// where it is nearly saturated, then evenly in the pause that is left, down to none.
+pub fn load_steps(
+    platform: &Platform,
+    mix: Mix,
+    threads: Option<f64>,
+    steps: usize,
+) -> Vec<MixLoad> {
     let most = saturating_load(platform, mix);
     let most = MixLoad { threads: threads.unwrap_or(most.threads), ..most };
     let local = Weights::first_tier(platform.tiers.len());
     let max_gbps = most.predict(platform, std::slice::from_ref(&local)).rows[0].bandwidth_gbps.mean;
     let rising = steps * 3 / 5;
     let knee = most.at_bandwidth(platform, max_gbps * NEARLY_SATURATED);
-    (1..=steps)
-        .map(|step| {
-            let load = if step <= rising {
-                let part = NEARLY_SATURATED * step as f64 / rising as f64;
-                most.at_bandwidth(platform, max_gbps * part)
-            } else {
-                let left = (steps - step) as f64 / (steps - rising) as f64;
-                MixLoad { pause_ns: knee.pause_ns * left, ..most.clone() }
-            };
-            let local = load.reach(platform, &local).0;
-            let prediction = load.predict(platform, weights);
-            let best = &prediction.rows[prediction.best.unwrap_or(0)];
-            LoadPoint {
-                pause_ns: load.pause_ns,
-                local: (local.bandwidth_gbps, local.latency_ns),
-                best: (best.bandwidth_gbps.mean, best.latency_ns),
-                best_weights: best.weights.clone(),
-            }
-        })
-        .collect()
+    let load = |step: usize| {
+        if step <= rising {
+            let part = NEARLY_SATURATED * step as f64 / rising as f64;
+            return most.at_bandwidth(platform, max_gbps * part);
+        }
+        let left = (steps - step) as f64 / (steps - rising) as f64;
+        MixLoad { pause_ns: knee.pause_ns * left, ..most.clone() }
+    };
+    (1..=steps).map(load).collect()
 }

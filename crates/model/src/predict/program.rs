@@ -68,7 +68,10 @@ impl Program {
 
     /// The threads in `phase`, in `domain`, with `shares` of their traffic on each tier.
     pub fn load(&self, phase: usize, domain: usize, shares: Vec<f64>) -> Load {
-        Load { domain, shares, ..self.phases[phase].load.clone() }
+        let load = self.phases[phase].load.clone();
+        let in_domain = |at: usize| f64::from(u8::from(at == domain));
+        let domain_parts = (0..load.domain_parts.len()).map(in_domain).collect();
+        Load { domain_parts, shares, ..load }
     }
 
     /// The same threads in a run of these `stretches` (not empty), in order, in place of the phases
@@ -146,7 +149,7 @@ impl Forecast<'_> {
     fn program_of(&self, member: usize, threads: f64, local: super::workload::Local) -> Program {
         let behaviour = self.behaviours[member];
         let first_tier = Weights::first_tier(self.platform.tiers.len());
-        let whole = behaviour.load(self.platform, self.demand.mix, threads, first_tier.shares());
+        let whole = self.whole(&behaviour, threads, first_tier.shares());
         // The first of either is the whole, whatever phases it has.
         let loads = self.loads(&behaviour, threads, &first_tier).into_iter().skip(1);
         let mut reached = local.reached_gbps[member].iter();

@@ -17,6 +17,15 @@ pub struct Forecast<'a> {
     pub(super) demand: &'a Demand,
     pub(super) traffic: TrafficPerWork,
     pub(super) behaviours: Vec<Behaviour>,
+    /// The part of the threads in each domain.
+    domain_parts: Vec<f64>,
+}
+
+/// A workload with some threads, ready to be predicted at any weights: one row does not need
+/// another, so that they can be computed in any order and on any thread.
+pub struct ForecastAt<'a> {
+    forecast: &'a Forecast<'a>,
+    local: Local,
 }
 
 /// The workload with all pages on the first tier of the platform that is asked about.
@@ -51,7 +60,14 @@ impl<'a> Forecast<'a> {
             demand,
             traffic: TrafficPerWork::of(demand),
             behaviours: infer(measured_on, demand),
+            domain_parts: platform.spread(),
         }
+    }
+
+    /// The same with all threads in one domain.
+    #[must_use]
+    pub fn in_domain(self, domain: usize) -> Self {
+        Self { domain_parts: self.platform.only(domain), ..self }
     }
 
     /// The behaviours that agree with the runs.
@@ -61,9 +77,17 @@ impl<'a> Forecast<'a> {
 
     /// What `threads` threads reach at each of `weights`.
     pub fn predict(&self, threads: f64, weights: &[Weights]) -> Prediction {
-        let local = self.local(threads);
-        let rows = weights.iter().map(|weights| self.row(&local, weights)).collect();
-        let mut leans_on = platform_provenance(self.platform, weights);
+        let at = self.at(threads);
+        at.prediction(weights.iter().map(|weights| at.row(weights)).collect())
+    }
+
+    /// The workload with `threads` threads.
+    pub fn at(&self, threads: f64) -> ForecastAt<'_> {
+        ForecastAt { forecast: self, local: self.local(threads) }
+    }
+
+    fn prediction(&self, threads: f64, rows: Vec<Row>) -> Prediction {
+        let mut leans_on = platform_provenance(self.platform, &rows);
         leans_on.push((format!("demand of {}", self.demand.name), self.demand.figure.provenance));
         let (low, high) = self.demand.read_share_range;
         if high > low {
@@ -154,6 +178,12 @@ impl<'a> Forecast<'a> {
         outcome
     }
 
+    /// The load of the whole run.
+    pub(super) fn whole(&self, behaviour: &Behaviour, threads: f64, shares: Vec<f64>) -> Load {
+        let load = behaviour.load(self.platform, self.demand.mix, threads, shares);
+        Load { domain_parts: self.domain_parts.clone(), ..load }
+    }
+
     /// The load of the whole run, then of each phase.
     pub(super) fn loads(
         &self,
@@ -161,7 +191,7 @@ impl<'a> Forecast<'a> {
         threads: f64,
         weights: &Weights,
     ) -> Vec<Load> {
-        let whole = behaviour.load(self.platform, self.demand.mix, threads, weights.shares());
+        let whole = self.whole(behaviour, threads, weights.shares());
         let phases = self.demand.phases.iter().map(|phase| self.in_phase(&whole, phase));
         let phases: Vec<Load> = phases.collect();
         std::iter::once(whole).chain(phases).collect()
@@ -182,9 +212,7 @@ impl<'a> Forecast<'a> {
     /// `load` with the time to compute at which it asks the first tier for the bandwidth of
     /// `phase`, or none where it cannot ask for so much.
     fn in_phase(&self, load: &Load, phase: &Phase) -> Load {
-        let tier = &self.platform.tiers[0];
-        let domain = &self.platform.domains[load.domain].name;
-        let answer = tier.curves.answer(domain, load.mixes[0]);
+        let answer = self.platform.answer(0, &load.domain_parts, load.mixes[0]);
         let factor = load.bandwidth_factors[0];
         let flow = answer.response.at_bandwidth(phase.bandwidth_gbps / factor);
         let round_ns = load.circulating_bytes() / (flow.bandwidth_gbps * factor);
@@ -254,14 +282,16 @@ impl<'a> Forecast<'a> {
         if threads == measured_at && std::ptr::eq(self.platform, self.measured_on) {
             return 1.0;
         }
-        let bandwidth = |platform: &Platform, behaviour: &Behaviour, threads: f64| {
-            let shares = Weights::first_tier(platform.tiers.len()).shares();
-            let loads = [behaviour.load(platform, self.demand.mix, threads, shares)];
+        let first = |platform: &Platform| Weights::first_tier(platform.tiers.len()).shares();
+        let bandwidth = |platform: &Platform, load: Load| {
+            let loads = [load];
             System::new(platform, &loads).solve(&loads).loads[0].bandwidth_gbps
         };
         let gains = self.behaviours.iter().map(|behaviour| {
-            bandwidth(self.platform, behaviour, threads)
-                / bandwidth(self.measured_on, behaviour, measured_at)
+            let (here, there) = (self.platform, self.measured_on);
+            let measured = behaviour.load(there, self.demand.mix, measured_at, first(there));
+            bandwidth(here, self.whole(behaviour, threads, first(here)))
+                / bandwidth(there, measured)
         });
         gains.sum::<f64>() / self.behaviours.len() as f64
     }
@@ -272,6 +302,18 @@ impl<'a> Forecast<'a> {
         let tiers = self.platform.tiers.iter().zip(shares);
         let mut fits = tiers.map(|(tier, share)| share * footprint <= tier.capacity.get() as f64);
         fits.position(|fits| !fits)
+    }
+}
+
+impl ForecastAt<'_> {
+    /// The equilibrium of the workload at `weights`.
+    pub fn row(&self, weights: &Weights) -> Row {
+        self.forecast.row(&self.local, weights)
+    }
+
+    /// `rows` together, in this order.
+    pub fn prediction(&self, rows: Vec<Row>) -> Prediction {
+        self.forecast.prediction(self.local.threads, rows)
     }
 }
 

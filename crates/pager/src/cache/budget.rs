@@ -45,6 +45,11 @@ impl Cache {
         self.settings.frames - self.lent.frames
     }
 
+    /// Frames that hold pages.
+    pub fn resident_frames(&self) -> u32 {
+        self.used_frames().saturating_sub(self.pool.free())
+    }
+
     /// So many frames may be used.
     pub(super) const fn budget(&self) -> u32 {
         self.settings.frames - self.lent.due

@@ -4,7 +4,7 @@ use super::{Children, Session};
 use crate::{
     board::{Identity, OWN, Seat},
     cache::Settings,
-    store::{FileStore, Options},
+    store::{FileStore, Options, release::Releaser},
 };
 use std::{
     path::{Path, PathBuf},
@@ -40,7 +40,8 @@ impl Session {
     pub fn store(&self) -> Result<FileStore, String> {
         let stores: Vec<&Path> = self.settings.stores.iter().map(PathBuf::as_path).collect();
         let options = Options { force: self.settings.force, ..Options::default() };
-        FileStore::open_all(&stores, options).map_err(|why| why.to_string())
+        let store = FileStore::open_all(&stores, options).map_err(|why| why.to_string())?;
+        Ok(store.released_by(Some(Releaser::of(self.folder()))))
     }
 
     /// How its pager works: with the whole budget, of which its seat says what it may have.

@@ -7,7 +7,7 @@ use super::{
     pieces::Pieces,
     wire::{Message, Wire},
 };
-use crate::{fatal::fatal, memory, pager::PAGE, uffd::Userfault, worker};
+use crate::{fatal::fatal, memory, pager::PAGE, thread, uffd::Userfault};
 use rustix::{
     event::{PollFd, PollFlags, poll},
     io::Errno,
@@ -147,7 +147,7 @@ impl Client {
     /// A thread that ends the process when nobody serves it any more: others would wait for ever.
     fn watch(&self) -> io::Result<()> {
         let wire = Arc::clone(&self.wire);
-        worker::spawn("pager-shared", move || {
+        thread::spawn("pager-shared", move || {
             loop {
                 let mut fds = [PollFd::new(&*wire, PollFlags::RDHUP)];
                 match poll(&mut fds, None) {

@@ -24,7 +24,7 @@ const BYTES: usize = WORDS * 8;
 
 /// What is said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Message {
+pub(crate) enum Message {
     /// A process shares memory; with it comes what its faults are heard by.
     Hello,
     /// It wants a new file of so many bytes.
@@ -39,6 +39,8 @@ pub(super) enum Message {
     Done { page: u64 },
     /// It cannot be done.
     Refused,
+    /// A store file is to be released in the background; with it comes the file.
+    Release,
 }
 
 impl Message {
@@ -51,6 +53,7 @@ impl Message {
             Self::Unmap { address, bytes } => [5, address, bytes, 0],
             Self::Done { page } => [6, page, 0, 0],
             Self::Refused => [7, 0, 0, 0],
+            Self::Release => [8, 0, 0, 0],
         }
     }
 
@@ -63,6 +66,7 @@ impl Message {
             [5, address, bytes, ..] => Self::Unmap { address, bytes },
             [6, page, ..] => Self::Done { page },
             [7, ..] => Self::Refused,
+            [8, ..] => Self::Release,
             _ => return None,
         })
     }
@@ -70,18 +74,18 @@ impl Message {
 
 /// One end of a connection.
 #[derive(Debug)]
-pub(super) struct Wire(OwnedFd);
+pub(crate) struct Wire(OwnedFd);
 
 impl Wire {
     /// A connection to whoever listens at a path.
-    pub(super) fn connect(path: &Path) -> io::Result<Self> {
+    pub(crate) fn connect(path: &Path) -> io::Result<Self> {
         let socket = socket()?;
         connect(&socket, &SocketAddrUnix::new(path)?)?;
         Ok(Self(socket))
     }
 
     /// The next that connects; `None` where nobody does.
-    pub(super) fn accept(listener: &OwnedFd) -> io::Result<Option<Self>> {
+    pub(crate) fn accept(listener: &OwnedFd) -> io::Result<Option<Self>> {
         match accept_with(listener, SocketFlags::CLOEXEC) {
             Ok(socket) => Ok(Some(Self(socket))),
             Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => Ok(None),
@@ -90,7 +94,7 @@ impl Wire {
     }
 
     /// Says something, and hands over a descriptor.
-    pub(super) fn send(&self, message: Message, fd: Option<BorrowedFd<'_>>) -> io::Result<()> {
+    pub(crate) fn send(&self, message: Message, fd: Option<BorrowedFd<'_>>) -> io::Result<()> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = SendAncillaryBuffer::new(&mut space);
         let fds: Vec<BorrowedFd<'_>> = fd.into_iter().collect();
@@ -105,7 +109,7 @@ impl Wire {
     }
 
     /// Waits for what is said; `None` at the end, or of what is not understood.
-    pub(super) fn receive(&self) -> io::Result<Option<(Message, Option<OwnedFd>)>> {
+    pub(crate) fn receive(&self) -> io::Result<Option<(Message, Option<OwnedFd>)>> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let mut bytes = [0; BYTES];
@@ -130,7 +134,7 @@ impl Wire {
     }
 
     /// Says something, and waits for what has come of it.
-    pub(super) fn ask(
+    pub(crate) fn ask(
         &self,
         message: Message,
         fd: Option<BorrowedFd<'_>>,
@@ -151,7 +155,7 @@ impl AsFd for Wire {
 }
 
 /// Listens at a path, where nobody else does.
-pub(super) fn listener(path: &Path) -> io::Result<OwnedFd> {
+pub(crate) fn listener(path: &Path) -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let listener = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
     bind(&listener, &SocketAddrUnix::new(path)?)?;
@@ -177,11 +181,12 @@ mod tests {
             Message::Unmap { address: 5, bytes: 6 },
             Message::Done { page: 7 },
             Message::Refused,
+            Message::Release,
         ];
         for message in said {
             assert_eq!(Message::from_words(message.words()), Some(message));
         }
         assert_eq!(Message::from_words([0; WORDS]), None);
-        assert_eq!(Message::from_words([8; WORDS]), None);
+        assert_eq!(Message::from_words([9; WORDS]), None);
     }
 }

@@ -67,10 +67,7 @@ impl Steered {
     /// # Errors
     /// When one of them is not to be had: that takes root.
     pub fn begin(store: &Path, dram_bytes: u64, swap_bytes: u64) -> Result<Self, Refused> {
-        if !store.is_dir() {
-            let hint = "name a folder: swap for a static program is a file";
-            return Err(refused(store, "is no folder".into(), hint));
-        }
+        check(store)?;
         swept(store);
         let file = store.join(format!("{FILE}{}", process::id()));
         let mut steered = Self {
@@ -217,6 +214,31 @@ impl Drop for Group {
             thread::sleep(Duration::from_millis(10));
         }
     }
+}
+
+/// Whether a swap file and a control group for it can be made, as far as that can be told without
+/// making them.
+///
+/// # Errors
+/// When they cannot.
+pub fn check(store: &Path) -> Result<(), Refused> {
+    if !store.is_dir() {
+        let hint = "name a folder: swap for a static program is a file";
+        return Err(refused(store, "is no folder".into(), hint));
+    }
+    if !rustix::process::geteuid().is_root() {
+        let hint = "run it as root, or link the program dynamically";
+        return Err(refused(store, "no swap there: swapon(2) takes root".into(), hint));
+    }
+    let [one, two] = ["/sys/fs/cgroup/memory", "/sys/fs/cgroup"].map(Path::new);
+    let controllers = fs::read_to_string(two.join("cgroup.controllers")).unwrap_or_default();
+    let is_two = controllers.split_ascii_whitespace().any(|name| name == "memory");
+    if one.join("memory.limit_in_bytes").exists() || is_two {
+        return Ok(());
+    }
+    let why = "there is no budget without a control group, and none has the memory controller";
+    let hint = "mount -t cgroup2 cgroup2 /sys/fs/cgroup; boot without cgroup_disable=memory";
+    Err(refused(store, why.into(), hint))
 }
 
 /// Removes what sessions have left in a folder that ended without a word: their swap files, and the

@@ -3,6 +3,10 @@
 #![expect(unsafe_code, reason = "the kernel is handed addresses of frames")]
 
 use super::{Job, PIECES_MAX, Piece};
+use crate::{
+    reply::{self, Sender},
+    thread::{self, Thread},
+};
 use io_uring::{IoUring, opcode, squeue, types};
 use rustix::{
     event::{EventfdFlags, eventfd},
@@ -12,11 +16,7 @@ use std::{
     collections::{HashMap, VecDeque},
     io,
     os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd},
-    sync::{
-        Arc, Mutex, PoisonError,
-        mpsc::{self, Sender},
-    },
-    thread::{self, JoinHandle},
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
@@ -207,7 +207,7 @@ const THREADS: usize = 8;
 /// Threads that each do one transfer after the other, for where the kernel has no ring.
 pub struct Threads {
     jobs: Option<Sender<Task>>,
-    threads: Vec<JoinHandle<()>>,
+    threads: Vec<Thread>,
     done: Arc<Mutex<Vec<Outcome>>>,
     ready: Arc<OwnedFd>,
 }
@@ -223,28 +223,25 @@ impl Threads {
     /// # Errors
     /// When there can be no more threads.
     pub fn new() -> io::Result<Self> {
-        let (jobs, todo) = mpsc::channel::<Task>();
-        let todo = Arc::new(Mutex::new(todo));
+        let (jobs, todo) = reply::channel::<Task>();
         let done = Arc::new(Mutex::new(vec![]));
         let ready = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
         let start = |_| {
-            let (todo, done, ready) = (Arc::clone(&todo), Arc::clone(&done), Arc::clone(&ready));
+            let (todo, done, ready) = (todo.clone(), Arc::clone(&done), Arc::clone(&ready));
             let work = move || {
-                loop {
-                    let task = todo.lock().unwrap_or_else(PoisonError::into_inner).recv();
+                while let Some(task) = todo.receive() {
                     let outcome = match task {
-                        Ok(Task::Do(token, job)) => (token, transfer(&job)),
-                        Ok(Task::Wait(token, time)) => {
-                            thread::sleep(time);
+                        Task::Do(token, job) => (token, transfer(&job)),
+                        Task::Wait(token, time) => {
+                            std::thread::sleep(time);
                             (token, Ok(0))
                         }
-                        Err(_) => return,
                     };
                     done.lock().unwrap_or_else(PoisonError::into_inner).push(outcome);
                     let _ = rustix::io::write(&*ready, &1_u64.to_ne_bytes());
                 }
             };
-            thread::Builder::new().name("pager-drive".into()).spawn(work)
+            thread::spawn("pager-drive", work)
         };
         let threads = (0..THREADS).map(start).collect::<io::Result<_>>()?;
         Ok(Self { jobs: Some(jobs), threads, done, ready })
@@ -253,7 +250,7 @@ impl Threads {
     fn send(&self, task: Task) {
         if let Some(jobs) = &self.jobs {
             // The threads end only after us.
-            let _ = jobs.send(task);
+            jobs.send(task);
         }
     }
 }
@@ -305,7 +302,7 @@ impl Drop for Threads {
     fn drop(&mut self) {
         self.jobs = None;
         for thread in self.threads.drain(..) {
-            let _ = thread.join();
+            thread.join();
         }
     }
 }

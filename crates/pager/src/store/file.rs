@@ -9,6 +9,7 @@ use super::{
     job::{Job, Next, Patience, Tried},
     layers::{Layer, Layers, Lot, Run},
     place::Place,
+    release::Releaser,
     striped::Stripes,
 };
 use rustix::io::Errno;
@@ -72,6 +73,7 @@ pub struct FileStore {
     parts: Vec<Option<Part>>,
     unused: Vec<usize>,
     until_look: u32,
+    releaser: Option<Releaser>,
 }
 
 /// A transfer, as it was asked for.
@@ -108,6 +110,21 @@ impl FileStore {
     /// # Errors
     /// When one of them cannot be used, or none is given.
     pub fn open_all(paths: &[&Path], options: Options) -> Result<Self, Refused> {
+        let store = Self::opened(paths, options)?;
+        store.places.values().flatten().try_for_each(Place::mark)?;
+        Ok(store)
+    }
+
+    /// Whether several folders or devices could be opened as one. It decides as
+    /// [`FileStore::open_all`] does, and changes nothing on a device.
+    ///
+    /// # Errors
+    /// When one of them cannot be used, or none is given.
+    pub fn check(paths: &[&Path], options: Options) -> Result<(), Refused> {
+        Self::opened(paths, options).map(drop)
+    }
+
+    fn opened(paths: &[&Path], options: Options) -> Result<Self, Refused> {
         let open = |path: &&Path| Place::open(path, options.force);
         Self::over(paths.iter().map(open).collect::<Result<_, _>>()?, options)
     }
@@ -163,6 +180,7 @@ impl FileStore {
             parts: vec![],
             unused: vec![],
             until_look: LOOKS_EACH,
+            releaser: None,
         })
     }
 
@@ -176,6 +194,17 @@ impl FileStore {
         let places = self.places.values().next();
         let least = places.and_then(|places| places.iter().map(|place| place.bytes).min());
         least.unwrap_or(0).saturating_mul(self.stripes.files)
+    }
+
+    /// Hands the files of this store, and those made later for forked children, to a releaser.
+    #[must_use]
+    pub fn released_by(mut self, releaser: Option<Releaser>) -> Self {
+        if let Some(releaser) = &releaser {
+            let places = self.places.values_mut().flatten();
+            places.for_each(|place| place.hand_over(releaser));
+        }
+        self.releaser = releaser;
+        self
     }
 
     /// Adds a part; nothing of it is begun.
@@ -340,7 +369,14 @@ impl FileStore {
     /// The same places, for pages of one process only.
     fn again(&self) -> Result<Vec<Place>, Refused> {
         let first = self.places.values().next();
-        first.into_iter().flatten().map(Place::again).collect()
+        let again = |place: &Place| {
+            let mut place = place.again()?;
+            if let Some(releaser) = &self.releaser {
+                place.hand_over(releaser);
+            }
+            Ok(place)
+        };
+        first.into_iter().flatten().map(again).collect()
     }
 }
 
@@ -427,13 +463,14 @@ impl Store for FileStore {
         let all = self.places.values().flatten();
         let mut inherited: Vec<RawFd> = all.map(|place| place.file.as_raw_fd()).collect();
         inherited.extend(self.engine.inherited());
-        let (stripes, options) = (self.stripes, self.options);
+        let (stripes, options, releaser) = (self.stripes, self.options, self.releaser.clone());
         Ok(Box::new(move || {
             for fd in inherited {
                 // SAFETY: in a child nobody has the parent's store any more.
                 drop(unsafe { OwnedFd::from_raw_fd(fd) });
             }
-            Ok(Box::new(Self::with(stripes, layers, places, options)?))
+            let store = Self::with(stripes, layers, places, options)?;
+            Ok(Box::new(Self { releaser, ..store }))
         }))
     }
 }

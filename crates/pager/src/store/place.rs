@@ -2,7 +2,10 @@
 
 #![expect(unsafe_code, reason = "locks of open files have no wrapper")]
 
-use super::{BLOCK, Refused};
+use super::{
+    BLOCK, Refused,
+    release::{Releaser, merge_extents},
+};
 use rustix::{
     fs::{AtFlags, FallocateFlags, FileType, StatxFlags, fallocate, ftruncate, statvfs, statx},
     io::Errno,
@@ -43,6 +46,8 @@ pub(super) struct Place {
     /// Bytes for pages.
     pub(super) bytes: u64,
     pub(super) kind: Kind,
+    /// Whether another process holds a descriptor of the file and frees its blocks.
+    is_handed_over: bool,
 }
 
 /// What a place is.
@@ -58,7 +63,7 @@ pub(super) enum Kind {
 
 impl Place {
     /// An unnamed file in a folder, or a block device that holds nothing; with `force`, whatever it
-    /// holds.
+    /// holds. Nothing is written to a device.
     pub(super) fn open(path: &Path, force: bool) -> Result<Self, Refused> {
         let name = path.display().to_string();
         let refuse =
@@ -103,7 +108,7 @@ impl Place {
             refuse(format!("its file cannot be locked: {why}"), "name another folder")
         })?;
         let (name, path) = (path.display().to_string().into(), path.into());
-        Ok(Self { name, path, file, base: 0, bytes, kind: Kind::File })
+        Ok(Self { name, path, file, base: 0, bytes, kind: Kind::File, is_handed_over: false })
     }
 
     fn device(
@@ -143,12 +148,23 @@ impl Place {
                 "blkid and wipefs say what it holds; all of it would be lost",
             ));
         }
-        first.0.fill(0);
-        first.0[..MARK.len()].copy_from_slice(MARK);
-        file.write_all_at(&first.0, 0).map_err(fault)?;
         let (name, path) = (path.display().to_string().into(), path.into());
         let bytes = (bytes - BASE) / BLOCK * BLOCK;
-        Ok(Self { name, path, file, base: BASE, bytes, kind: Kind::Device })
+        Ok(Self { name, path, file, base: BASE, bytes, kind: Kind::Device, is_handed_over: false })
+    }
+
+    /// Marks a device as a store, which gives up what it held.
+    pub(super) fn mark(&self) -> Result<(), Refused> {
+        if self.kind != Kind::Device {
+            return Ok(());
+        }
+        let mut first = Aligned([0; LOOKED_AT]);
+        first.0[..MARK.len()].copy_from_slice(MARK);
+        self.file.write_all_at(&first.0, 0).map_err(|why| Refused {
+            store: self.name.to_string(),
+            why: why.to_string(),
+            hint: "the device cannot be written".into(),
+        })
     }
 
     /// A file in memory.
@@ -157,7 +173,8 @@ impl Place {
         ftruncate(&file, LONGEST)?;
         lock(&file, false)?;
         let name = "in memory".into();
-        Ok(Self { name, path: PathBuf::new(), file, base: 0, bytes: LONGEST, kind: Kind::Memory })
+        let (path, kind) = (PathBuf::new(), Kind::Memory);
+        Ok(Self { name, path, file, base: 0, bytes: LONGEST, kind, is_handed_over: false })
     }
 
     /// Another one of the same kind at the same place, for pages that others do not see.
@@ -207,12 +224,31 @@ impl Place {
         Ok(fallocate(&self.file, FallocateFlags::KEEP_SIZE, offset, bytes)?)
     }
 
+    /// Lets another process hold the file and free its blocks once no pager has it open.
+    pub(super) fn hand_over(&mut self, releaser: &Releaser) {
+        if self.kind == Kind::File {
+            self.is_handed_over |= releaser.hand_over(&self.file).is_ok();
+        }
+    }
+
     /// Gives space back.
     pub(super) fn free(&self, offset: u64, bytes: u64) {
+        if self.kind == Kind::File {
+            merge_extents(&self.file, offset..offset + bytes);
+        }
         if self.kind != Kind::Device {
             let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
             // Where it cannot be, it is not given back before the end.
             let _ = fallocate(&self.file, flags, offset, bytes);
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        // The close that follows frees the blocks, unless somebody else has the file open.
+        if self.kind == Kind::File && !self.is_handed_over && self.is_alone() {
+            merge_extents(&self.file, 0..self.bytes);
         }
     }
 }
@@ -275,12 +311,26 @@ fn lengthen(file: &File) -> io::Result<u64> {
 
 /// Takes a lock of an open file, that others may have too or not.
 fn lock(file: &File, is_alone: bool) -> io::Result<()> {
+    set_lock(file, libc::F_OFD_SETLK, is_alone)
+}
+
+/// Waits until no other description of the file holds a lock.
+pub(super) fn wait_until_alone(file: &File) -> io::Result<()> {
+    loop {
+        match set_lock(file, libc::F_OFD_SETLKW, true) {
+            Err(why) if why.kind() == io::ErrorKind::Interrupted => {}
+            done => return done,
+        }
+    }
+}
+
+fn set_lock(file: &File, command: libc::c_int, is_alone: bool) -> io::Result<()> {
     let kind = if is_alone { libc::F_WRLCK } else { libc::F_RDLCK };
     // SAFETY: a structure of numbers.
     let mut lock: libc::flock = unsafe { std::mem::zeroed() };
     (lock.l_type, lock.l_whence, lock.l_len) = (kind as _, libc::SEEK_SET as _, 1);
     // SAFETY: the file is open, and the structure is what the call wants.
-    match unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) } {
+    match unsafe { libc::fcntl(file.as_raw_fd(), command, &raw const lock) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }

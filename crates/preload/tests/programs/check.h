@@ -53,6 +53,14 @@ static inline int is_zero(const void *memory, size_t bytes) {
     return 1;
 }
 
+/* Whether less than so many bytes are in memory, where it is extended. Nothing is allocated. */
+static inline int is_extended(size_t bytes) {
+    char text[100] = "";
+    int fd = open("/proc/self/statm", O_RDONLY);
+    CHECK(fd >= 0 && read(fd, text, sizeof text - 1) > 0 && close(fd) == 0);
+    char *second = strchr(text, ' ');
+    return !getenv("INTERLEAF_EXTEND") || strtoul(second, NULL, 10) * PAGE < bytes;
+}
 
 /* Whether a read (or a write) of this address is a SIGSEGV, tried in a child of its own. */
 static inline int is_fault(volatile char *address, int writes) {

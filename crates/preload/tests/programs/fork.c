@@ -124,9 +124,22 @@ static void advice(void) {
     CHECK(outcome(child) == 3);
     CHECK(madvise(start, MIB, MADV_KEEPONFORK) == 0);
     CHECK(madvise(start + 4 * MIB, MIB, MADV_DOFORK) == 0);
+    pthread_mutexattr_t checks;
+    pthread_mutex_t mutex;
+    CHECK(pthread_mutexattr_init(&checks) == 0);
+    CHECK(pthread_mutexattr_settype(&checks, PTHREAD_MUTEX_ERRORCHECK) == 0);
+    CHECK(pthread_mutex_init(&mutex, &checks) == 0);
     child = _Fork();
-    if (child == 0) _exit(holds(all, BYTES, 9) ? 3 : 1);
+    if (child == 0) {
+        /* The thread knows its own number, by which the mutex knows its owner. */
+        CHECK(pthread_mutex_lock(&mutex) == 0 && mutex.__data.__owner == gettid());
+        struct sched_param none = {0};
+        CHECK(pthread_setschedparam(pthread_self(), SCHED_BATCH, &none) == 0);
+        CHECK(sched_getscheduler(0) == SCHED_BATCH);
+        _exit(holds(all, BYTES, 9) ? 3 : 1);
+    }
     CHECK(outcome(child) == 3);
+    CHECK(sched_getscheduler(0) == SCHED_OTHER);
     CHECK(holds(all, BYTES, 9));
 }
 

@@ -42,7 +42,8 @@ int main(void) {
         char *one = malloc(small);
         CHECK(malloc_usable_size(one) >= small);
         memset(one, 1, malloc_usable_size(one));
-        printf("%zu\n", malloc_usable_size(one));
+        /* From here on the C library chooses by what was given back before. */
+        if (small < 1 << 17) printf("%zu\n", malloc_usable_size(one));
         free(one);
     }
     CHECK(malloc(-1UL) == NULL && errno == ENOMEM);

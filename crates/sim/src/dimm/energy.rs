@@ -96,6 +96,44 @@ impl Energy {
     }
 }
 
+/// Power as a line over bandwidth: what a tier of a platform is told
+/// ([`interleaf_model::tier::TierPower`]).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PowerLine {
+    /// Without traffic, W.
+    pub static_w: f64,
+    /// For each bit that is read or written, pJ.
+    pub energy_pj_per_bit: f64,
+    /// The largest distance of a point from the line, as a part of the point's power.
+    pub max_error: f64,
+}
+
+/// The energy for each bit, pJ, of one W for each GB/s.
+const PJ_PER_BIT: f64 = 125.0;
+
+impl PowerLine {
+    /// The line with the least squares through `points` of GB/s and W; `None` where they have less
+    /// than two different bandwidths.
+    pub fn through(points: &[(f64, f64)]) -> Option<Self> {
+        let count = points.len() as f64;
+        let mean_gbps = points.iter().map(|(gbps, _)| gbps).sum::<f64>() / count;
+        let mean_w = points.iter().map(|(_, watts)| watts).sum::<f64>() / count;
+        let (mut square, mut product) = (0.0, 0.0);
+        for (gbps, watts) in points {
+            square += (gbps - mean_gbps) * (gbps - mean_gbps);
+            product += (gbps - mean_gbps) * (watts - mean_w);
+        }
+        if points.len() < 2 || square <= 1e-9 * mean_gbps * mean_gbps {
+            return None;
+        }
+        let slope = product / square;
+        let static_w = mean_w - slope * mean_gbps;
+        let error = |(gbps, watts): &(f64, f64)| ((static_w + slope * gbps) / watts - 1.0).abs();
+        let max_error = points.iter().map(error).fold(0.0, f64::max);
+        Some(Self { static_w, energy_pj_per_bit: PJ_PER_BIT * slope, max_error })
+    }
+}
+
 impl Counts {
     /// Nothing yet.
     pub fn new(device: &Device) -> Self {

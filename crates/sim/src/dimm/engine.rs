@@ -58,6 +58,12 @@ impl Counts {
         since
     }
 
+    /// The bandwidth when this took `ns` with bursts of so many `bytes`, GB/s; 0 of no access.
+    pub fn bandwidth_gbps(&self, bytes: f64, ns: f64) -> f64 {
+        let accesses = (self.reads + self.writes) as f64;
+        if accesses > 0.0 && ns > 0.0 { accesses * bytes / ns } else { 0.0 }
+    }
+
     /// What another has done, too.
     pub fn add(&mut self, other: &Self) {
         self.each(other, |own, other| *own += other);

@@ -145,10 +145,7 @@ impl Setup {
         let counts = *channel.counts();
         let bytes = f64::from(self.device.burst_bytes());
         let simulated_ns = self.device.ns(channel.clock());
-        let bandwidth_gbps = match counts.reads + counts.writes {
-            0 => 0.0,
-            accesses => accesses as f64 * bytes / simulated_ns,
-        };
+        let bandwidth_gbps = counts.bandwidth_gbps(bytes, simulated_ns);
         let latency = source.latency;
         let end_clock = channel.clock();
         Part { counts, bandwidth_gbps, simulated_ns, end_clock, latency }

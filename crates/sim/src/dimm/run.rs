@@ -14,13 +14,13 @@ use super::{
 };
 use interleaf_model::mix::Mix;
 
-/// Lines on their way to each sub-channel where nobody says. 128 cores with 27 each, over 24
-/// sub-channels: at 556 GB/s a line then takes as long as was measured on such a server.
+/// Default of outstanding lines for each sub-channel, whatever the module. 128 cores with 27 each,
+/// over 24 sub-channels: at 556 GB/s a line then takes as long as was measured on such a server.
 pub const OUTSTANDING: usize = 144;
 
-/// The same, of processors for modules of more than 8800 MT/s, which do not exist yet. Assumed: as
-/// many more as the modules are faster.
-pub const OUTSTANDING_FASTER: usize = 240;
+/// Refresh intervals that the measured time must hold for a bandwidth within half a percent of that
+/// of a long run. With 12 x DDR5-6400, read-only, one interval is 5 % off, four are 0.4 %.
+const REFRESH_INTERVALS: u64 = 4;
 
 /// Streams where nobody says: one of each core.
 pub const STREAMS: usize = 128;
@@ -54,6 +54,25 @@ pub struct Setup {
     pub seed: u64,
 }
 
+/// How many accesses a run must have, over all sub-channels.
+///
+/// DDR5-6400 at 25.6 GB/s a sub-channel does 1560 accesses in a refresh interval of 3.9 us. A run
+/// of fewer may meet no refresh at all, and one of fewer than the outstanding lines (144) does not
+/// even ask for each of them again.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LeastRequests {
+    /// Sub-channels.
+    pub parts: u64,
+    /// The least for each: a refresh interval, and each outstanding line once.
+    pub each: u64,
+    /// The refresh interval, ns; 0 of memory that needs no refresh.
+    pub refresh_ns: f64,
+    /// The least for all together.
+    pub all: u64,
+    /// From here on bandwidths are within about half a percent of those of long runs.
+    pub steady: u64,
+}
+
 /// What one sub-channel gave, or several together.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Part {
@@ -72,14 +91,13 @@ pub struct Part {
 impl Setup {
     /// The usual controller and load on so many channels of a device.
     pub fn new(device: Device, channels: u32) -> Self {
-        let faster = device.kilotransfers * device.host_clocks > 8_800_000;
         Self {
             device,
             controller: Controller::default(),
             channels,
             mix: Mix::READ,
             pattern: Pattern::Stream,
-            outstanding: if faster { OUTSTANDING_FASTER } else { OUTSTANDING },
+            outstanding: OUTSTANDING,
             streams: STREAMS,
             uncore_ps: UNCORE_PS,
             layout: Layout::XEON,
@@ -95,6 +113,20 @@ impl Setup {
     /// The fastest that all channels could be, GB/s.
     pub fn peak_gbps(&self) -> f64 {
         self.device.peak_gbps() * f64::from(self.channels)
+    }
+
+    /// How long a run at `offered_gbps`, or at the maximum, must be to tell a bandwidth.
+    pub fn least_requests(&self, offered_gbps: Option<f64>) -> LeastRequests {
+        let parts = u64::from(self.parts());
+        let gbps = offered_gbps.map_or(self.peak_gbps(), |gbps| gbps.min(self.peak_gbps()));
+        let refresh_ns = self.device.ns(self.device.timing.t_refi.into());
+        let part_gbps = gbps / parts as f64;
+        let bytes = f64::from(self.device.burst_bytes());
+        // Rounding errors do not add a request.
+        let refresh = (refresh_ns * part_gbps / bytes - 1e-6).ceil() as u64;
+        let each = refresh.max(self.outstanding as u64);
+        let steady = each.max(REFRESH_INTERVALS * refresh);
+        LeastRequests { parts, each, refresh_ns, all: each * parts, steady: steady * parts }
     }
 
     /// Part of a load of `offered_gbps` on all channels, or of as much as there can be: the
@@ -140,7 +172,7 @@ impl Setup {
         let simulated_ns = self.device.ns(channel.clock() - start);
         Part {
             counts,
-            bandwidth_gbps: (counts.reads + counts.writes) as f64 * bytes / simulated_ns,
+            bandwidth_gbps: counts.bandwidth_gbps(bytes, simulated_ns),
             simulated_ns,
             end_clock: channel.clock(),
             latency: source.into_latency(),

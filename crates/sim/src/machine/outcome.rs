@@ -46,6 +46,8 @@ pub struct PeriodRecord {
     pub domain_targets: Vec<Vec<f64>>,
     /// The part of the steered accesses on each tier at its end.
     pub reached: Vec<f64>,
+    /// The same of the accesses of each domain; `None` of one in which nothing runs.
+    pub domain_reached: Vec<Option<Vec<f64>>>,
     /// Reads and writes on each tier, GB/s, as they were counted.
     pub tier_bandwidth_gbps: Vec<f64>,
     /// The latency of each tier, ns, where it was counted.
@@ -232,6 +234,9 @@ impl<'a> Run<'a> {
         let target = mean(&targets, tiers);
         PeriodRecord {
             time_s: period.time_s,
+            domain_reached: (0..layout.domains.len())
+                .map(|domain| self.machine.reached_shares_in(domain))
+                .collect(),
             reached: self.machine.reached_shares().unwrap_or_else(|| target.clone()),
             target,
             domain_targets: targets,
@@ -307,6 +312,7 @@ mod tests {
             target: vec![first, 1.0 - first],
             domain_targets: vec![],
             reached: vec![first, 1.0 - first],
+            domain_reached: vec![],
             tier_bandwidth_gbps: vec![],
             tier_latency_ns: vec![],
             judged_gbps: None,

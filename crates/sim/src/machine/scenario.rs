@@ -2,6 +2,7 @@
 
 use interleaf_model::{
     demand::{Demand, Hotness, Metric},
+    machine::Layout,
     platform::Platform,
     predict::{Forecast, Program},
     units::{Bytes, Time},
@@ -104,7 +105,9 @@ impl Task {
     pub fn new(platform: &Platform, measured_on: &Platform, demand: &Demand, threads: u32) -> Self {
         Self {
             name: demand.name.clone(),
-            program: Forecast::new(platform, measured_on, demand).program(f64::from(threads)),
+            program: Forecast::new(platform, measured_on, demand)
+                .in_domain(0)
+                .program(f64::from(threads)),
             threads,
             metric: demand.metric.clone(),
             footprint_bytes: demand.footprint.map_or(FOOTPRINT_BYTES, |bytes| bytes.get()),
@@ -364,6 +367,11 @@ impl Scenario {
             }
         }
         Ok(())
+    }
+
+    /// The layout of the machine.
+    pub fn layout(&self) -> Layout {
+        super::layout::layout(self)
     }
 
     /// What programs can have of each tier, bytes.

@@ -6,6 +6,7 @@
 
 use super::{MachineDocument, MeasureDocument, PointDocument, SettingsDocument};
 use crate::document::{machine::NodeDocument, rounded};
+use interleaf_linux::list::List;
 use interleaf_model::{
     format::{FileError, mess_csv, mlc_text},
     mix::Mix,
@@ -64,30 +65,54 @@ fn of_mlc(name: &str, mlc: &Mlc) -> MeasureDocument {
         Some(matrix) => points.extend(pairs(matrix).map(|(place, ns)| idle(place, ns))),
         None => points.extend(mlc.idle_ns.map(|ns| idle((0, 0), ns))),
     }
+    let matrices = || mlc.latency.iter().chain(&mlc.bandwidth);
+    let with_cpus: BTreeSet<u32> =
+        matrices().flat_map(|matrix| matrix.rows.iter().map(|(node, _)| *node)).collect();
+    let is_told = !with_cpus.is_empty();
+    let with_cpus = if is_told { with_cpus } else { BTreeSet::from([0]) };
+    // Of the whole system, of which each node with CPUs carries as much.
+    let of_system = with_cpus.len() as f64;
+    let whole = |kind, mix, mbps: f64| {
+        let gbps = mbps / 1000.0 / of_system;
+        let of_node = move |node: &u32| with_traffic(kind, (*node, *node), mix, gbps);
+        with_cpus.iter().map(of_node)
+    };
     for Most { traffic, mbps } in &mlc.most {
         let Some(mix) = Mlc::mix(traffic) else { continue };
-        points.push(with_traffic("bandwidth", (0, 0), mix, mbps / 1000.0));
+        points.extend(whole("bandwidth", mix, *mbps));
     }
     let reads = |(place, mbps)| with_traffic("bandwidth", place, Mix::READ, mbps / 1000.0);
     points.extend(mlc.bandwidth.iter().flat_map(pairs).map(reads));
     for Table { traffic, rows } in &mlc.loaded {
         let mix = Mlc::mix(traffic).unwrap_or(Mix::READ);
         // It begins with the highest load, and we with the lowest. Its delays are cycles.
-        points.extend(rows.iter().rev().map(|row| PointDocument {
-            latency_ns: Some(row.latency_ns),
-            ..with_traffic("loaded", (0, 0), mix, row.mbps / 1000.0)
-        }));
+        for row in rows.iter().rev() {
+            let latency_ns = Some(row.latency_ns);
+            let of_nodes = whole("loaded", mix, row.mbps);
+            points.extend(of_nodes.map(|point| PointDocument { latency_ns, ..point }));
+        }
     }
-    let matrices = || mlc.latency.iter().chain(&mlc.bandwidth);
     let memory = matrices().flat_map(|matrix| matrix.memory.iter().copied());
-    let with_cpus: BTreeSet<u32> = matrices()
-        .flat_map(|matrix| matrix.rows.iter().map(|(node, _)| *node))
-        .chain([0])
-        .collect();
     let all: BTreeSet<u32> = memory.chain(with_cpus.iter().copied()).collect();
     let nodes: Vec<(u32, bool)> =
         all.into_iter().map(|node| (node, with_cpus.contains(&node))).collect();
-    record(&format!("MLC's {name}"), &nodes, points)
+    let has_whole = !mlc.most.is_empty() || !mlc.loaded.is_empty();
+    let mut record = record(&format!("MLC's {name}"), &nodes, points);
+    if has_whole && with_cpus.len() > 1 {
+        let list: List = with_cpus.iter().copied().collect();
+        record.notes.push(format!(
+            "MLC gives the bandwidth of the whole system: it is divided evenly among nodes {list}, \
+             each with its own memory"
+        ));
+    } else if has_whole && !is_told {
+        record.notes.push(
+            "MLC gives the bandwidth of the whole system, and the text does not say how many \
+             sockets it has: all of it is given to node 0, which is right for one socket; the \
+             output of mlc without options has them"
+                .into(),
+        );
+    }
+    record
 }
 
 /// The figures of a matrix, each with the node of its CPUs and that of its memory.
@@ -184,11 +209,12 @@ pub(crate) fn mlc(record: &MeasureDocument) -> Result<String, String> {
     let reads = record.of_kind("bandwidth").filter(|point| mix(point) == Some(Mix::READ));
     let node = first_node(record);
     let own = |point: &&PointDocument| point.memory_node == node;
+    let systems = nodes_of_system(record);
     let most = TRAFFIC.iter().filter_map(|(theirs, ours)| {
         let wanted = ours.parse().ok();
         let mut points = record.of_kind("bandwidth").filter(own);
         let gbps = carried(points.find(|point| mix(point) == wanted)?)?;
-        Some(Most { traffic: (*theirs).into(), mbps: gbps * 1000.0 })
+        Some(Most { traffic: (*theirs).into(), mbps: gbps * 1000.0 * systems })
     });
     let mlc = Mlc {
         idle_ns: None,
@@ -203,7 +229,17 @@ pub(crate) fn mlc(record: &MeasureDocument) -> Result<String, String> {
     Ok(mlc_text::text(&mlc, 1.0))
 }
 
+/// Among how many nodes the bandwidth of the whole system was divided when the record was read from
+/// another tool; 1 of a record of ours, whose nodes are measured one at a time.
+fn nodes_of_system(record: &MeasureDocument) -> f64 {
+    if record.source.is_none() {
+        return 1.0;
+    }
+    record.machine.nodes.iter().filter(|node| !node.cpus.is_empty()).count().max(1) as f64
+}
+
 fn tables(record: &MeasureDocument, node: Option<u32>) -> Vec<Table> {
+    let systems = nodes_of_system(record);
     let mut tables: Vec<Table> = vec![];
     let loaded = record.loaded();
     let of_node = |point: &&&PointDocument| point.memory_node == node && point.weights.is_none();
@@ -216,7 +252,7 @@ fn tables(record: &MeasureDocument, node: Option<u32>) -> Vec<Table> {
         // Without load there is no end to the delay; what another tool had, nobody knows.
         let none = if record.source.is_some() { 0 } else { DELAY_MAX };
         let delay = point.delay_ns.unwrap_or(f64::from(none)).min(f64::from(DELAY_MAX));
-        let row = Row { delay: delay as u32, latency_ns: ns, mbps: gbps * 1000.0 };
+        let row = Row { delay: delay as u32, latency_ns: ns, mbps: gbps * 1000.0 * systems };
         match tables.iter_mut().find(|table| table.traffic == traffic) {
             Some(table) => table.rows.insert(0, row),
             None => tables.push(Table { traffic, rows: vec![row] }),
@@ -313,6 +349,34 @@ Delay\t(ns)\tMB/sec
         let also: Vec<_> =
             bare(&again).into_iter().filter(|it| !bare(&record).contains(it)).collect();
         assert!(also.is_empty(), "{also:?}");
+    }
+
+    #[test]
+    fn the_bandwidth_of_two_sockets_is_divided_among_them() {
+        let row = "       0\t  80.9\t 139.2\t\n";
+        let two = MLC.replace(row, &format!("{row}       1\t 139.4\t  81.1\t\n"));
+        let record = read("mlc.txt", &two).unwrap().unwrap();
+        let found: Vec<(u32, Option<u32>, Option<f64>)> = record
+            .of_kind("loaded")
+            .map(|point| (point.cpu_node, point.memory_node, point.modelled_gbps))
+            .collect();
+        let of = |node: u32, gbps: f64| (node, Some(node), Some(gbps));
+        assert_eq!(found, [of(0, 10.0), of(1, 10.0), of(0, 112.705), of(1, 112.705)]);
+        let of_node = |node: u32| {
+            let points = record.of_kind("bandwidth");
+            points.filter(|it| it.memory_node == Some(node)).count()
+        };
+        assert_eq!((of_node(0), of_node(1)), (2, 2));
+        assert!(record.notes.iter().any(|note| note.contains("nodes 0-1")), "{:?}", record.notes);
+        // A platform has a tier for each, and what MLC would print is of the whole again.
+        let exported = super::super::platform::platform(&record, "two", "mlc.txt").unwrap();
+        assert_eq!(exported.curves.len(), 2);
+        let text = mlc(&record).unwrap();
+        assert!(text.contains("260.93\t 225410.0") && text.contains(":\t225630.0"), "{text}");
+        // A text without matrices does not say how many sockets there are, and is told to.
+        let (_, table) = MLC.split_once("ALL Reads").unwrap();
+        let record = read("mlc.txt", &format!("ALL Reads{table}")).unwrap().unwrap();
+        assert!(record.notes.iter().any(|note| note.contains("does not say")));
     }
 
     #[test]

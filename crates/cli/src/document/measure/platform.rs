@@ -30,6 +30,8 @@ struct Tier {
     has_cpus: bool,
     capacity_bytes: u64,
     curves: Curves,
+    /// Points that noise put in the way of a curve, a line for each curve that has some.
+    left_out: Vec<String>,
 }
 
 /// The platform that a record describes, whose files are called `stem`. `source` is what its
@@ -44,12 +46,13 @@ pub(crate) fn platform(
 ) -> Result<Exported, String> {
     let mut tiers = vec![];
     for node in &record.machine.nodes {
-        let Some(curves) = curves(record, node.node, source)? else { continue };
+        let Some((curves, left_out)) = curves(record, node.node, source)? else { continue };
         tiers.push(Tier {
             node: node.node,
             has_cpus: !node.cpus.is_empty(),
             capacity_bytes: node.capacity_bytes,
             curves,
+            left_out,
         });
     }
     if tiers.is_empty() {
@@ -70,6 +73,7 @@ pub(crate) fn platform(
     );
     let mut files = vec![];
     for tier in &tiers {
+        toml.extend(tier.left_out.iter().map(|line| format!("\n# {line}")));
         let (kind, name) = match tier.has_cpus {
             true => ("dram", format!("node{}", tier.node)),
             false => ("cxl", format!("node{}", tier.node)),
@@ -141,8 +145,12 @@ pub(super) fn mix(point: &PointDocument) -> Option<Mix> {
     Some(if point.pattern == "random" { named.in_random_order() } else { named })
 }
 
-/// The curves of a node; `None` of one that has none.
-fn curves(record: &MeasureDocument, node: u32, source: &str) -> Result<Option<Curves>, String> {
+/// The curves of a node, and which points they leave out; `None` of a node that has none.
+fn curves(
+    record: &MeasureDocument,
+    node: u32,
+    source: &str,
+) -> Result<Option<(Curves, Vec<String>)>, String> {
     let measured = |provenance| Figure { provenance, source: source.into() };
     let mut groups: Vec<(Mix, Vec<CurvePoint>)> = vec![];
     for point in of_node(record, "loaded", node) {
@@ -179,10 +187,18 @@ fn curves(record: &MeasureDocument, node: u32, source: &str) -> Result<Option<Cu
         let most = CurvePoint { bandwidth_gbps: rounded(gbps), latency_ns, figure };
         groups.push((mix, vec![first, most]));
     }
-    let curve = |(mix, points): (Mix, Vec<CurvePoint>)| match Curve::from_measured(points) {
-        Ok((curve, _)) => Ok(MixCurve { domain: None, mix, curve }),
-        Err(why) => Err(format!("the curve of {mix} on node {node}: {why}")),
-    };
-    let curves: Vec<MixCurve> = groups.into_iter().map(curve).collect::<Result<_, _>>()?;
-    Curves::new(curves).map(Some).map_err(|why| why.to_string())
+    let (mut curves, mut left_out) = (vec![], vec![]);
+    for (mix, points) in groups {
+        let given = points.len();
+        let (curve, noisy) = Curve::from_measured(points)
+            .map_err(|why| format!("the curve of {mix} on node {node}: {why}"))?;
+        if noisy > 0 {
+            left_out.push(format!(
+                "node {node}, {mix}: {noisy} of {given} points are left out, since noise put them \
+                 in the way of a curve"
+            ));
+        }
+        curves.push(MixCurve { domain: None, mix, curve });
+    }
+    Curves::new(curves).map(|curves| Some((curves, left_out))).map_err(|why| why.to_string())
 }

@@ -19,6 +19,7 @@ fn point(kind: &str, mix: &str, gbps: f64) -> PointDocument {
         mix: Some(mix.into()),
         pattern: "sequential".into(),
         threads: 2,
+        repeats: 3,
         took_s: 1.0,
         program_gbps: Some(gbps),
         modelled_gbps: Some(gbps),
@@ -84,6 +85,11 @@ fn a_point_says_why_it_cannot_be_trusted() {
     assert!(judged(&|point| point.off_by = Some(0.1)).contains("pages are elsewhere"));
     let change = |point: &mut PointDocument| point.contamination.frequency_change = Some(0.2);
     assert!(judged(&change).contains("the frequency changed by 20 %"));
+    assert_eq!(judged(&|point| point.cacheable_share = Some(0.25)), "good");
+    let cached = judged(&|point| point.cacheable_share = Some(0.8));
+    assert_eq!(cached, "noisy: the last-level cache can hold 80 % of the memory");
+    let cached = judged(&|point| point.cacheable_share = Some(1.0));
+    assert!(cached.ends_with("can hold all of the memory"), "{cached}");
 }
 
 #[test]
@@ -125,6 +131,22 @@ fn a_record_becomes_a_platform() {
     assert!(exported.curves[0].1.contains("assumed") && !exported.curves[1].1.contains("assumed"));
     record.points.clear();
     assert!(platform::platform(&record, "mine", "mine.json").unwrap_err().contains("no curve"));
+}
+
+/// The first point of a curve, that of the chase alone, is no better than the others.
+#[test]
+fn a_disturbed_point_does_not_become_the_latency_of_a_platform() {
+    let mut record = record();
+    for (gbps, ns) in [(0.145, 441.0), (1.0, 150.0), (4.0, 152.0), (8.0, 160.0), (10.0, 210.0)] {
+        record.add(loaded(0, gbps, ns));
+    }
+    let exported = platform::platform(&record, "mine", "mine.json").unwrap();
+    assert!(!exported.curves[0].1.contains("441"), "{}", exported.curves[0].1);
+    assert!(exported.toml.contains("# node 0, R: 1 of 5 points are left out"), "{}", exported.toml);
+    let files = |_: &str| Ok::<_, String>(exported.curves[0].1.clone());
+    let platform = platform_toml::parse("mine.toml", &exported.toml, &files).unwrap();
+    let curve = &platform.tiers[0].curves.iter().next().unwrap().curve;
+    assert_eq!(curve.idle_latency_ns(), 150.0);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Figures of a simulated machine.
 
-use super::{MachineDocument, PeriodDocument};
+use super::{MachineDocument, PeriodDocument, WorkloadDocument};
 use crate::document::{
     figure::{Figure, Series, SeriesKind},
     predict::weights_text,
@@ -35,9 +35,27 @@ impl MachineDocument {
         Series::new(name, SeriesKind::Line, group, points)
     }
 
-    /// Target and reached share of the first tier, with the decisions.
+    /// Target and reached share of the first tier, with the decisions; of several domains that of
+    /// each domain's accesses on the first of its own tiers.
     pub(crate) fn shares(&self) -> Figure {
-        let first = &self.tiers[0];
+        let several = self.domains.len() > 1;
+        let (series, y_label) = if several {
+            let domains = 0..self.domains.len();
+            let series = domains.flat_map(|at| self.shares_in(at)).collect();
+            (series, "part of a domain's accesses on its own first tier, %".to_string())
+        } else {
+            (self.shares_of_machine(), format!("part of the accesses on {}, %", self.tiers[0]))
+        };
+        let lowest = series.iter().flat_map(|series: &Series| &series.y);
+        let lowest = lowest.copied().fold(100.0, f64::min);
+        Figure {
+            y_from: share_axis_from(lowest),
+            caption: "Each point is a decision; it says why where the mouse points.".into(),
+            ..self.figure("shares", "Where pages go", &y_label, series)
+        }
+    }
+
+    fn shares_of_machine(&self) -> Vec<Series> {
         let target = |period: &PeriodDocument| f64::from(period.target_weights[0]);
         let decisions =
             self.periods.iter().map(|p| format!("{}: {}", p.decision, p.reason)).collect();
@@ -53,13 +71,48 @@ impl MachineDocument {
             let name = format!("best static, {}", weights_text(&best.weights));
             series.push(Series::new(name, SeriesKind::Line, 2, [(0.0, y), (last, y)]));
         }
-        let y_label = format!("on {first}, %");
-        let lowest = series.iter().flat_map(|series| &series.y).copied().fold(100.0, f64::min);
-        Figure {
-            y_from: share_axis_from(lowest),
-            caption: "Each point is a decision; it says why where the mouse points.".into(),
-            ..self.figure("shares", "Where pages go", &y_label, series)
+        series
+    }
+
+    /// Where the accesses of domain number `at` go, where they should, and the best static choice
+    /// of its workloads.
+    fn shares_in(&self, at: usize) -> Vec<Series> {
+        let domain = &self.domains[at];
+        let Some(first) = domain.tiers.first() else { return vec![] };
+        let Some(tier) = self.tiers.iter().position(|tier| tier == first) else { return vec![] };
+        let group = 3 * at;
+        let reached = self.periods.iter().filter_map(|period| {
+            let share = period.domain_hot_share.get(at)?.get(tier)?;
+            Some((period.time_s, 100.0 * share))
+        });
+        let target = |period: &PeriodDocument| {
+            let points = period.domain_weights.get(at)?.get(tier)?;
+            Some((period.time_s, f64::from(*points)))
+        };
+        let decided: Vec<&PeriodDocument> =
+            self.periods.iter().filter(|period| target(period).is_some()).collect();
+        let labels = decided.iter().map(|p| format!("{}: {}", p.decision, p.reason)).collect();
+        let points = decided.iter().filter_map(|period| target(period));
+        let name = &domain.name;
+        let mut series = vec![
+            Series::new(format!("{name}: accesses on {first}"), SeriesKind::Line, group, reached),
+            Series::new(
+                format!("{name}: target on {first}, decided"),
+                SeriesKind::Points,
+                group + 1,
+                points,
+            )
+            .with_labels(labels),
+        ];
+        let own = |workload: &&WorkloadDocument| workload.domain.as_ref() == Some(name);
+        let best = self.workloads.iter().find(own).and_then(|w| w.best_static.as_ref());
+        if let Some((best, points)) = best.and_then(|best| Some((best, best.weights.get(tier)?))) {
+            let last = self.periods.last().map_or(0.0, |period| period.time_s);
+            let y = f64::from(*points);
+            let name = format!("{name}: best static on {first}, {}", weights_text(&best.weights));
+            series.push(Series::new(name, SeriesKind::Line, group + 2, [(0.0, y), (last, y)]));
         }
+        series
     }
 
     fn bandwidth(&self) -> Figure {
@@ -97,7 +150,7 @@ impl MachineDocument {
         let workloads = self.workloads.iter().enumerate();
         let series = workloads.map(|(at, workload)| {
             let bars = policies.iter().enumerate().map(|(x, (_, own))| (x as f64, own[at]));
-            Series::new(workload.name.clone(), SeriesKind::Bars, at, bars)
+            Series::new(workload.label(), SeriesKind::Bars, at, bars)
         });
         Figure {
             id: "policies".into(),
@@ -117,6 +170,6 @@ pub(crate) fn share_axis_from(lowest: f64) -> f64 {
     10.0 * ((lowest - 2.0) / 10.0).floor().clamp(0.0, 9.0)
 }
 
-fn speedups(workloads: &[super::WorkloadDocument]) -> Vec<f64> {
+fn speedups(workloads: &[WorkloadDocument]) -> Vec<f64> {
     workloads.iter().map(|workload| workload.speedup.unwrap_or(0.0)).collect()
 }

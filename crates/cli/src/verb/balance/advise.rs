@@ -88,9 +88,11 @@ pub(super) fn run(
         };
         time_s += period.time_s;
         let on = setup.placement(root)?;
-        for document in documents(&setup, config, &host, &period, time_s, on.as_ref()) {
-            publisher.publish(&document.1)?;
-            advised[document.0].push(document.1);
+        let told = documents(&setup, config, &host, &period, time_s, on.as_ref());
+        let (domains, told): (Vec<usize>, Vec<_>) = told.into_iter().unzip();
+        publisher.publish(&told)?;
+        for (domain, document) in domains.into_iter().zip(told) {
+            advised[domain].push(document);
         }
         let is_over = match args.duration {
             Some(limit) => time_s >= limit.seconds(),
@@ -100,8 +102,9 @@ pub(super) fn run(
             break;
         }
     }
-    publisher.close();
-    summarize(args, config, &setup, way, &advised)
+    let missing = publisher.close();
+    let done = summarize(args, config, &setup, way, &advised)?;
+    missing.map(|()| done)
 }
 
 /// A captured machine counts nothing, even if it had what does.

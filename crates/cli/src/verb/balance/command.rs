@@ -28,6 +28,7 @@ use interleaf_linux::{
     mempolicy::Policy,
     root::Root,
     source::Source,
+    stop::StopFlag,
 };
 use interleaf_model::control::Controller;
 use std::{cell::RefCell, io, process::ExitStatus, rc::Rc, time::Duration};
@@ -94,6 +95,9 @@ fn config(args: &RunArgs, command: &[String]) -> Result<Config, Failure> {
 /// All that is known before the command runs; that its pages can be moved.
 fn ready(config: &Config, root: &Root) -> Result<Setup, Failure> {
     let mut setup = Setup::read(config, root)?;
+    if let Some(warning) = setup.ignored_ratings() {
+        output::message(&format!("interleaf: {warning}"));
+    }
     setup.scope = Scope::Processes(vec![]);
     setup.choice(config)?;
     Ok(setup)
@@ -154,8 +158,10 @@ impl<'a> Job<'_, 'a> {
         let quiet = self.args.quiet;
         let mut periods = vec![];
         let steered = self.steer(&child, journal, &mut controller, &mut |period| {
-            say(quiet, render::balance::line(&period).trim_start());
-            periods.push(period);
+            for document in period {
+                say(quiet, render::balance::line(document).trim_start());
+            }
+            periods.extend_from_slice(period);
             Ok(())
         });
         let mut child = child.into_inner();
@@ -186,10 +192,11 @@ impl<'a> Job<'_, 'a> {
         child: &RefCell<Child<'_>>,
         journal: &SharedJournal<'a>,
         controller: &mut Controller,
-        tell: &mut dyn FnMut(PeriodDocument) -> Result<(), Failure>,
+        tell: &mut dyn FnMut(&[PeriodDocument]) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         let Self { config, root, setup, source, .. } = self;
-        let actuators = setup.actuators(config, root, journal)?;
+        // A signal is the command's: the steering goes on until the command ends.
+        let actuators = setup.actuators(config, root, journal, StopFlag::default())?;
         let clock = Box::new(Until(child));
         let mut host = Host::new(root, setup.host.clone(), source, clock, actuators)
             .map_err(|why| failed(&why))?;

@@ -55,6 +55,8 @@ pub(crate) struct Config {
     /// Whether what else moves pages or holds DAMON may be switched off. Default: no.
     pub(crate) stop_rivals: bool,
     pub(crate) source: SourceChoice,
+    /// The group whose members may feed, by name or number. Default: nobody but this user.
+    pub(crate) feed_group: Option<String>,
     /// A file for the wanted weights. Default: none.
     pub(crate) target: Option<PathBuf>,
     /// Where metrics are served. Default: nowhere.
@@ -166,6 +168,7 @@ struct MigrationTable {
 struct SourceTable {
     kind: Option<Spanned<String>>,
     path: Option<PathBuf>,
+    group: Option<Spanned<String>>,
 }
 
 #[derive(Default, Deserialize)]
@@ -201,6 +204,7 @@ impl Config {
             rate_limit: rate_limit(&toml, read.migration.rate_limit.as_ref())?,
             stop_rivals: read.migration.stop_rivals,
             source: source(&toml, &read.source)?,
+            feed_group: feed_group(&toml, &read.source)?,
             target: read.publish.target,
             metrics: metrics(&toml, read.publish.metrics.as_ref())?,
             monitor: read.publish.monitor,
@@ -492,6 +496,20 @@ fn source(toml: &TomlText<'_>, table: &SourceTable) -> Result<SourceChoice, File
     }
 }
 
+/// The group that may feed, where something is fed.
+fn feed_group(toml: &TomlText<'_>, table: &SourceTable) -> Result<Option<String>, FileError> {
+    let Some(group) = &table.group else { return Ok(None) };
+    if table.kind.as_ref().is_none_or(|kind| kind.get_ref() != "feed") {
+        let hint = "leave group out, or write kind = \"feed\"";
+        return Err(toml.error("group", group, "only a feed has a group", hint));
+    }
+    if group.get_ref().is_empty() {
+        let hint = "write a group of /etc/group, such as group = \"interleaf\"";
+        return Err(toml.error("group", group, "a group's name is empty", hint));
+    }
+    Ok(Some(group.get_ref().clone()))
+}
+
 fn metrics(
     toml: &TomlText<'_>,
     value: Option<&Spanned<String>>,
@@ -525,12 +543,14 @@ mod tests {
             "[scope]\nkind = \"processes\"\nprocesses = [\"solver\", \"java\"]\n\
              [policy]\nname = \"static\"\nweights = \"65:35\"\nplatform = \"gnr120-cz122\"\n\
              [source]\nkind = \"feed\"\npath = \"/run/interleaf/feed.sock\"\n\
+             group = \"interleaf\"\n\
              [publish]\ntarget = \"/run/interleaf/target\"\nmetrics = \"127.0.0.1:9464\"\n",
         )
         .unwrap();
         assert_eq!(config.scope, Scope::Processes(vec!["solver".into(), "java".into()]));
         assert_eq!(config.weights.unwrap().as_slice(), [65, 35]);
         assert_eq!(config.source, SourceChoice::Feed("/run/interleaf/feed.sock".into()));
+        assert_eq!(config.feed_group.as_deref(), Some("interleaf"));
         let cgroup = parse("[scope]\nkind = \"cgroup\"\ncgroup = \"/batch.slice\"\n").unwrap();
         assert_eq!(cgroup.scope, Scope::Cgroup("/batch.slice".into()));
     }
@@ -554,6 +574,8 @@ mod tests {
             ("[source]\nkind = \"feed\"", "kind is feed, and path is missing"),
             ("[source]\nkind = \"pcm\"", "\"pcm\" is no source"),
             ("[source]\nkind = \"counters\"\npath = \"/x\"", "counters have no path"),
+            ("[source]\ngroup = \"x\"", "only a feed has a group"),
+            ("[source]\nkind = \"feed\"\npath = \"/x\"\ngroup = \"\"", "name is empty"),
             ("[publish]\nmetrics = \"9464\"", "\"9464\" is no address with a port"),
             ("[publish]\nmetric = \"9464\"", "metric"),
             ("[scope]\nprotected = [\"/\"]", "\"/\" is no control group below"),

@@ -20,6 +20,7 @@ use interleaf_linux::{
     actuator::{Actuator, SharedJournal},
     journal::Journal,
     root::Root,
+    stop::StopFlag,
 };
 use std::{cell::RefCell, rc::Rc};
 
@@ -35,7 +36,7 @@ fn plan(config: &Config, root: &Root) -> Result<PlanDocument, Failure> {
     let setup = Setup::read(config, root)?;
     let (journal, _) = Journal::open(root).map_err(restore::unkept)?;
     let journal: SharedJournal<'_> = Rc::new(RefCell::new(journal));
-    let mut actuators = setup.actuators(config, root, &journal)?;
+    let mut actuators = setup.actuators(config, root, &journal, StopFlag::default())?;
     let mut document = setup.plan(config, &actuators, root)?;
     let start = setup.start(config)?;
     document.start = setup.points(&start);

@@ -25,6 +25,14 @@ const ASKED_MAX: usize = 8192;
 /// The most header fields of one.
 const FIELDS_MAX: usize = 64;
 
+/// A request.
+pub(super) struct Request<'a> {
+    /// The path without its query.
+    pub(super) path: &'a str,
+    /// The values of all `Accept` fields, separated by commas.
+    pub(super) accept: &'a str,
+}
+
 /// What is answered.
 pub(super) struct Page {
     /// The status, such as `200 OK`.
@@ -49,10 +57,10 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Answers what is asked for at `address`: `page` is told the path without its query.
+    /// Answers what is asked for at `address`.
     pub(super) fn start(
         address: SocketAddr,
-        page: impl Fn(&str) -> Page + Send + 'static,
+        page: impl Fn(&Request<'_>) -> Page + Send + 'static,
     ) -> io::Result<Self> {
         let listener = TcpListener::bind(address)?;
         listener.set_nonblocking(true)?;
@@ -86,7 +94,7 @@ struct Client {
     answer: Option<(Vec<u8>, usize)>,
 }
 
-fn serve(listener: &TcpListener, stopped: &UnixStream, page: &dyn Fn(&str) -> Page) {
+fn serve(listener: &TcpListener, stopped: &UnixStream, page: &dyn Fn(&Request<'_>) -> Page) {
     let mut clients: Vec<Client> = vec![];
     loop {
         let mut watched = vec![PollFd::new(stopped, PollFlags::IN)];
@@ -137,7 +145,7 @@ fn accept(listener: &TcpListener, clients: &mut Vec<Client>) {
 
 impl Client {
     /// Reads or writes as much as goes; whether there is more to do.
-    fn goes_on(&mut self, page: &dyn Fn(&str) -> Page) -> bool {
+    fn goes_on(&mut self, page: &dyn Fn(&Request<'_>) -> Page) -> bool {
         let done = match &mut self.answer {
             Some((answer, written)) => self.stream.write(&answer[*written..]).map(|count| {
                 *written += count;
@@ -158,7 +166,7 @@ impl Client {
 }
 
 /// The answer to a request; none while it has not come wholly.
-fn answer(asked: &[u8], page: &dyn Fn(&str) -> Page) -> Option<Vec<u8>> {
+fn answer(asked: &[u8], page: &dyn Fn(&Request<'_>) -> Page) -> Option<Vec<u8>> {
     let mut fields = [httparse::EMPTY_HEADER; FIELDS_MAX];
     let mut request = httparse::Request::new(&mut fields);
     let is_whole = request.parse(asked).map(|parsed| parsed.is_complete());
@@ -167,7 +175,9 @@ fn answer(asked: &[u8], page: &dyn Fn(&str) -> Page) -> Option<Vec<u8>> {
         (Ok(false), ..) if asked.len() < ASKED_MAX => return None,
         (Ok(true), Some(method @ ("GET" | "HEAD")), Some(path)) => {
             with_body = method == "GET";
-            page(path.split('?').next().unwrap_or_default())
+            let path = path.split('?').next().unwrap_or_default();
+            let accept = accepted(request.headers);
+            page(&Request { path, accept: &accept })
         }
         (Ok(true), ..) => Page::text("405 Method Not Allowed", "only GET and HEAD\n"),
         _ => Page::text("400 Bad Request", "this is no request\n"),
@@ -184,13 +194,21 @@ fn answer(asked: &[u8], page: &dyn Fn(&str) -> Page) -> Option<Vec<u8>> {
     Some(text.into_bytes())
 }
 
+/// The values of all `Accept` fields.
+fn accepted(fields: &[httparse::Header<'_>]) -> String {
+    let accept = fields.iter().filter(|field| field.name.eq_ignore_ascii_case("accept"));
+    let values: Vec<_> = accept.map(|field| String::from_utf8_lossy(field.value)).collect();
+    values.join(",")
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
 
     fn started() -> Server {
-        let page = |path: &str| match path {
+        let page = |request: &Request<'_>| match request.path {
+            "/accept" => Page::text("200 OK", request.accept),
             "/long" => Page::text("200 OK", &"x".repeat(8 << 20)),
             path => Page::text("200 OK", path),
         };
@@ -221,6 +239,8 @@ mod tests {
         assert_eq!(body, "/a");
         let head = ask(&server, b"HEAD /a HTTP/1.1\r\n\r\n");
         assert!(head.contains("Content-Length: 2\r\n") && head.ends_with("\r\n\r\n"), "{head}");
+        let several = b"GET /accept HTTP/1.1\r\naccept: a/b;q=1\r\nACCEPT: c/d\r\n\r\n";
+        assert!(ask(&server, several).ends_with("\r\n\r\na/b;q=1,c/d"));
         let long = ask(&server, b"GET /long HTTP/1.0\r\n\r\n");
         assert_eq!(long.split_once("\r\n\r\n").unwrap().1.len(), 8 << 20);
     }

@@ -1,11 +1,15 @@
-//! What the daemon does, for Prometheus: in the text format of OpenMetrics, over HTTP.
+//! Metrics of the daemon for Prometheus, over HTTP: in the text format of OpenMetrics 1.0 for
+//! clients that accept it, and in the older text format 0.0.4 for all others.
 //!
 //! The loop sets numbers, which takes it no longer than that. Threads of their own answer who
 //! asks, and only then is read what the kernel counts. Names are by Prometheus's conventions: base
 //! units (bytes, seconds, ratios from 0 to 1), and `_total` behind what only grows. Nobody is
 //! asked who they are: let it be served on this machine alone.
 
-use super::http::{Page, Server};
+use super::{
+    exposition::{Format, OPEN_METRICS, TEXT, plain},
+    http::{Page, Request, Server},
+};
 use crate::{document::balance::PeriodDocument, failure::Failure};
 use interleaf_linux::{root::Root, vmstat};
 use prometheus_client::{
@@ -22,14 +26,12 @@ use std::{
     fmt,
     net::SocketAddr,
     sync::{Mutex, atomic::AtomicU64},
-    time::{SystemTime, UNIX_EPOCH},
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 type Labels = Vec<(&'static str, String)>;
 type Gauges = Family<Labels, Gauge<f64, AtomicU64>>;
 type Counters = Family<Labels, Counter>;
-
-const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// The numbers, and who serves them.
 pub(super) struct Metrics {
@@ -52,14 +54,22 @@ struct Numbers {
     bandwidth: Gauges,
     latency: Gauges,
     last_period: Gauge<f64, AtomicU64>,
+    period: Gauge<f64, AtomicU64>,
 }
 
 impl Metrics {
-    /// Serves at `address`, and what the kernel counts below `root` too.
-    pub(super) fn serve(address: SocketAddr, root: Root) -> Result<Self, Failure> {
+    /// Serves at `address`, and what the kernel counts below `root` too. A period takes `period`.
+    pub(super) fn serve(
+        address: SocketAddr,
+        period: Duration,
+        root: Root,
+    ) -> Result<Self, Failure> {
         let numbers = Numbers::default();
+        numbers.period.set(period.as_secs_f64());
+        numbers.last_period.set(now_s());
         let registry = registry(&numbers, root);
-        let server = Server::start(address, move |path| page(path, &registry)).map_err(|why| {
+        let answer = move |request: &Request<'_>| page(request, &registry);
+        let server = Server::start(address, answer).map_err(|why| {
             Failure::new(
                 format!("metrics cannot be served at {address}: {why}"),
                 "name an address of this machine with a port that is free, such as \
@@ -89,14 +99,14 @@ impl Metrics {
             let target = period.target_weights.get(at).map(|points| f64::from(*points) / 100.0);
             let reached = period.reached_share.as_ref().and_then(|shares| shares.get(at).copied());
             let gbps = period.tier_bandwidth_gbps.get(at).copied();
+            let gbps = gbps.filter(|_| period.bandwidth_gbps.is_some());
             let latency_ns = period.tier_latency_ns.get(at).copied().flatten();
             set(&numbers.target, &tier, target);
             set(&numbers.reached, &tier, reached);
             set(&numbers.bandwidth, &tier, gbps.map(|gbps| gbps * 1e9));
             set(&numbers.latency, &tier, latency_ns.map(|ns| ns / 1e9));
         }
-        let now = SystemTime::now().duration_since(UNIX_EPOCH);
-        numbers.last_period.set(now.map_or(0.0, |since| since.as_secs_f64()));
+        numbers.last_period.set(now_s());
         if let Some(now) = &period.reached_bytes {
             let at = self.before.iter().position(|(domain, _)| *domain == period.domain);
             let before = at.map(|at| self.before.swap_remove(at).1).unwrap_or_default();
@@ -108,6 +118,11 @@ impl Metrics {
             self.before.push((period.domain.clone(), now.clone()));
         }
     }
+}
+
+/// Unix time.
+fn now_s() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
 }
 
 /// A number that is not known is not there: 0 would be another answer.
@@ -168,8 +183,9 @@ fn registry(numbers: &Numbers, root: Root) -> Registry {
             unit => registry.register_with_unit(name, help, unit, gauges),
         }
     }
-    let help = "When the last period ended, in Unix time";
+    let help = "When the last period ended, or at first when the daemon began, in Unix time";
     registry.register_with_unit("last_period_timestamp", help, Unit::Seconds, n.last_period);
+    registry.register_with_unit("period", "How long a period takes", Unit::Seconds, n.period);
     registry.register_collector(Box::new(Kernel { root: Mutex::new(root) }));
     registry
 }
@@ -218,14 +234,17 @@ impl Collector for Kernel {
     }
 }
 
-fn page(path: &str, registry: &Registry) -> Page {
+fn page(request: &Request<'_>, registry: &Registry) -> Page {
     const HERE: &str = "interleaf balance: metrics are at /metrics\n";
-    match path {
+    match request.path {
         "/metrics" => {
             let mut body = String::new();
-            match text::encode(&mut body, registry) {
-                Ok(()) => Page { status: "200 OK", kind: CONTENT_TYPE, body },
-                Err(why) => Page::text("500 Internal Server Error", &why.to_string()),
+            if let Err(why) = text::encode(&mut body, registry) {
+                return Page::text("500 Internal Server Error", &why.to_string());
+            }
+            match Format::wanted(request.accept) {
+                Format::OpenMetrics => Page { status: "200 OK", kind: OPEN_METRICS, body },
+                Format::Text => Page { status: "200 OK", kind: TEXT, body: plain(&body) },
             }
         }
         "/" => Page::text("200 OK", HERE),
@@ -234,9 +253,13 @@ fn page(path: &str, registry: &Registry) -> Page {
 }
 
 #[cfg(test)]
+#[path = "../../../tests/promtool/mod.rs"]
+mod promtool;
+
+#[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use super::*;
+    use super::{promtool, *};
     use crate::document::balance::SCHEMA;
     use regex_lite::Regex;
     use std::{
@@ -248,6 +271,8 @@ mod tests {
     };
 
     const GIB: u64 = 1 << 30;
+    const PERIOD: Duration = Duration::from_secs(6);
+    const OPEN: &str = "Accept: application/openmetrics-text";
 
     fn period(time_s: f64, reached: Option<Vec<u64>>) -> PeriodDocument {
         PeriodDocument {
@@ -276,14 +301,19 @@ mod tests {
                       pgdemote_direct 1\npgpromote_success 9\n";
         fs::write(folder.path().join("proc/vmstat"), vmstat).unwrap();
         let root = Root::captured(folder.path());
-        (folder, Metrics::serve("127.0.0.1:0".parse().unwrap(), root).unwrap())
+        let address = "127.0.0.1:0".parse().unwrap();
+        (folder, Metrics::serve(address, PERIOD, root).unwrap())
     }
 
     /// What is answered: the head and the body.
     fn ask(address: SocketAddr, request: &str) -> (String, String) {
+        ask_for(address, request, OPEN)
+    }
+
+    fn ask_for(address: SocketAddr, request: &str, field: &str) -> (String, String) {
         let mut stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-        write!(stream, "{request} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+        write!(stream, "{request} HTTP/1.1\r\nHost: x\r\n{field}\r\n\r\n").unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         let (head, body) = answer.split_once("\r\n\r\n").unwrap();
@@ -353,10 +383,11 @@ mod tests {
         metrics.count(&period(12.0, Some(vec![3 * GIB, 2 * GIB])));
         let (head, body) = ask(metrics.address(), "GET /metrics");
         assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
-        assert!(head.contains(&format!("Content-Type: {CONTENT_TYPE}")), "{head}");
+        assert!(head.contains(&format!("Content-Type: {OPEN_METRICS}")), "{head}");
         assert_eq!(faults(&body), Vec::<String>::new(), "{body}");
         let expected = [
             &format!("interleaf_build_info{{version=\"{}\"}} 1.0", env!("CARGO_PKG_VERSION")),
+            "interleaf_period_seconds 6.0",
             "interleaf_periods_total{domain=\"node0\"} 2",
             "interleaf_decisions_total{domain=\"node0\",decision=\"step\"} 2",
             "interleaf_migrated_bytes_total{domain=\"node0\"} 4294967296",
@@ -381,6 +412,29 @@ mod tests {
         assert!(!body.contains("interleaf_reached_ratio{"), "what is no longer known\n{body}");
     }
 
+    /// Without a period, with one, and with one in which nothing was counted.
+    #[test]
+    fn the_older_format_is_what_prometheus_checks() {
+        let (_folder, mut metrics) = served();
+        let mut uncounted = period(12.0, None);
+        uncounted.bandwidth_gbps = None;
+        uncounted.tier_bandwidth_gbps = vec![-0.0, -0.0];
+        for counted in [None, Some(period(6.0, Some(vec![4 * GIB, GIB]))), Some(uncounted)] {
+            if let Some(period) = &counted {
+                metrics.count(period);
+            }
+            for field in ["Accept: */*", "X: y"] {
+                let (head, body) = ask_for(metrics.address(), "GET /metrics", field);
+                assert!(head.contains(&format!("Content-Type: {TEXT}\r\n")), "{head}");
+                assert!(!body.contains("# EOF") && !body.contains(" -0"), "{body}");
+                promtool::finds_nothing_wrong(&["check", "metrics"], &body);
+            }
+        }
+        let (_, body) = ask(metrics.address(), "GET /metrics");
+        // Metrics that were not counted are absent.
+        assert!(!body.contains("\ninterleaf_tier_bandwidth_bytes_per_second"), "{body}");
+    }
+
     #[test]
     fn only_metrics_are_served() {
         let (_folder, metrics) = served();
@@ -394,7 +448,8 @@ mod tests {
     fn a_taken_port_is_an_error() {
         let taken = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = taken.local_addr().unwrap();
-        let Err(Failure::Error { problem, hint }) = Metrics::serve(address, Root::live()) else {
+        let Err(Failure::Error { problem, hint }) = Metrics::serve(address, PERIOD, Root::live())
+        else {
             panic!("the port was taken")
         };
         assert!(problem.starts_with(&format!("metrics cannot be served at {address}: Address")));

@@ -8,20 +8,11 @@ mod history;
 mod view;
 
 use super::watchers::SOCKET;
-use crate::{
-    document::balance::PeriodDocument,
-    failure::Failure,
-    output, render,
-    verb::{keys::ends, placed},
-};
+use crate::{document::balance::PeriodDocument, failure::Failure, output, render, verb::terminal};
 use history::History;
-use interleaf_linux::command::Signals;
-use ratatui::{
-    DefaultTerminal,
-    crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind},
-};
+use ratatui::Frame;
 use std::{
-    io::{self, BufRead as _, BufReader, ErrorKind, IsTerminal as _, Read as _},
+    io::{self, BufRead as _, BufReader, ErrorKind, Read as _},
     os::unix::net::UnixStream,
     path::{Path, PathBuf},
     sync::mpsc::{Receiver, Sender, channel},
@@ -59,20 +50,11 @@ pub(super) fn monitor(socket: Option<&Path>, json: bool) -> Result<(), Failure> 
         .name("watch".into())
         .spawn(move || watch(first, &path, &to))
         .map_err(|why| unwatched(socket, &why))?;
-    if json || !(io::stdout().is_terminal() && io::stdin().is_terminal()) {
+    if json || !terminal::is_there() {
         return plain(&told, json);
     }
-    // Before the terminal is changed: nothing ends us without putting it back.
-    let signals = Signals::hold().map_err(placed::unheld)?;
-    let unseen = |why: io::Error| {
-        let hint = "pipe it elsewhere for a line a period: interleaf balance --monitor | cat";
-        Failure::new(format!("the terminal cannot be drawn on: {why}"), hint)
-    };
-    // This also has it put back by whoever panics.
-    let mut terminal = ratatui::try_init().map_err(unseen)?;
-    let watched = live(&mut terminal, socket, &told, &signals);
-    let restored = ratatui::try_restore();
-    watched.and(restored).map_err(unseen)
+    let mut live = Live { view: View::new(socket.display().to_string()), told };
+    terminal::show(&mut live, TICK, "interleaf balance --monitor")
 }
 
 fn unwatched(socket: &Path, why: &io::Error) -> Failure {
@@ -143,29 +125,25 @@ fn plain(told: &Receiver<Told>, json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Draws what is told until a key or a signal says to stop.
-fn live(
-    terminal: &mut DefaultTerminal,
-    socket: &Path,
-    told: &Receiver<Told>,
-    signals: &Signals,
-) -> io::Result<()> {
-    let mut view = View::new(socket.display().to_string());
-    while signals.come().is_none() {
-        told.try_iter().for_each(|told| view.take(told));
-        terminal.draw(|frame| view.draw(frame))?;
-        if !event::poll(TICK)? {
-            continue;
-        }
-        match event::read()? {
-            Event::Key(key) if ends(key) => break,
-            Event::Key(KeyEvent { code: KeyCode::Tab, kind: KeyEventKind::Press, .. }) => {
-                view.next_domain();
-            }
-            _ => {}
-        }
+/// The view on a terminal, and what changes it.
+struct Live {
+    view: View,
+    told: Receiver<Told>,
+}
+
+impl terminal::View for Live {
+    fn update(&mut self) -> bool {
+        self.told.try_iter().for_each(|told| self.view.take(told));
+        true
     }
-    Ok(())
+
+    fn draw(&mut self, frame: &mut Frame<'_>) {
+        self.view.draw(frame);
+    }
+
+    fn next(&mut self) {
+        self.view.next_domain();
+    }
 }
 
 impl View {

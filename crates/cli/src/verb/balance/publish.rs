@@ -4,26 +4,43 @@ use super::{
     config::Config,
     metrics::Metrics,
     notify::Manager,
+    outlet::{LineFile, Outlet},
     watchers::{self, Watchers},
 };
 use crate::{
     args::BalanceArgs, document::balance::PeriodDocument, failure::Failure, output, render,
 };
-use interleaf_linux::{root::Root, socket::SocketError};
+use interleaf_linux::{
+    replace::{self, Existing, FileId},
+    root::Root,
+    socket::SocketError,
+};
 use std::{
-    fs::{self, File, OpenOptions},
-    io::{self, Write},
+    io::ErrorKind,
     path::{Path, PathBuf},
 };
+
+/// The mode of the file with the wanted weights: it is for others, and no secret.
+const TARGET_MODE: u32 = 0o644;
 
 /// Where a period is told: on stdout, in a record, and to other programs.
 pub(super) struct Publisher<'a> {
     json: bool,
-    record: Option<(PathBuf, File)>,
-    target: Option<PathBuf>,
+    stdout: output::Lines,
+    printed: Outlet,
+    record: Option<LineFile>,
+    target: Option<Target>,
     metrics: Option<Metrics>,
     watchers: Option<Watchers>,
     manager: &'a Manager,
+}
+
+/// A file with the wanted weights.
+struct Target {
+    path: PathBuf,
+    outlet: Outlet,
+    /// The file that was written last.
+    id: Option<FileId>,
 }
 
 impl<'a> Publisher<'a> {
@@ -32,12 +49,20 @@ impl<'a> Publisher<'a> {
         let record = match &args.output {
             None => None,
             Some(path) => {
-                let opened = OpenOptions::new().create(true).append(true).open(path);
-                Some((path.clone(), opened.map_err(|why| unwritten(path, &why))?))
+                let file = output::growing(path, Existing::Append)?;
+                Some(LineFile::new(path.clone(), file))
             }
         };
-        let json = args.json;
-        Ok(Self { json, record, target: None, metrics: None, watchers: None, manager })
+        Ok(Self {
+            json: args.json,
+            stdout: output::Lines::default(),
+            printed: Outlet::new("stdout"),
+            record,
+            target: None,
+            metrics: None,
+            watchers: None,
+            manager,
+        })
     }
 
     /// Tells other programs too, as a daemon does.
@@ -50,45 +75,78 @@ impl<'a> Publisher<'a> {
         let metrics = match config.metrics {
             None => None,
             Some(address) => {
-                let metrics = Metrics::serve(address, Root::live())?;
+                let metrics = Metrics::serve(address, config.period, Root::live())?;
                 let address = metrics.address();
                 output::message(&format!("interleaf: metrics at http://{address}/metrics"));
                 Some(metrics)
             }
         };
+        let target = config.target.as_deref().map(Target::new).transpose()?;
         let watchers = watchers(config.monitor.as_deref())?;
-        Ok(Self { target: config.target.clone(), metrics, watchers, ..here })
+        Ok(Self { target, metrics, watchers, ..here })
     }
 
-    /// Tells what happened in a period.
-    pub(super) fn publish(&mut self, period: &PeriodDocument) -> Result<(), Failure> {
-        let line = serde_json::to_string(period)
-            .map_err(|why| Failure::new(why.to_string(), "report it"))?;
-        if let Some((path, file)) = &mut self.record {
-            writeln!(file, "{line}").map_err(|why| unwritten(path, &why))?;
+    /// Tells what happened in a period, in each domain. What cannot be written is told once and
+    /// left out.
+    ///
+    /// # Errors
+    /// When whoever read stdout has gone.
+    pub(super) fn publish(&mut self, period: &[PeriodDocument]) -> Result<(), Failure> {
+        if let Some(target) = &mut self.target {
+            target.publish(period);
         }
-        if let Some(path) = &self.target {
-            replace(path, &target(period)).map_err(|why| unwritten(path, &why))?;
+        for document in period {
+            let line = serde_json::to_string(document)
+                .map_err(|why| Failure::new(why.to_string(), "report it"))?;
+            if let Some(record) = &mut self.record {
+                record.add(&line);
+            }
+            if let Some(metrics) = &mut self.metrics {
+                metrics.count(document);
+            }
+            if let Some(watchers) = &mut self.watchers {
+                watchers.tell(&(line.clone() + "\n"));
+            }
+            self.manager.status(document);
+            let text = if self.json { line } else { render::balance::line(document) };
+            let printed = self.stdout.write(&text);
+            if printed.as_ref().is_err_and(|why| why.kind() == ErrorKind::BrokenPipe) {
+                return Err(Failure::BrokenPipe);
+            }
+            self.printed.tell(printed);
         }
-        if let Some(metrics) = &mut self.metrics {
-            metrics.count(period);
-        }
-        if let Some(watchers) = &mut self.watchers {
-            watchers.tell(&(line.clone() + "\n"));
-        }
-        self.manager.status(period);
-        output::data(&match self.json {
-            true => line + "\n",
-            false => render::balance::line(period) + "\n",
-        })
+        Ok(())
     }
 
-    /// Nobody is to go by a target that nobody looks after.
-    pub(super) fn close(&mut self) {
-        if let Some(path) = self.target.take() {
-            // It is not there when there was no period.
-            let _ = fs::remove_file(path);
+    /// Removes what nobody looks after from now on.
+    ///
+    /// # Errors
+    /// When periods are missing in the record or on stdout.
+    pub(super) fn close(&mut self) -> Result<(), Failure> {
+        if let Some(Target { path, id: Some(id), .. }) = self.target.take() {
+            // Another daemon may have written its own there since.
+            let _ = replace::remove_kept(&path, id);
         }
+        self.record.as_ref().map_or(Ok(()), LineFile::missing)?;
+        self.printed.missing()
+    }
+}
+
+impl Target {
+    fn new(path: &Path) -> Result<Self, Failure> {
+        let outlet = Outlet::new(path.display().to_string());
+        match replace::check_kept(path) {
+            // The disk may have space later.
+            Err(why) if why.kind() != ErrorKind::StorageFull => {
+                Err(output::file_failure(path, &why))
+            }
+            _ => Ok(Self { path: path.into(), outlet, id: None }),
+        }
+    }
+
+    fn publish(&mut self, period: &[PeriodDocument]) {
+        let kept = replace::kept(&self.path, weights(period).as_bytes(), TARGET_MODE);
+        self.outlet.tell(kept.map(|id| self.id = Some(id)));
     }
 }
 
@@ -112,21 +170,84 @@ fn watchers(path: Option<&Path>) -> Result<Option<Watchers>, Failure> {
     }
 }
 
-/// The weights that are wanted, as other programs read them: `0:65,1:35`.
-fn target(period: &PeriodDocument) -> String {
-    let nodes = period.nodes.iter().zip(&period.target_weights);
-    let weights: Vec<String> = nodes.map(|(node, weight)| format!("{node}:{weight}")).collect();
-    weights.join(",") + "\n"
+/// The weights that are wanted, as other programs read them, a line for each socket: `0:65,2:35`.
+fn weights(period: &[PeriodDocument]) -> String {
+    let line = |document: &PeriodDocument| {
+        let nodes = document.nodes.iter().zip(&document.target_weights);
+        let weights: Vec<String> = nodes.map(|(node, weight)| format!("{node}:{weight}")).collect();
+        weights.join(",") + "\n"
+    };
+    period.iter().map(line).collect()
 }
 
-/// Writes a file in one step: whoever reads it sees the old one or the new one.
-fn replace(path: &Path, text: &str) -> io::Result<()> {
-    let new = path.with_extension("new");
-    fs::write(&new, text)?;
-    fs::rename(new, path)
-}
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+    use crate::document::balance::SCHEMA;
+    use std::{
+        fs,
+        os::unix::fs::{PermissionsExt as _, symlink},
+    };
 
-fn unwritten(path: &Path, why: &io::Error) -> Failure {
-    let problem = format!("{}: cannot be written: {why}", path.display());
-    Failure::new(problem, "name a file in a folder that is there and that you may write to")
+    fn document(domain: &str, nodes: [u32; 2], weights: [u16; 2]) -> PeriodDocument {
+        PeriodDocument {
+            schema: SCHEMA.into(),
+            time_s: 6.0,
+            domain: domain.into(),
+            nodes: nodes.into(),
+            target_weights: weights.into(),
+            reached_share: None,
+            reached_bytes: None,
+            bandwidth_gbps: None,
+            tier_bandwidth_gbps: vec![],
+            tier_latency_ns: vec![],
+            migrated_bytes: 0,
+            decision: "wait".into(),
+            reason: String::new(),
+            advice: None,
+        }
+    }
+
+    #[test]
+    fn the_target_has_a_line_for_each_socket() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("target");
+        let mut target = Target::new(&path).unwrap();
+        assert!(!path.exists(), "nobody is to go by it yet");
+        let sockets =
+            [document("socket0", [0, 2], [65, 35]), document("socket1", [1, 3], [70, 30])];
+        target.publish(&sockets);
+        assert_eq!(fs::read_to_string(&path).unwrap(), "0:65,2:35\n1:70,3:30\n");
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o644);
+    }
+
+    #[test]
+    fn two_targets_are_apart_and_bystanders_stay() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::write(at("secret"), "root's").unwrap();
+        // Files that another user of the folder could plant for root to follow or to remove.
+        symlink("secret", at("x.new")).unwrap();
+        symlink("secret", at("x.a.new")).unwrap();
+        let one = [document("socket0", [0, 1], [65, 35])];
+        let other = [document("socket0", [0, 1], [50, 50])];
+        let (mut a, mut b) = (Target::new(&at("x.a")).unwrap(), Target::new(&at("x.b")).unwrap());
+        a.publish(&one);
+        b.publish(&other);
+        assert_eq!(fs::read_to_string(at("x.a")).unwrap(), "0:65,1:35\n");
+        assert_eq!(fs::read_to_string(at("x.b")).unwrap(), "0:50,1:50\n");
+        assert_eq!(fs::read_to_string(at("secret")).unwrap(), "root's");
+        assert_eq!(fs::read_link(at("x.new")).unwrap(), Path::new("secret"));
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 5);
+    }
+
+    #[test]
+    fn a_target_that_is_no_file_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        symlink("elsewhere", folder.path().join("link")).unwrap();
+        for path in [folder.path().join("link"), folder.path().into(), "/nowhere/target".into()] {
+            assert!(Target::new(&path).is_err(), "{}", path.display());
+        }
+    }
 }

@@ -8,7 +8,7 @@ use crate::{
     },
     failure::Failure,
     library,
-    verb::unread,
+    verb::{restore, unread},
 };
 use interleaf_linux::{
     actuator::{
@@ -21,13 +21,16 @@ use interleaf_linux::{
     counters::{Counters, plan::plan, table::tables},
     damon::probe::{ProbeError, Probed, probe},
     feed::Feed,
-    journal,
+    journal::{self, Claim},
     layout::HostLayout,
+    node::Node,
     numa_maps::NodeBytes,
     process::Process,
     replay::Replay,
     root::Root,
+    socket::{self, Access},
     source::{Source, Uncounted},
+    stop::StopFlag,
     topology::Machine,
 };
 use interleaf_model::{
@@ -139,7 +142,8 @@ impl Setup {
                 }
             }
             SourceChoice::Feed(path) => {
-                let feed = Feed::listen(path, domains, tiers).map_err(|why| {
+                let access = Access { group: feed_group(config, root)? };
+                let feed = Feed::listen(path, access, domains, tiers).map_err(|why| {
                     let hint = "name another path, or stop who listens there";
                     Failure::new(why.to_string(), hint)
                 })?;
@@ -243,17 +247,20 @@ impl Setup {
     /// Where the pages of the scope are; `None` where nobody counts.
     pub(super) fn placement(&self, root: &Root) -> Result<Option<NodeBytes>, Failure> {
         let processes = self.scope.processes(root).map_err(unread)?;
-        self.scope.placement(root, &processes).map_err(unread)
+        self.scope.placement(root, &processes, &StopFlag::default()).map_err(unread)
     }
 
-    /// What moves the pages of each scope.
+    /// The actuator of each scope. Its scans end early when `stop` is set.
     pub(super) fn actuators<'a>(
         &self,
         config: &Config,
         root: &'a Root,
         journal: &SharedJournal<'a>,
+        stop: StopFlag,
     ) -> Result<Vec<Option<Box<dyn Actuator + 'a>>>, Failure> {
         let choice = self.choice(config)?;
+        let claim = Claim::new(&self.scope, &self.protected);
+        journal.borrow_mut().claim(claim).map_err(restore::unkept)?;
         let nothing = Probed::default();
         let kernel = self.kernel.as_ref().unwrap_or(&nothing);
         let setting = Setting {
@@ -262,6 +269,7 @@ impl Setup {
             scope: self.scope.clone(),
             protected: self.protected.clone(),
             leave: config.stop_rivals,
+            stop,
         };
         let whole = choice.way.build(setting.clone(), kernel);
         let near = self.domains().into_iter().map(|domain| domain.nodes).collect();
@@ -378,11 +386,28 @@ impl Setup {
             .collect()
     }
 
+    /// A warning about figures of the firmware that count as unrated; `None` without any.
+    pub(super) fn ignored_ratings(&self) -> Option<String> {
+        let of_node = |node: &Node| {
+            let figures = node.rated.as_ref().filter(|rated| !rated.implausible.is_empty())?;
+            Some(format!("node {}: {}", node.id, figures.implausible.join(", ")))
+        };
+        let figures: Vec<String> = self.machine.nodes.iter().filter_map(of_node).collect();
+        (!figures.is_empty()).then(|| {
+            format!(
+                "warning: ratings of the firmware (HMAT or CDAT) that no memory has count as \
+                 unrated: {}",
+                figures.join("; ")
+            )
+        })
+    }
+
     /// What is to be minded.
     fn notes(&self, config: &Config) -> Vec<String> {
         let unrated = &self.host.unrated;
         let balances = self.machine.switches.numa_balancing.is_some_and(|value| value > 0);
         let notes = [
+            self.ignored_ratings(),
             (!unrated.is_empty()).then(|| {
                 format!(
                     "the firmware does not rate the bandwidth of nodes {unrated}: all count as \
@@ -488,6 +513,15 @@ fn unasked(root: &Root, why: &ProbeError) -> String {
         }
         _ => format!("{why}: find out who (damo?), and stop it there (damo stop)"),
     }
+}
+
+/// The group that may feed.
+fn feed_group(config: &Config, root: &Root) -> Result<Option<u32>, Failure> {
+    let group = config.feed_group.as_deref().map(|name| socket::group(root, name)).transpose();
+    group.map_err(|why| {
+        let hint = "make one (groupadd --system interleaf), or write its number";
+        Failure::new(format!("[source] group: {why}"), hint)
+    })
 }
 
 /// Whether a policy decides the same whatever is counted.

@@ -49,15 +49,13 @@ pub(super) fn run(
     let mut publisher = Publisher::here(args, &manager)?;
     while let Some(record) = run.period().cloned() {
         if let Some(period) = run.last() {
-            for document in documents(run.layout(), period, &record) {
-                publisher.publish(&document)?;
-            }
+            publisher.publish(&documents(run.layout(), period, &record))?;
         }
     }
-    publisher.close();
+    let missing = publisher.close();
     let outcome = arena.outcome(run);
     output::message(&render::balance::simulated(&outcome));
-    Ok(ExitCode::SUCCESS)
+    missing.map(|()| ExitCode::SUCCESS)
 }
 
 /// A document for each domain.

@@ -4,14 +4,13 @@
 //! A thread of its own writes to them. The loop hands it a line and goes on: it waits for nobody.
 //! Who does not read is told no more once too much waits for them.
 
-use interleaf_linux::socket::{self, SocketError};
+use interleaf_linux::socket::{Access, Socket, SocketError};
 use rustix::event::{PollFd, PollFlags, poll};
 use std::{
     collections::VecDeque,
-    fs,
     io::{self, Read, Write},
     os::unix::net::{UnixListener, UnixStream},
-    path::{Path, PathBuf},
+    path::Path,
     sync::mpsc::{Receiver, Sender, channel},
     thread::{self, JoinHandle},
 };
@@ -30,7 +29,8 @@ const WATCHERS_MAX: usize = 16;
 
 /// A socket with those who watch.
 pub(super) struct Watchers {
-    path: PathBuf,
+    /// Removed when this goes.
+    _socket: Socket,
     lines: Option<Sender<String>>,
     /// A byte wakes the thread, and its end ends it.
     wake: Option<UnixStream>,
@@ -40,9 +40,9 @@ pub(super) struct Watchers {
 impl Watchers {
     /// Listens at `path`; only this user can connect.
     pub(super) fn listen(path: &Path) -> Result<Self, SocketError> {
-        let listener = socket::listen(path)?;
+        let socket = Socket::listen(path, Access::default())?;
         let threads = || {
-            listener.set_nonblocking(true)?;
+            let listener = socket.listener()?;
             let (wake, woken) = UnixStream::pair()?;
             wake.set_nonblocking(true)?;
             woken.set_nonblocking(true)?;
@@ -51,18 +51,10 @@ impl Watchers {
             let thread = thread::Builder::new().name("watchers".into());
             Ok((lines, wake, thread.spawn(move || serving.serve())?))
         };
-        match threads() {
-            Ok((lines, wake, thread)) => Ok(Self {
-                path: path.into(),
-                lines: Some(lines),
-                wake: Some(wake),
-                thread: Some(thread),
-            }),
-            Err(why) => {
-                drop(fs::remove_file(path));
-                Err(SocketError::Refused { path: path.into(), why })
-            }
-        }
+        let started = threads().map_err(|why| SocketError::Refused { path: path.into(), why });
+        let (lines, wake, thread) = started?;
+        let (lines, wake, thread) = (Some(lines), Some(wake), Some(thread));
+        Ok(Self { _socket: socket, lines, wake, thread })
     }
 
     /// Tells all who watch, without waiting for any.
@@ -81,7 +73,6 @@ impl Drop for Watchers {
         drop(self.lines.take());
         drop(self.wake.take());
         drop(self.thread.take().map(JoinHandle::join));
-        drop(fs::remove_file(&self.path));
     }
 }
 

@@ -10,8 +10,13 @@ use crate::{
     },
     failure::Failure,
     output, render,
+    verb::unread,
 };
-use interleaf_linux::root::Root;
+use interleaf_linux::{
+    available::{available, swap},
+    root::Root,
+};
+use interleaf_model::units::Bytes;
 use interleaf_workload::{
     Kernel, SetupError,
     kind::{Kind, Setting},
@@ -19,12 +24,13 @@ use interleaf_workload::{
     run::{Length, Measured, measured, rate},
     stream::Loop,
 };
-use std::{process::ExitCode, time::Duration};
+use std::{env, process::ExitCode, time::Duration};
 
 pub(super) fn run(args: &BenchRunArgs) -> Result<ExitCode, Failure> {
     output::check_writable(args.output.as_deref())?;
     let root = Root::live();
     let drive = args.drive.as_deref().map(|folder| Drive::of(&root, folder)).transpose()?;
+    fits(args, &root)?;
     let kind = Kind::of(&args.workload).ok_or_else(|| {
         let names: Vec<&str> = Kind::ALL.iter().map(|(name, _, _)| *name).collect();
         Failure::new(
@@ -64,6 +70,40 @@ pub(super) fn run(args: &BenchRunArgs) -> Result<ExitCode, Failure> {
             "memory or what extends it has given back something else than was written: report it",
         )),
     }
+}
+
+/// Refuses a footprint that this process cannot have in memory and swap. Under `interleaf extend`,
+/// or in a file, it need not.
+fn fits(args: &BenchRunArgs, root: &Root) -> Result<(), Failure> {
+    let is_extended = env::var_os(interleaf_pager::session::VARIABLE).is_some();
+    if is_extended || matches!(args.memory, Place::File(_)) {
+        return Ok(());
+    }
+    let Some(found) = available(root, None).map_err(unread)? else { return Ok(()) };
+    let most = Bytes::new(found.usable_bytes().saturating_add(swap(root).map_err(unread)?));
+    let asked = args.footprint;
+    if asked <= most {
+        return Ok(());
+    }
+    let give =
+        format!("give at most --footprint {}MiB, or a file (--memory file:DIR)", most.get() >> 20);
+    Err(match found.limit {
+        Some(limit) => Failure::new(
+            format!(
+                "--footprint {asked}: the control group {} has {} left for it, swap included",
+                limit.group.name,
+                Bytes::new(most.get() & !0xF_FFFF)
+            ),
+            format!("{give}; or raise {}", limit.path()),
+        ),
+        None => Failure::new(
+            format!(
+                "--footprint {asked}: {} of memory and swap can be had",
+                Bytes::new(most.get() & !0xF_FFFF)
+            ),
+            give,
+        ),
+    })
 }
 
 fn give(args: &BenchRunArgs, document: &BenchDocument) -> Result<(), Failure> {

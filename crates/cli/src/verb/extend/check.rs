@@ -1,7 +1,9 @@
 //! Whether a command can be extended here: everything that speaks for it and against it.
 
+use super::steered;
 use crate::{args::ExtendArgs, document::extend::CheckDocument};
 use interleaf_linux::{
+    available::available,
     program::{Linked, Program},
     root::Root,
     storage::{Nature, Storage},
@@ -9,6 +11,7 @@ use interleaf_linux::{
 use interleaf_model::units::Bytes;
 use interleaf_pager::{
     rights::{self, Refused},
+    session::{PAGE_BYTES, Session, Settings},
     store::{self, FileStore, Options, place},
 };
 use rustix::{
@@ -18,7 +21,7 @@ use rustix::{
 use std::{
     ffi::{OsStr, OsString},
     os::unix::ffi::OsStrExt,
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 /// Libraries whose memory is pinned, for what, and whether who is linked with them pins some: pages
@@ -63,7 +66,12 @@ const LAUNCHERS: [&str; 19] = [
 const STRICT: u64 = 2;
 
 /// Everything that was found.
-pub(super) fn checks(args: &ExtendArgs, library: &Path) -> Vec<CheckDocument> {
+pub(super) fn checks(
+    args: &ExtendArgs,
+    settings: &Settings,
+    name: Option<&str>,
+    library: &Path,
+) -> Vec<CheckDocument> {
     let mut found = vec![preloaded(library)];
     for name in
         args.command.first().map(OsString::as_os_str).into_iter().chain(launched(&args.command))
@@ -78,9 +86,18 @@ pub(super) fn checks(args: &ExtendArgs, library: &Path) -> Vec<CheckDocument> {
         }
         works => tried("io_uring", works),
     });
-    found.extend(args.store.iter().map(|path| store(path, args)));
+    found.extend(stores(args));
+    found.extend(steered::check(args));
     found.extend(limits());
-    found.extend(memory(args));
+    let session = joined(name, settings).unwrap_or_else(|why| {
+        found.push(why);
+        None
+    });
+    if args.dram.is_some() {
+        // The memory of other processes of the session is in use already.
+        let held = session.map_or(0, |session| session.board.held());
+        found.extend(memory(&Root::live(), settings.dram_bytes, held * PAGE_BYTES));
+    }
     found
 }
 
@@ -190,9 +207,19 @@ fn tried(what: &str, outcome: Result<(), Refused>) -> CheckDocument {
     }
 }
 
-/// Whether pages can be kept there: it is tried, but for a device in a dry run, since who takes one
-/// marks it.
-fn store(path: &Path, args: &ExtendArgs) -> CheckDocument {
+/// Whether pages can be kept in all stores together: it is tried, as far as that changes nothing.
+fn stores(args: &ExtendArgs) -> Vec<CheckDocument> {
+    let paths: Vec<&Path> = args.store.iter().map(PathBuf::as_path).collect();
+    let options = Options { force: args.force, ..Options::default() };
+    let refused = match paths.is_empty() {
+        true => None,
+        false => FileStore::check(&paths, options).err(),
+    };
+    paths.into_iter().map(|path| store(path, refused.as_ref())).collect()
+}
+
+/// The kind of a store, unless it is the refused one.
+fn store(path: &Path, refused: Option<&store::Refused>) -> CheckDocument {
     let what = "store";
     let place = path.display();
     let storage = match Storage::look(&Root::live(), path) {
@@ -202,11 +229,8 @@ fn store(path: &Path, args: &ExtendArgs) -> CheckDocument {
             return CheckDocument::refused(what, why.to_string(), remedy);
         }
     };
-    if storage.file_system.is_some() || !args.dry_run {
-        let options = Options { force: args.force, ..Options::default() };
-        if let Err(store::Refused { why, hint, .. }) = FileStore::open_all(&[path], options) {
-            return CheckDocument::refused(what, format!("{place}: {why}"), &hint);
-        }
+    if let Some(refused) = refused.filter(|refused| refused.store == place.to_string()) {
+        return CheckDocument::refused(what, format!("{place}: {}", refused.why), &refused.hint);
     }
     let free = place::free(path).map_or("?".into(), |free| Bytes::new(free).to_string());
     let place = match storage.file_system {
@@ -231,6 +255,17 @@ fn store(path: &Path, args: &ExtendArgs) -> CheckDocument {
         ),
         Nature::Drive => CheckDocument::fine(what, place),
     }
+}
+
+/// The session that the command would join, or why none can begin or be joined.
+fn joined(name: Option<&str>, settings: &Settings) -> Result<Option<Session>, CheckDocument> {
+    let joined = Session::base().and_then(|base| match name {
+        Some(name) => Session::joined(&base, name, settings),
+        None => Ok(None),
+    });
+    joined.map_err(|why| {
+        CheckDocument::refused("session", why.to_string(), super::session_hint(&why))
+    })
 }
 
 /// Limits of the user and of the system that are in the way.
@@ -262,22 +297,51 @@ fn limits() -> Vec<CheckDocument> {
     found
 }
 
-/// Whether the budget is there.
-fn memory(args: &ExtendArgs) -> Option<CheckDocument> {
+/// Whether the budget is there: of the machine, and within the limits of control groups, at which
+/// the kernel ends processes. Of the budget, `held_bytes` are in use by processes of its session.
+fn memory(root: &Root, dram_bytes: u64, held_bytes: u64) -> Option<CheckDocument> {
     let what = "memory";
-    let dram = args.dram?;
-    let text = Root::live().text("/proc/meminfo").ok().flatten()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    let available: u64 = line.trim().strip_suffix(" kB")?.trim().parse().ok()?;
-    let available = Bytes::new(available << 10);
-    Some(if dram > available {
-        CheckDocument::warning(
+    let dram = Bytes::new(dram_bytes);
+    let needed = Bytes::new(dram_bytes.saturating_sub(held_bytes));
+    let found = match available(root, None) {
+        Ok(found) => found?,
+        Err(why) => {
+            let remedy = "see that /proc and /sys/fs/cgroup can be read";
+            return Some(CheckDocument::warning(what, why.to_string(), remedy));
+        }
+    };
+    let free = Bytes::new(found.bytes);
+    let Some(limit) = &found.limit else {
+        return Some(if needed > free {
+            CheckDocument::warning(
+                what,
+                format!("{free} of DRAM are free, fewer than the budget of {dram}"),
+                "give a smaller --dram, so that the rest of the system is not driven out",
+            )
+        } else {
+            CheckDocument::fine(what, format!("{free} of DRAM are free"))
+        });
+    };
+    let (most, used) = (Bytes::new(limit.limit_bytes), Bytes::new(limit.used_bytes));
+    let group = format!(
+        "the control group {} has {free} left ({} is {most}, {used} are in use)",
+        limit.group.name, limit.file
+    );
+    let usable = Bytes::new(found.usable_bytes());
+    Some(if needed > usable {
+        CheckDocument::refused(
             what,
-            format!("{available} of DRAM are free, fewer than the budget of {dram}"),
-            "give a smaller --dram, so that the rest of the system is not driven out",
+            format!(
+                "{group}, too little for the budget of {dram}: the kernel would end the command"
+            ),
+            &format!(
+                "give at most --dram {}KiB, such as --dram 50%; or raise {}",
+                usable.get() >> 10,
+                limit.path()
+            ),
         )
     } else {
-        CheckDocument::fine(what, format!("{available} of DRAM are free"))
+        CheckDocument::fine(what, group)
     })
 }
 
@@ -288,6 +352,53 @@ mod tests {
     fn status(checks: &[CheckDocument], what: &str) -> Vec<(String, String)> {
         let of = checks.iter().filter(|check| check.what == what);
         of.map(|check| (check.status.clone(), check.detail.clone())).collect()
+    }
+
+    /// A machine with 22 GiB, whose command is in `/jobs/one`.
+    fn limited(files: &[(&str, &str)]) -> Option<CheckDocument> {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |path: &str, text: &str| {
+            let path = folder.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        write("proc/meminfo", "MemAvailable: 23068672 kB\n");
+        files.iter().for_each(|(path, text)| write(path, text));
+        memory(&Root::captured(folder.path()), 256 << 20, 0)
+    }
+
+    #[test]
+    fn a_budget_beyond_the_limit_of_a_control_group_is_refused() {
+        let two = [
+            ("proc/self/mountinfo", "24 1 0:21 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"),
+            ("proc/self/cgroup", "0::/jobs/one\n"),
+            ("sys/fs/cgroup/cgroup.controllers", "memory\n"),
+            ("sys/fs/cgroup/jobs/one/memory.max", "max\n"),
+            ("sys/fs/cgroup/jobs/memory.max", "100663296\n"),
+            ("sys/fs/cgroup/jobs/memory.current", "33554432\n"),
+        ];
+        let one = [
+            ("proc/self/mountinfo", "35 31 0:32 / /cg rw - cgroup cgroup rw,memory\n"),
+            ("proc/self/cgroup", "4:memory:/jobs/one\n"),
+            ("cg/jobs/memory.limit_in_bytes", "100663296\n"),
+            ("cg/jobs/memory.usage_in_bytes", "33554432\n"),
+        ];
+        for (files, path) in
+            [(&two[..], "/sys/fs/cgroup/jobs/memory.max"), (&one, "/cg/jobs/memory.limit_in_bytes")]
+        {
+            let found = limited(files).unwrap();
+            let file = path.rsplit('/').next().unwrap();
+            let said = format!("the control group /jobs has 64 MiB left ({file} is 96 MiB, 32 MiB");
+            assert_eq!(found.status, "no", "{found:?}");
+            assert!(found.detail.starts_with(&said), "{found:?}");
+            let remedy =
+                format!("give at most --dram 61440KiB, such as --dram 50%; or raise {path}");
+            assert_eq!(found.remedy, Some(remedy));
+        }
+        let mut wide = two;
+        wide[4].1 = "1073741824\n";
+        assert_eq!(limited(&wide).unwrap().status, "yes");
+        assert_eq!(limited(&[]).unwrap().detail, "22 GiB of DRAM are free");
     }
 
     #[test]

@@ -21,7 +21,7 @@ const LIMIT: Duration = Duration::from_millis(1500);
 const DEPTHS: [usize; 3] = [1, 16, 64];
 
 /// Measures every store.
-pub(super) fn estimate(args: &ExtendArgs) -> Result<EstimateDocument, Failure> {
+pub(super) fn estimate(args: &ExtendArgs, dram: u64) -> Result<EstimateDocument, Failure> {
     let progress = output::progress(args.store.len() as u64, "measuring the stores");
     let mut drives = vec![];
     for path in &args.store {
@@ -39,6 +39,5 @@ pub(super) fn estimate(args: &ExtendArgs) -> Result<EstimateDocument, Failure> {
         progress.inc(1);
     }
     progress.finish_and_clear();
-    let dram = args.dram.map_or(0, |dram| dram.get());
     Ok(EstimateDocument::new(dram, args.footprint.map(|footprint| footprint.get()), drives))
 }

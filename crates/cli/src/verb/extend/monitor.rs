@@ -10,18 +10,12 @@ use crate::{
     document::extend::{ExtendDocument, Seen},
     failure::Failure,
     output, render,
-    verb::{keys::ends, placed},
+    verb::{placed, terminal},
 };
 use interleaf_linux::command::Signals;
 use interleaf_pager::session::Session;
-use ratatui::{
-    DefaultTerminal,
-    crossterm::event::{self, Event},
-};
-use std::{
-    io::{self, IsTerminal as _},
-    time::{Duration, Instant},
-};
+use ratatui::Frame;
+use std::time::{Duration, Instant};
 use view::View;
 
 /// How often it is looked at.
@@ -33,19 +27,12 @@ const LINE: u32 = 2;
 /// Watches the session of a process, or the only one there is, until it ends.
 pub(super) fn monitor(pid: Option<u32>, json: bool) -> Result<(), Failure> {
     let session = find(pid)?;
-    let signals = Signals::hold().map_err(placed::unheld)?;
-    if json || !(io::stdout().is_terminal() && io::stdin().is_terminal()) {
-        return plain(&session, &signals, json);
+    let watch = Watch::new(&session);
+    if json || !terminal::is_there() {
+        return plain(watch, json);
     }
-    let unseen = |why: io::Error| {
-        let hint = "pipe it elsewhere for a line a second: interleaf extend --monitor | cat";
-        Failure::new(format!("the terminal cannot be drawn on: {why}"), hint)
-    };
-    // This also has it put back by whoever panics.
-    let mut terminal = ratatui::try_init().map_err(unseen)?;
-    let watched = live(&mut terminal, &session, &signals);
-    let restored = ratatui::try_restore();
-    watched.and(restored).map_err(unseen)
+    let mut live = Live { watch, view: View::default() };
+    terminal::show(&mut live, TICK, "interleaf extend --monitor")
 }
 
 /// The session of a process, which is who began it, or one that is extended.
@@ -114,8 +101,8 @@ impl<'a> Watch<'a> {
 }
 
 /// A line a second.
-fn plain(session: &Session, signals: &Signals, json: bool) -> Result<(), Failure> {
-    let mut watch = Watch::new(session);
+fn plain(mut watch: Watch<'_>, json: bool) -> Result<(), Failure> {
+    let signals = Signals::hold().map_err(placed::unheld)?;
     while let Some(document) = watch.look() {
         if json {
             let line = serde_json::to_string(&document)
@@ -132,20 +119,21 @@ fn plain(session: &Session, signals: &Signals, json: bool) -> Result<(), Failure
     Ok(())
 }
 
-/// Draws it until it ends, or a key or a signal says to stop.
-fn live(terminal: &mut DefaultTerminal, session: &Session, signals: &Signals) -> io::Result<()> {
-    let mut watch = Watch::new(session);
-    let mut view = View::default();
-    while signals.come().is_none() {
-        let Some(document) = watch.look() else { return Ok(()) };
-        view.add(document);
-        terminal.draw(|frame| view.draw(frame))?;
-        if event::poll(TICK)?
-            && let Event::Key(key) = event::read()?
-            && ends(key)
-        {
-            break;
-        }
+/// The view on a terminal, and what changes it.
+struct Live<'a> {
+    watch: Watch<'a>,
+    view: View,
+}
+
+impl terminal::View for Live<'_> {
+    fn update(&mut self) -> bool {
+        let document = self.watch.look();
+        let runs = document.is_some();
+        document.into_iter().for_each(|document| self.view.add(document));
+        runs
     }
-    Ok(())
+
+    fn draw(&mut self, frame: &mut Frame<'_>) {
+        self.view.draw(frame);
+    }
 }

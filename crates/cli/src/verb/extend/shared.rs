@@ -1,20 +1,16 @@
 //! The process that serves the memory that processes of a session share: it may outlive the command
 //! and whoever keeps the session, since some of those that share memory may.
 
-use super::unbegun;
+use super::{helper, unbegun};
 use crate::failure::Failure;
 use interleaf_pager::{session::Session, shared};
 use std::{
-    env,
     fs::File,
     io::{self, Read},
     net::Shutdown,
-    os::{
-        fd::{AsFd, OwnedFd},
-        unix::{net::UnixStream, process::CommandExt},
-    },
+    os::unix::net::UnixStream,
     path::Path,
-    process::{Child, Command, Stdio},
+    process::{Child, Stdio},
 };
 
 /// Such a process, which ends with the value unless somebody still shares memory.
@@ -27,19 +23,9 @@ impl Server {
     /// Starts one for a session, and waits until it can be asked. Of several that keep a session
     /// the first has it.
     pub(super) fn start(session: &Session) -> Result<Self, Failure> {
-        let start = || -> io::Result<Self> {
-            let (mut connection, other) = UnixStream::pair()?;
-            let mut command = Command::new(env::current_exe()?);
-            command.args(["extend", "--serve"]).arg(session.folder());
-            // Signals of the terminal are the command's.
-            command.process_group(0).stdin(Stdio::from(OwnedFd::from(other)));
-            let child = command.stdout(Stdio::null()).spawn()?;
-            // Its end is the only one once the command that was to start it has gone.
-            drop(command);
-            let _ = connection.read(&mut [0])?;
-            Ok(Self { child, connection })
-        };
-        start().map_err(unserved)
+        let started = helper::start("--serve", session.folder(), Stdio::inherit());
+        let (child, connection) = started.map_err(unserved)?;
+        Ok(Self { child, connection })
     }
 }
 
@@ -56,10 +42,8 @@ impl Drop for Server {
 /// Is such a process, whose standard input is the other end.
 pub(super) fn serve(folder: &Path) -> Result<(), Failure> {
     let session = Session::open(folder).map_err(unbegun)?;
-    let connection = io::stdin().as_fd().try_clone_to_owned();
-    let connection = connection.map(UnixStream::from);
     let serve = |connection| shared::serve(&session, connection, let_go);
-    connection.and_then(serve).map_err(unserved)
+    helper::connection().and_then(serve).map_err(unserved)
 }
 
 /// Whoever reads what the command says is not to wait for those that it has left.

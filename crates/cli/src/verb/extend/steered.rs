@@ -2,6 +2,7 @@
 
 use crate::{
     args::{ExtendArgs, FaultsChoice},
+    document::extend::CheckDocument,
     failure::Failure,
     verb::placed::{self, Ended, say},
 };
@@ -9,7 +10,10 @@ use interleaf_linux::{
     command::Signals,
     program::{Linked, Program},
 };
-use interleaf_pager::{steer::swap::Steered, store::place};
+use interleaf_pager::{
+    steer::swap::{self, Steered},
+    store::place,
+};
 use std::{path::Path, process::ExitCode};
 
 /// So many times the budget is had for swap, or a part of what is free, whichever is less.
@@ -22,28 +26,40 @@ pub(super) fn is_static(args: &ExtendArgs) -> bool {
     program.is_some_and(|program| matches!(program.linked, Linked::Static))
 }
 
-/// Runs it.
-pub(super) fn run(args: &ExtendArgs) -> Result<ExitCode, Failure> {
-    let [store] = args.store.as_slice() else {
-        return Err(Failure::new(
-            "the program is linked statically, and its swap is one file: there are several stores",
-            "name one --store",
-        ));
+/// Obstacles to swapping a static program that `--force` lets run.
+pub(super) fn check(args: &ExtendArgs) -> Vec<CheckDocument> {
+    if !args.force || !is_static(args) {
+        return vec![];
+    }
+    let mut found = vec![];
+    let mut refuse = |why: &str, remedy: &str| {
+        let detail = format!("the program is linked statically{why}");
+        found.push(CheckDocument::refused("swap", detail, remedy));
     };
     if args.stats.is_some() || args.monitor.is_some() {
-        return Err(Failure::new(
-            "the program is linked statically: there are no statistics of what the kernel swaps",
-            "leave --stats and --monitor out",
-        ));
+        let remedy = "leave --stats and --monitor out";
+        refuse(": there are no statistics of what the kernel swaps", remedy);
     }
     if args.faults == FaultsChoice::Signal {
-        return Err(Failure::new(
-            "the program is linked statically: the kernel serves its faults, not a signal",
-            "leave --faults out",
-        ));
+        refuse(": the kernel serves its faults, not a signal", "leave --faults out");
     }
+    match args.store.as_slice() {
+        [store] => {
+            if let Err(why) = swap::check(store) {
+                found.push(CheckDocument::refused("swap", why.to_string(), &why.hint));
+            }
+        }
+        _ => refuse(", and its swap is one file: there are several stores", "name one --store"),
+    }
+    found
+}
+
+/// Runs it.
+pub(super) fn run(args: &ExtendArgs, dram_bytes: u64) -> Result<ExitCode, Failure> {
+    // The checks have made sure of that.
+    let Some(store) = args.store.first() else { return Ok(ExitCode::from(2)) };
     let signals = Signals::hold().map_err(placed::unheld)?;
-    let mut steered = begun(store, args.dram.map_or(0, |dram| dram.get()))?;
+    let mut steered = begun(store, dram_bytes)?;
     say(
         args.quiet,
         "it is linked statically: its pages go to swap, which is steered. That is slower by far \

@@ -47,7 +47,6 @@ use interleaf_measure::{
 use interleaf_model::weights::Weights;
 use std::{
     collections::BTreeMap,
-    path::Path,
     time::{Duration, Instant},
 };
 
@@ -56,9 +55,6 @@ const WINDOW: Duration = Duration::from_millis(20);
 
 /// How long threads are at work before anything counts.
 const WARM_UP: Duration = Duration::from_millis(100);
-
-/// The sweep of sizes never needs more than this.
-const SWEEP_MAX: usize = 512 << 20;
 
 /// How it ended.
 pub(super) enum Ended {
@@ -180,9 +176,8 @@ impl<'a> Bench<'a> {
                 output::message(&format!("interleaf: {}", render::measure::point(point)))
             });
         }
-        let file = self.common.output.as_deref().filter(|file| *file != Path::new("-"));
-        if let Some(file) = file {
-            output::anew(file, &document::json(document)?)?;
+        if let Some(file) = &self.common.output {
+            output::interim(file, &document::json(document)?)?;
         }
         self.bar.inc(1);
         match self.signals.come() {
@@ -270,6 +265,7 @@ impl<'a> Bench<'a> {
                 memory_node: Some(memory),
                 pattern: order.into(),
                 memory_bytes: options.bytes as u64,
+                cacheable_share: self.setup.chase_cacheable(cpus.cpus[0]).map(rounded),
                 contamination,
                 took_s,
                 ..self.point("idle", cpus, &seen)
@@ -281,10 +277,9 @@ impl<'a> Bench<'a> {
 
     fn sweep(&self, cpus: &Cpus, memory: u32, document: &mut MeasureDocument) -> Result<(), Stop> {
         let setup = self.setup;
-        let claimed = idle::claimed_last_cache(setup.root, cpus.cpus[0]);
-        let claimed = claimed.map_err(unread)?;
-        let free = (room(setup.root, memory)? / 2) as usize;
-        let largest = idle::largest_size(claimed).min(SWEEP_MAX).min(free);
+        let claimed = setup.hardware.last_level_of(cpus.cpus[0]).map(|cache| cache.bytes);
+        let free = (room(setup.root, memory)?.bytes / 2) as usize;
+        let largest = idle::largest_size(claimed).min(free);
         let largest = if setup.quick { largest.min(setup.chase) } else { largest };
         let policy = Policy::Bind([memory].into_iter().collect());
         let options = idle::Options { policy, ..self.options() };
@@ -301,7 +296,7 @@ impl<'a> Bench<'a> {
         if let (Some(last), Some(miss_ns)) = (levels.last(), found.levels.miss_ns) {
             document.caches = Some(CachesDocument {
                 last_level_bytes: last.bytes,
-                told_bytes: claimed.map(|bytes| bytes as u64),
+                told_bytes: claimed,
                 memory_latency_ns: rounded(miss_ns),
                 levels,
             });
@@ -384,6 +379,7 @@ impl<'a> Bench<'a> {
             pattern: pattern_name(setup.pattern).into(),
             kernel: self.kernel(traffic).map(|kernel| kernel.to_string()),
             memory_bytes: setup.buffer as u64,
+            cacheable_share: setup.buffers_cacheable(&cpus.cpus).map(rounded),
             off_by: off_by(&seen, placement),
             measured_gbps,
             contamination,

@@ -7,15 +7,16 @@ use crate::{
     verb::unread,
 };
 use interleaf_linux::{
+    available::{Available, available},
     hardware::Hardware,
     list::{List, ListError},
-    node::available,
     process::{allowed_cpus, allowed_nodes},
     root::Root,
     topology::Machine,
 };
 use interleaf_measure::{
     clock::Clock,
+    idle::LAST_LEVEL_FACTOR,
     isa::Isa,
     point::Pattern,
     region::{HUGE_BYTES, Pages},
@@ -27,7 +28,7 @@ use std::time::Duration;
 const CHASE_BYTES: u64 = 200_000_000;
 const BUFFER_BYTES: u64 = 100_000_000;
 const STRIDE_BYTES: u64 = 64;
-/// Both with --quick: still more than the caches of a core.
+/// Both with --quick. All of them become more where the last-level cache is large.
 const QUICK_BYTES: u64 = 40_000_000;
 
 /// No more than this part of what is free is taken unasked.
@@ -78,6 +79,10 @@ pub(super) struct Setup<'a> {
     pub(super) seed: u64,
     pub(super) quick: bool,
     pub(super) clock: Clock,
+    /// The last-level cache of the CPU that chases, and the part of one that each loading thread
+    /// has; `None` where the kernel does not say.
+    last_level: Option<u64>,
+    last_level_per_thread: Option<u64>,
     /// What is not as it was asked for.
     pub(super) notes: Vec<String>,
 }
@@ -121,12 +126,16 @@ impl<'a> Setup<'a> {
             seed: common.seed,
             quick,
             clock: Clock::here(),
+            last_level: None,
+            last_level_per_thread: None,
             notes: vec![],
             machine,
             hardware,
         };
         setup.threads(given.traffic.threads)?;
+        setup.exceed_caches(given);
         setup.fit(given)?;
+        setup.tell_of_caches();
         setup.huge_pages()?;
         Ok(setup)
     }
@@ -147,15 +156,84 @@ impl<'a> Setup<'a> {
         Ok(())
     }
 
+    /// Makes sizes that were not asked for [`LAST_LEVEL_FACTOR`] times the last-level caches that
+    /// the threads reach.
+    fn exceed_caches(&mut self, given: &Given<'_>) {
+        let chasing = self.from.iter().map(|from| from.cpus[0]);
+        let last_level = chasing.filter_map(|cpu| self.hardware.last_level_of(cpu));
+        self.last_level = last_level.map(|cache| cache.bytes).max();
+        let shares =
+            self.from.iter().filter_map(|from| self.hardware.last_level_share(self.loading(from)));
+        self.last_level_per_thread = shares.max();
+        let needed = |cache: Option<u64>| {
+            let bytes = cache.unwrap_or(0).saturating_mul(LAST_LEVEL_FACTOR);
+            bytes.checked_next_multiple_of(1 << 20).unwrap_or(bytes) as usize
+        };
+        if given.chase.chase.is_none() {
+            self.chase = self.chase.max(needed(self.last_level));
+        }
+        if given.traffic.buffer.is_none() {
+            self.buffer = self.buffer.max(needed(self.last_level_per_thread));
+        }
+    }
+
+    /// The CPUs that load memory: where one of them chases beside it, the fewer that are left.
+    fn loading<'c>(&self, from: &'c From) -> &'c [u32] {
+        match &from.cpus[..] {
+            [_, load @ ..] if self.what != "bandwidth" && !load.is_empty() => load,
+            all => all,
+        }
+    }
+
+    /// The part of the memory of a chase that the last-level cache of a CPU can hold.
+    pub(super) fn chase_cacheable(&self, cpu: u32) -> Option<f64> {
+        let cache = self.hardware.last_level_of(cpu)?;
+        Some((cache.bytes as f64 / self.chase as f64).min(1.0))
+    }
+
+    /// The part of the buffers of threads on some CPUs that the last-level caches can hold.
+    pub(super) fn buffers_cacheable(&self, cpus: &[u32]) -> Option<f64> {
+        let share = self.hardware.last_level_share(cpus)?;
+        Some((share as f64 / self.buffer as f64).min(1.0))
+    }
+
+    /// Says which sizes are too small for what the last-level caches hold.
+    fn tell_of_caches(&mut self) {
+        let is_chased = !["bandwidth", "interleave"].contains(&self.what);
+        let is_loaded = self.what != "idle";
+        for (option, is_used, size, cache) in [
+            ("--chase", is_chased, self.chase, self.last_level),
+            ("--buffer", is_loaded, self.buffer, self.last_level_per_thread),
+        ] {
+            let Some(cache) = cache.filter(|_| is_used) else { continue };
+            let needed = cache.saturating_mul(LAST_LEVEL_FACTOR);
+            if (size as u64) < needed {
+                self.notes.push(format!(
+                    "{option} {} is less than {LAST_LEVEL_FACTOR} times the last-level cache that \
+                     a thread reaches, {}: the cache is measured too; {} would be enough",
+                    size_text(size as u64),
+                    size_text(cache),
+                    size_text(needed),
+                ));
+            }
+        }
+    }
+
     /// Makes sure that there is as much memory as is asked for; what was not asked for becomes
     /// less.
     fn fit(&mut self, given: &Given<'_>) -> Result<(), Failure> {
         let threads = self.from.iter().map(|from| from.cpus.len()).max().unwrap_or(1) as u64;
         let mut least = u64::MAX;
-        let mut least_node = self.memory[0];
+        let mut place = String::new();
         for node in &self.memory {
-            let free = room(self.root, *node)?;
-            (least, least_node) = if free < least { (free, *node) } else { (least, least_node) };
+            let found = room(self.root, *node)?;
+            if found.bytes < least || place.is_empty() {
+                least = found.bytes;
+                place = match found.limit {
+                    Some(limit) => format!("the control group {}", limit.group.name),
+                    None => format!("node {node}"),
+                };
+            }
         }
         let interleaved = self.what == "interleave";
         // Of memory on several nodes, one of them may have to hold nearly all.
@@ -171,7 +249,7 @@ impl<'a> Setup<'a> {
                     if count > 1 { format!(" for each of {count} threads") } else { "".into() };
                 return Err(Failure::new(
                     format!(
-                        "{option} {}{each} is more than node {least_node} has free: {}",
+                        "{option} {}{each} is more than {place} has free: {}",
                         size_text(*size as u64),
                         size_text(least & !0xF_FFFF)
                     ),
@@ -182,12 +260,12 @@ impl<'a> Setup<'a> {
                 let fits = (least / FREE_PART / 2 / count) & !0x1F_FFFF;
                 if fits < 2 << 20 {
                     return Err(Failure::new(
-                        format!("node {least_node} has {} free", size_text(least & !0xFFF)),
+                        format!("{place} has {} free", size_text(least & !0xFFF)),
                         "free some memory of it, or choose other nodes with --nodes",
                     ));
                 }
                 self.notes.push(format!(
-                    "node {least_node} has little memory free: {} in place of {} ({option})",
+                    "{place} has little memory free: {} in place of {} ({option})",
                     size_text(fits),
                     size_text(*size as u64)
                 ));
@@ -198,7 +276,7 @@ impl<'a> Setup<'a> {
         if sum > least && !interleaved && ["loaded", "histogram", "all"].contains(&self.what) {
             return Err(Failure::new(
                 format!("chase and buffers need {} together", size_text(sum & !0xF_FFFF)),
-                format!("node {least_node} has {} free: give less", size_text(least & !0xF_FFFF)),
+                format!("{place} has {} free: give less", size_text(least & !0xF_FFFF)),
             ));
         }
         Ok(())
@@ -262,6 +340,9 @@ impl<'a> Setup<'a> {
             buffer_bytes: self.buffer as u64,
             chase_bytes: self.chase as u64,
             stride_bytes: self.stride as u64,
+            last_level_bytes: self.last_level,
+            last_level_bytes_per_thread: self.last_level_per_thread,
+            last_level_factor: self.last_level.map(|_| LAST_LEVEL_FACTOR),
             duration_s: self.span.as_secs_f64(),
             repeats: self.repeats as u32,
             statistic: "median of repeats, each the median of its windows".into(),
@@ -277,11 +358,12 @@ impl<'a> Setup<'a> {
     }
 }
 
-/// What programs can still have of a node, bytes; all there could be where nobody says.
-pub(super) fn room(root: &Root, node: u32) -> Result<u64, Failure> {
-    let of_node = available(root, Some(node)).map_err(unread)?;
-    let of_machine = available(root, None).map_err(unread)?;
-    Ok(of_node.unwrap_or(u64::MAX).min(of_machine.unwrap_or(u64::MAX)))
+/// The memory of a node that this process can have; all there could be where the machine does not
+/// tell.
+pub(super) fn room(root: &Root, node: u32) -> Result<Available, Failure> {
+    let nodes = [node].into_iter().collect();
+    let found = available(root, Some(&nodes)).map_err(unread)?;
+    Ok(found.unwrap_or(Available { bytes: u64::MAX, limit: None }))
 }
 
 fn unlisted(option: &str, why: &ListError) -> Failure {

@@ -7,17 +7,18 @@ use crate::{
     args::{DimmArgs, LoadChoice, PatternChoice},
     document::dimm::{DimmDocument, TimingDocument},
     failure::Failure,
-    output, render,
+    library, output,
+    render::{self, number},
 };
 use interleaf_model::mix::Mix;
 use interleaf_sim::dimm::{
     device::{self, Device, DeviceError, Options},
     energy::{self, Energy},
     load::{Pattern, SLOTS_MAX},
-    run::{Part, Setup},
+    run::{LeastRequests, Part, Setup},
 };
 use rayon::prelude::*;
-use std::{fs, path::Path, time::Instant};
+use std::{path::Path, time::Instant};
 
 /// The points of a sweep, as parts of the peak; after them, as much as there can be.
 const SWEEP: [f64; 19] = [
@@ -83,10 +84,8 @@ fn find(name: &str, options: &Options) -> Result<Device, Failure> {
     if !is_file {
         return Device::by_name(name, options).map_err(of_device);
     }
-    let text = fs::read_to_string(path).map_err(|why| {
-        let hint = format!("name a file of devices, or one of {}", device::names().join(", "));
-        Failure::new(format!("{path}: cannot be read: {why}"), hint)
-    })?;
+    let hint = format!("name a file of devices, or one of {}", device::names().join(", "));
+    let text = library::text(Path::new(path), &hint)?;
     device::in_file(path, &text, module, options).map_err(of_device)
 }
 
@@ -121,6 +120,7 @@ fn document(setup: &Setup, args: &DimmArgs) -> Result<DimmDocument, Failure> {
         PatternChoice::HotBank => "hot-bank",
     };
     let mut document = DimmDocument::new(setup, pattern);
+    document.notes = short_runs(setup, &points, args.requests)?;
     for (point, (part, energy)) in points.iter().zip(simulated(setup, &points, args.requests)) {
         document.point(&point.mix.to_string(), point.offered_gbps, &part, energy);
     }
@@ -132,6 +132,37 @@ fn document(setup: &Setup, args: &DimmArgs) -> Result<DimmDocument, Failure> {
         })?;
     }
     Ok(document)
+}
+
+/// Refuses runs that are too short to tell a bandwidth, and notes those that tell it roughly.
+fn short_runs(setup: &Setup, points: &[Point], requests: u64) -> Result<Vec<String>, Failure> {
+    let mut notes = vec![];
+    for load in points.iter().map(|point| point.offered_gbps) {
+        let LeastRequests { parts, each, refresh_ns, all, steady } = setup.least_requests(load);
+        let at = load.map_or("the maximum".into(), |gbps| format!("{} GB/s", number(gbps)));
+        let refresh = match refresh_ns {
+            0.0 => String::new(),
+            ns => format!(" and a refresh interval of {} ns", number(ns)),
+        };
+        if requests < all {
+            return Err(Failure::new(
+                format!(
+                    "--requests {requests}: at {at} at least {all} are needed, {each} for each of \
+                     {parts} sub-channels: one for each of {} outstanding lines{refresh}",
+                    setup.outstanding
+                ),
+                format!("give --requests {steady} or more: then bandwidths settle within 0.5 %"),
+            ));
+        }
+        let note = format!(
+            "{requests} requests hold less than four refresh intervals at {at}: its bandwidth can \
+             be several percent too high; --requests {steady} settles it within 0.5 %"
+        );
+        if requests < steady && !notes.contains(&note) {
+            notes.push(note);
+        }
+    }
+    Ok(notes)
 }
 
 /// All points, on all processors: each sub-channel of each is one piece of work.

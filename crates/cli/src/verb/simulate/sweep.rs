@@ -164,8 +164,9 @@ fn row(case: &Case, scenario: &Scenario, outcome: &Outcome, at: usize) -> Vec<St
     ]
 }
 
-/// The columns of [`row`].
-const HEADER: [&str; 22] = [
+/// The columns: those of [`row`], and what all rows are made from, by which a sweep that goes on
+/// knows its own.
+const HEADER: [&str; 23] = [
     "case",
     "platform",
     "scenario",
@@ -188,4 +189,5 @@ const HEADER: [&str; 22] = [
     "unsettled_share",
     "migrated_bytes",
     "energy_per_run_j",
+    "sweep",
 ];

@@ -2,6 +2,7 @@
 
 use crate::{args::TuneArgs, failure::Failure, output};
 use indicatif::ProgressBar;
+use interleaf_linux::replace::Existing;
 use regex_lite::Regex;
 use std::{fs::File, io, os::unix::fs::FileExt};
 
@@ -22,11 +23,10 @@ pub(super) struct Log {
 impl Log {
     /// The file that is asked for, to which it is appended, or one without a name.
     pub(super) fn open(args: &TuneArgs) -> Result<Self, Failure> {
-        let opened = match &args.log {
-            Some(path) => File::options().create(true).read(true).append(true).open(path),
-            None => tempfile::tempfile(),
+        let file = match &args.log {
+            Some(path) => output::growing(path, Existing::Append)?,
+            None => tempfile::tempfile().map_err(unkept)?,
         };
-        let file = opened.map_err(unkept)?;
         let start = file.metadata().map_err(unkept)?.len();
         Ok(Self { file, start, is_shown: args.log.is_none() && !args.quiet })
     }

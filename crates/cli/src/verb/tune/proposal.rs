@@ -104,7 +104,7 @@ fn by_ratings(machine: &Machine, tiers: &[List]) -> Proposal {
     let rated = |node: &Node| {
         let rated = node.rated.as_ref()?;
         let both = [rated.read_mibps?, rated.write_mibps.unwrap_or(u64::MAX)];
-        both.into_iter().min().filter(|mibps| *mibps > 0)
+        both.into_iter().min()
     };
     let of_tier = |tier: &List| {
         let nodes = machine.nodes.iter().filter(|node| tier.has(node.id));

@@ -77,7 +77,7 @@ impl<'a> Belief<'a> {
             overlap: 0.0,
             mixes: vec![mix; all],
             shares: vec![1.0 / all as f64; all],
-            domain,
+            domain_parts: platform.only(domain),
             bandwidth_factors: vec![1.0; all],
         };
         Self {

@@ -24,7 +24,7 @@ impl ScenarioFile {
         let held_bytes = self.held_bytes(&toml, &platform)?;
         let devices = self.devices(&toml, &platform)?;
         // Whatever the file alone gets wrong is said before a demand is looked for.
-        let places: Vec<(usize, u32)> = self
+        let places: Vec<(usize, Option<u32>)> = self
             .workloads
             .iter()
             .map(|entry| entry.place(&toml, &platform))
@@ -123,21 +123,27 @@ impl ScenarioFile {
 type Place = (String, Spanned<()>);
 
 impl WorkloadEntry {
-    /// Its domain, and how many threads run there.
-    fn place(&self, toml: &TomlText<'_>, platform: &Platform) -> Result<(usize, u32), FileError> {
+    /// Its domain, and how many threads run there; `None` for as many as its demand has.
+    fn place(
+        &self,
+        toml: &TomlText<'_>,
+        platform: &Platform,
+    ) -> Result<(usize, Option<u32>), FileError> {
         let at = domain(toml, "workload.domain", self.domain.as_ref(), platform)?;
         let cores = platform.domains[at].cores;
         let threads = self.threads.as_ref();
         let threads = threads.map(|n| toml.whole("workload.threads", n, 1..=cores)).transpose()?;
-        Ok((at, threads.unwrap_or(cores)))
+        Ok((at, threads))
     }
 
     fn task(
         &self,
         platform: &Platform,
         loaded: &LoadedDemand,
-        (domain, threads): (usize, u32),
+        (domain, threads): (usize, Option<u32>),
     ) -> Task {
+        let cores = platform.domains[domain].cores;
+        let threads = threads.unwrap_or_else(|| loaded.demand.threads().min(cores));
         let measured_on = loaded.measured_on.as_ref().unwrap_or(platform);
         let task = Task::new(platform, measured_on, &loaded.demand, threads);
         let name = self.name.as_ref().map_or(task.name, |name| name.get_ref().clone());

@@ -3,16 +3,17 @@
 use super::{pattern::Pattern, way::Way};
 use crate::{
     args::BenchCompareArgs,
-    document::{bench::BenchDocument, bench_compare::PagerDocument},
+    document::{bench::BenchDocument, bench_compare::PagerDocument, run::PutBackDocument},
     failure::Failure,
+    verb::placed,
 };
 use interleaf_linux::{
     bounded::{Bounded, BoundedError},
     command::{Running, Signals},
-    journal::Journal,
+    journal::{Journal, JournalError, Undone},
     mempolicy::Policy,
     root::Root,
-    swapfile::SwapFile,
+    swapfile::{SwapError, SwapFile},
 };
 use rustix::process::Signal;
 use std::{
@@ -67,8 +68,20 @@ pub(crate) struct Done {
     pub(crate) document: BenchDocument,
     /// The most memory that its group had.
     pub(super) used_max: Option<u64>,
+    /// The limit of its group.
+    pub(super) limit: Option<u64>,
     /// What the pager says of the whole run, filling the arrays included.
     pub(super) pager: Option<PagerDocument>,
+}
+
+/// A run of a pattern.
+#[derive(Clone, Copy, Debug)]
+struct Run<'a> {
+    pattern: &'a Pattern,
+    footprint: u64,
+    way: Way,
+    hint: Option<&'a str>,
+    limit: Option<u64>,
 }
 
 impl<'a> Bench<'a> {
@@ -105,16 +118,20 @@ impl<'a> Bench<'a> {
         (bytes / UNIT * UNIT).max(UNIT)
     }
 
-    /// Runs a pattern once.
+    /// Runs a pattern once. `memory` is what the pager used for it, which the others get too.
     pub(super) fn run(
         &self,
         pattern: &Pattern,
         ratio: f64,
         way: Way,
         hint: Option<&str>,
+        memory: Option<u64>,
     ) -> Result<Ended, Failure> {
         let footprint = self.footprint(ratio);
-        let limit = self.args.dram.get() + self.args.slack.get();
+        let budget = self.args.dram.get();
+        // A footprint within the budget does not show the pager's overhead.
+        let memory = memory.filter(|_| footprint > budget);
+        let limit = memory.unwrap_or(budget + self.args.slack.get());
         let limit = way.is_bounded().then_some(limit);
         let group = match Bounded::new(self.root, limit) {
             Ok(group) => Some(group),
@@ -122,31 +139,80 @@ impl<'a> Bench<'a> {
             Err(_) if limit.is_none() => None,
             Err(why) => return Err(no_group(&why)),
         };
-        // A little more than is needed: slots are given away in clusters.
-        let swap = || SwapFile::new(self.root, &self.args.store, footprint + footprint / 8 + UNIT);
-        let swap = way.is_swapping().then(swap).transpose().map_err(|why| {
-            let store = self.args.store.display();
-            Failure::new(format!("{store}: no swap file: {why}"), NOT_ROOT)
-        })?;
-        let (mut journal, _) = Journal::open(self.root).map_err(|why| no_setting(&why))?;
-        for (path, text) in way.settings() {
-            journal.set(path, text).map_err(|why| no_setting(&why))?;
+        let run = Run { pattern, footprint, way, hint, limit };
+        if !way.is_swapping() {
+            // This way changes no setting, so that it needs no root.
+            return self.in_group(&run, group.as_ref());
         }
-        let ended = self.in_group(pattern, footprint, way, hint, group.as_ref());
-        journal.close().map_err(|why| no_setting(&why))?;
+        let (mut journal, undone) = Journal::open(self.root).map_err(|why| no_setting(&why))?;
+        tell(false, &undone);
+        let ended = self.with_swap(&run, &mut journal, group.as_ref());
+        // Nothing that is still in the group has to be read back from the swap file then.
         drop(group);
-        drop(swap);
-        ended
+        let closed = journal.close();
+        if let Ok(undone) = &closed {
+            tell(true, undone);
+        }
+        let ended = ended?;
+        closed.map_err(|why| no_setting(&why))?;
+        Ok(ended)
     }
 
-    fn in_group(
+    /// Runs a pattern with the swap file and the settings that it needs, which the journal has.
+    fn with_swap(
         &self,
-        pattern: &Pattern,
-        footprint: u64,
-        way: Way,
-        hint: Option<&str>,
+        run: &Run<'_>,
+        journal: &mut Journal<'_>,
         group: Option<&Bounded<'_>>,
     ) -> Result<Ended, Failure> {
+        // A little more than is needed: slots are given away in clusters.
+        let bytes = run.footprint + run.footprint / 8 + UNIT;
+        let _swap = match SwapFile::new(self.root, journal, &self.args.store, bytes) {
+            Ok(swap) => swap,
+            // The other ways can still be measured.
+            Err(why @ SwapError::Leftover { .. }) => return Ok(Ended::Failed(why.to_string())),
+            Err(why) => {
+                let store = self.args.store.display();
+                return Err(Failure::new(format!("{store}: no swap file: {why}"), NOT_ROOT));
+            }
+        };
+        for (path, text) in run.way.settings() {
+            journal.set(path, text).map_err(|why| no_setting(&why))?;
+        }
+        self.in_group(run, group)
+    }
+
+    /// Tries again what could not be undone so far.
+    ///
+    /// # Errors
+    /// When it still cannot be undone: it stays in the journal.
+    pub(super) fn undone(&self) -> Result<(), Failure> {
+        // A user who may not write a journal has changed no setting.
+        let Ok((journal, undone)) = Journal::open(self.root) else { return Ok(()) };
+        if journal.changes().is_empty() {
+            tell(false, &undone);
+        }
+        let left = journal.close().map_err(|why| no_setting(&why))?;
+        let left: Vec<String> = left
+            .iter()
+            .filter_map(|undone| match undone {
+                Undone::Failed(change, why) => {
+                    Some(format!("{} is still {}: {why}", change.path, change.set))
+                }
+                _ => None,
+            })
+            .collect();
+        match left.is_empty() {
+            true => Ok(()),
+            false => Err(Failure::new(
+                left.join("; "),
+                "the results are whole; `interleaf run --restore` tries it again, and so does \
+                 whatever of interleaf is started next",
+            )),
+        }
+    }
+
+    fn in_group(&self, run: &Run<'_>, group: Option<&Bounded<'_>>) -> Result<Ended, Failure> {
         let failed = |what: &str, why: io::Error| {
             Failure::new(format!("{what}: {why}"), "see that there is room in the folder for it")
         };
@@ -159,7 +225,7 @@ impl<'a> Bench<'a> {
             words.extend(["sh", "-c", ENTER].map(OsString::from));
             words.push(group.entrance().into());
         }
-        words.extend(self.command(pattern, footprint, way, hint, stats.path()));
+        words.extend(self.command(run, stats.path()));
         words.push("-o".into());
         words.push(record.path().into());
         let program = words.remove(0);
@@ -186,7 +252,8 @@ impl<'a> Bench<'a> {
             Ok(document) => {
                 let stats = fs::read_to_string(stats.path()).unwrap_or_default();
                 let pager = serde_json::from_str(&stats).ok();
-                Ok(Ended::Done(Box::new(Done { document, used_max, pager })))
+                let limit = run.limit;
+                Ok(Ended::Done(Box::new(Done { document, used_max, limit, pager })))
             }
             Err(_) => {
                 let mut text = String::new();
@@ -224,14 +291,8 @@ impl<'a> Bench<'a> {
     }
 
     /// What is run.
-    fn command(
-        &self,
-        pattern: &Pattern,
-        footprint: u64,
-        way: Way,
-        hint: Option<&str>,
-        stats: &Path,
-    ) -> Vec<OsString> {
+    fn command(&self, run: &Run<'_>, stats: &Path) -> Vec<OsString> {
+        let Run { pattern, footprint, way, hint, .. } = *run;
         let mut words: Vec<OsString> = vec![];
         if way == Way::Pager {
             words.push(self.program.clone().into());
@@ -266,6 +327,12 @@ fn no_group(why: &BoundedError) -> Failure {
     Failure::new(format!("the budget cannot be enforced: {why}"), NOT_ROOT)
 }
 
-fn no_setting(why: &interleaf_linux::journal::JournalError) -> Failure {
+fn no_setting(why: &JournalError) -> Failure {
     Failure::new(why.to_string(), NOT_ROOT)
+}
+
+/// Tells what was undone, unless told not to, and what could not be undone in any case.
+fn tell(quiet: bool, undone: &[Undone]) {
+    let undone: Vec<PutBackDocument> = undone.iter().map(PutBackDocument::from).collect();
+    placed::tell_put_back(quiet, &undone);
 }

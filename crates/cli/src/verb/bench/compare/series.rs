@@ -28,6 +28,7 @@ struct Run {
     hint: Option<&'static str>,
     document: BenchDocument,
     used_max: Option<u64>,
+    limit: Option<u64>,
     pager: Option<PagerDocument>,
 }
 
@@ -56,8 +57,8 @@ impl Series {
     pub(super) fn add(&mut self, hint: Option<&'static str>, ended: Ended) {
         match ended {
             Ended::Done(done) => {
-                let Done { document, used_max, pager } = *done;
-                self.runs.push(Run { hint, document, used_max, pager });
+                let Done { document, used_max, limit, pager } = *done;
+                self.runs.push(Run { hint, document, used_max, limit, pager });
             }
             Ended::TooLong => self.problems.push((hint, "it took too long".into())),
             Ended::Failed(why) => self.problems.push((hint, why)),
@@ -108,6 +109,7 @@ impl Series {
             cpus_busy: of(&|it| Some(it.cpu_s / it.seconds)).map(rounded),
             read_bytes: drive(&|it| Some(it.drive.as_ref()?.read_bytes)),
             written_bytes: drive(&|it| Some(it.drive.as_ref()?.written_bytes)),
+            limit_bytes: runs.iter().filter_map(|run| run.limit).max(),
             used_max_bytes: runs.iter().filter_map(|run| run.used_max).max(),
             resident_max_bytes: runs.iter().filter_map(|run| run.document.resident_max_bytes).max(),
             verified: !runs.is_empty() && runs.iter().all(|run| run.document.verified),
@@ -117,6 +119,11 @@ impl Series {
             problem: Some(problems.collect::<Vec<_>>().join("; ")).filter(|it| !it.is_empty()),
         }
     }
+}
+
+/// The most memory that the pager had in its last run, the program that it serves included.
+pub(super) fn memory_of_pager(all: &[Series]) -> Option<u64> {
+    all.iter().find(|series| series.way == Way::Pager)?.runs.last()?.used_max
 }
 
 /// The middle of some values.

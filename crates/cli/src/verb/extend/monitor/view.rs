@@ -146,11 +146,14 @@ mod tests {
             dram_bytes: 8 << 30,
             min_alloc_bytes: 64 << 20,
             stores: vec!["/mnt/nvme".into()],
+            resident_max_bytes: None,
             total: counts,
             processes: vec![ProcessDocument {
                 pid: 4242,
                 name: "solver".into(),
                 dram_bytes: 6 << 30,
+                outside_bytes: None,
+                left_bytes: 0,
                 counts,
             }],
         }

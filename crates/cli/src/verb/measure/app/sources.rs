@@ -4,6 +4,7 @@ use crate::{
     args::AppArgs,
     document::profile::{QuantityDocument, TierDocument},
     failure::Failure,
+    output,
     verb::unread,
 };
 use interleaf_linux::{
@@ -14,15 +15,17 @@ use interleaf_linux::{
     },
     feed::Feed,
     rapl::Meter,
+    replace::Existing,
     replay::{Recorder, Replay},
     resctrl::{self, Monitor},
     root::Root,
+    socket::Access,
     source::Source,
     topology::Machine,
     usage,
 };
 use interleaf_model::machine::Layout;
-use std::{fs::File, path::Path};
+use std::path::Path;
 
 /// What counts beside `/proc`, as far as it is there.
 pub(super) struct Sources<'a> {
@@ -181,7 +184,8 @@ fn fed<'a>(path: &Path, layout: &Layout, dry_run: bool) -> Result<Traffic<'a>, F
     if dry_run {
         return Ok(Traffic { source: None, tier_of, said });
     }
-    let feed = Feed::listen(path, layout.domains.len(), layout.tiers.len()).map_err(|why| {
+    let (domains, tiers) = (layout.domains.len(), layout.tiers.len());
+    let feed = Feed::listen(path, Access::default(), domains, tiers).map_err(|why| {
         Failure::new(why.to_string(), "name another path, or stop who listens there")
     })?;
     Ok(Traffic { source: Some(Box::new(feed)), tier_of, said })
@@ -221,13 +225,10 @@ fn recorded<'a>(
     source: Box<dyn Source + 'a>,
     path: &Path,
 ) -> Result<Box<dyn Source + 'a>, Failure> {
-    let opened = File::create(path).and_then(|file| Recorder::new(source, file));
-    match opened {
+    let file = output::growing(path, Existing::Truncate)?;
+    match Recorder::new(source, file) {
         Ok(recorder) => Ok(Box::new(recorder)),
-        Err(why) => Err(Failure::new(
-            format!("{}: cannot be written: {why}", path.display()),
-            "name a file in a folder that is there and that you may write to",
-        )),
+        Err(why) => Err(output::file_failure(path, &why)),
     }
 }
 

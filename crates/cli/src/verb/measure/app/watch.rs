@@ -238,7 +238,7 @@ impl<'a> Watch<'a> {
         document.app.samples = self.samples.list().to_vec();
         document.app.summed(age.as_secs_f64(), Beside::default());
         // The last one says why, if this cannot be written.
-        let _ = output::file(target, &document::json(document)?);
+        let _ = output::interim(target, &document::json(document)?);
         Ok(())
     }
 

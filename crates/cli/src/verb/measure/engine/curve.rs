@@ -124,7 +124,9 @@ impl Bench<'_> {
         let regions = interleave::regions(load.len(), setup.buffer, setup.pages, placement, way)?;
         let seen = self.seen(regions.iter().chain([chase.region()]));
         let kernel = self.kernel(traffic).map(|kernel| kernel.to_string());
-        let base = PointDocument { kernel, ..self.base(cpus, place, &seen) };
+        let shares = [setup.chase_cacheable(chases), setup.buffers_cacheable(load)];
+        let cacheable_share = shares.into_iter().flatten().reduce(f64::max).map(rounded);
+        let base = PointDocument { kernel, cacheable_share, ..self.base(cpus, place, &seen) };
         pinned(chases, || Ok(chase.warm()?))?;
         let mut points: Vec<Loaded> = vec![];
         let mut measure = |team: Option<(&Team, Duration)>, points: &mut Vec<Loaded>| {

@@ -63,6 +63,7 @@ impl Bench<'_> {
                 memory_node: Some(memory),
                 pattern: pattern_name(setup.pattern).into(),
                 memory_bytes: chase.region().bytes() as u64,
+                cacheable_share: setup.chase_cacheable(cpus.cpus[0]).map(rounded),
                 contamination,
                 took_s,
                 ..self.point("histogram", cpus, &seen)

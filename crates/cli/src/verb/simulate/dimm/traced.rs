@@ -1,14 +1,14 @@
 //! `--trace`.
 
 use super::{drawing, together};
-use crate::{args::DimmArgs, document::dimm::DimmDocument, failure::Failure, output};
+use crate::{args::DimmArgs, document::dimm::DimmDocument, failure::Failure, library, output};
 use interleaf_sim::dimm::{
     energy,
     run::Setup,
     trace::{Trace, binary::Writer},
 };
 use rayon::prelude::*;
-use std::{fs, path::Path};
+use std::path::Path;
 
 /// What the document has in place of a mix and of a pattern.
 const TRACE: &str = "trace";
@@ -19,10 +19,8 @@ pub(super) fn document(
     file: &Path,
 ) -> Result<DimmDocument, Failure> {
     let name = file.display().to_string();
-    let bytes = fs::read(file).map_err(|why| {
-        let hint = "name a file of requests, with one such as \"12.5 R 0x1f40\" in each line";
-        Failure::new(format!("{name}: cannot be read: {why}"), hint)
-    })?;
+    let hint = "name a file of requests, with one such as \"12.5 R 0x1f40\" in each line";
+    let bytes = library::trace(file, hint)?;
     let trace = Trace::new(&name, &bytes, args.trace_format, setup.memory())?;
     // All of it is read before anything is done: what is wrong in the end is wrong at once.
     let requests = trace.clone().count_all()?;
@@ -44,7 +42,7 @@ pub(super) fn document(
     let pieces = (0..setup.parts()).into_par_iter().map(of_part).collect();
     progress.finish_and_clear();
     let (part, energy) = together(pieces);
-    let mut document = DimmDocument::new(setup, TRACE);
+    let mut document = DimmDocument { command: String::new(), ..DimmDocument::new(setup, TRACE) };
     document.point(TRACE, None, &part, energy);
     if let Some(target) = &args.command_trace {
         drawing::write(setup, target, |number, drawing| {

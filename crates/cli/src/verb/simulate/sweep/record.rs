@@ -1,22 +1,21 @@
 //! The rows of a sweep while they come.
 
 use super::HEADER;
-use crate::failure::Failure;
+use crate::{failure::Failure, output};
+use interleaf_linux::replace::Existing;
 use std::{
     collections::BTreeMap,
-    fs::{self, File, OpenOptions},
+    fs::{self, File},
     io::{ErrorKind, Write},
     path::{Path, PathBuf},
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-/// Marks a file that holds an unfinished sweep, with what it was made from.
-const MARK: &str = "# interleaf sweep ";
-
 /// The rows of a sweep while they come, in memory and in a file.
 pub(super) struct Record {
     target: Option<PathBuf>,
-    mark: String,
+    /// Fingerprint of the sweep's input: the last column of its rows.
+    sweep: String,
     /// Those that were there when it began.
     before: Vec<bool>,
     state: Mutex<State>,
@@ -36,29 +35,28 @@ impl Record {
         cases: usize,
         rows_of: &dyn Fn(usize) -> usize,
     ) -> Result<Self, Failure> {
-        let mark = format!("{MARK}{made_from:016x}\n");
+        let sweep = format!("{made_from:016x}");
         let mut rows = BTreeMap::new();
         let mut file = None;
         if let Some(target) = target {
             let there = match fs::read(target) {
                 Ok(there) => there,
                 Err(why) if why.kind() == ErrorKind::NotFound => vec![],
-                Err(why) => return Err(failed(target, &why)),
+                Err(why) => return Err(output::file_failure(target, &why)),
             };
-            // Nothing but the begin of the mark is what a sweep that was stopped at once leaves.
-            if !mark.as_bytes().starts_with(&there) {
-                rows = read(target, &there, &mark)?;
+            // Nothing but the begin of the header is what a sweep that was stopped at once leaves.
+            if !header().as_bytes().starts_with(&there) {
+                rows = read(target, &there, &sweep)?;
                 rows.retain(|case, rows| *case < cases && rows.lines().count() == rows_of(*case));
             }
             // What was cut off in the middle of a case is left out.
-            let text = mark.clone() + &header() + &rows.values().cloned().collect::<String>();
+            let text = header() + &rows.values().cloned().collect::<String>();
             write(target, &there, &text)?;
-            let opened = OpenOptions::new().append(true).open(target);
-            file = Some(opened.map_err(|why| failed(target, &why))?);
+            file = Some(output::growing(target, Existing::Append)?);
         }
         let before = (0..cases).map(|case| rows.contains_key(&case)).collect();
         let state = Mutex::new(State { rows, file });
-        Ok(Self { target: target.map(Path::to_path_buf), mark, before, state })
+        Ok(Self { target: target.map(Path::to_path_buf), sweep, before, state })
     }
 
     /// Cases that were done before.
@@ -73,11 +71,12 @@ impl Record {
 
     /// Adds the rows of a case.
     pub(super) fn add(&self, case: usize, rows: Vec<Vec<String>>) -> Result<(), Failure> {
-        let text: String = rows.iter().map(|row| line(row)).collect();
+        let whole = |row: Vec<String>| line(&[row, vec![self.sweep.clone()]].concat());
+        let text: String = rows.into_iter().map(whole).collect();
         let mut state = self.state();
         if let (Some(file), Some(target)) = (&mut state.file, &self.target) {
             // One write for all rows of a case, so that none of them is there alone.
-            file.write_all(text.as_bytes()).map_err(|why| failed(target, &why))?;
+            file.write_all(text.as_bytes()).map_err(|why| output::file_failure(target, &why))?;
         }
         state.rows.insert(case, text);
         Ok(())
@@ -88,8 +87,8 @@ impl Record {
         let state = self.state();
         let text = header() + &state.rows.values().cloned().collect::<String>();
         if let Some(target) = &self.target {
-            let there = fs::read(target).map_err(|why| failed(target, &why))?;
-            write(target, &there, &(self.mark.clone() + &text))?;
+            let there = fs::read(target).map_err(|why| output::file_failure(target, &why))?;
+            write(target, &there, &text)?;
         }
         Ok(text)
     }
@@ -100,8 +99,8 @@ impl Record {
     }
 }
 
-/// The whole rows of a record that was begun before, by case.
-fn read(target: &Path, there: &[u8], mark: &str) -> Result<BTreeMap<usize, String>, Failure> {
+/// The whole rows of a record that was begun before, by case. `sweep` is what they are made from.
+fn read(target: &Path, there: &[u8], sweep: &str) -> Result<BTreeMap<usize, String>, Failure> {
     let other = |what: &str| {
         Failure::new(
             format!("{}: {what}", target.display()),
@@ -110,17 +109,22 @@ fn read(target: &Path, there: &[u8], mark: &str) -> Result<BTreeMap<usize, Strin
     };
     // A name may be cut off within a letter.
     let text = String::from_utf8_lossy(there);
-    if !text.starts_with(MARK) {
+    let Some(rest) = text.strip_prefix(&header()) else {
         return Err(other("it is there already, and holds no sweep"));
-    }
-    let Some(rest) = text.strip_prefix(mark) else {
-        return Err(other(
-            "it holds another sweep: the sweep file, or what it names, has changed since",
-        ));
     };
     let mut rows: BTreeMap<usize, String> = BTreeMap::new();
     let whole = rest.rfind('\n').map_or("", |end| &rest[..=end]);
-    for row in whole.split_inclusive('\n').skip(1) {
+    for row in whole.split_inclusive('\n') {
+        let last = row.trim_end().rsplit(',').next().unwrap_or_default();
+        if last.len() != sweep.len() {
+            // A damaged row: its case is computed again.
+            continue;
+        }
+        if last != sweep {
+            return Err(other(
+                "it holds another sweep: the sweep file, or what it names, has changed since",
+            ));
+        }
         let case = row.split(',').next().and_then(|case| case.parse().ok());
         if let Some(case) = case {
             rows.entry(case).or_default().push_str(row);
@@ -134,7 +138,7 @@ fn write(target: &Path, there: &[u8], text: &str) -> Result<(), Failure> {
     if there == text.as_bytes() {
         return Ok(());
     }
-    fs::write(target, text).map_err(|why| failed(target, &why))
+    output::file(target, text)
 }
 
 fn header() -> String {
@@ -147,11 +151,4 @@ fn line(cells: &[String]) -> String {
     // Writing to memory does not fail.
     let _ = writer.write_record(cells);
     String::from_utf8_lossy(&writer.into_inner().unwrap_or_default()).into_owned()
-}
-
-fn failed(target: &Path, why: &std::io::Error) -> Failure {
-    Failure::new(
-        format!("{}: cannot be written: {why}", target.display()),
-        "name a file in a folder that is there and that you may write to",
-    )
 }

@@ -1,0 +1,250 @@
+//! Altered documents of every schema: each is refused with the file and the field, or rendered in
+//! all formats without a number that is not finite. None makes a report panic.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use super::*;
+use crate::document::measure::platform;
+use proptest::prelude::*;
+use regex_lite::Regex;
+use serde_json::{Value, json};
+use std::{
+    fs,
+    panic::{AssertUnwindSafe, catch_unwind},
+};
+
+/// A document of each schema, by the name of its file.
+fn documents() -> Vec<(String, Value)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/documents");
+    let mut found = vec![];
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let text = fs::read_to_string(&path).unwrap();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        found.push((name, serde_json::from_str(&text).unwrap()));
+    }
+    found.sort_by(|a, b| a.0.cmp(&b.0));
+    found
+}
+
+/// A step from a value to a part of it.
+#[derive(Clone, Debug)]
+enum Step {
+    Field(String),
+    Element(usize),
+}
+
+/// Paths to all parts of a value; of an array to one element.
+fn paths(value: &Value) -> Vec<Vec<Step>> {
+    let mut found = vec![vec![]];
+    let mut below = |step: Step, part: &Value| {
+        let rest = paths(part).into_iter();
+        found.extend(rest.map(|rest| [vec![step.clone()], rest].concat()));
+    };
+    match value {
+        Value::Array(elements) => {
+            // The last of structs is compared with those before it; numbers are all alike.
+            let has_parts = elements.last().is_some_and(|it| it.is_object() || it.is_array());
+            let at = if has_parts { elements.len() - 1 } else { 0 };
+            elements.get(at).into_iter().for_each(|part| below(Step::Element(at), part));
+        }
+        Value::Object(fields) => {
+            fields.iter().for_each(|(name, part)| below(Step::Field(name.clone()), part));
+        }
+        _ => {}
+    }
+    found
+}
+
+fn part<'a>(value: &'a mut Value, path: &[Step]) -> Option<&'a mut Value> {
+    path.iter().try_fold(value, |value, step| match step {
+        Step::Field(name) => value.get_mut(name),
+        Step::Element(at) => value.get_mut(at),
+    })
+}
+
+/// Mutations of a field; `None` removes it.
+fn changes(part: &Value) -> Vec<Option<Value>> {
+    let mut changes = match part {
+        Value::Number(number) => {
+            let value = number.as_f64().unwrap();
+            let values = [0.0, -1.0 - value, 1e308, -1e308, 1e-308, 1e24, 1e-60, 1e6 * value];
+            let mut values: Vec<Value> = values.iter().map(|value| json!(value)).collect();
+            values.extend([json!(u64::MAX), json!(1_u64 << 53), json!(-1), json!(0)]);
+            values.extend([json!("NaN"), json!("inf")]);
+            values
+        }
+        Value::String(_) => {
+            vec![json!(""), json!("<script>\"'&\u{1b}\n"), json!("x".repeat(5000)), json!(7)]
+        }
+        Value::Array(elements) => {
+            let mut more = elements.clone();
+            more.extend(elements.last().cloned());
+            let less = elements[..elements.len().saturating_sub(1)].to_vec();
+            vec![json!([]), json!(more), json!(less)]
+        }
+        Value::Bool(is) => vec![json!(!is)],
+        Value::Object(_) => vec![json!({}), json!([])],
+        Value::Null => vec![json!(0), json!(1.5), json!(""), json!([])],
+    };
+    changes.push(Value::Null);
+    let mut changes: Vec<Option<Value>> = changes.into_iter().map(Some).collect();
+    changes.push(None);
+    changes
+}
+
+fn altered(value: &mut Value, path: &[Step], to: Option<Value>) {
+    match (to, path.split_last()) {
+        (Some(to), _) => {
+            if let Some(part) = part(value, path) {
+                *part = to;
+            }
+        }
+        (None, Some((last, above))) => match (part(value, above), last) {
+            (Some(Value::Object(fields)), Step::Field(name)) => drop(fields.remove(name)),
+            (Some(Value::Array(elements)), Step::Element(at)) if *at < elements.len() => {
+                elements.remove(*at);
+            }
+            _ => {}
+        },
+        (None, None) => *value = Value::Null,
+    }
+}
+
+/// Reads and renders a document in every format. Returns whether it was accepted.
+fn rendered_or_refused(name: &str, value: &Value, not_finite: &Regex) -> bool {
+    let document = match document::read(name, &value.to_string()) {
+        Ok(document) => document,
+        Err(Failure::Error { problem, .. }) => {
+            assert!(problem.starts_with(&format!("{name}:")), "no file in: {problem}");
+            return false;
+        }
+        Err(other) => panic!("{other:?}"),
+    };
+    let mut made = vec![render::html::contents(&document).1];
+    for format in [ReportFormat::Markdown, ReportFormat::Csv] {
+        made.push(rendered(format, &document, None).unwrap());
+    }
+    for figure in figures(&document) {
+        made.extend(render::svg::picture(&figure).ok());
+    }
+    if let Document::Measure(record) = &document {
+        made.extend(foreign::mess(record).ok());
+        made.extend(foreign::mlc(record).ok());
+        let platform = platform::platform(record, "stem", "source").ok();
+        made.extend(platform.map(|it| it.toml));
+    }
+    for text in made {
+        let found = not_finite.find(&text).map(|found| {
+            let from = text.floor_char_boundary(found.start().saturating_sub(80));
+            text[from..found.end()].to_string()
+        });
+        assert_eq!(found, None, "a number is not finite");
+    }
+    true
+}
+
+fn not_finite() -> Regex {
+    Regex::new(r"\b(inf|NaN)\b").unwrap()
+}
+
+#[test]
+fn documents_are_rendered_as_they_were_recorded() {
+    let all = documents();
+    for (name, value) in &all {
+        assert!(rendered_or_refused(name, value, &not_finite()), "{name} is refused");
+    }
+    let has = |schema: &str| all.iter().any(|(_, value)| value["schema"] == schema);
+    assert!(document::REPORTED.iter().all(|schema| has(schema)), "a schema has no document");
+}
+
+/// One change anywhere.
+#[test]
+fn a_document_with_one_change_is_refused_or_rendered() {
+    let (mut refused, mut accepted, mut wrong) = (0, 0, vec![]);
+    let not_finite = not_finite();
+    for (name, value) in documents() {
+        for path in paths(&value) {
+            let mut original = value.clone();
+            let Some(changes) = part(&mut original, &path).map(|part| changes(part)) else {
+                continue;
+            };
+            for to in changes {
+                let mut changed = value.clone();
+                altered(&mut changed, &path, to.clone());
+                let tried = || rendered_or_refused(&name, &changed, &not_finite);
+                match catch_unwind(AssertUnwindSafe(tried)) {
+                    Ok(true) => accepted += 1,
+                    Ok(false) => refused += 1,
+                    Err(_) => wrong.push(format!("{name}: {path:?} -> {to:?}")),
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} of them panicked:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(refused > 500 && accepted > 500, "{refused} refused, {accepted} accepted");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
+    /// Several changes at once, anywhere.
+    #[test]
+    fn a_document_with_several_changes_is_refused_or_rendered(
+        which in any::<prop::sample::Index>(),
+        places in prop::collection::vec(any::<(prop::sample::Index, prop::sample::Index)>(), 2..5),
+    ) {
+        let all = documents();
+        let (name, mut value) = all[which.index(all.len())].clone();
+        for (place, change) in places {
+            let paths = paths(&value);
+            let path = &paths[place.index(paths.len())];
+            let changes = changes(part(&mut value, path).unwrap());
+            let to = changes[change.index(changes.len())].clone();
+            altered(&mut value, path, to);
+        }
+        rendered_or_refused(&name, &value, &not_finite());
+    }
+}
+
+/// Each field that made a report panic before it was checked.
+#[test]
+fn the_field_is_named() {
+    let all = documents();
+    let table: [(&str, &str, Value, &str); 9] = [
+        ("machine.json", "/tiers", json!([]), "tiers: it is empty"),
+        ("machine.json", "/tiers", json!(["a", "b", "c"]), "held_bytes: it has 2 elements"),
+        ("machine.json", "/periods/0/target_weights", json!([]), "periods[0].target_weights: "),
+        ("machine.json", "/periods/1/hot_share", json!([]), "periods[1].hot_share: "),
+        (
+            "machine.json",
+            "/comparison/0/workloads",
+            json!([]),
+            "comparison[0].workloads: it has 0 elements, and workloads has 1",
+        ),
+        (
+            "machine.json",
+            "/workloads/0/best_static/weights",
+            json!([]),
+            "workloads[0].best_static.weights: ",
+        ),
+        (
+            "predict.json",
+            "/rows/0/tier_bandwidth_gbps",
+            json!([1]),
+            "tier_bandwidth_gbps: it has 1",
+        ),
+        ("predict.json", "/rows/0/latency_ns", json!(1e308), "rows[0].latency_ns: 1e+308 is out"),
+        ("predict.json", "/rows/0/weights", json!(["1"]), "rows[0].weights[0]: invalid type"),
+    ];
+    for (name, at, to, expected) in table {
+        let (_, mut value) = all.iter().find(|(known, _)| known == name).unwrap().clone();
+        *value.pointer_mut(at).unwrap() = to;
+        let Err(Failure::Error { problem, .. }) = document::read(name, &value.to_string()) else {
+            panic!("{name} with another {at} is accepted");
+        };
+        assert!(
+            problem.starts_with(&format!("{name}:")) && problem.contains(expected),
+            "{problem}"
+        );
+    }
+}

@@ -1,0 +1,144 @@
+//! What verbs read: regular files and the pipes of a shell, each with a limit; nothing waits for
+//! ever, and nothing outside a captured machine is shown.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::{
+    fs,
+    os::unix::{fs::symlink, net::UnixListener},
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_interleaf");
+
+fn document() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/documents/predict.json")
+}
+
+fn run(folder: &Path, args: &[&str]) -> Output {
+    Command::new(PROGRAM).args(args).current_dir(folder).stdin(Stdio::null()).output().unwrap()
+}
+
+fn told(output: &Output) -> String {
+    assert_eq!(output.status.code(), Some(2), "{}", String::from_utf8_lossy(&output.stdout));
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn what_is_no_regular_file_is_refused_by_every_verb() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let mode = rustix::fs::Mode::from_raw_mode(0o600);
+    rustix::fs::mkfifoat(rustix::fs::CWD, at("fifo.toml"), mode).unwrap();
+    let _socket = UnixListener::bind(at("socket.toml")).unwrap();
+    symlink("/dev/zero", at("zero.toml")).unwrap();
+    fs::create_dir(at("folder.toml")).unwrap();
+    for (name, kind) in [
+        ("fifo.toml", "FIFO"),
+        ("socket.toml", "socket"),
+        ("zero.toml", "character device"),
+        ("folder.toml", "directory"),
+    ] {
+        for args in [
+            &["report", name, "-o", "-"][..],
+            &["compare", name, name],
+            &["show", "--platform", name],
+            &["predict", "--platform", "xeon6-cz122", "--demand", name],
+            &["simulate", "machine", "--scenario", name],
+            &["simulate", "machine", "--sweep", name],
+            &["simulate", "dimm", "--device", name],
+            &["simulate", "dimm", "--device", "rdimm-6400-2r", "--trace", name],
+            &["balance", "--config", name, "--dry-run"],
+        ] {
+            let told = told(&run(folder.path(), args));
+            let expected = format!("{name}: it is a {kind}, not a regular file");
+            assert!(told.contains(&expected), "{args:?}: {told}");
+        }
+    }
+}
+
+#[test]
+fn a_limit_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::File::create(folder.path().join("large")).unwrap().set_len(1 << 40).unwrap();
+    for (args, limit) in [
+        (&["report", "large", "-o", "-"][..], "256 MiB"),
+        (&["predict", "--platform", "xeon6-cz122", "--demand", "large"], "64 MiB"),
+        (&["simulate", "dimm", "--device", "rdimm-6400-2r", "--trace", "large"], "2 GiB"),
+    ] {
+        let told = told(&run(folder.path(), args));
+        let expected = format!("large: it is larger than {limit}, the limit for such a file");
+        assert!(told.contains(&expected), "{args:?}: {told}");
+    }
+}
+
+/// As users write it: `report -`, `report /dev/stdin`, `report <(...)`.
+#[test]
+fn pipes_of_a_shell_are_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let (program, document) = (PROGRAM, document().display().to_string());
+    let scripts = [
+        format!("cat '{document}' | '{program}' report - --format csv"),
+        format!("'{program}' report - --format csv < '{document}'"),
+        format!("cat '{document}' | '{program}' report /dev/stdin --format csv"),
+        format!("'{program}' report <(sleep 0.2; cat '{document}') --format csv"),
+    ];
+    for script in scripts {
+        let mut shell = Command::new("bash");
+        let output = shell.args(["-c", &script]).current_dir(folder.path()).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && text.starts_with("weights,"), "{script}: {told}");
+    }
+    let script = format!("head -c 300M /dev/zero | '{program}' report -");
+    let output = Command::new("bash").args(["-c", &script]).output().unwrap();
+    assert!(told(&output).contains("-: it is larger than 256 MiB"), "{}", told(&output));
+}
+
+#[test]
+fn a_link_out_of_a_captured_machine_shows_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir_all(folder.path().join("root/proc")).unwrap();
+    fs::write(folder.path().join("secret"), "MemTotal: secret words\n").unwrap();
+    symlink(folder.path().join("secret"), folder.path().join("root/proc/meminfo")).unwrap();
+    for verb in [&["show"][..], &["doctor"], &["balance", "--dry-run"]] {
+        let told = told(&run(folder.path(), &[verb, &["--root", "root"]].concat()));
+        let expected = "/proc/meminfo: cannot be read: a symlink leads out of the root";
+        assert!(told.contains(expected) && !told.contains("words"), "{verb:?}: {told}");
+    }
+}
+
+/// Figures of the firmware that no memory has are ignored, with a warning that names them.
+#[test]
+fn implausible_ratings_are_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let machines = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/machines");
+    let root = folder.path().join("root");
+    let machine = machines.join("linux-newest-two-nodes-hmat");
+    let copied = Command::new("cp").arg("-r").arg(machine).arg(&root).status().unwrap();
+    assert!(copied.success());
+    let rated = root.join("sys/devices/system/node/node1/access0/initiators");
+    for (name, value, unit) in
+        [("read_latency", "500000000", "ns"), ("read_bandwidth", "1000000000", "MiB/s")]
+    {
+        let before = fs::read(rated.join(name)).unwrap();
+        fs::write(rated.join(name), value).unwrap();
+        let expected = format!("node 1: {name} of {value} {unit}");
+        for verb in [
+            &["balance", "--dry-run", "--stop-rivals"][..],
+            &["run", "--policy", "dmi", "--dry-run", "--stop-rivals"],
+            &["doctor"],
+        ] {
+            let mut args = [verb, &["--root", "root"]].concat();
+            if verb[0] == "run" {
+                args.extend(["--", "true"]);
+            }
+            let output = run(folder.path(), &args);
+            let all = [output.stdout, output.stderr].concat();
+            let all = String::from_utf8_lossy(&all);
+            assert!(output.status.success() && all.contains(&expected), "{verb:?}: {all}");
+        }
+        fs::write(rated.join(name), before).unwrap();
+    }
+}

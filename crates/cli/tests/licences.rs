@@ -1,0 +1,225 @@
+//! Every dependency has a licence that `deny.toml` allows and comes from the one registry, and
+//! `THIRD-PARTY-LICENSES` has the notices of all crates that are linked into what is installed.
+//! `cargo metadata` tells both, offline. And a release build is stripped, and unwinds.
+//!
+//! `INTERLEAF_LICENCES=overwrite cargo test -p interleaf --test licences` writes the notices anew.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use serde_json::Value;
+use spdx::{Expression, Licensee, ParseMode};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    env, fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+/// The packages that are installed: the program, and the libraries beside it.
+const INSTALLED: [&str; 3] = ["interleaf", "interleaf-capi", "interleaf-preload"];
+
+/// How files with a licence or a notice begin, in small letters.
+const NOTICES: [&str; 6] = ["license", "licence", "copying", "copyright", "notice", "unlicense"];
+
+const HEAD: &str = "\
+Notices of the crates that are linked into interleaf, libinterleaf_preload.so and
+libinterleaf_memory. Their licences ask that these texts go with the binaries. The Rust standard
+library, which is linked in too, is under MIT or Apache-2.0; pages of `interleaf report` contain
+plotly.js, Copyright Plotly, Inc., under MIT.
+";
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+/// Cargo's metadata of the packages that are built for x86-64 and AArch64.
+fn metadata() -> Value {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--format-version", "1", "--offline", "--locked"])
+        .args(["--filter-platform", "x86_64-unknown-linux-gnu"])
+        .args(["--filter-platform", "x86_64-unknown-linux-musl"])
+        .current_dir(root())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn text<'a>(value: &'a Value, key: &str) -> &'a str {
+    value[key].as_str().unwrap_or_default()
+}
+
+/// Packages by their ids.
+fn packages(metadata: &Value) -> BTreeMap<&str, &Value> {
+    metadata["packages"].as_array().unwrap().iter().map(|it| (text(it, "id"), it)).collect()
+}
+
+fn deny() -> toml::Table {
+    fs::read_to_string(root().join("deny.toml")).unwrap().parse().unwrap()
+}
+
+fn list(deny: &toml::Table, section: &str, key: &str) -> Vec<String> {
+    let list = deny[section][key].as_array().unwrap();
+    list.iter().map(|it| it.as_str().unwrap().to_string()).collect()
+}
+
+/// Why a licence is not allowed; `None` where it is.
+fn refused(licence: &str, allowed: &[String]) -> Option<String> {
+    if licence.is_empty() {
+        return Some("it names no licence".into());
+    }
+    let expression = match Expression::parse_mode(licence, ParseMode::LAX) {
+        Ok(expression) => expression,
+        Err(why) => return Some(format!("\"{licence}\" cannot be read: {}", why.reason)),
+    };
+    let allowed: Vec<Licensee> =
+        allowed.iter().map(|name| Licensee::parse(name).unwrap()).collect();
+    let is_allowed = expression.evaluate(|asked| allowed.iter().any(|it| it.satisfies(asked)));
+    (!is_allowed).then(|| format!("\"{licence}\" is not allowed"))
+}
+
+#[test]
+fn every_licence_and_source_is_allowed() {
+    let (metadata, deny) = (metadata(), deny());
+    let (allowed, banned) = (list(&deny, "licenses", "allow"), list(&deny, "bans", "deny"));
+    let packages = packages(&metadata);
+    let nodes = metadata["resolve"]["nodes"].as_array().unwrap();
+    // That of a package which everybody has; deny.toml leaves it at cargo's own, too.
+    let serde = packages.values().find(|it| text(it, "name") == "serde").unwrap();
+    let registry = text(serde, "source");
+    assert!(registry.starts_with("registry+"), "{registry}");
+    assert!(nodes.len() > 100, "cargo tells of {} packages only", nodes.len());
+    let mut faults = vec![];
+    for node in nodes {
+        let package = packages[text(node, "id")];
+        let (name, version) = (text(package, "name"), text(package, "version"));
+        let mut fault = |what: String| faults.push(format!("{name} {version}: {what}"));
+        if banned.iter().any(|it| it == name) {
+            fault("deny.toml bans it".into());
+        }
+        // Without a source it is of the workspace.
+        let source = text(package, "source");
+        if !source.is_empty() && source != registry {
+            fault(format!("its source is {source}, and not {registry}"));
+        }
+        refused(text(package, "license"), &allowed).map(&mut fault);
+    }
+    assert!(faults.is_empty(), "{}\nhint: choose another crate, see deny.toml", faults.join("\n"));
+}
+
+/// Unwinding puts back what was changed on the machine. It takes no symbols, which would be most of
+/// the size of what is installed.
+#[test]
+fn a_release_build_is_stripped_and_unwinds() {
+    let manifest: toml::Table =
+        fs::read_to_string(root().join("Cargo.toml")).unwrap().parse().unwrap();
+    let release = manifest["profile"]["release"].as_table().unwrap();
+    assert_eq!(release.get("strip").and_then(toml::Value::as_bool), Some(true), "{release:?}");
+    let unwinds = release.get("panic").is_none_or(|it| it.as_str() == Some("unwind"));
+    assert!(unwinds, "{release:?}");
+}
+
+#[test]
+fn a_licence_that_is_not_listed_is_refused() {
+    let allowed = list(&deny(), "licenses", "allow");
+    for licence in ["MPL-2.0", "MIT AND MPL-2.0", "GPL-3.0-only", "", "my own"] {
+        assert!(refused(licence, &allowed).is_some(), "{licence}");
+    }
+    for licence in [
+        "MIT",
+        "MIT/Apache-2.0",
+        "Unlicense OR MIT",
+        "Apache-2.0 WITH LLVM-exception OR MIT",
+        "(MIT OR Apache-2.0) AND Unicode-3.0",
+    ] {
+        assert_eq!(refused(licence, &allowed), None, "{licence}");
+    }
+}
+
+/// The ids of all that is linked into what is installed: no build scripts, no macros, no tests.
+fn linked(metadata: &Value) -> BTreeSet<&str> {
+    let packages = packages(metadata);
+    let nodes = metadata["resolve"]["nodes"].as_array().unwrap();
+    let nodes: BTreeMap<&str, &Value> = nodes.iter().map(|it| (text(it, "id"), it)).collect();
+    let is_installed = |id: &&str| INSTALLED.contains(&text(packages[id], "name"));
+    let mut open: Vec<&str> = nodes.keys().copied().filter(is_installed).collect();
+    let mut found = BTreeSet::new();
+    while let Some(id) = open.pop() {
+        let targets = packages[id]["targets"].as_array().unwrap();
+        let is_macro = targets.iter().any(|it| it["kind"][0] == "proc-macro");
+        if is_macro || !found.insert(id) {
+            continue;
+        }
+        let is_normal = |it: &&Value| {
+            it["dep_kinds"].as_array().unwrap().iter().any(|kind| kind["kind"].is_null())
+        };
+        let needs = nodes[id]["deps"].as_array().unwrap().iter().filter(is_normal);
+        open.extend(needs.map(|it| text(it, "pkg")));
+    }
+    found
+}
+
+/// The texts of a package's licences and notices.
+fn notices(package: &Value) -> Vec<String> {
+    let folder = Path::new(text(package, "manifest_path")).parent().unwrap();
+    let mut files: Vec<PathBuf> =
+        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    let is_notice = |path: &&PathBuf| {
+        let name = path.file_name().unwrap().to_string_lossy().to_lowercase();
+        path.is_file() && NOTICES.iter().any(|begin| name.starts_with(begin))
+    };
+    let text = |path: &PathBuf| {
+        let text = fs::read_to_string(path).unwrap();
+        let lines = text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n");
+        lines.trim_matches('\n').to_string()
+    };
+    files.iter().filter(is_notice).map(text).collect()
+}
+
+/// All notices, each text once, below the crates that have it.
+fn third_party() -> String {
+    let metadata = metadata();
+    let packages = packages(&metadata);
+    let mut crates_of: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for id in linked(&metadata) {
+        let package = packages[id];
+        if text(package, "source").is_empty() {
+            continue;
+        }
+        let (name, version) = (text(package, "name"), text(package, "version"));
+        let named = format!("{name} {version} ({})", text(package, "license"));
+        let mut texts = notices(package);
+        if texts.is_empty() {
+            let authors = package["authors"].as_array().unwrap().iter();
+            let authors: Vec<&str> = authors.filter_map(Value::as_str).collect();
+            texts.push(format!("No file of its own; by {}.", authors.join(", ")));
+        }
+        for text in texts {
+            crates_of.entry(text).or_default().push(named.clone());
+        }
+    }
+    let mut groups: Vec<(Vec<String>, String)> =
+        crates_of.into_iter().map(|(text, crates)| (crates, text)).collect();
+    groups.sort();
+    let rule = "=".repeat(100);
+    let group = |(crates, text): &(Vec<String>, String)| {
+        format!("\n{rule}\n{}\n{}\n\n{text}\n", crates.join("\n"), "-".repeat(100))
+    };
+    HEAD.to_string() + &groups.iter().map(group).collect::<String>()
+}
+
+#[test]
+fn the_notices_are_those_of_what_is_linked() {
+    let (file, made) = (root().join("THIRD-PARTY-LICENSES"), third_party());
+    if env::var_os("INTERLEAF_LICENCES").is_some_and(|it| it == "overwrite") {
+        fs::write(&file, &made).unwrap();
+    }
+    let is = fs::read_to_string(&file).unwrap_or_default();
+    assert!(
+        is == made,
+        "THIRD-PARTY-LICENSES is not that of Cargo.lock; hint: INTERLEAF_LICENCES=overwrite cargo \
+         test -p interleaf --test licences"
+    );
+    assert!(made.contains("serde 1.") && !made.contains("proptest "), "of what is linked alone");
+}

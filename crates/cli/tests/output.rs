@@ -1,0 +1,149 @@
+//! Files that are written: on a full disk, to special files, and through links.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::{
+    fs,
+    io::{self, Write as _},
+    os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink},
+    path::Path,
+    process::{Command, Output},
+};
+
+/// A command that is done soon and writes 7 KB.
+const SIMULATE: [&str; 7] =
+    ["simulate", "dimm", "--device", "rdimm-6400-2r", "--requests", "40000", "--json"];
+
+fn interleaf() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_interleaf"))
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Runs a script of the shell in a mount namespace of its own, where `/mnt` is a file system of
+/// 64 KiB; `$B` is the program. `None` where that cannot be, which is said.
+fn on_a_small_disk(script: &str) -> Option<Output> {
+    let mount = "mount -t tmpfs -o size=64k small /mnt && cd /mnt";
+    let shell = |script: &str| {
+        let mut command = Command::new("unshare");
+        command.args(["--user", "--map-root-user", "--mount", "sh", "-c", script]);
+        command.env("B", env!("CARGO_BIN_EXE_interleaf")).output()
+    };
+    if !shell(mount).is_ok_and(|output| output.status.success()) {
+        let text = "NOT TESTED: a full disk: no mount namespace can be had here (unshare)\n";
+        io::stderr().write_all(text.as_bytes()).unwrap();
+        return None;
+    }
+    Some(shell(&format!("{mount} && {script}")).unwrap())
+}
+
+#[test]
+fn a_full_disk_leaves_the_old_record() {
+    let simulate = SIMULATE.join(" ");
+    // A part of a page is left, so that something can be written, but not all.
+    let script = format!(
+        "echo old > record.json; head -c 52k /dev/zero > fill; head -c 4k /dev/zero > more; \
+         $B {simulate} -o record.json > /dev/null 2> /dev/shm/interleaf-$$; echo $?; \
+         cat record.json; ls -A; cat /dev/shm/interleaf-$$; rm /dev/shm/interleaf-$$"
+    );
+    let Some(output) = on_a_small_disk(&script) else { return };
+    let said = String::from_utf8_lossy(&output.stdout);
+    let expected =
+        "2\nold\nfill\nmore\nrecord.json\nerror: record.json: cannot be written: No space";
+    assert!(said.starts_with(expected), "{said}{}", stderr(&output));
+    assert!(said.contains("hint: make room there"), "{said}");
+}
+
+/// The loop goes on when a record, and when stdout, cannot be written, and says what is missing.
+#[test]
+fn a_full_disk_does_not_end_the_loop() {
+    let balance = "$B balance --platform gnr120-cz122 --duration 600s --json";
+    let script = format!(
+        "head -c 60k /dev/zero > fill; {balance} -o record.jsonl | wc -l; \
+         rm fill; tail -n 1 record.jsonl | head -c 10; echo; {balance} > /dev/full; echo $?"
+    );
+    let Some(output) = on_a_small_disk(&script) else { return };
+    let (said, errors) = (String::from_utf8_lossy(&output.stdout), stderr(&output));
+    assert_eq!(said, "100\n{\"schema\":\n2\n", "{errors}");
+    for name in ["record.jsonl", "stdout"] {
+        let told = format!("interleaf: {name}: cannot be written: No space left on device");
+        assert_eq!(errors.matches(&told).count(), 1, "{errors}");
+    }
+    assert!(errors.contains("error: record.jsonl: ") && errors.contains("periods are missing"));
+    assert!(errors.contains("error: stdout: 100 periods are missing"), "{errors}");
+}
+
+/// Whole lines only, also of what was written when the disk became full.
+#[test]
+fn a_record_has_whole_lines() {
+    let balance = "$B balance --platform gnr120-cz122 --duration 600s --json";
+    let script =
+        format!("head -c 40k /dev/zero > fill; {balance} -o r.jsonl > /dev/null; cat r.jsonl");
+    let Some(output) = on_a_small_disk(&script) else { return };
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(said.ends_with('\n') && said.lines().count() < 100, "{said}");
+    for line in said.lines() {
+        serde_json::from_str::<serde_json::Value>(line).unwrap();
+    }
+}
+
+#[test]
+fn streams_are_written_in_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let printed = interleaf().args(SIMULATE).output().unwrap();
+    assert!(printed.status.success(), "{}", stderr(&printed));
+    let document = String::from_utf8(printed.stdout).unwrap();
+    // Redirected to a file, of which there is something already, to a pipe, and to a FIFO.
+    let words = SIMULATE[..6].join(" ");
+    for target in ["-", "/dev/stdout", "/proc/self/fd/1", "/dev/fd/1"] {
+        for redirect in ["", "> file; cat file", "| cat"] {
+            let script = match redirect {
+                "> file; cat file" => {
+                    format!("(echo before; $B {words} -o {target}; echo after) > file; cat file")
+                }
+                _ => format!("echo before; $B {words} -o {target} {redirect}; echo after"),
+            };
+            let mut command = Command::new("sh");
+            command.args(["-c", &script]).current_dir(folder.path());
+            let output = command.env("B", env!("CARGO_BIN_EXE_interleaf")).output().unwrap();
+            let said = String::from_utf8(output.stdout).unwrap();
+            assert!(said.starts_with("before\n") && said.ends_with("after\n"), "{target}: {said}");
+            assert!(said.contains(&document), "{target} {redirect}: {said}");
+        }
+    }
+    let script = format!("mkfifo fifo; cat fifo & $B {words} -o fifo > /dev/null; wait; ls");
+    let mut command = Command::new("sh");
+    command.args(["-c", &script]).current_dir(folder.path());
+    let output = command.env("B", env!("CARGO_BIN_EXE_interleaf")).output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(said, format!("{document}fifo\nfile\n"));
+}
+
+#[test]
+fn a_link_is_followed_and_modes_stay() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    fs::write(at("real.json"), "old").unwrap();
+    fs::set_permissions(at("real.json"), fs::Permissions::from_mode(0o604)).unwrap();
+    symlink("real.json", at("link.json")).unwrap();
+    let output = interleaf().args(SIMULATE).arg("-o").arg(at("link.json")).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(fs::read_link(at("link.json")).unwrap(), Path::new("real.json"));
+    let found = fs::metadata(at("real.json")).unwrap();
+    assert!(found.len() > 100 && found.mode() & 0o777 == 0o604);
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+}
+
+/// A file that cannot be replaced, such as one mounted into a container, is overwritten.
+#[test]
+fn a_mounted_file_is_overwritten() {
+    let words = SIMULATE[..6].join(" ");
+    let script = format!(
+        "echo old > a; echo other > b; mount --bind b a && $B {words} -o a > /dev/null && \
+         umount a && cat a && head -c 1 b"
+    );
+    let Some(output) = on_a_small_disk(&script) else { return };
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "old\n{", "{}", stderr(&output));
+}

@@ -1,0 +1,206 @@
+//! `simulate dimm` with runs that are too short, outstanding lines, and power as platforms have it;
+//! `simulate machine` on several sockets.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use serde_json::Value;
+use std::{
+    collections::BTreeMap,
+    fs,
+    process::{Command, Output},
+};
+
+fn interleaf(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_interleaf")).args(args).output().unwrap()
+}
+
+fn dimm(args: &[&str]) -> Output {
+    interleaf(&[&["simulate", "dimm"], args].concat())
+}
+
+fn document(args: &[&str]) -> Value {
+    let output = dimm(&[args, &["--json"]].concat());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// Every number that a document may lack is an `Option` with `null`; nothing else is `null`, which
+/// is how JSON has NaN.
+fn nulls(value: &Value, path: &str, found: &mut Vec<String>) {
+    match value {
+        Value::Null => found.push(path.into()),
+        Value::Array(items) => items.iter().for_each(|item| nulls(item, path, found)),
+        Value::Object(fields) => {
+            fields.iter().for_each(|(name, item)| nulls(item, &format!("{path}.{name}"), found));
+        }
+        _ => (),
+    }
+}
+
+#[test]
+fn too_few_requests_are_an_error_that_names_the_least() {
+    for (args, least) in [
+        (&["--device", "rdimm-6400-2r"][..], 37_440),
+        (&["--device", "rdimm-6400-2r", "--channels", "1"], 3120),
+        (&["--device", "stt-mram-ddr3", "--channels", "1"], 144),
+        (&["--device", "rdimm-6400-2r", "--outstanding", "8000", "--channels", "1"], 8000),
+    ] {
+        let with = |requests: u64| dimm(&[args, &["--requests", &requests.to_string()]].concat());
+        for requests in [1, 10, 100, least - 1] {
+            let output = with(requests);
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{said}");
+            assert!(said.contains(&format!("--requests {requests}:")), "{said}");
+            assert!(said.contains(&format!("at least {least} are needed")), "{said}");
+            assert!(said.contains("hint: give --requests "), "{said}");
+        }
+        let output = with(least);
+        assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(!text.contains("NaN") && !text.contains("inf"), "{text}");
+    }
+}
+
+/// At a low load few requests take long, so that fewer are enough.
+#[test]
+fn the_least_goes_with_the_load() {
+    let args = ["--device", "rdimm-6400-2r", "--channels", "1", "--load", "1GB/s"];
+    assert!(dimm(&[&args[..], &["--requests", "288"]].concat()).status.success());
+    assert!(!dimm(&[&args[..], &["--requests", "287"]].concat()).status.success());
+}
+
+#[test]
+fn a_short_run_is_noted_and_has_no_number_that_is_none() {
+    let args = ["--device", "rdimm-6400-2r", "--channels", "1", "--mix", "R,W6"];
+    for (requests, notes) in [("3120", 1), ("13000", 0)] {
+        let document = document(&[&args[..], &["--requests", requests]].concat());
+        let found = document["notes"].as_array().map_or(0, Vec::len);
+        assert_eq!(found, notes, "{document}");
+        let mut empty = vec![];
+        nulls(&document, "", &mut empty);
+        empty.dedup();
+        assert_eq!(empty, [".points.offered_gbps"], "maximum load");
+    }
+}
+
+/// One request in a trace is a run, however short.
+#[test]
+fn a_trace_of_one_request_has_no_number_that_is_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("trace");
+    for line in ["0 R 0\n", "0 W 0\n"] {
+        fs::write(&trace, line).unwrap();
+        let document = document(&["--device", "rdimm-6400-2r", "--trace", trace.to_str().unwrap()]);
+        let mut empty = vec![];
+        nulls(&document, "", &mut empty);
+        assert_eq!(empty, [".points.offered_gbps"]);
+    }
+}
+
+/// The default is the documented one whatever the module, and another is in the result.
+#[test]
+fn faster_modules_have_as_many_outstanding_lines() {
+    let run = |device: &str, more: &[&str]| {
+        let args = ["--device", device, "--channels", "2", "--requests", "30000"];
+        document(&[&args[..], more].concat())
+    };
+    for device in ["rdimm-6400-2r", "mrdimm-8800-2r", "mrdimm-10400-2r", "mrdimm-12800-2r"] {
+        let usual = run(device, &[]);
+        assert_eq!(usual["outstanding"], 2 * 288, "{device}");
+        assert_eq!(run(device, &["--outstanding", "288"]), usual, "{device}");
+        assert!(!usual["command"].as_str().unwrap().contains("outstanding"), "{usual}");
+    }
+    let more = run("mrdimm-12800-2r", &["--outstanding", "480"]);
+    assert_eq!(more["outstanding"], 2 * 480);
+    assert!(more["command"].as_str().unwrap().ends_with(" --outstanding 480"), "{more}");
+}
+
+/// The figure of shares has one quantity on its axis, each series the domain in its name, and each
+/// domain its own tiers.
+#[test]
+fn shares_on_two_sockets_are_told_socket_by_socket() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let (record, page) = (path("record.json"), path("page.html"));
+    let scenario = ["simulate", "machine", "--scenario", "two-sockets", "--duration", "90s"];
+    let output = interleaf(&[&scenario[..], &["-o", &record, "--report", &page]].concat());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        text.contains("quiet in socket1 is ") && text.contains("as fast as on dram1"),
+        "{text}"
+    );
+    let document: Value = serde_json::from_slice(&fs::read(&record).unwrap()).unwrap();
+    assert_eq!(document["domains"][1]["name"], "socket1");
+    assert_eq!(document["domains"][1]["tiers"].to_string(), r#"["dram1","cxl1"]"#);
+    let periods = document["periods"].as_array().unwrap();
+    let first = &periods[0]["domain_hot_share"];
+    assert_eq!(first[1].as_array().map(Vec::len), Some(0), "quiet starts at 60 s: {first}");
+    let last = &periods.last().unwrap()["domain_hot_share"];
+    for (domain, own) in [(0, [0, 2]), (1, [1, 3])] {
+        let of = |tier: usize| last[domain][tier].as_f64().unwrap();
+        assert!((own.iter().map(|tier| of(*tier)).sum::<f64>() - 1.0).abs() < 1e-5, "{last}");
+    }
+
+    let html = fs::read_to_string(&page).unwrap();
+    for (label, times) in [
+        ("part of a domain's accesses on its own first tier, %", 1),
+        ("socket0: accesses on dram0", 1),
+        ("socket0: target on dram0, decided", 1),
+        ("socket0: best static on dram0, ", 1),
+        ("socket1: accesses on dram1", 1),
+        ("socket1: target on dram1, decided", 1),
+        ("socket1: best static on dram1, ", 1),
+        ("where the accesses go", 0),
+    ] {
+        let label = label.replace('\'', "\\u0027");
+        let plain = label.replace("\\u0027", "'");
+        let found = html.matches(&label).count().max(html.matches(&plain).count());
+        assert!(found >= times && (times > 0 || found == 0), "{label}: {found} times");
+    }
+}
+
+/// The power of the memory in platform files is the line that the simulation of their modules
+/// gives, and both tell the same of the highest load.
+#[test]
+fn platforms_draw_what_the_simulation_of_their_modules_says() {
+    let mut sweeps: BTreeMap<&str, Value> = BTreeMap::new();
+    for (platform, device, channels, outstanding) in [
+        ("xeon6-cz122", "rdimm-6400-2r", 12.0, "288"),
+        ("gnr120-cz122", "rdimm-6400-2r", 12.0, "288"),
+        ("two-sockets", "rdimm-6400-2r", 12.0, "288"),
+        ("xeon6-rdimm-6400", "rdimm-6400-2r", 12.0, "288"),
+        ("xeon6-mrdimm-8800", "mrdimm-8800-2r", 12.0, "288"),
+        ("xeon6-mrdimm-12800", "mrdimm-12800-2r", 12.0, "480"),
+        ("xeon6-mrdimm-8800-16ch", "mrdimm-8800-2r", 16.0, "288"),
+        ("xeon6-mrdimm-12800-16ch", "mrdimm-12800-2r", 16.0, "480"),
+    ] {
+        let shown = interleaf(&["show", "--platform", platform, "--json"]);
+        assert!(shown.status.success(), "{}", String::from_utf8_lossy(&shown.stderr));
+        let shown: Value = serde_json::from_slice(&shown.stdout).unwrap();
+        let power = &shown["tiers"][0]["power"];
+        let of = |document: &Value, field: &str| {
+            document[field].as_f64().unwrap_or_else(|| panic!("{platform}: {field}: {document}"))
+        };
+        let (static_w, pj) = (of(power, "static_w"), of(power, "energy_pj_per_bit"));
+        // Channels are alike: one is enough.
+        let simulated = sweeps.entry(device).or_insert_with(|| {
+            let one = ["--device", device, "--channels", "1", "--outstanding", outstanding];
+            let sweep = ["--load", "sweep", "--mix", "R,W3,W5", "--requests", "30000"];
+            document(&[&one[..], &sweep].concat())
+        });
+        let line = &simulated["tier_power"];
+        let near = |a: f64, b: f64| (a / b - 1.0).abs() < 0.03;
+        assert!(near(channels * of(line, "static_w"), static_w), "{platform}: {line} {power}");
+        assert!(near(of(line, "energy_pj_per_bit"), pj), "{platform}: {line} {power}");
+        for point in simulated["points"].as_array().unwrap() {
+            let watts = channels * of(point, "power_w");
+            let told = static_w + 8e-3 * pj * channels * of(point, "bandwidth_gbps");
+            let limit = of(line, "max_error") + 0.03;
+            assert!((told / watts - 1.0).abs() < limit, "{platform}: {told} W for {watts} W");
+            let parts = point["power_parts_w"].as_object().unwrap();
+            let sum: f64 = parts.values().map(|part| part.as_f64().unwrap()).sum();
+            assert!((sum * channels / watts - 1.0).abs() < 1e-4, "{point}");
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! A terminal that a test draws on, and that it can hang up.
+
+use rustix::{
+    pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
+    termios::{Termios, Winsize, tcgetattr, tcsetwinsize},
+};
+use std::{
+    fs::{File, OpenOptions},
+    io::{ErrorKind, Read as _, Write as _},
+    os::unix::fs::OpenOptionsExt as _,
+    process::{Child, Command, ExitStatus, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+const PATIENCE: Duration = Duration::from_secs(120);
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// A terminal, with what was drawn on it.
+pub(crate) struct Screen {
+    terminal: Option<File>,
+    keyboard: File,
+    text: String,
+}
+
+impl Screen {
+    pub(crate) fn open() -> Self {
+        let keyboard =
+            openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+        grantpt(&keyboard).unwrap();
+        unlockpt(&keyboard).unwrap();
+        rustix::io::ioctl_fionbio(&keyboard, true).unwrap();
+        let name = ptsname(&keyboard, vec![]).unwrap().into_string().unwrap();
+        let mut options = OpenOptions::new();
+        // It must not become the controlling terminal of this process.
+        options.read(true).write(true).custom_flags(rustix::fs::OFlags::NOCTTY.bits() as i32);
+        let terminal = options.open(name).unwrap();
+        let size = Winsize { ws_row: 30, ws_col: 100, ws_xpixel: 0, ws_ypixel: 0 };
+        tcsetwinsize(&terminal, size).unwrap();
+        Self { terminal: Some(terminal), keyboard: File::from(keyboard), text: String::new() }
+    }
+
+    fn terminal(&self) -> &File {
+        self.terminal.as_ref().unwrap()
+    }
+
+    #[allow(dead_code, reason = "not every test looks at them")]
+    pub(crate) fn modes(&self) -> Termios {
+        tcgetattr(self.terminal()).unwrap()
+    }
+
+    /// Starts a command on it.
+    pub(crate) fn start(&self, command: &mut Command) -> Child {
+        let end = || Stdio::from(self.terminal().try_clone().unwrap());
+        command.stdin(end()).stdout(end()).stderr(end());
+        let child = command.spawn().unwrap();
+        // The command keeps what it was given until it is told otherwise.
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        child
+    }
+
+    #[allow(dead_code, reason = "not every test presses keys")]
+    pub(crate) fn press(&mut self, keys: &str) {
+        self.keyboard.write_all(keys.as_bytes()).unwrap();
+    }
+
+    /// Waits until this is drawn.
+    pub(crate) fn until(&mut self, text: &str) {
+        let begun = Instant::now();
+        while !self.text.contains(text) {
+            assert!(begun.elapsed() < PATIENCE, "no {text:?} in {:?}", self.text);
+            let mut bytes = [0; 4096];
+            match self.keyboard.read(&mut bytes) {
+                Ok(count) => self.text += &String::from_utf8_lossy(&bytes[..count]),
+                Err(why) if why.kind() == ErrorKind::WouldBlock => thread::sleep(PAUSE),
+                Err(why) => panic!("{why}: no {text:?} in {:?}", self.text),
+            }
+        }
+    }
+
+    /// Takes the terminal away, as the end of a connection does.
+    #[allow(dead_code, reason = "not every test hangs up")]
+    pub(crate) fn hang_up(self) {
+        drop(self);
+    }
+}
+
+/// Waits for the end of a process, which is killed when that does not come.
+pub(crate) fn ended(child: &mut Child) -> ExitStatus {
+    let begun = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            return status;
+        }
+        if begun.elapsed() > PATIENCE {
+            child.kill().unwrap();
+            child.wait().unwrap();
+            panic!("it does not end");
+        }
+        thread::sleep(PAUSE);
+    }
+}

@@ -1,0 +1,280 @@
+//! Opening files that a user or a captured machine names.
+//!
+//! A name can lead anywhere: to a FIFO, at which `open` waits for a writer, to a device that never
+//! ends, or by a symlink out of a captured machine. So only regular files are opened, and no more
+//! than a limit is read of them. Of FIFOs the anonymous ones are read too: those are the pipes of a
+//! shell (`<(...)`, `/dev/stdin`).
+
+use rustix::{
+    fs::{FileType, Mode, OFlags, ResolveFlags},
+    io::Errno,
+};
+use std::{
+    fs::{self, File},
+    io::{self, Read},
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    path::{Component, Path},
+};
+
+/// `PIPEFS_MAGIC` of magic.h: the file system of anonymous pipes.
+const PIPE_FILE_SYSTEM: i64 = 0x5049_5045;
+
+/// How to open for reading without waiting for a writer, and without getting a controlling
+/// terminal.
+const READ: OFlags =
+    OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
+
+/// How to get a descriptor that only says what a file is: nothing is opened at the device.
+const LOOK: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
+
+/// How often an `openat2` is tried again that met a rename (`EAGAIN`).
+const TRIES_MAX: u32 = 16;
+
+/// Why a file is not read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// The file is not a regular file.
+    #[error("it is a {0}, not a regular file")]
+    Kind(&'static str),
+    /// The file is larger than the limit of its kind.
+    #[error("it is larger than {}, the limit for such a file", size(*.0))]
+    Size(u64),
+    /// A symlink leads out of the folder that was given as root.
+    #[error("a symlink leads out of the root")]
+    Leaves,
+}
+
+impl From<Refused> for io::Error {
+    fn from(why: Refused) -> Self {
+        Self::new(io::ErrorKind::InvalidInput, why)
+    }
+}
+
+/// Limits are powers of two.
+fn size(bytes: u64) -> String {
+    match bytes {
+        _ if bytes >= 1 << 30 => format!("{} GiB", bytes >> 30),
+        _ if bytes >= 1 << 20 => format!("{} MiB", bytes >> 20),
+        _ => format!("{bytes} B"),
+    }
+}
+
+/// The bytes of the regular file, or anonymous pipe, at `path`; at most `limit`.
+///
+/// # Errors
+/// When it cannot be read, is something else ([`Refused`]), or is larger.
+pub fn read_file(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    let open = |flags| rustix::fs::open(path, flags, Mode::empty()).map_err(io::Error::from);
+    let file = regular(open)?;
+    // The reader of a pipe waits for its writer. Only what was opened here loses the flag.
+    rustix::fs::fcntl_setfl(&file, OFlags::empty())?;
+    content(file, limit)
+}
+
+/// The bytes of stdin, whatever it is; at most `limit`.
+///
+/// # Errors
+/// When it cannot be read, or there are more.
+pub fn read_stdin(limit: u64) -> io::Result<Vec<u8>> {
+    bytes(io::stdin().lock(), limit)
+}
+
+/// All bytes of a file; of one that says that it is larger than `limit`, none is read.
+pub(crate) fn content(file: File, limit: u64) -> io::Result<Vec<u8>> {
+    if file.metadata()?.len() > limit {
+        return Err(Refused::Size(limit).into());
+    }
+    bytes(file, limit)
+}
+
+/// All bytes of `source`; an error when there are more than `limit`.
+fn bytes(source: impl Read, limit: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![];
+    let read = source.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
+    if read as u64 > limit { Err(Refused::Size(limit).into()) } else { Ok(bytes) }
+}
+
+/// Opens by `open` what turns out to be a regular file or an anonymous pipe: first without effect
+/// on a device, then for reading, and looks again at what that gave.
+fn regular(open: impl Fn(OFlags) -> io::Result<OwnedFd>) -> io::Result<File> {
+    check(open(LOOK)?.as_fd())?;
+    let file = open(READ)?;
+    check(file.as_fd())?;
+    Ok(file.into())
+}
+
+/// As [`read_file`] of a file of the kernel, whose names are no user's: without the look before.
+pub(crate) fn read_kernel_file(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    let file = rustix::fs::open(path, READ, Mode::empty())?;
+    check(file.as_fd())?;
+    content(file.into(), limit)
+}
+
+/// As [`read_file`] of a file below `folder`, which no symlink on the way leaves.
+pub(crate) fn open_below(folder: &Path, path: &str) -> io::Result<File> {
+    regular(|flags| below(folder, path, flags))
+}
+
+/// The names in a folder below `folder`, which no symlink on the way leaves.
+pub(crate) fn names_below(folder: &Path, path: &str) -> io::Result<Vec<String>> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let entries = rustix::fs::Dir::read_from(below(folder, path, flags)?)?;
+    let mut names = vec![];
+    for entry in entries {
+        let name = entry?.file_name().to_string_lossy().into_owned();
+        if name != "." && name != ".." {
+            names.push(name);
+        }
+    }
+    Ok(names)
+}
+
+/// Whether there is something below `folder` at `path`; also where a symlink leaves it, which is
+/// told to who reads it.
+pub(crate) fn is_below(folder: &Path, path: &str) -> bool {
+    match below(folder, path, LOOK) {
+        Ok(_) => true,
+        Err(why) => leaves(&why),
+    }
+}
+
+fn leaves(why: &io::Error) -> bool {
+    let refused = why.get_ref().and_then(|why| why.downcast_ref::<Refused>());
+    refused == Some(&Refused::Leaves)
+}
+
+/// An error for what is neither a regular file nor an anonymous pipe.
+fn check(file: BorrowedFd<'_>) -> io::Result<()> {
+    let kind = match FileType::from_raw_mode(rustix::fs::fstat(file)?.st_mode) {
+        FileType::RegularFile => return Ok(()),
+        FileType::Fifo if rustix::fs::fstatfs(file)?.f_type as i64 == PIPE_FILE_SYSTEM => {
+            return Ok(());
+        }
+        FileType::Fifo => "FIFO",
+        FileType::Directory => "directory",
+        FileType::CharacterDevice => "character device",
+        FileType::BlockDevice => "block device",
+        FileType::Socket => "socket",
+        _ => "special file",
+    };
+    Err(Refused::Kind(kind).into())
+}
+
+/// Opens `path` below `folder`.
+fn below(folder: &Path, path: &str, flags: OFlags) -> io::Result<OwnedFd> {
+    let path = match path.trim_start_matches('/') {
+        "" => ".",
+        path => path,
+    };
+    let top = rustix::fs::open(folder, LOOK | OFlags::DIRECTORY, Mode::empty())?;
+    for _ in 0..TRIES_MAX {
+        let resolve = ResolveFlags::BENEATH;
+        match rustix::fs::openat2(&top, path, flags, Mode::empty(), resolve) {
+            Ok(file) => return Ok(file),
+            Err(Errno::AGAIN) => {}
+            Err(Errno::XDEV) => return Err(Refused::Leaves.into()),
+            // Linux before 5.6, or a sandbox that does not know the call.
+            Err(Errno::NOSYS | Errno::PERM) => return walked(folder, path, flags),
+            Err(why) => return Err(why.into()),
+        }
+    }
+    Err(Errno::AGAIN.into())
+}
+
+/// As [`below`], without `openat2`: symlinks are resolved first, and what they lead to is opened
+/// part by part, none of which may have become a symlink meanwhile.
+fn walked(folder: &Path, path: &str, flags: OFlags) -> io::Result<OwnedFd> {
+    let top = fs::canonicalize(folder)?;
+    let target = fs::canonicalize(top.join(path))?;
+    let rest = target.strip_prefix(&top).map_err(|_| Refused::Leaves)?;
+    let mut parts = rest.components().peekable();
+    let mut at = rustix::fs::open(&top, LOOK | OFlags::DIRECTORY, Mode::empty())?;
+    if parts.peek().is_none() {
+        return Ok(rustix::fs::openat(&at, ".", flags, Mode::empty())?);
+    }
+    while let Some(part) = parts.next() {
+        let Component::Normal(name) = part else { return Err(Refused::Leaves.into()) };
+        let is_last = parts.peek().is_none();
+        let flags = if is_last { flags } else { LOOK | OFlags::DIRECTORY };
+        at = rustix::fs::openat(&at, name, flags | OFlags::NOFOLLOW, Mode::empty())?;
+    }
+    Ok(at)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+    use std::os::unix::{fs::symlink, net::UnixListener};
+
+    fn refused<T: std::fmt::Debug>(result: io::Result<T>) -> String {
+        result.unwrap_err().to_string()
+    }
+
+    #[test]
+    fn only_regular_files_are_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::write(at("file"), "text").unwrap();
+        symlink("file", at("link")).unwrap();
+        assert_eq!(read_file(&at("link"), 4).unwrap(), b"text");
+        let mode = Mode::from_raw_mode(0o600);
+        rustix::fs::mkfifoat(rustix::fs::CWD, at("fifo"), mode).unwrap();
+        let _socket = UnixListener::bind(at("socket")).unwrap();
+        let kinds = [
+            (at("fifo"), "it is a FIFO, not a regular file"),
+            (at("socket"), "it is a socket, not a regular file"),
+            (at("."), "it is a directory, not a regular file"),
+            ("/dev/zero".into(), "it is a character device, not a regular file"),
+        ];
+        for (path, why) in kinds {
+            assert_eq!(refused(read_file(&path, 4)), why);
+        }
+        assert_eq!(read_file(&at("none"), 4).unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn the_limit_holds_for_files_and_pipes() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        File::create(&path).unwrap().set_len(1 << 40).unwrap();
+        let why = "it is larger than 1 MiB, the limit for such a file";
+        assert_eq!(refused(read_file(&path, 1 << 20)), why);
+        let (reader, mut writer) = io::pipe().unwrap();
+        let name = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&reader));
+        let writes = std::thread::spawn(move || io::Write::write_all(&mut writer, &[b'x'; 100]));
+        assert_eq!(read_file(Path::new(&name), 100).unwrap().len(), 100);
+        writes.join().unwrap().unwrap();
+        assert_eq!(bytes(&b"12345"[..], 5).unwrap(), b"12345");
+        assert!(bytes(&b"123456"[..], 5).is_err());
+    }
+
+    /// With `openat2` and without.
+    #[test]
+    fn no_symlink_leaves_the_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let top = folder.path().join("top");
+        fs::create_dir_all(top.join("a/b")).unwrap();
+        fs::write(folder.path().join("outside"), "secret").unwrap();
+        fs::write(top.join("a/file"), "text").unwrap();
+        symlink("../file", top.join("a/b/inside")).unwrap();
+        symlink("a", top.join("folder")).unwrap();
+        symlink("../outside", top.join("relative")).unwrap();
+        symlink(folder.path().join("outside"), top.join("absolute")).unwrap();
+        symlink("/proc/self/root/etc", top.join("magic")).unwrap();
+        for open in [below, walked] {
+            for name in ["a/file", "a/b/inside", "folder/file", "."] {
+                assert!(open(&top, name, LOOK).is_ok(), "{name}");
+            }
+            for name in ["relative", "absolute", "magic/passwd", "a/../../outside"] {
+                assert!(leaves(&open(&top, name, LOOK).unwrap_err()), "{name}");
+            }
+            let none = open(&top, "a/none", LOOK).unwrap_err();
+            assert_eq!(none.kind(), io::ErrorKind::NotFound);
+        }
+        assert!(is_below(&top, "/a/file") && !is_below(&top, "/a/none"));
+        let mut names = names_below(&top, "/folder").unwrap();
+        names.sort();
+        assert_eq!(names, ["b", "file"]);
+    }
+}

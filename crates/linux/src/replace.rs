@@ -1,0 +1,608 @@
+//! Replaces files atomically, and opens the folders of files that a privileged process keeps.
+//!
+//! New contents are written to a temporary file beside the target, which is renamed over it once it
+//! is complete. A reader, a crash and a full file system therefore leave the old contents or the
+//! new ones, never a part. The temporary file has a random name and is created with `O_EXCL`, and
+//! every step names files relative to an open folder (`openat`, `renameat`), so that no other user
+//! of a shared folder can redirect the write with a symbolic link or by renaming a parent.
+//!
+//! There are two kinds of targets:
+//!
+//! - [`named`]: an output that the user names (`-o FILE`). Symbolic links are followed, the mode
+//!   and the owner of an existing file are kept, and devices, FIFOs and inherited descriptors are
+//!   written in place.
+//! - [`kept`]: a file that the program itself keeps, usually as root. The target is a regular file
+//!   or does not exist, and no symbolic link of another user is followed on the way to it.
+
+use rustix::{
+    fs::{
+        Access, AtFlags, CWD, Dir, FallocateFlags, FileType, Gid, Mode, OFlags, Stat, Uid,
+        accessat, fallocate, fchmod, fchown, fstat, fstatfs, fsync, ftruncate, openat, readlinkat,
+        renameat, statat, unlinkat,
+    },
+    io::Errno,
+    process::geteuid,
+    rand::{GetRandomFlags, getrandom},
+};
+use std::{
+    collections::VecDeque,
+    ffi::{OsStr, OsString},
+    fs::File,
+    io::{self, Read as _, Write as _},
+    os::{
+        fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd},
+        unix::{
+            ffi::{OsStrExt as _, OsStringExt as _},
+            fs::FileTypeExt as _,
+        },
+    },
+    path::{Component, Path, PathBuf},
+};
+
+/// Symbolic links on the way to a file, at most: the kernel's own limit (`MAXSYMLINKS`).
+const LINKS_MAX: u32 = 40;
+
+/// Random names that are tried for a temporary file.
+const NAMES_MAX: u32 = 100;
+
+/// `PROC_SUPER_MAGIC` of statfs(2).
+const PROC_MAGIC: i128 = 0x9fa0;
+
+const STICKY: u32 = 0o1000;
+const WRITABLE_BY_OTHERS: u32 = 0o022;
+const WRITABLE_BY_ALL: u32 = 0o002;
+
+/// Whether contents survive a power cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// Contents are on the drive before the target is replaced (`fsync`).
+    Synced,
+    /// The kernel writes them when it likes: for files that are soon replaced again.
+    Cached,
+}
+
+/// Whether a file that is opened to be written piece by piece keeps its contents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Existing {
+    /// They stay, and what is written is added.
+    Append,
+    /// They are dropped.
+    Truncate,
+}
+
+/// Which file is meant, whatever its name is now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileId {
+    device: u64,
+    inode: u64,
+}
+
+/// An open folder. Files in it are named relative to it, so that renaming a parent does not lead
+/// elsewhere.
+#[derive(Debug)]
+pub struct Folder(OwnedFd);
+
+/// Replaces the file that a user named as an output.
+///
+/// A file that cannot be replaced, since its folder is read-only or it is a mount point, is
+/// overwritten in place; its space is reserved first, so that a full file system leaves it as it
+/// was.
+///
+/// # Errors
+/// When the system refuses, or for root when the target belongs to another user who could choose
+/// what is written.
+pub fn named(target: &Path, contents: &[u8], durability: Durability) -> io::Result<()> {
+    match resolve(target)? {
+        Target::Stream(mut file) => file.write_all(contents),
+        Target::File { folder, name, existing: None } => {
+            let write = |file: &mut File| file.write_all(contents);
+            folder.create(&name, Mode::from_raw_mode(0o666), durability, write).map(drop)
+        }
+        Target::File { folder, name, existing: Some(existing) } => {
+            accessat(&folder, &name, Access::WRITE_OK, AtFlags::EACCESS)?;
+            let write = |file: &mut File| {
+                inherit(file, &existing)?;
+                file.write_all(contents)
+            };
+            let mode = Mode::from_raw_mode(0o600);
+            match folder.create(&name, mode, durability, write) {
+                Err(why) if is_irreplaceable(&why) => folder.overwrite(&name, contents, durability),
+                done => done.map(drop),
+            }
+        }
+    }
+}
+
+/// Opens a file that a user named as an output, to write it piece by piece and read it again.
+///
+/// # Errors
+/// As [`named`].
+pub fn open_named(target: &Path, existing: Existing) -> io::Result<File> {
+    let flags = match existing {
+        Existing::Append => OFlags::APPEND,
+        Existing::Truncate => OFlags::TRUNC,
+    };
+    let flags = flags | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    match resolve(target)? {
+        Target::Stream(file) => Ok(file),
+        Target::File { folder, name, existing } => {
+            let is_new = existing.is_none().then_some(OFlags::CREATE | OFlags::EXCL);
+            let flags = flags | is_new.unwrap_or(OFlags::empty());
+            Ok(openat(&folder, &name, flags, Mode::from_raw_mode(0o666))?.into())
+        }
+    }
+}
+
+/// Finds out whether [`named`] could write `target`, without changing what it holds.
+///
+/// # Errors
+/// As [`named`].
+pub fn check_named(target: &Path) -> io::Result<()> {
+    // Closing a FIFO again would tell its reader that the output has ended.
+    if std::fs::metadata(target).is_ok_and(|found| found.file_type().is_fifo()) {
+        return Ok(());
+    }
+    match resolve(target)? {
+        Target::Stream(_) => Ok(()),
+        Target::File { folder, name, existing: Some(_) } => {
+            Ok(accessat(&folder, &name, Access::WRITE_OK, AtFlags::EACCESS)?)
+        }
+        Target::File { folder, name, existing: None } => {
+            let (name, _file) = folder.temporary(&name, Mode::RUSR | Mode::WUSR)?;
+            Ok(unlinkat(&folder, &name, AtFlags::empty())?)
+        }
+    }
+}
+
+/// Replaces a file that the program itself keeps, with this mode whatever the umask is.
+///
+/// # Errors
+/// When the system refuses, something other than a regular file is there, or the path leads through
+/// a symbolic link of another user.
+pub fn kept(path: &Path, contents: &[u8], mode: u32) -> io::Result<FileId> {
+    let (folder, name) = Folder::of(path)?;
+    folder.keep(&name, contents, mode)
+}
+
+/// Finds out whether [`kept`] could write `path`, without changing what it holds.
+///
+/// # Errors
+/// As [`kept`].
+pub fn check_kept(path: &Path) -> io::Result<()> {
+    let (folder, name) = Folder::of(path)?;
+    folder.refuse_special(&name)?;
+    let (name, _file) = folder.temporary(&name, Mode::RUSR | Mode::WUSR)?;
+    Ok(unlinkat(&folder, &name, AtFlags::empty())?)
+}
+
+/// Removes a file that [`kept`] wrote, if it is still that one.
+///
+/// # Errors
+/// As [`kept`].
+pub fn remove_kept(path: &Path, id: FileId) -> io::Result<()> {
+    let (folder, name) = Folder::of(path)?;
+    folder.remove(&name, id)
+}
+
+/// The destination of a write.
+enum Target {
+    /// A device, a FIFO or an inherited descriptor: written in place.
+    Stream(File),
+    /// A regular file, or none yet.
+    File { folder: Folder, name: OsString, existing: Option<Stat> },
+}
+
+/// Follows the symbolic links of a target that a user named.
+fn resolve(target: &Path) -> io::Result<Target> {
+    let mut path = target.to_path_buf();
+    for _ in 0..LINKS_MAX {
+        let is_folder = path.as_os_str().as_bytes().ends_with(b"/");
+        let Some(name) = path.file_name().filter(|_| !is_folder) else {
+            return Err(Errno::ISDIR.into());
+        };
+        let parent = parent(&path);
+        let folder = Folder::open(parent)?;
+        let found = match statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Err(Errno::NOENT) => {
+                return Ok(Target::File { folder, name: name.into(), existing: None });
+            }
+            found => found?,
+        };
+        match FileType::from_raw_mode(found.st_mode) {
+            FileType::Symlink if folder.is_proc() => return stream(&path),
+            FileType::Symlink => {
+                folder.refuse_foreign(&found, "symbolic link")?;
+                let next = parent.join(folder.link(name)?);
+                path = next;
+            }
+            FileType::RegularFile => {
+                folder.refuse_foreign(&found, "file")?;
+                return Ok(Target::File { folder, name: name.into(), existing: Some(found) });
+            }
+            FileType::Directory => return Err(Errno::ISDIR.into()),
+            _ => {
+                refuse_device(&path)?;
+                return stream(&path);
+            }
+        }
+    }
+    Err(Errno::LOOP.into())
+}
+
+/// Opens a device, a FIFO or an inherited descriptor. What a redirected descriptor holds already
+/// stays.
+fn stream(path: &Path) -> io::Result<Target> {
+    let is_file = std::fs::metadata(path).is_ok_and(|found| found.is_file());
+    let mut options = File::options();
+    Ok(Target::Stream(options.write(true).append(is_file).open(path)?))
+}
+
+/// No output is meant to overwrite a drive.
+fn refuse_device(path: &Path) -> io::Result<()> {
+    match std::fs::metadata(path)?.file_type().is_block_device() {
+        true => Err(denied("it is a block device: its contents would be lost".into())),
+        false => Ok(()),
+    }
+}
+
+/// Gives a new file the owner and mode of the one that it replaces.
+fn inherit(file: &File, existing: &Stat) -> io::Result<()> {
+    let now = fstat(file)?;
+    if (now.st_uid, now.st_gid) != (existing.st_uid, existing.st_gid) {
+        let (uid, gid) = (Uid::from_raw(existing.st_uid), Gid::from_raw(existing.st_gid));
+        fchown(file, Some(uid), Some(gid))?;
+    }
+    Ok(fchmod(file, Mode::from_raw_mode(existing.st_mode & 0o7777))?)
+}
+
+/// Whether a file cannot be replaced where it may still be written to: its folder is read-only or
+/// sticky, its owner cannot be kept, or it is a mount point.
+fn is_irreplaceable(why: &io::Error) -> bool {
+    let reasons = [Errno::ACCESS, Errno::PERM, Errno::ROFS, Errno::BUSY, Errno::XDEV];
+    Errno::from_io_error(why).is_some_and(|why| reasons.contains(&why))
+}
+
+fn denied(why: String) -> io::Error {
+    io::Error::new(io::ErrorKind::PermissionDenied, why)
+}
+
+fn parent(path: &Path) -> &Path {
+    path.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+impl AsFd for Folder {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl Folder {
+    /// Opens a folder as the kernel finds it.
+    fn open(path: &Path) -> io::Result<Self> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Ok(Self(openat(CWD, path, flags, Mode::empty())?))
+    }
+
+    /// The folder and the name of a file that the program keeps.
+    ///
+    /// # Errors
+    /// As [`Self::trusted`], or when the path names no file.
+    pub fn of(path: &Path) -> io::Result<(Self, OsString)> {
+        let name = path.file_name().ok_or(Errno::ISDIR)?;
+        Ok((Self::trusted(parent(path))?, name.into()))
+    }
+
+    /// Opens a folder by a path on which no symbolic link belongs to anybody but root and this
+    /// user: whoever owns a link could make it lead elsewhere at any time.
+    ///
+    /// # Errors
+    /// When there is no such folder, or a link on the way belongs to somebody else.
+    pub fn trusted(path: &Path) -> io::Result<Self> {
+        let mut folder = Self::open(Path::new(if path.is_absolute() { "/" } else { "." }))?;
+        let (mut left, mut links) = (components(path), 0);
+        while let Some(name) = left.pop_front() {
+            let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let next = openat(&folder, &name, flags, Mode::empty())?;
+            let found = fstat(&next)?;
+            match FileType::from_raw_mode(found.st_mode) {
+                FileType::Directory => folder = Self(next),
+                FileType::Symlink if links < LINKS_MAX => {
+                    links += 1;
+                    if !is_ours(found.st_uid) {
+                        return Err(denied(format!(
+                            "\"{}\" on the way to it is a symbolic link of user {}",
+                            name.display(),
+                            found.st_uid
+                        )));
+                    }
+                    let to = folder.link(&name)?;
+                    if to.is_absolute() {
+                        folder = Self::open(Path::new("/"))?;
+                    }
+                    for name in components(&to).into_iter().rev() {
+                        left.push_front(name);
+                    }
+                }
+                FileType::Symlink => return Err(Errno::LOOP.into()),
+                _ => return Err(Errno::NOTDIR.into()),
+            }
+        }
+        Ok(folder)
+    }
+
+    /// Makes sure that nobody but root and this user can change what is in it.
+    ///
+    /// # Errors
+    /// When somebody else can.
+    pub fn check_private(&self) -> io::Result<()> {
+        check_private(&fstat(self)?)
+    }
+
+    /// Where it is for system calls that take no folder, such as bind(2).
+    pub fn path(&self) -> PathBuf {
+        format!("/proc/self/fd/{}", self.0.as_raw_fd()).into()
+    }
+
+    /// The names in it, in order.
+    ///
+    /// # Errors
+    /// When it cannot be listed.
+    pub fn names(&self) -> io::Result<Vec<String>> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let mut names = vec![];
+        for entry in Dir::new(openat(self, ".", flags, Mode::empty())?)? {
+            let name = entry?.file_name().to_string_lossy().into_owned();
+            names.extend(Some(name).filter(|name| name != "." && name != ".."));
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    /// Opens or makes an empty file that only this user can open.
+    ///
+    /// # Errors
+    /// When the system refuses, or a symbolic link is there.
+    pub fn private_file(&self, name: &str) -> io::Result<File> {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = openat(self, name, flags | OFlags::NONBLOCK, Mode::RUSR | Mode::WUSR)?;
+        check_private(&fstat(&file)?)?;
+        Ok(file.into())
+    }
+
+    /// The text of a regular file that nobody but root and this user can change; `None` when there
+    /// is none.
+    ///
+    /// # Errors
+    /// When it is something else, somebody else can change it, or it is longer than `bytes_max`.
+    pub fn private_text(&self, name: &str, bytes_max: u64) -> io::Result<Option<String>> {
+        // A FIFO would hold up who opens it.
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = match openat(self, name, flags, Mode::empty()) {
+            Err(Errno::NOENT) => return Ok(None),
+            Err(Errno::LOOP) => return Err(invalid("it is a symbolic link".into())),
+            file => File::from(file?),
+        };
+        let found = fstat(&file)?;
+        if FileType::from_raw_mode(found.st_mode) != FileType::RegularFile {
+            return Err(invalid("it is no regular file".into()));
+        }
+        check_private(&found)?;
+        let mut text = String::new();
+        file.take(bytes_max + 1).read_to_string(&mut text)?;
+        if text.len() as u64 > bytes_max {
+            return Err(invalid(format!("it is longer than {bytes_max} bytes")));
+        }
+        Ok(Some(text))
+    }
+
+    /// Replaces a regular file in it, or makes one, with this mode.
+    ///
+    /// # Errors
+    /// As [`kept`].
+    pub fn keep(&self, name: &OsStr, contents: &[u8], mode: u32) -> io::Result<FileId> {
+        self.refuse_special(name)?;
+        let write = |file: &mut File| {
+            fchmod(&*file, Mode::from_raw_mode(mode))?;
+            file.write_all(contents)
+        };
+        self.create(name, Mode::RUSR | Mode::WUSR, Durability::Cached, write)
+    }
+
+    /// Sets its own mode.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub fn set_mode(&self, mode: u32) -> io::Result<()> {
+        // A descriptor of `O_PATH` takes no fchmod(2).
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let folder = openat(self, ".", flags, Mode::empty())?;
+        Ok(fchmod(folder, Mode::from_raw_mode(mode))?)
+    }
+
+    /// Whether something of this name is in it.
+    pub fn has(&self, name: &OsStr) -> bool {
+        statat(self, name, AtFlags::SYMLINK_NOFOLLOW).is_ok()
+    }
+
+    /// Renames something in it.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub fn rename(&self, from: &OsStr, to: &OsStr) -> io::Result<()> {
+        Ok(renameat(self, from, self, to)?)
+    }
+
+    /// Removes a file of this name, if there is one.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub fn unlink(&self, name: &OsStr) -> io::Result<()> {
+        match unlinkat(self, name, AtFlags::empty()) {
+            Err(Errno::NOENT) => Ok(()),
+            done => Ok(done?),
+        }
+    }
+
+    /// Removes a file of this name if it is this one.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub fn remove(&self, name: &OsStr, id: FileId) -> io::Result<()> {
+        match statat(self, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(found) if FileId::of(&found) == id => Ok(unlinkat(self, name, AtFlags::empty())?),
+            Ok(_) | Err(Errno::NOENT) => Ok(()),
+            Err(why) => Err(why.into()),
+        }
+    }
+
+    /// A name that nobody can foresee, for something that becomes `name` once it is complete.
+    pub fn random_name(name: &OsStr) -> io::Result<OsString> {
+        let mut bytes = [0; 8];
+        getrandom(&mut bytes, GetRandomFlags::empty())?;
+        let mut random = OsString::from(".");
+        // The longest name has 255 bytes.
+        random.push(OsStr::from_bytes(&name.as_bytes()[..name.len().min(200)]));
+        random.push(format!(".{:016x}.tmp", u64::from_ne_bytes(bytes)));
+        Ok(random)
+    }
+
+    fn temporary(&self, name: &OsStr, mode: Mode) -> io::Result<(OsString, File)> {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
+        for _ in 0..NAMES_MAX {
+            let random = Self::random_name(name)?;
+            match openat(self, &random, flags | OFlags::CLOEXEC, mode) {
+                Err(Errno::EXIST) => {}
+                file => return Ok((random, file?.into())),
+            }
+        }
+        Err(Errno::EXIST.into())
+    }
+
+    /// Writes a temporary file and renames it to `name`.
+    fn create(
+        &self,
+        name: &OsStr,
+        mode: Mode,
+        durability: Durability,
+        write: impl FnOnce(&mut File) -> io::Result<()>,
+    ) -> io::Result<FileId> {
+        let (temporary, mut file) = self.temporary(name, mode)?;
+        let done = write(&mut file).and_then(|()| {
+            if durability == Durability::Synced {
+                file.sync_all()?;
+            }
+            let id = FileId::of(&fstat(&file)?);
+            renameat(self, &temporary, self, name)?;
+            Ok(id)
+        });
+        match &done {
+            Ok(_) if durability == Durability::Synced => self.sync(),
+            Ok(_) => {}
+            // A rest of it would only take space, which may be what is missing.
+            Err(_) => drop(unlinkat(self, &temporary, AtFlags::empty())),
+        }
+        done
+    }
+
+    /// Overwrites a file in place.
+    fn overwrite(&self, name: &OsStr, contents: &[u8], durability: Durability) -> io::Result<()> {
+        let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mut file = File::from(openat(self, name, flags, Mode::empty())?);
+        let bytes = contents.len() as u64;
+        if bytes > 0 {
+            match fallocate(&file, FallocateFlags::KEEP_SIZE, 0, bytes) {
+                Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
+                reserved => reserved?,
+            }
+        }
+        file.write_all(contents)?;
+        ftruncate(&file, bytes)?;
+        if durability == Durability::Synced { file.sync_all() } else { Ok(()) }
+    }
+
+    /// Writes the names of a folder to the drive. Where that cannot be, the file itself is there.
+    fn sync(&self) {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        if let Ok(folder) = openat(self, ".", flags, Mode::empty()) {
+            let _ = fsync(folder);
+        }
+    }
+
+    fn link(&self, name: &OsStr) -> io::Result<PathBuf> {
+        let to = readlinkat(self, name, vec![])?;
+        Ok(OsString::from_vec(to.into_bytes()).into())
+    }
+
+    /// Whether it is in procfs, where symbolic links are open descriptors.
+    fn is_proc(&self) -> bool {
+        fstatfs(self).is_ok_and(|found| i128::from(found.f_type) == PROC_MAGIC)
+    }
+
+    /// A file that the program keeps takes the place of a regular one only.
+    fn refuse_special(&self, name: &OsStr) -> io::Result<()> {
+        match statat(self, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Err(Errno::NOENT) => Ok(()),
+            found => match FileType::from_raw_mode(found?.st_mode) {
+                FileType::RegularFile => Ok(()),
+                FileType::Directory => Err(Errno::ISDIR.into()),
+                FileType::Symlink => Err(invalid("it is a symbolic link".into())),
+                _ => Err(invalid("it is no regular file".into())),
+            },
+        }
+    }
+
+    /// As the kernel does where `fs.protected_symlinks` and `fs.protected_regular` are on, and for
+    /// root everywhere but for files: what another user has put there is not what was meant.
+    fn refuse_foreign(&self, found: &Stat, what: &str) -> io::Result<()> {
+        let folder = fstat(self)?;
+        let is_shared = folder.st_mode & (STICKY | WRITABLE_BY_ALL) == STICKY | WRITABLE_BY_ALL;
+        let is_link = FileType::from_raw_mode(found.st_mode) == FileType::Symlink;
+        let is_refused = match is_shared {
+            true => found.st_uid != folder.st_uid,
+            false => is_link && geteuid().is_root(),
+        };
+        if is_ours(found.st_uid) || !is_refused {
+            return Ok(());
+        }
+        Err(denied(format!("it is a {what} of user {}", found.st_uid)))
+    }
+}
+
+impl FileId {
+    /// Of a file that was looked at.
+    pub fn of(found: &Stat) -> Self {
+        Self { device: found.st_dev, inode: found.st_ino }
+    }
+}
+
+fn components(path: &Path) -> VecDeque<OsString> {
+    let names = path.components().filter_map(|component| match component {
+        Component::Normal(_) | Component::ParentDir => Some(component.as_os_str().to_owned()),
+        _ => None,
+    });
+    names.collect()
+}
+
+/// Whether a file of this user does only what this process may do anyway.
+fn is_ours(uid: u32) -> bool {
+    uid == 0 || uid == geteuid().as_raw()
+}
+
+/// Makes sure that nobody but root and this user can write.
+fn check_private(found: &Stat) -> io::Result<()> {
+    if !is_ours(found.st_uid) {
+        return Err(invalid(format!("it belongs to user {}", found.st_uid)));
+    }
+    let mode = found.st_mode & 0o7777;
+    match mode & WRITABLE_BY_OTHERS {
+        0 => Ok(()),
+        _ => Err(invalid(format!("others may write to it (mode {mode:04o})"))),
+    }
+}
+
+fn invalid(why: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, why)
+}
+
+#[cfg(test)]
+mod tests;

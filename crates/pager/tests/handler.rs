@@ -1,0 +1,101 @@
+//! The handler of SIGBUS allocates nothing and frees nothing ([`interleaf_pager::signal`]): it may
+//! interrupt a thread that holds a lock of the allocator. The allocator of this test counts.
+
+#![expect(unsafe_code, reason = "an allocator that counts")]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use interleaf_pager::{
+    cache::Settings, pager::Pager, predict::Limits, store::FileStore, uffd::Faults,
+};
+use std::{
+    alloc::{GlobalAlloc, Layout, System},
+    cell::Cell,
+    sync::Barrier,
+    thread,
+};
+
+thread_local! {
+    /// Allocations and deallocations of the thread.
+    static CALLS: Cell<u64> = const { Cell::new(0) };
+}
+
+struct Counting;
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn count() {
+    CALLS.set(CALLS.get() + 1);
+}
+
+// SAFETY: the system's allocator does it all.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count();
+        // SAFETY: by the same contract.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        count();
+        // SAFETY: by the same contract.
+        unsafe { System.dealloc(block, layout) }
+    }
+}
+
+/// A budget of 8 MiB.
+const SETTINGS: Settings =
+    Settings { frames: 2048, order: 2, ahead: Limits { first: 16, most: 256 } };
+
+const PAGE: usize = 4096;
+const THREADS: usize = 4;
+const ROUNDS: u8 = 4;
+
+#[test]
+fn the_handler_allocates_nothing() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let store = FileStore::open(folder.path()).unwrap();
+    let pager = Pager::seated(SETTINGS, 1 << 30, store, None, Faults::Signal);
+    let pager = pager.unwrap_or_else(|why| {
+        panic!("userfaultfd is not to be had ({why}): this test needs root and Linux 6.8")
+    });
+    // More than fits: pages are evicted, written, and read again.
+    let mut region = pager.region(24 << 20).unwrap();
+    let (length, begin) = (region.bytes().len() / THREADS, Barrier::new(THREADS));
+    let calls: Vec<(u64, bool)> = thread::scope(|scope| {
+        let parts = region.bytes_mut().chunks_exact_mut(length).enumerate();
+        let threads: Vec<_> = parts
+            .map(|(seed, part)| {
+                let begin = &begin;
+                scope.spawn(move || {
+                    begin.wait();
+                    let before = CALLS.get();
+                    let is_right = touch(part, seed);
+                    (CALLS.get() - before, is_right)
+                })
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    assert_eq!(calls, [(0, true); THREADS], "calls of the allocator, and whether all was right");
+    let counts = pager.counts();
+    assert!(counts.read > 0 && counts.written > 0 && counts.touches > 100, "{counts:?}");
+    assert!(CALLS.get() > 0, "the allocator counts");
+}
+
+/// Writes to all pages in order and in jumps, some times, and says whether each had what was
+/// written.
+fn touch(part: &mut [u8], seed: usize) -> bool {
+    let pages = part.len() / PAGE;
+    let mut is_right = true;
+    for round in 0..ROUNDS {
+        for at in 0..pages {
+            // A stride that meets each page once, as it has no divisor in common with their number.
+            let page = if round % 2 == 0 { at } else { at * 1009 % pages };
+            let byte = &mut part[page * PAGE + seed];
+            is_right &= *byte == round;
+            *byte = round + 1;
+        }
+    }
+    is_right
+}

@@ -1,0 +1,223 @@
+//! A program that changes its user or its groups (`setuid(2)`): for the kernel these are each
+//! thread's own, and the C library changes those of all threads that it knows. It does not know the
+//! pager's ([`crate::thread`]), which would keep rights that the program has given up. So these
+//! functions are followed by the same for the pager's threads, in a handler of the signal that the
+//! C library uses for it.
+
+use crate::{
+    next,
+    start::{self, inside},
+    thread,
+};
+use libc::{c_char, c_int, gid_t, size_t, uid_t};
+use rustix::thread::futex;
+use std::{
+    mem, ptr,
+    sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering::*},
+};
+
+/// `SIGSETXID` of the C library, which no program can use.
+const SIGNAL: c_int = 33;
+
+/// Its bit in a set of signals that the kernel knows.
+pub(crate) const BIT: u64 = 1 << (SIGNAL - 1);
+
+/// The user and the groups of a thread.
+struct Credentials {
+    groups: Vec<gid_t>,
+    /// Real, effective and saved.
+    user: [uid_t; 3],
+    group: [gid_t; 3],
+}
+
+impl Credentials {
+    fn own() -> Self {
+        let (mut user, mut group) = ([0; 3], [0; 3]);
+        let mut groups = vec![];
+        // SAFETY: the kernel writes as many numbers as there is room for.
+        unsafe {
+            let [real, effective, saved] = user.each_mut().map(ptr::from_mut);
+            libc::syscall(libc::SYS_getresuid, real, effective, saved);
+            let [real, effective, saved] = group.each_mut().map(ptr::from_mut);
+            libc::syscall(libc::SYS_getresgid, real, effective, saved);
+            let count = libc::syscall(libc::SYS_getgroups, 0, ptr::null_mut::<gid_t>());
+            groups.resize(usize::try_from(count).unwrap_or(0), 0);
+            libc::syscall(libc::SYS_getgroups, groups.len(), groups.as_mut_ptr());
+        }
+        Self { groups, user, group }
+    }
+
+    /// Makes them those of the calling thread, and says whether they are. Nothing is allocated.
+    fn set(&self) -> bool {
+        let ([real, effective, saved], [group, effective_group, saved_group]) =
+            (self.user, self.group);
+        // SAFETY: it reads the groups, and changes what the program has changed.
+        unsafe {
+            // A process that may not change its groups has not changed them.
+            libc::syscall(libc::SYS_setgroups, self.groups.len(), self.groups.as_ptr());
+            libc::syscall(libc::SYS_setresgid, group, effective_group, saved_group) == 0
+                && libc::syscall(libc::SYS_setresuid, real, effective, saved) == 0
+        }
+    }
+}
+
+static WANTED: AtomicPtr<Credentials> = AtomicPtr::new(ptr::null_mut());
+
+/// States of a request to a thread.
+static STATE: AtomicU32 = AtomicU32::new(0);
+const ASKED: u32 = 0;
+const SET: u32 = 1;
+const REFUSED: u32 = 2;
+
+extern "C" fn on_signal(_: c_int) {
+    let before = crate::errno::get();
+    // SAFETY: it is there until this has said that it is done.
+    let outcome = match unsafe { WANTED.load(Acquire).as_ref() } {
+        Some(wanted) if wanted.set() => SET,
+        _ => REFUSED,
+    };
+    STATE.store(outcome, Release);
+    let _ = futex::wake(&STATE, futex::Flags::PRIVATE, 1);
+    crate::errno::set(before);
+}
+
+/// An action as the kernel knows it: the C library lets nobody have this signal.
+#[repr(C)]
+struct Action {
+    handler: usize,
+    flags: usize,
+    restorer: usize,
+    mask: u64,
+}
+
+impl Action {
+    fn new(handler: extern "C" fn(c_int)) -> Self {
+        let (handler, flags) = (handler as usize, libc::SA_RESTART as usize);
+        #[cfg(target_arch = "x86_64")]
+        // `SA_RESTORER` of `asm/signal.h`.
+        return Self {
+            handler,
+            flags: flags | 0x0400_0000,
+            restorer: sigreturn as *const () as usize,
+            mask: !0,
+        };
+        #[cfg(not(target_arch = "x86_64"))]
+        Self { handler, flags, restorer: 0, mask: !0 }
+    }
+}
+
+/// Where a handler returns to.
+#[cfg(target_arch = "x86_64")]
+#[unsafe(naked)]
+extern "C" fn sigreturn() {
+    std::arch::naked_asm!("mov eax, 15", "syscall")
+}
+
+/// Has the signal do this, and gives what it did.
+fn set_action(action: &Action) -> Action {
+    let mut before = Action { handler: 0, flags: 0, restorer: 0, mask: 0 };
+    // SAFETY: it reads and writes one action, with a set of the size that the kernel has.
+    unsafe {
+        let (new, old) = (ptr::from_ref(action), &raw mut before);
+        libc::syscall(libc::SYS_rt_sigaction, SIGNAL, new, old, size_of::<u64>());
+    }
+    before
+}
+
+/// Gives the pager's threads the user and the groups of the calling one.
+fn follow() {
+    if start::is_inside() || start::shares_memory() {
+        return;
+    }
+    inside(|| {
+        // One at a time, and none while the process forks.
+        let _start = start::hold_start();
+        let threads = thread::running();
+        if threads.is_empty() {
+            return;
+        }
+        let mut wanted = Credentials::own();
+        WANTED.store(&raw mut wanted, Release);
+        let before = set_action(&Action::new(on_signal));
+        for number in threads {
+            STATE.store(ASKED, Release);
+            if !is_sent(number, SIGNAL) {
+                continue;
+            }
+            while STATE.load(Acquire) == ASKED && is_sent(number, 0) {
+                let pause = rustix::fs::Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
+                let _ = futex::wait(&STATE, futex::Flags::PRIVATE, ASKED, Some(&pause));
+            }
+            if STATE.load(Acquire) == REFUSED {
+                start::tell(format_args!("the pager cannot change to the program's user"));
+                std::process::abort();
+            }
+        }
+        set_action(&before);
+    });
+}
+
+/// Whether a thread of this process could be sent a signal, or is there for 0.
+fn is_sent(number: u32, signal: c_int) -> bool {
+    // SAFETY: those of another process are not sent anything.
+    unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), number, signal) == 0 }
+}
+
+/// Takes the place of functions that change the user or the groups.
+macro_rules! followed {
+    ($($name:ident($($argument:ident: $type:ty),*);)*) => {
+        $(
+            #[doc = concat!("`", stringify!($name), "` of the C library.")]
+            ///
+            /// # Safety
+            /// As of the C library.
+            #[unsafe(no_mangle)]
+            pub unsafe extern "C" fn $name($($argument: $type),*) -> c_int {
+                let next = lookup::$name();
+                // SAFETY: the function of this name has this type, and the same contract.
+                let outcome = unsafe {
+                    mem::transmute::<usize, unsafe extern "C" fn($($type),*) -> c_int>(next)(
+                        $($argument),*
+                    )
+                };
+                if outcome == 0 {
+                    follow();
+                }
+                outcome
+            }
+        )*
+
+        /// Finds the next definitions before they are called from handlers of signals.
+        pub(crate) fn find() {
+            $(lookup::$name();)*
+        }
+
+        mod lookup {
+            use super::*;
+            $(
+                pub(super) fn $name() -> usize {
+                    static NEXT: AtomicUsize = AtomicUsize::new(0);
+                    if NEXT.load(Relaxed) == 0 {
+                        NEXT.store(next::after(next::name(
+                            concat!(stringify!($name), "\0").as_bytes(),
+                        )), Relaxed);
+                    }
+                    NEXT.load(Relaxed)
+                }
+            )*
+        }
+    };
+}
+
+followed! {
+    setuid(user: uid_t);
+    seteuid(user: uid_t);
+    setreuid(real: uid_t, effective: uid_t);
+    setresuid(real: uid_t, effective: uid_t, saved: uid_t);
+    setgid(group: gid_t);
+    setegid(group: gid_t);
+    setregid(real: gid_t, effective: gid_t);
+    setresgid(real: gid_t, effective: gid_t, saved: gid_t);
+    setgroups(count: size_t, groups: *const gid_t);
+    initgroups(name: *const c_char, group: gid_t);
+}

@@ -1,0 +1,273 @@
+//! The memory of this library itself. It does not come from `malloc(3)`: the program may call from
+//! within its allocator (`mmap(2)` with locks of the allocator held), from a handler of a signal,
+//! or in a child of `_Fork(3)`, where locks of the allocator may be held by threads that are not
+//! there.
+//!
+//! Blocks of up to 32 KiB are of one of 36 sizes, four for each power of two, each with a list of
+//! free blocks; larger ones are mappings. Nothing here calls the C library but for system calls.
+//! The lock is held for a few instructions, with signals blocked ([`crate::start::inside`]), and by
+//! the thread that forks while it does ([`hold`]).
+
+use rustix::thread::futex;
+use std::{
+    alloc::{GlobalAlloc, Layout},
+    cell::UnsafeCell,
+    ptr,
+    sync::atomic::{AtomicU32, Ordering::*},
+};
+
+const PAGE: usize = 4096;
+
+/// The largest block that is not a mapping of its own.
+const LARGEST: usize = 32 << 10;
+
+/// Blocks of one size are cut from so much at once.
+const SLAB: usize = 128 << 10;
+
+/// Sizes up to this differ by 16 bytes.
+const LINEAR: usize = 128;
+
+const LINEAR_CLASSES: usize = LINEAR / 16;
+
+const CLASSES: usize = LINEAR_CLASSES + 4 * (LARGEST / LINEAR).ilog2() as usize;
+
+/// States of the lock.
+const FREE: u32 = 0;
+const TAKEN: u32 = 1;
+const AWAITED: u32 = 2;
+
+struct Heap {
+    lock: AtomicU32,
+    lists: UnsafeCell<[List; CLASSES]>,
+}
+
+/// Blocks of one size.
+#[derive(Clone, Copy)]
+struct List {
+    /// The first that is free, which begins with the address of the next.
+    free: *mut Free,
+    /// The unused rest of the last slab.
+    rest: usize,
+    end: usize,
+}
+
+struct Free {
+    next: *mut Free,
+}
+
+#[global_allocator]
+static HEAP: Heap = Heap {
+    lock: AtomicU32::new(FREE),
+    lists: UnsafeCell::new([List { free: ptr::null_mut(), rest: 0, end: 0 }; CLASSES]),
+};
+
+// SAFETY: the lists are used by who has the lock.
+unsafe impl Sync for Heap {}
+
+/// The lock, which is let go when this is dropped.
+pub(crate) struct Guard(());
+
+/// Has the heap for the calling thread alone, which allocates nothing meanwhile: a child that is
+/// forked then finds it whole.
+pub(crate) fn hold() -> Guard {
+    if HEAP.lock.compare_exchange(FREE, TAKEN, Acquire, Relaxed).is_err() {
+        while HEAP.lock.swap(AWAITED, Acquire) != FREE {
+            // Whatever wakes it up, it looks again.
+            let _ = futex::wait(&HEAP.lock, futex::Flags::PRIVATE, AWAITED, None);
+        }
+    }
+    Guard(())
+}
+
+/// Lets go of what was held and forgotten since.
+///
+/// # Safety
+/// The calling thread, or the one that it was forked from, holds it.
+pub(crate) unsafe fn release() {
+    drop(Guard(()));
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        if HEAP.lock.swap(FREE, Release) == AWAITED {
+            let _ = futex::wake(&HEAP.lock, futex::Flags::PRIVATE, 1);
+        }
+    }
+}
+
+/// Which list has blocks of so many bytes, and how many they really have.
+const fn class(bytes: usize) -> (usize, usize) {
+    if bytes <= LINEAR {
+        let class = if bytes == 0 { 0 } else { (bytes - 1) / 16 };
+        return (class, (class + 1) * 16);
+    }
+    // Of 2^order + 1 to 2^(order + 1) bytes, in steps of a quarter.
+    let order = (bytes - 1).ilog2() as usize;
+    let step = (1 << order) / 4;
+    let quarter = (bytes - 1 - (1 << order)) / step;
+    let first = LINEAR_CLASSES + 4 * (order - LINEAR.ilog2() as usize);
+    (first + quarter, (1 << order) + (quarter + 1) * step)
+}
+
+/// The bytes that a block is looked for with: those of a power of two are aligned to it.
+const fn wanted(layout: Layout) -> usize {
+    if layout.align() <= 16 {
+        return layout.size();
+    }
+    let bytes = if layout.size() > layout.align() { layout.size() } else { layout.align() };
+    bytes.next_power_of_two()
+}
+
+/// New pages, all of them zero; null where there are none.
+fn map(bytes: usize) -> *mut u8 {
+    let (protection, flags) =
+        (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    // SAFETY: a new mapping changes nothing that is there.
+    let found = unsafe { libc::syscall(libc::SYS_mmap, 0_usize, bytes, protection, flags, -1, 0) };
+    if found == -1 { ptr::null_mut() } else { found as *mut u8 }
+}
+
+fn unmap(address: usize, bytes: usize) {
+    if bytes > 0 {
+        // SAFETY: the caller has mapped it, and nobody uses it any more.
+        unsafe { libc::syscall(libc::SYS_munmap, address, bytes) };
+    }
+}
+
+/// A mapping that is aligned to more than a page.
+fn map_aligned(bytes: usize, align: usize) -> *mut u8 {
+    let bytes = bytes.next_multiple_of(PAGE);
+    if align <= PAGE {
+        return map(bytes);
+    }
+    let Some(all) = bytes.checked_add(align) else { return ptr::null_mut() };
+    let start = map(all) as usize;
+    if start == 0 {
+        return ptr::null_mut();
+    }
+    let at = start.next_multiple_of(align);
+    unmap(start, at - start);
+    unmap(at + bytes, start + all - at - bytes);
+    at as *mut u8
+}
+
+impl List {
+    /// A block of so many bytes, which all of the list have; null where there is no memory.
+    fn take(&mut self, bytes: usize) -> *mut u8 {
+        if !self.free.is_null() {
+            let block = self.free;
+            // SAFETY: what is free is ours, and begins with the address of the next.
+            self.free = unsafe { (*block).next };
+            return block.cast();
+        }
+        if self.end - self.rest < bytes {
+            self.rest = map(SLAB) as usize;
+            self.end = if self.rest == 0 { 0 } else { self.rest + SLAB };
+            if self.rest == 0 {
+                return ptr::null_mut();
+            }
+        }
+        let block = self.rest;
+        self.rest += bytes;
+        block as *mut u8
+    }
+}
+
+// SAFETY: blocks are apart, as long as asked for and aligned as asked for: sizes are multiples of
+// 16, and a slab begins at a page, so that blocks of a power of two up to a page are aligned to it.
+// A block with a larger alignment is a mapping.
+unsafe impl GlobalAlloc for Heap {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let bytes = wanted(layout);
+        if bytes > LARGEST || layout.align() > PAGE {
+            return map_aligned(layout.size(), layout.align());
+        }
+        let (class, bytes) = class(bytes);
+        let _guard = hold();
+        // SAFETY: this thread has the lock.
+        let lists = unsafe { &mut *self.lists.get() };
+        lists[class].take(bytes)
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        let bytes = wanted(layout);
+        if bytes > LARGEST || layout.align() > PAGE {
+            return unmap(block as usize, layout.size().next_multiple_of(PAGE));
+        }
+        let (class, _) = class(bytes);
+        let _guard = hold();
+        // SAFETY: this thread has the lock, and the block is of no use to anybody any more.
+        unsafe {
+            let list = &mut (*self.lists.get())[class];
+            let block = block.cast::<Free>();
+            (*block).next = list.free;
+            list.free = block;
+        }
+    }
+
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
+        let is_mapped = |bytes: usize| bytes > LARGEST && layout.align() <= 16;
+        if is_mapped(layout.size()) && is_mapped(bytes) {
+            let (old, new) = (layout.size().next_multiple_of(PAGE), bytes.next_multiple_of(PAGE));
+            // SAFETY: it is a mapping of ours.
+            let found = unsafe {
+                libc::syscall(libc::SYS_mremap, block, old, new, libc::MREMAP_MAYMOVE, 0)
+            };
+            return if found == -1 { ptr::null_mut() } else { found as *mut u8 };
+        }
+        // SAFETY: by the caller the size is one of a layout; both blocks are as long as is copied.
+        unsafe {
+            let new = self.alloc(Layout::from_size_align_unchecked(bytes, layout.align()));
+            if !new.is_null() {
+                ptr::copy_nonoverlapping(block, new, layout.size().min(bytes));
+                self.dealloc(block, layout);
+            }
+            new
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_is_as_long_as_asked_for_and_little_longer() {
+        let mut last = 0;
+        for bytes in 0..=LARGEST {
+            let (at, has) = class(bytes);
+            assert!(at < CLASSES && has >= bytes && has.is_multiple_of(16), "{bytes}: {at} {has}");
+            assert!(at == last || at == last + 1, "{bytes}: {at} after {last}");
+            assert!(bytes <= LINEAR || has * 4 <= bytes * 5, "{bytes}: {has}");
+            assert_eq!(class(has), (at, has));
+            last = at;
+        }
+        assert_eq!(last, CLASSES - 1);
+    }
+
+    #[test]
+    fn blocks_are_aligned_and_apart() {
+        let mut blocks: Vec<(usize, Layout)> = vec![];
+        for round in 0..2000_usize {
+            let (bytes, align) = (1 + round * 37 % 70_000, 1 << (round % 15));
+            let Ok(layout) = Layout::from_size_align(bytes, align) else { continue };
+            // SAFETY: it has a size, and is given back with the same layout.
+            let block = unsafe { HEAP.alloc(layout) } as usize;
+            assert!(block != 0 && block.is_multiple_of(align));
+            let is_apart = |(other, of): &(usize, Layout)| {
+                block + bytes <= *other || other + of.size() <= block
+            };
+            assert!(blocks.iter().all(is_apart), "{layout:?}");
+            blocks.push((block, layout));
+            if round % 3 == 0 {
+                let (block, layout) = blocks.swap_remove(round * 7 % blocks.len());
+                // SAFETY: as above.
+                unsafe { HEAP.dealloc(block as *mut u8, layout) };
+            }
+        }
+        for (block, layout) in blocks {
+            // SAFETY: as above.
+            unsafe { HEAP.dealloc(block as *mut u8, layout) };
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! The next definitions of the functions whose place this library takes, in the order in which the
+//! dynamic loader looks for symbols: those of the program's allocator (jemalloc, tcmalloc,
+//! mimalloc), linked or preloaded, else those of the C library.
+//!
+//! Blocks of another allocator than the C library's are left to it: they may come and go by
+//! functions of its own (`mallocx`, `sdallocx`), which know its blocks only. It takes its large
+//! pieces by `mmap(2)`, and these are extended.
+
+use libc::{Dl_info, c_int, c_void, pid_t, size_t};
+use std::{
+    cell::UnsafeCell,
+    ffi::CStr,
+    mem::{self, MaybeUninit},
+    ptr,
+    sync::atomic::{AtomicU8, AtomicUsize, Ordering::*},
+};
+
+/// Declares the table of next definitions, and how they are looked up.
+macro_rules! definitions {
+    ($($name:ident: fn($($argument:ty),*) $(-> $result:ty)?;)*) => {
+        /// The next definitions.
+        #[derive(Clone, Copy, Debug)]
+        pub(crate) struct Next {
+            $(pub(crate) $name: unsafe extern "C" fn($($argument),*) $(-> $result)?,)*
+            /// Whether blocks of this library may be handed out among those of `malloc`.
+            pub(crate) is_of_libc: bool,
+        }
+
+        /// Looks everything up. The first allocation of a process does, before there is a second
+        /// thread; the C library has all of these names.
+        fn found() -> Next {
+            let is_of_libc = is_of_libc();
+            // SAFETY: functions of these names have these types (`malloc(3)`).
+            unsafe {
+                Next {
+                    $($name: mem::transmute::<
+                        usize,
+                        unsafe extern "C" fn($($argument),*) $(-> $result)?,
+                    >(after(name(concat!(stringify!($name), "\0").as_bytes()))),)*
+                    is_of_libc,
+                }
+            }
+        }
+    };
+}
+
+definitions! {
+    malloc: fn(size_t) -> *mut c_void;
+    calloc: fn(size_t, size_t) -> *mut c_void;
+    realloc: fn(*mut c_void, size_t) -> *mut c_void;
+    memalign: fn(size_t, size_t) -> *mut c_void;
+    aligned_alloc: fn(size_t, size_t) -> *mut c_void;
+    posix_memalign: fn(*mut *mut c_void, size_t, size_t) -> c_int;
+    valloc: fn(size_t) -> *mut c_void;
+    pvalloc: fn(size_t) -> *mut c_void;
+    free: fn(*mut c_void);
+    malloc_usable_size: fn(*mut c_void) -> size_t;
+}
+
+pub(crate) const fn name(text: &[u8]) -> &CStr {
+    match CStr::from_bytes_with_nul(text) {
+        Ok(name) => name,
+        Err(_) => c"",
+    }
+}
+
+type Fork = unsafe extern "C" fn() -> pid_t;
+
+/// States of the table: not looked up yet, being looked up, there.
+const NEW: u8 = 0;
+const BEGUN: u8 = 1;
+const THERE: u8 = 2;
+
+struct Table {
+    state: AtomicU8,
+    next: UnsafeCell<MaybeUninit<Next>>,
+}
+
+// SAFETY: whoever changes the state from `NEW` writes it, and nobody reads it before it is `THERE`.
+unsafe impl Sync for Table {}
+
+static TABLE: Table =
+    Table { state: AtomicU8::new(NEW), next: UnsafeCell::new(MaybeUninit::uninit()) };
+
+/// The next definitions; `None` while they are looked up, when the loader may allocate.
+pub(crate) fn next() -> Option<&'static Next> {
+    if TABLE.state.load(Acquire) != THERE && !look_up() {
+        return None;
+    }
+    // SAFETY: it is there, and never changes.
+    Some(unsafe { (*TABLE.next.get()).assume_init_ref() })
+}
+
+#[cold]
+fn look_up() -> bool {
+    if TABLE.state.compare_exchange(NEW, BEGUN, Acquire, Acquire).is_err() {
+        return TABLE.state.load(Acquire) == THERE;
+    }
+    // SAFETY: the state says that nobody else is here.
+    unsafe { (*TABLE.next.get()).write(found()) };
+    TABLE.state.store(THERE, Release);
+    true
+}
+
+/// Whether this library's definitions are the ones that the program uses, and the C library's come
+/// next.
+fn is_of_libc() -> bool {
+    // Not by `__libc_malloc`, which other allocators define too.
+    let libc = base(libc::gnu_get_libc_version as *const () as usize);
+    let own = base(&raw const TABLE as usize);
+    // The program itself may define them: then nobody calls this library's.
+    let names = [c"malloc", c"calloc", c"realloc", c"memalign", c"free"];
+    libc.is_some() && names.iter().all(|name| base(after(name)) == libc && base(first(name)) == own)
+}
+
+/// The definition of a function that comes after this library's; 0 where there is none.
+pub(crate) fn after(name: &CStr) -> usize {
+    // SAFETY: it only looks.
+    unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) as usize }
+}
+
+/// The definition of a function that the program uses.
+fn first(name: &CStr) -> usize {
+    // SAFETY: it only looks.
+    unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) as usize }
+}
+
+/// Where the object begins that an address is of.
+fn base(address: usize) -> Option<usize> {
+    // SAFETY: all zeros is one, which the call fills.
+    let mut found: Dl_info = unsafe { mem::zeroed() };
+    // SAFETY: it writes there only.
+    let outcome = unsafe { libc::dladdr(address as *const c_void, &raw mut found) };
+    (outcome != 0).then_some(found.dli_fbase as usize)
+}
+
+static FORK: AtomicUsize = AtomicUsize::new(0);
+
+/// Finds `_Fork` before it is called from a handler of a signal.
+pub(crate) fn find_fork() {
+    FORK.store(after(c"_Fork"), Relaxed);
+}
+
+/// `_Fork(3)` of the C library, which makes the child's thread know its own number; before 2.34 it
+/// has none.
+pub(crate) fn fork() -> pid_t {
+    if FORK.load(Relaxed) == 0 {
+        find_fork();
+    }
+    match FORK.load(Relaxed) {
+        0 => crate::errno::failed(libc::ENOSYS),
+        // SAFETY: the function of this name has this type.
+        fork => unsafe { mem::transmute::<usize, Fork>(fork)() },
+    }
+}
+
+/// Blocks that the loader is given while it is asked for the next definitions: older ones keep
+/// their last error in one for each thread. They are never given back.
+pub(crate) mod early {
+    use super::*;
+
+    const BYTES: usize = 16 << 10;
+    const ALIGN: usize = 16;
+
+    #[repr(align(16))]
+    struct Blocks(UnsafeCell<[u8; BYTES]>);
+
+    // SAFETY: each byte is given to one caller.
+    unsafe impl Sync for Blocks {}
+
+    static BLOCKS: Blocks = Blocks(UnsafeCell::new([0; BYTES]));
+    static USED: AtomicUsize = AtomicUsize::new(0);
+
+    /// A block, all of it zero; null when there is no more.
+    pub(crate) fn take(bytes: usize) -> *mut c_void {
+        // In front of it there is its length.
+        let whole = bytes.checked_add(ALIGN).and_then(|it| it.checked_next_multiple_of(ALIGN));
+        let Some(whole) = whole.filter(|whole| *whole <= BYTES) else { return ptr::null_mut() };
+        let at = USED.fetch_add(whole, Relaxed);
+        if at + whole > BYTES {
+            return ptr::null_mut();
+        }
+        // SAFETY: these bytes are this caller's alone.
+        unsafe {
+            let block = BLOCKS.0.get().cast::<u8>().add(at);
+            block.cast::<usize>().write(whole - ALIGN);
+            block.add(ALIGN).cast()
+        }
+    }
+
+    /// The bytes of a block, if it is one of these.
+    pub(crate) fn length(block: *const c_void) -> Option<usize> {
+        let start = BLOCKS.0.get() as usize;
+        let is_one = (start..start + BYTES).contains(&(block as usize));
+        // SAFETY: it was given by `take`.
+        is_one.then(|| unsafe { block.cast::<usize>().byte_sub(ALIGN).read() })
+    }
+}
