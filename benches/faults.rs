@@ -11,10 +11,10 @@ use divan::{Bencher, counter::ItemsCount};
 use interleaf_pager::{
     advice::Advice,
     cache::Settings,
+    kernel::uffd::Faults,
     pager::Pager,
-    predict::Limits,
+    prefetch::Limits,
     store::{FileStore, Options},
-    uffd::Faults,
 };
 use std::{
     mem::zeroed,

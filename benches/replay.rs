@@ -13,7 +13,7 @@
 
 use interleaf_pager::{
     cache::{Action, Cache, Changed, Counts, Event, Settings, Span},
-    predict::Page,
+    page::Page,
 };
 use interleaf_workload::{
     belady::{Touch, carried},

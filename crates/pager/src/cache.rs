@@ -17,7 +17,7 @@
 //!
 //! Whoever carries out what is said here tells what came of it, in any order.
 
-mod ahead;
+mod prefetch_queue;
 
 mod budget;
 
@@ -25,30 +25,41 @@ mod discard;
 
 mod extent;
 
-mod gather;
+mod compact;
 
-mod learn;
+mod fault_around;
 
-mod room;
+mod evict;
 
-mod taken;
+mod fast_path;
 
-pub use taken::{Taking, Touch};
+pub mod index;
+
+pub mod queue;
+
+pub mod frame_pool;
+
+pub mod loop_detector;
+
+pub use fast_path::{Taking, Touch};
 
 use crate::{
     advice::Advice,
-    cyclic::Cyclic,
-    index::{ExtentId, Index},
-    pool::{Frame, ORDER_MAX, Pool},
-    predict::{Limits, Page, Predictor, Tally, is_of_history},
-    queue::{Links, Queue},
+    cache::{
+        frame_pool::{Frame, ORDER_MAX, Pool},
+        index::{ExtentId, Index},
+        loop_detector::Cyclic,
+        queue::{Links, Queue},
+    },
+    page::Page,
+    prefetch::{Limits, Predictor, Tally, is_of_history},
     ranges::Ranges,
 };
-use ahead::Pending;
 use budget::Lent;
+use compact::{Owners, TOGETHER};
 use extent::{Extent, State, Wanted};
-use gather::{Owners, TOGETHER};
-use learn::{Learner, Now};
+use fault_around::{Learner, Now};
+use prefetch_queue::Pending;
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     ops::Range,
@@ -616,10 +627,10 @@ impl Cache {
         let frames = u64::from(extent.frames());
         let is_of_loop = extent.stream != 0 && self.cyclic.is_loop();
         self.of_loop = self.of_loop.wrapping_add(frames * u64::from(is_of_loop));
-        let round = self.of_loop / (room::KEPT_ROUND * u64::from(self.settings.frames));
+        let round = self.of_loop / (evict::KEPT_ROUND * u64::from(self.settings.frames));
         // What goes by and is touched once more before its frames are others' still goes by.
         let goes_by = is_of_loop || extent.goes_by && self.cyclic.is_loop();
-        extent.goes_by = goes_by && !room::is_kept(extent.span().page, round);
+        extent.goes_by = goes_by && !evict::is_kept(extent.span().page, round);
         extent.state = State::Mapping;
         extent.is_taken = false;
         self.coming += 1;
@@ -693,8 +704,8 @@ impl Cache {
     }
 }
 
-mod program;
-pub(crate) use program::pinned_max;
+mod advise;
+pub(crate) use advise::pinned_max;
 
 #[cfg(test)]
 mod tests;

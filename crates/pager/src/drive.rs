@@ -3,7 +3,7 @@
 #![expect(unsafe_code, reason = "a store is handed memory")]
 
 use crate::{
-    memory::Memory,
+    kernel::memory::Memory,
     store::{Lost, Piece, Store, Transfer},
 };
 use rustix::{

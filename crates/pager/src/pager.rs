@@ -4,21 +4,25 @@
 
 use crate::{
     advice::Advice,
-    arena::{Arena, Owner},
-    board::Seat,
     cache::{self, Cache, Counts, Settings},
-    fork::{Freeze, Inherit},
-    frames::Frames,
-    memory::{self, Memory},
-    predict::Page,
+    kernel::{
+        address_space::{Own, Space},
+        frames::Frames,
+        memory::{self, Memory},
+        sigbus::{self, Place},
+        thread::{self, Thread},
+        uffd::{Faults, Userfault},
+    },
+    page::{PAGE_BYTES, Page},
     ranges::Ranges,
     reply::{self, Sender},
-    signal::{self, Place},
-    space::{Own, Space},
+    serve::{
+        arena::{Arena, Owner},
+        fault_server::{self, Worker},
+        fork::{Freeze, Inherit},
+    },
+    session::ledger::Seat,
     store::Store,
-    thread::{self, Thread},
-    uffd::{Faults, Userfault},
-    worker::{self, Worker},
 };
 use rustix::{
     event::{EventfdFlags, eventfd},
@@ -30,9 +34,6 @@ use std::{
     os::fd::OwnedFd,
     sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, atomic::AtomicI32},
 };
-
-/// Bytes of a page.
-pub(crate) const PAGE: usize = 4096;
 
 /// What may be done with the memory of a region as a rule: it is read and written.
 pub const READ_WRITE: u32 = 3;
@@ -178,8 +179,8 @@ impl Pager {
         }
         let worker = Worker::over(space, Arc::clone(&shared), kernel, frames, cache, store);
         let (worker, served) = worker.shared();
-        let place = served.map(signal::register).transpose()?;
-        let worker = Mutex::new(Some(worker::start(worker)?));
+        let place = served.map(sigbus::register).transpose()?;
+        let worker = Mutex::new(Some(fault_server::start(worker)?));
         Ok(Self { shared, worker, place })
     }
 
@@ -187,10 +188,10 @@ impl Pager {
     pub(crate) fn replace_worker(&self, worker: Worker) -> io::Result<()> {
         let (worker, served) = worker.shared();
         if let Some((place, served)) = self.place.as_ref().zip(served) {
-            signal::replace(place, served);
+            sigbus::replace(place, served);
         }
         // The thread of the parent is none of the child's.
-        std::mem::forget(lock(&self.worker).replace(worker::start(worker)?));
+        std::mem::forget(lock(&self.worker).replace(fault_server::start(worker)?));
         Ok(())
     }
 
@@ -238,7 +239,7 @@ impl Pager {
     /// # Errors
     /// When there are not so many addresses.
     pub fn region(&self, bytes: usize) -> io::Result<Region> {
-        let pages = self.take(bytes, PAGE).ok_or(io::ErrorKind::OutOfMemory)?;
+        let pages = self.take(bytes, PAGE_BYTES).ok_or(io::ErrorKind::OutOfMemory)?;
         let addresses = pages.start..pages.start + bytes;
         Ok(Region { addresses, shared: Arc::clone(&self.shared) })
     }
@@ -268,7 +269,7 @@ impl Drop for Pager {
             worker.join();
         }
         if let Some(place) = &self.place {
-            signal::unregister(place);
+            sigbus::unregister(place);
         }
         // A thread that follows it may have it still.
         if let Some(seat) = &*lock(&self.shared.seat) {
@@ -300,16 +301,16 @@ impl Kernel {
 impl Shared {
     /// The page that an address is in.
     pub(crate) fn page(&self, address: usize) -> Page {
-        ((address - self.memory.start()) / PAGE) as Page
+        ((address - self.memory.start()) / PAGE_BYTES) as Page
     }
 
     /// The pages of a region, whole ones.
     pub(crate) fn pages(&self, region: &Range<usize>) -> Range<Page> {
-        self.page(region.start)..self.page(region.end.next_multiple_of(PAGE))
+        self.page(region.start)..self.page(region.end.next_multiple_of(PAGE_BYTES))
     }
 
     pub(crate) fn address(&self, page: Page) -> usize {
-        self.memory.start() + page as usize * PAGE
+        self.memory.start() + page as usize * PAGE_BYTES
     }
 
     /// Where the frames are.
@@ -409,7 +410,8 @@ impl Region {
         let end = part.end.min(self.addresses.len());
         if part.start < end {
             let at = |offset: usize| self.addresses.start + offset;
-            let pages = at(part.start) / PAGE * PAGE..at(end).next_multiple_of(PAGE);
+            let pages =
+                at(part.start) / PAGE_BYTES * PAGE_BYTES..at(end).next_multiple_of(PAGE_BYTES);
             self.shared.ask(Request::Advise(self.shared.pages(&pages), advice));
         }
     }
@@ -417,7 +419,7 @@ impl Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        let end = self.addresses.end.next_multiple_of(PAGE);
+        let end = self.addresses.end.next_multiple_of(PAGE_BYTES);
         self.shared.give(&(self.addresses.start..end));
     }
 }
@@ -430,7 +432,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
-    use crate::{predict::Limits, store::FileStore};
+    use crate::{prefetch::Limits, store::FileStore};
 
     const SETTINGS: Settings =
         Settings { frames: 2048, order: 2, ahead: Limits { first: 16, most: 256 } };

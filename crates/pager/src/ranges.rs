@@ -1,6 +1,6 @@
 //! What holds for some pages and not for others.
 
-use crate::predict::Page;
+use crate::page::Page;
 use std::{collections::BTreeMap, ops::Range};
 
 /// Something that holds for some pages and not for others.

@@ -1,6 +1,6 @@
 //! Channels without thread-local variables: those of the standard library register a destructor of
 //! the thread that waits, for which the C library takes the lock of the dynamic loader
-//! ([`crate::thread`]).
+//! ([`crate::kernel::thread`]).
 
 use crate::pager::lock;
 use std::{

@@ -1,6 +1,6 @@
 //! Whether this user may do, on this machine, what a pager has to: it is tried.
 
-use crate::uffd::{Faults, Userfault};
+use crate::kernel::uffd::{Faults, Userfault};
 use io_uring::IoUring;
 use rustix::io::Errno;
 

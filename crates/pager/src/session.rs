@@ -13,13 +13,17 @@
 //! A folder that nobody keeps was left behind by who was killed, and whoever begins the next
 //! session removes it. Stores have no names, and are gone with the last process that has them.
 
-mod part;
+pub mod ledger;
 
-pub use part::ADDRESSES;
+pub mod fair_share;
+
+mod join;
+
+pub use join::ADDRESSES;
 
 use crate::{
-    board::{Board, Process},
-    uffd::Faults,
+    kernel::uffd::Faults,
+    session::ledger::{Board, Process},
 };
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
@@ -354,7 +358,7 @@ fn folders(base: &Path) -> Result<Vec<PathBuf>, SessionError> {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
-    use crate::board::Identity;
+    use crate::session::ledger::Identity;
 
     fn settings() -> Settings {
         Settings {

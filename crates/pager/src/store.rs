@@ -4,22 +4,22 @@
 
 pub mod striped;
 
-pub mod layers;
+pub mod snapshot;
 
-pub mod job;
+pub mod retry;
 
 pub mod engine;
 
-pub mod faulty;
+pub mod fault_injection;
 
-pub mod place;
+pub mod backing;
 
 pub mod release;
 
 pub mod file;
 
 pub use file::{FileStore, Options};
-pub use job::Job;
+pub use retry::Job;
 
 use std::{io, os::fd::BorrowedFd};
 

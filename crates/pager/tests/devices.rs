@@ -5,8 +5,8 @@
 use interleaf_pager::{
     cache::Settings,
     pager::Pager,
-    predict::Limits,
-    store::{FileStore, Options, place},
+    prefetch::Limits,
+    store::{FileStore, Options, backing},
 };
 use std::{
     fs::{self, File},
@@ -63,7 +63,7 @@ fn a_device_that_holds_something_is_not_taken() {
     FileStore::open_all(&[path], Options { force: true, ..Options::default() }).unwrap();
     // What a store has left may be taken by the next.
     let store = FileStore::open(path).unwrap();
-    assert_eq!(place::free(path).unwrap(), 63 << 20);
+    assert_eq!(backing::free(path).unwrap(), 63 << 20);
     assert!(why(path).ends_with("is mounted, or in use otherwise"), "another store has it");
     assert_eq!(store.capacity(), 63 << 20);
 }

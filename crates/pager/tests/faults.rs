@@ -5,8 +5,8 @@
 use interleaf_pager::{
     cache::Settings,
     pager::Pager,
-    predict::Limits,
-    store::{FileStore, Options, faulty::Plan, job::Patience},
+    prefetch::Limits,
+    store::{FileStore, Options, fault_injection::Plan, retry::Patience},
 };
 use rand_pcg::{
     Pcg64Mcg,

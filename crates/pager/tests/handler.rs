@@ -1,11 +1,11 @@
-//! The handler of SIGBUS allocates nothing and frees nothing ([`interleaf_pager::signal`]): it may
+//! The handler of SIGBUS allocates nothing and frees nothing ([`interleaf_pager::kernel::sigbus`]): it may
 //! interrupt a thread that holds a lock of the allocator. The allocator of this test counts.
 
 #![expect(unsafe_code, reason = "an allocator that counts")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use interleaf_pager::{
-    cache::Settings, pager::Pager, predict::Limits, store::FileStore, uffd::Faults,
+    cache::Settings, kernel::uffd::Faults, pager::Pager, prefetch::Limits, store::FileStore,
 };
 use std::{
     alloc::{GlobalAlloc, Layout, System},

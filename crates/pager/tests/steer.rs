@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use interleaf_pager::steer::swap::{self, Steered};
+use interleaf_pager::swap_hints::swap::{self, Steered};
 use std::{
     env, fs,
     path::{Path, PathBuf},

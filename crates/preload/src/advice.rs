@@ -7,7 +7,7 @@ use crate::{
     shared,
     start::{inside, pager_over},
 };
-use interleaf_pager::{advice::Advice, fork::Inherit, pager::Pager};
+use interleaf_pager::{advice::Advice, pager::Pager, serve::fork::Inherit};
 use libc::{c_int, c_void, size_t};
 use std::ops::Range;
 

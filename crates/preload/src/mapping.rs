@@ -4,7 +4,7 @@ use crate::{
     errno, shared,
     start::{give_back, inside, leave, pager, pager_for, pager_over},
 };
-use interleaf_pager::{arena::Owner, pager::Pager};
+use interleaf_pager::{pager::Pager, serve::arena::Owner};
 use libc::{c_int, c_void, off_t, size_t};
 use std::ops::Range;
 

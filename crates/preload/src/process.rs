@@ -12,7 +12,7 @@ use crate::{
     start::{self, pager},
     thread,
 };
-use interleaf_pager::{fork::Fork, pager::Pager};
+use interleaf_pager::{pager::Pager, serve::fork::Fork};
 use libc::pid_t;
 use std::{cell::Cell, io, ptr, sync::MutexGuard};
 

@@ -3,7 +3,7 @@
 //! and no handler blocks it, since the kernel would end the program at the next fault.
 
 use crate::start::is_inside;
-use interleaf_pager::signal::{set_own_action, spare};
+use interleaf_pager::kernel::sigbus::{set_own_action, spare};
 use libc::{c_int, c_void, sighandler_t, sigset_t};
 use rustix::fs::RawDir;
 use std::{

@@ -2,11 +2,11 @@
 
 use crate::{credentials, next, process, signal, thread};
 use interleaf_pager::{
+    kernel::thread::set_spawn,
+    kernel::uffd::Faults,
     pager::Pager,
+    serve::fault_server::is_worker,
     session::{ADDRESSES, Children, Session, VARIABLE},
-    thread::set_spawn,
-    uffd::Faults,
-    worker::is_worker,
 };
 use libc::c_int;
 use std::{

@@ -18,7 +18,7 @@
 //! has the block of each object, for code that does not know the distance.
 
 use crate::{next, start};
-use interleaf_pager::thread::{Join, Work};
+use interleaf_pager::kernel::thread::{Join, Work};
 use libc::{c_int, c_void, dl_phdr_info, size_t};
 use rustix::thread::futex;
 use std::{

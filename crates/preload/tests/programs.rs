@@ -2,9 +2,9 @@
 //! they do not notice.
 
 use interleaf_pager::{
+    kernel::uffd::Faults,
     session::{Children, SCHEMA, SKIP_SBRK, Session, Settings, VARIABLE},
     shared,
-    uffd::Faults,
 };
 use std::{
     io::{Read, Write},

@@ -3,7 +3,7 @@
 use super::{pid, quantity};
 use clap::{Args, ValueEnum};
 use interleaf_model::units::Bytes;
-use interleaf_pager::{session::Children, uffd::Faults};
+use interleaf_pager::{kernel::uffd::Faults, session::Children};
 use std::{ffi::OsString, path::PathBuf};
 
 /// What to write when something is missing.
@@ -189,7 +189,7 @@ fn min_alloc(text: &str) -> Result<Bytes, String> {
 }
 
 fn processes(text: &str) -> Result<u32, String> {
-    let most = interleaf_pager::board::SLOTS as u32;
+    let most = interleaf_pager::session::ledger::SLOTS as u32;
     let count = text.parse().ok().filter(|count| (1..=most).contains(count));
     count.ok_or_else(|| format!("it is no whole number from 1 to {most}: write one such as 4"))
 }

@@ -6,8 +6,8 @@ pub(crate) use plan::{CheckDocument, DriveDocument, EstimateDocument, PlanDocume
 
 use super::rounded;
 use interleaf_pager::{
-    board::{Board, Process},
     cache::Counts,
+    session::ledger::{Board, Process},
     session::{PAGE_BYTES, Settings},
 };
 use serde::{Deserialize, Serialize};

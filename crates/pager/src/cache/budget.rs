@@ -2,8 +2,8 @@
 
 use super::{Cache, Settings};
 use crate::{
-    pool::{Frame, ORDER_MAX},
-    predict::Limits,
+    cache::frame_pool::{Frame, ORDER_MAX},
+    prefetch::Limits,
 };
 
 /// While frames are wanted by others, room is made for so many at a time: the drive has to take

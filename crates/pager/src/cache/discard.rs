@@ -1,7 +1,7 @@
 //! Pages whose content is of no use any more.
 
-use super::{Action, Cache, Extent, Span, State, room::halves};
-use crate::{index::ExtentId, predict::Page};
+use super::{Action, Cache, Extent, Span, State, evict::halves};
+use crate::{cache::index::ExtentId, page::Page};
 use std::ops::Range;
 
 impl Cache {

@@ -1,7 +1,7 @@
 //! What is known of an extent. There may be as many as frames, so that it has to be small.
 
 use super::Span;
-use crate::{pool::Frame, predict::Page};
+use crate::{cache::frame_pool::Frame, page::Page};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {

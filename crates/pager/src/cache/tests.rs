@@ -2,7 +2,7 @@
 
 mod budget;
 
-mod taken;
+mod fast_path;
 
 use super::*;
 use rand_pcg::{
@@ -42,7 +42,7 @@ struct World {
     /// One in so many extents is held when it should be moved out; 0 for none.
     holds_one_in: u64,
     /// What threads have mapped by themselves, if they do.
-    alone: Option<taken::Alone>,
+    alone: Option<fast_path::Alone>,
 }
 
 /// Nobody knows what the drive has.

@@ -7,7 +7,11 @@ use super::{
     pieces::Pieces,
     wire::{Message, Wire},
 };
-use crate::{fatal::fatal, memory, pager::PAGE, thread, uffd::Userfault};
+use crate::{
+    fatal::fatal,
+    kernel::{memory, thread, uffd::Userfault},
+    page::PAGE_BYTES,
+};
 use rustix::{
     event::{PollFd, PollFlags, poll},
     io::Errno,
@@ -53,7 +57,7 @@ impl Client {
     /// # Errors
     /// When there is no room, or it cannot be served.
     pub fn take(&mut self, bytes: usize, protection: u32) -> io::Result<usize> {
-        let bytes = bytes.checked_next_multiple_of(PAGE).ok_or(io::ErrorKind::OutOfMemory)?;
+        let bytes = bytes.checked_next_multiple_of(PAGE_BYTES).ok_or(io::ErrorKind::OutOfMemory)?;
         let (page, fd) = self.wire.ask(Message::Take { bytes: bytes as u64 }, None)?;
         let fd = fd.ok_or(Errno::NOMEM)?;
         // SAFETY: a new mapping at an address that the kernel chooses overlaps no other.

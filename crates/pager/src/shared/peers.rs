@@ -3,11 +3,13 @@
 use super::pieces::Pieces;
 use crate::{
     fatal::fatal,
-    frames::Frames,
-    mover::Held,
-    pager::PAGE,
-    space::Space,
-    uffd::{Fault, Messages, Userfault},
+    kernel::{
+        address_space::Space,
+        frames::Frames,
+        relocate::Held,
+        uffd::{Fault, Messages, Userfault},
+    },
+    page::PAGE_BYTES,
 };
 use rustix::{
     event::{Timespec, epoll},
@@ -37,7 +39,7 @@ const ANYWHERE: usize = 1 << 30;
 
 /// Of what another process has brought in, so much is mapped with a page that is touched: 64 KiB,
 /// as the kernel does with pages of files (`fault_around_bytes`).
-const BEHIND: usize = 15 * PAGE;
+const BEHIND: usize = 15 * PAGE_BYTES;
 
 /// Who looks does not wait.
 const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -135,7 +137,7 @@ impl Peers {
     pub(super) fn has_gone(&self, space: u64) -> bool {
         let table = self.table();
         let Some(space) = table.spaces.get(&space) else { return true };
-        space.faults.write_protect(&(ANYWHERE..ANYWHERE + PAGE), false) == Err(Errno::SRCH)
+        space.faults.write_protect(&(ANYWHERE..ANYWHERE + PAGE_BYTES), false) == Err(Errno::SRCH)
     }
 
     /// Forgets an address space that has gone.
@@ -180,9 +182,10 @@ impl AddressSpace {
             // There is no such process any more.
             Err(Errno::SRCH) => Ok(()),
             // A part of it was unmapped, which we are about to be told: all the rest counts.
-            Err(Errno::NOENT | Errno::INVAL) if place.len() > PAGE => {
-                place.clone().step_by(PAGE).try_for_each(|page| self.protect(&(page..page + PAGE)))
-            }
+            Err(Errno::NOENT | Errno::INVAL) if place.len() > PAGE_BYTES => place
+                .clone()
+                .step_by(PAGE_BYTES)
+                .try_for_each(|page| self.protect(&(page..page + PAGE_BYTES))),
             Err(Errno::NOENT | Errno::INVAL) => Ok(()),
             // The kernel has no memory for its tables.
             Err(_) => Err(Held),
@@ -192,7 +195,7 @@ impl AddressSpace {
     /// Lets a thread go on that has touched a page, if the page is there, and has those behind it
     /// mapped that are there too; or else lets it touch the page again.
     fn admit(&self, address: usize) {
-        let page = address..address + PAGE;
+        let page = address..address + PAGE_BYTES;
         match self.faults.continue_pages(&page) {
             Ok(()) => {
                 for (part, _) in self.pieces.parts(&(page.end..page.end + BEHIND)) {
@@ -253,7 +256,7 @@ impl Space for Files {
             for fault in faults {
                 let Some(page) = space.pieces.page(fault.address) else {
                     // It was unmapped meanwhile.
-                    let _ = space.faults.wake(&(fault.address..fault.address + PAGE));
+                    let _ = space.faults.wake(&(fault.address..fault.address + PAGE_BYTES));
                     continue;
                 };
                 self.waiting.push(Waiting { space: name, address: fault.address, page });

@@ -6,10 +6,10 @@ use super::{
     wire::{Message, Wire, listener},
 };
 use crate::{
-    arena::PIECE,
+    kernel::uffd::Userfault,
     pager::Pager,
+    serve::arena::PIECE,
     session::{ADDRESSES, Session},
-    uffd::Userfault,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::{

@@ -4,8 +4,8 @@
 
 use super::{Job, PIECES_MAX, Piece};
 use crate::{
+    kernel::thread::{self, Thread},
     reply::{self, Sender},
-    thread::{self, Thread},
 };
 use io_uring::{IoUring, opcode, squeue, types};
 use rustix::{

@@ -4,12 +4,12 @@
 
 use super::{
     BLOCK, Born, Lost, PIECES_MAX, Piece, Refused, Store, Transfer,
+    backing::Place,
     engine::{Engine, Ring, Threads},
-    faulty::{Faulty, Plan},
-    job::{Job, Next, Patience, Tried},
-    layers::{Layer, Layers, Lot, Run},
-    place::Place,
+    fault_injection::{Faulty, Plan},
     release::Releaser,
+    retry::{Job, Next, Patience, Tried},
+    snapshot::{Layer, Layers, Lot, Run},
     striped::Stripes,
 };
 use rustix::io::Errno;

@@ -13,7 +13,7 @@
 //!   has the file open, and closes it then. So the program's own exit frees no block, even when it
 //!   is killed. When the releaser is killed, the files are freed by whoever has them.
 
-use super::place::wait_until_alone;
+use super::backing::wait_until_alone;
 use crate::shared::wire::{Message, Wire, listener};
 use rustix::{
     event::{PollFd, PollFlags, poll},

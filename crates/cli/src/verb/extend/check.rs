@@ -12,7 +12,7 @@ use interleaf_model::units::Bytes;
 use interleaf_pager::{
     rights::{self, Refused},
     session::{PAGE_BYTES, Session, Settings},
-    store::{self, FileStore, Options, place},
+    store::{self, FileStore, Options, backing},
 };
 use rustix::{
     fs::Access,
@@ -232,7 +232,7 @@ fn store(path: &Path, refused: Option<&store::Refused>) -> CheckDocument {
     if let Some(refused) = refused.filter(|refused| refused.store == place.to_string()) {
         return CheckDocument::refused(what, format!("{place}: {}", refused.why), &refused.hint);
     }
-    let free = place::free(path).map_or("?".into(), |free| Bytes::new(free).to_string());
+    let free = backing::free(path).map_or("?".into(), |free| Bytes::new(free).to_string());
     let place = match storage.file_system {
         Some(system) => format!("{place} ({system}, {free} free)"),
         None => format!("{place} ({free})"),

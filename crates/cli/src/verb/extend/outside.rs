@@ -4,8 +4,8 @@
 use crate::document::extend::ExtendDocument;
 use interleaf_linux::{process::anonymous_bytes, root::Root};
 use interleaf_pager::{
-    board::{Board, Process},
     session::PAGE_BYTES,
+    session::ledger::{Board, Process},
 };
 use std::collections::BTreeMap;
 

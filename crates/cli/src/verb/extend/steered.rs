@@ -11,8 +11,8 @@ use interleaf_linux::{
     program::{Linked, Program},
 };
 use interleaf_pager::{
-    steer::swap::{self, Steered},
-    store::place,
+    store::backing,
+    swap_hints::swap::{self, Steered},
 };
 use std::{path::Path, process::ExitCode};
 
@@ -85,7 +85,7 @@ pub(super) fn run(args: &ExtendArgs, dram_bytes: u64) -> Result<ExitCode, Failur
 }
 
 fn begun(store: &Path, dram_bytes: u64) -> Result<Steered, Failure> {
-    let free = place::free(store).map_err(|why| {
+    let free = backing::free(store).map_err(|why| {
         let hint = "name a folder on a fast drive that exists";
         Failure::new(format!("the store {}: {why}", store.display()), hint)
     })?;

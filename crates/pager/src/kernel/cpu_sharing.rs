@@ -1,0 +1,276 @@
+//! On the CPU of who waits.
+//!
+//! A thread that waits for a page gives its CPU away, and as long as it mostly waits, nothing is
+//! lost if the pager's thread works on that CPU and no other: one goes to sleep where the other
+//! goes on. Between two CPUs each touch takes two interrupts instead, each to a CPU that sleeps,
+//! which of a virtual machine costs more than a fast drive does (benches/README.md).
+//!
+//! The scheduler prefers a CPU that is idle for whoever wakes up, and would part them at each wake.
+//! So the thread that waits may run nowhere else while it waits, and anywhere it might before as
+//! soon as it is awake: no program sees it.
+
+use crate::page::Page;
+use rustix::{
+    io,
+    process::Pid,
+    thread::{CpuSet, sched_getaffinity, sched_setaffinity},
+};
+use std::{
+    fs, mem,
+    ops::Range,
+    thread,
+    time::{Duration, Instant},
+};
+
+/// After so many touches it is decided anew.
+const TOUCHES: u32 = 64;
+
+/// Who waits for so much of its time is served on its own CPU: the other half of a CPU is more than
+/// the pager's thread takes for its work.
+const WAITS: f64 = 0.5;
+
+/// Who gives the CPU away while nobody else needs it has it back sooner than this.
+const AT_ONCE: Duration = Duration::from_micros(200);
+
+/// When others needed the CPU so often until it is decided anew, it is not shared ...
+const OTHERS_MAX: u32 = 2;
+
+/// ... for so many touches, and each time for twice as many: of two CPUs one may have time sooner.
+const APART_MIN: u32 = 1 << 10;
+const APART_MAX: u32 = 1 << 20;
+
+/// Whether the pager's thread and the only one that it serves share a CPU.
+#[derive(Debug, Default)]
+pub(crate) struct Beside {
+    /// Where both run, and where the pager's thread may run else.
+    shared: Option<(usize, CpuSet)>,
+    /// Who waits there for a page, and where it may run else.
+    guest: Option<(Pid, Page, CpuSet)>,
+    window: Option<Window>,
+    /// How often others had the CPU since it was decided.
+    others: u32,
+    /// So many touches it is not shared.
+    apart: u32,
+    /// For so many it was not, the last time.
+    was_apart: u32,
+}
+
+/// Touches that were all of one thread.
+#[derive(Clone, Copy, Debug)]
+struct Window {
+    thread: u32,
+    touches: u32,
+    began: Instant,
+    /// How long threads had waited then.
+    waited: Duration,
+}
+
+impl Beside {
+    /// Whether a CPU is shared now.
+    pub(crate) const fn is_shared(&self) -> bool {
+        self.shared.is_some()
+    }
+
+    /// Lets others have the CPU for a moment.
+    pub(crate) fn give_way(&mut self) {
+        let began = self.guest.is_some().then(Instant::now);
+        thread::yield_now();
+        // Who waits for us is not who had it.
+        self.others += u32::from(began.is_some_and(|began| began.elapsed() > AT_ONCE));
+    }
+
+    /// A thread waits for a page from now on; so long have threads waited before.
+    pub(crate) fn begin(&mut self, thread: u32, page: Page, now: Instant, waited: Duration) {
+        match &mut self.window {
+            Some(window) if window.thread == thread => {
+                window.touches += 1;
+                if window.touches >= TOUCHES || self.others >= OTHERS_MAX {
+                    self.decide(now, waited);
+                }
+            }
+            _ => {
+                self.part();
+                self.window = Some(Window { thread, touches: 0, began: now, waited });
+            }
+        }
+        if let Some((cpu, _)) = self.shared
+            && self.invite(thread, page, cpu).is_err()
+        {
+            self.part();
+        }
+    }
+
+    /// Who waited for one of these pages goes on.
+    pub(crate) fn end(&mut self, pages: &Range<Page>) {
+        if self.guest.as_ref().is_some_and(|(_, page, _)| pages.contains(page)) {
+            self.free();
+        }
+    }
+
+    /// Everybody runs wherever it may.
+    pub(crate) fn part(&mut self) {
+        self.free();
+        if let Some((_, own)) = self.shared.take() {
+            let _ = sched_setaffinity(None, &own);
+        }
+    }
+
+    fn decide(&mut self, now: Instant, waited: Duration) {
+        let Some(window) = &mut self.window else { return };
+        let waits = (waited - window.waited).div_duration_f64(now - window.began);
+        let thread = window.thread;
+        *window = Window { thread, touches: 0, began: now, waited };
+        self.apart = self.apart.saturating_sub(TOUCHES);
+        if mem::take(&mut self.others) >= OTHERS_MAX {
+            self.was_apart = (self.was_apart * 2).clamp(APART_MIN, APART_MAX);
+            self.apart = self.was_apart;
+        } else if self.is_shared() {
+            self.was_apart /= 2;
+        }
+        match (waits >= WAITS && self.apart == 0, self.is_shared()) {
+            (true, false) => self.share(thread),
+            (false, true) => self.part(),
+            _ => {}
+        }
+    }
+
+    /// Goes to the CPU of a thread, which stays near its memory so.
+    fn share(&mut self, thread: u32) {
+        let (Some(cpu), Ok(own)) = (cpu_of(thread), sched_getaffinity(None)) else { return };
+        let is_choice = own.count() > 1 && own.is_set(cpu);
+        if is_choice && sched_setaffinity(None, &only(cpu)).is_ok() {
+            self.shared = Some((cpu, own));
+        }
+    }
+
+    /// Has the thread that waits for a page wake up on a CPU.
+    fn invite(&mut self, thread: u32, page: Page, cpu: usize) -> io::Result<()> {
+        self.free();
+        let thread = i32::try_from(thread).ok().and_then(Pid::from_raw).ok_or(io::Errno::SRCH)?;
+        let may = sched_getaffinity(Some(thread))?;
+        if !may.is_set(cpu) {
+            return Err(io::Errno::INVAL);
+        }
+        sched_setaffinity(Some(thread), &only(cpu))?;
+        self.guest = Some((thread, page, may));
+        Ok(())
+    }
+
+    /// Lets the thread that waited run where it may.
+    fn free(&mut self) {
+        if let Some((thread, _, may)) = self.guest.take() {
+            let _ = sched_setaffinity(Some(thread), &may);
+        }
+    }
+}
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        self.part();
+    }
+}
+
+/// Where a thread of this process has run last.
+fn cpu_of(thread: u32) -> Option<usize> {
+    let stat = fs::read_to_string(format!("/proc/self/task/{thread}/stat")).ok()?;
+    // The name in parentheses is the second field, and may hold spaces; this is the 39th.
+    let (_, fields) = stat.rsplit_once(')')?;
+    let cpu = fields.split_ascii_whitespace().nth(36)?.parse().ok()?;
+    (cpu < CpuSet::MAX_CPU).then_some(cpu)
+}
+
+fn only(cpu: usize) -> CpuSet {
+    let mut only = CpuSet::new();
+    only.set(cpu);
+    only
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::thread::gettid;
+    use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+
+    /// Two threads that sleep until the test ends, and what each may run on.
+    fn sleepers() -> ([Pid; 2], Vec<SyncSender<()>>) {
+        let mut ends = vec![];
+        let pids = [0; 2].map(|_| {
+            let (end, ended): (_, Receiver<()>) = sync_channel(0);
+            let (begin, begun) = sync_channel(0);
+            thread::spawn(move || {
+                begin.send(gettid()).expect("told");
+                let _ = ended.recv();
+            });
+            ends.push(end);
+            begun.recv().expect("a thread")
+        });
+        (pids, ends)
+    }
+
+    fn pid(thread: Pid) -> u32 {
+        thread.as_raw_nonzero().get() as u32
+    }
+
+    fn cpus(thread: Pid) -> CpuSet {
+        sched_getaffinity(Some(thread)).expect("a mask")
+    }
+
+    /// Touches of a thread that waits for this part of its time.
+    fn touches(beside: &mut Beside, thread: Pid, waits: f64) {
+        let tick = Duration::from_millis(1);
+        let began = Instant::now();
+        beside.window = None;
+        for touch in 0..=TOUCHES {
+            let (now, waited) = (began + tick * touch, (tick * touch).mul_f64(waits));
+            beside.begin(pid(thread), 7, now, waited);
+            if touch < TOUCHES {
+                beside.end(&(0..10));
+            }
+        }
+    }
+
+    #[test]
+    fn only_who_mostly_waits_is_brought_and_only_while_it_waits() {
+        let ([thread, other], _ends) = sleepers();
+        let own = sched_getaffinity(None).expect("a mask");
+        let mut beside = Beside::default();
+        touches(&mut beside, thread, 0.4);
+        assert!(!beside.is_shared(), "it works for most of its time");
+        touches(&mut beside, thread, 0.6);
+        if own.count() == 1 {
+            assert!(!beside.is_shared(), "there is one CPU");
+            return;
+        }
+        assert!(beside.is_shared());
+        let here = sched_getaffinity(None).expect("a mask");
+        assert_eq!(here.count(), 1);
+        assert_eq!(cpus(thread), here);
+        beside.end(&(8..10));
+        assert_eq!(cpus(thread), here, "it waits for another page");
+        beside.end(&(7..8));
+        assert_eq!(cpus(thread), own);
+        beside.begin(pid(thread), 7, Instant::now(), Duration::ZERO);
+        assert_eq!(cpus(thread), here);
+        beside.begin(pid(other), 9, Instant::now(), Duration::ZERO);
+        assert!(!beside.is_shared(), "another one waits too");
+        assert_eq!([thread, other].map(cpus), [own, own]);
+        touches(&mut beside, thread, 0.6);
+        assert!(beside.is_shared());
+        beside.others = OTHERS_MAX;
+        beside.begin(pid(thread), 7, Instant::now(), Duration::MAX);
+        assert!(!beside.is_shared(), "others need the CPU");
+        for apart in [APART_MIN, 2 * APART_MIN] {
+            for _ in 1..apart / TOUCHES {
+                touches(&mut beside, thread, 0.6);
+                assert!(!beside.is_shared(), "for {apart}");
+            }
+            touches(&mut beside, thread, 0.6);
+            assert!(beside.is_shared(), "it is tried again");
+            beside.others = OTHERS_MAX;
+            beside.begin(pid(thread), 7, Instant::now(), Duration::MAX);
+            assert!(!beside.is_shared(), "others need it still");
+        }
+        drop(beside);
+        assert_eq!([cpus(thread), sched_getaffinity(None).expect("a mask")], [own, own]);
+    }
+}

@@ -1,0 +1,181 @@
+//! Anonymous memory: the frames of a budget, and the addresses of a region.
+
+#![expect(unsafe_code, reason = "memory is mapped")]
+
+use crate::page::HUGE_BYTES;
+use rustix::{
+    io,
+    mm::{self, Advice, MapFlags, MprotectFlags, MremapFlags, ProtFlags},
+};
+use std::{ops::Range, ptr};
+
+const READ_WRITE: ProtFlags = ProtFlags::READ.union(ProtFlags::WRITE);
+
+/// A mapping of its own, aligned to a huge page; gone with the value.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    mapped: Range<usize>,
+    start: usize,
+    bytes: usize,
+}
+
+impl Memory {
+    /// Maps frames: `bytes`, rounded up to whole huge pages; no page is there yet.
+    pub(crate) fn frames(bytes: usize) -> io::Result<Self> {
+        Self::new(bytes, READ_WRITE, Advice::LinuxHugepage)
+    }
+
+    /// The same in single pages.
+    pub(crate) fn plain(bytes: usize) -> io::Result<Self> {
+        Self::new(bytes, READ_WRITE, Advice::LinuxNoHugepage)
+    }
+
+    /// Keeps addresses free, which nobody can use until they are protected otherwise.
+    pub(crate) fn reserve(bytes: usize) -> io::Result<Self> {
+        Self::new(bytes, ProtFlags::empty(), Advice::LinuxNoHugepage)
+    }
+
+    fn new(bytes: usize, protection: ProtFlags, huge: Advice) -> io::Result<Self> {
+        let bytes = bytes.max(1).checked_next_multiple_of(HUGE_BYTES).ok_or(io::Errno::NOMEM)?;
+        let length = bytes.checked_add(HUGE_BYTES).ok_or(io::Errno::NOMEM)?;
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        // SAFETY: a new mapping at an address that the kernel chooses overlaps no other.
+        let address = unsafe { mm::mmap_anonymous(ptr::null_mut(), length, protection, flags) }?;
+        let mapped = address as usize..address as usize + length;
+        let start = mapped.start.next_multiple_of(HUGE_BYTES);
+        for advice in [huge, Advice::LinuxDontFork] {
+            // SAFETY: the mapping was just made, and advice of these kinds changes no content.
+            // Without huge pages it is slower; a child that had the frames could not be served.
+            let _ = unsafe { mm::madvise(address, length, advice) };
+        }
+        Ok(Self { mapped, start, bytes })
+    }
+
+    pub(crate) const fn start(&self) -> usize {
+        self.start
+    }
+
+    pub(crate) const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(crate) const fn addresses(&self) -> Range<usize> {
+        self.start..self.start + self.bytes
+    }
+
+    /// Fills a part with zeros.
+    ///
+    /// # Safety
+    /// The part lies within, and nobody else uses it.
+    pub(crate) unsafe fn zero(&self, part: Range<usize>) {
+        debug_assert!(part.end <= self.bytes);
+        // SAFETY: it is mapped, and by the caller nobody else uses it.
+        unsafe { ptr::write_bytes((self.start + part.start) as *mut u8, 0, part.len()) }
+    }
+
+    /// Writes some bytes.
+    ///
+    /// # Safety
+    /// They lie within, and nobody else uses that part.
+    pub(crate) unsafe fn put(&self, at: usize, bytes: &[u8]) {
+        debug_assert!(at + bytes.len() <= self.bytes);
+        // SAFETY: it is mapped, and by the caller nobody else uses it.
+        unsafe {
+            ptr::copy_nonoverlapping(bytes.as_ptr(), (self.start + at) as *mut u8, bytes.len());
+        }
+    }
+
+    /// The bytes of a part.
+    ///
+    /// # Safety
+    /// The part lies within, its pages are there, and nobody writes to it as long as it is used.
+    pub(crate) unsafe fn part(&self, part: Range<usize>) -> &[u8] {
+        debug_assert!(part.end <= self.bytes);
+        // SAFETY: it is mapped, and by the caller nobody writes to it.
+        unsafe { std::slice::from_raw_parts((self.start + part.start) as *const u8, part.len()) }
+    }
+
+    /// The bytes of a part, to write.
+    ///
+    /// # Safety
+    /// The part lies within, its pages are there or the kernel makes them, and nobody else uses it.
+    pub(crate) unsafe fn part_mut(&mut self, part: Range<usize>) -> &mut [u8] {
+        debug_assert!(part.end <= self.bytes);
+        let start = (self.start + part.start) as *mut u8;
+        // SAFETY: it is mapped, and by the caller nobody else uses it.
+        unsafe { std::slice::from_raw_parts_mut(start, part.len()) }
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is the value's own. It can fail only of arguments that are wrong.
+        let _ = unsafe { mm::munmap(self.mapped.start as *mut _, self.mapped.len()) };
+    }
+}
+
+/// Says what may be done with pages: `PROT_...`, all others are ignored.
+///
+/// # Safety
+/// They are pages of regions, which nobody knows as anything else.
+pub(crate) unsafe fn protect(pages: &Range<usize>, protection: u32) -> io::Result<()> {
+    let flags = MprotectFlags::from_bits_retain(protection);
+    // SAFETY: by the caller.
+    unsafe { mm::mprotect(pages.start as *mut _, pages.len(), flags) }
+}
+
+/// Gives advice about pages.
+///
+/// # Safety
+/// What the advice does to them is what is to be done, and nobody relies on anything else.
+pub(crate) unsafe fn advise(pages: &Range<usize>, advice: Advice) -> io::Result<()> {
+    // SAFETY: by the caller.
+    unsafe { mm::madvise(pages.start as *mut _, pages.len(), advice) }
+}
+
+/// Whether a page is in memory; not at an address where nothing is mapped.
+pub(crate) fn is_here(page: usize) -> bool {
+    let mut is_here = 0;
+    // SAFETY: for one page it writes one byte.
+    let asked = unsafe { libc::mincore(page as *mut _, 1, &raw mut is_here) };
+    asked == 0 && is_here & 1 == 1
+}
+
+/// `MADV_COLLAPSE` of `asm-generic/mman-common.h`, since 6.1.
+const COLLAPSE: libc::c_int = 25;
+
+/// Makes one huge page of the pages from an address on, if it can be.
+pub(crate) fn collapse(address: usize) {
+    // SAFETY: it changes no content.
+    let _ = unsafe { libc::madvise(address as *mut _, HUGE_BYTES, COLLAPSE) };
+}
+
+/// Keeps addresses of a reservation free again, where something else was mapped.
+///
+/// # Safety
+/// The addresses belong to the reservation, and what is mapped there is of no use any more.
+pub(crate) unsafe fn reserve_again(pages: &Range<usize>) -> io::Result<()> {
+    let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
+    let start = pages.start as *mut _;
+    // SAFETY: by the caller; the same of the advice.
+    unsafe { mm::mmap_anonymous(start, pages.len(), ProtFlags::empty(), flags) }?;
+    for advice in [Advice::LinuxNoHugepage, Advice::LinuxDontFork] {
+        // SAFETY: as above.
+        let _ = unsafe { mm::madvise(start, pages.len(), advice) };
+    }
+    Ok(())
+}
+
+/// Takes pages that may not be written to a place where they may be, at once and without a copy;
+/// they are missing where they were.
+///
+/// # Safety
+/// They are pages of a region, and nothing but what was lifted before is at `to`.
+pub(crate) unsafe fn lift(pages: &Range<usize>, to: usize) -> io::Result<()> {
+    let flags = MremapFlags::MAYMOVE | MremapFlags::DONTUNMAP;
+    let (start, length) = (pages.start as *mut _, pages.len());
+    // SAFETY: by the caller.
+    unsafe { mm::mremap_fixed(start, length, length, flags, to as *mut _) }?;
+    // SAFETY: as above.
+    unsafe { protect(&(to..to + length), READ_WRITE.bits()) }
+}

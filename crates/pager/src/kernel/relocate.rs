@@ -1,0 +1,194 @@
+//! Pages between a region and the frames.
+//!
+//! A move needs the same protection at both ends, memory that may be written, and one mapping for
+//! all of it. A program may protect some pages of a region otherwise, so that what does not move as
+//! a whole moves page by page, and a page that does not move is copied in, and lifted out. What a
+//! program did to a page without asking (a system call that nobody stands in front of) must not end
+//! in content that nobody wrote: either it is known what the page holds, or the program ends.
+
+#![expect(unsafe_code, reason = "pages are moved under the program")]
+
+use crate::{
+    fatal::fatal,
+    kernel::{
+        memory::{self, Memory},
+        uffd::Userfault,
+    },
+    page::PAGE_BYTES,
+};
+use rustix::{
+    io::{self, Errno},
+    mm::Advice,
+};
+use std::{
+    cell::Cell,
+    fs::File,
+    ops::Range,
+    os::unix::fs::FileExt,
+    time::{Duration, Instant},
+};
+
+/// So often a frame that a transfer holds for a moment more is tried again: some hundred ms.
+const FRAME_TRIES: u32 = 100_000;
+
+/// So often a page is tried again that the kernel holds for the program, which may be for long ...
+const PAGE_TRIES: u32 = 100;
+
+/// ... unless it was tried so lately that who holds one page holds others too: then once. Else what
+/// is held for a large transfer (MPI has 4 MiB of another rank pinned at a time) is waited for page
+/// by page: ranks with 24 MiB took a minute instead of 4 s.
+const HELD: Duration = Duration::from_millis(50);
+
+/// The kernel holds pages of the program, as for a transfer that is under way: they stay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Held;
+
+/// Moves pages in and out.
+#[derive(Debug)]
+pub(crate) struct Mover {
+    /// A page whose addresses are for pages on their way out.
+    lifted: Memory,
+    zeros: Box<[u8; PAGE_BYTES]>,
+    /// When a page was held.
+    held: Cell<Option<Instant>>,
+}
+
+impl Mover {
+    pub(crate) fn new() -> io::Result<Self> {
+        let held = Cell::new(None);
+        Ok(Self { lifted: Memory::reserve(PAGE_BYTES)?, zeros: Box::new([0; PAGE_BYTES]), held })
+    }
+
+    /// Moves frames to pages, and wakes who waits for them.
+    pub(crate) fn bring(&self, faults: &Userfault, page: usize, frame: usize, bytes: usize) {
+        // SAFETY: by the state machine the content is in the frames, and the pages are ours.
+        let moved = unsafe { faults.move_pages(page, frame, bytes, FRAME_TRIES) };
+        let Err((mut done, _)) = moved else { return };
+        while done < bytes {
+            self.bring_one(faults, page + done, frame + done);
+            done += PAGE_BYTES;
+        }
+    }
+
+    fn bring_one(&self, faults: &Userfault, page: usize, frame: usize) {
+        // SAFETY: as of `bring`.
+        if unsafe { faults.move_pages(page, frame, PAGE_BYTES, 1) }.is_ok() {
+            return;
+        }
+        match faults.copy_pages(page, frame, PAGE_BYTES) {
+            // Nobody has the address any more, and so nobody its content.
+            Ok(()) | Err(Errno::NOENT | Errno::INVAL) => {}
+            Err(Errno::EXIST) => self.reconcile(faults, page, frame),
+            Err(why) => fatal(format_args!("page {page:#x} cannot be mapped: {why}")),
+        }
+        empty(frame);
+    }
+
+    /// There is a page already. It is the program's, which sees it and nothing else: it is right if
+    /// it has what was to come there, or if that was nothing.
+    fn reconcile(&self, faults: &Userfault, page: usize, frame: usize) {
+        // SAFETY: the frame was not moved, so that its page is there, and it is nobody else's.
+        let new = unsafe { std::slice::from_raw_parts(frame as *const u8, PAGE_BYTES) };
+        let mut old = [0; PAGE_BYTES];
+        let is_read = File::open("/proc/self/mem")
+            .and_then(|memory| memory.read_exact_at(&mut old, page as u64));
+        if new != &self.zeros[..] && (is_read.is_err() || new != old) {
+            fatal(format_args!("page {page:#x} was filled by somebody else"));
+        }
+        let _ = faults.wake(&(page..page + PAGE_BYTES));
+    }
+
+    /// Moves pages to frames, and says whether some were missing, which are zeros then.
+    pub(crate) fn fetch(
+        &self,
+        faults: &Userfault,
+        frame: usize,
+        page: usize,
+        bytes: usize,
+    ) -> Result<bool, Held> {
+        // SAFETY: by the state machine the frames are empty, and the pages are ours.
+        let moved = unsafe { faults.move_pages(frame, page, bytes, 1) };
+        let Err((mut done, _)) = moved else { return Ok(false) };
+        let mut is_missing = false;
+        while done < bytes {
+            match self.fetch_one(faults, frame + done, page + done) {
+                Ok(missing) => is_missing |= missing,
+                Err(Held) => {
+                    self.bring(faults, page, frame, done);
+                    return Err(Held);
+                }
+            }
+            done += PAGE_BYTES;
+        }
+        Ok(is_missing)
+    }
+
+    fn fetch_one(&self, faults: &Userfault, frame: usize, page: usize) -> Result<bool, Held> {
+        let is_held = self.held.get().is_some_and(|last| last.elapsed() < HELD);
+        let tries = if is_held { 1 } else { PAGE_TRIES };
+        // SAFETY: as of `fetch`.
+        match unsafe { faults.move_pages(frame, page, PAGE_BYTES, tries) } {
+            Ok(()) => return Ok(false),
+            Err((_, Errno::BUSY)) => {
+                self.held.set(Some(Instant::now()));
+                return Err(Held);
+            }
+            Err((_, Errno::NOENT)) => {}
+            // SAFETY: the page is a region's, and nobody else uses the other addresses.
+            Err(_) => {
+                match unsafe { memory::lift(&(page..page + PAGE_BYTES), self.lifted.start()) } {
+                    Ok(()) => {
+                        // SAFETY: the page is nobody's but ours now.
+                        let moved = unsafe {
+                            faults.move_pages(frame, self.lifted.start(), PAGE_BYTES, FRAME_TRIES)
+                        };
+                        match moved {
+                            Ok(()) => return Ok(false),
+                            Err((_, Errno::NOENT)) => {}
+                            Err((_, why)) => fatal(format_args!("page {page:#x} is stuck: {why}")),
+                        }
+                    }
+                    // Nothing of ours is there any more.
+                    Err(Errno::FAULT | Errno::INVAL) => {}
+                    Err(why) => fatal(format_args!("page {page:#x} cannot be taken back: {why}")),
+                }
+            }
+        }
+        self.fill(faults, frame, PAGE_BYTES);
+        Ok(true)
+    }
+
+    /// Lets the kernel forget what it has for addresses where no page is.
+    pub(crate) fn clear(&self, pages: &Range<usize>) {
+        // SAFETY: no page is there that could be lost.
+        let _ = unsafe { memory::advise(pages, Advice::LinuxDontNeed) };
+    }
+
+    /// Lets go of pages that something holds, whose content is of no use any more.
+    pub(crate) fn drop_held(&self, faults: &Userfault, frame: usize, page: usize, bytes: usize) {
+        empty_all(&(page..page + bytes));
+        self.fill(faults, frame, bytes);
+    }
+
+    /// Fills empty frames with zeros.
+    fn fill(&self, faults: &Userfault, frame: usize, bytes: usize) {
+        for frame in (frame..frame + bytes).step_by(PAGE_BYTES) {
+            let filled = faults.copy_pages(frame, self.zeros.as_ptr() as usize, PAGE_BYTES);
+            if let Err(why) = filled {
+                fatal(format_args!("a frame cannot be filled: {why}"));
+            }
+        }
+    }
+}
+
+/// Gives the page of a frame back to the kernel.
+fn empty(frame: usize) {
+    empty_all(&(frame..frame + PAGE_BYTES));
+}
+
+fn empty_all(pages: &Range<usize>) {
+    // SAFETY: what the pages hold is of no use any more.
+    if let Err(why) = unsafe { memory::advise(pages, Advice::LinuxDontNeed) } {
+        fatal(format_args!("pages at {:#x} cannot be given back: {why}", pages.start));
+    }
+}

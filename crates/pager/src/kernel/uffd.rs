@@ -1,0 +1,484 @@
+//! `userfaultfd(2)`: a thread that touches a page that is not there waits, and we are told.
+//!
+//! The structures and numbers are those of `linux/userfaultfd.h`. No crate has the move, which came
+//! with 6.8: page table entries change their place, and no byte is copied.
+
+#![expect(unsafe_code, reason = "page tables are changed under the program")]
+
+use crate::{kernel::memory::is_here, page::PAGE_BYTES};
+use rustix::{
+    fs::{Mode, OFlags},
+    io::{self, Errno},
+    ioctl::{Ioctl, IoctlOutput, Opcode, Updater, ioctl, opcode},
+    mm::{UserfaultfdFlags, userfaultfd},
+};
+use serde::{Deserialize, Serialize};
+use std::{
+    ffi::c_void,
+    mem,
+    ops::Range,
+    os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd},
+};
+
+/// The group of the calls, and the version of the protocol.
+const GROUP: u8 = 0xaa;
+
+/// `UFFD_FEATURE_SIGBUS`.
+const SIGBUS: u64 = 1 << 7;
+
+/// `UFFD_FEATURE_THREAD_ID`, `UFFD_FEATURE_EXACT_ADDRESS` (5.18), `UFFD_FEATURE_POISON` (6.6) and
+/// `UFFD_FEATURE_MOVE` (6.8).
+const FEATURES: u64 = 1 << 8 | 1 << 11 | 1 << 14 | 1 << 16;
+
+/// The same of memory that processes share: `UFFD_FEATURE_PAGEFAULT_FLAG_WP`,
+/// `UFFD_FEATURE_MISSING_SHMEM`, `UFFD_FEATURE_MINOR_SHMEM` (5.14) and
+/// `UFFD_FEATURE_WP_HUGETLBFS_SHMEM` (5.19).
+const SHARED_FEATURES: u64 = FEATURES | 1 | 1 << 5 | 1 << 10 | 1 << 12;
+
+/// `UFFDIO_REGISTER_MODE_MISSING`.
+const MISSING: u64 = 1;
+
+/// The same and `UFFDIO_REGISTER_MODE_WP` and `UFFDIO_REGISTER_MODE_MINOR`.
+const ALL_MODES: u64 = MISSING | 1 << 1 | 1 << 2;
+
+/// `UFFDIO_WRITEPROTECT_MODE_WP`.
+const PROTECTED: u64 = 1;
+
+/// Where those may ask who may not make the system call.
+const DEVICE: &str = "/dev/userfaultfd";
+
+/// `UFFD_EVENT_PAGEFAULT`.
+const PAGEFAULT: u8 = 0x12;
+
+/// `UFFD_PAGEFAULT_FLAG_WRITE`.
+const WRITE: u64 = 1;
+
+#[repr(C)]
+struct Api {
+    api: u64,
+    features: u64,
+    ioctls: u64,
+}
+
+#[repr(C)]
+struct Addresses {
+    start: u64,
+    len: u64,
+}
+
+#[repr(C)]
+struct Register {
+    range: Addresses,
+    mode: u64,
+    ioctls: u64,
+}
+
+#[repr(C)]
+struct Move {
+    dst: u64,
+    src: u64,
+    len: u64,
+    mode: u64,
+    moved: i64,
+}
+
+#[repr(C)]
+struct Copy {
+    dst: u64,
+    src: u64,
+    len: u64,
+    mode: u64,
+    copied: i64,
+}
+
+#[repr(C)]
+struct Poison {
+    range: Addresses,
+    mode: u64,
+    updated: i64,
+}
+
+#[repr(C)]
+struct Protect {
+    range: Addresses,
+    mode: u64,
+}
+
+#[repr(C)]
+struct Continue {
+    range: Addresses,
+    mode: u64,
+    mapped: i64,
+}
+
+/// A message of a fault; those of other events have another form behind the first byte.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+struct Message {
+    event: u8,
+    reserved: [u8; 7],
+    flags: u64,
+    address: u64,
+    thread: u32,
+    padding: u32,
+}
+
+const API: Opcode = opcode::read_write::<Api>(GROUP, 0x3f);
+const REGISTER: Opcode = opcode::read_write::<Register>(GROUP, 0x00);
+const UNREGISTER: Opcode = opcode::read::<Addresses>(GROUP, 0x01);
+const WAKE: Opcode = opcode::read::<Addresses>(GROUP, 0x02);
+const COPY: Opcode = opcode::read_write::<Copy>(GROUP, 0x03);
+const MOVE: Opcode = opcode::read_write::<Move>(GROUP, 0x05);
+const PROTECT: Opcode = opcode::read_write::<Protect>(GROUP, 0x06);
+const CONTINUE: Opcode = opcode::read_write::<Continue>(GROUP, 0x07);
+const POISON: Opcode = opcode::read_write::<Poison>(GROUP, 0x08);
+
+/// Messages that are read at once.
+const MESSAGES: usize = 64;
+
+/// Where messages are read to: whoever waits for faults asks again and again.
+#[derive(Clone, Debug)]
+pub struct Messages([Message; MESSAGES]);
+
+impl Default for Messages {
+    fn default() -> Self {
+        Self([Message::default(); MESSAGES])
+    }
+}
+
+/// Which thread serves faults.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Faults {
+    /// The pager's own, of all threads and of the kernel.
+    #[default]
+    Thread,
+    /// The one that takes it, in a handler of SIGBUS. The kernel gets `EFAULT` of its own.
+    Signal,
+}
+
+/// A touch of a page that is not there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// The address, rounded down to its page.
+    pub address: usize,
+    /// Where in that page, bytes; in a handler of signals to within 2.
+    pub offset: u16,
+    /// Whether it was a write.
+    pub is_write: bool,
+    /// The thread.
+    pub thread: u32,
+}
+
+impl Fault {
+    /// A touch of this byte.
+    pub(crate) const fn at(byte: usize, is_write: bool, thread: u32) -> Self {
+        let offset = (byte % PAGE_BYTES) as u16;
+        Self { address: byte - byte % PAGE_BYTES, offset, is_write, thread }
+    }
+}
+
+/// Memory of this process whose missing pages are ours to provide.
+#[derive(Debug)]
+pub struct Userfault {
+    fd: OwnedFd,
+}
+
+impl Userfault {
+    /// Asks the kernel for one. Where a thread serves faults, it also serves those of the kernel
+    /// itself, so that system calls may use the memory.
+    ///
+    /// # Errors
+    /// Without the right to it (`CAP_SYS_PTRACE`, or `vm.unprivileged_userfaultfd`), and of a
+    /// kernel before 6.8 that the argument is invalid.
+    pub fn open(by: Faults) -> io::Result<Self> {
+        Self::with(FEATURES | if by == Faults::Signal { SIGBUS } else { 0 })
+    }
+
+    /// The same for memory that processes share.
+    ///
+    /// # Errors
+    /// As of [`Userfault::open`].
+    pub(crate) fn of_shared() -> io::Result<Self> {
+        Self::with(SHARED_FEATURES)
+    }
+
+    fn with(features: u64) -> io::Result<Self> {
+        let flags = UserfaultfdFlags::CLOEXEC | UserfaultfdFlags::NONBLOCK;
+        // SAFETY: it makes a descriptor; nothing is registered with it yet.
+        let fd = match unsafe { userfaultfd(flags) } {
+            // Who may not call it may be allowed to open the device (6.1).
+            Err(Errno::PERM) => by_device(flags).map_err(|_| Errno::PERM)?,
+            made => made?,
+        };
+        let userfault = Self { fd };
+        let mut api = Api { api: GROUP.into(), features, ioctls: 0 };
+        userfault.call::<API, _>(&mut api)?;
+        Ok(userfault)
+    }
+
+    /// Takes charge of the missing pages of memory at these addresses.
+    ///
+    /// # Errors
+    /// When it is not anonymous memory of this process.
+    pub fn register(&self, addresses: &Range<usize>) -> io::Result<()> {
+        let mut register = Register { range: of(addresses), mode: MISSING, ioctls: 0 };
+        self.call::<REGISTER, _>(&mut register)
+    }
+
+    /// Takes charge of pages of a memory file: of those that are missing, of those that are there
+    /// and not mapped, and of writes to those that are protected.
+    ///
+    /// # Errors
+    /// When it is not such memory of this process.
+    pub(crate) fn register_shared(&self, addresses: &Range<usize>) -> io::Result<()> {
+        let mut register = Register { range: of(addresses), mode: ALL_MODES, ioctls: 0 };
+        self.call::<REGISTER, _>(&mut register)
+    }
+
+    /// Maps pages that their file has, and wakes who waits for them.
+    ///
+    /// # Errors
+    /// When one is mapped already (`EXIST`), the file has one not (`FAULT`), or the addresses are
+    /// not, or not all, of one mapping that is registered.
+    pub(crate) fn continue_pages(&self, addresses: &Range<usize>) -> io::Result<()> {
+        let mut start = addresses.start;
+        while start < addresses.end {
+            let range = of(&(start..addresses.end));
+            let mut mapping = Continue { range, mode: 0, mapped: 0 };
+            match self.call::<CONTINUE, _>(&mut mapping) {
+                Ok(()) => return Ok(()),
+                // As of a move.
+                Err(Errno::AGAIN) => start += usize::try_from(mapping.mapped).unwrap_or(0),
+                Err(why) => return Err(why),
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets nobody write to pages, whether they are mapped or not, before we have been told; or
+    /// everybody again, who is woken then.
+    ///
+    /// # Errors
+    /// When the addresses are not registered (then some of them may be protected), or their process
+    /// has gone (`SRCH`).
+    pub(crate) fn write_protect(&self, addresses: &Range<usize>, on: bool) -> io::Result<()> {
+        let mode = if on { PROTECTED } else { 0 };
+        loop {
+            match self.call::<PROTECT, _>(&mut Protect { range: of(addresses), mode }) {
+                Err(Errno::AGAIN) => std::thread::yield_now(),
+                done => return done,
+            }
+        }
+    }
+
+    /// Leaves them to the kernel again; who waits for one is woken.
+    ///
+    /// # Errors
+    /// When they were not registered.
+    pub fn unregister(&self, addresses: &Range<usize>) -> io::Result<()> {
+        self.call::<UNREGISTER, _>(&mut of(addresses))
+    }
+
+    /// Wakes who waits for pages at these addresses, to try again.
+    ///
+    /// # Errors
+    /// When they are not registered.
+    pub fn wake(&self, addresses: &Range<usize>) -> io::Result<()> {
+        self.call::<WAKE, _>(&mut of(addresses))
+    }
+
+    /// Moves `len` bytes of pages from `src` to `dst`, where none are, and wakes who waits for
+    /// them. A page that something holds is tried again `tries_max` times.
+    ///
+    /// # Safety
+    /// Both are memory of this process that nobody but the pager manages: nothing that the compiler
+    /// knows of lies at `src`, and what comes to `dst` is what the program expects there.
+    ///
+    /// # Errors
+    /// With how many bytes were moved before it went wrong, and why.
+    pub unsafe fn move_pages(
+        &self,
+        dst: usize,
+        src: usize,
+        len: usize,
+        tries_max: u32,
+    ) -> Result<(), (usize, Errno)> {
+        let (mut done, mut tries) = (0, 0);
+        while done < len {
+            let at = |start: usize| (start + done) as u64;
+            let (dst, src, rest) = (at(dst), at(src), (len - done) as u64);
+            let mut moving = Move { dst, src, len: rest, mode: 0, moved: 0 };
+            match self.call::<MOVE, _>(&mut moving) {
+                Ok(()) => return Ok(()),
+                // Interrupted: what was moved is said, and the rest is tried again.
+                Err(Errno::AGAIN) => done += usize::try_from(moving.moved).unwrap_or(0),
+                // A transfer that is done may hold its pages for a moment more.
+                Err(Errno::BUSY) if tries < tries_max => {
+                    tries += 1;
+                    done += usize::try_from(moving.moved).unwrap_or(0);
+                    std::thread::yield_now();
+                }
+                // Seen with 6.18, which moves the shared page of zeros, counts it as nothing, and
+                // comes by again. (It splits huge pages into such pages where they are zeros.)
+                Err(Errno::EXIST) if !is_here(src as usize) && is_here(dst as usize) => {
+                    let _ = self.wake(&(dst as usize..dst as usize + PAGE_BYTES));
+                    done += PAGE_BYTES;
+                }
+                Err(why) => return Err((done, why)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies `len` bytes from `src` to pages at `dst`, where none are, whatever may be done with
+    /// them there, and wakes who waits for them.
+    ///
+    /// # Errors
+    /// When there is a page, or the addresses are not registered.
+    pub(crate) fn copy_pages(&self, dst: usize, src: usize, len: usize) -> io::Result<()> {
+        let at = |start: usize, done: usize| (start + done) as u64;
+        let mut done = 0;
+        while done < len {
+            let (dst, src, rest) = (at(dst, done), at(src, done), (len - done) as u64);
+            let mut copy = Copy { dst, src, len: rest, mode: 0, copied: 0 };
+            match self.call::<COPY, _>(&mut copy) {
+                Ok(()) => return Ok(()),
+                // As of a move.
+                Err(Errno::AGAIN) => done += usize::try_from(copy.copied).unwrap_or(0),
+                Err(why) => return Err(why),
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets whoever touches pages at these addresses get a SIGBUS, and who waits for them too.
+    ///
+    /// # Errors
+    /// When they are not registered, or a page is there.
+    pub fn poison(&self, addresses: &Range<usize>) -> io::Result<()> {
+        self.call::<POISON, _>(&mut Poison { range: of(addresses), mode: 0, updated: 0 })
+    }
+
+    /// The faults that are waiting, as many as are read at once.
+    ///
+    /// # Errors
+    /// What the kernel says; nothing is waiting is no error.
+    pub fn faults<'a>(
+        &self,
+        messages: &'a mut Messages,
+    ) -> io::Result<impl Iterator<Item = Fault> + use<'a>> {
+        let read = {
+            // SAFETY: messages are plain numbers without padding between them, so that they are
+            // bytes, and any bytes are messages.
+            let bytes = unsafe {
+                std::slice::from_raw_parts_mut(
+                    messages.0.as_mut_ptr().cast::<u8>(),
+                    mem::size_of_val(&messages.0),
+                )
+            };
+            match io::read(&self.fd, bytes) {
+                Ok(read) => read,
+                Err(Errno::AGAIN | Errno::INTR) => 0,
+                Err(why) => return Err(why),
+            }
+        };
+        let count = read / mem::size_of::<Message>();
+        let faults = messages.0[..count].iter().filter(|it| it.event == PAGEFAULT);
+        Ok(faults.map(|message| {
+            let is_write = message.flags & WRITE != 0;
+            Fault::at(message.address as usize, is_write, message.thread)
+        }))
+    }
+
+    fn call<const OPCODE: Opcode, T>(&self, argument: &mut T) -> io::Result<()> {
+        // SAFETY: each of the calls reads and writes the structure that its number was made with,
+        // and none but the move changes what is at an address that is in use.
+        unsafe { ioctl(&self.fd, Updater::<OPCODE, T>::new(argument)) }
+    }
+}
+
+impl From<OwnedFd> for Userfault {
+    /// One that was made in another process, and serves the memory of that.
+    fn from(fd: OwnedFd) -> Self {
+        Self { fd }
+    }
+}
+
+impl AsFd for Userfault {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// A descriptor from the device, whose file says who may have one.
+fn by_device(flags: UserfaultfdFlags) -> io::Result<OwnedFd> {
+    let device = rustix::fs::open(DEVICE, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+    // SAFETY: the call takes flags by value and makes a descriptor.
+    unsafe { ioctl(&device, NewDescriptor(flags)) }
+}
+
+/// `USERFAULTFD_IOC_NEW`.
+struct NewDescriptor(UserfaultfdFlags);
+
+// SAFETY: the number is that of a call without a structure, which gives back a descriptor that
+// nobody else has.
+unsafe impl Ioctl for NewDescriptor {
+    type Output = OwnedFd;
+
+    const IS_MUTATING: bool = false;
+
+    fn opcode(&self) -> Opcode {
+        opcode::none(GROUP, 0)
+    }
+
+    fn as_ptr(&mut self) -> *mut c_void {
+        self.0.bits() as usize as *mut c_void
+    }
+
+    unsafe fn output_from_ptr(out: IoctlOutput, _: *mut c_void) -> io::Result<OwnedFd> {
+        // SAFETY: the call has not failed, so that this is the new descriptor.
+        Ok(unsafe { OwnedFd::from_raw_fd(out) })
+    }
+}
+
+const fn of(addresses: &Range<usize>) -> Addresses {
+    Addresses { start: addresses.start as u64, len: (addresses.end - addresses.start) as u64 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{kernel::memory::Memory, page::HUGE_BYTES};
+
+    /// A huge page that is split becomes pages of zeros that the kernel shares, where it has zeros.
+    #[test]
+    fn shared_pages_of_zeros_move_too() {
+        let faults = match Userfault::open(Faults::Thread) {
+            Ok(faults) => faults,
+            Err(why) => panic!("not tested: {why}"),
+        };
+        let [from, to] = [0; 2].map(|_| Memory::frames(HUGE_BYTES).expect("memory"));
+        // SAFETY: the memory is this test's.
+        unsafe {
+            from.zero(0..HUGE_BYTES);
+            from.put(HUGE_BYTES - 1, &[7]);
+        }
+        faults.register(&from.addresses()).expect("registered");
+        faults.register(&to.addresses()).expect("registered");
+        let (half, page) = (HUGE_BYTES / 2, PAGE_BYTES);
+        for part in [0..page, page..2 * page, 2 * page..half, half..HUGE_BYTES] {
+            let (dst, src) = (to.start() + part.start, from.start() + part.start);
+            // SAFETY: as above.
+            let moved = unsafe { faults.move_pages(dst, src, part.len(), 1000) };
+            assert_eq!(moved, Ok(()), "{part:?}");
+        }
+        for address in from.addresses().step_by(PAGE_BYTES) {
+            assert!(!is_here(address), "{address:#x} stayed");
+        }
+        // SAFETY: all its pages are there.
+        let moved = unsafe { to.part(0..HUGE_BYTES) };
+        assert!(moved.iter().rev().skip(1).all(|byte| *byte == 0));
+        assert_eq!(moved.last(), Some(&7));
+    }
+}

@@ -1,0 +1,17 @@
+//! The fault server: executes the actions of the cache and reports their results back to it.
+
+pub mod fault_server;
+
+pub(crate) mod dirty;
+
+pub(crate) mod transfers;
+
+pub(crate) mod stall;
+
+pub(crate) mod error_log;
+
+pub mod arena;
+
+pub(crate) mod mappings;
+
+pub mod fork;

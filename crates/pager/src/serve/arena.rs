@@ -1,0 +1,296 @@
+//! The addresses of regions: one reservation, from which pieces are taken and given back.
+//!
+//! Small regions lie one behind another in *slabs*: allocators take them by the
+//! thousand, each of them a part of the same heap, and the kernel has only so many mappings for a
+//! process ([`vm.max_map_count`](https://docs.kernel.org/admin-guide/sysctl/vm.html)).
+
+use crate::page::PAGE_BYTES;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Range,
+};
+
+/// Regions begin at a huge page, and at least one stays free behind each: no run goes from one to
+/// the next. What is less than one is small.
+pub(crate) const PIECE: usize = 2 << 20;
+
+/// Bytes of a slab.
+const SLAB: usize = 64 << 20;
+
+/// Whose a piece of the reservation is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// Nobody's.
+    Free,
+    /// A region's.
+    Region,
+    /// The kernel's: the program has mapped something else there.
+    Foreign,
+}
+
+/// Which addresses are whose, by page.
+#[derive(Clone, Debug)]
+pub struct Arena {
+    addresses: Range<usize>,
+    /// What is not free: where each piece ends, and whose it is, by where it begins. Neighbours of
+    /// one owner are one piece.
+    used: BTreeMap<usize, (usize, Owner)>,
+    /// Where slabs begin.
+    slabs: BTreeSet<usize>,
+    /// What was given as a block: its region, by the address that was given.
+    blocks: BTreeMap<usize, Range<usize>>,
+}
+
+impl Arena {
+    /// All of `addresses`, free.
+    pub const fn new(addresses: Range<usize>) -> Self {
+        Self { addresses, used: BTreeMap::new(), slabs: BTreeSet::new(), blocks: BTreeMap::new() }
+    }
+
+    /// Whether an address is in it.
+    pub fn has(&self, address: usize) -> bool {
+        self.addresses.contains(&address)
+    }
+
+    /// The addresses of a new region, whole pages, aligned to `align`, a power of two; `None` when
+    /// there is no room for it.
+    pub fn take(&mut self, bytes: usize, align: usize) -> Option<Range<usize>> {
+        let bytes = bytes.max(1).checked_next_multiple_of(PAGE_BYTES)?;
+        // What nobody uses is a slab no more.
+        self.slabs.retain(|slab| self.used.range(slab..&(slab + SLAB)).next().is_some());
+        let small =
+            if bytes < PIECE { self.find_small(bytes, align.max(PAGE_BYTES)) } else { None };
+        let align = align.max(PIECE);
+        let start = small
+            .or_else(|| self.find(bytes, align, true))
+            .or_else(|| self.find(bytes, align, false))?;
+        self.set(start..start + bytes, Owner::Region);
+        Some(start..start + bytes)
+    }
+
+    /// Where a small region fits in a slab, in a new one if it has to be.
+    fn find_small(&mut self, bytes: usize, align: usize) -> Option<usize> {
+        let old = self.slabs.iter().find_map(|slab| self.find_in_slab(*slab, bytes, align));
+        old.or_else(|| {
+            let slab = self.find(SLAB, PIECE, false)?;
+            self.slabs.insert(slab);
+            self.find_in_slab(slab, bytes, align)
+        })
+    }
+
+    fn find_in_slab(&self, slab: usize, bytes: usize, align: usize) -> Option<usize> {
+        // What lies before it may have grown into it.
+        let before = self.used.range(..slab).next_back().map_or(slab, |(_, (end, _))| *end);
+        let mut free = before.max(slab);
+        for (start, (end, _)) in self.used.range(slab..slab + SLAB) {
+            let at = free.checked_next_multiple_of(align)?;
+            if at.checked_add(bytes)? <= *start {
+                return Some(at);
+            }
+            free = *end;
+        }
+        let at = free.checked_next_multiple_of(align)?;
+        (at.checked_add(bytes)? <= slab + SLAB).then_some(at)
+    }
+
+    /// What is not to be had for large regions, in order.
+    fn taken(&self) -> Vec<(usize, usize)> {
+        let is_in_slab = |start: usize| {
+            let slab = self.slabs.range(..=start).next_back();
+            slab.is_some_and(|slab| start < slab + SLAB)
+        };
+        let large = self.used.iter().map(|(start, (end, _))| (*start, *end));
+        let slabs = self.slabs.iter().map(|slab| (*slab, slab + SLAB));
+        let mut taken: Vec<_> = large.filter(|it| !is_in_slab(it.0)).chain(slabs).collect();
+        taken.sort_unstable();
+        taken
+    }
+
+    /// Where a region fits; if it `grows`, it and the one before it can become twice as long.
+    fn find(&self, bytes: usize, align: usize, grows: bool) -> Option<usize> {
+        let behind = |length: usize| if grows { length.max(PIECE) } else { PIECE };
+        let mut free = self.addresses.start;
+        for (start, end) in self.taken() {
+            let at = free.checked_next_multiple_of(align)?;
+            if at.checked_add(bytes)?.checked_add(behind(bytes))? <= start {
+                return Some(at);
+            }
+            free = free.max(end.checked_add(behind(end - start))?);
+        }
+        let at = free.checked_next_multiple_of(align)?;
+        (at.checked_add(bytes)?.checked_add(PIECE)? <= self.addresses.end).then_some(at)
+    }
+
+    /// Says whose pages are.
+    pub fn set(&mut self, pages: Range<usize>, owner: Owner) {
+        if pages.is_empty() {
+            return;
+        }
+        let touching = self.used.range(..=pages.end).rev().take_while(|it| it.1.0 >= pages.start);
+        let touching: Vec<_> =
+            touching.map(|(start, (end, owner))| (*start, *end, *owner)).collect();
+        let (mut first, mut last) = (pages.start, pages.end);
+        for (start, end, other) in touching {
+            self.used.remove(&start);
+            if other == owner {
+                (first, last) = (first.min(start), last.max(end));
+                continue;
+            }
+            if start < pages.start {
+                self.used.insert(start, (pages.start, other));
+            }
+            if pages.end < end {
+                self.used.insert(pages.end, (end, other));
+            }
+        }
+        if owner != Owner::Free {
+            self.used.insert(first, (last, owner));
+        }
+    }
+
+    /// The pieces that pages are of, in order.
+    pub fn pieces(&self, pages: Range<usize>) -> Vec<(Range<usize>, Owner)> {
+        let mut pieces = vec![];
+        let mut at = pages.start;
+        while at < pages.end {
+            let here = self.used.range(..=at).next_back().filter(|(_, (end, _))| *end > at);
+            let (end, owner) = match here {
+                Some((_, (end, owner))) => (*end, *owner),
+                None => {
+                    let next = self.used.range(at..).next();
+                    (next.map_or(pages.end, |(start, _)| *start), Owner::Free)
+                }
+            };
+            let end = end.min(pages.end);
+            pieces.push((at..end, owner));
+            at = end;
+        }
+        pieces
+    }
+
+    /// The pieces of regions, in order.
+    pub fn regions(&self) -> impl Iterator<Item = Range<usize>> {
+        let regions = self.used.iter().filter(|(_, (_, owner))| *owner == Owner::Region);
+        regions.map(|(start, (end, _))| *start..*end)
+    }
+
+    /// Makes what ends at `end` longer, if there is room behind it.
+    pub fn grow(&mut self, end: usize, bytes: usize) -> bool {
+        let Some(last) = end.checked_add(bytes) else { return false };
+        let Some(behind) = last.checked_add(PIECE) else { return false };
+        let is_free = behind <= self.addresses.end
+            && matches!(self.pieces(end..behind)[..], [(_, Owner::Free)]);
+        if is_free {
+            self.set(end..last, Owner::Region);
+        }
+        is_free
+    }
+
+    /// The region of the block that was given as this address.
+    pub fn block(&self, address: usize) -> Option<Range<usize>> {
+        self.blocks.get(&address).cloned()
+    }
+
+    /// Says that a region was given as a block; `None` when it is one no more.
+    pub fn set_block(&mut self, address: usize, region: Option<Range<usize>>) {
+        match region {
+            Some(region) => self.blocks.insert(address, region),
+            None => self.blocks.remove(&address),
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn regions_are_apart_and_all_comes_back(
+            steps in proptest::collection::vec(
+                (1_usize..20 << 20, 12_u32..25, any::<bool>()), 0..100,
+            ),
+        ) {
+            let all = PIECE..1 << 30;
+            let mut arena = Arena::new(all.clone());
+            let mut given: Vec<Range<usize>> = vec![];
+            for (bytes, align, gives) in steps {
+                if gives && !given.is_empty() {
+                    let region = given.swap_remove(bytes % given.len());
+                    arena.set(region, Owner::Free);
+                } else if let Some(region) = arena.take(bytes, 1 << align) {
+                    prop_assert!(region.start.is_multiple_of(1 << align));
+                    prop_assert!(all.start <= region.start && region.end + PIECE <= all.end);
+                    let apart = |other: &Range<usize>| {
+                        let is_small = region.len() < PIECE || other.len() < PIECE;
+                        let between = if is_small { 0 } else { PIECE };
+                        region.end + between <= other.start || other.end + between <= region.start
+                    };
+                    prop_assert!(given.iter().all(apart));
+                    given.push(region);
+                }
+            }
+            given.into_iter().for_each(|region| arena.set(region, Owner::Free));
+            prop_assert_eq!(arena.take(all.len() - PIECE, 1), Some(PIECE..(1 << 30) - PIECE));
+        }
+
+        #[test]
+        fn every_page_is_whose_it_was_said_to_be_last(
+            steps in proptest::collection::vec((0_usize..64, 1_usize..64, 0_u8..3), 0..50),
+        ) {
+            let mut arena = Arena::new(0..64 * PAGE_BYTES);
+            let mut model = [Owner::Free; 64];
+            for (first, pages, owner) in steps {
+                let pages = first..(first + pages).min(64);
+                let owner = [Owner::Free, Owner::Region, Owner::Foreign][usize::from(owner)];
+                arena.set(pages.start * PAGE_BYTES..pages.end * PAGE_BYTES, owner);
+                model[pages].fill(owner);
+                let pieces = arena.pieces(0..64 * PAGE_BYTES);
+                prop_assert!(pieces.windows(2).all(|two| two[0].1 != two[1].1), "{:?}", pieces);
+                let found = pieces.into_iter().flat_map(|(range, owner)| {
+                    std::iter::repeat_n(owner, range.len() / PAGE_BYTES)
+                });
+                prop_assert_eq!(found.collect::<Vec<_>>(), model.to_vec());
+            }
+        }
+    }
+
+    #[test]
+    fn small_regions_are_one_piece() {
+        let mut arena = Arena::new(0..1000 * PIECE);
+        let all: Vec<_> = (0..60).filter_map(|_| arena.take(PIECE / 2, 1)).collect();
+        assert_eq!(all.len(), 60);
+        let one = all[0].start..all[59].end;
+        assert!(arena.regions().eq([one]), "they are one piece");
+        assert!(!arena.grow(all[7].end, PAGE_BYTES), "over the next one");
+        arena.set(all[7].clone(), Owner::Free);
+        assert_eq!(arena.take(PIECE / 4, 1).map(|it| it.start), Some(all[7].start));
+        let large = arena.take(PIECE, 1).map(|it| it.start);
+        assert!(large > Some(all[0].start + SLAB) && large < Some(all[0].start + 3 * SLAB));
+    }
+
+    #[test]
+    fn what_grows_into_a_slab_is_not_given_again() {
+        let mut arena = Arena::new(0..1000 * PIECE);
+        let large = arena.take(PIECE, 1).map_or(0, |it| it.end);
+        let small = [arena.take(PAGE_BYTES, 1), arena.take(PIECE / 2, 1), arena.take(PIECE / 2, 1)];
+        let small = small.map(Option::unwrap_or_default);
+        arena.set(small[0].start..small[1].end, Owner::Free);
+        let end = small[0].start + 4 * PAGE_BYTES;
+        arena.set(large..end, Owner::Region);
+        assert_eq!(arena.take(PAGE_BYTES, 1), Some(end..end + PAGE_BYTES));
+    }
+
+    #[test]
+    fn a_region_grows_where_there_is_room() {
+        let mut arena = Arena::new(0..100 * PIECE);
+        let first = arena.take(4 * PIECE, 1);
+        let second = arena.take(PIECE, 1);
+        assert_eq!((first, second), (Some(0..4 * PIECE), Some(8 * PIECE..9 * PIECE)));
+        assert!(arena.grow(4 * PIECE, 3 * PIECE), "up to the free one before the second");
+        assert!(!arena.grow(7 * PIECE, PAGE_BYTES));
+        assert!(!arena.grow(9 * PIECE, 91 * PIECE), "over the end");
+        assert_eq!(arena.regions().collect::<Vec<_>>(), [0..7 * PIECE, 8 * PIECE..9 * PIECE]);
+    }
+}

@@ -1,0 +1,68 @@
+//! How long threads wait for pages.
+
+use crate::page::Page;
+use std::{
+    collections::BTreeMap,
+    ops::Range,
+    time::{Duration, Instant},
+};
+
+/// Who waits, and how long all waited that wait no more.
+#[derive(Debug, Default)]
+pub(crate) struct Stalls {
+    /// Since when each thread waits, by the page that it waits for.
+    waiting: BTreeMap<Page, Vec<Instant>>,
+    total: Duration,
+}
+
+impl Stalls {
+    /// A thread waits for a page from now on.
+    pub(crate) fn begin(&mut self, page: Page, now: Instant) {
+        self.waiting.entry(page).or_default().push(now);
+    }
+
+    /// All go on who wait for one of these pages.
+    pub(crate) fn end(&mut self, pages: Range<Page>) {
+        let mut now = None;
+        while let Some((&page, _)) = self.waiting.range(pages.clone()).next() {
+            let now = *now.get_or_insert_with(Instant::now);
+            for since in self.waiting.remove(&page).into_iter().flatten() {
+                self.total += now.saturating_duration_since(since);
+            }
+        }
+    }
+
+    /// How long all waited who wait no more, added up.
+    pub(crate) const fn total(&self) -> Duration {
+        self.total
+    }
+
+    /// Whether nobody waits.
+    pub(crate) fn are_over(&self) -> bool {
+        self.waiting.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_of_each_counts_once() {
+        let mut stalls = Stalls::default();
+        let second = Duration::from_secs(1);
+        let began = Instant::now() - second;
+        stalls.begin(7, began);
+        stalls.begin(7, began);
+        stalls.begin(9, began);
+        stalls.end(0..8);
+        let two = stalls.total();
+        assert!((2 * second..3 * second).contains(&two), "{two:?}");
+        stalls.end(0..8);
+        assert_eq!(stalls.total(), two);
+        assert!(!stalls.are_over());
+        stalls.end(9..10);
+        assert!(stalls.total() >= two + second);
+        assert!(stalls.are_over());
+    }
+}

@@ -1,0 +1,55 @@
+//! What a process of a session makes its pager of.
+
+use super::{Children, Session};
+use crate::{
+    cache::Settings,
+    session::ledger::{Identity, OWN, Seat},
+    store::{FileStore, Options, release::Releaser},
+};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+/// Addresses of all regions of a pager together.
+pub const ADDRESSES: usize = 4 << 40;
+
+impl Session {
+    /// A seat for this process, and the frames that it begins with.
+    ///
+    /// # Errors
+    /// When there is no room for one more.
+    pub fn seat(&self, name: &str) -> Result<(Seat, u32), String> {
+        let budget = self.board.budget();
+        let is_own = self.settings.children == Children::Own;
+        let identity = Identity::own().map_err(|why| format!("/proc/self/stat: {why}"))?;
+        let wanted = if is_own { OWN } else { budget };
+        let seat = Arc::clone(&self.board).join(identity, name, wanted);
+        let seat = seat.ok_or("the session has no room for one more process")?;
+        let frames = match is_own {
+            true => seat.own(budget),
+            false => seat.begin(budget / u64::from(self.settings.processes.max(1))),
+        };
+        Ok((seat, u32::try_from(frames).unwrap_or(u32::MAX)))
+    }
+
+    /// A store for this process.
+    ///
+    /// # Errors
+    /// When it cannot be used.
+    pub fn store(&self) -> Result<FileStore, String> {
+        let stores: Vec<&Path> = self.settings.stores.iter().map(PathBuf::as_path).collect();
+        let options = Options { force: self.settings.force, ..Options::default() };
+        let store = FileStore::open_all(&stores, options).map_err(|why| why.to_string())?;
+        Ok(store.released_by(Some(Releaser::of(self.folder()))))
+    }
+
+    /// How its pager works: with the whole budget, of which its seat says what it may have.
+    ///
+    /// # Errors
+    /// When the budget is too large.
+    pub fn cache(&self) -> Result<Settings, String> {
+        let frames = u32::try_from(self.board.budget()).map_err(|_| "the budget is too large")?;
+        Ok(Settings::of_budget(frames))
+    }
+}

@@ -1,0 +1,188 @@
+//! Programs that nothing can be put into: the kernel swaps their pages, and is told which.
+//!
+//! A program that is linked statically takes no library in between. Its pages go to a swap file,
+//! within the budget of a control group, and the kernel decides. What it cannot know it is told:
+//! what the streams of the program will touch next is read ahead (`MADV_WILLNEED`), and what they
+//! have left behind goes out before room is needed (`MADV_PAGEOUT`), both by `process_madvise(2)`.
+//!
+//! That is slower than a pager by far. The kernel reads what a program waits for page by page, and
+//! even one who knew everything gains a factor of 2 on default swap, where a pager gains 10. What a
+//! program touches shows only in which pages have come to be there since one looked last.
+
+pub mod scan;
+
+pub mod swap;
+
+use crate::{
+    advice::Advice,
+    page::Page,
+    prefetch::{Limits, Touch, stream::Streams},
+};
+use std::{collections::VecDeque, ops::Range};
+
+/// What came in is taken for a part of a sweep from so many neighbours on: of less it is not known
+/// whether it is needed again soon.
+const SWEPT: u64 = 16;
+
+/// Decides what is asked for, of one process.
+#[derive(Clone, Debug)]
+pub struct Steer {
+    streams: Streams,
+    /// What was there when it was looked last.
+    there: Vec<Range<Page>>,
+    /// What sweeps have left behind, in the order in which it came.
+    behind: VecDeque<Range<Page>>,
+}
+
+/// What the kernel is asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ask {
+    /// Pages that are to be read ahead.
+    pub ahead: Vec<Range<Page>>,
+    /// Pages that are to go out.
+    pub out: Vec<Range<Page>>,
+}
+
+impl Steer {
+    /// Follows streams so far.
+    pub const fn new(limits: Limits) -> Self {
+        Self { streams: Streams::new(limits), there: vec![], behind: VecDeque::new() }
+    }
+
+    /// How many pages were there when it was looked last.
+    pub fn there(&self) -> u64 {
+        count(&self.there)
+    }
+
+    /// Takes in which pages are there now, in order, of which there should be `most`.
+    pub fn look(&mut self, there: Vec<Range<Page>>, most: u64) -> Ask {
+        let mut ask = Ask::default();
+        for pages in without(&there, &self.there) {
+            let (page, within) = (pages.start, 0..Page::MAX);
+            let advice = Advice::Normal;
+            let there = pages.clone();
+            let (thread, offset) = (0, 0);
+            let touch = Touch { thread, page, offset, pages: pages.clone(), there, within, advice };
+            let ahead = self.streams.touch(&touch);
+            ask.ahead.extend(ahead.into_iter().flat_map(|ahead| ahead.pages));
+            if pages.end - pages.start >= SWEPT {
+                self.behind.push_back(pages);
+            }
+        }
+        let mut left = count(&there);
+        while left > most {
+            let Some(pages) = self.behind.pop_front() else { break };
+            // What it still has of them: some the kernel has put out.
+            let gone = without(&one(&pages), &there);
+            let pages = without(&one(&pages), &gone);
+            left -= count(&pages);
+            ask.out.extend(pages);
+        }
+        ask.ahead = without(&joined(std::mem::take(&mut ask.ahead)), &there);
+        self.there = there;
+        ask
+    }
+}
+
+/// How many pages there are.
+pub(crate) fn count(ranges: &[Range<Page>]) -> u64 {
+    ranges.iter().map(|range| range.end - range.start).sum()
+}
+
+fn one(range: &Range<Page>) -> [Range<Page>; 1] {
+    [range.clone()]
+}
+
+/// Neighbours as one, in order.
+fn joined(mut ranges: Vec<Range<Page>>) -> Vec<Range<Page>> {
+    ranges.sort_unstable_by_key(|range| range.start);
+    let mut joined: Vec<Range<Page>> = vec![];
+    for range in ranges {
+        match joined.last_mut() {
+            Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
+            _ => joined.push(range),
+        }
+    }
+    joined
+}
+
+/// What is in one list and not in the other, both of them in order.
+fn without(all: &[Range<Page>], but: &[Range<Page>]) -> Vec<Range<Page>> {
+    let (mut left, mut but) = (vec![], but.iter().peekable());
+    for range in all {
+        let mut start = range.start;
+        while start < range.end {
+            while but.next_if(|gone| gone.end <= start).is_some() {}
+            match but.peek() {
+                Some(gone) if gone.start <= start => start = gone.end,
+                Some(gone) if gone.start < range.end => {
+                    left.push(start..gone.start);
+                    start = gone.end;
+                }
+                _ => {
+                    left.push(start..range.end);
+                    break;
+                }
+            }
+        }
+    }
+    left
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use rand_pcg::{
+        Pcg64Mcg,
+        rand_core::{RngCore, SeedableRng},
+    };
+    use std::collections::BTreeSet;
+
+    const LIMITS: Limits = Limits { first: 64, most: 1024 };
+
+    #[test]
+    fn a_sweep_is_read_ahead_and_goes_out_behind() {
+        let mut steer = Steer::new(LIMITS);
+        let (mut ahead, mut out) = (BTreeSet::new(), BTreeSet::new());
+        for at in 0..50 {
+            let first = 1000 + at.max(10) * 200 - 2000;
+            let ask = steer.look(one(&(first..1000 + (at + 1) * 200)).into(), 2000);
+            ahead.extend(ask.ahead.into_iter().flatten());
+            out.extend(ask.out.into_iter().flatten());
+        }
+        let foreseen = (2000..11_000).filter(|page| ahead.contains(page)).count();
+        assert!(foreseen > 8000, "{foreseen} of 9000");
+        assert!(ahead.iter().all(|page| *page < 11_000 + 2 * LIMITS.most), "{:?}", ahead.last());
+        assert_eq!(out, (1000..9000).collect());
+    }
+
+    #[test]
+    fn what_is_touched_here_and_there_is_left_to_the_kernel() {
+        let mut steer = Steer::new(LIMITS);
+        let mut there = BTreeSet::new();
+        let mut random = Pcg64Mcg::seed_from_u64(1);
+        for _ in 0..200 {
+            there.insert(random.next_u64() >> 30);
+            let pages = there.iter().map(|page| *page..page + 1).collect();
+            assert_eq!(steer.look(pages, 10), Ask::default());
+        }
+    }
+
+    fn ranges() -> impl Strategy<Value = Vec<Range<Page>>> {
+        let range = (0_u64..100, 1_u64..20).prop_map(|(start, count)| start..start + count);
+        proptest::collection::vec(range, 0..10).prop_map(joined)
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_left_is_in_one_and_not_in_the_other(all in ranges(), but in ranges()) {
+            let set = |ranges: &[Range<Page>]| -> BTreeSet<Page> {
+                ranges.iter().cloned().flatten().collect()
+            };
+            let left = without(&all, &but);
+            prop_assert!(left.iter().all(|range| range.start < range.end));
+            prop_assert_eq!(set(&left), &set(&all) - &set(&but));
+        }
+    }
+}

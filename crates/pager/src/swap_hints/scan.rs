@@ -1,0 +1,213 @@
+//! Which pages of another process are there, and what the kernel is asked to do with them.
+
+#![expect(unsafe_code, reason = "calls that no crate wraps")]
+
+use super::Ask;
+use crate::page::Page;
+use rustix::{
+    ioctl::{Opcode, opcode},
+    process::{Pid, PidfdFlags, pidfd_open},
+};
+use std::{
+    fs::{self, File},
+    io,
+    ops::Range,
+    os::fd::{AsRawFd, OwnedFd},
+};
+
+const PAGE_BYTES: u64 = 4096;
+
+/// Runs of pages that the kernel tells at once.
+const RUNS: usize = 1024;
+
+/// Pieces of memory that the kernel takes at once: `UIO_MAXIOV`.
+const PIECES: usize = 1024;
+
+/// `PAGE_IS_PRESENT` of `linux/fs.h`.
+const PRESENT: u64 = 1 << 3;
+
+/// `struct pm_scan_arg` of `linux/fs.h`: `PAGEMAP_SCAN`, which came with 6.7.
+#[repr(C)]
+#[derive(Default)]
+struct Scan {
+    size: u64,
+    flags: u64,
+    start: u64,
+    end: u64,
+    walk_end: u64,
+    vec: u64,
+    vec_len: u64,
+    max_pages: u64,
+    category_inverted: u64,
+    category_mask: u64,
+    category_anyof_mask: u64,
+    return_mask: u64,
+}
+
+/// `struct page_region`.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Found {
+    start: u64,
+    end: u64,
+    categories: u64,
+}
+
+const SCAN: Opcode = opcode::read_write::<Scan>(b'f', 16);
+
+/// A process that is looked at.
+#[derive(Debug)]
+pub struct Looked {
+    pid: u32,
+    pagemap: File,
+    process: OwnedFd,
+}
+
+impl Looked {
+    /// Looks at a process.
+    ///
+    /// # Errors
+    /// When it has ended, or is not ours to look at.
+    pub fn new(pid: u32) -> io::Result<Self> {
+        let gone = || io::Error::from_raw_os_error(libc::ESRCH);
+        let name = Pid::from_raw(pid as i32).ok_or_else(gone)?;
+        let process = pidfd_open(name, PidfdFlags::empty())?;
+        let pagemap = File::open(format!("/proc/{pid}/pagemap"))?;
+        Ok(Self { pid, pagemap, process })
+    }
+
+    /// Its pages that are there, in order, of all private memory that is at least so long.
+    ///
+    /// # Errors
+    /// When it has ended.
+    pub fn there(&self, least_bytes: u64) -> io::Result<Vec<Range<Page>>> {
+        let maps = fs::read_to_string(format!("/proc/{}/maps", self.pid))?;
+        let mut there = vec![];
+        for range in maps.lines().filter_map(private) {
+            if range.end - range.start >= least_bytes {
+                self.scan(&range, &mut there)?;
+            }
+        }
+        Ok(there)
+    }
+
+    fn scan(&self, range: &Range<u64>, there: &mut Vec<Range<Page>>) -> io::Result<()> {
+        let mut found = [Found::default(); RUNS];
+        let mut start = range.start;
+        while start < range.end {
+            let mut scan = Scan {
+                size: size_of::<Scan>() as u64,
+                start,
+                end: range.end,
+                vec: found.as_mut_ptr() as u64,
+                vec_len: RUNS as u64,
+                category_mask: PRESENT,
+                return_mask: PRESENT,
+                ..Scan::default()
+            };
+            // SAFETY: the structure is what its number says, and the kernel writes no more than
+            // `vec_len` runs to where they are kept.
+            let count = unsafe { libc::ioctl(self.pagemap.as_raw_fd(), SCAN as _, &raw mut scan) };
+            if count < 0 {
+                return Err(io::Error::last_os_error());
+            }
+            let runs = &found[..usize::try_from(count).unwrap_or(0).min(RUNS)];
+            for run in runs {
+                there.push(run.start / PAGE_BYTES..run.end / PAGE_BYTES);
+            }
+            if scan.walk_end <= start {
+                break;
+            }
+            start = scan.walk_end;
+        }
+        Ok(())
+    }
+
+    /// Asks the kernel. What it does not do is no matter: it is advice.
+    pub fn ask(&self, ask: &Ask) {
+        self.advise(&ask.out, libc::MADV_PAGEOUT);
+        self.advise(&ask.ahead, libc::MADV_WILLNEED);
+    }
+
+    fn advise(&self, pages: &[Range<Page>], advice: i32) {
+        let piece = |pages: &Range<Page>| libc::iovec {
+            iov_base: (pages.start * PAGE_BYTES) as *mut libc::c_void,
+            iov_len: ((pages.end - pages.start) * PAGE_BYTES) as usize,
+        };
+        let mut pieces: Vec<_> = pages.iter().map(piece).collect();
+        for pieces in pieces.chunks_mut(PIECES) {
+            let mut at = 0;
+            while at < pieces.len() {
+                let rest = &pieces[at..];
+                let (process, count) = (self.process.as_raw_fd(), rest.len());
+                // SAFETY: advice of these kinds changes no content, and the addresses are of the
+                // other process: they are only read here.
+                let done = unsafe {
+                    libc::syscall(
+                        libc::SYS_process_madvise,
+                        process,
+                        rest.as_ptr(),
+                        count,
+                        advice,
+                        0,
+                    )
+                };
+                // It says how much it did before it came to what is not mapped any more.
+                let mut done = usize::try_from(done).unwrap_or(0);
+                while at < pieces.len() && done >= pieces[at].iov_len {
+                    done -= pieces[at].iov_len;
+                    at += 1;
+                }
+                at += 1;
+            }
+        }
+    }
+}
+
+/// Memory of a line of `/proc/PID/maps` that is private and of no file.
+fn private(line: &str) -> Option<Range<u64>> {
+    let mut words = line.split_ascii_whitespace();
+    let (addresses, mode, _, _, inode) =
+        (words.next()?, words.next()?, words.next()?, words.next()?, words.next()?);
+    let is_other = words.next().is_some_and(|name| name.starts_with("[v"));
+    let (start, end) = addresses.split_once('-')?;
+    let number = |text| u64::from_str_radix(text, 16).ok();
+    let is_ours = mode.starts_with("rw") && mode.ends_with('p') && inode == "0" && !is_other;
+    is_ours.then_some(number(start)?..number(end)?)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    #[test]
+    fn private_memory_is_found() {
+        let lines = "\
+555000-556000 r-xp 00000000 fd:00 123 /bin/program
+556000-557000 rw-p 00001000 fd:00 123 /bin/program
+600000-700000 rw-p 00000000 00:00 0 [heap]
+700000-800000 rw-s 00000000 00:01 99 /memfd:shared
+7f0000-7f8000 rw-p 00000000 00:00 0
+7f8000-7f9000 r--p 00000000 00:00 0 [vvar]";
+        let found: Vec<_> = lines.lines().filter_map(private).collect();
+        assert_eq!(found, [0x600_000..0x700_000, 0x7f0_000..0x7f8_000]);
+    }
+
+    #[test]
+    fn pages_that_are_there_are_seen() {
+        let pages = 5000;
+        let mut memory = vec![0_u8; pages * 4096];
+        let first = memory.as_ptr() as u64 / PAGE_BYTES + 1;
+        for page in (0..pages - 1).step_by(2) {
+            memory[(page + 1) * 4096] = 1;
+        }
+        let looked = Looked::new(std::process::id()).unwrap();
+        let there = looked.there(16 << 20).unwrap();
+        let is_there = |page: u64| there.iter().any(|range| range.contains(&page));
+        let seen = (0..pages as u64 - 2).filter(|page| is_there(first + page)).count();
+        // Huge pages, where a process has them, are there as a whole.
+        assert!(seen >= pages / 2 - 2, "{seen} of {pages}");
+        looked.ask(&Ask { ahead: there, out: vec![] });
+    }
+}

@@ -1,0 +1,280 @@
+//! A swap file of one session, and a control group with its budget.
+
+#![expect(unsafe_code, reason = "the calls for swap have no wrapper")]
+
+use super::{Steer, count, scan::Looked};
+use crate::{prefetch::Limits, store::Refused};
+use std::{
+    collections::BTreeMap,
+    ffi::CString,
+    fs::{self, OpenOptions},
+    io,
+    os::unix::{ffi::OsStrExt, fs::OpenOptionsExt},
+    path::{Path, PathBuf},
+    process::{self, Command},
+    thread,
+    time::{Duration, Instant},
+};
+
+/// What the names of swap files begin with, and end with the process that made it.
+const FILE: &str = ".interleaf-swap-";
+
+/// The same of control groups.
+const GROUP: &str = "interleaf-extend-";
+
+/// Before all other swap there may be, which is slower or full: `SWAP_FLAG_PREFER` with the highest
+/// priority, of `linux/swap.h`.
+const FIRST: libc::c_int = 0x8000 | 0x7fff;
+
+/// Memory that is shorter is not looked at.
+const LEAST_BYTES: u64 = 1 << 20;
+
+/// The time between two looks at least, and so many times as long as a look takes.
+const LOOK: Duration = Duration::from_millis(2);
+const LOOKS_TIMES: u32 = 4;
+
+/// One part in so many of the budget is kept for what is read ahead and for what is on its way out,
+/// where sweeps leave something behind.
+const FREE_PART: u64 = 4;
+
+/// Streams are followed by one part in so many of the budget at most.
+const AHEAD_PART: u64 = 16;
+
+/// Swap and a budget for a command, and what tells the kernel what it will need.
+#[derive(Debug)]
+pub struct Steered {
+    file: PathBuf,
+    is_on: bool,
+    group: Option<Group>,
+    dram_bytes: u64,
+    processes: BTreeMap<u32, (Looked, Steer)>,
+    /// Pages that the kernel was asked to read ahead, and to put out.
+    asked: (u64, u64),
+}
+
+#[derive(Debug)]
+struct Group {
+    folder: PathBuf,
+    limit: &'static str,
+    /// Where a process of ours was before.
+    before: PathBuf,
+}
+
+impl Steered {
+    /// Makes a swap file of so many bytes in a folder, turns it on, and makes a control group with
+    /// a budget of `dram_bytes`. Both are gone with the value.
+    ///
+    /// # Errors
+    /// When one of them is not to be had: that takes root.
+    pub fn begin(store: &Path, dram_bytes: u64, swap_bytes: u64) -> Result<Self, Refused> {
+        check(store)?;
+        swept(store);
+        let file = store.join(format!("{FILE}{}", process::id()));
+        let mut steered = Self {
+            file,
+            is_on: false,
+            group: None,
+            dram_bytes,
+            processes: BTreeMap::new(),
+            asked: (0, 0),
+        };
+        steered.swap_on(swap_bytes).map_err(|why| {
+            let hint =
+                "it takes root, free space, and a file system that can hold swap (ext4, XFS)";
+            refused(store, format!("no swap there: {why}"), hint)
+        })?;
+        steered.group = Some(Group::new(dram_bytes).map_err(|why| {
+            let hint = "it takes root, and the memory controller of control groups";
+            refused(store, format!("there is no budget without a control group: {why}"), hint)
+        })?);
+        Ok(steered)
+    }
+
+    fn swap_on(&mut self, bytes: u64) -> io::Result<()> {
+        let mut options = OpenOptions::new();
+        let file = options.write(true).create_new(true).mode(0o600).open(&self.file)?;
+        rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, bytes)?;
+        file.sync_all()?;
+        let made = Command::new("mkswap").arg(&self.file).output()?;
+        if !made.status.success() {
+            return Err(io::Error::other(String::from_utf8_lossy(&made.stderr).trim().to_owned()));
+        }
+        let path = path(&self.file)?;
+        // SAFETY: the path ends with a zero, and the file is ours alone.
+        if unsafe { libc::swapon(path.as_ptr(), FIRST) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        self.is_on = true;
+        Ok(())
+    }
+
+    /// Does something, such as to start a command, within the budget: what is started meanwhile
+    /// stays there.
+    ///
+    /// # Errors
+    /// When the control group takes no process.
+    pub fn within<T>(&self, act: impl FnOnce() -> T) -> io::Result<T> {
+        let Some(group) = &self.group else { return Ok(act()) };
+        let own = process::id().to_string();
+        fs::write(group.folder.join("cgroup.procs"), &own)?;
+        let done = act();
+        fs::write(group.before.join("cgroup.procs"), &own)?;
+        Ok(done)
+    }
+
+    /// Looks at all processes of the group once, tells the kernel what they will need, and says
+    /// how long it may be until the next look.
+    pub fn look(&mut self) -> Duration {
+        let begun = Instant::now();
+        let Some(group) = &self.group else { return LOOK };
+        let most = (self.dram_bytes - self.dram_bytes / FREE_PART) / 4096;
+        let mut others: u64 = self.processes.values().map(|(_, steer)| steer.there()).sum();
+        let pids = group.processes();
+        self.processes.retain(|pid, _| pids.contains(pid));
+        for pid in pids.into_iter().filter(|pid| *pid != process::id()) {
+            if !self.processes.contains_key(&pid) {
+                let most = (self.dram_bytes / AHEAD_PART / 4096).max(1);
+                let steer = Steer::new(Limits { first: most.min(256), most });
+                // It may have ended.
+                let Ok(looked) = Looked::new(pid) else { continue };
+                self.processes.insert(pid, (looked, steer));
+            }
+            let Some((looked, steer)) = self.processes.get_mut(&pid) else { continue };
+            let Ok(there) = looked.there(LEAST_BYTES) else { continue };
+            others -= steer.there();
+            let ask = steer.look(there, most.saturating_sub(others));
+            others += steer.there();
+            looked.ask(&ask);
+            self.asked.0 += count(&ask.ahead);
+            self.asked.1 += count(&ask.out);
+        }
+        LOOK.max(begun.elapsed() * LOOKS_TIMES)
+    }
+
+    /// Pages that the kernel was asked to read ahead, and to put out before room was needed.
+    pub const fn asked(&self) -> (u64, u64) {
+        self.asked
+    }
+}
+
+impl Drop for Steered {
+    fn drop(&mut self) {
+        self.processes.clear();
+        self.group = None;
+        if self.is_on {
+            swap_off(&self.file);
+        }
+        let _ = fs::remove_file(&self.file);
+    }
+}
+
+impl Group {
+    fn new(bytes: u64) -> io::Result<Self> {
+        let one = Path::new("/sys/fs/cgroup/memory");
+        let two = Path::new("/sys/fs/cgroup");
+        let is_one = one.join("memory.limit_in_bytes").exists();
+        let tree = if is_one { one } else { two };
+        if !is_one {
+            let has = fs::read_to_string(tree.join("cgroup.subtree_control"))?;
+            if !has.split_ascii_whitespace().any(|name| name == "memory") {
+                fs::write(tree.join("cgroup.subtree_control"), "+memory")?;
+            }
+        }
+        let limit = if is_one { "memory.limit_in_bytes" } else { "memory.max" };
+        let own = fs::read_to_string("/proc/self/cgroup")?;
+        let is_ours = |line: &&str| match is_one {
+            true => line.split(':').nth(1).is_some_and(|of| of.split(',').any(|it| it == "memory")),
+            false => line.starts_with("0::"),
+        };
+        let before = own.lines().find(is_ours).and_then(|line| line.splitn(3, ':').nth(2));
+        let before = tree.join(before.unwrap_or("/").trim_start_matches('/'));
+        let folder = tree.join(format!("{GROUP}{}", process::id()));
+        fs::create_dir(&folder)?;
+        let group = Self { folder, limit, before };
+        fs::write(group.folder.join(group.limit), bytes.to_string())?;
+        Ok(group)
+    }
+
+    fn processes(&self) -> Vec<u32> {
+        let text = fs::read_to_string(self.folder.join("cgroup.procs")).unwrap_or_default();
+        text.lines().filter_map(|line| line.parse().ok()).collect()
+    }
+}
+
+impl Drop for Group {
+    /// Who still runs goes back to where we are, without a budget.
+    fn drop(&mut self) {
+        for _ in 0..100 {
+            for pid in self.processes() {
+                let _ = fs::write(self.before.join("cgroup.procs"), pid.to_string());
+            }
+            if fs::remove_dir(&self.folder).is_ok() {
+                return;
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+/// Whether a swap file and a control group for it can be made, as far as that can be told without
+/// making them.
+///
+/// # Errors
+/// When they cannot.
+pub fn check(store: &Path) -> Result<(), Refused> {
+    if !store.is_dir() {
+        let hint = "name a folder: swap for a static program is a file";
+        return Err(refused(store, "is no folder".into(), hint));
+    }
+    if !rustix::process::geteuid().is_root() {
+        let hint = "run it as root, or link the program dynamically";
+        return Err(refused(store, "no swap there: swapon(2) takes root".into(), hint));
+    }
+    let [one, two] = ["/sys/fs/cgroup/memory", "/sys/fs/cgroup"].map(Path::new);
+    let controllers = fs::read_to_string(two.join("cgroup.controllers")).unwrap_or_default();
+    let is_two = controllers.split_ascii_whitespace().any(|name| name == "memory");
+    if one.join("memory.limit_in_bytes").exists() || is_two {
+        return Ok(());
+    }
+    let why = "there is no budget without a control group, and none has the memory controller";
+    let hint = "mount -t cgroup2 cgroup2 /sys/fs/cgroup; boot without cgroup_disable=memory";
+    Err(refused(store, why.into(), hint))
+}
+
+/// Removes what sessions have left in a folder that ended without a word: their swap files, and the
+/// control groups.
+pub fn swept(store: &Path) {
+    let is_gone = |name: &str, of: &str| {
+        let pid = name.strip_prefix(of).and_then(|pid| pid.parse::<u32>().ok());
+        pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists())
+    };
+    for entry in fs::read_dir(store).into_iter().flatten().flatten() {
+        if is_gone(&entry.file_name().to_string_lossy(), FILE) {
+            swap_off(&entry.path());
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+    for tree in ["/sys/fs/cgroup/memory", "/sys/fs/cgroup"] {
+        for entry in fs::read_dir(tree).into_iter().flatten().flatten() {
+            if is_gone(&entry.file_name().to_string_lossy(), GROUP) {
+                // A process of it may still run: then it stays, and is no swap's any more.
+                let _ = fs::remove_dir(entry.path());
+            }
+        }
+    }
+}
+
+fn swap_off(file: &Path) {
+    if let Ok(path) = path(file) {
+        // SAFETY: the path ends with a zero; what is out comes back to its process.
+        let _ = unsafe { libc::swapoff(path.as_ptr()) };
+    }
+}
+
+fn path(file: &Path) -> io::Result<CString> {
+    CString::new(file.as_os_str().as_bytes()).map_err(io::Error::other)
+}
+
+fn refused(store: &Path, why: String, hint: &str) -> Refused {
+    Refused { store: store.display().to_string(), why, hint: hint.into() }
+}
