@@ -1,0 +1,53 @@
+# Commands of developers, for `just` (https://just.systems). CONTRIBUTING.md explains them.
+
+# What there is.
+default:
+    @just --list
+
+# Build everything for debugging.
+build:
+    cargo build --workspace
+
+# Format, lints and documents, as CI checks them.
+lint:
+    cargo fmt --all --check
+    cargo clippy --workspace --all-targets --quiet -- -D warnings
+    RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
+    cargo test --quiet -p interleaf --test tidy
+
+# Test one crate: just test model
+test crate:
+    cargo test -p {{ if crate == "cli" { "interleaf" } else { "interleaf-" + crate } }}
+
+# Test the pure crates only, which takes a minute and needs nothing.
+test-pure:
+    cargo test -p interleaf-model -p interleaf-sim -p interleaf-workload
+
+# Test in virtual machines (docs/vm-tests.md).
+test-vm *test:
+    INTERLEAF_VM=required cargo test -p interleaf-vm {{ test }}
+
+# Get the kernels for the virtual machines.
+kernels:
+    crates/vm/kernels
+
+# Write the expected output of the command line anew, and show what changed.
+goldens:
+    TRYCMD=overwrite cargo test -p interleaf
+    git diff --stat -- crates/cli/tests tests/machines
+
+# Write THIRD-PARTY-LICENSES anew.
+licences:
+    INTERLEAF_LICENCES=overwrite cargo test --quiet -p interleaf --test licences
+
+# Run a benchmark: just bench replay
+bench name *args:
+    cargo bench -p interleaf-benches --bench {{ name }} -- {{ args }}
+
+# Everything that has to hold. Installs packages: it asks first.
+ci:
+    bash .ci/run
+
+# Make a release (packaging/release): just release 0.2.0
+release version:
+    packaging/release {{ version }}
