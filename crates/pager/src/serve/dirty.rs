@@ -5,7 +5,7 @@
 //! of 2^-64: a million changed pages a second meet that once in half a million years.
 
 use crate::{
-    cache::{Changed, Span},
+    cache::{DirtyPages, Span},
     kernel::frames::Frames,
     page::PAGE_BYTES,
 };
@@ -64,17 +64,17 @@ impl Digests {
 
     /// Which pages of a span do not hold what the store holds; with `is_changed` some are known not
     /// to.
-    pub(crate) fn changed(&mut self, memory: &Frames, span: Span, is_changed: bool) -> Changed {
+    pub(crate) fn changed(&mut self, memory: &Frames, span: Span, is_changed: bool) -> DirtyPages {
         let fresh: Vec<u64> = frames(span).map(|frame| digest(memory, frame)).collect();
         let is_known = is_changed && span.order <= COARSE_ORDER;
-        let mut changed = Changed::NONE;
+        let mut changed = DirtyPages::EMPTY;
         let before = &self.all[frames(span)];
         for (page, (before, now)) in before.iter().zip(&fresh).enumerate() {
             if is_known || *before == UNKNOWN || before != now {
-                changed.add(page);
+                changed.insert(page);
             }
         }
-        if changed.is_none() {
+        if changed.is_empty() {
             self.fresh.remove(&span.frame);
         } else {
             self.fresh.insert(span.frame, fresh);
