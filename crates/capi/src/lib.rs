@@ -115,7 +115,7 @@ unsafe fn open(options: &Options) -> Result<Pager, Failure> {
     })?;
     let bytes = if options.address_bytes == 0 { ADDRESSES } else { options.address_bytes };
     let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
-    let inner = Inner::new(Settings::of_budget(frames), bytes, store)
+    let inner = Inner::new(Settings::for_budget(frames), bytes, store)
         .map_err(|why| Failure::start(&why))?;
     Ok(Pager { inner, regions: Mutex::default() })
 }
@@ -267,13 +267,13 @@ pub unsafe extern "C" fn interleaf_get_statistics(
         }
         let counts = pager.inner.counts();
         let found = Statistics {
-            touches: counts.touches,
-            ready: counts.ready,
+            touches: counts.faults,
+            ready: counts.minor_faults,
             read: counts.read,
             written: counts.written,
-            foreseen: counts.foreseen,
-            used: counts.used,
-            wasted: counts.wasted,
+            foreseen: counts.prefetched,
+            used: counts.prefetch_hits,
+            wasted: counts.prefetch_wasted,
         };
         // SAFETY: by the caller the memory has that size.
         unsafe { ptr::write(statistics, found) };

@@ -17,7 +17,7 @@ pub mod swap;
 use crate::{
     advice::Advice,
     page::Page,
-    prefetch::{Limits, Touch, stream::Streams},
+    prefetch::{FaultContext, Limits, stream::Streams},
 };
 use std::{collections::VecDeque, ops::Range};
 
@@ -59,12 +59,20 @@ impl Steer {
     pub fn look(&mut self, there: Vec<Range<Page>>, most: u64) -> Ask {
         let mut ask = Ask::default();
         for pages in without(&there, &self.there) {
-            let (page, within) = (pages.start, 0..Page::MAX);
+            let (page, region) = (pages.start, 0..Page::MAX);
             let advice = Advice::Normal;
-            let there = pages.clone();
+            let mapped_around = pages.clone();
             let (thread, offset) = (0, 0);
-            let touch = Touch { thread, page, offset, pages: pages.clone(), there, within, advice };
-            let ahead = self.streams.touch(&touch);
+            let fault = FaultContext {
+                thread,
+                page,
+                offset,
+                pages: pages.clone(),
+                mapped_around,
+                region,
+                advice,
+            };
+            let ahead = self.streams.on_fault(&fault);
             ask.ahead.extend(ahead.into_iter().flat_map(|ahead| ahead.pages));
             if pages.end - pages.start >= SWEPT {
                 self.behind.push_back(pages);
@@ -140,7 +148,7 @@ mod tests {
     };
     use std::collections::BTreeSet;
 
-    const LIMITS: Limits = Limits { first: 64, most: 1024 };
+    const LIMITS: Limits = Limits { initial: 64, max: 1024 };
 
     #[test]
     fn a_sweep_is_read_ahead_and_goes_out_behind() {
@@ -154,7 +162,7 @@ mod tests {
         }
         let foreseen = (2000..11_000).filter(|page| ahead.contains(page)).count();
         assert!(foreseen > 8000, "{foreseen} of 9000");
-        assert!(ahead.iter().all(|page| *page < 11_000 + 2 * LIMITS.most), "{:?}", ahead.last());
+        assert!(ahead.iter().all(|page| *page < 11_000 + 2 * LIMITS.max), "{:?}", ahead.last());
         assert_eq!(out, (1000..9000).collect());
     }
 

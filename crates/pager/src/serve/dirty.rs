@@ -6,7 +6,7 @@
 //! years.
 
 use crate::{
-    cache::{Changed, Span},
+    cache::{DirtyPages, Span},
     kernel::frames::Frames,
     page::PAGE_BYTES,
 };
@@ -66,17 +66,17 @@ impl Digests {
 
     /// The dirty pages of a span. With `is_changed`, the program is known to have written to the
     /// span.
-    pub(crate) fn changed(&mut self, memory: &Frames, span: Span, is_changed: bool) -> Changed {
+    pub(crate) fn changed(&mut self, memory: &Frames, span: Span, is_changed: bool) -> DirtyPages {
         let fresh: Vec<u64> = frames(span).map(|frame| digest(memory, frame)).collect();
         let is_known = is_changed && span.order <= COARSE_ORDER;
-        let mut changed = Changed::NONE;
+        let mut changed = DirtyPages::EMPTY;
         let before = &self.all[frames(span)];
         for (page, (before, now)) in before.iter().zip(&fresh).enumerate() {
             if is_known || *before == UNKNOWN || before != now {
-                changed.add(page);
+                changed.insert(page);
             }
         }
-        if changed.is_none() {
+        if changed.is_empty() {
             self.fresh.remove(&span.frame);
         } else {
             self.fresh.insert(span.frame, fresh);

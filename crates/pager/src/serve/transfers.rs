@@ -2,7 +2,7 @@
 //! transfer, wherever their frames are.
 
 use crate::{
-    cache::{Changed, Span, index::ExtentId},
+    cache::{DirtyPages, Span, index::ExtentId},
     page::{PAGE_BYTES, Page},
     store::{Piece, Store, Transfer},
 };
@@ -69,8 +69,8 @@ impl Transfers {
     }
 
     /// Queues the write-back of the dirty pages of an extent.
-    pub(crate) fn write(&mut self, id: ExtentId, span: Span, changed: &Changed) {
-        let runs = changed.runs(1 << span.order, GAP);
+    pub(crate) fn write(&mut self, id: ExtentId, span: Span, changed: &DirtyPages) {
+        let runs = changed.ranges(1 << span.order, GAP);
         self.extents
             .insert(id, Under { span, is_write: true, runs: runs.len() as u32, is_done: true });
         self.writes.extend(runs.into_iter().map(|run| {

@@ -52,6 +52,6 @@ impl Session {
     /// When the budget is too large.
     pub fn cache(&self) -> Result<Settings, String> {
         let frames = u32::try_from(self.board.budget()).map_err(|_| "the budget is too large")?;
-        Ok(Settings::of_budget(frames))
+        Ok(Settings::for_budget(frames))
     }
 }

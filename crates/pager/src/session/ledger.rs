@@ -517,11 +517,31 @@ impl Drop for Seat {
 }
 
 fn words(counts: &Counts) -> [u64; COUNTS] {
-    let Counts { touches, ready, read, written, foreseen, used, wasted, evicted, .. } = *counts;
+    let Counts {
+        faults,
+        minor_faults,
+        read,
+        written,
+        prefetched,
+        prefetch_hits,
+        prefetch_wasted,
+        evicted,
+        ..
+    } = *counts;
     let Counts { stalled_ns, history, .. } = *counts;
     let mut words = [0; COUNTS];
-    let numbers = [touches, ready, read, written, foreseen, used, wasted, evicted, stalled_ns];
-    let of_history = [history.foreseen, history.used, history.wasted];
+    let numbers = [
+        faults,
+        minor_faults,
+        read,
+        written,
+        prefetched,
+        prefetch_hits,
+        prefetch_wasted,
+        evicted,
+        stalled_ns,
+    ];
+    let of_history = [history.prefetched, history.hits, history.wasted];
     words[..numbers.len()].copy_from_slice(&numbers);
     words[numbers.len()..][..of_history.len()].copy_from_slice(&of_history);
     words
@@ -529,10 +549,32 @@ fn words(counts: &Counts) -> [u64; COUNTS] {
 
 fn counts(words: &[AtomicU64; COUNTS]) -> Counts {
     let words = words.each_ref().map(|word| word.load(SeqCst));
-    let [touches, ready, read, written, foreseen, used, wasted, evicted, stalled_ns, ..] = words;
+    let [
+        faults,
+        minor_faults,
+        read,
+        written,
+        prefetched,
+        prefetch_hits,
+        prefetch_wasted,
+        evicted,
+        stalled_ns,
+        ..,
+    ] = words;
     let [.., asked, touched, untouched, _, _, _, _] = words;
-    let history = Tally { foreseen: asked, used: touched, wasted: untouched };
-    Counts { touches, ready, read, written, foreseen, used, wasted, evicted, stalled_ns, history }
+    let history = Tally { prefetched: asked, hits: touched, wasted: untouched };
+    Counts {
+        faults,
+        minor_faults,
+        read,
+        written,
+        prefetched,
+        prefetch_hits,
+        prefetch_wasted,
+        evicted,
+        stalled_ns,
+        history,
+    }
 }
 
 #[cfg(test)]
@@ -627,10 +669,10 @@ mod tests {
         let (_folder, board) = board(1000);
         let before = Arc::clone(&board).join(some(1), "sh", 1000).unwrap();
         before.grow(1000);
-        before.tell(&Counts { touches: 3, ..Counts::default() }, 0);
+        before.tell(&Counts { faults: 3, ..Counts::default() }, 0);
         let after = Arc::clone(&board).join(some(1), "solver", 1000).unwrap();
         assert_eq!((after.held(), after.grow(1000)), (0, 1000));
-        assert_eq!((board.processes().len(), board.past().touches), (1, 3));
+        assert_eq!((board.processes().len(), board.past().faults), (1, 3));
     }
 
     #[test]

@@ -133,7 +133,7 @@ impl Steered {
         for pid in pids.into_iter().filter(|pid| *pid != process::id()) {
             if !self.processes.contains_key(&pid) {
                 let most = (self.dram_bytes / AHEAD_PART / 4096).max(1);
-                let steer = Steer::new(Limits { first: most.min(256), most });
+                let steer = Steer::new(Limits { initial: most.min(256), max: most });
                 // The process may have ended.
                 let Ok(looked) = Looked::new(pid) else { continue };
                 self.processes.insert(pid, (looked, steer));
