@@ -194,7 +194,8 @@ fn mechanism(bencher: Bencher, (by, how, pages): (By, How, usize)) {
 /// mechanism that serves as it does.
 #[divan::bench(args = [Faults::Thread, Faults::Signal], sample_count = 30, sample_size = 1)]
 fn pager(bencher: Bencher, by: Faults) {
-    let settings = Settings { frames: 16384, order: 0, ahead: Limits { first: 16, most: 2048 } };
+    let settings =
+        Settings { frames: 16384, order: 0, prefetch: Limits { initial: 16, max: 2048 } };
     let store = FileStore::memory(1, Options::default()).expect("files in memory");
     let pager = Pager::seated(settings, 1 << 30, store, None, by).expect("userfaultfd");
     let mut region = pager.region(PIECES * PAGE).expect("addresses");
@@ -212,5 +213,5 @@ fn pager(bencher: Bencher, by: Faults) {
         .with_inputs(cool)
         .bench_local_values(|()| touch(memory, PAGE));
     let counts = pager.counts();
-    assert!(counts.ready >= 15 * PIECES as u64, "{counts:?}");
+    assert!(counts.minor_faults >= 15 * PIECES as u64, "{counts:?}");
 }

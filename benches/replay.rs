@@ -12,7 +12,7 @@
 //! and not mapped costs a hundredth of that (`faults`).
 
 use interleaf_pager::{
-    cache::{Action, Cache, Changed, Counts, Event, Settings, Span},
+    cache::{Action, Cache, Counts, DirtyPages, Event, PageFault, Settings, Span},
     page::Page,
 };
 use interleaf_workload::{
@@ -44,7 +44,7 @@ const PATTERNS: [Kind; 7] =
 struct World {
     cache: Cache,
     is_mapped: Vec<bool>,
-    is_changed: Vec<bool>,
+    is_dirty: Vec<bool>,
     /// Whether it was touched since it was read, and how many were not until they were read again.
     is_used: Vec<bool>,
     in_vain: u64,
@@ -53,13 +53,13 @@ struct World {
 
 impl World {
     fn new(pages: usize, arrays: usize) -> Self {
-        let mut cache = Cache::new(Settings::of_budget(FRAMES as u32));
+        let mut cache = Cache::new(Settings::for_budget(FRAMES as u32));
         let array = pages.div_ceil(arrays) as Page;
-        (0..arrays as Page).for_each(|at| cache.add(at * array..(at + 1) * array));
+        (0..arrays as Page).for_each(|at| cache.add_region(at * array..(at + 1) * array));
         let pages = (array as usize) * arrays;
-        let (is_mapped, is_changed) = (vec![false; pages], vec![false; pages]);
+        let (is_mapped, is_dirty) = (vec![false; pages], vec![false; pages]);
         let (is_used, todo) = (vec![true; pages], VecDeque::new());
-        Self { cache, is_mapped, is_changed, is_used, in_vain: 0, todo }
+        Self { cache, is_mapped, is_dirty, is_used, in_vain: 0, todo }
     }
 
     fn on(&mut self, event: Event) {
@@ -70,7 +70,7 @@ impl World {
 
     fn touch(&mut self, page: usize, offset: u16, is_write: bool) {
         if !self.is_mapped[page] {
-            self.on(Event::Touched { thread: 1, page: page as Page, offset, is_write });
+            self.on(Event::Fault(PageFault { thread: 1, page: page as Page, offset, is_write }));
             let mut was_mapped = false;
             while let Some(action) = self.todo.pop_front() {
                 self.act(action);
@@ -79,7 +79,7 @@ impl World {
             }
             assert!(was_mapped, "page {page} was touched and is not there");
         }
-        self.is_changed[page] |= is_write;
+        self.is_dirty[page] |= is_write;
         self.is_used[page] = true;
     }
 
@@ -99,17 +99,17 @@ impl World {
                 self.on(Event::MovedIn(id));
             }
             Action::MoveOut { id, span, .. } => {
-                let mut changed = Changed::NONE;
+                let mut changed = DirtyPages::EMPTY;
                 for (at, page) in pages(span).enumerate() {
                     self.is_mapped[page] = false;
-                    if self.is_changed[page] {
-                        changed.add(at);
+                    if self.is_dirty[page] {
+                        changed.insert(at);
                     }
                 }
                 self.on(Event::MovedOut(id, changed));
             }
             Action::Write(id, span, _) => {
-                self.is_changed[pages(span)].fill(false);
+                self.is_dirty[pages(span)].fill(false);
                 self.on(Event::Wrote(id, Ok(())));
             }
             Action::Wake(..) => {}
@@ -155,8 +155,8 @@ fn replay(kind: Kind, percent: usize) -> io::Result<()> {
         io::stdout(),
         "{:8} {:9} {:9} {:9} {:9} {:9} {:9} {:9}",
         kind.name(),
-        mean(|counts| counts.touches - counts.ready),
-        mean(|counts| counts.ready),
+        mean(|counts| counts.faults - counts.minor_faults),
+        mean(|counts| counts.minor_faults),
         mean(|counts| counts.read),
         least.read,
         mean(|counts| counts.written),

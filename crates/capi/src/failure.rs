@@ -1,4 +1,4 @@
-//! Why a call failed: a number, and words for the thread that called.
+//! Errors of a call: a status for its caller, and a message for the calling thread.
 
 use libc::{c_char, c_int};
 use std::{cell::RefCell, ffi::CString, io};
@@ -7,7 +7,7 @@ thread_local! {
     static MESSAGE: RefCell<CString> = RefCell::default();
 }
 
-/// `interleaf_status`, without the one that all is well.
+/// `interleaf_status`, without `INTERLEAF_OK`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Status {
     BadArgument = 1,
@@ -33,7 +33,7 @@ impl Failure {
         Self::new(Status::BadArgument, why, hint)
     }
 
-    /// A pager does not start.
+    /// The failure to start a pager.
     pub(crate) fn start(why: &io::Error) -> Self {
         let text = format!("the pager does not start: {why}");
         match why.kind() {
@@ -52,7 +52,7 @@ impl Failure {
     }
 }
 
-/// Does something, and says to C what became of it.
+/// Runs a function, and converts its result for C.
 pub(crate) fn answer(does: impl FnOnce() -> Result<(), Failure>) -> c_int {
     let Err(failure) = does() else { return 0 };
     let text = CString::new(failure.message.replace('\0', " ")).unwrap_or_default();
@@ -60,7 +60,7 @@ pub(crate) fn answer(does: impl FnOnce() -> Result<(), Failure>) -> c_int {
     failure.status as c_int
 }
 
-/// The words for the last call of this thread that failed.
+/// The message of the last failed call of this thread.
 pub(crate) fn message() -> *const c_char {
     MESSAGE.with(|message| message.borrow().as_ptr())
 }

@@ -1,4 +1,4 @@
-//! The library behind `interleaf.h`, which says what each function does.
+//! The library behind `interleaf.h`, which documents each function.
 
 #![expect(unsafe_code, reason = "its functions are called from C")]
 
@@ -27,14 +27,14 @@ const PAGE: usize = 4096;
 /// The smallest budget: two huge pages.
 const DRAM_LEAST: u64 = 4 << 20;
 
-/// The addresses that regions have where nothing else is said.
+/// The default of `options.address_bytes`.
 const ADDRESSES: u64 = 1 << 40;
 
 /// `interleaf_pager`
 #[derive(Debug)]
 pub struct Pager {
     inner: Inner,
-    /// Regions as they were asked for, by where they begin.
+    /// The requested size of each region, by its address.
     regions: Mutex<BTreeMap<usize, usize>>,
 }
 
@@ -65,29 +65,29 @@ pub struct Statistics {
 /// `interleaf_open`
 ///
 /// # Safety
-/// As said in the header: pointers are to what they should be.
+/// As the header says: pointers are valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn interleaf_open(options: *const Options, pager: *mut *mut Pager) -> c_int {
     answer(|| {
         if options.is_null() || pager.is_null() {
             return Err(Failure::argument("options or pager is NULL", "give both"));
         }
-        // SAFETY: by the caller the size stands first, whatever the version.
+        // SAFETY: by the caller the size is the first field, whatever the version.
         let size = unsafe { ptr::read(options.cast::<size_t>()) };
         if size < size_of::<Options>() {
             let why = format!("options.size is {size}, and not {}", size_of::<Options>());
             return Err(Failure::argument(why, "set it to sizeof(interleaf_options)"));
         }
-        // SAFETY: by the caller it points at as much as its size says.
+        // SAFETY: by the caller the structure has that size.
         let made = unsafe { open(&*options) }?;
-        // SAFETY: by the caller it points at a pointer.
+        // SAFETY: by the caller the argument points at a pointer.
         unsafe { *pager = Box::into_raw(Box::new(made)) };
         Ok(())
     })
 }
 
 /// # Safety
-/// The stores are as many strings as said.
+/// The stores are `store_count` strings.
 unsafe fn open(options: &Options) -> Result<Pager, Failure> {
     let dram = options.dram_bytes;
     let frames = u32::try_from(dram / PAGE as u64).ok().filter(|_| dram >= DRAM_LEAST);
@@ -115,7 +115,7 @@ unsafe fn open(options: &Options) -> Result<Pager, Failure> {
     })?;
     let bytes = if options.address_bytes == 0 { ADDRESSES } else { options.address_bytes };
     let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
-    let inner = Inner::new(Settings::of_budget(frames), bytes, store)
+    let inner = Inner::new(Settings::for_budget(frames), bytes, store)
         .map_err(|why| Failure::start(&why))?;
     Ok(Pager { inner, regions: Mutex::default() })
 }
@@ -123,11 +123,11 @@ unsafe fn open(options: &Options) -> Result<Pager, Failure> {
 /// `interleaf_close`
 ///
 /// # Safety
-/// The pager was opened, and is used by nobody any more.
+/// The pager was opened, and is not used any more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn interleaf_close(pager: *mut Pager) {
     if !pager.is_null() {
-        // SAFETY: it was made by `interleaf_open`, and by the caller it is closed once.
+        // SAFETY: the pager was made by `interleaf_open`, and by the caller it is closed once.
         drop(unsafe { Box::from_raw(pager) });
     }
 }
@@ -165,7 +165,7 @@ pub unsafe extern "C" fn interleaf_alloc(
 /// `interleaf_free`
 ///
 /// # Safety
-/// The pager is open, and nobody uses the region any more.
+/// The pager is open, and the region is not used any more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn interleaf_free(pager: *mut Pager, memory: *mut c_void) -> c_int {
     answer(|| {
@@ -221,7 +221,7 @@ pub unsafe extern "C" fn interleaf_advise(
 /// `interleaf_discard`
 ///
 /// # Safety
-/// The pager is open, and nobody uses this part of the region meanwhile.
+/// The pager is open, and this part of the region is not used meanwhile.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn interleaf_discard(
     pager: *mut Pager,
@@ -233,7 +233,7 @@ pub unsafe extern "C" fn interleaf_discard(
         let pager = unsafe { at(pager) }?;
         let part = pager.part(memory, bytes)?;
         let zero = |part: Range<usize>| {
-            // SAFETY: it is a part of a region, which nobody else uses.
+            // SAFETY: the part belongs to a region, and is not used by others.
             unsafe { ptr::write_bytes(part.start as *mut u8, 0, part.len()) }
         };
         let pages = part.start.next_multiple_of(PAGE)..part.end / PAGE * PAGE;
@@ -251,7 +251,7 @@ pub unsafe extern "C" fn interleaf_discard(
 /// `interleaf_get_statistics`
 ///
 /// # Safety
-/// The pager is open, and `statistics` points at so many bytes.
+/// The pager is open, and `statistics` points at `size` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn interleaf_get_statistics(
     pager: *mut Pager,
@@ -267,15 +267,15 @@ pub unsafe extern "C" fn interleaf_get_statistics(
         }
         let counts = pager.inner.counts();
         let found = Statistics {
-            touches: counts.touches,
-            ready: counts.ready,
+            touches: counts.faults,
+            ready: counts.minor_faults,
             read: counts.read,
             written: counts.written,
-            foreseen: counts.foreseen,
-            used: counts.used,
-            wasted: counts.wasted,
+            foreseen: counts.prefetched,
+            used: counts.prefetch_hits,
+            wasted: counts.prefetch_wasted,
         };
-        // SAFETY: by the caller it points at so much.
+        // SAFETY: by the caller the memory has that size.
         unsafe { ptr::write(statistics, found) };
         Ok(())
     })
@@ -294,7 +294,7 @@ pub extern "C" fn interleaf_version() -> *const c_char {
 }
 
 /// # Safety
-/// It is an open pager, or null.
+/// The pointer is an open pager, or null.
 unsafe fn at<'a>(pager: *mut Pager) -> Result<&'a Pager, Failure> {
     // SAFETY: by the caller.
     let pager = unsafe { pager.as_ref() };
@@ -306,7 +306,7 @@ impl Pager {
         self.regions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A part of a region.
+    /// Checks that a range lies in a region.
     fn part(&self, memory: *mut c_void, bytes: usize) -> Result<Range<usize>, Failure> {
         let start = memory as usize;
         let end = start.checked_add(bytes);

@@ -41,18 +41,18 @@ pub mod frame_pool;
 
 pub mod loop_detector;
 
-pub use fast_path::{Taking, Touch};
+pub use fast_path::{MapAttempt, PageFault};
 
 use crate::{
     advice::Advice,
     cache::{
-        frame_pool::{Frame, ORDER_MAX, Pool},
+        frame_pool::{Frame, FramePool, ORDER_MAX},
         index::{ExtentId, Index},
-        loop_detector::Cyclic,
+        loop_detector::LoopDetector,
         queue::{Links, Queue},
     },
     page::Page,
-    prefetch::{Limits, Predictor, Tally, is_of_history},
+    prefetch::{Limits, Prefetcher, Tally, is_of_history},
     ranges::Ranges,
 };
 use budget::Lent;
@@ -72,22 +72,13 @@ const SCATTERED: u32 = 4;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A thread touched a page that is not mapped, and waits.
-    Touched {
-        /// The thread.
-        thread: u32,
-        /// The page.
-        page: Page,
-        /// Where in it, bytes.
-        offset: u16,
-        /// Whether it writes.
-        is_write: bool,
-    },
+    Fault(PageFault),
     /// An extent has its content, or the drive has failed.
     Filled(ExtentId, Result<(), Failed>),
     /// An extent is mapped, and whoever waited for a page of it goes on.
     MovedIn(ExtentId),
     /// An extent is mapped no more, and what of it differs from what is stored.
-    MovedOut(ExtentId, Changed),
+    MovedOut(ExtentId, DirtyPages),
     /// The content of an extent is stored, or the drive has failed.
     Wrote(ExtentId, Result<(), Failed>),
     /// The content of pages is of no use any more: they are zeros when they are touched next.
@@ -95,9 +86,9 @@ pub enum Event {
     /// Discarded pages from this one on are zeros on the drive.
     Erased(Page),
     /// Something holds pages of an extent, which stays mapped.
-    Held(ExtentId),
+    Pinned(ExtentId),
     /// What something held may be tried again.
-    Again,
+    RetryPinned,
     /// The program has said something about pages.
     Advised(Range<Page>, Advice),
     /// The process is about to fork: no page is to be in its address space, and what has changed
@@ -111,32 +102,32 @@ pub enum Event {
 
 /// Which pages of an extent differ from what is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Changed([u64; 1 << (ORDER_MAX - 6)]);
+pub struct DirtyPages([u64; 1 << (ORDER_MAX - 6)]);
 
-impl Changed {
+impl DirtyPages {
     /// None of them.
-    pub const NONE: Self = Self([0; 1 << (ORDER_MAX - 6)]);
+    pub const EMPTY: Self = Self([0; 1 << (ORDER_MAX - 6)]);
 
     /// So many pages, all of them.
     pub fn all(pages: usize) -> Self {
-        let mut changed = Self::NONE;
-        (0..pages).for_each(|page| changed.add(page));
+        let mut changed = Self::EMPTY;
+        (0..pages).for_each(|page| changed.insert(page));
         changed
     }
 
     /// Adds a page, by its number in the extent.
-    pub const fn add(&mut self, page: usize) {
+    pub const fn insert(&mut self, page: usize) {
         self.0[page / 64] |= 1 << (page % 64);
     }
 
     /// Whether it has a page.
-    pub const fn has(&self, page: usize) -> bool {
+    pub const fn contains(&self, page: usize) -> bool {
         self.0[page / 64] >> (page % 64) & 1 == 1
     }
 
     /// Whether none differs.
-    pub fn is_none(&self) -> bool {
-        *self == Self::NONE
+    pub fn is_empty(&self) -> bool {
+        *self == Self::EMPTY
     }
 
     /// How many differ.
@@ -146,9 +137,9 @@ impl Changed {
 
     /// Runs of pages that differ, of an extent with so many; of two that are less than `gap` apart
     /// one is made.
-    pub fn runs(&self, pages: usize, gap: usize) -> Vec<Range<usize>> {
+    pub fn ranges(&self, pages: usize, gap: usize) -> Vec<Range<usize>> {
         let mut runs: Vec<Range<usize>> = vec![];
-        for page in (0..pages).filter(|page| self.has(*page)) {
+        for page in (0..pages).filter(|page| self.contains(*page)) {
             match runs.last_mut() {
                 Some(run) if page - run.end <= gap => run.end = page + 1,
                 _ => runs.push(page..page + 1),
@@ -189,7 +180,7 @@ pub enum Action {
     Read(ExtentId, Span),
     /// Move frames to the pages, and wake who waits for them.
     MoveIn(ExtentId, Span),
-    /// Move pages to the frames, and say which of them have changed; with `is_changed` it is known
+    /// Move pages to the frames, and say which of them have changed; with `is_dirty` it is known
     /// that some have.
     MoveOut {
         /// The extent.
@@ -197,12 +188,12 @@ pub enum Action {
         /// Where.
         span: Span,
         /// Whether it was mapped for a write, or was not stored before.
-        is_changed: bool,
+        is_dirty: bool,
     },
     /// Let go of pages that something holds: their content is of no use any more.
     Drop(ExtentId, Span),
     /// Write those frames to the drive that have changed.
-    Write(ExtentId, Span, Changed),
+    Write(ExtentId, Span, DirtyPages),
     /// Wake who waits for one of so many pages from this one on: it is there, or is to be touched
     /// again.
     Wake(Page, u64),
@@ -221,26 +212,26 @@ pub struct Settings {
     /// nothing is known of their region.
     pub order: u8,
     /// How far streams are followed.
-    pub ahead: Limits,
+    pub prefetch: Limits,
 }
 
 /// What was done, in pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Touches of pages that were not mapped.
-    pub touches: u64,
+    pub faults: u64,
     /// Of those, of pages that were ready.
-    pub ready: u64,
+    pub minor_faults: u64,
     /// Pages that were read.
     pub read: u64,
     /// Pages that were written.
     pub written: u64,
     /// Pages that were brought in before they were touched.
-    pub foreseen: u64,
+    pub prefetched: u64,
     /// Of those, the ones whose extents were touched.
-    pub used: u64,
+    pub prefetch_hits: u64,
     /// Of those, the ones that were given up untouched.
-    pub wasted: u64,
+    pub prefetch_wasted: u64,
     /// Pages whose frames were needed for others.
     pub evicted: u64,
     /// How long threads waited for pages, nanoseconds in all; whoever has a clock adds it.
@@ -253,7 +244,7 @@ pub struct Counts {
 #[derive(Clone, Debug)]
 pub struct Cache {
     settings: Settings,
-    pool: Pool,
+    pool: FramePool,
     /// Where regions end, by where they begin.
     regions: BTreeMap<Page, Page>,
     index: Index,
@@ -268,7 +259,7 @@ pub struct Cache {
     mapped_frames: u32,
     /// Mapped too, but in a loop over more than fits: what has just gone by.
     gone_by: Queue,
-    cyclic: Cyclic,
+    cyclic: LoopDetector,
     /// Frames that were mapped in loops so far.
     of_loop: u64,
     /// Ready after they were mapped, in the order in which they became it, and as stored.
@@ -310,7 +301,7 @@ pub struct Cache {
     is_obstructed: bool,
     /// Whether something could not be stored since then.
     is_unwritable: bool,
-    predictor: Predictor,
+    predictor: Prefetcher,
     /// What streams asked for and is not brought in yet.
     pending: VecDeque<Pending>,
     /// What is known of regions, by where they begin.
@@ -324,7 +315,7 @@ impl Cache {
     pub fn new(settings: Settings) -> Self {
         Self {
             settings,
-            pool: Pool::new(settings.frames),
+            pool: FramePool::new(settings.frames),
             regions: BTreeMap::new(),
             index: Index::default(),
             extents: vec![],
@@ -335,7 +326,7 @@ impl Cache {
             mapped: Queue::new(),
             mapped_frames: 0,
             gone_by: Queue::new(),
-            cyclic: Cyclic::new(settings.frames),
+            cyclic: LoopDetector::new(settings.frames),
             of_loop: 0,
             resting: Queue::new(),
             foreseen: Queue::new(),
@@ -358,7 +349,7 @@ impl Cache {
             is_frozen: false,
             is_obstructed: false,
             is_unwritable: false,
-            predictor: Predictor::new(settings.ahead),
+            predictor: Prefetcher::new(settings.prefetch),
             pending: VecDeque::new(),
             learners: BTreeMap::new(),
             lent: Lent::default(),
@@ -372,7 +363,7 @@ impl Cache {
     }
 
     /// Pages of all regions.
-    pub fn pages(&self) -> u64 {
+    pub fn region_pages(&self) -> u64 {
         self.regions.iter().map(|(start, end)| end - start).sum()
     }
 
@@ -385,7 +376,7 @@ impl Cache {
     pub fn on(&mut self, event: Event, actions: &mut Vec<Action>) {
         let mut touch = None;
         match event {
-            Event::Touched { thread, page, offset, is_write } => {
+            Event::Fault(PageFault { thread, page, offset, is_write }) => {
                 self.touch(page, is_write, actions);
                 touch = Some((thread, page, offset));
             }
@@ -408,8 +399,8 @@ impl Cache {
             Event::Wrote(id, result) => self.wrote(id, result, actions),
             Event::Discarded(pages) => self.discarded.push(pages),
             Event::Erased(first) => self.erasing.retain(|pages| pages.start != first),
-            Event::Held(id) => return self.held(id, actions),
-            Event::Again => {}
+            Event::Pinned(id) => return self.held(id, actions),
+            Event::RetryPinned => {}
             Event::Advised(pages, advice) => self.advise(&pages, advice, actions),
             Event::Budget(frames) => self.resize(frames),
             Event::Freeze => self.freeze(actions),
@@ -458,7 +449,7 @@ impl Cache {
                 self.rescued(frames);
             }
             State::Ready => {
-                self.counts.ready += 1;
+                self.counts.minor_faults += 1;
                 let is_probe = extent.is_probe;
                 if is_probe {
                     self.dequeue(id);
@@ -474,9 +465,9 @@ impl Cache {
                 }
             }
             // The move that is under way wakes all who wait.
-            State::Mapping => extent.is_changed |= is_write,
+            State::Mapping => extent.is_dirty |= is_write,
             State::Mapped => {
-                extent.is_changed |= is_write;
+                extent.is_dirty |= is_write;
                 actions.push(Action::Wake(page, 1));
             }
         }
@@ -586,8 +577,8 @@ impl Cache {
         let wanted = extent.wanted();
         extent.forget_wanted();
         // What could not be stored must not rest, where it would be given up.
-        let is_mapped = !self.is_frozen || extent.is_changed;
-        let is_leaving = std::mem::take(&mut extent.is_leaving) && !extent.is_changed;
+        let is_mapped = !self.is_frozen || extent.is_dirty;
+        let is_leaving = std::mem::take(&mut extent.is_leaving) && !extent.is_dirty;
         self.enqueue(id);
         if let Some(wanted) = wanted.filter(|_| is_mapped) {
             self.map(id, wanted.is_write, actions);
@@ -634,7 +625,7 @@ impl Cache {
         extent.state = State::Mapping;
         extent.is_taken = false;
         self.coming += 1;
-        extent.is_changed |= is_write;
+        extent.is_dirty |= is_write;
         actions.push(Action::MoveIn(id, extent.span()));
         self.used(id);
     }
@@ -643,8 +634,8 @@ impl Cache {
     fn used(&mut self, id: ExtentId) {
         let extent = &mut self.extents[id as usize];
         let (frames, stream) = (u64::from(extent.frames()), std::mem::take(&mut extent.stream));
-        self.counts.used += if stream != 0 { frames } else { 0 };
-        self.counts.history.used += if is_of_history(stream) { frames } else { 0 };
+        self.counts.prefetch_hits += if stream != 0 { frames } else { 0 };
+        self.counts.history.hits += if is_of_history(stream) { frames } else { 0 };
     }
 
     fn insert(&mut self, extent: Extent) -> ExtentId {

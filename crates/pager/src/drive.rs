@@ -1,4 +1,5 @@
-//! What a store gives: measured as a pager uses it, in a few seconds, past every cache of ours.
+//! Measures the bandwidth and latency of a store as a pager uses it, in a few seconds and past all
+//! caches of Linux.
 
 #![expect(unsafe_code, reason = "a store is handed memory")]
 
@@ -16,58 +17,57 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Streams move as much in one transfer: more gives a drive nothing.
+/// Bytes of a transfer of streams; larger transfers are no faster.
 const LARGE: usize = 1 << 20;
 
-/// And as many at the same time.
+/// Large transfers at the same time.
 const LARGE_DEPTH: usize = 16;
 
-/// Single pages.
+/// Bytes of a random read.
 const SMALL: usize = 4096;
 
-/// The same seed places the same pages every time.
+/// Seed of the random offsets: the same in each run.
 const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// What a store gives.
+/// The measured speed of a store.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Drive {
-    /// How much was written and read, bytes.
+    /// Bytes that were written and read.
     pub bytes: u64,
-    /// One transfer of 1 MiB behind the other, 16 at a time, GB/s.
+    /// Bandwidth of reading 1 MiB transfers in sequence, 16 at a time, GB/s.
     pub read_gbps: f64,
     /// The same for writing.
     pub write_gbps: f64,
-    /// Single pages here and there.
+    /// Random reads of single pages, by queue depth.
     pub random: Vec<Random>,
 }
 
-/// Single pages of 4 KiB that are read here and there.
+/// Random reads of 4 KiB pages.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Random {
-    /// So many at a time.
+    /// Reads at the same time.
     pub depth: usize,
-    /// How many a second.
+    /// Reads a second.
     pub iops: f64,
-    /// How long each takes, on average.
+    /// Mean latency.
     pub latency_us: f64,
 }
 
-/// Why nothing was measured.
+/// Why the measurement failed.
 #[derive(Debug, thiserror::Error)]
 pub enum DriveError {
-    /// The system refuses.
+    /// A system call failed.
     #[error(transparent)]
     System(#[from] io::Error),
-    /// The store lost something.
+    /// The store lost data.
     #[error(transparent)]
     Lost(#[from] Lost),
 }
 
-/// Measures a store with `bytes` of it, each of the parts for as long as `limit` at most. What was
-/// there is gone.
+/// Measures a store with `bytes` of it, each part for at most `limit`. The former content of the
+/// store is lost.
 ///
-/// # Errors
-/// When there is no memory, or a transfer fails.
+/// When memory cannot be mapped, or a transfer fails.
 pub fn measure(
     store: &mut dyn Store,
     bytes: u64,
@@ -77,11 +77,11 @@ pub fn measure(
     let most = depths.iter().map(|depth| depth * SMALL).max().unwrap_or(0);
     let memory = Memory::frames(most.max(LARGE * LARGE_DEPTH));
     let memory = memory.map_err(io::Error::from)?;
-    // A drive that finds zeros, or the same again, may not store them.
+    // Random data: a drive may not store zeros or repeated content.
     let mut state = SEED;
     for word in (0..memory.bytes()).step_by(8) {
         let next = random(&mut state).to_ne_bytes();
-        // SAFETY: the memory is ours, and nothing is under way with it yet.
+        // SAFETY: the memory is this function's own, and no transfer uses it yet.
         unsafe { memory.put(word, &next) };
     }
     let mut bench = Bench { store, memory, moved: 0 };
@@ -89,7 +89,7 @@ pub fn measure(
     let sequence = |at: u64| (at % parts) * LARGE as u64;
     let (written, time) = bench.run(true, LARGE, LARGE_DEPTH, (limit, parts), sequence)?;
     let write_gbps = gbps(written * LARGE as u64, time);
-    // Only what was written is there to be read.
+    // Only written ranges can be read.
     let there = written.min(parts).max(1);
     let sequence = |at: u64| (at % there) * LARGE as u64;
     let (read, time) = bench.run(false, LARGE, LARGE_DEPTH, (limit, u64::MAX), sequence)?;
@@ -109,13 +109,13 @@ pub fn measure(
 struct Bench<'a> {
     store: &'a mut dyn Store,
     memory: Memory,
-    /// Transfers so far, which are their names.
+    /// Transfers so far, used as tokens.
     moved: u64,
 }
 
 impl Bench<'_> {
-    /// Keeps `depth` transfers under way for a while, or until there were so many; how many were
-    /// done in which time.
+    /// Keeps `depth` transfers under way for `limit`, or until `most` were begun. Returns the
+    /// number of transfers and their time.
     fn run(
         &mut self,
         is_write: bool,
@@ -126,7 +126,7 @@ impl Bench<'_> {
     ) -> Result<(u64, Duration), DriveError> {
         let start = Instant::now();
         let (mut begun, mut done, mut failed) = (0, 0, None);
-        // Which part of the memory each transfer uses, and which are free.
+        // The part of the memory that each transfer uses, and the parts that are free.
         let mut used = HashMap::new();
         let mut free: Vec<usize> = (0..depth).collect();
         loop {
@@ -136,8 +136,8 @@ impl Bench<'_> {
                 let token = self.moved;
                 let pieces = &[piece];
                 let transfer = Transfer { token, is_write, offset: offset(begun), pieces };
-                // SAFETY: the part is in no other transfer, and nobody else uses the memory; it is
-                // dropped only after all are done.
+                // SAFETY: the part is in no other transfer, and only this function uses the memory;
+                // it is dropped after all transfers are done.
                 match unsafe { self.store.begin(transfer) } {
                     Ok(()) => begun += 1,
                     Err(why) => failed = Some(DriveError::System(why)),

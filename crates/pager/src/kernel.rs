@@ -1,4 +1,5 @@
-//! The pager's side of the kernel interface: userfaultfd, frames, pages moved between frames and regions.
+//! The pager's interface to the kernel: userfaultfd, frames, moving pages between frames and
+//! regions, and the threads of the pager.
 
 pub mod uffd;
 

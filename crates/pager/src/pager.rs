@@ -435,7 +435,7 @@ mod tests {
     use crate::{prefetch::Limits, store::FileStore};
 
     const SETTINGS: Settings =
-        Settings { frames: 2048, order: 2, ahead: Limits { first: 16, most: 256 } };
+        Settings { frames: 2048, order: 2, prefetch: Limits { initial: 16, max: 256 } };
 
     #[test]
     fn more_is_kept_than_fits() {

@@ -12,7 +12,7 @@
 //! backwards        the same, from behind           9 8 7 6 ...
 //! ```
 //!
-//! Rows of a matrix that are no whole number of pages long are found by [`rows::Rows`], in bytes.
+//! Matrices of a matrix that are no whole number of pages long are found by [`rows::Matrices`], in bytes.
 //! What neither explains, and comes again in the same order, is told from a [`history::History`].
 //!
 //! What is brought in and not used costs the drive and drives out what is used. So nothing is asked
@@ -31,7 +31,7 @@ use crate::{
     page::{PAGE_BYTES, Page},
 };
 use history::History;
-use matrix::Rows;
+use matrix::Matrices;
 use std::ops::Range;
 use stream::Streams;
 
@@ -40,7 +40,7 @@ const PAGES_MAX: Page = 1 << 40;
 
 /// A touch of pages that were not mapped.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Touch {
+pub struct FaultContext {
     /// The thread.
     pub thread: u32,
     /// The page that was touched.
@@ -50,14 +50,14 @@ pub struct Touch {
     /// The pages that are mapped for it: that page, and what comes with it.
     pub pages: Range<Page>,
     /// All pages around these that are mapped, so that touches of them do not show.
-    pub there: Range<Page>,
+    pub mapped_around: Range<Page>,
     /// The region that they are in: nothing is foreseen beyond it.
-    pub within: Range<Page>,
+    pub region: Range<Page>,
     /// What the program said about them.
     pub advice: Advice,
 }
 
-impl Touch {
+impl FaultContext {
     /// The byte that was touched, by its number over all regions; `None` beyond all memory.
     fn byte(&self) -> Option<i64> {
         (self.page < PAGES_MAX)
@@ -69,29 +69,29 @@ impl Touch {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// The first step, pages.
-    pub first: u64,
+    pub initial: u64,
     /// The most, pages.
-    pub most: u64,
+    pub max: u64,
 }
 
 /// Pages that will be touched, in the order of their need, and what foresaw them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ahead {
+pub struct Prefetch {
     /// The stream or the place in history, to be told what became of them.
     pub stream: u32,
     /// The pages; one alone stands for all that a touch of it would bring in.
     pub pages: Vec<Range<Page>>,
     /// Others that are touched so soon that each need not show: they are mapped if they are ready.
-    pub soon: Vec<Range<Page>>,
+    pub map_early: Vec<Range<Page>>,
 }
 
 /// What came of what was foreseen, in pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Brought in before they were touched.
-    pub foreseen: u64,
+    pub prefetched: u64,
     /// Of those, touched.
-    pub used: u64,
+    pub hits: u64,
     /// Of those, given up untouched.
     pub wasted: u64,
 }
@@ -145,17 +145,17 @@ pub const ADVISED: u32 = OF_HISTORY;
 
 /// Foresees by rows and by streams, and by history what neither explains.
 #[derive(Clone, Debug)]
-pub struct Predictor {
-    rows: Rows,
+pub struct Prefetcher {
+    rows: Matrices,
     streams: Streams,
     history: History,
 }
 
-impl Predictor {
+impl Prefetcher {
     /// Nothing was touched yet.
     pub fn new(limits: Limits) -> Self {
         let (streams, history) = (Streams::new(limits), History::new(limits));
-        Self { rows: Rows::new(limits), streams, history }
+        Self { rows: Matrices::new(limits), streams, history }
     }
 
     /// All regions together have so many pages: the history takes a small part of that.
@@ -164,24 +164,24 @@ impl Predictor {
     }
 
     /// Sees a touch, and says what comes next and was not said before; `None` where nobody knows.
-    pub fn touch(&mut self, touch: &Touch) -> Option<Ahead> {
-        if touch.advice == Advice::Random {
+    pub fn on_fault(&mut self, fault: &FaultContext) -> Option<Prefetch> {
+        if fault.advice == Advice::Random {
             return None;
         }
-        if let Some(ahead) = self.rows.touch(touch) {
+        if let Some(ahead) = self.rows.on_fault(fault) {
             return Some(ahead);
         }
         // In a small region something always lies as if it were a stream of a few pages.
-        let least = if self.history.foresees(touch) { stream::SURE } else { 0 };
-        let ahead = self.streams.touch(touch);
+        let least = if self.history.has_predicted(fault) { stream::SURE } else { 0 };
+        let ahead = self.streams.on_fault(fault);
         if self.streams.has_explained(least) {
             return ahead;
         }
-        if let Some(ahead) = self.rows.learn(touch) {
+        if let Some(ahead) = self.rows.learn(fault) {
             return Some(ahead);
         }
-        let ahead = self.history.touch(touch)?;
-        Some(Ahead { stream: ahead.stream | OF_HISTORY, ..ahead })
+        let ahead = self.history.on_fault(fault)?;
+        Some(Prefetch { stream: ahead.stream | OF_HISTORY, ..ahead })
     }
 
     /// Whether who foresaw by that name still expects some of these pages.
@@ -199,20 +199,20 @@ impl Predictor {
 
     /// What the stream of the last touch has asked for and comes to next; `None` where no stream is
     /// trusted with that.
-    pub fn expected(&self) -> Option<Ahead> {
+    pub fn expected(&self) -> Option<Prefetch> {
         self.streams.expected()
     }
 
     /// Pages that were foreseen by that name were given up without having been touched.
-    pub fn wasted(&mut self, name: u32, pages: &Range<Page>) {
+    pub fn on_wasted(&mut self, name: u32, pages: &Range<Page>) {
         if name == ADVISED {
             // The program is not to be doubted.
         } else if is_of_history(name) {
-            self.history.wasted(name & !OF_HISTORY, pages);
+            self.history.on_wasted(name & !OF_HISTORY, pages);
         } else if name & OF_ROWS != 0 {
-            self.rows.wasted(name, pages);
+            self.rows.on_wasted(name, pages);
         } else {
-            self.streams.wasted(name, pages);
+            self.streams.on_wasted(name, pages);
         }
     }
 }

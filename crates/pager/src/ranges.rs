@@ -1,12 +1,12 @@
-//! What holds for some pages and not for others.
+//! A map from ranges of pages to values.
 
 use crate::page::Page;
 use std::{collections::BTreeMap, ops::Range};
 
-/// Something that holds for some pages and not for others.
+/// Values of ranges of pages; pages outside of all ranges have none.
 #[derive(Clone, Debug)]
 pub(crate) struct Ranges<T> {
-    /// Where each ends and what holds, by where it begins.
+    /// End and value of each range, by its start.
     ranges: BTreeMap<Page, (Page, T)>,
 }
 
@@ -17,13 +17,13 @@ impl<T> Default for Ranges<T> {
 }
 
 impl<T: Copy> Ranges<T> {
-    /// What holds for a page.
+    /// The value of a page.
     pub(crate) fn get(&self, page: Page) -> Option<T> {
         let (_, (end, value)) = self.ranges.range(..=page).next_back()?;
         (page < *end).then_some(*value)
     }
 
-    /// Says what holds for pages, or that nothing does.
+    /// Sets the value of pages; `None` removes it.
     pub(crate) fn set(&mut self, pages: &Range<Page>, value: Option<T>) {
         let over = self.ranges.range(..pages.end).rev().take_while(|it| it.1.0 > pages.start);
         let over: Vec<_> = over.map(|(start, (end, value))| (*start, *end, *value)).collect();
@@ -41,7 +41,7 @@ impl<T: Copy> Ranges<T> {
         }
     }
 
-    /// All for which something holds, and what, in order.
+    /// All ranges that have a value, in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Range<Page>, T)> {
         self.ranges.iter().map(|(start, (end, value))| (*start..*end, *value))
     }

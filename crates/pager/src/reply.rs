@@ -1,5 +1,5 @@
-//! Channels without thread-local variables: those of the standard library register a destructor of
-//! the thread that waits, for which the C library takes the lock of the dynamic loader
+//! Channels without thread-local variables. Those of the standard library register a destructor for
+//! the waiting thread, for which the C library takes the lock of the dynamic loader
 //! ([`crate::kernel::thread`]).
 
 use crate::pager::lock;
@@ -20,15 +20,15 @@ struct Channel<T> {
     changed: Condvar,
 }
 
-/// The end of a channel that values are sent into. The channel is closed when it is dropped.
+/// The sending end of a channel. Dropping it closes the channel.
 #[derive(Debug)]
 pub(crate) struct Sender<T>(Arc<Channel<T>>);
 
-/// The end of a channel that values are received from, by any number of threads.
+/// The receiving end of a channel, for any number of threads.
 #[derive(Debug)]
 pub(crate) struct Receiver<T>(Arc<Channel<T>>);
 
-/// A channel.
+/// Makes a channel.
 pub(crate) fn channel<T>() -> (Sender<T>, Receiver<T>) {
     let queue = Mutex::new(Queue { values: VecDeque::new(), is_closed: false });
     let channel = Arc::new(Channel { queue, changed: Condvar::new() });
@@ -36,7 +36,7 @@ pub(crate) fn channel<T>() -> (Sender<T>, Receiver<T>) {
 }
 
 impl<T> Sender<T> {
-    /// Sends a value, which is dropped with the channel if nobody receives it.
+    /// Sends a value, which is dropped with the channel if no receiver takes it.
     pub(crate) fn send(&self, value: T) {
         lock(&self.0.queue).values.push_back(value);
         self.0.changed.notify_one();

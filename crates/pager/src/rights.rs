@@ -1,15 +1,15 @@
-//! Whether this user may do, on this machine, what a pager has to: it is tried.
+//! Checks by trial whether this user may do on this machine what a pager needs.
 
 use crate::kernel::uffd::{Faults, Userfault};
 use io_uring::IoUring;
 use rustix::io::Errno;
 
-/// What does not work.
+/// A facility that does not work.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
-    /// Why.
+    /// The reason.
     pub why: String,
-    /// What to do.
+    /// The remedy for the user.
     pub remedy: String,
 }
 
@@ -17,10 +17,10 @@ fn refused<T>(why: &str, remedy: &str) -> Result<T, Refused> {
     Err(Refused { why: why.into(), remedy: remedy.into() })
 }
 
-/// Tries for a `userfaultfd` that also serves faults of system calls, and moves pages.
+/// Opens a `userfaultfd` that also serves faults of system calls and can move pages.
 ///
 /// # Errors
-/// When there is none.
+/// When the kernel refuses, with the remedy.
 pub fn userfaultfd() -> Result<(), Refused> {
     match Userfault::open(Faults::Thread) {
         Ok(_) => Ok(()),
@@ -44,10 +44,10 @@ pub fn userfaultfd() -> Result<(), Refused> {
     }
 }
 
-/// Tries for a ring of `io_uring`.
+/// Opens an `io_uring`.
 ///
 /// # Errors
-/// When there is none.
+/// When the kernel refuses, with the remedy.
 pub fn io_uring() -> Result<(), Refused> {
     let Err(why) = IoUring::new(8) else { return Ok(()) };
     match Errno::from_io_error(&why) {

@@ -1,17 +1,18 @@
-//! A session: a command that is extended, all that it starts, and what they are told.
+//! A session: the command that is extended, all processes that it starts, and their common
+//! settings.
 //!
-//! It has a private folder, which the environment of the command names:
+//! Each session has a private folder, whose path is in the environment of the command:
 //!
 //! ```text
-//! session.json   what is to be done
-//! board          what the processes share (`board`)
-//! shared         where who serves memory that they share is asked (`shared`)
-//! lock           locked by who comes or goes, for a moment
-//! kept           locked by all who keep the session: when nobody does, it is over
+//! session.json   the settings
+//! board          the ledger: budget and counters of the processes (`ledger`)
+//! shared         the socket of the server for shared memory (`shared`)
+//! lock           locked for a moment by a process that joins or leaves
+//! kept           locked by all keepers of the session: without a keeper it is over
 //! ```
 //!
-//! A folder that nobody keeps was left behind by who was killed, and whoever begins the next
-//! session removes it. Stores have no names, and are gone with the last process that has them.
+//! A folder without a keeper was left behind by a killed process; the next session removes it.
+//! Store files have no names, and the kernel frees them with the last process that has them open.
 
 pub mod ledger;
 
@@ -35,14 +36,14 @@ use std::{
     sync::Arc,
 };
 
-/// The variable of the environment that names the folder.
+/// The environment variable that names the folder of the session.
 pub const VARIABLE: &str = "INTERLEAF_EXTEND";
 
-/// A variable for programs with tcmalloc of gperftools, which else takes its memory by `sbrk(2)`,
-/// and not by `mmap(2)`.
+/// An environment variable for programs with tcmalloc of gperftools, which otherwise takes its
+/// memory by `sbrk(2)` instead of `mmap(2)`.
 pub const SKIP_SBRK: (&str, &str) = ("TCMALLOC_SKIP_SBRK", "1");
 
-/// The format of the settings.
+/// The format of `session.json`.
 pub const SCHEMA: &str = "interleaf.session/1";
 
 const LOCK: &str = "lock";
@@ -51,69 +52,69 @@ const KEPT: &str = "kept";
 /// Bytes of a page.
 pub const PAGE_BYTES: u64 = 4096;
 
-/// What is to be done.
+/// The settings of a session, as `session.json` holds them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Settings {
     /// [`SCHEMA`].
     pub schema: String,
-    /// The budget.
+    /// The budget, bytes.
     pub dram_bytes: u64,
-    /// Folders, files or block devices where pages are that are not in DRAM.
+    /// Folders, files or block devices that hold the pages which are not in DRAM.
     pub stores: Vec<PathBuf>,
-    /// Smaller allocations are left alone.
+    /// Smaller allocations are left to the C library and the kernel.
     pub min_alloc_bytes: u64,
-    /// What of it is for those that the command starts.
+    /// The share of the budget for child processes.
     pub children: Children,
-    /// Whether memory is extended that processes share.
+    /// Whether memory that processes share is extended too.
     pub shared: bool,
-    /// Who serves faults.
+    /// The thread that serves faults.
     pub faults: Faults,
-    /// Whether devices are taken that hold something.
+    /// Whether a device is used as a store although it holds data.
     pub force: bool,
-    /// So many processes at least share the budget evenly.
+    /// The budget is divided evenly by at least this number of processes.
     pub processes: u32,
-    /// The command.
+    /// The command line.
     pub command: Vec<String>,
-    /// Who began it.
+    /// The process that began the session.
     pub keeper: u32,
 }
 
-/// What processes get that a process starts.
+/// The budget of child processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Children {
-    /// Their part of the budget.
+    /// Their share of the session's budget.
     Inherit,
-    /// A budget of their own, as large as the first.
+    /// A budget of their own, as large as the first process's.
     Own,
-    /// Nothing: they are left alone.
+    /// Children are not extended.
     None,
 }
 
-/// Why there is no session.
+/// Why a session could not be begun or opened.
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
-    /// The system refuses.
+    /// A system call failed.
     #[error("{}: {why}", path.display())]
     System {
-        /// What.
+        /// The file or folder.
         path: PathBuf,
-        /// Why.
+        /// The error of the system call.
         why: io::Error,
     },
-    /// What is there is not what it should be.
+    /// The file has invalid content.
     #[error("{}: {why}", path.display())]
     Content {
-        /// What.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         why: String,
     },
-    /// Others may look into the folder, or write there.
+    /// Other users may read the folder, or write to it.
     #[error("{}: it is not private to this user", .0.display())]
     NotPrivate(PathBuf),
-    /// There is one of this name, with other settings.
+    /// A session of this name runs with other settings.
     #[error("{}: a session with other settings is there", .0.display())]
     Differs(PathBuf),
 }
@@ -122,19 +123,19 @@ pub enum SessionError {
 #[derive(Debug)]
 pub struct Session {
     folder: PathBuf,
-    /// What is to be done.
+    /// The settings.
     pub settings: Settings,
-    /// What its processes share.
+    /// The budget and the counters that its processes share.
     pub board: Arc<Board>,
-    /// Locked by who keeps it.
+    /// Locked as long as this process keeps the session.
     kept: Option<File>,
 }
 
 impl Session {
-    /// Where the sessions of this user are: a folder that nobody else can write to.
+    /// The folder that holds the sessions of this user; no other user can write to it.
     ///
     /// # Errors
-    /// When there is none and none can be made.
+    /// When the folder does not exist and cannot be made.
     pub fn base() -> Result<PathBuf, SessionError> {
         let user = rustix::process::geteuid();
         let runtime = std::env::var_os("XDG_RUNTIME_DIR").filter(|path| !path.is_empty());
@@ -147,11 +148,11 @@ impl Session {
         Ok(base)
     }
 
-    /// Begins a session in a new folder of `base`, or joins the one that has this name and the same
-    /// settings.
+    /// Begins a session in a new folder of `base`, or joins the running session that has this name
+    /// and the same settings.
     ///
     /// # Errors
-    /// When it cannot be made, or there is one that differs.
+    /// When the session cannot be made, or one of this name runs with other settings.
     pub fn begin(
         base: &Path,
         name: Option<&str>,
@@ -161,7 +162,7 @@ impl Session {
             Some(name) => named(name),
             None => std::process::id().to_string(),
         });
-        // Whoever ends one may remove the folder meanwhile.
+        // The process that ends a session may remove the folder meanwhile.
         for _ in 0..100 {
             private(&folder)?;
             let Some(_lock) = lock(&folder)? else { continue };
@@ -176,10 +177,10 @@ impl Session {
         Err(SessionError::Content { path: folder, why: "it comes and goes".into() })
     }
 
-    /// The session of this name that would be joined; `None` where a new one would begin.
+    /// The session of this name that would be joined; `None` where a new session would begin.
     ///
     /// # Errors
-    /// When one runs whose settings differ.
+    /// When a session of this name runs with other settings.
     pub fn joined(
         base: &Path,
         name: &str,
@@ -195,7 +196,7 @@ impl Session {
 
     fn make(folder: &Path, settings: &Settings) -> Result<Self, SessionError> {
         let path = folder.join("board");
-        // One of a session that was killed before it began.
+        // A ledger of a session that was killed before it began.
         drop(fs::remove_file(&path));
         let board = Board::create(&path, settings.dram_bytes / PAGE_BYTES).map_err(at(&path))?;
         let path = folder.join("session.json");
@@ -211,10 +212,10 @@ impl Session {
         })
     }
 
-    /// The session in a folder, which somebody else keeps.
+    /// Opens the session in a folder, which another process keeps.
     ///
     /// # Errors
-    /// When there is none.
+    /// When the folder holds no session.
     pub fn open(folder: &Path) -> Result<Self, SessionError> {
         let path = folder.join("session.json");
         let text = fs::read_to_string(&path).map_err(at(&path))?;
@@ -229,7 +230,7 @@ impl Session {
         Ok(Self { folder: folder.into(), settings, board: Arc::new(board), kept: None })
     }
 
-    /// Those of `base` that run.
+    /// All sessions of `base`.
     ///
     /// # Errors
     /// When the folder cannot be listed.
@@ -238,7 +239,7 @@ impl Session {
         Ok(folders.filter_map(|folder| Self::open(&folder).ok()).collect())
     }
 
-    /// Removes the folders of `base` that nobody keeps and no process uses, and says which.
+    /// Removes the folders of `base` that have no keeper and no process, and returns their paths.
     ///
     /// # Errors
     /// When the folder cannot be listed.
@@ -248,7 +249,7 @@ impl Session {
             if is_kept(&folder) {
                 continue;
             }
-            // Whoever has removed it meanwhile says so.
+            // `None`: another process has removed the folder meanwhile.
             let Ok(Some(_lock)) = lock(&folder) else { continue };
             let is_used = Self::open(&folder).is_ok_and(|session| session.is_used());
             if !is_used && !is_kept(&folder) && fs::remove_dir_all(&folder).is_ok() {
@@ -258,18 +259,18 @@ impl Session {
         Ok(swept)
     }
 
-    /// Whether somebody keeps it.
+    /// Whether a process keeps the session.
     pub fn runs(&self) -> bool {
         is_kept(&self.folder)
     }
 
-    /// Whether processes have pages.
+    /// Whether processes of the session still have pages.
     fn is_used(&self) -> bool {
         self.board.recover();
         !self.board.processes().is_empty()
     }
 
-    /// This session, if settings ask for the same, whoever began it.
+    /// This session, if `settings` are the same but for keeper and command.
     fn same(self, settings: &Settings) -> Result<Self, SessionError> {
         let keeper = self.settings.keeper;
         let command = self.settings.command.clone();
@@ -279,13 +280,13 @@ impl Session {
         }
     }
 
-    /// Its folder.
+    /// The folder of the session.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Ends it, if nobody else keeps it: the processes that still have pages, if there are any.
-    /// They go on with what they have, and the next session removes the folder.
+    /// Ends the session, unless another process keeps it. Returns the processes that still have
+    /// pages: they continue, and the next session removes the folder.
     pub fn end(mut self) -> Vec<Process> {
         let lock = lock(&self.folder);
         drop(self.kept.take());
@@ -294,14 +295,14 @@ impl Session {
         }
         let is_used = self.is_used();
         if !is_used && lock.is_ok() {
-            // What stays is removed by the next.
+            // The next session removes files that stay.
             drop(fs::remove_dir_all(&self.folder));
         }
         self.board.processes()
     }
 }
 
-/// The folder of a session that was given a name: those without have a number.
+/// The folder name of a named session. Sessions without a name are called by a process number.
 fn named(name: &str) -> String {
     format!("{name}.s")
 }
@@ -311,7 +312,7 @@ fn at<E: Into<io::Error>>(path: &Path) -> impl FnOnce(E) -> SessionError + use<E
     |why| SessionError::System { path, why: why.into() }
 }
 
-/// Makes a folder that only this user can use, or makes sure that it is one.
+/// Makes a folder that only this user can use, or checks that an existing folder is private.
 fn private(folder: &Path) -> Result<(), SessionError> {
     match DirBuilder::new().recursive(true).mode(0o700).create(folder) {
         Ok(()) => {}
@@ -325,7 +326,8 @@ fn private(folder: &Path) -> Result<(), SessionError> {
     Err(SessionError::NotPrivate(folder.into()))
 }
 
-/// Who has it comes or goes, and nobody else does meanwhile; `None` when the folder has gone.
+/// Locks out processes that join or leave the session meanwhile; `None` when the folder was
+/// removed.
 fn lock(folder: &Path) -> Result<Option<File>, SessionError> {
     let file = open_lock(folder, LOCK)?;
     flock(&file, FlockOperation::LockExclusive).map_err(at(folder))?;
@@ -334,7 +336,7 @@ fn lock(folder: &Path) -> Result<Option<File>, SessionError> {
     Ok(is_in_place.then_some(file))
 }
 
-/// Whether somebody keeps the session of a folder.
+/// Whether a process keeps the session of a folder.
 fn is_kept(folder: &Path) -> bool {
     let Ok(kept) = File::open(folder.join(KEPT)) else { return false };
     flock(&kept, FlockOperation::NonBlockingLockExclusive).is_err()

@@ -1,7 +1,7 @@
-//! Memory that processes share, as `mmap(2)` with `MAP_SHARED | MAP_ANONYMOUS` gives it.
+//! Memory that processes share by `mmap(2)` with `MAP_SHARED | MAP_ANONYMOUS`.
 //!
-//! Each such mapping is a memory file ([`server`]), and pages of it are in DRAM as long as the file
-//! has them. What is not there is in the frames of a pager or on its store:
+//! Each such mapping is a memory file ([`server`]). A page is mapped only while the file has it;
+//! all other pages are in the frames of a pager or in its store:
 //!
 //! ```text
 //!            a copy, and then the page is mapped where it is waited for
@@ -11,17 +11,17 @@
 //!            out of all address spaces at once
 //! ```
 //!
-//! A process cannot do that for another that may outlive it: with the last descriptor of a
-//! `userfaultfd` its pages go back to the kernel, which has zeros for them. So a process that does
-//! nothing else serves all processes of a session: it ends when all that share memory have ended,
-//! and whoever shares memory ends with it if it is killed. Each process makes a descriptor of its
-//! own for its own addresses, keeps it, and hands a copy to the server over a socket; a child that
-//! is forked does so before `fork(2)` returns in it, and has no mapping until then.
+//! A process cannot serve memory for another process that may outlive it: with the last descriptor
+//! of a userfaultfd, its pages go back to the kernel, which maps zeros. So a dedicated server
+//! process serves all processes of a session. It ends after the last process that shares memory,
+//! and if it is killed, these processes end too. Each process makes a userfaultfd for its own
+//! addresses, keeps it, and passes a copy to the server over a socket. A forked child does so
+//! before `fork(2)` returns in it, and has no mapping until then.
 //!
-//! A page is in the file exactly while the cache of the server has it as mapped. So the first touch
-//! in another process is a fault on a page that is there, which is mapped without a copy
-//! (`UFFDIO_CONTINUE`); and between write protection and the hole nobody can map it anew, since the
-//! server alone does.
+//! A page is in the file exactly while the server's cache has it as mapped. So the first access of
+//! another process is a minor fault, which is served without a copy (`UFFDIO_CONTINUE`). Between
+//! write protection and the punched hole no process can map the page anew, since only the server
+//! maps pages.
 
 mod client;
 mod peers;
@@ -32,5 +32,5 @@ pub(crate) mod wire;
 pub use client::{Client, Shares};
 pub use server::serve;
 
-/// The socket in the folder of a session.
+/// The name of the socket in the folder of a session.
 const SOCKET: &str = "shared";

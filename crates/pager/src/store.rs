@@ -1,4 +1,4 @@
-//! Where the content of pages is that is not in memory.
+//! Stores: the files and devices that hold pages which are not in DRAM.
 
 #![expect(unsafe_code, reason = "memory is handed to drives")]
 
@@ -23,7 +23,7 @@ pub use retry::Job;
 
 use std::{io, os::fd::BorrowedFd};
 
-/// Transfers of so many pieces of memory at most: `UIO_MAXIOV` of the kernel.
+/// The most pieces of memory of a transfer: `UIO_MAXIOV` of the kernel.
 pub const PIECES_MAX: usize = 1024;
 
 /// Offsets and lengths are multiples of a page.
@@ -32,46 +32,46 @@ const BLOCK: u64 = 4096;
 /// A piece of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// Where.
+    /// Its address.
     pub address: usize,
-    /// How much.
+    /// Its length.
     pub bytes: usize,
 }
 
-/// A transfer between one place in the store and one or several in memory.
+/// A transfer between one range of the store and one or several pieces of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transfer<'a> {
-    /// What it is called when it is done.
+    /// The identifier of the transfer, for [`Store::done`].
     pub token: u64,
-    /// Whether it goes to the store.
+    /// Whether the transfer writes to the store.
     pub is_write: bool,
-    /// Where in the store, bytes.
+    /// The offset in the store, bytes.
     pub offset: u64,
-    /// Where in memory, at most [`PIECES_MAX`]: as they follow each other in the store.
+    /// The memory, at most [`PIECES_MAX`] pieces, in the order of the store.
     pub pieces: &'a [Piece],
 }
 
 impl Transfer<'_> {
-    /// How much, bytes.
+    /// The bytes of the transfer.
     pub fn bytes(&self) -> usize {
         self.pieces.iter().map(|piece| piece.bytes).sum()
     }
 }
 
-/// What could not be read or written, after all that could be tried.
+/// A transfer that failed after all retries.
 #[derive(Debug, thiserror::Error)]
 #[error("the store {store} cannot {} {bytes} bytes at byte {offset}: {why}",
     if *is_write { "take" } else { "give back" })]
 pub struct Lost {
     /// The file, device or folder, as the user named it.
     pub store: String,
-    /// Whether it was to be written.
+    /// Whether it was a write.
     pub is_write: bool,
-    /// Where in the store.
+    /// The offset in the store, bytes.
     pub offset: u64,
-    /// How much.
+    /// The bytes of the transfer.
     pub bytes: usize,
-    /// Why.
+    /// The error of the last try.
     pub why: io::Error,
 }
 
@@ -81,9 +81,9 @@ pub struct Lost {
 pub struct Refused {
     /// The file, device or folder, as the user named it.
     pub store: String,
-    /// Why.
+    /// The reason.
     pub why: String,
-    /// What the user can do.
+    /// The remedy for the user.
     pub hint: String,
 }
 
@@ -93,43 +93,43 @@ impl From<Refused> for io::Error {
     }
 }
 
-/// What makes the store of a child, in the child.
+/// Makes the store of a child, in the child.
 pub type Born = Box<dyn FnOnce() -> io::Result<Box<dyn Store>> + Send>;
 
-/// A place for pages. What was never written is zeros.
+/// A store of pages. A page that was never written is zeros.
 pub trait Store: Send {
-    /// Begins a transfer.
+    /// Starts a transfer.
     ///
     /// # Safety
-    /// The memory is mapped until the transfer is done, nobody writes to it meanwhile, and of a
-    /// read nobody else uses it.
+    /// The memory stays mapped until the transfer is done and is not written to meanwhile; the
+    /// memory of a read is not used at all.
     ///
     /// # Errors
-    /// When it cannot be begun: it is as if it had failed.
+    /// When the transfer cannot be started: it counts as failed.
     unsafe fn begin(&mut self, transfer: Transfer<'_>) -> io::Result<()>;
 
-    /// Makes a part zeros, as far as the store can: what is never read again need not be.
+    /// Makes a range zeros. The store may skip ranges whose content is never read again.
     fn erase(&mut self, offset: u64, bytes: u64);
 
-    /// Hands what was begun to whoever does it.
+    /// Submits all transfers that were started.
     ///
     /// # Errors
-    /// When nothing can be handed on any more.
+    /// When transfers cannot be submitted any more.
     fn submit(&mut self) -> io::Result<()>;
 
-    /// What is done, with what came of it; what is short has failed.
+    /// The finished transfers and their results; an incomplete transfer has failed.
     fn done(&mut self) -> Vec<(u64, Result<(), Lost>)>;
 
-    /// What is readable when something is done.
+    /// A descriptor that is readable when transfers are finished.
     fn ready(&self) -> BorrowedFd<'_>;
 
-    /// Gets ready for a child that is forked now: it has the same pages, and what either writes
-    /// from now on the other does not see. What is given back is called in the child, once; here it
-    /// is dropped as soon as the child is there. The child has no use for its copy of this store,
-    /// and does not drop it.
+    /// Prepares the store for a child that is forked now. The child has the same pages, and neither
+    /// sees what the other writes from now on. The returned function is called once in the child,
+    /// and dropped in the parent as soon as the child runs. The child neither uses nor drops its
+    /// copy of this store.
     ///
     /// # Errors
-    /// When something is being written, or the store cannot be shared.
+    /// When a write is under way, or the store cannot be shared.
     fn fork(&mut self) -> io::Result<Born> {
         Err(io::ErrorKind::Unsupported.into())
     }

@@ -1,13 +1,14 @@
-//! Programs that nothing can be put into: the kernel swaps their pages, and is told which.
+//! Swap hints: programs into which the library cannot be preloaded use the kernel's swap, and the
+//! kernel is told which pages to read and to write back.
 //!
-//! A program that is linked statically takes no library in between. Its pages go to a swap file,
-//! within the budget of a control group, and the kernel decides. What it cannot know it is told:
-//! what the streams of the program will touch next is read ahead (`MADV_WILLNEED`), and what they
-//! have left behind goes out before room is needed (`MADV_PAGEOUT`), both by `process_madvise(2)`.
+//! A statically linked program loads no library. Its pages go to a swap file, within the budget of
+//! a control group, and the kernel chooses victims. The kernel gets hints by `process_madvise(2)`:
+//! pages that the program's streams will touch next are read ahead (`MADV_WILLNEED`), and pages
+//! that the streams have left behind are paged out before memory is needed (`MADV_PAGEOUT`).
 //!
-//! That is slower than a pager by far. The kernel reads what a program waits for page by page, and
-//! even one who knew everything gains a factor of 2 on default swap, where a pager gains 10. What a
-//! program touches shows only in which pages have come to be there since one looked last.
+//! Swap with hints is far slower than a pager: the kernel reads pages one by one at each major
+//! fault, and even perfect hints give a factor of 2 over default swap, where a pager gives 10. The
+//! accesses of a program are only known from the pages that became resident since the last scan.
 
 pub mod scan;
 
@@ -16,54 +17,62 @@ pub mod swap;
 use crate::{
     advice::Advice,
     page::Page,
-    prefetch::{Limits, Touch, stream::Streams},
+    prefetch::{FaultContext, Limits, stream::Streams},
 };
 use std::{collections::VecDeque, ops::Range};
 
-/// What came in is taken for a part of a sweep from so many neighbours on: of less it is not known
-/// whether it is needed again soon.
+/// Newly resident neighbours count as part of a sweep from this number of pages on: fewer may be
+/// needed again soon.
 const SWEPT: u64 = 16;
 
-/// Decides what is asked for, of one process.
+/// Decides on the hints for one process.
 #[derive(Clone, Debug)]
 pub struct Steer {
     streams: Streams,
-    /// What was there when it was looked last.
+    /// Resident pages at the last scan.
     there: Vec<Range<Page>>,
-    /// What sweeps have left behind, in the order in which it came.
+    /// Pages that sweeps have left behind, oldest first.
     behind: VecDeque<Range<Page>>,
 }
 
-/// What the kernel is asked for.
+/// Hints to the kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ask {
-    /// Pages that are to be read ahead.
+    /// Pages to read ahead.
     pub ahead: Vec<Range<Page>>,
-    /// Pages that are to go out.
+    /// Pages to page out.
     pub out: Vec<Range<Page>>,
 }
 
 impl Steer {
-    /// Follows streams so far.
+    /// A process whose accesses are not known yet.
     pub const fn new(limits: Limits) -> Self {
         Self { streams: Streams::new(limits), there: vec![], behind: VecDeque::new() }
     }
 
-    /// How many pages were there when it was looked last.
+    /// Number of resident pages at the last scan.
     pub fn there(&self) -> u64 {
         count(&self.there)
     }
 
-    /// Takes in which pages are there now, in order, of which there should be `most`.
+    /// Computes hints from the resident pages, in order, of which at most `most` should stay.
     pub fn look(&mut self, there: Vec<Range<Page>>, most: u64) -> Ask {
         let mut ask = Ask::default();
         for pages in without(&there, &self.there) {
-            let (page, within) = (pages.start, 0..Page::MAX);
+            let (page, region) = (pages.start, 0..Page::MAX);
             let advice = Advice::Normal;
-            let there = pages.clone();
+            let mapped_around = pages.clone();
             let (thread, offset) = (0, 0);
-            let touch = Touch { thread, page, offset, pages: pages.clone(), there, within, advice };
-            let ahead = self.streams.touch(&touch);
+            let fault = FaultContext {
+                thread,
+                page,
+                offset,
+                pages: pages.clone(),
+                mapped_around,
+                region,
+                advice,
+            };
+            let ahead = self.streams.on_fault(&fault);
             ask.ahead.extend(ahead.into_iter().flat_map(|ahead| ahead.pages));
             if pages.end - pages.start >= SWEPT {
                 self.behind.push_back(pages);
@@ -72,7 +81,7 @@ impl Steer {
         let mut left = count(&there);
         while left > most {
             let Some(pages) = self.behind.pop_front() else { break };
-            // What it still has of them: some the kernel has put out.
+            // The kernel has paged out some of them already.
             let gone = without(&one(&pages), &there);
             let pages = without(&one(&pages), &gone);
             left -= count(&pages);
@@ -84,7 +93,7 @@ impl Steer {
     }
 }
 
-/// How many pages there are.
+/// Number of pages.
 pub(crate) fn count(ranges: &[Range<Page>]) -> u64 {
     ranges.iter().map(|range| range.end - range.start).sum()
 }
@@ -93,7 +102,7 @@ fn one(range: &Range<Page>) -> [Range<Page>; 1] {
     [range.clone()]
 }
 
-/// Neighbours as one, in order.
+/// Sorts ranges, and joins those that touch or overlap.
 fn joined(mut ranges: Vec<Range<Page>>) -> Vec<Range<Page>> {
     ranges.sort_unstable_by_key(|range| range.start);
     let mut joined: Vec<Range<Page>> = vec![];
@@ -106,7 +115,7 @@ fn joined(mut ranges: Vec<Range<Page>>) -> Vec<Range<Page>> {
     joined
 }
 
-/// What is in one list and not in the other, both of them in order.
+/// The pages of one list that are not in the other; both lists are in order.
 fn without(all: &[Range<Page>], but: &[Range<Page>]) -> Vec<Range<Page>> {
     let (mut left, mut but) = (vec![], but.iter().peekable());
     for range in all {
@@ -139,7 +148,7 @@ mod tests {
     };
     use std::collections::BTreeSet;
 
-    const LIMITS: Limits = Limits { first: 64, most: 1024 };
+    const LIMITS: Limits = Limits { initial: 64, max: 1024 };
 
     #[test]
     fn a_sweep_is_read_ahead_and_goes_out_behind() {
@@ -153,7 +162,7 @@ mod tests {
         }
         let foreseen = (2000..11_000).filter(|page| ahead.contains(page)).count();
         assert!(foreseen > 8000, "{foreseen} of 9000");
-        assert!(ahead.iter().all(|page| *page < 11_000 + 2 * LIMITS.most), "{:?}", ahead.last());
+        assert!(ahead.iter().all(|page| *page < 11_000 + 2 * LIMITS.max), "{:?}", ahead.last());
         assert_eq!(out, (1000..9000).collect());
     }
 

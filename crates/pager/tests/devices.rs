@@ -77,8 +77,8 @@ fn pages_of_others_are_not_seen() {
     let paths = [devices[0].path.as_path(), devices[1].path.as_path()];
     let options = Options { force: true, ..Options::default() };
     let store = FileStore::open_all(&paths, options).unwrap();
-    let ahead = Limits { first: 16, most: 256 };
-    let pager = Pager::new(Settings { frames: 2048, order: 4, ahead }, 1 << 30, store).unwrap();
+    let prefetch = Limits { initial: 16, max: 256 };
+    let pager = Pager::new(Settings { frames: 2048, order: 4, prefetch }, 1 << 30, store).unwrap();
     let mut region = pager.region(40 << 20).unwrap();
     for lap in 0..2 {
         for (at, page) in region.bytes_mut().chunks_mut(4096).enumerate() {

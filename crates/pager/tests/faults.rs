@@ -23,7 +23,7 @@ use std::{
 
 /// A budget of 8 MiB.
 const SETTINGS: Settings =
-    Settings { frames: 2048, order: 2, ahead: Limits { first: 16, most: 256 } };
+    Settings { frames: 2048, order: 2, prefetch: Limits { initial: 16, max: 256 } };
 
 const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
 

@@ -45,7 +45,7 @@ unsafe impl GlobalAlloc for Counting {
 
 /// A budget of 8 MiB.
 const SETTINGS: Settings =
-    Settings { frames: 2048, order: 2, ahead: Limits { first: 16, most: 256 } };
+    Settings { frames: 2048, order: 2, prefetch: Limits { initial: 16, max: 256 } };
 
 const PAGE: usize = 4096;
 const THREADS: usize = 4;
@@ -79,7 +79,7 @@ fn the_handler_allocates_nothing() {
     });
     assert_eq!(calls, [(0, true); THREADS], "calls of the allocator, and whether all was right");
     let counts = pager.counts();
-    assert!(counts.read > 0 && counts.written > 0 && counts.touches > 100, "{counts:?}");
+    assert!(counts.read > 0 && counts.written > 0 && counts.faults > 100, "{counts:?}");
     assert!(CALLS.get() > 0, "the allocator counts");
 }
 

@@ -1,5 +1,5 @@
-//! `madvise(2)`: advice about pages of regions is the pager's affair. Much of it would divide their
-//! mapping for the kernel, which makes them dearer to move, and means nothing there.
+//! `madvise(2)`: the pager handles advice about pages of regions. Passed to the kernel, much of it
+//! would split the mapping of the regions, which makes pages slower to move, and have no effect.
 
 use crate::{
     errno,
@@ -21,7 +21,7 @@ const COLLAPSE: c_int = 25;
 /// As of the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn madvise(address: *mut c_void, bytes: size_t, advice: c_int) -> c_int {
-    // SAFETY: what is not ours is the kernel's affair, by the same contract.
+    // SAFETY: other memory is handled by the kernel, under the same contract.
     let kernel = |address: usize, bytes: usize| unsafe {
         libc::syscall(libc::SYS_madvise, address, bytes, advice) as c_int
     };
@@ -40,7 +40,7 @@ pub unsafe extern "C" fn madvise(address: *mut c_void, bytes: size_t, advice: c_
     inside(|| advise(pager, &among, advice))
 }
 
-/// Advises pages of regions.
+/// Applies advice to pages of regions.
 fn advise(pager: &Pager, pages: &Range<usize>, advice: c_int) -> c_int {
     if !pager.has_all(pages) {
         return errno::failed(libc::ENOMEM);
@@ -75,12 +75,12 @@ fn advise(pager: &Pager, pages: &Range<usize>, advice: c_int) -> c_int {
         | libc::MADV_DONTDUMP
         | libc::MADV_DODUMP
         | COLLAPSE => 0,
-        // Also what the kernel knows of no anonymous memory, or only since lately.
+        // The kernel refuses these too, for anonymous memory or in older versions.
         _ => errno::failed(libc::EINVAL),
     }
 }
 
-/// `posix_madvise(3)`; it does not discard.
+/// `posix_madvise(3)`. `POSIX_MADV_DONTNEED` does not discard.
 ///
 /// # Safety
 /// As of the C library.
@@ -94,7 +94,7 @@ pub unsafe extern "C" fn posix_madvise(
         return 0;
     }
     let before = errno::get();
-    // SAFETY: as of `madvise`; the other numbers are the same.
+    // SAFETY: as of `madvise`; the other constants are equal.
     let outcome = unsafe { madvise(address, bytes, advice) };
     let why = errno::get();
     errno::set(before);

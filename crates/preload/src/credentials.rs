@@ -1,8 +1,8 @@
-//! A program that changes its user or its groups (`setuid(2)`): for the kernel these are each
-//! thread's own, and the C library changes those of all threads that it knows. It does not know the
-//! pager's ([`crate::thread`]), which would keep rights that the program has given up. So these
-//! functions are followed by the same for the pager's threads, in a handler of the signal that the
-//! C library uses for it.
+//! Programs that change their user or groups (`setuid(2)`): in the kernel each thread has its own
+//! credentials, and the C library changes those of all threads that it knows. It does not know the
+//! pager's threads ([`crate::thread`]), which would keep rights that the program has given up. So
+//! these functions also change the pager's threads, in a handler of the signal that the C library
+//! uses for it.
 
 use crate::{
     next,
@@ -16,16 +16,16 @@ use std::{
     sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering::*},
 };
 
-/// `SIGSETXID` of the C library, which no program can use.
+/// `SIGSETXID` of the C library, which programs cannot use.
 const SIGNAL: c_int = 33;
 
-/// Its bit in a set of signals that the kernel knows.
+/// The bit of the signal in the kernel's signal set.
 pub(crate) const BIT: u64 = 1 << (SIGNAL - 1);
 
 /// The user and the groups of a thread.
 struct Credentials {
     groups: Vec<gid_t>,
-    /// Real, effective and saved.
+    /// Real, effective and saved ID.
     user: [uid_t; 3],
     group: [gid_t; 3],
 }
@@ -34,7 +34,7 @@ impl Credentials {
     fn own() -> Self {
         let (mut user, mut group) = ([0; 3], [0; 3]);
         let mut groups = vec![];
-        // SAFETY: the kernel writes as many numbers as there is room for.
+        // SAFETY: the kernel writes at most as many numbers as the buffer holds.
         unsafe {
             let [real, effective, saved] = user.each_mut().map(ptr::from_mut);
             libc::syscall(libc::SYS_getresuid, real, effective, saved);
@@ -47,11 +47,12 @@ impl Credentials {
         Self { groups, user, group }
     }
 
-    /// Makes them those of the calling thread, and says whether they are. Nothing is allocated.
+    /// Changes the credentials of the calling thread, without allocation. Returns whether that
+    /// succeeded.
     fn set(&self) -> bool {
         let ([real, effective, saved], [group, effective_group, saved_group]) =
             (self.user, self.group);
-        // SAFETY: it reads the groups, and changes what the program has changed.
+        // SAFETY: the calls read the groups, and change the credentials as the program did.
         unsafe {
             // A process that may not change its groups has not changed them.
             libc::syscall(libc::SYS_setgroups, self.groups.len(), self.groups.as_ptr());
@@ -71,7 +72,7 @@ const REFUSED: u32 = 2;
 
 extern "C" fn on_signal(_: c_int) {
     let before = crate::errno::get();
-    // SAFETY: it is there until this has said that it is done.
+    // SAFETY: the value lives until this handler has stored its outcome.
     let outcome = match unsafe { WANTED.load(Acquire).as_ref() } {
         Some(wanted) if wanted.set() => SET,
         _ => REFUSED,
@@ -81,7 +82,7 @@ extern "C" fn on_signal(_: c_int) {
     crate::errno::set(before);
 }
 
-/// An action as the kernel knows it: the C library lets nobody have this signal.
+/// The kernel's `struct sigaction`: the C library refuses this signal.
 #[repr(C)]
 struct Action {
     handler: usize,
@@ -106,17 +107,17 @@ impl Action {
     }
 }
 
-/// Where a handler returns to.
+/// The return trampoline of the handler.
 #[cfg(target_arch = "x86_64")]
 #[unsafe(naked)]
 extern "C" fn sigreturn() {
     std::arch::naked_asm!("mov eax, 15", "syscall")
 }
 
-/// Has the signal do this, and gives what it did.
+/// Sets the action of the signal, and returns the former one.
 fn set_action(action: &Action) -> Action {
     let mut before = Action { handler: 0, flags: 0, restorer: 0, mask: 0 };
-    // SAFETY: it reads and writes one action, with a set of the size that the kernel has.
+    // SAFETY: the call reads and writes one action, with a set of the kernel's size.
     unsafe {
         let (new, old) = (ptr::from_ref(action), &raw mut before);
         libc::syscall(libc::SYS_rt_sigaction, SIGNAL, new, old, size_of::<u64>());
@@ -124,13 +125,13 @@ fn set_action(action: &Action) -> Action {
     before
 }
 
-/// Gives the pager's threads the user and the groups of the calling one.
+/// Gives the pager's threads the credentials of the calling thread.
 fn follow() {
     if start::is_inside() || start::shares_memory() {
         return;
     }
     inside(|| {
-        // One at a time, and none while the process forks.
+        // One thread at a time, and not during a fork.
         let _start = start::hold_start();
         let threads = thread::running();
         if threads.is_empty() {
@@ -157,13 +158,14 @@ fn follow() {
     });
 }
 
-/// Whether a thread of this process could be sent a signal, or is there for 0.
+/// Whether a signal could be sent to a thread of this process; with signal 0, whether the thread
+/// exists.
 fn is_sent(number: u32, signal: c_int) -> bool {
-    // SAFETY: those of another process are not sent anything.
+    // SAFETY: threads of other processes do not receive the signal.
     unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), number, signal) == 0 }
 }
 
-/// Takes the place of functions that change the user or the groups.
+/// Defines functions in place of the C library's that change the user or the groups.
 macro_rules! followed {
     ($($name:ident($($argument:ident: $type:ty),*);)*) => {
         $(
@@ -187,7 +189,7 @@ macro_rules! followed {
             }
         )*
 
-        /// Finds the next definitions before they are called from handlers of signals.
+        /// Looks up the next definitions before they are called from signal handlers.
         pub(crate) fn find() {
             $(lookup::$name();)*
         }

@@ -1,12 +1,11 @@
-//! The memory of this library itself. It does not come from `malloc(3)`: the program may call from
-//! within its allocator (`mmap(2)` with locks of the allocator held), from a handler of a signal,
-//! or in a child of `_Fork(3)`, where locks of the allocator may be held by threads that are not
-//! there.
+//! The allocator of this library itself. It does not use `malloc(3)`: the program may call from
+//! within its allocator (`mmap(2)` with locks of the allocator held), from a signal handler, or in
+//! a child of `_Fork(3)`, where locks of the allocator may be held by threads that do not exist.
 //!
-//! Blocks of up to 32 KiB are of one of 36 sizes, four for each power of two, each with a list of
-//! free blocks; larger ones are mappings. Nothing here calls the C library but for system calls.
-//! The lock is held for a few instructions, with signals blocked ([`crate::start::inside`]), and by
-//! the thread that forks while it does ([`hold`]).
+//! Blocks of up to 32 KiB have one of 36 sizes, four for each power of two, each with a list of
+//! free blocks; larger blocks are mappings. The C library is used for system calls only. The lock
+//! is held for a few instructions, with signals blocked ([`crate::start::inside`]), and by a thread
+//! during a fork ([`hold`]).
 
 use rustix::thread::futex;
 use std::{
@@ -18,10 +17,10 @@ use std::{
 
 const PAGE: usize = 4096;
 
-/// The largest block that is not a mapping of its own.
+/// The largest block that is not a mapping.
 const LARGEST: usize = 32 << 10;
 
-/// Blocks of one size are cut from so much at once.
+/// Bytes from which blocks of one size are cut.
 const SLAB: usize = 128 << 10;
 
 /// Sizes up to this differ by 16 bytes.
@@ -44,7 +43,7 @@ struct Heap {
 /// Blocks of one size.
 #[derive(Clone, Copy)]
 struct List {
-    /// The first that is free, which begins with the address of the next.
+    /// The first free block, which begins with the address of the next.
     free: *mut Free,
     /// The unused rest of the last slab.
     rest: usize,
@@ -61,28 +60,28 @@ static HEAP: Heap = Heap {
     lists: UnsafeCell::new([List { free: ptr::null_mut(), rest: 0, end: 0 }; CLASSES]),
 };
 
-// SAFETY: the lists are used by who has the lock.
+// SAFETY: the lists are accessed with the lock held.
 unsafe impl Sync for Heap {}
 
-/// The lock, which is let go when this is dropped.
+/// Holds the lock until it is dropped.
 pub(crate) struct Guard(());
 
-/// Has the heap for the calling thread alone, which allocates nothing meanwhile: a child that is
-/// forked then finds it whole.
+/// Locks the heap. The calling thread must not allocate meanwhile: a forked child then finds the
+/// heap consistent.
 pub(crate) fn hold() -> Guard {
     if HEAP.lock.compare_exchange(FREE, TAKEN, Acquire, Relaxed).is_err() {
         while HEAP.lock.swap(AWAITED, Acquire) != FREE {
-            // Whatever wakes it up, it looks again.
+            // A futex wait may return early: the loop checks again.
             let _ = futex::wait(&HEAP.lock, futex::Flags::PRIVATE, AWAITED, None);
         }
     }
     Guard(())
 }
 
-/// Lets go of what was held and forgotten since.
+/// Releases a lock whose guard was forgotten.
 ///
 /// # Safety
-/// The calling thread, or the one that it was forked from, holds it.
+/// The calling thread, or the one that it was forked from, holds the lock.
 pub(crate) unsafe fn release() {
     drop(Guard(()));
 }
@@ -95,13 +94,13 @@ impl Drop for Guard {
     }
 }
 
-/// Which list has blocks of so many bytes, and how many they really have.
+/// The list for blocks of this size, and the size of its blocks.
 const fn class(bytes: usize) -> (usize, usize) {
     if bytes <= LINEAR {
         let class = if bytes == 0 { 0 } else { (bytes - 1) / 16 };
         return (class, (class + 1) * 16);
     }
-    // Of 2^order + 1 to 2^(order + 1) bytes, in steps of a quarter.
+    // For 2^order + 1 to 2^(order + 1) bytes, in steps of a quarter.
     let order = (bytes - 1).ilog2() as usize;
     let step = (1 << order) / 4;
     let quarter = (bytes - 1 - (1 << order)) / step;
@@ -109,7 +108,7 @@ const fn class(bytes: usize) -> (usize, usize) {
     (first + quarter, (1 << order) + (quarter + 1) * step)
 }
 
-/// The bytes that a block is looked for with: those of a power of two are aligned to it.
+/// The block size that is looked up: blocks of a power of two are aligned to their size.
 const fn wanted(layout: Layout) -> usize {
     if layout.align() <= 16 {
         return layout.size();
@@ -118,18 +117,18 @@ const fn wanted(layout: Layout) -> usize {
     bytes.next_power_of_two()
 }
 
-/// New pages, all of them zero; null where there are none.
+/// New zero pages; null where the kernel has none.
 fn map(bytes: usize) -> *mut u8 {
     let (protection, flags) =
         (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-    // SAFETY: a new mapping changes nothing that is there.
+    // SAFETY: a new mapping changes no other memory.
     let found = unsafe { libc::syscall(libc::SYS_mmap, 0_usize, bytes, protection, flags, -1, 0) };
     if found == -1 { ptr::null_mut() } else { found as *mut u8 }
 }
 
 fn unmap(address: usize, bytes: usize) {
     if bytes > 0 {
-        // SAFETY: the caller has mapped it, and nobody uses it any more.
+        // SAFETY: the caller has mapped the memory, and it is not used any more.
         unsafe { libc::syscall(libc::SYS_munmap, address, bytes) };
     }
 }
@@ -152,11 +151,11 @@ fn map_aligned(bytes: usize, align: usize) -> *mut u8 {
 }
 
 impl List {
-    /// A block of so many bytes, which all of the list have; null where there is no memory.
+    /// A block of this size, which all blocks of the list have; null without memory.
     fn take(&mut self, bytes: usize) -> *mut u8 {
         if !self.free.is_null() {
             let block = self.free;
-            // SAFETY: what is free is ours, and begins with the address of the next.
+            // SAFETY: a free block belongs to the heap, and begins with the address of the next.
             self.free = unsafe { (*block).next };
             return block.cast();
         }
@@ -173,9 +172,9 @@ impl List {
     }
 }
 
-// SAFETY: blocks are apart, as long as asked for and aligned as asked for: sizes are multiples of
-// 16, and a slab begins at a page, so that blocks of a power of two up to a page are aligned to it.
-// A block with a larger alignment is a mapping.
+// SAFETY: blocks do not overlap, and have the size and alignment of the layout: sizes are multiples
+// of 16, and a slab begins at a page, so that blocks of a power of two up to a page are aligned to
+// it. A block with a larger alignment is a mapping.
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let bytes = wanted(layout);
@@ -196,7 +195,7 @@ unsafe impl GlobalAlloc for Heap {
         }
         let (class, _) = class(bytes);
         let _guard = hold();
-        // SAFETY: this thread has the lock, and the block is of no use to anybody any more.
+        // SAFETY: this thread has the lock, and the block is not used any more.
         unsafe {
             let list = &mut (*self.lists.get())[class];
             let block = block.cast::<Free>();
@@ -209,13 +208,14 @@ unsafe impl GlobalAlloc for Heap {
         let is_mapped = |bytes: usize| bytes > LARGEST && layout.align() <= 16;
         if is_mapped(layout.size()) && is_mapped(bytes) {
             let (old, new) = (layout.size().next_multiple_of(PAGE), bytes.next_multiple_of(PAGE));
-            // SAFETY: it is a mapping of ours.
+            // SAFETY: the block is a mapping of this heap.
             let found = unsafe {
                 libc::syscall(libc::SYS_mremap, block, old, new, libc::MREMAP_MAYMOVE, 0)
             };
             return if found == -1 { ptr::null_mut() } else { found as *mut u8 };
         }
-        // SAFETY: by the caller the size is one of a layout; both blocks are as long as is copied.
+        // SAFETY: by the caller the size is valid for a layout; both blocks are as long as the
+        // copy.
         unsafe {
             let new = self.alloc(Layout::from_size_align_unchecked(bytes, layout.align()));
             if !new.is_null() {
@@ -251,7 +251,7 @@ mod tests {
         for round in 0..2000_usize {
             let (bytes, align) = (1 + round * 37 % 70_000, 1 << (round % 15));
             let Ok(layout) = Layout::from_size_align(bytes, align) else { continue };
-            // SAFETY: it has a size, and is given back with the same layout.
+            // SAFETY: the layout has a size, and the block is freed with the same layout.
             let block = unsafe { HEAP.alloc(layout) } as usize;
             assert!(block != 0 && block.is_multiple_of(align));
             let is_apart = |(other, of): &(usize, Layout)| {

@@ -1,14 +1,14 @@
-//! What stands between an unchanged program and its C library: large allocations go to a pager,
-//! all others where they always went.
+//! The library that is preloaded into an unchanged program: it takes large allocations from a
+//! pager, and passes all others on.
 //!
-//! The program is started with this library in `LD_PRELOAD`, and what it should do in
-//! `INTERLEAF_EXTEND`. Everything else goes on to the next definition of a function ([`next`]), or
-//! to the kernel.
+//! The program is started with this library in `LD_PRELOAD`, and with the folder of the session in
+//! `INTERLEAF_EXTEND`. Other calls go to the next definition of a function ([`next`]), or to the
+//! kernel.
 //!
-//! These functions are called anywhere: under locks of the program, its allocator and the dynamic
-//! loader, in handlers of signals, and in children that have locks of threads that are not there.
-//! So nothing here allocates by `malloc` ([`heap`]), takes a lock of the C library, or starts a
-//! thread by it ([`thread`]); what must is done when the library is loaded.
+//! These functions may be called anywhere: under locks of the program, its allocator and the
+//! dynamic loader, in signal handlers, and in children that inherit locks of threads that do not
+//! exist. So this library never allocates by `malloc` ([`heap`]), takes no lock of the C library,
+//! and does not start threads by it ([`thread`]), except while it is loaded.
 
 #![expect(unsafe_code, reason = "it takes the place of functions of the C library")]
 

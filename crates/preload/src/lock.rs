@@ -1,5 +1,5 @@
-//! `mlock(2)`: the kernel must not see that pages of regions are to stay, or it would bring in all
-//! of them. The pager keeps them, as far as they leave enough of the budget for all others.
+//! `mlock(2)`: the kernel must not lock pages of regions, since it would read in all of them. The
+//! pager pins them instead, as far as enough of the budget is left for other pages.
 
 use crate::{
     errno,
@@ -11,13 +11,13 @@ use interleaf_pager::pager::Pager;
 use libc::{c_int, c_uint, c_void, size_t};
 use std::{ops::Range, ptr};
 
-/// The pages that some of these bytes are in.
+/// The pages that contain these bytes.
 fn around(address: usize, bytes: usize) -> Option<Range<usize>> {
     let end = address.checked_add(bytes)?.checked_next_multiple_of(PAGE)?;
     Some(address / PAGE * PAGE..end)
 }
 
-/// Keeps pages in memory, those of regions and others, which `kernel` does.
+/// Locks pages: the pager pins pages of regions, and `kernel` locks all others.
 fn lock(
     address: usize,
     bytes: usize,
@@ -42,11 +42,11 @@ fn lock(
     0
 }
 
-/// Touches pages, so that they are there.
+/// Touches pages, so that they become resident.
 fn touch(pages: &Range<usize>) {
     for page in pages.clone().step_by(PAGE) {
-        // SAFETY: the program has just said that it is mapped; one that may not be read is an error
-        // that it gets here instead of later.
+        // SAFETY: the program has asked to lock the page, so that it is mapped. An unreadable page
+        // faults here instead of later.
         let _ = unsafe { ptr::read_volatile(page as *const u8) };
     }
 }
@@ -58,7 +58,7 @@ fn touch(pages: &Range<usize>) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlock(address: *const c_void, bytes: size_t) -> c_int {
     lock(address as usize, bytes, true, |address, bytes| {
-        // SAFETY: what is not ours is the kernel's affair, by the same contract.
+        // SAFETY: other memory is handled by the kernel, under the same contract.
         unsafe { libc::syscall(libc::SYS_mlock, address, bytes) as c_int }
     })
 }
@@ -69,7 +69,7 @@ pub unsafe extern "C" fn mlock(address: *const c_void, bytes: size_t) -> c_int {
 /// As of the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlock2(address: *const c_void, bytes: size_t, flags: c_uint) -> c_int {
-    // `MLOCK_ONFAULT`: pages stay once they are there.
+    // `MLOCK_ONFAULT`: pages stay resident once they are touched.
     lock(address as usize, bytes, flags & 1 == 0, |address, bytes| {
         // SAFETY: as of `mlock`.
         unsafe { libc::syscall(libc::SYS_mlock2, address, bytes, flags) as c_int }
@@ -98,8 +98,8 @@ pub unsafe extern "C" fn munlock(address: *const c_void, bytes: size_t) -> c_int
     0
 }
 
-/// `mlockall(2)`: what is mapped now is locked piece by piece, all but what is ours, which is
-/// pinned if it fits.
+/// `mlockall(2)`: existing mappings are locked one by one, except those of the pager, whose regions
+/// are pinned if they fit.
 ///
 /// # Safety
 /// As of the C library.
@@ -126,12 +126,12 @@ fn pin_all(pager: &Pager, touches: bool) -> bool {
     for mapping in maps::all() {
         let pages = mapping.addresses;
         let is_ours = pager.is_own(&pages);
-        // What can neither be read nor written is a reservation, and not memory.
+        // Inaccessible mappings are reservations.
         if is_ours || mapping.protection == 0 {
             continue;
         }
-        // SAFETY: it changes no content. What cannot be locked, as a device, is not an error of
-        // all either.
+        // SAFETY: the call changes no content. Mappings that cannot be locked, such as devices, are
+        // skipped.
         unsafe { libc::syscall(libc::SYS_mlock, pages.start, pages.len()) };
     }
     if touches {
@@ -147,6 +147,6 @@ pub extern "C" fn munlockall() -> c_int {
     if let Some(pager) = pager() {
         inside(|| pager.regions().iter().for_each(|pages| pager.unpin(pages)));
     }
-    // SAFETY: it changes no content.
+    // SAFETY: the call changes no content.
     unsafe { libc::syscall(libc::SYS_munlockall) as c_int }
 }

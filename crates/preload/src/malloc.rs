@@ -1,7 +1,8 @@
-//! `malloc(3)` and its family; `new` of C++ is made of them.
+//! `malloc(3)` and its family, which `new` of C++ uses.
 //!
-//! A large block of the C library begins 16 bytes behind the start of a page, where its length is
-//! kept. Ours do too, so that a program that computes in vectors rounds as it does without us.
+//! A large block of the C library begins 16 bytes behind the start of a page, after its length.
+//! Blocks of regions have the same offset, so that vectorised programs round as they do without
+//! this library.
 
 use crate::{
     errno,
@@ -14,11 +15,10 @@ use std::ptr;
 
 const PAGE: usize = 4096;
 
-/// What the C library keeps before a block, and to what it aligns one.
+/// Bytes before a block of the C library, and its alignment.
 const HEAD: usize = 16;
 
-/// A block of so many bytes, all of them zero, of a pager; else the next definition's, which
-/// `other` asks for.
+/// Allocates a zeroed block from a pager, or by `other` from the next definition.
 fn take(
     next: &Next,
     bytes: usize,
@@ -46,13 +46,13 @@ fn take(
     })
 }
 
-/// The pager that a block is of.
+/// The pager that a block belongs to.
 fn owner(next: &Next, memory: *mut c_void) -> Option<&'static Pager> {
-    // Blocks of another allocator may lie in regions, which it has from `mmap(2)`.
+    // Blocks of another allocator may lie in regions, which it takes by `mmap(2)`.
     if next.is_of_libc { pager_of(memory as usize) } else { None }
 }
 
-/// The bytes of a block of the next definition that were counted when it was left to it.
+/// The bytes by which a block of the next definition was counted.
 ///
 /// # Safety
 /// `memory` is a block of the next definition, or null.
@@ -64,12 +64,12 @@ unsafe fn c_length(next: &Next, memory: *mut c_void) -> usize {
     }
 }
 
-/// What of a block of ours can be used.
+/// The usable bytes of a block of the pager.
 fn length(pager: &Pager, address: usize) -> usize {
     pager.block(address).map_or(0, |pages| pages.end - address)
 }
 
-/// Makes a block of ours as long as that where it is, and says whether it could.
+/// Resizes a block of the pager in place. Returns whether that was possible.
 fn resize(pager: &Pager, address: usize, bytes: usize) -> bool {
     let Some(pages) = pager.block(address) else { return false };
     let Some(end) = address.checked_add(bytes) else { return false };
@@ -112,14 +112,14 @@ pub unsafe extern "C" fn calloc(count: size_t, bytes: size_t) -> *mut c_void {
     }
 }
 
-/// A block that is aligned, as `other` would be.
+/// Allocates an aligned block, with `other` as the fallback.
 fn take_aligned(
     align: usize,
     bytes: usize,
     other: impl FnOnce(&Next) -> *mut c_void,
 ) -> *mut c_void {
     let Some(next) = next() else { return ptr::null_mut() };
-    // As the C library, which takes the next power of two.
+    // The C library also rounds up to a power of two.
     match align.checked_next_power_of_two() {
         Some(align) => take(next, bytes, align.max(HEAD), || other(next)),
         None => other(next),
@@ -194,7 +194,7 @@ pub unsafe extern "C" fn posix_memalign(
     if found.is_null() {
         return outcome;
     }
-    // SAFETY: by the contract it points at a pointer.
+    // SAFETY: by the contract the argument points at a pointer.
     unsafe { *memory = found };
     0
 }
@@ -207,16 +207,16 @@ pub unsafe extern "C" fn posix_memalign(
 pub unsafe extern "C" fn realloc(memory: *mut c_void, bytes: size_t) -> *mut c_void {
     let early = early::length(memory);
     let Some(next) = next().filter(|_| early.is_none()) else {
-        // SAFETY: both blocks are as long as what is copied.
+        // SAFETY: both blocks are as long as the copy.
         return unsafe { moved(memory, early.unwrap_or(0), bytes) };
     };
     if memory.is_null() && next.is_of_libc {
-        // SAFETY: it is the same.
+        // SAFETY: the contracts are the same.
         return unsafe { malloc(bytes) };
     }
     let from = owner(next, memory);
     if from.is_none() && (!next.is_of_libc || pager_for(bytes).is_none()) {
-        // SAFETY: as of `malloc`: the memory is the next definition's.
+        // SAFETY: as of `malloc`: the block belongs to the next definition.
         return unsafe {
             let had = c_length(next, memory);
             let new = (next.realloc)(memory, bytes);
@@ -228,26 +228,26 @@ pub unsafe extern "C" fn realloc(memory: *mut c_void, bytes: size_t) -> *mut c_v
         };
     }
     if from.is_some() && bytes == 0 {
-        // SAFETY: as of the C library, where that is what it does.
+        // SAFETY: the C library does the same.
         unsafe { free(memory) };
         return ptr::null_mut();
     }
     let has = match from {
         Some(pager) if inside(|| resize(pager, memory as usize, bytes)) => return memory,
         Some(pager) => length(pager, memory as usize),
-        // SAFETY: the memory is the next definition's.
+        // SAFETY: the block belongs to the next definition.
         None => unsafe { (next.malloc_usable_size)(memory) },
     };
-    // SAFETY: the block has so many bytes.
+    // SAFETY: the block has `has` bytes.
     unsafe { moved(memory, has, bytes) }
 }
 
 /// Moves a block of `has` bytes into a new one.
 ///
 /// # Safety
-/// `memory` is a block of at least this many bytes; it is freed if a new one is allocated.
+/// `memory` is a block of at least this many bytes; it is freed if the new block is allocated.
 unsafe fn moved(memory: *mut c_void, has: usize, bytes: usize) -> *mut c_void {
-    // SAFETY: by the caller both are as long as what is copied, and they do not overlap.
+    // SAFETY: by the caller both blocks are as long as the copy, and they do not overlap.
     unsafe {
         let new = malloc(bytes);
         if !new.is_null() {
@@ -303,7 +303,7 @@ pub unsafe extern "C" fn malloc_usable_size(memory: *mut c_void) -> size_t {
 pub unsafe extern "C" fn free(memory: *mut c_void) {
     let Some(next) = next().filter(|_| early::length(memory).is_none()) else { return };
     match owner(next, memory) {
-        // Of a process that has it no more, it is gone anyway.
+        // In a process without the pager, its blocks are gone anyway.
         Some(pager) if !pager.is_served() => {}
         Some(pager) => {
             let before = errno::get();
@@ -324,7 +324,7 @@ pub unsafe extern "C" fn free(memory: *mut c_void) {
 /// As of the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn free_sized(memory: *mut c_void, _bytes: size_t) {
-    // SAFETY: as of `free`, which needs to know no size.
+    // SAFETY: as of `free`, which does not need the size.
     unsafe { free(memory) }
 }
 
@@ -334,6 +334,6 @@ pub unsafe extern "C" fn free_sized(memory: *mut c_void, _bytes: size_t) {
 /// As of the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn free_aligned_sized(memory: *mut c_void, _align: size_t, _bytes: size_t) {
-    // SAFETY: as of `free`, which needs to know no size.
+    // SAFETY: as of `free`, which does not need the size.
     unsafe { free(memory) }
 }

@@ -10,23 +10,23 @@ use std::ops::Range;
 
 pub(crate) const PAGE: usize = 4096;
 
-/// What a mapping that can be extended has.
+/// Flags of mappings that can be extended.
 const ANONYMOUS: c_int = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
 
-/// What a mapping that can be extended has not: it is of huge pages, a stack, in the lowest 4 GiB,
-/// or to stay in memory.
+/// Flags of mappings that are not extended: huge pages, stacks, addresses in the lowest 4 GiB, and
+/// locked memory.
 const OTHER: c_int =
     libc::MAP_HUGETLB | libc::MAP_STACK | libc::MAP_GROWSDOWN | libc::MAP_32BIT | libc::MAP_LOCKED;
 
 const FIXED: c_int = libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE;
 
-/// Whole pages of so many bytes from an address on; `None` where the kernel would see none either.
+/// Whole pages from an address on; `None` where the kernel refuses the range too.
 pub(crate) fn pages(address: usize, bytes: usize) -> Option<Range<usize>> {
     let end = address.checked_add(bytes.checked_next_multiple_of(PAGE)?)?;
     (address.is_multiple_of(PAGE) && end > address).then_some(address..end)
 }
 
-/// What of some pages is before the addresses of regions, among them, and behind.
+/// Splits pages into the parts before, within and behind the address range of regions.
 pub(crate) fn split(pager: &Pager, pages: &Range<usize>) -> [Range<usize>; 3] {
     let all = pager.addresses();
     let cut = |at: usize| at.clamp(pages.start, pages.end);
@@ -48,7 +48,7 @@ pub unsafe extern "C" fn mmap(
     offset: off_t,
 ) -> *mut c_void {
     let is_fixed = flags & FIXED != 0;
-    // SAFETY: what is not ours is the kernel's affair, by the same contract.
+    // SAFETY: other memory is handled by the kernel, under the same contract.
     let kernel = || unsafe {
         let offset = offset as libc::c_long;
         libc::syscall(libc::SYS_mmap, address, bytes, protection, flags, fd, offset) as *mut c_void
@@ -89,7 +89,7 @@ pub unsafe extern "C" fn mmap(
     )
 }
 
-/// Maps something at addresses of regions, as far as they are.
+/// Maps memory at addresses that overlap the range of regions.
 fn map_over(
     pager: &Pager,
     pages: &Range<usize>,
@@ -112,7 +112,7 @@ fn map_over(
         };
     }
     if flags & libc::MAP_FIXED_NOREPLACE != 0 {
-        // The reservation is in the way of what the kernel would have to find free.
+        // The reservation occupies addresses that the kernel would have to find free.
         return errno::unmapped(libc::ENOMEM);
     }
     pager.leave(&among);
@@ -145,7 +145,7 @@ pub unsafe extern "C" fn munmap(address: *mut c_void, bytes: size_t) -> c_int {
     let found = pager_over(address as usize, bytes).zip(pages(address as usize, bytes));
     let Some((pager, pages)) = found else {
         give_back(bytes);
-        // SAFETY: what is not ours is the kernel's affair, by the same contract.
+        // SAFETY: other memory is handled by the kernel, under the same contract.
         let kernel = || unsafe { libc::syscall(libc::SYS_munmap, address, bytes) as c_int };
         return match pages(address as usize, bytes) {
             Some(pages) => shared::unmapped(&pages, kernel, |outcome| *outcome == 0),
@@ -164,9 +164,9 @@ pub unsafe extern "C" fn munmap(address: *mut c_void, bytes: size_t) -> c_int {
     0
 }
 
-/// Protects pages, and says what has come of it.
+/// Protects pages, and returns the result for the program.
 fn protect(address: usize, bytes: usize, protection: c_int, key: c_int) -> c_int {
-    // SAFETY: what it does to the memory of the program is what the program asked for.
+    // SAFETY: the program asked for this change of its memory.
     let kernel = || unsafe {
         libc::syscall(libc::SYS_pkey_mprotect, address, bytes, protection, key) as c_int
     };
@@ -174,7 +174,7 @@ fn protect(address: usize, bytes: usize, protection: c_int, key: c_int) -> c_int
         return kernel();
     };
     let [_, among, _] = split(pager, &pages);
-    // What is free is mapped for the kernel, but not for the program.
+    // Free addresses are mapped for the kernel, but not for the program.
     let is_free = |(_, owner): &(_, Owner)| *owner == Owner::Free;
     if inside(|| pager.pieces(&among)).iter().any(is_free) {
         return errno::failed(libc::ENOMEM);
@@ -188,7 +188,7 @@ fn protect(address: usize, bytes: usize, protection: c_int, key: c_int) -> c_int
 /// As of the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mprotect(address: *mut c_void, bytes: size_t, protection: c_int) -> c_int {
-    // A key of -1 is none (`pkey_mprotect(2)`).
+    // A key of -1 means no key (`pkey_mprotect(2)`).
     protect(address as usize, bytes, protection, -1)
 }
 
@@ -204,7 +204,7 @@ pub unsafe extern "C" fn pkey_mprotect(
     key: c_int,
 ) -> c_int {
     if key != -1 && pager().is_some() && pager_over(address as usize, bytes).is_some() {
-        // Pages that have another key than their frames do not move.
+        // Pages move only to frames with the same key.
         return errno::failed(libc::EINVAL);
     }
     protect(address as usize, bytes, protection, key)

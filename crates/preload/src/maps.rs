@@ -1,4 +1,4 @@
-//! `/proc/self/maps`: what is mapped in this process.
+//! `/proc/self/maps`: the mappings of this process.
 
 use std::{fs, ops::Range};
 
@@ -8,7 +8,7 @@ pub(crate) struct Mapping {
     pub(crate) addresses: Range<usize>,
     /// `PROT_...`.
     pub(crate) protection: u32,
-    /// Whether it is the process's own, and of no file.
+    /// Whether the mapping is private and of no file.
     pub(crate) is_anonymous: bool,
 }
 
@@ -18,7 +18,7 @@ pub(crate) fn all() -> Vec<Mapping> {
     text.lines().filter_map(mapping).collect()
 }
 
-/// Whether all pages can be read.
+/// Whether all mappings of these pages are readable.
 pub(crate) fn is_readable(pages: &Range<usize>) -> bool {
     let over = |it: &Mapping| it.addresses.start < pages.end && pages.start < it.addresses.end;
     all().into_iter().filter(over).all(|it| it.protection & 1 != 0)

@@ -1,10 +1,10 @@
-//! The next definitions of the functions whose place this library takes, in the order in which the
+//! The next definitions of the functions that this library replaces, in the order in which the
 //! dynamic loader looks for symbols: those of the program's allocator (jemalloc, tcmalloc,
-//! mimalloc), linked or preloaded, else those of the C library.
+//! mimalloc), linked or preloaded, or else those of the C library.
 //!
-//! Blocks of another allocator than the C library's are left to it: they may come and go by
-//! functions of its own (`mallocx`, `sdallocx`), which know its blocks only. It takes its large
-//! pieces by `mmap(2)`, and these are extended.
+//! Blocks of an allocator other than the C library's are left to it: programs may allocate and free
+//! them by functions of that allocator (`mallocx`, `sdallocx`), which only know its own blocks. The
+//! allocator takes its large pieces by `mmap(2)`, and these are extended.
 
 use libc::{Dl_info, c_int, c_void, pid_t, size_t};
 use std::{
@@ -87,7 +87,7 @@ pub(crate) fn next() -> Option<&'static Next> {
     if TABLE.state.load(Acquire) != THERE && !look_up() {
         return None;
     }
-    // SAFETY: it is there, and never changes.
+    // SAFETY: the table is written, and never changes.
     Some(unsafe { (*TABLE.next.get()).assume_init_ref() })
 }
 
@@ -96,53 +96,52 @@ fn look_up() -> bool {
     if TABLE.state.compare_exchange(NEW, BEGUN, Acquire, Acquire).is_err() {
         return TABLE.state.load(Acquire) == THERE;
     }
-    // SAFETY: the state says that nobody else is here.
+    // SAFETY: by the state, only this thread writes the table.
     unsafe { (*TABLE.next.get()).write(found()) };
     TABLE.state.store(THERE, Release);
     true
 }
 
-/// Whether this library's definitions are the ones that the program uses, and the C library's come
-/// next.
+/// Whether the program uses this library's definitions, followed by those of the C library.
 fn is_of_libc() -> bool {
     // Not by `__libc_malloc`, which other allocators define too.
     let libc = base(libc::gnu_get_libc_version as *const () as usize);
     let own = base(&raw const TABLE as usize);
-    // The program itself may define them: then nobody calls this library's.
+    // A program may define them itself, so that this library's are never called.
     let names = [c"malloc", c"calloc", c"realloc", c"memalign", c"free"];
     libc.is_some() && names.iter().all(|name| base(after(name)) == libc && base(first(name)) == own)
 }
 
-/// The definition of a function that comes after this library's; 0 where there is none.
+/// The definition of a function that comes after this library's; 0 without one.
 pub(crate) fn after(name: &CStr) -> usize {
-    // SAFETY: it only looks.
+    // SAFETY: the call only reads.
     unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) as usize }
 }
 
 /// The definition of a function that the program uses.
 fn first(name: &CStr) -> usize {
-    // SAFETY: it only looks.
+    // SAFETY: the call only reads.
     unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) as usize }
 }
 
-/// Where the object begins that an address is of.
+/// The start of the object that an address belongs to.
 fn base(address: usize) -> Option<usize> {
-    // SAFETY: all zeros is one, which the call fills.
+    // SAFETY: all zeros is a valid value, which the call fills.
     let mut found: Dl_info = unsafe { mem::zeroed() };
-    // SAFETY: it writes there only.
+    // SAFETY: the call writes to that value only.
     let outcome = unsafe { libc::dladdr(address as *const c_void, &raw mut found) };
     (outcome != 0).then_some(found.dli_fbase as usize)
 }
 
 static FORK: AtomicUsize = AtomicUsize::new(0);
 
-/// Finds `_Fork` before it is called from a handler of a signal.
+/// Looks up `_Fork` before it is called from a signal handler.
 pub(crate) fn find_fork() {
     FORK.store(after(c"_Fork"), Relaxed);
 }
 
-/// `_Fork(3)` of the C library, which makes the child's thread know its own number; before 2.34 it
-/// has none.
+/// `_Fork(3)` of the C library, which updates the thread number in the child. Before 2.34 the C
+/// library has none.
 pub(crate) fn fork() -> pid_t {
     if FORK.load(Relaxed) == 0 {
         find_fork();
@@ -154,8 +153,8 @@ pub(crate) fn fork() -> pid_t {
     }
 }
 
-/// Blocks that the loader is given while it is asked for the next definitions: older ones keep
-/// their last error in one for each thread. They are never given back.
+/// Blocks for the loader while it looks up the next definitions: old loaders allocate their last
+/// error for each thread. They are never freed.
 pub(crate) mod early {
     use super::*;
 
@@ -171,16 +170,16 @@ pub(crate) mod early {
     static BLOCKS: Blocks = Blocks(UnsafeCell::new([0; BYTES]));
     static USED: AtomicUsize = AtomicUsize::new(0);
 
-    /// A block, all of it zero; null when there is no more.
+    /// A zeroed block; null when no bytes are left.
     pub(crate) fn take(bytes: usize) -> *mut c_void {
-        // In front of it there is its length.
+        // The length is stored before the block.
         let whole = bytes.checked_add(ALIGN).and_then(|it| it.checked_next_multiple_of(ALIGN));
         let Some(whole) = whole.filter(|whole| *whole <= BYTES) else { return ptr::null_mut() };
         let at = USED.fetch_add(whole, Relaxed);
         if at + whole > BYTES {
             return ptr::null_mut();
         }
-        // SAFETY: these bytes are this caller's alone.
+        // SAFETY: these bytes belong to this caller alone.
         unsafe {
             let block = BLOCKS.0.get().cast::<u8>().add(at);
             block.cast::<usize>().write(whole - ALIGN);
@@ -188,11 +187,11 @@ pub(crate) mod early {
         }
     }
 
-    /// The bytes of a block, if it is one of these.
+    /// The size of a block, if it is one of these.
     pub(crate) fn length(block: *const c_void) -> Option<usize> {
         let start = BLOCKS.0.get() as usize;
         let is_one = (start..start + BYTES).contains(&(block as usize));
-        // SAFETY: it was given by `take`.
+        // SAFETY: the block came from `take`.
         is_one.then(|| unsafe { block.cast::<usize>().byte_sub(ALIGN).read() })
     }
 }

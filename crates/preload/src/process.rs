@@ -1,11 +1,10 @@
-//! Processes that fork. `fork(3)`, `daemon(3)` and `forkpty(3)` say so to whoever asked
-//! ([`watch`]), `_Fork(3)` does here; `vfork(3)`, `posix_spawn(3)` and `system(3)` share the memory
-//! until a new program begins, and need nothing.
+//! Processes that fork. `fork(3)`, `daemon(3)` and `forkpty(3)` call the handlers of
+//! `pthread_atfork(3)` ([`watch`]), and `_Fork(3)` is replaced here. `vfork(3)`, `posix_spawn(3)`
+//! and `system(3)` share the memory until a new program begins, and need nothing.
 //!
-//! `_Fork` may be called in a handler of a signal. What is done around it takes no lock that the
-//! interrupted thread may have: this library's are held with signals blocked
-//! ([`crate::start::inside`]), and its memory does not come from the program's allocator
-//! ([`crate::heap`]).
+//! `_Fork` may be called in a signal handler. The code around it takes no lock that the interrupted
+//! thread may hold: this library's locks are held with signals blocked ([`crate::start::inside`]),
+//! and its memory does not come from the program's allocator ([`crate::heap`]).
 
 use crate::{
     errno, heap, next, shared,
@@ -16,8 +15,8 @@ use interleaf_pager::{pager::Pager, serve::fork::Fork};
 use libc::pid_t;
 use std::{cell::Cell, io, ptr, sync::MutexGuard};
 
-/// A fork that a thread is in: what is held until it has happened, so that the child finds all of
-/// it whole.
+/// A fork in progress: everything that is locked until the fork has happened, so that the child
+/// finds it consistent.
 struct Forking {
     /// The signals that were blocked before.
     mask: u64,
@@ -28,14 +27,14 @@ struct Forking {
 }
 
 thread_local! {
-    /// The fork that the thread is in, and the lock of the heap. Neither has a destructor: one of a
-    /// thread-local variable takes the lock of the loader.
+    /// The fork in progress of this thread. Neither this variable nor the heap's lock has a
+    /// destructor: the destructor of a thread-local variable takes the loader's lock.
     static FORKING: Cell<*mut Forking> = const { Cell::new(ptr::null_mut()) };
 }
 
-/// Asks for what is to be done around a fork.
+/// Registers the handlers for forks.
 pub(crate) fn watch() {
-    // SAFETY: the functions stay where they are: a library that is preloaded is never unloaded.
+    // SAFETY: the functions stay mapped: a preloaded library is never unloaded.
     unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
 }
 
@@ -46,17 +45,17 @@ extern "C" fn before() {
     let pager = pager().map(Pager::before_fork);
     let threads = thread::hold();
     FORKING.set(Box::into_raw(Box::new(Forking { mask, pager, shared, threads, _start })));
-    // Last: whoever holds it waits for nothing.
+    // Last: no thread waits for anything while it holds the heap's lock.
     std::mem::forget(heap::hold());
 }
 
-/// Takes the fork out that the thread was in, and lets go of the heap.
+/// Returns the thread's fork in progress, and unlocks the heap.
 fn after() -> Option<Box<Forking>> {
     let forking = FORKING.replace(ptr::null_mut());
     if forking.is_null() {
         return None;
     }
-    // SAFETY: `before` holds it, and has made the fork.
+    // SAFETY: `before` has locked the heap and made the value.
     unsafe {
         heap::release();
         Some(Box::from_raw(forking))
@@ -80,14 +79,15 @@ extern "C" fn in_child() {
     let Forking { mask, pager, shared, threads, _start } = *forking;
     thread::forget(threads);
     start::shares_memory();
-    // First, as long as nothing else is mapped where it was.
+    // First, while nothing else is mapped at these addresses.
     tell("what is shared", shared.map_or(Ok(()), shared::Fork::in_child));
     tell("the extended memory", pager.map_or(Ok(()), Fork::in_child));
     drop(_start);
     start::exit(mask);
 }
 
-/// Tells of memory that a child has not. Most children begin another program soon, and need it not.
+/// Reports memory that a child does not have. Most children soon call `execve(2)`, and do not need
+/// it.
 fn tell(what: &str, outcome: io::Result<()>) {
     if let Err(why) = outcome {
         let pid = std::process::id();

@@ -1,4 +1,4 @@
-//! `mremap(2)`: a region grows where it is, or is copied to where there is room.
+//! `mremap(2)`: a region grows in place, or is copied to a larger free range.
 
 use crate::{
     errno,
@@ -13,7 +13,8 @@ use std::{ops::Range, ptr};
 /// `mremap(2)`.
 ///
 /// # Safety
-/// As of the C library. It takes five arguments, the last of which is used as `flags` say.
+/// As of the C library. The function has five arguments, the last of which is used according to
+/// `flags`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mremap(
     address: *mut c_void,
@@ -22,7 +23,7 @@ pub unsafe extern "C" fn mremap(
     flags: c_int,
     new_address: *mut c_void,
 ) -> *mut c_void {
-    // SAFETY: what is not ours is the kernel's affair, by the same contract.
+    // SAFETY: other memory is handled by the kernel, under the same contract.
     let kernel = || unsafe {
         let call = libc::SYS_mremap;
         libc::syscall(call, address, old_bytes, new_bytes, flags, new_address) as *mut c_void
@@ -41,7 +42,7 @@ pub unsafe extern "C" fn mremap(
         return inside(|| remap(pager, &old, new, flags, to));
     }
     if shared::has(&old) {
-        // What moved would not be served any more; nothing moves to be smaller.
+        // A moved mapping would not be served any more; shrinking moves nothing.
         return match new <= old.len() && flags & !libc::MREMAP_MAYMOVE == 0 {
             true => {
                 shared::unmapped(&(old.start + new..old.end), kernel, |at| *at != libc::MAP_FAILED)
@@ -57,7 +58,7 @@ pub unsafe extern "C" fn mremap(
         }
         return kernel();
     }
-    // What grows to the size of what is extended is extended from then on.
+    // A mapping that grows to the size of extended allocations is extended from then on.
     let grows = new > old.len() && flags == libc::MREMAP_MAYMOVE;
     match pager_for(new).filter(|_| grows) {
         Some(pager) => inside(|| adopt(pager, &old, new)).unwrap_or_else(kernel),
@@ -111,7 +112,7 @@ fn remap(
     new.start as *mut c_void
 }
 
-/// New pages to write, at an address if it is said.
+/// New writable pages, at `to` if it is given.
 fn place(pager: &Pager, bytes: usize, to: Option<usize>) -> Option<Range<usize>> {
     let Some(to) = to else { return pager.take(bytes, 1) };
     let new = to..to.checked_add(bytes)?;
@@ -122,7 +123,7 @@ fn place(pager: &Pager, bytes: usize, to: Option<usize>) -> Option<Range<usize>>
     }
     pager.leave(&among);
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE;
-    // SAFETY: the program has said that this is to be mapped there, whatever was.
+    // SAFETY: the program asked for a mapping at this address, in place of any other.
     let found = unsafe {
         libc::syscall(
             libc::SYS_mmap,
@@ -137,23 +138,23 @@ fn place(pager: &Pager, bytes: usize, to: Option<usize>) -> Option<Range<usize>>
     (found == new.start as libc::c_long).then_some(new)
 }
 
-/// Copies what there is, and protects it as it was.
+/// Copies the content, and sets the protection.
 fn copy(pager: &Pager, old: &Range<usize>, new: &Range<usize>, protection: u32) {
     let bytes = old.len().min(new.len());
     if protection & libc::PROT_READ as u32 == 0 {
         let _ = pager.protect(old, READ_WRITE);
     }
-    // SAFETY: both are mapped, and do not overlap.
+    // SAFETY: both ranges are mapped, and do not overlap.
     interruptible(|| unsafe {
         ptr::copy_nonoverlapping(old.start as *const u8, new.start as *mut u8, bytes);
     });
     if protection != READ_WRITE {
-        // SAFETY: it is the program's memory, as the program protected it.
+        // SAFETY: the memory belongs to the program, which chose this protection.
         unsafe { libc::mprotect(new.start as *mut c_void, new.len(), protection as c_int) };
     }
 }
 
-/// Takes over a mapping of the kernel's that outgrows it.
+/// Moves a mapping of the kernel into a region.
 fn adopt(pager: &Pager, old: &Range<usize>, new_bytes: usize) -> Option<*mut c_void> {
     let mapping = maps::all().into_iter().find(|it| it.addresses.contains(&old.start))?;
     if !mapping.is_anonymous
@@ -163,7 +164,7 @@ fn adopt(pager: &Pager, old: &Range<usize>, new_bytes: usize) -> Option<*mut c_v
         return None;
     }
     let new = pager.take_protected(new_bytes, 1, mapping.protection)?;
-    // SAFETY: both are mapped, and do not overlap; the old one is of no use any more.
+    // SAFETY: both ranges are mapped, and do not overlap; the old one is not used any more.
     interruptible(|| unsafe {
         ptr::copy_nonoverlapping(old.start as *const u8, new.start as *mut u8, old.len());
         libc::syscall(libc::SYS_munmap, old.start, old.len());
@@ -171,7 +172,7 @@ fn adopt(pager: &Pager, old: &Range<usize>, new_bytes: usize) -> Option<*mut c_v
     Some(new.start as *mut c_void)
 }
 
-/// What may be done with the memory at an address.
+/// The protection of the memory at an address.
 fn protection_of(address: usize) -> u32 {
     let found = maps::all().into_iter().find(|it| it.addresses.contains(&address));
     found.map_or(READ_WRITE, |it| it.protection)

@@ -1,5 +1,5 @@
-//! Memory that this process shares with others. What is done to its addresses the kernel does, and
-//! the server of the session is told.
+//! Memory that this process shares with others. Changes of its addresses are made by the kernel,
+//! and reported to the server of the session.
 
 use crate::{
     errno, maps,
@@ -19,7 +19,7 @@ use std::{
 /// `MADV_COLLAPSE` of `linux/mman.h`.
 const COLLAPSE: c_int = 25;
 
-/// Whether this process shares anything: most do not, and should not wait for each other.
+/// Whether this process shares memory: most do not, and should not wait for a lock.
 static IS_SHARING: AtomicBool = AtomicBool::new(false);
 
 static CLIENT: Mutex<Option<Client>> = Mutex::new(None);
@@ -28,7 +28,7 @@ fn client() -> MutexGuard<'static, Option<Client>> {
     CLIENT.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// New memory to share, if it is to be extended and can be.
+/// Allocates shared memory, if it is to be extended and can be.
 pub(crate) fn take(bytes: usize, protection: c_int) -> Option<*mut c_void> {
     let folder = shares(bytes)?;
     inside(|| {
@@ -42,7 +42,7 @@ pub(crate) fn take(bytes: usize, protection: c_int) -> Option<*mut c_void> {
     })
 }
 
-/// Says once why memory is the kernel's.
+/// Reports once that shared memory is not extended.
 fn refused(why: io::Error) {
     static IS_SAID: AtomicBool = AtomicBool::new(false);
     if !IS_SAID.swap(true, Relaxed) {
@@ -57,8 +57,8 @@ pub(crate) fn has(addresses: &Range<usize>) -> bool {
         && inside(|| client().as_ref().is_some_and(|client| client.has(addresses)))
 }
 
-/// The kernel maps something else at these addresses, or nothing: what is shared there is not any
-/// more, once that `is_done`. Nobody else gets the addresses before that is known.
+/// Runs a system call that maps these addresses otherwise or unmaps them, and reports the change to
+/// the server if the call `is_done`. The addresses are not reused before that.
 pub(crate) fn unmapped<T>(
     addresses: &Range<usize>,
     kernel: impl FnOnce() -> T,
@@ -77,10 +77,10 @@ pub(crate) fn unmapped<T>(
     })
 }
 
-/// What advice about shared pages is for us to answer; `None` of what the kernel is to hear.
+/// The result of advice about shared pages; `None` for advice that the kernel handles.
 pub(crate) fn advised(addresses: &Range<usize>, advice: c_int) -> Option<c_int> {
     let is_refused = match advice {
-        // These would take pages away that nobody else knows of, or make others of them.
+        // The kernel would drop pages without telling the server, or change their kind.
         libc::MADV_REMOVE => true,
         libc::MADV_DOFORK | libc::MADV_HUGEPAGE | COLLAPSE => false,
         _ => return None,
@@ -88,7 +88,7 @@ pub(crate) fn advised(addresses: &Range<usize>, advice: c_int) -> Option<c_int> 
     has(addresses).then(|| if is_refused { errno::failed(libc::EOPNOTSUPP) } else { 0 })
 }
 
-/// What is shared while the process forks: nobody else changes it.
+/// Locks the client during a fork.
 pub(crate) struct Fork {
     client: MutexGuard<'static, Option<Client>>,
     shares: Shares,
@@ -105,7 +105,7 @@ impl Fork {
         Some(Self { client, shares })
     }
 
-    /// It has happened, and this is the child.
+    /// The fork has happened, and this is the child.
     pub(crate) fn in_child(mut self) -> io::Result<()> {
         match &mut *self.client {
             Some(client) => client.in_child(&self.shares),

@@ -1,6 +1,6 @@
 //! Signals, where faults are served in a handler of SIGBUS (`interleaf extend --faults signal`):
-//! the program's own action for it is kept and asked where a fault is none of ours, and no thread
-//! and no handler blocks it, since the kernel would end the program at the next fault.
+//! the program's own action for SIGBUS is kept, and called for other faults. No thread and no
+//! handler may block SIGBUS, since the kernel would end the program at the next fault.
 
 use crate::start::is_inside;
 use interleaf_pager::kernel::sigbus::{set_own_action, spare};
@@ -13,25 +13,25 @@ use std::{
     time::Duration,
 };
 
-/// Whether they are.
+/// Whether faults are served in the handler.
 static IS_SERVED: AtomicBool = AtomicBool::new(false);
 
-/// Signals have numbers up to this.
+/// The largest signal number.
 const SIGNALS: c_int = 64;
 
-/// Bytes of a set of signals that the kernel knows.
+/// Bytes of the kernel's signal set.
 const SET_BYTES: usize = 8;
 
-/// The signals that the C library keeps to itself: nobody blocks them.
+/// The signals that the C library reserves: they cannot be blocked.
 const OF_LIBRARY: u64 = 1 << 31 | 1 << 32;
 
-/// Makes sure that nobody blocks the signal from now on.
+/// Unblocks SIGBUS in this thread and in all handlers.
 ///
 /// # Errors
-/// When a thread does that only itself can make stop.
+/// When another thread has blocked SIGBUS: only that thread can unblock it.
 pub(crate) fn begin() -> Result<(), String> {
     IS_SERVED.store(true, Relaxed);
-    // SAFETY: sets and actions are plain numbers, and nothing but what blocks is changed.
+    // SAFETY: sets and actions are plain numbers, and only the blocked signals change.
     unsafe {
         let mut none: sigset_t = mem::zeroed();
         libc::sigaddset(&raw mut none, libc::SIGBUS);
@@ -55,11 +55,11 @@ pub(crate) fn begin() -> Result<(), String> {
     }
 }
 
-/// Polls of a thread that has the signal blocked, and the pause between them.
+/// Polls of a thread that has SIGBUS blocked, and the pause between them.
 const TRIES: u32 = 500;
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Whether a thread of this process has it blocked. One that has ended blocks nothing.
+/// Whether a thread of this process has SIGBUS blocked; `false` for a thread that has ended.
 fn is_blocked_by(thread: &str) -> bool {
     let status = format!("/proc/self/task/{thread}/status");
     let status = fs::read_to_string(status).unwrap_or_default();
@@ -68,7 +68,7 @@ fn is_blocked_by(thread: &str) -> bool {
     blocked.unwrap_or(0) >> (libc::SIGBUS - 1) & 1 == 1
 }
 
-/// A thread of this process, other than the pager's, that has it blocked.
+/// A thread of this process, other than the pager's, that has SIGBUS blocked.
 fn blocked_by() -> io::Result<Option<String>> {
     // Not by `opendir(3)`, which allocates.
     let folder = fs::File::open("/proc/self/task")?;
@@ -89,12 +89,12 @@ fn blocked_by() -> io::Result<Option<String>> {
     Ok(None)
 }
 
-/// A set of signals to block, without the one that must not be.
+/// Takes SIGBUS out of a set of signals to block.
 pub(crate) fn spared(mask: u64) -> u64 {
     if IS_SERVED.load(Relaxed) { mask & !(1 << (libc::SIGBUS - 1)) } else { mask }
 }
 
-/// Whether what the program says about signals is to be looked at.
+/// Whether signal calls of the program must be adapted.
 fn is_served() -> bool {
     IS_SERVED.load(Relaxed) && !is_inside()
 }
@@ -142,9 +142,9 @@ pub unsafe extern "C" fn sigaction(
     }
 }
 
-/// Has a function be called for a signal, with these flags.
+/// Installs a handler for a signal.
 fn handle(signal: c_int, handler: sighandler_t, flags: c_int) -> sighandler_t {
-    // SAFETY: all zeros is an action, and that it is a handler the program says.
+    // SAFETY: all zeros is a valid action, and the handler is the program's.
     unsafe {
         let (mut action, mut before): (libc::sigaction, libc::sigaction) =
             (mem::zeroed(), mem::zeroed());
@@ -157,7 +157,7 @@ fn handle(signal: c_int, handler: sighandler_t, flags: c_int) -> sighandler_t {
     }
 }
 
-/// `signal(2)`, which of the GNU C library is that of BSD.
+/// `signal(2)`, with the semantics of BSD as in the GNU C library.
 #[unsafe(no_mangle)]
 pub extern "C" fn signal(signal: c_int, handler: sighandler_t) -> sighandler_t {
     handle(signal, handler, libc::SA_RESTART)
@@ -175,19 +175,18 @@ pub extern "C" fn sysv_signal(signal: c_int, handler: sighandler_t) -> sighandle
     handle(signal, handler, libc::SA_RESETHAND | libc::SA_NODEFER)
 }
 
-/// What `signal` is called where a program asks for that of System V.
+/// `signal` for programs that ask for the semantics of System V.
 #[unsafe(no_mangle)]
 pub extern "C" fn __sysv_signal(signal: c_int, handler: sighandler_t) -> sighandler_t {
     handle(signal, handler, libc::SA_RESETHAND | libc::SA_NODEFER)
 }
 
-/// Changes which signals the calling thread blocks, and gives the number of an error, or 0.
+/// Changes the blocked signals of the calling thread. Returns an error number, or 0.
 ///
 /// # Safety
 /// As of `pthread_sigmask(3)`.
 unsafe fn mask(how: c_int, set: *const sigset_t, before: *mut sigset_t) -> c_int {
-    // SAFETY: by the caller; the kernel reads and writes the signals that it knows, which a set
-    // begins with.
+    // SAFETY: by the caller; the kernel's signals are at the start of a set.
     unsafe {
         let mut spared = set.as_ref().copied();
         if let Some(set) = &mut spared {

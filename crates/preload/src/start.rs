@@ -1,4 +1,4 @@
-//! How it begins: what the session says, and this process's part of the budget.
+//! Starts the pager of a process, by the settings of its session.
 
 use crate::{credentials, next, process, signal, thread};
 use interleaf_pager::{
@@ -21,28 +21,28 @@ use std::{
     time::Duration,
 };
 
-/// Smaller ones are never looked at: most are, and should not even look at a thread's own variable.
-/// It is what the C library takes from the kernel by itself (`M_MMAP_THRESHOLD` of `mallopt(3)`).
+/// Smaller allocations never reach the pager or a thread-local variable: most are. The value is the
+/// C library's threshold for `mmap(2)` (`M_MMAP_THRESHOLD` of `mallopt(3)`).
 const LEAST_BYTES: usize = 128 << 10;
 
-/// What takes less than this, in all, is no program to extend: a shell, or what starts another.
+/// A process that allocates less than this in all is not extended: a shell, or a launcher.
 const BEGIN_BYTES: usize = 1 << 20;
 
-/// What was left to others in pieces that could be extended, bytes.
+/// Bytes of allocations that could be extended, and were not.
 static LEFT: AtomicUsize = AtomicUsize::new(0);
 
-/// How often others are looked at again that are waited for.
+/// Interval of polls for another process.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// So often at most who began the session is waited for to say whom it has started.
+/// The most polls for the PID of the session's first process.
 const FIRST_PAUSES: u32 = 2000;
 
-/// What is done for this process.
+/// The state of an extended process.
 struct Extend {
     pager: Pager,
-    /// Smaller allocations are left alone.
+    /// Smaller allocations are left to the C library.
     least: usize,
-    /// The folder of the session, if memory is extended that processes share.
+    /// The folder of the session, if shared memory is extended.
     shares: Option<PathBuf>,
 }
 
@@ -72,7 +72,7 @@ const WIPE_ON_FORK: c_int = 18;
 fn prepare() {
     static PREPARED: Once = Once::new();
     PREPARED.call_once(|| {
-        // SAFETY: a new mapping changes nothing that is there, and it is advised of as a whole.
+        // SAFETY: a new mapping changes no other memory, and the advice covers all of it.
         let page = unsafe {
             let (protection, flags) =
                 (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
@@ -103,10 +103,10 @@ static CONSTRUCTOR: extern "C" fn() = {
     construct
 };
 
-/// Whether this process uses the memory of another, as a child of `vfork(2)` does until it begins a
-/// program: what it starts would be the other's.
+/// Whether this process uses the memory of another, as a child of `vfork(2)` does until it calls
+/// `execve(2)`: a pager started here would belong to the other process.
 pub(crate) fn shares_memory() -> bool {
-    // SAFETY: it is a page that stays.
+    // SAFETY: the page is never unmapped.
     let Some(process) = (unsafe { PROCESS.load(Acquire).as_ref() }) else { return false };
     let own = rustix::process::getpid().as_raw_nonzero().get();
     match process.compare_exchange(0, own, AcqRel, Acquire) {
@@ -115,8 +115,8 @@ pub(crate) fn shares_memory() -> bool {
     }
 }
 
-/// What the environment says should be done; nothing when it says nothing, or it cannot be done,
-/// which is told.
+/// Starts the pager as the environment says; `None` without a session, or after an error, which is
+/// printed.
 fn extend() -> Option<Extend> {
     let value = std::env::var_os(VARIABLE)?;
     match begin(Path::new(&value)) {
@@ -129,9 +129,9 @@ fn extend() -> Option<Extend> {
     }
 }
 
-/// Tells the user. It takes no lock, as standard error of the standard library does.
+/// Prints a message. It takes no lock, unlike standard error of the standard library.
 pub(crate) fn tell(text: fmt::Arguments<'_>) {
-    // Where nobody can be told, nobody can be told that either.
+    // A failed write is ignored.
     let _ = rustix::io::write(rustix::stdio::stderr(), format!("interleaf: {text}\n").as_bytes());
 }
 
@@ -154,8 +154,8 @@ fn begin(folder: &Path) -> Result<Option<Extend>, String> {
     Ok(Some(Extend { pager, least, shares }))
 }
 
-/// Whether this is the process that was started first. Who started it says so at once; it may have
-/// allocated even sooner.
+/// Whether this is the process that was started first. The starter records its PID at once, but the
+/// process may allocate even sooner.
 fn is_first(session: &Session) -> Result<bool, String> {
     for _ in 0..FIRST_PAUSES {
         if let Some(first) = session.board.first() {
@@ -214,8 +214,8 @@ pub(crate) fn interruptible<T>(work: impl FnOnce() -> T) -> T {
 const FAULTS: [c_int; 6] =
     [libc::SIGBUS, libc::SIGSEGV, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP, libc::SIGSYS];
 
-/// Blocks all signals in the calling thread, those that the C library keeps to itself among them,
-/// but not those of faults, and gives what was blocked.
+/// Blocks all signals in the calling thread but those of faults, including those that the C library
+/// reserves. Returns the signals that were blocked before.
 pub(crate) fn block_all() -> u64 {
     change_mask(!FAULTS.iter().fold(0, |all, signal| all | 1_u64 << (signal - 1)), libc::SIG_BLOCK)
 }
@@ -227,7 +227,7 @@ pub(crate) fn set_mask(mask: u64) {
 
 fn change_mask(mask: u64, how: c_int) -> u64 {
     let mut before = 0_u64;
-    // SAFETY: it reads and writes one set of the size that the kernel has, and cannot fail.
+    // SAFETY: the call reads and writes one set of the kernel's size, and cannot fail.
     unsafe {
         let (new, old) = (&raw const mask, &raw mut before);
         libc::syscall(libc::SYS_rt_sigprocmask, how, new, old, size_of::<u64>());
@@ -235,12 +235,12 @@ fn change_mask(mask: u64, how: c_int) -> u64 {
     before
 }
 
-/// Whether the calling thread does something of ours.
+/// Whether the calling thread runs code of this library.
 pub(crate) fn is_inside() -> bool {
     DEPTH.get() > 0 || is_worker()
 }
 
-/// The pager, for so many new bytes.
+/// The pager for an allocation of this size.
 pub(crate) fn pager_for(bytes: usize) -> Option<&'static Pager> {
     if bytes < LEAST_BYTES || is_inside() {
         return None;
@@ -254,7 +254,7 @@ pub(crate) fn pager_for(bytes: usize) -> Option<&'static Pager> {
         None => start()?,
     };
     let extend = extend.as_ref()?;
-    // Many that are together as large as one are a large allocation too.
+    // Many small allocations count as a large one together.
     (bytes.max(left) >= extend.least && extend.pager.is_served()).then_some(&extend.pager)
 }
 
@@ -276,14 +276,14 @@ pub(crate) fn hold_start() -> MutexGuard<'static, ()> {
     STARTING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The folder of the session in which so many new bytes that are shared are extended.
+/// The folder of the session, if a shared allocation of this size is extended.
 pub(crate) fn shares(bytes: usize) -> Option<&'static Path> {
     pager_for(bytes)?;
     let extend = EXTEND.get()?.as_ref().filter(|extend| bytes >= extend.least)?;
     extend.shares.as_deref()
 }
 
-/// So many bytes are left to others.
+/// Counts an allocation that is not extended.
 pub(crate) fn leave(bytes: usize) {
     if bytes >= LEAST_BYTES && !is_inside() {
         let left = LEFT.fetch_add(bytes, Relaxed) + bytes;
@@ -293,27 +293,27 @@ pub(crate) fn leave(bytes: usize) {
     }
 }
 
-/// They are given back.
+/// Counts the end of an allocation that was not extended.
 pub(crate) fn give_back(bytes: usize) {
     if bytes >= LEAST_BYTES && !is_inside() {
-        // What was taken before this library was asked was not counted.
+        // Allocations before this library's start were not counted.
         let _ = LEFT.fetch_update(Relaxed, Relaxed, |left| Some(left.saturating_sub(bytes)));
     }
 }
 
-/// The pager, if there is one and it serves this process.
+/// The pager, if it runs and serves this process.
 pub(crate) fn pager() -> Option<&'static Pager> {
     let pager = &EXTEND.get()?.as_ref()?.pager;
     pager.is_served().then_some(pager)
 }
 
-/// The pager whose regions an address may be of, whether it serves this process or not.
+/// The pager whose range contains an address, whether it serves this process or not.
 pub(crate) fn pager_of(address: usize) -> Option<&'static Pager> {
     let pager = &EXTEND.get()?.as_ref()?.pager;
     pager.has(address).then_some(pager)
 }
 
-/// The pager that some of these addresses may be of.
+/// The pager whose range overlaps these addresses.
 pub(crate) fn pager_over(address: usize, bytes: usize) -> Option<&'static Pager> {
     let pager = &EXTEND.get()?.as_ref()?.pager;
     let all = pager.addresses();

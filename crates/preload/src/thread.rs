@@ -1,21 +1,20 @@
-//! Threads of the pager, in a program that knows nothing of them.
+//! Threads of the pager, hidden from the program.
 //!
 //! The first large allocation of a program may come while the calling thread holds any lock of the
 //! program or of its libraries: that of the dynamic loader, one of an allocator that calls
-//! `mmap(2)`, or, in a handler of a signal or in a child of `_Fork(3)`, one that is never let go.
+//! `mmap(2)`, or, in a signal handler or in a child of `_Fork(3)`, a lock that is never released.
 //! `pthread_create(3)` takes locks of the C library and allocates, so that it may wait for ever
-//! there. These threads are made by `clone(2)`, with thread-local storage that is laid out here,
-//! and need nothing of all that. The program does not see them: it remains single-threaded for its
-//! C library if it was.
+//! there. So these threads are made by `clone(2)`, with thread-local storage that is laid out here,
+//! which needs no lock. For its C library, a single-threaded program remains single-threaded.
 //!
 //! The C library's record of the thread (`struct pthread`) is zeros, and in none of its lists. So
 //! such a thread runs Rust and system calls only, never ends by `pthread_exit`, and takes no part
-//! when a program changes its user ([`crate::credentials`] does that).
+//! when a program changes its user ([`crate::credentials`] handles that).
 //!
-//! Thread-local storage ("ELF Handling For Thread-Local Storage", U. Drepper): an address that a
-//! register holds, the thread pointer, and around it a block for each object that was there when
-//! the program began, at a distance that is the same in all threads. A table at the thread pointer
-//! has the block of each object, for code that does not know the distance.
+//! Thread-local storage ("ELF Handling For Thread-Local Storage", U. Drepper): a register holds the
+//! thread pointer, and around that address lies a block for each object that was loaded when the
+//! program began, at a distance that is the same in all threads. A table at the thread pointer has
+//! the block of each object, for code that does not know the distance.
 
 use crate::{next, start};
 use interleaf_pager::kernel::thread::{Join, Work};
@@ -32,23 +31,23 @@ use std::{
 
 const PAGE: usize = 4096;
 
-/// Bytes of a stack, as of the standard library. What is not used takes no memory.
+/// Bytes of a stack, as in the standard library. Unused pages take no memory.
 const STACK: usize = 2 << 20;
 
-/// Bytes around the thread pointer for what the C library knows of a thread: some 2300 with 2.36.
+/// Bytes around the thread pointer for the C library's thread data: some 2300 with 2.36.
 const CONTROL: usize = 8192;
 
 /// Blocks farther from the thread pointer belong to objects that were loaded later.
 const FARTHEST: usize = 64 << 20;
 
-/// The table of blocks has two words for each entry: its address, and what to free.
+/// Bytes of an entry in the table of blocks: the block's address, and the pointer to free.
 const ENTRY: usize = 16;
 
 /// An object that has thread-local storage.
 struct Module {
-    /// Its number, from 1 on.
+    /// The number of the object, from 1 on.
     id: usize,
-    /// Where its block is, from the thread pointer on.
+    /// The block's distance from the thread pointer.
     offset: isize,
     /// The initial contents of a block, and its size in bytes.
     image: usize,
@@ -58,24 +57,24 @@ struct Module {
 
 static MODULES: OnceLock<Vec<Module>> = OnceLock::new();
 
-/// Looks at the objects that are loaded, before the program loads more: those that come later have
-/// their blocks elsewhere, and are not ours.
+/// Records the loaded objects, before the program loads more: later objects have their blocks
+/// elsewhere, and the pager's threads do not use them.
 pub(crate) fn prepare() {
     MODULES.get_or_init(|| {
         let mut modules: Vec<Module> = vec![];
-        // SAFETY: the function takes what is given to it, which lives longer.
+        // SAFETY: the function gets a pointer to the list, which lives longer.
         unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut modules).cast()) };
         modules
     });
 }
 
 unsafe extern "C" fn look(info: *mut dl_phdr_info, bytes: size_t, data: *mut c_void) -> c_int {
-    // SAFETY: the loader gives a structure, and `prepare` the list.
+    // SAFETY: the loader passes a valid structure, and `prepare` the list.
     let (info, modules) = unsafe { (&*info, &mut *data.cast::<Vec<Module>>()) };
     if bytes < size_of::<dl_phdr_info>() || info.dlpi_tls_data.is_null() {
         return 0;
     }
-    // SAFETY: there are so many headers.
+    // SAFETY: the loader gives the number of headers.
     let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
     let offset = info.dlpi_tls_data as isize - pointer() as isize;
     let header = headers.iter().find(|header| header.p_type == libc::PT_TLS);
@@ -95,19 +94,19 @@ unsafe extern "C" fn look(info: *mut dl_phdr_info, bytes: size_t, data: *mut c_v
 fn pointer() -> usize {
     let pointer: usize;
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: the thread pointer is where it points at.
+    // SAFETY: the thread pointer is stored at its own address.
     unsafe {
         std::arch::asm!("mov {}, fs:0", out(reg) pointer, options(nostack, readonly));
     }
     #[cfg(target_arch = "aarch64")]
-    // SAFETY: it only reads a register.
+    // SAFETY: the instruction only reads a register.
     unsafe {
         std::arch::asm!("mrs {}, tpidr_el0", out(reg) pointer, options(nostack, nomem));
     }
     pointer
 }
 
-/// The memory of a thread: a page that nobody may touch, its stack, and its thread-local storage.
+/// The memory of a thread: a guard page, its stack, and its thread-local storage.
 struct Area {
     start: usize,
     bytes: usize,
@@ -126,7 +125,7 @@ impl Area {
         let bytes = PAGE + STACK + before + behind + table;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_STACK;
         let protection = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: a new mapping changes nothing that is there.
+        // SAFETY: a new mapping changes no other memory.
         let start =
             unsafe { libc::syscall(libc::SYS_mmap, 0_usize, bytes, protection, flags, -1, 0) };
         if start == -1 {
@@ -134,8 +133,8 @@ impl Area {
         }
         let start = start as usize;
         let area = Self { start, bytes, pointer: start + PAGE + STACK + before };
-        // SAFETY: all of it is in the new mapping: the guard page, and blocks, the control block
-        // and the table, for which there is room around the pointer.
+        // SAFETY: all writes are in the new mapping: the guard page, and blocks, the control block
+        // and the table, which have their space around the pointer.
         unsafe {
             libc::syscall(libc::SYS_mprotect, start, PAGE, libc::PROT_NONE);
             area.lay_out(modules, area.pointer + behind, entries);
@@ -149,8 +148,9 @@ impl Area {
         let words = |address: usize| address as *mut usize;
         // SAFETY: by the caller; images are mapped for as long as the program runs.
         unsafe {
-            // The loader's own numbers: how many entries, and of which generation of objects. Where
-            // that is behind, the loader would make the table longer, and allocate; so it never is.
+            // The loader's own numbers: the number of entries, and the generation of the objects.
+            // For an older generation, the loader would extend the table, and allocate; so the
+            // generation is set to a maximum.
             *words(table) = entries - 2;
             *words(table + ENTRY) = usize::MAX / 2;
             for module in modules {
@@ -162,15 +162,15 @@ impl Area {
             self.control(table + ENTRY);
             let rseq = next::after(c"__rseq_offset") as *const isize;
             if let Some(offset) = rseq.as_ref() {
-                // Its second word says on which CPU the thread is: -1 as long as the kernel is not
-                // asked to keep it.
+                // The second word is the CPU of the thread: -1 until the kernel is asked to
+                // maintain it.
                 let rseq = self.pointer.wrapping_add_signed(*offset);
                 *(rseq as *mut u32).add(1) = u32::MAX;
             }
         }
     }
 
-    /// The block at the thread pointer: itself, the table, and the secrets that code compares with.
+    /// The block at the thread pointer: its own address, the table, and the stack guard values.
     ///
     /// # Safety
     /// The destination is large enough.
@@ -187,7 +187,7 @@ impl Area {
         }
     }
 
-    /// The same, where it is the table alone.
+    /// The same, where the block is the table alone.
     ///
     /// # Safety
     /// The destination is large enough.
@@ -200,18 +200,19 @@ impl Area {
 
 impl Drop for Area {
     fn drop(&mut self) {
-        // SAFETY: no thread runs in it.
+        // SAFETY: no thread runs in this memory.
         unsafe { libc::syscall(libc::SYS_munmap, self.start, self.bytes) };
     }
 }
 
-/// The start function of a thread, and its argument.
+/// The name and the start function of a thread.
 struct Begin {
     name: CString,
     work: Work,
 }
 
-/// A thread that was started. The kernel makes its number 0 when it has ended, and wakes who waits.
+/// A started thread. The kernel sets `number` to 0 when the thread has ended, and wakes the
+/// waiters.
 pub(crate) struct Started {
     number: AtomicU32,
     _area: Area,
@@ -223,23 +224,23 @@ fn started() -> Hold {
     STARTED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The numbers of the threads that run.
+/// The numbers of the running threads.
 pub(crate) fn running() -> Vec<u32> {
     let numbers = started().iter().map(|thread| thread.number.load(Acquire)).collect::<Vec<_>>();
     numbers.into_iter().filter(|number| *number != 0).collect()
 }
 
-/// Nobody else starts threads, or forgets them, as long as this is there.
+/// The locked list of threads: no thread is started or removed meanwhile.
 pub(crate) type Hold = MutexGuard<'static, Vec<Arc<Started>>>;
 
-/// Holds the list of threads while the process forks.
+/// Locks the list of threads during a fork.
 pub(crate) fn hold() -> Hold {
     started()
 }
 
-/// The process was forked: its child has none of the threads.
+/// Empties the list in a forked child, which has none of the threads.
 pub(crate) fn forget(mut hold: Hold) {
-    // Their memory is left as it is: who holds parts of it is not there.
+    // The memory is leaked: threads of the parent hold references, which are never dropped here.
     std::mem::forget(std::mem::take(&mut *hold));
 }
 
@@ -263,15 +264,15 @@ pub(crate) fn spawn(name: &str, work: Work) -> io::Result<Join> {
     let mut threads = started();
     threads.retain(|thread| thread.number.load(Acquire) != 0);
     let mask = start::block_all();
-    // SAFETY: the stack and the thread-local storage are the thread's alone, and stay until it has
-    // ended: the list has them. What it begins with is given to it.
+    // SAFETY: the stack and the thread-local storage belong to the thread alone, and stay until it
+    // has ended: the list holds them. The thread owns its argument.
     let outcome = unsafe {
         libc::clone(run, stack as *mut c_void, flags, begin.cast(), number, pointer, number)
     };
     let why = io::Error::last_os_error();
     start::set_mask(mask);
     if outcome == -1 {
-        // SAFETY: there is no thread that would have it.
+        // SAFETY: the thread that would own it was not made.
         drop(unsafe { Box::from_raw(begin) });
         return Err(why);
     }
@@ -280,9 +281,9 @@ pub(crate) fn spawn(name: &str, work: Work) -> io::Result<Join> {
 }
 
 extern "C" fn run(begin: *mut c_void) -> c_int {
-    // SAFETY: `spawn` has given it to this thread.
+    // SAFETY: `spawn` passes the ownership to this thread.
     let begin = unsafe { Box::from_raw(begin.cast::<Begin>()) };
-    // SAFETY: it reads a name that ends in a zero.
+    // SAFETY: the call reads a string that ends with a zero.
     unsafe { libc::prctl(libc::PR_SET_NAME, begin.name.as_ptr()) };
     start::set_mask(!crate::credentials::BIT);
     let Begin { name, work } = *begin;
@@ -296,7 +297,8 @@ fn join(thread: &Arc<Started>) {
     loop {
         match thread.number.load(Acquire) {
             0 => break,
-            // The kernel wakes all processes that could share the word.
+            // The kernel wakes waiters of all processes that could share the word, so the flag
+            // PRIVATE is not set.
             number => drop(futex::wait(&thread.number, futex::Flags::empty(), number, None)),
         }
     }

@@ -156,11 +156,11 @@ impl std::ops::Add for CountsDocument {
 impl From<Counts> for CountsDocument {
     fn from(counts: Counts) -> Self {
         Self {
-            faults: counts.touches,
-            soft_faults: counts.ready,
-            prefetched_pages: counts.foreseen,
-            prefetch_hits: counts.used,
-            prefetch_wasted: counts.wasted,
+            faults: counts.faults,
+            soft_faults: counts.minor_faults,
+            prefetched_pages: counts.prefetched,
+            prefetch_hits: counts.prefetch_hits,
+            prefetch_wasted: counts.prefetch_wasted,
             evicted_pages: counts.evicted,
             read_bytes: counts.read * PAGE_BYTES,
             written_bytes: counts.written * PAGE_BYTES,

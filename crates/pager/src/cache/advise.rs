@@ -14,7 +14,7 @@ pub(crate) fn pinned_max(settings: Settings) -> u32 {
 
 impl Cache {
     /// Adds pages of regions; those that follow each other are one region.
-    pub fn add(&mut self, pages: Range<Page>) {
+    pub fn add_region(&mut self, pages: Range<Page>) {
         let mut pages = pages;
         if let Some((&start, &end)) = self.regions.range(..=pages.start).next_back()
             && end >= pages.start
@@ -30,7 +30,7 @@ impl Cache {
     }
 
     /// Removes pages from their regions: they were discarded.
-    pub fn remove(&mut self, pages: &Range<Page>) {
+    pub fn remove_region(&mut self, pages: &Range<Page>) {
         let over = self.regions.range(..pages.end).rev().take_while(|it| *it.1 > pages.start);
         let over: Vec<_> = over.map(|(start, end)| *start..*end).collect();
         for region in over {
@@ -105,7 +105,7 @@ impl Cache {
         let extent = &mut self.extents[id as usize];
         extent.state = State::Mapped;
         // Nobody knows what will have been written to it by then.
-        extent.is_changed = true;
+        extent.is_dirty = true;
         extent.forget_wanted();
         // What goes by is given up before all that is kept: it would be tried for ever, and nothing
         // else, while who holds it waits for room.
@@ -157,7 +157,7 @@ impl Cache {
     }
 
     /// Whether nothing is under way, so that all there is is stored.
-    pub fn is_still(&self) -> bool {
+    pub fn is_quiescent(&self) -> bool {
         self.is_frozen
             && self.leaving == 0
             && self.discarded.is_empty()
@@ -176,7 +176,7 @@ impl Cache {
 
     /// The pages of a child that is forked now: all of them are stored, and none is in memory.
     /// `None` when some could not be stored.
-    pub fn of_child(&self) -> Option<Self> {
+    pub fn for_child(&self) -> Option<Self> {
         (!self.is_unwritable).then(|| Self {
             regions: self.regions.clone(),
             stored: self.stored.clone(),
@@ -187,7 +187,7 @@ impl Cache {
     }
 
     /// Pages are zeros for a child, which has nothing of them yet.
-    pub fn wipe(&mut self, pages: &Range<Page>) {
+    pub fn reset_to_zeros(&mut self, pages: &Range<Page>) {
         let words = pages.start / 64..pages.end.div_ceil(64).min(self.stored.len() as u64);
         for word in words {
             let bits = (0..64).filter(|bit| pages.contains(&(word * 64 + bit)));

@@ -23,9 +23,9 @@ pub(super) struct Lent {
 }
 
 impl Settings {
-    /// Those of every pager with so many frames: 16 KiB at first, and streams up to 32 MiB ahead.
-    pub const fn of_budget(frames: u32) -> Self {
-        Self { frames, order: 2, ahead: Limits { first: 16, most: 8192 } }
+    /// Those of every pager with so many frames: 16 KiB at first, and streams up to 32 MiB prefetch.
+    pub const fn for_budget(frames: u32) -> Self {
+        Self { frames, order: 2, prefetch: Limits { initial: 16, max: 8192 } }
     }
 }
 
@@ -61,7 +61,7 @@ impl Cache {
     }
 
     /// The frames that nobody uses any more since this was asked for, as first frames and orders.
-    pub fn lent(&mut self) -> &[(Frame, u8)] {
+    pub fn newly_released(&mut self) -> &[(Frame, u8)] {
         let told = std::mem::replace(&mut self.lent.told, self.lent.pieces.len());
         &self.lent.pieces[told..]
     }

@@ -25,7 +25,7 @@ impl Cache {
                 waits.push(pages);
                 continue;
             }
-            self.wipe(&pages);
+            self.reset_to_zeros(&pages);
             actions.push(Action::Erase(pages.start, pages.end - pages.start));
             self.erasing.push(pages);
         }

@@ -1,6 +1,6 @@
 //! Giving up what is missed least.
 
-use super::{Action, Cache, Changed, Extent, Failed, Learner, Span, State, Wanted};
+use super::{Action, Cache, DirtyPages, Extent, Failed, Learner, Span, State, Wanted};
 use crate::{
     cache::{frame_pool::ORDER_MAX, index::ExtentId},
     page::Page,
@@ -104,9 +104,9 @@ impl Cache {
         self.dequeue(id);
         self.forget(id);
         let frames = u64::from(extent.frames());
-        self.counts.wasted += frames;
+        self.counts.prefetch_wasted += frames;
         self.counts.history.wasted += if is_of_history(extent.stream) { frames } else { 0 };
-        self.predictor.wasted(extent.stream, &extent.span().pages());
+        self.predictor.on_wasted(extent.stream, &extent.span().pages());
     }
 
     /// Whether what is kept of a loop has its share.
@@ -133,14 +133,19 @@ impl Cache {
         gone_by.or(self.mapped.first()).or(self.gone_by.first())
     }
 
-    pub(super) fn moved_out(&mut self, id: ExtentId, changed: Changed, actions: &mut Vec<Action>) {
+    pub(super) fn moved_out(
+        &mut self,
+        id: ExtentId,
+        changed: DirtyPages,
+        actions: &mut Vec<Action>,
+    ) {
         self.is_obstructed = false;
         let extent = &mut self.extents[id as usize];
-        extent.is_changed = !changed.is_none();
+        extent.is_dirty = !changed.is_empty();
         let (span, frames) = (extent.span(), extent.frames());
         self.leaving -= frames;
         let is_due = extent.wanted().is_none() || self.is_frozen;
-        if extent.is_changed && is_due && !self.is_discarded(span) {
+        if extent.is_dirty && is_due && !self.is_discarded(span) {
             self.extents[id as usize].state = State::Writing;
             self.leaving += frames;
             self.counts.written += u64::from(changed.count());
@@ -160,7 +165,7 @@ impl Cache {
         let span = extent.span();
         self.leaving -= extent.frames();
         if result.is_ok() {
-            extent.is_changed = false;
+            extent.is_dirty = false;
             self.refused = 0;
             span.pages().for_each(|page| self.store(page));
         } else {
@@ -204,7 +209,7 @@ impl Cache {
             let (near, far) =
                 if first.pages().contains(&page) { (first, second) } else { (second, first) };
             let mut rest = Extent::new(far, State::Ready, 0);
-            rest.is_changed = whole.is_changed;
+            rest.is_dirty = whole.is_dirty;
             let other = self.insert(rest);
             self.index.set(far.page, far.order, Some(other));
             self.enqueue(other);
@@ -323,9 +328,9 @@ impl Cache {
         self.leave(id);
         let extent = &mut self.extents[id as usize];
         extent.state = State::Unmapping;
-        let (span, is_changed) = (extent.span(), extent.is_changed);
+        let (span, is_dirty) = (extent.span(), extent.is_dirty);
         self.leaving += extent.frames();
-        actions.push(Action::MoveOut { id, span, is_changed });
+        actions.push(Action::MoveOut { id, span, is_dirty });
     }
 
     /// Gives up the frames of what has rested longest; `None` where nothing rests.

@@ -39,7 +39,7 @@ pub(super) struct Extent {
     /// Whether who waits wants to write.
     wants_to_write: bool,
     /// Whether what is in memory may differ from what is stored.
-    pub(super) is_changed: bool,
+    pub(super) is_dirty: bool,
     /// Whether it goes by in a loop.
     pub(super) goes_by: bool,
     /// Whether it is mapped and stays so.
@@ -63,7 +63,7 @@ impl Extent {
             order: span.order,
             state,
             wants_to_write: false,
-            is_changed: false,
+            is_dirty: false,
             goes_by: false,
             is_pinned: false,
             is_leaving: false,

@@ -14,7 +14,7 @@ const NONE: u8 = u8::MAX;
 
 /// The frames of a budget.
 #[derive(Clone, Debug)]
-pub struct Pool {
+pub struct FramePool {
     /// Of each frame that a free piece begins with, the order of the piece.
     order: Vec<u8>,
     /// Free pieces by order. An entry counts as long as `order` says the same: a piece that was
@@ -25,7 +25,7 @@ pub struct Pool {
     free_of: Vec<u16>,
 }
 
-impl Pool {
+impl FramePool {
     /// All of `frames`, free.
     pub fn new(frames: u32) -> Self {
         let blocks = frames.div_ceil(1 << ORDER_MAX);
@@ -77,7 +77,7 @@ impl Pool {
         Some(((block as Frame) << ORDER_MAX, u32::from(*free)))
     }
 
-    /// Gives back what [`Pool::take`] gave.
+    /// Gives back what [`FramePool::take`] gave.
     pub fn give(&mut self, mut frame: Frame, mut order: u8) {
         self.free += 1 << order;
         self.free_of[(frame >> ORDER_MAX) as usize] += 1 << order;
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn pieces_are_aligned_and_join_again() {
-        let mut pool = Pool::new(1024 + 5);
+        let mut pool = FramePool::new(1024 + 5);
         let small = pool.take(0).unwrap();
         let huge = pool.take(9).unwrap();
         assert!(huge.is_multiple_of(512));
@@ -144,7 +144,7 @@ mod tests {
             frames in 1_u32..3000,
             steps in proptest::collection::vec((0_u8..=9, any::<u8>()), 0..400),
         ) {
-            let mut pool = Pool::new(frames);
+            let mut pool = FramePool::new(frames);
             let mut used = vec![false; frames as usize];
             let mut taken: Vec<(Frame, u8)> = vec![];
             for (order, which) in steps {

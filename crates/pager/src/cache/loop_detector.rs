@@ -55,7 +55,7 @@ const GROUP_ORDER: u8 = 2;
 
 /// Watches what is read and given up.
 #[derive(Clone, Debug)]
-pub struct Cyclic {
+pub struct LoopDetector {
     frames: u32,
     /// When a group was given up, by pages given up before; 0 for never.
     given_up: Vec<u32>,
@@ -78,7 +78,7 @@ pub struct Cyclic {
     leaving: u32,
 }
 
-impl Cyclic {
+impl LoopDetector {
     /// There are so many frames now.
     pub const fn resize(&mut self, frames: u32) {
         self.frames = frames;
@@ -217,8 +217,8 @@ mod tests {
 
     #[test]
     fn a_loop_begins_with_its_second_round_and_ends_with_another_one() {
-        let mut cyclic = Cyclic::new(1000);
-        let round = |cyclic: &mut Cyclic, first: Page, is_foreseen: bool| {
+        let mut cyclic = LoopDetector::new(1000);
+        let round = |cyclic: &mut LoopDetector, first: Page, is_foreseen: bool| {
             for page in (first..first + 2000).step_by(4) {
                 cyclic.read(page, 4, is_foreseen);
                 cyclic.give_up(page, 4);
@@ -234,7 +234,7 @@ mod tests {
     /// Goes round through 300 pages that do not stay, gives up kept ones as often as it may, and
     /// says whether all that is kept is to make way.
     fn makes_way(is_missed: impl Fn(u64) -> bool) -> bool {
-        let mut cyclic = Cyclic::new(1000);
+        let mut cyclic = LoopDetector::new(1000);
         let (mut kept, mut makes_way) = (10_000, false);
         for _ in 0..100 {
             for page in (0..300).step_by(4) {
@@ -263,7 +263,7 @@ mod tests {
     /// What was kept in pieces comes back in one.
     #[test]
     fn pieces_that_come_back_together_were_all_missed() {
-        let mut cyclic = Cyclic::new(1000);
+        let mut cyclic = LoopDetector::new(1000);
         for _ in 0..20 {
             for page in (0..300).step_by(4) {
                 cyclic.read(page, 4, true);
@@ -279,8 +279,8 @@ mod tests {
 
     #[test]
     fn what_is_touched_again_soon_is_no_loop() {
-        let mut cyclic = Cyclic::new(1000);
-        let round = |cyclic: &mut Cyclic, rescued: u32| {
+        let mut cyclic = LoopDetector::new(1000);
+        let round = |cyclic: &mut LoopDetector, rescued: u32| {
             for page in (0..2000).step_by(4) {
                 cyclic.read(page, 4, true);
                 cyclic.give_up(page, 4);
@@ -296,8 +296,8 @@ mod tests {
 
     #[test]
     fn what_is_waited_for_soon_was_given_up_too_early() {
-        let mut cyclic = Cyclic::new(1000);
-        let round = |cyclic: &mut Cyclic, pages: Page, is_foreseen: bool| {
+        let mut cyclic = LoopDetector::new(1000);
+        let round = |cyclic: &mut LoopDetector, pages: Page, is_foreseen: bool| {
             for page in (0..pages).step_by(4) {
                 cyclic.read(page, 4, is_foreseen);
                 cyclic.give_up(page, 4);
@@ -320,8 +320,8 @@ mod tests {
 
     #[test]
     fn when_all_has_made_way_it_is_a_loop_again() {
-        let mut cyclic = Cyclic::new(1000);
-        let round = |cyclic: &mut Cyclic| {
+        let mut cyclic = LoopDetector::new(1000);
+        let round = |cyclic: &mut LoopDetector| {
             for page in (0..300).step_by(4) {
                 cyclic.read(page, 4, true);
                 cyclic.give_up(page, 4);

@@ -5,7 +5,7 @@ use crate::{
     advice::Advice,
     cache::{frame_pool::ORDER_MAX, index::ExtentId},
     page::Page,
-    prefetch::{Ahead, Touch, is_of_history},
+    prefetch::{FaultContext, Prefetch, is_of_history},
 };
 use std::{collections::VecDeque, ops::Range};
 
@@ -105,17 +105,17 @@ impl Cache {
         let pages = extent.map_or(page..page + 1, |extent| extent.span().pages());
         let is_unforeseen =
             extent.is_none_or(|extent| extent.state == State::Filling && extent.stream == 0);
-        let (within, advice) = (self.region(page), self.advised(page));
-        let there = self.mapped_around(&pages);
-        let touch = Touch { thread, page, offset, pages, there, within, advice };
-        let Some(ahead) = self.predictor.touch(&touch) else {
+        let (region, advice) = (self.region(page), self.advised(page));
+        let mapped_around = self.mapped_around(&pages);
+        let fault = FaultContext { thread, page, offset, pages, mapped_around, region, advice };
+        let Some(ahead) = self.predictor.on_fault(&fault) else {
             // Of what is touched at random no stream has seen the touch.
             if is_unforeseen && advice != Advice::Random {
                 self.ask_again(page);
             }
             return;
         };
-        for pages in &ahead.soon {
+        for pages in &ahead.map_early {
             self.map_soon(ahead.stream, pages, actions);
         }
         if ahead.pages.is_empty() {
@@ -146,7 +146,7 @@ impl Cache {
     /// A page is brought in that may have been there when it was asked for, and was given up since:
     /// what comes next may be missing too, as far as it was passed over.
     fn ask_again(&mut self, page: Page) {
-        let Some(Ahead { stream, pages, .. }) = self.predictor.expected() else { return };
+        let Some(Prefetch { stream, pages, .. }) = self.predictor.expected() else { return };
         let Some(first) = pages.first() else { return };
         let is_down = first.end <= page;
         let same = self.pending.iter().position(|it| it.is_of(stream, is_down));
@@ -231,8 +231,8 @@ impl Cache {
             }
             self.extents[id as usize].since = self.time();
             self.foreseen_more(stream, frames);
-            self.counts.foreseen += u64::from(frames);
-            self.counts.history.foreseen +=
+            self.counts.prefetched += u64::from(frames);
+            self.counts.history.prefetched +=
                 if is_of_history(stream) { u64::from(frames) } else { 0 };
             waiting = 0;
         }
@@ -456,7 +456,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
     use crate::{
-        cache::{Event, Settings},
+        cache::{Event, PageFault, Settings},
         prefetch::Limits,
     };
 
@@ -464,13 +464,13 @@ mod tests {
 
     /// A cache whose thread has gone through new memory, of which each touch brings in a huge page,
     /// and what the stream of them expects.
-    fn swept(advice: Advice, pages: impl Iterator<Item = Page>) -> (Cache, Ahead) {
-        let ahead = Limits { first: 16, most: 256 };
-        let mut cache = Cache::new(Settings { frames: 4096, order: 0, ahead });
-        cache.add(0..FAR);
+    fn swept(advice: Advice, pages: impl Iterator<Item = Page>) -> (Cache, Prefetch) {
+        let prefetch = Limits { initial: 16, max: 256 };
+        let mut cache = Cache::new(Settings { frames: 4096, order: 0, prefetch });
+        cache.add_region(0..FAR);
         cache.on(Event::Advised(0..FAR, advice), &mut vec![]);
         for page in pages {
-            let touched = Event::Touched { thread: 1, page, offset: 0, is_write: false };
+            let touched = Event::Fault(PageFault { thread: 1, page, offset: 0, is_write: false });
             cache.on(touched, &mut vec![]);
         }
         let expected = cache.predictor.expected().unwrap();
@@ -479,7 +479,7 @@ mod tests {
 
     #[test]
     fn what_was_passed_over_is_asked_for_again() {
-        let (mut cache, Ahead { stream, pages, .. }) = swept(Advice::Sequential, 0..1);
+        let (mut cache, Prefetch { stream, pages, .. }) = swept(Advice::Sequential, 0..1);
         let Range { start, end } = pages[0].clone();
         cache.pending = [Pending::of(stream, start + 5..end)].into();
         cache.ask_again(start - 1);
@@ -495,7 +495,7 @@ mod tests {
 
     #[test]
     fn nor_are_streams_forgotten_that_go_down_or_wait_for_nothing() {
-        let (mut cache, Ahead { stream, pages, .. }) =
+        let (mut cache, Prefetch { stream, pages, .. }) =
             swept(Advice::Normal, (1..=6).map(|at| FAR - (at << ORDER_MAX)));
         let Range { start, end } = pages[0].clone();
         let mut pending = Pending::new(stream, true);

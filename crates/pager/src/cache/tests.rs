@@ -54,7 +54,7 @@ const TORN: u32 = u32::MAX - 1;
 impl World {
     fn new(settings: Settings, pages: usize, threads: usize, seed: u64) -> Self {
         let mut cache = Cache::new(settings);
-        cache.add(0..pages as Page);
+        cache.add_region(0..pages as Page);
         Self {
             cache,
             random: Pcg64Mcg::seed_from_u64(seed),
@@ -86,8 +86,9 @@ impl World {
     }
 
     /// Whether a write of pages fails, and what it leaves behind.
-    fn refuses(&mut self, span: Span, changed: &Changed) -> bool {
-        let pages: Vec<_> = span.pages().enumerate().filter(|(at, _)| changed.has(*at)).collect();
+    fn refuses(&mut self, span: Span, changed: &DirtyPages) -> bool {
+        let pages: Vec<_> =
+            span.pages().enumerate().filter(|(at, _)| changed.contains(*at)).collect();
         let more = pages.iter().filter(|(_, page)| !self.taken.contains(page)).count();
         if !self.fails() && self.taken.len() + more <= self.room {
             self.taken.extend(pages.into_iter().map(|(_, page)| page));
@@ -141,7 +142,12 @@ impl World {
             None if self.take(thread, page, is_write) => self.touch(thread, page, is_write),
             None => {
                 self.waits[thread] = Some((page, is_write));
-                self.on(Event::Touched { thread: thread as u32, page, offset: 0, is_write });
+                self.on(Event::Fault(PageFault {
+                    thread: thread as u32,
+                    page,
+                    offset: 0,
+                    is_write,
+                }));
             }
         }
     }
@@ -186,21 +192,21 @@ impl World {
                 if self.holds_one_in > 0
                     && self.random.next_u64().is_multiple_of(self.holds_one_in) =>
             {
-                self.on(Event::Held(id));
+                self.on(Event::Pinned(id));
             }
             Action::Drop(id, span) => {
                 for (page, frame) in pairs(span) {
                     assert!(self.mapped[page as usize].take().is_some());
                     self.frames[frame as usize] = Some(0);
                 }
-                self.on(Event::MovedOut(id, Changed::all(1 << span.order)));
+                self.on(Event::MovedOut(id, DirtyPages::all(1 << span.order)));
             }
             Action::MoveOut { id, span, .. } => self.move_out(id, span),
             Action::Write(id, span, changed) if self.refuses(span, &changed) => {
                 self.on(Event::Wrote(id, Err(Failed)));
             }
             Action::Write(id, span, changed) => {
-                let written = pairs(span).enumerate().filter(|(at, _)| changed.has(*at));
+                let written = pairs(span).enumerate().filter(|(at, _)| changed.contains(*at));
                 for (_, (page, frame)) in written {
                     let content = self.frames[frame as usize].unwrap();
                     (self.drive[page as usize], self.known[page as usize]) = (content, content);
@@ -223,12 +229,12 @@ impl World {
     }
 
     fn move_out(&mut self, id: ExtentId, span: Span) {
-        let mut changed = Changed::NONE;
+        let mut changed = DirtyPages::EMPTY;
         for (at, (page, frame)) in span.pages().zip(span.frame..).enumerate() {
             let content = self.mapped[page as usize].take();
             assert!(content.is_some() && self.frames[frame as usize].is_none());
             if content != Some(self.known[page as usize]) {
-                changed.add(at);
+                changed.insert(at);
             }
             self.frames[frame as usize] = content;
         }
@@ -290,7 +296,7 @@ impl World {
                 self.act();
             } else if self.holds_one_in > 0 && self.waits.iter().any(Option::is_some) {
                 // Whoever held something lets go.
-                self.on(Event::Again);
+                self.on(Event::RetryPinned);
             } else {
                 break;
             }
@@ -299,7 +305,8 @@ impl World {
     }
 }
 
-const SETTINGS: Settings = Settings { frames: 64, order: 2, ahead: Limits { first: 4, most: 16 } };
+const SETTINGS: Settings =
+    Settings { frames: 64, order: 2, prefetch: Limits { initial: 4, max: 16 } };
 
 /// Random touches with sweeps among them.
 fn mixed(world: &mut World, thread: usize) -> (Page, bool) {
@@ -342,7 +349,7 @@ fn what_is_held_is_there_until_it_is_discarded() {
         world.run(30_000, |world, thread| {
             match world.random.next_u64() % 40 {
                 0 => world.discard(),
-                1 => world.on(Event::Again),
+                1 => world.on(Event::RetryPinned),
                 _ => {}
             }
             mixed(world, thread)
@@ -424,10 +431,10 @@ fn before_a_fork_all_is_stored_and_nothing_mapped() {
             while !world.todo.is_empty() {
                 world.act();
             }
-            assert!(world.cache.is_still());
+            assert!(world.cache.is_quiescent());
             assert!(world.mapped.iter().all(Option::is_none));
             assert_eq!(world.drive, world.expected);
-            let mut child = World { cache: world.cache.of_child().unwrap(), ..world };
+            let mut child = World { cache: world.cache.for_child().unwrap(), ..world };
             let parent = World { cache: child.cache.clone(), ..World::new(SETTINGS, 300, 3, seed) };
             (child.frames, child.waits) = (parent.frames, parent.waits);
             child.run(3_000, mixed);
@@ -453,7 +460,7 @@ fn after_a_fork_that_waits_goes_on() {
             while !world.todo.is_empty() {
                 world.act();
             }
-            assert!(world.cache.is_still() && world.mapped.iter().all(Option::is_none));
+            assert!(world.cache.is_quiescent() && world.mapped.iter().all(Option::is_none));
             world.on(Event::Thaw);
             world.settle();
         }
@@ -463,9 +470,9 @@ fn after_a_fork_that_waits_goes_on() {
 #[test]
 fn regions_grow_and_get_holes() {
     let mut cache = Cache::new(SETTINGS);
-    [0..10, 20..30, 10..20, 40..50].into_iter().for_each(|pages| cache.add(pages));
+    [0..10, 20..30, 10..20, 40..50].into_iter().for_each(|pages| cache.add_region(pages));
     assert_eq!((cache.region(15), cache.region(45)), (0..30, 40..50));
-    cache.remove(&(5..45));
+    cache.remove_region(&(5..45));
     assert_eq!((cache.region(4), cache.region(47)), (0..5, 45..50));
     assert_eq!(cache.region(20), 20..21, "of none");
 }
@@ -493,7 +500,7 @@ fn no_step_of_a_million_is_wrong() {
         let settings = Settings {
             frames: of(&[64, 100, 300, 1200]) as u32,
             order: of(&[0, 2, 4]) as u8,
-            ahead: Limits { first: 4, most: of(&[16, 64]) as u64 },
+            prefetch: Limits { initial: 4, max: of(&[16, 64]) as u64 },
         };
         let pages = of(&[200, 300, 1000, 3000]);
         let mut world = World::new(settings, pages, of(&[1, 2, 3, 5]), seed);
@@ -532,7 +539,7 @@ fn a_sweep_is_there_before_it_is_touched() {
         at += 1;
         ((at - 1) % 1024, true)
     });
-    let Counts { read, foreseen, wasted, .. } = *world.cache.counts();
+    let Counts { read, prefetched: foreseen, prefetch_wasted: wasted, .. } = *world.cache.counts();
     assert!(foreseen * 5 > read * 4, "{foreseen} of {read}");
     assert!(wasted * 20 < foreseen, "{wasted} of {foreseen}");
 }
@@ -565,11 +572,12 @@ fn a_loop_keeps_what_it_can_and_is_forgotten() {
 /// for those of the others.
 #[test]
 fn a_loop_over_several_arrays_keeps_what_it_can() {
-    let settings = Settings { frames: 32768, order: 2, ahead: Limits { first: 16, most: 2048 } };
+    let settings =
+        Settings { frames: 32768, order: 2, prefetch: Limits { initial: 16, max: 2048 } };
     let array = 2 * Page::from(settings.frames) / 3;
     let mut world = World::new(settings, 3 * array as usize, 1, 1);
     world.cache = Cache::new(settings);
-    (0..3).for_each(|at| world.cache.add(at * array..(at + 1) * array));
+    (0..3).for_each(|at| world.cache.add_region(at * array..(at + 1) * array));
     let mut read = 0;
     for page in 0..3 * array {
         world.touch(0, page, true);
@@ -592,7 +600,7 @@ fn a_loop_over_several_arrays_keeps_what_it_can() {
 /// What a stream asked for that went elsewhere then is given up before what was touched.
 #[test]
 fn what_is_long_forgotten_makes_room() {
-    let settings = Settings { frames: 2048, order: 2, ahead: Limits { first: 16, most: 256 } };
+    let settings = Settings { frames: 2048, order: 2, prefetch: Limits { initial: 16, max: 256 } };
     let mut world = World::new(settings, 1 << 16, 1, 1);
     let frames = Page::from(settings.frames);
     let mut touch = |page: Page| {
@@ -615,7 +623,7 @@ fn what_is_long_forgotten_makes_room() {
 /// that are there were touched, and how many were read, once it has done so for a while.
 fn rounds(frames: u32, count: Page, stride: Page) -> (u64, u64) {
     let sweep = 2 * Page::from(frames);
-    let settings = Settings { frames, order: 2, ahead: Limits { first: 16, most: 256 } };
+    let settings = Settings { frames, order: 2, prefetch: Limits { initial: 16, max: 256 } };
     let mut world = World::new(settings, sweep as usize, 1, 1);
     let touch = |world: &mut World, page: Page, is_write: bool| {
         world.touch(0, page, is_write);
@@ -632,7 +640,7 @@ fn rounds(frames: u32, count: Page, stride: Page) -> (u64, u64) {
         (0..count).for_each(|at| touch(&mut world, at * stride, false));
     }
     let after = *world.cache.counts();
-    (after.ready - before.ready, after.read - before.read)
+    (after.minor_faults - before.minor_faults, after.read - before.read)
 }
 
 #[test]

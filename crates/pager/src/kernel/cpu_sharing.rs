@@ -1,13 +1,14 @@
-//! On the CPU of who waits.
+//! Runs the pager's thread on the CPU of the faulting thread, which saves two inter-processor
+//! interrupts for each fault.
 //!
-//! A thread that waits for a page gives its CPU away, and as long as it mostly waits, nothing is
-//! lost if the pager's thread works on that CPU and no other: one goes to sleep where the other
-//! goes on. Between two CPUs each touch takes two interrupts instead, each to a CPU that sleeps,
-//! which of a virtual machine costs more than a fast drive does (benches/README.md).
+//! A thread that waits for a page leaves its CPU idle. As long as the thread waits for most of its
+//! time, the pager's thread can work on that CPU without any loss: one sleeps while the other runs.
+//! On two CPUs each fault takes two interrupts, each to a CPU that sleeps; in a virtual machine
+//! these cost more than a read from a fast drive (benches/README.md).
 //!
-//! The scheduler prefers a CPU that is idle for whoever wakes up, and would part them at each wake.
-//! So the thread that waits may run nowhere else while it waits, and anywhere it might before as
-//! soon as it is awake: no program sees it.
+//! The scheduler prefers an idle CPU for a thread that wakes up, and would separate the two at each
+//! wake-up. So the waiting thread is pinned to the shared CPU while it waits, and its former
+//! affinity mask is restored as soon as the page is mapped.
 
 use crate::page::Page;
 use rustix::{
@@ -22,64 +23,63 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// After so many touches it is decided anew.
+/// The number of faults between two decisions.
 const TOUCHES: u32 = 64;
 
-/// Who waits for so much of its time is served on its own CPU: the other half of a CPU is more than
-/// the pager's thread takes for its work.
+/// The CPU is shared with a thread that waits for this part of its time: the pager's thread needs
+/// less than the other half of a CPU.
 const WAITS: f64 = 0.5;
 
-/// Who gives the CPU away while nobody else needs it has it back sooner than this.
+/// A `sched_yield(2)` that returns later than this has let another thread run.
 const AT_ONCE: Duration = Duration::from_micros(200);
 
-/// When others needed the CPU so often until it is decided anew, it is not shared ...
+/// Sharing ends when other threads needed the CPU this often between two decisions ...
 const OTHERS_MAX: u32 = 2;
 
-/// ... for so many touches, and each time for twice as many: of two CPUs one may have time sooner.
+/// ... for this number of faults, doubled each time: two CPUs may have idle time sooner.
 const APART_MIN: u32 = 1 << 10;
 const APART_MAX: u32 = 1 << 20;
 
-/// Whether the pager's thread and the only one that it serves share a CPU.
+/// Decides whether the pager's thread and the only thread that it serves share a CPU.
 #[derive(Debug, Default)]
 pub(crate) struct Beside {
-    /// Where both run, and where the pager's thread may run else.
+    /// The shared CPU, and the former affinity mask of the pager's thread.
     shared: Option<(usize, CpuSet)>,
-    /// Who waits there for a page, and where it may run else.
+    /// The pinned thread, the page that it waits for, and its former affinity mask.
     guest: Option<(Pid, Page, CpuSet)>,
     window: Option<Window>,
-    /// How often others had the CPU since it was decided.
+    /// Number of times that other threads had the CPU since the last decision.
     others: u32,
-    /// So many touches it is not shared.
+    /// Faults left until the CPU may be shared again.
     apart: u32,
-    /// For so many it was not, the last time.
+    /// The length of the last such pause, in faults.
     was_apart: u32,
 }
 
-/// Touches that were all of one thread.
+/// Faults that were all taken by one thread.
 #[derive(Clone, Copy, Debug)]
 struct Window {
     thread: u32,
     touches: u32,
     began: Instant,
-    /// How long threads had waited then.
+    /// Stall time of all threads at the beginning of the window.
     waited: Duration,
 }
 
 impl Beside {
-    /// Whether a CPU is shared now.
     pub(crate) const fn is_shared(&self) -> bool {
         self.shared.is_some()
     }
 
-    /// Lets others have the CPU for a moment.
+    /// Yields the CPU to other threads.
     pub(crate) fn give_way(&mut self) {
         let began = self.guest.is_some().then(Instant::now);
         thread::yield_now();
-        // Who waits for us is not who had it.
+        // Neither the pinned thread nor the pager's thread ran so long.
         self.others += u32::from(began.is_some_and(|began| began.elapsed() > AT_ONCE));
     }
 
-    /// A thread waits for a page from now on; so long have threads waited before.
+    /// A thread begins to wait for a page; `waited` is the stall time of all threads so far.
     pub(crate) fn begin(&mut self, thread: u32, page: Page, now: Instant, waited: Duration) {
         match &mut self.window {
             Some(window) if window.thread == thread => {
@@ -100,14 +100,14 @@ impl Beside {
         }
     }
 
-    /// Who waited for one of these pages goes on.
+    /// Unpins the thread that waited for one of these pages.
     pub(crate) fn end(&mut self, pages: &Range<Page>) {
         if self.guest.as_ref().is_some_and(|(_, page, _)| pages.contains(page)) {
             self.free();
         }
     }
 
-    /// Everybody runs wherever it may.
+    /// Restores all affinity masks.
     pub(crate) fn part(&mut self) {
         self.free();
         if let Some((_, own)) = self.shared.take() {
@@ -134,7 +134,7 @@ impl Beside {
         }
     }
 
-    /// Goes to the CPU of a thread, which stays near its memory so.
+    /// Moves the pager's thread to the CPU of a thread, which stays near its memory that way.
     fn share(&mut self, thread: u32) {
         let (Some(cpu), Ok(own)) = (cpu_of(thread), sched_getaffinity(None)) else { return };
         let is_choice = own.count() > 1 && own.is_set(cpu);
@@ -143,7 +143,7 @@ impl Beside {
         }
     }
 
-    /// Has the thread that waits for a page wake up on a CPU.
+    /// Pins the thread that waits for a page to a CPU.
     fn invite(&mut self, thread: u32, page: Page, cpu: usize) -> io::Result<()> {
         self.free();
         let thread = i32::try_from(thread).ok().and_then(Pid::from_raw).ok_or(io::Errno::SRCH)?;
@@ -156,7 +156,7 @@ impl Beside {
         Ok(())
     }
 
-    /// Lets the thread that waited run where it may.
+    /// Restores the affinity mask of the pinned thread.
     fn free(&mut self) {
         if let Some((thread, _, may)) = self.guest.take() {
             let _ = sched_setaffinity(Some(thread), &may);
@@ -170,7 +170,7 @@ impl Drop for Beside {
     }
 }
 
-/// Where a thread of this process has run last.
+/// The CPU that a thread of this process ran on last.
 fn cpu_of(thread: u32) -> Option<usize> {
     let stat = fs::read_to_string(format!("/proc/self/task/{thread}/stat")).ok()?;
     // The name in parentheses is the second field, and may hold spaces; this is the 39th.
@@ -191,7 +191,7 @@ mod tests {
     use rustix::thread::gettid;
     use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
-    /// Two threads that sleep until the test ends, and what each may run on.
+    /// Two threads that sleep until the test ends.
     fn sleepers() -> ([Pid; 2], Vec<SyncSender<()>>) {
         let mut ends = vec![];
         let pids = [0; 2].map(|_| {
@@ -215,7 +215,7 @@ mod tests {
         sched_getaffinity(Some(thread)).expect("a mask")
     }
 
-    /// Touches of a thread that waits for this part of its time.
+    /// Faults of a thread that waits for this part of its time.
     fn touches(beside: &mut Beside, thread: Pid, waits: f64) {
         let tick = Duration::from_millis(1);
         let began = Instant::now();

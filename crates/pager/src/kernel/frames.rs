@@ -1,4 +1,4 @@
-//! The frames of a budget: anonymous memory in huge pages, which are there once they are needed.
+//! The frames of a budget: anonymous memory in huge pages, which are allocated at their first use.
 
 #![expect(unsafe_code, reason = "memory is mapped")]
 
@@ -12,18 +12,18 @@ use crate::{
 use rustix::{io, mm::Advice};
 use std::{mem, ops::Range};
 
-/// Frames, each with its page or the page away in a region.
+/// Frames. The page of a frame is either in the frame or has moved to a region.
 #[derive(Debug)]
 pub(crate) struct Frames {
     memory: Memory,
-    /// Which huge pages were there once.
+    /// Huge pages that were allocated.
     made: Vec<bool>,
-    /// Which of them may be huge no more, since a part of them was moved.
+    /// Huge pages that may have been split, because a part of them was moved.
     parted: Vec<bool>,
-    /// Frames of them whose pages are others' for now.
+    /// Frames whose pages were given back to the kernel.
     away: Vec<bool>,
     zeros: Box<[u8; PAGE_BYTES]>,
-    /// Whether no page moves: the kernel gives frames new ones.
+    /// Whether pages are copied instead of moved: then the kernel allocates new pages for frames.
     is_plain: bool,
 }
 
@@ -32,7 +32,8 @@ impl Frames {
         Self::over(Memory::frames(frames as usize * PAGE_BYTES)?, false)
     }
 
-    /// Frames whose pages are not moved but copied, each there only as long as it holds something.
+    /// Frames whose pages are copied instead of moved; a frame has a page only while it holds
+    /// content.
     pub(crate) fn plain(frames: u32) -> io::Result<Self> {
         Self::over(Memory::plain(frames as usize * PAGE_BYTES)?, true)
     }
@@ -52,7 +53,7 @@ impl Frames {
         self.memory.addresses()
     }
 
-    /// Sees to it that a part has pages; bytes from the first frame.
+    /// Allocates the pages of a part, given as bytes from the first frame.
     pub(crate) fn make(&mut self, part: &Range<usize>, faults: &Userfault) -> io::Result<()> {
         if self.is_plain {
             return Ok(());
@@ -62,10 +63,10 @@ impl Frames {
                 continue;
             }
             let start = huge * HUGE_BYTES;
-            // SAFETY: no frame of it was used yet.
+            // SAFETY: no frame of the huge page was used yet.
             unsafe { self.memory.zero(start..start + HUGE_BYTES) };
             let address = self.memory.start() + start;
-            // Pages come back to their frames by a move, which needs that.
+            // Pages return to their frames by `UFFDIO_MOVE`, whose destination must be registered.
             faults.register(&(address..address + HUGE_BYTES))?;
             self.made[huge] = true;
         }
@@ -76,55 +77,54 @@ impl Frames {
             }
         }
         if part.len() == HUGE_BYTES && mem::take(&mut self.parted[part.start / HUGE_BYTES]) {
-            // It is used as a whole now, which is worth a copy. Where no huge page is to be had, it
-            // stays as it is.
+            // A huge page is used as a whole again, which is worth a copy. Without a free huge page
+            // it stays split.
             memory::collapse(self.memory.start() + part.start);
         }
         Ok(())
     }
 
-    /// A part moves, to a region or back; bytes from the first frame.
+    /// Notes that a part moves to a region or back; bytes from the first frame.
     pub(crate) fn moves(&mut self, part: &Range<usize>) {
         self.parted[part.start / HUGE_BYTES] |= part.len() < HUGE_BYTES;
     }
 
-    /// Gives the memory of a part back, which nobody uses until it is made again; bytes from the
+    /// Gives the pages of a part back to the kernel; `make` allocates them again. Bytes from the
     /// first frame.
     pub(crate) fn release(&mut self, part: &Range<usize>) {
         for page in part.clone().step_by(PAGE_BYTES) {
             self.away[page / PAGE_BYTES] |= self.made[page / HUGE_BYTES];
         }
         let address = self.memory.start() + part.start;
-        // SAFETY: no extent has these frames, so that nobody misses what is in them.
+        // SAFETY: no extent has these frames, so that their content is not needed.
         let _ = unsafe { memory::advise(&(address..address + part.len()), Advice::LinuxDontNeed) };
     }
 
     /// Fills a part with zeros.
     ///
     /// # Safety
-    /// The pages of the part are there, and nobody else uses it.
+    /// The part has pages, and no other code uses it.
     pub(crate) unsafe fn zero(&self, part: Range<usize>) {
         // SAFETY: by the caller.
         unsafe { self.memory.zero(part) }
     }
 
-    /// A part that nobody else uses, to fill.
+    /// The bytes of a part that no other code uses, to write.
     pub(crate) fn part_mut(&mut self, part: Range<usize>) -> &mut [u8] {
-        // SAFETY: plain frames always have pages, and what is asked for here is an extent's, which
-        // nobody else looks at while the frames are borrowed.
+        // SAFETY: the kernel allocates pages of plain frames at a touch. The part belongs to one
+        // extent, and the borrow of `self` keeps other users away.
         unsafe { self.memory.part_mut(part) }
     }
 
-    /// The bytes of a page that is there and that nobody writes to, so many bytes from the first
-    /// frame.
+    /// The bytes of one page that is not written to meanwhile, `at` bytes from the first frame.
     pub(crate) fn page(&self, at: usize) -> &[u8] {
         self.part(at..at + PAGE_BYTES)
     }
 
     /// The bytes of a part, as of `page`.
     pub(crate) fn part(&self, part: Range<usize>) -> &[u8] {
-        // SAFETY: of frames, only what belongs to an extent that is mapped is not there, and nobody
-        // asks for its content; while it is here, nobody writes to it.
+        // SAFETY: only frames of mapped extents have no page, and their content is not asked for;
+        // frames are not written to while `self` is borrowed.
         unsafe { self.memory.part(part) }
     }
 }

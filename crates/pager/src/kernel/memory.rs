@@ -1,4 +1,4 @@
-//! Anonymous memory: the frames of a budget, and the addresses of a region.
+//! Anonymous memory: the frames of a budget, and the address range of the regions.
 
 #![expect(unsafe_code, reason = "memory is mapped")]
 
@@ -11,7 +11,7 @@ use std::{ops::Range, ptr};
 
 const READ_WRITE: ProtFlags = ProtFlags::READ.union(ProtFlags::WRITE);
 
-/// A mapping of its own, aligned to a huge page; gone with the value.
+/// A mapping that is aligned to a huge page and unmapped when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Memory {
     mapped: Range<usize>,
@@ -20,17 +20,17 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// Maps frames: `bytes`, rounded up to whole huge pages; no page is there yet.
+    /// Maps frames: `bytes`, rounded up to whole huge pages. No page is allocated yet.
     pub(crate) fn frames(bytes: usize) -> io::Result<Self> {
         Self::new(bytes, READ_WRITE, Advice::LinuxHugepage)
     }
 
-    /// The same in single pages.
+    /// The same without huge pages.
     pub(crate) fn plain(bytes: usize) -> io::Result<Self> {
         Self::new(bytes, READ_WRITE, Advice::LinuxNoHugepage)
     }
 
-    /// Keeps addresses free, which nobody can use until they are protected otherwise.
+    /// Reserves addresses, which are inaccessible until they are protected otherwise.
     pub(crate) fn reserve(bytes: usize) -> io::Result<Self> {
         Self::new(bytes, ProtFlags::empty(), Advice::LinuxNoHugepage)
     }
@@ -44,8 +44,9 @@ impl Memory {
         let mapped = address as usize..address as usize + length;
         let start = mapped.start.next_multiple_of(HUGE_BYTES);
         for advice in [huge, Advice::LinuxDontFork] {
-            // SAFETY: the mapping was just made, and advice of these kinds changes no content.
-            // Without huge pages it is slower; a child that had the frames could not be served.
+            // SAFETY: the mapping was just made, and advice of these kinds changes no content. A
+            // failure is ignored: without huge pages the pager is slower, and a child without
+            // `DONTFORK` could not be served anyway.
             let _ = unsafe { mm::madvise(address, length, advice) };
         }
         Ok(Self { mapped, start, bytes })
@@ -66,20 +67,20 @@ impl Memory {
     /// Fills a part with zeros.
     ///
     /// # Safety
-    /// The part lies within, and nobody else uses it.
+    /// The part lies within the memory, and no other code uses it.
     pub(crate) unsafe fn zero(&self, part: Range<usize>) {
         debug_assert!(part.end <= self.bytes);
-        // SAFETY: it is mapped, and by the caller nobody else uses it.
+        // SAFETY: the memory is mapped, and by the caller no other code uses it.
         unsafe { ptr::write_bytes((self.start + part.start) as *mut u8, 0, part.len()) }
     }
 
-    /// Writes some bytes.
+    /// Writes bytes at an offset.
     ///
     /// # Safety
-    /// They lie within, and nobody else uses that part.
+    /// They lie within the memory, and no other code uses that part.
     pub(crate) unsafe fn put(&self, at: usize, bytes: &[u8]) {
         debug_assert!(at + bytes.len() <= self.bytes);
-        // SAFETY: it is mapped, and by the caller nobody else uses it.
+        // SAFETY: the memory is mapped, and by the caller no other code uses it.
         unsafe {
             ptr::copy_nonoverlapping(bytes.as_ptr(), (self.start + at) as *mut u8, bytes.len());
         }
@@ -88,55 +89,56 @@ impl Memory {
     /// The bytes of a part.
     ///
     /// # Safety
-    /// The part lies within, its pages are there, and nobody writes to it as long as it is used.
+    /// The part lies within the memory, is accessible, and is not written to as long as the slice
+    /// is used.
     pub(crate) unsafe fn part(&self, part: Range<usize>) -> &[u8] {
         debug_assert!(part.end <= self.bytes);
-        // SAFETY: it is mapped, and by the caller nobody writes to it.
+        // SAFETY: the memory is mapped, and by the caller not written to.
         unsafe { std::slice::from_raw_parts((self.start + part.start) as *const u8, part.len()) }
     }
 
     /// The bytes of a part, to write.
     ///
     /// # Safety
-    /// The part lies within, its pages are there or the kernel makes them, and nobody else uses it.
+    /// The part lies within the memory, is accessible, and no other code uses it.
     pub(crate) unsafe fn part_mut(&mut self, part: Range<usize>) -> &mut [u8] {
         debug_assert!(part.end <= self.bytes);
         let start = (self.start + part.start) as *mut u8;
-        // SAFETY: it is mapped, and by the caller nobody else uses it.
+        // SAFETY: the memory is mapped, and by the caller no other code uses it.
         unsafe { std::slice::from_raw_parts_mut(start, part.len()) }
     }
 }
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: the mapping is the value's own. It can fail only of arguments that are wrong.
+        // SAFETY: the mapping is the value's own. `munmap` fails of wrong arguments only.
         let _ = unsafe { mm::munmap(self.mapped.start as *mut _, self.mapped.len()) };
     }
 }
 
-/// Says what may be done with pages: `PROT_...`, all others are ignored.
+/// Sets the protection of pages: `PROT_...`; other bits are ignored.
 ///
 /// # Safety
-/// They are pages of regions, which nobody knows as anything else.
+/// The pages belong to regions, and no Rust object lies there.
 pub(crate) unsafe fn protect(pages: &Range<usize>, protection: u32) -> io::Result<()> {
     let flags = MprotectFlags::from_bits_retain(protection);
     // SAFETY: by the caller.
     unsafe { mm::mprotect(pages.start as *mut _, pages.len(), flags) }
 }
 
-/// Gives advice about pages.
+/// Gives `madvise(2)` advice about pages.
 ///
 /// # Safety
-/// What the advice does to them is what is to be done, and nobody relies on anything else.
+/// The effect of the advice on the content is intended.
 pub(crate) unsafe fn advise(pages: &Range<usize>, advice: Advice) -> io::Result<()> {
     // SAFETY: by the caller.
     unsafe { mm::madvise(pages.start as *mut _, pages.len(), advice) }
 }
 
-/// Whether a page is in memory; not at an address where nothing is mapped.
+/// Whether a page is resident; `false` at an unmapped address.
 pub(crate) fn is_here(page: usize) -> bool {
     let mut is_here = 0;
-    // SAFETY: for one page it writes one byte.
+    // SAFETY: for one page the call writes one byte.
     let asked = unsafe { libc::mincore(page as *mut _, 1, &raw mut is_here) };
     asked == 0 && is_here & 1 == 1
 }
@@ -144,20 +146,20 @@ pub(crate) fn is_here(page: usize) -> bool {
 /// `MADV_COLLAPSE` of `asm-generic/mman-common.h`, since 6.1.
 const COLLAPSE: libc::c_int = 25;
 
-/// Makes one huge page of the pages from an address on, if it can be.
+/// Makes one huge page of the pages from an address on, if the kernel can.
 pub(crate) fn collapse(address: usize) {
-    // SAFETY: it changes no content.
+    // SAFETY: the content stays the same.
     let _ = unsafe { libc::madvise(address as *mut _, HUGE_BYTES, COLLAPSE) };
 }
 
-/// Keeps addresses of a reservation free again, where something else was mapped.
+/// Reserves addresses of the reservation again after something else was mapped there.
 ///
 /// # Safety
-/// The addresses belong to the reservation, and what is mapped there is of no use any more.
+/// The addresses belong to the reservation, and the mapping there is not needed any more.
 pub(crate) unsafe fn reserve_again(pages: &Range<usize>) -> io::Result<()> {
     let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
     let start = pages.start as *mut _;
-    // SAFETY: by the caller; the same of the advice.
+    // SAFETY: by the caller; the same holds for the advice below.
     unsafe { mm::mmap_anonymous(start, pages.len(), ProtFlags::empty(), flags) }?;
     for advice in [Advice::LinuxNoHugepage, Advice::LinuxDontFork] {
         // SAFETY: as above.
@@ -166,11 +168,11 @@ pub(crate) unsafe fn reserve_again(pages: &Range<usize>) -> io::Result<()> {
     Ok(())
 }
 
-/// Takes pages that may not be written to a place where they may be, at once and without a copy;
-/// they are missing where they were.
+/// Moves pages that may be read-only to a writable place, at once and without a copy. They are
+/// missing at their former addresses.
 ///
 /// # Safety
-/// They are pages of a region, and nothing but what was lifted before is at `to`.
+/// The pages belong to a region, and `to` holds nothing but what a former call moved there.
 pub(crate) unsafe fn lift(pages: &Range<usize>, to: usize) -> io::Result<()> {
     let flags = MremapFlags::MAYMOVE | MremapFlags::DONTUNMAP;
     let (start, length) = (pages.start as *mut _, pages.len());

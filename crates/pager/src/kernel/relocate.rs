@@ -1,10 +1,11 @@
-//! Pages between a region and the frames.
+//! Moves pages between a region and the frames.
 //!
-//! A move needs the same protection at both ends, memory that may be written, and one mapping for
-//! all of it. A program may protect some pages of a region otherwise, so that what does not move as
-//! a whole moves page by page, and a page that does not move is copied in, and lifted out. What a
-//! program did to a page without asking (a system call that nobody stands in front of) must not end
-//! in content that nobody wrote: either it is known what the page holds, or the program ends.
+//! `UFFDIO_MOVE` needs the same protection at both ends, writable memory, and one mapping for the
+//! whole range. A program may protect some pages of a region otherwise. So an extent that does not
+//! move as a whole moves page by page, and a page that does not move is copied in and lifted out
+//! (`mremap(2)`). A program may also change a page by a system call that the preloaded library does
+//! not see. That must never leave the program with wrong content: either the content of the page is
+//! known, or the program is ended.
 
 #![expect(unsafe_code, reason = "pages are moved under the program")]
 
@@ -28,28 +29,29 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// So often a frame that a transfer holds for a moment more is tried again: some hundred ms.
+/// Retries for a frame that a finished transfer still holds: some hundred ms.
 const FRAME_TRIES: u32 = 100_000;
 
-/// So often a page is tried again that the kernel holds for the program, which may be for long ...
+/// Retries for a page that the kernel holds for the program, possibly for long ...
 const PAGE_TRIES: u32 = 100;
 
-/// ... unless it was tried so lately that who holds one page holds others too: then once. Else what
-/// is held for a large transfer (MPI has 4 MiB of another rank pinned at a time) is waited for page
-/// by page: ranks with 24 MiB took a minute instead of 4 s.
+/// ... unless another page was busy less than this time ago: then one try. Otherwise a large
+/// transfer (MPI pins 4 MiB of another rank at a time) would be waited for page by page: ranks with
+/// 24 MiB took a minute instead of 4 s.
 const HELD: Duration = Duration::from_millis(50);
 
-/// The kernel holds pages of the program, as for a transfer that is under way: they stay.
+/// The kernel has pinned pages of the program, as for a transfer that is under way: they stay
+/// mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Held;
 
 /// Moves pages in and out.
 #[derive(Debug)]
 pub(crate) struct Mover {
-    /// A page whose addresses are for pages on their way out.
+    /// An address range of one page for pages that are lifted out.
     lifted: Memory,
     zeros: Box<[u8; PAGE_BYTES]>,
-    /// When a page was held.
+    /// When the last pinned page was met.
     held: Cell<Option<Instant>>,
 }
 
@@ -59,9 +61,10 @@ impl Mover {
         Ok(Self { lifted: Memory::reserve(PAGE_BYTES)?, zeros: Box::new([0; PAGE_BYTES]), held })
     }
 
-    /// Moves frames to pages, and wakes who waits for them.
+    /// Moves frames to pages, and wakes the threads that wait for them.
     pub(crate) fn bring(&self, faults: &Userfault, page: usize, frame: usize, bytes: usize) {
-        // SAFETY: by the state machine the content is in the frames, and the pages are ours.
+        // SAFETY: by the state machine the content is in the frames, and the pages belong to
+        // regions.
         let moved = unsafe { faults.move_pages(page, frame, bytes, FRAME_TRIES) };
         let Err((mut done, _)) = moved else { return };
         while done < bytes {
@@ -71,12 +74,12 @@ impl Mover {
     }
 
     fn bring_one(&self, faults: &Userfault, page: usize, frame: usize) {
-        // SAFETY: as of `bring`.
+        // SAFETY: as of `map_in`.
         if unsafe { faults.move_pages(page, frame, PAGE_BYTES, 1) }.is_ok() {
             return;
         }
         match faults.copy_pages(page, frame, PAGE_BYTES) {
-            // Nobody has the address any more, and so nobody its content.
+            // The program has unmapped the address, so that nothing can read its content.
             Ok(()) | Err(Errno::NOENT | Errno::INVAL) => {}
             Err(Errno::EXIST) => self.reconcile(faults, page, frame),
             Err(why) => fatal(format_args!("page {page:#x} cannot be mapped: {why}")),
@@ -84,10 +87,10 @@ impl Mover {
         empty(frame);
     }
 
-    /// There is a page already. It is the program's, which sees it and nothing else: it is right if
-    /// it has what was to come there, or if that was nothing.
+    /// A page is mapped already, by the program. The program sees only this page, which is right if
+    /// it has the content of the frame, or if the frame is all zeros.
     fn reconcile(&self, faults: &Userfault, page: usize, frame: usize) {
-        // SAFETY: the frame was not moved, so that its page is there, and it is nobody else's.
+        // SAFETY: the frame was not moved, so that it has its page, and nothing else uses it.
         let new = unsafe { std::slice::from_raw_parts(frame as *const u8, PAGE_BYTES) };
         let mut old = [0; PAGE_BYTES];
         let is_read = File::open("/proc/self/mem")
@@ -98,7 +101,8 @@ impl Mover {
         let _ = faults.wake(&(page..page + PAGE_BYTES));
     }
 
-    /// Moves pages to frames, and says whether some were missing, which are zeros then.
+    /// Moves pages to frames. Returns whether some were missing; their frames are filled with
+    /// zeros.
     pub(crate) fn fetch(
         &self,
         faults: &Userfault,
@@ -106,7 +110,7 @@ impl Mover {
         page: usize,
         bytes: usize,
     ) -> Result<bool, Held> {
-        // SAFETY: by the state machine the frames are empty, and the pages are ours.
+        // SAFETY: by the state machine the frames are empty, and the pages belong to regions.
         let moved = unsafe { faults.move_pages(frame, page, bytes, 1) };
         let Err((mut done, _)) = moved else { return Ok(false) };
         let mut is_missing = false;
@@ -126,7 +130,7 @@ impl Mover {
     fn fetch_one(&self, faults: &Userfault, frame: usize, page: usize) -> Result<bool, Held> {
         let is_held = self.held.get().is_some_and(|last| last.elapsed() < HELD);
         let tries = if is_held { 1 } else { PAGE_TRIES };
-        // SAFETY: as of `fetch`.
+        // SAFETY: as of `unmap_out`.
         match unsafe { faults.move_pages(frame, page, PAGE_BYTES, tries) } {
             Ok(()) => return Ok(false),
             Err((_, Errno::BUSY)) => {
@@ -134,11 +138,11 @@ impl Mover {
                 return Err(Held);
             }
             Err((_, Errno::NOENT)) => {}
-            // SAFETY: the page is a region's, and nobody else uses the other addresses.
+            // SAFETY: the page belongs to a region, and the other addresses are this value's own.
             Err(_) => {
                 match unsafe { memory::lift(&(page..page + PAGE_BYTES), self.lifted.start()) } {
                     Ok(()) => {
-                        // SAFETY: the page is nobody's but ours now.
+                        // SAFETY: only this function knows the lifted page.
                         let moved = unsafe {
                             faults.move_pages(frame, self.lifted.start(), PAGE_BYTES, FRAME_TRIES)
                         };
@@ -148,7 +152,7 @@ impl Mover {
                             Err((_, why)) => fatal(format_args!("page {page:#x} is stuck: {why}")),
                         }
                     }
-                    // Nothing of ours is there any more.
+                    // The program has mapped something else there.
                     Err(Errno::FAULT | Errno::INVAL) => {}
                     Err(why) => fatal(format_args!("page {page:#x} cannot be taken back: {why}")),
                 }
@@ -158,13 +162,13 @@ impl Mover {
         Ok(true)
     }
 
-    /// Lets the kernel forget what it has for addresses where no page is.
+    /// Drops empty page tables for addresses without pages.
     pub(crate) fn clear(&self, pages: &Range<usize>) {
-        // SAFETY: no page is there that could be lost.
+        // SAFETY: no page is mapped that could be lost.
         let _ = unsafe { memory::advise(pages, Advice::LinuxDontNeed) };
     }
 
-    /// Lets go of pages that something holds, whose content is of no use any more.
+    /// Drops pinned pages whose content is not needed any more.
     pub(crate) fn drop_held(&self, faults: &Userfault, frame: usize, page: usize, bytes: usize) {
         empty_all(&(page..page + bytes));
         self.fill(faults, frame, bytes);
@@ -187,7 +191,7 @@ fn empty(frame: usize) {
 }
 
 fn empty_all(pages: &Range<usize>) {
-    // SAFETY: what the pages hold is of no use any more.
+    // SAFETY: the content of the pages is not needed any more.
     if let Err(why) = unsafe { memory::advise(pages, Advice::LinuxDontNeed) } {
         fatal(format_args!("pages at {:#x} cannot be given back: {why}", pages.start));
     }

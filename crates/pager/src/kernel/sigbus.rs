@@ -10,7 +10,7 @@
 //! What is in here may be called there because
 //!
 //! - it allocates nothing and frees nothing: a thread that maps an extent by itself only marks it
-//!   ([`Cache::take`](crate::cache::Cache::take)), moves it, and leaves a note where there is room
+//!   ([`Cache::try_map`](crate::cache::Cache::try_map)), moves it, and leaves a note where there is room
 //!   for one since the start; what follows from it is decided by the pager's thread;
 //! - it waits for no lock: of the worker's it only tries to get hold, and who does not asks and
 //!   waits for the pager's thread, as all do without this. That one never waits for who waits for

@@ -1,7 +1,7 @@
-//! `userfaultfd(2)`: a thread that touches a page that is not there waits, and we are told.
+//! `userfaultfd(2)`: a thread that touches a missing page waits, and the pager is told.
 //!
-//! The structures and numbers are those of `linux/userfaultfd.h`. No crate has the move, which came
-//! with 6.8: page table entries change their place, and no byte is copied.
+//! The structures and numbers are those of `linux/userfaultfd.h`. No crate wraps `UFFDIO_MOVE`
+//! (Linux 6.8), which moves page table entries and copies no byte.
 
 #![expect(unsafe_code, reason = "page tables are changed under the program")]
 
@@ -20,7 +20,7 @@ use std::{
     os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd},
 };
 
-/// The group of the calls, and the version of the protocol.
+/// The ioctl group, and the version of the protocol.
 const GROUP: u8 = 0xaa;
 
 /// `UFFD_FEATURE_SIGBUS`.
@@ -30,7 +30,7 @@ const SIGBUS: u64 = 1 << 7;
 /// `UFFD_FEATURE_MOVE` (6.8).
 const FEATURES: u64 = 1 << 8 | 1 << 11 | 1 << 14 | 1 << 16;
 
-/// The same of memory that processes share: `UFFD_FEATURE_PAGEFAULT_FLAG_WP`,
+/// The same for memory that processes share: `UFFD_FEATURE_PAGEFAULT_FLAG_WP`,
 /// `UFFD_FEATURE_MISSING_SHMEM`, `UFFD_FEATURE_MINOR_SHMEM` (5.14) and
 /// `UFFD_FEATURE_WP_HUGETLBFS_SHMEM` (5.19).
 const SHARED_FEATURES: u64 = FEATURES | 1 | 1 << 5 | 1 << 10 | 1 << 12;
@@ -38,13 +38,13 @@ const SHARED_FEATURES: u64 = FEATURES | 1 | 1 << 5 | 1 << 10 | 1 << 12;
 /// `UFFDIO_REGISTER_MODE_MISSING`.
 const MISSING: u64 = 1;
 
-/// The same and `UFFDIO_REGISTER_MODE_WP` and `UFFDIO_REGISTER_MODE_MINOR`.
+/// `MISSING`, `UFFDIO_REGISTER_MODE_WP` and `UFFDIO_REGISTER_MODE_MINOR`.
 const ALL_MODES: u64 = MISSING | 1 << 1 | 1 << 2;
 
 /// `UFFDIO_WRITEPROTECT_MODE_WP`.
 const PROTECTED: u64 = 1;
 
-/// Where those may ask who may not make the system call.
+/// The device for users who may not make the system call.
 const DEVICE: &str = "/dev/userfaultfd";
 
 /// `UFFD_EVENT_PAGEFAULT`.
@@ -111,7 +111,7 @@ struct Continue {
     mapped: i64,
 }
 
-/// A message of a fault; those of other events have another form behind the first byte.
+/// A message of a fault. Messages of other events differ after the first byte.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 struct Message {
@@ -133,10 +133,10 @@ const PROTECT: Opcode = opcode::read_write::<Protect>(GROUP, 0x06);
 const CONTINUE: Opcode = opcode::read_write::<Continue>(GROUP, 0x07);
 const POISON: Opcode = opcode::read_write::<Poison>(GROUP, 0x08);
 
-/// Messages that are read at once.
+/// Messages that one `read(2)` returns at most.
 const MESSAGES: usize = 64;
 
-/// Where messages are read to: whoever waits for faults asks again and again.
+/// A buffer for messages, which the caller reuses.
 #[derive(Clone, Debug)]
 pub struct Messages([Message; MESSAGES]);
 
@@ -146,51 +146,51 @@ impl Default for Messages {
     }
 }
 
-/// Which thread serves faults.
+/// The thread that serves faults.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Faults {
-    /// The pager's own, of all threads and of the kernel.
+    /// The pager's thread, for faults of all threads and of the kernel.
     #[default]
     Thread,
-    /// The one that takes it, in a handler of SIGBUS. The kernel gets `EFAULT` of its own.
+    /// The faulting thread, in a handler of SIGBUS. System calls fail with `EFAULT`.
     Signal,
 }
 
-/// A touch of a page that is not there.
+/// A fault on a missing page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
     /// The address, rounded down to its page.
     pub address: usize,
-    /// Where in that page, bytes; in a handler of signals to within 2.
+    /// Offset within that page, bytes; in a signal handler precise to 2 bytes.
     pub offset: u16,
-    /// Whether it was a write.
+    /// Whether the access was a write.
     pub is_write: bool,
-    /// The thread.
+    /// The faulting thread.
     pub thread: u32,
 }
 
 impl Fault {
-    /// A touch of this byte.
+    /// The fault of an access to this byte.
     pub(crate) const fn at(byte: usize, is_write: bool, thread: u32) -> Self {
         let offset = (byte % PAGE_BYTES) as u16;
         Self { address: byte - byte % PAGE_BYTES, offset, is_write, thread }
     }
 }
 
-/// Memory of this process whose missing pages are ours to provide.
+/// A userfaultfd: it serves the missing pages of registered memory of one process.
 #[derive(Debug)]
 pub struct Userfault {
     fd: OwnedFd,
 }
 
 impl Userfault {
-    /// Asks the kernel for one. Where a thread serves faults, it also serves those of the kernel
-    /// itself, so that system calls may use the memory.
+    /// Opens a userfaultfd. With a thread that serves faults, faults of system calls are served
+    /// too, so that these may use the memory.
     ///
     /// # Errors
-    /// Without the right to it (`CAP_SYS_PTRACE`, or `vm.unprivileged_userfaultfd`), and of a
-    /// kernel before 6.8 that the argument is invalid.
+    /// Without the right (`CAP_SYS_PTRACE`, or `vm.unprivileged_userfaultfd`), and with `EINVAL`
+    /// before Linux 6.8.
     pub fn open(by: Faults) -> io::Result<Self> {
         Self::with(FEATURES | if by == Faults::Signal { SIGBUS } else { 0 })
     }
@@ -205,9 +205,9 @@ impl Userfault {
 
     fn with(features: u64) -> io::Result<Self> {
         let flags = UserfaultfdFlags::CLOEXEC | UserfaultfdFlags::NONBLOCK;
-        // SAFETY: it makes a descriptor; nothing is registered with it yet.
+        // SAFETY: the call makes a descriptor; nothing is registered with it yet.
         let fd = match unsafe { userfaultfd(flags) } {
-            // Who may not call it may be allowed to open the device (6.1).
+            // A user who may not make the call may be allowed to open the device (Linux 6.1).
             Err(Errno::PERM) => by_device(flags).map_err(|_| Errno::PERM)?,
             made => made?,
         };
@@ -217,30 +217,31 @@ impl Userfault {
         Ok(userfault)
     }
 
-    /// Takes charge of the missing pages of memory at these addresses.
+    /// Registers the missing pages of memory at these addresses.
     ///
     /// # Errors
-    /// When it is not anonymous memory of this process.
+    /// When they are not anonymous memory of this process.
     pub fn register(&self, addresses: &Range<usize>) -> io::Result<()> {
         let mut register = Register { range: of(addresses), mode: MISSING, ioctls: 0 };
         self.call::<REGISTER, _>(&mut register)
     }
 
-    /// Takes charge of pages of a memory file: of those that are missing, of those that are there
-    /// and not mapped, and of writes to those that are protected.
+    /// Registers pages of a memory file: missing pages, resident pages that are not mapped, and
+    /// writes to protected pages.
     ///
     /// # Errors
-    /// When it is not such memory of this process.
+    /// When they are not such memory of this process.
     pub(crate) fn register_shared(&self, addresses: &Range<usize>) -> io::Result<()> {
         let mut register = Register { range: of(addresses), mode: ALL_MODES, ioctls: 0 };
         self.call::<REGISTER, _>(&mut register)
     }
 
-    /// Maps pages that their file has, and wakes who waits for them.
+    /// Maps pages that are in the page cache of their file, and wakes the threads that wait for
+    /// them.
     ///
     /// # Errors
-    /// When one is mapped already (`EXIST`), the file has one not (`FAULT`), or the addresses are
-    /// not, or not all, of one mapping that is registered.
+    /// When a page is mapped already (`EXIST`), a page is missing in the file (`FAULT`), or the
+    /// addresses are not all of one registered mapping.
     pub(crate) fn continue_pages(&self, addresses: &Range<usize>) -> io::Result<()> {
         let mut start = addresses.start;
         while start < addresses.end {
@@ -248,7 +249,7 @@ impl Userfault {
             let mut mapping = Continue { range, mode: 0, mapped: 0 };
             match self.call::<CONTINUE, _>(&mut mapping) {
                 Ok(()) => return Ok(()),
-                // As of a move.
+                // As of `UFFDIO_MOVE`.
                 Err(Errno::AGAIN) => start += usize::try_from(mapping.mapped).unwrap_or(0),
                 Err(why) => return Err(why),
             }
@@ -256,12 +257,10 @@ impl Userfault {
         Ok(())
     }
 
-    /// Lets nobody write to pages, whether they are mapped or not, before we have been told; or
-    /// everybody again, who is woken then.
+    /// Write-protects pages, mapped or not, or removes the protection and wakes the writers.
     ///
-    /// # Errors
-    /// When the addresses are not registered (then some of them may be protected), or their process
-    /// has gone (`SRCH`).
+    /// When the addresses are not registered (some of them may be protected then), or their process
+    /// has ended (`SRCH`).
     pub(crate) fn write_protect(&self, addresses: &Range<usize>, on: bool) -> io::Result<()> {
         let mode = if on { PROTECTED } else { 0 };
         loop {
@@ -272,7 +271,7 @@ impl Userfault {
         }
     }
 
-    /// Leaves them to the kernel again; who waits for one is woken.
+    /// Unregisters addresses, and wakes the threads that wait there.
     ///
     /// # Errors
     /// When they were not registered.
@@ -280,23 +279,23 @@ impl Userfault {
         self.call::<UNREGISTER, _>(&mut of(addresses))
     }
 
-    /// Wakes who waits for pages at these addresses, to try again.
+    /// Wakes the threads that wait for pages at these addresses; they repeat the access.
     ///
     /// # Errors
-    /// When they are not registered.
+    /// When the addresses are not registered.
     pub fn wake(&self, addresses: &Range<usize>) -> io::Result<()> {
         self.call::<WAKE, _>(&mut of(addresses))
     }
 
-    /// Moves `len` bytes of pages from `src` to `dst`, where none are, and wakes who waits for
-    /// them. A page that something holds is tried again `tries_max` times.
+    /// Moves `len` bytes of pages from `src` to `dst`, where no pages are, and wakes the threads
+    /// that wait for them. A busy page is retried `tries_max` times.
     ///
     /// # Safety
-    /// Both are memory of this process that nobody but the pager manages: nothing that the compiler
-    /// knows of lies at `src`, and what comes to `dst` is what the program expects there.
+    /// Both ranges are memory of this process that only the pager manages: no Rust object lies at
+    /// `src`, and the moved content is the one that the program expects at `dst`.
     ///
     /// # Errors
-    /// With how many bytes were moved before it went wrong, and why.
+    /// The number of bytes that were moved before the error, and the error.
     pub unsafe fn move_pages(
         &self,
         dst: usize,
@@ -311,16 +310,16 @@ impl Userfault {
             let mut moving = Move { dst, src, len: rest, mode: 0, moved: 0 };
             match self.call::<MOVE, _>(&mut moving) {
                 Ok(()) => return Ok(()),
-                // Interrupted: what was moved is said, and the rest is tried again.
+                // Interrupted: `moved` bytes are done, and the rest is retried.
                 Err(Errno::AGAIN) => done += usize::try_from(moving.moved).unwrap_or(0),
-                // A transfer that is done may hold its pages for a moment more.
+                // A finished transfer may hold its pages for a moment.
                 Err(Errno::BUSY) if tries < tries_max => {
                     tries += 1;
                     done += usize::try_from(moving.moved).unwrap_or(0);
                     std::thread::yield_now();
                 }
-                // Seen with 6.18, which moves the shared page of zeros, counts it as nothing, and
-                // comes by again. (It splits huge pages into such pages where they are zeros.)
+                // Linux 6.18 moves the shared zero page, counts it as not moved, and meets it again
+                // on the retry. (The kernel makes such pages when it splits huge pages of zeros.)
                 Err(Errno::EXIST) if !is_here(src as usize) && is_here(dst as usize) => {
                     let _ = self.wake(&(dst as usize..dst as usize + PAGE_BYTES));
                     done += PAGE_BYTES;
@@ -331,11 +330,11 @@ impl Userfault {
         Ok(())
     }
 
-    /// Copies `len` bytes from `src` to pages at `dst`, where none are, whatever may be done with
-    /// them there, and wakes who waits for them.
+    /// Copies `len` bytes from `src` to pages at `dst`, where no pages are, whatever their
+    /// protection, and wakes the threads that wait for them.
     ///
     /// # Errors
-    /// When there is a page, or the addresses are not registered.
+    /// When a page is mapped there, or the addresses are not registered.
     pub(crate) fn copy_pages(&self, dst: usize, src: usize, len: usize) -> io::Result<()> {
         let at = |start: usize, done: usize| (start + done) as u64;
         let mut done = 0;
@@ -344,7 +343,7 @@ impl Userfault {
             let mut copy = Copy { dst, src, len: rest, mode: 0, copied: 0 };
             match self.call::<COPY, _>(&mut copy) {
                 Ok(()) => return Ok(()),
-                // As of a move.
+                // As of `UFFDIO_MOVE`.
                 Err(Errno::AGAIN) => done += usize::try_from(copy.copied).unwrap_or(0),
                 Err(why) => return Err(why),
             }
@@ -352,25 +351,25 @@ impl Userfault {
         Ok(())
     }
 
-    /// Lets whoever touches pages at these addresses get a SIGBUS, and who waits for them too.
+    /// Poisons pages: each access to them raises SIGBUS, also in threads that wait for them.
     ///
     /// # Errors
-    /// When they are not registered, or a page is there.
+    /// When the addresses are not registered, or a page is mapped.
     pub fn poison(&self, addresses: &Range<usize>) -> io::Result<()> {
         self.call::<POISON, _>(&mut Poison { range: of(addresses), mode: 0, updated: 0 })
     }
 
-    /// The faults that are waiting, as many as are read at once.
+    /// Pending faults, as many as one `read(2)` returns.
     ///
     /// # Errors
-    /// What the kernel says; nothing is waiting is no error.
+    /// The error of `read(2)`; an empty queue is no error.
     pub fn faults<'a>(
         &self,
         messages: &'a mut Messages,
     ) -> io::Result<impl Iterator<Item = Fault> + use<'a>> {
         let read = {
-            // SAFETY: messages are plain numbers without padding between them, so that they are
-            // bytes, and any bytes are messages.
+            // SAFETY: messages are plain numbers without padding, so that they are bytes, and any
+            // bytes are messages.
             let bytes = unsafe {
                 std::slice::from_raw_parts_mut(
                     messages.0.as_mut_ptr().cast::<u8>(),
@@ -392,14 +391,14 @@ impl Userfault {
     }
 
     fn call<const OPCODE: Opcode, T>(&self, argument: &mut T) -> io::Result<()> {
-        // SAFETY: each of the calls reads and writes the structure that its number was made with,
-        // and none but the move changes what is at an address that is in use.
+        // SAFETY: each call reads and writes the structure that its number was made with. Only a
+        // move changes memory that is in use, and its function is unsafe.
         unsafe { ioctl(&self.fd, Updater::<OPCODE, T>::new(argument)) }
     }
 }
 
 impl From<OwnedFd> for Userfault {
-    /// One that was made in another process, and serves the memory of that.
+    /// A userfaultfd that another process made for its own memory.
     fn from(fd: OwnedFd) -> Self {
         Self { fd }
     }
@@ -411,7 +410,7 @@ impl AsFd for Userfault {
     }
 }
 
-/// A descriptor from the device, whose file says who may have one.
+/// Opens a userfaultfd by the device, whose file permissions apply.
 fn by_device(flags: UserfaultfdFlags) -> io::Result<OwnedFd> {
     let device = rustix::fs::open(DEVICE, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
     // SAFETY: the call takes flags by value and makes a descriptor.
@@ -421,8 +420,7 @@ fn by_device(flags: UserfaultfdFlags) -> io::Result<OwnedFd> {
 /// `USERFAULTFD_IOC_NEW`.
 struct NewDescriptor(UserfaultfdFlags);
 
-// SAFETY: the number is that of a call without a structure, which gives back a descriptor that
-// nobody else has.
+// SAFETY: the number is that of a call without a structure, which returns a new descriptor.
 unsafe impl Ioctl for NewDescriptor {
     type Output = OwnedFd;
 
@@ -437,7 +435,7 @@ unsafe impl Ioctl for NewDescriptor {
     }
 
     unsafe fn output_from_ptr(out: IoctlOutput, _: *mut c_void) -> io::Result<OwnedFd> {
-        // SAFETY: the call has not failed, so that this is the new descriptor.
+        // SAFETY: the call has succeeded, so that this is the new descriptor.
         Ok(unsafe { OwnedFd::from_raw_fd(out) })
     }
 }
@@ -451,7 +449,7 @@ mod tests {
     use super::*;
     use crate::{kernel::memory::Memory, page::HUGE_BYTES};
 
-    /// A huge page that is split becomes pages of zeros that the kernel shares, where it has zeros.
+    /// The kernel splits a huge page of zeros into shared zero pages.
     #[test]
     fn shared_pages_of_zeros_move_too() {
         let faults = match Userfault::open(Faults::Thread) {
@@ -459,7 +457,7 @@ mod tests {
             Err(why) => panic!("not tested: {why}"),
         };
         let [from, to] = [0; 2].map(|_| Memory::frames(HUGE_BYTES).expect("memory"));
-        // SAFETY: the memory is this test's.
+        // SAFETY: the memory is this test's own.
         unsafe {
             from.zero(0..HUGE_BYTES);
             from.put(HUGE_BYTES - 1, &[7]);
@@ -476,7 +474,7 @@ mod tests {
         for address in from.addresses().step_by(PAGE_BYTES) {
             assert!(!is_here(address), "{address:#x} stayed");
         }
-        // SAFETY: all its pages are there.
+        // SAFETY: all its pages are mapped.
         let moved = unsafe { to.part(0..HUGE_BYTES) };
         assert!(moved.iter().rev().skip(1).all(|byte| *byte == 0));
         assert_eq!(moved.last(), Some(&7));

@@ -21,7 +21,7 @@
 //! later. Places of the log are *confirmed* once they were foreseen rightly, and those that are not
 //! are believed only while such places hold.
 
-use super::{Ahead, Limits, TRUST_MAX, Touch, Vain};
+use super::{FaultContext, Limits, Prefetch, TRUST_MAX, Vain};
 use crate::page::Page;
 use std::{collections::VecDeque, ops::Range};
 
@@ -138,11 +138,11 @@ impl History {
 
     /// Sees a touch that nothing else explains, and says what comes next and was not said before;
     /// `None` where nobody knows.
-    pub fn touch(&mut self, touch: &Touch) -> Option<Ahead> {
-        let page = u32::try_from(touch.page).ok().filter(|page| *page < EMPTY & !CONFIRMED)?;
+    pub fn on_fault(&mut self, fault: &FaultContext) -> Option<Prefetch> {
+        let page = u32::try_from(fault.page).ok().filter(|page| *page < EMPTY & !CONFIRMED)?;
         self.now += 1;
-        let at = self.thread(touch.thread);
-        let Some((index, skipped)) = self.threads[at].find(&touch.pages) else {
+        let at = self.thread(fault.thread);
+        let Some((index, skipped)) = self.threads[at].find(&fault.pages) else {
             self.unforeseen(at, page);
             return None;
         };
@@ -152,17 +152,17 @@ impl History {
         if replay.trust < needed {
             return None;
         }
-        let length = (touch.pages.end - touch.pages.start).max(1);
-        replay.depth = replay.depth.clamp(self.limits.first, self.limits.most);
+        let length = (fault.pages.end - fault.pages.start).max(1);
+        replay.depth = replay.depth.clamp(self.limits.initial, self.limits.max);
         let is_believed = self.held >= BELIEVED;
         let pages = replay.follow(&self.log, (replay.depth / length).max(1), is_believed);
-        (!pages.is_empty()).then_some(Ahead { stream: replay.name, pages, soon: vec![] })
+        (!pages.is_empty()).then_some(Prefetch { stream: replay.name, pages, map_early: vec![] })
     }
 
     /// Whether it has foreseen a touch, as well as it foresees anything.
-    pub fn foresees(&self, touch: &Touch) -> bool {
-        let thread = self.threads.iter().find(|known| known.thread == touch.thread);
-        let found = thread.and_then(|thread| Some((thread, thread.find(&touch.pages)?.0)));
+    pub fn has_predicted(&self, fault: &FaultContext) -> bool {
+        let thread = self.threads.iter().find(|known| known.thread == fault.thread);
+        let found = thread.and_then(|thread| Some((thread, thread.find(&fault.pages)?.0)));
         found
             .is_some_and(|(thread, index)| thread.replays[index].trust >= self.vain.needed(TRUSTED))
     }
@@ -177,7 +177,7 @@ impl History {
 
     /// What was asked for was given up without having been touched: it is struck out, and more has
     /// to be foreseen rightly before something is asked for.
-    pub fn wasted(&mut self, name: u32, pages: &Range<Page>) {
+    pub fn on_wasted(&mut self, name: u32, pages: &Range<Page>) {
         self.vain.wasted(pages.end - pages.start);
         for page in pages.clone() {
             if let Some(place) = u32::try_from(page).ok().and_then(|page| self.log.find(page)) {
@@ -186,7 +186,7 @@ impl History {
         }
         let mut all = self.threads.iter_mut().flat_map(|thread| &mut thread.replays);
         if let Some(replay) = all.find(|replay| replay.name == name) {
-            replay.depth = (replay.depth / 2).max(self.limits.first);
+            replay.depth = (replay.depth / 2).max(self.limits.initial);
             replay.next.retain(|next| !next.is_asked || !pages.contains(&next.page.into()));
             replay.waiting = replay.next.iter().filter(|next| next.is_asked).count();
         }
@@ -215,7 +215,7 @@ impl History {
         let replay = &mut self.threads[at].replays[index];
         replay.touched = self.now;
         replay.trust = (replay.trust + 1).min(2 * TRUST_MAX);
-        replay.depth = replay.depth.saturating_mul(2).min(self.limits.most);
+        replay.depth = replay.depth.saturating_mul(2).min(self.limits.max);
         let is_trusted = replay.trust >= TRUSTED;
         let passed: Vec<Next> = replay.next.drain(..=skipped).collect();
         replay.waiting -= passed.iter().filter(|next| next.is_asked).count();
@@ -241,7 +241,7 @@ impl History {
     /// A touch that no place in the log foresaw: it may be followed from where it was last.
     fn unforeseen(&mut self, at: usize, page: u32) {
         let found = self.log.find(page);
-        let (now, first) = (self.now, self.limits.first);
+        let (now, first) = (self.now, self.limits.initial);
         let replays = &mut self.threads[at].replays;
         replays.iter_mut().for_each(|replay| replay.trust = replay.trust.saturating_sub(1));
         if let Some(place) = found {

@@ -17,7 +17,7 @@
 //! Whether it goes along rows, along columns or by a few rows at once, as panels are packed, makes
 //! no difference: rows come in their order, and the columns show as they are touched.
 
-use super::{Ahead, Limits, Touch};
+use super::{FaultContext, Limits, Prefetch};
 use crate::page::{PAGE_BYTES, Page};
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
@@ -52,7 +52,7 @@ const BEHIND: i64 = 512;
 const OLD: i64 = 256;
 const MANY: u32 = 32;
 
-/// One row in so many shows what is touched of it; pages of the others are mapped as soon as those
+/// One row in so many shows what is touched of it; pages of the others are mapped as map_early as those
 /// of one before are touched, if they are there.
 const SHOWN_ONE_IN: i64 = 16;
 
@@ -61,7 +61,7 @@ const SILENT: u64 = 512;
 
 /// Follows the blocks of all threads of a process.
 #[derive(Clone, Debug)]
-pub struct Rows {
+pub struct Matrices {
     limits: Limits,
     blocks: Vec<Block>,
     now: u64,
@@ -90,7 +90,7 @@ struct Block {
     rows: Range<i64>,
     /// The last of them this time.
     row: i64,
-    /// Rows before this one were asked for.
+    /// Matrices before this one were asked for.
     asked: i64,
     /// So many rows behind the last one were touched.
     behind: i64,
@@ -98,7 +98,7 @@ struct Block {
     lately: Lately,
     /// How far it is followed, pages.
     depth: u64,
-    /// Rows that came as foreseen, less pages that were in vain.
+    /// Matrices that came as foreseen, less pages that were in vain.
     trust: i64,
 }
 
@@ -121,7 +121,7 @@ struct Place {
     column: i64,
 }
 
-impl Rows {
+impl Matrices {
     /// None yet.
     pub fn new(limits: Limits) -> Self {
         let (pitches, unexplained) = (BTreeMap::new(), HashMap::new());
@@ -130,50 +130,50 @@ impl Rows {
 
     /// Sees a touch, and says what comes next and was not said before, which may be nothing; `None`
     /// where it is of no block.
-    pub fn touch(&mut self, touch: &Touch) -> Option<Ahead> {
+    pub fn on_fault(&mut self, fault: &FaultContext) -> Option<Prefetch> {
         self.now += 1;
-        let at = touch.byte()?;
-        let own = self.blocks.iter_mut().filter(|block| block.thread == touch.thread);
+        let at = fault.byte()?;
+        let own = self.blocks.iter_mut().filter(|block| block.thread == fault.thread);
         let live = own.filter(|block| self.now - block.touched < SILENT);
-        let near = live.filter(|block| block.within.contains(&touch.page));
+        let near = live.filter(|block| block.within.contains(&fault.page));
         let places = near.filter_map(|block| Some((block.near(at)?, block)));
         let (place, block) = places.max_by_key(|(_, block)| block.touched)?;
         block.touched = self.now;
         let pages = block.go_to(place, self.limits);
-        let soon = block.soon(place.row);
+        let map_early = block.soon(place.row);
         let (name, is_part) = (block.name, block.width * 2 <= block.pitch);
         if !is_part {
             // It is of whole rows, which are a sweep.
             self.blocks.retain(|block| block.name != name);
             return None;
         }
-        Some(Ahead { stream: name, pages, soon })
+        Some(Prefetch { stream: name, pages, map_early })
     }
 
     /// Sees a touch that nothing explains, and says what comes next if a block begins with it.
-    pub fn learn(&mut self, touch: &Touch) -> Option<Ahead> {
-        let at = touch.byte()?;
-        if self.unexplained.len() >= KNOWN_MAX && !self.unexplained.contains_key(&touch.thread) {
+    pub fn learn(&mut self, fault: &FaultContext) -> Option<Prefetch> {
+        let at = fault.byte()?;
+        if self.unexplained.len() >= KNOWN_MAX && !self.unexplained.contains_key(&fault.thread) {
             self.unexplained.clear();
         }
-        let mut before = self.unexplained.remove(&touch.thread).unwrap_or_default();
-        self.measure(touch, at, &before);
-        let pitch = self.pitches.get(&touch.within.start);
-        let begun = pitch.and_then(|pitch| Block::begin(at, &before, *pitch, touch));
+        let mut before = self.unexplained.remove(&fault.thread).unwrap_or_default();
+        self.measure(fault, at, &before);
+        let pitch = self.pitches.get(&fault.region.start);
+        let begun = pitch.and_then(|pitch| Block::begin(at, &before, *pitch, fault));
         let ahead = begun.map(|block| {
             before.clear();
             self.follow(at, block)
         });
         before.truncate(REMEMBERED - 1);
         before.push_front(at);
-        self.unexplained.insert(touch.thread, before);
+        self.unexplained.insert(fault.thread, before);
         ahead
     }
 
     /// Learns a pitch from three touches that are one apart. Touches at the beginning of a page say
     /// nothing, since what is touched there may have begun before.
-    fn measure(&mut self, touch: &Touch, at: i64, before: &VecDeque<i64>) {
-        if touch.offset == 0 {
+    fn measure(&mut self, fault: &FaultContext, at: i64, before: &VecDeque<i64>) {
+        if fault.offset == 0 {
             return;
         }
         let pitches = before.iter().filter_map(|other| {
@@ -185,16 +185,16 @@ impl Rows {
         if self.pitches.len() >= KNOWN_MAX {
             self.pitches.clear();
         }
-        let known = self.pitches.entry(touch.within.start).or_insert(pitch);
+        let known = self.pitches.entry(fault.region.start).or_insert(pitch);
         // Each second row lies as regularly.
         if pitch % *known != 0 {
             *known = pitch;
-            self.blocks.retain(|block| block.within != touch.within);
+            self.blocks.retain(|block| block.within != fault.region);
         }
     }
 
     /// Follows a block that has begun, or one that it goes on with.
-    fn follow(&mut self, at: i64, new: Block) -> Ahead {
+    fn follow(&mut self, at: i64, new: Block) -> Prefetch {
         let again = self.blocks.iter_mut().find(|block| {
             let is_same = block.thread == new.thread && block.pitch == new.pitch;
             is_same && block.within == new.within && block.has(at)
@@ -208,7 +208,7 @@ impl Rows {
             }
             None => {
                 self.named = self.named.wrapping_add(1) & !super::OF_OTHERS;
-                let depth = self.limits.first;
+                let depth = self.limits.initial;
                 let new = Block { name: self.named | super::OF_ROWS, depth, ..new };
                 let index = if self.blocks.len() < BLOCKS_MAX {
                     self.blocks.push(new);
@@ -225,7 +225,7 @@ impl Rows {
         };
         block.touched = self.now;
         let pages = block.follow(self.limits);
-        Ahead { stream: block.name, pages, soon: vec![] }
+        Prefetch { stream: block.name, pages, map_early: vec![] }
     }
 
     /// Whether a block still expects some of these pages.
@@ -236,10 +236,10 @@ impl Rows {
 
     /// What was asked for a block was given up without having been touched: it is followed less
     /// far, or no more.
-    pub fn wasted(&mut self, name: u32, pages: &Range<Page>) {
+    pub fn on_wasted(&mut self, name: u32, pages: &Range<Page>) {
         let Some(at) = self.blocks.iter().position(|block| block.name == name) else { return };
         let block = &mut self.blocks[at];
-        block.depth = (block.depth / 2).max(self.limits.first);
+        block.depth = (block.depth / 2).max(self.limits.initial);
         block.trust -= (pages.end - pages.start) as i64;
         if block.trust < 0 {
             self.blocks.swap_remove(at);
@@ -250,12 +250,12 @@ impl Rows {
 impl Block {
     /// A block that a touch is in with two of those before it: in rows that are not far before its
     /// own, and in columns that one page has.
-    fn begin(at: i64, before: &VecDeque<i64>, pitch: i64, touch: &Touch) -> Option<Self> {
+    fn begin(at: i64, before: &VecDeque<i64>, pitch: i64, fault: &FaultContext) -> Option<Self> {
         let mut block = Self {
             name: 0,
-            thread: touch.thread,
+            thread: fault.thread,
             touched: 0,
-            within: touch.within.clone(),
+            within: fault.region.clone(),
             base: at,
             pitch,
             width: 1,
@@ -343,7 +343,7 @@ impl Block {
             let rows = self.row - self.behind..self.asked;
             let known: Vec<_> = rows.clone().map(|row| self.pages(row)).collect();
             self.widen(column);
-            // Other rows go on to pages that will be needed soon.
+            // Other rows go on to pages that will be needed map_early.
             for (row, known) in rows.zip(known) {
                 let wider = self.pages(row);
                 let parts = [wider.start..known.start.max(wider.start), known.end..wider.end];
@@ -381,7 +381,7 @@ impl Block {
 
     /// What to ask for of rows to come.
     fn follow(&mut self, limits: Limits) -> Vec<Range<Page>> {
-        self.depth = self.depth.clamp(limits.first, limits.most);
+        self.depth = self.depth.clamp(limits.initial, limits.max);
         let of_row = (self.width / PAGE_LENGTH + 1) as u64;
         let rows = (self.depth / of_row).max(1) as i64;
         // Asked for in large pieces: half of what one is ahead is used before more comes.
@@ -407,15 +407,15 @@ mod tests {
     };
     use std::collections::BTreeSet;
 
-    const LIMITS: Limits = Limits { first: 16, most: 512 };
+    const LIMITS: Limits = Limits { initial: 16, max: 512 };
 
     /// Bytes of a row: 3341 numbers.
     const ROW: u64 = 26_728;
 
     /// Memory in which all stays that was brought in, and pages are mapped that are touched or come
-    /// soon.
+    /// map_early.
     struct World {
-        rows: Rows,
+        rows: Matrices,
         asked: BTreeSet<Page>,
         mapped: BTreeSet<Page>,
         /// Touches that showed, and of those the ones of what had not been asked for.
@@ -426,7 +426,7 @@ mod tests {
     impl World {
         fn new() -> Self {
             let (asked, mapped) = (BTreeSet::new(), BTreeSet::new());
-            Self { rows: Rows::new(LIMITS), asked, mapped, shown: 0, waited: 0 }
+            Self { rows: Matrices::new(LIMITS), asked, mapped, shown: 0, waited: 0 }
         }
 
         fn touch(&mut self, byte: u64) {
@@ -436,20 +436,20 @@ mod tests {
             }
             self.shown += 1;
             self.waited += usize::from(!self.asked.contains(&page));
-            let touch = Touch {
+            let touch = FaultContext {
                 thread: 1,
                 page,
                 offset: (byte % PAGE_LENGTH as u64) as u16,
                 pages: page..page + 1,
-                there: page..page + 1,
-                within: 0..1 << 20,
+                mapped_around: page..page + 1,
+                region: 0..1 << 20,
                 advice: Advice::Normal,
             };
-            let ahead = self.rows.touch(&touch).or_else(|| self.rows.learn(&touch));
-            let Some(Ahead { pages, soon, .. }) = ahead else { return };
+            let ahead = self.rows.on_fault(&touch).or_else(|| self.rows.learn(&touch));
+            let Some(Prefetch { pages, map_early, .. }) = ahead else { return };
             self.asked.extend(pages.into_iter().flatten());
             let is_there = |page: &Page| self.asked.contains(page);
-            self.mapped.extend(soon.into_iter().flatten().filter(is_there));
+            self.mapped.extend(map_early.into_iter().flatten().filter(is_there));
         }
 
         /// Some rows from `first` on by strips of columns, as panels are packed.
@@ -471,7 +471,7 @@ mod tests {
         let (mut world, mut all) = (World::new(), World::new());
         of(&mut world);
         // Who knows nothing of what comes sees each page once.
-        all.rows.limits = Limits { first: 0, most: 0 };
+        all.rows.limits = Limits { initial: 0, max: 0 };
         of(&mut all);
         let (World { shown, waited, .. }, pages) = (&world, all.mapped.len());
         let in_vain = world.in_vain(&all);
@@ -479,7 +479,7 @@ mod tests {
             format!("{name}: {pages} pages, {shown} shown, {waited} waited, {in_vain} in vain");
         assert!(waited * 10 < pages, "{told}");
         assert!(shown * 4 < pages, "{told}");
-        assert!(in_vain * 8 < pages + 8 * LIMITS.most as usize, "{told}");
+        assert!(in_vain * 8 < pages + 8 * LIMITS.max as usize, "{told}");
     }
 
     #[test]
@@ -527,7 +527,7 @@ mod tests {
         let name = world.rows.blocks[0].name;
         assert!(world.rows.asks(name, &(130..131)), "page 130 is of row 20");
         assert!(!world.rows.asks(name, &(131..132)), "page 131 is not");
-        world.rows.wasted(name, &(130..231));
+        world.rows.on_wasted(name, &(130..231));
         assert!(world.rows.blocks.is_empty() && !world.rows.asks(name, &(130..131)));
     }
 
@@ -537,21 +537,22 @@ mod tests {
             touches in proptest::collection::vec(
                 (0_u32..3, prop_oneof![any::<u64>(), 0_u64..1 << 24], 0_u64..3), 0..300),
         ) {
-            let mut rows = Rows::new(LIMITS);
+            let mut rows = Matrices::new(LIMITS);
             for (thread, byte, kind) in touches {
                 let page = byte / PAGE_LENGTH as u64;
-                let within = page..page + 1 + kind * 1000;
-                let (pages, there) = (page..page + 1, page..page + 1);
+                let region = page..page + 1 + kind * 1000;
+                let (pages, mapped_around) = (page..page + 1, page..page + 1);
                 let (offset, advice) = ((byte % PAGE_LENGTH as u64) as u16, Advice::Normal);
-                let touch = Touch { thread, page, offset, pages, there, within, advice };
-                let ahead = rows.touch(&touch).or_else(|| rows.learn(&touch));
-                if let Some(Ahead { stream, pages, .. }) = ahead {
+                let fault =
+                    FaultContext { thread, page, offset, pages, mapped_around, region, advice };
+                let ahead = rows.on_fault(&fault).or_else(|| rows.learn(&fault));
+                if let Some(Prefetch { stream, pages, .. }) = ahead {
                     for pages in pages {
-                        prop_assert!(touch.within.start <= pages.start);
-                        prop_assert!(pages.start < pages.end && pages.end <= touch.within.end);
+                        prop_assert!(fault.region.start <= pages.start);
+                        prop_assert!(pages.start < pages.end && pages.end <= fault.region.end);
                         rows.asks(stream, &pages);
                         if kind == 0 {
-                            rows.wasted(stream, &pages);
+                            rows.on_wasted(stream, &pages);
                         }
                     }
                 }

@@ -1,7 +1,7 @@
 //! Streams: runs of neighbouring pages, jumps from one run to the next, and tiles of such runs.
 
 use super::{
-    Ahead, Limits, Touch, Vain,
+    FaultContext, Limits, Prefetch, Vain,
     outstanding::{AllAsked, Asked, overlap},
 };
 use crate::{advice::Advice, page::Page};
@@ -131,16 +131,16 @@ impl Streams {
     }
 
     /// Sees a touch, and says what comes next and was not said before; `None` where nobody knows.
-    pub fn touch(&mut self, touch: &Touch) -> Option<Ahead> {
+    pub fn on_fault(&mut self, fault: &FaultContext) -> Option<Prefetch> {
         self.now += 1;
-        let index = self.find(touch).unwrap_or_else(|| self.begin(touch));
+        let index = self.find(fault).unwrap_or_else(|| self.begin(fault));
         let (now, limits) = (self.now, self.limits);
         let stream = &mut self.all[index];
         stream.touched = now;
         self.trust = Some(stream.trust).filter(|trust| *trust >= self.vain.needed(TRUSTED));
         self.trust?;
-        let pages = stream.follow(limits, &touch.within);
-        (!pages.is_empty()).then_some(Ahead { stream: stream.name, pages, soon: vec![] })
+        let pages = stream.follow(limits, &fault.region);
+        (!pages.is_empty()).then_some(Prefetch { stream: stream.name, pages, map_early: vec![] })
     }
 
     /// Whether the last touch was what a stream does that is trusted so much.
@@ -156,17 +156,17 @@ impl Streams {
     }
 
     /// What the stream of the last touch has asked for and comes to next, if it is trusted.
-    pub(super) fn expected(&self) -> Option<Ahead> {
+    pub(super) fn expected(&self) -> Option<Prefetch> {
         self.trust?;
         let stream = self.all.iter().find(|stream| stream.touched == self.now)?;
         let next = stream.asked.iter().take(NEXT).map(|asked| asked.pages.clone());
-        Some(Ahead { stream: stream.name, pages: next.collect(), soon: vec![] })
+        Some(Prefetch { stream: stream.name, pages: next.collect(), map_early: vec![] })
     }
 
     /// What was asked for a stream was given up without having been touched: it is followed less
     /// far.
-    pub fn wasted(&mut self, name: u32, pages: &Range<Page>) {
-        let first = self.limits.first;
+    pub fn on_wasted(&mut self, name: u32, pages: &Range<Page>) {
+        let first = self.limits.initial;
         self.vain.wasted(pages.end - pages.start);
         if let Some(stream) = self.all.iter_mut().find(|stream| stream.name == name) {
             stream.depth = (stream.depth / 2).max(first);
@@ -180,26 +180,26 @@ impl Streams {
     /// The stream that a touch belongs to: one that foresaw it, else a trusted one that jumps
     /// there, else one whose run it goes on with, else one that it may be the next run of. Of
     /// several, the one that is trusted most.
-    fn find(&mut self, touch: &Touch) -> Option<usize> {
-        let at = &touch.pages;
+    fn find(&mut self, fault: &FaultContext) -> Option<usize> {
+        let at = &fault.pages;
         let best = |fits: &dyn Fn(&Stream) -> bool| {
-            let own = |stream: &Stream| stream.thread == touch.thread && fits(stream);
+            let own = |stream: &Stream| stream.thread == fault.thread && fits(stream);
             let all = self.all.iter().enumerate().filter(|(_, stream)| own(stream));
             all.max_by_key(|(_, stream)| (stream.trust, stream.touched)).map(|(index, _)| index)
         };
         if let Some(index) = best(&|stream| stream.foresaw(at)) {
             self.vain.used(at.end - at.start);
             self.all[index].arrive(at);
-            self.all[index].look_for_holes(touch);
+            self.all[index].look_for_holes(fault);
             return Some(index);
         }
         let jumps = |stream: &Stream| stream.jumps_to(at).is_some();
         let trusted = best(&|stream| stream.trust >= TRUSTED && jumps(stream));
         if let Some(index) =
-            trusted.is_none().then(|| best(&|stream| stream.goes_on(touch))).flatten()
+            trusted.is_none().then(|| best(&|stream| stream.goes_on(fault))).flatten()
         {
-            self.all[index].go_on(touch);
-            self.all[index].look_for_holes(touch);
+            self.all[index].go_on(fault);
+            self.all[index].look_for_holes(fault);
             return Some(index);
         }
         let index = trusted.or_else(|| best(&jumps))?;
@@ -210,10 +210,10 @@ impl Streams {
     /// A stream that nothing is known of but which runs were near before it, of all those that the
     /// thread is in: arrays that are walked together are farther apart than steps of one of them.
     /// And it may be the next tile of what jumps.
-    fn begin(&mut self, touch: &Touch) -> usize {
+    fn begin(&mut self, fault: &FaultContext) -> usize {
         self.named = self.named.wrapping_add(1) & !super::OF_OTHERS;
-        let at = &touch.pages;
-        let own = || self.all.iter().filter(|stream| stream.thread == touch.thread);
+        let at = &fault.pages;
+        let own = || self.all.iter().filter(|stream| stream.thread == fault.thread);
         let like = own().filter(|stream| stream.trust >= TRUSTED && !stream.jumps.is_empty());
         let like = like.min_by_key(|stream| stream.far(at));
         let mut near: [Option<Jump>; JUMPS_MAX] = [None; JUMPS_MAX];
@@ -230,10 +230,10 @@ impl Streams {
         let known = like.and_then(|like| like.jumps.first().copied());
         let jumps = known.into_iter().chain(near.into_iter().flatten()).collect();
         // What the program says is in order is followed at once.
-        let is_told = touch.advice == Advice::Sequential;
+        let is_told = fault.advice == Advice::Sequential;
         let stream = Stream {
             name: self.named,
-            thread: touch.thread,
+            thread: fault.thread,
             touched: self.now,
             run: at.clone(),
             way: is_told.then_some(Way::Up),
@@ -245,7 +245,7 @@ impl Streams {
             tiles: None,
             like: like.filter(|_| !is_told).map(|like| like.name),
             trust: if is_told { self.vain.needed(SURE) } else { 0 },
-            depth: self.limits.first,
+            depth: self.limits.initial,
             asked: AllAsked::new(),
             cursor: None,
         };
@@ -328,7 +328,7 @@ impl Stream {
     }
 
     /// Whether its run goes on with `at`.
-    fn goes_on(&self, Touch { pages: at, there, .. }: &Touch) -> bool {
+    fn goes_on(&self, FaultContext { pages: at, mapped_around: there, .. }: &FaultContext) -> bool {
         // Pages that only happen to lie near each other are no run.
         let length = self.jumps.first().map_or(u64::MAX, |jump| jump.length);
         let gap =
@@ -343,7 +343,7 @@ impl Stream {
         }
     }
 
-    fn go_on(&mut self, Touch { pages: at, there, .. }: &Touch) {
+    fn go_on(&mut self, FaultContext { pages: at, mapped_around: there, .. }: &FaultContext) {
         let is_up = at.start >= self.run.end;
         if self.way.is_none() && !is_up && self.first == self.run.start {
             self.first = self.run.end;
@@ -389,7 +389,10 @@ impl Stream {
 
     /// A run with holes that lie like each other is no run, but several: asking for all of it would
     /// be in vain, even if it is long until anybody notices.
-    fn look_for_holes(&mut self, Touch { pages: at, there, .. }: &Touch) {
+    fn look_for_holes(
+        &mut self,
+        FaultContext { pages: at, mapped_around: there, .. }: &FaultContext,
+    ) {
         let is_down = self.way == Some(Way::Down);
         let length = self.part.end - self.part.start;
         let (by, is_next) = if is_down {
@@ -453,7 +456,7 @@ impl Stream {
 
     /// What to ask for now.
     fn follow(&mut self, limits: Limits, within: &Range<Page>) -> Vec<Range<Page>> {
-        self.depth = self.depth.clamp(limits.first, limits.most);
+        self.depth = self.depth.clamp(limits.initial, limits.max);
         let waiting = self.asked.pages();
         // Asked for in large pieces: half of what one is ahead is used before more comes.
         if waiting * 2 > self.depth {
@@ -524,7 +527,7 @@ mod tests {
     };
     use std::collections::BTreeSet;
 
-    const LIMITS: Limits = Limits { first: 4, most: 64 };
+    const LIMITS: Limits = Limits { initial: 4, max: 64 };
 
     /// What came of a trace: how many touches there were, how many of them were asked for before,
     /// and how many pages were asked for in vain.
@@ -543,16 +546,16 @@ mod tests {
             outcome.touched += 1;
             outcome.foreseen += usize::from(asked.remove(&page));
             seen.insert(page);
-            let touch = Touch {
+            let touch = FaultContext {
                 thread,
                 page,
                 offset: 0,
                 pages: page..page + 1,
-                there: page..page + 1,
-                within: 0..u64::MAX,
+                mapped_around: page..page + 1,
+                region: 0..u64::MAX,
                 advice: Advice::Normal,
             };
-            for pages in streams.touch(&touch).into_iter().flat_map(|ahead| ahead.pages) {
+            for pages in streams.on_fault(&touch).into_iter().flat_map(|ahead| ahead.pages) {
                 assert!(pages.start < pages.end);
                 asked.extend(pages);
             }
@@ -566,7 +569,7 @@ mod tests {
     fn holds(name: &str, streams: usize, trace: Vec<(u32, Page)>) {
         let outcome = run(trace);
         assert!(outcome.touched - outcome.foreseen <= 5 * streams, "{name}: {outcome:?}");
-        assert!(outcome.wasted <= LIMITS.most as usize * streams, "{name}: {outcome:?}");
+        assert!(outcome.wasted <= LIMITS.max as usize * streams, "{name}: {outcome:?}");
     }
 
     #[test]
@@ -591,7 +594,7 @@ mod tests {
         // The first row looks like a sweep, the second is the first that lies so to another.
         let outcome = run(rows);
         assert!(outcome.foreseen >= outcome.touched * 9 / 10, "{outcome:?}");
-        assert!(outcome.wasted <= 2 * LIMITS.most as usize, "{outcome:?}");
+        assert!(outcome.wasted <= 2 * LIMITS.max as usize, "{outcome:?}");
     }
 
     #[test]

@@ -9,12 +9,12 @@ use rand_pcg::{
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-const LIMITS: Limits = Limits { first: 4, most: 64 };
+const LIMITS: Limits = Limits { initial: 4, max: 64 };
 
 /// A memory of so many pages in which the one that came first goes first; what was foreseen is in a
 /// small part of it, until it is touched.
 struct Memory {
-    predictor: Predictor,
+    predictor: Prefetcher,
     mapped: BTreeSet<Page>,
     order: VecDeque<Page>,
     ready: BTreeMap<Page, u32>,
@@ -36,7 +36,7 @@ struct Outcome {
 
 impl Memory {
     fn new(frames: usize, footprint: u64) -> Self {
-        let mut predictor = Predictor::new(LIMITS);
+        let mut predictor = Prefetcher::new(LIMITS);
         predictor.set_footprint(footprint);
         Self {
             predictor,
@@ -62,16 +62,16 @@ impl Memory {
         {
             self.mapped.remove(&first);
         }
-        let touch = Touch {
+        let touch = FaultContext {
             thread,
             page,
             offset: 0,
             pages: page..page + 1,
-            there: page..page + 1,
-            within: 0..u64::MAX,
+            mapped_around: page..page + 1,
+            region: 0..u64::MAX,
             advice: Advice::Normal,
         };
-        let Some(ahead) = self.predictor.touch(&touch) else { return };
+        let Some(ahead) = self.predictor.on_fault(&touch) else { return };
         for page in ahead.pages.into_iter().flatten() {
             if self.mapped.contains(&page) || self.ready.contains_key(&page) {
                 continue;
@@ -87,7 +87,7 @@ impl Memory {
     }
 
     fn most(&self) -> usize {
-        (self.frames / 8).max(4 * LIMITS.most as usize)
+        (self.frames / 8).max(4 * LIMITS.max as usize)
     }
 
     /// Gives up what was foreseen so long ago that as much again has come since, if there is no
@@ -103,7 +103,7 @@ impl Memory {
             }
             if let Some(stream) = self.ready.remove(&first) {
                 self.outcome.wasted += 1;
-                self.predictor.wasted(stream, &(first..first + 1));
+                self.predictor.on_wasted(stream, &(first..first + 1));
             }
         }
     }
@@ -292,21 +292,21 @@ fn what_is_random_is_not_asked_for() {
 
 #[test]
 fn what_the_program_says_is_believed() {
-    let touch = |page, advice| Touch {
+    let touch = |page, advice| FaultContext {
         thread: 1,
         page,
         offset: 0,
         pages: page..page + 1,
-        there: page..page + 1,
-        within: 0..99,
+        mapped_around: page..page + 1,
+        region: 0..99,
         advice,
     };
-    let mut predictor = Predictor::new(LIMITS);
-    let ahead = predictor.touch(&touch(7, Advice::Sequential));
+    let mut predictor = Prefetcher::new(LIMITS);
+    let ahead = predictor.on_fault(&touch(7, Advice::Sequential));
     let ahead: Vec<Page> = ahead.into_iter().flat_map(|ahead| ahead.pages).flatten().collect();
     assert_eq!(ahead, [8, 9, 10, 11], "at once");
     for page in 0..50 {
-        assert_eq!(predictor.touch(&touch(page, Advice::Random)), None);
+        assert_eq!(predictor.on_fault(&touch(page, Advice::Random)), None);
     }
     assert!(predictor.asks(ADVISED, &(0..1)));
 }
@@ -319,13 +319,13 @@ fn the_history_is_small() {
     history.set_footprint(pages);
     for _ in 0..2 {
         for page in shuffled(pages, random) {
-            history.touch(&Touch {
+            history.on_fault(&FaultContext {
                 thread: 1,
                 page,
                 offset: 0,
                 pages: page..page + 1,
-                there: page..page + 1,
-                within: 0..u64::MAX,
+                mapped_around: page..page + 1,
+                region: 0..u64::MAX,
                 advice: Advice::Normal,
             });
         }
@@ -346,7 +346,7 @@ proptest! {
         for (thread, page, kind) in touches {
             match kind {
                 0 => memory.touch(thread, u64::MAX - 1 - page),
-                1 => memory.predictor.wasted(thread | OF_HISTORY, &(page..page + 5)),
+                1 => memory.predictor.on_wasted(thread | OF_HISTORY, &(page..page + 5)),
                 2 => memory.predictor.set_footprint(random.next_u64() % 3000),
                 3 => memory.touch(thread, (1 << 31) - 100 + page),
                 _ => memory.touch(thread % 3, page),

@@ -1,8 +1,8 @@
-//! The addresses of regions: one reservation, from which pieces are taken and given back.
+//! Addresses of regions: one reservation, from which regions are allocated.
 //!
-//! Small regions lie one behind another in *slabs*: allocators take them by the
-//! thousand, each of them a part of the same heap, and the kernel has only so many mappings for a
-//! process ([`vm.max_map_count`](https://docs.kernel.org/admin-guide/sysctl/vm.html)).
+//! Small regions lie one behind another in *slabs*. Allocators take them by the thousand, each as a
+//! part of the same heap, and the kernel limits the mappings of a process
+//! ([`vm.max_map_count`](https://docs.kernel.org/admin-guide/sysctl/vm.html)).
 
 use crate::page::PAGE_BYTES;
 use std::{
@@ -10,53 +10,53 @@ use std::{
     ops::Range,
 };
 
-/// Regions begin at a huge page, and at least one stays free behind each: no run goes from one to
-/// the next. What is less than one is small.
+/// Large regions begin at a huge page and are followed by at least one free huge page, so that no
+/// stream of accesses goes from one region to the next. Smaller regions are small.
 pub(crate) const PIECE: usize = 2 << 20;
 
 /// Bytes of a slab.
 const SLAB: usize = 64 << 20;
 
-/// Whose a piece of the reservation is.
+/// The owner of a piece of the reservation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
-    /// Nobody's.
+    /// No owner.
     Free,
-    /// A region's.
+    /// A region.
     Region,
-    /// The kernel's: the program has mapped something else there.
+    /// The kernel: the program has mapped something else there.
     Foreign,
 }
 
-/// Which addresses are whose, by page.
+/// The owner of each page of the reservation.
 #[derive(Clone, Debug)]
 pub struct Arena {
     addresses: Range<usize>,
-    /// What is not free: where each piece ends, and whose it is, by where it begins. Neighbours of
-    /// one owner are one piece.
+    /// End and owner of each piece that is not free, by its start. Neighbours of one owner are one
+    /// piece.
     used: BTreeMap<usize, (usize, Owner)>,
-    /// Where slabs begin.
+    /// The start of each slab.
     slabs: BTreeSet<usize>,
-    /// What was given as a block: its region, by the address that was given.
+    /// The region of each allocated block, by the block's address.
     blocks: BTreeMap<usize, Range<usize>>,
 }
 
 impl Arena {
-    /// All of `addresses`, free.
+    /// An arena in which all of `addresses` are free.
     pub const fn new(addresses: Range<usize>) -> Self {
         Self { addresses, used: BTreeMap::new(), slabs: BTreeSet::new(), blocks: BTreeMap::new() }
     }
 
-    /// Whether an address is in it.
+    /// Whether an address is in the reservation.
     pub fn has(&self, address: usize) -> bool {
         self.addresses.contains(&address)
     }
 
-    /// The addresses of a new region, whole pages, aligned to `align`, a power of two; `None` when
-    /// there is no room for it.
+    /// Allocates whole pages for a new region, aligned to `align`, a power of two; `None` when no
+    /// free range is large enough.
     pub fn take(&mut self, bytes: usize, align: usize) -> Option<Range<usize>> {
         let bytes = bytes.max(1).checked_next_multiple_of(PAGE_BYTES)?;
-        // What nobody uses is a slab no more.
+        // A slab without regions is dissolved.
         self.slabs.retain(|slab| self.used.range(slab..&(slab + SLAB)).next().is_some());
         let small =
             if bytes < PIECE { self.find_small(bytes, align.max(PAGE_BYTES)) } else { None };
@@ -68,7 +68,7 @@ impl Arena {
         Some(start..start + bytes)
     }
 
-    /// Where a small region fits in a slab, in a new one if it has to be.
+    /// A free place for a small region in a slab, or in a new slab.
     fn find_small(&mut self, bytes: usize, align: usize) -> Option<usize> {
         let old = self.slabs.iter().find_map(|slab| self.find_in_slab(*slab, bytes, align));
         old.or_else(|| {
@@ -79,7 +79,7 @@ impl Arena {
     }
 
     fn find_in_slab(&self, slab: usize, bytes: usize, align: usize) -> Option<usize> {
-        // What lies before it may have grown into it.
+        // The region before the slab may have grown into it.
         let before = self.used.range(..slab).next_back().map_or(slab, |(_, (end, _))| *end);
         let mut free = before.max(slab);
         for (start, (end, _)) in self.used.range(slab..slab + SLAB) {
@@ -93,7 +93,7 @@ impl Arena {
         (at.checked_add(bytes)? <= slab + SLAB).then_some(at)
     }
 
-    /// What is not to be had for large regions, in order.
+    /// Ranges that large regions cannot use, in order.
     fn taken(&self) -> Vec<(usize, usize)> {
         let is_in_slab = |start: usize| {
             let slab = self.slabs.range(..=start).next_back();
@@ -106,7 +106,8 @@ impl Arena {
         taken
     }
 
-    /// Where a region fits; if it `grows`, it and the one before it can become twice as long.
+    /// A free place for a region. With `grows`, the region and the one before it can double their
+    /// length.
     fn find(&self, bytes: usize, align: usize, grows: bool) -> Option<usize> {
         let behind = |length: usize| if grows { length.max(PIECE) } else { PIECE };
         let mut free = self.addresses.start;
@@ -121,7 +122,7 @@ impl Arena {
         (at.checked_add(bytes)?.checked_add(PIECE)? <= self.addresses.end).then_some(at)
     }
 
-    /// Says whose pages are.
+    /// Sets the owner of pages.
     pub fn set(&mut self, pages: Range<usize>, owner: Owner) {
         if pages.is_empty() {
             return;
@@ -148,7 +149,7 @@ impl Arena {
         }
     }
 
-    /// The pieces that pages are of, in order.
+    /// The pieces that pages belong to, in order.
     pub fn pieces(&self, pages: Range<usize>) -> Vec<(Range<usize>, Owner)> {
         let mut pieces = vec![];
         let mut at = pages.start;
@@ -174,7 +175,7 @@ impl Arena {
         regions.map(|(start, (end, _))| *start..*end)
     }
 
-    /// Makes what ends at `end` longer, if there is room behind it.
+    /// Extends the region that ends at `end`, if the addresses behind it are free.
     pub fn grow(&mut self, end: usize, bytes: usize) -> bool {
         let Some(last) = end.checked_add(bytes) else { return false };
         let Some(behind) = last.checked_add(PIECE) else { return false };
@@ -186,12 +187,12 @@ impl Arena {
         is_free
     }
 
-    /// The region of the block that was given as this address.
+    /// The region of the block at this address.
     pub fn block(&self, address: usize) -> Option<Range<usize>> {
         self.blocks.get(&address).cloned()
     }
 
-    /// Says that a region was given as a block; `None` when it is one no more.
+    /// Records the region of a block; `None` when the block is freed.
     pub fn set_block(&mut self, address: usize, region: Option<Range<usize>>) {
         match region {
             Some(region) => self.blocks.insert(address, region),

@@ -1,4 +1,4 @@
-//! What the user is told of drives that fail, on standard error.
+//! Messages on standard error about drives that fail.
 
 use crate::store::Lost;
 use std::{
@@ -6,19 +6,19 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The least time between two messages of the same kind: a drive that has failed fails often.
+/// Minimum time between two messages: a failed drive fails often.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Tells the user, and not too often.
+/// A log whose rate is limited.
 #[derive(Debug, Default)]
 pub(crate) struct Teller {
     said: Option<Instant>,
-    /// What was not said yet: how often, and what it was last.
+    /// Failures since the last message: their number, and the last one.
     unsaid: Option<(u64, String)>,
 }
 
 impl Teller {
-    /// Something could not be read or written.
+    /// Logs a failed transfer.
     pub(crate) fn lost(&mut self, lost: &Lost) {
         let mut text = lost.to_string();
         if matches!(lost.why.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded) {
@@ -32,7 +32,7 @@ impl Teller {
         }
     }
 
-    /// Who touches the page at an address gets a signal, for what was lost last.
+    /// Logs that an access to a page will raise SIGBUS because of the last failure.
     pub(crate) fn signal(&mut self, address: usize) {
         self.say();
         line(&format!("the page at {address:#x} cannot be had: who touches it gets SIGBUS"));
@@ -49,7 +49,7 @@ impl Teller {
 }
 
 fn line(text: &str) {
-    // Without standard error there is nobody to tell.
+    // Without standard error the message is lost.
     let text = format!("interleaf: {text}\n");
     let _ = rustix::io::write(rustix::stdio::stderr(), text.as_bytes());
 }

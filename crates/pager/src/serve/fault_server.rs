@@ -3,7 +3,10 @@
 #![expect(unsafe_code, reason = "pages are moved under the program")]
 
 use crate::{
-    cache::{Action, Cache, Changed, Counts, Event, Failed, Span, Taking, Touch, index::ExtentId},
+    cache::{
+        Action, Cache, Counts, DirtyPages, Event, Failed, MapAttempt, PageFault, Span,
+        index::ExtentId,
+    },
     fatal::fatal,
     kernel::{
         address_space::{Own, Space},
@@ -204,7 +207,7 @@ pub(crate) struct Worker {
 /// An extent that a thread has mapped by itself.
 #[derive(Clone, Copy, Debug)]
 struct Taken {
-    touch: Touch,
+    touch: PageFault,
     id: ExtentId,
     /// As far as it has moved, bytes.
     done: usize,
@@ -276,10 +279,10 @@ impl Worker {
         if self.taken.len() == self.taken.capacity() {
             return Outcome::Ask;
         }
-        let (id, span, is_foreseen) = match self.cache.take(page) {
-            Taking::Move { id, span, is_foreseen } => (id, span, is_foreseen),
-            Taking::Touch => return Outcome::Here,
-            Taking::Ask => return Outcome::Ask,
+        let (id, span, is_prefetched) = match self.cache.try_map(page) {
+            MapAttempt::Move { id, span, is_prefetched } => (id, span, is_prefetched),
+            MapAttempt::AlreadyMapped => return Outcome::Here,
+            MapAttempt::Wait => return Outcome::Ask,
         };
         let (to, part) = (self.shared.address(span.page), bytes(span));
         let (frame, length) = (self.frames.start() + part.start, part.len());
@@ -292,12 +295,12 @@ impl Worker {
         let moved = unsafe { self.kernel.faults.move_pages(to, frame, length, TAKE_TRIES) };
         let done = moved.map_or_else(|(done, _)| done, |()| length);
         let Fault { thread, offset, is_write, .. } = fault;
-        let touch = Touch { thread, page, offset, is_write };
+        let touch = PageFault { thread, page, offset, is_write };
         self.taken.push(Taken { touch, id, done });
         if done < length {
             // The rest is for who can do more than move pages.
             Outcome::Ask
-        } else if is_foreseen || self.taken.len() >= TAKEN_MANY {
+        } else if is_prefetched || self.taken.len() >= TAKEN_MANY {
             Outcome::Noted
         } else {
             Outcome::Here
@@ -310,7 +313,7 @@ impl Worker {
             return Ok(false);
         }
         mem::swap(&mut self.taken, &mut self.noted);
-        self.cache.took(self.noted.iter().map(|taken| taken.touch), actions);
+        self.cache.commit_mapped(self.noted.iter().map(|taken| taken.touch), actions);
         self.act(actions)?;
         debug_assert!(self.noted.is_empty(), "each of them was to be mapped");
         Ok(true)
@@ -338,7 +341,7 @@ impl Worker {
             self.transferred(token, outcome.is_ok(), actions);
         }
         if mem::take(&mut self.is_held) {
-            self.cache.on(Event::Again, actions);
+            self.cache.on(Event::RetryPinned, actions);
         }
         // Who waits is served before it is asked who else does.
         is_busy |= !actions.is_empty();
@@ -369,7 +372,7 @@ impl Worker {
                 None => {}
             }
             self.stalls.begin(page, now);
-            self.cache.on(Event::Touched { thread, page, offset, is_write }, actions);
+            self.cache.on(Event::Fault(PageFault { thread, page, offset, is_write }), actions);
             self.act(actions)?;
         }
         is_busy |= !actions.is_empty();
@@ -405,7 +408,7 @@ impl Worker {
     /// Gives back the memory of frames that are others' now.
     fn lend(&mut self) {
         let mut has_lent = false;
-        for (frame, order) in self.cache.lent() {
+        for (frame, order) in self.cache.newly_released() {
             let start = *frame as usize * PAGE_BYTES;
             self.frames.release(&(start..start + (PAGE_BYTES << order)));
             has_lent = true;
@@ -456,9 +459,10 @@ impl Worker {
 
     /// Lets a process fork once nothing is under way, and waits until it has.
     fn forks(&mut self, actions: &mut Vec<Action>) -> io::Result<()> {
-        let is_still = self.cache.is_still() && self.transfers.are_done() && self.gone.is_empty();
+        let is_still =
+            self.cache.is_quiescent() && self.transfers.are_done() && self.gone.is_empty();
         let Some(freeze) = self.freeze.take_if(|_| is_still) else { return Ok(()) };
-        let child = match self.cache.of_child() {
+        let child = match self.cache.for_child() {
             Some(cache) => self.store.fork().map(|store| Child { cache, store }),
             None => Err(io::Error::other("some of it could not be stored")),
         };
@@ -478,7 +482,7 @@ impl Worker {
         }
         for request in asked {
             match request {
-                Request::Add(pages) => self.cache.add(pages),
+                Request::Add(pages) => self.cache.add_region(pages),
                 Request::Give(pages) => {
                     self.gone.push(pages.clone());
                     self.cache.on(Event::Discarded(pages), actions);
@@ -487,7 +491,7 @@ impl Worker {
                     self.erased.push((pages.start, done));
                     self.cache.on(Event::Discarded(pages), actions);
                 }
-                Request::Remove(pages) => self.cache.remove(&pages),
+                Request::Remove(pages) => self.cache.remove_region(&pages),
                 Request::Budget => self.rebalance(actions),
                 Request::Advise(pages, advice) => {
                     self.cache.on(Event::Advised(pages, advice), actions);
@@ -508,7 +512,7 @@ impl Worker {
     /// Says how many pages there are to be had in memory.
     fn want(&self) {
         if let Some(seat) = &*lock(&self.shared.seat) {
-            seat.want(self.cache.pages());
+            seat.want(self.cache.region_pages());
         }
     }
 
@@ -516,7 +520,7 @@ impl Worker {
     fn erased(&mut self, page: Page, actions: &mut Vec<Action>) {
         if let Some(at) = self.gone.iter().position(|gone| gone.start == page) {
             let pages = self.gone.swap_remove(at);
-            self.cache.remove(&pages);
+            self.cache.remove_region(&pages);
             self.want();
             self.shared.release(&self.shared.addresses(&pages));
         }
@@ -560,8 +564,8 @@ impl Worker {
                     self.wakes(span.pages());
                     self.cache.on(Event::MovedIn(id), actions);
                 }
-                Action::MoveOut { id, span, is_changed } => {
-                    self.leaving.push((id, span, is_changed));
+                Action::MoveOut { id, span, is_dirty } => {
+                    self.leaving.push((id, span, is_dirty));
                 }
                 Action::Drop(id, span) => {
                     self.space.drop_held(
@@ -570,7 +574,7 @@ impl Worker {
                         self.shared.address(span.page),
                     );
                     self.digests.forget(span);
-                    self.cache.on(Event::MovedOut(id, Changed::all(1 << span.order)), actions);
+                    self.cache.on(Event::MovedOut(id, DirtyPages::all(1 << span.order)), actions);
                 }
                 Action::Wake(page, pages) => {
                     let addresses = self.shared.addresses(&(page..page + pages));
@@ -613,12 +617,12 @@ impl Worker {
             // Nobody knows which are zeros now.
             Ok(true) => {
                 self.digests.forget(span);
-                Event::MovedOut(id, Changed::all(1 << span.order))
+                Event::MovedOut(id, DirtyPages::all(1 << span.order))
             }
             Ok(false) => Event::MovedOut(id, self.digests.changed(&self.frames, span, is_changed)),
             Err(Held) => {
                 self.is_held = true;
-                Event::Held(id)
+                Event::Pinned(id)
             }
         };
         self.cache.on(event, to);

@@ -156,7 +156,7 @@ impl Fork<'_> {
         let Child { mut cache, store } = child;
         for (pages, inherit) in self.inherit.iter() {
             if inherit == Inherit::Wiped {
-                cache.wipe(&pages);
+                cache.reset_to_zeros(&pages);
             }
         }
         // The slot of the parent is not the child's.

@@ -1,4 +1,5 @@
-//! What a program does to the addresses of regions, as it would to those that the kernel gave it.
+//! Changes of the address space in the range of the pager: `mmap(2)`, `munmap(2)`, `mprotect(2)`,
+//! `madvise(2)` and `mlock(2)` on regions.
 
 use crate::{
     advice::Advice,
@@ -9,12 +10,12 @@ use crate::{
 use std::{io, ops::Range};
 
 impl Pager {
-    /// All addresses that regions can have.
+    /// The address range of all regions.
     pub fn addresses(&self) -> Range<usize> {
         self.shared.memory.addresses()
     }
 
-    /// Whether some of these addresses are the pager's own: of regions, or of frames.
+    /// Whether some of these addresses belong to the pager: to regions, or to frames.
     pub fn is_own(&self, pages: &Range<usize>) -> bool {
         let own = [self.addresses(), self.shared.frames()];
         own.iter().any(|own| own.start < pages.end && pages.start < own.end)
@@ -25,17 +26,17 @@ impl Pager {
         lock(&self.shared.arena).regions().collect()
     }
 
-    /// Whose pages are, in order.
+    /// The owners of pages, in order.
     pub fn pieces(&self, pages: &Range<usize>) -> Vec<(Range<usize>, Owner)> {
         lock(&self.shared.arena).pieces(pages.clone())
     }
 
-    /// Whether all pages are of regions.
+    /// Whether all pages belong to regions.
     pub fn has_all(&self, pages: &Range<usize>) -> bool {
         self.pieces(pages).iter().all(|(_, owner)| *owner == Owner::Region)
     }
 
-    /// Removes pages from whatever they are of, and waits until that is done.
+    /// Unmaps pages of any owner, and waits until that is done.
     pub fn unmap(&self, pages: &Range<usize>) {
         for (piece, owner) in self.pieces(pages) {
             match owner {
@@ -49,10 +50,10 @@ impl Pager {
         }
     }
 
-    /// Makes pages part of a region, all of them zero, whatever they were before.
+    /// Makes pages part of a region, all of them zero, whatever their owner was.
     ///
     /// # Errors
-    /// What the kernel says about the protection.
+    /// When the kernel refuses the protection.
     pub fn map(&self, pages: &Range<usize>, protection: u32) -> io::Result<()> {
         for (piece, owner) in self.pieces(pages) {
             match owner {
@@ -69,7 +70,7 @@ impl Pager {
         self.shared.protect(pages, protection)
     }
 
-    /// Leaves pages to the kernel: something else is about to be mapped there.
+    /// Leaves pages to the kernel: the caller is about to map something else there.
     pub fn leave(&self, pages: &Range<usize>) {
         for (piece, owner) in self.pieces(pages) {
             if owner == Owner::Region {
@@ -79,7 +80,7 @@ impl Pager {
         lock(&self.shared.arena).set(pages.clone(), Owner::Foreign);
     }
 
-    /// Makes the region that ends at `end` longer where it is, and says whether it could.
+    /// Extends the region that ends at `end` in place. Returns whether that was possible.
     pub fn grow(&self, end: usize, bytes: usize, protection: u32) -> bool {
         let Some(bytes) = bytes.checked_next_multiple_of(PAGE_BYTES) else { return false };
         if !lock(&self.shared.arena).grow(end, bytes) {
@@ -94,20 +95,20 @@ impl Pager {
         true
     }
 
-    /// Says what may be done with pages of regions.
+    /// Sets the protection of pages of regions.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// When the kernel refuses.
     pub fn protect(&self, pages: &Range<usize>, protection: u32) -> io::Result<()> {
         self.shared.protect(pages, protection)
     }
 
-    /// Says something about pages of regions.
+    /// Passes the program's advice about pages of regions to the pager.
     pub fn advise(&self, pages: &Range<usize>, advice: Advice) {
         self.shared.ask(Request::Advise(self.shared.pages(pages), advice));
     }
 
-    /// Keeps pages of regions in memory; `false` when that would be too many.
+    /// Pins pages of regions in memory; `false` when too many would be pinned.
     pub fn pin(&self, pages: &Range<usize>) -> bool {
         let numbers = self.shared.pages(pages);
         {
@@ -124,23 +125,23 @@ impl Pager {
         true
     }
 
-    /// Lets pages go that were to stay in memory.
+    /// Unpins pages of regions.
     pub fn unpin(&self, pages: &Range<usize>) {
         lock(&self.shared.pinned).set(&self.shared.pages(pages), None);
         self.advise(pages, Advice::Unpin);
     }
 
-    /// Says that a region, or a part of one, was given as the block at an address.
+    /// Records that a region, or a part of one, is the block at an address.
     pub fn set_block(&self, address: usize, region: Range<usize>) {
         lock(&self.shared.arena).set_block(address, Some(region));
     }
 
-    /// The pages of the block that was given as this address.
+    /// The pages of the block at this address.
     pub fn block(&self, address: usize) -> Option<Range<usize>> {
         lock(&self.shared.arena).block(address)
     }
 
-    /// Gives back the block that was given as this address, soon.
+    /// Frees the block at this address; its pages are reused later.
     pub fn give_block(&self, address: usize) {
         let block = {
             let mut arena = lock(&self.shared.arena);
@@ -153,7 +154,7 @@ impl Pager {
         }
     }
 
-    /// Discards pages of regions, which are of none any more.
+    /// Discards pages, and takes them out of their regions.
     fn remove(&self, pages: &Range<usize>) {
         self.discard(pages);
         let numbers = self.shared.pages(pages);
@@ -162,7 +163,7 @@ impl Pager {
         lock(&self.shared.asked).push(Request::Remove(numbers));
     }
 
-    /// Pages that something else was mapped at are free again.
+    /// Reserves pages again that something else was mapped at.
     fn take_back(&self, pages: &Range<usize>) {
         if self.shared.reserve_again(pages).is_ok() {
             lock(&self.shared.arena).set(pages.clone(), Owner::Free);

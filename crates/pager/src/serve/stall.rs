@@ -1,4 +1,4 @@
-//! How long threads wait for pages.
+//! Accounts the time for which threads wait for pages.
 
 use crate::page::Page;
 use std::{
@@ -7,21 +7,21 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Who waits, and how long all waited that wait no more.
+/// Threads that wait, and the total stall time.
 #[derive(Debug, Default)]
 pub(crate) struct Stalls {
-    /// Since when each thread waits, by the page that it waits for.
+    /// The start of each thread's wait, by the page that it waits for.
     waiting: BTreeMap<Page, Vec<Instant>>,
     total: Duration,
 }
 
 impl Stalls {
-    /// A thread waits for a page from now on.
+    /// A thread begins to wait for a page.
     pub(crate) fn begin(&mut self, page: Page, now: Instant) {
         self.waiting.entry(page).or_default().push(now);
     }
 
-    /// All go on who wait for one of these pages.
+    /// Ends the wait of all threads for these pages.
     pub(crate) fn end(&mut self, pages: Range<Page>) {
         let mut now = None;
         while let Some((&page, _)) = self.waiting.range(pages.clone()).next() {
@@ -32,12 +32,12 @@ impl Stalls {
         }
     }
 
-    /// How long all waited who wait no more, added up.
+    /// The sum of all waits that have ended.
     pub(crate) const fn total(&self) -> Duration {
         self.total
     }
 
-    /// Whether nobody waits.
+    /// Whether no thread waits.
     pub(crate) fn are_over(&self) -> bool {
         self.waiting.is_empty()
     }

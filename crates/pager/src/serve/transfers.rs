@@ -1,43 +1,43 @@
-//! Transfers between frames and the store: neighbours in the store are one transfer, wherever their
-//! frames are.
+//! Transfers between frames and the store. Pages that are neighbours in the store become one
+//! transfer, wherever their frames are.
 
 use crate::{
-    cache::{Changed, Span, index::ExtentId},
+    cache::{DirtyPages, Span, index::ExtentId},
     page::{PAGE_BYTES, Page},
     store::{Piece, Store, Transfer},
 };
 use std::{collections::BTreeMap, ops::Range};
 
-/// Neighbours are joined up to so many bytes: a drive gives most of its bandwidth of such.
+/// Neighbours are joined up to this number of bytes, at which a drive gives most of its bandwidth.
 const JOINED_MAX: usize = 1 << 20;
 
-/// Pieces of memory of a transfer.
+/// The most pieces of memory of a transfer.
 const PIECES: usize = 128;
 
-/// Pages that have not changed are written too where fewer lie between two that have: a transfer
-/// more costs as much.
+/// Clean pages between two dirty ones are written too where fewer lie between them: an additional
+/// transfer costs as much.
 const GAP: usize = 8;
 
-/// What is under way with an extent has come to its end.
+/// The finished transfer of an extent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Part {
     pub(crate) id: ExtentId,
     pub(crate) span: Span,
     pub(crate) is_write: bool,
-    /// Whether all of it was transferred.
+    /// Whether all of the extent was transferred.
     pub(crate) is_done: bool,
 }
 
-/// Pages of an extent that are read or written together.
+/// Neighbouring pages of an extent that are read or written together.
 #[derive(Clone, Debug)]
 struct Run {
     first: Page,
     id: ExtentId,
-    /// Where the memory is, bytes from the first frame.
+    /// The frames, as bytes from the first frame.
     bytes: Range<usize>,
 }
 
-/// An extent, some pages of which are under way.
+/// An extent that is partly under way.
 #[derive(Clone, Copy, Debug)]
 struct Under {
     span: Span,
@@ -46,7 +46,7 @@ struct Under {
     is_done: bool,
 }
 
-/// What is to be transferred, and what is being transferred.
+/// Transfers that wait to be started, and transfers under way.
 #[derive(Debug, Default)]
 pub(crate) struct Transfers {
     reads: Vec<Run>,
@@ -57,7 +57,7 @@ pub(crate) struct Transfers {
 }
 
 impl Transfers {
-    /// Reads the frames of an extent.
+    /// Queues a read of an extent.
     pub(crate) fn read(&mut self, id: ExtentId, span: Span) {
         self.extents.insert(id, Under { span, is_write: false, runs: 1, is_done: true });
         let start = span.frame as usize * PAGE_BYTES;
@@ -68,9 +68,9 @@ impl Transfers {
         });
     }
 
-    /// Writes those frames of an extent that have changed.
-    pub(crate) fn write(&mut self, id: ExtentId, span: Span, changed: &Changed) {
-        let runs = changed.runs(1 << span.order, GAP);
+    /// Queues the write-back of the dirty pages of an extent.
+    pub(crate) fn write(&mut self, id: ExtentId, span: Span, changed: &DirtyPages) {
+        let runs = changed.ranges(1 << span.order, GAP);
         self.extents
             .insert(id, Under { span, is_write: true, runs: runs.len() as u32, is_done: true });
         self.writes.extend(runs.into_iter().map(|run| {
@@ -79,22 +79,22 @@ impl Transfers {
         }));
     }
 
-    /// Whether nothing waits to be begun.
+    /// Whether no transfer waits to be started.
     pub(crate) fn are_begun(&self) -> bool {
         self.reads.is_empty() && self.writes.is_empty()
     }
 
-    /// Whether nothing is under way.
+    /// Whether no transfer waits or is under way.
     pub(crate) fn are_done(&self) -> bool {
         self.extents.is_empty()
     }
 
-    /// Begins all that is to be transferred, with the frames from that address on, and says which
-    /// transfers could not be begun.
+    /// Starts all queued transfers, with the frames from that address on. Returns the transfers
+    /// that could not be started.
     ///
     /// # Safety
-    /// Until the transfers are done nobody writes to the frames, and nobody else uses those that
-    /// are read into.
+    /// Until the transfers are done, the frames are not written to, and frames that are read into
+    /// are not used.
     #[expect(unsafe_code, reason = "frames are handed to the store")]
     pub(crate) unsafe fn begin(&mut self, frames: usize, store: &mut dyn Store) -> Vec<u64> {
         let mut failed = vec![];
@@ -118,7 +118,7 @@ impl Transfers {
         failed
     }
 
-    /// A transfer has come to its end: the extents that are through with it.
+    /// Ends a transfer. Returns the extents that have no other transfer under way.
     pub(crate) fn done(&mut self, token: u64, is_done: bool) -> Vec<Part> {
         let ids = self.under_way.remove(&token).unwrap_or_default();
         let mut parts = vec![];
@@ -136,12 +136,12 @@ impl Transfers {
     }
 }
 
-/// Whether one run goes on where the other ends.
+/// Whether one run ends where the other begins.
 fn follows(before: &Run, behind: &Run) -> bool {
     before.first + (before.bytes.len() / PAGE_BYTES) as u64 == behind.first
 }
 
-/// Neighbours in groups that are not too long.
+/// Splits neighbours into groups that one transfer can take.
 fn short(runs: &[Run]) -> impl Iterator<Item = &[Run]> {
     let mut rest = runs;
     std::iter::from_fn(move || {

@@ -1,8 +1,9 @@
-//! How a budget is shared by processes: evenly, but for what one has no use for and another has.
+//! Divides a budget among processes: evenly, except that a process gets no more than it can use
+//! while others can use the rest.
 
-/// Pages for each, of `budget`, where each can use so many at most. What one does not need is
-/// shared by the others (max-min fairness: Bertsekas and Gallager, Data Networks, section 6.5.2);
-/// what nobody needs all share.
+/// Pages of `budget` for each process, which can use `wanted` pages at most. The rest of a process
+/// that needs less is divided among the others (max-min fairness: Bertsekas and Gallager, Data
+/// Networks, section 6.5.2); pages that no process needs are divided evenly.
 pub fn share(budget: u64, wanted: &[u64]) -> Vec<u64> {
     let mut order: Vec<usize> = (0..wanted.len()).collect();
     order.sort_by_key(|at| wanted[*at]);

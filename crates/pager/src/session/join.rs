@@ -1,4 +1,4 @@
-//! What a process of a session makes its pager of.
+//! A process joins its session: its slot in the ledger, its store, and the settings of its cache.
 
 use super::{Children, Session};
 use crate::{
@@ -11,14 +11,15 @@ use std::{
     sync::Arc,
 };
 
-/// Addresses of all regions of a pager together.
+/// Bytes of the address range of all regions of a pager.
 pub const ADDRESSES: usize = 4 << 40;
 
 impl Session {
-    /// A seat for this process, and the frames that it begins with.
+    /// Takes a slot in the ledger for this process. Returns the slot and the number of frames that
+    /// the process begins with.
     ///
     /// # Errors
-    /// When there is no room for one more.
+    /// When all slots are taken.
     pub fn seat(&self, name: &str) -> Result<(Seat, u32), String> {
         let budget = self.board.budget();
         let is_own = self.settings.children == Children::Own;
@@ -33,10 +34,10 @@ impl Session {
         Ok((seat, u32::try_from(frames).unwrap_or(u32::MAX)))
     }
 
-    /// A store for this process.
+    /// Opens the store of this process.
     ///
     /// # Errors
-    /// When it cannot be used.
+    /// When a store cannot be used.
     pub fn store(&self) -> Result<FileStore, String> {
         let stores: Vec<&Path> = self.settings.stores.iter().map(PathBuf::as_path).collect();
         let options = Options { force: self.settings.force, ..Options::default() };
@@ -44,12 +45,13 @@ impl Session {
         Ok(store.released_by(Some(Releaser::of(self.folder()))))
     }
 
-    /// How its pager works: with the whole budget, of which its seat says what it may have.
+    /// The settings of the process's cache. It has frames for the whole budget; the ledger limits
+    /// how many it may use.
     ///
     /// # Errors
     /// When the budget is too large.
     pub fn cache(&self) -> Result<Settings, String> {
         let frames = u32::try_from(self.board.budget()).map_err(|_| "the budget is too large")?;
-        Ok(Settings::of_budget(frames))
+        Ok(Settings::for_budget(frames))
     }
 }

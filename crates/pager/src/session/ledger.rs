@@ -1,22 +1,22 @@
-//! What the processes of a session share: the budget, and who has how much of it.
+//! The ledger of a session: its budget, and the pages that each process holds.
 //!
-//! The board is a file that all of them map, so that what one writes the others see at once, and
-//! what one wrote is there when it has been killed. Each process has a *slot*:
+//! The ledger is a file that all processes map. A process sees the writes of the others at once,
+//! and they stay when the writer is killed. Each process has a *slot*:
 //!
 //! ```text
-//! owner    who it belongs to; nobody: 0
-//! wanted   pages of its regions: more than that it cannot use
-//! target   pages of the budget that are meant for it
-//! held     pages that it has
-//! resident pages of its regions that are in DRAM
+//! owner    the process, by number and start time; 0: free
+//! wanted   pages of its regions, the most that it can use
+//! target   its share of the budget, pages
+//! held     pages that it holds
+//! resident resident pages of its regions
 //! left     bytes of large allocations that are not extended
-//! counts   what its pager did
+//! counts   counters of its pager
 //! ```
 //!
-//! Nothing is locked, since whoever holds a lock may be killed. Who wants more pages first says so
-//! in its slot, and then adds up what all hold: of two that do so at once, one at least sees the
-//! other. So the sum is never more than the budget once both have looked, and nobody uses pages
-//! before it has looked.
+//! The ledger has no lock, since the holder of a lock may be killed. A process that wants more
+//! pages first writes the new number into its slot, and then adds up what all processes hold: of
+//! two processes that do so at once, at least one sees the other. So the sum is never above the
+//! budget once both have read it, and no process uses pages before that.
 
 #![expect(unsafe_code, reason = "memory is shared with other processes")]
 
@@ -39,48 +39,49 @@ use std::{
     time::Duration,
 };
 
-/// Processes that have pages at the same time.
+/// Processes that have a slot at the same time.
 pub const SLOTS: usize = 256;
 
-/// Numbers of [`Counts`], and a few to come.
+/// Number of counters of [`Counts`], and a few spare ones.
 const COUNTS: usize = 16;
 
-/// Each process has so many pages at least, even where that is more than the budget: with fewer
-/// nothing moves any more, since what is brought in and what is in use have to fit.
+/// Each process has at least this number of pages, even above the budget: with fewer, the pages
+/// that are read and the pages that are in use do not fit together.
 pub const LEAST: u64 = 1024;
 
-/// Wanted by a process whose pages are no part of the budget.
+/// The value of `wanted` of a process whose pages are not part of the budget.
 pub const OWN: u64 = u64::MAX;
 
-/// So often a process that begins looks at who may just have ended, a millisecond apart.
+/// A new process without pages polls this often for processes that have just ended, 1 ms apart.
 const LOOKS: u32 = 200;
 
-/// Changes with everything below.
+/// The version of the layout below.
 const VERSION: u32 = 2;
 
-/// The slot is being cleared by somebody.
+/// The owner of a slot that is being cleared or prepared.
 const CLEARING: u64 = u64::MAX;
 
-/// A process, for good: its number may be given to another one later, at another time.
+/// A process, also after its number was reused: a later process of the same number has another
+/// start time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// Its number.
+    /// The process number.
     pub pid: u32,
-    /// When it began, ticks after boot; the lower half of them.
+    /// The lower 32 bits of its start time, in ticks after boot.
     pub start: u32,
 }
 
-/// All that is shared.
+/// The layout of the file.
 #[repr(C)]
 struct Page {
     version: AtomicU32,
-    /// Counts changes of targets: who waits for one waits for this.
+    /// Number of changes of targets; a futex.
     changes: AtomicU32,
-    /// Pages that all may have together.
+    /// The budget, pages.
     budget: AtomicU64,
-    /// The process that was started first, where only that one is extended.
+    /// The process that was started first, where only that process is extended.
     first: AtomicU64,
-    /// What those did whose slots have been cleared.
+    /// Sums of the counters of cleared slots.
     past: [AtomicU64; COUNTS],
     slots: [Slot; SLOTS],
 }
@@ -97,39 +98,39 @@ struct Slot {
     counts: [AtomicU64; COUNTS],
 }
 
-/// The board of a session.
+/// The ledger of a session.
 #[derive(Debug)]
 pub struct Board {
     page: NonNull<Page>,
 }
 
-// SAFETY: all that is in it is atomic.
+// SAFETY: all shared memory is accessed by atomic operations.
 unsafe impl Send for Board {}
-// SAFETY: as before.
+// SAFETY: as above.
 unsafe impl Sync for Board {}
 
-/// A process that has pages of the budget, or had.
+/// A process that has a slot, or had one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Process {
-    /// Which.
+    /// The process.
     pub identity: Identity,
-    /// Its name, of at most 15 bytes.
+    /// The process's name, at most 15 bytes.
     pub name: String,
-    /// Pages of its regions.
+    /// Pages of the process's regions.
     pub wanted: u64,
-    /// Pages that are meant for it.
+    /// The process's share of the budget, pages.
     pub target: u64,
-    /// Pages that it has.
+    /// Pages that the process holds.
     pub held: u64,
-    /// Pages of its regions that are in DRAM.
+    /// Resident pages of the process's regions.
     pub resident: u64,
     /// Bytes of allocations of 128 KiB and more that are not extended.
     pub left_bytes: u64,
-    /// What its pager did.
+    /// Counters of the process's pager.
     pub counts: Counts,
 }
 
-/// The slot of this process, which is cleared when it is dropped.
+/// The slot of this process, which is cleared when the guard is dropped.
 #[derive(Debug)]
 pub struct Seat {
     board: Arc<Board>,
@@ -139,7 +140,7 @@ pub struct Seat {
 }
 
 impl Identity {
-    /// That of this process.
+    /// The identity of this process.
     ///
     /// # Errors
     /// When `/proc` cannot be read.
@@ -147,7 +148,7 @@ impl Identity {
         Self::of(std::process::id())?.ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
-    /// That of a process that runs; `None` where there is none, or it has ended.
+    /// The identity of a running process; `None` when it has ended.
     ///
     /// # Errors
     /// When `/proc` cannot be read.
@@ -155,11 +156,11 @@ impl Identity {
         let text = match std::fs::read(format!("/proc/{pid}/stat")) {
             Ok(text) => text,
             Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(None),
-            // It has ended since the file was opened.
+            // The process has ended since the file was opened.
             Err(why) if why.raw_os_error() == Some(libc::ESRCH) => return Ok(None),
             Err(why) => return Err(why),
         };
-        // The name before is in brackets, and may have any character in it.
+        // The process's name is in brackets before, and may contain any character.
         let rest = text.iter().rposition(|byte| *byte == b')').map(|at| &text[at + 1..]);
         let fields = String::from_utf8_lossy(rest.unwrap_or_default()).into_owned();
         let fields: Vec<&str> = fields.split_whitespace().collect();
@@ -169,7 +170,7 @@ impl Identity {
         Ok(start.filter(|_| is_there).map(|start| Self { pid, start: start as u32 }))
     }
 
-    /// Whether it still runs. That it cannot be seen is no proof that it does not.
+    /// Whether the process still runs; `true` when `/proc` cannot be read.
     pub fn is_alive(&self) -> bool {
         match Self::of(self.pid) {
             Ok(found) => found == Some(*self),
@@ -188,10 +189,10 @@ impl Identity {
 }
 
 impl Board {
-    /// A new board at `path`, private to its owner.
+    /// Makes a new ledger at `path`, private to its owner.
     ///
     /// # Errors
-    /// When there is something at `path`, or it cannot be made.
+    /// When `path` exists, or the file cannot be made.
     pub fn create(path: &Path, budget: u64) -> io::Result<Self> {
         let mut options = OpenOptions::new();
         let file = options.read(true).write(true).create_new(true).mode(0o600).open(path)?;
@@ -202,10 +203,10 @@ impl Board {
         Ok(board)
     }
 
-    /// The board at `path`.
+    /// Opens the ledger at `path`.
     ///
     /// # Errors
-    /// When there is none, or it is of another version.
+    /// When the file does not exist, or has another version.
     pub fn open(path: &Path) -> io::Result<Self> {
         let file = OpenOptions::new().read(true).write(true).open(path)?;
         if file.metadata()?.len() != size_of::<Page>() as u64 {
@@ -227,49 +228,49 @@ impl Board {
     }
 
     fn page(&self) -> &Page {
-        // SAFETY: it is mapped as long as the value lives, the file is as long as that and nobody
-        // makes it shorter (it is private to its owner), and any bytes are such a page.
+        // SAFETY: the file is mapped as long as the value lives, is not truncated (it is private to
+        // its owner), and any bytes are a valid layout.
         unsafe { self.page.as_ref() }
     }
 
-    /// Pages that all may have together.
+    /// The budget, pages.
     pub fn budget(&self) -> u64 {
         self.page().budget.load(SeqCst)
     }
 
-    /// Pages of the budget that processes have.
+    /// Pages that all processes hold together.
     pub fn held(&self) -> u64 {
         let slots = self.page().slots.iter();
         slots.map(|slot| slot.held.load(SeqCst)).fold(0, u64::saturating_add)
     }
 
-    /// The process that was started first; `None` as long as nobody has said.
+    /// The process that was started first; `None` before it was recorded.
     pub fn first(&self) -> Option<u32> {
         u32::try_from(self.page().first.load(SeqCst)).ok().filter(|pid| *pid != 0)
     }
 
-    /// Says which process was started first.
+    /// Records the process that was started first.
     pub fn set_first(&self, pid: u32) {
         self.page().first.store(pid.into(), SeqCst);
     }
 
-    /// Those that have a slot.
+    /// The processes that have a slot.
     pub fn processes(&self) -> Vec<Process> {
         let found = |slot: &Slot| {
             let owner = slot.owner.load(SeqCst);
             let process = slot.process(Identity::from_word(owner)?);
-            // What was read may be of the next one.
+            // The slot may have been given to another process meanwhile.
             (slot.owner.load(SeqCst) == owner).then_some(process)
         };
         self.page().slots.iter().filter_map(found).collect()
     }
 
-    /// What those did whose slots have been cleared.
+    /// Sums of the counters of processes whose slots were cleared.
     pub fn past(&self) -> Counts {
         counts(&self.page().past)
     }
 
-    /// Clears the slots of those who have gone, and says who they were.
+    /// Clears the slots of processes that have ended, and returns these processes.
     pub fn recover(&self) -> Vec<Process> {
         let mut gone = vec![];
         for slot in &self.page().slots {
@@ -283,7 +284,7 @@ impl Board {
         gone
     }
 
-    /// Clears a slot of this owner: of several who try, one does.
+    /// Clears a slot of this owner; one of several concurrent callers succeeds.
     fn clear(&self, slot: &Slot, identity: Identity) -> Option<Process> {
         slot.owner.compare_exchange(identity.word(), CLEARING, SeqCst, SeqCst).ok()?;
         let process = slot.process(identity);
@@ -297,10 +298,12 @@ impl Board {
         Some(process)
     }
 
-    /// A slot for this process, which wants so many pages; `None` when all are taken.
+    /// Takes a slot for this process; `None` when all are taken. `wanted` is the number of pages
+    /// that it can use.
     pub fn join(self: Arc<Self>, identity: Identity, name: &str, wanted: u64) -> Option<Seat> {
         for slot in &self.page().slots {
-            // A program that became another one has the same number, but no pages any more.
+            // After `execve(2)` the process has the same number and start time, but its pages are
+            // gone.
             if slot.owner.load(SeqCst) == identity.word() {
                 self.clear(slot, identity);
             }
@@ -324,14 +327,14 @@ impl Board {
         Some(seat)
     }
 
-    /// A free slot, which is being made ready.
+    /// Claims a free slot and returns its index.
     fn free(&self) -> Option<usize> {
         let take = |slot: &Slot| slot.owner.compare_exchange(0, CLEARING, SeqCst, SeqCst).is_ok();
         self.page().slots.iter().position(take)
     }
 
-    /// Says anew how many pages are meant for each. Whoever does it at the same time comes to the
-    /// same, or to what is right a moment later.
+    /// Computes the share of each process anew. Concurrent callers write the same shares, or those
+    /// of the newer state.
     pub fn rebalance(&self) {
         let page = self.page();
         let owned = |slot: &&Slot| {
@@ -350,18 +353,18 @@ impl Board {
         }
     }
 
-    /// Wakes all who wait for a change.
+    /// Wakes all processes that wait for a change of targets.
     fn call(&self) {
         let changes = &self.page().changes;
         changes.fetch_add(1, SeqCst);
-        // It fails of wrong arguments only.
+        // The call fails of wrong arguments only.
         let _ = futex::wake(changes, futex::Flags::empty(), i32::MAX as u32);
     }
 }
 
 impl Drop for Board {
     fn drop(&mut self) {
-        // SAFETY: the mapping is the value's own. It can fail only of arguments that are wrong.
+        // SAFETY: the mapping is the value's own. `munmap` fails of wrong arguments only.
         let _ = unsafe { mm::munmap(self.page.as_ptr().cast(), size_of::<Page>()) };
     }
 }
@@ -388,7 +391,7 @@ impl Seat {
         &self.board.page().slots[self.at]
     }
 
-    /// Pages that are meant for this process.
+    /// The share of this process, pages.
     pub fn target(&self) -> u64 {
         match self.slot().wanted.load(SeqCst) {
             OWN => self.held(),
@@ -396,12 +399,12 @@ impl Seat {
         }
     }
 
-    /// Pages that it has.
+    /// Pages that this process holds.
     pub fn held(&self) -> u64 {
         self.slot().held.load(SeqCst)
     }
 
-    /// Pages of its regions, as they are now.
+    /// Sets the number of pages that this process can use.
     pub fn want(&self, pages: u64) {
         let wanted = self.slot().wanted.load(SeqCst);
         if wanted != OWN && wanted != pages {
@@ -410,7 +413,8 @@ impl Seat {
         }
     }
 
-    /// Takes pages, up to `to` if there are so many, and says how many it has then.
+    /// Takes pages up to `to`, as far as the budget allows. Returns the pages that this process
+    /// holds then.
     pub fn grow(&self, to: u64) -> u64 {
         let held = &self.slot().held;
         let was = held.load(SeqCst);
@@ -424,8 +428,8 @@ impl Seat {
         has
     }
 
-    /// The first pages of a process that begins: so many, or what is left of the budget, or
-    /// [`LEAST`]. Who had the others may just have ended, or be about to.
+    /// Takes the first pages of a new process: `part`, or the rest of the budget, or [`LEAST`].
+    /// Processes that hold the other pages may have just ended, or be about to.
     pub fn begin(&self, part: u64) -> u64 {
         let mut has = self.grow(part);
         for _ in 0..LOOKS {
@@ -439,48 +443,49 @@ impl Seat {
         self.own(has.max(LEAST))
     }
 
-    /// The seat of a child of this process, which has just forked; the pages that it begins with.
+    /// Takes a slot for the child that this process was just forked into. Returns the slot and the
+    /// pages that the child begins with.
     ///
     /// # Errors
-    /// When there is no room for one more process.
+    /// When all slots are taken.
     pub fn child(&self) -> io::Result<(Self, u64)> {
         let name = self.slot().process(self.identity).name;
         let wanted = self.slot().wanted.load(SeqCst);
         let seat = Arc::clone(&self.board).join(Identity::own()?, &name, wanted);
         let seat = seat.ok_or_else(|| io::Error::other("the session has no room for it"))?;
         let part = match wanted {
-            // It has pages of its own, and so will its child.
+            // The parent's pages are not part of the budget, and neither are the child's.
             OWN => seat.own(self.held()),
-            // Most children begin another program soon: nobody waits for their parts.
+            // Most children soon call `execve(2)`, so that the child does not wait for its share.
             _ => seat.own(seat.grow(self.held()).max(LEAST)),
         };
         Ok((seat, part))
     }
 
-    /// Has so many pages that are no part of the budget.
+    /// Holds this number of pages regardless of the budget.
     pub fn own(&self, pages: u64) -> u64 {
         self.slot().held.store(pages, SeqCst);
         pages
     }
 
-    /// Gives pages back, which it does not use any more, but for so many.
+    /// Gives back the pages above `to`.
     pub fn shrink(&self, to: u64) {
         if self.slot().held.fetch_min(to, SeqCst) > to {
-            // Somebody may wait for them.
+            // Another process may wait for these pages.
             self.board.call();
         }
     }
 
-    /// Gives all back: nobody has pages any more.
+    /// Clears the slot: this process has no pages any more.
     pub fn leave(&self) {
-        // A child has the value too, but the slot is its parent's.
+        // A forked child has a copy of the value, but the slot belongs to the parent.
         if self.identity.pid == std::process::id() && !self.has_left.swap(true, SeqCst) {
             self.board.clear(self.slot(), self.identity);
             self.board.rebalance();
         }
     }
 
-    /// Says what its pager has done, and how many pages of its regions are in DRAM.
+    /// Publishes the counters of the pager, and the number of resident pages.
     pub fn tell(&self, counts: &Counts, resident: u64) {
         self.slot().resident.store(resident, SeqCst);
         for (word, count) in self.slot().counts.iter().zip(words(counts)) {
@@ -488,19 +493,19 @@ impl Seat {
         }
     }
 
-    /// Says how many bytes of allocations of 128 KiB and more are not extended.
+    /// Publishes the bytes of allocations of 128 KiB and more that are not extended.
     pub fn tell_left(&self, bytes: u64) {
         self.slot().left_bytes.store(bytes, SeqCst);
     }
 
-    /// How often targets have changed, to wait for the next time.
+    /// The number of changes of targets, for `wait`.
     pub fn changes(&self) -> u32 {
         self.board.page().changes.load(SeqCst)
     }
 
-    /// Waits until targets have changed since.
+    /// Waits until the number of changes differs from `since`.
     pub fn wait(&self, since: u32) {
-        // Woken for another reason, or not asleep at all: the caller looks.
+        // The call may return early: the caller checks again.
         let _ = futex::wait(&self.board.page().changes, futex::Flags::empty(), since, None);
     }
 }
@@ -512,11 +517,31 @@ impl Drop for Seat {
 }
 
 fn words(counts: &Counts) -> [u64; COUNTS] {
-    let Counts { touches, ready, read, written, foreseen, used, wasted, evicted, .. } = *counts;
+    let Counts {
+        faults,
+        minor_faults,
+        read,
+        written,
+        prefetched,
+        prefetch_hits,
+        prefetch_wasted,
+        evicted,
+        ..
+    } = *counts;
     let Counts { stalled_ns, history, .. } = *counts;
     let mut words = [0; COUNTS];
-    let numbers = [touches, ready, read, written, foreseen, used, wasted, evicted, stalled_ns];
-    let of_history = [history.foreseen, history.used, history.wasted];
+    let numbers = [
+        faults,
+        minor_faults,
+        read,
+        written,
+        prefetched,
+        prefetch_hits,
+        prefetch_wasted,
+        evicted,
+        stalled_ns,
+    ];
+    let of_history = [history.prefetched, history.hits, history.wasted];
     words[..numbers.len()].copy_from_slice(&numbers);
     words[numbers.len()..][..of_history.len()].copy_from_slice(&of_history);
     words
@@ -524,10 +549,32 @@ fn words(counts: &Counts) -> [u64; COUNTS] {
 
 fn counts(words: &[AtomicU64; COUNTS]) -> Counts {
     let words = words.each_ref().map(|word| word.load(SeqCst));
-    let [touches, ready, read, written, foreseen, used, wasted, evicted, stalled_ns, ..] = words;
+    let [
+        faults,
+        minor_faults,
+        read,
+        written,
+        prefetched,
+        prefetch_hits,
+        prefetch_wasted,
+        evicted,
+        stalled_ns,
+        ..,
+    ] = words;
     let [.., asked, touched, untouched, _, _, _, _] = words;
-    let history = Tally { foreseen: asked, used: touched, wasted: untouched };
-    Counts { touches, ready, read, written, foreseen, used, wasted, evicted, stalled_ns, history }
+    let history = Tally { prefetched: asked, hits: touched, wasted: untouched };
+    Counts {
+        faults,
+        minor_faults,
+        read,
+        written,
+        prefetched,
+        prefetch_hits,
+        prefetch_wasted,
+        evicted,
+        stalled_ns,
+        history,
+    }
 }
 
 #[cfg(test)]
@@ -542,7 +589,7 @@ mod tests {
         (folder, board)
     }
 
-    /// Some process, whether there is one or not.
+    /// An identity of a process that need not exist.
     fn some(pid: u32) -> Identity {
         Identity { pid, start: 1 }
     }
@@ -568,7 +615,7 @@ mod tests {
         let (folder, board) = board(1000);
         let first = Arc::clone(&board).join(some(1), "solver", 5000).unwrap();
         assert_eq!((first.target(), first.grow(1000)), (1000, 1000));
-        // Another process has the board from its file.
+        // Another process opens the ledger by its file.
         let other = Arc::new(Board::open(&folder.path().join("board")).unwrap());
         let second = Arc::clone(&other).join(some(2), "a name of more than 15 bytes", 300).unwrap();
         assert_eq!(targets(&board), [(1, 700), (2, 300)]);
@@ -622,17 +669,17 @@ mod tests {
         let (_folder, board) = board(1000);
         let before = Arc::clone(&board).join(some(1), "sh", 1000).unwrap();
         before.grow(1000);
-        before.tell(&Counts { touches: 3, ..Counts::default() }, 0);
+        before.tell(&Counts { faults: 3, ..Counts::default() }, 0);
         let after = Arc::clone(&board).join(some(1), "solver", 1000).unwrap();
         assert_eq!((after.held(), after.grow(1000)), (0, 1000));
-        assert_eq!((board.processes().len(), board.past().touches), (1, 3));
+        assert_eq!((board.processes().len(), board.past().faults), (1, 3));
     }
 
     #[test]
     fn there_are_as_many_slots_as_are_said() {
         let (_folder, board) = board(1000);
         let own = Identity::own().unwrap();
-        // All of the same process, which lives, or else the slots would be cleared.
+        // All slots belong to this process, which lives; else they would be cleared.
         for slot in &board.page().slots {
             slot.owner.store(own.word(), SeqCst);
         }
@@ -651,7 +698,7 @@ mod tests {
                     let seat = Arc::clone(board).join(some(at), "one of them", 1000).unwrap();
                     for lap in 0..2000_u64 {
                         let has = seat.grow((u64::from(at) * 97 + lap * 31) % 900);
-                        // What it has it uses, and only then gives back.
+                        // Pages are used only between `grow` and `shrink`.
                         let all = held.fetch_add(has, SeqCst) + has;
                         assert!(all <= 1000, "{all}");
                         held.fetch_sub(has, SeqCst);

@@ -1,4 +1,4 @@
-//! A process that shares memory.
+//! The client side: a process that shares memory.
 
 #![expect(unsafe_code, reason = "memory files are mapped")]
 
@@ -26,24 +26,24 @@ use std::{
     sync::Arc,
 };
 
-/// What this process shares with others.
+/// The memory that this process shares with others.
 #[derive(Debug)]
 pub struct Client {
     path: PathBuf,
     wire: Arc<Wire>,
-    /// Kept as long as anything is mapped: without it there would be zeros where pages are missing.
+    /// Kept open as long as a region is mapped: without it, missing pages would be zeros.
     faults: Userfault,
     pieces: Pieces,
 }
 
-/// What a child is to share: addresses, and what may be done there (`PROT_...`).
+/// Addresses that a child is to share, with their protection (`PROT_...`).
 pub type Shares = Vec<(Range<usize>, u32)>;
 
 impl Client {
-    /// Joins those that share memory in the session that has this folder.
+    /// Connects to the server of the session that has this folder.
     ///
     /// # Errors
-    /// When nobody serves them, or there is no right to `userfaultfd`.
+    /// When the server does not run, or without the right to `userfaultfd`.
     pub fn join(folder: &Path) -> io::Result<Self> {
         let path = folder.join(SOCKET);
         let (wire, faults) = join(&path)?;
@@ -52,10 +52,10 @@ impl Client {
         Ok(client)
     }
 
-    /// Maps new memory of so many bytes, all of them zero, and says where.
+    /// Maps new memory of `bytes`, all zero, and returns its address.
     ///
     /// # Errors
-    /// When there is no room, or it cannot be served.
+    /// When the memory cannot be mapped or served.
     pub fn take(&mut self, bytes: usize, protection: u32) -> io::Result<usize> {
         let bytes = bytes.checked_next_multiple_of(PAGE_BYTES).ok_or(io::ErrorKind::OutOfMemory)?;
         let (page, fd) = self.wire.ask(Message::Take { bytes: bytes as u64 }, None)?;
@@ -74,15 +74,15 @@ impl Client {
         !self.pieces.parts(addresses).is_empty()
     }
 
-    /// Something else is mapped at these addresses, or nothing.
+    /// Tells the server that these addresses were unmapped or mapped otherwise.
     pub fn unmapped(&mut self, addresses: &Range<usize>) {
         self.pieces.remove(addresses);
         let (address, bytes) = (addresses.start as u64, addresses.len() as u64);
-        // Without a server there is nobody to know.
+        // A server that has ended needs no message.
         let _ = self.wire.ask(Message::Unmap { address, bytes }, None);
     }
 
-    /// What a child that is forked now is to share: all, as far as `protections` has it.
+    /// The addresses that a child forked now is to share, with their protection from `protections`.
     pub fn shares(&self, protections: impl Iterator<Item = (Range<usize>, u32)>) -> Shares {
         let part = |(addresses, protection)| {
             let parts = self.pieces.parts(&addresses).into_iter();
@@ -91,15 +91,16 @@ impl Client {
         protections.flat_map(part).collect()
     }
 
-    /// Maps in a child what its parent had when it was forked.
+    /// Maps in a child the memory that its parent shared at the fork.
     ///
     /// # Errors
-    /// When it cannot be served: then nothing is mapped there.
+    /// When a region cannot be served: it is not mapped then.
     pub fn in_child(&mut self, shares: &Shares) -> io::Result<()> {
         let pieces = std::mem::take(&mut self.pieces);
         let (wire, faults) = join(&self.path)?;
         // The connection of the parent has kept the files until here, and from here on its own
-        // does once all are mapped.
+        // The parent's connection has kept the files alive until here. From now on the child's own
+        // does, once all are mapped.
         let parents = std::mem::replace(&mut self.wire, wire);
         self.faults = faults;
         for (addresses, protection) in shares {
@@ -108,23 +109,23 @@ impl Client {
             let (fd, offset) = (fd.ok_or(Errno::NOMEM)?, (page - first) as u64);
             let flags = MapFlags::SHARED | MapFlags::FIXED_NOREPLACE;
             let (to, bytes) = (addresses.start as *mut _, addresses.len());
-            // SAFETY: nothing is there, or it fails.
+            // SAFETY: with `MAP_FIXED_NOREPLACE` the call fails if something is mapped there.
             unsafe { mm::mmap(to, bytes, ProtFlags::empty(), flags, fd, offset) }?;
             self.serve(addresses, page, *protection)?;
         }
         let fd = parents.as_fd().as_raw_fd();
-        // A thread of the parent's that watched it has it too, and does not let go of it here.
+        // A thread of the parent holds a reference too, which is never dropped in the child.
         std::mem::forget(parents);
-        // SAFETY: it was the parent's, and nobody here uses it any more.
+        // SAFETY: the descriptor was the parent's, and no code here uses it any more.
         unsafe { rustix::io::close(fd) };
         self.watch()
     }
 
-    /// Has a new mapping served, and lets it be used then; or removes it.
+    /// Has the server serve a new mapping, and makes it accessible; on failure removes it.
     fn serve(&mut self, addresses: &Range<usize>, page: usize, protection: u32) -> io::Result<()> {
         let served = self.begin(addresses, page, protection);
         if served.is_err() {
-            // SAFETY: it was just mapped, and nobody knows of it.
+            // SAFETY: the mapping was just made, and no other code knows of it.
             let _ = unsafe { mm::munmap(addresses.start as *mut _, addresses.len()) };
             self.unmapped(addresses);
         }
@@ -135,7 +136,7 @@ impl Client {
         for advice in [Advice::LinuxNoHugepage, Advice::LinuxDontFork] {
             // SAFETY: advice of these kinds changes no content.
             let advised = unsafe { memory::advise(addresses, advice) };
-            // Where the kernel has no huge pages, there are none.
+            // A kernel without huge pages refuses `NOHUGEPAGE`, which is harmless.
             if advice == Advice::LinuxDontFork {
                 advised?;
             }
@@ -144,11 +145,12 @@ impl Client {
         let (address, bytes) = (addresses.start as u64, addresses.len() as u64);
         self.wire.ask(Message::Map { page: page as u64, address, bytes }, None)?;
         self.pieces.insert(addresses, page);
-        // SAFETY: nobody knows the mapping yet.
+        // SAFETY: no other code knows the mapping yet.
         Ok(unsafe { memory::protect(addresses, protection) }?)
     }
 
-    /// A thread that ends the process when nobody serves it any more: others would wait for ever.
+    /// Starts a thread that ends the process when the server has ended: other threads would wait
+    /// for ever.
     fn watch(&self) -> io::Result<()> {
         let wire = Arc::clone(&self.wire);
         thread::spawn("pager-shared", move || {
@@ -167,7 +169,7 @@ impl Client {
     }
 }
 
-/// A connection, and what the faults of this process are heard by.
+/// Connects to the server, and passes it a userfaultfd of this process.
 fn join(path: &Path) -> io::Result<(Arc<Wire>, Userfault)> {
     let faults = Userfault::of_shared()?;
     let wire = Wire::connect(path)?;

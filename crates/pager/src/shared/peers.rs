@@ -1,4 +1,4 @@
-//! The address spaces that share memory files, and how pages come to them and leave them.
+//! The address spaces that share memory files: pages are mapped into them and unmapped from them.
 
 use super::pieces::Pieces;
 use crate::{
@@ -30,21 +30,21 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-/// Of so many processes at once it is read who has touched something.
+/// Processes whose faults are read at once.
 const EVENTS: usize = 16;
 
-/// Some address, which need not be mapped: that a page there may be written to is true, or found
-/// out once more.
+/// An arbitrary address, which need not be mapped: at worst, removing write protection there causes
+/// one more fault.
 const ANYWHERE: usize = 1 << 30;
 
-/// Of what another process has brought in, so much is mapped with a page that is touched: 64 KiB,
-/// as the kernel does with pages of files (`fault_around_bytes`).
+/// Resident pages behind a faulting one that are mapped with it: 64 KiB, as the kernel does for
+/// files (`fault_around_bytes`).
 const BEHIND: usize = 15 * PAGE_BYTES;
 
-/// Who looks does not wait.
+/// Poll without waiting.
 const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
-/// What is shared, and by whom.
+/// The memory files and the processes that map them.
 #[derive(Debug)]
 pub(super) struct Peers {
     table: Mutex<Table>,
@@ -55,7 +55,7 @@ pub(super) struct Peers {
 struct Table {
     /// Files, by the first of their addresses in the reservation.
     files: BTreeMap<usize, Shared>,
-    /// Address spaces, by what they are called here.
+    /// Address spaces, by an identifier.
     spaces: BTreeMap<u64, AddressSpace>,
     last: u64,
 }
@@ -79,7 +79,7 @@ impl Peers {
         Ok(Arc::new(Self { table: Mutex::default(), epoll }))
     }
 
-    /// A new address space, whose faults are heard by this descriptor.
+    /// Adds an address space, whose faults are read from this descriptor.
     pub(super) fn add_space(&self, faults: Userfault) -> io::Result<u64> {
         let mut table = self.table();
         table.last += 1;
@@ -90,7 +90,7 @@ impl Peers {
         Ok(name)
     }
 
-    /// A file for these addresses of the reservation.
+    /// Makes a file for these addresses of the reservation.
     pub(super) fn add_file(&self, pages: &Range<usize>) -> io::Result<File> {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let file = memfd_create("interleaf-shared", flags)?;
@@ -102,14 +102,14 @@ impl Peers {
         Ok(other)
     }
 
-    /// The file that a page is of, and its first page.
+    /// The file of a page, and its first page.
     pub(super) fn file(&self, page: usize) -> Option<(usize, File)> {
         let table = self.table();
         let (file, offset) = table.file_of(page)?;
         Some((page - usize::try_from(offset).ok()?, file.try_clone().ok()?))
     }
 
-    /// A part of a file is mapped from a page on; `false` where there is no such part, or no such
+    /// Records that a part of a file is mapped from a page on; `false` for an unknown part or
     /// address space.
     pub(super) fn map(&self, space: u64, addresses: &Range<usize>, page: usize) -> bool {
         let mut table = self.table();
@@ -126,29 +126,29 @@ impl Peers {
         true
     }
 
-    /// Nothing is mapped at these addresses any more.
+    /// Records that these addresses are unmapped.
     pub(super) fn unmap(&self, space: u64, addresses: &Range<usize>) {
         if let Some(space) = self.table().spaces.get_mut(&space) {
             space.pieces.remove(addresses);
         }
     }
 
-    /// Whether an address space has gone: its process has ended, or runs another program.
+    /// Whether an address space has ended: its process has exited, or runs another program.
     pub(super) fn has_gone(&self, space: u64) -> bool {
         let table = self.table();
         let Some(space) = table.spaces.get(&space) else { return true };
         space.faults.write_protect(&(ANYWHERE..ANYWHERE + PAGE_BYTES), false) == Err(Errno::SRCH)
     }
 
-    /// Forgets an address space that has gone.
+    /// Removes an address space that has ended.
     pub(super) fn remove_space(&self, space: u64) {
         if let Some(space) = self.table().spaces.remove(&space) {
-            // The process may have the descriptor too, and then it would still be looked at.
+            // The process may still have the descriptor, which would stay in the epoll set.
             let _ = epoll::delete(&self.epoll, &space.faults);
         }
     }
 
-    /// Forgets files that nobody has mapped, but for some, and says where they were.
+    /// Removes files that are mapped nowhere, except for `but`, and returns their pages.
     pub(super) fn sweep(&self, but: &[usize]) -> Vec<Range<usize>> {
         let mut table = self.table();
         let Table { files, spaces, .. } = &mut *table;
@@ -166,7 +166,7 @@ impl Peers {
 }
 
 impl Table {
-    /// The file that a page of the reservation is of, and where in it.
+    /// The file of a page of the reservation, and the offset in the file.
     fn file_of(&self, page: usize) -> Option<(&File, u64)> {
         let (start, shared) = self.files.range(..=page).next_back()?;
         let offset = page - start;
@@ -175,31 +175,31 @@ impl Table {
 }
 
 impl AddressSpace {
-    /// Lets nobody write to pages; what else is mapped there stays as it is.
+    /// Write-protects pages, as far as they are mapped.
     fn protect(&self, place: &Range<usize>) -> Result<(), Held> {
         match self.faults.write_protect(place, true) {
             Ok(()) => Ok(()),
-            // There is no such process any more.
+            // The process has ended.
             Err(Errno::SRCH) => Ok(()),
-            // A part of it was unmapped, which we are about to be told: all the rest counts.
+            // A part was unmapped, whose message has not arrived yet: protect page by page.
             Err(Errno::NOENT | Errno::INVAL) if place.len() > PAGE_BYTES => place
                 .clone()
                 .step_by(PAGE_BYTES)
                 .try_for_each(|page| self.protect(&(page..page + PAGE_BYTES))),
             Err(Errno::NOENT | Errno::INVAL) => Ok(()),
-            // The kernel has no memory for its tables.
+            // The kernel has no memory for page tables.
             Err(_) => Err(Held),
         }
     }
 
-    /// Lets a thread go on that has touched a page, if the page is there, and has those behind it
-    /// mapped that are there too; or else lets it touch the page again.
+    /// Maps the faulting page, if the file has it, together with the resident pages behind it;
+    /// otherwise lets the thread repeat the access.
     fn admit(&self, address: usize) {
         let page = address..address + PAGE_BYTES;
         match self.faults.continue_pages(&page) {
             Ok(()) => {
                 for (part, _) in self.pieces.parts(&(page.end..page.end + BEHIND)) {
-                    // Up to the first that is not there, or is mapped.
+                    // Stops at the first page that is missing or mapped already.
                     let _ = self.faults.continue_pages(&part);
                 }
                 return;
@@ -213,7 +213,7 @@ impl AddressSpace {
     }
 }
 
-/// A thread that has touched a page.
+/// A thread that waits for a page.
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     space: u64,
@@ -234,7 +234,7 @@ impl Files {
         Self { peers, waiting: vec![], messages: Messages::default() }
     }
 
-    /// Those who wait for pages, who do not any more.
+    /// Removes the threads that wait for these pages from the list, and returns them.
     fn waited(&mut self, pages: &Range<usize>) -> Vec<Waiting> {
         self.waiting.extract_if(.., |waiting| pages.contains(&waiting.page)).collect()
     }
@@ -255,7 +255,7 @@ impl Space for Files {
             let Ok(faults) = space.faults.faults(&mut self.messages) else { continue };
             for fault in faults {
                 let Some(page) = space.pieces.page(fault.address) else {
-                    // It was unmapped meanwhile.
+                    // The page was unmapped meanwhile.
                     let _ = space.faults.wake(&(fault.address..fault.address + PAGE_BYTES));
                     continue;
                 };
@@ -278,7 +278,7 @@ impl Space for Files {
         let pages = page..page + part.len();
         let waited = self.waited(&pages);
         let table = self.peers.table();
-        // Where there is none any more, nobody has it mapped.
+        // A page of a removed file is mapped nowhere.
         if let Some((file, offset)) = table.file_of(page)
             && let Err(why) = file.write_all_at(frames.part(part.clone()), offset)
         {
@@ -292,7 +292,7 @@ impl Space for Files {
             if places.iter().all(|place| space.faults.continue_pages(place).is_ok()) {
                 continue;
             }
-            // What is not mapped as a whole is mapped page by page, as it is touched.
+            // A range that is not mapped as a whole is mapped page by page, at each fault.
             waited.iter().filter(|it| it.space == name).for_each(|it| space.admit(it.address));
         }
     }
@@ -323,7 +323,8 @@ impl Space for Files {
     }
 
     fn drop_held(&mut self, frames: &mut Frames, part: &Range<usize>, page: usize) {
-        // What was held was write-protected in vain. Nobody has it mapped any more.
+        // The pages were pinned, so that write protection failed. No process has them mapped any
+        // more.
         if self.fetch(frames, part, page).is_err() {
             frames.part_mut(part.clone()).fill(0);
         }
@@ -348,6 +349,6 @@ impl Space for Files {
         }
     }
 
-    /// What was poisoned is of a file that nobody has mapped any more.
+    /// Poisoned pages belong to a file that is not mapped any more.
     fn clear(&mut self, _: &Range<usize>) {}
 }

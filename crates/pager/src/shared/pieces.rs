@@ -1,9 +1,9 @@
-//! What of shared memory is mapped where.
+//! The pieces of shared memory that are mapped in an address space.
 
 use std::{collections::BTreeMap, ops::Range};
 
-/// Pieces that are mapped in an address space. Pages are named by addresses in the reservation of
-/// the server, which are the same in all processes.
+/// Mapped pieces of an address space. Pages are named by addresses in the reservation of the
+/// server, which are the same for all processes.
 #[derive(Debug, Default)]
 pub(super) struct Pieces(BTreeMap<usize, Piece>);
 
@@ -14,13 +14,13 @@ struct Piece {
 }
 
 impl Pieces {
-    /// Pages from one on are mapped at these addresses, whatever was.
+    /// Pages from `page` on are mapped at these addresses, in place of anything else.
     pub(super) fn insert(&mut self, addresses: &Range<usize>, page: usize) {
         self.remove(addresses);
         self.0.insert(addresses.start, Piece { end: addresses.end, page });
     }
 
-    /// Nothing is at these addresses any more.
+    /// These addresses are unmapped.
     pub(super) fn remove(&mut self, addresses: &Range<usize>) {
         for (part, page) in self.parts(addresses) {
             let Some((&start, &Piece { end, page: first })) =
@@ -38,7 +38,7 @@ impl Pieces {
         }
     }
 
-    /// The parts of these addresses where something is, with the first page of each.
+    /// The mapped parts of these addresses, with the first page of each.
     pub(super) fn parts(&self, addresses: &Range<usize>) -> Vec<(Range<usize>, usize)> {
         let over = self.0.range(..addresses.end).rev();
         let over = over.take_while(|(_, piece)| piece.end > addresses.start);
@@ -49,7 +49,7 @@ impl Pieces {
         over.map(part).filter(|(part, _)| !part.is_empty()).collect()
     }
 
-    /// Where pages are mapped.
+    /// The addresses at which pages are mapped.
     pub(super) fn places(&self, pages: &Range<usize>) -> Vec<Range<usize>> {
         let place = |(start, piece): (&usize, &Piece)| {
             let first = pages.start.max(piece.page);

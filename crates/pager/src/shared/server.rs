@@ -1,4 +1,4 @@
-//! The process that serves those that share memory.
+//! The server process for shared memory.
 
 use super::{
     SOCKET,
@@ -22,42 +22,41 @@ use std::{
     sync::Arc,
 };
 
-/// What its row in tables is called.
+/// The name of the server's row in tables.
 const NAME: &str = "shared memory";
 
-/// So often it is looked at processes that have closed their connection and have not ended.
+/// Interval at which processes are polled that have closed their connection and not ended.
 const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
 
 /// A process that shares memory, or is about to.
 struct Peer {
-    /// `None` when it has closed it: then nobody tells when it has ended.
+    /// `None` after the process has closed it: its end must be polled for then.
     wire: Option<Wire>,
     space: Option<u64>,
-    /// A file that it was given and has not mapped yet.
+    /// A file that the process was given and has not mapped yet.
     file: Option<usize>,
 }
 
 struct Server<'a> {
     session: &'a Session,
     peers: Arc<Peers>,
-    /// There is none before it is needed: it would have a part of the budget.
+    /// Made at the first request, since it takes a share of the budget.
     pager: Option<Pager>,
     all: Vec<Peer>,
 }
 
-/// Serves the processes of a session until whoever keeps it has closed its end of a connection and
-/// all that share memory have ended. It is told with a byte when it can be asked, and with another
-/// one at its end when there is somebody left, after `stays` was called; without the first,
-/// somebody else serves already.
+/// Serves the processes of a session until the keeper has closed its end of a connection and all
+/// processes that share memory have ended. Writes one byte to the keeper when the server is ready,
+/// and calls `stays` and writes a second byte when processes remain after the keeper's end. Without
+/// the first byte, another server runs already.
 ///
-/// # Errors
-/// When nobody can be heard (any more).
+/// When the socket cannot be polled (any more).
 pub fn serve(session: &Session, mut keeper: UnixStream, stays: impl FnOnce()) -> io::Result<()> {
     let path = session.folder().join(SOCKET);
     if Wire::connect(&path).is_ok() {
         return Ok(());
     }
-    // One of somebody who was killed.
+    // The socket of a server that was killed.
     drop(fs::remove_file(&path));
     let listener = listener(&path)?;
     keeper.write_all(&[1])?;
@@ -65,7 +64,7 @@ pub fn serve(session: &Session, mut keeper: UnixStream, stays: impl FnOnce()) ->
     while !server.step(&listener, Some(&keeper))? {}
     if !server.all.is_empty() {
         stays();
-        // It may have been killed.
+        // The keeper may have been killed.
         let _ = keeper.write_all(&[1]);
     }
     drop(keeper);
@@ -77,7 +76,7 @@ pub fn serve(session: &Session, mut keeper: UnixStream, stays: impl FnOnce()) ->
 }
 
 impl Server<'_> {
-    /// Waits for who says something, and does it; whether the keeper has closed its end.
+    /// Waits for messages, and answers them. Returns whether the keeper has closed its end.
     fn step(&mut self, listener: &OwnedFd, keeper: Option<&UnixStream>) -> io::Result<bool> {
         let connected: Vec<usize> =
             (0..self.all.len()).filter(|at| self.all[*at].wire.is_some()).collect();
@@ -106,7 +105,7 @@ impl Server<'_> {
         Ok(is_over)
     }
 
-    /// Hears a process, and answers; whoever says what makes no sense is not heard any more.
+    /// Receives and answers one message. An invalid message ends the connection.
     fn hear(&mut self, at: usize) {
         let Some(wire) = &self.all[at].wire else { return };
         let said = wire.receive().ok().flatten();
@@ -168,7 +167,7 @@ impl Server<'_> {
         })
     }
 
-    /// A new file of so many bytes.
+    /// Makes a new file of `bytes`.
     fn take(&mut self, bytes: usize) -> Option<(usize, fs::File)> {
         if self.pager.is_none() {
             match begin(self.session, &self.peers) {
@@ -180,7 +179,7 @@ impl Server<'_> {
             }
         }
         let pager = self.pager.as_ref()?;
-        // Small ones would lie side by side, and what is brought in would be of several files.
+        // Small files would lie side by side, so that one extent could belong to several files.
         let pages = pager.take_protected(bytes.max(PIECE), 1, 0)?;
         let file = self.peers.add_file(&pages);
         if file.is_err() {
@@ -189,7 +188,7 @@ impl Server<'_> {
         Some((pages.start, file.ok()?))
     }
 
-    /// Forgets who has gone, and what nobody shares any more.
+    /// Removes processes that have ended, and files that are not mapped any more.
     fn leave(&mut self) {
         let peers = &self.peers;
         self.all.retain(|peer| {
@@ -210,7 +209,7 @@ impl Server<'_> {
     }
 }
 
-/// The pager of what is shared.
+/// Starts the pager of the shared memory.
 fn begin(session: &Session, peers: &Arc<Peers>) -> Result<Pager, String> {
     let files = Box::new(Files::new(Arc::clone(peers)));
     let seat = session.seat(NAME)?;

@@ -1,4 +1,4 @@
-//! What is said between a process and the server: messages of a few numbers, and a descriptor.
+//! The protocol between a process and the server: messages of a few numbers and a descriptor.
 
 use rustix::{
     io::{self, Errno},
@@ -15,31 +15,32 @@ use std::{
     path::Path,
 };
 
-/// Who may wait to be heard.
+/// Connections that may wait to be accepted.
 const BACKLOG: i32 = 64;
 
-/// Numbers of a message, and bytes.
+/// Numbers of a message, and its bytes.
 const WORDS: usize = 4;
 const BYTES: usize = WORDS * 8;
 
-/// What is said.
+/// A message of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Message {
-    /// A process shares memory; with it comes what its faults are heard by.
+    /// From a new client; its userfaultfd is attached.
     Hello,
-    /// It wants a new file of so many bytes.
+    /// Requests a new file of `bytes`.
     Take { bytes: u64 },
-    /// It wants the file again that a page is of.
+    /// Requests the file of a page again.
     Get { page: u64 },
-    /// It has mapped a part of one from a page on.
+    /// A part of a file is mapped from `page` on.
     Map { page: u64, address: u64, bytes: u64 },
-    /// It has none mapped at these addresses any more.
+    /// These addresses are unmapped.
     Unmap { address: u64, bytes: u64 },
-    /// It is done; of a file that was wanted this is its first page, and with it comes the file.
+    /// The request was carried out. For a request of a file, `page` is its first page, and the file
+    /// is attached.
     Done { page: u64 },
-    /// It cannot be done.
+    /// The request was refused.
     Refused,
-    /// A store file is to be released in the background; with it comes the file.
+    /// Requests that a store file is released in the background; the file is attached.
     Release,
 }
 
@@ -77,14 +78,14 @@ impl Message {
 pub(crate) struct Wire(OwnedFd);
 
 impl Wire {
-    /// A connection to whoever listens at a path.
+    /// Connects to the listener at a path.
     pub(crate) fn connect(path: &Path) -> io::Result<Self> {
         let socket = socket()?;
         connect(&socket, &SocketAddrUnix::new(path)?)?;
         Ok(Self(socket))
     }
 
-    /// The next that connects; `None` where nobody does.
+    /// The next connection; `None` when none is pending.
     pub(crate) fn accept(listener: &OwnedFd) -> io::Result<Option<Self>> {
         match accept_with(listener, SocketFlags::CLOEXEC) {
             Ok(socket) => Ok(Some(Self(socket))),
@@ -93,7 +94,7 @@ impl Wire {
         }
     }
 
-    /// Says something, and hands over a descriptor.
+    /// Sends a message, with a descriptor.
     pub(crate) fn send(&self, message: Message, fd: Option<BorrowedFd<'_>>) -> io::Result<()> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = SendAncillaryBuffer::new(&mut space);
@@ -108,7 +109,7 @@ impl Wire {
         sendmsg(&self.0, &[IoSlice::new(&bytes)], &mut control, SendFlags::NOSIGNAL).map(drop)
     }
 
-    /// Waits for what is said; `None` at the end, or of what is not understood.
+    /// Waits for a message; `None` at the end of the connection, or for an invalid message.
     pub(crate) fn receive(&self) -> io::Result<Option<(Message, Option<OwnedFd>)>> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -133,7 +134,7 @@ impl Wire {
         Ok(message.map(|message| (message, fd)))
     }
 
-    /// Says something, and waits for what has come of it.
+    /// Sends a request, and waits for the answer.
     pub(crate) fn ask(
         &self,
         message: Message,
@@ -154,7 +155,7 @@ impl AsFd for Wire {
     }
 }
 
-/// Listens at a path, where nobody else does.
+/// Listens at a path that is not in use.
 pub(crate) fn listener(path: &Path) -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let listener = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;

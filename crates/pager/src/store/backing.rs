@@ -1,4 +1,4 @@
-//! The file or device behind a path, and whether it may be used.
+//! The file or device behind a path, and the check whether it may be used.
 
 #![expect(unsafe_code, reason = "locks of open files have no wrapper")]
 
@@ -21,49 +21,49 @@ use std::{
     sync::Arc,
 };
 
-/// The first bytes of a device that is a store: what was behind them is of no use to anybody.
+/// The first bytes of a device that is a store: the content behind them is disposable.
 const MARK: &[u8] = b"interleaf: pages of a program\n";
 
-/// Pages lie behind the mark; 1 MiB keeps them aligned to whatever a drive has inside.
+/// Offset of the pages behind the mark; 1 MiB keeps them aligned to the internal blocks of a drive.
 const BASE: u64 = 1 << 20;
 
-/// So much of a device is looked at for whether it holds something: labels of partitions, RAID,
-/// LVM and all common file systems lie in its first 128 KiB or its last.
+/// Bytes that are read at the start and the end of a device to find foreign content: labels of
+/// partitions, RAID, LVM and all common file systems lie in the first or last 128 KiB.
 const LOOKED_AT: usize = 128 << 10;
 
-/// Files are made as long as they can ever be; they take space only where something is.
+/// The length of a sparse file, which no store exceeds.
 const LONGEST: u64 = 8 << 40;
 
-/// Where pages are.
+/// A file or device that holds pages.
 #[derive(Debug)]
 pub(super) struct Place {
-    /// As the user named it.
+    /// The path as the user named it.
     pub(super) name: Arc<str>,
     pub(super) path: PathBuf,
     pub(super) file: File,
-    /// Where pages begin.
+    /// Offset of the first page.
     pub(super) base: u64,
-    /// Bytes for pages.
+    /// Capacity for pages, bytes.
     pub(super) bytes: u64,
     pub(super) kind: Kind,
-    /// Whether another process holds a descriptor of the file and frees its blocks.
+    /// Whether a releaser process holds a descriptor of the file and frees its blocks.
     is_handed_over: bool,
 }
 
-/// What a place is.
+/// The kind of a backing file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// An unnamed file.
     File,
     /// A block device.
     Device,
-    /// Memory.
+    /// A file in memory.
     Memory,
 }
 
 impl Place {
-    /// An unnamed file in a folder, or a block device that holds nothing; with `force`, whatever it
-    /// holds. Nothing is written to a device.
+    /// Opens an unnamed file in a folder, or an empty block device; with `force`, also a device
+    /// with content. Nothing is written to the device.
     pub(super) fn open(path: &Path, force: bool) -> Result<Self, Refused> {
         let name = path.display().to_string();
         let refuse =
@@ -153,7 +153,7 @@ impl Place {
         Ok(Self { name, path, file, base: BASE, bytes, kind: Kind::Device, is_handed_over: false })
     }
 
-    /// Marks a device as a store, which gives up what it held.
+    /// Writes the mark to a device, whose former content is lost with that.
     pub(super) fn mark(&self) -> Result<(), Refused> {
         if self.kind != Kind::Device {
             return Ok(());
@@ -177,7 +177,7 @@ impl Place {
         Ok(Self { name, path, file, base: 0, bytes: LONGEST, kind, is_handed_over: false })
     }
 
-    /// Another one of the same kind at the same place, for pages that others do not see.
+    /// Opens a second file of the same kind at the same path, for pages of another process.
     pub(super) fn again(&self) -> Result<Self, Refused> {
         let no = |why: String| Refused {
             store: self.name.to_string(),
@@ -191,7 +191,7 @@ impl Place {
         }
     }
 
-    /// The same file, opened once more: it is in use until all that opened it have closed it.
+    /// Opens the same file once more: it stays in use until all its descriptions are closed.
     pub(super) fn share(&self) -> Result<Self, Refused> {
         let fault = |why: io::Error| Refused {
             store: self.name.to_string(),
@@ -209,14 +209,14 @@ impl Place {
         Ok(Self { file, name: Arc::clone(&self.name), path: self.path.clone(), ..*self })
     }
 
-    /// Whether nobody else has it any more.
+    /// Whether no other process has the file open.
     pub(super) fn is_alone(&self) -> bool {
         let is_alone = lock(&self.file, true).is_ok();
         is_alone && lock(&self.file, false).is_ok()
     }
 
-    /// Sees to it that there is space, so that the file has few pieces and its pages are written
-    /// side by side: for where there is none, file systems let one at a time.
+    /// Allocates space in advance, so that the file has few extents and its pages are written in
+    /// parallel: file systems serialize writes that allocate.
     pub(super) fn allocate(&self, offset: u64, bytes: u64) -> io::Result<()> {
         if self.kind != Kind::File {
             return Ok(());
@@ -224,21 +224,21 @@ impl Place {
         Ok(fallocate(&self.file, FallocateFlags::KEEP_SIZE, offset, bytes)?)
     }
 
-    /// Lets another process hold the file and free its blocks once no pager has it open.
+    /// Passes the file to a releaser, which frees its blocks once no pager has the file open.
     pub(super) fn hand_over(&mut self, releaser: &Releaser) {
         if self.kind == Kind::File {
             self.is_handed_over |= releaser.hand_over(&self.file).is_ok();
         }
     }
 
-    /// Gives space back.
+    /// Gives space back to the file system.
     pub(super) fn free(&self, offset: u64, bytes: u64) {
         if self.kind == Kind::File {
             merge_extents(&self.file, offset..offset + bytes);
         }
         if self.kind != Kind::Device {
             let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-            // Where it cannot be, it is not given back before the end.
+            // A file system without holes keeps the space until the file is closed.
             let _ = fallocate(&self.file, flags, offset, bytes);
         }
     }
@@ -246,17 +246,17 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        // The close that follows frees the blocks, unless somebody else has the file open.
+        // The close that follows frees the blocks, unless another process has the file open.
         if self.kind == Kind::File && !self.is_handed_over && self.is_alone() {
             merge_extents(&self.file, 0..self.bytes);
         }
     }
 }
 
-/// Bytes that are free for a store at a path: of a device, all but what its mark takes.
+/// Free bytes for a store at a path; of a device, all but the mark.
 ///
 /// # Errors
-/// When there is no such path.
+/// When the path does not exist.
 pub fn free(path: &Path) -> io::Result<u64> {
     if path.is_dir() {
         let found = statvfs(path)?;
@@ -267,17 +267,17 @@ pub fn free(path: &Path) -> io::Result<u64> {
     Ok(end.saturating_sub(BASE))
 }
 
-/// Memory that a drive can be read into.
+/// Memory that is aligned for direct transfers.
 #[repr(align(4096))]
 struct Aligned([u8; LOOKED_AT]);
 
-/// A file in a folder, private to its owner, that nobody can find, and gone when it is closed.
+/// Makes a file in a folder, private to its owner and without a name; it is gone when it is closed.
 fn unnamed(folder: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).mode(0o600);
     let file = options.clone().custom_flags(libc::O_TMPFILE | libc::O_DIRECT).open(folder);
     match file.as_ref().map_err(Errno::from_io_error) {
-        // Not every file system has files without names.
+        // Not every file system supports `O_TMPFILE`.
         Err(Some(Errno::OPNOTSUPP | Errno::ISDIR)) => {
             let path = folder.join(format!(".interleaf-{}", std::process::id()));
             let file = options.create_new(true).custom_flags(libc::O_DIRECT).open(&path)?;
@@ -288,16 +288,16 @@ fn unnamed(folder: &Path) -> io::Result<File> {
     }
 }
 
-/// What transfers have to be aligned to; `None` where the kernel does not say.
+/// The alignment that direct transfers need; `None` where the kernel does not report it.
 fn alignment(file: &File) -> Option<u64> {
     let found = statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN).ok()?;
     let is_said = found.stx_mask & StatxFlags::DIOALIGN.bits() != 0;
     is_said.then(|| u64::from(found.stx_dio_offset_align.max(found.stx_dio_mem_align)))
 }
 
-/// Makes a file as long as it can be, and says how long that is.
+/// Makes a sparse file of the maximum length, and returns that length.
 fn lengthen(file: &File) -> io::Result<u64> {
-    // To exceed the limit of the user would be a signal.
+    // Exceeding the user's limit would raise SIGXFSZ.
     let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
     let mut bytes = LONGEST.min(limit.unwrap_or(LONGEST)) / BLOCK * BLOCK;
     loop {
@@ -309,7 +309,7 @@ fn lengthen(file: &File) -> io::Result<u64> {
     }
 }
 
-/// Takes a lock of an open file, that others may have too or not.
+/// Takes a lock of an open file description: a shared one, or with `is_alone` an exclusive one.
 fn lock(file: &File, is_alone: bool) -> io::Result<()> {
     set_lock(file, libc::F_OFD_SETLK, is_alone)
 }
@@ -329,7 +329,7 @@ fn set_lock(file: &File, command: libc::c_int, is_alone: bool) -> io::Result<()>
     // SAFETY: a structure of numbers.
     let mut lock: libc::flock = unsafe { std::mem::zeroed() };
     (lock.l_type, lock.l_whence, lock.l_len) = (kind as _, libc::SEEK_SET as _, 1);
-    // SAFETY: the file is open, and the structure is what the call wants.
+    // SAFETY: the file is open, and the structure is the one that the call takes.
     match unsafe { libc::fcntl(file.as_raw_fd(), command, &raw const lock) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),

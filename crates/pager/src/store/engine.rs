@@ -1,4 +1,4 @@
-//! What carries transfers out.
+//! Engines that carry transfers out: `io_uring(7)`, or threads.
 
 #![expect(unsafe_code, reason = "the kernel is handed addresses of frames")]
 
@@ -20,58 +20,57 @@ use std::{
     time::Duration,
 };
 
-/// What came of a job, by its token: bytes, or why none.
+/// The result of a job, by its token: transferred bytes, or the error.
 pub type Outcome = (u64, Result<usize, Errno>);
 
-/// What carries transfers out.
+/// Carries out jobs and timers.
 pub trait Engine: Send {
-    /// Begins a job.
+    /// Starts a job.
     ///
     /// # Safety
-    /// The file is open and the memory mapped until it is done, nobody writes to the memory
-    /// meanwhile, and of a read nobody else uses it.
+    /// Until the job is done, the file is open, and the memory is mapped and not written to; the
+    /// memory of a read is not used at all.
     unsafe fn push(&mut self, token: u64, job: &Job);
 
-    /// Says that a token is done, with nothing, when some time has passed.
+    /// Reports a token as done with 0 bytes after some time.
     fn wait(&mut self, token: u64, time: Duration);
 
-    /// Hands on what was begun.
+    /// Submits all jobs that were started.
     ///
     /// # Errors
-    /// When nothing can be handed on any more.
+    /// When jobs cannot be submitted any more.
     fn submit(&mut self) -> io::Result<()>;
 
-    /// Adds what is done.
+    /// Appends the results of finished jobs.
     fn done(&mut self, outcomes: &mut Vec<Outcome>);
 
-    /// What is readable when something is done.
+    /// A descriptor that is readable when jobs are finished.
     fn ready(&self) -> BorrowedFd<'_>;
 
     /// Descriptors that a child would inherit.
     fn inherited(&self) -> Vec<RawFd>;
 }
 
-/// Entries that are handed to the kernel at once.
+/// Entries of the submission queue.
 const DEPTH: u32 = 256;
 
-/// What the kernel has done and was not looked at yet may be so much before it has to keep it
-/// elsewhere.
+/// Entries of the completion queue; beyond them the kernel allocates overflow entries.
 const DONE: u32 = 4096;
 
 /// `io_uring(7)`.
 pub struct Ring {
     ring: IoUring,
-    /// What did not fit into the ring.
+    /// Entries that did not fit into the submission queue.
     waiting: VecDeque<squeue::Entry>,
-    /// Lists of pieces, which the kernel reads when it takes an entry over.
+    /// Lists of pieces, which the kernel reads when it takes an entry.
     pieces: HashMap<u64, Pieces>,
     times: HashMap<u64, Box<types::Timespec>>,
 }
 
-/// What the kernel takes pieces of memory as.
+/// Pieces of memory in the kernel's structure.
 struct Pieces(Vec<libc::iovec>);
 
-// SAFETY: they are addresses, and nothing is done here with what is there.
+// SAFETY: they are addresses, which are not dereferenced here.
 unsafe impl Send for Pieces {}
 
 impl Pieces {
@@ -86,10 +85,10 @@ impl Pieces {
 }
 
 impl Ring {
-    /// A ring.
+    /// Makes a ring.
     ///
     /// # Errors
-    /// When the kernel has none, or not for us (`kernel.io_uring_disabled`, seccomp).
+    /// When the kernel has none, or forbids it (`kernel.io_uring_disabled`, seccomp).
     pub fn new() -> io::Result<Self> {
         let ring = IoUring::builder().setup_cqsize(DONE).build(DEPTH)?;
         let (pieces, times) = (HashMap::new(), HashMap::new());
@@ -97,7 +96,7 @@ impl Ring {
     }
 
     fn add(&mut self, entry: squeue::Entry) {
-        // SAFETY: by the caller of `push` the memory is there until the transfer is done, and the
+        // SAFETY: by the caller of `push` the memory is mapped until the transfer is done, and the
         // list of its pieces and the time are kept until then.
         let is_full = |ring: &mut IoUring| unsafe { ring.submission().push(&entry) }.is_err();
         if !self.waiting.is_empty() || is_full(&mut self.ring) {
@@ -132,7 +131,7 @@ impl Engine for Ring {
 
     fn submit(&mut self) -> io::Result<()> {
         let queue = self.ring.submission();
-        // Nothing to hand on is no reason for a system call.
+        // An empty queue needs no system call.
         if queue.is_empty() && !queue.cq_overflow() && self.waiting.is_empty() {
             return Ok(());
         }
@@ -142,7 +141,7 @@ impl Engine for Ring {
                 Ok(_) => {}
                 Err(why) => match why.raw_os_error() {
                     Some(libc::EINTR) => continue,
-                    // What is done is to be looked at first.
+                    // Completions must be read first.
                     Some(libc::EBUSY | libc::EAGAIN) => return Ok(()),
                     _ => return Err(why),
                 },
@@ -175,7 +174,7 @@ impl Engine for Ring {
     }
 
     fn ready(&self) -> BorrowedFd<'_> {
-        // SAFETY: the ring lives as long as what is given back.
+        // SAFETY: the ring lives as long as the returned value.
         unsafe { BorrowedFd::borrow_raw(self.ring.as_raw_fd()) }
     }
 
@@ -185,7 +184,7 @@ impl Engine for Ring {
 }
 
 impl Drop for Ring {
-    /// Waits for what is under way: its memory may be of another use then.
+    /// Waits for all jobs under way: their memory may be reused afterwards.
     fn drop(&mut self) {
         let _ = self.submit();
         while self.under_way() > 0 {
@@ -201,10 +200,10 @@ impl Drop for Ring {
     }
 }
 
-/// Transfers that threads do at once.
+/// Number of threads, and so of transfers at the same time.
 const THREADS: usize = 8;
 
-/// Threads that each do one transfer after the other, for where the kernel has no ring.
+/// Threads that each do one transfer after another, for a kernel without `io_uring`.
 pub struct Threads {
     jobs: Option<Sender<Task>>,
     threads: Vec<Thread>,
@@ -218,10 +217,10 @@ enum Task {
 }
 
 impl Threads {
-    /// Starts them.
+    /// Starts the threads.
     ///
     /// # Errors
-    /// When there can be no more threads.
+    /// When a thread cannot be started.
     pub fn new() -> io::Result<Self> {
         let (jobs, todo) = reply::channel::<Task>();
         let done = Arc::new(Mutex::new(vec![]));
@@ -249,7 +248,7 @@ impl Threads {
 
     fn send(&self, task: Task) {
         if let Some(jobs) = &self.jobs {
-            // The threads end only after us.
+            // The threads outlive this value.
             jobs.send(task);
         }
     }
@@ -259,7 +258,7 @@ fn transfer(job: &Job) -> Result<usize, Errno> {
     let pieces = Pieces::new(&job.pieces);
     let (first, count) = (pieces.0.as_ptr(), pieces.0.len() as libc::c_int);
     let offset = job.offset as libc::off_t;
-    // SAFETY: by the caller of `push` the file is open and the memory there.
+    // SAFETY: by the caller of `push` the file is open and the memory mapped.
     let done = unsafe {
         if job.is_write {
             libc::pwritev(job.file, first, count, offset)

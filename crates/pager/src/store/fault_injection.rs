@@ -1,4 +1,4 @@
-//! A drive that does not do as it is told: by a plan and a seed, so that it can be had again.
+//! Fault injection: a drive that fails by a plan and a seed, so that failures can be reproduced.
 
 #![expect(unsafe_code, reason = "it stands before what is handed addresses of frames")]
 
@@ -15,28 +15,28 @@ use std::{
     time::Duration,
 };
 
-/// What goes wrong: of each, one transfer in so many, and 0 is none.
+/// The faults: each field is the number of transfers of which one fails; 0 means none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// Where chance begins.
+    /// Seed of the random choices.
     pub seed: u64,
-    /// Fails with EIO.
+    /// Transfers that fail with `EIO`.
     pub eio: u64,
-    /// Is interrupted, or the drive is busy.
+    /// Transfers that fail with `EINTR` or `EAGAIN`.
     pub again: u64,
-    /// Does a part of it only, and says so.
+    /// Transfers of which only a part is done and reported.
     pub short: u64,
-    /// Writes a part of it only, and fails.
+    /// Writes of which only a part is done, and that fail with `EIO`.
     pub torn: u64,
-    /// Is done `delay_ms` later.
+    /// Transfers that finish `delay_ms` later.
     pub delayed: u64,
-    /// How much later.
+    /// The delay.
     pub delay_ms: u64,
-    /// Whether what is done at one time is told in any order.
+    /// Whether results of one moment are reported in random order.
     pub reordered: bool,
-    /// Bytes of a file that are never read: 1 MiB in each so many.
+    /// Unreadable ranges of a file: 1 MiB in each `lost_mib` MiB.
     pub lost_mib: u64,
-    /// Bytes that a file takes; 0 is no limit.
+    /// Capacity of a file, bytes; 0 is no limit.
     pub room: u64,
 }
 
@@ -67,10 +67,10 @@ impl FromStr for Plan {
     }
 }
 
-/// What becomes of a job whatever the drive says of it.
+/// An injected result of a job.
 enum Fate {
     Fails(Errno),
-    /// It is held back, with what the drive said.
+    /// The result is held back, with the drive's result once it is known.
     Held(Option<Result<usize, Errno>>),
 }
 
@@ -83,7 +83,7 @@ pub struct Faulty {
 }
 
 impl Faulty {
-    /// Stands before a drive.
+    /// Wraps a drive.
     pub fn new(drive: Box<dyn Engine>, plan: Plan) -> Self {
         Self { drive, plan, state: plan.seed, fates: HashMap::new() }
     }
@@ -102,7 +102,7 @@ impl Faulty {
         one_in > 0 && self.random().is_multiple_of(one_in)
     }
 
-    /// What is wrong with the place that a job is about.
+    /// The error of the file range that a job is about.
     fn refused(&self, job: &Job) -> Option<Errno> {
         let end = job.offset + bytes(job) as u64;
         if job.is_write && self.plan.room > 0 && end > self.plan.room {
@@ -158,7 +158,7 @@ impl Engine for Faulty {
         } else if self.happens(plan.delayed) {
             self.fates.insert(token, Fate::Held(None));
         }
-        // SAFETY: by the caller; it is a part of the job.
+        // SAFETY: by the caller; the job is a part of the original one.
         unsafe { self.drive.push(token, &job) };
     }
 
@@ -190,7 +190,7 @@ impl Engine for Faulty {
                 }
             }
         }
-        // Who held something back has begun to wait. It is tried again when the next is handed on.
+        // Submits the timers of delayed results; a failure is retried by the next `submit`.
         let _ = self.drive.submit();
     }
 

@@ -1,4 +1,4 @@
-//! Files and block devices, past the page cache.
+//! A store in files and block devices, past the page cache.
 
 #![expect(unsafe_code, reason = "what is handed on are addresses of frames")]
 
@@ -23,24 +23,24 @@ use std::{
     time::Duration,
 };
 
-/// Pages of each file that space is asked for and given back at once: 16 MiB.
+/// Pages of each file that are allocated and freed at once: 16 MiB.
 const LOT_PAGES: u64 = 4096;
 
-/// After so many transfers it is looked whether children have ended.
+/// Transfers between two checks whether children have ended.
 const LOOKS_EACH: u32 = 4096;
 
-/// How a store is made.
+/// Options of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Bytes of a stripe, where there are several files.
     pub stripe: u64,
-    /// Whether a device is taken that holds something.
+    /// Whether a device is used although it holds data.
     pub force: bool,
-    /// Whether threads do the transfers though the kernel has a ring.
+    /// Whether threads carry out transfers although the kernel has `io_uring`.
     pub threads: bool,
-    /// How often a drive that fails is tried again.
+    /// The retries of a failing drive.
     pub patience: Patience,
-    /// What goes wrong, for tests.
+    /// Injected faults, for tests.
     pub faults: Option<Plan>,
 }
 
@@ -59,15 +59,15 @@ impl Default for Options {
 /// The files of each layer.
 type Places = BTreeMap<Layer, Vec<Place>>;
 
-/// One or several files or block devices.
+/// A store in one or several files or block devices.
 pub struct FileStore {
-    /// The first to go: it waits for what is under way.
+    /// Dropped first: it waits for transfers under way.
     engine: Box<dyn Engine>,
     options: Options,
     stripes: Stripes,
     layers: Layers,
     places: Places,
-    /// Why threads do what a ring should.
+    /// Why threads are used in place of `io_uring`.
     no_ring: Option<io::Error>,
     wholes: HashMap<u64, Whole>,
     parts: Vec<Option<Part>>,
@@ -76,18 +76,18 @@ pub struct FileStore {
     releaser: Option<Releaser>,
 }
 
-/// A transfer, as it was asked for.
+/// A transfer as the caller started it.
 #[derive(Debug)]
 struct Whole {
     is_write: bool,
     offset: u64,
     bytes: usize,
     parts_left: u32,
-    /// The store, and why.
+    /// The store and the error of a part that failed.
     lost: Option<(Arc<str>, Errno)>,
 }
 
-/// A part of a transfer, in one file; or none of it, to say that all is done.
+/// A part of a transfer, in one file. Without `tried` it only reports the whole as done.
 #[derive(Debug)]
 struct Part {
     token: u64,
@@ -97,29 +97,29 @@ struct Part {
 }
 
 impl FileStore {
-    /// An unnamed file in the folder `path`, or the block device `path`.
+    /// Opens an unnamed file in the folder `path`, or the block device `path`.
     ///
     /// # Errors
-    /// When it cannot be made.
+    /// When it cannot be opened.
     pub fn open(path: &Path) -> Result<Self, Refused> {
         Self::open_all(&[path], Options::default())
     }
 
-    /// Several folders or devices, as one.
+    /// Opens several folders or devices as one store.
     ///
     /// # Errors
-    /// When one of them cannot be used, or none is given.
+    /// When a path cannot be used, or none is given.
     pub fn open_all(paths: &[&Path], options: Options) -> Result<Self, Refused> {
         let store = Self::opened(paths, options)?;
         store.places.values().flatten().try_for_each(Place::mark)?;
         Ok(store)
     }
 
-    /// Whether several folders or devices could be opened as one. It decides as
+    /// Checks whether several folders or devices could be opened as one store. It decides as
     /// [`FileStore::open_all`] does, and changes nothing on a device.
     ///
     /// # Errors
-    /// When one of them cannot be used, or none is given.
+    /// When a path cannot be used, or none is given.
     pub fn check(paths: &[&Path], options: Options) -> Result<(), Refused> {
         Self::opened(paths, options).map(drop)
     }
@@ -129,10 +129,10 @@ impl FileStore {
         Self::over(paths.iter().map(open).collect::<Result<_, _>>()?, options)
     }
 
-    /// So many files in memory: for tests, and where memory is what is slow.
+    /// A store of files in memory: for tests, and where memory is the slow part.
     ///
     /// # Errors
-    /// When the kernel gives none.
+    /// When the kernel refuses.
     pub fn memory(files: usize, options: Options) -> Result<Self, Refused> {
         let make = |_| Place::memory().map_err(|why| refused("in memory", &why));
         Self::over((0..files).map(make).collect::<Result<_, _>>()?, options)
@@ -184,19 +184,19 @@ impl FileStore {
         })
     }
 
-    /// Why the kernel has no ring for us: threads do its work, and more slowly.
+    /// The error of `io_uring`, if threads do its work, which is slower.
     pub const fn no_ring(&self) -> Option<&io::Error> {
         self.no_ring.as_ref()
     }
 
-    /// Bytes that all files can hold; for pages behind that there is no space.
+    /// Bytes that all files can hold; pages beyond have no space.
     pub fn capacity(&self) -> u64 {
         let places = self.places.values().next();
         let least = places.and_then(|places| places.iter().map(|place| place.bytes).min());
         least.unwrap_or(0).saturating_mul(self.stripes.files)
     }
 
-    /// Hands the files of this store, and those made later for forked children, to a releaser.
+    /// Passes the files of this store, and those made later for forked children, to a releaser.
     #[must_use]
     pub fn released_by(mut self, releaser: Option<Releaser>) -> Self {
         if let Some(releaser) = &releaser {
@@ -207,7 +207,7 @@ impl FileStore {
         self
     }
 
-    /// Adds a part; nothing of it is begun.
+    /// Adds a part, without starting it.
     fn add(&mut self, part: Part) -> u64 {
         match self.unused.pop() {
             Some(at) => {
@@ -221,16 +221,16 @@ impl FileStore {
         }
     }
 
-    /// Hands what is left of a part to who carries it out.
+    /// Passes the rest of a part to the engine.
     fn push(&mut self, at: u64) {
         let part = self.parts.get(at as usize).and_then(Option::as_ref);
         if let Some(Tried { job, .. }) = part.and_then(|part| part.tried.as_ref()) {
-            // SAFETY: it is a part of a transfer that was begun and is not done.
+            // SAFETY: the part belongs to a transfer that was started and is not done.
             unsafe { self.engine.push(at, job) };
         }
     }
 
-    /// Begins what is one run of pages in one layer, and says in how many parts.
+    /// Starts the transfer of a run of pages in one layer. Returns the number of its parts.
     fn begin_run(&mut self, transfer: &Transfer<'_>, layer: Layer, bytes: Range<u64>) -> u32 {
         let mut begun = 0;
         for part in self.stripes.parts(bytes) {
@@ -257,7 +257,7 @@ impl FileStore {
         begun
     }
 
-    /// What is to be done now that a part was tried.
+    /// Handles the result of a part. Returns the whole transfer if it is finished.
     fn outcome(&mut self, at: u64, result: Result<usize, Errno>) -> Option<Done> {
         let part = self.parts.get_mut(at as usize)?.as_mut()?;
         let next = match &mut part.tried {
@@ -299,7 +299,7 @@ impl FileStore {
         Some((token, lost.map_or(Ok(()), Err)))
     }
 
-    /// The bytes of each file that a lot has.
+    /// The byte range of an allocation unit, the same in each file.
     fn lot(&self, lot: Lot) -> Range<u64> {
         let bytes = LOT_PAGES * BLOCK;
         lot.lot * bytes..(lot.lot + 1) * bytes
@@ -318,7 +318,7 @@ impl FileStore {
         }
     }
 
-    /// Takes frozen layers back whose other users have ended.
+    /// Unfreezes layers whose other users have ended.
     fn thaw(&mut self) {
         for (layer, has_pages) in self.layers.frozen() {
             if !has_pages {
@@ -335,7 +335,8 @@ impl FileStore {
         }
     }
 
-    /// Freezes what is stored, and gives what a child has of it, with a layer of its own.
+    /// Freezes all stored pages. Returns the layers and files of the child, with a layer of its
+    /// own.
     fn share(&mut self) -> io::Result<(Layers, Places)> {
         if self.wholes.values().any(|whole| whole.is_write) {
             return Err(io::ErrorKind::ResourceBusy.into());
@@ -366,7 +367,7 @@ impl FileStore {
         Ok(Self::with(self.stripes, layers, places, self.options)?)
     }
 
-    /// The same places, for pages of one process only.
+    /// New files at the same paths, for pages of one process only.
     fn again(&self) -> Result<Vec<Place>, Refused> {
         let first = self.places.values().next();
         let again = |place: &Place| {
@@ -388,7 +389,7 @@ impl Store for FileStore {
         let bytes = transfer.bytes();
         let end = offset + bytes as u64;
         debug_assert!(offset.is_multiple_of(BLOCK) && end.is_multiple_of(BLOCK));
-        // What a device has no room for fails as on a drive that is full.
+        // A write beyond the capacity of a device fails as on a full drive.
         let is_beyond = is_write && end > self.capacity();
         self.until_look -= 1;
         if self.until_look == 0 {
@@ -402,7 +403,7 @@ impl Store for FileStore {
             let mut lots = vec![];
             let runs = self.layers.write(pages, &mut lots);
             for lot in lots {
-                // Without space, the transfer says so.
+                // Without space, the transfer fails.
                 self.each_of(lot, |place, range| {
                     drop(place.allocate(range.start, range.end - range.start));
                 });
@@ -416,7 +417,7 @@ impl Store for FileStore {
             let bytes = pages.start * BLOCK..pages.end * BLOCK;
             let Some(layer) = layer else {
                 for piece in cut(pieces, bytes.start - offset..bytes.end - offset) {
-                    // SAFETY: by the caller the memory is there, and nobody uses it.
+                    // SAFETY: by the caller the memory is mapped, and not used by others.
                     unsafe { std::ptr::write_bytes(piece.address as *mut u8, 0, piece.bytes) };
                 }
                 continue;
@@ -449,7 +450,7 @@ impl Store for FileStore {
         self.engine.done(&mut outcomes);
         let done =
             outcomes.into_iter().filter_map(|(at, result)| self.outcome(at, result)).collect();
-        // What is to be tried again is handed on at once: nobody else would.
+        // Submits retries at once: no other call would.
         let _ = self.engine.submit();
         done
     }
@@ -466,7 +467,7 @@ impl Store for FileStore {
         let (stripes, options, releaser) = (self.stripes, self.options, self.releaser.clone());
         Ok(Box::new(move || {
             for fd in inherited {
-                // SAFETY: in a child nobody has the parent's store any more.
+                // SAFETY: in the child, the parent's store is never used.
                 drop(unsafe { OwnedFd::from_raw_fd(fd) });
             }
             let store = Self::with(stripes, layers, places, options)?;

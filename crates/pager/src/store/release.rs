@@ -1,17 +1,18 @@
-//! Freeing the blocks of store files without making anybody wait.
+//! Frees the blocks of store files in the background.
 //!
 //! A store file has no name, so its last close frees its blocks, in the process that closes it:
 //! mostly in `do_exit`, where the shell waits for the program. On ext4 without a journal, mounted
-//! with `discard`, the kernel issues one synchronous discard for each extent
-//! (`ext4_free_blocks`, fs/ext4/mballoc.c), and random writes into preallocated space make an
-//! extent of nearly each page. 128 MiB took 25 s on a virtual drive.
+//! with `discard`, the kernel issues one synchronous discard for each extent (`ext4_free_blocks`,
+//! fs/ext4/mballoc.c), and random writes into preallocated space make an extent of nearly each
+//! page. 128 MiB took 25 s on a virtual drive.
 //!
 //! - [`merge_extents`] makes few extents of many before they are freed. `FALLOC_FL_ZERO_RANGE`
 //!   marks written extents as unwritten, and adjacent unwritten extents are merged; no data is
 //!   transferred. 64 MiB took 13 ms, and their release 0.3 s in place of 14 s.
 //! - A *releaser* process ([`serve`]) holds a descriptor of each store file, waits until no pager
-//!   has the file open, and closes it then. So the program's own exit frees no block, even when it
-//!   is killed. When the releaser is killed, the files are freed by whoever has them.
+//!   has the file open, and closes it then. So the program's own exit frees no block, even when the
+//!   program is killed. When the releaser is killed, the last process that has a file open frees
+//!   it.
 
 use super::backing::wait_until_alone;
 use crate::shared::wire::{Message, Wire, listener};
@@ -33,27 +34,28 @@ use std::{
     thread,
 };
 
-/// The sockets of releasers in the folder of a session, each followed by the PID.
+/// The name of a releaser's socket in the folder of a session, followed by its process number.
 const SOCKET_PREFIX: &str = "release.";
 
 /// `f_type` of ext2, ext3 and ext4 (`linux/magic.h`). Other file systems free and allocate blocks
 /// for `FALLOC_FL_ZERO_RANGE`, and discard in the background.
 const EXT4: u64 = 0xef53;
 
-/// Extents are merged in ranges of this size: an interrupted merge has done most of its work.
+/// Extents are merged in ranges of this size, so that an interrupted merge has done most of its
+/// work.
 const STEP: u64 = 16 << 20;
 
-/// A thread of a releaser only waits for a lock.
+/// Stack of a thread that only waits for a lock.
 const STACK_BYTES: usize = 64 << 10;
 
-/// Merges the extents of a range whose content is of no use any more. The content becomes zeros.
+/// Merges the extents of a range whose content is not needed any more. The content becomes zeros.
 pub(super) fn merge_extents(file: &File, range: Range<u64>) {
     if !fstatfs(file).is_ok_and(|found| u64::try_from(found.f_type) == Ok(EXT4)) {
         return;
     }
     let mut offset = range.start;
     while offset < range.end {
-        // Holes and unwritten extents hold no data. `ENXIO`: nor does all the rest.
+        // Skips holes and unwritten extents. `ENXIO`: no data up to the end of the file.
         let Ok(data) = seek(file, SeekFrom::Data(offset)) else { return };
         let start = (data / STEP * STEP).max(range.start);
         if start >= range.end {
@@ -68,14 +70,14 @@ pub(super) fn merge_extents(file: &File, range: Range<u64>) {
     }
 }
 
-/// Reaches the releasers of a session.
+/// Finds the releasers of a session.
 #[derive(Clone, Debug)]
 pub struct Releaser {
     folder: PathBuf,
 }
 
 impl Releaser {
-    /// Those that listen in the folder of a session, now or later.
+    /// The releasers that listen in the folder of a session, now or later.
     pub fn of(folder: &Path) -> Self {
         Self { folder: folder.into() }
     }
@@ -83,10 +85,10 @@ impl Releaser {
     /// Sends a descriptor of the file to the first releaser that listens.
     ///
     /// # Errors
-    /// When there is none: then the last close of the file frees its blocks.
+    /// When no releaser listens: then the last close of the file frees its blocks.
     pub(super) fn hand_over(&self, file: &File) -> io::Result<()> {
         // `opendir(3)` calls `malloc`, which must not be called while the program's own allocator
-        // maps memory: `fs::read_dir` would wait for its lock for ever.
+        // maps memory: `fs::read_dir` would wait for the allocator's lock for ever.
         let folder = File::open(&self.folder)?;
         for entry in Dir::read_from(&folder)?.flatten() {
             let name = entry.file_name().to_bytes();
@@ -103,12 +105,11 @@ impl Releaser {
     }
 }
 
-/// Is a releaser: holds the files that it is sent until no pager has them open. It tells the keeper
-/// of the session with a byte when it listens, takes files until the keeper has closed its end of
-/// the connection, and returns when all files are released.
+/// Runs a releaser: holds the files that it is sent until no pager has them open. It writes a byte
+/// to the keeper of the session when it listens, accepts files until the keeper has closed its end
+/// of the connection, and returns when all files are released.
 ///
-/// # Errors
-/// When it cannot listen in `folder`.
+/// When the socket cannot be made in `folder`.
 pub fn serve(folder: &Path, mut keeper: UnixStream) -> io::Result<()> {
     let path = folder.join(format!("{SOCKET_PREFIX}{}", std::process::id()));
     let listener = listener(&path)?;
@@ -140,9 +141,9 @@ pub fn serve(folder: &Path, mut keeper: UnixStream) -> io::Result<()> {
     })
 }
 
-/// Frees the blocks of a file once all that locked it have closed it.
+/// Frees the blocks of a file once all processes that locked it have closed it.
 fn release(file: OwnedFd) {
-    // Locks belong to open file descriptions, and this one is that of the pager.
+    // Locks belong to open file descriptions, and this descriptor shares that of the pager.
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     let Ok(own) = OpenOptions::new().read(true).write(true).open(path) else { return };
     drop(file);
@@ -163,7 +164,7 @@ mod tests {
         let folder = tempfile::tempdir_in(".").unwrap();
         let file = tempfile::tempfile_in(folder.path()).unwrap();
         if u64::try_from(fstatfs(&file).unwrap().f_type) != Ok(EXT4) {
-            // Past what the harness keeps to itself of a test that passes.
+            // Printed past the output that the test harness captures.
             let text = "not tested: extents of ext4: this is another file system\n";
             io::stderr().write_all(text.as_bytes()).unwrap();
             return;
@@ -195,7 +196,7 @@ mod tests {
             store.released_by(Some(Releaser::of(folder.path())))
         };
         drop(open());
-        // Those that were killed listen no more.
+        // A releaser that was killed does not listen.
         drop(listener(&folder.path().join("release.0")).unwrap());
         let deleted = |path: PathBuf| path.to_string_lossy().contains("(deleted)");
         let held = || {

@@ -1,14 +1,14 @@
-//! A transfer that one drive does, and what becomes of it when the drive does less than it should.
+//! Retries of a transfer that a drive does not carry out completely.
 //!
-//! A drive may do a part only, be interrupted, be busy, or fail once and not again: a path to it
-//! was switched, a command timed out. What it says it could not do is tried again a few times,
-//! later each time, before it counts as lost.
+//! A drive may do only a part, be interrupted, be busy, or fail once and then work again: a path to
+//! the drive was switched, or a command timed out. A failed transfer is retried a few times, after
+//! increasing waits, before it counts as lost.
 
 use super::Piece;
 use rustix::io::Errno;
 use std::{os::fd::RawFd, time::Duration};
 
-/// What is left of a transfer is cut to whole blocks, as drives want it.
+/// The rest of a transfer is cut to whole blocks, as direct transfers need.
 const BLOCK: usize = 4096;
 
 /// A transfer of one file.
@@ -16,78 +16,77 @@ const BLOCK: usize = 4096;
 pub struct Job {
     /// The file.
     pub file: RawFd,
-    /// Whether it goes there.
+    /// Whether the job writes to the file.
     pub is_write: bool,
-    /// Where, bytes.
+    /// The offset in the file, bytes.
     pub offset: u64,
-    /// Where in memory.
+    /// The memory.
     pub pieces: Vec<Piece>,
 }
 
-/// No wait is longer.
+/// The longest wait.
 const LONGEST: Duration = Duration::from_secs(1);
 
-/// How often, and how long, a drive that fails is tried again.
+/// Number and timing of the tries of a failing drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Patience {
     /// Tries in all.
     pub tries: u32,
-    /// The time before the second try; it is ten times as long before each that follows, 1 s at
-    /// most.
+    /// The wait before the second try; each later wait is ten times as long, 1 s at most.
     pub first: Duration,
 }
 
 impl Default for Patience {
     /// 10 ms, 100 ms and 1 s: longer than a path takes to be switched, and shorter than a user
-    /// waits before he thinks that a program hangs.
+    /// waits before taking the program for dead.
     fn default() -> Self {
         Self { tries: 4, first: Duration::from_millis(10) }
     }
 }
 
-/// What is to be done with a job.
+/// The next step of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Nothing: it is done.
+    /// None: the job is done.
     Done,
-    /// The rest of it, now.
+    /// Submit the rest now.
     Go,
-    /// The rest of it, later.
+    /// Submit the rest after a wait.
     Later(Duration),
-    /// Nothing: it cannot be done.
+    /// None: the job has failed.
     Lost(Errno),
 }
 
-/// A job, and how often it was tried.
+/// A job and its failed tries.
 #[derive(Clone, Debug)]
 pub struct Tried {
-    /// What is left of it.
+    /// The rest of the job.
     pub job: Job,
     fails: u32,
     waits: u32,
 }
 
-/// A drive that is busy is asked again so often, a ms apart.
+/// Retries of a busy drive, 1 ms apart.
 const BUSY_MAX: u32 = 30_000;
 
 impl Tried {
-    /// A job that was not tried yet.
+    /// A job before its first try.
     pub const fn new(job: Job) -> Self {
         Self { job, fails: 0, waits: 0 }
     }
 
-    /// Takes in what a drive said: how many bytes it did, or why none.
+    /// Handles the drive's result: transferred bytes, or the error.
     pub fn on(&mut self, result: Result<usize, Errno>, patience: Patience) -> Next {
         let left: usize = self.job.pieces.iter().map(|piece| piece.bytes).sum();
         let why = match result {
             Ok(done) if done >= left => return Next::Done,
-            // Less than a block is as if it were nothing.
+            // Less than a block counts as nothing.
             Ok(done) if done >= BLOCK => {
                 self.fails = 0;
                 self.advance(done / BLOCK * BLOCK);
                 return Next::Go;
             }
-            // Behind the end of what was cut off, or a drive that does nothing.
+            // The job is beyond the end of a truncated file, or the drive does nothing.
             Ok(_) => Errno::IO,
             Err(Errno::INTR) => return Next::Go,
             Err(Errno::AGAIN | Errno::BUSY | Errno::NOMEM) if self.waits < BUSY_MAX => {

@@ -1,7 +1,7 @@
-//! Which layer holds a page: what a program and its children share, and what each has changed.
+//! Copy-on-write snapshots: the layer that holds each page of a program and of its children.
 //!
-//! A child begins with its parent's pages. Nobody copies them: what was stored is *frozen*, for
-//! both, and each writes to a layer of its own from then on, page by page.
+//! A child begins with its parent's pages, which are not copied: all stored pages are *frozen* for
+//! both, and each process writes to a layer of its own from then on, page by page.
 //!
 //! ```text
 //!            parent          child
@@ -10,24 +10,24 @@
 //! page 2   [2]             [2]            both have, each in its own
 //! ```
 //!
-//! When all others with a frozen layer have ended, what is left of it is written in place again.
+//! When all other users of a frozen layer have ended, the rest of it is written in place again.
 //!
-//! Space is asked for and given back in *lots* of some MiB, so that a file has few pieces.
+//! Space is allocated and freed in units of some MiB, so that a file has few extents.
 
 use std::ops::Range;
 
-/// A page, by its number.
+/// A page number.
 pub type Page = u64;
 
-/// A layer; no page is in the one that would be 0.
+/// The number of a layer, from 1 on; 0 is no layer.
 pub type Layer = u8;
 
 const NOWHERE: Layer = 0;
 
-/// Where pages are.
+/// The layer of each page.
 #[derive(Clone, Debug)]
 pub struct Layers {
-    /// The layer of each page.
+    /// By page.
     of: Vec<Layer>,
     layers: Vec<Uses>,
     lot_pages: u64,
@@ -38,7 +38,7 @@ struct Uses {
     is_frozen: bool,
     is_there: bool,
     pages: u64,
-    /// How many pages of each lot are in use.
+    /// Number of pages in use, by allocation unit.
     lots: Vec<u32>,
 }
 
@@ -51,29 +51,28 @@ pub struct Run {
     pub pages: Range<Page>,
 }
 
-/// A lot of a layer that was not in use, or is in use no more.
+/// An allocation unit of a layer whose first page was written, or whose last page was erased.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lot {
     /// The layer.
     pub layer: Layer,
-    /// Which.
+    /// The index of the unit.
     pub lot: u64,
 }
 
 impl Layers {
-    /// No page anywhere, and one layer to write to.
+    /// One writable layer, and no stored page.
     pub fn new(lot_pages: u64) -> Self {
         let top = Uses { is_there: true, ..Uses::default() };
         Self { of: vec![], layers: Vec::from([top]), lot_pages }
     }
 
-    /// Where pages are that are to be read.
+    /// The layers of pages to read.
     pub fn read(&self, pages: Range<Page>) -> Vec<Run> {
         runs(pages, |page| self.layer(page))
     }
 
-    /// Where pages are that are to be written, from now on; lots that are needed for it are added
-    /// to `lots`.
+    /// The layers of pages to write. Units that become used are appended to `lots`.
     pub fn write(&mut self, pages: Range<Page>, lots: &mut Vec<Lot>) -> Vec<Run> {
         if self.of.len() < pages.end as usize {
             self.of.resize(pages.end as usize, NOWHERE);
@@ -90,15 +89,15 @@ impl Layers {
         runs(pages, |page| self.layer(page))
     }
 
-    /// Forgets pages; lots that are of no use any more are added to `lots`.
+    /// Erases pages. Units that become unused are appended to `lots`.
     pub fn erase(&mut self, pages: Range<Page>, lots: &mut Vec<Lot>) {
         for page in pages.start..pages.end.min(self.of.len() as Page) {
             self.leave(page, lots);
         }
     }
 
-    /// Freezes all that has pages, for a child that shares it; `None` when there are too many
-    /// layers. Says which layer is new, if one is.
+    /// Freezes all layers that have pages, for a child; `None` when there are too many layers.
+    /// Returns the number of the new layer, if one was added.
     pub fn fork(&mut self) -> Option<Option<Layer>> {
         let is_empty = |layer: &Uses| layer.is_there && !layer.is_frozen && layer.pages == 0;
         let new = if !self.layers.iter().any(is_empty) {
@@ -119,8 +118,8 @@ impl Layers {
         Some(new)
     }
 
-    /// As a child begins, right after [`Layers::fork`]: with what is frozen, and the layer that is
-    /// said, which is its own.
+    /// The child's copy, right after [`Layers::fork`]: the frozen layers, and the returned layer
+    /// for its own writes.
     pub fn child(&self) -> (Self, Layer) {
         let mut child = self.clone();
         for layer in child.layers.iter_mut().filter(|layer| !layer.is_frozen) {
@@ -131,8 +130,8 @@ impl Layers {
         (child, own)
     }
 
-    /// Lets what is left of a frozen layer be written in place again: nobody else has it. Lots that
-    /// are of no use any more are added to `lots`.
+    /// Makes the rest of a frozen layer writable again, whose other users have ended. Units that
+    /// become unused are appended to `lots`.
     pub fn thaw(&mut self, layer: Layer, lots: &mut Vec<Lot>) {
         let of = &mut self.layers[usize::from(layer) - 1];
         of.is_frozen = false;
@@ -141,19 +140,19 @@ impl Layers {
         lots.extend(unused.map(|(lot, _)| Lot { layer, lot: lot as u64 }));
     }
 
-    /// Frozen layers, with whether pages are left in them.
+    /// Frozen layers, and whether pages are left in them.
     pub fn frozen(&self) -> Vec<(Layer, bool)> {
         let layers = self.layers.iter().zip(1..).filter(|(layer, _)| layer.is_frozen);
         layers.map(|(layer, name)| (name, layer.pages > 0)).collect()
     }
 
-    /// Layers that are there.
+    /// All layers in use.
     pub fn there(&self) -> Vec<Layer> {
         let layers = self.layers.iter().zip(1..).filter(|(layer, _)| layer.is_there);
         layers.map(|(_, name)| name).collect()
     }
 
-    /// Takes away a frozen layer without pages.
+    /// Removes a frozen layer without pages.
     pub fn remove(&mut self, layer: Layer) {
         self.layers[usize::from(layer) - 1] = Uses::default();
     }
@@ -162,7 +161,7 @@ impl Layers {
         self.of.get(page as usize).copied().unwrap_or(NOWHERE)
     }
 
-    /// The layer that new pages go to: there always is one that is not frozen.
+    /// The layer that new pages are written to: one that is not frozen always exists.
     fn top(&self) -> Layer {
         let is_open = |layer: &Uses| layer.is_there && !layer.is_frozen;
         self.layers.iter().position(is_open).map_or(NOWHERE, |at| at as Layer + 1)
@@ -191,7 +190,7 @@ impl Layers {
         let uses = &mut self.layers[usize::from(layer) - 1];
         uses.pages -= 1;
         uses.lots[lot as usize] -= 1;
-        // Others may still need what is frozen.
+        // Other processes may still need a frozen page.
         if uses.lots[lot as usize] == 0 && !uses.is_frozen {
             lots.push(Lot { layer, lot });
         }
@@ -262,14 +261,14 @@ mod tests {
         ]
     }
 
-    /// A layer of a process is a file; a frozen one is the same file for several.
+    /// A layer of a process is a file; a frozen layer is the same file for several processes.
     struct Process {
         layers: Layers,
         files: BTreeMap<Layer, usize>,
         expected: BTreeMap<Page, u32>,
     }
 
-    /// Processes, each a child of the first or of another, and all files.
+    /// Processes, each a child of an earlier one, and all files.
     struct World {
         processes: Vec<Process>,
         files: Vec<BTreeMap<Page, u32>>,

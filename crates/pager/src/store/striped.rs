@@ -1,31 +1,29 @@
-//! Several files as one: stripes go to them in turn, so that a large transfer keeps all drives
-//! busy.
+//! Striping: several files as one, so that a large transfer keeps all drives busy.
 
 use std::{iter, ops::Range};
 
-/// How files are made one.
+/// The geometry of the stripes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stripes {
-    /// Files.
+    /// Number of files.
     pub files: u64,
     /// Bytes of a stripe.
     pub bytes: u64,
 }
 
-/// A part of the whole, as far as it lies in one file.
+/// The part of a range that lies in one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// The file.
+    /// The index of the file.
     pub file: usize,
-    /// Where it begins in the file.
+    /// Offset of the part in the file.
     pub offset: u64,
-    /// What of the whole it has, in order. In the file they follow each other without gaps.
+    /// The pieces of the range, in order. In the file they follow each other without gaps.
     pub of: Vec<Range<u64>>,
 }
 
 impl Stripes {
-    /// What of each file a part of the whole is: neighbours in the whole that are stripes of one
-    /// file are neighbours in it.
+    /// Splits a range into one part for each file. Stripes of one file are neighbours in that file.
     pub fn parts(&self, whole: Range<u64>) -> Vec<Part> {
         if self.files == 1 {
             return vec![Part { file: 0, offset: whole.start, of: iter::once(whole).collect() }];
@@ -75,7 +73,7 @@ mod tests {
         #[test]
         fn each_byte_is_in_one_place(files in 1_u64..5, start in 0_u64..64, bytes in 1_u64..200) {
             let stripes = Stripes { files, bytes: 8 };
-            // Where the whole is, byte for byte, by a transfer for each and by one for all.
+            // The location of each byte, by one transfer for each byte and by one for all.
             let place = |whole: Range<u64>| -> Vec<(u64, usize, u64)> {
                 let flat = |part: Part| {
                     let bytes = part.of.into_iter().flatten().enumerate();

@@ -1,4 +1,4 @@
-//! Which pages of another process are there, and what the kernel is asked to do with them.
+//! Scans the resident pages of another process, and gives the kernel hints about them.
 
 #![expect(unsafe_code, reason = "calls that no crate wraps")]
 
@@ -17,10 +17,10 @@ use std::{
 
 const PAGE_BYTES: u64 = 4096;
 
-/// Runs of pages that the kernel tells at once.
+/// The most ranges that one scan returns.
 const RUNS: usize = 1024;
 
-/// Pieces of memory that the kernel takes at once: `UIO_MAXIOV`.
+/// The most ranges of one `process_madvise(2)`: `UIO_MAXIOV`.
 const PIECES: usize = 1024;
 
 /// `PAGE_IS_PRESENT` of `linux/fs.h`.
@@ -55,7 +55,7 @@ struct Found {
 
 const SCAN: Opcode = opcode::read_write::<Scan>(b'f', 16);
 
-/// A process that is looked at.
+/// A process that is scanned.
 #[derive(Debug)]
 pub struct Looked {
     pid: u32,
@@ -64,10 +64,10 @@ pub struct Looked {
 }
 
 impl Looked {
-    /// Looks at a process.
+    /// Opens a process.
     ///
     /// # Errors
-    /// When it has ended, or is not ours to look at.
+    /// When the process has ended, or belongs to another user.
     pub fn new(pid: u32) -> io::Result<Self> {
         let gone = || io::Error::from_raw_os_error(libc::ESRCH);
         let name = Pid::from_raw(pid as i32).ok_or_else(gone)?;
@@ -76,10 +76,10 @@ impl Looked {
         Ok(Self { pid, pagemap, process })
     }
 
-    /// Its pages that are there, in order, of all private memory that is at least so long.
+    /// The resident pages of all private mappings of at least `least_bytes`, in order.
     ///
     /// # Errors
-    /// When it has ended.
+    /// When the process has ended.
     pub fn there(&self, least_bytes: u64) -> io::Result<Vec<Range<Page>>> {
         let maps = fs::read_to_string(format!("/proc/{}/maps", self.pid))?;
         let mut there = vec![];
@@ -105,8 +105,8 @@ impl Looked {
                 return_mask: PRESENT,
                 ..Scan::default()
             };
-            // SAFETY: the structure is what its number says, and the kernel writes no more than
-            // `vec_len` runs to where they are kept.
+            // SAFETY: the structure has the layout that the number says, and the kernel writes no
+            // more than `vec_len` ranges to `found`.
             let count = unsafe { libc::ioctl(self.pagemap.as_raw_fd(), SCAN as _, &raw mut scan) };
             if count < 0 {
                 return Err(io::Error::last_os_error());
@@ -123,7 +123,7 @@ impl Looked {
         Ok(())
     }
 
-    /// Asks the kernel. What it does not do is no matter: it is advice.
+    /// Gives hints to the kernel, which may ignore them.
     pub fn ask(&self, ask: &Ask) {
         self.advise(&ask.out, libc::MADV_PAGEOUT);
         self.advise(&ask.ahead, libc::MADV_WILLNEED);
@@ -140,8 +140,8 @@ impl Looked {
             while at < pieces.len() {
                 let rest = &pieces[at..];
                 let (process, count) = (self.process.as_raw_fd(), rest.len());
-                // SAFETY: advice of these kinds changes no content, and the addresses are of the
-                // other process: they are only read here.
+                // SAFETY: advice of these kinds changes no content, and the addresses of the other
+                // process are not dereferenced here.
                 let done = unsafe {
                     libc::syscall(
                         libc::SYS_process_madvise,
@@ -152,7 +152,7 @@ impl Looked {
                         0,
                     )
                 };
-                // It says how much it did before it came to what is not mapped any more.
+                // The call returns the bytes before the first unmapped range.
                 let mut done = usize::try_from(done).unwrap_or(0);
                 while at < pieces.len() && done >= pieces[at].iov_len {
                     done -= pieces[at].iov_len;
@@ -164,7 +164,7 @@ impl Looked {
     }
 }
 
-/// Memory of a line of `/proc/PID/maps` that is private and of no file.
+/// The address range of a private anonymous mapping in a line of `/proc/PID/maps`.
 fn private(line: &str) -> Option<Range<u64>> {
     let mut words = line.split_ascii_whitespace();
     let (addresses, mode, _, _, inode) =
@@ -206,7 +206,7 @@ mod tests {
         let there = looked.there(16 << 20).unwrap();
         let is_there = |page: u64| there.iter().any(|range| range.contains(&page));
         let seen = (0..pages as u64 - 2).filter(|page| is_there(first + page)).count();
-        // Huge pages, where a process has them, are there as a whole.
+        // Huge pages are resident as a whole.
         assert!(seen >= pages / 2 - 2, "{seen} of {pages}");
         looked.ask(&Ask { ahead: there, out: vec![] });
     }

@@ -1,4 +1,4 @@
-//! A swap file of one session, and a control group with its budget.
+//! The swap file and the control group of a session with swap hints.
 
 #![expect(unsafe_code, reason = "the calls for swap have no wrapper")]
 
@@ -16,31 +16,31 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// What the names of swap files begin with, and end with the process that made it.
+/// The prefix of a swap file's name, before the process number of its session.
 const FILE: &str = ".interleaf-swap-";
 
-/// The same of control groups.
+/// The prefix of a control group's name, before the process number.
 const GROUP: &str = "interleaf-extend-";
 
-/// Before all other swap there may be, which is slower or full: `SWAP_FLAG_PREFER` with the highest
-/// priority, of `linux/swap.h`.
+/// `SWAP_FLAG_PREFER` with the highest priority, of `linux/swap.h`: before all other swap, which
+/// may be slower or full.
 const FIRST: libc::c_int = 0x8000 | 0x7fff;
 
-/// Memory that is shorter is not looked at.
+/// Shorter mappings are not scanned.
 const LEAST_BYTES: u64 = 1 << 20;
 
-/// The time between two looks at least, and so many times as long as a look takes.
+/// The pause between two scans: a minimum, and a multiple of the scan's duration.
 const LOOK: Duration = Duration::from_millis(2);
 const LOOKS_TIMES: u32 = 4;
 
-/// One part in so many of the budget is kept for what is read ahead and for what is on its way out,
-/// where sweeps leave something behind.
+/// One part in this number of the budget is kept free for pages that are read ahead or paged out,
+/// where sweeps leave pages behind.
 const FREE_PART: u64 = 4;
 
-/// Streams are followed by one part in so many of the budget at most.
+/// Streams are read ahead by at most one part in this number of the budget.
 const AHEAD_PART: u64 = 16;
 
-/// Swap and a budget for a command, and what tells the kernel what it will need.
+/// Swap and a memory limit for a command, and the source of its hints.
 #[derive(Debug)]
 pub struct Steered {
     file: PathBuf,
@@ -48,7 +48,7 @@ pub struct Steered {
     group: Option<Group>,
     dram_bytes: u64,
     processes: BTreeMap<u32, (Looked, Steer)>,
-    /// Pages that the kernel was asked to read ahead, and to put out.
+    /// Pages that the kernel was asked to read ahead, and to page out.
     asked: (u64, u64),
 }
 
@@ -56,16 +56,16 @@ pub struct Steered {
 struct Group {
     folder: PathBuf,
     limit: &'static str,
-    /// Where a process of ours was before.
+    /// The former control group of this process.
     before: PathBuf,
 }
 
 impl Steered {
-    /// Makes a swap file of so many bytes in a folder, turns it on, and makes a control group with
-    /// a budget of `dram_bytes`. Both are gone with the value.
+    /// Makes a swap file of `swap_bytes` in a folder, turns it on, and makes a control group with a
+    /// limit of `dram_bytes`. Both are removed when the value is dropped.
     ///
     /// # Errors
-    /// When one of them is not to be had: that takes root.
+    /// When the swap file or the control group cannot be made: both need root.
     pub fn begin(store: &Path, dram_bytes: u64, swap_bytes: u64) -> Result<Self, Refused> {
         check(store)?;
         swept(store);
@@ -100,7 +100,7 @@ impl Steered {
             return Err(io::Error::other(String::from_utf8_lossy(&made.stderr).trim().to_owned()));
         }
         let path = path(&self.file)?;
-        // SAFETY: the path ends with a zero, and the file is ours alone.
+        // SAFETY: the path ends with a zero, and the file belongs to this session alone.
         if unsafe { libc::swapon(path.as_ptr(), FIRST) } != 0 {
             return Err(io::Error::last_os_error());
         }
@@ -108,11 +108,10 @@ impl Steered {
         Ok(())
     }
 
-    /// Does something, such as to start a command, within the budget: what is started meanwhile
-    /// stays there.
+    /// Runs `act` within the control group: processes that it starts stay there.
     ///
     /// # Errors
-    /// When the control group takes no process.
+    /// When the control group does not accept this process.
     pub fn within<T>(&self, act: impl FnOnce() -> T) -> io::Result<T> {
         let Some(group) = &self.group else { return Ok(act()) };
         let own = process::id().to_string();
@@ -122,8 +121,8 @@ impl Steered {
         Ok(done)
     }
 
-    /// Looks at all processes of the group once, tells the kernel what they will need, and says
-    /// how long it may be until the next look.
+    /// Scans all processes of the group once, gives hints to the kernel, and returns the pause
+    /// until the next scan.
     pub fn look(&mut self) -> Duration {
         let begun = Instant::now();
         let Some(group) = &self.group else { return LOOK };
@@ -134,8 +133,8 @@ impl Steered {
         for pid in pids.into_iter().filter(|pid| *pid != process::id()) {
             if !self.processes.contains_key(&pid) {
                 let most = (self.dram_bytes / AHEAD_PART / 4096).max(1);
-                let steer = Steer::new(Limits { first: most.min(256), most });
-                // It may have ended.
+                let steer = Steer::new(Limits { initial: most.min(256), max: most });
+                // The process may have ended.
                 let Ok(looked) = Looked::new(pid) else { continue };
                 self.processes.insert(pid, (looked, steer));
             }
@@ -151,7 +150,7 @@ impl Steered {
         LOOK.max(begun.elapsed() * LOOKS_TIMES)
     }
 
-    /// Pages that the kernel was asked to read ahead, and to put out before room was needed.
+    /// Pages that the kernel was asked to read ahead, and to page out early.
     pub const fn asked(&self) -> (u64, u64) {
         self.asked
     }
@@ -202,7 +201,7 @@ impl Group {
 }
 
 impl Drop for Group {
-    /// Who still runs goes back to where we are, without a budget.
+    /// Moves remaining processes back to the former control group, without a limit.
     fn drop(&mut self) {
         for _ in 0..100 {
             for pid in self.processes() {
@@ -216,8 +215,7 @@ impl Drop for Group {
     }
 }
 
-/// Whether a swap file and a control group for it can be made, as far as that can be told without
-/// making them.
+/// Checks whether a swap file and a control group can be made, without making them.
 ///
 /// # Errors
 /// When they cannot.
@@ -241,8 +239,7 @@ pub fn check(store: &Path) -> Result<(), Refused> {
     Err(refused(store, why.into(), hint))
 }
 
-/// Removes what sessions have left in a folder that ended without a word: their swap files, and the
-/// control groups.
+/// Removes the swap files in a folder, and the control groups, of sessions that were killed.
 pub fn swept(store: &Path) {
     let is_gone = |name: &str, of: &str| {
         let pid = name.strip_prefix(of).and_then(|pid| pid.parse::<u32>().ok());
@@ -257,7 +254,7 @@ pub fn swept(store: &Path) {
     for tree in ["/sys/fs/cgroup/memory", "/sys/fs/cgroup"] {
         for entry in fs::read_dir(tree).into_iter().flatten().flatten() {
             if is_gone(&entry.file_name().to_string_lossy(), GROUP) {
-                // A process of it may still run: then it stays, and is no swap's any more.
+                // A group that still has processes stays, without swap of its own.
                 let _ = fs::remove_dir(entry.path());
             }
         }
@@ -266,7 +263,8 @@ pub fn swept(store: &Path) {
 
 fn swap_off(file: &Path) {
     if let Ok(path) = path(file) {
-        // SAFETY: the path ends with a zero; what is out comes back to its process.
+        // SAFETY: the path ends with a zero. The kernel reads the pages of the swap file back
+        // first.
         let _ = unsafe { libc::swapoff(path.as_ptr()) };
     }
 }

@@ -8,7 +8,7 @@ const LEAST: usize = 32;
 impl World {
     /// What frames are others' now has nothing in it any more.
     fn lend(&mut self) {
-        for (frame, order) in self.cache.lent().to_vec() {
+        for (frame, order) in self.cache.newly_released().to_vec() {
             self.frames[frame as usize..][..1 << order].fill(None);
         }
     }

@@ -6,7 +6,7 @@ use super::*;
 #[derive(Default)]
 pub(super) struct Alone {
     /// What the cache was not told yet, and how much of that there may be.
-    notes: Vec<(Touch, ExtentId)>,
+    notes: Vec<(PageFault, ExtentId)>,
     most: usize,
     /// What it was told of and has not said itself yet.
     moved: Vec<ExtentId>,
@@ -20,16 +20,20 @@ impl World {
         if alone.notes.len() == alone.most {
             return false;
         }
-        match self.cache.take(page) {
-            Taking::Ask => false,
-            Taking::Touch => panic!("page {page} is not mapped"),
-            Taking::Move { id, span, .. } => {
+        match self.cache.try_map(page) {
+            MapAttempt::Wait => false,
+            MapAttempt::AlreadyMapped => panic!("page {page} is not mapped"),
+            MapAttempt::Move { id, span, .. } => {
                 let thread = thread as u32;
-                alone.notes.push((Touch { thread, page, offset: 0, is_write }, id));
+                alone.notes.push((PageFault { thread, page, offset: 0, is_write }, id));
                 alone.count += 1;
                 self.move_in(span);
                 assert!(self.mapped[page as usize].is_some());
-                assert_eq!(self.cache.take(page), Taking::Touch, "nobody takes it twice");
+                assert_eq!(
+                    self.cache.try_map(page),
+                    MapAttempt::AlreadyMapped,
+                    "nobody takes it twice"
+                );
                 true
             }
         }
@@ -43,7 +47,7 @@ impl World {
         let notes = std::mem::take(&mut alone.notes);
         alone.moved.extend(notes.iter().map(|(_, id)| id));
         let mut actions = vec![];
-        self.cache.took(notes.iter().map(|(touch, _)| *touch), &mut actions);
+        self.cache.commit_mapped(notes.iter().map(|(touch, _)| *touch), &mut actions);
         for (_, noted) in notes {
             let moves = |it: &&Action| matches!(it, Action::MoveIn(id, _) if *id == noted);
             assert_eq!(actions.iter().filter(moves).count(), 1);
@@ -79,7 +83,7 @@ fn threads_that_map_what_is_ready_see_what_they_should() {
         world.settle();
         let alone = world.alone.as_ref().unwrap();
         assert!(alone.count > 20 && alone.moved.is_empty(), "{} times", alone.count);
-        assert!(world.cache.counts().ready >= alone.count as u64);
+        assert!(world.cache.counts().minor_faults >= alone.count as u64);
     }
 }
 
@@ -91,11 +95,11 @@ fn nobody_takes_anything_while_the_process_forks() {
     world.settle();
     world.on(Event::Advised(0..8, Advice::Cold));
     world.settle();
-    assert!(matches!(world.cache.take(0), Taking::Move { .. }));
+    assert!(matches!(world.cache.try_map(0), MapAttempt::Move { .. }));
     let mut world = World::new(SETTINGS, 8, 1, 0);
     world.touch(0, 0, true);
     world.settle();
     world.on(Event::Freeze);
     world.settle();
-    assert_eq!(world.cache.take(0), Taking::Ask);
+    assert_eq!(world.cache.try_map(0), MapAttempt::Wait);
 }
