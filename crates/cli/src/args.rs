@@ -25,7 +25,7 @@ pub(crate) use report::{CompareArgs, ReportArgs, ReportFormat};
 pub(crate) use run::RunArgs;
 pub(crate) use simulate::{DimmArgs, PatternChoice, Simulate};
 
-use crate::failure::Failure;
+use crate::{failure::Failure, support::OutputOptions};
 use clap::{ArgGroup, Args, CommandFactory, Parser, Subcommand, error::ErrorKind};
 use interleaf_model::{
     mix::Mix,
@@ -435,6 +435,13 @@ pub(crate) struct OutputArgs {
     /// Record the JSON document in FILE (- is stdout), for `interleaf report`
     #[arg(short = 'o', long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
+}
+
+impl OutputArgs {
+    /// The same as plain values.
+    pub(crate) fn options(&self) -> OutputOptions<'_> {
+        OutputOptions { json: self.json, csv: self.csv, output: self.output.as_deref() }
+    }
 }
 
 /// Computes every number of a published study and puts it beside the published one.

@@ -136,14 +136,22 @@ fn wrong(name: &str, why: &Wrong) -> Failure {
     )
 }
 
-/// The JSON text of a document.
-pub(crate) fn json(document: &impl Serialize) -> Result<String, Failure> {
-    match serde_json::to_string_pretty(document) {
-        Ok(text) => Ok(text + "\n"),
-        Err(why) => {
-            Err(Failure::new(format!("the document cannot be written: {why}"), "report it"))
-        }
-    }
+/// The JSON text of a document, indented, with a newline at the end.
+///
+/// # Panics
+/// Where a document has a map whose keys are no text, which is a defect of its type.
+pub(crate) fn json(document: &impl Serialize) -> String {
+    let text = serde_json::to_string_pretty(document);
+    text.unwrap_or_else(|why| panic!("a document has no JSON: {why}")) + "\n"
+}
+
+/// The JSON text of a document on one line, without a newline.
+///
+/// # Panics
+/// As [`json`].
+pub(crate) fn json_line(document: &impl Serialize) -> String {
+    let text = serde_json::to_string(document);
+    text.unwrap_or_else(|why| panic!("a document has no JSON: {why}"))
 }
 
 /// `value` rounded to six significant digits.

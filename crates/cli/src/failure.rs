@@ -1,8 +1,6 @@
 //! How a command fails: what is wrong, and how to mend it.
 
-use crate::output;
 use interleaf_model::format::FileError;
-use std::process::ExitCode;
 
 /// The reason why a command did not do what was asked.
 #[derive(Debug)]
@@ -32,21 +30,6 @@ impl Failure {
                 Self::Error { problem: format!("{place}: {problem}"), hint }
             }
             other => other,
-        }
-    }
-
-    /// Tells the user, and returns the exit status.
-    pub(crate) fn tell(self) -> ExitCode {
-        match self {
-            Self::Error { problem, hint } => {
-                output::message(&format!("error: {problem}\n\nhint: {hint}"));
-                ExitCode::from(2)
-            }
-            Self::Shown(text) => match output::data(&text) {
-                Ok(()) | Err(Self::BrokenPipe) => ExitCode::SUCCESS,
-                Err(failure) => failure.tell(),
-            },
-            Self::BrokenPipe => ExitCode::SUCCESS,
         }
     }
 }

@@ -8,12 +8,15 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod comparison;
 mod document;
 mod failure;
 mod library;
 mod output;
 mod render;
 mod study;
+mod support;
+mod system;
 mod verb;
 
 use std::{ffi::OsString, process::ExitCode};
@@ -23,6 +26,6 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let done = args::parse(arguments).and_then(verb::run);
     match done {
         Ok(status) => status,
-        Err(failure) => failure.tell(),
+        Err(failure) => output::tell(failure),
     }
 }

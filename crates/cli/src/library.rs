@@ -4,13 +4,14 @@ use crate::failure::Failure;
 use include_dir::{Dir, include_dir};
 use interleaf_linux::input;
 use interleaf_model::{
+    curve::CurveError,
     demand::Demand,
     format::{demand_toml, platform_toml},
     platform::Platform,
-    units::Time,
+    units::{Bytes, Time},
 };
 use interleaf_sim::machine::{
-    Scenario,
+    Scenario, Task,
     scenario_toml::{self, DemandSource, LoadedDemand},
 };
 use std::{io, path::Path};
@@ -183,6 +184,39 @@ pub(crate) fn scenario(
     };
     let scenario = file.build::<Failure>(platform.clone(), &demands)?;
     Ok((scenario, file.duration()))
+}
+
+/// A workload that comes with the tool, alone on a platform.
+pub(crate) fn built_in_workload(
+    platform: &str,
+    name: &str,
+    threads: Option<u32>,
+) -> Result<Scenario, Failure> {
+    let scenario = single_workload(&self::platform(platform)?, &workload(name)?, threads, None)?;
+    scenario.check().map_err(|why| Failure::new(why.to_string(), why.hint()))?;
+    Ok(scenario)
+}
+
+/// A scenario of one workload; its threads are the most of its runs that the platform has cores
+/// for, and its footprint that of its demand, unless they are given.
+pub(crate) fn single_workload(
+    platform: &Platform,
+    demand: &Demand,
+    threads: Option<u32>,
+    footprint: Option<Bytes>,
+) -> Result<Scenario, Failure> {
+    let measured_on = measured_on(platform, demand)?;
+    let threads = threads.unwrap_or_else(|| demand.threads().min(platform.domains[0].cores));
+    let mut task = Task::new(platform, &measured_on, demand, threads);
+    if let Some(footprint) = footprint {
+        task.footprint_bytes = footprint.get();
+    }
+    Ok(Scenario::new(&demand.name, platform.clone(), vec![task]))
+}
+
+/// Curves that are invalid with the error that a policy is to believe.
+pub(crate) fn curve_failure(why: CurveError) -> Failure {
+    Failure::new(format!("curves that are so wrong are none: {why}"), why.hint())
 }
 
 /// Where the files lie that a scenario names.

@@ -7,6 +7,7 @@ use std::{
     fs::{self, File},
     io::{self, ErrorKind, Write},
     path::Path,
+    process::ExitCode,
 };
 
 /// Writes `text` to stdout.
@@ -52,6 +53,21 @@ impl Lines {
 pub(crate) fn message(text: &str) {
     // When nobody can be told, nobody can be told that either.
     let _ = writeln!(io::stderr().lock(), "{text}");
+}
+
+/// Prints a failure, and returns the exit status of a process that ends with it.
+pub(crate) fn tell(failure: Failure) -> ExitCode {
+    match failure {
+        Failure::Error { problem, hint } => {
+            message(&format!("error: {problem}\n\nhint: {hint}"));
+            ExitCode::from(2)
+        }
+        Failure::Shown(text) => match data(&text) {
+            Ok(()) | Err(Failure::BrokenPipe) => ExitCode::SUCCESS,
+            Err(failure) => tell(failure),
+        },
+        Failure::BrokenPipe => ExitCode::SUCCESS,
+    }
 }
 
 /// Passes on to stderr what a command has written.

@@ -6,9 +6,9 @@ use super::{
     check::{Check, Checked, identifier, wrong},
     rounded,
 };
-use crate::args::BenchCompareArgs;
 use interleaf_linux::root::Root;
 use serde::{Deserialize, Serialize};
+use std::path::Path;
 
 pub(crate) const SCHEMA: &str = "interleaf.bench.compare/1";
 
@@ -151,22 +151,38 @@ impl Check for CompareDocument {
     }
 }
 
+/// The memory that a run may have.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Budget {
+    /// DRAM that holds pages of the arrays.
+    pub(crate) dram_bytes: u64,
+    /// Memory beyond it that a control group allows.
+    pub(crate) slack_bytes: u64,
+}
+
 impl CompareDocument {
-    pub(crate) fn new(args: &BenchCompareArgs, root: &Root) -> Self {
+    /// A comparison without rows, of a budget of DRAM over the drive that has the folder `store`.
+    pub(crate) fn new(budget: Budget, threads: u32, store: &Path, root: &Root) -> Self {
         Self {
             schema: SCHEMA.into(),
-            machine: MachineDocument::read(args, root),
-            dram_bytes: args.dram.get(),
-            slack_bytes: args.slack.get(),
-            threads: args.threads,
+            machine: MachineDocument::read(store, root),
+            dram_bytes: budget.dram_bytes,
+            slack_bytes: budget.slack_bytes,
+            threads,
             rows: vec![],
             ceilings: vec![],
         }
     }
 
-    /// Sets the rows of a pattern at a footprint, each held against DRAM, in place of those that
-    /// fewer rounds gave.
-    pub(crate) fn put(&mut self, mut rows: Vec<RowDocument>, ceiling: Option<CeilingDocument>) {
+    /// Sets the rows of a pattern at a footprint, each compared with DRAM, in place of those of
+    /// fewer rounds. `moves_bytes` is whether bytes, and not requests, bound the drive: the pattern
+    /// streams, or can be predicted.
+    pub(crate) fn put(
+        &mut self,
+        mut rows: Vec<RowDocument>,
+        ceiling: Option<CeilingDocument>,
+        moves_bytes: bool,
+    ) {
         let is_of = |pattern: &str, ratio: f64| {
             rows.iter().any(|row| row.pattern == pattern && row.ratio == ratio)
         };
@@ -182,10 +198,7 @@ impl CompareDocument {
             let ceiling = ceiling.as_ref().filter(|_| row.way != "dram");
             let best = ceiling.and_then(|it| it.round_s);
             row.of_ceiling = best.zip(row.round_s).map(|(best, round)| rounded(best / round));
-            let is_foreseen = !crate::verb::PATTERNS
-                .iter()
-                .any(|it| it.name == row.pattern && !it.is_streaming && !it.prediction());
-            row.drive_busy = ceiling.filter(|_| is_foreseen).and_then(|it| {
+            row.drive_busy = ceiling.filter(|_| moves_bytes).and_then(|it| {
                 let gbps = (row.read_bytes? + row.written_bytes?) as f64 / 1e9 / row.round_s?;
                 Some(rounded(gbps / it.drive.as_ref()?.bandwidth_gbps))
             });
@@ -202,13 +215,13 @@ impl CompareDocument {
 }
 
 impl MachineDocument {
-    fn read(args: &BenchCompareArgs, root: &Root) -> Self {
+    fn read(store: &Path, root: &Root) -> Self {
         let text = |path: &str| root.peek(path).ok().flatten().unwrap_or_default();
         let cpu = text("/proc/cpuinfo");
         let cpu = cpu.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
         let huge = text("/sys/kernel/mm/transparent_hugepage/enabled");
         let huge = huge.split('[').nth(1).and_then(|rest| rest.split(']').next());
-        let drive = drive(args, root);
+        let drive = drive(store, root);
         let queue = |name: &str| text(&format!("/sys/block/{drive}/queue/{name}"));
         Self {
             kernel: text("/proc/sys/kernel/osrelease").trim().into(),
@@ -223,12 +236,12 @@ impl MachineDocument {
 }
 
 /// The name of the drive that has the store, a partition's for that of the whole.
-fn drive(args: &BenchCompareArgs, root: &Root) -> String {
+fn drive(store: &Path, root: &Root) -> String {
     use std::os::unix::fs::MetadataExt as _;
-    let device = args.store.metadata().map_or(0, |it| it.dev());
+    let device = store.metadata().map_or(0, |it| it.dev());
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
     let link = root.at(&format!("/sys/dev/block/{major}:{minor}")).canonicalize();
-    let name = |path: &std::path::Path| {
+    let name = |path: &Path| {
         path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
     };
     match link {

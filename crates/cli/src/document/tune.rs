@@ -4,13 +4,13 @@ use super::{
     rounded,
     run::{NodeDocument, RunDocument, SettingDocument},
 };
-use crate::{args::TuneArgs, verb::Ended};
 use interleaf_model::{
     predict::Estimate,
     tune::{Finding, Search, Stop},
     weights::Weights,
 };
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
 
 pub(crate) const SCHEMA: &str = "interleaf.tune/1";
 
@@ -88,29 +88,44 @@ pub(crate) struct BestDocument {
     pub(crate) speedup_high: f64,
 }
 
+/// What a search was asked for.
+#[derive(Clone, Debug)]
+pub(crate) struct TuneRequest {
+    /// The command and its arguments.
+    pub(crate) command: Vec<String>,
+    /// The pattern of the number that is compared; `None` where it is the command's time.
+    pub(crate) metric: Option<String>,
+    /// Whether more of the metric is better.
+    pub(crate) higher_is_better: bool,
+    /// Runs beforehand that do not count.
+    pub(crate) warm_up: usize,
+    /// Whether nothing is run.
+    pub(crate) dry_run: bool,
+}
+
 impl TuneDocument {
-    pub(crate) fn new(args: &TuneArgs, search: &Search, source: &str) -> Self {
-        let words = args.command.iter();
+    /// A search that has not begun; `source` says how its first weights were found.
+    pub(crate) fn new(asked: TuneRequest, search: &Search, source: &str) -> Self {
         Self {
             schema: SCHEMA.into(),
-            command: words.map(|word| word.to_string_lossy().into_owned()).collect(),
-            metric: args.metric.as_ref().map(ToString::to_string),
-            higher_is_better: args.higher_is_better,
+            command: asked.command,
+            metric: asked.metric,
+            higher_is_better: asked.higher_is_better,
             worth: search.worth,
             runs_max: search.runs,
-            warm_up: args.warm_up,
+            warm_up: asked.warm_up,
             proposal: ProposalDocument {
                 weights: search.proposal.as_slice().to_vec(),
                 source: source.into(),
             },
             plan: vec![],
-            dry_run: args.dry_run,
+            dry_run: asked.dry_run,
             runs: vec![],
             best: None,
             is_better: false,
             noise: None,
-            stopped: if args.dry_run { "dry run" } else { "running" }.into(),
-            stopped_because: if args.dry_run { "nothing was run" } else { "it runs" }.into(),
+            stopped: if asked.dry_run { "dry run" } else { "running" }.into(),
+            stopped_because: if asked.dry_run { "nothing was run" } else { "it runs" }.into(),
         }
     }
 
@@ -173,12 +188,13 @@ impl TuneDocument {
 }
 
 impl TrialDocument {
-    pub(crate) fn new(weights: &Weights, why: &str, ended: &Ended, run: &RunDocument) -> Self {
+    /// A run that took `elapsed`, without its metric.
+    pub(crate) fn new(weights: &Weights, why: &str, elapsed: Duration, run: &RunDocument) -> Self {
         Self {
             weights: weights.as_slice().to_vec(),
             tier_share: super::all_rounded(&weights.shares()),
             why: why.into(),
-            seconds: rounded(ended.elapsed.as_secs_f64()),
+            seconds: rounded(elapsed.as_secs_f64()),
             value: None,
             exit_code: run.exit_code,
             signal: run.signal,

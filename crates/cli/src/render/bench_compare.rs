@@ -4,33 +4,10 @@ use super::{
     number,
     table::{Table, escaped},
 };
-use crate::{
-    document::{
-        bench_compare::{CompareDocument, PagerDocument, RowDocument},
-        measure::size_text,
-    },
-    verb::BenchEnded,
+use crate::document::{
+    bench_compare::{CompareDocument, PagerDocument, RowDocument},
+    measure::size_text,
 };
-
-/// What came of a run, in a few words.
-pub(crate) fn ended(ended: &BenchEnded) -> String {
-    match ended {
-        BenchEnded::Done(done) => {
-            let document = &done.document;
-            let wrong = if document.verified { "" } else { ", and the result is WRONG" };
-            let round = document.seconds / document.round_seconds.len().max(1) as f64;
-            format!(
-                "{} {}, {} s a round{wrong}",
-                number(document.rate),
-                document.rate_unit,
-                number(round)
-            )
-        }
-        BenchEnded::TooLong => "it took too long".into(),
-        BenchEnded::Failed(why) => format!("failed: {why}"),
-        BenchEnded::Signal(signal) => format!("ended by signal {signal}"),
-    }
-}
 
 pub(crate) fn title(document: &CompareDocument) -> String {
     format!("DRAM of {} extended by a drive", size_text(document.dram_bytes))

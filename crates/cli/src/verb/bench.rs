@@ -5,8 +5,6 @@ mod process;
 mod recipe;
 mod run;
 
-pub(crate) use compare::{Ended, PATTERNS, WAYS};
-
 use crate::{
     args::{Bench, BenchListArgs},
     document::{
@@ -47,7 +45,7 @@ fn list(args: &BenchListArgs) -> Result<(), Failure> {
     }));
     let document = ListDocument { schema: "interleaf.bench.list/1".into(), workloads };
     match args.json {
-        true => output::data(&document::json(&document)?),
+        true => output::data(&document::json(&document)),
         false => output::data(&render::bench::list(&document)),
     }
 }

@@ -1,11 +1,10 @@
 //! `interleaf compare`.
 
-use super::give;
 use crate::{
     args::CompareArgs,
     document::{self, Document, compare::CompareDocument, measure::MeasureDocument},
     failure::Failure,
-    library, output, render,
+    library, output, render, support,
 };
 use std::{path::Path, process::ExitCode};
 
@@ -22,7 +21,7 @@ pub(super) fn run(args: &CompareArgs) -> Result<ExitCode, Failure> {
         ));
     }
     let (csv, text) = (|| render::compare::csv(&document), || render::compare::text(&document));
-    give(&args.output, &document, csv, text)?;
+    support::print_document(args.output.options(), &document::json(&document), csv, text)?;
     match (args.same, document.differ()) {
         (false, _) | (true, Some(false)) => Ok(ExitCode::SUCCESS),
         (true, Some(true)) => Ok(ExitCode::from(1)),

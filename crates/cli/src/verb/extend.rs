@@ -19,7 +19,7 @@ use crate::{
         extend::{CheckDocument, ExtendDocument, PlanDocument, Seen},
     },
     failure::Failure,
-    output, render,
+    output, render, system,
 };
 use interleaf_linux::{
     command::{Running, Signals},
@@ -99,7 +99,7 @@ pub(super) fn run(args: &ExtendArgs, root: Option<&Path>) -> Result<ExitCode, Fa
     }
     let base = Session::base().map_err(unbegun)?;
     swept(args.quiet, &base)?;
-    let signals = Signals::hold().map_err(placed::unheld)?;
+    let signals = Signals::hold().map_err(system::signal_failure)?;
     let session = Session::begin(&base, name.as_deref(), &settings);
     let session = session.map_err(unbegun)?;
     let (ended, document) = under(args, &signals, &session, &library)?;
@@ -112,7 +112,7 @@ pub(super) fn run(args: &ExtendArgs, root: Option<&Path>) -> Result<ExitCode, Fa
         say(args.quiet, &format!("still run, on the pages that they have: {}", names.join(", ")));
     }
     if let Some(target) = &args.stats {
-        output::file(target, &document::json(&document)?)?;
+        output::file(target, &document::json(&document))?;
     }
     say(args.quiet, &render::extend::ended(&document));
     Ok(placed::exit(&ended))
@@ -154,7 +154,7 @@ fn planned(args: &ExtendArgs, mut plan: PlanDocument) -> Result<ExitCode, Failur
         plan.estimate = Some(estimate::estimate(args, plan.dram_bytes)?);
     }
     output::data(&match args.json {
-        true => document::json(&plan)?,
+        true => document::json(&plan),
         false => render::extend::plan(&plan),
     })?;
     Ok(if plan.can_be_done { ExitCode::SUCCESS } else { ExitCode::from(1) })
@@ -222,7 +222,7 @@ fn under(
         (SKIP_SBRK.0, SKIP_SBRK.1.into()),
     ];
     let mut running =
-        signals.start_with(&variables, program, arguments).map_err(placed::unstarted)?;
+        signals.start_with(&variables, program, arguments).map_err(system::start_failure)?;
     session.board.set_first(running.pid());
     let mut line = Instant::now() + LINE;
     while !running.has_ended(TICK) {
@@ -233,7 +233,7 @@ fn under(
             monitored(&running, document(&seen));
         }
     }
-    let status = running.status().map_err(placed::unwaited)?;
+    let status = running.status().map_err(system::wait_failure)?;
     seen.look(&session.board);
     drop(server);
     seen.look(&session.board);

@@ -5,6 +5,7 @@ mod counted;
 mod engine;
 pub(super) mod export;
 mod setup;
+mod task;
 mod tasks;
 mod weights;
 
@@ -13,7 +14,7 @@ use crate::{
     args::{ChaseArgs, CommonArgs, InterleaveArgs, LoadArgs, Measure, MeasureArgs, TrafficArgs},
     document::{self, measure::MeasureDocument},
     failure::Failure,
-    output, render,
+    output, render, system,
 };
 use counted::Counted;
 use engine::{Bench, Ended};
@@ -26,7 +27,7 @@ pub(super) fn run(args: &MeasureArgs, root: Option<&Path>) -> Result<ExitCode, F
     if let Some(Measure::App(args)) = &args.what {
         return app::run(args, root);
     }
-    let root = super::root(root)?;
+    let root = system::open_root(root)?;
     let given = given(args);
     let common = given.common;
     output::check_writable(common.output.as_deref())?;
@@ -59,7 +60,7 @@ pub(super) fn run(args: &MeasureArgs, root: Option<&Path>) -> Result<ExitCode, F
     for note in setup.notes.iter().filter(|_| !common.quiet) {
         output::message(&format!("interleaf: {note}"));
     }
-    let signals = Signals::hold().map_err(placed::unheld)?;
+    let signals = Signals::hold().map_err(system::signal_failure)?;
     let ended = Bench::new(&setup, &signals, &counted, common, way).all(&tasks, &mut document);
     let status = match &ended {
         Ended::Done => {
@@ -149,7 +150,7 @@ fn of_interleave(args: &InterleaveArgs) -> Given<'_> {
 
 /// Records and prints the document as the options say; on stdout stands one thing.
 fn give(common: &CommonArgs, document: &MeasureDocument) -> Result<(), Failure> {
-    let json = document::json(document)?;
+    let json = document::json(document);
     if let Some(target) = &common.output {
         output::file(target, &json)?;
         if target.as_os_str() == "-" {

@@ -1,11 +1,13 @@
 //! `interleaf predict`.
 
-use super::give;
 use crate::{
     args::{LoadChoice, PredictArgs, WeightsChoice},
-    document::predict::{PredictDocument, Subject},
+    document::{
+        self,
+        predict::{PredictDocument, Subject},
+    },
     failure::Failure,
-    library, output, render,
+    library, output, render, support,
 };
 use interleaf_model::{
     demand::{Demand, Metric},
@@ -34,9 +36,9 @@ pub(super) fn run(args: &PredictArgs) -> Result<(), Failure> {
         (None, None, None) => return Ok(()),
     };
     let every_row = args.weights.is_some();
-    give(
-        &args.output,
-        &document,
+    support::print_document(
+        args.output.options(),
+        &document::json(&document),
         || render::predict::csv(&document),
         || render::predict::text(&document, every_row),
     )

@@ -1,23 +1,22 @@
 //! `interleaf reproduce`.
 
-use super::{check_targets, give};
 use crate::{
     args::ReproduceArgs,
     document::{
-        Document,
+        self, Document,
         reproduce::{ReproduceDocument, SCHEMA},
     },
     failure::Failure,
-    output, render, study,
+    output, render, study, support,
 };
 
 pub(super) fn run(args: &ReproduceArgs) -> Result<(), Failure> {
-    check_targets(&args.output, args.report.as_deref())?;
+    support::check_outputs(args.output.options(), args.report.as_deref())?;
     let studies = study::reproduce(&args.study)?;
     let document = ReproduceDocument { schema: SCHEMA.into(), studies };
-    give(
-        &args.output,
-        &document,
+    support::print_document(
+        args.output.options(),
+        &document::json(&document),
         || render::reproduce::csv(&document),
         || render::reproduce::text(&document),
     )?;

@@ -4,7 +4,7 @@ use crate::{
     args::ShowArgs,
     document::{self, machine::MachineDocument, show::ShowDocument},
     failure::Failure,
-    library, output, render,
+    library, output, render, system,
 };
 use interleaf_linux::topology::Machine;
 use std::path::Path;
@@ -20,18 +20,18 @@ pub(super) fn run(args: &ShowArgs, root: Option<&Path>) -> Result<(), Failure> {
     let platform = library::platform(name)?;
     let document = ShowDocument::new(&platform);
     if args.json {
-        return output::data(&document::json(&document)?);
+        return output::data(&document::json(&document));
     }
     output::data(&render::show::text(&document))
 }
 
 /// The machine that this runs on, or a captured one.
 fn machine(args: &ShowArgs, root: Option<&Path>) -> Result<(), Failure> {
-    let root = super::root(root)?;
-    let machine = Machine::read(&root).map_err(super::unread)?;
+    let root = system::open_root(root)?;
+    let machine = Machine::read(&root).map_err(system::read_failure)?;
     let document = MachineDocument::new(&machine);
     if args.json {
-        return output::data(&document::json(&document)?);
+        return output::data(&document::json(&document));
     }
     let mut text = render::machine::text(&document);
     if machine.memory_nodes().len() < 2 {
@@ -53,7 +53,7 @@ fn catalogue(json: bool) -> Result<(), Failure> {
             "workloads": workloads,
             "scenarios": scenarios,
         });
-        return output::data(&document::json(&document)?);
+        return output::data(&document::json(&document));
     }
     output::data(&catalogue_text())
 }

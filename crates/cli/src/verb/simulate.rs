@@ -5,26 +5,18 @@ mod sweep;
 
 pub(super) use dimm::dimm;
 
-use super::{check_targets, give};
 use crate::{
     args::MachineArgs,
     document::{
-        Document,
+        self, Document,
         simulate::{MachineDocument, Stated},
     },
     failure::Failure,
-    library, output, render,
+    library, output, render, support,
 };
 use core::time::Duration;
-use interleaf_model::{
-    control::Settings,
-    curve::CurveError,
-    demand::Demand,
-    platform::Platform,
-    policy::PolicyKind,
-    units::{Bytes, Time},
-};
-use interleaf_sim::machine::{Arena, Outcome, Scenario, ScenarioError, Task, Trial};
+use interleaf_model::{control::Settings, policy::PolicyKind, units::Time};
+use interleaf_sim::machine::{Arena, Outcome, Scenario, ScenarioError, Trial};
 
 /// How long is simulated when nobody says, s.
 const DURATION_S: f64 = 600.0;
@@ -33,7 +25,7 @@ const DURATION_S: f64 = 600.0;
 const STEPS: u64 = 100;
 
 pub(super) fn machine(args: &MachineArgs) -> Result<(), Failure> {
-    check_targets(&args.output, args.report.as_deref())?;
+    support::check_outputs(args.output.options(), args.report.as_deref())?;
     if let Some(file) = &args.sweep {
         return sweep::run(file, args.output.output.as_deref());
     }
@@ -62,9 +54,9 @@ pub(super) fn machine(args: &MachineArgs) -> Result<(), Failure> {
         settings: Settings::default(),
     };
     let document = document(&scenario, duration, &trial, args.compare)?;
-    give(
-        &args.output,
-        &document,
+    support::print_document(
+        args.output.options(),
+        &document::json(&document),
         || render::simulate::csv(&document),
         || render::simulate::text(&document),
     )?;
@@ -93,7 +85,7 @@ fn document(
     let run = |trial: &Trial| -> Result<Outcome, Failure> {
         progress.set_message(trial.policy.to_string());
         let begun = progress.position();
-        let mut run = arena.start(trial).map_err(wrong_curves)?;
+        let mut run = arena.start(trial).map_err(library::curve_failure)?;
         while run.period().is_some() {
             progress.set_position(begun + (run.progress() * STEPS as f64) as u64);
         }
@@ -113,10 +105,6 @@ fn document(
     }
     progress.finish_and_clear();
     Ok(document)
-}
-
-pub(super) fn wrong_curves(why: CurveError) -> Failure {
-    Failure::new(format!("curves that are so wrong are none: {why}"), why.hint())
 }
 
 /// What is simulated, and for how long.
@@ -181,33 +169,5 @@ fn of_workload(args: &MachineArgs) -> Result<Scenario, Failure> {
         // The command line asks for one of them.
         (None, None) => return Err(Failure::new("there is no workload", "give --workload NAME")),
     };
-    single(&platform, &demand, args.threads, args.footprint)
-}
-
-/// A workload that comes with the tool, alone on a platform.
-pub(super) fn alone(
-    platform: &str,
-    workload: &str,
-    threads: Option<u32>,
-) -> Result<Scenario, Failure> {
-    let scenario =
-        single(&library::platform(platform)?, &library::workload(workload)?, threads, None)?;
-    scenario.check().map_err(|why| Failure::new(why.to_string(), why.hint()))?;
-    Ok(scenario)
-}
-
-/// One workload on its own.
-fn single(
-    platform: &Platform,
-    demand: &Demand,
-    threads: Option<u32>,
-    footprint: Option<Bytes>,
-) -> Result<Scenario, Failure> {
-    let measured_on = library::measured_on(platform, demand)?;
-    let threads = threads.unwrap_or_else(|| demand.threads().min(platform.domains[0].cores));
-    let mut task = Task::new(platform, &measured_on, demand, threads);
-    if let Some(footprint) = footprint {
-        task.footprint_bytes = footprint.get();
-    }
-    Ok(Scenario::new(&demand.name, platform.clone(), vec![task]))
+    library::single_workload(&platform, &demand, args.threads, args.footprint)
 }

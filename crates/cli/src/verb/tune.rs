@@ -3,19 +3,16 @@
 mod log;
 mod proposal;
 
-use super::{
-    placed::{self, Job, live},
-    restore,
-};
+use super::placed::{self, Job};
 use crate::{
     args::TuneArgs,
     document::{
         self,
         run::RunDocument,
-        tune::{TrialDocument, TuneDocument},
+        tune::{TrialDocument, TuneDocument, TuneRequest},
     },
     failure::Failure,
-    output, render,
+    output, render, system,
 };
 use indicatif::ProgressBar;
 use interleaf_linux::{
@@ -54,11 +51,11 @@ const ESCAPED_MAX: f64 = 0.1;
 const ESCAPED_BYTES: f64 = (64 << 20) as f64;
 
 pub(super) fn run(args: &TuneArgs, root: Option<&Path>) -> Result<ExitCode, Failure> {
-    let root = super::root(root)?;
+    let root = system::open_root(root)?;
     output::check_writable(args.output.as_deref())?;
     output::check_writable(args.log.as_deref())?;
-    let machine = Machine::read(&root).map_err(super::unread)?;
-    let allowed = allowed_nodes(&root, "self").map_err(super::unread)?;
+    let machine = Machine::read(&root).map_err(system::read_failure)?;
+    let allowed = allowed_nodes(&root, "self").map_err(system::read_failure)?;
     let proposal = proposal::of(args, &machine)?;
     let search = Search {
         proposal: proposal.weights.clone(),
@@ -67,7 +64,7 @@ pub(super) fn run(args: &TuneArgs, root: Option<&Path>) -> Result<ExitCode, Fail
         worth: args.worth.part(),
         noise: NOISE,
     };
-    let mut document = TuneDocument::new(args, &search, &proposal.source);
+    let mut document = TuneDocument::new(request(args), &search, &proposal.source);
     let tuner = Tuner { args, root: &root, machine: &machine, allowed, search };
     let first = Weights::first_tier(proposal.weights.as_slice().len());
     let begin = [first.clone(), proposal.weights].into_iter().chain(args.weights.iter().cloned());
@@ -80,11 +77,11 @@ pub(super) fn run(args: &TuneArgs, root: Option<&Path>) -> Result<ExitCode, Fail
     if args.dry_run {
         return give(args, &document).map(|()| ExitCode::SUCCESS);
     }
-    live(&root)?;
+    system::check_live(&root)?;
     if !settings.is_empty() {
         // Before minutes go by: whoever may not set weights learns it now.
         let opened = Journal::open(&root);
-        let (_, undone) = opened.map_err(restore::unkept)?;
+        let (_, undone) = opened.map_err(system::journal_failure)?;
         placed::tell_put_back(args.quiet, &undone.iter().map(Into::into).collect::<Vec<_>>());
     }
     let ended = tuner.search(&first, &mut document)?;
@@ -96,9 +93,20 @@ pub(super) fn run(args: &TuneArgs, root: Option<&Path>) -> Result<ExitCode, Fail
     }
 }
 
+/// The request of the command line, for the record.
+fn request(args: &TuneArgs) -> TuneRequest {
+    TuneRequest {
+        command: args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
+        metric: args.metric.as_ref().map(ToString::to_string),
+        higher_is_better: args.higher_is_better,
+        warm_up: args.warm_up,
+        dry_run: args.dry_run,
+    }
+}
+
 /// Records and prints the document as the options say; on stdout stands one thing.
 fn give(args: &TuneArgs, document: &TuneDocument) -> Result<(), Failure> {
-    let json = document::json(document)?;
+    let json = document::json(document);
     if let Some(target) = &args.output {
         output::file(target, &json)?;
         if target.as_os_str() == "-" {
@@ -143,7 +151,7 @@ impl Tuner<'_> {
 
     /// Runs the command until the best weights are known.
     fn search(&self, first: &Weights, document: &mut TuneDocument) -> Result<Ended, Failure> {
-        let signals = Signals::hold().map_err(placed::unheld)?;
+        let signals = Signals::hold().map_err(system::signal_failure)?;
         let bar = output::progress(self.args.runs as u64, "warming up");
         let mut log = Log::open(self.args)?;
         let mut runs: Vec<Run> = vec![];
@@ -178,7 +186,7 @@ impl Tuner<'_> {
     /// Writes what is known so far, so that nothing is lost.
     fn record(&self, document: &TuneDocument) -> Result<(), Failure> {
         let file = self.args.output.as_deref().filter(|file| *file != Path::new("-"));
-        file.map_or(Ok(()), |file| output::file(file, &document::json(document)?))
+        file.map_or(Ok(()), |file| output::file(file, &document::json(document)))
     }
 
     /// Runs the command once.
@@ -214,7 +222,7 @@ impl Tuner<'_> {
         };
         let meanwhile: placed::Meanwhile<'_> = &mut meanwhile;
         let ended = placed::under(&job, signals, &placement, &mut document, Some(meanwhile))?;
-        let mut trial = TrialDocument::new(weights, why, &ended, &document);
+        let mut trial = TrialDocument::new(weights, why, ended.elapsed, &document);
         let outcome = match (ended.signal, ended.status) {
             (Some(number), _) => Outcome::Signal(number),
             (None, Some(status)) if status.success() => {

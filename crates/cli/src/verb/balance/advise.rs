@@ -20,8 +20,7 @@ use crate::{
         },
     },
     failure::Failure,
-    output, render,
-    verb::placed,
+    output, render, system,
 };
 use core::time::Duration;
 use interleaf_linux::{
@@ -64,7 +63,7 @@ pub(super) fn run(
     if let Some(who) = setup.held(config, way) {
         output::message(&format!("interleaf: {who}"));
     }
-    let signals = Signals::hold().map_err(placed::unheld)?;
+    let signals = Signals::hold().map_err(system::signal_failure)?;
     let manager = &Manager::new();
     // What was recorded need not be waited for.
     let clock: Box<dyn Clock + '_> = match config.is_replayed() {
@@ -225,8 +224,7 @@ fn summarize(
     };
     let summaries: Vec<SummaryDocument> = advised.iter().zip(start).filter_map(of_domain).collect();
     for summary in &summaries {
-        let line = serde_json::to_string(summary)
-            .map_err(|why| Failure::new(why.to_string(), "report it"))?;
+        let line = crate::document::json_line(summary);
         output::data(&match args.json {
             true => line + "\n",
             false => render::balance::summary(summary),

@@ -14,11 +14,8 @@ use crate::{
         run::{BalancedDocument, PutBackDocument, RunDocument},
     },
     failure::Failure,
-    output, render,
-    verb::{
-        placed::{self, Ended, say},
-        restore,
-    },
+    output, render, system,
+    verb::placed::{self, Ended, say},
 };
 use interleaf_linux::{
     actuator::{Scope, SharedJournal},
@@ -49,8 +46,8 @@ pub(in crate::verb) fn steered(
         let document = document(&setup, &config, root, command)?;
         return Ok((document, None));
     }
-    let signals = Signals::hold().map_err(placed::unheld)?;
-    let (journal, undone) = Journal::open(root).map_err(restore::unkept)?;
+    let signals = Signals::hold().map_err(system::signal_failure)?;
+    let (journal, undone) = Journal::open(root).map_err(system::journal_failure)?;
     for undone in &undone {
         output::message(&format!("interleaf: {}", render::run::put_back(&undone.into())));
     }
@@ -70,7 +67,7 @@ pub(in crate::verb) fn steered(
         }
     };
     if let Ok(journal) = Rc::try_unwrap(journal) {
-        let undone = journal.into_inner().close().map_err(restore::unkept)?;
+        let undone = journal.into_inner().close().map_err(system::journal_failure)?;
         document.put_back = undone.iter().map(PutBackDocument::from).collect();
         placed::tell_put_back(args.quiet, &document.put_back);
     }
@@ -152,7 +149,7 @@ impl<'a> Job<'_, 'a> {
         let (program, arguments) =
             self.args.command.split_first().unwrap_or_else(|| unreachable!());
         let running =
-            signals.start(&Policy::Default, program, arguments).map_err(placed::unstarted)?;
+            signals.start(&Policy::Default, program, arguments).map_err(system::start_failure)?;
         self.setup.scope = Scope::Processes(vec![running.pid()]);
         let child = RefCell::new(Child { running, ended: None });
         let quiet = self.args.quiet;
@@ -174,7 +171,7 @@ impl<'a> Job<'_, 'a> {
         }
         let status = loop {
             match child.ended.take() {
-                Some(ended) => break ended.map_err(placed::unwaited)?,
+                Some(ended) => break ended.map_err(system::wait_failure)?,
                 None => child.ended = child.running.wait(LONG).transpose(),
             }
         };

@@ -5,8 +5,7 @@
 
 use super::{
     config::Config,
-    restore,
-    setup::{Setup, unmoved},
+    setup::{Setup, actuator_failure},
 };
 use crate::{
     document::{
@@ -14,7 +13,7 @@ use crate::{
         balance::{PlanDocument, WriteDocument},
     },
     failure::Failure,
-    output, render,
+    output, render, system,
 };
 use interleaf_linux::{
     actuator::{Actuator, SharedJournal},
@@ -27,14 +26,14 @@ use std::{cell::RefCell, rc::Rc};
 pub(super) fn run(config: &Config, json: bool, root: &Root) -> Result<(), Failure> {
     let document = plan(config, root)?;
     output::data(&match json {
-        true => document::json(&document)?,
+        true => document::json(&document),
         false => render::balance::plan(&document),
     })
 }
 
 fn plan(config: &Config, root: &Root) -> Result<PlanDocument, Failure> {
     let setup = Setup::read(config, root)?;
-    let (journal, _) = Journal::open(root).map_err(restore::unkept)?;
+    let (journal, _) = Journal::open(root).map_err(system::journal_failure)?;
     let journal: SharedJournal<'_> = Rc::new(RefCell::new(journal));
     let mut actuators = setup.actuators(config, root, &journal, StopFlag::default())?;
     let mut document = setup.plan(config, &actuators, root)?;
@@ -60,7 +59,9 @@ fn set(
 ) -> Result<(), Failure> {
     for (scope, (actuator, shares)) in actuators.iter_mut().zip(shares).enumerate() {
         let Some(actuator) = actuator else { continue };
-        actuator.set(&setup.goal(config, scope, shares.clone())).map_err(|why| unmoved(&why))?;
+        actuator
+            .set(&setup.goal(config, scope, shares.clone()))
+            .map_err(|why| actuator_failure(&why))?;
     }
     Ok(())
 }

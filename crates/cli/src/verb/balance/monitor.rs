@@ -113,8 +113,7 @@ fn plain(told: &Receiver<Told>, json: bool) -> Result<(), Failure> {
         match told {
             Told::Here => {}
             Told::Period(period) if json => {
-                let line = serde_json::to_string(&period)
-                    .map_err(|why| Failure::new(why.to_string(), "report it"))?;
+                let line = crate::document::json_line(&period);
                 output::data(&(line + "\n"))?;
             }
             Told::Period(period) => output::data(&(render::balance::line(&period) + "\n"))?,

@@ -96,8 +96,7 @@ impl<'a> Publisher<'a> {
             target.publish(period);
         }
         for document in period {
-            let line = serde_json::to_string(document)
-                .map_err(|why| Failure::new(why.to_string(), "report it"))?;
+            let line = crate::document::json_line(document);
             if let Some(record) = &mut self.record {
                 record.add(&line);
             }

@@ -8,8 +8,7 @@ use super::{
     setup::{fixed, settings},
 };
 use crate::{
-    args::BalanceArgs, document::balance::PeriodDocument, failure::Failure, output, render,
-    verb::simulate,
+    args::BalanceArgs, document::balance::PeriodDocument, failure::Failure, library, output, render,
 };
 use interleaf_model::{control::Period, machine::Layout, weights::Weights};
 use interleaf_sim::machine::{Arena, PeriodRecord, Trial};
@@ -27,7 +26,7 @@ pub(super) fn run(
     platform: &str,
 ) -> Result<ExitCode, Failure> {
     let workload = args.workload.as_deref().unwrap_or(WORKLOAD);
-    let scenario = simulate::alone(platform, workload, args.threads)?;
+    let scenario = library::built_in_workload(platform, workload, args.threads)?;
     let duration = Duration::from_secs_f64(args.duration.map_or(DURATION_S, |it| it.seconds()));
     let arena = Arena::new(&scenario, duration);
     let names = scenario.platform.tier_names();
@@ -37,7 +36,7 @@ pub(super) fn run(
     };
     let trial =
         Trial { policy: config.policy, points, curve_error: 0.0, settings: settings(config) };
-    let mut run = arena.start(&trial).map_err(simulate::wrong_curves)?;
+    let mut run = arena.start(&trial).map_err(library::curve_failure)?;
     let task = &scenario.tasks[0];
     output::message(&format!(
         "interleaf: simulated: {platform} with {} threads of {}; nodes are its tiers: {}",

@@ -153,7 +153,7 @@ pub(super) fn run(recipe: &Recipe, args: &BenchRunArgs) -> Result<ExitCode, Fail
     let mut document = document(recipe, args, &text, running.elapsed())?;
     let since = |(drive, (now, then)): (&Drive, _)| drive.document(now, then);
     document.drive = drive.as_ref().zip(after.zip(before)).map(since);
-    let json = document::json(&document)?;
+    let json = document::json(&document);
     if let Some(target) = &args.output {
         output::file(target, &json)?;
     }

@@ -9,8 +9,7 @@ use crate::{
         rounded,
     },
     failure::Failure,
-    output, render,
-    verb::unread,
+    output, render, system,
 };
 use interleaf_linux::{
     available::{available, swap},
@@ -79,8 +78,9 @@ fn fits(args: &BenchRunArgs, root: &Root) -> Result<(), Failure> {
     if is_extended || matches!(args.memory, Place::File(_)) {
         return Ok(());
     }
-    let Some(found) = available(root, None).map_err(unread)? else { return Ok(()) };
-    let most = Bytes::new(found.usable_bytes().saturating_add(swap(root).map_err(unread)?));
+    let Some(found) = available(root, None).map_err(system::read_failure)? else { return Ok(()) };
+    let most =
+        Bytes::new(found.usable_bytes().saturating_add(swap(root).map_err(system::read_failure)?));
     let asked = args.footprint;
     if asked <= most {
         return Ok(());
@@ -107,7 +107,7 @@ fn fits(args: &BenchRunArgs, root: &Root) -> Result<(), Failure> {
 }
 
 fn give(args: &BenchRunArgs, document: &BenchDocument) -> Result<(), Failure> {
-    let json = document::json(document)?;
+    let json = document::json(document);
     if let Some(target) = &args.output {
         output::file(target, &json)?;
     }

@@ -3,7 +3,7 @@
 use crate::{
     args::{ALLOC_MIN, DRAM_MIN, Dram, ExtendArgs},
     failure::Failure,
-    verb::unread,
+    system,
 };
 use interleaf_linux::{available::available, root::Root};
 use interleaf_model::units::Bytes;
@@ -24,7 +24,7 @@ pub(super) fn dram(root: &Root, args: &ExtendArgs) -> Result<u64, Failure> {
         Some(Dram::Size(size)) => return Ok(size.get()),
         Some(Dram::Percent(percent)) => percent,
     };
-    let found = available(root, None).map_err(unread)?.ok_or_else(|| {
+    let found = available(root, None).map_err(system::read_failure)?.ok_or_else(|| {
         Failure::new(
             format!("--dram {percent}%: /proc/meminfo does not tell what memory is available"),
             "give it as a size, such as 8GiB",

@@ -9,8 +9,8 @@ use super::unbegun;
 use crate::{
     document::extend::{ExtendDocument, Seen},
     failure::Failure,
-    output, render,
-    verb::{placed, terminal},
+    output, render, system,
+    verb::terminal,
 };
 use interleaf_linux::command::Signals;
 use interleaf_pager::session::Session;
@@ -102,11 +102,10 @@ impl<'a> Watch<'a> {
 
 /// A line a second.
 fn plain(mut watch: Watch<'_>, json: bool) -> Result<(), Failure> {
-    let signals = Signals::hold().map_err(placed::unheld)?;
+    let signals = Signals::hold().map_err(system::signal_failure)?;
     while let Some(document) = watch.look() {
         if json {
-            let line = serde_json::to_string(&document)
-                .map_err(|why| Failure::new(why.to_string(), "report it"))?;
+            let line = crate::document::json_line(&document);
             output::data(&(line + "\n"))?;
         } else {
             output::data(&(render::extend::line(&document) + "\n"))?;

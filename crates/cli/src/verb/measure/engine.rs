@@ -6,7 +6,7 @@ mod histogram;
 use super::{
     counted::Counted,
     setup::{From as Cpus, Setup, room},
-    tasks::Task,
+    task::Task,
     weights,
 };
 use crate::{
@@ -19,8 +19,7 @@ use crate::{
         rounded,
     },
     failure::Failure,
-    output, render,
-    verb::unread,
+    output, render, system,
 };
 use indicatif::ProgressBar;
 use interleaf_linux::{
@@ -177,7 +176,7 @@ impl<'a> Bench<'a> {
             });
         }
         if let Some(file) = &self.common.output {
-            output::interim(file, &document::json(document)?)?;
+            output::interim(file, &document::json(document))?;
         }
         self.bar.inc(1);
         match self.signals.come() {
@@ -203,10 +202,12 @@ impl<'a> Bench<'a> {
         &self,
         work: impl FnOnce() -> Result<T, Stop>,
     ) -> Result<(T, ContaminationDocument, f64), Stop> {
-        let (before, began) = (Busy::read(self.setup.root).map_err(unread)?, Instant::now());
+        let (before, began) =
+            (Busy::read(self.setup.root).map_err(system::read_failure)?, Instant::now());
         let done = work()?;
         let took = began.elapsed().as_secs_f64();
-        let between = Busy::read(self.setup.root).map_err(unread)?.since(&before, took);
+        let between =
+            Busy::read(self.setup.root).map_err(system::read_failure)?.since(&before, took);
         let contamination = ContaminationDocument {
             others_cpus: rounded(between.others),
             stolen_cpus: rounded(between.stolen),

@@ -5,8 +5,8 @@ use crate::{
     args::RunArgs,
     document::run::{MovedDocument, RunDocument},
     failure::Failure,
-    output, render,
-    verb::placed::{self, migrator, say, unmoved},
+    output, render, system,
+    verb::placed::{migrator, say},
 };
 use interleaf_linux::{
     command::Signals,
@@ -26,7 +26,7 @@ pub(super) fn place(
     placement: &Placement,
     document: &mut RunDocument,
 ) -> Result<ExitCode, Failure> {
-    let signals = Signals::hold().map_err(placed::unheld)?;
+    let signals = Signals::hold().map_err(system::signal_failure)?;
     let mut migrator = migrator(args.migration_rate, placement)?;
     let bar = output::progress_bytes("moving pages");
     let watch = &mut |progress: &Progress<'_>| {
@@ -39,10 +39,10 @@ pub(super) fn place(
         }
     };
     let moved = if args.dry_run {
-        let found = migrator.forecast(&args.pid, watch).map_err(unmoved)?;
+        let found = migrator.forecast(&args.pid, watch).map_err(system::migrate_failure)?;
         MovedDocument::planned(&found)
     } else {
-        let outcome = migrator.run(&args.pid, watch).map_err(unmoved)?;
+        let outcome = migrator.run(&args.pid, watch).map_err(system::migrate_failure)?;
         let has_none = |it: &Moved| !it.ended && it.before.total() == 0;
         if !outcome.stopped && outcome.processes.iter().all(has_none) {
             let pids: Vec<String> = args.pid.iter().map(u32::to_string).collect();

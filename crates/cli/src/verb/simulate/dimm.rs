@@ -5,10 +5,14 @@ mod traced;
 
 use crate::{
     args::{DimmArgs, LoadChoice, PatternChoice},
-    document::dimm::{DimmDocument, TimingDocument},
+    document::{
+        self,
+        dimm::{DimmDocument, TimingDocument},
+    },
     failure::Failure,
     library, output,
     render::{self, number},
+    support,
 };
 use interleaf_model::mix::Mix;
 use interleaf_sim::dimm::{
@@ -30,7 +34,7 @@ pub(crate) fn dimm(args: &DimmArgs) -> Result<(), Failure> {
     if args.device == "list" {
         return output::data(&(device::names().join("\n") + "\n"));
     }
-    super::check_targets(&args.output, None)?;
+    support::check_outputs(args.output.options(), None)?;
     for target in [&args.curves, &args.command_trace, &args.trace_out] {
         output::check_writable(target.as_deref())?;
     }
@@ -49,9 +53,9 @@ pub(crate) fn dimm(args: &DimmArgs) -> Result<(), Failure> {
         output::file(target, &render::dimm::curves_csv(&document))?;
         output::message(&format!("the curves are in {}", target.display()));
     }
-    super::give(
-        &args.output,
-        &document,
+    support::print_document(
+        args.output.options(),
+        &document::json(&document),
         || render::dimm::csv(&document),
         || render::dimm::text(&document),
     )

@@ -93,7 +93,7 @@ fn scenario(sweep: &Sweep, case: &Case) -> Result<Scenario, Failure> {
             let demand = library::workload(name.get_ref())?;
             let threads = threads.as_ref().map(|threads| *threads.get_ref());
             let footprint = case.footprint.as_ref().map(|size| *size.get_ref());
-            super::single(&platform, &demand, threads, footprint)?
+            library::single_workload(&platform, &demand, threads, footprint)?
         }
     };
     if let Some(groups) = sweep.page_groups {

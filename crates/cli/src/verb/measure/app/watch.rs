@@ -8,8 +8,7 @@ use crate::{
         profile::{Beside, ProfileDocument, SampleDocument, Samples, TrafficDocument},
     },
     failure::Failure,
-    output,
-    verb::unread,
+    output, system,
 };
 use interleaf_linux::{
     numa_maps::{self, NodeBytes},
@@ -69,7 +68,7 @@ impl<'a> Watch<'a> {
         if let Some(meter) = &mut sources.energy {
             let _ = meter.read_each();
         }
-        let machine = usage::machine_time(root).map_err(unread)?;
+        let machine = usage::machine_time(root).map_err(system::read_failure)?;
         Ok(Self {
             root,
             sources,
@@ -238,7 +237,7 @@ impl<'a> Watch<'a> {
         document.app.samples = self.samples.list().to_vec();
         document.app.summed(age.as_secs_f64(), Beside::default());
         // The last one says why, if this cannot be written.
-        let _ = output::interim(target, &document::json(document)?);
+        let _ = output::interim(target, &document::json(document));
         Ok(())
     }
 

@@ -9,7 +9,7 @@ use crate::{
         rounded,
     },
     failure::Failure,
-    verb::measure::tasks::Loads,
+    verb::measure::task::Loads,
 };
 use interleaf_linux::placement::Placement;
 use interleaf_measure::{

@@ -7,7 +7,7 @@ use crate::{
         rounded,
     },
     failure::Failure,
-    verb::measure::tasks::Loads,
+    verb::measure::task::Loads,
 };
 use interleaf_linux::root::Root;
 use interleaf_measure::{

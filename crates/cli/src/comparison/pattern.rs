@@ -16,9 +16,14 @@ pub(crate) struct Pattern {
 }
 
 impl Pattern {
-    /// Whether what is touched next can be known.
-    pub(crate) fn prediction(&self) -> bool {
+    /// Whether the next access can be predicted.
+    pub(crate) fn is_predictable(&self) -> bool {
         self.kind != Kind::Random
+    }
+
+    /// Whether bytes bound the drive that serves it, and not requests.
+    pub(crate) fn moves_bytes(&self) -> bool {
+        self.is_streaming || self.is_predictable()
     }
 }
 
