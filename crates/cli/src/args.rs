@@ -25,8 +25,8 @@ pub(crate) use report::{CompareArgs, ReportArgs, ReportFormat};
 pub(crate) use run::RunArgs;
 pub(crate) use simulate::{DimmArgs, PatternChoice, Simulate};
 
-use crate::{failure::Failure, support::OutputOptions};
 use clap::{ArgGroup, Args, CommandFactory, Parser, Subcommand, error::ErrorKind};
+use interleaf_console::{Failure, support::OutputOptions};
 use interleaf_model::{
     mix::Mix,
     policy::PolicyKind,
@@ -600,7 +600,7 @@ fn policy_name() -> clap::builder::PossibleValuesParser {
 }
 
 fn study_name() -> clap::builder::PossibleValuesParser {
-    let names = crate::study::NAMES.iter().copied().chain(["all"]);
+    let names = interleaf_study::NAMES.iter().copied().chain(["all"]);
     clap::builder::PossibleValuesParser::new(names)
 }
 

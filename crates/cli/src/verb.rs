@@ -18,10 +18,8 @@ mod simulate;
 mod terminal;
 mod tune;
 
-use crate::{
-    args::{Cli, ShowArgs, Simulate, Verb},
-    failure::Failure,
-};
+use crate::args::{Cli, ShowArgs, Simulate, Verb};
+use interleaf_console::Failure;
 use std::process::ExitCode;
 
 /// Does what the command line says.

@@ -26,13 +26,9 @@ mod notify;
 mod monitor;
 
 use super::{placed, restore};
-use crate::{
-    args::BalanceArgs,
-    document::{balance::PeriodDocument, run::PutBackDocument},
-    failure::Failure,
-    output, render, system,
-};
+use crate::args::BalanceArgs;
 use config::{Config, EXAMPLE, Overruled};
+use interleaf_console::{Failure, output, system};
 use interleaf_linux::{
     actuator::SharedJournal,
     command::Signals,
@@ -44,6 +40,7 @@ use interleaf_model::{
     control::Controller,
     machine::{Decision, Machine as _, ScopeLayout},
 };
+use interleaf_record::{balance::PeriodDocument, run::PutBackDocument};
 use notify::Manager;
 use publish::Publisher;
 use setup::Setup;
@@ -89,7 +86,7 @@ pub(super) fn start(args: &BalanceArgs, root: Option<&Path>) -> Result<ExitCode,
     let signals = Signals::hold().map_err(system::signal_failure)?;
     let (journal, undone) = Journal::open(&root).map_err(system::journal_failure)?;
     for undone in &undone {
-        output::message(&format!("interleaf: {}", render::run::put_back(&undone.into())));
+        output::message(&format!("interleaf: {}", interleaf_report::run::put_back(&undone.into())));
     }
     let journal: SharedJournal<'_> = Rc::new(RefCell::new(journal));
     let ended = balance(args, &config, &root, &journal, &signals);

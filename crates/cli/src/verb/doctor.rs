@@ -1,11 +1,7 @@
 //! `interleaf doctor`.
 
-use crate::{
-    args::DoctorArgs,
-    document::{self, machine::DoctorDocument},
-    failure::Failure,
-    output, render, system,
-};
+use crate::args::DoctorArgs;
+use interleaf_console::{Failure, output, system};
 use interleaf_linux::{
     actuator::physical,
     capability::{Capability, Status, capabilities},
@@ -21,6 +17,7 @@ use interleaf_linux::{
     topology::Machine,
 };
 use interleaf_pager::rights::{self, Refused};
+use interleaf_record::machine::DoctorDocument;
 use std::path::Path;
 
 pub(super) fn run(args: &DoctorArgs, root: Option<&Path>) -> Result<(), Failure> {
@@ -55,9 +52,9 @@ pub(super) fn run(args: &DoctorArgs, root: Option<&Path>) -> Result<(), Failure>
     }
     let document = DoctorDocument::new(&machine, &found);
     if args.json {
-        return output::data(&document::json(&document));
+        return output::data(&interleaf_record::json(&document));
     }
-    output::data(&render::machine::doctor(&document))
+    output::data(&interleaf_report::machine::doctor(&document))
 }
 
 /// What a file can only hint at is tried, where that changes nothing.

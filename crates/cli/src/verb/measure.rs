@@ -10,16 +10,15 @@ mod tasks;
 mod weights;
 
 use super::placed;
-use crate::{
-    args::{ChaseArgs, CommonArgs, InterleaveArgs, LoadArgs, Measure, MeasureArgs, TrafficArgs},
-    document::{self, measure::MeasureDocument},
-    failure::Failure,
-    output, render, system,
+use crate::args::{
+    ChaseArgs, CommonArgs, InterleaveArgs, LoadArgs, Measure, MeasureArgs, TrafficArgs,
 };
 use counted::Counted;
 use engine::{Bench, Ended};
+use interleaf_console::{Failure, output, system};
 use interleaf_linux::command::Signals;
 use interleaf_measure::interleave::Way;
+use interleaf_record::measure::MeasureDocument;
 use setup::{Given, Setup};
 use std::{path::Path, process::ExitCode};
 
@@ -150,12 +149,12 @@ fn of_interleave(args: &InterleaveArgs) -> Given<'_> {
 
 /// Records and prints the document as the options say; on stdout stands one thing.
 fn give(common: &CommonArgs, document: &MeasureDocument) -> Result<(), Failure> {
-    let json = document::json(document);
+    let json = interleaf_record::json(document);
     if let Some(target) = &common.output {
         output::file(target, &json)?;
         if target.as_os_str() == "-" {
             return Ok(());
         }
     }
-    output::data(&if common.json { json } else { render::measure::text(document) })
+    output::data(&if common.json { json } else { interleaf_report::measure::text(document) })
 }

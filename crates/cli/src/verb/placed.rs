@@ -1,10 +1,6 @@
 //! A command under a placement: once for `run`, again and again for `tune`.
 
-use crate::{
-    document::run::{MemoryDocument, MovedDocument, PutBackDocument, RunDocument, SettingDocument},
-    failure::Failure,
-    output, render, system,
-};
+use interleaf_console::{Failure, output, system};
 use interleaf_linux::{
     command::{Running, Signals},
     journal::{Journal, JournalError},
@@ -15,6 +11,9 @@ use interleaf_linux::{
     topology::Machine,
 };
 use interleaf_model::units::Bandwidth;
+use interleaf_record::run::{
+    MemoryDocument, MovedDocument, PutBackDocument, RunDocument, SettingDocument,
+};
 use std::{
     ffi::OsString,
     fs::File,
@@ -71,7 +70,7 @@ pub(super) fn under(
     document: &mut RunDocument,
     meanwhile: Option<Meanwhile<'_>>,
 ) -> Result<Ended, Failure> {
-    say(job.quiet, &render::run::placement(document));
+    say(job.quiet, &interleaf_report::run::placement(document));
     let journal = set(job, &document.settings)?;
     let ended = match signals.come() {
         Some(signal) => Ok(Ended { status: None, elapsed: Duration::ZERO, signal: Some(signal) }),
@@ -140,7 +139,7 @@ fn command(
     let status = watch.until_end(&mut running, migrator, meanwhile)?;
     if let Some(moved) = watch.moved.as_ref().map(MovedDocument::from) {
         document.moved = Some(moved);
-        say(job.quiet, &render::run::moved(document));
+        say(job.quiet, &interleaf_report::run::moved(document));
     }
     if let Some(why) = watch.unmoved {
         output::message(&format!("interleaf: its pages are spread evenly, and not moved: {why}"));
@@ -150,7 +149,7 @@ fn command(
     }
     if let Some(most) = watch.most {
         let memory = MemoryDocument::from(&most);
-        say(job.quiet, &render::run::memory(&memory));
+        say(job.quiet, &interleaf_report::run::memory(&memory));
         document.memory = Some(memory);
     }
     document.ended(status);
@@ -314,7 +313,7 @@ pub(super) fn say(quiet: bool, text: &str) {
 /// What went wrong is told in any case.
 pub(super) fn tell_put_back(quiet: bool, undone: &[PutBackDocument]) {
     for undone in undone {
-        let line = render::run::put_back(undone);
+        let line = interleaf_report::run::put_back(undone);
         match undone.outcome == "restored" {
             true => say(quiet, &line),
             false => output::message(&format!("interleaf: {line}")),

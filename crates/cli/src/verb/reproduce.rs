@@ -1,27 +1,27 @@
 //! `interleaf reproduce`.
 
-use crate::{
-    args::ReproduceArgs,
-    document::{
-        self, Document,
-        reproduce::{ReproduceDocument, SCHEMA},
-    },
-    failure::Failure,
-    output, render, study, support,
+use crate::args::ReproduceArgs;
+use interleaf_console::{Failure, output, support};
+use interleaf_record::{
+    Document,
+    reproduce::{ReproduceDocument, SCHEMA},
 };
 
 pub(super) fn run(args: &ReproduceArgs) -> Result<(), Failure> {
     support::check_outputs(args.output.options(), args.report.as_deref())?;
-    let studies = study::reproduce(&args.study)?;
+    let studies = interleaf_study::reproduce(&args.study)?;
     let document = ReproduceDocument { schema: SCHEMA.into(), studies };
     support::print_document(
         args.output.options(),
-        &document::json(&document),
-        || render::reproduce::csv(&document),
-        || render::reproduce::text(&document),
+        &interleaf_record::json(&document),
+        || interleaf_report::reproduce::csv(&document),
+        || interleaf_report::reproduce::text(&document),
     )?;
     if let Some(target) = &args.report {
-        output::file(target, &render::html::page(&Document::Reproduce(Box::new(document))))?;
+        output::file(
+            target,
+            &interleaf_report::html::page(&Document::Reproduce(Box::new(document))),
+        )?;
         output::message(&format!("the report is in {}", target.display()));
     }
     Ok(())

@@ -1,17 +1,11 @@
 //! What processes that were killed have left is put back: `--restore` of the verbs that act.
 
-use crate::{
-    document::{
-        self,
-        run::{PutBackDocument, SettingDocument},
-    },
-    failure::Failure,
-    output, render, system,
-};
+use interleaf_console::{Failure, output, system};
 use interleaf_linux::{
     journal::{self},
     root::Root,
 };
+use interleaf_record::run::{PutBackDocument, SettingDocument};
 
 /// Puts back what processes that were killed have left.
 pub(super) fn restore(dry_run: bool, json: bool, root: &Root) -> Result<(), Failure> {
@@ -21,10 +15,11 @@ pub(super) fn restore(dry_run: bool, json: bool, root: &Root) -> Result<(), Fail
     let undone = journal::restore(root).map_err(system::journal_failure)?;
     let undone: Vec<PutBackDocument> = undone.iter().map(PutBackDocument::from).collect();
     if json {
-        let value = serde_json::json!({ "schema": document::run::SCHEMA, "put_back": undone });
-        return output::data(&document::json(&value));
+        let value =
+            serde_json::json!({ "schema": interleaf_record::run::SCHEMA, "put_back": undone });
+        return output::data(&interleaf_record::json(&value));
     }
-    let lines: Vec<String> = undone.iter().map(render::run::put_back).collect();
+    let lines: Vec<String> = undone.iter().map(interleaf_report::run::put_back).collect();
     output::data(&listed(&lines))
 }
 
@@ -44,9 +39,9 @@ fn left(json: bool, root: &Root) -> Result<(), Failure> {
             .map(|damaged| serde_json::json!({ "path": damaged.path, "why": damaged.why }))
             .collect();
         let value = serde_json::json!({
-            "schema": document::run::SCHEMA, "left": left, "damaged": damaged,
+            "schema": interleaf_record::run::SCHEMA, "left": left, "damaged": damaged,
         });
-        return output::data(&document::json(&value));
+        return output::data(&interleaf_record::json(&value));
     }
     let mut lines: Vec<String> = changes
         .map(|(pid, change)| {

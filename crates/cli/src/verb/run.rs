@@ -7,12 +7,8 @@ use super::{
     placed::{self, Job, settings},
     restore,
 };
-use crate::{
-    args::RunArgs,
-    document::{self, run::RunDocument},
-    failure::Failure,
-    output, render, system,
-};
+use crate::args::RunArgs;
+use interleaf_console::{Failure, output, system};
 use interleaf_linux::{
     command::Signals,
     placement::{Placement, PlacementError},
@@ -20,6 +16,7 @@ use interleaf_linux::{
     root::Root,
     topology::Machine,
 };
+use interleaf_record::run::RunDocument;
 use std::{path::Path, process::ExitCode};
 
 /// What part of its time a command may be kept waiting because it is looked at.
@@ -46,7 +43,7 @@ pub(super) fn run(args: &RunArgs, root: Option<&Path>) -> Result<ExitCode, Failu
         return processes::place(args, &machine, &placement, &mut document);
     }
     if args.dry_run {
-        give(args, &document, render::run::dry_run)?;
+        give(args, &document, interleaf_report::run::dry_run)?;
         return Ok(ExitCode::SUCCESS);
     }
     system::check_live(&root)?;
@@ -78,7 +75,7 @@ fn by_policy(args: &RunArgs, root: Root) -> Result<ExitCode, Failure> {
     }
     let (document, ended) = balance::steered(args, &root, words(args))?;
     let Some(ended) = ended else {
-        give(args, &document, render::run::dry_run)?;
+        give(args, &document, interleaf_report::run::dry_run)?;
         return Ok(ExitCode::SUCCESS);
     };
     give(args, &document, |_| String::new())?;
@@ -110,12 +107,12 @@ fn give(
     text: impl FnOnce(&RunDocument) -> String,
 ) -> Result<(), Failure> {
     if let Some(target) = &args.output {
-        output::file(target, &document::json(document))?;
+        output::file(target, &interleaf_record::json(document))?;
     }
     if is_recorded_on_stdout(args) {
         return Ok(());
     }
-    output::data(&if args.json { document::json(document) } else { text(document) })
+    output::data(&if args.json { interleaf_record::json(document) } else { text(document) })
 }
 
 /// Whether the document goes to stdout as the record.

@@ -5,17 +5,14 @@ mod sweep;
 
 pub(super) use dimm::dimm;
 
-use crate::{
-    args::MachineArgs,
-    document::{
-        self, Document,
-        simulate::{MachineDocument, Stated},
-    },
-    failure::Failure,
-    library, output, render, support,
-};
+use crate::args::MachineArgs;
 use core::time::Duration;
+use interleaf_console::{Failure, output, support};
 use interleaf_model::{control::Settings, policy::PolicyKind, units::Time};
+use interleaf_record::{
+    Document,
+    simulate::{MachineDocument, Stated},
+};
 use interleaf_sim::machine::{Arena, Outcome, Scenario, ScenarioError, Trial};
 
 /// How long is simulated when nobody says, s.
@@ -56,12 +53,15 @@ pub(super) fn machine(args: &MachineArgs) -> Result<(), Failure> {
     let document = document(&scenario, duration, &trial, args.compare)?;
     support::print_document(
         args.output.options(),
-        &document::json(&document),
-        || render::simulate::csv(&document),
-        || render::simulate::text(&document),
+        &interleaf_record::json(&document),
+        || interleaf_report::simulate::csv(&document),
+        || interleaf_report::simulate::text(&document),
     )?;
     if let Some(target) = &args.report {
-        output::file(target, &render::html::page(&Document::Machine(Box::new(document))))?;
+        output::file(
+            target,
+            &interleaf_report::html::page(&Document::Machine(Box::new(document))),
+        )?;
         output::message(&format!("the report is in {}", target.display()));
     }
     Ok(())
@@ -85,7 +85,7 @@ fn document(
     let run = |trial: &Trial| -> Result<Outcome, Failure> {
         progress.set_message(trial.policy.to_string());
         let begun = progress.position();
-        let mut run = arena.start(trial).map_err(library::curve_failure)?;
+        let mut run = arena.start(trial).map_err(interleaf_catalog::curve_failure)?;
         while run.period().is_some() {
             progress.set_position(begun + (run.progress() * STEPS as f64) as u64);
         }
@@ -152,22 +152,22 @@ fn of_file(args: &MachineArgs, name: &str) -> Result<(Scenario, Option<Time>), F
             ));
         }
     }
-    library::scenario(name, args.platform.as_deref())
+    interleaf_catalog::scenario(name, args.platform.as_deref())
 }
 
 fn of_workload(args: &MachineArgs) -> Result<Scenario, Failure> {
     let Some(platform) = &args.platform else {
         return Err(Failure::new(
             "there is no platform to simulate",
-            format!("give --platform, one of {}", library::platform_names().join(", ")),
+            format!("give --platform, one of {}", interleaf_catalog::platform_names().join(", ")),
         ));
     };
-    let platform = library::platform(platform)?;
+    let platform = interleaf_catalog::platform(platform)?;
     let demand = match (&args.workload, &args.demand) {
-        (Some(name), _) => library::workload(name)?,
-        (_, Some(path)) => library::demand(path)?,
+        (Some(name), _) => interleaf_catalog::workload(name)?,
+        (_, Some(path)) => interleaf_catalog::demand(path)?,
         // The command line asks for one of them.
         (None, None) => return Err(Failure::new("there is no workload", "give --workload NAME")),
     };
-    library::single_workload(&platform, &demand, args.threads, args.footprint)
+    interleaf_catalog::single_workload(&platform, &demand, args.threads, args.footprint)
 }

@@ -4,7 +4,7 @@
 //! end of file and on EIO, so it never returns once the terminal has hung up, and no signal is
 //! looked at again.
 
-use crate::{failure::Failure, system};
+use interleaf_console::{Failure, system};
 use interleaf_linux::command::Signals;
 use ratatui::{DefaultTerminal, Frame};
 use rustix::{

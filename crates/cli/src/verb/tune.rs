@@ -4,17 +4,9 @@ mod log;
 mod proposal;
 
 use super::placed::{self, Job};
-use crate::{
-    args::TuneArgs,
-    document::{
-        self,
-        run::RunDocument,
-        tune::{TrialDocument, TuneDocument, TuneRequest},
-    },
-    failure::Failure,
-    output, render, system,
-};
+use crate::args::TuneArgs;
 use indicatif::ProgressBar;
+use interleaf_console::{Failure, output, system};
 use interleaf_linux::{
     command::{Running, Signals},
     journal::Journal,
@@ -27,6 +19,10 @@ use interleaf_linux::{
 use interleaf_model::{
     tune::{Run, Search, Step},
     weights::Weights,
+};
+use interleaf_record::{
+    run::RunDocument,
+    tune::{TrialDocument, TuneDocument, TuneRequest},
 };
 use log::Log;
 use std::{
@@ -106,14 +102,14 @@ fn request(args: &TuneArgs) -> TuneRequest {
 
 /// Records and prints the document as the options say; on stdout stands one thing.
 fn give(args: &TuneArgs, document: &TuneDocument) -> Result<(), Failure> {
-    let json = document::json(document);
+    let json = interleaf_record::json(document);
     if let Some(target) = &args.output {
         output::file(target, &json)?;
         if target.as_os_str() == "-" {
             return Ok(());
         }
     }
-    output::data(&if args.json { json } else { render::tune::text(document) })
+    output::data(&if args.json { json } else { interleaf_report::tune::text(document) })
 }
 
 /// How a search ended.
@@ -170,7 +166,7 @@ impl Tuner<'_> {
                 }
             };
             bar.set_message(format!("run {}: {weights}", runs.len() + 1));
-            let why = render::tune::why(why);
+            let why = interleaf_report::tune::why(why);
             let (outcome, trial) = self.once(&weights, &why, &signals, &mut log, &bar)?;
             document.runs.push(trial);
             let Outcome::Value(value) = outcome else { break ended(outcome, document) };
@@ -186,7 +182,7 @@ impl Tuner<'_> {
     /// Writes what is known so far, so that nothing is lost.
     fn record(&self, document: &TuneDocument) -> Result<(), Failure> {
         let file = self.args.output.as_deref().filter(|file| *file != Path::new("-"));
-        file.map_or(Ok(()), |file| output::file(file, &document::json(document)))
+        file.map_or(Ok(()), |file| output::file(file, &interleaf_record::json(document)))
     }
 
     /// Runs the command once.
@@ -274,7 +270,7 @@ impl Tuner<'_> {
     /// Tells of a run.
     fn tell(&self, trial: &TrialDocument, document: &RunDocument, bar: &ProgressBar) {
         bar.suspend(|| {
-            placed::say(self.args.quiet, &render::tune::trial(trial));
+            placed::say(self.args.quiet, &interleaf_report::tune::trial(trial));
             let memory = document.memory.as_ref();
             let bytes = memory.map_or(0.0, |memory| memory.total_bytes as f64);
             let escaped = memory.map_or(0.0, |memory| memory.escaped_share);
@@ -282,7 +278,7 @@ impl Tuner<'_> {
                 let text = format!(
                     "interleaf: {:.0} % of its memory escaped {}: `interleaf run` says why",
                     100.0 * escaped,
-                    render::tune::weights(&trial.weights)
+                    interleaf_report::tune::weights(&trial.weights)
                 );
                 output::message(&text);
             }

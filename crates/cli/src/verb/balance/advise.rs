@@ -10,19 +10,9 @@ use super::{
     Clock, Signals, Waits, config::Config, failed, notify::Manager, publish::Publisher,
     setup::Setup,
 };
-use crate::{
-    args::BalanceArgs,
-    document::{
-        self,
-        balance::{
-            AdviceDocument, PeriodDocument, PointsDocument, SUMMARY_SCHEMA, SourceDocument,
-            SummaryDocument,
-        },
-    },
-    failure::Failure,
-    output, render, system,
-};
+use crate::args::BalanceArgs;
 use core::time::Duration;
+use interleaf_console::{Failure, output, system};
 use interleaf_linux::{
     actuator::Way,
     host::{Host, HostError},
@@ -35,6 +25,9 @@ use interleaf_model::{
     machine::Machine as _,
     policy::{PolicyKind, Promise},
     weights::Weights,
+};
+use interleaf_record::balance::{
+    AdviceDocument, PeriodDocument, PointsDocument, SUMMARY_SCHEMA, SourceDocument, SummaryDocument,
 };
 use std::process::ExitCode;
 
@@ -180,7 +173,7 @@ fn advice(
     Some(AdviceDocument {
         would_move_bytes: shares.as_ref().filter(|_| all > 0).map(moved),
         advised_weights: shares.map(|shares| Weights::percent(&shares).as_slice().to_vec()),
-        gain: gain.map(document::rounded),
+        gain: gain.map(interleaf_record::rounded),
         gain_is: gain_is.into(),
         is_unsaturated: promise.is_some_and(|promise| promise.is_unsaturated),
     })
@@ -224,10 +217,10 @@ fn summarize(
     };
     let summaries: Vec<SummaryDocument> = advised.iter().zip(start).filter_map(of_domain).collect();
     for summary in &summaries {
-        let line = crate::document::json_line(summary);
+        let line = interleaf_record::json_line(summary);
         output::data(&match args.json {
             true => line + "\n",
-            false => render::balance::summary(summary),
+            false => interleaf_report::balance::summary(summary),
         })?;
     }
     if summaries.is_empty() {
@@ -251,7 +244,7 @@ fn summary(
     let last = judged.last()?;
     let mean = |values: Vec<f64>| {
         let sum: f64 = values.iter().sum();
-        (!values.is_empty()).then(|| document::rounded(sum / values.len() as f64))
+        (!values.is_empty()).then(|| interleaf_record::rounded(sum / values.len() as f64))
     };
     let advice = last.advice.clone()?;
     let gains = judged.iter().filter_map(|period| period.advice.as_ref()?.gain).collect();

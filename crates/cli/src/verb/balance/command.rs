@@ -9,14 +9,9 @@ use super::{
 };
 use crate::{
     args::RunArgs,
-    document::{
-        balance::PeriodDocument,
-        run::{BalancedDocument, PutBackDocument, RunDocument},
-    },
-    failure::Failure,
-    output, render, system,
     verb::placed::{self, Ended, say},
 };
+use interleaf_console::{Failure, output, system};
 use interleaf_linux::{
     actuator::{Scope, SharedJournal},
     command::{Running, Signals},
@@ -28,6 +23,10 @@ use interleaf_linux::{
     stop::StopFlag,
 };
 use interleaf_model::control::Controller;
+use interleaf_record::{
+    balance::PeriodDocument,
+    run::{BalancedDocument, PutBackDocument, RunDocument},
+};
 use std::{cell::RefCell, io, process::ExitStatus, rc::Rc, time::Duration};
 
 /// What is waited for at a time once nothing is steered any more.
@@ -49,7 +48,7 @@ pub(in crate::verb) fn steered(
     let signals = Signals::hold().map_err(system::signal_failure)?;
     let (journal, undone) = Journal::open(root).map_err(system::journal_failure)?;
     for undone in &undone {
-        output::message(&format!("interleaf: {}", render::run::put_back(&undone.into())));
+        output::message(&format!("interleaf: {}", interleaf_report::run::put_back(&undone.into())));
     }
     let journal: SharedJournal<'_> = Rc::new(RefCell::new(journal));
     let mut setup = ready(&config, root)?;
@@ -57,7 +56,7 @@ pub(in crate::verb) fn steered(
     let mut document = document(&setup, &config, root, command)?;
     if let Some(balanced) = &mut document.balance {
         balanced.source = source.describe();
-        say(args.quiet, &render::run::balanced(balanced));
+        say(args.quiet, &interleaf_report::run::balanced(balanced));
     }
     let ended = match signals.come() {
         Some(signal) => Ended { status: None, elapsed: Duration::ZERO, signal: Some(signal) },
@@ -156,7 +155,7 @@ impl<'a> Job<'_, 'a> {
         let mut periods = vec![];
         let steered = self.steer(&child, journal, &mut controller, &mut |period| {
             for document in period {
-                say(quiet, render::balance::line(document).trim_start());
+                say(quiet, interleaf_report::balance::line(document).trim_start());
             }
             periods.extend_from_slice(period);
             Ok(())

@@ -7,27 +7,21 @@ use super::{
     config::Config,
     setup::{Setup, actuator_failure},
 };
-use crate::{
-    document::{
-        self,
-        balance::{PlanDocument, WriteDocument},
-    },
-    failure::Failure,
-    output, render, system,
-};
+use interleaf_console::{Failure, output, system};
 use interleaf_linux::{
     actuator::{Actuator, SharedJournal},
     journal::Journal,
     root::Root,
     stop::StopFlag,
 };
+use interleaf_record::balance::{PlanDocument, WriteDocument};
 use std::{cell::RefCell, rc::Rc};
 
 pub(super) fn run(config: &Config, json: bool, root: &Root) -> Result<(), Failure> {
     let document = plan(config, root)?;
     output::data(&match json {
-        true => document::json(&document),
-        false => render::balance::plan(&document),
+        true => interleaf_record::json(&document),
+        false => interleaf_report::balance::plan(&document),
     })
 }
 

@@ -2,13 +2,7 @@
 //! counts.
 
 use super::config::{Config, Scope as Wanted, SourceChoice, WantedWay};
-use crate::{
-    document::balance::{
-        DomainDocument, NodePoints, PLAN_SCHEMA, PlanDocument, PointsDocument, SourceDocument,
-    },
-    failure::Failure,
-    library, system,
-};
+use interleaf_console::{Failure, system};
 use interleaf_linux::{
     actuator::{
         Actuator, ActuatorError, Choice, Goal, Scope, Setting, SharedJournal,
@@ -39,6 +33,9 @@ use interleaf_model::{
     policy::{Place, PolicyKind},
     rated,
     weights::Weights,
+};
+use interleaf_record::balance::{
+    DomainDocument, NodePoints, PLAN_SCHEMA, PlanDocument, PointsDocument, SourceDocument,
 };
 
 /// What is there for whoever has no counters, or no expander.
@@ -102,7 +99,7 @@ impl Setup {
         let believed = match &config.platform {
             None => rated::platform(&host.layout),
             Some(name) => {
-                let platform = library::platform(name)?;
+                let platform = interleaf_catalog::platform(name)?;
                 let (has, wants) = (platform.tiers.len(), host.nodes.len());
                 if has != wants {
                     return Err(Failure::new(

@@ -11,15 +11,11 @@ use crate::{
         pattern::{PATTERNS, Pattern},
         way::Way,
     },
-    document::{
-        self,
-        bench_compare::{Budget, CompareDocument, RowDocument},
-    },
-    failure::Failure,
-    output, render, support,
 };
 use child::{Bench, RunOutcome};
+use interleaf_console::{Failure, output, support};
 use interleaf_linux::{command::Signals, root::Root};
+use interleaf_record::bench_compare::{Budget, CompareDocument, RowDocument};
 use series::Series;
 use std::process::ExitCode;
 
@@ -33,11 +29,18 @@ pub(super) fn run(args: &BenchCompareArgs) -> Result<ExitCode, Failure> {
     let budget = Budget { dram_bytes: args.dram.get(), slack_bytes: args.slack.get() };
     let mut document = CompareDocument::new(budget, args.threads, &args.store, &root);
     let measured = measure(&bench, args, &mut document);
-    let (csv, text) =
-        (|| render::bench_compare::csv(&document), || render::bench_compare::text(&document));
+    let (csv, text) = (
+        || interleaf_report::bench_compare::csv(&document),
+        || interleaf_report::bench_compare::text(&document),
+    );
     // Rounds before a failure stay valid.
     if measured.is_ok() || !document.rows.is_empty() {
-        support::print_document(args.output.options(), &document::json(&document), csv, text)?;
+        support::print_document(
+            args.output.options(),
+            &interleaf_record::json(&document),
+            csv,
+            text,
+        )?;
     }
     measured?;
     bench.undone()?;
@@ -71,7 +74,7 @@ fn record(args: &BenchCompareArgs, document: &CompareDocument) -> Result<(), Fai
         target.as_os_str() != "-" && target.metadata().map_or(true, |found| found.is_file())
     });
     match target {
-        Some(target) => output::interim(target, &document::json(document)),
+        Some(target) => output::interim(target, &interleaf_record::json(document)),
         None => Ok(()),
     }
 }
@@ -148,9 +151,9 @@ fn outcome_text(outcome: &RunOutcome) -> String {
             let round = document.seconds / document.round_seconds.len().max(1) as f64;
             format!(
                 "{} {}, {} s a round{wrong}",
-                render::number(document.rate),
+                interleaf_report::number(document.rate),
                 document.rate_unit,
-                render::number(round)
+                interleaf_report::number(round)
             )
         }
         RunOutcome::TooLong => "it took too long".into(),

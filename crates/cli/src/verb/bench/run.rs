@@ -1,21 +1,17 @@
 //! `interleaf bench run`.
 
 use super::process::{Drive, Used};
-use crate::{
-    args::{BenchRunArgs, Place},
-    document::{
-        self,
-        bench::{BenchDocument, LoopDocument, SCHEMA},
-        rounded,
-    },
-    failure::Failure,
-    output, render, system,
-};
+use crate::args::{BenchRunArgs, Place};
+use interleaf_console::{Failure, output, system};
 use interleaf_linux::{
     available::{available, swap},
     root::Root,
 };
 use interleaf_model::units::Bytes;
+use interleaf_record::{
+    bench::{BenchDocument, LoopDocument, SCHEMA},
+    rounded,
+};
 use interleaf_workload::{
     Kernel, SetupError,
     kind::{Kind, Setting},
@@ -107,11 +103,15 @@ fn fits(args: &BenchRunArgs, root: &Root) -> Result<(), Failure> {
 }
 
 fn give(args: &BenchRunArgs, document: &BenchDocument) -> Result<(), Failure> {
-    let json = document::json(document);
+    let json = interleaf_record::json(document);
     if let Some(target) = &args.output {
         output::file(target, &json)?;
     }
-    if args.json { output::data(&json) } else { output::data(&render::bench::text(document)) }
+    if args.json {
+        output::data(&json)
+    } else {
+        output::data(&interleaf_report::bench::text(document))
+    }
 }
 
 fn setting(args: &BenchRunArgs) -> Setting {
@@ -175,7 +175,7 @@ fn document(
         bytes_moved: measured.work.bytes,
         flops: measured.work.flops,
         accesses: measured.work.accesses,
-        round_seconds: document::all_rounded(&measured.seconds),
+        round_seconds: interleaf_record::all_rounded(&measured.seconds),
         loops: kernel.beside().into_iter().map(beside).collect(),
         ..BenchDocument::default()
     }

@@ -1,10 +1,7 @@
 //! The budget of a command, and from which size on its allocations are extended.
 
-use crate::{
-    args::{ALLOC_MIN, DRAM_MIN, Dram, ExtendArgs},
-    failure::Failure,
-    system,
-};
+use crate::args::{ALLOC_MIN, DRAM_MIN, Dram, ExtendArgs};
+use interleaf_console::{Failure, system};
 use interleaf_linux::{available::available, root::Root};
 use interleaf_model::units::Bytes;
 use interleaf_pager::session::PAGE_BYTES;

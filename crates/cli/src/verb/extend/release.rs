@@ -2,7 +2,7 @@
 //! that nobody waits for it (`interleaf_pager::store::release`).
 
 use super::helper;
-use crate::{failure::Failure, system};
+use interleaf_console::{Failure, system};
 use interleaf_linux::command::Signals;
 use interleaf_pager::{session::Session, store::release};
 use std::{

@@ -2,11 +2,9 @@
 
 use crate::{
     args::{ExtendArgs, FaultsChoice},
-    document::extend::CheckDocument,
-    failure::Failure,
-    system,
     verb::placed::{self, Ended, say},
 };
+use interleaf_console::{Failure, system};
 use interleaf_linux::{
     command::Signals,
     program::{Linked, Program},
@@ -15,6 +13,7 @@ use interleaf_pager::{
     steer::swap::{self, Steered},
     store::place,
 };
+use interleaf_record::extend::CheckDocument;
 use std::{path::Path, process::ExitCode};
 
 /// So many times the budget is had for swap, or a part of what is free, whichever is less.

@@ -4,19 +4,14 @@ mod demand;
 mod sources;
 mod watch;
 
-use crate::{
-    args::AppArgs,
-    document::{
-        self,
-        measure::{MachineDocument, SCHEMA},
-        profile::{AppDocument, ProfileDocument, QuantityDocument},
-    },
-    failure::Failure,
-    library, output, render, system,
-    verb::placed,
-};
+use crate::{args::AppArgs, verb::placed};
+use interleaf_console::{Failure, output, system};
 use interleaf_linux::{
     command::Signals, hardware::Hardware, mempolicy::Policy, root::Root, topology::Machine,
+};
+use interleaf_record::{
+    measure::{MachineDocument, SCHEMA},
+    profile::{AppDocument, ProfileDocument, QuantityDocument},
 };
 use sources::Sources;
 use std::{
@@ -42,7 +37,7 @@ pub(super) fn run(args: &AppArgs, root: Option<&Path>) -> Result<ExitCode, Failu
     let described = MachineDocument::new(&machine, &hardware);
     let mut document = document(args, &root, &machine, described, &sources);
     if args.dry_run {
-        give(args, &document, render::profile::dry_run)?;
+        give(args, &document, interleaf_report::profile::dry_run)?;
         return Ok(ExitCode::SUCCESS);
     }
     let signals = Signals::hold().map_err(system::signal_failure)?;
@@ -54,12 +49,12 @@ pub(super) fn run(args: &AppArgs, root: Option<&Path>) -> Result<ExitCode, Failu
     let demand = wanted.map(|(path, args)| demand::write(path, args, &mut document, came));
     // A demand that could not be had is no reason to lose the record.
     if let Some(target) = &args.output {
-        output::file(target, &document::json(&document))?;
+        output::file(target, &interleaf_record::json(&document))?;
     }
     if args.json {
-        output::data(&document::json(&document))?;
+        output::data(&interleaf_record::json(&document))?;
     } else if !args.quiet {
-        output::message(render::profile::text(&document).trim_end());
+        output::message(interleaf_report::profile::text(&document).trim_end());
     }
     match demand.transpose() {
         Err(failure) if status.success() => return Err(failure),
@@ -100,7 +95,7 @@ fn check(args: &AppArgs) -> Result<(), Failure> {
         }
     }
     if let Some(name) = &args.platform {
-        library::platform(name)?;
+        interleaf_catalog::platform(name)?;
     }
     Ok(())
 }
@@ -176,7 +171,7 @@ fn measured(
         if ended {
             break;
         }
-        bar.set_message(render::profile::line(running.age(), watch.last()));
+        bar.set_message(interleaf_report::profile::line(running.age(), watch.last()));
         watch.save(args, running.age(), document)?;
         // Looks keep their rhythm, however long one takes.
         let age = running.age().as_nanos();
@@ -212,9 +207,9 @@ fn give(
     text: impl FnOnce(&ProfileDocument) -> String,
 ) -> Result<(), Failure> {
     if let Some(target) = &args.output {
-        output::file(target, &document::json(document))?;
+        output::file(target, &interleaf_record::json(document))?;
     }
-    output::data(&if args.json { document::json(document) } else { text(document) })
+    output::data(&if args.json { interleaf_record::json(document) } else { text(document) })
 }
 
 /// Notes that what should have been counted was not.

@@ -9,19 +9,9 @@ use super::{
     task::Task,
     weights,
 };
-use crate::{
-    args::CommonArgs,
-    document::{
-        self,
-        measure::{
-            CachesDocument, ContaminationDocument, LevelDocument, MeasureDocument, PointDocument,
-        },
-        rounded,
-    },
-    failure::Failure,
-    output, render, system,
-};
+use crate::args::CommonArgs;
 use indicatif::ProgressBar;
+use interleaf_console::{Failure, output, system};
 use interleaf_linux::{
     busy::Busy,
     command::Signals,
@@ -44,6 +34,12 @@ use interleaf_measure::{
     traffic::Traffic,
 };
 use interleaf_model::weights::Weights;
+use interleaf_record::{
+    measure::{
+        CachesDocument, ContaminationDocument, LevelDocument, MeasureDocument, PointDocument,
+    },
+    rounded,
+};
 use std::{
     collections::BTreeMap,
     time::{Duration, Instant},
@@ -172,11 +168,11 @@ impl<'a> Bench<'a> {
         document.add(point);
         if let Some(point) = document.points.last().filter(|_| !self.common.quiet) {
             self.bar.suspend(|| {
-                output::message(&format!("interleaf: {}", render::measure::point(point)))
+                output::message(&format!("interleaf: {}", interleaf_report::measure::point(point)))
             });
         }
         if let Some(file) = &self.common.output {
-            output::interim(file, &document::json(document))?;
+            output::interim(file, &interleaf_record::json(document))?;
         }
         self.bar.inc(1);
         match self.signals.come() {

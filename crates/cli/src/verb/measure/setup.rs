@@ -1,11 +1,7 @@
 //! Where and how it is measured: what was asked for, on the machine there is.
 
-use crate::{
-    args::{ChaseArgs, CommonArgs, InterleaveArgs, LoadArgs, PagesChoice, TrafficArgs},
-    document::measure::{MachineDocument, MeasureDocument, SettingsDocument, size_text},
-    failure::Failure,
-    system,
-};
+use crate::args::{ChaseArgs, CommonArgs, InterleaveArgs, LoadArgs, PagesChoice, TrafficArgs};
+use interleaf_console::{Failure, system};
 use interleaf_linux::{
     available::{Available, available},
     hardware::Hardware,
@@ -22,6 +18,7 @@ use interleaf_measure::{
     region::{HUGE_BYTES, Pages},
 };
 use interleaf_model::units::Bytes;
+use interleaf_record::measure::{MachineDocument, MeasureDocument, SettingsDocument, size_text};
 use std::time::Duration;
 
 /// MLC's, so that figures can be compared: a chase through 200 MB by 64 B, 100 MB a thread.

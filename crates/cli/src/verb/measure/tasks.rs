@@ -5,7 +5,7 @@ use super::{
     task::{Loads, Task},
     weights,
 };
-use crate::failure::Failure;
+use interleaf_console::Failure;
 use interleaf_measure::traffic::Traffic;
 use std::time::Duration;
 

@@ -6,17 +6,16 @@ use super::{
 };
 use crate::{
     args::{WayChoice, WeightsChoice},
-    document::run::{PutBackDocument, SettingDocument},
-    failure::Failure,
-    system,
     verb::placed,
 };
+use interleaf_console::{Failure, system};
 use interleaf_linux::{
     journal::Journal,
     placement::{Means, Placement, PlacementError},
 };
 use interleaf_measure::interleave::Way;
 use interleaf_model::weights::Weights;
+use interleaf_record::run::{PutBackDocument, SettingDocument};
 
 /// What stands for `all`: each ratio of whole numbers up to this.
 const RATIO_MAX: u16 = 10;

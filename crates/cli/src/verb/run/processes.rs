@@ -3,17 +3,16 @@
 use super::give;
 use crate::{
     args::RunArgs,
-    document::run::{MovedDocument, RunDocument},
-    failure::Failure,
-    output, render, system,
     verb::placed::{migrator, say},
 };
+use interleaf_console::{Failure, output, system};
 use interleaf_linux::{
     command::Signals,
     migrate::{Moved, Progress},
     placement::Placement,
     topology::Machine,
 };
+use interleaf_record::run::{MovedDocument, RunDocument};
 use std::{ops::ControlFlow, process::ExitCode};
 
 /// How far from its share a node may be in the end, points of a hundred.
@@ -57,7 +56,7 @@ pub(super) fn place(
     let reached = args.dry_run || is_reached(placement, &moved);
     let stopped = moved.stopped;
     document.moved = Some(moved);
-    give(args, document, render::run::moved)?;
+    give(args, document, interleaf_report::run::moved)?;
     if machine.switches.numa_balancing.is_some_and(|value| value > 0) && !args.dry_run {
         say(
             args.quiet,

@@ -3,18 +3,11 @@
 mod drawing;
 mod traced;
 
-use crate::{
-    args::{DimmArgs, LoadChoice, PatternChoice},
-    document::{
-        self,
-        dimm::{DimmDocument, TimingDocument},
-    },
-    failure::Failure,
-    library, output,
-    render::{self, number},
-    support,
-};
+use crate::args::{DimmArgs, LoadChoice, PatternChoice};
+use interleaf_console::{Failure, output, support};
 use interleaf_model::mix::Mix;
+use interleaf_record::dimm::{DimmDocument, TimingDocument};
+use interleaf_report::number;
 use interleaf_sim::dimm::{
     device::{self, Device, DeviceError, Options},
     energy::{self, Energy},
@@ -50,14 +43,14 @@ pub(crate) fn dimm(args: &DimmArgs) -> Result<(), Failure> {
         document.timing = Some(TimingDocument { wall_s, requests_per_s });
     }
     if let Some(target) = &args.curves {
-        output::file(target, &render::dimm::curves_csv(&document))?;
+        output::file(target, &interleaf_report::dimm::curves_csv(&document))?;
         output::message(&format!("the curves are in {}", target.display()));
     }
     support::print_document(
         args.output.options(),
-        &document::json(&document),
-        || render::dimm::csv(&document),
-        || render::dimm::text(&document),
+        &interleaf_record::json(&document),
+        || interleaf_report::dimm::csv(&document),
+        || interleaf_report::dimm::text(&document),
     )
 }
 
@@ -89,7 +82,7 @@ fn find(name: &str, options: &Options) -> Result<Device, Failure> {
         return Device::by_name(name, options).map_err(of_device);
     }
     let hint = format!("name a file of devices, or one of {}", device::names().join(", "));
-    let text = library::text(Path::new(path), &hint)?;
+    let text = interleaf_catalog::text(Path::new(path), &hint)?;
     device::in_file(path, &text, module, options).map_err(of_device)
 }
 

@@ -1,7 +1,8 @@
 //! What the command writes, run after run: in a file, read while it grows.
 
-use crate::{args::TuneArgs, failure::Failure, output};
+use crate::args::TuneArgs;
 use indicatif::ProgressBar;
+use interleaf_console::{Failure, output};
 use interleaf_linux::replace::Existing;
 use regex_lite::Regex;
 use std::{fs::File, io, os::unix::fs::FileExt};

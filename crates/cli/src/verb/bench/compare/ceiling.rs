@@ -1,13 +1,11 @@
 //! How fast a pattern could be at best, with this budget and this drive.
 
 use super::{child::Bench, drive};
-use crate::{
-    comparison::pattern::Pattern,
-    document::{
-        bench_compare::{CeilingDocument, DriveRateDocument, RowDocument},
-        rounded,
-    },
-    failure::Failure,
+use crate::comparison::pattern::Pattern;
+use interleaf_console::Failure;
+use interleaf_record::{
+    bench_compare::{CeilingDocument, DriveRateDocument, RowDocument},
+    rounded,
 };
 use interleaf_workload::{
     belady::{Carried, carried},

@@ -3,10 +3,9 @@
 use crate::{
     args::BenchCompareArgs,
     comparison::{pattern::Pattern, way::Way},
-    document::{bench::BenchDocument, bench_compare::PagerDocument, run::PutBackDocument},
-    failure::Failure,
     verb::placed,
 };
+use interleaf_console::Failure;
 use interleaf_linux::{
     bounded::{Bounded, BoundedError},
     command::{Running, Signals},
@@ -15,6 +14,7 @@ use interleaf_linux::{
     root::Root,
     swapfile::{SwapError, SwapFile},
 };
+use interleaf_record::{bench::BenchDocument, bench_compare::PagerDocument, run::PutBackDocument};
 use rustix::process::Signal;
 use std::{
     cell::Cell,

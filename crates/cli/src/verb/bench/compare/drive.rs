@@ -1,11 +1,9 @@
 //! What the drive itself can do with the mix of reads and writes that a pattern makes, by `fio`.
 
 use super::child::Bench;
-use crate::{
-    comparison::pattern::Pattern,
-    document::bench_compare::{DriveRateDocument, RowDocument},
-    failure::Failure,
-};
+use crate::comparison::pattern::Pattern;
+use interleaf_console::Failure;
+use interleaf_record::bench_compare::{DriveRateDocument, RowDocument};
 use serde::Deserialize;
 use std::{
     fs,

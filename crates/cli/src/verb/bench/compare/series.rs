@@ -1,14 +1,12 @@
 //! The runs of one pattern on one thing, and what comes of them.
 
 use super::child::{Done, RunOutcome};
-use crate::{
-    comparison::{pattern::Pattern, way::Way},
-    document::{
-        all_rounded,
-        bench::BenchDocument,
-        bench_compare::{PagerDocument, RowDocument, TriedDocument},
-        rounded,
-    },
+use crate::comparison::{pattern::Pattern, way::Way};
+use interleaf_record::{
+    all_rounded,
+    bench::BenchDocument,
+    bench_compare::{PagerDocument, RowDocument, TriedDocument},
+    rounded,
 };
 
 /// The runs so far.

@@ -1,11 +1,7 @@
 //! What counts, or why nothing does.
 
-use crate::{
-    args::AppArgs,
-    document::profile::{QuantityDocument, TierDocument},
-    failure::Failure,
-    output, system,
-};
+use crate::args::AppArgs;
+use interleaf_console::{Failure, output, system};
 use interleaf_linux::{
     counters::{
         Counters, Plan, plan, rough_layout,
@@ -24,6 +20,7 @@ use interleaf_linux::{
     usage,
 };
 use interleaf_model::machine::Layout;
+use interleaf_record::profile::{QuantityDocument, TierDocument};
 use std::path::Path;
 
 /// What counts beside `/proc`, as far as it is there.
