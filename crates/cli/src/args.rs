@@ -25,8 +25,8 @@ pub(crate) use report::{CompareArgs, ReportArgs, ReportFormat};
 pub(crate) use run::RunArgs;
 pub(crate) use simulate::{DimmArgs, PatternChoice, Simulate};
 
-use crate::failure::Failure;
 use clap::{ArgGroup, Args, CommandFactory, Parser, Subcommand, error::ErrorKind};
+use interleaf_console::{Failure, support::OutputOptions};
 use interleaf_model::{
     mix::Mix,
     policy::PolicyKind,
@@ -437,6 +437,13 @@ pub(crate) struct OutputArgs {
     pub(crate) output: Option<PathBuf>,
 }
 
+impl OutputArgs {
+    /// The same as plain values.
+    pub(crate) fn options(&self) -> OutputOptions<'_> {
+        OutputOptions { json: self.json, csv: self.csv, output: self.output.as_deref() }
+    }
+}
+
 /// Computes every number of a published study and puts it beside the published one.
 #[derive(Debug, Args)]
 pub(crate) struct ReproduceArgs {
@@ -593,7 +600,7 @@ fn policy_name() -> clap::builder::PossibleValuesParser {
 }
 
 fn study_name() -> clap::builder::PossibleValuesParser {
-    let names = crate::study::NAMES.iter().copied().chain(["all"]);
+    let names = interleaf_study::NAMES.iter().copied().chain(["all"]);
     clap::builder::PossibleValuesParser::new(names)
 }
 

@@ -1,21 +1,17 @@
-//! The verbs of the command line, the documents they write and how these are shown.
+//! The command line: arguments to options, a call of the crate that does the work, and its result
+//! rendered.
 //!
-//! A verb ([`verb`]) reads its arguments ([`args`]), asks the model, and makes a document
-//! ([`document`]): a versioned struct that is the JSON others rely on. Tables, charts and pages
-//! ([`render`]) are made from documents alone, so a recorded one can be shown again at any time.
-//! Studies that are reproduced are in [`study`].
+//! [`args`] has the options of each verb. A module of [`verb`] passes them on as plain values,
+//! receives a document of `interleaf_record`, and prints it as JSON or as `interleaf_report` renders
+//! it.
 
 #![forbid(unsafe_code)]
 
 mod args;
-mod document;
-mod failure;
-mod library;
-mod output;
-mod render;
-mod study;
+mod comparison;
 mod verb;
 
+use interleaf_console::output;
 use std::{ffi::OsString, process::ExitCode};
 
 /// Runs the command with its arguments, the first of which is its name.
@@ -23,6 +19,6 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let done = args::parse(arguments).and_then(verb::run);
     match done {
         Ok(status) => status,
-        Err(failure) => failure.tell(),
+        Err(failure) => output::tell(failure),
     }
 }

@@ -1,7 +1,7 @@
 //! The command line of `interleaf bench compare`.
 
 use super::{OutputArgs, bench::whole, quantity, size, threads};
-use crate::verb::{PATTERNS, WAYS};
+use crate::comparison::{pattern::PATTERNS, way::WAYS};
 use clap::{Args, builder::PossibleValuesParser};
 use interleaf_model::units::{Bytes, Time};
 use std::path::PathBuf;

@@ -26,13 +26,9 @@ mod notify;
 mod monitor;
 
 use super::{placed, restore};
-use crate::{
-    args::BalanceArgs,
-    document::{balance::PeriodDocument, run::PutBackDocument},
-    failure::Failure,
-    output, render,
-};
+use crate::args::BalanceArgs;
 use config::{Config, EXAMPLE, Overruled};
+use interleaf_console::{Failure, output, system};
 use interleaf_linux::{
     actuator::SharedJournal,
     command::Signals,
@@ -44,6 +40,7 @@ use interleaf_model::{
     control::Controller,
     machine::{Decision, Machine as _, ScopeLayout},
 };
+use interleaf_record::{balance::PeriodDocument, run::PutBackDocument};
 use notify::Manager;
 use publish::Publisher;
 use setup::Setup;
@@ -66,7 +63,7 @@ pub(super) fn start(args: &BalanceArgs, root: Option<&Path>) -> Result<ExitCode,
         return monitor::monitor(socket.as_deref(), args.json).map(|()| ExitCode::SUCCESS);
     }
     if args.restore {
-        let root = super::root(root)?;
+        let root = system::open_root(root)?;
         return restore::restore(args.dry_run, args.json, &root).map(|()| ExitCode::SUCCESS);
     }
     let config = config(args)?;
@@ -76,27 +73,27 @@ pub(super) fn start(args: &BalanceArgs, root: Option<&Path>) -> Result<ExitCode,
     }
     if args.advise {
         // As below: nothing is written that could be put back.
-        let read = super::root(Some(root.unwrap_or(Path::new("/"))))?;
+        let read = system::open_root(Some(root.unwrap_or(Path::new("/"))))?;
         return advise::run(args, &config, &read, root.is_some());
     }
     if args.dry_run {
         // This machine is read like a captured one: writes are noted.
-        let root = super::root(Some(root.unwrap_or(Path::new("/"))))?;
+        let root = system::open_root(Some(root.unwrap_or(Path::new("/"))))?;
         return dry_run::run(&config, args.json, &root).map(|()| ExitCode::SUCCESS);
     }
-    let root = super::root(root)?;
-    placed::live(&root)?;
-    let signals = Signals::hold().map_err(placed::unheld)?;
-    let (journal, undone) = Journal::open(&root).map_err(restore::unkept)?;
+    let root = system::open_root(root)?;
+    system::check_live(&root)?;
+    let signals = Signals::hold().map_err(system::signal_failure)?;
+    let (journal, undone) = Journal::open(&root).map_err(system::journal_failure)?;
     for undone in &undone {
-        output::message(&format!("interleaf: {}", render::run::put_back(&undone.into())));
+        output::message(&format!("interleaf: {}", interleaf_report::run::put_back(&undone.into())));
     }
     let journal: SharedJournal<'_> = Rc::new(RefCell::new(journal));
     let ended = balance(args, &config, &root, &journal, &signals);
     // Whatever moved pages has gone with `balance`; what it set is put back before we go.
     match (ended, put_back(journal)) {
         (Err(why), Err(left)) => {
-            left.tell();
+            output::tell(left);
             Err(why)
         }
         (ended, done) => done.and(ended),
@@ -107,7 +104,7 @@ pub(super) fn start(args: &BalanceArgs, root: Option<&Path>) -> Result<ExitCode,
 fn put_back(journal: SharedJournal<'_>) -> Result<(), Failure> {
     // Nobody else has it any more. If somebody had, it would be put back when they go.
     let Some(journal) = Rc::into_inner(journal) else { return Ok(()) };
-    let undone = journal.into_inner().close().map_err(restore::unkept)?;
+    let undone = journal.into_inner().close().map_err(system::journal_failure)?;
     let undone: Vec<PutBackDocument> = undone.iter().map(PutBackDocument::from).collect();
     placed::tell_put_back(false, &undone);
     Ok(())
@@ -167,7 +164,7 @@ fn balance<'a>(
     let missing = publisher.close();
     match done {
         Ok(()) | Err(Stop::Machine(HostError::Stopped)) if missing.is_err() => {
-            missing.err().map(Failure::tell);
+            missing.err().map(output::tell);
             Ok(ExitCode::SUCCESS)
         }
         Ok(()) | Err(Stop::Machine(HostError::Stopped)) => Ok(ExitCode::SUCCESS),
@@ -256,7 +253,7 @@ impl Clock for Waits<'_> {
 
 fn failed(why: &HostError) -> Failure {
     let hint: String = match why {
-        HostError::Actuator(why) => return setup::unmoved(why),
+        HostError::Actuator(why) => return setup::actuator_failure(why),
         HostError::Source(_) => "see whether what it reads is still there".into(),
         HostError::Root(why) if why.is_permission() => "run it as root".into(),
         HostError::Root(_) | HostError::Stopped => "report it".into(),

@@ -5,17 +5,9 @@ mod process;
 mod recipe;
 mod run;
 
-pub(crate) use compare::{Ended, PATTERNS, WAYS};
-
-use crate::{
-    args::{Bench, BenchListArgs},
-    document::{
-        self,
-        bench::{EntryDocument, ListDocument},
-    },
-    failure::Failure,
-    output, render,
-};
+use crate::args::{Bench, BenchListArgs};
+use interleaf_console::{Failure, output};
+use interleaf_record::bench::{EntryDocument, ListDocument};
 use interleaf_workload::kind::Kind;
 use std::process::ExitCode;
 
@@ -47,7 +39,7 @@ fn list(args: &BenchListArgs) -> Result<(), Failure> {
     }));
     let document = ListDocument { schema: "interleaf.bench.list/1".into(), workloads };
     match args.json {
-        true => output::data(&document::json(&document)?),
-        false => output::data(&render::bench::list(&document)),
+        true => output::data(&interleaf_record::json(&document)),
+        false => output::data(&interleaf_report::bench::list(&document)),
     }
 }

@@ -1,12 +1,8 @@
 //! `interleaf compare`.
 
-use super::give;
-use crate::{
-    args::CompareArgs,
-    document::{self, Document, compare::CompareDocument, measure::MeasureDocument},
-    failure::Failure,
-    library, output, render,
-};
+use crate::args::CompareArgs;
+use interleaf_console::{Failure, output, support};
+use interleaf_record::{Document, compare::CompareDocument, measure::MeasureDocument};
 use std::{path::Path, process::ExitCode};
 
 pub(super) fn run(args: &CompareArgs) -> Result<ExitCode, Failure> {
@@ -21,8 +17,11 @@ pub(super) fn run(args: &CompareArgs) -> Result<ExitCode, Failure> {
             "measure both in the same way, with the same mixes, nodes and threads",
         ));
     }
-    let (csv, text) = (|| render::compare::csv(&document), || render::compare::text(&document));
-    give(&args.output, &document, csv, text)?;
+    let (csv, text) = (
+        || interleaf_report::compare::csv(&document),
+        || interleaf_report::compare::text(&document),
+    );
+    support::print_document(args.output.options(), &interleaf_record::json(&document), csv, text)?;
     match (args.same, document.differ()) {
         (false, _) | (true, Some(false)) => Ok(ExitCode::SUCCESS),
         (true, Some(true)) => Ok(ExitCode::from(1)),
@@ -37,7 +36,9 @@ pub(super) fn run(args: &CompareArgs) -> Result<ExitCode, Failure> {
 fn record(path: &Path) -> Result<MeasureDocument, Failure> {
     let hint = "name a document that `interleaf measure -o FILE` recorded";
     let name = path.display().to_string();
-    match document::read(&name, &library::document(path, hint)?)? {
+    let text = interleaf_catalog::document(path, hint)?;
+    let record = interleaf_record::read(&name, &text);
+    match record.map_err(|why| Failure::new(why.problem, why.hint))? {
         Document::Measure(document) => Ok(*document),
         _ => Err(Failure::new(format!("{name}: it is no record of a measurement"), hint)),
     }

@@ -1,11 +1,7 @@
 //! `interleaf doctor`.
 
-use crate::{
-    args::DoctorArgs,
-    document::{self, machine::DoctorDocument},
-    failure::Failure,
-    output, render,
-};
+use crate::args::DoctorArgs;
+use interleaf_console::{Failure, output, system};
 use interleaf_linux::{
     actuator::physical,
     capability::{Capability, Status, capabilities},
@@ -21,27 +17,28 @@ use interleaf_linux::{
     topology::Machine,
 };
 use interleaf_pager::rights::{self, Refused};
+use interleaf_record::machine::DoctorDocument;
 use std::path::Path;
 
 pub(super) fn run(args: &DoctorArgs, root: Option<&Path>) -> Result<(), Failure> {
-    let root = super::root(root)?;
-    let machine = Machine::read(&root).map_err(super::unread)?;
+    let root = system::open_root(root)?;
+    let machine = Machine::read(&root).map_err(system::read_failure)?;
     let asked = if args.probe { Some(ask(&root)?) } else { None };
-    let mut found = capabilities(&root, &machine, asked.as_ref()).map_err(super::unread)?;
+    let mut found = capabilities(&root, &machine, asked.as_ref()).map_err(system::read_failure)?;
     if root.is_live() {
         found.iter_mut().for_each(tried);
     }
     if let Some(target) = &args.capture {
         // What no capability asks for, and `balance` does.
         for path in [physical::ZONEINFO.to_string(), format!("{ADMIN}/nr_kdamonds")] {
-            root.text_if_allowed(&path).map_err(super::unread)?;
+            root.text_if_allowed(&path).map_err(system::read_failure)?;
         }
         // And what a record of a measurement says of the machine.
-        Hardware::read(&root).map_err(super::unread)?;
+        Hardware::read(&root).map_err(system::read_failure)?;
         // And what `measure app` does: that there is no plan is seen where it is read.
         drop(topdown::plan(&root));
         drop(resctrl::look(&root));
-        Meter::zones(&root).map_err(super::unread)?;
+        Meter::zones(&root).map_err(system::read_failure)?;
         root.capture(target).map_err(|why| {
             Failure::new(
                 format!("{}: cannot be captured to: {why}", target.display()),
@@ -55,9 +52,9 @@ pub(super) fn run(args: &DoctorArgs, root: Option<&Path>) -> Result<(), Failure>
     }
     let document = DoctorDocument::new(&machine, &found);
     if args.json {
-        return output::data(&document::json(&document)?);
+        return output::data(&interleaf_record::json(&document));
     }
-    output::data(&render::machine::doctor(&document))
+    output::data(&interleaf_report::machine::doctor(&document))
 }
 
 /// What a file can only hint at is tried, where that changes nothing.
@@ -84,7 +81,7 @@ fn ask(root: &Root) -> Result<Result<Probed, ProbeError>, Failure> {
     }
     // Below a root of its own: what is set up for a moment is no part of a capture.
     match probe(&Root::live()) {
-        Err(ProbeError::Root(why)) if !why.is_permission() => Err(super::unread(why)),
+        Err(ProbeError::Root(why)) if !why.is_permission() => Err(system::read_failure(why)),
         asked => Ok(asked),
     }
 }

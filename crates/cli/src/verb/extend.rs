@@ -12,21 +12,15 @@ mod shared;
 mod steered;
 
 use super::placed::{self, Ended, say};
-use crate::{
-    args::{Dram, EXTEND_EXAMPLE, ExtendArgs, FaultsChoice},
-    document::{
-        self,
-        extend::{CheckDocument, ExtendDocument, PlanDocument, Seen},
-    },
-    failure::Failure,
-    output, render,
-};
+use crate::args::{Dram, EXTEND_EXAMPLE, ExtendArgs, FaultsChoice};
+use interleaf_console::{Failure, output, system};
 use interleaf_linux::{
     command::{Running, Signals},
     root::Root,
     usage,
 };
 use interleaf_pager::session::{SCHEMA, SKIP_SBRK, Session, SessionError, Settings, VARIABLE};
+use interleaf_record::extend::{CheckDocument, ExtendDocument, PlanDocument, Seen};
 use job::Job;
 use outside::Outside;
 use std::{
@@ -99,7 +93,7 @@ pub(super) fn run(args: &ExtendArgs, root: Option<&Path>) -> Result<ExitCode, Fa
     }
     let base = Session::base().map_err(unbegun)?;
     swept(args.quiet, &base)?;
-    let signals = Signals::hold().map_err(placed::unheld)?;
+    let signals = Signals::hold().map_err(system::signal_failure)?;
     let session = Session::begin(&base, name.as_deref(), &settings);
     let session = session.map_err(unbegun)?;
     let (ended, document) = under(args, &signals, &session, &library)?;
@@ -112,9 +106,9 @@ pub(super) fn run(args: &ExtendArgs, root: Option<&Path>) -> Result<ExitCode, Fa
         say(args.quiet, &format!("still run, on the pages that they have: {}", names.join(", ")));
     }
     if let Some(target) = &args.stats {
-        output::file(target, &document::json(&document)?)?;
+        output::file(target, &interleaf_record::json(&document))?;
     }
-    say(args.quiet, &render::extend::ended(&document));
+    say(args.quiet, &interleaf_report::extend::ended(&document));
     Ok(placed::exit(&ended))
 }
 
@@ -154,8 +148,8 @@ fn planned(args: &ExtendArgs, mut plan: PlanDocument) -> Result<ExitCode, Failur
         plan.estimate = Some(estimate::estimate(args, plan.dram_bytes)?);
     }
     output::data(&match args.json {
-        true => document::json(&plan)?,
-        false => render::extend::plan(&plan),
+        true => interleaf_record::json(&plan),
+        false => interleaf_report::extend::plan(&plan),
     })?;
     Ok(if plan.can_be_done { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
@@ -222,7 +216,7 @@ fn under(
         (SKIP_SBRK.0, SKIP_SBRK.1.into()),
     ];
     let mut running =
-        signals.start_with(&variables, program, arguments).map_err(placed::unstarted)?;
+        signals.start_with(&variables, program, arguments).map_err(system::start_failure)?;
     session.board.set_first(running.pid());
     let mut line = Instant::now() + LINE;
     while !running.has_ended(TICK) {
@@ -233,7 +227,7 @@ fn under(
             monitored(&running, document(&seen));
         }
     }
-    let status = running.status().map_err(placed::unwaited)?;
+    let status = running.status().map_err(system::wait_failure)?;
     seen.look(&session.board);
     drop(server);
     seen.look(&session.board);
@@ -247,7 +241,7 @@ fn under(
 
 fn monitored(running: &Running<'_>, mut document: ExtendDocument) {
     document.elapsed_s = running.age().as_secs_f64();
-    say(false, &render::extend::line(&document));
+    say(false, &interleaf_report::extend::line(&document));
 }
 
 /// What is preloaded: what the user has preloaded stays.

@@ -5,20 +5,20 @@ mod counted;
 mod engine;
 pub(super) mod export;
 mod setup;
+mod task;
 mod tasks;
 mod weights;
 
 use super::placed;
-use crate::{
-    args::{ChaseArgs, CommonArgs, InterleaveArgs, LoadArgs, Measure, MeasureArgs, TrafficArgs},
-    document::{self, measure::MeasureDocument},
-    failure::Failure,
-    output, render,
+use crate::args::{
+    ChaseArgs, CommonArgs, InterleaveArgs, LoadArgs, Measure, MeasureArgs, TrafficArgs,
 };
 use counted::Counted;
 use engine::{Bench, Ended};
+use interleaf_console::{Failure, output, system};
 use interleaf_linux::command::Signals;
 use interleaf_measure::interleave::Way;
+use interleaf_record::measure::MeasureDocument;
 use setup::{Given, Setup};
 use std::{path::Path, process::ExitCode};
 
@@ -26,7 +26,7 @@ pub(super) fn run(args: &MeasureArgs, root: Option<&Path>) -> Result<ExitCode, F
     if let Some(Measure::App(args)) = &args.what {
         return app::run(args, root);
     }
-    let root = super::root(root)?;
+    let root = system::open_root(root)?;
     let given = given(args);
     let common = given.common;
     output::check_writable(common.output.as_deref())?;
@@ -59,7 +59,7 @@ pub(super) fn run(args: &MeasureArgs, root: Option<&Path>) -> Result<ExitCode, F
     for note in setup.notes.iter().filter(|_| !common.quiet) {
         output::message(&format!("interleaf: {note}"));
     }
-    let signals = Signals::hold().map_err(placed::unheld)?;
+    let signals = Signals::hold().map_err(system::signal_failure)?;
     let ended = Bench::new(&setup, &signals, &counted, common, way).all(&tasks, &mut document);
     let status = match &ended {
         Ended::Done => {
@@ -149,12 +149,12 @@ fn of_interleave(args: &InterleaveArgs) -> Given<'_> {
 
 /// Records and prints the document as the options say; on stdout stands one thing.
 fn give(common: &CommonArgs, document: &MeasureDocument) -> Result<(), Failure> {
-    let json = document::json(document)?;
+    let json = interleaf_record::json(document);
     if let Some(target) = &common.output {
         output::file(target, &json)?;
         if target.as_os_str() == "-" {
             return Ok(());
         }
     }
-    output::data(&if common.json { json } else { render::measure::text(document) })
+    output::data(&if common.json { json } else { interleaf_report::measure::text(document) })
 }

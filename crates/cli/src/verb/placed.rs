@@ -1,13 +1,8 @@
 //! A command under a placement: once for `run`, again and again for `tune`.
 
-use super::{restore::unkept, unread};
-use crate::{
-    document::run::{MemoryDocument, MovedDocument, PutBackDocument, RunDocument, SettingDocument},
-    failure::Failure,
-    output, render,
-};
+use interleaf_console::{Failure, output, system};
 use interleaf_linux::{
-    command::{Running, Signals, StartError},
+    command::{Running, Signals},
     journal::{Journal, JournalError},
     migrate::{MigrateError, Migrator, Outcome, plan::Target},
     placement::{Means, Placement},
@@ -16,10 +11,12 @@ use interleaf_linux::{
     topology::Machine,
 };
 use interleaf_model::units::Bandwidth;
+use interleaf_record::run::{
+    MemoryDocument, MovedDocument, PutBackDocument, RunDocument, SettingDocument,
+};
 use std::{
     ffi::OsString,
     fs::File,
-    io,
     ops::ControlFlow,
     os::unix::process::ExitStatusExt,
     process::{ExitCode, ExitStatus},
@@ -73,14 +70,14 @@ pub(super) fn under(
     document: &mut RunDocument,
     meanwhile: Option<Meanwhile<'_>>,
 ) -> Result<Ended, Failure> {
-    say(job.quiet, &render::run::placement(document));
+    say(job.quiet, &interleaf_report::run::placement(document));
     let journal = set(job, &document.settings)?;
     let ended = match signals.come() {
         Some(signal) => Ok(Ended { status: None, elapsed: Duration::ZERO, signal: Some(signal) }),
         None => command(job, signals, placement, document, meanwhile),
     };
     if let Some(journal) = journal {
-        let undone = journal.close().map_err(unkept)?;
+        let undone = journal.close().map_err(system::journal_failure)?;
         document.put_back = undone.iter().map(PutBackDocument::from).collect();
         tell_put_back(job.quiet, &document.put_back);
     }
@@ -96,14 +93,14 @@ fn set<'a>(job: &Job<'a>, settings: &[SettingDocument]) -> Result<Option<Journal
     let is_set = settings.iter().all(|setting| setting.was == setting.set);
     let (mut journal, undone) = match Journal::open(job.root) {
         Err(why) if why.is_permission() && is_set => return Ok(None),
-        Err(why) if why.is_permission() => return Err(unset(&why, settings)),
-        opened => opened.map_err(unkept)?,
+        Err(why) if why.is_permission() => return Err(settings_failure(&why, settings)),
+        opened => opened.map_err(system::journal_failure)?,
     };
     tell_put_back(job.quiet, &undone.iter().map(PutBackDocument::from).collect::<Vec<_>>());
     for setting in settings {
         journal.set(&setting.path, &setting.set).map_err(|why| match why.is_permission() {
-            true => unset(&why, settings),
-            false => unkept(why),
+            true => settings_failure(&why, settings),
+            false => system::journal_failure(why),
         })?;
     }
     let changed: Vec<String> = journal
@@ -137,12 +134,12 @@ fn command(
     };
     let mut running = signals
         .start_into(job.output, &placement.policy(), program, arguments)
-        .map_err(unstarted)?;
+        .map_err(system::start_failure)?;
     let mut watch = Watch { job, placement, most: None, unseen: None, moved: None, unmoved: None };
     let status = watch.until_end(&mut running, migrator, meanwhile)?;
     if let Some(moved) = watch.moved.as_ref().map(MovedDocument::from) {
         document.moved = Some(moved);
-        say(job.quiet, &render::run::moved(document));
+        say(job.quiet, &interleaf_report::run::moved(document));
     }
     if let Some(why) = watch.unmoved {
         output::message(&format!("interleaf: its pages are spread evenly, and not moved: {why}"));
@@ -152,7 +149,7 @@ fn command(
     }
     if let Some(most) = watch.most {
         let memory = MemoryDocument::from(&most);
-        say(job.quiet, &render::run::memory(&memory));
+        say(job.quiet, &interleaf_report::run::memory(&memory));
         document.memory = Some(memory);
     }
     document.ended(status);
@@ -235,12 +232,8 @@ impl Watch<'_> {
             Ok(_) | Err(MigrateError::Absent(_)) => {}
             Err(why) => self.unmoved = Some(why),
         }
-        ended.map_err(unwaited)
+        ended.map_err(system::wait_failure)
     }
-}
-
-pub(super) fn unwaited(why: std::io::Error) -> Failure {
-    Failure::new(format!("the command cannot be waited for: {why}"), "see whether it still runs")
 }
 
 /// Waits for the end of a command for so long, doing something else meanwhile.
@@ -249,11 +242,13 @@ fn wait(
     pause: Duration,
     meanwhile: &mut Option<Meanwhile<'_>>,
 ) -> Result<Option<ExitStatus>, Failure> {
-    let Some(meanwhile) = meanwhile else { return running.wait(pause).map_err(unwaited) };
+    let Some(meanwhile) = meanwhile else {
+        return running.wait(pause).map_err(system::wait_failure);
+    };
     let end = Instant::now() + pause;
     loop {
         let left = end.saturating_duration_since(Instant::now());
-        let ended = running.wait(left.min(TICK)).map_err(unwaited)?;
+        let ended = running.wait(left.min(TICK)).map_err(system::wait_failure)?;
         meanwhile(running);
         if ended.is_some() || left.is_zero() {
             return Ok(ended);
@@ -277,31 +272,7 @@ pub(super) fn signal_status(signal: i32) -> ExitCode {
     ExitCode::from((128 + signal) as u8)
 }
 
-pub(super) fn unstarted(why: StartError) -> Failure {
-    use std::io::ErrorKind;
-    let hint = match &why {
-        StartError::Command { why, .. } if why.kind() == ErrorKind::WouldBlock => {
-            "the limit of processes is reached: ulimit -u"
-        }
-        StartError::Command { why, .. } if why.kind() == ErrorKind::ArgumentListTooLong => {
-            "give it fewer arguments or a smaller environment: getconf ARG_MAX"
-        }
-        StartError::Command { .. } => {
-            "name a program that is there and may be run; options of \
-             `interleaf` stand before it"
-        }
-        StartError::Policy { why, .. } if why.kind() == ErrorKind::PermissionDenied => {
-            "something filters the call set_mempolicy; a container needs --cap-add SYS_NICE"
-        }
-        StartError::Policy { .. } => {
-            "the nodes may have gone, or a cpuset may not have them: `interleaf show`, `grep Mems \
-             /proc/self/status`"
-        }
-    };
-    Failure::new(why.to_string(), hint)
-}
-
-fn unset(why: &JournalError, settings: &[SettingDocument]) -> Failure {
+fn settings_failure(why: &JournalError, settings: &[SettingDocument]) -> Failure {
     let line = |setting: &SettingDocument| format!("echo {} > {}", setting.set, setting.path);
     let lines: Vec<String> =
         settings.iter().filter(|setting| setting.was != setting.set).map(line).collect();
@@ -314,17 +285,6 @@ fn unset(why: &JournalError, settings: &[SettingDocument]) -> Failure {
     )
 }
 
-/// Refuses a captured machine.
-pub(super) fn live(root: &Root) -> Result<(), Failure> {
-    if root.is_live() {
-        return Ok(());
-    }
-    Err(Failure::new(
-        "nothing runs on a captured machine",
-        "add --dry-run to a command to see what would be done there, or leave --root out",
-    ))
-}
-
 /// What has to be set for a placement, and what is set now.
 pub(super) fn settings(
     root: &Root,
@@ -334,7 +294,7 @@ pub(super) fn settings(
     let settings = placement.settings(machine).into_iter();
     let mut found = vec![];
     for setting in settings {
-        let was = root.text(&setting.path).map_err(unread)?.unwrap_or_default();
+        let was = root.text(&setting.path).map_err(system::read_failure)?.unwrap_or_default();
         let was = was.trim().to_string();
         found.push(SettingDocument { path: setting.path, was, set: setting.text });
     }
@@ -353,7 +313,7 @@ pub(super) fn say(quiet: bool, text: &str) {
 /// What went wrong is told in any case.
 pub(super) fn tell_put_back(quiet: bool, undone: &[PutBackDocument]) {
     for undone in undone {
-        let line = render::run::put_back(undone);
+        let line = interleaf_report::run::put_back(undone);
         match undone.outcome == "restored" {
             true => say(quiet, &line),
             false => output::message(&format!("interleaf: {line}")),
@@ -361,26 +321,10 @@ pub(super) fn tell_put_back(quiet: bool, undone: &[PutBackDocument]) {
     }
 }
 
-pub(super) fn unheld(why: io::Error) -> Failure {
-    Failure::new(
-        format!("signals cannot be held: {why}"),
-        "the limit of open files or of processes may be reached: ulimit -a",
-    )
-}
-
 /// A mover of pages to where a placement wants them.
 pub(super) fn migrator(rate: Bandwidth, placement: &Placement) -> Result<Migrator, Failure> {
     let target = Target::new(placement.nodes.iter().copied())
-        .map_err(|why| unmoved(MigrateError::Target(why)))?;
-    let migrator = Migrator::new(target).map_err(unmoved)?;
+        .map_err(|why| system::migrate_failure(MigrateError::Target(why)))?;
+    let migrator = Migrator::new(target).map_err(system::migrate_failure)?;
     Ok(migrator.at_rate((rate.gbps() * 1e9) as u64))
-}
-
-/// Why nothing was moved.
-pub(super) fn unmoved(why: MigrateError) -> Failure {
-    if let MigrateError::Read(why) = why {
-        return unread(why);
-    }
-    let hint = why.advice();
-    Failure::new(why.to_string(), hint)
 }

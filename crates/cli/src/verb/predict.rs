@@ -1,12 +1,7 @@
 //! `interleaf predict`.
 
-use super::give;
-use crate::{
-    args::{LoadChoice, PredictArgs, WeightsChoice},
-    document::predict::{PredictDocument, Subject},
-    failure::Failure,
-    library, output, render,
-};
+use crate::args::{LoadChoice, PredictArgs, WeightsChoice};
+use interleaf_console::{Failure, output, support};
 use interleaf_model::{
     demand::{Demand, Metric},
     mix::Mix,
@@ -14,6 +9,7 @@ use interleaf_model::{
     predict::{Forecast, LoadPoint, MixLoad, Row, load_steps, saturating_load},
     weights::Weights,
 };
+use interleaf_record::predict::{PredictDocument, Subject};
 use rayon::prelude::*;
 
 /// Ratios above this many are not tried one after another.
@@ -24,21 +20,25 @@ const SWEEP_STEPS: usize = 25;
 
 pub(super) fn run(args: &PredictArgs) -> Result<(), Failure> {
     output::check_writable(args.output.output.as_deref())?;
-    let platform = library::platform(&args.platform)?;
+    let platform = interleaf_catalog::platform(&args.platform)?;
     let weights = weights(&platform, args.weights.as_ref())?;
     let document = match (&args.mix, &args.workload, &args.demand) {
         (Some(mix), ..) => of_mix(&platform, *mix, args, &weights)?,
-        (_, Some(name), _) => of_demand(&platform, &library::workload(name)?, args, &weights)?,
-        (_, _, Some(path)) => of_demand(&platform, &library::demand(path)?, args, &weights)?,
+        (_, Some(name), _) => {
+            of_demand(&platform, &interleaf_catalog::workload(name)?, args, &weights)?
+        }
+        (_, _, Some(path)) => {
+            of_demand(&platform, &interleaf_catalog::demand(path)?, args, &weights)?
+        }
         // The command line asks for one of them.
         (None, None, None) => return Ok(()),
     };
     let every_row = args.weights.is_some();
-    give(
-        &args.output,
-        &document,
-        || render::predict::csv(&document),
-        || render::predict::text(&document, every_row),
+    support::print_document(
+        args.output.options(),
+        &interleaf_record::json(&document),
+        || interleaf_report::predict::csv(&document),
+        || interleaf_report::predict::text(&document, every_row),
     )
 }
 
@@ -132,7 +132,7 @@ fn of_demand(
             "leave --load out, or give a mix in place of the workload",
         ));
     }
-    let measured_on = library::measured_on(platform, demand)?;
+    let measured_on = interleaf_catalog::measured_on(platform, demand)?;
     let usual = demand.threads().min(platform.cpu.cores);
     let threads = f64::from(args.threads.unwrap_or(usual));
     let forecast = Forecast::new(platform, &measured_on, demand);

@@ -2,11 +2,10 @@
 
 use crate::{
     args::{ReportArgs, ReportFormat},
-    document::{self, Document, figure::Figure, measure::foreign},
-    failure::Failure,
-    library, output, render,
     verb::measure::export,
 };
+use interleaf_console::{Failure, output};
+use interleaf_record::{Document, figure::Figure, measure::foreign};
 use std::path::Path;
 
 pub(super) fn run(args: &ReportArgs) -> Result<(), Failure> {
@@ -18,8 +17,9 @@ pub(super) fn run(args: &ReportArgs) -> Result<(), Failure> {
         ));
     }
     let hint = "name a document that was recorded with -o FILE, or - for stdin";
-    let text = library::document(&args.record, hint)?;
-    let document = document::read(&args.record.display().to_string(), &text)?;
+    let text = interleaf_catalog::document(&args.record, hint)?;
+    let document = interleaf_record::read(&args.record.display().to_string(), &text)
+        .map_err(|why| Failure::new(why.problem, why.hint))?;
     if let (ReportFormat::Platform, Document::Measure(document)) = (format, &document) {
         export::check("--output", Some(&args.output))?;
         return export::write("--output", &args.output, document);
@@ -34,37 +34,53 @@ fn rendered(
     figure: Option<&str>,
 ) -> Result<String, Failure> {
     Ok(match (format, document) {
-        (ReportFormat::Html, _) => render::html::page(document),
+        (ReportFormat::Html, _) => interleaf_report::html::page(document),
         (ReportFormat::Markdown, Document::Predict(document)) => {
-            render::predict::markdown(document)
+            interleaf_report::predict::markdown(document)
         }
         (ReportFormat::Markdown, Document::Reproduce(document)) => {
-            render::reproduce::markdown(document)
+            interleaf_report::reproduce::markdown(document)
         }
         (ReportFormat::Markdown, Document::Machine(document)) => {
-            render::simulate::markdown(document)
+            interleaf_report::simulate::markdown(document)
         }
-        (ReportFormat::Markdown, Document::Dimm(document)) => render::dimm::markdown(document),
-        (ReportFormat::Csv, Document::Dimm(document)) => render::dimm::csv(document),
+        (ReportFormat::Markdown, Document::Dimm(document)) => {
+            interleaf_report::dimm::markdown(document)
+        }
+        (ReportFormat::Csv, Document::Dimm(document)) => interleaf_report::dimm::csv(document),
         (ReportFormat::Markdown, Document::Measure(document)) => {
-            render::measure::markdown(document)
+            interleaf_report::measure::markdown(document)
         }
         (ReportFormat::Markdown, Document::Compare(document)) => {
-            render::compare::markdown(document)
+            interleaf_report::compare::markdown(document)
         }
-        (ReportFormat::Csv, Document::Measure(document)) => render::measure::csv(document),
-        (ReportFormat::Csv, Document::Compare(document)) => render::compare::csv(document),
+        (ReportFormat::Csv, Document::Measure(document)) => {
+            interleaf_report::measure::csv(document)
+        }
+        (ReportFormat::Csv, Document::Compare(document)) => {
+            interleaf_report::compare::csv(document)
+        }
         (ReportFormat::Markdown, Document::Profile(document)) => {
-            render::profile::markdown(document)
+            interleaf_report::profile::markdown(document)
         }
         (ReportFormat::Markdown, Document::Bench(document)) => {
-            render::bench_compare::markdown(document)
+            interleaf_report::bench_compare::markdown(document)
         }
-        (ReportFormat::Csv, Document::Bench(document)) => render::bench_compare::csv(document),
-        (ReportFormat::Csv, Document::Profile(document)) => render::profile::csv(document),
-        (ReportFormat::Csv, Document::Machine(document)) => render::simulate::csv(document),
-        (ReportFormat::Csv, Document::Predict(document)) => render::predict::csv(document),
-        (ReportFormat::Csv, Document::Reproduce(document)) => render::reproduce::csv(document),
+        (ReportFormat::Csv, Document::Bench(document)) => {
+            interleaf_report::bench_compare::csv(document)
+        }
+        (ReportFormat::Csv, Document::Profile(document)) => {
+            interleaf_report::profile::csv(document)
+        }
+        (ReportFormat::Csv, Document::Machine(document)) => {
+            interleaf_report::simulate::csv(document)
+        }
+        (ReportFormat::Csv, Document::Predict(document)) => {
+            interleaf_report::predict::csv(document)
+        }
+        (ReportFormat::Csv, Document::Reproduce(document)) => {
+            interleaf_report::reproduce::csv(document)
+        }
         (ReportFormat::Mess, Document::Measure(document)) => told(foreign::mess(document))?,
         (ReportFormat::Mlc, Document::Measure(document)) => told(foreign::mlc(document))?,
         (ReportFormat::Platform | ReportFormat::Mess | ReportFormat::Mlc, _) => {
@@ -75,7 +91,9 @@ fn rendered(
         }
         (ReportFormat::Svg, _) => {
             let figures = figures(document);
-            render::svg::picture(chosen(&figures, figure.unwrap_or("1"))?)?
+            let hint = "choose another one with --figure, or --format html";
+            interleaf_report::svg::picture(chosen(&figures, figure.unwrap_or("1"))?)
+                .map_err(|why| Failure::new(why, hint))?
         }
     })
 }

@@ -1,28 +1,27 @@
 //! `interleaf reproduce`.
 
-use super::{check_targets, give};
-use crate::{
-    args::ReproduceArgs,
-    document::{
-        Document,
-        reproduce::{ReproduceDocument, SCHEMA},
-    },
-    failure::Failure,
-    output, render, study,
+use crate::args::ReproduceArgs;
+use interleaf_console::{Failure, output, support};
+use interleaf_record::{
+    Document,
+    reproduce::{ReproduceDocument, SCHEMA},
 };
 
 pub(super) fn run(args: &ReproduceArgs) -> Result<(), Failure> {
-    check_targets(&args.output, args.report.as_deref())?;
-    let studies = study::reproduce(&args.study)?;
+    support::check_outputs(args.output.options(), args.report.as_deref())?;
+    let studies = interleaf_study::reproduce(&args.study)?;
     let document = ReproduceDocument { schema: SCHEMA.into(), studies };
-    give(
-        &args.output,
-        &document,
-        || render::reproduce::csv(&document),
-        || render::reproduce::text(&document),
+    support::print_document(
+        args.output.options(),
+        &interleaf_record::json(&document),
+        || interleaf_report::reproduce::csv(&document),
+        || interleaf_report::reproduce::text(&document),
     )?;
     if let Some(target) = &args.report {
-        output::file(target, &render::html::page(&Document::Reproduce(Box::new(document))))?;
+        output::file(
+            target,
+            &interleaf_report::html::page(&Document::Reproduce(Box::new(document))),
+        )?;
         output::message(&format!("the report is in {}", target.display()));
     }
     Ok(())

@@ -4,15 +4,11 @@ mod processes;
 
 use super::{
     balance,
-    placed::{self, Job, live, settings},
+    placed::{self, Job, settings},
     restore,
 };
-use crate::{
-    args::RunArgs,
-    document::{self, run::RunDocument},
-    failure::Failure,
-    output, render,
-};
+use crate::args::RunArgs;
+use interleaf_console::{Failure, output, system};
 use interleaf_linux::{
     command::Signals,
     placement::{Placement, PlacementError},
@@ -20,20 +16,21 @@ use interleaf_linux::{
     root::Root,
     topology::Machine,
 };
+use interleaf_record::run::RunDocument;
 use std::{path::Path, process::ExitCode};
 
 /// What part of its time a command may be kept waiting because it is looked at.
 const LOOK_COST: u32 = 20;
 
 pub(super) fn run(args: &RunArgs, root: Option<&Path>) -> Result<ExitCode, Failure> {
-    let root = super::root(root)?;
+    let root = system::open_root(root)?;
     if args.restore {
         return restore::restore(args.dry_run, args.json, &root).map(|()| ExitCode::SUCCESS);
     }
     output::check_writable(args.output.as_deref())?;
     let Some(weights) = &args.weights else { return by_policy(args, root) };
-    let machine = Machine::read(&root).map_err(super::unread)?;
-    let allowed = allowed_nodes(&root, "self").map_err(super::unread)?;
+    let machine = Machine::read(&root).map_err(system::read_failure)?;
+    let allowed = allowed_nodes(&root, "self").map_err(system::read_failure)?;
     let placement = Placement::new(&machine, weights, args.nodes.as_deref(), allowed.as_ref())
         .map_err(|why: PlacementError| Failure::new(why.to_string(), why.hint()))?;
     let mut document = RunDocument::new(weights.to_string(), &placement, words(args));
@@ -42,14 +39,14 @@ pub(super) fn run(args: &RunArgs, root: Option<&Path>) -> Result<ExitCode, Failu
     if !args.pid.is_empty() {
         // What is to be moved is memory that is there: a policy and its settings are for new pages.
         document.settings.clear();
-        live(&root)?;
+        system::check_live(&root)?;
         return processes::place(args, &machine, &placement, &mut document);
     }
     if args.dry_run {
-        give(args, &document, render::run::dry_run)?;
+        give(args, &document, interleaf_report::run::dry_run)?;
         return Ok(ExitCode::SUCCESS);
     }
-    live(&root)?;
+    system::check_live(&root)?;
     check_stdout(args)?;
     let job = Job {
         root: &root,
@@ -59,7 +56,7 @@ pub(super) fn run(args: &RunArgs, root: Option<&Path>) -> Result<ExitCode, Failu
         look_cost: LOOK_COST,
         quiet: args.quiet,
     };
-    let signals = Signals::hold().map_err(placed::unheld)?;
+    let signals = Signals::hold().map_err(system::signal_failure)?;
     let ended = placed::under(&job, &signals, &placement, &mut document, None)?;
     give(args, &document, |_| String::new())?;
     Ok(placed::exit(&ended))
@@ -73,12 +70,12 @@ fn by_policy(args: &RunArgs, root: Root) -> Result<ExitCode, Failure> {
         _ => root,
     };
     if !args.dry_run {
-        live(&root)?;
+        system::check_live(&root)?;
         check_stdout(args)?;
     }
     let (document, ended) = balance::steered(args, &root, words(args))?;
     let Some(ended) = ended else {
-        give(args, &document, render::run::dry_run)?;
+        give(args, &document, interleaf_report::run::dry_run)?;
         return Ok(ExitCode::SUCCESS);
     };
     give(args, &document, |_| String::new())?;
@@ -110,12 +107,12 @@ fn give(
     text: impl FnOnce(&RunDocument) -> String,
 ) -> Result<(), Failure> {
     if let Some(target) = &args.output {
-        output::file(target, &document::json(document)?)?;
+        output::file(target, &interleaf_record::json(document))?;
     }
     if is_recorded_on_stdout(args) {
         return Ok(());
     }
-    output::data(&if args.json { document::json(document)? } else { text(document) })
+    output::data(&if args.json { interleaf_record::json(document) } else { text(document) })
 }
 
 /// Whether the document goes to stdout as the record.

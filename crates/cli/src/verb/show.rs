@@ -1,12 +1,9 @@
 //! `interleaf show`.
 
-use crate::{
-    args::ShowArgs,
-    document::{self, machine::MachineDocument, show::ShowDocument},
-    failure::Failure,
-    library, output, render,
-};
+use crate::args::ShowArgs;
+use interleaf_console::{Failure, output, system};
 use interleaf_linux::topology::Machine;
+use interleaf_record::{machine::MachineDocument, show::ShowDocument};
 use std::path::Path;
 
 /// The platform that is the list of all.
@@ -17,23 +14,23 @@ pub(super) fn run(args: &ShowArgs, root: Option<&Path>) -> Result<(), Failure> {
     if name == LIST {
         return catalogue(args.json);
     }
-    let platform = library::platform(name)?;
+    let platform = interleaf_catalog::platform(name)?;
     let document = ShowDocument::new(&platform);
     if args.json {
-        return output::data(&document::json(&document)?);
+        return output::data(&interleaf_record::json(&document));
     }
-    output::data(&render::show::text(&document))
+    output::data(&interleaf_report::show::text(&document))
 }
 
 /// The machine that this runs on, or a captured one.
 fn machine(args: &ShowArgs, root: Option<&Path>) -> Result<(), Failure> {
-    let root = super::root(root)?;
-    let machine = Machine::read(&root).map_err(super::unread)?;
+    let root = system::open_root(root)?;
+    let machine = Machine::read(&root).map_err(system::read_failure)?;
     let document = MachineDocument::new(&machine);
     if args.json {
-        return output::data(&document::json(&document)?);
+        return output::data(&interleaf_record::json(&document));
     }
-    let mut text = render::machine::text(&document);
+    let mut text = interleaf_report::machine::text(&document);
     if machine.memory_nodes().len() < 2 {
         text += "\nAll memory is on one node: there is nothing to interleave here. What other \
                  machines would give:\n\n";
@@ -44,23 +41,25 @@ fn machine(args: &ShowArgs, root: Option<&Path>) -> Result<(), Failure> {
 
 /// What comes with the tool.
 fn catalogue(json: bool) -> Result<(), Failure> {
-    let (platforms, workloads) = (library::platform_names(), library::workload_names());
-    let scenarios = library::scenario_names();
+    let (platforms, workloads) =
+        (interleaf_catalog::platform_names(), interleaf_catalog::workload_names());
+    let scenarios = interleaf_catalog::scenario_names();
     if json {
         let document = serde_json::json!({
-            "schema": document::show::SCHEMA,
+            "schema": interleaf_record::show::SCHEMA,
             "platforms": platforms,
             "workloads": workloads,
             "scenarios": scenarios,
         });
-        return output::data(&document::json(&document)?);
+        return output::data(&interleaf_record::json(&document));
     }
     output::data(&catalogue_text())
 }
 
 fn catalogue_text() -> String {
-    let (platforms, workloads) = (library::platform_names(), library::workload_names());
-    let scenarios = library::scenario_names();
+    let (platforms, workloads) =
+        (interleaf_catalog::platform_names(), interleaf_catalog::workload_names());
+    let scenarios = interleaf_catalog::scenario_names();
     format!(
         "platforms: {}\nworkloads: {}\nscenarios: {}\n\n\
          interleaf show --platform {}     its tiers, curves and constants\n\

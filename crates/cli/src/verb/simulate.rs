@@ -5,26 +5,15 @@ mod sweep;
 
 pub(super) use dimm::dimm;
 
-use super::{check_targets, give};
-use crate::{
-    args::MachineArgs,
-    document::{
-        Document,
-        simulate::{MachineDocument, Stated},
-    },
-    failure::Failure,
-    library, output, render,
-};
+use crate::args::MachineArgs;
 use core::time::Duration;
-use interleaf_model::{
-    control::Settings,
-    curve::CurveError,
-    demand::Demand,
-    platform::Platform,
-    policy::PolicyKind,
-    units::{Bytes, Time},
+use interleaf_console::{Failure, output, support};
+use interleaf_model::{control::Settings, policy::PolicyKind, units::Time};
+use interleaf_record::{
+    Document,
+    simulate::{MachineDocument, Stated},
 };
-use interleaf_sim::machine::{Arena, Outcome, Scenario, ScenarioError, Task, Trial};
+use interleaf_sim::machine::{Arena, Outcome, Scenario, ScenarioError, Trial};
 
 /// How long is simulated when nobody says, s.
 const DURATION_S: f64 = 600.0;
@@ -33,7 +22,7 @@ const DURATION_S: f64 = 600.0;
 const STEPS: u64 = 100;
 
 pub(super) fn machine(args: &MachineArgs) -> Result<(), Failure> {
-    check_targets(&args.output, args.report.as_deref())?;
+    support::check_outputs(args.output.options(), args.report.as_deref())?;
     if let Some(file) = &args.sweep {
         return sweep::run(file, args.output.output.as_deref());
     }
@@ -62,14 +51,17 @@ pub(super) fn machine(args: &MachineArgs) -> Result<(), Failure> {
         settings: Settings::default(),
     };
     let document = document(&scenario, duration, &trial, args.compare)?;
-    give(
-        &args.output,
-        &document,
-        || render::simulate::csv(&document),
-        || render::simulate::text(&document),
+    support::print_document(
+        args.output.options(),
+        &interleaf_record::json(&document),
+        || interleaf_report::simulate::csv(&document),
+        || interleaf_report::simulate::text(&document),
     )?;
     if let Some(target) = &args.report {
-        output::file(target, &render::html::page(&Document::Machine(Box::new(document))))?;
+        output::file(
+            target,
+            &interleaf_report::html::page(&Document::Machine(Box::new(document))),
+        )?;
         output::message(&format!("the report is in {}", target.display()));
     }
     Ok(())
@@ -93,7 +85,7 @@ fn document(
     let run = |trial: &Trial| -> Result<Outcome, Failure> {
         progress.set_message(trial.policy.to_string());
         let begun = progress.position();
-        let mut run = arena.start(trial).map_err(wrong_curves)?;
+        let mut run = arena.start(trial).map_err(interleaf_catalog::curve_failure)?;
         while run.period().is_some() {
             progress.set_position(begun + (run.progress() * STEPS as f64) as u64);
         }
@@ -113,10 +105,6 @@ fn document(
     }
     progress.finish_and_clear();
     Ok(document)
-}
-
-pub(super) fn wrong_curves(why: CurveError) -> Failure {
-    Failure::new(format!("curves that are so wrong are none: {why}"), why.hint())
 }
 
 /// What is simulated, and for how long.
@@ -164,50 +152,22 @@ fn of_file(args: &MachineArgs, name: &str) -> Result<(Scenario, Option<Time>), F
             ));
         }
     }
-    library::scenario(name, args.platform.as_deref())
+    interleaf_catalog::scenario(name, args.platform.as_deref())
 }
 
 fn of_workload(args: &MachineArgs) -> Result<Scenario, Failure> {
     let Some(platform) = &args.platform else {
         return Err(Failure::new(
             "there is no platform to simulate",
-            format!("give --platform, one of {}", library::platform_names().join(", ")),
+            format!("give --platform, one of {}", interleaf_catalog::platform_names().join(", ")),
         ));
     };
-    let platform = library::platform(platform)?;
+    let platform = interleaf_catalog::platform(platform)?;
     let demand = match (&args.workload, &args.demand) {
-        (Some(name), _) => library::workload(name)?,
-        (_, Some(path)) => library::demand(path)?,
+        (Some(name), _) => interleaf_catalog::workload(name)?,
+        (_, Some(path)) => interleaf_catalog::demand(path)?,
         // The command line asks for one of them.
         (None, None) => return Err(Failure::new("there is no workload", "give --workload NAME")),
     };
-    single(&platform, &demand, args.threads, args.footprint)
-}
-
-/// A workload that comes with the tool, alone on a platform.
-pub(super) fn alone(
-    platform: &str,
-    workload: &str,
-    threads: Option<u32>,
-) -> Result<Scenario, Failure> {
-    let scenario =
-        single(&library::platform(platform)?, &library::workload(workload)?, threads, None)?;
-    scenario.check().map_err(|why| Failure::new(why.to_string(), why.hint()))?;
-    Ok(scenario)
-}
-
-/// One workload on its own.
-fn single(
-    platform: &Platform,
-    demand: &Demand,
-    threads: Option<u32>,
-    footprint: Option<Bytes>,
-) -> Result<Scenario, Failure> {
-    let measured_on = library::measured_on(platform, demand)?;
-    let threads = threads.unwrap_or_else(|| demand.threads().min(platform.domains[0].cores));
-    let mut task = Task::new(platform, &measured_on, demand, threads);
-    if let Some(footprint) = footprint {
-        task.footprint_bytes = footprint.get();
-    }
-    Ok(Scenario::new(&demand.name, platform.clone(), vec![task]))
+    interleaf_catalog::single_workload(&platform, &demand, args.threads, args.footprint)
 }

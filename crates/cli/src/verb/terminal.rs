@@ -4,8 +4,7 @@
 //! end of file and on EIO, so it never returns once the terminal has hung up, and no signal is
 //! looked at again.
 
-use super::placed;
-use crate::failure::Failure;
+use interleaf_console::{Failure, system};
 use interleaf_linux::command::Signals;
 use ratatui::{DefaultTerminal, Frame};
 use rustix::{
@@ -53,7 +52,7 @@ pub(super) fn is_there() -> bool {
 /// When the terminal cannot be drawn on, or hangs up.
 pub(super) fn show(view: &mut dyn View, tick: Duration, command: &str) -> Result<(), Failure> {
     // Held before the terminal is changed: no signal ends this process without putting it back.
-    let signals = Signals::hold().map_err(placed::unheld)?;
+    let signals = Signals::hold().map_err(system::signal_failure)?;
     let failed = |why: io::Error| {
         let hint = format!("pipe it elsewhere for lines of text: {command} | cat");
         Failure::new(format!("the terminal cannot be drawn on: {why}"), hint)

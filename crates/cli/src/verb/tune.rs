@@ -3,21 +3,10 @@
 mod log;
 mod proposal;
 
-use super::{
-    placed::{self, Job, live},
-    restore,
-};
-use crate::{
-    args::TuneArgs,
-    document::{
-        self,
-        run::RunDocument,
-        tune::{TrialDocument, TuneDocument},
-    },
-    failure::Failure,
-    output, render,
-};
+use super::placed::{self, Job};
+use crate::args::TuneArgs;
 use indicatif::ProgressBar;
+use interleaf_console::{Failure, output, system};
 use interleaf_linux::{
     command::{Running, Signals},
     journal::Journal,
@@ -30,6 +19,10 @@ use interleaf_linux::{
 use interleaf_model::{
     tune::{Run, Search, Step},
     weights::Weights,
+};
+use interleaf_record::{
+    run::RunDocument,
+    tune::{TrialDocument, TuneDocument, TuneRequest},
 };
 use log::Log;
 use std::{
@@ -54,11 +47,11 @@ const ESCAPED_MAX: f64 = 0.1;
 const ESCAPED_BYTES: f64 = (64 << 20) as f64;
 
 pub(super) fn run(args: &TuneArgs, root: Option<&Path>) -> Result<ExitCode, Failure> {
-    let root = super::root(root)?;
+    let root = system::open_root(root)?;
     output::check_writable(args.output.as_deref())?;
     output::check_writable(args.log.as_deref())?;
-    let machine = Machine::read(&root).map_err(super::unread)?;
-    let allowed = allowed_nodes(&root, "self").map_err(super::unread)?;
+    let machine = Machine::read(&root).map_err(system::read_failure)?;
+    let allowed = allowed_nodes(&root, "self").map_err(system::read_failure)?;
     let proposal = proposal::of(args, &machine)?;
     let search = Search {
         proposal: proposal.weights.clone(),
@@ -67,7 +60,7 @@ pub(super) fn run(args: &TuneArgs, root: Option<&Path>) -> Result<ExitCode, Fail
         worth: args.worth.part(),
         noise: NOISE,
     };
-    let mut document = TuneDocument::new(args, &search, &proposal.source);
+    let mut document = TuneDocument::new(request(args), &search, &proposal.source);
     let tuner = Tuner { args, root: &root, machine: &machine, allowed, search };
     let first = Weights::first_tier(proposal.weights.as_slice().len());
     let begin = [first.clone(), proposal.weights].into_iter().chain(args.weights.iter().cloned());
@@ -80,11 +73,11 @@ pub(super) fn run(args: &TuneArgs, root: Option<&Path>) -> Result<ExitCode, Fail
     if args.dry_run {
         return give(args, &document).map(|()| ExitCode::SUCCESS);
     }
-    live(&root)?;
+    system::check_live(&root)?;
     if !settings.is_empty() {
         // Before minutes go by: whoever may not set weights learns it now.
         let opened = Journal::open(&root);
-        let (_, undone) = opened.map_err(restore::unkept)?;
+        let (_, undone) = opened.map_err(system::journal_failure)?;
         placed::tell_put_back(args.quiet, &undone.iter().map(Into::into).collect::<Vec<_>>());
     }
     let ended = tuner.search(&first, &mut document)?;
@@ -96,16 +89,27 @@ pub(super) fn run(args: &TuneArgs, root: Option<&Path>) -> Result<ExitCode, Fail
     }
 }
 
+/// The request of the command line, for the record.
+fn request(args: &TuneArgs) -> TuneRequest {
+    TuneRequest {
+        command: args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
+        metric: args.metric.as_ref().map(ToString::to_string),
+        higher_is_better: args.higher_is_better,
+        warm_up: args.warm_up,
+        dry_run: args.dry_run,
+    }
+}
+
 /// Records and prints the document as the options say; on stdout stands one thing.
 fn give(args: &TuneArgs, document: &TuneDocument) -> Result<(), Failure> {
-    let json = document::json(document)?;
+    let json = interleaf_record::json(document);
     if let Some(target) = &args.output {
         output::file(target, &json)?;
         if target.as_os_str() == "-" {
             return Ok(());
         }
     }
-    output::data(&if args.json { json } else { render::tune::text(document) })
+    output::data(&if args.json { json } else { interleaf_report::tune::text(document) })
 }
 
 /// How a search ended.
@@ -143,7 +147,7 @@ impl Tuner<'_> {
 
     /// Runs the command until the best weights are known.
     fn search(&self, first: &Weights, document: &mut TuneDocument) -> Result<Ended, Failure> {
-        let signals = Signals::hold().map_err(placed::unheld)?;
+        let signals = Signals::hold().map_err(system::signal_failure)?;
         let bar = output::progress(self.args.runs as u64, "warming up");
         let mut log = Log::open(self.args)?;
         let mut runs: Vec<Run> = vec![];
@@ -162,7 +166,7 @@ impl Tuner<'_> {
                 }
             };
             bar.set_message(format!("run {}: {weights}", runs.len() + 1));
-            let why = render::tune::why(why);
+            let why = interleaf_report::tune::why(why);
             let (outcome, trial) = self.once(&weights, &why, &signals, &mut log, &bar)?;
             document.runs.push(trial);
             let Outcome::Value(value) = outcome else { break ended(outcome, document) };
@@ -178,7 +182,7 @@ impl Tuner<'_> {
     /// Writes what is known so far, so that nothing is lost.
     fn record(&self, document: &TuneDocument) -> Result<(), Failure> {
         let file = self.args.output.as_deref().filter(|file| *file != Path::new("-"));
-        file.map_or(Ok(()), |file| output::file(file, &document::json(document)?))
+        file.map_or(Ok(()), |file| output::file(file, &interleaf_record::json(document)))
     }
 
     /// Runs the command once.
@@ -214,7 +218,7 @@ impl Tuner<'_> {
         };
         let meanwhile: placed::Meanwhile<'_> = &mut meanwhile;
         let ended = placed::under(&job, signals, &placement, &mut document, Some(meanwhile))?;
-        let mut trial = TrialDocument::new(weights, why, &ended, &document);
+        let mut trial = TrialDocument::new(weights, why, ended.elapsed, &document);
         let outcome = match (ended.signal, ended.status) {
             (Some(number), _) => Outcome::Signal(number),
             (None, Some(status)) if status.success() => {
@@ -266,7 +270,7 @@ impl Tuner<'_> {
     /// Tells of a run.
     fn tell(&self, trial: &TrialDocument, document: &RunDocument, bar: &ProgressBar) {
         bar.suspend(|| {
-            placed::say(self.args.quiet, &render::tune::trial(trial));
+            placed::say(self.args.quiet, &interleaf_report::tune::trial(trial));
             let memory = document.memory.as_ref();
             let bytes = memory.map_or(0.0, |memory| memory.total_bytes as f64);
             let escaped = memory.map_or(0.0, |memory| memory.escaped_share);
@@ -274,7 +278,7 @@ impl Tuner<'_> {
                 let text = format!(
                     "interleaf: {:.0} % of its memory escaped {}: `interleaf run` says why",
                     100.0 * escaped,
-                    render::tune::weights(&trial.weights)
+                    interleaf_report::tune::weights(&trial.weights)
                 );
                 output::message(&text);
             }

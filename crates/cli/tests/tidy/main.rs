@@ -1,7 +1,6 @@
 //! The source tree holds the project's invariants.
 //!
-//! Each rule is a function from text to faults, so that it can be shown to fail on wrong text: a
-//! check that cannot fail says nothing.
+//! Each rule is a function from text to faults, which its own test shows to fail on wrong text.
 
 use std::{
     fs,
@@ -510,7 +509,8 @@ fn pure_crates_are_pure_and_the_same_everywhere() {
 #[test]
 fn libraries_forbid_unsafe_code() {
     let lib = |name: &str| root().join("crates").join(name).join("src/lib.rs");
-    hold(&["model", "sim", "cli", "vm"].map(lib), &|_, text| allows_unsafe(text));
+    let safe = "catalog cli console model record report sim study vm";
+    hold(&safe.split(' ').map(lib).collect::<Vec<_>>(), &|_, text| allows_unsafe(text));
     let all = rust_files();
     for place in UNSAFE {
         let here = all.iter().filter(|file| file.starts_with(root().join(place)));

@@ -10,20 +10,9 @@ use super::{
     Clock, Signals, Waits, config::Config, failed, notify::Manager, publish::Publisher,
     setup::Setup,
 };
-use crate::{
-    args::BalanceArgs,
-    document::{
-        self,
-        balance::{
-            AdviceDocument, PeriodDocument, PointsDocument, SUMMARY_SCHEMA, SourceDocument,
-            SummaryDocument,
-        },
-    },
-    failure::Failure,
-    output, render,
-    verb::placed,
-};
+use crate::args::BalanceArgs;
 use core::time::Duration;
+use interleaf_console::{Failure, output, system};
 use interleaf_linux::{
     actuator::Way,
     host::{Host, HostError},
@@ -36,6 +25,9 @@ use interleaf_model::{
     machine::Machine as _,
     policy::{PolicyKind, Promise},
     weights::Weights,
+};
+use interleaf_record::balance::{
+    AdviceDocument, PeriodDocument, PointsDocument, SUMMARY_SCHEMA, SourceDocument, SummaryDocument,
 };
 use std::process::ExitCode;
 
@@ -64,7 +56,7 @@ pub(super) fn run(
     if let Some(who) = setup.held(config, way) {
         output::message(&format!("interleaf: {who}"));
     }
-    let signals = Signals::hold().map_err(placed::unheld)?;
+    let signals = Signals::hold().map_err(system::signal_failure)?;
     let manager = &Manager::new();
     // What was recorded need not be waited for.
     let clock: Box<dyn Clock + '_> = match config.is_replayed() {
@@ -181,7 +173,7 @@ fn advice(
     Some(AdviceDocument {
         would_move_bytes: shares.as_ref().filter(|_| all > 0).map(moved),
         advised_weights: shares.map(|shares| Weights::percent(&shares).as_slice().to_vec()),
-        gain: gain.map(document::rounded),
+        gain: gain.map(interleaf_record::rounded),
         gain_is: gain_is.into(),
         is_unsaturated: promise.is_some_and(|promise| promise.is_unsaturated),
     })
@@ -225,11 +217,10 @@ fn summarize(
     };
     let summaries: Vec<SummaryDocument> = advised.iter().zip(start).filter_map(of_domain).collect();
     for summary in &summaries {
-        let line = serde_json::to_string(summary)
-            .map_err(|why| Failure::new(why.to_string(), "report it"))?;
+        let line = interleaf_record::json_line(summary);
         output::data(&match args.json {
             true => line + "\n",
-            false => render::balance::summary(summary),
+            false => interleaf_report::balance::summary(summary),
         })?;
     }
     if summaries.is_empty() {
@@ -253,7 +244,7 @@ fn summary(
     let last = judged.last()?;
     let mean = |values: Vec<f64>| {
         let sum: f64 = values.iter().sum();
-        (!values.is_empty()).then(|| document::rounded(sum / values.len() as f64))
+        (!values.is_empty()).then(|| interleaf_record::rounded(sum / values.len() as f64))
     };
     let advice = last.advice.clone()?;
     let gains = judged.iter().filter_map(|period| period.advice.as_ref()?.gain).collect();

@@ -9,17 +9,9 @@ use super::{
 };
 use crate::{
     args::RunArgs,
-    document::{
-        balance::PeriodDocument,
-        run::{BalancedDocument, PutBackDocument, RunDocument},
-    },
-    failure::Failure,
-    output, render,
-    verb::{
-        placed::{self, Ended, say},
-        restore,
-    },
+    verb::placed::{self, Ended, say},
 };
+use interleaf_console::{Failure, output, system};
 use interleaf_linux::{
     actuator::{Scope, SharedJournal},
     command::{Running, Signals},
@@ -31,6 +23,10 @@ use interleaf_linux::{
     stop::StopFlag,
 };
 use interleaf_model::control::Controller;
+use interleaf_record::{
+    balance::PeriodDocument,
+    run::{BalancedDocument, PutBackDocument, RunDocument},
+};
 use std::{cell::RefCell, io, process::ExitStatus, rc::Rc, time::Duration};
 
 /// What is waited for at a time once nothing is steered any more.
@@ -49,10 +45,10 @@ pub(in crate::verb) fn steered(
         let document = document(&setup, &config, root, command)?;
         return Ok((document, None));
     }
-    let signals = Signals::hold().map_err(placed::unheld)?;
-    let (journal, undone) = Journal::open(root).map_err(restore::unkept)?;
+    let signals = Signals::hold().map_err(system::signal_failure)?;
+    let (journal, undone) = Journal::open(root).map_err(system::journal_failure)?;
     for undone in &undone {
-        output::message(&format!("interleaf: {}", render::run::put_back(&undone.into())));
+        output::message(&format!("interleaf: {}", interleaf_report::run::put_back(&undone.into())));
     }
     let journal: SharedJournal<'_> = Rc::new(RefCell::new(journal));
     let mut setup = ready(&config, root)?;
@@ -60,7 +56,7 @@ pub(in crate::verb) fn steered(
     let mut document = document(&setup, &config, root, command)?;
     if let Some(balanced) = &mut document.balance {
         balanced.source = source.describe();
-        say(args.quiet, &render::run::balanced(balanced));
+        say(args.quiet, &interleaf_report::run::balanced(balanced));
     }
     let ended = match signals.come() {
         Some(signal) => Ended { status: None, elapsed: Duration::ZERO, signal: Some(signal) },
@@ -70,7 +66,7 @@ pub(in crate::verb) fn steered(
         }
     };
     if let Ok(journal) = Rc::try_unwrap(journal) {
-        let undone = journal.into_inner().close().map_err(restore::unkept)?;
+        let undone = journal.into_inner().close().map_err(system::journal_failure)?;
         document.put_back = undone.iter().map(PutBackDocument::from).collect();
         placed::tell_put_back(args.quiet, &document.put_back);
     }
@@ -152,14 +148,14 @@ impl<'a> Job<'_, 'a> {
         let (program, arguments) =
             self.args.command.split_first().unwrap_or_else(|| unreachable!());
         let running =
-            signals.start(&Policy::Default, program, arguments).map_err(placed::unstarted)?;
+            signals.start(&Policy::Default, program, arguments).map_err(system::start_failure)?;
         self.setup.scope = Scope::Processes(vec![running.pid()]);
         let child = RefCell::new(Child { running, ended: None });
         let quiet = self.args.quiet;
         let mut periods = vec![];
         let steered = self.steer(&child, journal, &mut controller, &mut |period| {
             for document in period {
-                say(quiet, render::balance::line(document).trim_start());
+                say(quiet, interleaf_report::balance::line(document).trim_start());
             }
             periods.extend_from_slice(period);
             Ok(())
@@ -174,7 +170,7 @@ impl<'a> Job<'_, 'a> {
         }
         let status = loop {
             match child.ended.take() {
-                Some(ended) => break ended.map_err(placed::unwaited)?,
+                Some(ended) => break ended.map_err(system::wait_failure)?,
                 None => child.ended = child.running.wait(LONG).transpose(),
             }
         };

@@ -1,7 +1,7 @@
 //! The configuration of the daemon: a TOML file of which [`EXAMPLE`] has every key.
 
-use crate::{failure::Failure, library};
 use core::time::Duration;
+use interleaf_console::Failure;
 use interleaf_linux::actuator::Way;
 use interleaf_model::{
     format::{FileError, toml_text::TomlText},
@@ -183,7 +183,7 @@ impl Config {
     /// The configuration in a file.
     pub(crate) fn read(path: &Path) -> Result<Self, Failure> {
         let hint = "name a configuration; `interleaf balance --example-config` prints one";
-        let text = library::text(path, hint)?;
+        let text = interleaf_catalog::text(path, hint)?;
         Ok(Self::parse(&path.display().to_string(), &text)?)
     }
 
@@ -352,7 +352,7 @@ fn platform(
     name: Option<&Spanned<String>>,
 ) -> Result<Option<String>, FileError> {
     let Some(name) = name else { return Ok(None) };
-    match library::platform(name.get_ref()) {
+    match interleaf_catalog::platform(name.get_ref()) {
         Err(Failure::Error { problem, hint }) => Err(toml.error("platform", name, problem, hint)),
         _ => Ok(Some(name.get_ref().clone())),
     }

@@ -5,36 +5,29 @@
 
 use super::{
     config::Config,
-    restore,
-    setup::{Setup, unmoved},
+    setup::{Setup, actuator_failure},
 };
-use crate::{
-    document::{
-        self,
-        balance::{PlanDocument, WriteDocument},
-    },
-    failure::Failure,
-    output, render,
-};
+use interleaf_console::{Failure, output, system};
 use interleaf_linux::{
     actuator::{Actuator, SharedJournal},
     journal::Journal,
     root::Root,
     stop::StopFlag,
 };
+use interleaf_record::balance::{PlanDocument, WriteDocument};
 use std::{cell::RefCell, rc::Rc};
 
 pub(super) fn run(config: &Config, json: bool, root: &Root) -> Result<(), Failure> {
     let document = plan(config, root)?;
     output::data(&match json {
-        true => document::json(&document)?,
-        false => render::balance::plan(&document),
+        true => interleaf_record::json(&document),
+        false => interleaf_report::balance::plan(&document),
     })
 }
 
 fn plan(config: &Config, root: &Root) -> Result<PlanDocument, Failure> {
     let setup = Setup::read(config, root)?;
-    let (journal, _) = Journal::open(root).map_err(restore::unkept)?;
+    let (journal, _) = Journal::open(root).map_err(system::journal_failure)?;
     let journal: SharedJournal<'_> = Rc::new(RefCell::new(journal));
     let mut actuators = setup.actuators(config, root, &journal, StopFlag::default())?;
     let mut document = setup.plan(config, &actuators, root)?;
@@ -60,7 +53,9 @@ fn set(
 ) -> Result<(), Failure> {
     for (scope, (actuator, shares)) in actuators.iter_mut().zip(shares).enumerate() {
         let Some(actuator) = actuator else { continue };
-        actuator.set(&setup.goal(config, scope, shares.clone())).map_err(|why| unmoved(&why))?;
+        actuator
+            .set(&setup.goal(config, scope, shares.clone()))
+            .map_err(|why| actuator_failure(&why))?;
     }
     Ok(())
 }

@@ -10,8 +10,9 @@ use super::{
     exposition::{Format, OPEN_METRICS, TEXT, plain},
     http::{Page, Request, Server},
 };
-use crate::{document::balance::PeriodDocument, failure::Failure};
+use interleaf_console::Failure;
 use interleaf_linux::{root::Root, vmstat};
+use interleaf_record::balance::PeriodDocument;
 use prometheus_client::{
     collector::Collector,
     encoding::{DescriptorEncoder, EncodeMetric, text},
@@ -260,7 +261,7 @@ mod promtool;
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::{promtool, *};
-    use crate::document::balance::SCHEMA;
+    use interleaf_record::balance::SCHEMA;
     use regex_lite::Regex;
     use std::{
         collections::HashSet,

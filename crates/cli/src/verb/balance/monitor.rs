@@ -8,8 +8,10 @@ mod history;
 mod view;
 
 use super::watchers::SOCKET;
-use crate::{document::balance::PeriodDocument, failure::Failure, output, render, verb::terminal};
+use crate::verb::terminal;
 use history::History;
+use interleaf_console::{Failure, output};
+use interleaf_record::balance::PeriodDocument;
 use ratatui::Frame;
 use std::{
     io::{self, BufRead as _, BufReader, ErrorKind, Read as _},
@@ -113,11 +115,12 @@ fn plain(told: &Receiver<Told>, json: bool) -> Result<(), Failure> {
         match told {
             Told::Here => {}
             Told::Period(period) if json => {
-                let line = serde_json::to_string(&period)
-                    .map_err(|why| Failure::new(why.to_string(), "report it"))?;
+                let line = interleaf_record::json_line(&period);
                 output::data(&(line + "\n"))?;
             }
-            Told::Period(period) => output::data(&(render::balance::line(&period) + "\n"))?,
+            Told::Period(period) => {
+                output::data(&(interleaf_report::balance::line(&period) + "\n"))?
+            }
             Told::Strange => output::message(&format!("interleaf: {}", view::STRANGE)),
             Told::Gone => output::message(&format!("interleaf: {}", view::GONE)),
         }

@@ -1,7 +1,7 @@
 //! What a service manager is told (sd_notify(3)): that the daemon is ready, what it does, that its
 //! loop still turns, and that it stops. Where there is none, nobody is told.
 
-use crate::document::balance::PeriodDocument;
+use interleaf_record::balance::PeriodDocument;
 use sd_notify::NotifyState;
 use std::{
     cell::Cell,
@@ -61,7 +61,7 @@ fn tell(state: &[NotifyState<'_>]) {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
-    use crate::document::balance::SCHEMA;
+    use interleaf_record::balance::SCHEMA;
     use std::{env, os::unix::net::UnixDatagram, process::Command, thread};
 
     /// With a manager it is told all this; without one nothing fails.

@@ -1,7 +1,7 @@
 //! A place to which the loop writes, such as a record. One that cannot be written to, as on a full
 //! disk, does not end the loop: that is told once, and again when it can be written to.
 
-use crate::{failure::Failure, output};
+use interleaf_console::{Failure, output};
 use std::{
     fs::File,
     io::{self, Write as _},

@@ -7,14 +7,14 @@ use super::{
     outlet::{LineFile, Outlet},
     watchers::{self, Watchers},
 };
-use crate::{
-    args::BalanceArgs, document::balance::PeriodDocument, failure::Failure, output, render,
-};
+use crate::args::BalanceArgs;
+use interleaf_console::{Failure, output};
 use interleaf_linux::{
     replace::{self, Existing, FileId},
     root::Root,
     socket::SocketError,
 };
+use interleaf_record::balance::PeriodDocument;
 use std::{
     io::ErrorKind,
     path::{Path, PathBuf},
@@ -96,8 +96,7 @@ impl<'a> Publisher<'a> {
             target.publish(period);
         }
         for document in period {
-            let line = serde_json::to_string(document)
-                .map_err(|why| Failure::new(why.to_string(), "report it"))?;
+            let line = interleaf_record::json_line(document);
             if let Some(record) = &mut self.record {
                 record.add(&line);
             }
@@ -108,7 +107,7 @@ impl<'a> Publisher<'a> {
                 watchers.tell(&(line.clone() + "\n"));
             }
             self.manager.status(document);
-            let text = if self.json { line } else { render::balance::line(document) };
+            let text = if self.json { line } else { interleaf_report::balance::line(document) };
             let printed = self.stdout.write(&text);
             if printed.as_ref().is_err_and(|why| why.kind() == ErrorKind::BrokenPipe) {
                 return Err(Failure::BrokenPipe);
@@ -184,7 +183,7 @@ fn weights(period: &[PeriodDocument]) -> String {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
-    use crate::document::balance::SCHEMA;
+    use interleaf_record::balance::SCHEMA;
     use std::{
         fs,
         os::unix::fs::{PermissionsExt as _, symlink},

@@ -2,14 +2,7 @@
 //! counts.
 
 use super::config::{Config, Scope as Wanted, SourceChoice, WantedWay};
-use crate::{
-    document::balance::{
-        DomainDocument, NodePoints, PLAN_SCHEMA, PlanDocument, PointsDocument, SourceDocument,
-    },
-    failure::Failure,
-    library,
-    verb::{restore, unread},
-};
+use interleaf_console::{Failure, system};
 use interleaf_linux::{
     actuator::{
         Actuator, ActuatorError, Choice, Goal, Scope, Setting, SharedJournal,
@@ -41,6 +34,9 @@ use interleaf_model::{
     rated,
     weights::Weights,
 };
+use interleaf_record::balance::{
+    DomainDocument, NodePoints, PLAN_SCHEMA, PlanDocument, PointsDocument, SourceDocument,
+};
 
 /// What is there for whoever has no counters, or no expander.
 const SIMULATED: &str = "`interleaf balance --platform gnr120-cz122` shows the same loop on a \
@@ -68,7 +64,7 @@ impl Setup {
     /// Reads the machine, and asks DAMON what it takes. On a captured machine, which cannot be
     /// asked, it takes what its release has by `docs/kernels.md`.
     pub(super) fn read(config: &Config, root: &Root) -> Result<Self, Failure> {
-        let machine = Machine::read(root).map_err(unread)?;
+        let machine = Machine::read(root).map_err(system::read_failure)?;
         let mut host = HostLayout::new(&machine).map_err(|why| {
             Failure::new(
                 why.to_string(),
@@ -103,7 +99,7 @@ impl Setup {
         let believed = match &config.platform {
             None => rated::platform(&host.layout),
             Some(name) => {
-                let platform = library::platform(name)?;
+                let platform = interleaf_catalog::platform(name)?;
                 let (has, wants) = (platform.tiers.len(), host.nodes.len());
                 if has != wants {
                     return Err(Failure::new(
@@ -246,8 +242,8 @@ impl Setup {
 
     /// Where the pages of the scope are; `None` where nobody counts.
     pub(super) fn placement(&self, root: &Root) -> Result<Option<NodeBytes>, Failure> {
-        let processes = self.scope.processes(root).map_err(unread)?;
-        self.scope.placement(root, &processes, &StopFlag::default()).map_err(unread)
+        let processes = self.scope.processes(root).map_err(system::read_failure)?;
+        self.scope.placement(root, &processes, &StopFlag::default()).map_err(system::read_failure)
     }
 
     /// The actuator of each scope. Its scans end early when `stop` is set.
@@ -260,7 +256,7 @@ impl Setup {
     ) -> Result<Vec<Option<Box<dyn Actuator + 'a>>>, Failure> {
         let choice = self.choice(config)?;
         let claim = Claim::new(&self.scope, &self.protected);
-        journal.borrow_mut().claim(claim).map_err(restore::unkept)?;
+        journal.borrow_mut().claim(claim).map_err(system::journal_failure)?;
         let nothing = Probed::default();
         let kernel = self.kernel.as_ref().unwrap_or(&nothing);
         let setting = Setting {
@@ -357,7 +353,7 @@ impl Setup {
         let ranked = choose(self.kernel.as_ref(), &self.scope, &self.protected, order(config));
         let processes = match &self.scope {
             Scope::Machine => None,
-            _ => Some(self.scope.processes(root).map_err(unread)?),
+            _ => Some(self.scope.processes(root).map_err(system::read_failure)?),
         };
         let numbers = |all: Vec<Process>| all.iter().map(|process| process.pid).collect();
         Ok(PlanDocument {
@@ -483,7 +479,7 @@ fn order(config: &Config) -> Order {
 }
 
 /// Pages cannot be moved.
-pub(super) fn unmoved(why: &ActuatorError) -> Failure {
+pub(super) fn actuator_failure(why: &ActuatorError) -> Failure {
     Failure::new(why.to_string(), why.advice())
 }
 
@@ -559,7 +555,7 @@ fn protected(config: &Config, root: &Root) -> Result<Vec<Scope>, Failure> {
 }
 
 fn group(name: &str, root: &Root) -> Result<Group, Failure> {
-    let trees = Trees::read(root).map_err(unread)?;
+    let trees = Trees::read(root).map_err(system::read_failure)?;
     let tree = trees.and_then(|trees| trees.memory).ok_or_else(|| {
         Failure::new(
             "no control groups with memory are mounted",

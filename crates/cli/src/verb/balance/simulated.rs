@@ -7,11 +7,10 @@ use super::{
     publish::Publisher,
     setup::{fixed, settings},
 };
-use crate::{
-    args::BalanceArgs, document::balance::PeriodDocument, failure::Failure, output, render,
-    verb::simulate,
-};
+use crate::args::BalanceArgs;
+use interleaf_console::{Failure, output};
 use interleaf_model::{control::Period, machine::Layout, weights::Weights};
+use interleaf_record::balance::PeriodDocument;
 use interleaf_sim::machine::{Arena, PeriodRecord, Trial};
 use std::{process::ExitCode, time::Duration};
 
@@ -27,7 +26,7 @@ pub(super) fn run(
     platform: &str,
 ) -> Result<ExitCode, Failure> {
     let workload = args.workload.as_deref().unwrap_or(WORKLOAD);
-    let scenario = simulate::alone(platform, workload, args.threads)?;
+    let scenario = interleaf_catalog::built_in_workload(platform, workload, args.threads)?;
     let duration = Duration::from_secs_f64(args.duration.map_or(DURATION_S, |it| it.seconds()));
     let arena = Arena::new(&scenario, duration);
     let names = scenario.platform.tier_names();
@@ -37,7 +36,7 @@ pub(super) fn run(
     };
     let trial =
         Trial { policy: config.policy, points, curve_error: 0.0, settings: settings(config) };
-    let mut run = arena.start(&trial).map_err(simulate::wrong_curves)?;
+    let mut run = arena.start(&trial).map_err(interleaf_catalog::curve_failure)?;
     let task = &scenario.tasks[0];
     output::message(&format!(
         "interleaf: simulated: {platform} with {} threads of {}; nodes are its tiers: {}",
@@ -54,7 +53,7 @@ pub(super) fn run(
     }
     let missing = publisher.close();
     let outcome = arena.outcome(run);
-    output::message(&render::balance::simulated(&outcome));
+    output::message(&interleaf_report::balance::simulated(&outcome));
     missing.map(|()| ExitCode::SUCCESS)
 }
 

@@ -3,30 +3,21 @@
 mod ceiling;
 mod child;
 mod drive;
-mod pattern;
 mod series;
-mod way;
-
-pub(crate) use child::Ended;
-pub(crate) use pattern::PATTERNS;
-pub(crate) use way::WAYS;
 
 use crate::{
     args::BenchCompareArgs,
-    document::{
-        self,
-        bench_compare::{CompareDocument, RowDocument},
+    comparison::{
+        pattern::{PATTERNS, Pattern},
+        way::Way,
     },
-    failure::Failure,
-    output, render,
-    verb::give,
 };
-use child::Bench;
+use child::{Bench, RunOutcome};
+use interleaf_console::{Failure, output, support};
 use interleaf_linux::{command::Signals, root::Root};
-use pattern::Pattern;
+use interleaf_record::bench_compare::{Budget, CompareDocument, RowDocument};
 use series::Series;
 use std::process::ExitCode;
-use way::Way;
 
 pub(super) fn run(args: &BenchCompareArgs) -> Result<ExitCode, Failure> {
     output::check_writable(args.output.output.as_deref())?;
@@ -35,13 +26,21 @@ pub(super) fn run(args: &BenchCompareArgs) -> Result<ExitCode, Failure> {
     let signals =
         held.map_err(|why| Failure::new(format!("signals cannot be held: {why}"), "report it"))?;
     let bench = Bench::new(&root, &signals, args)?;
-    let mut document = CompareDocument::new(args, &root);
+    let budget = Budget { dram_bytes: args.dram.get(), slack_bytes: args.slack.get() };
+    let mut document = CompareDocument::new(budget, args.threads, &args.store, &root);
     let measured = measure(&bench, args, &mut document);
-    let (csv, text) =
-        (|| render::bench_compare::csv(&document), || render::bench_compare::text(&document));
+    let (csv, text) = (
+        || interleaf_report::bench_compare::csv(&document),
+        || interleaf_report::bench_compare::text(&document),
+    );
     // Rounds before a failure stay valid.
     if measured.is_ok() || !document.rows.is_empty() {
-        give(&args.output, &document, csv, text)?;
+        support::print_document(
+            args.output.options(),
+            &interleaf_record::json(&document),
+            csv,
+            text,
+        )?;
     }
     measured?;
     bench.undone()?;
@@ -75,7 +74,7 @@ fn record(args: &BenchCompareArgs, document: &CompareDocument) -> Result<(), Fai
         target.as_os_str() != "-" && target.metadata().map_or(true, |found| found.is_file())
     });
     match target {
-        Some(target) => output::interim(target, &document::json(document)?),
+        Some(target) => output::interim(target, &interleaf_record::json(document)),
         None => Ok(()),
     }
 }
@@ -105,14 +104,14 @@ fn rounds(
     for _ in 0..args.rounds {
         let ended = round(bench, pattern, ratio, &mut all);
         let rows: Vec<RowDocument> = all.iter().map(Series::document).collect();
-        document.put(rows.clone(), None);
+        document.put(rows.clone(), None, pattern.moves_bytes());
         record(args, document)?;
         ended?;
         if bench.signal().is_some() {
             break;
         }
         let ceiling = ceiling::of(bench, pattern, ratio, &rows, &mut measured)?;
-        document.put(rows, ceiling);
+        document.put(rows, ceiling, pattern.moves_bytes());
         record(args, document)?;
     }
     Ok(())
@@ -132,13 +131,33 @@ fn round(
             if bench.signal().is_some() {
                 return Ok(());
             }
-            let ended = bench.run(pattern, ratio, series.way(), hint, memory)?;
+            let outcome = bench.run(pattern, ratio, series.way(), hint, memory)?;
             let (name, way) = (pattern.name, series.way().name());
             let hint_text = hint.map(|hint| format!(" ({hint})")).unwrap_or_default();
-            let said = render::bench_compare::ended(&ended);
+            let said = outcome_text(&outcome);
             output::message(&format!("{name} at {ratio} x on {way}{hint_text}: {said}"));
-            series.add(hint, ended);
+            series.add(hint, outcome);
         }
     }
     Ok(())
+}
+
+/// The outcome of a run in a few words.
+fn outcome_text(outcome: &RunOutcome) -> String {
+    match outcome {
+        RunOutcome::Done(done) => {
+            let document = &done.document;
+            let wrong = if document.verified { "" } else { ", and the result is WRONG" };
+            let round = document.seconds / document.round_seconds.len().max(1) as f64;
+            format!(
+                "{} {}, {} s a round{wrong}",
+                interleaf_report::number(document.rate),
+                document.rate_unit,
+                interleaf_report::number(round)
+            )
+        }
+        RunOutcome::TooLong => "it took too long".into(),
+        RunOutcome::Failed(why) => format!("failed: {why}"),
+        RunOutcome::Signal(signal) => format!("ended by signal {signal}"),
+    }
 }

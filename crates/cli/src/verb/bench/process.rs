@@ -1,7 +1,8 @@
 //! What a process has used so far, and what a drive did.
 
-use crate::{document::bench::DriveDocument, failure::Failure};
+use interleaf_console::Failure;
 use interleaf_linux::root::Root;
+use interleaf_record::bench::DriveDocument;
 use std::{os::unix::fs::MetadataExt as _, path::Path};
 
 /// What this process has used so far.

@@ -2,17 +2,13 @@
 //! prints is the result.
 
 use super::process::Drive;
-use crate::{
-    args::{BenchInstallArgs, BenchRunArgs},
-    document::{
-        self,
-        bench::{BenchDocument, SCHEMA},
-        rounded,
-    },
-    failure::Failure,
-    library, output, render,
-};
+use crate::args::{BenchInstallArgs, BenchRunArgs};
+use interleaf_console::{Failure, output};
 use interleaf_linux::{command::Signals, mempolicy::Policy, root::Root};
+use interleaf_record::{
+    bench::{BenchDocument, SCHEMA},
+    rounded,
+};
 use regex_lite::Regex;
 use serde::Deserialize;
 use std::{
@@ -66,7 +62,7 @@ struct File {
 
 /// All that come with the tool, by name.
 pub(crate) fn all() -> Result<Vec<Recipe>, Failure> {
-    library::recipes().map(|(name, text)| parse(&name, text)).collect()
+    interleaf_catalog::recipes().map(|(name, text)| parse(&name, text)).collect()
 }
 
 fn parse(name: &str, text: &str) -> Result<Recipe, Failure> {
@@ -153,11 +149,11 @@ pub(super) fn run(recipe: &Recipe, args: &BenchRunArgs) -> Result<ExitCode, Fail
     let mut document = document(recipe, args, &text, running.elapsed())?;
     let since = |(drive, (now, then)): (&Drive, _)| drive.document(now, then);
     document.drive = drive.as_ref().zip(after.zip(before)).map(since);
-    let json = document::json(&document)?;
+    let json = interleaf_record::json(&document);
     if let Some(target) = &args.output {
         output::file(target, &json)?;
     }
-    let text = || render::bench::text(&document);
+    let text = || interleaf_report::bench::text(&document);
     output::data(&if args.json { json } else { text() })?;
     Ok(ExitCode::SUCCESS)
 }

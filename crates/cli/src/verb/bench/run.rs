@@ -1,22 +1,17 @@
 //! `interleaf bench run`.
 
 use super::process::{Drive, Used};
-use crate::{
-    args::{BenchRunArgs, Place},
-    document::{
-        self,
-        bench::{BenchDocument, LoopDocument, SCHEMA},
-        rounded,
-    },
-    failure::Failure,
-    output, render,
-    verb::unread,
-};
+use crate::args::{BenchRunArgs, Place};
+use interleaf_console::{Failure, output, system};
 use interleaf_linux::{
     available::{available, swap},
     root::Root,
 };
 use interleaf_model::units::Bytes;
+use interleaf_record::{
+    bench::{BenchDocument, LoopDocument, SCHEMA},
+    rounded,
+};
 use interleaf_workload::{
     Kernel, SetupError,
     kind::{Kind, Setting},
@@ -79,8 +74,9 @@ fn fits(args: &BenchRunArgs, root: &Root) -> Result<(), Failure> {
     if is_extended || matches!(args.memory, Place::File(_)) {
         return Ok(());
     }
-    let Some(found) = available(root, None).map_err(unread)? else { return Ok(()) };
-    let most = Bytes::new(found.usable_bytes().saturating_add(swap(root).map_err(unread)?));
+    let Some(found) = available(root, None).map_err(system::read_failure)? else { return Ok(()) };
+    let most =
+        Bytes::new(found.usable_bytes().saturating_add(swap(root).map_err(system::read_failure)?));
     let asked = args.footprint;
     if asked <= most {
         return Ok(());
@@ -107,11 +103,15 @@ fn fits(args: &BenchRunArgs, root: &Root) -> Result<(), Failure> {
 }
 
 fn give(args: &BenchRunArgs, document: &BenchDocument) -> Result<(), Failure> {
-    let json = document::json(document)?;
+    let json = interleaf_record::json(document);
     if let Some(target) = &args.output {
         output::file(target, &json)?;
     }
-    if args.json { output::data(&json) } else { output::data(&render::bench::text(document)) }
+    if args.json {
+        output::data(&json)
+    } else {
+        output::data(&interleaf_report::bench::text(document))
+    }
 }
 
 fn setting(args: &BenchRunArgs) -> Setting {
@@ -175,7 +175,7 @@ fn document(
         bytes_moved: measured.work.bytes,
         flops: measured.work.flops,
         accesses: measured.work.accesses,
-        round_seconds: document::all_rounded(&measured.seconds),
+        round_seconds: interleaf_record::all_rounded(&measured.seconds),
         loops: kernel.beside().into_iter().map(beside).collect(),
         ..BenchDocument::default()
     }

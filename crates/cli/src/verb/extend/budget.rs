@@ -1,10 +1,7 @@
 //! The budget of a command, and from which size on its allocations are extended.
 
-use crate::{
-    args::{ALLOC_MIN, DRAM_MIN, Dram, ExtendArgs},
-    failure::Failure,
-    verb::unread,
-};
+use crate::args::{ALLOC_MIN, DRAM_MIN, Dram, ExtendArgs};
+use interleaf_console::{Failure, system};
 use interleaf_linux::{available::available, root::Root};
 use interleaf_model::units::Bytes;
 use interleaf_pager::session::PAGE_BYTES;
@@ -24,7 +21,7 @@ pub(super) fn dram(root: &Root, args: &ExtendArgs) -> Result<u64, Failure> {
         Some(Dram::Size(size)) => return Ok(size.get()),
         Some(Dram::Percent(percent)) => percent,
     };
-    let found = available(root, None).map_err(unread)?.ok_or_else(|| {
+    let found = available(root, None).map_err(system::read_failure)?.ok_or_else(|| {
         Failure::new(
             format!("--dram {percent}%: /proc/meminfo does not tell what memory is available"),
             "give it as a size, such as 8GiB",

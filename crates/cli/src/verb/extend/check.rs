@@ -1,7 +1,7 @@
 //! Whether a command can be extended here: everything that speaks for it and against it.
 
 use super::steered;
-use crate::{args::ExtendArgs, document::extend::CheckDocument};
+use crate::args::ExtendArgs;
 use interleaf_linux::{
     available::available,
     program::{Linked, Program},
@@ -14,6 +14,7 @@ use interleaf_pager::{
     session::{PAGE_BYTES, Session, Settings},
     store::{self, FileStore, Options, backing},
 };
+use interleaf_record::extend::CheckDocument;
 use rustix::{
     fs::Access,
     process::{Resource, getrlimit},

@@ -1,15 +1,12 @@
 //! What speed the stores allow, before anything is run on them.
 
-use crate::{
-    args::ExtendArgs,
-    document::extend::{DriveDocument, EstimateDocument},
-    failure::Failure,
-    output,
-};
+use crate::args::ExtendArgs;
+use interleaf_console::{Failure, output};
 use interleaf_pager::{
     drive::{self, DriveError},
     store::{FileStore, Options},
 };
+use interleaf_record::extend::{DriveDocument, EstimateDocument};
 use std::time::Duration;
 
 /// How much of a store is used, and for how long each part is measured: caches of a drive are

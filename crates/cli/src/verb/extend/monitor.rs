@@ -6,14 +6,11 @@
 mod view;
 
 use super::unbegun;
-use crate::{
-    document::extend::{ExtendDocument, Seen},
-    failure::Failure,
-    output, render,
-    verb::{placed, terminal},
-};
+use crate::verb::terminal;
+use interleaf_console::{Failure, output, system};
 use interleaf_linux::command::Signals;
 use interleaf_pager::session::Session;
+use interleaf_record::extend::{ExtendDocument, Seen};
 use ratatui::Frame;
 use std::time::{Duration, Instant};
 use view::View;
@@ -102,14 +99,13 @@ impl<'a> Watch<'a> {
 
 /// A line a second.
 fn plain(mut watch: Watch<'_>, json: bool) -> Result<(), Failure> {
-    let signals = Signals::hold().map_err(placed::unheld)?;
+    let signals = Signals::hold().map_err(system::signal_failure)?;
     while let Some(document) = watch.look() {
         if json {
-            let line = serde_json::to_string(&document)
-                .map_err(|why| Failure::new(why.to_string(), "report it"))?;
+            let line = interleaf_record::json_line(&document);
             output::data(&(line + "\n"))?;
         } else {
-            output::data(&(render::extend::line(&document) + "\n"))?;
+            output::data(&(interleaf_report::extend::line(&document) + "\n"))?;
         }
         if signals.wait(TICK * LINE).is_some() {
             return Ok(());

@@ -1,12 +1,12 @@
 //! Memory of extended processes that is outside the budget: objects smaller than 128 KiB, static
 //! data, stacks, and allocations that were too small to be extended.
 
-use crate::document::extend::ExtendDocument;
 use interleaf_linux::{process::anonymous_bytes, root::Root};
 use interleaf_pager::{
     session::PAGE_BYTES,
     session::ledger::{Board, Process},
 };
+use interleaf_record::extend::ExtendDocument;
 use std::collections::BTreeMap;
 
 /// The most that each process had outside.

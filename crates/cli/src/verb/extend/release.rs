@@ -2,7 +2,7 @@
 //! that nobody waits for it (`interleaf_pager::store::release`).
 
 use super::helper;
-use crate::{failure::Failure, verb::placed};
+use interleaf_console::{Failure, system};
 use interleaf_linux::command::Signals;
 use interleaf_pager::{session::Session, store::release};
 use std::{
@@ -31,7 +31,7 @@ pub(super) fn start(session: &Session) -> Option<Started> {
 /// Is a releaser.
 pub(super) fn serve(folder: &Path) -> Result<(), Failure> {
     // A service manager that stops what the command has left would interrupt the merge of extents.
-    let _held = Signals::hold().map_err(placed::unheld)?;
+    let _held = Signals::hold().map_err(system::signal_failure)?;
     let serve = |connection| release::serve(folder, connection);
     helper::connection().and_then(serve).map_err(|why: io::Error| {
         Failure::new(format!("store files cannot be released: {why}"), "report it")

@@ -2,7 +2,7 @@
 //! and whoever keeps the session, since some of those that share memory may.
 
 use super::{helper, unbegun};
-use crate::failure::Failure;
+use interleaf_console::Failure;
 use interleaf_pager::{session::Session, shared};
 use std::{
     fs::File,

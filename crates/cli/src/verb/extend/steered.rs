@@ -2,10 +2,9 @@
 
 use crate::{
     args::{ExtendArgs, FaultsChoice},
-    document::extend::CheckDocument,
-    failure::Failure,
     verb::placed::{self, Ended, say},
 };
+use interleaf_console::{Failure, system};
 use interleaf_linux::{
     command::Signals,
     program::{Linked, Program},
@@ -14,6 +13,7 @@ use interleaf_pager::{
     store::backing,
     swap_hints::swap::{self, Steered},
 };
+use interleaf_record::extend::CheckDocument;
 use std::{path::Path, process::ExitCode};
 
 /// So many times the budget is had for swap, or a part of what is free, whichever is less.
@@ -58,7 +58,7 @@ pub(super) fn check(args: &ExtendArgs) -> Vec<CheckDocument> {
 pub(super) fn run(args: &ExtendArgs, dram_bytes: u64) -> Result<ExitCode, Failure> {
     // The checks have made sure of that.
     let Some(store) = args.store.first() else { return Ok(ExitCode::from(2)) };
-    let signals = Signals::hold().map_err(placed::unheld)?;
+    let signals = Signals::hold().map_err(system::signal_failure)?;
     let mut steered = begun(store, dram_bytes)?;
     say(
         args.quiet,
@@ -71,9 +71,9 @@ pub(super) fn run(args: &ExtendArgs, dram_bytes: u64) -> Result<ExitCode, Failur
         let hint = "it takes root, and the memory controller of control groups";
         Failure::new(format!("the control group takes no command: {why}"), hint)
     })?;
-    let mut running = started.map_err(placed::unstarted)?;
+    let mut running = started.map_err(system::start_failure)?;
     while !running.has_ended(steered.look()) {}
-    let status = running.status().map_err(placed::unwaited)?;
+    let status = running.status().map_err(system::wait_failure)?;
     let (elapsed, signal) = (running.elapsed(), running.came());
     let (ahead, out) = steered.asked();
     drop(steered);

@@ -4,19 +4,14 @@ mod demand;
 mod sources;
 mod watch;
 
-use crate::{
-    args::AppArgs,
-    document::{
-        self,
-        measure::{MachineDocument, SCHEMA},
-        profile::{AppDocument, ProfileDocument, QuantityDocument},
-    },
-    failure::Failure,
-    library, output, render,
-    verb::placed::{self, live},
-};
+use crate::{args::AppArgs, verb::placed};
+use interleaf_console::{Failure, output, system};
 use interleaf_linux::{
     command::Signals, hardware::Hardware, mempolicy::Policy, root::Root, topology::Machine,
+};
+use interleaf_record::{
+    measure::{MachineDocument, SCHEMA},
+    profile::{AppDocument, ProfileDocument, QuantityDocument},
 };
 use sources::Sources;
 use std::{
@@ -31,21 +26,21 @@ use std::{
 use watch::Watch;
 
 pub(super) fn run(args: &AppArgs, root: Option<&Path>) -> Result<ExitCode, Failure> {
-    let root = super::super::root(root)?;
+    let root = system::open_root(root)?;
     if !args.dry_run {
-        live(&root)?;
+        system::check_live(&root)?;
     }
     check(args)?;
-    let machine = Machine::read(&root).map_err(super::super::unread)?;
+    let machine = Machine::read(&root).map_err(system::read_failure)?;
     let sources = Sources::find(args, &root, &machine)?;
-    let hardware = Hardware::read(&root).map_err(super::super::unread)?;
+    let hardware = Hardware::read(&root).map_err(system::read_failure)?;
     let described = MachineDocument::new(&machine, &hardware);
     let mut document = document(args, &root, &machine, described, &sources);
     if args.dry_run {
-        give(args, &document, render::profile::dry_run)?;
+        give(args, &document, interleaf_report::profile::dry_run)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let signals = Signals::hold().map_err(placed::unheld)?;
+    let signals = Signals::hold().map_err(system::signal_failure)?;
     let (status, came) = match signals.come() {
         Some(signal) => return Ok(placed::signal_status(signal)),
         None => measured(args, &root, &signals, sources, &mut document)?,
@@ -54,17 +49,17 @@ pub(super) fn run(args: &AppArgs, root: Option<&Path>) -> Result<ExitCode, Failu
     let demand = wanted.map(|(path, args)| demand::write(path, args, &mut document, came));
     // A demand that could not be had is no reason to lose the record.
     if let Some(target) = &args.output {
-        output::file(target, &document::json(&document)?)?;
+        output::file(target, &interleaf_record::json(&document))?;
     }
     if args.json {
-        output::data(&document::json(&document)?)?;
+        output::data(&interleaf_record::json(&document))?;
     } else if !args.quiet {
-        output::message(render::profile::text(&document).trim_end());
+        output::message(interleaf_report::profile::text(&document).trim_end());
     }
     match demand.transpose() {
         Err(failure) if status.success() => return Err(failure),
         // Who called learns how the command failed.
-        Err(failure) => drop(failure.tell()),
+        Err(failure) => drop(output::tell(failure)),
         Ok(_) => {}
     }
     Ok(exit(status))
@@ -100,7 +95,7 @@ fn check(args: &AppArgs) -> Result<(), Failure> {
         }
     }
     if let Some(name) = &args.platform {
-        library::platform(name)?;
+        interleaf_catalog::platform(name)?;
     }
     Ok(())
 }
@@ -156,16 +151,16 @@ fn measured(
     let (program, arguments) = args.command.split_first().unwrap_or_else(|| unreachable!());
     // With a document on stdout, what the command writes goes elsewhere.
     let stderr = match args.json {
-        true => {
-            Some(File::from(io::stderr().as_fd().try_clone_to_owned().map_err(placed::unheld)?))
-        }
+        true => Some(File::from(
+            io::stderr().as_fd().try_clone_to_owned().map_err(system::signal_failure)?,
+        )),
         false => None,
     };
     let mut watch = Watch::new(args, root, sources)?;
     let policy = Policy::Default;
     let mut running = signals
         .start_into(stderr.as_ref(), &policy, program, arguments)
-        .map_err(placed::unstarted)?;
+        .map_err(system::start_failure)?;
     watch.begin(running.pid());
     let bar = live_line(args);
     let every = Duration::from_secs_f64(args.every.seconds());
@@ -176,14 +171,14 @@ fn measured(
         if ended {
             break;
         }
-        bar.set_message(render::profile::line(running.age(), watch.last()));
+        bar.set_message(interleaf_report::profile::line(running.age(), watch.last()));
         watch.save(args, running.age(), document)?;
         // Looks keep their rhythm, however long one takes.
         let age = running.age().as_nanos();
         pause = every - Duration::from_nanos((age % every.as_nanos()) as u64);
     }
     bar.finish_and_clear();
-    let status = running.status().map_err(placed::unwaited)?;
+    let status = running.status().map_err(system::wait_failure)?;
     let app = &mut document.app;
     (app.exit_code, app.signal) = (status.code(), status.signal());
     watch.finish(running.elapsed(), document);
@@ -212,9 +207,9 @@ fn give(
     text: impl FnOnce(&ProfileDocument) -> String,
 ) -> Result<(), Failure> {
     if let Some(target) = &args.output {
-        output::file(target, &document::json(document)?)?;
+        output::file(target, &interleaf_record::json(document))?;
     }
-    output::data(&if args.json { document::json(document)? } else { text(document) })
+    output::data(&if args.json { interleaf_record::json(document) } else { text(document) })
 }
 
 /// Notes that what should have been counted was not.

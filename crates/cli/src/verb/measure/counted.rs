@@ -3,7 +3,7 @@
 //! They count the whole machine: what others did meanwhile is in it, and what a controller did for
 //! prefetches, for ownership, or did not do.
 
-use crate::{document::rounded, failure::Failure};
+use interleaf_console::Failure;
 use interleaf_linux::{
     counters::{Counters, plan, rough_layout},
     replay::Replay,
@@ -11,6 +11,7 @@ use interleaf_linux::{
     source::Source,
     topology::Machine,
 };
+use interleaf_record::rounded;
 use std::{cell::RefCell, path::Path};
 
 /// Counters of the machine, or a recording of some, as far as there are any.

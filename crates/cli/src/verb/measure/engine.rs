@@ -6,23 +6,12 @@ mod histogram;
 use super::{
     counted::Counted,
     setup::{From as Cpus, Setup, room},
-    tasks::Task,
+    task::Task,
     weights,
 };
-use crate::{
-    args::CommonArgs,
-    document::{
-        self,
-        measure::{
-            CachesDocument, ContaminationDocument, LevelDocument, MeasureDocument, PointDocument,
-        },
-        rounded,
-    },
-    failure::Failure,
-    output, render,
-    verb::unread,
-};
+use crate::args::CommonArgs;
 use indicatif::ProgressBar;
+use interleaf_console::{Failure, output, system};
 use interleaf_linux::{
     busy::Busy,
     command::Signals,
@@ -45,6 +34,12 @@ use interleaf_measure::{
     traffic::Traffic,
 };
 use interleaf_model::weights::Weights;
+use interleaf_record::{
+    measure::{
+        CachesDocument, ContaminationDocument, LevelDocument, MeasureDocument, PointDocument,
+    },
+    rounded,
+};
 use std::{
     collections::BTreeMap,
     time::{Duration, Instant},
@@ -173,11 +168,11 @@ impl<'a> Bench<'a> {
         document.add(point);
         if let Some(point) = document.points.last().filter(|_| !self.common.quiet) {
             self.bar.suspend(|| {
-                output::message(&format!("interleaf: {}", render::measure::point(point)))
+                output::message(&format!("interleaf: {}", interleaf_report::measure::point(point)))
             });
         }
         if let Some(file) = &self.common.output {
-            output::interim(file, &document::json(document)?)?;
+            output::interim(file, &interleaf_record::json(document))?;
         }
         self.bar.inc(1);
         match self.signals.come() {
@@ -203,10 +198,12 @@ impl<'a> Bench<'a> {
         &self,
         work: impl FnOnce() -> Result<T, Stop>,
     ) -> Result<(T, ContaminationDocument, f64), Stop> {
-        let (before, began) = (Busy::read(self.setup.root).map_err(unread)?, Instant::now());
+        let (before, began) =
+            (Busy::read(self.setup.root).map_err(system::read_failure)?, Instant::now());
         let done = work()?;
         let took = began.elapsed().as_secs_f64();
-        let between = Busy::read(self.setup.root).map_err(unread)?.since(&before, took);
+        let between =
+            Busy::read(self.setup.root).map_err(system::read_failure)?.since(&before, took);
         let contamination = ContaminationDocument {
             others_cpus: rounded(between.others),
             stolen_cpus: rounded(between.stolen),

@@ -1,10 +1,7 @@
 //! A record as a platform that other verbs take.
 
-use crate::{
-    document::measure::{MeasureDocument, platform::platform},
-    failure::Failure,
-    output,
-};
+use interleaf_console::{Failure, output};
+use interleaf_record::measure::{MeasureDocument, platform::platform};
 use std::path::Path;
 
 /// Makes sure that it can be written before long work begins.

@@ -1,11 +1,7 @@
 //! Where and how it is measured: what was asked for, on the machine there is.
 
-use crate::{
-    args::{ChaseArgs, CommonArgs, InterleaveArgs, LoadArgs, PagesChoice, TrafficArgs},
-    document::measure::{MachineDocument, MeasureDocument, SettingsDocument, size_text},
-    failure::Failure,
-    verb::unread,
-};
+use crate::args::{ChaseArgs, CommonArgs, InterleaveArgs, LoadArgs, PagesChoice, TrafficArgs};
+use interleaf_console::{Failure, system};
 use interleaf_linux::{
     available::{Available, available},
     hardware::Hardware,
@@ -22,6 +18,7 @@ use interleaf_measure::{
     region::{HUGE_BYTES, Pages},
 };
 use interleaf_model::units::Bytes;
+use interleaf_record::measure::{MachineDocument, MeasureDocument, SettingsDocument, size_text};
 use std::time::Duration;
 
 /// MLC's, so that figures can be compared: a chase through 200 MB by 64 B, 100 MB a thread.
@@ -90,10 +87,14 @@ pub(super) struct Setup<'a> {
 impl<'a> Setup<'a> {
     pub(super) fn new(root: &'a Root, given: &Given<'_>) -> Result<Self, Failure> {
         let common = given.common;
-        let machine = Machine::read(root).map_err(unread)?;
-        let hardware = Hardware::read(root).map_err(unread)?;
-        let allowed = allowed_nodes(root, "self").map_err(unread)?;
-        let from = from(&machine, given, allowed_cpus(root, "self").map_err(unread)?.as_ref())?;
+        let machine = Machine::read(root).map_err(system::read_failure)?;
+        let hardware = Hardware::read(root).map_err(system::read_failure)?;
+        let allowed = allowed_nodes(root, "self").map_err(system::read_failure)?;
+        let from = from(
+            &machine,
+            given,
+            allowed_cpus(root, "self").map_err(system::read_failure)?.as_ref(),
+        )?;
         let (memory, named) = memory(&machine, given, &from[0], allowed.as_ref())?;
         let quick = common.quick;
         let size = |asked: Option<Bytes>, usual: u64| {
@@ -362,7 +363,7 @@ impl<'a> Setup<'a> {
 /// tell.
 pub(super) fn room(root: &Root, node: u32) -> Result<Available, Failure> {
     let nodes = [node].into_iter().collect();
-    let found = available(root, Some(&nodes)).map_err(unread)?;
+    let found = available(root, Some(&nodes)).map_err(system::read_failure)?;
     Ok(found.unwrap_or(Available { bytes: u64::MAX, limit: None }))
 }
 

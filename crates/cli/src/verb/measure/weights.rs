@@ -2,20 +2,20 @@
 
 use super::{
     setup::{Given, Setup},
-    tasks::Task,
+    task::Task,
 };
 use crate::{
     args::{WayChoice, WeightsChoice},
-    document::run::{PutBackDocument, SettingDocument},
-    failure::Failure,
-    verb::{placed, restore},
+    verb::placed,
 };
+use interleaf_console::{Failure, system};
 use interleaf_linux::{
     journal::Journal,
     placement::{Means, Placement, PlacementError},
 };
 use interleaf_measure::interleave::Way;
 use interleaf_model::weights::Weights;
+use interleaf_record::run::{PutBackDocument, SettingDocument};
 
 /// What stands for `all`: each ratio of whole numbers up to this.
 const RATIO_MAX: u16 = 10;
@@ -77,7 +77,7 @@ pub(super) fn way(
                 let why = "only root may set weights: pages are placed one by one";
                 Ok((Way::Pages, Some(why.into())))
             }
-            Err(why) => Err(restore::unkept(why)),
+            Err(why) => Err(system::journal_failure(why)),
         },
     }
 }
@@ -94,13 +94,13 @@ pub(super) fn under<T, E: From<Failure>>(
     if way == Way::Pages || placement.means != Means::Weighted {
         return work();
     }
-    let (mut journal, undone) = Journal::open(setup.root).map_err(restore::unkept)?;
+    let (mut journal, undone) = Journal::open(setup.root).map_err(system::journal_failure)?;
     note(put_back, undone.iter().map(PutBackDocument::from));
     for setting in placement.settings(&setup.machine) {
-        journal.set(&setting.path, &setting.text).map_err(restore::unkept)?;
+        journal.set(&setting.path, &setting.text).map_err(system::journal_failure)?;
     }
     let done = work();
-    let undone = journal.close().map_err(restore::unkept)?;
+    let undone = journal.close().map_err(system::journal_failure)?;
     note(put_back, undone.iter().map(PutBackDocument::from));
     done
 }

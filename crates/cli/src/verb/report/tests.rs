@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use super::*;
-use crate::document::measure::platform;
+use interleaf_record::{RecordError, measure::platform};
 use proptest::prelude::*;
 use regex_lite::Regex;
 use serde_json::{Value, json};
@@ -113,20 +113,19 @@ fn altered(value: &mut Value, path: &[Step], to: Option<Value>) {
 
 /// Reads and renders a document in every format. Returns whether it was accepted.
 fn rendered_or_refused(name: &str, value: &Value, not_finite: &Regex) -> bool {
-    let document = match document::read(name, &value.to_string()) {
+    let document = match interleaf_record::read(name, &value.to_string()) {
         Ok(document) => document,
-        Err(Failure::Error { problem, .. }) => {
+        Err(RecordError { problem, .. }) => {
             assert!(problem.starts_with(&format!("{name}:")), "no file in: {problem}");
             return false;
         }
-        Err(other) => panic!("{other:?}"),
     };
-    let mut made = vec![render::html::contents(&document).1];
+    let mut made = vec![interleaf_report::html::contents(&document).1];
     for format in [ReportFormat::Markdown, ReportFormat::Csv] {
         made.push(rendered(format, &document, None).unwrap());
     }
     for figure in figures(&document) {
-        made.extend(render::svg::picture(&figure).ok());
+        made.extend(interleaf_report::svg::picture(&figure).ok());
     }
     if let Document::Measure(record) = &document {
         made.extend(foreign::mess(record).ok());
@@ -155,7 +154,10 @@ fn documents_are_rendered_as_they_were_recorded() {
         assert!(rendered_or_refused(name, value, &not_finite()), "{name} is refused");
     }
     let has = |schema: &str| all.iter().any(|(_, value)| value["schema"] == schema);
-    assert!(document::REPORTED.iter().all(|schema| has(schema)), "a schema has no document");
+    assert!(
+        interleaf_record::REPORTED.iter().all(|schema| has(schema)),
+        "a schema has no document"
+    );
 }
 
 /// One change anywhere.
@@ -239,7 +241,8 @@ fn the_field_is_named() {
     for (name, at, to, expected) in table {
         let (_, mut value) = all.iter().find(|(known, _)| known == name).unwrap().clone();
         *value.pointer_mut(at).unwrap() = to;
-        let Err(Failure::Error { problem, .. }) = document::read(name, &value.to_string()) else {
+        let Err(RecordError { problem, .. }) = interleaf_record::read(name, &value.to_string())
+        else {
             panic!("{name} with another {at} is accepted");
         };
         assert!(

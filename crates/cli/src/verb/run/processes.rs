@@ -3,17 +3,16 @@
 use super::give;
 use crate::{
     args::RunArgs,
-    document::run::{MovedDocument, RunDocument},
-    failure::Failure,
-    output, render,
-    verb::placed::{self, migrator, say, unmoved},
+    verb::placed::{migrator, say},
 };
+use interleaf_console::{Failure, output, system};
 use interleaf_linux::{
     command::Signals,
     migrate::{Moved, Progress},
     placement::Placement,
     topology::Machine,
 };
+use interleaf_record::run::{MovedDocument, RunDocument};
 use std::{ops::ControlFlow, process::ExitCode};
 
 /// How far from its share a node may be in the end, points of a hundred.
@@ -26,7 +25,7 @@ pub(super) fn place(
     placement: &Placement,
     document: &mut RunDocument,
 ) -> Result<ExitCode, Failure> {
-    let signals = Signals::hold().map_err(placed::unheld)?;
+    let signals = Signals::hold().map_err(system::signal_failure)?;
     let mut migrator = migrator(args.migration_rate, placement)?;
     let bar = output::progress_bytes("moving pages");
     let watch = &mut |progress: &Progress<'_>| {
@@ -39,10 +38,10 @@ pub(super) fn place(
         }
     };
     let moved = if args.dry_run {
-        let found = migrator.forecast(&args.pid, watch).map_err(unmoved)?;
+        let found = migrator.forecast(&args.pid, watch).map_err(system::migrate_failure)?;
         MovedDocument::planned(&found)
     } else {
-        let outcome = migrator.run(&args.pid, watch).map_err(unmoved)?;
+        let outcome = migrator.run(&args.pid, watch).map_err(system::migrate_failure)?;
         let has_none = |it: &Moved| !it.ended && it.before.total() == 0;
         if !outcome.stopped && outcome.processes.iter().all(has_none) {
             let pids: Vec<String> = args.pid.iter().map(u32::to_string).collect();
@@ -57,7 +56,7 @@ pub(super) fn place(
     let reached = args.dry_run || is_reached(placement, &moved);
     let stopped = moved.stopped;
     document.moved = Some(moved);
-    give(args, document, render::run::moved)?;
+    give(args, document, interleaf_report::run::moved)?;
     if machine.switches.numa_balancing.is_some_and(|value| value > 0) && !args.dry_run {
         say(
             args.quiet,

@@ -3,14 +3,11 @@
 mod drawing;
 mod traced;
 
-use crate::{
-    args::{DimmArgs, LoadChoice, PatternChoice},
-    document::dimm::{DimmDocument, TimingDocument},
-    failure::Failure,
-    library, output,
-    render::{self, number},
-};
+use crate::args::{DimmArgs, LoadChoice, PatternChoice};
+use interleaf_console::{Failure, output, support};
 use interleaf_model::mix::Mix;
+use interleaf_record::dimm::{DimmDocument, TimingDocument};
+use interleaf_report::number;
 use interleaf_sim::dimm::{
     device::{self, Device, DeviceError, Options},
     energy::{self, Energy},
@@ -30,7 +27,7 @@ pub(crate) fn dimm(args: &DimmArgs) -> Result<(), Failure> {
     if args.device == "list" {
         return output::data(&(device::names().join("\n") + "\n"));
     }
-    super::check_targets(&args.output, None)?;
+    support::check_outputs(args.output.options(), None)?;
     for target in [&args.curves, &args.command_trace, &args.trace_out] {
         output::check_writable(target.as_deref())?;
     }
@@ -46,14 +43,14 @@ pub(crate) fn dimm(args: &DimmArgs) -> Result<(), Failure> {
         document.timing = Some(TimingDocument { wall_s, requests_per_s });
     }
     if let Some(target) = &args.curves {
-        output::file(target, &render::dimm::curves_csv(&document))?;
+        output::file(target, &interleaf_report::dimm::curves_csv(&document))?;
         output::message(&format!("the curves are in {}", target.display()));
     }
-    super::give(
-        &args.output,
-        &document,
-        || render::dimm::csv(&document),
-        || render::dimm::text(&document),
+    support::print_document(
+        args.output.options(),
+        &interleaf_record::json(&document),
+        || interleaf_report::dimm::csv(&document),
+        || interleaf_report::dimm::text(&document),
     )
 }
 
@@ -85,7 +82,7 @@ fn find(name: &str, options: &Options) -> Result<Device, Failure> {
         return Device::by_name(name, options).map_err(of_device);
     }
     let hint = format!("name a file of devices, or one of {}", device::names().join(", "));
-    let text = library::text(Path::new(path), &hint)?;
+    let text = interleaf_catalog::text(Path::new(path), &hint)?;
     device::in_file(path, &text, module, options).map_err(of_device)
 }
 

@@ -7,9 +7,9 @@
 mod file;
 mod record;
 
-use crate::{failure::Failure, library, output};
 use core::time::Duration;
 use file::{Case, Sweep, What};
+use interleaf_console::{Failure, output};
 use interleaf_model::{control::Settings, units::Time};
 use interleaf_sim::machine::{Arena, Outcome, Scenario, StaticBest, Trial, static_best};
 use rayon::prelude::*;
@@ -79,9 +79,9 @@ fn scenario(sweep: &Sweep, case: &Case) -> Result<Scenario, Failure> {
     };
     let mut scenario = match &case.what {
         What::Scenario(name) => {
-            platform.map(library::platform).transpose().map_err(of_platform)?;
+            platform.map(interleaf_catalog::platform).transpose().map_err(of_platform)?;
             let of_scenario = |why: Failure| why.within(&sweep.place("scenario", name));
-            library::scenario(name.get_ref(), platform).map_err(of_scenario)?.0
+            interleaf_catalog::scenario(name.get_ref(), platform).map_err(of_scenario)?.0
         }
         What::Workload { name, threads } => {
             let Some(platform) = platform else {
@@ -89,11 +89,11 @@ fn scenario(sweep: &Sweep, case: &Case) -> Result<Scenario, Failure> {
                 let hint = "add platform = [\"NAME\"]";
                 return Err(Failure::new(format!("{place}: there is no platform for it"), hint));
             };
-            let platform = library::platform(platform).map_err(of_platform)?;
-            let demand = library::workload(name.get_ref())?;
+            let platform = interleaf_catalog::platform(platform).map_err(of_platform)?;
+            let demand = interleaf_catalog::workload(name.get_ref())?;
             let threads = threads.as_ref().map(|threads| *threads.get_ref());
             let footprint = case.footprint.as_ref().map(|size| *size.get_ref());
-            super::single(&platform, &demand, threads, footprint)?
+            interleaf_catalog::single_workload(&platform, &demand, threads, footprint)?
         }
     };
     if let Some(groups) = sweep.page_groups {
@@ -128,9 +128,9 @@ fn rows(case: &Case, ground: &Ground) -> Result<Vec<Vec<String>>, Failure> {
 fn row(case: &Case, scenario: &Scenario, outcome: &Outcome, at: usize) -> Vec<String> {
     let (task, done) = (&scenario.tasks[at], &outcome.tasks[at]);
     let optional = |value: Option<f64>| {
-        value.map_or(String::new(), |value| crate::document::rounded(value).to_string())
+        value.map_or(String::new(), |value| interleaf_record::rounded(value).to_string())
     };
-    let weights = |points: &[u16]| crate::document::predict::weights_text(points);
+    let weights = |points: &[u16]| interleaf_record::predict::weights_text(points);
     let last = outcome
         .periods
         .last()

@@ -1,7 +1,8 @@
 //! What the command writes, run after run: in a file, read while it grows.
 
-use crate::{args::TuneArgs, failure::Failure, output};
+use crate::args::TuneArgs;
 use indicatif::ProgressBar;
+use interleaf_console::{Failure, output};
 use interleaf_linux::replace::Existing;
 use regex_lite::Regex;
 use std::{fs::File, io, os::unix::fs::FileExt};
@@ -25,9 +26,9 @@ impl Log {
     pub(super) fn open(args: &TuneArgs) -> Result<Self, Failure> {
         let file = match &args.log {
             Some(path) => output::growing(path, Existing::Append)?,
-            None => tempfile::tempfile().map_err(unkept)?,
+            None => tempfile::tempfile().map_err(log_failure)?,
         };
-        let start = file.metadata().map_err(unkept)?.len();
+        let start = file.metadata().map_err(log_failure)?.len();
         Ok(Self { file, start, is_shown: args.log.is_none() && !args.quiet })
     }
 
@@ -54,7 +55,7 @@ impl Log {
         let end = self.length();
         let start = self.start.max(end.saturating_sub(TEXT_MAX));
         let mut bytes = vec![0; (end - start) as usize];
-        self.file.read_exact_at(&mut bytes, start).map_err(unkept)?;
+        self.file.read_exact_at(&mut bytes, start).map_err(log_failure)?;
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
@@ -65,7 +66,7 @@ impl Log {
     }
 }
 
-fn unkept(why: io::Error) -> Failure {
+fn log_failure(why: io::Error) -> Failure {
     Failure::new(
         format!("what the command writes cannot be kept: {why}"),
         "name a file for it with --log FILE, or make room in the folder for temporary files",

@@ -1,7 +1,8 @@
 //! What is tried first: by curves where a platform is given, else by what the firmware rates nodes
 //! at, as the kernel's automatic weights are.
 
-use crate::{args::TuneArgs, failure::Failure, library};
+use crate::args::TuneArgs;
+use interleaf_console::Failure;
 use interleaf_linux::{list::List, node::Node, topology::Machine};
 use interleaf_model::{
     mix::Mix, policy::kernel_weights, predict::saturating_load, weights::Weights,
@@ -82,7 +83,7 @@ fn said(tiers: &[List]) -> String {
 
 /// What the curves of a platform make the best for reads that saturate it.
 fn by_curves(name: &str, tiers: &[List]) -> Result<Proposal, Failure> {
-    let platform = library::platform(name)?;
+    let platform = interleaf_catalog::platform(name)?;
     let (has, count) = (platform.tiers.len(), tiers.len());
     let limit = count.checked_sub(2).and_then(|at| LIMITS.get(at));
     let (true, Some(limit)) = (has == count, limit) else {

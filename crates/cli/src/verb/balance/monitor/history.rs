@@ -1,6 +1,6 @@
 //! What a daemon has told so far.
 
-use crate::document::balance::PeriodDocument;
+use interleaf_record::balance::PeriodDocument;
 use std::collections::VecDeque;
 
 /// Periods that are kept and drawn: a quarter of an hour of 6 s each.

@@ -2,8 +2,9 @@
 //! last decisions with their reasons.
 
 use super::history::History;
-use crate::{document::balance::PeriodDocument, render::number};
 use interleaf_model::units::Bytes;
+use interleaf_record::balance::PeriodDocument;
+use interleaf_report::number;
 use ratatui::{
     Frame,
     layout::{Constraint, Layout, Rect},
@@ -229,7 +230,7 @@ fn list(periods: &Periods, area: Rect) -> Paragraph<'_> {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
-    use crate::document::balance::SCHEMA;
+    use interleaf_record::balance::SCHEMA;
     use ratatui::{Terminal, backend::TestBackend};
 
     fn period(time_s: f64, domain: &str, first: u16) -> PeriodDocument {

@@ -1,12 +1,11 @@
 //! How fast a pattern could be at best, with this budget and this drive.
 
-use super::{child::Bench, drive, pattern::Pattern};
-use crate::{
-    document::{
-        bench_compare::{CeilingDocument, DriveRateDocument, RowDocument},
-        rounded,
-    },
-    failure::Failure,
+use super::{child::Bench, drive};
+use crate::comparison::pattern::Pattern;
+use interleaf_console::Failure;
+use interleaf_record::{
+    bench_compare::{CeilingDocument, DriveRateDocument, RowDocument},
+    rounded,
 };
 use interleaf_workload::{
     belady::{Carried, carried},
@@ -72,7 +71,7 @@ fn document(
     loops_s: Option<f64>,
     drive: Option<DriveRateDocument>,
 ) -> CeilingDocument {
-    let carried = |least: Carried| match pattern.is_streaming || pattern.prediction() {
+    let carried = |least: Carried| match pattern.moves_bytes() {
         true => least.read + least.written,
         // What is written back has time while the next one is waited for.
         false => least.read,

@@ -1,12 +1,11 @@
 //! One run of a pattern, in a process of its own.
 
-use super::{pattern::Pattern, way::Way};
 use crate::{
     args::BenchCompareArgs,
-    document::{bench::BenchDocument, bench_compare::PagerDocument, run::PutBackDocument},
-    failure::Failure,
+    comparison::{pattern::Pattern, way::Way},
     verb::placed,
 };
+use interleaf_console::Failure;
 use interleaf_linux::{
     bounded::{Bounded, BoundedError},
     command::{Running, Signals},
@@ -15,6 +14,7 @@ use interleaf_linux::{
     root::Root,
     swapfile::{SwapError, SwapFile},
 };
+use interleaf_record::{bench::BenchDocument, bench_compare::PagerDocument, run::PutBackDocument};
 use rustix::process::Signal;
 use std::{
     cell::Cell,
@@ -51,7 +51,7 @@ pub(super) struct Bench<'a> {
 
 /// How a run ended.
 #[derive(Debug)]
-pub(crate) enum Ended {
+pub(crate) enum RunOutcome {
     /// With a document.
     Done(Box<Done>),
     /// It took too long.
@@ -126,7 +126,7 @@ impl<'a> Bench<'a> {
         way: Way,
         hint: Option<&str>,
         memory: Option<u64>,
-    ) -> Result<Ended, Failure> {
+    ) -> Result<RunOutcome, Failure> {
         let footprint = self.footprint(ratio);
         let budget = self.args.dram.get();
         // A footprint within the budget does not show the pager's overhead.
@@ -164,13 +164,15 @@ impl<'a> Bench<'a> {
         run: &Run<'_>,
         journal: &mut Journal<'_>,
         group: Option<&Bounded<'_>>,
-    ) -> Result<Ended, Failure> {
+    ) -> Result<RunOutcome, Failure> {
         // A little more than is needed: slots are given away in clusters.
         let bytes = run.footprint + run.footprint / 8 + UNIT;
         let _swap = match SwapFile::new(self.root, journal, &self.args.store, bytes) {
             Ok(swap) => swap,
             // The other ways can still be measured.
-            Err(why @ SwapError::Leftover { .. }) => return Ok(Ended::Failed(why.to_string())),
+            Err(why @ SwapError::Leftover { .. }) => {
+                return Ok(RunOutcome::Failed(why.to_string()));
+            }
             Err(why) => {
                 let store = self.args.store.display();
                 return Err(Failure::new(format!("{store}: no swap file: {why}"), NOT_ROOT));
@@ -212,7 +214,7 @@ impl<'a> Bench<'a> {
         }
     }
 
-    fn in_group(&self, run: &Run<'_>, group: Option<&Bounded<'_>>) -> Result<Ended, Failure> {
+    fn in_group(&self, run: &Run<'_>, group: Option<&Bounded<'_>>) -> Result<RunOutcome, Failure> {
         let failed = |what: &str, why: io::Error| {
             Failure::new(format!("{what}: {why}"), "see that there is room in the folder for it")
         };
@@ -241,11 +243,11 @@ impl<'a> Bench<'a> {
                 None => running.signal(9),
             }
             let _ = running.status();
-            return Ok(Ended::TooLong);
+            return Ok(RunOutcome::TooLong);
         };
         if let Some(signal) = running.came() {
             self.signal.set(Some(signal));
-            return Ok(Ended::Signal(signal));
+            return Ok(RunOutcome::Signal(signal));
         }
         let text = fs::read_to_string(record.path()).unwrap_or_default();
         match serde_json::from_str::<BenchDocument>(&text) {
@@ -253,7 +255,7 @@ impl<'a> Bench<'a> {
                 let stats = fs::read_to_string(stats.path()).unwrap_or_default();
                 let pager = serde_json::from_str(&stats).ok();
                 let limit = run.limit;
-                Ok(Ended::Done(Box::new(Done { document, used_max, limit, pager })))
+                Ok(RunOutcome::Done(Box::new(Done { document, used_max, limit, pager })))
             }
             Err(_) => {
                 let mut text = String::new();
@@ -265,7 +267,7 @@ impl<'a> Bench<'a> {
                     false => "it said nothing",
                 };
                 let last = text.trim().lines().next().unwrap_or(silent);
-                Ok(Ended::Failed(format!("{last} ({status})")))
+                Ok(RunOutcome::Failed(format!("{last} ({status})")))
             }
         }
     }

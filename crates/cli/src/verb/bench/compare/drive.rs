@@ -1,10 +1,9 @@
 //! What the drive itself can do with the mix of reads and writes that a pattern makes, by `fio`.
 
-use super::{child::Bench, pattern::Pattern};
-use crate::{
-    document::bench_compare::{DriveRateDocument, RowDocument},
-    failure::Failure,
-};
+use super::child::Bench;
+use crate::comparison::pattern::Pattern;
+use interleaf_console::Failure;
+use interleaf_record::bench_compare::{DriveRateDocument, RowDocument};
 use serde::Deserialize;
 use std::{
     fs,
@@ -68,7 +67,7 @@ pub(super) fn rate(
     fio(bench, &file, &[&size, "--rw=write", "--bs=1m", "--iodepth=8"])?;
     let share = format!("--rwmixread={:.0}", 100.0 * read_share);
     let threads = bench.args().threads;
-    let ways: Vec<(&str, &str, u32)> = match pattern.prediction() {
+    let ways: Vec<(&str, &str, u32)> = match pattern.is_predictable() {
         _ if pattern.is_streaming => STREAMING.map(|(bytes, depth)| ("rw", bytes, depth)).into(),
         true => PAGES.map(|(bytes, depth)| ("randread", bytes, depth)).into(),
         // Nobody can know what comes next: there is one read for each thread.
@@ -102,7 +101,7 @@ pub(super) fn at_least_reached(
     measured: DriveRateDocument,
     rows: &[RowDocument],
 ) -> DriveRateDocument {
-    if !pattern.is_streaming && !pattern.prediction() {
+    if !pattern.moves_bytes() {
         return measured;
     }
     let reached = |row: &RowDocument| {
@@ -149,7 +148,7 @@ fn fio(bench: &Bench<'_>, file: &Scratch, words: &[&str]) -> Result<Printed, Fai
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::verb::bench::compare::pattern::PATTERNS;
+    use crate::comparison::pattern::PATTERNS;
 
     fn row(way: &str, read_bytes: u64, round_s: f64) -> RowDocument {
         RowDocument {

@@ -1,11 +1,8 @@
 //! The runs of one pattern on one thing, and what comes of them.
 
-use super::{
-    child::{Done, Ended},
-    pattern::Pattern,
-    way::Way,
-};
-use crate::document::{
+use super::child::{Done, RunOutcome};
+use crate::comparison::{pattern::Pattern, way::Way};
+use interleaf_record::{
     all_rounded,
     bench::BenchDocument,
     bench_compare::{PagerDocument, RowDocument, TriedDocument},
@@ -54,15 +51,15 @@ impl Series {
         self.best().into_iter().collect()
     }
 
-    pub(super) fn add(&mut self, hint: Option<&'static str>, ended: Ended) {
+    pub(super) fn add(&mut self, hint: Option<&'static str>, ended: RunOutcome) {
         match ended {
-            Ended::Done(done) => {
+            RunOutcome::Done(done) => {
                 let Done { document, used_max, limit, pager } = *done;
                 self.runs.push(Run { hint, document, used_max, limit, pager });
             }
-            Ended::TooLong => self.problems.push((hint, "it took too long".into())),
-            Ended::Failed(why) => self.problems.push((hint, why)),
-            Ended::Signal(_) => {}
+            RunOutcome::TooLong => self.problems.push((hint, "it took too long".into())),
+            RunOutcome::Failed(why) => self.problems.push((hint, why)),
+            RunOutcome::Signal(_) => {}
         }
     }
 

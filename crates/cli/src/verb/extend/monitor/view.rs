@@ -1,10 +1,8 @@
 //! What is drawn: the budget and who has how much of it, and what the drive does over time.
 
-use crate::{
-    document::extend::{CountsDocument, ExtendDocument, ProcessDocument},
-    render::number,
-};
 use interleaf_model::units::Bytes;
+use interleaf_record::extend::{CountsDocument, ExtendDocument, ProcessDocument};
+use interleaf_report::number;
 use ratatui::{
     Frame,
     layout::{Constraint, Layout, Rect},
@@ -125,7 +123,7 @@ fn table(last: &ExtendDocument) -> Table<'_> {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
-    use crate::document::extend::SCHEMA;
+    use interleaf_record::extend::SCHEMA;
     use ratatui::{Terminal, backend::TestBackend};
 
     fn document(elapsed_s: f64, read_bytes: u64) -> ExtendDocument {

@@ -1,11 +1,7 @@
 //! What a command asked of memory, as a demand file.
 
-use crate::{
-    args::AppArgs,
-    document::profile::{AppDocument, PhaseDocument, ProfileDocument},
-    failure::Failure,
-    output,
-};
+use crate::args::AppArgs;
+use interleaf_console::{Failure, output};
 use interleaf_model::{
     demand::{Demand, Hotness, Metric, Phase, Run},
     format::demand_toml,
@@ -13,6 +9,7 @@ use interleaf_model::{
     provenance::{Figure, Provenance},
     units::Bytes,
 };
+use interleaf_record::profile::{AppDocument, PhaseDocument, ProfileDocument};
 use std::path::Path;
 
 /// The part of the memory that has to be on the first tier: less is no run on the first tier.

@@ -1,12 +1,7 @@
 //! What counts, or why nothing does.
 
-use crate::{
-    args::AppArgs,
-    document::profile::{QuantityDocument, TierDocument},
-    failure::Failure,
-    output,
-    verb::unread,
-};
+use crate::args::AppArgs;
+use interleaf_console::{Failure, output, system};
 use interleaf_linux::{
     counters::{
         Counters, Plan, plan, rough_layout,
@@ -25,6 +20,7 @@ use interleaf_linux::{
     usage,
 };
 use interleaf_model::machine::Layout;
+use interleaf_record::profile::{QuantityDocument, TierDocument};
 use std::path::Path;
 
 /// What counts beside `/proc`, as far as it is there.
@@ -259,14 +255,14 @@ fn slots(root: &Root, dry_run: bool) -> (Option<Topdown>, QuantityDocument) {
 /// The meters of energy.
 fn energy(root: &Root) -> Result<(Option<Meter>, QuantityDocument), Failure> {
     let name = "energy";
-    let zones = Meter::zones(root).map_err(unread)?;
+    let zones = Meter::zones(root).map_err(system::read_failure)?;
     let said = |zones: &[String]| format!("RAPL: {}", zones.join(", "));
     // A captured machine has no second reading.
     if !root.is_live() && !zones.is_empty() {
         return Ok((None, QuantityDocument::available(name, said(&zones))));
     }
     if root.is_live()
-        && let Some(meter) = Meter::open(Root::live()).map_err(unread)?
+        && let Some(meter) = Meter::open(Root::live()).map_err(system::read_failure)?
     {
         let what = said(&meter.names().map(String::from).collect::<Vec<_>>());
         return Ok((Some(meter), QuantityDocument::available(name, what)));

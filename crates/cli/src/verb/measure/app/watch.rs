@@ -1,21 +1,16 @@
 //! What is seen of a command while it runs.
 
 use super::{not_counted, sources::Sources};
-use crate::{
-    args::AppArgs,
-    document::{
-        self,
-        profile::{Beside, ProfileDocument, SampleDocument, Samples, TrafficDocument},
-    },
-    failure::Failure,
-    output,
-    verb::unread,
-};
+use crate::args::AppArgs;
+use interleaf_console::{Failure, output, system};
 use interleaf_linux::{
     numa_maps::{self, NodeBytes},
     root::{Root, RootError},
     source::{Reading, SourceError},
     usage::{self, MachineTime, Usage},
+};
+use interleaf_record::profile::{
+    Beside, ProfileDocument, SampleDocument, Samples, TrafficDocument,
 };
 use std::time::{Duration, Instant};
 
@@ -69,7 +64,7 @@ impl<'a> Watch<'a> {
         if let Some(meter) = &mut sources.energy {
             let _ = meter.read_each();
         }
-        let machine = usage::machine_time(root).map_err(unread)?;
+        let machine = usage::machine_time(root).map_err(system::read_failure)?;
         Ok(Self {
             root,
             sources,
@@ -103,7 +98,7 @@ impl<'a> Watch<'a> {
     /// looking on.
     pub(super) fn look(&mut self, pid: u32, age: Duration, ended: bool) {
         let mut sample = SampleDocument {
-            time_s: document::rounded(age.as_secs_f64()),
+            time_s: interleaf_record::rounded(age.as_secs_f64()),
             span_s: (age - self.looked).as_secs_f64(),
             tiers: vec![TrafficDocument::default(); self.sources.tiers.len()],
             energy_j: vec![None; self.sources.energy_domains().len()],
@@ -238,7 +233,7 @@ impl<'a> Watch<'a> {
         document.app.samples = self.samples.list().to_vec();
         document.app.summed(age.as_secs_f64(), Beside::default());
         // The last one says why, if this cannot be written.
-        let _ = output::interim(target, &document::json(document)?);
+        let _ = output::interim(target, &interleaf_record::json(document));
         Ok(())
     }
 

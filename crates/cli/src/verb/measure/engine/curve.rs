@@ -3,14 +3,8 @@
 use super::{
     Bench, Cpus, Seen, Stop, off_by, on_node, pattern_name, pinned, with_latency, with_rate,
 };
-use crate::{
-    document::{
-        measure::{KneeDocument, MeasureDocument, PointDocument},
-        rounded,
-    },
-    failure::Failure,
-    verb::measure::tasks::Loads,
-};
+use crate::verb::measure::task::Loads;
+use interleaf_console::Failure;
 use interleaf_linux::placement::Placement;
 use interleaf_measure::{
     chase::Chase,
@@ -22,6 +16,10 @@ use interleaf_measure::{
     traffic::{LINE_BYTES, Traffic},
 };
 use interleaf_model::weights::Weights;
+use interleaf_record::{
+    measure::{KneeDocument, MeasureDocument, PointDocument},
+    rounded,
+};
 use std::{
     thread,
     time::{Duration, Instant},

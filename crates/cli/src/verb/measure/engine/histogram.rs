@@ -1,14 +1,8 @@
 //! How latencies of single accesses are spread, idle and under load.
 
 use super::{Bench, Cpus, Stop, interleave, on_node, pattern_name, pinned, with_rate};
-use crate::{
-    document::{
-        measure::{HistogramDocument, MeasureDocument, PointDocument, SpreadDocument},
-        rounded,
-    },
-    failure::Failure,
-    verb::measure::tasks::Loads,
-};
+use crate::verb::measure::task::Loads;
+use interleaf_console::Failure;
 use interleaf_linux::root::Root;
 use interleaf_measure::{
     chase::Chase,
@@ -18,6 +12,10 @@ use interleaf_measure::{
     spread::Spread,
     team::Team,
     traffic::{LINE_BYTES, Traffic},
+};
+use interleaf_record::{
+    measure::{HistogramDocument, MeasureDocument, PointDocument, SpreadDocument},
+    rounded,
 };
 use std::time::{Duration, Instant};
 

@@ -1,6 +1,6 @@
 //! `--command-trace`.
 
-use crate::{failure::Failure, output};
+use interleaf_console::{Failure, output};
 use interleaf_sim::dimm::{
     perfetto::{COMMANDS_MAX, Drawing, json},
     run::Setup,

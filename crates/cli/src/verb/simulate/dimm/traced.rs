@@ -1,7 +1,9 @@
 //! `--trace`.
 
 use super::{drawing, together};
-use crate::{args::DimmArgs, document::dimm::DimmDocument, failure::Failure, library, output};
+use crate::args::DimmArgs;
+use interleaf_console::{Failure, output};
+use interleaf_record::dimm::DimmDocument;
 use interleaf_sim::dimm::{
     energy,
     run::Setup,
@@ -20,7 +22,7 @@ pub(super) fn document(
 ) -> Result<DimmDocument, Failure> {
     let name = file.display().to_string();
     let hint = "name a file of requests, with one such as \"12.5 R 0x1f40\" in each line";
-    let bytes = library::trace(file, hint)?;
+    let bytes = interleaf_catalog::trace(file, hint)?;
     let trace = Trace::new(&name, &bytes, args.trace_format, setup.memory())?;
     // All of it is read before anything is done: what is wrong in the end is wrong at once.
     let requests = trace.clone().count_all()?;

@@ -1,11 +1,8 @@
 //! Sweep files: lists, of which every combination is simulated.
 
 use super::HEADER;
-use crate::{
-    args::{CURVE_ERROR_MAX, THREADS_MAX},
-    failure::Failure,
-    library,
-};
+use crate::args::{CURVE_ERROR_MAX, THREADS_MAX};
+use interleaf_console::Failure;
 use interleaf_model::{
     format::{FileError, toml_text::TomlText},
     policy::PolicyKind,
@@ -115,7 +112,7 @@ impl fmt::Display for Case {
 impl Sweep {
     pub(super) fn read(path: &Path) -> Result<Self, Failure> {
         let file = path.display().to_string();
-        let text = library::text(path, "name a sweep file; docs/simulate.md shows one")?;
+        let text = interleaf_catalog::text(path, "name a sweep file; docs/simulate.md shows one")?;
         Ok(Self::parse(&file, &text)?)
     }
 
@@ -292,7 +289,7 @@ fn what(toml: &TomlText<'_>, read: &SweepFile) -> Result<Vec<What>, FileError> {
         let hint = "leave them out, or change them in the scenario file";
         return Err(toml.error("threads", threads, problem, hint));
     }
-    let known = library::workload_names();
+    let known = interleaf_catalog::workload_names();
     let mut what = vec![];
     for name in &read.workload {
         if !known.contains(name.get_ref()) {

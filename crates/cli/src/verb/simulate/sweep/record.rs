@@ -1,7 +1,7 @@
 //! The rows of a sweep while they come.
 
 use super::HEADER;
-use crate::{failure::Failure, output};
+use interleaf_console::{Failure, output};
 use interleaf_linux::replace::Existing;
 use std::{
     collections::BTreeMap,

@@ -1,0 +1,313 @@
+//! Platforms, workloads and scenarios by name or by file.
+//!
+//! Those of the folders `platforms/`, `workloads/` and `scenarios/` are part of the program and
+//! have names; a path names a file of the same kind. Each is parsed by `interleaf_model::format`
+//! and `interleaf_sim`; this crate finds the text, and says in its errors which names there are.
+
+#![forbid(unsafe_code)]
+
+use include_dir::{Dir, include_dir};
+use interleaf_console::Failure;
+use interleaf_linux::input;
+use interleaf_model::{
+    curve::CurveError,
+    demand::Demand,
+    format::{demand_toml, platform_toml},
+    platform::Platform,
+    units::{Bytes, Time},
+};
+use interleaf_sim::machine::{
+    Scenario, Task,
+    scenario_toml::{self, DemandSource, LoadedDemand},
+};
+use std::{io, path::Path};
+
+static PLATFORMS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../platforms");
+static SCENARIOS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../scenarios");
+static WORKLOADS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../workloads");
+
+/// The names of the platforms that come with the tool.
+pub fn platform_names() -> Vec<String> {
+    names(&PLATFORMS)
+}
+
+/// The names of the workloads that come with the tool.
+pub fn workload_names() -> Vec<String> {
+    names(&WORKLOADS)
+}
+
+/// The names of the scenarios that come with the tool.
+pub fn scenario_names() -> Vec<String> {
+    let names = names(&SCENARIOS);
+    // What a scenario needs of demands lies beside it.
+    names.into_iter().filter(|name| !name.ends_with(".demand")).collect()
+}
+
+/// The recipes of applications that come with the tool: the name of each file, and its text.
+pub fn recipes() -> impl Iterator<Item = (String, &'static str)> {
+    let files = WORKLOADS.get_dir("recipes").map(Dir::files).into_iter().flatten();
+    files.filter_map(|file| Some((file.path().display().to_string(), file.contents_utf8()?)))
+}
+
+fn names(dir: &Dir<'_>) -> Vec<String> {
+    let stem = |path: &Path| {
+        let toml = path.extension().is_some_and(|extension| extension == "toml");
+        path.file_stem().filter(|_| toml).map(|stem| stem.to_string_lossy().into_owned())
+    };
+    let mut names: Vec<_> = dir.files().filter_map(|file| stem(file.path())).collect();
+    names.sort();
+    names
+}
+
+/// The platform with this name, or in this file.
+pub fn platform(name: &str) -> Result<Platform, Failure> {
+    if let Some(text) = embedded(&PLATFORMS, &format!("{name}.toml")) {
+        let curves = |path: &str| {
+            embedded(&PLATFORMS, path).map(String::from).ok_or_else(|| "there is none".to_string())
+        };
+        return Ok(platform_toml::parse(&format!("{name}.toml"), text, &curves)?);
+    }
+    let path = Path::new(name);
+    let text = read(path, "platform", &platform_names())?;
+    let curves = |relative: &str| {
+        let path = path.parent().unwrap_or(Path::new("")).join(relative);
+        text_of(&path).map_err(|why| match why {
+            NoText::Unread(why) => why.to_string(),
+            NoText::NotUtf8 { line } => format!("line {line} is {NOT_UTF8}"),
+        })
+    };
+    Ok(platform_toml::parse(name, &text, &curves)?)
+}
+
+/// The platform that the runs of `demand` were made on: its own, or the one that is asked about.
+pub fn measured_on(asked: &Platform, demand: &Demand) -> Result<Platform, Failure> {
+    let measured_on = match &demand.platform {
+        Some(name) if *name != asked.name => {
+            let at = |why: Failure| why.within(&format!("{}: platform", demand.name));
+            platform(name).map_err(at)?
+        }
+        _ => asked.clone(),
+    };
+    for run in &demand.interleaved {
+        run.weights.clone().for_tiers(&measured_on.tier_names()).map_err(|why| {
+            let problem = format!("{}: interleaved.weights: {why}", demand.name);
+            Failure::new(problem, format!("write one weight for each tier of {}", measured_on.name))
+        })?;
+    }
+    Ok(measured_on)
+}
+
+/// The workload with this name that comes with the tool.
+pub fn workload(name: &str) -> Result<Demand, Failure> {
+    let Some(text) = embedded(&WORKLOADS, &format!("{name}.toml")) else {
+        let problem = format!("there is no workload \"{name}\"");
+        let hint = format!(
+            "the workloads are {}; any other is described in a demand file",
+            workload_names().join(", ")
+        );
+        return Err(Failure::new(problem, hint));
+    };
+    Ok(demand_toml::parse(&format!("{name}.toml"), text)?)
+}
+
+/// The demand in a file.
+pub fn demand(path: &Path) -> Result<Demand, Failure> {
+    let hint = "name a demand file, or use a workload that comes with the tool";
+    Ok(demand_toml::parse(&path.display().to_string(), &text(path, hint)?)?)
+}
+
+/// The text of the file at `path`, or of stdin where that is `-`; `hint` is for when it cannot be
+/// read.
+pub fn text(path: &Path, hint: &str) -> Result<String, Failure> {
+    text_up_to(path, TEXT_MAX, hint)
+}
+
+/// The text of a recorded document, as of [`text`].
+pub fn document(path: &Path, hint: &str) -> Result<String, Failure> {
+    text_up_to(path, DOCUMENT_MAX, hint)
+}
+
+/// The bytes of a trace of requests, as of [`text`].
+pub fn trace(path: &Path, hint: &str) -> Result<Vec<u8>, Failure> {
+    given(path, TRACE_MAX).map_err(|why| unread(path, &why, hint))
+}
+
+fn text_up_to(path: &Path, limit: u64, hint: &str) -> Result<String, Failure> {
+    let read = given(path, limit).map_err(NoText::Unread);
+    read.and_then(utf8).map_err(|why| match why {
+        NoText::Unread(why) => unread(path, &why, hint),
+        NoText::NotUtf8 { line } => not_utf8(path, line),
+    })
+}
+
+/// The bytes of a file, or of stdin where `path` is `-`.
+fn given(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    match path == Path::new("-") {
+        true => input::read_stdin(limit),
+        false => input::read_file(path, limit),
+    }
+}
+
+fn unread(path: &Path, why: &io::Error, hint: &str) -> Failure {
+    Failure::new(format!("{}: {why}", path.display()), hint)
+}
+
+/// The scenario with this name, or in this file, on the platform that is `asked` for or its own;
+/// and the duration that it has.
+pub fn scenario(name: &str, asked: Option<&str>) -> Result<(Scenario, Option<Time>), Failure> {
+    let (label, text, shelf) = match embedded(&SCENARIOS, &format!("{name}.toml")) {
+        Some(text) => (format!("{name}.toml"), text.to_string(), Shelf::Scenarios),
+        None => {
+            let path = Path::new(name);
+            let text = read(path, "scenario", &scenario_names())?;
+            (name.to_string(), text, Shelf::Folder(path.parent().unwrap_or(Path::new(""))))
+        }
+    };
+    let file = scenario_toml::parse(&label, &text)?;
+    let platform = match (asked, file.platform_name()) {
+        (Some(asked), _) => platform(asked)?,
+        (None, Some(own)) => {
+            shelf.platform(own).map_err(|why| why.within(&file.platform_place()))?
+        }
+        (None, None) => {
+            let hint = "add platform = \"NAME\" to it, or give --platform NAME";
+            return Err(Failure::new(format!("{}: there is none", file.platform_place()), hint));
+        }
+    };
+    let demands = |source: DemandSource<'_>| {
+        let loaded = || {
+            let demand = match source {
+                DemandSource::Workload(name) => workload(name)?,
+                DemandSource::File(path) => shelf.demand(path)?,
+            };
+            let measured_on = Some(measured_on(&platform, &demand)?);
+            Ok(LoadedDemand { demand, measured_on })
+        };
+        loaded().map_err(|why: Failure| why.within(&file.demand_place(source)))
+    };
+    let scenario = file.build::<Failure>(platform.clone(), &demands)?;
+    Ok((scenario, file.duration()))
+}
+
+/// A workload that comes with the tool, alone on a platform.
+pub fn built_in_workload(
+    platform: &str,
+    name: &str,
+    threads: Option<u32>,
+) -> Result<Scenario, Failure> {
+    let scenario = single_workload(&self::platform(platform)?, &workload(name)?, threads, None)?;
+    scenario.check().map_err(|why| Failure::new(why.to_string(), why.hint()))?;
+    Ok(scenario)
+}
+
+/// A scenario of one workload; its threads are the most of its runs that the platform has cores
+/// for, and its footprint that of its demand, unless they are given.
+pub fn single_workload(
+    platform: &Platform,
+    demand: &Demand,
+    threads: Option<u32>,
+    footprint: Option<Bytes>,
+) -> Result<Scenario, Failure> {
+    let measured_on = measured_on(platform, demand)?;
+    let threads = threads.unwrap_or_else(|| demand.threads().min(platform.domains[0].cores));
+    let mut task = Task::new(platform, &measured_on, demand, threads);
+    if let Some(footprint) = footprint {
+        task.footprint_bytes = footprint.get();
+    }
+    Ok(Scenario::new(&demand.name, platform.clone(), vec![task]))
+}
+
+/// Curves that are invalid with the error that a policy is to believe.
+pub fn curve_failure(why: CurveError) -> Failure {
+    Failure::new(format!("curves that are so wrong are none: {why}"), why.hint())
+}
+
+/// Where the files lie that a scenario names.
+enum Shelf<'a> {
+    /// Among the scenarios that come with the tool.
+    Scenarios,
+    /// In this folder.
+    Folder(&'a Path),
+}
+
+impl Shelf<'_> {
+    fn platform(&self, name: &str) -> Result<Platform, Failure> {
+        match (self, embedded(&SCENARIOS, name)) {
+            _ if platform_names().iter().any(|known| known == name) => platform(name),
+            (Self::Scenarios, Some(text)) => {
+                let folder = Path::new(name).parent().unwrap_or(Path::new(""));
+                let curves = |path: &str| {
+                    let path = folder.join(path);
+                    let text = embedded(&SCENARIOS, &path.to_string_lossy());
+                    text.map(String::from).ok_or_else(|| "there is none".to_string())
+                };
+                Ok(platform_toml::parse(name, text, &curves)?)
+            }
+            (Self::Folder(folder), _) => platform(&folder.join(name).to_string_lossy()),
+            (Self::Scenarios, None) => platform(name),
+        }
+    }
+
+    fn demand(&self, path: &str) -> Result<Demand, Failure> {
+        match (self, embedded(&SCENARIOS, path)) {
+            (Self::Scenarios, Some(text)) => Ok(demand_toml::parse(path, text)?),
+            (Self::Folder(folder), _) => demand(&folder.join(path)),
+            (Self::Scenarios, None) => demand(Path::new(path)),
+        }
+    }
+}
+
+fn embedded<'a>(dir: &'a Dir<'_>, path: &str) -> Option<&'a str> {
+    dir.get_file(path).and_then(|file| file.contents_utf8())
+}
+
+fn read(path: &Path, what: &str, names: &[String]) -> Result<String, Failure> {
+    text_of(path).map_err(|why| {
+        let why = match why {
+            NoText::Unread(why) => why,
+            NoText::NotUtf8 { line } => return not_utf8(path, line),
+        };
+        let problem = if path.components().count() == 1 && path.extension().is_none() {
+            format!("there is no {what} \"{}\"", path.display())
+        } else {
+            format!("{}: {why}", path.display())
+        };
+        let hint = format!("the {what}s are {}; or name a {what} file", names.join(", "));
+        Failure::new(problem, hint)
+    })
+}
+
+/// The most that is read of a platform, demand, scenario, sweep, configuration or device file.
+const TEXT_MAX: u64 = 64 << 20;
+
+/// The most that is read of a recorded document.
+const DOCUMENT_MAX: u64 = 256 << 20;
+
+/// The most that is read of a trace of requests.
+const TRACE_MAX: u64 = 2 << 30;
+
+const NOT_UTF8: &str = "not UTF-8 text";
+
+/// Why a file gives no text.
+enum NoText {
+    /// It cannot be read.
+    Unread(io::Error),
+    /// It can, but it is another encoding or no text at all, from this line on.
+    NotUtf8 { line: usize },
+}
+
+fn text_of(path: &Path) -> Result<String, NoText> {
+    input::read_file(path, TEXT_MAX).map_err(NoText::Unread).and_then(utf8)
+}
+
+fn utf8(bytes: Vec<u8>) -> Result<String, NoText> {
+    String::from_utf8(bytes).map_err(|why| {
+        let good = &why.as_bytes()[..why.utf8_error().valid_up_to()];
+        NoText::NotUtf8 { line: good.iter().filter(|byte| **byte == b'\n').count() + 1 }
+    })
+}
+
+fn not_utf8(path: &Path, line: usize) -> Failure {
+    let problem = format!("{}:{line}: this is {NOT_UTF8}", path.display());
+    Failure::new(problem, "save the file as UTF-8, or name another one")
+}

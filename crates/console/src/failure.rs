@@ -1,0 +1,55 @@
+//! The error of a command: the problem, and how to mend it.
+
+use interleaf_model::format::FileError;
+use std::fmt;
+
+/// The reason why a command did not do what was asked.
+#[derive(Debug)]
+pub enum Failure {
+    /// An error, with a hint. Exit status 2.
+    Error {
+        /// The problem, in a sentence without a full stop.
+        problem: String,
+        /// How to mend it.
+        hint: String,
+    },
+    /// Nothing failed: help or the version was asked for. Exit status 0.
+    Shown(String),
+    /// The reader of stdout closed its end. Exit status 0, as for every tool in a pipe.
+    BrokenPipe,
+}
+
+impl Failure {
+    /// An error, with a hint.
+    pub fn new(problem: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self::Error { problem: problem.into(), hint: hint.into() }
+    }
+
+    /// The same failure with the place of its cause, such as a file and its field, before it.
+    pub fn within(self, place: &str) -> Self {
+        match self {
+            Self::Error { problem, hint } => {
+                Self::Error { problem: format!("{place}: {problem}"), hint }
+            }
+            other => other,
+        }
+    }
+}
+
+impl std::error::Error for Failure {}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Error { problem, hint } => write!(f, "{problem}; hint: {hint}"),
+            Self::Shown(text) => f.write_str(text),
+            Self::BrokenPipe => f.write_str("the reader of stdout has gone"),
+        }
+    }
+}
+
+impl From<FileError> for Failure {
+    fn from(error: FileError) -> Self {
+        Self::new(error.to_string(), error.hint)
+    }
+}

@@ -1,0 +1,164 @@
+//! The only module that prints: data to stdout, messages and progress to stderr, files.
+
+use crate::Failure;
+use indicatif::{ProgressBar, ProgressStyle};
+use interleaf_linux::replace::{self, Durability, Existing};
+use std::{
+    fs::{self, File},
+    io::{self, ErrorKind, Write},
+    path::Path,
+    process::ExitCode,
+};
+
+/// Writes `text` to stdout.
+pub fn data(text: &str) -> Result<(), Failure> {
+    let mut stdout = io::stdout().lock();
+    let written = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+    written.map_err(|why| match why.kind() {
+        ErrorKind::BrokenPipe => Failure::BrokenPipe,
+        _ => Failure::new(format!("stdout: {why}"), "write to a file with -o FILE instead"),
+    })
+}
+
+/// Lines on stdout, for whoever goes on where one cannot be written.
+#[derive(Debug, Default)]
+pub struct Lines {
+    /// Whether the last line was cut off.
+    is_torn: bool,
+}
+
+impl Lines {
+    /// Writes a line.
+    pub fn write(&mut self, line: &str) -> io::Result<()> {
+        // The standard library's stdout keeps what could not be written, and writes it later.
+        let text = format!("{}{line}\n", if self.is_torn { "\n" } else { "" });
+        let mut left = text.as_bytes();
+        while !left.is_empty() {
+            match rustix::io::write(rustix::stdio::stdout(), left) {
+                Ok(count) => left = &left[count..],
+                Err(rustix::io::Errno::INTR) => {}
+                Err(why) => {
+                    let written = &text.as_bytes()[..text.len() - left.len()];
+                    self.is_torn = written.last().map_or(self.is_torn, |last| *last != b'\n');
+                    return Err(why.into());
+                }
+            }
+        }
+        self.is_torn = false;
+        Ok(())
+    }
+}
+
+/// Writes `text` and the end of the line to stderr.
+pub fn message(text: &str) {
+    // When nobody can be told, nobody can be told that either.
+    let _ = writeln!(io::stderr().lock(), "{text}");
+}
+
+/// Prints a failure, and returns the exit status of a process that ends with it.
+pub fn tell(failure: Failure) -> ExitCode {
+    match failure {
+        Failure::Error { problem, hint } => {
+            message(&format!("error: {problem}\n\nhint: {hint}"));
+            ExitCode::from(2)
+        }
+        Failure::Shown(text) => match data(&text) {
+            Ok(()) | Err(Failure::BrokenPipe) => ExitCode::SUCCESS,
+            Err(failure) => tell(failure),
+        },
+        Failure::BrokenPipe => ExitCode::SUCCESS,
+    }
+}
+
+/// Passes on to stderr what a command has written.
+pub fn passed_on(bytes: &[u8]) {
+    // As for a message.
+    let _ = io::stderr().lock().write_all(bytes);
+}
+
+/// Replaces `target` with `text`: a reader, a crash and a full disk leave the old contents or the
+/// new. `-` is stdout.
+pub fn file(target: &Path, text: &str) -> Result<(), Failure> {
+    match is_stdout(target) {
+        true => data(text),
+        false => replaced(target, text.as_bytes(), Durability::Synced),
+    }
+}
+
+/// Replaces `target` with what is known so far, while work goes on: a power cut may lose it. A
+/// stream gets the complete contents only.
+pub fn interim(target: &Path, text: &str) -> Result<(), Failure> {
+    let is_stream = fs::metadata(target).is_ok_and(|found| !found.is_file());
+    match is_stream || is_stdout(target) {
+        true => Ok(()),
+        false => replaced(target, text.as_bytes(), Durability::Cached),
+    }
+}
+
+/// Opens a file that grows, such as a log.
+pub fn growing(target: &Path, existing: Existing) -> Result<File, Failure> {
+    replace::open_named(target, existing).map_err(|why| file_failure(target, &why))
+}
+
+/// As [`file`], for contents that are not text.
+pub fn bytes(target: &Path, bytes: &[u8]) -> Result<(), Failure> {
+    replaced(target, bytes, Durability::Synced)
+}
+
+fn replaced(target: &Path, bytes: &[u8], durability: Durability) -> Result<(), Failure> {
+    replace::named(target, bytes, durability).map_err(|why| file_failure(target, &why))
+}
+
+/// Makes sure that `target` can be written before long work begins, without changing what it
+/// holds.
+pub fn check_writable(target: Option<&Path>) -> Result<(), Failure> {
+    match target.filter(|target| !is_stdout(target)) {
+        Some(target) => replace::check_named(target).map_err(|why| file_failure(target, &why)),
+        None => Ok(()),
+    }
+}
+
+/// Whether this is stdout by one of its names. Opened by its name, a redirected one would be
+/// written from its beginning, and a socket cannot be opened.
+fn is_stdout(target: &Path) -> bool {
+    let names = ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"];
+    names.iter().any(|name| target == Path::new(name))
+}
+
+/// A file cannot be written.
+pub fn file_failure(target: &Path, why: &io::Error) -> Failure {
+    let hint = match why.kind() {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
+            "make room there, or name a file on another file system; the file is unchanged"
+        }
+        ErrorKind::PermissionDenied => {
+            "name a file that this user may write to, and no file or link of another user"
+        }
+        _ => "name a file in a folder that is there and that you may write to",
+    };
+    Failure::new(format!("{}: cannot be written: {why}", target.display()), hint)
+}
+
+/// A progress bar over bytes, as many as are told later, on a terminal only.
+pub fn progress_bytes(what: &str) -> ProgressBar {
+    let template = "{msg:<40} {bar:30} {binary_bytes}/{binary_total_bytes} {elapsed}";
+    bar(0, what, template)
+}
+
+/// A progress bar over `steps` steps, on a terminal only.
+pub fn progress(steps: u64, what: &str) -> ProgressBar {
+    bar(steps, what, "{msg:<40} {bar:30} {pos}/{len} {elapsed}")
+}
+
+/// A line that says how it goes, on a terminal only.
+pub fn spinner() -> ProgressBar {
+    bar(0, "", "{msg}")
+}
+
+fn bar(length: u64, what: &str, template: &str) -> ProgressBar {
+    let bar = ProgressBar::new(length).with_message(what.to_string());
+    match ProgressStyle::with_template(template) {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
+    }
+}

@@ -1,0 +1,137 @@
+//! Failures of [`interleaf_linux`] in the words of the command line: each error with a hint, and
+//! the root of the machine that the user names.
+
+use crate::Failure;
+use interleaf_linux::{
+    command::StartError,
+    journal::JournalError,
+    migrate::MigrateError,
+    root::{Root, RootError},
+};
+use std::{io, path::Path};
+
+/// The root below which a machine is read: the folder of a captured machine, or `/`.
+///
+/// # Errors
+/// When the folder has nothing that describes memory.
+pub fn open_root(captured: Option<&Path>) -> Result<Root, Failure> {
+    let Some(folder) = captured else { return Ok(Root::live()) };
+    let root = Root::captured(folder);
+    // A kernel without NUMA describes memory in proc/meminfo only.
+    if root.has("/sys/devices/system/node") || root.has("/proc/meminfo") {
+        return Ok(root);
+    }
+    Err(Failure::new(
+        format!(
+            "{}: there is no sys/devices/system/node in it, nor proc/meminfo",
+            folder.display()
+        ),
+        "name a folder that `interleaf doctor --capture DIR` made",
+    ))
+}
+
+/// Refuses a captured machine, on which nothing can run.
+///
+/// # Errors
+/// When `root` is a captured machine.
+pub fn check_live(root: &Root) -> Result<(), Failure> {
+    if root.is_live() {
+        return Ok(());
+    }
+    Err(Failure::new(
+        "nothing runs on a captured machine",
+        "add --dry-run to a command to see what would be done there, or leave --root out",
+    ))
+}
+
+/// A file of the kernel, or of a captured machine, that cannot be read.
+pub fn read_failure(why: RootError) -> Failure {
+    let hint = if why.is_permission() {
+        "run it as root, or read a captured machine with --root DIR"
+    } else if why.is_refused() {
+        "capture the machine again: interleaf doctor --capture DIR"
+    } else {
+        "report it, with what `interleaf doctor --capture DIR` saves"
+    };
+    Failure::new(why.to_string(), hint)
+}
+
+/// A setting that cannot be changed or restored, or a journal that cannot be kept.
+pub fn journal_failure(why: JournalError) -> Failure {
+    let hint = match &why {
+        JournalError::Held { .. } => {
+            "weights are the whole machine's: wait until that process has ended, or use the same"
+        }
+        JournalError::Claimed { pid, .. } => {
+            let hint = format!(
+                "let one process steer them: end the other (kill {pid}), steer other processes \
+                 or groups, or name in `[scope] protected` of one what the other steers"
+            );
+            return Failure::new(why.to_string(), hint);
+        }
+        JournalError::Untrusted { .. } => {
+            "see who has written there; then remove the folder, or give it back to root: chown -R \
+             root /run/interleaf; chmod 755 /run/interleaf"
+        }
+        JournalError::Unknown(_) => "report it: the kernel's setting has an unknown value",
+        _ if why.is_permission() => "run it as root",
+        JournalError::Keep { why, .. } if why.kind() == io::ErrorKind::StorageFull => {
+            "make room in /run, and try again"
+        }
+        JournalError::Keep { .. } => {
+            "/run/interleaf has to be a folder that can be written to: what is there puts the \
+             settings back after a crash"
+        }
+        JournalError::Absent { .. } | JournalError::Root(_) => {
+            "`interleaf doctor` says what this kernel can do"
+        }
+    };
+    Failure::new(why.to_string(), hint)
+}
+
+/// Signals that cannot be caught.
+pub fn signal_failure(why: io::Error) -> Failure {
+    Failure::new(
+        format!("signals cannot be held: {why}"),
+        "the limit of open files or of processes may be reached: ulimit -a",
+    )
+}
+
+/// A command that cannot be started.
+pub fn start_failure(why: StartError) -> Failure {
+    use std::io::ErrorKind;
+    let hint = match &why {
+        StartError::Command { why, .. } if why.kind() == ErrorKind::WouldBlock => {
+            "the limit of processes is reached: ulimit -u"
+        }
+        StartError::Command { why, .. } if why.kind() == ErrorKind::ArgumentListTooLong => {
+            "give it fewer arguments or a smaller environment: getconf ARG_MAX"
+        }
+        StartError::Command { .. } => {
+            "name a program that is there and may be run; options of \
+             `interleaf` stand before it"
+        }
+        StartError::Policy { why, .. } if why.kind() == ErrorKind::PermissionDenied => {
+            "something filters the call set_mempolicy; a container needs --cap-add SYS_NICE"
+        }
+        StartError::Policy { .. } => {
+            "the nodes may have gone, or a cpuset may not have them: `interleaf show`, `grep Mems \
+             /proc/self/status`"
+        }
+    };
+    Failure::new(why.to_string(), hint)
+}
+
+/// A command whose end cannot be waited for.
+pub fn wait_failure(why: io::Error) -> Failure {
+    Failure::new(format!("the command cannot be waited for: {why}"), "see whether it still runs")
+}
+
+/// Pages that cannot be migrated.
+pub fn migrate_failure(why: MigrateError) -> Failure {
+    if let MigrateError::Read(why) = why {
+        return read_failure(why);
+    }
+    let hint = why.advice();
+    Failure::new(why.to_string(), hint)
+}

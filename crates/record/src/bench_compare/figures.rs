@@ -1,0 +1,91 @@
+//! What comparing looks like: efficiency against the footprint over the budget.
+
+use super::{CompareDocument, RowDocument};
+use crate::figure::{Figure, Series, SeriesKind};
+
+/// What the names of the patterns with a known intensity begin with; it is behind that.
+const INTENSITY: &str = "polynomial-";
+
+impl CompareDocument {
+    /// A figure for each pattern, and one over the intensity of computing.
+    pub fn figures(&self) -> Vec<Figure> {
+        let by_pattern = self.patterns().into_iter().map(|pattern| self.of_pattern(&pattern));
+        by_pattern.chain(self.of_intensity()).collect()
+    }
+
+    /// The patterns, in the order in which they were run.
+    fn patterns(&self) -> Vec<String> {
+        let mut names: Vec<String> = self.rows.iter().map(|row| row.pattern.clone()).collect();
+        names.dedup();
+        names
+    }
+
+    /// The ways but DRAM, which all are held against.
+    fn ways(&self) -> Vec<String> {
+        let mut names: Vec<String> = vec![];
+        for row in self.rows.iter().filter(|row| row.way != "dram") {
+            if !names.contains(&row.way) {
+                names.push(row.way.clone());
+            }
+        }
+        names
+    }
+
+    fn of_pattern(&self, pattern: &str) -> Figure {
+        let of_way = |(group, way): (usize, &String)| {
+            let rows = self.rows.iter().filter(|row| row.pattern == pattern && row.way == *way);
+            line(way, group, rows.filter_map(|row| Some((row.ratio, row.efficiency?))).collect())
+        };
+        let ways = self.ways();
+        let mut series: Vec<Series> = ways.iter().enumerate().map(of_way).collect();
+        let ceilings = self.ceilings.iter().filter(|it| it.pattern == pattern);
+        let ceiling = ceilings.filter_map(|it| Some((it.ratio, it.efficiency?))).collect();
+        series.push(line("the drive's ceiling", ways.len(), ceiling));
+        series.retain(|series| !series.x.is_empty());
+        Figure {
+            id: pattern.into(),
+            title: format!("{pattern}: efficiency against footprint"),
+            x_label: "footprint over the budget of DRAM".into(),
+            y_label: "speed, % of that on DRAM".into(),
+            y_from: 0.0,
+            categories: vec![],
+            series,
+            caption: "Nothing can be above the ceiling: a round takes at least as long as on \
+                      DRAM, and as the drive needs for what the best possible choice of what to \
+                      keep would still carry."
+                .into(),
+        }
+    }
+
+    /// Efficiency against operations for each byte, at the largest footprint.
+    fn of_intensity(&self) -> Option<Figure> {
+        let intensity = |row: &RowDocument| row.pattern.strip_prefix(INTENSITY)?.parse().ok();
+        let rows: Vec<(f64, &RowDocument)> =
+            self.rows.iter().filter_map(|row| Some((intensity(row)?, row))).collect();
+        let largest = rows.iter().map(|(_, row)| row.ratio).fold(0.0, f64::max);
+        let of_way = |(group, way): (usize, &String)| {
+            let of_way = rows.iter().filter(|(_, row)| row.way == *way && row.ratio == largest);
+            line(way, group, of_way.filter_map(|(x, row)| Some((*x, row.efficiency?))).collect())
+        };
+        let ways = self.ways();
+        let series: Vec<Series> = ways.iter().enumerate().map(of_way).collect();
+        let points = series.iter().map(|series| series.x.len()).max().unwrap_or(0);
+        (points > 1).then(|| Figure {
+            id: "intensity".into(),
+            title: format!("Efficiency against arithmetic intensity, at {largest} x the budget"),
+            x_label: "operations with floating point for each byte".into(),
+            y_label: "speed, % of that on DRAM".into(),
+            y_from: 0.0,
+            categories: vec![],
+            series,
+            caption: "The more is computed with what is read, the less it counts where it was."
+                .into(),
+        })
+    }
+}
+
+fn line(name: &str, group: usize, mut points: Vec<(f64, f64)>) -> Series {
+    points.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let points = points.into_iter().map(|(x, part)| (x, 100.0 * part));
+    Series::new(name, SeriesKind::Line, group, points)
+}

@@ -1,0 +1,334 @@
+//! Two records side by side, as `interleaf.compare/1`.
+//!
+//! A difference counts when it is larger than the noise of both points. The spread of a point is
+//! the distance of the quartiles of a few repeats, so it is itself uncertain: of 30 pairs of points
+//! that differ in nothing, with 3 repeats each, some pair nearly always differs by more than its
+//! two spreads. So a spread is taken to be at least the median spread of the points of its kind in
+//! both records, and a difference has to exceed [`NOISE_FACTOR`] times the sum of both.
+
+use super::{
+    check::{Check, Checked},
+    measure::{MeasureDocument, PointDocument},
+    rounded,
+};
+use serde::{Deserialize, Serialize};
+
+pub const SCHEMA: &str = "interleaf.compare/1";
+
+/// How many times the spreads of both points a difference has to be. With 2, fewer than 1 in 50
+/// pairs of records that differ in nothing are told to differ (a test below simulates them); with 1
+/// it would be 49 of 50.
+const NOISE_FACTOR: f64 = 2.0;
+
+/// Two records: what differs between the machines, and between each point that both have.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CompareDocument {
+    pub schema: String,
+    /// What is compared: measure.
+    pub of: String,
+    pub first: RecordDocument,
+    pub second: RecordDocument,
+    /// What the machines, and the settings of the measurements, do not have in common.
+    pub differences: Vec<DifferenceDocument>,
+    /// In the order of the first record.
+    pub rows: Vec<RowDocument>,
+    /// Points that only one of them has.
+    pub only_in_first: Vec<String>,
+    pub only_in_second: Vec<String>,
+}
+
+/// A record.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RecordDocument {
+    pub name: String,
+    pub what: String,
+    pub quality: String,
+}
+
+/// What differs that is no point.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DifferenceDocument {
+    pub what: String,
+    pub first: String,
+    pub second: String,
+}
+
+/// A point that both have.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RowDocument {
+    pub setting: String,
+    pub unit: String,
+    pub first: f64,
+    pub second: f64,
+    /// second / first - 1.
+    pub difference: f64,
+    /// The spreads of both together, as a part; absent where one of them has too few repeats for a
+    /// spread.
+    pub spread: Option<f64>,
+    /// The least difference that is not noise; absent as the spread is.
+    #[serde(default)]
+    pub noise: Option<f64>,
+    /// Whether the difference is more than noise; not where that is unknown.
+    pub beyond_spread: bool,
+    /// same, better or worse: what the difference means for the second; unknown without a spread.
+    pub verdict: String,
+    /// Whether both points were good.
+    pub trusted: bool,
+}
+
+impl Check for CompareDocument {
+    fn check(&self) -> Checked {
+        // No field depends on another.
+        Ok(())
+    }
+}
+
+impl CompareDocument {
+    /// Of two measurements, by the names of their files.
+    pub fn of_measure(first: (&str, &MeasureDocument), second: (&str, &MeasureDocument)) -> Self {
+        let record = |(name, record): (&str, &MeasureDocument)| RecordDocument {
+            name: name.into(),
+            what: record.what.clone(),
+            quality: record.quality.clone(),
+        };
+        let (a, b) = (keyed(first.1), keyed(second.1));
+        let other = |key: &str, all: &[(String, &PointDocument)]| {
+            all.iter().find(|(known, _)| known == key).map(|(_, point)| (*point).clone())
+        };
+        let typical = |kind: &str| typical_spread(&[first.1, second.1], kind);
+        let rows = a.iter().filter_map(|(key, point)| row(key, point, &other(key, &b)?, &typical));
+        let only = |all: &[(String, &PointDocument)], than: &[(String, &PointDocument)]| {
+            let keys = all.iter().filter(|(key, _)| than.iter().all(|(known, _)| known != key));
+            keys.map(|(key, _)| key.clone()).collect()
+        };
+        Self {
+            schema: SCHEMA.into(),
+            of: "measure".into(),
+            first: record(first),
+            second: record(second),
+            differences: differences(first.1, second.1),
+            rows: rows.collect(),
+            only_in_first: only(&a, &b),
+            only_in_second: only(&b, &a),
+        }
+    }
+
+    /// Whether any difference between points that were both good is more than noise; `None` where
+    /// no row can tell.
+    pub fn differ(&self) -> Option<bool> {
+        let mut telling =
+            self.rows.iter().filter(|row| row.trusted && row.noise.is_some()).peekable();
+        telling.peek()?;
+        Some(telling.any(|row| row.beyond_spread))
+    }
+}
+
+/// Points by what they are of. The delays that a curve was made of are found as it is measured, so
+/// those of two curves differ: of a curve the first point, without load, and the one with the most
+/// bandwidth are compared.
+fn keyed(record: &MeasureDocument) -> Vec<(String, &PointDocument)> {
+    let mut found: Vec<(String, &PointDocument)> = vec![];
+    for point in record.points.iter().filter(|point| point.kind != "loaded") {
+        let key = point.setting();
+        if found.iter().all(|(known, _)| *known != key) {
+            found.push((key, point));
+        }
+    }
+    let mut curves: Vec<(String, Vec<&PointDocument>)> = vec![];
+    for point in record.of_kind("loaded") {
+        let key = PointDocument { delay_ns: None, ..point.clone() }.setting();
+        match curves.iter_mut().find(|(known, _)| *known == key) {
+            Some((_, points)) => points.push(point),
+            None => curves.push((key, vec![point])),
+        }
+    }
+    for (key, points) in curves {
+        let load = |point: &&&PointDocument| point.program_gbps.unwrap_or(0.0);
+        let least = points.iter().min_by(|a, b| load(a).total_cmp(&load(b)));
+        let most = points.iter().max_by(|a, b| load(a).total_cmp(&load(b)));
+        found.extend(least.map(|point| (format!("{key}, least load"), *point)));
+        found.extend(most.map(|point| (format!("{key}, most load"), *point)));
+    }
+    found
+}
+
+/// The median spread of all points of a kind that have one.
+fn typical_spread(records: &[&MeasureDocument], kind: &str) -> Option<f64> {
+    let points = records.iter().flat_map(|record| record.of_kind(kind));
+    let mut spreads: Vec<f64> = points.filter_map(PointDocument::known_spread).collect();
+    spreads.sort_by(f64::total_cmp);
+    spreads.get(spreads.len() / 2).copied()
+}
+
+fn row(
+    key: &str,
+    first: &PointDocument,
+    second: &PointDocument,
+    typical: &dyn Fn(&str) -> Option<f64>,
+) -> Option<RowDocument> {
+    let ((a, unit), (b, _)) = (first.value()?, second.value()?);
+    if a <= 0.0 {
+        return None;
+    }
+    let difference = b / a - 1.0;
+    let spreads = first.known_spread().zip(second.known_spread());
+    let spread = spreads.map(|(first, second)| first + second);
+    let noise = spreads.zip(typical(&first.kind)).map(|((first, second), typical)| {
+        NOISE_FACTOR * (first.max(typical) + second.max(typical))
+    });
+    let beyond_spread = noise.is_some_and(|noise| difference.abs() > noise);
+    let is_better = (difference > 0.0) == (unit == "GB/s");
+    let verdict = match (noise, beyond_spread, is_better) {
+        (None, ..) => "unknown",
+        (_, false, _) => "same",
+        (_, true, true) => "better",
+        (_, true, false) => "worse",
+    };
+    Some(RowDocument {
+        setting: key.into(),
+        unit: unit.into(),
+        first: rounded(a),
+        second: rounded(b),
+        difference: rounded(difference),
+        spread: spread.map(rounded),
+        noise: noise.map(rounded),
+        beyond_spread,
+        verdict: verdict.into(),
+        trusted: first.quality == "good" && second.quality == "good",
+    })
+}
+
+fn differences(first: &MeasureDocument, second: &MeasureDocument) -> Vec<DifferenceDocument> {
+    let facts = |record: &MeasureDocument| {
+        let settings = &record.settings;
+        let mut facts: Vec<(String, String)> = record
+            .machine
+            .facts()
+            .into_iter()
+            .map(|(name, text)| (name.to_string(), text))
+            .collect();
+        facts.extend([
+            ("instructions".into(), settings.isa.clone()),
+            ("pages asked for".into(), settings.pages.clone()),
+            ("buffer".into(), super::measure::size_text(settings.buffer_bytes)),
+            ("chase".into(), super::measure::size_text(settings.chase_bytes)),
+            ("stride".into(), super::measure::size_text(settings.stride_bytes)),
+            ("seed".into(), settings.seed.to_string()),
+        ]);
+        facts
+    };
+    let pairs = facts(first).into_iter().zip(facts(second));
+    let differ = pairs.filter(|((_, a), (_, b))| a != b);
+    differ.map(|((what, first), (_, second))| DifferenceDocument { what, first, second }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+    use crate::measure::tests::record;
+
+    fn point(kind: &str, value: f64, spread: f64) -> PointDocument {
+        let (gbps, ns) = if kind == "idle" { (None, Some(value)) } else { (Some(value), None) };
+        PointDocument {
+            kind: kind.into(),
+            program_gbps: gbps,
+            latency_ns: ns,
+            spread,
+            repeats: 3,
+            quality: "good".into(),
+            ..PointDocument::default()
+        }
+    }
+
+    #[test]
+    fn only_what_is_beyond_the_spreads_differs() {
+        let (mut a, mut b) = (record(), record());
+        b.machine.kernel = Some("7.2".into());
+        for (kind, first, second) in
+            [("bandwidth", 100.0, 104.0), ("idle", 100.0, 111.0), ("interleave", 100.0, 120.0)]
+        {
+            a.points.push(point(kind, first, 0.025));
+            b.points.push(point(kind, second, 0.025));
+        }
+        a.points.push(point("histogram", 1.0, 0.0));
+        let compared = CompareDocument::of_measure(("a", &a), ("b", &b));
+        let verdicts: Vec<&str> = compared.rows.iter().map(|row| row.verdict.as_str()).collect();
+        // More latency is worse, more bandwidth better.
+        assert_eq!(verdicts, ["same", "worse", "better"]);
+        assert_eq!(compared.differ(), Some(true));
+        assert_eq!(compared.differences.len(), 1, "{:?}", compared.differences);
+        assert_eq!(compared.differences[0].what, "kernel");
+        assert_eq!((compared.only_in_first.len(), compared.only_in_second.len()), (1, 0));
+    }
+
+    #[test]
+    fn a_record_is_the_same_as_itself() {
+        let mut a = record();
+        for (gbps, ns) in [(0.0, 100.0), (10.0, 150.0), (20.0, 300.0)] {
+            let latency_ns = Some(ns);
+            a.points.push(PointDocument { latency_ns, ..point("loaded", gbps, 0.0) });
+        }
+        let compared = CompareDocument::of_measure(("a", &a), ("a", &a));
+        assert_eq!(compared.rows.len(), 2, "the ends of the curve");
+        assert!(compared.differ() == Some(false) && compared.differences.is_empty());
+    }
+
+    #[test]
+    fn points_without_a_spread_tell_nothing() {
+        let (mut a, mut b) = (record(), record());
+        let once =
+            |ns: f64| PointDocument { kind: "cache".into(), repeats: 1, ..point("idle", ns, 0.0) };
+        a.points.push(once(1.40));
+        b.points.push(once(1.41));
+        let compared = CompareDocument::of_measure(("a", &a), ("b", &b));
+        let row = &compared.rows[0];
+        assert_eq!((row.verdict.as_str(), row.beyond_spread), ("unknown", false));
+        assert_eq!((row.spread, row.noise, compared.differ()), (None, None, None));
+        // Nor do points that were disturbed.
+        let noisy = |value: f64| PointDocument {
+            quality: "noisy: others kept 2.0 CPUs busy".into(),
+            ..point("bandwidth", value, 0.01)
+        };
+        a.points.push(noisy(10.0));
+        b.points.push(noisy(20.0));
+        let compared = CompareDocument::of_measure(("a", &a), ("b", &b));
+        assert_eq!((compared.rows[1].beyond_spread, compared.differ()), (true, None));
+        for (record, value) in [(&mut a, 100.0), (&mut b, 100.5)] {
+            record.points.push(point("idle", value, 0.01));
+        }
+        assert_eq!(CompareDocument::of_measure(("a", &a), ("b", &b)).differ(), Some(false));
+    }
+
+    /// Records of one machine, of which each point is the median of 3 repeats with normal noise.
+    #[test]
+    fn records_that_differ_in_nothing_are_the_same() {
+        use interleaf_measure::spread::spread;
+        let mut state = 1_u64;
+        let mut uniform = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 33) as f64 / (1_u64 << 31) as f64
+        };
+        // The sum of twelve is nearly normal, with a standard deviation of 1.
+        let mut normal = || (0..12).map(|_| uniform()).sum::<f64>() - 6.0;
+        let mut measured = || {
+            let mut record = record();
+            for at in 0..30 {
+                let repeats = [normal(), normal(), normal()].map(|it| 100.0 + it);
+                let found = spread(&repeats).unwrap();
+                let mix = Some(format!("{at}%"));
+                let kind = if at < 15 { "bandwidth" } else { "interleave" };
+                let point = point(kind, found.median, found.relative);
+                record.points.push(PointDocument { mix, ..point });
+            }
+            record
+        };
+        let pairs = 100;
+        let differ = (0..pairs).filter(|_| {
+            let (a, b) = (measured(), measured());
+            CompareDocument::of_measure(("a", &a), ("b", &b)).differ() == Some(true)
+        });
+        let count = differ.count();
+        assert!(count <= pairs / 50, "{count} of {pairs}");
+    }
+}

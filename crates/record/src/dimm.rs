@@ -1,0 +1,284 @@
+//! `interleaf.simulate.dimm/1`.
+
+use super::{
+    check::{Check, Checked},
+    figure::{Figure, Series, SeriesKind},
+    rounded,
+};
+use interleaf_sim::dimm::{
+    energy::{Energy, PowerLine},
+    histogram::Histogram,
+    run::{Part, Setup},
+};
+use serde::{Deserialize, Serialize};
+
+pub const SCHEMA: &str = "interleaf.simulate.dimm/1";
+
+/// The width of a bin, ns, and the latency from which on all are in the last one.
+const BIN_NS: usize = 8;
+const BINS_UP_TO_NS: usize = 4096;
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DimmDocument {
+    pub schema: String,
+    pub device: String,
+    pub density: String,
+    pub width: String,
+    pub channels: u32,
+    pub peak_gbps: f64,
+    /// Pins of the host that carry data, over all channels.
+    pub data_pins: u32,
+    pub pattern: String,
+    pub uncore_ns: f64,
+    /// Lines that may be on their way, over all channels.
+    pub outstanding: u64,
+    pub seed: u64,
+    /// The command line of these modules under this kind of load, without mixes, loads and number
+    /// of requests; empty of a trace.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub command: String,
+    pub points: Vec<PointDocument>,
+    /// Power over bandwidth as a platform takes it; absent where all points have one bandwidth.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tier_power: Option<PowerLineDocument>,
+    /// Limits of the figures above.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+    /// Of all points together.
+    pub requests: u64,
+    pub simulated_ns: f64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timing: Option<TimingDocument>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PointDocument {
+    pub mix: String,
+    /// Null: as much as there can be.
+    pub offered_gbps: Option<f64>,
+    pub bandwidth_gbps: f64,
+    pub bus_utilisation: f64,
+    pub latency_ns: LatencyDocument,
+    /// The last bin is everything above.
+    pub histogram_8ns: Vec<u64>,
+    /// Null where the currents of the device are not known.
+    pub energy_pj_per_bit: Option<f64>,
+    pub power_w: Option<f64>,
+    pub gbps_per_w: Option<f64>,
+    /// The parts of the power.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub power_parts_w: Option<PowerPartsDocument>,
+    /// For each pin of the host that carries data, those for error correction left aside.
+    pub gbps_per_data_pin: f64,
+    pub row_hit_rate: f64,
+    pub commands: CommandsDocument,
+}
+
+/// Power of a point by component, W.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PowerPartsDocument {
+    pub background: f64,
+    pub activate: f64,
+    pub read: f64,
+    pub write: f64,
+    pub refresh: f64,
+    /// Data pins and strobes, drivers and termination.
+    pub pins: f64,
+    /// Registers and data buffers of modules.
+    pub buffers: f64,
+}
+
+/// The power of all channels, as a line over their bandwidth.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PowerLineDocument {
+    pub static_w: f64,
+    pub energy_pj_per_bit: f64,
+    /// The largest distance of a point from the line, as a part of its power.
+    pub max_error: f64,
+}
+
+/// Of reads, from the core's miss to its data.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LatencyDocument {
+    pub mean: f64,
+    pub p50: u64,
+    pub p80: u64,
+    pub p99: u64,
+    pub p99_9: u64,
+    pub p99_9999: u64,
+    pub max: u64,
+    /// The part that took less than twice the idle latency of a server.
+    pub below_204ns: f64,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CommandsDocument {
+    pub reads: u64,
+    pub writes: u64,
+    pub activates: u64,
+    pub precharges: u64,
+    pub refreshes: u64,
+    /// Changes of the data bus from reads to writes.
+    pub turns: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TimingDocument {
+    pub wall_s: f64,
+    pub requests_per_s: f64,
+}
+
+impl Check for DimmDocument {
+    fn check(&self) -> Checked {
+        // No field depends on another.
+        Ok(())
+    }
+}
+
+impl DimmDocument {
+    /// Figures of this simulation: latency against bandwidth.
+    pub fn figures(&self) -> Vec<Figure> {
+        let mut mixes: Vec<&str> = self.points.iter().map(|point| point.mix.as_str()).collect();
+        mixes.dedup();
+        let series = mixes.into_iter().enumerate().map(|(group, mix)| {
+            let points = self.points.iter().filter(|point| point.mix == mix);
+            let points = points.map(|point| (point.bandwidth_gbps, point.latency_ns.mean));
+            Series::new(mix, SeriesKind::Line, group, points)
+        });
+        vec![Figure {
+            id: "loaded-latency".into(),
+            title: format!("loaded latency of {}", self.device),
+            x_label: "bandwidth, GB/s".into(),
+            y_label: "latency, ns".into(),
+            y_from: 0.0,
+            categories: vec![],
+            series: series.collect(),
+            caption: "Each point is one load, of reads from the core's miss to its data.".into(),
+        }]
+    }
+
+    pub fn new(setup: &Setup, pattern: &str) -> Self {
+        let outstanding = setup.outstanding as u64 * u64::from(setup.parts());
+        Self {
+            schema: SCHEMA.into(),
+            device: setup.device.name.clone(),
+            density: setup.device.density.clone(),
+            width: format!("x{}", setup.device.width),
+            channels: setup.channels,
+            peak_gbps: rounded(setup.peak_gbps()),
+            data_pins: setup.parts() * setup.device.data_bits,
+            pattern: pattern.into(),
+            uncore_ns: setup.uncore_ps as f64 * 1e-3,
+            outstanding,
+            seed: setup.seed,
+            command: command(setup, pattern),
+            points: vec![],
+            tier_power: None,
+            notes: vec![],
+            requests: 0,
+            simulated_ns: 0.0,
+            timing: None,
+        }
+    }
+
+    /// One point more.
+    pub fn point(
+        &mut self,
+        mix: &str,
+        offered_gbps: Option<f64>,
+        part: &Part,
+        energy: Option<Energy>,
+    ) {
+        let counts = &part.counts;
+        let accesses = counts.reads + counts.writes;
+        self.requests += accesses;
+        self.simulated_ns = rounded(self.simulated_ns + part.simulated_ns);
+        self.points.push(PointDocument {
+            mix: mix.into(),
+            offered_gbps: offered_gbps.map(rounded),
+            bandwidth_gbps: rounded(part.bandwidth_gbps),
+            bus_utilisation: rounded(part.bandwidth_gbps / self.peak_gbps),
+            latency_ns: LatencyDocument::new(&part.latency),
+            histogram_8ns: part.latency.bins(BIN_NS, BINS_UP_TO_NS),
+            energy_pj_per_bit: energy.map(|energy| rounded(energy.pj_per_bit())),
+            power_w: energy.map(|energy| rounded(energy.power_w())),
+            gbps_per_w: energy
+                .filter(|energy| energy.power_w() > 0.0)
+                .map(|energy| rounded(part.bandwidth_gbps / energy.power_w())),
+            power_parts_w: energy.as_ref().and_then(PowerPartsDocument::new),
+            gbps_per_data_pin: rounded(part.bandwidth_gbps / f64::from(self.data_pins)),
+            row_hit_rate: rounded(counts.row_hits as f64 / accesses.max(1) as f64),
+            commands: CommandsDocument {
+                reads: counts.reads,
+                writes: counts.writes,
+                activates: counts.activates,
+                precharges: counts.precharges,
+                refreshes: counts.refreshes,
+                turns: counts.turns,
+            },
+        });
+        let powers = self.points.iter().filter_map(|p| Some((p.bandwidth_gbps, p.power_w?)));
+        self.tier_power =
+            PowerLine::through(&powers.collect::<Vec<_>>()).map(|line| PowerLineDocument {
+                static_w: rounded(line.static_w),
+                energy_pj_per_bit: rounded(line.energy_pj_per_bit),
+                max_error: rounded(line.max_error),
+            });
+    }
+}
+
+/// See [`DimmDocument::command`]. Options that have their default are left out.
+fn command(setup: &Setup, pattern: &str) -> String {
+    let Setup { device, channels, .. } = setup;
+    let usual = Setup::new(device.clone(), *channels);
+    let mut command = format!(
+        "interleaf simulate dimm --device {} --density {} --width x{} --channels {channels}",
+        device.name, device.density, device.width,
+    );
+    if setup.outstanding != usual.outstanding {
+        let lines = setup.outstanding as u64 * u64::from(device.sub_channels);
+        command += &format!(" --outstanding {lines}");
+    }
+    if setup.pattern != usual.pattern {
+        command += &format!(" --pattern {pattern}");
+    }
+    if setup.uncore_ps != usual.uncore_ps {
+        command += &format!(" --uncore-ns {}", setup.uncore_ps as f64 * 1e-3);
+    }
+    if setup.seed != usual.seed {
+        command += &format!(" --seed {}", setup.seed);
+    }
+    command
+}
+
+impl PowerPartsDocument {
+    /// `None` of no time.
+    fn new(energy: &Energy) -> Option<Self> {
+        let watts = |joules: f64| rounded(joules / energy.seconds);
+        (energy.seconds > 0.0).then(|| Self {
+            background: watts(energy.background),
+            activate: watts(energy.activate),
+            read: watts(energy.read),
+            write: watts(energy.write),
+            refresh: watts(energy.refresh),
+            pins: watts(energy.pins),
+            buffers: watts(energy.buffers),
+        })
+    }
+}
+
+impl LatencyDocument {
+    fn new(latency: &Histogram) -> Self {
+        let part = |part: f64| if latency.count() == 0 { 0 } else { latency.percentile_ns(part) };
+        Self {
+            mean: rounded(latency.mean_ns()),
+            p50: part(0.5),
+            p80: part(0.8),
+            p99: part(0.99),
+            p99_9: part(0.999),
+            p99_9999: part(0.999_999),
+            max: latency.max_ns(),
+            below_204ns: rounded(latency.part_below(204)),
+        }
+    }
+}

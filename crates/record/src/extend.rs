@@ -1,0 +1,183 @@
+//! A command whose memory a drive extends, as `interleaf.extend/1`.
+
+mod plan;
+
+pub use plan::{CheckDocument, DriveDocument, EstimateDocument, PlanDocument};
+
+use super::rounded;
+use interleaf_pager::{
+    cache::Counts,
+    session::ledger::{Board, Process},
+    session::{PAGE_BYTES, Settings},
+};
+use serde::{Deserialize, Serialize};
+use std::{
+    os::unix::process::ExitStatusExt as _, path::PathBuf, process::ExitStatus, time::Duration,
+};
+
+pub const SCHEMA: &str = "interleaf.extend/1";
+
+/// What was done so far, or in all.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ExtendDocument {
+    pub schema: String,
+    pub command: Vec<String>,
+    /// How the command ended; absent while it runs.
+    pub exit_code: Option<i32>,
+    pub signal: Option<i32>,
+    pub elapsed_s: f64,
+    pub dram_bytes: u64,
+    pub min_alloc_bytes: u64,
+    pub stores: Vec<PathBuf>,
+    /// The most memory that one process had, budget or not; absent where the kernel does not tell.
+    #[serde(default)]
+    pub resident_max_bytes: Option<u64>,
+    /// All processes together.
+    #[serde(flatten)]
+    pub total: CountsDocument,
+    pub processes: Vec<ProcessDocument>,
+}
+
+/// What pagers did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct CountsDocument {
+    /// Touches of pages that were not mapped.
+    pub faults: u64,
+    /// Of those, the ones that found their page in DRAM.
+    pub soft_faults: u64,
+    /// Pages that were brought in before they were touched.
+    pub prefetched_pages: u64,
+    /// Of those, the ones that were touched then.
+    pub prefetch_hits: u64,
+    /// Of those, the ones that were given up untouched.
+    pub prefetch_wasted: u64,
+    pub evicted_pages: u64,
+    pub read_bytes: u64,
+    pub written_bytes: u64,
+    /// How long threads waited, added up.
+    pub stall_s: f64,
+}
+
+/// A process that has a part of the budget, or had.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ProcessDocument {
+    pub pid: u32,
+    pub name: String,
+    /// Its part of the budget, at last.
+    pub dram_bytes: u64,
+    /// The most anonymous memory that it was seen with outside the budget; absent when it ended
+    /// before the first look.
+    #[serde(default)]
+    pub outside_bytes: Option<u64>,
+    /// The part of it in allocations of 128 KiB and more that were not extended.
+    #[serde(default)]
+    pub left_bytes: u64,
+    #[serde(flatten)]
+    pub counts: CountsDocument,
+}
+
+/// The processes of a session, those that have ended too.
+#[derive(Debug, Default)]
+pub struct Seen(Vec<Process>);
+
+impl Seen {
+    /// Takes in how they are now.
+    pub fn look(&mut self, board: &Board) {
+        // First those that run: who ends meanwhile is among those that have gone.
+        let mut found = board.processes();
+        found.extend(board.recover());
+        self.take(found);
+    }
+
+    /// The same, without clearing the slots of those who have gone.
+    pub fn watch(&mut self, board: &Board) {
+        self.take(board.processes());
+    }
+
+    fn take(&mut self, found: Vec<Process>) {
+        for process in found {
+            let same = |other: &&mut Process| other.identity == process.identity;
+            match self.0.iter_mut().find(same) {
+                Some(known) => *known = process,
+                None => self.0.push(process),
+            }
+        }
+    }
+}
+
+impl ExtendDocument {
+    /// What was done so far by the processes of a session.
+    pub fn new(settings: &Settings, board: &Board, seen: &Seen) -> Self {
+        let here = board.processes();
+        let all = here.iter().map(|process| process.counts).chain([board.past()]);
+        let total =
+            all.map(CountsDocument::from).fold(CountsDocument::default(), |one, other| one + other);
+        Self {
+            schema: SCHEMA.into(),
+            command: settings.command.clone(),
+            exit_code: None,
+            signal: None,
+            elapsed_s: 0.0,
+            dram_bytes: settings.dram_bytes,
+            min_alloc_bytes: settings.min_alloc_bytes,
+            stores: settings.stores.clone(),
+            resident_max_bytes: None,
+            total,
+            processes: seen.0.iter().map(ProcessDocument::from).collect(),
+        }
+    }
+
+    /// Says how the command ended.
+    pub fn ended(&mut self, status: Option<ExitStatus>, elapsed: Duration) {
+        self.exit_code = status.and_then(|status| status.code());
+        self.signal = status.and_then(|status| status.signal());
+        self.elapsed_s = rounded(elapsed.as_secs_f64());
+    }
+}
+
+impl std::ops::Add for CountsDocument {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            faults: self.faults + other.faults,
+            soft_faults: self.soft_faults + other.soft_faults,
+            prefetched_pages: self.prefetched_pages + other.prefetched_pages,
+            prefetch_hits: self.prefetch_hits + other.prefetch_hits,
+            prefetch_wasted: self.prefetch_wasted + other.prefetch_wasted,
+            evicted_pages: self.evicted_pages + other.evicted_pages,
+            read_bytes: self.read_bytes + other.read_bytes,
+            written_bytes: self.written_bytes + other.written_bytes,
+            stall_s: rounded(self.stall_s + other.stall_s),
+        }
+    }
+}
+
+impl From<Counts> for CountsDocument {
+    fn from(counts: Counts) -> Self {
+        Self {
+            faults: counts.faults,
+            soft_faults: counts.minor_faults,
+            prefetched_pages: counts.prefetched,
+            prefetch_hits: counts.prefetch_hits,
+            prefetch_wasted: counts.prefetch_wasted,
+            evicted_pages: counts.evicted,
+            read_bytes: counts.read * PAGE_BYTES,
+            written_bytes: counts.written * PAGE_BYTES,
+            stall_s: rounded(counts.stalled_ns as f64 / 1e9),
+        }
+    }
+}
+
+impl From<&Process> for ProcessDocument {
+    fn from(process: &Process) -> Self {
+        Self {
+            pid: process.identity.pid,
+            name: process.name.clone(),
+            dram_bytes: process.held * PAGE_BYTES,
+            outside_bytes: None,
+            left_bytes: process.left_bytes,
+            counts: process.counts.into(),
+        }
+    }
+}

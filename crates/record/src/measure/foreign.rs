@@ -1,0 +1,399 @@
+//! Records of other tools, read and written: the output of Intel's Memory Latency Checker, and the
+//! curves of the Mess benchmark.
+//!
+//! Both tell bandwidth as a controller sees it. What the program had of it follows from the mix: an
+//! ordinary store has read its line first.
+
+use super::{MachineDocument, MeasureDocument, PointDocument, SettingsDocument};
+use crate::{machine::NodeDocument, rounded};
+use interleaf_linux::list::List;
+use interleaf_model::{
+    format::{FileError, mess_csv, mlc_text},
+    mix::Mix,
+};
+use mess_csv::MessPoint;
+use mlc_text::{Matrix, Mlc, Most, Row, TRAFFIC, Table};
+use std::collections::BTreeSet;
+
+/// What the quality of a point is of which nobody says how its repeats differ.
+const UNTOLD: &str = "not told: another tool measured it";
+
+/// The record that the text of another tool is; `None` of a text of none that is known.
+///
+/// # Errors
+/// When it is one, and cannot be read.
+pub fn read(name: &str, text: &str) -> Option<Result<MeasureDocument, FileError>> {
+    if mess_csv::is_one(text) {
+        let figure = mess_csv::measured(name);
+        return Some(mess_csv::parse(name, text, &figure).map(|read| of_mess(name, &read)));
+    }
+    mlc_text::is_one(text).then(|| mlc_text::parse(name, text).map(|mlc| of_mlc(name, &mlc)))
+}
+
+fn of_mess(name: &str, read: &mess_csv::MessCurves) -> MeasureDocument {
+    let mut points = vec![];
+    for curve in read.curves.iter() {
+        let share = (100.0 * curve.mix.read_share()).round();
+        points.extend(curve.curve.points().iter().map(|point| PointDocument {
+            mix: Some(if share == 100.0 { "R".into() } else { format!("{share}%") }),
+            latency_ns: Some(point.latency_ns),
+            // Mess reads the counters of controllers.
+            measured_gbps: Some(point.bandwidth_gbps),
+            ..with_traffic("loaded", (0, 0), curve.mix, point.bandwidth_gbps)
+        }));
+    }
+    let source = format!("the Mess benchmark's {name}");
+    let mut record = record(&source, &[(0, true)], points);
+    if read.points_left_out > 0 {
+        let left_out = read.points_left_out;
+        record.notes.push(format!("{left_out} points are left out: noise put them in the way"));
+    }
+    for percent in &read.mixes_left_out {
+        record.notes.push(format!("{percent} % reads are left out: too few points for a curve"));
+    }
+    record
+}
+
+fn of_mlc(name: &str, mlc: &Mlc) -> MeasureDocument {
+    let mut points = vec![];
+    let idle = |place, ns: f64| PointDocument {
+        pattern: "random".into(),
+        latency_ns: Some(ns),
+        ..at("idle", place)
+    };
+    match &mlc.latency {
+        Some(matrix) => points.extend(pairs(matrix).map(|(place, ns)| idle(place, ns))),
+        None => points.extend(mlc.idle_ns.map(|ns| idle((0, 0), ns))),
+    }
+    let matrices = || mlc.latency.iter().chain(&mlc.bandwidth);
+    let with_cpus: BTreeSet<u32> =
+        matrices().flat_map(|matrix| matrix.rows.iter().map(|(node, _)| *node)).collect();
+    let is_told = !with_cpus.is_empty();
+    let with_cpus = if is_told { with_cpus } else { BTreeSet::from([0]) };
+    // Of the whole system, of which each node with CPUs carries as much.
+    let of_system = with_cpus.len() as f64;
+    let whole = |kind, mix, mbps: f64| {
+        let gbps = mbps / 1000.0 / of_system;
+        let of_node = move |node: &u32| with_traffic(kind, (*node, *node), mix, gbps);
+        with_cpus.iter().map(of_node)
+    };
+    for Most { traffic, mbps } in &mlc.most {
+        let Some(mix) = Mlc::mix(traffic) else { continue };
+        points.extend(whole("bandwidth", mix, *mbps));
+    }
+    let reads = |(place, mbps)| with_traffic("bandwidth", place, Mix::READ, mbps / 1000.0);
+    points.extend(mlc.bandwidth.iter().flat_map(pairs).map(reads));
+    for Table { traffic, rows } in &mlc.loaded {
+        let mix = Mlc::mix(traffic).unwrap_or(Mix::READ);
+        // It begins with the highest load, and we with the lowest. Its delays are cycles.
+        for row in rows.iter().rev() {
+            let latency_ns = Some(row.latency_ns);
+            let of_nodes = whole("loaded", mix, row.mbps);
+            points.extend(of_nodes.map(|point| PointDocument { latency_ns, ..point }));
+        }
+    }
+    let memory = matrices().flat_map(|matrix| matrix.memory.iter().copied());
+    let all: BTreeSet<u32> = memory.chain(with_cpus.iter().copied()).collect();
+    let nodes: Vec<(u32, bool)> =
+        all.into_iter().map(|node| (node, with_cpus.contains(&node))).collect();
+    let has_whole = !mlc.most.is_empty() || !mlc.loaded.is_empty();
+    let mut record = record(&format!("MLC's {name}"), &nodes, points);
+    if has_whole && with_cpus.len() > 1 {
+        let list: List = with_cpus.iter().copied().collect();
+        record.notes.push(format!(
+            "MLC gives the bandwidth of the whole system: it is divided evenly among nodes {list}, \
+             each with its own memory"
+        ));
+    } else if has_whole && !is_told {
+        record.notes.push(
+            "MLC gives the bandwidth of the whole system, and the text does not say how many \
+             sockets it has: all of it is given to node 0, which is right for one socket; the \
+             output of mlc without options has them"
+                .into(),
+        );
+    }
+    record
+}
+
+/// The figures of a matrix, each with the node of its CPUs and that of its memory.
+fn pairs(matrix: &Matrix) -> impl Iterator<Item = ((u32, u32), f64)> {
+    matrix.rows.iter().flat_map(|(cpu, figures)| {
+        let of = matrix.memory.iter().zip(figures);
+        of.filter_map(|(memory, figure)| Some(((*cpu, *memory), (*figure)?)))
+    })
+}
+
+fn at(kind: &str, (cpu, memory): (u32, u32)) -> PointDocument {
+    PointDocument {
+        kind: kind.into(),
+        cpu_node: cpu,
+        memory_node: Some(memory),
+        nodes: vec![memory],
+        pattern: "sequential".into(),
+        ..PointDocument::default()
+    }
+}
+
+fn with_traffic(kind: &str, place: (u32, u32), mix: Mix, gbps: f64) -> PointDocument {
+    let read_share = mix.read_share();
+    // Of what a controller reads for ordinary stores, the program has not asked for as much as
+    // is written.
+    let part = if mix.nontemporal() { 1.0 } else { read_share };
+    PointDocument {
+        mix: Some(mix.to_string()),
+        read_share: Some(rounded(read_share)),
+        program_gbps: Some(rounded(gbps * part)),
+        modelled_gbps: Some(rounded(gbps)),
+        ..at(kind, place)
+    }
+}
+
+/// A record of nodes, each with whether it has CPUs; nothing else is known of the machine.
+fn record(source: &str, nodes: &[(u32, bool)], points: Vec<PointDocument>) -> MeasureDocument {
+    let node = |(node, has_cpus): &(u32, bool)| NodeDocument {
+        node: *node,
+        cpus: if *has_cpus { "CPUs that are not told".into() } else { String::new() },
+        ..NodeDocument::default()
+    };
+    let nodes = nodes.iter().map(node).collect();
+    let machine = MachineDocument { nodes, ..MachineDocument::default() };
+    let mut record = MeasureDocument::new("all", machine, SettingsDocument::default());
+    for point in points {
+        record.add(point);
+    }
+    for point in &mut record.points {
+        point.quality = UNTOLD.into();
+    }
+    record.quality = UNTOLD.into();
+    record.notes.push(format!("read from {source}"));
+    record.source = Some(source.into());
+    record.stop("done", "it was measured by another tool");
+    record
+}
+
+/// The curves of the first node as Mess has them.
+///
+/// # Errors
+/// When there are none that it knows.
+pub fn mess(record: &MeasureDocument) -> Result<String, String> {
+    let node = first_node(record);
+    let point = |point: &&PointDocument| {
+        let share = point.read_share?;
+        let stores_pass = share < 1.0 && mix(point).is_some_and(Mix::nontemporal);
+        if point.weights.is_some() || point.memory_node != node || stores_pass {
+            return None;
+        }
+        let (bandwidth_gbps, latency_ns) = (carried(point)?, point.latency_ns?);
+        Some(MessPoint {
+            read_percent: (100.0 * share).round() as u32,
+            pause: point.delay_ns.unwrap_or(f64::from(u32::MAX)),
+            bandwidth_gbps,
+            bandwidth_apart_gbps: 0.0,
+            latency_ns,
+            latency_apart_ns: rounded(latency_ns * point.spread),
+        })
+    };
+    let points: Vec<MessPoint> = record.loaded().iter().filter_map(point).collect();
+    if points.is_empty() {
+        return Err("the record has no curve with ordinary stores".into());
+    }
+    Ok(mess_csv::text(&points))
+}
+
+/// What MLC would have printed of it. Delays are ns, since nobody knows the cycles.
+///
+/// # Errors
+/// When there is nothing that it prints.
+pub fn mlc(record: &MeasureDocument) -> Result<String, String> {
+    let idle = record.of_kind("idle").filter(|point| point.pattern == "random");
+    let reads = record.of_kind("bandwidth").filter(|point| mix(point) == Some(Mix::READ));
+    let node = first_node(record);
+    let own = |point: &&PointDocument| point.memory_node == node;
+    let systems = nodes_of_system(record);
+    let most = TRAFFIC.iter().filter_map(|(theirs, ours)| {
+        let wanted = ours.parse().ok();
+        let mut points = record.of_kind("bandwidth").filter(own);
+        let gbps = carried(points.find(|point| mix(point) == wanted)?)?;
+        Some(Most { traffic: (*theirs).into(), mbps: gbps * 1000.0 * systems })
+    });
+    let mlc = Mlc {
+        idle_ns: None,
+        latency: matrix(idle, |point| point.latency_ns),
+        most: most.collect(),
+        bandwidth: matrix(reads, |point| Some(carried(point)? * 1000.0)),
+        loaded: tables(record, node),
+    };
+    if mlc == Mlc::default() {
+        return Err("the record has nothing that MLC prints".into());
+    }
+    Ok(mlc_text::text(&mlc, 1.0))
+}
+
+/// Among how many nodes the bandwidth of the whole system was divided when the record was read from
+/// another tool; 1 of a record of ours, whose nodes are measured one at a time.
+fn nodes_of_system(record: &MeasureDocument) -> f64 {
+    if record.source.is_none() {
+        return 1.0;
+    }
+    record.machine.nodes.iter().filter(|node| !node.cpus.is_empty()).count().max(1) as f64
+}
+
+fn tables(record: &MeasureDocument, node: Option<u32>) -> Vec<Table> {
+    let systems = nodes_of_system(record);
+    let mut tables: Vec<Table> = vec![];
+    let loaded = record.loaded();
+    let of_node = |point: &&&PointDocument| point.memory_node == node && point.weights.is_none();
+    for point in loaded.iter().filter(of_node) {
+        let (Some(mix), Some(gbps), Some(ns)) = (mix(point), carried(point), point.latency_ns)
+        else {
+            continue;
+        };
+        let traffic = if mix == Mix::READ { "Read-only".into() } else { mix.to_string() };
+        // Without load there is no end to the delay; what another tool had, nobody knows.
+        let none = if record.source.is_some() { 0 } else { DELAY_MAX };
+        let delay = point.delay_ns.unwrap_or(f64::from(none)).min(f64::from(DELAY_MAX));
+        let row = Row { delay: delay as u32, latency_ns: ns, mbps: gbps * 1000.0 * systems };
+        match tables.iter_mut().find(|table| table.traffic == traffic) {
+            Some(table) => table.rows.insert(0, row),
+            None => tables.push(Table { traffic, rows: vec![row] }),
+        }
+    }
+    tables
+}
+
+/// The longest delay that its table has room for.
+const DELAY_MAX: u32 = 99_999;
+
+fn matrix<'a>(
+    points: impl Iterator<Item = &'a PointDocument>,
+    figure: impl Fn(&PointDocument) -> Option<f64>,
+) -> Option<Matrix> {
+    let mut cells: Vec<(u32, u32, f64)> = vec![];
+    for point in points {
+        let (Some(memory), Some(figure)) = (point.memory_node, figure(point)) else { continue };
+        let known = cells.iter().any(|cell| (cell.0, cell.1) == (point.cpu_node, memory));
+        if !known {
+            cells.push((point.cpu_node, memory, figure));
+        }
+    }
+    let sorted = |mut nodes: Vec<u32>| {
+        nodes.sort_unstable();
+        nodes.dedup();
+        nodes
+    };
+    let memory = sorted(cells.iter().map(|cell| cell.1).collect());
+    let cpus = sorted(cells.iter().map(|cell| cell.0).collect());
+    let cell = |cpu: u32, memory: u32| {
+        cells.iter().find(|cell| (cell.0, cell.1) == (cpu, memory)).map(|cell| cell.2)
+    };
+    let row = |cpu: &u32| (*cpu, memory.iter().map(|memory| cell(*cpu, *memory)).collect());
+    let rows: Vec<_> = cpus.iter().map(row).collect();
+    (!rows.is_empty()).then_some(Matrix { memory, rows })
+}
+
+/// The memory that was measured first.
+fn first_node(record: &MeasureDocument) -> Option<u32> {
+    record.points.iter().find_map(|point| point.memory_node)
+}
+
+/// What a controller carried.
+fn carried(point: &PointDocument) -> Option<f64> {
+    point.measured_gbps.or(point.modelled_gbps)
+}
+
+fn mix(point: &PointDocument) -> Option<Mix> {
+    super::platform::mix(point)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    const MLC: &str = "\
+Intel(R) Memory Latency Checker - v3.11
+Measuring idle latencies for random access (in ns)...
+\t\tNuma node
+Numa node\t     0\t     1\t
+       0\t  80.9\t 139.2\t
+
+ALL Reads        :\t225630.8\t
+2:1 Reads-Writes :\t210000.0\t
+Measuring Loaded Latencies for the system
+Using Read-only traffic type
+Inject\tLatency\tBandwidth
+Delay\t(ns)\tMB/sec
+==========================
+ 00000\t260.93\t 225410.2
+ 00500\t 95.00\t  20000.0
+";
+
+    #[test]
+    fn what_mlc_prints_is_a_record_and_comes_back() {
+        let record = read("mlc.txt", MLC).unwrap().unwrap();
+        let kinds: Vec<(&str, Option<u32>)> =
+            record.points.iter().map(|it| (it.kind.as_str(), it.memory_node)).collect();
+        let expected = ["idle", "idle", "bandwidth", "bandwidth", "loaded", "loaded"];
+        assert_eq!(kinds.iter().map(|it| it.0).collect::<Vec<_>>(), expected);
+        assert_eq!(kinds[1].1, Some(1));
+        // Two lines are read and one is written at the controller: one is loaded, one stored.
+        let mixed = &record.points[3];
+        assert_eq!((mixed.modelled_gbps, mixed.program_gbps), (Some(210.0), Some(140.0)));
+        assert_eq!(record.loaded()[0].latency_ns, Some(95.0), "the lowest load is first");
+        let text = mlc(&record).unwrap();
+        let again = read("again.txt", &text).unwrap().unwrap();
+        let bare = |record: &MeasureDocument| {
+            let of = |it: &PointDocument| (it.kind.clone(), it.modelled_gbps, it.latency_ns);
+            record.points.iter().map(of).collect::<Vec<_>>()
+        };
+        let also: Vec<_> =
+            bare(&again).into_iter().filter(|it| !bare(&record).contains(it)).collect();
+        assert!(also.is_empty(), "{also:?}");
+    }
+
+    #[test]
+    fn the_bandwidth_of_two_sockets_is_divided_among_them() {
+        let row = "       0\t  80.9\t 139.2\t\n";
+        let two = MLC.replace(row, &format!("{row}       1\t 139.4\t  81.1\t\n"));
+        let record = read("mlc.txt", &two).unwrap().unwrap();
+        let found: Vec<(u32, Option<u32>, Option<f64>)> = record
+            .of_kind("loaded")
+            .map(|point| (point.cpu_node, point.memory_node, point.modelled_gbps))
+            .collect();
+        let of = |node: u32, gbps: f64| (node, Some(node), Some(gbps));
+        assert_eq!(found, [of(0, 10.0), of(1, 10.0), of(0, 112.705), of(1, 112.705)]);
+        let of_node = |node: u32| {
+            let points = record.of_kind("bandwidth");
+            points.filter(|it| it.memory_node == Some(node)).count()
+        };
+        assert_eq!((of_node(0), of_node(1)), (2, 2));
+        assert!(record.notes.iter().any(|note| note.contains("nodes 0-1")), "{:?}", record.notes);
+        // A platform has a tier for each, and what MLC would print is of the whole again.
+        let exported = super::super::platform::platform(&record, "two", "mlc.txt").unwrap();
+        assert_eq!(exported.curves.len(), 2);
+        let text = mlc(&record).unwrap();
+        assert!(text.contains("260.93\t 225410.0") && text.contains(":\t225630.0"), "{text}");
+        // A text without matrices does not say how many sockets there are, and is told to.
+        let (_, table) = MLC.split_once("ALL Reads").unwrap();
+        let record = read("mlc.txt", &format!("ALL Reads{table}")).unwrap().unwrap();
+        assert!(record.notes.iter().any(|note| note.contains("does not say")));
+    }
+
+    #[test]
+    fn curves_go_to_mess_and_back() {
+        let record = read("mlc.txt", &MLC.replace(" 00500", " 00300\t 99.00\t  90000.0\n 00500"));
+        let text = mess(&record.unwrap().unwrap()).unwrap();
+        let again = read("memory_curves.csv", &text).unwrap().unwrap();
+        let points: Vec<_> =
+            again.loaded().iter().map(|it| (it.measured_gbps, it.latency_ns)).collect();
+        let expected = [(20.0, 95.0), (90.0, 99.0), (225.41, 260.93)];
+        assert_eq!(points, expected.map(|(gbps, ns)| (Some(gbps), Some(ns))));
+    }
+
+    #[test]
+    fn other_texts_are_none() {
+        assert!(read("a.json", "{}").is_none() && read("a.csv", "a,b\n1,2\n").is_none());
+        let why = read("mlc.txt", &MLC.replace("260.93", "fast")).unwrap().unwrap_err();
+        assert!(why.to_string().contains("fast"), "{why}");
+    }
+}

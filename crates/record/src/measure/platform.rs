@@ -1,0 +1,200 @@
+//! A record as a platform: a tier for each node whose curve was measured.
+//!
+//! A mix of which only the most bandwidth is known gets a curve of two points. Its idle latency is
+//! measured; at its most, as many bytes are taken to be on their way as at the most of the mix
+//! whose curve is known, which by Little's law is a latency. That one is marked as assumed.
+
+use super::{MeasureDocument, PointDocument};
+use crate::rounded;
+use interleaf_model::{
+    curve::{Curve, CurvePoint},
+    format::{curve_csv, platform_toml},
+    mix::Mix,
+    provenance::{Figure, Provenance},
+    tier::{Curves, MixCurve},
+    units::LINE_BYTES,
+};
+
+/// A platform as files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Exported {
+    /// The platform.
+    pub toml: String,
+    /// Its curves, a file for each tier: its name behind that of the platform, and its text.
+    pub curves: Vec<(String, String)>,
+}
+
+/// What a tier is made of.
+struct Tier {
+    node: u32,
+    has_cpus: bool,
+    capacity_bytes: u64,
+    curves: Curves,
+    /// Points that noise put in the way of a curve, a line for each curve that has some.
+    left_out: Vec<String>,
+}
+
+/// The platform that a record describes, whose files are called `stem`. `source` is what its
+/// figures name as theirs.
+///
+/// # Errors
+/// Why there is none.
+pub fn platform(record: &MeasureDocument, stem: &str, source: &str) -> Result<Exported, String> {
+    let mut tiers = vec![];
+    for node in &record.machine.nodes {
+        let Some((curves, left_out)) = curves(record, node.node, source)? else { continue };
+        tiers.push(Tier {
+            node: node.node,
+            has_cpus: !node.cpus.is_empty(),
+            capacity_bytes: node.capacity_bytes,
+            curves,
+            left_out,
+        });
+    }
+    if tiers.is_empty() {
+        return Err("the record has no curve of latency against load".into());
+    }
+    tiers.sort_by(|a, b| idle_ns(a).total_cmp(&idle_ns(b)).then(a.node.cmp(&b.node)));
+    let cores = record.machine.cpus.max(1);
+    let mut toml = format!(
+        "# Made by `interleaf` of a measurement.\nschema = \"{}\"\nname = {}\n\
+         source = {}\n\n[cpu]\ncores = {cores}\noutstanding_lines_per_core = {}\n\
+         uncore_latency_ns = {}\n",
+        platform_toml::SCHEMA,
+        quoted(stem),
+        quoted(source),
+        rounded(lines_per_core(record, &tiers[0])),
+        // Latency was measured from the core: what of it is uncore is not told apart.
+        0.0,
+    );
+    let mut files = vec![];
+    for tier in &tiers {
+        toml.extend(tier.left_out.iter().map(|line| format!("\n# {line}")));
+        let (kind, name) = match tier.has_cpus {
+            true => ("dram", format!("node{}", tier.node)),
+            false => ("cxl", format!("node{}", tier.node)),
+        };
+        let file = if tiers.len() == 1 { ".csv".into() } else { format!("-{name}.csv") };
+        toml += &format!(
+            "\n[[tier]]\nname = \"{name}\"\nkind = \"{kind}\"\ncapacity = {}\n\
+             curves = {}\n",
+            capacity(tier.capacity_bytes),
+            quoted(&format!("{stem}{file}")),
+        );
+        files.push((file, curve_csv::text(&tier.curves)));
+    }
+    Ok(Exported { toml, curves: files })
+}
+
+fn capacity(bytes: u64) -> String {
+    match bytes {
+        0 => "\"1TiB\" # not told".into(),
+        _ => format!("\"{}MiB\"", (bytes >> 20).max(1)),
+    }
+}
+
+/// A text as TOML has it.
+fn quoted(text: &str) -> String {
+    toml::Value::String(text.into()).to_string()
+}
+
+fn idle_ns(tier: &Tier) -> f64 {
+    let idle = tier.curves.iter().map(|curve| curve.curve.idle_latency_ns());
+    idle.fold(f64::INFINITY, f64::min)
+}
+
+/// Lines that a core keeps on their way: by Little's law, at the most load of the fastest tier.
+fn lines_per_core(record: &MeasureDocument, tier: &Tier) -> f64 {
+    let loaded = of_node(record, "loaded", tier.node);
+    let lines = loaded.filter_map(|point| {
+        let bytes = bandwidth(point)? * point.latency_ns?;
+        Some(bytes / LINE_BYTES / f64::from(point.threads.max(1)))
+    });
+    lines.fold(1.0, f64::max).min(1e4)
+}
+
+/// The points of a kind whose memory is on one node, from the CPUs that are nearest to it among
+/// those that were measured.
+fn of_node<'a>(
+    record: &'a MeasureDocument,
+    kind: &'a str,
+    node: u32,
+) -> impl Iterator<Item = &'a PointDocument> + 'a {
+    let of =
+        move |point: &&PointDocument| point.memory_node == Some(node) && point.weights.is_none();
+    let mut nodes = record.of_kind(kind).filter(of).map(|point| point.cpu_node);
+    let first = nodes.next();
+    let near = if nodes.any(|cpu| cpu == node) { Some(node) } else { first };
+    record.of_kind(kind).filter(of).filter(move |point| Some(point.cpu_node) == near)
+}
+
+/// What a controller carries: as it was counted, else as the table of mixes has it.
+fn bandwidth(point: &PointDocument) -> Option<f64> {
+    point.measured_gbps.or(point.modelled_gbps)
+}
+
+pub(super) fn mix(point: &PointDocument) -> Option<Mix> {
+    let name = point.mix.as_deref()?;
+    // A mix by its share of reads has the name that it was asked by.
+    let of_share = || Mix::new(point.read_share?, name.ends_with("nt")).ok();
+    let named: Mix = name.parse().ok().or_else(of_share)?;
+    Some(if point.pattern == "random" { named.in_random_order() } else { named })
+}
+
+/// The curves of a node, and which points they leave out; `None` of a node that has none.
+fn curves(
+    record: &MeasureDocument,
+    node: u32,
+    source: &str,
+) -> Result<Option<(Curves, Vec<String>)>, String> {
+    let measured = |provenance| Figure { provenance, source: source.into() };
+    let mut groups: Vec<(Mix, Vec<CurvePoint>)> = vec![];
+    for point in of_node(record, "loaded", node) {
+        let (Some(mix), Some(gbps), Some(ns)) = (mix(point), bandwidth(point), point.latency_ns)
+        else {
+            continue;
+        };
+        let (bandwidth_gbps, latency_ns) = (rounded(gbps), rounded(ns));
+        let figure = measured(Provenance::Measured);
+        let point = CurvePoint { bandwidth_gbps, latency_ns, figure };
+        match groups.iter_mut().find(|(known, _)| *known == mix) {
+            Some((_, points)) => points.push(point),
+            None => groups.push((mix, vec![point])),
+        }
+    }
+    let Some((_, known)) = groups.first() else { return Ok(None) };
+    let idle = known.iter().map(|point| point.latency_ns).fold(f64::INFINITY, f64::min);
+    let in_flight = known.iter().map(CurvePoint::in_flight_bytes).fold(0.0, f64::max);
+    for point in of_node(record, "bandwidth", node) {
+        let (Some(mix), Some(gbps)) = (mix(point), bandwidth(point)) else { continue };
+        if groups.iter().any(|(known, _)| *known == mix) || gbps <= 0.0 {
+            continue;
+        }
+        let figure = Figure {
+            provenance: Provenance::Assumed,
+            source: format!("{source}; latency by the bytes on their way of the measured curve"),
+        };
+        let latency_ns = rounded((in_flight / gbps).max(1.001 * idle));
+        let first = CurvePoint {
+            bandwidth_gbps: 0.0,
+            latency_ns: idle,
+            figure: measured(Provenance::Measured),
+        };
+        let most = CurvePoint { bandwidth_gbps: rounded(gbps), latency_ns, figure };
+        groups.push((mix, vec![first, most]));
+    }
+    let (mut curves, mut left_out) = (vec![], vec![]);
+    for (mix, points) in groups {
+        let given = points.len();
+        let (curve, noisy) = Curve::from_measured(points)
+            .map_err(|why| format!("the curve of {mix} on node {node}: {why}"))?;
+        if noisy > 0 {
+            left_out.push(format!(
+                "node {node}, {mix}: {noisy} of {given} points are left out, since noise put them \
+                 in the way of a curve"
+            ));
+        }
+        curves.push(MixCurve { domain: None, mix, curve });
+    }
+    Curves::new(curves).map(|curves| Some((curves, left_out))).map_err(|why| why.to_string())
+}

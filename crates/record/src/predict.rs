@@ -1,0 +1,269 @@
+//! `interleaf.predict/1`.
+
+use super::{
+    LeansOn, all_rounded,
+    check::{Check, Checked, as_many, in_order, not_empty},
+    figure::{Figure, Series, SeriesKind},
+    rounded,
+};
+use interleaf_model::{
+    platform::{Domain, Platform},
+    predict::{Estimate, LoadPoint, Prediction, Row},
+};
+use serde::{Deserialize, Serialize};
+
+pub const SCHEMA: &str = "interleaf.predict/1";
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PredictDocument {
+    pub schema: String,
+    pub platform: String,
+    pub workload: String,
+    pub tiers: Vec<String>,
+    pub threads: f64,
+    /// How many of them run in each domain, where there are several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub domain_threads: Vec<DomainThreadsDocument>,
+    /// What `result` counts: "s", or the unit of a rate; absent for a mix.
+    pub result_unit: Option<String>,
+    pub rows: Vec<RowDocument>,
+    pub best: Option<BestDocument>,
+    /// How the best weights move with the load; only of a sweep.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub load_curve: Vec<LoadPointDocument>,
+    pub provenance: LeansOn,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DomainThreadsDocument {
+    pub domain: String,
+    pub threads: f64,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RowDocument {
+    pub weights: Vec<u16>,
+    pub tier_share: Vec<f64>,
+    pub bandwidth_gbps: f64,
+    pub bandwidth_interval_gbps: [f64; 2],
+    pub tier_bandwidth_gbps: Vec<f64>,
+    pub tier_latency_ns: Vec<f64>,
+    pub latency_ns: f64,
+    /// Of a workload whose result is a time.
+    pub runtime_s: Option<f64>,
+    /// Of a workload whose result is a rate.
+    pub rate: Option<f64>,
+    pub speedup: f64,
+    /// Nine tenths of what agrees with the measured runs lie in here.
+    pub speedup_interval: [f64; 2],
+    /// Whether each tier holds its share of the footprint.
+    pub fits: bool,
+    pub extrapolated: bool,
+    /// Why it is an extrapolation, or does not fit.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BestDocument {
+    pub weights: Vec<u16>,
+    pub speedup: f64,
+    pub speedup_interval: [f64; 2],
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LoadPointDocument {
+    pub pause_ns: f64,
+    pub first_tier_bandwidth_gbps: f64,
+    pub first_tier_latency_ns: f64,
+    pub best_weights: Vec<u16>,
+    pub best_bandwidth_gbps: f64,
+    pub best_latency_ns: f64,
+}
+
+/// What was asked: whose traffic, and what its result counts.
+pub struct Subject {
+    pub workload: String,
+    pub result_unit: Option<String>,
+}
+
+impl PredictDocument {
+    pub fn new(
+        platform: &Platform,
+        subject: Subject,
+        prediction: &Prediction,
+        load_curve: &[LoadPoint],
+    ) -> Self {
+        let is_time = subject.result_unit.as_deref() == Some("s");
+        let row = |row: &Row| RowDocument::new(platform, row, is_time);
+        Self {
+            schema: SCHEMA.into(),
+            platform: platform.name.clone(),
+            workload: subject.workload,
+            tiers: platform.tiers.iter().map(|tier| tier.name.clone()).collect(),
+            threads: prediction.threads,
+            domain_threads: domain_threads(platform, prediction.threads),
+            result_unit: subject.result_unit,
+            rows: prediction.rows.iter().map(row).collect(),
+            best: prediction.best.map(|at| {
+                let row = &prediction.rows[at];
+                BestDocument {
+                    weights: row.weights.as_slice().to_vec(),
+                    speedup: rounded(row.speedup.mean),
+                    speedup_interval: interval(row.speedup),
+                }
+            }),
+            load_curve: load_curve.iter().map(LoadPointDocument::new).collect(),
+            provenance: LeansOn::of(&prediction.leans_on),
+        }
+    }
+
+    /// Figures of this prediction.
+    pub fn figures(&self) -> Vec<Figure> {
+        let mut figures = vec![];
+        if self.tiers.len() == 2 && self.rows.len() > 1 {
+            figures.push(self.over_share());
+        }
+        if !self.load_curve.is_empty() {
+            figures.push(self.over_load());
+        }
+        figures
+    }
+
+    fn over_share(&self) -> Figure {
+        let of_mix = self.result_unit.is_none();
+        let mut rows: Vec<&RowDocument> = self.rows.iter().collect();
+        rows.sort_by(|a, b| a.tier_share[0].total_cmp(&b.tier_share[0]));
+        let value = |row: &RowDocument| if of_mix { row.bandwidth_gbps } else { row.speedup };
+        let points = rows.iter().map(|row| (row.tier_share[0] * 100.0, value(row)));
+        let labels = rows.iter().map(|row| weights_text(&row.weights)).collect();
+        let mut line =
+            Series::new(self.workload.clone(), SeriesKind::Line, 0, points).with_labels(labels);
+        if !of_mix {
+            let interval =
+                rows.iter().map(|row| (row.speedup_interval[0], row.speedup_interval[1]));
+            line = line.with_interval(interval);
+        }
+        let y_label = if of_mix { "bandwidth, GB/s" } else { "speed-up over the first tier alone" };
+        Figure {
+            id: "weights".into(),
+            title: format!("{} on {}", self.workload, self.platform),
+            y_from: 0.0,
+            x_label: format!("pages on {}, %", self.tiers[0]),
+            y_label: y_label.into(),
+            categories: vec![],
+            series: vec![line],
+            caption: "Each point is one choice of weights.".into(),
+        }
+    }
+
+    fn over_load(&self) -> Figure {
+        let first = self
+            .load_curve
+            .iter()
+            .map(|point| (point.first_tier_bandwidth_gbps, point.first_tier_latency_ns));
+        let best =
+            self.load_curve.iter().map(|point| (point.best_bandwidth_gbps, point.best_latency_ns));
+        let labels =
+            self.load_curve.iter().map(|point| weights_text(&point.best_weights)).collect();
+        Figure {
+            id: "load".into(),
+            title: format!("Latency against bandwidth, {} on {}", self.workload, self.platform),
+            y_from: 0.0,
+            x_label: "bandwidth, GB/s".into(),
+            y_label: "latency, ns".into(),
+            categories: vec![],
+            series: vec![
+                Series::new(format!("{} only", self.tiers[0]), SeriesKind::Line, 0, first),
+                Series::new("with the best weights", SeriesKind::Line, 1, best).with_labels(labels),
+            ],
+            caption: "The best weights at each load stand at the points.".into(),
+        }
+    }
+}
+
+impl Check for PredictDocument {
+    fn check(&self) -> Checked {
+        let tiers = self.tiers.len();
+        not_empty("tiers", tiers)?;
+        let of_tiers = |field: String, found: usize| as_many(field, found, tiers, "tiers");
+        for (at, row) in self.rows.iter().enumerate() {
+            of_tiers(format!("rows[{at}].weights"), row.weights.len())?;
+            of_tiers(format!("rows[{at}].tier_share"), row.tier_share.len())?;
+            of_tiers(format!("rows[{at}].tier_bandwidth_gbps"), row.tier_bandwidth_gbps.len())?;
+            of_tiers(format!("rows[{at}].tier_latency_ns"), row.tier_latency_ns.len())?;
+            in_order(format!("rows[{at}].bandwidth_interval_gbps"), row.bandwidth_interval_gbps)?;
+            in_order(format!("rows[{at}].speedup_interval"), row.speedup_interval)?;
+        }
+        if let Some(best) = &self.best {
+            of_tiers("best.weights".into(), best.weights.len())?;
+            in_order("best.speedup_interval", best.speedup_interval)?;
+        }
+        for (at, point) in self.load_curve.iter().enumerate() {
+            of_tiers(format!("load_curve[{at}].best_weights"), point.best_weights.len())?;
+        }
+        Ok(())
+    }
+}
+
+impl RowDocument {
+    fn new(platform: &Platform, row: &Row, is_time: bool) -> Self {
+        let mut notes = row.extrapolated.clone();
+        if let Some(tier) = row.too_small {
+            let tier = &platform.tiers[tier];
+            notes.push(format!("its pages do not fit into the {} of {}", tier.capacity, tier.name));
+        }
+        let result = row.result.map(|result| rounded(result.mean));
+        Self {
+            weights: row.weights.as_slice().to_vec(),
+            tier_share: all_rounded(&row.weights.shares()),
+            bandwidth_gbps: rounded(row.bandwidth_gbps.mean),
+            bandwidth_interval_gbps: interval(row.bandwidth_gbps),
+            tier_bandwidth_gbps: all_rounded(&row.tier_bandwidth_gbps),
+            tier_latency_ns: all_rounded(&row.tier_latency_ns),
+            latency_ns: rounded(row.latency_ns),
+            runtime_s: result.filter(|_| is_time),
+            rate: result.filter(|_| !is_time),
+            speedup: rounded(row.speedup.mean),
+            speedup_interval: interval(row.speedup),
+            fits: row.too_small.is_none(),
+            extrapolated: !row.extrapolated.is_empty(),
+            notes,
+        }
+    }
+}
+
+impl LoadPointDocument {
+    fn new(point: &LoadPoint) -> Self {
+        Self {
+            pause_ns: rounded(point.pause_ns),
+            first_tier_bandwidth_gbps: rounded(point.local.0),
+            first_tier_latency_ns: rounded(point.local.1),
+            best_weights: point.best_weights.as_slice().to_vec(),
+            best_bandwidth_gbps: rounded(point.best.0),
+            best_latency_ns: rounded(point.best.1),
+        }
+    }
+}
+
+/// `threads` as they are spread over the domains; empty where there is only one.
+fn domain_threads(platform: &Platform, threads: f64) -> Vec<DomainThreadsDocument> {
+    if platform.domains.len() < 2 {
+        return vec![];
+    }
+    let parts = platform.domains.iter().zip(platform.spread());
+    let of = |(domain, part): (&Domain, f64)| DomainThreadsDocument {
+        domain: domain.name.clone(),
+        threads: rounded(part * threads),
+    };
+    parts.map(of).collect()
+}
+
+fn interval(estimate: Estimate) -> [f64; 2] {
+    [rounded(estimate.low), rounded(estimate.high)]
+}
+
+/// Weights as they are written.
+pub fn weights_text(weights: &[u16]) -> String {
+    weights.iter().map(u16::to_string).collect::<Vec<_>>().join(":")
+}

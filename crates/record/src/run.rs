@@ -1,0 +1,292 @@
+//! A command under a placement, as `interleaf.run/1`.
+
+use super::balance::PeriodDocument;
+use interleaf_linux::{
+    journal::{Change, Undone},
+    migrate::{self, Outcome, Reason, Refusal},
+    placement::{Means, Placement},
+    survey::Survey,
+};
+use serde::{Deserialize, Serialize};
+use std::{collections::BTreeMap, os::unix::process::ExitStatusExt as _, process::ExitStatus};
+
+pub const SCHEMA: &str = "interleaf.run/1";
+
+/// What was to be done, what was done, and what came of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RunDocument {
+    pub schema: String,
+    /// The weights as given; null with a policy that finds them.
+    pub weights: Option<String>,
+    /// weighted interleaving, interleaving, moving, or steering.
+    pub means: String,
+    pub nodes: Vec<NodeDocument>,
+    /// The policy that new pages come under, as the kernel writes it.
+    pub policy: String,
+    /// The same policy for numactl.
+    pub numactl: String,
+    /// Settings of the kernel that are changed for it, in this order; put back in the other.
+    pub settings: Vec<SettingDocument>,
+    pub command: Vec<String>,
+    pub dry_run: bool,
+    /// How the command ended; absent when it did not run.
+    pub exit_code: Option<i32>,
+    pub signal: Option<i32>,
+    /// Its memory when it had the most; absent when it could not be looked at.
+    pub memory: Option<MemoryDocument>,
+    /// What became of moving pages that were there; absent where none are moved.
+    pub moved: Option<MovedDocument>,
+    /// What became of the settings.
+    pub put_back: Vec<PutBackDocument>,
+    /// How its pages are steered while it runs; absent without a policy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub balance: Option<BalancedDocument>,
+}
+
+/// How the pages of a command are steered while it runs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BalancedDocument {
+    /// What decides.
+    pub policy: String,
+    /// How pages move, and why so.
+    pub way: String,
+    pub way_reason: String,
+    /// What counts.
+    pub source: String,
+    pub period_s: f64,
+    /// What happened, as `interleaf balance` records it.
+    pub periods: Vec<PeriodDocument>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NodeDocument {
+    pub node: u32,
+    pub weight: u32,
+    pub share: f64,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SettingDocument {
+    pub path: String,
+    pub was: String,
+    pub set: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PutBackDocument {
+    pub path: String,
+    /// restored, held by another process, changed since, failed, or, of a damaged journal, set
+    /// aside.
+    pub outcome: String,
+    pub value: String,
+}
+
+/// Where memory is, and what of it escaped.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MemoryDocument {
+    pub total_bytes: u64,
+    pub placed_bytes: BTreeMap<u32, u64>,
+    pub escaped_share: f64,
+    pub escapes: Vec<EscapeDocument>,
+    pub processes: usize,
+    pub hidden_processes: usize,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct EscapeDocument {
+    pub pid: u32,
+    pub name: String,
+    pub why: String,
+    pub remedy: String,
+    pub bytes: BTreeMap<u32, u64>,
+}
+
+/// Pages that were moved, or in a dry run would be.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MovedDocument {
+    pub before_bytes: BTreeMap<u32, u64>,
+    pub after_bytes: BTreeMap<u32, u64>,
+    pub moved_bytes: u64,
+    /// What should have moved, and did not.
+    pub left: Vec<LeftDocument>,
+    /// Processes, as `4242 (name)`.
+    pub processes: Vec<String>,
+    /// Processes whose memory could not be looked at.
+    pub refused: Vec<String>,
+    /// How often all memory was gone through; 0 in a dry run.
+    pub passes: u32,
+    /// Whether it was stopped before it was done.
+    pub stopped: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LeftDocument {
+    pub bytes: u64,
+    pub why: String,
+    pub remedy: String,
+}
+
+impl RunDocument {
+    pub fn new(weights: String, placement: &Placement, command: Vec<String>) -> Self {
+        let nodes = placement.nodes.iter().zip(placement.shares());
+        Self {
+            schema: SCHEMA.into(),
+            weights: Some(weights),
+            means: means(placement.means).into(),
+            nodes: nodes
+                .map(|((node, weight), share)| NodeDocument {
+                    node: *node,
+                    weight: *weight,
+                    share: super::rounded(share),
+                })
+                .collect(),
+            policy: placement.policy().to_string(),
+            numactl: placement.numactl(),
+            settings: vec![],
+            command,
+            dry_run: false,
+            exit_code: None,
+            signal: None,
+            memory: None,
+            moved: None,
+            put_back: vec![],
+            balance: None,
+        }
+    }
+
+    /// Of a command whose pages are steered while it runs, and first sent to `nodes` by weight.
+    pub fn steered(
+        nodes: Vec<(u32, u32)>,
+        balance: BalancedDocument,
+        command: Vec<String>,
+    ) -> Self {
+        let all: u32 = nodes.iter().map(|(_, weight)| weight).sum();
+        let node = |(node, weight): &(u32, u32)| NodeDocument {
+            node: *node,
+            weight: *weight,
+            share: super::rounded(f64::from(*weight) / f64::from(all)),
+        };
+        Self {
+            schema: SCHEMA.into(),
+            weights: None,
+            means: "steering".into(),
+            nodes: nodes.iter().map(node).collect(),
+            policy: "default".into(),
+            numactl: String::new(),
+            settings: vec![],
+            command,
+            dry_run: false,
+            exit_code: None,
+            signal: None,
+            memory: None,
+            moved: None,
+            put_back: vec![],
+            balance: Some(balance),
+        }
+    }
+
+    /// Notes how the command ended.
+    pub fn ended(&mut self, status: ExitStatus) {
+        self.exit_code = status.code();
+        self.signal = status.signal();
+    }
+}
+
+pub fn means(means: Means) -> &'static str {
+    match means {
+        Means::Weighted => "weighted interleaving",
+        Means::Interleave => "interleaving",
+        Means::Moved => "moving",
+    }
+}
+
+impl From<&Change> for SettingDocument {
+    fn from(change: &Change) -> Self {
+        Self { path: change.path.clone(), was: change.was.clone(), set: change.set.clone() }
+    }
+}
+
+impl From<&Undone> for PutBackDocument {
+    fn from(undone: &Undone) -> Self {
+        let (change, outcome, value) = match undone {
+            Undone::Restored(change) => (change, "restored", change.was.clone()),
+            Undone::Held(change, pid) => (change, "held by another process", pid.to_string()),
+            Undone::ChangedSince(change, now) => (change, "changed since", now.clone()),
+            Undone::Failed(change, why) => (change, "failed", why.clone()),
+            Undone::SetAside { damaged, aside } => {
+                let aside = match aside {
+                    Ok(aside) => format!("kept as {aside}"),
+                    Err(why) => why.clone(),
+                };
+                let value = format!("{}; {aside}", damaged.why);
+                return Self { path: damaged.path.clone(), outcome: "set aside".into(), value };
+            }
+        };
+        Self { path: change.path.clone(), outcome: outcome.into(), value }
+    }
+}
+
+impl From<&Survey> for MemoryDocument {
+    fn from(survey: &Survey) -> Self {
+        let escapes = survey.escapes.iter().map(|escape| EscapeDocument {
+            pid: escape.pid,
+            name: escape.name.clone(),
+            why: escape.cause.what(),
+            remedy: escape.cause.remedy().into(),
+            bytes: escape.bytes.0.clone(),
+        });
+        Self {
+            total_bytes: survey.total_bytes(),
+            placed_bytes: survey.placed.0.clone(),
+            escaped_share: super::rounded(survey.escaped_share()),
+            escapes: escapes.collect(),
+            processes: survey.processes,
+            hidden_processes: survey.hidden,
+        }
+    }
+}
+
+impl MovedDocument {
+    /// What would be moved.
+    pub fn planned(found: &migrate::Forecast) -> Self {
+        let shared = LeftDocument::new(Reason::Shared, found.shared_bytes);
+        let processes = found.processes.iter();
+        Self {
+            before_bytes: found.bytes.0.clone(),
+            after_bytes: found.bytes.0.clone(),
+            moved_bytes: found.planned_bytes,
+            left: if shared.bytes > 0 { vec![shared] } else { vec![] },
+            processes: processes.map(|process| named(process.pid, &process.name)).collect(),
+            refused: found.refused.iter().map(Refusal::to_string).collect(),
+            passes: 0,
+            stopped: found.stopped,
+        }
+    }
+}
+
+impl From<&Outcome> for MovedDocument {
+    fn from(outcome: &Outcome) -> Self {
+        let left = outcome.left();
+        let processes = outcome.processes.iter();
+        Self {
+            before_bytes: outcome.before().0,
+            after_bytes: outcome.after().0,
+            moved_bytes: outcome.moved_bytes(),
+            left: left.iter().map(|(why, bytes)| LeftDocument::new(*why, *bytes)).collect(),
+            processes: processes.map(|process| named(process.pid, &process.name)).collect(),
+            refused: outcome.refused.iter().map(Refusal::to_string).collect(),
+            passes: outcome.passes,
+            stopped: outcome.stopped,
+        }
+    }
+}
+
+impl LeftDocument {
+    fn new(why: Reason, bytes: u64) -> Self {
+        Self { bytes, why: why.to_string(), remedy: why.advice().into() }
+    }
+}
+
+fn named(pid: u32, name: &str) -> String {
+    format!("{pid} ({name})")
+}

@@ -1,0 +1,406 @@
+//! `interleaf.simulate.machine/1`.
+
+mod figures;
+
+pub use figures::share_axis_from;
+
+use super::{
+    LeansOn, all_rounded,
+    check::{Check, Checked, as_many, as_many_or_none, not_empty},
+    rounded,
+};
+use interleaf_model::{
+    demand::Metric, machine::DomainLayout, provenance::Provenance, weights::Weights,
+};
+use interleaf_sim::machine::{Outcome, PeriodRecord, Scenario, Task, TaskOutcome};
+use serde::{Deserialize, Serialize};
+
+pub const SCHEMA: &str = "interleaf.simulate.machine/1";
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MachineDocument {
+    pub schema: String,
+    pub platform: String,
+    pub scenario: String,
+    pub policy: String,
+    pub tiers: Vec<String>,
+    /// Where there are several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub domains: Vec<DomainDocument>,
+    pub duration_s: f64,
+    pub setting: SettingDocument,
+    pub periods: Vec<PeriodDocument>,
+    pub workloads: Vec<WorkloadDocument>,
+    /// From here on the target stays within 3 points of its final value.
+    pub converged_after_s: Option<f64>,
+    pub migrated_bytes_total: u64,
+    /// Of the whole machine; absent where its platform does not tell its power.
+    pub energy_j: Option<f64>,
+    /// Every other policy on the same scenario, where that was asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub comparison: Vec<PolicyDocument>,
+    pub provenance: LeansOn,
+    /// What the figures above do not say.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+}
+
+/// A socket or sub-NUMA cluster.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DomainDocument {
+    pub name: String,
+    /// The tiers near it, the fastest first: pages of its workloads go there.
+    pub tiers: Vec<String>,
+}
+
+/// What was simulated, as far as it is no platform and no workload.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SettingDocument {
+    pub seed: u64,
+    /// Parts, not percent.
+    pub counter_noise: f64,
+    pub curve_error: f64,
+    pub page_groups: usize,
+    pub migration_rate_gbps: f64,
+    pub migration_stall_ns: f64,
+    pub sampling_ms: f64,
+    pub aggregation_ms: f64,
+    /// By tier: what something else holds, so that hot pages press cold ones out.
+    pub held_bytes: Vec<u64>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PeriodDocument {
+    pub time_s: f64,
+    /// In points of a hundred; of several domains the mean.
+    pub target_weights: Vec<u16>,
+    /// Of each domain, where there are several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub domain_weights: Vec<Vec<u16>>,
+    /// Where the accesses go.
+    pub hot_share: Vec<f64>,
+    /// Of the accesses of each domain, where there are several; empty of one in which nothing runs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub domain_hot_share: Vec<Vec<f64>>,
+    /// The mean of all samples.
+    pub bandwidth_gbps: f64,
+    /// The percentile of the quiet samples, which the policy judges by.
+    pub judged_gbps: Option<f64>,
+    pub tier_bandwidth_gbps: Vec<f64>,
+    pub tier_latency_ns: Vec<Option<f64>>,
+    pub migrated_bytes: u64,
+    pub decision: String,
+    pub reason: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WorkloadDocument {
+    pub name: String,
+    /// Where its threads run, on a machine with several domains.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub domain: Option<String>,
+    pub threads: u32,
+    pub footprint_bytes: u64,
+    /// Of the first whole run, search included; absent when it did not end.
+    pub runtime_s: Option<f64>,
+    /// Runs until the end, with the part of the last one.
+    pub runs: f64,
+    /// Of a workload whose result is a rate, over its first whole run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate_unit: Option<String>,
+    /// Over all pages on the first tier; absent when it had not begun.
+    pub speedup: Option<f64>,
+    pub local_runtime_s: f64,
+    pub best_static: Option<BestStaticDocument>,
+    /// runtime / best static runtime - 1.
+    pub regret: Option<f64>,
+    /// The same of all work until the end.
+    pub regret_over_duration: Option<f64>,
+    /// Energy of the first run, with its part of what stands there anyway.
+    pub energy_per_run_j: Option<f64>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BestStaticDocument {
+    pub weights: Vec<u16>,
+    pub runtime_s: f64,
+}
+
+/// What another policy gave.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PolicyDocument {
+    pub policy: String,
+    pub workloads: Vec<WorkloadDocument>,
+    pub final_weights: Vec<u16>,
+    pub converged_after_s: Option<f64>,
+    pub migrated_bytes_total: u64,
+}
+
+/// What is stated beside an outcome.
+pub struct Stated<'a> {
+    pub policy: &'a str,
+    pub duration_s: f64,
+    pub curve_error: f64,
+}
+
+impl MachineDocument {
+    pub fn new(scenario: &Scenario, stated: &Stated<'_>, outcome: &Outcome) -> Self {
+        let platform = &scenario.platform;
+        Self {
+            schema: SCHEMA.into(),
+            platform: platform.name.clone(),
+            scenario: scenario.name.clone(),
+            policy: stated.policy.into(),
+            tiers: platform.tiers.iter().map(|tier| tier.name.clone()).collect(),
+            domains: domains(scenario),
+            duration_s: rounded(stated.duration_s),
+            setting: SettingDocument::new(scenario, stated),
+            periods: outcome.periods.iter().map(PeriodDocument::new).collect(),
+            workloads: workloads(scenario, outcome),
+            converged_after_s: outcome.converged_after_s.map(rounded),
+            migrated_bytes_total: outcome.moved_bytes,
+            energy_j: outcome.energy_j.map(rounded),
+            comparison: vec![],
+            provenance: LeansOn::of(&leans_on(scenario)),
+            notes: notes(scenario),
+        }
+    }
+
+    pub fn compare(&mut self, scenario: &Scenario, policy: &str, outcome: &Outcome) {
+        self.comparison.push(PolicyDocument {
+            policy: policy.into(),
+            workloads: workloads(scenario, outcome),
+            final_weights: outcome
+                .periods
+                .last()
+                .map(|period| Weights::percent(&period.target).as_slice().to_vec())
+                .unwrap_or_default(),
+            converged_after_s: outcome.converged_after_s.map(rounded),
+            migrated_bytes_total: outcome.moved_bytes,
+        });
+    }
+}
+
+impl Check for MachineDocument {
+    fn check(&self) -> Checked {
+        let tiers = self.tiers.len();
+        not_empty("tiers", tiers)?;
+        as_many("setting.held_bytes", self.setting.held_bytes.len(), tiers, "tiers")?;
+        for (at, period) in self.periods.iter().enumerate() {
+            period.check(&format!("periods[{at}]"), tiers)?;
+        }
+        check_workloads(&self.workloads, "workloads", tiers)?;
+        for (at, other) in self.comparison.iter().enumerate() {
+            let field = format!("comparison[{at}]");
+            let own = format!("{field}.workloads");
+            as_many(&own, other.workloads.len(), self.workloads.len(), "workloads")?;
+            check_workloads(&other.workloads, &own, tiers)?;
+            let final_weights = other.final_weights.len();
+            as_many_or_none(format!("{field}.final_weights"), final_weights, tiers, "tiers")?;
+        }
+        Ok(())
+    }
+}
+
+fn check_workloads(workloads: &[WorkloadDocument], field: &str, tiers: usize) -> Checked {
+    for (at, workload) in workloads.iter().enumerate() {
+        if let Some(best) = &workload.best_static {
+            let field = format!("{field}[{at}].best_static.weights");
+            as_many(field, best.weights.len(), tiers, "tiers")?;
+        }
+    }
+    Ok(())
+}
+
+impl SettingDocument {
+    fn new(scenario: &Scenario, stated: &Stated<'_>) -> Self {
+        Self {
+            seed: scenario.seed,
+            counter_noise: rounded(scenario.counter_noise),
+            curve_error: rounded(stated.curve_error),
+            page_groups: scenario.page_groups,
+            migration_rate_gbps: rounded(scenario.migration.bandwidth_gbps),
+            migration_stall_ns: rounded(scenario.migration.stall_ns),
+            sampling_ms: rounded(scenario.damon.sampling_ns as f64 * 1e-6),
+            aggregation_ms: rounded(scenario.damon.aggregation_ns as f64 * 1e-6),
+            held_bytes: scenario.held_bytes.clone(),
+        }
+    }
+}
+
+impl PeriodDocument {
+    fn check(&self, field: &str, tiers: usize) -> Checked {
+        let of_tiers =
+            |name: &str, found: usize| as_many(format!("{field}.{name}"), found, tiers, "tiers");
+        of_tiers("target_weights", self.target_weights.len())?;
+        for weights in &self.domain_weights {
+            of_tiers("domain_weights", weights.len())?;
+        }
+        of_tiers("hot_share", self.hot_share.len())?;
+        of_tiers("tier_bandwidth_gbps", self.tier_bandwidth_gbps.len())?;
+        of_tiers("tier_latency_ns", self.tier_latency_ns.len())
+    }
+
+    pub fn new(period: &PeriodRecord) -> Self {
+        let mut actions = period.actions.clone();
+        actions.dedup();
+        let mut reasons = period.reasons.clone();
+        reasons.dedup();
+        Self {
+            time_s: rounded(period.time_s),
+            target_weights: Weights::percent(&period.target).as_slice().to_vec(),
+            domain_weights: match &period.domain_targets[..] {
+                [] | [_] => vec![],
+                several => several
+                    .iter()
+                    .map(|target| Weights::percent(target).as_slice().to_vec())
+                    .collect(),
+            },
+            hot_share: all_rounded(&period.reached),
+            domain_hot_share: match &period.domain_reached[..] {
+                [] | [_] => vec![],
+                several => several
+                    .iter()
+                    .map(|shares| shares.as_deref().map_or(vec![], all_rounded))
+                    .collect(),
+            },
+            bandwidth_gbps: rounded(period.bandwidth_gbps()),
+            judged_gbps: period.judged_gbps.map(rounded),
+            tier_bandwidth_gbps: all_rounded(&period.tier_bandwidth_gbps),
+            tier_latency_ns: period.tier_latency_ns.iter().map(|ns| ns.map(rounded)).collect(),
+            migrated_bytes: period.migrated_bytes,
+            decision: actions.join(", "),
+            reason: reasons.join("; "),
+        }
+    }
+}
+
+/// Periods at the start that are shown whatever they decide.
+const FIRST_PERIODS: usize = 3;
+
+/// Decisions that change nothing.
+const QUIET: [&str; 2] = ["hold", "wait"];
+
+/// The periods that say something new: the first ones, and those with another target or another
+/// decision than the one before.
+pub fn news(periods: &[PeriodDocument]) -> impl Iterator<Item = &PeriodDocument> {
+    let is_new = |at: usize| {
+        let Some(before) = at.checked_sub(1).map(|before| &periods[before]) else { return true };
+        let quiet = QUIET.contains(&periods[at].decision.as_str());
+        before.target_weights != periods[at].target_weights
+            || !quiet && before.decision != periods[at].decision
+    };
+    (0..periods.len()).filter(move |at| *at < FIRST_PERIODS || is_new(*at)).map(|at| &periods[at])
+}
+
+fn workloads(scenario: &Scenario, outcome: &Outcome) -> Vec<WorkloadDocument> {
+    let points =
+        |task: &Task| outcome.best_static.as_ref().map(|best| best.points[task.domain].as_slice());
+    let tasks = scenario.tasks.iter().zip(&outcome.tasks);
+    let workload = |(task, outcome)| WorkloadDocument {
+        domain: domain_of(scenario, task),
+        ..WorkloadDocument::new(task, outcome, points(task))
+    };
+    tasks.map(workload).collect()
+}
+
+/// The name of the task's domain; `None` where there is only one.
+fn domain_of(scenario: &Scenario, task: &Task) -> Option<String> {
+    let domains = &scenario.platform.domains;
+    (domains.len() > 1).then(|| domains[task.domain].name.clone())
+}
+
+/// The domains with the tiers near them; none where there is only one domain.
+fn domains(scenario: &Scenario) -> Vec<DomainDocument> {
+    let layout = scenario.layout();
+    if layout.domains.len() < 2 {
+        return vec![];
+    }
+    let name = |tier: &usize| layout.tiers[*tier].name.clone();
+    let domain = |domain: &DomainLayout| DomainDocument {
+        name: domain.name.clone(),
+        tiers: domain.tiers.iter().map(name).collect(),
+    };
+    layout.domains.iter().map(domain).collect()
+}
+
+impl WorkloadDocument {
+    /// Its name, and where it runs on a machine with several domains.
+    pub fn label(&self) -> String {
+        match &self.domain {
+            Some(domain) => format!("{} in {domain}", self.name),
+            None => self.name.clone(),
+        }
+    }
+
+    fn new(task: &Task, outcome: &TaskOutcome, points: Option<&[u16]>) -> Self {
+        let rate = |unit: &str| {
+            let of_part = || Some(outcome.local.runtime_s / outcome.speedup()?);
+            let whole = outcome.runtime_s.or_else(of_part)?;
+            let rate = task.program.local_result * task.local_runtime_s() / whole;
+            Some((rounded(rate), unit.to_string()))
+        };
+        let (rate, rate_unit) = match &task.metric {
+            Metric::Runtime => (None, None),
+            Metric::Rate(unit) => rate(unit).unzip(),
+        };
+        Self {
+            name: task.name.clone(),
+            domain: None,
+            threads: task.threads,
+            footprint_bytes: task.footprint_bytes,
+            runtime_s: outcome.runtime_s.map(rounded),
+            runs: rounded(outcome.work),
+            rate,
+            rate_unit,
+            speedup: outcome.speedup().map(rounded),
+            local_runtime_s: rounded(outcome.local.runtime_s),
+            best_static: outcome.best_static.as_ref().zip(points).map(|(best, points)| {
+                BestStaticDocument { weights: points.to_vec(), runtime_s: rounded(best.runtime_s) }
+            }),
+            regret: outcome.regret().map(rounded),
+            regret_over_duration: outcome.regret_over_duration().map(rounded),
+            energy_per_run_j: outcome.energy_j.map(rounded),
+        }
+    }
+}
+
+/// What the simulation rests on.
+fn leans_on(scenario: &Scenario) -> Vec<(String, Provenance)> {
+    let platform = &scenario.platform;
+    let mut leans_on: Vec<(String, Provenance)> = platform
+        .tiers
+        .iter()
+        .map(|tier| {
+            let weakest = tier.curves.iter().map(|curve| curve.curve.provenance()).max();
+            (format!("curves of {}", tier.name), weakest.unwrap_or(Provenance::Assumed))
+        })
+        .collect();
+    leans_on.push(("page streams".into(), platform.interleaving.figure.provenance));
+    for what in ["footprints", "migration rate and stall", "counter noise"] {
+        leans_on.push((what.into(), Provenance::Assumed));
+    }
+    if let Some(power) = &platform.power {
+        leans_on.push(("power".into(), power.figure.provenance));
+    }
+    leans_on
+}
+
+fn notes(scenario: &Scenario) -> Vec<String> {
+    let mut notes: Vec<String> = vec![];
+    for task in &scenario.tasks {
+        for why in &task.program.extrapolated {
+            notes.push(format!("{}: extrapolated: {why}", task.name));
+        }
+        if let Metric::Rate(_) = task.metric {
+            notes.push(format!(
+                "{} goes on for ever: a run is what it does on the first tier in {:.0} s",
+                task.name,
+                task.local_runtime_s()
+            ));
+        }
+    }
+    notes
+}

@@ -1,0 +1,175 @@
+//! Figures of a simulated machine.
+
+use super::{MachineDocument, PeriodDocument, WorkloadDocument};
+use crate::{
+    figure::{Figure, Series, SeriesKind},
+    predict::weights_text,
+};
+
+impl MachineDocument {
+    /// Figures of this simulation.
+    pub fn figures(&self) -> Vec<Figure> {
+        let mut figures = vec![self.shares(), self.bandwidth(), self.migration()];
+        if !self.comparison.is_empty() {
+            figures.push(self.policies());
+        }
+        figures
+    }
+
+    fn figure(&self, id: &str, what: &str, y_label: &str, series: Vec<Series>) -> Figure {
+        Figure {
+            id: id.into(),
+            title: format!("{what}: {} under {} on {}", self.scenario, self.policy, self.platform),
+            y_from: 0.0,
+            x_label: "time, s".into(),
+            y_label: y_label.into(),
+            categories: vec![],
+            series,
+            caption: String::new(),
+        }
+    }
+
+    /// A line of something that each period has.
+    fn line(&self, name: &str, group: usize, value: impl Fn(&PeriodDocument) -> f64) -> Series {
+        let points = self.periods.iter().map(|period| (period.time_s, value(period)));
+        Series::new(name, SeriesKind::Line, group, points)
+    }
+
+    /// Target and reached share of the first tier, with the decisions; of several domains that of
+    /// each domain's accesses on the first of its own tiers.
+    pub fn shares(&self) -> Figure {
+        let several = self.domains.len() > 1;
+        let (series, y_label) = if several {
+            let domains = 0..self.domains.len();
+            let series = domains.flat_map(|at| self.shares_in(at)).collect();
+            (series, "part of a domain's accesses on its own first tier, %".to_string())
+        } else {
+            (self.shares_of_machine(), format!("part of the accesses on {}, %", self.tiers[0]))
+        };
+        let lowest = series.iter().flat_map(|series: &Series| &series.y);
+        let lowest = lowest.copied().fold(100.0, f64::min);
+        Figure {
+            y_from: share_axis_from(lowest),
+            caption: "Each point is a decision; it says why where the mouse points.".into(),
+            ..self.figure("shares", "Where pages go", &y_label, series)
+        }
+    }
+
+    fn shares_of_machine(&self) -> Vec<Series> {
+        let target = |period: &PeriodDocument| f64::from(period.target_weights[0]);
+        let decisions =
+            self.periods.iter().map(|p| format!("{}: {}", p.decision, p.reason)).collect();
+        // A target holds until the next one: a decision is a point.
+        let points = self.periods.iter().map(|period| (period.time_s, target(period)));
+        let mut series = vec![
+            self.line("where the accesses go", 0, |period| 100.0 * period.hot_share[0]),
+            Series::new("target, decided", SeriesKind::Points, 1, points).with_labels(decisions),
+        ];
+        if let Some(best) = self.workloads.first().and_then(|w| w.best_static.as_ref()) {
+            let last = self.periods.last().map_or(0.0, |period| period.time_s);
+            let y = f64::from(best.weights[0]);
+            let name = format!("best static, {}", weights_text(&best.weights));
+            series.push(Series::new(name, SeriesKind::Line, 2, [(0.0, y), (last, y)]));
+        }
+        series
+    }
+
+    /// Where the accesses of domain number `at` go, where they should, and the best static choice
+    /// of its workloads.
+    fn shares_in(&self, at: usize) -> Vec<Series> {
+        let domain = &self.domains[at];
+        let Some(first) = domain.tiers.first() else { return vec![] };
+        let Some(tier) = self.tiers.iter().position(|tier| tier == first) else { return vec![] };
+        let group = 3 * at;
+        let reached = self.periods.iter().filter_map(|period| {
+            let share = period.domain_hot_share.get(at)?.get(tier)?;
+            Some((period.time_s, 100.0 * share))
+        });
+        let target = |period: &PeriodDocument| {
+            let points = period.domain_weights.get(at)?.get(tier)?;
+            Some((period.time_s, f64::from(*points)))
+        };
+        let decided: Vec<&PeriodDocument> =
+            self.periods.iter().filter(|period| target(period).is_some()).collect();
+        let labels = decided.iter().map(|p| format!("{}: {}", p.decision, p.reason)).collect();
+        let points = decided.iter().filter_map(|period| target(period));
+        let name = &domain.name;
+        let mut series = vec![
+            Series::new(format!("{name}: accesses on {first}"), SeriesKind::Line, group, reached),
+            Series::new(
+                format!("{name}: target on {first}, decided"),
+                SeriesKind::Points,
+                group + 1,
+                points,
+            )
+            .with_labels(labels),
+        ];
+        let own = |workload: &&WorkloadDocument| workload.domain.as_ref() == Some(name);
+        let best = self.workloads.iter().find(own).and_then(|w| w.best_static.as_ref());
+        if let Some((best, points)) = best.and_then(|best| Some((best, best.weights.get(tier)?))) {
+            let last = self.periods.last().map_or(0.0, |period| period.time_s);
+            let y = f64::from(*points);
+            let name = format!("{name}: best static on {first}, {}", weights_text(&best.weights));
+            series.push(Series::new(name, SeriesKind::Line, group + 2, [(0.0, y), (last, y)]));
+        }
+        series
+    }
+
+    fn bandwidth(&self) -> Figure {
+        let tiers = self.tiers.iter().enumerate();
+        let mut series: Vec<Series> = tiers
+            .map(|(at, tier)| self.line(tier, at, |period| period.tier_bandwidth_gbps[at]))
+            .collect();
+        series.push(self.line("all", self.tiers.len(), |period| period.bandwidth_gbps));
+        Figure {
+            caption: "As counted, with the noise of the counters and the pages that move.".into(),
+            ..self.figure("bandwidth", "Bandwidth", "GB/s", series)
+        }
+    }
+
+    fn migration(&self) -> Figure {
+        let mut sum = 0.0;
+        let moved = self.periods.iter().map(|period| {
+            sum += period.migrated_bytes as f64 * 1e-9;
+            (period.time_s, sum)
+        });
+        let moved: Vec<(f64, f64)> = moved.collect();
+        let series = vec![Series::new("pages moved", SeriesKind::Line, 0, moved)];
+        Figure {
+            caption: "Bytes of pages that moved since the start.".into(),
+            ..self.figure("migration", "Migration", "GB", series)
+        }
+    }
+
+    /// Speed-ups of all policies, workload by workload.
+    fn policies(&self) -> Figure {
+        let mut policies: Vec<(&str, Vec<f64>)> = vec![(&self.policy, speedups(&self.workloads))];
+        let others = self.comparison.iter();
+        policies.extend(others.map(|other| (other.policy.as_str(), speedups(&other.workloads))));
+        policies.sort_by(|a, b| a.0.cmp(b.0));
+        let workloads = self.workloads.iter().enumerate();
+        let series = workloads.map(|(at, workload)| {
+            let bars = policies.iter().enumerate().map(|(x, (_, own))| (x as f64, own[at]));
+            Series::new(workload.label(), SeriesKind::Bars, at, bars)
+        });
+        Figure {
+            id: "policies".into(),
+            title: format!("Policies side by side: {} on {}", self.scenario, self.platform),
+            y_from: 0.0,
+            x_label: "policy".into(),
+            y_label: "speed-up over the first tier alone, search included".into(),
+            categories: policies.iter().map(|(name, _)| (*name).to_string()).collect(),
+            series: series.collect(),
+            caption: "Of the first whole run of each workload.".into(),
+        }
+    }
+}
+
+/// Where an axis of shares in percent begins that are at least `lowest`: the tens below.
+pub fn share_axis_from(lowest: f64) -> f64 {
+    10.0 * ((lowest - 2.0) / 10.0).floor().clamp(0.0, 9.0)
+}
+
+fn speedups(workloads: &[WorkloadDocument]) -> Vec<f64> {
+    workloads.iter().map(|workload| workload.speedup.unwrap_or(0.0)).collect()
+}

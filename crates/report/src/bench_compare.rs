@@ -1,0 +1,250 @@
+//! Patterns on DRAM, on the pager, on swap and on mapped files.
+
+use super::{
+    number,
+    table::{Table, escaped},
+};
+use interleaf_record::{
+    bench_compare::{CompareDocument, PagerDocument, RowDocument},
+    measure::size_text,
+};
+
+/// The title of its page.
+pub fn title(document: &CompareDocument) -> String {
+    format!("DRAM of {} extended by a drive", size_text(document.dram_bytes))
+}
+
+/// What the figures depend on.
+fn machine(document: &CompareDocument) -> String {
+    let machine = &document.machine;
+    let read_ahead = machine.read_ahead_kb.map_or("?".into(), |kb| kb.to_string());
+    let threads = document.threads;
+    format!(
+        "budget {}, {threads} thread{}; {} CPUs ({}), Linux {}, drive {}, \
+         read_ahead_kb {read_ahead}",
+        size_text(document.dram_bytes),
+        if threads == 1 { "" } else { "s" },
+        machine.cpus,
+        machine.cpu,
+        machine.kernel,
+        machine.drive,
+    )
+}
+
+/// The document as text for a terminal.
+pub fn text(document: &CompareDocument) -> String {
+    let (rows, ceilings) = (table(document).text(), ceilings(document).text());
+    let lines = [verdicts(document), memory(document)].concat().join("\n");
+    format!("{}\n\n{rows}\n{ceilings}\n{lines}\n", machine(document))
+}
+
+/// The document as Markdown.
+pub fn markdown(document: &CompareDocument) -> String {
+    let (rows, ceilings) = (table(document).markdown(), ceilings(document).markdown());
+    let (title, machine) = (title(document), machine(document));
+    let verdicts = [verdicts(document), memory(document)].concat().join("\n- ");
+    format!("# {title}\n\n{machine}\n\n- {verdicts}\n\n{rows}\n{ceilings}")
+}
+
+/// The document as HTML, to be put into a page.
+pub fn html(document: &CompareDocument, figures: &str) -> String {
+    let machine = escaped(&machine(document));
+    let line = |verdict: &String| format!("<li>{}</li>\n", escaped(verdict));
+    let verdicts = [verdicts(document), memory(document)].concat();
+    let verdicts: String = verdicts.iter().map(line).collect();
+    let (rows, ceilings) = (table(document).html(), ceilings(document).html());
+    format!(
+        "<p class=\"source\">{machine}</p>\n<ul>\n{verdicts}</ul>\n{figures}<h2>All runs</h2>\n\
+         {rows}<h2>What is possible</h2>\n{ceilings}"
+    )
+}
+
+/// Of each pattern at each footprint how the pager does, in a line.
+fn verdicts(document: &CompareDocument) -> Vec<String> {
+    let pager = document.rows.iter().filter(|row| row.way == "pager" && row.rate.is_some());
+    let others = |row: &RowDocument, names: &[&str]| {
+        let same = document.rows.iter().filter(|other| {
+            other.pattern == row.pattern
+                && other.ratio == row.ratio
+                && names.contains(&other.way.as_str())
+        });
+        same.filter_map(|other| other.rate).reduce(f64::max)
+    };
+    pager
+        .filter_map(|row| {
+            let rate = row.rate.unwrap_or(0.0);
+            let times = |names: &[&str], what: &str| {
+                let other = others(row, names).filter(|other| *other > 0.0);
+                other
+                    .map(|other| format!("{:.2} times as fast as {what} at its best", rate / other))
+            };
+            let part = |part: Option<f64>, of: &str| {
+                part.map(|it| format!("at {} of {of}", percent(Some(it))))
+            };
+            let said = [
+                times(&["swap", "swap-tuned"], "swap"),
+                times(&["mmap"], "a mapped file"),
+                part(row.efficiency, "the speed on DRAM"),
+                part(row.of_ceiling, "the ceiling"),
+            ];
+            let said: Vec<String> = said.into_iter().flatten().collect();
+            // Alone it is like nothing.
+            (!said.is_empty()).then_some(())?;
+            let said: Vec<String> = said.into_iter().chain(row.pager.as_ref().map(waste)).collect();
+            Some(format!("{} at {} x: the pager is {}", row.pattern, row.ratio, said.join(", ")))
+        })
+        .collect()
+}
+
+/// Whether the ways had equal memory, of each pattern at each footprint: the most that each had.
+fn memory(document: &CompareDocument) -> Vec<String> {
+    let extended = document.rows.iter().filter(|row| row.way != "dram" && row.rate.is_some());
+    let extended: Vec<&RowDocument> = extended.collect();
+    let is_same =
+        |a: &&RowDocument, b: &&RowDocument| (&a.pattern, a.ratio) == (&b.pattern, b.ratio);
+    let of_group = |rows: &[&RowDocument]| {
+        let used: Vec<(&str, u64)> =
+            rows.iter().filter_map(|row| Some((row.way.as_str(), row.used_max_bytes?))).collect();
+        let most = used.iter().map(|(_, bytes)| *bytes).max()?;
+        let least = used.iter().map(|(_, bytes)| *bytes).min()?;
+        let mib = |bytes: u64| number(bytes as f64 / f64::from(1 << 20));
+        let each: Vec<String> =
+            used.iter().map(|(way, bytes)| format!("{way} {} MiB", mib(*bytes))).collect();
+        let differ = 100.0 * (most as f64 / least.max(1) as f64 - 1.0);
+        (used.len() > 1).then(|| {
+            let (first, each) = (rows[0], each.join(", "));
+            format!(
+                "{} at {} x: memory used: {each}; {differ:.1} % between most and least",
+                first.pattern, first.ratio
+            )
+        })
+    };
+    extended.chunk_by(is_same).filter_map(of_group).collect()
+}
+
+/// How good the prediction was.
+fn waste(pager: &PagerDocument) -> String {
+    let part = pager.prefetch_wasted as f64 / pager.prefetched_pages.max(1) as f64;
+    format!("and of what was read ahead {:.1} % was not used", 100.0 * part)
+}
+
+/// What is possible at best.
+fn ceilings(document: &CompareDocument) -> Table {
+    let header =
+        ["ceiling of", "F/B", "of DRAM", "s a round", "drive GB/s", "reads", "least MiB", "by"];
+    let mut table = Table::new(&header);
+    for it in &document.ceilings {
+        let least = it.least_read_bytes.zip(it.least_written_bytes);
+        let mib = |bytes: u64| number(bytes as f64 / f64::from(1 << 20));
+        let drive = it.drive.as_ref();
+        table.row([
+            it.pattern.clone(),
+            it.ratio.to_string(),
+            percent(it.efficiency),
+            it.round_s.map_or(String::new(), number),
+            drive.map_or(String::new(), |drive| number(drive.bandwidth_gbps)),
+            percent(drive.map(|drive| drive.read_share)),
+            least.map_or("?".into(), |(read, written)| format!("{} + {}", mib(read), mib(written))),
+            drive.map_or("nothing has to be carried".into(), |drive| drive.by.clone()),
+        ]);
+    }
+    table
+}
+
+fn table(document: &CompareDocument) -> Table {
+    let mut table = Table::new(&[
+        "pattern",
+        "F/B",
+        "on",
+        "rate",
+        "unit",
+        "of DRAM",
+        "of ceiling",
+        "of drive",
+        "CPUs",
+        "read MiB",
+        "written MiB",
+        "used MiB",
+        "result",
+    ]);
+    for row in &document.rows {
+        let mib = |bytes: Option<u64>| {
+            bytes.map_or(String::new(), |bytes| number(bytes as f64 / f64::from(1 << 20)))
+        };
+        let hint = row.hint.as_ref().map(|hint| format!(" ({hint})")).unwrap_or_default();
+        table.row([
+            row.pattern.clone(),
+            row.ratio.to_string(),
+            format!("{}{hint}", row.way),
+            row.rate.map_or(String::new(), number),
+            row.rate_unit.clone(),
+            percent(row.efficiency),
+            percent(row.of_ceiling),
+            percent(row.drive_busy),
+            row.cpus_busy.map_or(String::new(), |it| format!("{it:.2}")),
+            mib(row.read_bytes),
+            mib(row.written_bytes),
+            mib(row.used_max_bytes.or(row.resident_max_bytes)),
+            result(row),
+        ]);
+    }
+    table
+}
+
+fn percent(part: Option<f64>) -> String {
+    part.map_or(String::new(), |part| format!("{:.1} %", 100.0 * part))
+}
+
+fn result(row: &RowDocument) -> String {
+    match (row.rate, row.verified, row.same_as_dram) {
+        (None, _, _) => row.problem.clone().unwrap_or_else(|| "not run".into()),
+        (Some(_), false, _) => "WRONG".into(),
+        (Some(_), true, Some(false)) => "right, but other bits".into(),
+        (Some(_), true, _) => "right".into(),
+    }
+}
+
+/// The document as CSV.
+pub fn csv(document: &CompareDocument) -> String {
+    let mut table = Table::new(&[
+        "pattern",
+        "ratio",
+        "footprint_bytes",
+        "way",
+        "hint",
+        "rate",
+        "rate_unit",
+        "efficiency",
+        "round_s",
+        "cpus_busy",
+        "read_bytes",
+        "written_bytes",
+        "limit_bytes",
+        "used_max_bytes",
+        "verified",
+        "problem",
+    ]);
+    let text = |value: Option<f64>| value.map_or(String::new(), |value| value.to_string());
+    let whole = |value: Option<u64>| value.map_or(String::new(), |value| value.to_string());
+    for row in &document.rows {
+        table.row([
+            row.pattern.clone(),
+            row.ratio.to_string(),
+            row.footprint_bytes.to_string(),
+            row.way.clone(),
+            row.hint.clone().unwrap_or_default(),
+            text(row.rate),
+            row.rate_unit.clone(),
+            text(row.efficiency),
+            text(row.round_s),
+            text(row.cpus_busy),
+            whole(row.read_bytes),
+            whole(row.written_bytes),
+            whole(row.limit_bytes),
+            whole(row.used_max_bytes),
+            row.verified.to_string(),
+            row.problem.clone().unwrap_or_default(),
+        ]);
+    }
+    table.csv()
+}

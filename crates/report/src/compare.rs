@@ -1,0 +1,128 @@
+//! Two records side by side.
+
+use super::{
+    number, signed_percent,
+    table::{Table, escaped},
+};
+use interleaf_record::compare::CompareDocument;
+
+/// The document as text for a terminal.
+pub fn text(document: &CompareDocument) -> String {
+    let (first, second) = (&document.first, &document.second);
+    let mut text =
+        format!("A: {} ({})\nB: {} ({})\n", first.name, first.quality, second.name, second.quality);
+    let differences = differences(document);
+    text += &match document.differences.is_empty() {
+        true => "\nthe machines and settings are alike\n".to_string(),
+        false => format!("\nwhat differs beside the figures\n{}", differences.text()),
+    };
+    if !document.rows.is_empty() {
+        text += &format!("\n{}", rows(document).text());
+    }
+    for (which, only) in [("A", &document.only_in_first), ("B", &document.only_in_second)] {
+        if !only.is_empty() {
+            text += &format!("\nonly in {which}: {}\n", only.join("; "));
+        }
+    }
+    format!("{text}\n{}\n", verdict(document))
+}
+
+fn differences(document: &CompareDocument) -> Table {
+    let mut table = Table::new(&["", "A", "B"]);
+    for difference in &document.differences {
+        table.row([difference.what.clone(), difference.first.clone(), difference.second.clone()]);
+    }
+    table
+}
+
+fn rows(document: &CompareDocument) -> Table {
+    let mut table = Table::new(&["", "A", "B", "unit", "B against A", "noise", "B is"]);
+    for row in &document.rows {
+        let doubt = if row.trusted { "" } else { ", but a point is noisy" };
+        table.row([
+            row.setting.clone(),
+            number(row.first),
+            number(row.second),
+            row.unit.clone(),
+            signed_percent(row.difference),
+            row.noise.map_or("unknown".into(), |noise| format!("± {:.1} %", 100.0 * noise)),
+            format!("{}{doubt}", row.verdict),
+        ]);
+    }
+    table
+}
+
+/// What comes out of it, in one line.
+fn verdict(document: &CompareDocument) -> String {
+    let count = |verdict: &str| document.rows.iter().filter(|row| row.verdict == verdict).count();
+    let (better, worse, same) = (count("better"), count("worse"), count("same"));
+    let unknown = match count("unknown") {
+        0 => String::new(),
+        count => format!(", unknown in {count} (fewer than 3 repeats have no spread)"),
+    };
+    let noisy = document.rows.iter().filter(|row| row.beyond_spread && !row.trusted).count();
+    let noisy = match noisy {
+        0 => String::new(),
+        count => format!("; {count} of the differences are of noisy points"),
+    };
+    if document.rows.is_empty() {
+        return "they have no point in common".into();
+    }
+    let most = document.rows.iter().filter(|row| row.beyond_spread);
+    let most = most.max_by(|a, b| a.difference.abs().total_cmp(&b.difference.abs()));
+    let most =
+        most.map(|row| format!("; the most: {}, {}", row.setting, signed_percent(row.difference)));
+    format!(
+        "B is better in {better}, worse in {worse}, the same in {same}{unknown}{}{noisy}",
+        most.unwrap_or_default()
+    )
+}
+
+/// The document as Markdown.
+pub fn markdown(document: &CompareDocument) -> String {
+    let (first, second) = (&document.first, &document.second);
+    let mut text = format!("# {} and {}\n\n{}\n", first.name, second.name, verdict(document));
+    if !document.differences.is_empty() {
+        text += &format!("\n{}", differences(document).markdown());
+    }
+    if !document.rows.is_empty() {
+        text += &format!("\n{}", rows(document).markdown());
+    }
+    text
+}
+
+/// The document as HTML, to be put into a page.
+pub fn html(document: &CompareDocument) -> String {
+    let verdict = escaped(&verdict(document));
+    let (differences, rows) = (differences(document).html(), rows(document).html());
+    format!("<p><b>{verdict}</b></p>\n{rows}<h2>Machines and settings</h2>\n{differences}")
+}
+
+/// The document as CSV.
+pub fn csv(document: &CompareDocument) -> String {
+    let mut table = Table::new(&[
+        "setting",
+        "unit",
+        "first",
+        "second",
+        "difference",
+        "spread",
+        "noise",
+        "beyond_spread",
+        "verdict",
+    ]);
+    for row in &document.rows {
+        table.row([
+            row.setting.clone(),
+            row.unit.clone(),
+            row.first.to_string(),
+            row.second.to_string(),
+            row.difference.to_string(),
+            row.spread.map(|spread| spread.to_string()).unwrap_or_default(),
+            row.noise.map(|noise| noise.to_string()).unwrap_or_default(),
+            row.beyond_spread.to_string(),
+            row.verdict.clone(),
+        ]);
+    }
+    table.csv()
+}

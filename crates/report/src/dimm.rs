@@ -1,0 +1,188 @@
+//! `interleaf.simulate.dimm/1` as text and CSV, and as the curves of a platform.
+
+use super::{
+    chart, number,
+    table::{Table, escaped},
+};
+use interleaf_record::dimm::{DimmDocument, PointDocument};
+
+/// The document as text for a terminal.
+pub fn text(document: &DimmDocument) -> String {
+    let mut text = format!("{}\n\n{}", setting(document), table(document).text());
+    text += &remarks(document).iter().map(|remark| format!("{remark}\n")).collect::<String>();
+    if document.points.iter().any(|point| point.offered_gbps.is_some()) {
+        let charts = document.figures();
+        let charts = charts.iter().map(chart::text).filter(|chart| !chart.is_empty());
+        text += &charts.map(|chart| format!("\n{chart}")).collect::<String>();
+    }
+    if let Some(timing) = &document.timing {
+        text += &format!(
+            "\n{} s, {} million requests a second\n",
+            number(timing.wall_s),
+            number(timing.requests_per_s * 1e-6)
+        );
+    }
+    text
+}
+
+/// The title of its page.
+pub fn title(document: &DimmDocument) -> String {
+    format!("{} x {}", document.channels, document.device)
+}
+
+/// The document as Markdown.
+pub fn markdown(document: &DimmDocument) -> String {
+    let table = table(document).markdown();
+    let remarks: String = remarks(document).iter().map(|remark| format!("\n{remark}\n")).collect();
+    format!("# {}\n\n{}\n\n{table}{remarks}", title(document), setting(document))
+}
+
+/// The tables of the document as HTML.
+pub fn html_tables(document: &DimmDocument) -> String {
+    let table = table(document).html();
+    let remark = |remark: &String| format!("\n<p>{}</p>", escaped(remark));
+    let remarks: String = remarks(document).iter().map(remark).collect();
+    format!("<p class=\"source\">{}</p>\n{table}{remarks}", escaped(&setting(document)))
+}
+
+/// The simulated modules and load.
+fn setting(document: &DimmDocument) -> String {
+    format!(
+        "{} x {} ({} devices of {}), {} GB/s at most\n{} pattern, {} outstanding lines ({} a \
+         channel), uncore {} ns; latency is of reads, from the core's miss to its data",
+        document.channels,
+        document.device,
+        document.width,
+        document.density,
+        number(document.peak_gbps),
+        document.pattern,
+        document.outstanding,
+        outstanding_per_channel(document),
+        number(document.uncore_ns),
+    )
+}
+
+fn table(document: &DimmDocument) -> Table {
+    let mut table = Table::new(&[
+        "mix", "offered", "GB/s", "of peak", "mean ns", "p50", "p80", "p99", "p99.9", "max",
+        "row hits", "W", "pJ/bit", "GB/s/W",
+    ]);
+    let percent = |part: f64| format!("{:.1} %", 100.0 * part);
+    let optional = |value: Option<f64>, none: &str| value.map_or(none.to_string(), number);
+    for point in &document.points {
+        let latency = &point.latency_ns;
+        table.row([
+            point.mix.clone(),
+            optional(point.offered_gbps, "max"),
+            number(point.bandwidth_gbps),
+            percent(point.bus_utilisation),
+            number(latency.mean),
+            latency.p50.to_string(),
+            latency.p80.to_string(),
+            latency.p99.to_string(),
+            latency.p99_9.to_string(),
+            latency.max.to_string(),
+            percent(point.row_hit_rate),
+            optional(point.power_w, ""),
+            optional(point.energy_pj_per_bit, ""),
+            optional(point.gbps_per_w, ""),
+        ]);
+    }
+    table
+}
+
+/// The power of the tier and the notes of the simulation, a line each.
+fn remarks(document: &DimmDocument) -> Vec<String> {
+    let power = document.tier_power.as_ref().map(|power| {
+        format!(
+            "power as a line over bandwidth: static_w = {}, energy_pj_per_bit = {} (each point \
+             within {:.1} %)",
+            number(power.static_w),
+            number(power.energy_pj_per_bit),
+            100.0 * power.max_error
+        )
+    });
+    let notes = document.notes.iter().map(|note| format!("note: {note}"));
+    power.into_iter().chain(notes).collect()
+}
+
+/// One row for each point.
+pub fn csv(document: &DimmDocument) -> String {
+    let mut table = Table::new(&[
+        "device",
+        "density",
+        "width",
+        "channels",
+        "mix",
+        "offered_gbps",
+        "bandwidth_gbps",
+        "bus_utilisation",
+        "latency_mean_ns",
+        "latency_p50_ns",
+        "latency_p80_ns",
+        "latency_p99_ns",
+        "latency_p99_9_ns",
+        "latency_max_ns",
+        "below_204ns",
+        "row_hit_rate",
+        "power_w",
+        "energy_pj_per_bit",
+        "gbps_per_w",
+        "gbps_per_data_pin",
+    ]);
+    let optional = |value: Option<f64>| value.map_or(String::new(), |value| value.to_string());
+    for point in &document.points {
+        let latency = &point.latency_ns;
+        table.row([
+            document.device.clone(),
+            document.density.clone(),
+            document.width.clone(),
+            document.channels.to_string(),
+            point.mix.clone(),
+            optional(point.offered_gbps),
+            point.bandwidth_gbps.to_string(),
+            point.bus_utilisation.to_string(),
+            latency.mean.to_string(),
+            latency.p50.to_string(),
+            latency.p80.to_string(),
+            latency.p99.to_string(),
+            latency.p99_9.to_string(),
+            latency.max.to_string(),
+            latency.below_204ns.to_string(),
+            point.row_hit_rate.to_string(),
+            optional(point.power_w),
+            optional(point.energy_pj_per_bit),
+            optional(point.gbps_per_w),
+            point.gbps_per_data_pin.to_string(),
+        ]);
+    }
+    table.csv()
+}
+
+fn outstanding_per_channel(document: &DimmDocument) -> u64 {
+    document.outstanding / u64::from(document.channels.max(1))
+}
+
+/// The file of curves that a tier of a platform can have.
+pub fn curves_csv(document: &DimmDocument) -> String {
+    let mut table = Table::new(&["mix", "bandwidth_gbps", "latency_ns", "provenance", "source"]);
+    let row = |point: &PointDocument| {
+        [
+            point.mix.clone(),
+            point.bandwidth_gbps.to_string(),
+            point.latency_ns.mean.to_string(),
+            "simulated".to_string(),
+            document.command.clone(),
+        ]
+    };
+    let (mut mix, mut held) = ("", 0.0);
+    for point in &document.points {
+        // More that is asked for beyond the maximum is noise: a curve ends there.
+        let in_flight = point.bandwidth_gbps * point.latency_ns.mean;
+        if point.mix != mix || in_flight > 1.01 * held {
+            table.row(row(point));
+            (mix, held) = (&point.mix, in_flight);
+        }
+    }
+    table.csv()
+}

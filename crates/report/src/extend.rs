@@ -1,0 +1,171 @@
+//! A command whose memory a drive extends, as text.
+
+use super::{number, table::Table};
+use interleaf_model::units::Bytes;
+use interleaf_record::extend::{CountsDocument, EstimateDocument, ExtendDocument, PlanDocument};
+
+/// What was done, when the command has ended.
+pub fn ended(document: &ExtendDocument) -> String {
+    let dram = Bytes::new(document.dram_bytes);
+    if document.processes.is_empty() {
+        return nothing(document);
+    }
+    let mut table = Table::new(&[
+        "process", "DRAM", "faults", "foreseen", "used", "wasted", "evicted", "read", "written",
+        "waited",
+    ]);
+    for process in &document.processes {
+        let name = format!("{} ({})", process.name, process.pid);
+        table.row(cells(name, process.dram_bytes, &process.counts));
+    }
+    if document.processes.len() > 1 {
+        table.row(cells("all".into(), document.dram_bytes, &document.total));
+    }
+    let elapsed = number(document.elapsed_s);
+    format!("{dram} of DRAM, {elapsed} s\n{}{}", table.text(), outside(document))
+}
+
+/// The report for a command none of whose processes used the budget.
+fn nothing(document: &ExtendDocument) -> String {
+    let least = Bytes::new(document.min_alloc_bytes);
+    let resident = document.resident_max_bytes.map_or(String::new(), |bytes| {
+        format!(
+            "The largest process had {} resident, all of it outside the budget: objects smaller \
+             than 128 KiB, static data, stacks and code are never extended.\n",
+            rounded(bytes)
+        )
+    });
+    format!(
+        "nothing was extended: unless a message above says why, no process allocated {least} \
+         (--min-alloc) in pieces of 128 KiB and more.\n{resident}"
+    )
+}
+
+/// Memory outside the budget, in one line.
+fn outside(document: &ExtendDocument) -> String {
+    let all = || document.processes.iter();
+    if !all().any(|process| process.outside_bytes.is_some()) {
+        return match document.resident_max_bytes {
+            Some(bytes) => {
+                format!("resident, within the budget and outside: {} at most\n", rounded(bytes))
+            }
+            None => String::new(),
+        };
+    }
+    let bytes: u64 = all().filter_map(|process| process.outside_bytes).sum();
+    let left: u64 = all().map(|process| process.left_bytes).sum::<u64>().min(bytes);
+    let least = Bytes::new(document.min_alloc_bytes);
+    let left = match left {
+        0 => String::new(),
+        left => format!(
+            "{} of it in pieces of 128 KiB and more, allocated before they were {least} \
+             (--min-alloc) together; else ",
+            rounded(left)
+        ),
+    };
+    format!(
+        "outside the budget: {} at most: {left}objects smaller than 128 KiB, static data and \
+         stacks, which are never extended\n",
+        rounded(bytes)
+    )
+}
+
+/// A size that is no exact one.
+fn rounded(bytes: u64) -> Bytes {
+    Bytes::new(if bytes < 1 << 20 { bytes } else { bytes & !0xF_FFFF })
+}
+
+fn cells(name: String, dram_bytes: u64, counts: &CountsDocument) -> [String; 10] {
+    [
+        name,
+        Bytes::new(dram_bytes).to_string(),
+        counts.faults.to_string(),
+        format!("{} pages", counts.prefetched_pages),
+        part(counts.prefetch_hits, counts.prefetched_pages),
+        part(counts.prefetch_wasted, counts.prefetched_pages),
+        format!("{} pages", counts.evicted_pages),
+        Bytes::new(counts.read_bytes).to_string(),
+        Bytes::new(counts.written_bytes).to_string(),
+        format!("{} s", number(counts.stall_s)),
+    ]
+}
+
+fn part(of: u64, all: u64) -> String {
+    if all == 0 { "-".into() } else { format!("{:.1} %", 100.0 * of as f64 / all as f64) }
+}
+
+/// How it goes, in one line.
+pub fn line(document: &ExtendDocument) -> String {
+    let CountsDocument { faults, read_bytes, written_bytes, stall_s, .. } = document.total;
+    let held: u64 = document.processes.iter().map(|process| process.dram_bytes).sum();
+    format!(
+        "{:.0} s: {} of {} DRAM, {faults} faults, {} read, {} written, {} s waited",
+        document.elapsed_s,
+        Bytes::new(held),
+        Bytes::new(document.dram_bytes),
+        Bytes::new(read_bytes),
+        Bytes::new(written_bytes),
+        number(stall_s)
+    )
+}
+
+/// Whether it can be done, and how fast the stores are.
+pub fn plan(document: &PlanDocument) -> String {
+    let mut text = String::new();
+    for check in &document.checks {
+        text += &format!("{:<16}{:<17}{}\n", check.what, check.status, check.detail);
+        if let Some(remedy) = &check.remedy {
+            text += &format!("{:33}hint: {remedy}\n", "");
+        }
+    }
+    if let Some(found) = &document.estimate {
+        text += &estimate(found, document.dram_bytes);
+    }
+    if !document.command.is_empty() {
+        let can = if document.can_be_done { "would run" } else { "cannot run" };
+        text += &format!("\n{can}: {}\n", document.command.join(" "));
+    }
+    text
+}
+
+fn estimate(estimate: &EstimateDocument, dram_bytes: u64) -> String {
+    let mut drives = Table::new(&["store", "read", "write"]);
+    if let Some(first) = estimate.drives.first() {
+        let depths = first.random.iter().map(|random| format!("4 KiB, {} at a time", random.depth));
+        let header = ["store", "read", "write"].map(String::from).into_iter().chain(depths);
+        drives = Table::with_header(header.collect());
+    }
+    for drive in &estimate.drives {
+        let gbps = |value: f64| format!("{} GB/s", number(value));
+        let random = drive
+            .random
+            .iter()
+            .map(|random| format!("{} /s, {} us", number(random.iops), number(random.latency_us)));
+        let path = drive.path.display().to_string();
+        let cells = [path, gbps(drive.read_gbps), gbps(drive.write_gbps)].into_iter();
+        drives.row(cells.chain(random));
+    }
+    let many = estimate.drives.first().and_then(|drive| drive.random.last());
+    let many = format!("from {} threads", many.map_or(0, |random| random.depth));
+    let mut rows =
+        Table::new(&["footprint", "not in DRAM", "read in order", "triad", "random access", &many]);
+    for row in &estimate.rows {
+        let of = |value: Option<f64>, unit: &str| {
+            value.map_or("DRAM".into(), |value| format!("{} {unit}", number(value)))
+        };
+        rows.row([
+            Bytes::new(row.footprint_bytes).to_string(),
+            format!("{:.0} %", 100.0 * row.missing_share),
+            of(row.read_gbps, "GB/s"),
+            of(row.triad_gbps, "GB/s"),
+            of(row.random_us, "us"),
+            of(row.random_many_us, "us"),
+        ]);
+    }
+    format!(
+        "\n{}\nWhat the drives allow with {} of DRAM, at most; what fits is as fast as DRAM:\n{}",
+        drives.text(),
+        Bytes::new(dram_bytes),
+        rows.text()
+    )
+}

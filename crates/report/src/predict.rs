@@ -1,0 +1,233 @@
+//! `interleaf.predict/1` as text, Markdown and CSV.
+
+use super::{chart, number, table::Table};
+use interleaf_model::weights::Weights;
+use interleaf_record::predict::{PredictDocument, RowDocument, weights_text};
+
+/// Ratios that are shown when none were asked for, as DRAM to CXL.
+const SHOWN: [[u16; 2]; 10] =
+    [[1, 0], [9, 1], [5, 1], [4, 1], [3, 1], [5, 2], [2, 1], [3, 2], [1, 1], [0, 1]];
+
+/// Most rows of a table in which not every row was asked for.
+const ROWS_MAX: usize = 24;
+
+/// The document as text for a terminal.
+pub fn text(document: &PredictDocument, every_row: bool) -> String {
+    let few = every_row || document.rows.len() <= ROWS_MAX;
+    let shown: Vec<&RowDocument> =
+        document.rows.iter().filter(|row| few || is_shown(document, row)).collect();
+    let mut text = format!(
+        "{} on {}, {}\n\n{}\n",
+        document.workload,
+        document.platform,
+        threads(document),
+        table(document, &shown).text()
+    );
+    if shown.len() < document.rows.len() {
+        text += &format!("{} ratios were tried; --weights all shows each\n", document.rows.len());
+    }
+    text += &notes(document);
+    text += &best(document);
+    text += &format!("{}\n", provenance(document));
+    if !document.load_curve.is_empty() {
+        text += &format!(
+            "\nhow the best weights move with the load\n\n{}",
+            load_table(document).text()
+        );
+    }
+    for figure in document.figures() {
+        text += &format!("\n{}", chart::text(&figure));
+    }
+    text
+}
+
+/// The document as Markdown.
+pub fn markdown(document: &PredictDocument) -> String {
+    let all: Vec<&RowDocument> = document.rows.iter().collect();
+    let mut text = format!(
+        "# {} on {}\n\n{}\n\n{}\n",
+        document.workload,
+        document.platform,
+        threads(document),
+        table(document, &all).markdown()
+    );
+    text += &best(document);
+    text += &format!("\n{}\n", provenance(document));
+    if !document.load_curve.is_empty() {
+        text += &format!(
+            "\n## How the best weights move with the load\n\n{}",
+            load_table(document).markdown()
+        );
+    }
+    text
+}
+
+/// How many threads, and where they run.
+fn threads(document: &PredictDocument) -> String {
+    let domains = document.domain_threads.iter();
+    let domains: Vec<String> =
+        domains.map(|own| format!("{} in {}", own.threads, own.domain)).collect();
+    match domains.is_empty() {
+        true => format!("{} threads", document.threads),
+        false => format!("{} threads: {}", document.threads, domains.join(", ")),
+    }
+}
+
+/// One row for each choice of weights, with every field.
+pub fn csv(document: &PredictDocument) -> String {
+    let mut header: Vec<String> = vec!["weights".into()];
+    for (what, unit) in [("share", ""), ("bandwidth", "_gbps"), ("latency", "_ns")] {
+        header.extend(document.tiers.iter().map(|tier| format!("{tier}_{what}{unit}")));
+    }
+    let rest = [
+        "bandwidth_gbps",
+        "bandwidth_low_gbps",
+        "bandwidth_high_gbps",
+        "latency_ns",
+        "runtime_s",
+        "rate",
+        "speedup",
+        "speedup_low",
+        "speedup_high",
+        "fits",
+        "extrapolated",
+        "notes",
+    ];
+    header.extend(rest.map(String::from));
+    let mut table = Table::with_header(header);
+    for row in &document.rows {
+        let mut cells = vec![weights_text(&row.weights)];
+        for values in [&row.tier_share, &row.tier_bandwidth_gbps, &row.tier_latency_ns] {
+            cells.extend(values.iter().map(f64::to_string));
+        }
+        let optional = |value: Option<f64>| value.map_or(String::new(), |value| value.to_string());
+        cells.extend([
+            row.bandwidth_gbps.to_string(),
+            row.bandwidth_interval_gbps[0].to_string(),
+            row.bandwidth_interval_gbps[1].to_string(),
+            row.latency_ns.to_string(),
+            optional(row.runtime_s),
+            optional(row.rate),
+            row.speedup.to_string(),
+            row.speedup_interval[0].to_string(),
+            row.speedup_interval[1].to_string(),
+            row.fits.to_string(),
+            row.extrapolated.to_string(),
+            row.notes.join("; "),
+        ]);
+        table.row(cells);
+    }
+    table.csv()
+}
+
+/// The rows as a table of HTML.
+pub fn html_tables(document: &PredictDocument) -> String {
+    let all: Vec<&RowDocument> = document.rows.iter().collect();
+    let mut html = table(document, &all).html();
+    if !document.load_curve.is_empty() {
+        html += "<h3>How the best weights move with the load</h3>\n";
+        html += &load_table(document).html();
+    }
+    html
+}
+
+fn is_shown(document: &PredictDocument, row: &RowDocument) -> bool {
+    let is_best = document.best.as_ref().is_some_and(|best| best.weights == row.weights);
+    let shown = |weights: &[u16; 2]| row.weights == weights;
+    is_best || SHOWN.iter().any(shown)
+}
+
+fn table(document: &PredictDocument, rows: &[&RowDocument]) -> Table {
+    let mut header = vec!["weights".to_string(), "GB/s".into()];
+    header.extend(document.tiers.iter().map(|tier| format!("{tier} GB/s")));
+    header.extend(document.tiers.iter().map(|tier| format!("{tier} ns")));
+    if let Some(unit) = &document.result_unit {
+        header.push(unit.clone());
+    }
+    header.extend(["speed-up".into(), String::new()]);
+    let uncertain = rows.iter().any(|row| row.speedup_interval[0] < row.speedup_interval[1]);
+    let mut table = Table::with_header(header);
+    for row in rows {
+        let mut cells = vec![weights_text(&row.weights), number(row.bandwidth_gbps)];
+        cells.extend(row.tier_bandwidth_gbps.iter().map(|value| number(*value)));
+        cells.extend(row.tier_latency_ns.iter().map(|value| format!("{value:.0}")));
+        if document.result_unit.is_some() {
+            cells.push(row.runtime_s.or(row.rate).map_or(String::new(), number));
+        }
+        let [low, high] = row.speedup_interval;
+        cells.push(if uncertain {
+            format!("{:.3} ± {:.3}", row.speedup, (high - low) / 2.0)
+        } else {
+            format!("{:.3}", row.speedup)
+        });
+        let is_best = document.best.as_ref().is_some_and(|best| best.weights == row.weights);
+        let marks =
+            [(is_best, "best"), (!row.fits, "does not fit"), (row.extrapolated, "extrapolated")];
+        let marks: Vec<&str> = marks.iter().filter(|(is, _)| *is).map(|(_, mark)| *mark).collect();
+        cells.push(marks.join(", "));
+        table.row(cells);
+    }
+    table
+}
+
+/// Why rows are marked, each reason once.
+fn notes(document: &PredictDocument) -> String {
+    let mut notes: Vec<&String> = document.rows.iter().flat_map(|row| &row.notes).collect();
+    notes.sort_unstable();
+    notes.dedup();
+    notes.iter().map(|note| format!("note: {note}\n")).collect()
+}
+
+fn best(document: &PredictDocument) -> String {
+    let Some(best) = &document.best else {
+        return "no choice of weights fits\n".into();
+    };
+    let [low, high] = best.speedup_interval;
+    let weights = weights_text(&best.weights);
+    let first = Weights::first_tier(document.tiers.len());
+    if best.weights == first.as_slice() {
+        return format!("best: {weights}, all pages on {}\n", document.tiers[0]);
+    }
+    let gain = format!("{:.3} times as fast as all pages on {}", best.speedup, document.tiers[0]);
+    if low < high {
+        format!("best: {weights}, {gain} (90 %: {low:.3} to {high:.3})\n")
+    } else {
+        format!("best: {weights}, {gain}\n")
+    }
+}
+
+/// What the prediction leans on, in a line.
+pub fn provenance(document: &PredictDocument) -> String {
+    let leans_on = &document.provenance;
+    let lists = [
+        ("measured", &leans_on.measured),
+        ("published", &leans_on.published),
+        ("simulated", &leans_on.simulated),
+        ("assumed", &leans_on.assumed),
+    ];
+    let said = lists.iter().filter(|(_, list)| !list.is_empty());
+    let said: Vec<String> =
+        said.map(|(word, list)| format!("{word}: {}", list.join(", "))).collect();
+    format!("leans on {}", said.join("; "))
+}
+
+fn load_table(document: &PredictDocument) -> Table {
+    let first = &document.tiers[0];
+    let mut table = Table::with_header(vec![
+        format!("{first} only GB/s"),
+        "ns".into(),
+        "best weights".into(),
+        "GB/s".into(),
+        "ns".into(),
+    ]);
+    for point in &document.load_curve {
+        table.row([
+            number(point.first_tier_bandwidth_gbps),
+            format!("{:.0}", point.first_tier_latency_ns),
+            weights_text(&point.best_weights),
+            number(point.best_bandwidth_gbps),
+            format!("{:.0}", point.best_latency_ns),
+        ]);
+    }
+    table
+}

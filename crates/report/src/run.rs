@@ -1,0 +1,175 @@
+//! A command under a placement, as text.
+
+use super::table::Table;
+use interleaf_model::units::Bytes;
+use interleaf_record::run::{BalancedDocument, MemoryDocument, PutBackDocument, RunDocument};
+use std::collections::BTreeMap;
+
+/// Escapes that are told: less than this part of the memory is what every program has of its
+/// libraries.
+const TOLD_SHARE: f64 = 0.01;
+/// And at least so much, bytes: a small program is mostly libraries.
+const TOLD_BYTES: u64 = 8 << 20;
+
+/// What is done with pages, in one line.
+pub fn placement(document: &RunDocument) -> String {
+    let nodes = document.nodes.iter();
+    let nodes: Vec<String> =
+        nodes.map(|node| format!("node {}: {}", node.node, node.weight)).collect();
+    format!("{}, {} (as {})", document.means, nodes.join(", "), document.numactl)
+}
+
+/// `pages are steered by the policy dmi, every 6 s; they move by vaddr (...); counted by: ...`
+pub fn balanced(balanced: &BalancedDocument) -> String {
+    let BalancedDocument { policy, way, way_reason, source, period_s, .. } = balanced;
+    format!(
+        "pages are steered by the policy {policy}, every {period_s} s; they move by {way} \
+         ({way_reason}); counted by: {source}"
+    )
+}
+
+/// What would be done.
+pub fn dry_run(document: &RunDocument) -> String {
+    if let Some(steered) = &document.balance {
+        let nodes = document.nodes.iter().filter(|node| node.weight > 0);
+        let nodes: Vec<String> =
+            nodes.map(|node| format!("node {}: {}", node.node, node.weight)).collect();
+        return format!(
+            "{}\nat first: {}\nwould run: {}\nwhat is written while it runs: `interleaf balance \
+             --process NAME --dry-run` lists it, once it does\n",
+            balanced(steered),
+            nodes.join(", "),
+            document.command.join(" ")
+        );
+    }
+    let mut text = format!("{}\n", placement(document));
+    if document.means == "moving" {
+        text += "this kernel has no weighted interleaving: pages are spread evenly when they are \
+                 touched first, and moved to the weights while the command runs\n";
+    }
+    if document.settings.is_empty() {
+        text += "nothing is to be set in the kernel\n";
+    } else {
+        text += "would be set, and put back in the end:\n";
+        for setting in &document.settings {
+            let same = if setting.was == setting.set { "  (it is)" } else { "" };
+            text += &format!("  {}: {} -> {}{same}\n", setting.path, setting.was, setting.set);
+        }
+    }
+    if !document.command.is_empty() {
+        text += &format!("would run: {}\n", document.command.join(" "));
+    }
+    text
+}
+
+/// What became of a setting.
+pub fn put_back(undone: &PutBackDocument) -> String {
+    let PutBackDocument { path, outcome, value } = undone;
+    match outcome.as_str() {
+        "restored" => format!("put back {path}: {value}"),
+        "changed since" => {
+            format!("{path}: left at {value}, which somebody else has written since")
+        }
+        "failed" => {
+            format!("{path}: cannot be put back: {value}; `interleaf run --restore` tries it again")
+        }
+        "set aside" => format!("{path}: is damaged and not put back: {value}"),
+        _ => format!("{path}: left as it is for process {value}, which puts it back"),
+    }
+}
+
+/// Where the memory was, and what escaped.
+pub fn memory(memory: &MemoryDocument) -> String {
+    let placed: u64 = memory.placed_bytes.values().sum();
+    let share = |bytes: u64, of: u64| 100.0 * bytes as f64 / of.max(1) as f64;
+    let nodes = memory.placed_bytes.iter();
+    let nodes: Vec<String> =
+        nodes.map(|(node, bytes)| format!("node {node} {:.1} %", share(*bytes, placed))).collect();
+    let hidden = match memory.hidden_processes {
+        0 => String::new(),
+        1 => "a process of another user could not be looked at".to_string(),
+        more => format!("{more} processes of other users could not be looked at"),
+    };
+    if memory.processes == 0 {
+        return hidden;
+    }
+    let total = Bytes::new(memory.total_bytes);
+    let mut text = format!(
+        "of {total} at its most, {:.1} % were under the placement: {}",
+        share(placed, memory.total_bytes),
+        if nodes.is_empty() { "none".into() } else { nodes.join(", ") },
+    );
+    if !hidden.is_empty() {
+        text += &format!("\n{hidden}");
+    }
+    // One line for a reason, however many processes have it.
+    let mut told: Vec<(&str, &str, Vec<String>, u64)> = vec![];
+    for escape in &memory.escapes {
+        let bytes = escape.bytes.values().sum::<u64>();
+        let process = format!("{} ({})", escape.pid, escape.name);
+        match told.iter_mut().find(|(why, ..)| *why == escape.why) {
+            Some((_, _, processes, sum)) => {
+                processes.push(process);
+                *sum += bytes;
+            }
+            None => told.push((&escape.why, &escape.remedy, vec![process], bytes)),
+        }
+    }
+    for (why, remedy, processes, bytes) in told {
+        if bytes < TOLD_BYTES || bytes as f64 / (memory.total_bytes as f64) < TOLD_SHARE {
+            continue;
+        }
+        let shown = processes.len().min(3);
+        let more = processes.len() - shown;
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        let (bytes, processes) = (Bytes::new(bytes), processes[..shown].join(", "));
+        text += &format!("\n{bytes} escaped: {why}; process {processes}{more}\n  {remedy}");
+    }
+    text
+}
+
+/// What was moved, or would be.
+pub fn moved(document: &RunDocument) -> String {
+    let Some(moved) = &document.moved else { return String::new() };
+    let share = |bytes: &BTreeMap<u32, u64>, node: u32| {
+        let total: u64 = bytes.values().sum();
+        100.0 * bytes.get(&node).copied().unwrap_or(0) as f64 / total.max(1) as f64
+    };
+    let mut table = Table::new(&["node", "wanted %", "before %", "after %"]);
+    let shares = document.nodes.iter().map(|node| (node.node, 100.0 * node.share));
+    let mut wanted: BTreeMap<u32, f64> = shares.collect();
+    for node in moved.before_bytes.keys().chain(moved.after_bytes.keys()) {
+        wanted.entry(*node).or_default();
+    }
+    for (node, wanted) in wanted {
+        let after = share(&moved.after_bytes, node);
+        table.row([
+            node.to_string(),
+            format!("{wanted:.1}"),
+            format!("{:.1}", share(&moved.before_bytes, node)),
+            if document.dry_run { "-".into() } else { format!("{after:.1}") },
+        ]);
+    }
+    let total = Bytes::new(moved.after_bytes.values().sum());
+    let bytes = Bytes::new(moved.moved_bytes);
+    let processes = match moved.processes.len() {
+        0..=3 => moved.processes.join(", "),
+        more => format!("{} and {} more", moved.processes[..3].join(", "), more - 3),
+    };
+    let mut text = table.text();
+    text += &match document.dry_run {
+        true => format!("{bytes} of {total} would move: process {processes}\n"),
+        false => format!("{bytes} moved of {total}: process {processes}\n"),
+    };
+    for left in &moved.left {
+        let bytes = Bytes::new(left.bytes);
+        text += &format!("{bytes} could not be moved: {}\n  {}\n", left.why, left.remedy);
+    }
+    for refused in &moved.refused {
+        text += &format!("not looked at: {refused}\n");
+    }
+    if moved.stopped {
+        text += "stopped before it was done; what was moved stays\n";
+    }
+    text
+}

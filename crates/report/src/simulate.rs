@@ -1,0 +1,317 @@
+//! `interleaf.simulate.machine/1` as text, Markdown, HTML and CSV.
+
+use super::{chart, number, signed_percent, table::Table};
+use interleaf_model::units::Bytes;
+use interleaf_record::{
+    figure::{Figure, SeriesKind},
+    predict::weights_text,
+    simulate::{MachineDocument, PeriodDocument, WorkloadDocument, news},
+};
+
+/// The least that is shown of a search, s.
+const SEARCH_MIN_S: f64 = 60.0;
+
+/// The title of its page.
+pub fn title(document: &MachineDocument) -> String {
+    format!("{} under {} on {}", document.scenario, document.policy, document.platform)
+}
+
+/// The document as text for a terminal.
+pub fn text(document: &MachineDocument) -> String {
+    let mut text = format!("{}\n{}\n", title(document), setting(document));
+    text += &format!("\n{}", periods(document, false).text());
+    let (search, until_s) = search(document);
+    text += &format!("\nthe first {} s: {}", number(until_s), chart::text(&search));
+    text += &format!("\n{}", workloads(document).text());
+    if !document.comparison.is_empty() {
+        text += &format!("\n{}", comparison(document).text());
+    }
+    text += &format!("\n{}\n", verdict(document));
+    text + &lines(document).iter().map(|line| format!("{line}\n")).collect::<String>()
+}
+
+/// The shares over time while it searches and as long again, and until when that is, s: what comes
+/// after is a line.
+fn search(document: &MachineDocument) -> (Figure, f64) {
+    let mut figure = document.shares();
+    let end_s = document.periods.last().map_or(0.0, |period| period.time_s);
+    let changes = document.periods.windows(2);
+    let last = changes.rev().find(|pair| pair[0].target_weights != pair[1].target_weights);
+    let until_s = last.map_or(SEARCH_MIN_S, |pair| 2.0 * pair[1].time_s).max(SEARCH_MIN_S);
+    let until_s = until_s.min(end_s);
+    for series in &mut figure.series {
+        let kept = series.x.iter().filter(|x| **x <= until_s).count();
+        if series.kind == SeriesKind::Line && series.x.len() == 2 {
+            // A line across the whole figure.
+            series.x[1] = until_s;
+            continue;
+        }
+        series.x.truncate(kept);
+        series.y.truncate(kept);
+    }
+    (figure, until_s)
+}
+
+/// The document as Markdown.
+pub fn markdown(document: &MachineDocument) -> String {
+    let mut text = format!("# {}\n\n{}\n", title(document), setting(document));
+    text += &format!("\n{}\n", verdict(document));
+    text += &format!("\n{}\n", workloads(document).markdown());
+    if !document.comparison.is_empty() {
+        text += &format!("\n## Policies side by side\n\n{}\n", comparison(document).markdown());
+    }
+    text += &format!("\n## Decisions\n\n{}\n", periods(document, true).markdown());
+    text + &lines(document).iter().map(|line| format!("- {line}\n")).collect::<String>()
+}
+
+/// The tables of the document as HTML.
+pub fn html_tables(document: &MachineDocument) -> String {
+    let mut html =
+        format!("<p class=\"source\">{}</p>\n", super::table::escaped(&setting(document)));
+    html += &workloads(document).html();
+    if !document.comparison.is_empty() {
+        html += "<h3>Policies side by side</h3>\n";
+        html += &comparison(document).html();
+    }
+    html += "<h3>Decisions</h3>\n";
+    html += &periods(document, false).html();
+    html += "<details><summary>every period</summary>\n";
+    html += &periods(document, true).html();
+    html += "</details>\n";
+    let items = lines(document);
+    let items = items.iter().map(|line| format!("<li>{}</li>\n", super::table::escaped(line)));
+    html + &format!("<ul class=\"source\">\n{}</ul>\n", items.collect::<String>())
+}
+
+/// One row for each period.
+pub fn csv(document: &MachineDocument) -> String {
+    let mut header: Vec<String> = vec!["time_s".into(), "target_weights".into()];
+    for (what, unit) in [("hot_share", ""), ("bandwidth", "_gbps"), ("latency", "_ns")] {
+        header.extend(document.tiers.iter().map(|tier| format!("{tier}_{what}{unit}")));
+    }
+    header.extend(["bandwidth_gbps", "migrated_bytes", "decision", "reason"].map(String::from));
+    let mut table = Table::with_header(header);
+    for period in &document.periods {
+        let mut cells = vec![period.time_s.to_string(), weights_text(&period.target_weights)];
+        cells.extend(period.hot_share.iter().map(f64::to_string));
+        cells.extend(period.tier_bandwidth_gbps.iter().map(f64::to_string));
+        let optional = |ns: &Option<f64>| ns.map_or(String::new(), |ns| ns.to_string());
+        cells.extend(period.tier_latency_ns.iter().map(optional));
+        cells.extend([
+            period.bandwidth_gbps.to_string(),
+            period.migrated_bytes.to_string(),
+            period.decision.clone(),
+            period.reason.clone(),
+        ]);
+        table.row(cells);
+    }
+    table.csv()
+}
+
+/// What was simulated, in a line.
+fn setting(document: &MachineDocument) -> String {
+    let setting = &document.setting;
+    let footprints: Vec<String> = document
+        .workloads
+        .iter()
+        .map(|workload| {
+            let footprint = Bytes::new(workload.footprint_bytes);
+            format!("{}: {} threads, {footprint}", workload.name, workload.threads)
+        })
+        .collect();
+    let held = setting.held_bytes.iter().zip(&document.tiers).filter(|(held, _)| **held > 0);
+    let held: String =
+        held.map(|(held, tier)| format!("; {} of {tier} held", Bytes::new(*held))).collect();
+    let error = match setting.curve_error {
+        0.0 => String::new(),
+        error => format!("; curves believed wrong by {}", signed_percent(error)),
+    };
+    format!(
+        "{} s; {}; pages move at {} GB/s at most; counters have {:.1} % noise{held}{error}",
+        number(document.duration_s),
+        footprints.join(", "),
+        number(setting.migration_rate_gbps),
+        100.0 * setting.counter_noise,
+    )
+}
+
+/// What happened, period by period; in a terminal only where something new was decided.
+fn periods(document: &MachineDocument, all: bool) -> Table {
+    let mut header: Vec<String> = vec!["s".into(), "GB/s".into()];
+    header.extend(document.tiers.iter().map(|tier| format!("{tier} ns")));
+    header.extend(["moved GB", "target", "decision", "why"].map(String::from));
+    let mut table = Table::with_header(header);
+    let shown: Vec<&PeriodDocument> =
+        if all { document.periods.iter().collect() } else { news(&document.periods).collect() };
+    for period in shown {
+        let mut cells = vec![format!("{:.1}", period.time_s), number(period.bandwidth_gbps)];
+        let latency = |ns: &Option<f64>| ns.map_or(String::new(), |ns| format!("{ns:.0}"));
+        cells.extend(period.tier_latency_ns.iter().map(latency));
+        cells.extend([
+            format!("{:.1}", period.migrated_bytes as f64 * 1e-9),
+            target(document, period),
+            period.decision.clone(),
+            period.reason.clone(),
+        ]);
+        table.row(cells);
+    }
+    table
+}
+
+/// The target in points, of each domain where there are several.
+fn target(document: &MachineDocument, period: &PeriodDocument) -> String {
+    if document.domains.is_empty() || period.domain_weights.len() != document.domains.len() {
+        return weights_text(&period.target_weights);
+    }
+    let domains = document.domains.iter().zip(&period.domain_weights);
+    let own = domains.map(|(domain, weights)| format!("{} {}", domain.name, weights_text(weights)));
+    own.collect::<Vec<_>>().join(", ")
+}
+
+fn workloads(document: &MachineDocument) -> Table {
+    let mut table = Table::new(&[
+        "workload",
+        "s",
+        "speed-up",
+        "best static",
+        "s",
+        "behind it",
+        "to the end",
+        "kJ a run",
+    ]);
+    for workload in &document.workloads {
+        let best = workload.best_static.as_ref();
+        table.row([
+            workload.label(),
+            ended(workload),
+            workload.speedup.map_or(String::new(), number),
+            best.map_or("none fits".into(), |best| weights_text(&best.weights)),
+            best.map_or(String::new(), |best| number(best.runtime_s)),
+            workload.regret.map_or(String::new(), signed_percent),
+            workload.regret_over_duration.map_or(String::new(), signed_percent),
+            workload.energy_per_run_j.map_or(String::new(), |j| number(j * 1e-3)),
+        ]);
+    }
+    table
+}
+
+/// How long the first run of a workload took, s, or why it is not known.
+fn ended(workload: &WorkloadDocument) -> String {
+    match (workload.runtime_s, workload.speedup) {
+        (Some(seconds), _) => number(seconds),
+        (None, Some(_)) => "not ended".into(),
+        (None, None) => "not begun".into(),
+    }
+}
+
+/// Every policy and workload, the fastest first.
+fn comparison(document: &MachineDocument) -> Table {
+    let mut table = Table::new(&[
+        "policy",
+        "workload",
+        "s",
+        "speed-up",
+        "behind best",
+        "settled s",
+        "weights",
+        "moved GB",
+    ]);
+    let own = document.periods.last().map(|period| period.target_weights.as_slice());
+    type Row<'a> = (&'a str, &'a WorkloadDocument, Option<f64>, &'a [u16], u64);
+    let mut rows: Vec<Row<'_>> = document
+        .workloads
+        .iter()
+        .map(|workload| {
+            let weights = own.unwrap_or_default();
+            let moved = document.migrated_bytes_total;
+            (document.policy.as_str(), workload, document.converged_after_s, weights, moved)
+        })
+        .collect();
+    for other in &document.comparison {
+        rows.extend(other.workloads.iter().map(|workload| {
+            let moved = other.migrated_bytes_total;
+            (
+                other.policy.as_str(),
+                workload,
+                other.converged_after_s,
+                &other.final_weights[..],
+                moved,
+            )
+        }));
+    }
+    rows.sort_by(|a, b| {
+        let speedup = |row: &Row<'_>| row.1.speedup.unwrap_or(0.0);
+        a.1.name.cmp(&b.1.name).then(speedup(b).total_cmp(&speedup(a))).then(a.0.cmp(b.0))
+    });
+    for (policy, workload, settled, weights, moved) in rows {
+        table.row([
+            policy.to_string(),
+            workload.label(),
+            ended(workload),
+            workload.speedup.map_or(String::new(), number),
+            workload.regret.map_or(String::new(), signed_percent),
+            settled.map_or("-".into(), |s| format!("{s:.0}")),
+            weights_text(weights),
+            format!("{:.1}", moved as f64 * 1e-9),
+        ]);
+    }
+    table
+}
+
+/// What came of it, in a sentence.
+pub fn verdict(document: &MachineDocument) -> String {
+    let last = document.periods.last().map(|period| target(document, period));
+    let last = last.unwrap_or_default();
+    let settled = match document.converged_after_s {
+        Some(0.0) => format!("stays at {last}"),
+        Some(seconds) => format!("settles at {last} after {seconds:.0} s"),
+        None => format!("does not settle; it ends at {last}"),
+    };
+    let gains: Vec<String> = document
+        .workloads
+        .iter()
+        .map(|workload| {
+            let behind = match workload.regret {
+                Some(regret) if regret < -5e-4 => {
+                    format!(", {:.1} % ahead of the best static weights", -100.0 * regret)
+                }
+                Some(regret) => {
+                    format!(", {:.1} % behind the best static weights", 100.0 * regret.max(0.0))
+                }
+                None => String::new(),
+            };
+            match workload.speedup {
+                Some(speedup) => format!(
+                    "{} is {speedup:.2} times as fast as on {} alone{behind}",
+                    workload.label(),
+                    first_tier(document, workload)
+                ),
+                None => format!("{} has not begun", workload.label()),
+            }
+        })
+        .collect();
+    format!(
+        "{} {settled}: {}; {:.1} GB moved",
+        document.policy,
+        gains.join("; "),
+        document.migrated_bytes_total as f64 * 1e-9
+    )
+}
+
+/// The first tier near the domain of `workload`.
+fn first_tier<'a>(document: &'a MachineDocument, workload: &WorkloadDocument) -> &'a str {
+    let own = document.domains.iter().find(|domain| workload.domain.as_ref() == Some(&domain.name));
+    let near = own.and_then(|domain| domain.tiers.first());
+    near.or(document.tiers.first()).map_or("", String::as_str)
+}
+
+fn lines(document: &MachineDocument) -> Vec<String> {
+    let mut lines = document.notes.clone();
+    let leans_on = &document.provenance;
+    for (word, what) in [("published", &leans_on.published), ("assumed", &leans_on.assumed)] {
+        if !what.is_empty() {
+            lines.push(format!("{word}: {}", what.join(", ")));
+        }
+    }
+    lines
+}

@@ -1,0 +1,112 @@
+//! The two constants of interleaving, fitted to the mixed points of MLC.
+//!
+//! *Page streams* say how many threads' worth of pages are walked independently: few of them leave
+//! one tier short of work now and then. *Coupling* is the bandwidth that DRAM loses to traffic on
+//! CXL, which crosses the same mesh. The first costs bandwidth where both tiers are near their
+//! limit, the second where DRAM is the limit, so that the points separate them.
+
+use super::weights;
+use interleaf_console::Failure;
+use interleaf_model::{
+    mix::{Mix, MixError},
+    platform::Platform,
+    predict::saturating_load,
+    weights::Weights,
+};
+use serde::Deserialize;
+
+/// A row of the published table.
+#[derive(Deserialize)]
+pub(super) struct MlcRow {
+    mix: String,
+    weight_dram: u16,
+    weight_cxl: u16,
+    bandwidth_gbps: f64,
+}
+
+/// A point that MLC measured.
+#[derive(Clone)]
+pub(super) struct MlcPoint {
+    pub(super) mix: Mix,
+    pub(super) weights: Weights,
+    pub(super) published_gbps: f64,
+}
+
+impl MlcPoint {
+    /// Whether both tiers have pages.
+    pub(super) fn is_mixed(&self) -> bool {
+        self.weights.as_slice().iter().all(|weight| *weight > 0)
+    }
+}
+
+/// The points of the published table.
+pub(super) fn points(rows: Vec<MlcRow>) -> Result<Vec<MlcPoint>, Failure> {
+    let point = |row: MlcRow| {
+        let mix = row.mix.parse().map_err(|why: MixError| {
+            Failure::new(format!("mlc.csv: {why}"), "the table is part of the program: report it")
+        })?;
+        let weights = weights(row.weight_dram, row.weight_cxl)?;
+        Ok(MlcPoint { mix, weights, published_gbps: row.bandwidth_gbps })
+    };
+    rows.into_iter().map(point).collect()
+}
+
+/// The mixes of `points`, each once.
+pub(super) fn mixes(points: &[MlcPoint]) -> Vec<Mix> {
+    let mut mixes: Vec<Mix> = vec![];
+    for point in points {
+        if !mixes.contains(&point.mix) {
+            mixes.push(point.mix);
+        }
+    }
+    mixes
+}
+
+/// Values of the two constants.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Constants {
+    pub(super) page_streams: u32,
+    pub(super) loss: f64,
+}
+
+/// The values that are tried.
+const PAGE_STREAMS: std::ops::RangeInclusive<u32> = 6..=40;
+const LOSSES: usize = 41;
+const LOSS_STEP: f64 = 0.005;
+
+impl Constants {
+    /// Those of the platform file.
+    pub(super) fn of(platform: &Platform) -> Self {
+        let loss = platform.couplings.first().map_or(0.0, |coupling| coupling.loss);
+        Self { page_streams: platform.interleaving.page_streams, loss }
+    }
+
+    /// Those with the least mean square of the relative errors of the mixed `points`.
+    pub(super) fn fit(platform: &Platform, points: &[MlcPoint]) -> Self {
+        let miss = |constants: &Self| {
+            let square = |point: &MlcPoint| {
+                let error = constants.bandwidth_gbps(platform, point) / point.published_gbps - 1.0;
+                error * error
+            };
+            points.iter().filter(|point| point.is_mixed()).map(square).sum::<f64>()
+        };
+        let tried = PAGE_STREAMS.flat_map(|page_streams| {
+            (0..LOSSES).map(move |step| Self { page_streams, loss: step as f64 * LOSS_STEP })
+        });
+        let judged = tried.map(|constants| (constants, miss(&constants)));
+        let best = judged.min_by(|a, b| a.1.total_cmp(&b.1));
+        best.map_or_else(|| Self::of(platform), |(constants, _)| constants)
+    }
+
+    /// What `point` would reach with these constants.
+    pub(super) fn bandwidth_gbps(self, platform: &Platform, point: &MlcPoint) -> f64 {
+        let mut platform = platform.clone();
+        platform.interleaving.page_streams = self.page_streams;
+        for coupling in &mut platform.couplings {
+            coupling.loss = self.loss;
+        }
+        let load = saturating_load(&platform, point.mix);
+        let prediction = load.predict(&platform, std::slice::from_ref(&point.weights));
+        prediction.rows[0].bandwidth_gbps.mean
+    }
+}

@@ -1,0 +1,60 @@
+//! Published studies, computed again: the published figure, ours, and the error.
+//!
+//! Each module is one study: it reads the tables of `reproduce/`, which are part of the program,
+//! computes every number of them with the model or the simulator, and gives a
+//! [`StudyDocument`]. [`reproduce`] runs a study by its name.
+
+#![forbid(unsafe_code)]
+
+mod cxl_interleaving;
+mod cz122;
+mod dmi;
+mod gnr120_interleaving;
+mod mrdimm;
+mod published;
+
+use indicatif::ProgressBar;
+use interleaf_console::Failure;
+use interleaf_record::reproduce::StudyDocument;
+
+type Reproduce = fn(&ProgressBar) -> Result<StudyDocument, Failure>;
+
+/// A study, with how many steps it takes.
+struct Study {
+    name: &'static str,
+    steps: u64,
+    reproduce: Reproduce,
+}
+
+const STUDIES: [Study; 5] = [
+    Study {
+        name: cxl_interleaving::NAME,
+        steps: cxl_interleaving::STEPS,
+        reproduce: cxl_interleaving::reproduce,
+    },
+    Study {
+        name: gnr120_interleaving::NAME,
+        steps: gnr120_interleaving::STEPS,
+        reproduce: gnr120_interleaving::reproduce,
+    },
+    Study { name: dmi::NAME, steps: dmi::STEPS, reproduce: dmi::reproduce },
+    Study { name: cz122::NAME, steps: cz122::STEPS, reproduce: cz122::reproduce },
+    Study { name: mrdimm::NAME, steps: mrdimm::STEPS, reproduce: mrdimm::reproduce },
+];
+
+/// The names of the studies.
+pub const NAMES: [&str; STUDIES.len()] =
+    [STUDIES[0].name, STUDIES[1].name, STUDIES[2].name, STUDIES[3].name, STUDIES[4].name];
+
+/// Reproduces the study with this name, or all.
+pub fn reproduce(name: &str) -> Result<Vec<StudyDocument>, Failure> {
+    let chosen = STUDIES.iter().filter(|study| name == "all" || study.name == name);
+    chosen
+        .map(|study| {
+            let progress = interleaf_console::output::progress(study.steps, study.name);
+            let done = (study.reproduce)(&progress);
+            progress.finish_and_clear();
+            done
+        })
+        .collect()
+}

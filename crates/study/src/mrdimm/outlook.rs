@@ -1,0 +1,132 @@
+//! What the report expects next: sixteen channels, and devices of PCIe Gen 6 that take from them.
+
+use super::{CHANNELS, GEN2, GEN2_4R, MRDIMM, MRDIMM_4R, Point, Results};
+use interleaf_record::reproduce::TableDocument;
+use interleaf_report::number;
+use interleaf_sim::dimm::device::{Device, Options};
+
+const CHANNELS_NEXT: u32 = 16;
+
+/// 128 lanes of 8 GB/s.
+const DMA_GBPS: f64 = 128.0 * 8.0;
+
+const DEVICES: [&str; 4] = [MRDIMM, MRDIMM_4R, GEN2, GEN2_4R];
+
+/// Maxima by the part of the lines that is written.
+const MIXES: [(f64, &str); 7] = [
+    (0.0, "R"),
+    (0.1, "W19"),
+    (0.25, "W3"),
+    (1.0 / 3.0, "W2"),
+    (0.5, "W5"),
+    (0.75, "0.25"),
+    (1.0, "W6"),
+];
+
+/// Where the bytes of devices go: what is said of it, and the part that is written.
+const WAYS: [(&str, f64); 3] =
+    [("out of memory", 0.0), ("half of it either way", 0.5), ("in", 1.0)];
+
+/// What has to be simulated for it besides the maxima of other figures.
+pub(super) fn points() -> impl Iterator<Item = Point> {
+    let of = |device| ["W19", "0.25", "W6"].map(|mix| Point::new(device, "16Gb", mix));
+    DEVICES.into_iter().flat_map(of)
+}
+
+/// The rate of the pins of all channels, TB/s.
+pub(super) fn nominal_tbps(second: bool) -> f64 {
+    let device = Device::by_name(if second { GEN2 } else { MRDIMM }, &Options::default());
+    device.map_or(f64::NAN, |device| device.peak_gbps() * f64::from(CHANNELS_NEXT) * 1e-3)
+}
+
+/// What sixteen channels deliver when a part of the lines is written, GB/s. Channels share nothing,
+/// and each has as many lines on their way as on a machine with twelve.
+fn delivered(results: &Results, device: &'static str, written: f64) -> f64 {
+    let at = |mix| {
+        let channels = f64::from(CHANNELS_NEXT) / f64::from(CHANNELS);
+        results.bandwidth(Point::new(device, "16Gb", mix)) * channels
+    };
+    let next = MIXES.iter().position(|(part, _)| *part >= written).unwrap_or(MIXES.len() - 1);
+    let (high, to) = MIXES[next];
+    let (low, from) = MIXES[next.saturating_sub(1)];
+    if high <= low {
+        return at(to);
+    }
+    at(from) + (at(to) - at(from)) * (written - low) / (high - low)
+}
+
+/// What devices get that are served first, and what cores can read beside them, GB/s.
+fn shared(delivered: impl Fn(f64) -> f64, written: f64) -> (f64, f64) {
+    let alone = delivered(written);
+    if alone <= DMA_GBPS {
+        return (alone, 0.0);
+    }
+    // All that cores read makes the mix that memory sees one with fewer writes.
+    let (mut low, mut high) = (DMA_GBPS, 4.0 * DMA_GBPS);
+    for _ in 0..50 {
+        let middle = f64::midpoint(low, high);
+        if delivered(DMA_GBPS * written / middle) > middle {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    (DMA_GBPS, low - DMA_GBPS)
+}
+
+pub(super) fn remark(results: &Results) -> String {
+    let left = |device| number(shared(|part| delivered(results, device, part), 0.0).1);
+    let half = |device| number(shared(|part| delivered(results, device, part), 0.5).0);
+    format!(
+        "sixteen channels beside devices of PCIe Gen 6 that want {DMA_GBPS} GB/s: where they only \
+         read, {} GB/s are left for cores with MRDIMM-8800 and {} with MRDIMM-12800; where half \
+         is written, devices get {} of two ranks of MRDIMM-8800, {} of four, {} of two of \
+         MRDIMM-12800, and {} of four",
+        left(MRDIMM),
+        left(GEN2),
+        half(MRDIMM),
+        half(MRDIMM_4R),
+        half(GEN2),
+        half(GEN2_4R)
+    )
+}
+
+pub(super) fn table(results: &Results) -> TableDocument {
+    let mut header = vec!["module".to_string(), "read-only, GB/s".into()];
+    for (way, _) in WAYS {
+        header.extend([format!("devices, {way}"), "left for cores".into()]);
+    }
+    let of = |device| {
+        let delivered = |written| delivered(results, device, written);
+        let mut row = vec![device.to_string(), number(delivered(0.0))];
+        for (_, written) in WAYS {
+            let (devices, cores) = shared(delivered, written);
+            row.extend([number(devices), number(cores)]);
+        }
+        row
+    };
+    TableDocument {
+        title: format!(
+            "Sixteen channels beside devices that want {DMA_GBPS} GB/s and are served first, GB/s"
+        ),
+        header,
+        rows: DEVICES.map(of).into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cores_have_what_devices_leave() {
+        let flat = |_| 1500.0;
+        let (devices, cores) = shared(flat, 0.5);
+        assert!(devices == DMA_GBPS && (cores - 476.0).abs() < 1e-6, "{cores}");
+        assert_eq!(shared(|_| 900.0, 1.0), (900.0, 0.0));
+        // 1024 GB/s that write: at 1200 in all 85 % are writes, which 2050 - 850 carry.
+        let (_, cores) = shared(|written| 2050.0 - 1000.0 * written, 1.0);
+        let total = DMA_GBPS + cores;
+        assert!((total - (2050.0 - 1000.0 * DMA_GBPS / total)).abs() < 1e-6, "{total}");
+    }
+}
