@@ -12,7 +12,7 @@ pub mod traffic;
 
 pub mod clock;
 
-pub mod room;
+pub mod availability;
 
 pub mod region;
 
@@ -28,7 +28,7 @@ pub mod point;
 
 pub mod interleave;
 
-pub mod switches;
+pub mod context_switches;
 
 pub mod ring;
 

@@ -1,6 +1,6 @@
 //! In which pages memory is: what the kernel says of it, whatever was asked for.
 
-use crate::room;
+use crate::availability;
 use interleaf_linux::root::{Root, RootError};
 
 /// How much of the memory from `start` on is in huge pages, bytes: transparent ones, and those of
@@ -13,7 +13,7 @@ pub fn huge_bytes(root: &Root, start: usize, bytes: usize) -> Result<Option<usiz
         return Ok(None);
     }
     let range = start as u64..(start + bytes) as u64;
-    room::huge_bytes(root, &range).map(|bytes| Some(bytes as usize))
+    availability::huge_bytes(root, &range).map(|bytes| Some(bytes as usize))
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 
 #![expect(unsafe_code, reason = "memory is mapped, and kernels take its address")]
 
-use crate::room::{self, RoomError};
+use crate::availability::{self, RoomError};
 use interleaf_linux::{
     mempolicy::{Policy, nodes_at},
     root::Root,
@@ -99,7 +99,7 @@ impl Region {
     /// # Errors
     /// When it does not fit, the kernel has no such pages, or the policy is none for this process.
     pub fn new(bytes: usize, pages: Pages, policy: &Policy) -> Result<Self, RegionError> {
-        room::check(&Root::live(), bytes.max(1) as u64, pages, policy)?;
+        availability::check(&Root::live(), bytes.max(1) as u64, pages, policy)?;
         let mut region = Self::mapped(bytes, pages)?;
         region.place(policy)?;
         region.words_mut().fill(1);
@@ -130,11 +130,11 @@ impl Region {
         let sum: u64 = nodes.iter().map(|(_, count)| u64::from(*count)).sum();
         // Each node may have its part while a control group does not allow all of them.
         let all = Policy::Interleave(nodes.iter().map(|(node, _)| *node).collect());
-        room::check(&Root::live(), bytes.max(1) as u64, pages, &all)?;
+        availability::check(&Root::live(), bytes.max(1) as u64, pages, &all)?;
         for (node, count) in nodes {
             let part = bytes.max(1) as u64 * u64::from(*count) / sum.max(1);
             let policy = Policy::Bind([*node].into_iter().collect());
-            room::check(&Root::live(), part, pages, &policy)?;
+            availability::check(&Root::live(), part, pages, &policy)?;
         }
         let mut region = Self::mapped(bytes, pages)?;
         let page_bytes = match pages {

@@ -22,7 +22,7 @@ mod tests;
 pub use expander::{Expander, by_name, in_file};
 
 use crate::dimm::{
-    command::Observer, config::Controller, engine::SubChannel, histogram::Histogram,
+    command::Observer, config::Controller, controller::SubChannel, histogram::Histogram,
 };
 use interleaf_model::mix::Mix;
 use port::{Port, View};

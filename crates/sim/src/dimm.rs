@@ -10,19 +10,19 @@
 //! every command against the tables, and [`perfetto`], which draws them. [`trace`] reads requests.
 
 pub mod check;
+pub mod closed_loop;
 pub mod command;
 pub mod config;
 mod constraint;
+pub mod controller;
 pub mod device;
 pub mod energy;
-pub mod engine;
 pub mod histogram;
-pub mod load;
 pub mod mapping;
 pub mod perfetto;
-mod pseudo;
 mod queue;
 pub mod replay;
 pub mod run;
-pub mod source;
+mod scheduler;
 pub mod trace;
+pub mod traffic;

@@ -5,14 +5,14 @@
 use interleaf_model::mix::Mix;
 use interleaf_sim::dimm::{
     check::Checker,
+    closed_loop::{ClosedLoop, Load, Pattern},
     command::{Command, Kind},
     config::{Controller, PagePolicy, Refresh},
+    controller::SubChannel,
     device::{Device, Options, names},
-    engine::SubChannel,
-    load::{ClosedLoop, Load, Pattern},
     mapping::Layout,
     run::{Part, Setup},
-    source::{Place, Request, Source},
+    traffic::{Place, Request, Source},
 };
 
 fn device(name: &str) -> Device {

@@ -1,9 +1,9 @@
 //! What modules draw under load.
 
 use interleaf_sim::dimm::{
+    closed_loop::Pattern,
     device::{Device, Options},
     energy::{Counts, Energy},
-    load::Pattern,
     run::Setup,
 };
 

@@ -5,7 +5,7 @@ use crate::dimm::{
     histogram::Histogram,
     mapping::{Layout, Mapping, deal},
     replay::CHUNK,
-    source::{Request, Source},
+    traffic::{Request, Source},
 };
 use rand_pcg::{
     Pcg64Mcg,

@@ -17,7 +17,7 @@
 //! ```
 
 mod bus;
-mod place;
+mod history;
 mod refresh;
 mod rules;
 #[cfg(test)]
@@ -32,7 +32,7 @@ use super::{
 };
 use bus::{CommandBus, DataBus};
 use core::fmt;
-use place::{Bank, Group, Past, Rank};
+use history::{Bank, Group, Past, Rank};
 use refresh::Refresh;
 
 /// A command that the tables do not allow.

@@ -9,7 +9,7 @@
 //! Over channels and their sub-channels lines are dealt in chunks, modulo their number, which need
 //! not be a power of two.
 
-use super::{device::Device, source::Place};
+use super::{device::Device, traffic::Place};
 
 /// What a low bit of an address belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! Requests that wait at a pseudo-channel: a list for each bank, in the order of their coming.
 
-use super::{pseudo::BANKS, source::Request};
+use super::{scheduler::BANKS, traffic::Request};
 
 /// No request.
 pub(super) const NONE: u8 = u8::MAX;

@@ -7,13 +7,13 @@
 
 use super::{
     command::Observer,
+    controller::SubChannel,
     device::Device,
-    engine::SubChannel,
     histogram::Histogram,
     mapping::{Mapping, deal},
     run::{Part, Setup},
-    source::{Request, Source},
     trace::{self, Memory, Trace},
+    traffic::{Request, Source},
 };
 use std::{cmp::Reverse, collections::BinaryHeap};
 

@@ -4,12 +4,12 @@
 //! on whatever thread, and what they give is added up in their order.
 
 use super::{
+    closed_loop::{ClosedLoop, Load, Pattern},
     command::Observer,
     config::Controller,
+    controller::{Counts, SubChannel},
     device::Device,
-    engine::{Counts, SubChannel},
     histogram::Histogram,
-    load::{ClosedLoop, Load, Pattern},
     mapping::Layout,
 };
 use interleaf_model::mix::Mix;

@@ -2,10 +2,10 @@
 
 use interleaf_sim::dimm::{
     check::{Checker, Violation},
+    closed_loop::{ClosedLoop, Load, Pattern},
     config::{Controller, PagePolicy, Refresh},
+    controller::SubChannel,
     device::{Device, Options},
-    engine::SubChannel,
-    load::{ClosedLoop, Load, Pattern},
     mapping::Layout,
 };
 

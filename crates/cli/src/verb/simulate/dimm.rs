@@ -12,9 +12,9 @@ use crate::{
 };
 use interleaf_model::mix::Mix;
 use interleaf_sim::dimm::{
+    closed_loop::{Pattern, SLOTS_MAX},
     device::{self, Device, DeviceError, Options},
     energy::{self, Energy},
-    load::{Pattern, SLOTS_MAX},
     run::{LeastRequests, Part, Setup},
 };
 use rayon::prelude::*;

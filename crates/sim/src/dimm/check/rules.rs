@@ -1,6 +1,6 @@
 //! The tables as rules: what has to be how far from what, where.
 
-use super::{Violation, place::Past, refresh::RefreshRules};
+use super::{Violation, history::Past, refresh::RefreshRules};
 use crate::dimm::{
     command::{Command, Kind},
     device::Device,

@@ -114,7 +114,7 @@ pub(super) struct Pseudo {
 /// What an access was.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Accessed {
-    pub(super) request: super::source::Request,
+    pub(super) request: super::traffic::Request,
     pub(super) closes: bool,
     pub(super) row_hit: bool,
 }
@@ -630,7 +630,7 @@ impl Pseudo {
 
     /// Takes a request into its queue.
     #[inline]
-    pub(super) fn push(&mut self, request: super::source::Request) {
+    pub(super) fn push(&mut self, request: super::traffic::Request) {
         let bank = usize::from(request.place.bank);
         let rank = self.rank(bank);
         let which = usize::from(request.write);

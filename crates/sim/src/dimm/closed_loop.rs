@@ -10,7 +10,7 @@ use super::{
     device::Device,
     histogram::Histogram,
     mapping::{Layout, Mapping},
-    source::{Place, Request, Source},
+    traffic::{Place, Request, Source},
 };
 use rand_pcg::{
     Pcg64Mcg,

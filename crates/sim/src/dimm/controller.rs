@@ -9,8 +9,8 @@ use super::{
     config::Controller,
     constraint::{READ, WRITE},
     device::Device,
-    pseudo::{NEVER, Pseudo, READS, Step, WRITES},
-    source::{Request, Source},
+    scheduler::{NEVER, Pseudo, READS, Step, WRITES},
+    traffic::{Request, Source},
 };
 use std::collections::VecDeque;
 
