@@ -12,6 +12,8 @@ pub mod traffic;
 
 pub mod clock;
 
+pub mod pages;
+
 pub mod availability;
 
 pub mod region;
@@ -30,11 +32,11 @@ pub mod interleave;
 
 pub mod context_switches;
 
+pub mod backing;
+
 pub mod ring;
 
 pub mod chase;
-
-pub mod pages;
 
 pub mod levels;
 

@@ -1,7 +1,8 @@
 //! Threads that load memory: each on a CPU of its own, with memory of its own.
 
 use crate::{
-    availability::{self, Backing},
+    availability,
+    backing::Backing,
     clock::{Clock, ticks},
     isa::{Isa, IsaError},
     kernel::{Checksums, Fault, Kernel, TooSmall, Walk},

@@ -131,7 +131,7 @@ impl<'a> SimMachine<'a> {
     /// The machine of `scenario` at its start. `start` are the shares by which pages of each
     /// domain are placed when a task starts: all of them on the first tier, or interleaved.
     pub fn new(scenario: &'a Scenario, start: Vec<Vec<f64>>) -> Self {
-        let layout = layout::layout(scenario);
+        let layout = scenario.layout();
         let tiers = layout.tiers.len();
         Self {
             now_ns: 0,

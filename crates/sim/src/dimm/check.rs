@@ -32,8 +32,9 @@ use super::{
 };
 use bus::{CommandBus, DataBus};
 use core::fmt;
-use history::{Bank, Group, Past, Rank};
+use history::{Bank, Group, Rank};
 use refresh::Refresh;
+use rules::LastCommands;
 
 /// A command that the tables do not allow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,10 +115,10 @@ impl Checker {
     pub fn with_rules(rules: Rules) -> Self {
         let shape = rules.shape;
         let bank = Bank::default();
-        let group = Group { past: Past::default(), banks: vec![bank; shape.banks] };
+        let group = Group { last: LastCommands::default(), banks: vec![bank; shape.banks] };
         let refresh = Refresh::new(shape.banks);
         let groups = vec![group; shape.groups];
-        let rank = Rank { past: Past::default(), groups, activations: [None; 4], refresh };
+        let rank = Rank { last: LastCommands::default(), groups, activations: [None; 4], refresh };
         Self {
             ranks: vec![rank; shape.pseudos * shape.ranks],
             command_bus: CommandBus::default(),
@@ -199,11 +200,11 @@ impl Checker {
     fn pairs(&self, command: &Command) -> Result<(), Violation> {
         let rank = self.rank(command);
         for pair in self.rules.pairs(Class::of(command.kind)) {
-            let far = |past: &Past| pair.far(past, command);
+            let far = |last: &LastCommands| pair.far(last, command);
             match pair.scope {
-                Scope::Bank => rank.banks_under(command).try_for_each(|bank| far(&bank.past))?,
-                Scope::Group => rank.groups_under(command).try_for_each(|g| far(&g.past))?,
-                Scope::Rank => far(&rank.past)?,
+                Scope::Bank => rank.banks_under(command).try_for_each(|bank| far(&bank.last))?,
+                Scope::Group => rank.groups_under(command).try_for_each(|g| far(&g.last))?,
+                Scope::Rank => far(&rank.last)?,
             }
         }
         Ok(())

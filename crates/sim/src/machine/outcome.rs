@@ -164,7 +164,7 @@ impl<'a> Run<'a> {
         duration: Duration,
         policy: impl Fn(usize, &[TierLayout]) -> Box<dyn Policy>,
     ) -> Self {
-        let layout = super::layout::layout(scenario);
+        let layout = scenario.layout();
         let controller = Controller::new(&layout, settings, policy);
         let (domains, tiers) = (layout.domains.len(), layout.tiers.len());
         let start: Vec<Vec<f64>> =

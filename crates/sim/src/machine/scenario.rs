@@ -2,7 +2,6 @@
 
 use interleaf_model::{
     demand::{Demand, Hotness, Metric},
-    machine::Layout,
     platform::Platform,
     predict::{Forecast, Program},
     units::{Bytes, Time},
@@ -367,11 +366,6 @@ impl Scenario {
             }
         }
         Ok(())
-    }
-
-    /// The layout of the machine.
-    pub fn layout(&self) -> Layout {
-        super::layout::layout(self)
     }
 
     /// What programs can have of each tier, bytes.

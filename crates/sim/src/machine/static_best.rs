@@ -3,7 +3,7 @@
 //! Static shares are interleaved from the first page on, so the traffic is shared as the pages are
 //! and nothing moves; what runs is simulated from one change to the next.
 
-use super::{Scenario, SimMachine, Task, layout, task::TaskState};
+use super::{Scenario, SimMachine, Task, task::TaskState};
 use interleaf_model::{machine::Layout, search::best_points};
 
 /// Spans of the longest run after which a run that has not ended is given up.
@@ -35,7 +35,7 @@ pub struct StaticTask {
 /// The best static shares of `scenario` for as long as `duration_s`: those with the highest
 /// product of the speeds of the tasks that begin by then. `None` when none are found that fit.
 pub fn static_best(scenario: &Scenario, duration_s: f64) -> Option<StaticBest> {
-    let layout = layout::layout(scenario);
+    let layout = scenario.layout();
     let mut points: Vec<Vec<u16>> =
         (0..layout.domains.len()).map(|domain| local(&layout, domain)).collect();
     let begun = Scenario {
@@ -64,7 +64,7 @@ pub fn static_best(scenario: &Scenario, duration_s: f64) -> Option<StaticBest> {
 
 /// What `scenario` gives with all pages on the first tier near each domain, were it large enough.
 pub(super) fn all_local(scenario: &Scenario, duration_s: f64) -> Vec<StaticTask> {
-    let layout = layout::layout(scenario);
+    let layout = scenario.layout();
     let points: Vec<Vec<u16>> =
         (0..layout.domains.len()).map(|domain| local(&layout, domain)).collect();
     run(scenario, &points, duration_s)

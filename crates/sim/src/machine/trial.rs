@@ -1,7 +1,7 @@
 //! A policy by name on a scenario, with what it is made to believe.
 
 use super::{
-    Outcome, Run, Scenario, layout,
+    Outcome, Run, Scenario,
     static_best::{StaticBest, static_best},
 };
 use core::time::Duration;
@@ -60,7 +60,7 @@ impl<'a> Arena<'a> {
     /// # Errors
     /// When curves that are so wrong are none: an error of -100 % or less, or 100 % or more.
     pub fn start(&self, trial: &Trial) -> Result<Run<'a>, CurveError> {
-        let layout = layout::layout(self.scenario);
+        let layout = self.scenario.layout();
         let believed = believed(&self.scenario.platform, trial.curve_error)?;
         let policy = |domain: usize, tiers: &[TierLayout]| {
             let near = &layout.domains[domain].tiers;

@@ -1,6 +1,6 @@
 //! The tables as rules: what has to be how far from what, where.
 
-use super::{Violation, history::Past, refresh::RefreshRules};
+use super::{Violation, refresh::RefreshRules};
 use crate::dimm::{
     command::{Command, Kind},
     device::Device,
@@ -40,6 +40,22 @@ impl Class {
     }
 }
 
+/// The last command of each class that a bank, a bank group or a rank received.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct LastCommands {
+    last: [Option<Command>; CLASSES],
+}
+
+impl LastCommands {
+    pub(super) const fn of(&self, class: Class) -> Option<&Command> {
+        self.last[class as usize].as_ref()
+    }
+
+    pub(super) const fn remember(&mut self, command: &Command) {
+        self.last[Class::of(command.kind) as usize] = Some(*command);
+    }
+}
+
 /// Where the earlier command of a rule has to have been, seen from the later one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
@@ -68,8 +84,8 @@ pub struct Pair {
 
 impl Pair {
     /// Whether the command is far enough from the last that this rule names.
-    pub(super) fn far(&self, past: &Past, command: &Command) -> Result<(), Violation> {
-        let Some(earlier) = past.last(self.earlier) else { return Ok(()) };
+    pub(super) fn far(&self, last: &LastCommands, command: &Command) -> Result<(), Violation> {
+        let Some(earlier) = last.of(self.earlier) else { return Ok(()) };
         let (rule, limit) = (self.name, self.cycles);
         let cycles = command.at.saturating_sub(earlier.at);
         if cycles < limit {

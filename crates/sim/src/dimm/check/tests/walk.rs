@@ -74,7 +74,7 @@ impl Walk {
         command.row = self.dice.below(2) as u32;
         let rank = self.checker.rank(&command);
         let open = rank.bank(&command).has_row(&command).is_ok();
-        let closed = rank.bank(&command).past.last(Class::Activate).is_none()
+        let closed = rank.bank(&command).last.of(Class::Activate).is_none()
             || !rank.bank(&command).is_open();
         let fits = match Class::of(kind) {
             Class::Activate => closed,
