@@ -1,6 +1,6 @@
-//! Where requests come from: the seam between a controller and what loads it.
+//! The request source: the trait between a controller and the traffic that loads it.
 
-/// Where a burst lies within a sub-channel.
+/// The location of a burst within a sub-channel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Place {
     /// The pseudo-channel.
@@ -13,37 +13,36 @@ pub struct Place {
     pub row: u32,
 }
 
-/// A burst that is asked for.
+/// A request for a burst.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Request {
-    /// When it reaches the controller, in clocks of the DRAM.
+    /// Its arrival at the controller, in clocks of the DRAM.
     pub at: u64,
-    /// Where it goes.
+    /// The location.
     pub place: Place,
-    /// What its source knows it by.
+    /// The source's own number for it.
     pub tag: u32,
-    /// The order in which requests came to a queue; a controller counts it.
+    /// The order of arrival, which the controller counts.
     pub order: u16,
-    /// Whether it writes.
+    /// A write, or else a read.
     pub write: bool,
 }
 
-/// Requests, in the order in which they reach a controller. They may depend on when earlier ones
-/// were done.
+/// A source of requests in order of arrival. Later requests may depend on the completion of earlier
+/// ones (a closed loop).
 pub trait Source {
-    /// The clock at which the next reaches the controller. None: none until another is done, or
-    /// none at all any more.
+    /// The arrival of the next request. `None` until another request completes, or at the end.
     fn peek(&self) -> Option<u64>;
 
-    /// The next, as [`peek`](Self::peek) said.
+    /// Removes the request that [`peek`](Self::peek) announced.
     fn take(&mut self) -> Request;
 
-    /// A write was taken into the queue at a clock, which is all that its source waits for.
+    /// A write entered the write queue at `clock`: it is complete for its source.
     fn accepted(&mut self, request: &Request, clock: u64) {
         let _ = (request, clock);
     }
 
-    /// The data of a read are with the controller at a clock, which may lie ahead.
+    /// The data of a read reach the controller at `clock`, which may be in the future.
     fn done(&mut self, request: &Request, clock: u64) {
         let _ = (request, clock);
     }

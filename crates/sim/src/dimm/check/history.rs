@@ -8,7 +8,7 @@ use super::{
 };
 use crate::dimm::command::{Command, Kind};
 
-/// What a bank was told.
+/// The commands that a bank has received.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Bank {
     pub(super) last: LastCommands,
@@ -18,7 +18,7 @@ pub(super) struct Bank {
 }
 
 impl Bank {
-    /// Whether the bank is closed and its precharge, if it is one of its own, is over.
+    /// Checks that the bank is closed, and that tRP is over after an auto-precharge.
     pub(super) fn closed(&self, rules: &Rules, command: &Command) -> Result<(), Violation> {
         if self.open.is_some() {
             let earlier = self.last.of(Class::Activate).copied();
@@ -39,7 +39,7 @@ impl Bank {
         self.open.is_some()
     }
 
-    /// Whether the row that the command means is open.
+    /// Checks that the row of the command is open.
     pub(super) fn has_row(&self, command: &Command) -> Result<(), Violation> {
         let rule = match self.open {
             None => "bank is closed",
@@ -118,7 +118,7 @@ impl Rank {
         }
     }
 
-    /// Not a fifth activation within the window.
+    /// Checks tFAW: no fifth activation within the window.
     pub(super) fn four_activations(
         &self,
         rules: &Rules,

@@ -25,7 +25,7 @@ pub(super) struct Walk {
     dice: Dice,
     at: u64,
     refreshed: Vec<u64>,
-    /// By rank, the bank that is refreshed next.
+    /// The bank of each rank that the next same-bank refresh takes.
     turns: Vec<u8>,
     by_bank: bool,
 }
@@ -99,7 +99,7 @@ impl Walk {
         self.give(command, seen);
     }
 
-    /// Gives the command at the first clock that is allowed.
+    /// Issues the command at the first clock that the rules allow.
     fn give(&mut self, mut command: Command, seen: &mut impl FnMut(&Command)) {
         for at in self.at..self.at + TRIED_MAX {
             command.at = at;
