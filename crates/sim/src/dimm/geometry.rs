@@ -72,6 +72,7 @@ impl Geometry {
     }
 
     /// Rank, bank group within the rank, and bank within the group: the address of a command.
+    #[inline]
     pub(super) fn address(&self, bank: usize) -> (u8, u8, u8) {
         let group = usize::from(self.group_of[bank]);
         (self.rank_of[bank], (group % self.groups) as u8, (bank % self.banks) as u8)

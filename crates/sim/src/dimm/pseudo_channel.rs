@@ -76,11 +76,13 @@ impl PseudoChannel {
     }
 
     /// The open row of a bank.
+    #[inline]
     pub(super) fn row(&self, bank: usize) -> u32 {
         self.banks.rows.row(bank)
     }
 
     /// Rank, bank group and bank as a command names them.
+    #[inline]
     pub(super) fn address(&self, bank: usize) -> (u8, u8, u8) {
         self.banks.timing.geometry.address(bank)
     }
@@ -226,6 +228,7 @@ impl PseudoChannel {
     }
 
     /// Whether no queued request hits an open row any more.
+    #[inline]
     pub(super) fn is_drained(&self) -> bool {
         !self.scheduler.has_access(&self.banks)
     }

@@ -11,7 +11,7 @@ use interleaf_sim::dimm::{
 
 const LAYOUT_OF_8: Layout = Layout { neighbours_log2: 3 };
 
-/// What a run is made of.
+/// The configuration of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Setup {
     pub(crate) device: Device,
