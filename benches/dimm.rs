@@ -6,8 +6,8 @@
 
 use divan::{Bencher, counter::ItemsCount};
 use interleaf_sim::dimm::{
+    closed_loop::Pattern,
     device::{Device, Options},
-    load::Pattern,
     run::{Part, Setup},
 };
 

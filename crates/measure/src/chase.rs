@@ -16,10 +16,10 @@
 
 use crate::{
     clock::{Clock, ticks},
+    context_switches::context_switches,
     region::{Region, RegionError},
     ring::{Cursor, Ring, UNROLL},
     spread::quantile,
-    switches::switches,
 };
 use rand::{SeedableRng, seq::SliceRandom};
 use rand_pcg::Pcg64Mcg;
@@ -314,9 +314,9 @@ impl Chase {
         };
         while ticks() < end || !enough(all) {
             let loads = SLICE.as_nanos() as f64 / latency_ns.max(0.1);
-            let before = switches();
+            let before = context_switches();
             latency_ns = per_load(self.run(loads as u64)?);
-            all.push(Slice { latency_ns, alone: switches() == before });
+            all.push(Slice { latency_ns, alone: context_switches() == before });
         }
         Ok(())
     }

@@ -28,8 +28,8 @@ mod stamp;
 use crate::{
     chase::{Chase, ChaseError, Order, Shape, Slices},
     clock::Clock,
+    context_switches::context_switches,
     region::{Pages, Region},
-    switches::switches,
 };
 use distribution::Distribution;
 use interleaf_linux::{mempolicy::Policy, root::Root};
@@ -220,16 +220,16 @@ pub fn histogram(
     });
     let mut stamps = vec![Stamp::default(); BATCH];
     let mut chased = vec![];
-    let (stolen_first, switches_first) = (stolen_ticks(root), switches());
+    let (stolen_first, switches_first) = (stolen_ticks(root), context_switches());
     chase.warm()?;
     let mut done = 0;
     while done < options.samples {
         let (window, stolen) = (Instant::now(), stolen_ticks(root));
         while done < options.samples && window.elapsed() < WINDOW {
             let count = (options.samples - done).min(BATCH as u64) as usize;
-            let before = switches();
+            let before = context_switches();
             walk(chase, spin, done, &mut stamps[..count])?;
-            sampling.take(&stamps[..count], switches() > before);
+            sampling.take(&stamps[..count], context_switches() > before);
             done += count as u64;
         }
         sampling.settle(stolen_ticks(root) > stolen);
@@ -245,7 +245,7 @@ pub fn histogram(
         tagged,
         timer,
         chase: Slices::of(&chased),
-        switches: switches() - switches_first,
+        switches: context_switches() - switches_first,
         stolen_ticks,
         took: began.elapsed(),
     })

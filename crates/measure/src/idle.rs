@@ -4,10 +4,10 @@
 //! What is given for an order is the median of several such figures, with how far they are apart.
 
 use crate::{
+    backing::huge_bytes,
     chase::{BLOCK_BYTES, Chase, ChaseError, Order, Shape, Slices},
     clock::Clock,
     levels::{Levels, Visited, levels},
-    pages::huge_bytes,
     point::{Kind, Place, Point},
     region::{Pages, Region},
     spread::{Spread, spread},

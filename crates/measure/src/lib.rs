@@ -12,7 +12,9 @@ pub mod traffic;
 
 pub mod clock;
 
-pub mod room;
+pub mod pages;
+
+pub mod availability;
 
 pub mod region;
 
@@ -28,13 +30,13 @@ pub mod point;
 
 pub mod interleave;
 
-pub mod switches;
+pub mod context_switches;
+
+pub mod backing;
 
 pub mod ring;
 
 pub mod chase;
-
-pub mod pages;
 
 pub mod levels;
 

@@ -3,7 +3,8 @@
 
 #![expect(unsafe_code, reason = "memory is mapped, and kernels take its address")]
 
-use crate::room::{self, RoomError};
+use crate::availability::{self, AvailabilityError};
+pub use crate::pages::{HUGE_BYTES, Pages};
 use interleaf_linux::{
     mempolicy::{Policy, nodes_at},
     root::Root,
@@ -21,26 +22,12 @@ use std::{
     ptr, slice, thread,
 };
 
-/// Bytes of a huge page: those of x86-64, and of AArch64 with small pages of 4 KiB.
-pub const HUGE_BYTES: usize = 2 << 20;
-
-/// Which pages are asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pages {
-    /// The smallest.
-    Small,
-    /// Huge ones where the kernel finds some, without being sure of it (`madvise`).
-    Huge,
-    /// Huge ones that an administrator has reserved, or none (`hugetlbfs`).
-    Reserved,
-}
-
 /// Why there is no memory.
 #[derive(Debug, thiserror::Error)]
 pub enum RegionError {
     /// It does not fit.
     #[error(transparent)]
-    Room(#[from] RoomError),
+    Unavailable(#[from] AvailabilityError),
     /// The kernel has none.
     #[error("{bytes} bytes in {pages:?} pages: {why}")]
     Map {
@@ -65,7 +52,7 @@ impl RegionError {
     /// How to mend it.
     pub fn hint(&self) -> String {
         match self {
-            Self::Room(why) => why.hint(),
+            Self::Unavailable(why) => why.hint(),
             Self::Map { pages: Pages::Reserved, .. } => {
                 "reserve huge pages as root (sysctl vm.nr_hugepages), or take others".into()
             }
@@ -99,7 +86,7 @@ impl Region {
     /// # Errors
     /// When it does not fit, the kernel has no such pages, or the policy is none for this process.
     pub fn new(bytes: usize, pages: Pages, policy: &Policy) -> Result<Self, RegionError> {
-        room::check(&Root::live(), bytes.max(1) as u64, pages, policy)?;
+        availability::check(&Root::live(), bytes.max(1) as u64, pages, policy)?;
         let mut region = Self::mapped(bytes, pages)?;
         region.place(policy)?;
         region.words_mut().fill(1);
@@ -130,11 +117,11 @@ impl Region {
         let sum: u64 = nodes.iter().map(|(_, count)| u64::from(*count)).sum();
         // Each node may have its part while a control group does not allow all of them.
         let all = Policy::Interleave(nodes.iter().map(|(node, _)| *node).collect());
-        room::check(&Root::live(), bytes.max(1) as u64, pages, &all)?;
+        availability::check(&Root::live(), bytes.max(1) as u64, pages, &all)?;
         for (node, count) in nodes {
             let part = bytes.max(1) as u64 * u64::from(*count) / sum.max(1);
             let policy = Policy::Bind([*node].into_iter().collect());
-            room::check(&Root::live(), part, pages, &policy)?;
+            availability::check(&Root::live(), part, pages, &policy)?;
         }
         let mut region = Self::mapped(bytes, pages)?;
         let page_bytes = match pages {
@@ -302,9 +289,12 @@ mod tests {
     #[test]
     fn more_than_there_is_is_refused_before_it_is_touched() {
         let why = Region::new(1 << 50, Pages::Huge, &Policy::Default).unwrap_err();
-        assert!(matches!(why, RegionError::Room(RoomError::Memory { .. })), "{why}");
+        assert!(matches!(why, RegionError::Unavailable(AvailabilityError::Memory { .. })), "{why}");
         let why = Region::new(1 << 50, Pages::Reserved, &Policy::Default).unwrap_err();
-        assert!(matches!(why, RegionError::Room(RoomError::Reserved { .. })), "{why}");
+        assert!(
+            matches!(why, RegionError::Unavailable(AvailabilityError::Reserved { .. })),
+            "{why}"
+        );
         assert!(why.hint().contains("sysctl"), "{}", why.hint());
     }
 

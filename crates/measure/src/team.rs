@@ -1,12 +1,13 @@
 //! Threads that load memory: each on a CPU of its own, with memory of its own.
 
 use crate::{
+    availability,
+    backing::Backing,
     clock::{Clock, ticks},
     isa::{Isa, IsaError},
     kernel::{Checksums, Fault, Kernel, TooSmall, Walk},
     point::Pattern,
     region::{Pages, Region, RegionError},
-    room::{self, Backing},
     traffic::{LINE_BYTES, Traffic},
 };
 use interleaf_linux::{
@@ -174,7 +175,8 @@ impl Team {
         let kernel = load.kernel()?;
         let new = load.cpus.len().saturating_sub(regions.len()) as u64;
         let asked = new.saturating_mul(load.bytes as u64);
-        room::check(&Root::live(), asked, load.pages, &load.policy).map_err(RegionError::from)?;
+        availability::check(&Root::live(), asked, load.pages, &load.policy)
+            .map_err(RegionError::from)?;
         let clock = Clock::here();
         let shared = Arc::new(Shared {
             stop: AtomicBool::new(false),

@@ -24,12 +24,14 @@
 //! tiers that cost each other bandwidth ([`crate::platform::Coupling`]), and loads that share
 //! tiers ([`solve`] takes several).
 
+mod load;
 pub mod network;
 mod root;
 mod station;
 mod system;
 
-pub use system::{Equilibrium, Load, LoadEquilibrium, System, Traffic};
+pub use load::Load;
+pub use system::{Equilibrium, LoadEquilibrium, System, Traffic};
 
 use crate::platform::Platform;
 

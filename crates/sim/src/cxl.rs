@@ -22,12 +22,12 @@ mod tests;
 pub use expander::{Expander, by_name, in_file};
 
 use crate::dimm::{
-    command::Observer, config::Controller, engine::SubChannel, histogram::Histogram,
+    command::Observer, config::Controller, controller::SubChannel, histogram::Histogram,
 };
 use interleaf_model::mix::Mix;
 use port::{Port, View};
 
-/// How one of several expanders of a host is loaded.
+/// The load on one of several expanders of a host.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Load {
     /// Reads and writes, in any order.
@@ -38,19 +38,19 @@ pub struct Load {
     pub seed: u64,
 }
 
-/// What one expander gave.
+/// The measurements of one expander.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
     /// Reads and writes together.
     pub bandwidth_gbps: f64,
     /// The part of the time in which the link to the expander, and that from it, carried slots.
     pub link_busy: [f64; 2],
-    /// Of reads, from the host's request to its data.
+    /// Read latencies, from the host's request to its data.
     pub latency: Histogram,
 }
 
 impl Expander {
-    /// So many accesses, after as many as fill the queues.
+    /// Simulates `accesses`, after a warm-up that fills the queues.
     pub fn run<O: Observer>(&self, load: &Load, accesses: u64, observer: &mut O) -> Outcome {
         let mut port = Port::new(self, load);
         let parts = self.parts();

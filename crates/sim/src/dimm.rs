@@ -5,24 +5,42 @@
 //! *pseudo-channels*, whose DRAM runs at half of the rate of the host. Below that are ranks, groups
 //! of banks, and banks. Time is counted in whole clocks of the DRAM.
 //!
-//! [`device`] is what is simulated, read from the tables in `devices/`; [`command`] is what is
-//! issued to it, and the seam behind which somebody may watch. Who watches: [`check`], which holds
-//! every command against the tables, and [`perfetto`], which draws them. [`trace`] reads requests.
+//! The way of a request:
+//!
+//! ```text
+//! closed_loop, replay ──> traffic ──> controller ──> pseudo_channel ──> command ──> check
+//!                        (requests)   (time, write     ├ queue                      energy
+//!                                      drains)         ├ scheduler                  perfetto
+//!                                                      ├ refresh
+//!                                                      ├ row_policy
+//!                                                      └ timing_state
+//! ```
+//!
+//! [`device`] reads the tables in `devices/`, and `constraint` turns them into constraints between
+//! commands. Observers of [`command`] see each command: [`check`] compares it with the tables,
+//! [`energy`] adds its energy, [`perfetto`] draws it. [`trace`] reads requests from files, and
+//! [`run`] simulates all channels.
 
+mod banks;
 pub mod check;
+pub mod closed_loop;
 pub mod command;
 pub mod config;
 mod constraint;
+pub mod controller;
 pub mod device;
 pub mod energy;
-pub mod engine;
+mod geometry;
 pub mod histogram;
-pub mod load;
 pub mod mapping;
 pub mod perfetto;
-mod pseudo;
+mod pseudo_channel;
 mod queue;
+mod refresh;
 pub mod replay;
+mod row_policy;
 pub mod run;
-pub mod source;
+mod scheduler;
+mod timing_state;
 pub mod trace;
+pub mod traffic;

@@ -1,7 +1,7 @@
 //! Simulators of memory.
 //!
-//! [`machine`] is a server whose pages move: it stands behind the same trait as a real one, so
-//! that the policies and the control loop that run on it are those that run in production.
+//! [`machine`] is a server with page migration. It implements the same trait as a real machine, so
+//! that simulations run the policies and the control loop of production.
 //!
 //! [`dimm`] is memory at the level of commands, [`cxl`] an expander with such memory behind a link.
 //!

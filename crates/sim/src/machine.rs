@@ -1,11 +1,11 @@
-//! A machine whose pages move, simulated.
+//! A simulated machine with page migration.
 //!
-//! Time goes in steps of at most one sample (200 ms), which end earlier where something changes: a
-//! workload starts or ends, a phase begins, a device begins to read. Within a step nothing changes,
-//! and bandwidth and latency are those of the equilibrium of all that runs
-//! ([`interleaf_model::equilibrium`]) at the shares that the pages have then. Pages move between
-//! steps, at a limited rate; meanwhile their bytes are traffic on the tier they leave and on the
-//! one they come to, and threads that want one of them wait.
+//! Time advances in steps of at most one sample (200 ms); a step ends earlier when a workload starts
+//! or ends, a phase begins, or a device begins to read. Within a step, bandwidth and latency are
+//! those of the equilibrium of all running tasks ([`interleaf_model::equilibrium`]) at the current
+//! placement of their pages. Pages migrate between steps, at a limited bandwidth; their bytes are
+//! read traffic on the source tier and write traffic on the target tier, and threads that touch a
+//! moving page stall.
 //!
 //! ```text
 //! scenario -> tasks (threads, pages in groups, heat) --shares--> equilibrium -> traffic, speed
@@ -13,8 +13,8 @@
 //!             migrator <- decision <- policy <- control loop <- sample <- counters (with noise)
 //! ```
 //!
-//! What a policy is shown is what counters of a real machine would show, with their noise, and
-//! heat as DAMON would sample it. It is never shown what the simulation knows.
+//! A policy sees the counters of a real machine, with their noise, and heat as DAMON samples it,
+//! and never the exact state of the simulation.
 //!
 //! A worked number: 48 GiB go from all on DRAM to 65:35. 18 GB move at 4 GB/s in 4.5 s; meanwhile
 //! DRAM carries 4 GB/s of reads more and CXL 4 GB/s of writes.
@@ -50,7 +50,8 @@ use pages::{Interleaving, Pages};
 use std::convert::Infallible;
 use task::{Memory, TaskState};
 
-/// How near several tasks are brought to their equilibrium: far below any noise of a counter.
+/// Tolerance of the equilibrium of several tasks, as a fraction of bandwidth: far below counter
+/// noise.
 const TOLERANCE: f64 = 1e-6;
 
 /// The most that moving pages hold up threads, as a part of their time.
@@ -67,13 +68,13 @@ pub struct SimMachine<'a> {
     tasks: Vec<TaskState>,
     /// The shares by which a task's pages are placed when it starts, by domain.
     start: Vec<Vec<f64>>,
-    /// By task.
+    /// Target shares and their order, by task.
     targets: Vec<Option<(Vec<f64>, Order)>>,
     rate_limit_gbps: f64,
     queue: Queue,
     /// Bytes that may move and have not, for want of a whole group.
     carried_bytes: f64,
-    /// What programs can have of each tier, and what they have.
+    /// Bytes that programs may use of each tier, and bytes that they use.
     limit_bytes: Vec<u64>,
     used_bytes: Vec<u64>,
     equilibrium: Solved<'a>,
@@ -81,7 +82,7 @@ pub struct SimMachine<'a> {
     counter_noise: Noise,
     heat_noise: Noise,
     next_aggregation_ns: u64,
-    /// By task, as of the last aggregation.
+    /// Heat of the last aggregation interval, by task.
     bands: Vec<Option<Vec<HeatBand>>>,
     energy_j: f64,
     moved_bytes: u64,
@@ -97,11 +98,11 @@ struct Solved<'a> {
     beside: Option<System<'a>>,
     flows: Flows,
     loads: Vec<Load>,
-    /// By entry of `running`.
+    /// Indexed as `running`.
     reached: Vec<LoadEquilibrium>,
 }
 
-/// What has been counted since the last sample.
+/// The counters since the last sample.
 #[derive(Clone, Debug, Default)]
 struct Counters {
     traffic: Vec<Vec<Counted>>,
@@ -131,7 +132,7 @@ impl<'a> SimMachine<'a> {
     /// The machine of `scenario` at its start. `start` are the shares by which pages of each
     /// domain are placed when a task starts: all of them on the first tier, or interleaved.
     pub fn new(scenario: &'a Scenario, start: Vec<Vec<f64>>) -> Self {
-        let layout = layout::layout(scenario);
+        let layout = scenario.layout();
         let tiers = layout.tiers.len();
         Self {
             now_ns: 0,
@@ -173,13 +174,12 @@ impl<'a> SimMachine<'a> {
         self.energy_j
     }
 
-    /// Where the accesses of what is steered go: the part of their traffic on each tier. `None`
-    /// while nothing runs.
+    /// The share of each tier in the traffic of the steered tasks. `None` while none runs.
     pub fn reached_shares(&self) -> Option<Vec<f64>> {
         self.reached_shares_of(|_| true)
     }
 
-    /// The same of the tasks in one domain.
+    /// The share of each tier in the traffic of the tasks of one domain.
     pub fn reached_shares_in(&self, domain: usize) -> Option<Vec<f64>> {
         self.reached_shares_of(|task| task.domain == domain)
     }
@@ -199,7 +199,7 @@ impl<'a> SimMachine<'a> {
         (all > 0.0).then(|| sum.iter().map(|part| part / all).collect())
     }
 
-    /// Whether all tasks have ended for good.
+    /// Whether all tasks have finished their last run.
     fn has_ended(&self) -> bool {
         self.tasks.iter().all(TaskState::has_ended)
     }
@@ -222,7 +222,7 @@ impl<'a> SimMachine<'a> {
         self.start_tasks();
     }
 
-    /// What no program has of `tier`.
+    /// Free bytes of `tier`.
     fn free_bytes(&self, tier: usize) -> u64 {
         self.limit_bytes[tier].saturating_sub(self.used_bytes[tier])
     }
@@ -361,7 +361,7 @@ impl<'a> SimMachine<'a> {
         program.speed(phase, gbps) * (1.0 - self.stall())
     }
 
-    /// How long nothing changes, ns, and at most `limit_ns`.
+    /// Time until the next event, ns, at most `limit_ns`.
     fn step(&self, limit_ns: u64) -> u64 {
         let mut step = limit_ns;
         let mut until = |at_ns: u64| {
@@ -423,7 +423,7 @@ impl<'a> SimMachine<'a> {
         }
     }
 
-    /// Lets what runs do the work of the step that has just ended.
+    /// Adds the work of the step that has just ended to each running task.
     fn work(&mut self, step_ns: u64) {
         let running = self.equilibrium.running.clone();
         let seconds = step_ns as f64 * 1e-9;
@@ -473,7 +473,7 @@ impl<'a> SimMachine<'a> {
             self.counters.traffic[domain][step.to].written_bytes += bytes as f64;
         }
         if self.queue.first().is_none() {
-            // What there was time for beyond the last page is lost.
+            // Unused bandwidth does not carry over once no page is left to move.
             self.carried_bytes = 0.0;
         }
     }
@@ -529,7 +529,7 @@ impl<'a> SimMachine<'a> {
         let (spread, counts_latency) = (self.scenario.counter_noise, self.scenario.counts_latency);
         let noise = &mut self.counter_noise;
         let mut read = |counted: &Counted| {
-            // One counter each: their errors are their own.
+            // Each counter has its own error.
             let [a, b, c, d] = [(); 4].map(|()| noise.factor(spread));
             Traffic {
                 read_bytes: Some(a * counted.read_bytes),
@@ -608,8 +608,8 @@ fn bands(pages: &Pages, heat: &Heat, damon: &Damon) -> Vec<HeatBand> {
     bands
 }
 
-/// What pages that come leave free on `tier`, bytes: where cold pages are demoted to make room,
-/// others do not take it at once. The last tier has nowhere to demote to.
+/// Bytes of `tier` that stay free when pages move there: a tier from which cold pages are demoted
+/// keeps them free for allocations. The last tier cannot demote.
 fn reserve(layout: &Layout, tier: usize) -> u64 {
     let last = tier + 1 == layout.tiers.len();
     let part = if last { 0.0 } else { migrator::DEMOTE_UP_TO };

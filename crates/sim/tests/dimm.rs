@@ -5,14 +5,14 @@
 use interleaf_model::mix::Mix;
 use interleaf_sim::dimm::{
     check::Checker,
+    closed_loop::{ClosedLoop, Load, Pattern},
     command::{Command, Kind},
     config::{Controller, PagePolicy, Refresh},
+    controller::SubChannel,
     device::{Device, Options, names},
-    engine::SubChannel,
-    load::{ClosedLoop, Load, Pattern},
     mapping::Layout,
     run::{Part, Setup},
-    source::{Place, Request, Source},
+    traffic::{Place, Request, Source},
 };
 
 fn device(name: &str) -> Device {
@@ -116,7 +116,7 @@ fn two_accesses_are_as_close_as_the_tables_allow() {
     assert_eq!(pair((true, 0), (true, 1)), clocks(t.t_ccd_l_wr));
     assert_eq!(pair((true, 0), (true, 32)), clocks(t.burst + t.t_rank));
     assert_eq!(pair((false, 0), (true, 4)), clocks(t.cl + t.burst + t.t_turn - t.cwl));
-    // Of two that come at once reads go first; so the write comes alone.
+    // Of two simultaneous requests the read goes first, so the write comes alone.
     let after_write = |bank: u8| {
         let requests = [
             (10, false, 0, 7, 0),
@@ -213,7 +213,7 @@ fn writes_wait_for_one_another_but_not_for_ever() {
     };
     assert!(commands.iter().filter(reads_on).count() >= 3, "{opened} to {}", write.at);
     assert!(write.at <= opened + 2 * u64::from(device.timing.t_rcd));
-    // What is still to be written answers a read of it at once.
+    // The write queue answers a read of its data at once.
     let own = [(5, false, 0, 1, 0), (6, true, 1, 7, 3), (7, false, 1, 7, 3), (8, false, 4, 1, 0)];
     let mut source = Script::new(&own);
     let mut channel = SubChannel::new(&device, &plain(), (0, 1));
@@ -313,7 +313,7 @@ fn twelve_channels_give_what_a_server_gives() {
     assert!((0.06..0.11).contains(&((read - few) / 614.4)), "{few} of {read}");
 }
 
-/// Of DDR5-4800 real servers lose about 8 points with the first 5 % of writes, then little more.
+/// Real servers with DDR5-4800 lose about 8 points with the first 5 % of writes, then little more.
 #[test]
 fn the_first_writes_cost_most_with_one_rank_and_with_two() {
     let part = |name: &str, mix: &str| maximum(device(name), mix) / (12.0 * 38.4);

@@ -46,7 +46,7 @@ const SHORTER: [Break; 24] = shorter!(
     t_wtr_s t_wtr_l t_rtp t_wr t_ppd t_turn t_rank t_rfc t_rfc_sb t_refsbrd
 );
 
-/// What else a scheduler may take for granted.
+/// Other rules that a scheduler may break.
 const OTHER: [Break; 7] = [
     ("t_refi", |device| device.timing.t_refi *= 7),
     ("t_refi_sb", |device| device.timing.t_refi_sb *= 7),
@@ -78,7 +78,7 @@ fn with_room(name: &str, width: Option<&str>) -> Device {
     device
 }
 
-/// Whether some run by the broken tables is caught by the good ones.
+/// Whether commands scheduled by the broken tables violate the good ones in some run.
 fn is_caught(good: &Device, broken: &Device) -> bool {
     (0..24).any(|seed| {
         let mut setup = Setup::random("rdimm-6400-2r", seed);

@@ -1,14 +1,14 @@
-//! What modules draw under load.
+//! The power of modules under load.
 
 use interleaf_sim::dimm::{
+    closed_loop::Pattern,
     device::{Device, Options},
     energy::{Counts, Energy},
-    load::Pattern,
     run::Setup,
 };
 
-/// One module of this kind with 16 Gb devices that is asked for so much in all, by one of its two
-/// sub-channels: the power of the whole.
+/// The power of a module with 16 Gb devices at this total bandwidth, from one of its two
+/// sub-channels.
 fn power(name: &str, width: &str, gbps: Option<f64>, mix: &str) -> Energy {
     let options = Options { width: Some(width.into()), ..Options::default() };
     let device = Device::by_name(name, &options).expect("it comes with the tool");

@@ -97,12 +97,12 @@ static SMALL: LazyLock<Platform> = LazyLock::new(|| {
     platform_toml::parse("small.toml", PLATFORM, &curves).unwrap()
 });
 
-/// What a case may cost: what is let through can be long, and have many pages.
+/// Bounds on a case, since an accepted scenario may be long and have many pages.
 const DURATION_MAX_S: f64 = 3.0;
 const GROUPS_MAX: usize = 200;
 const CYCLES_MAX: u32 = 20;
 
-/// One thing that goes wrong with a file.
+/// A mutation of a file.
 #[derive(Clone, Debug)]
 enum Mutation {
     Character(Index, char),
@@ -179,7 +179,7 @@ fn mutate(text: &str, mutation: &Mutation) -> String {
     lines.join("\n")
 }
 
-/// Where the numbers of a text begin and end.
+/// The ranges of the numbers in a text.
 fn numbers(text: &str) -> Vec<(usize, usize)> {
     let mut found: Vec<(usize, usize)> = vec![];
     for (at, _) in text.char_indices().filter(|(_, c)| c.is_ascii_digit() || *c == '.') {
@@ -233,7 +233,7 @@ fn sane(outcome: &Outcome, scenario: &Scenario) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// So many cases. What fails is not written beside the tests: there is no src folder to do so.
+/// The number of cases. Failures are not stored: the persistence file needs a src folder.
 fn config(cases: u32) -> ProptestConfig {
     ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
 }

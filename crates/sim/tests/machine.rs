@@ -1,4 +1,4 @@
-//! What holds of the simulated machine, whatever runs on it.
+//! Properties of the simulated machine that hold for every scenario.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -77,14 +77,14 @@ fn gbps(sample: &Sample) -> f64 {
     bytes(sample) / sample.span.as_nanos() as f64
 }
 
-/// What `policy` gives, beside the best static shares.
+/// The outcome of `policy`, compared with the best static shares.
 fn run(scenario: &Scenario, policy: PolicyKind, seconds: u64) -> Outcome {
     let arena = Arena::new(scenario, Duration::from_secs(seconds));
     let settings = Settings::default();
     arena.run(&Trial { policy, points: None, curve_error: 0.0, settings }).unwrap()
 }
 
-/// What these shares give, without looking for the best.
+/// The outcome of fixed shares, without the search for the best ones.
 fn keep(scenario: &Scenario, shares: &[f64], seconds: u64) -> Outcome {
     let duration = Duration::from_secs(seconds);
     let mut run = Run::new(scenario, Settings::default(), duration, |_, tiers| {
@@ -134,7 +134,7 @@ fn any_hotness() -> impl Strategy<Value = Hotness> {
     ]
 }
 
-/// What is aimed at, and for how many samples.
+/// A sequence of targets with the number of samples that each lasts.
 fn any_goals() -> impl Strategy<Value = Vec<(f64, bool, usize)>> {
     prop::collection::vec((0.0..=1.0f64, any::<bool>(), 1..40usize), 1..8)
 }
@@ -155,7 +155,7 @@ proptest! {
         scenario.page_groups = groups;
         scenario.held_bytes = vec![held.0 * GIB, held.1 * GIB];
         scenario.migration.bandwidth_gbps = rate_gbps;
-        // One that goes on for ever, and one that comes later, ends, and leaves its memory.
+        // An endless task, and one that starts later, ends, and frees its memory.
         scenario.tasks[0].footprint_bytes = footprints.0 * GIB + 12_345;
         scenario.tasks[0].hotness = hotness;
         let mut late = Task { name: "late".into(), runs: Some(1), ..scenario.tasks[0].clone() };
@@ -174,7 +174,7 @@ proptest! {
                 let sample = step(&mut machine);
                 check_stock(&scenario, &sample)?;
                 (moved, seconds) = (moved + moved_in(&sample), seconds + 0.2);
-                // What comes to the first tier leaves room there for what programs ask for.
+                // Migration to the first tier leaves memory there for allocations.
                 let allocates = (4.9..5.3).contains(&seconds);
                 let came = sample.stock[0].migrated_in_bytes > sample.stock[0].migrated_out_bytes;
                 if came && !allocates {
@@ -298,7 +298,7 @@ fn who_is_not_steered_stays() {
     scenario.tasks.push(other);
     let outcome = run(&scenario, PolicyKind::Dmi, 120);
     assert!(outcome.moved_bytes > 0);
-    // The same loop, looked at from outside.
+    // The same loop, driven from outside.
     let layout_scopes = SimMachine::new(&scenario, local(&scenario)).layout().scopes.clone();
     assert_eq!(layout_scopes.iter().map(|scope| scope.steered).collect::<Vec<_>>(), [true, false]);
     let mut machine = SimMachine::new(&scenario, local(&scenario));
@@ -328,7 +328,7 @@ fn demotion_makes_room() {
     let platform = server();
     let mut scenario = quiet(&platform, &demand("lbm"), 60);
     scenario.page_groups = 1 << 14;
-    // Where DAMON begins with few regions, hot and cold lie in one at first and go together.
+    // With few initial regions, hot and cold pages share one at first and move together.
     scenario.damon.regions_min = 500;
     scenario.damon.regions_max = 4000;
     scenario.tasks[0].footprint_bytes = 100 * GIB;
@@ -473,7 +473,7 @@ fn devices_take_bandwidth_while_they_are_there() {
         let range = if (20..40).contains(&at) { 40.0..100.0 } else { -1e-6..1e-6 };
         assert!(range.contains(&lost), "{lost} of {alone} in sample {at}");
     }
-    // Its bytes are counted as what they are.
+    // Bytes of the device are counted by their direction.
     let reads = |sample: &Sample| sample.traffic[0][0].read_bytes.unwrap();
     let own_reads = scenario.tasks[0].read_share * (all[30] - 80.0) * 0.2e9;
     assert!((reads(&samples[30]) - own_reads - 0.25 * 80.0 * 0.2e9).abs() < 1e3);

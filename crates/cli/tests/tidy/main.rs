@@ -32,7 +32,7 @@ const UNSAFE: [&str; 27] = [
     "crates/measure/src/kernel",
     "crates/measure/src/region.rs",
     "crates/measure/src/ring.rs",
-    "crates/measure/src/switches.rs",
+    "crates/measure/src/context_switches.rs",
     "crates/pager/src/session/ledger.rs",
     "crates/pager/src/drive.rs",
     "crates/pager/src/serve/fork.rs",

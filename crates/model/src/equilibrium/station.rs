@@ -1,6 +1,6 @@
 //! A tier as one load sees it: how much it gets when so many of its page streams are there.
 
-use super::{root::root, system::Load};
+use super::{load::Load, root::root};
 use crate::curve::{Flow, Response};
 
 /// A tier as one load sees it.

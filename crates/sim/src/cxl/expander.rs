@@ -14,23 +14,23 @@ const FILES: [(&str, &str); 1] = [("cz122.toml", include_str!("../../../../devic
 /// A CXL expander and the host that it was measured in.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Expander {
-    /// Its name.
+    /// The name of the expander.
     pub name: String,
     /// The modules of DRAM behind its controller.
     pub memory: Device,
     /// Channels of them.
     pub channels: u32,
-    /// What a slot takes on each direction of the link, fs.
+    /// Time of a slot on one direction of the link, fs.
     pub slot_fs: u64,
     /// Hundredths of slots that a request for a read takes.
     pub read_request: u64,
-    /// That of a write, with its data.
+    /// Slots of a write request with its data.
     pub write_request: u64,
-    /// That of an answer to a read, with its data.
+    /// Slots of a read response with its data.
     pub read_response: u64,
-    /// That of an answer to a write.
+    /// Slots of a write response.
     pub write_response: u64,
-    /// What each line takes beside them, in both directions.
+    /// Slots of flit overhead for each line, in both directions.
     pub overhead: u64,
     /// Through the link, one way, fs.
     pub delay_fs: u64,
@@ -44,7 +44,7 @@ pub struct Expander {
     pub host_bytes: u64,
     /// Lines that it has on their way to all of them.
     pub host_lines: u32,
-    /// Of these, stores that bypass the cache.
+    /// Outstanding non-temporal stores among them.
     pub host_nontemporal: u32,
 }
 

@@ -5,7 +5,7 @@ use crate::dimm::{
     histogram::Histogram,
     mapping::{Layout, Mapping, deal},
     replay::CHUNK,
-    source::{Request, Source},
+    traffic::{Request, Source},
 };
 use rand_pcg::{
     Pcg64Mcg,
@@ -33,25 +33,25 @@ fn places(count: u32) -> Free {
 #[derive(Debug)]
 pub(super) struct Port {
     expander: Expander,
-    /// Where each stream is: those that read, then those that write.
+    /// The position of each stream: first the reading streams, then the writing ones.
     positions: Vec<u64>,
     mapping: Mapping,
     write_part: u64,
     write_due: u64,
     /// Lines of the host that may be asked for, by when.
     ready: BinaryHeap<Reverse<(u64, u32)>>,
-    /// When each was.
+    /// The time at which each outstanding line was requested.
     asked: Vec<u64>,
     /// Places for reads and for writes in the controller.
     credits: [Free; 2],
     /// Places for stores that bypass the cache, in the host, where the mix has any.
     stores: Option<Free>,
-    /// When the host, and each direction of the link, is free.
+    /// The times at which the host and each direction of the link are free.
     host_free: u64,
     host_line_fs: u64,
     link_free: [u64; 2],
     link_busy: [u64; 2],
-    /// What has reached the DRAM of each sub-channel but was not taken yet, and what was.
+    /// For each sub-channel, requests that have reached the DRAM and wait, and those it has taken.
     arrived: Vec<BinaryHeap<Reverse<Arrival>>>,
     taken: Vec<u32>,
     done: u64,
@@ -69,7 +69,7 @@ struct Arrival {
     line: u64,
 }
 
-/// What was done when counting started.
+/// The counters at the start of the measurement.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Start {
     done: u64,
@@ -146,7 +146,8 @@ impl Port {
         (u128::from(clock) * 2_000_000_000_000 / rate) as u64
     }
 
-    /// Puts so many hundredths of slots on the link, not before `from`; when they are through.
+    /// Sends `hundredths` of slots over the link, not before `from`; returns the end of the
+    /// transfer.
     fn carry(&mut self, way: usize, from: u64, hundredths: u64) -> u64 {
         let length = hundredths * self.expander.slot_fs / 100;
         let end = self.link_free[way].max(from) + length;

@@ -21,7 +21,7 @@ fn eight_expanders_give_what_was_measured() {
     }
 }
 
-/// Nothing was fitted to one of them alone: up to 36 GB/s at two reads a write by its product
+/// No parameter was fitted to a single expander: up to 36 GB/s at two reads a write by its product
 /// brief, and 35.3 at 74 % reads by the curves of the Mess benchmark.
 #[test]
 fn one_expander_alone_gives_more_than_an_eighth() {

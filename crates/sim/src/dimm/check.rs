@@ -1,14 +1,12 @@
 //! An independent check of every command that a controller gives to a device.
 //!
-//! This is written from the tables alone and shares nothing with the scheduler but them. It keeps
-//! the plainest history there is: for each bank, bank group, rank and pseudo-channel the last
+//! It is written from the tables alone and shares no code with the scheduler. It keeps for each bank, bank group, rank and pseudo-channel the last
 //! command of each kind, the last four activations, and the last bursts on the data bus. A new
-//! command is compared with all that a rule names, pair by pair. It knows nothing of queues, of
-//! what is ready, or of what comes next, and caches no answer; so it cannot be wrong in the way a
-//! scheduler is.
+//! command is compared with each command that a rule names, pair by pair. The checker has no queues
+//! and no ready times and caches no result, so it cannot share an error with the scheduler.
 //!
-//! Why the last command of a kind is enough: a rule is a least distance, time does not go back,
-//! and an earlier command of the same kind at the same place is further away.
+//! The last command of each kind is enough: a rule is a least distance, commands come in order of
+//! time, and an earlier command of the same kind at the same bank is further away.
 //!
 //! ```text
 //! sub-channel ── pseudo-channel ── rank ── bank group ── bank
@@ -17,7 +15,7 @@
 //! ```
 
 mod bus;
-mod place;
+mod history;
 mod refresh;
 mod rules;
 #[cfg(test)]
@@ -32,10 +30,11 @@ use super::{
 };
 use bus::{CommandBus, DataBus};
 use core::fmt;
-use place::{Bank, Group, Past, Rank};
+use history::{Bank, Group, Rank};
 use refresh::Refresh;
+use rules::LastCommands;
 
-/// A command that the tables do not allow.
+/// A command that breaks a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Violation {
     /// The rule, named as JEDEC names its limit where it is one.
@@ -76,7 +75,7 @@ impl fmt::Display for Shown<'_> {
     }
 }
 
-/// What stands for the end of a run where a command is to be shown.
+/// The command that a violation at the end of a run names.
 const END: Command = Command {
     at: 0,
     kind: Kind::RefreshAll,
@@ -95,7 +94,7 @@ const KEPT_MAX: usize = 16;
 #[derive(Clone, Debug)]
 pub struct Checker {
     rules: Rules,
-    /// Those of the first pseudo-channel, then those of the second.
+    /// The ranks of the first pseudo-channel, then those of the second.
     ranks: Vec<Rank>,
     command_bus: CommandBus,
     data_bus: DataBus,
@@ -114,10 +113,10 @@ impl Checker {
     pub fn with_rules(rules: Rules) -> Self {
         let shape = rules.shape;
         let bank = Bank::default();
-        let group = Group { past: Past::default(), banks: vec![bank; shape.banks] };
+        let group = Group { last: LastCommands::default(), banks: vec![bank; shape.banks] };
         let refresh = Refresh::new(shape.banks);
         let groups = vec![group; shape.groups];
-        let rank = Rank { past: Past::default(), groups, activations: [None; 4], refresh };
+        let rank = Rank { last: LastCommands::default(), groups, activations: [None; 4], refresh };
         Self {
             ranks: vec![rank; shape.pseudos * shape.ranks],
             command_bus: CommandBus::default(),
@@ -129,12 +128,12 @@ impl Checker {
         }
     }
 
-    /// How many commands were checked.
+    /// The number of commands checked.
     pub const fn commands(&self) -> u64 {
         self.commands
     }
 
-    /// How many rules were broken, and the first of those breaches.
+    /// The number of violations, and the first [`KEPT_MAX`] of them.
     pub fn violations(&self) -> (u64, &[Violation]) {
         (self.violated, &self.violations)
     }
@@ -177,7 +176,7 @@ impl Checker {
         self.data_bus.check(&self.rules, command)
     }
 
-    /// Whether the banks are as the command needs them.
+    /// Checks that banks are open or closed as the command requires.
     fn state(&self, command: &Command) -> Result<(), Violation> {
         let rank = self.rank(command);
         let rules = &self.rules;
@@ -199,11 +198,11 @@ impl Checker {
     fn pairs(&self, command: &Command) -> Result<(), Violation> {
         let rank = self.rank(command);
         for pair in self.rules.pairs(Class::of(command.kind)) {
-            let far = |past: &Past| pair.far(past, command);
+            let far = |last: &LastCommands| pair.far(last, command);
             match pair.scope {
-                Scope::Bank => rank.banks_under(command).try_for_each(|bank| far(&bank.past))?,
-                Scope::Group => rank.groups_under(command).try_for_each(|g| far(&g.past))?,
-                Scope::Rank => far(&rank.past)?,
+                Scope::Bank => rank.banks_under(command).try_for_each(|bank| far(&bank.last))?,
+                Scope::Group => rank.groups_under(command).try_for_each(|g| far(&g.last))?,
+                Scope::Rank => far(&rank.last)?,
             }
         }
         Ok(())

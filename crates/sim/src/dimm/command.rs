@@ -1,16 +1,16 @@
-//! What a controller tells the DRAM of one sub-channel, and who may watch it.
+//! The commands of a sub-channel, and the trait of their observers.
 
 /// A command on the command bus of a sub-channel.
 ///
-/// Where a command takes several slots of the bus, it is counted from its first. The clock is that
+/// A command that occupies several slots of the bus has the clock of the first. The clock is that
 /// of the host: on a multiplexed module it runs twice as fast as that of the DRAM
-/// ([`Device::host_clocks`](super::device::Device::host_clocks)), and the pseudo-channel p issues
-/// at the clocks `2 t + p`, where t is a clock of its DRAM; so the two never collide.
+/// ([`Device::host_clocks`](super::device::Device::host_clocks)), and pseudo-channel p issues at
+/// the clocks `2 t + p`, where t is a clock of its DRAM, so that the two never collide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Command {
     /// The clock of the host at which it begins.
     pub at: u64,
-    /// What it does.
+    /// The operation.
     pub kind: Kind,
     /// The pseudo-channel; 0 where there is only one.
     pub pseudo: u8,
@@ -26,18 +26,18 @@ pub struct Command {
     pub column: u16,
 }
 
-/// What a command does.
+/// The operation of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     /// Opens a row of a bank.
     Activate,
     /// Reads a burst from the open row.
     Read,
-    /// The same, and closes the row as soon as may be.
+    /// Reads a burst, with auto-precharge.
     ReadAuto,
     /// Writes a burst to the open row.
     Write,
-    /// The same, and closes the row as soon as may be.
+    /// Writes a burst, with auto-precharge.
     WriteAuto,
     /// Closes the row of a bank.
     Precharge,
@@ -50,7 +50,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All of them.
+    /// All operations.
     pub const ALL: [Self; 9] = [
         Self::Activate,
         Self::Read,
@@ -63,7 +63,7 @@ impl Kind {
         Self::RefreshSame,
     ];
 
-    /// As data sheets call it.
+    /// The mnemonic of JEDEC's data sheets.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Activate => "ACT",
@@ -81,7 +81,7 @@ impl Kind {
 
 /// Sees each command, in the order of time. `()` is nobody, and costs nothing.
 pub trait Observer {
-    /// This command is issued.
+    /// Called with each command as it is issued.
     fn command(&mut self, command: &Command) {
         let _ = command;
     }
@@ -104,7 +104,7 @@ impl<O: Observer> Observer for &mut O {
     }
 }
 
-/// All that was seen, for tests and traces.
+/// Records every command, for tests and traces.
 impl Observer for Vec<Command> {
     fn command(&mut self, command: &Command) {
         self.push(*command);

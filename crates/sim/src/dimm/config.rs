@@ -1,57 +1,51 @@
-//! How a controller decides: the choices that no standard makes.
+//! The configuration of a memory controller: the choices that no DRAM standard makes.
 
-/// When a row is closed that nobody in the queue wants.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PagePolicy {
-    /// When another row of its bank is wanted.
-    Open,
-    /// With its last access.
-    Closed,
-    /// Each bank does what would have been right the last times.
-    Adaptive,
-}
+pub use super::row_policy::PagePolicy;
 
-/// How a rank is refreshed.
+/// The refresh command that a controller uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refresh {
-    /// Not at all.
+    /// No refresh.
     Never,
-    /// All banks at once.
+    /// All banks of a rank at once (REFab), each tREFI.
     AllBanks,
-    /// The same bank of each group, one after another. Where the device has none: all banks.
+    /// One bank of each group (REFsb, DDR5), one number after another. All banks on a device
+    /// without this command.
     SameBank,
 }
 
-/// A controller of one sub-channel. Times are in picoseconds, and become clocks of the DRAM.
+/// The controller of one sub-channel. Times are in picoseconds, and are rounded up to clocks of the
+/// DRAM.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Controller {
-    /// Reads that a pseudo-channel chooses among.
+    /// Entries of the read queue of a pseudo-channel, 1 to [`QUEUE_MAX`].
     pub read_queue: usize,
-    /// Writes that wait at a pseudo-channel.
+    /// Entries of the write queue of a pseudo-channel, 1 to [`QUEUE_MAX`].
     pub write_queue: usize,
-    /// Writes at a pseudo-channel from which on they go first.
+    /// High watermark: queued writes of a pseudo-channel that start a write drain.
     pub write_high: usize,
-    /// Writes down to which they do, while reads wait; of fewer the same part is left.
+    /// Low watermark: queued writes at which a drain stops while reads wait. A drain that began with
+    /// fewer than `write_high` writes stops at the same fraction of them.
     pub write_low: usize,
-    /// How long reads go first at most, while a write waits.
+    /// The longest time that reads are served while a write waits, ps.
     pub read_slice_ps: u64,
-    /// How long writes go first at most, while a read waits.
+    /// The longest write drain while a read waits, ps.
     pub write_slice_ps: u64,
-    /// When rows are closed.
+    /// When rows are closed that no queued request wants.
     pub page_policy: PagePolicy,
-    /// Accesses to an open row after which another row of its bank has its turn, if it is wanted.
+    /// Accesses to an open row after which an older request for another row of the bank goes first.
     pub hits_max: u32,
-    /// How ranks are refreshed.
+    /// The refresh command.
     pub refresh: Refresh,
-    /// Whether the ranks of a pseudo-channel are refreshed at the same time.
+    /// Refresh the ranks of a pseudo-channel together; otherwise staggered over tREFI.
     pub refresh_together: bool,
 }
 
-/// The longest queue.
+/// The most entries of a queue.
 pub const QUEUE_MAX: usize = 250;
 
 impl Default for Controller {
-    /// A server's: see `docs/validation.md` for what each value rests on.
+    /// A server's controller; `docs/validation.md` has the evidence for each value.
     fn default() -> Self {
         Self {
             read_queue: 64,

@@ -1,21 +1,20 @@
-//! What one command makes others wait for: the timing of a device as rows of a table.
+//! The timing of a device as a table of constraints between commands.
 //!
-//! A row says that after a command of one class none of another may come within so many clocks,
-//! on the same bank, in the same group, on the same rank, on other ranks or on the other
-//! pseudo-channel. The state of a pseudo-channel is the earliest clock of each class at each of
-//! these levels, so a bank is ready at the latest of three numbers, and no row is looked at before
-//! something is issued. The window of four activations is the only rule that is no such row.
+//! A row says that after a command of one class, no command of another class may be issued within a
+//! number of clocks, on the same bank, in the same group, on the same rank, on other ranks or on
+//! the other pseudo-channel. [`super::timing_state`] keeps the earliest clock of each class at each
+//! of these levels. Only the window of four activations (tFAW) does not fit such a row.
 
 use super::device::Device;
 
-/// Classes of commands that wait for the same.
+/// Classes of commands with the same constraints.
 pub(super) const ACTIVATE: usize = 0;
 pub(super) const READ: usize = 1;
 pub(super) const WRITE: usize = 2;
 pub(super) const PRECHARGE: usize = 3;
 pub(super) const CLASSES: usize = 4;
 
-/// Whom a row concerns, seen from the command that was issued.
+/// The banks that a row constrains, relative to the issued command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Scope {
     Bank,
@@ -27,7 +26,7 @@ pub(super) enum Scope {
     OtherPseudo,
 }
 
-/// After a command of a class none of the class `before` within `clocks`.
+/// After the issued command, none of the class `before` within `clocks`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Row {
     pub(super) before: usize,
@@ -35,7 +34,7 @@ pub(super) struct Row {
     pub(super) clocks: u64,
 }
 
-/// The rows of a device, by the class of what was issued.
+/// The rows of a device, by the class of the issued command.
 pub(super) fn table(device: &Device) -> [Vec<Row>; CLASSES] {
     let t = &device.timing;
     let mut rows: [Vec<Row>; CLASSES] = Default::default();
@@ -56,7 +55,7 @@ pub(super) fn table(device: &Device) -> [Vec<Row>; CLASSES] {
     add(READ, READ, Scope::Group, clocks(t.t_ccd_l));
     add(READ, READ, Scope::Rank, clocks(t.t_ccd_s));
     add(READ, READ, Scope::OtherRanks, burst + clocks(t.t_rank));
-    // The bus carries data one way at a time, whoever's they are.
+    // The data bus has one direction at a time, for all ranks and pseudo-channels.
     for scope in [Scope::Rank, Scope::OtherRanks, Scope::OtherPseudo] {
         add(READ, WRITE, scope, cl - cwl + burst + clocks(t.t_turn));
     }

@@ -24,7 +24,7 @@ use std::fmt;
 /// A kind of module, as one channel has it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Device {
-    /// Its name, such as `rdimm-6400-2r`.
+    /// The name, such as `rdimm-6400-2r`.
     pub name: String,
     /// The family of its DRAM, such as `ddr5`.
     pub family: String,
@@ -52,9 +52,9 @@ pub struct Device {
     pub columns: u32,
     /// Thousands of transfers a second on the pins of the DRAM: two a clock.
     pub kilotransfers: u64,
-    /// How often the clock of the host ticks while that of the DRAM ticks once.
+    /// Clocks of the host in one clock of the DRAM.
     pub host_clocks: u64,
-    /// What buffers add to the latency of an access, ps.
+    /// Latency that buffers add to an access, ps.
     pub delay_ps: u64,
     /// Slots of the command bus, in clocks, that an activation takes.
     pub activate_slots: u32,
@@ -64,18 +64,18 @@ pub struct Device {
     pub refresh_postponed: u32,
     /// Timing, in clocks of the DRAM.
     pub timing: Timing,
-    /// What a device draws, where that is known.
+    /// Supply currents, for devices whose data sheet is known.
     pub currents: Option<Currents>,
 }
 
 /// Timing in clocks of the DRAM, named as JEDEC names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
-    /// From a read to its data.
+    /// Read latency (tCL): from a read command to its data.
     pub cl: u32,
-    /// From a write to its data.
+    /// Write latency (tCWL): from a write command to its data.
     pub cwl: u32,
-    /// How long the data of an access take.
+    /// Duration of a burst on the data bus.
     pub burst: u32,
     /// Activation to access.
     pub t_rcd: u32,
@@ -113,15 +113,15 @@ pub struct Timing {
     pub t_turn: u32,
     /// Data of a rank to data of another.
     pub t_rank: u32,
-    /// How often a rank is refreshed; 0 if never.
+    /// Average refresh interval of a rank; 0 without refresh.
     pub t_refi: u32,
-    /// How long a refresh of all banks takes.
+    /// Duration of a refresh of all banks.
     pub t_rfc: u32,
-    /// How often a refresh of the same bank of all groups is due; 0 if there is none.
+    /// Interval of same-bank refreshes; 0 without that command.
     pub t_refi_sb: u32,
-    /// How long it takes.
+    /// Duration of a same-bank refresh.
     pub t_rfc_sb: u32,
-    /// From one to an activation of another bank of the rank.
+    /// From a same-bank refresh to an activation of another bank of the rank.
     pub t_refsbrd: u32,
 }
 
@@ -172,7 +172,7 @@ impl Device {
         ((u128::from(ps) * u128::from(self.kilotransfers) + per_clock / 2) / per_clock) as u64
     }
 
-    /// What `clocks` of the DRAM take, ns.
+    /// The duration of `clocks` of the DRAM, ns.
     pub fn ns(&self, clocks: u64) -> f64 {
         clocks as f64 * 2e6 / self.kilotransfers as f64
     }
@@ -194,22 +194,22 @@ impl Device {
     }
 }
 
-/// Why there is no such device.
+/// A device that does not exist, or an option that it does not have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DeviceError {
     /// Something is wrong in a file.
     File(FileError),
     /// Something was asked for that no file has.
     Choice {
-        /// What.
+        /// The cause.
         problem: String,
-        /// What there is.
+        /// The remedy.
         hint: String,
     },
 }
 
 impl DeviceError {
-    /// How to mend it.
+    /// The remedy.
     pub fn hint(&self) -> &str {
         match self {
             Self::File(why) => &why.hint,

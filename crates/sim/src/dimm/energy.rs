@@ -1,7 +1,7 @@
-//! What a run costs in energy, by the method of data sheets (Micron TN-40-07, TN-46-03).
+//! The energy of a run, by the method of data sheets (Micron TN-40-07, TN-46-03).
 //!
-//! A data sheet gives the current of a device while it does one thing over and over. What one
-//! command adds is the difference to standing by, for as long as the command took there:
+//! A data sheet gives the current of a device that repeats one command. The energy of one command
+//! is the difference to standby, for the duration of the command in that measurement:
 //!
 //! | what | energy of one device |
 //! | --- | --- |
@@ -13,12 +13,11 @@
 //! and the same for IPP at VPP. IDD3N is measured with all banks open: so DDR5's is above its IDD0,
 //! and taking it for one open row would make activations give energy back.
 //!
-//! Then there are the pins. A pin that pulls low draws VDD over driver and termination; data are
-//! low half of the time, and of the two pins of a strobe one is always low. What the module warms
-//! by is the driver's part when it sends, the termination's when it receives, and always that of
-//! its ranks which are not addressed and terminate too; behind buffers all of it. Last, the
-//! register and the buffers. All devices are counted, also those for error correction; bits are
-//! those of the program.
+//! The pins add to it. A low pin draws VDD over driver and termination; data are low half of the
+//! time, and one of the two pins of a strobe is always low. The module dissipates the driver's part
+//! when it sends, the termination's part when it receives, and always that of its other ranks that
+//! terminate; behind buffers all of it. Register and buffers come last. All devices count, those of
+//! the error correction included; energy is per bit of the program.
 
 use super::{
     command::{Command, Kind, Observer},
@@ -29,7 +28,7 @@ use super::{
 #[derive(Clone, Debug)]
 pub struct Counts {
     device: Device,
-    /// When each open bank was opened, by its place.
+    /// The clock at which each open bank was opened.
     opened: Vec<Option<u64>>,
     /// Clocks of the host in which banks were open, of all banks together.
     open_clocks: u64,
@@ -64,7 +63,7 @@ pub struct Energy {
 }
 
 impl Energy {
-    /// All of it, J.
+    /// The sum, J.
     pub fn total(&self) -> f64 {
         let Self { background, activate, read, write, refresh, pins, buffers, .. } = self;
         background + activate + read + write + refresh + pins + buffers
@@ -80,7 +79,7 @@ impl Energy {
         if self.bits > 0.0 { self.total() / self.bits * 1e12 } else { 0.0 }
     }
 
-    /// This and what another sub-channel took in the same time.
+    /// Adds the energy of another sub-channel over the same time.
     pub fn and(self, other: &Self) -> Self {
         Self {
             seconds: self.seconds.max(other.seconds),
@@ -102,7 +101,7 @@ impl Energy {
 pub struct PowerLine {
     /// Without traffic, W.
     pub static_w: f64,
-    /// For each bit that is read or written, pJ.
+    /// Energy for each bit that is read or written, pJ.
     pub energy_pj_per_bit: f64,
     /// The largest distance of a point from the line, as a part of the point's power.
     pub max_error: f64,
@@ -135,7 +134,7 @@ impl PowerLine {
 }
 
 impl Counts {
-    /// Nothing yet.
+    /// A meter without commands.
     pub fn new(device: &Device) -> Self {
         let banks = device.pseudo_channels * device.ranks * device.banks_of_rank();
         Self {
@@ -241,10 +240,10 @@ impl Observer for Counts {
     }
 }
 
-/// Of one device: powers in W, energies in J.
+/// Figures of one device: powers in W, energies in J.
 struct PerDevice {
     closed: f64,
-    /// In addition, with all banks open.
+    /// Power of open banks above the closed ones, with all banks open.
     open: f64,
     activate: f64,
     read: f64,
@@ -268,7 +267,7 @@ impl PerDevice {
         let burst = seconds(c.burst_ps);
         let refreshing = device.ns(device.timing.t_rfc.into()) * 1e-9;
         let refresh = refreshing * (power(c.idd5b_ua, c.ipp5b_ua) - closed);
-        // As many of them as one refresh of all banks is worth do the same work.
+        // Same-bank refreshes share the energy of the all-bank refresh that does the same work.
         let t = &device.timing;
         let share = f64::from(t.t_refi_sb) / f64::from(t.t_refi.max(1));
         Self {
@@ -283,16 +282,16 @@ impl PerDevice {
     }
 }
 
-/// What a module warms by for each bit of data that it sends, and that it receives, J, through its
-/// data pins and strobes, with those for error correction.
+/// Energy that a module dissipates for each data bit that it sends, and for each that it receives,
+/// J: data pins and strobes, those of the error correction included.
 ///
-/// The strobes are a pair for each device, and at the host's side of buffers for each four bits.
+/// Each device has a pair of strobes; on the host's side of buffers, each four bits have one.
 fn pins(device: &Device, c: &Currents) -> (f64, f64) {
     if c.driver_mohm + c.termination_mohm == 0 {
         return (0.0, 0.0);
     }
     let width = f64::from(device.data_bits + device.ecc_bits);
-    // What a watt of each low pin is for a bit.
+    // Energy of a bit for each watt of a low pin.
     let a_bit = |strobe_bits: f64, rate: f64| {
         (width / 2.0 + width / strobe_bits) / (f64::from(device.data_bits) * rate)
     };
@@ -309,7 +308,7 @@ fn pins(device: &Device, c: &Currents) -> (f64, f64) {
     (inside + host * outside.driver, inside + host * outside.termination)
 }
 
-/// What the ends of a pin that is low warm by, W.
+/// Power that the ends of a low pin dissipate, W.
 struct Link {
     driver: f64,
     termination: f64,
@@ -317,7 +316,7 @@ struct Link {
 }
 
 impl Link {
-    /// With so many ranks beside the one that is addressed.
+    /// A link with `others` ranks beside the addressed one.
     fn new(c: &Currents, others: u32) -> Self {
         let siemens = |mohm: u32| if mohm == 0 { 0.0 } else { 1e3 / f64::from(mohm) };
         let own = siemens(c.termination_mohm);

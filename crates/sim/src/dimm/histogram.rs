@@ -1,9 +1,9 @@
-//! Latencies as counts, one for each nanosecond up to a limit.
+//! A histogram of latencies with a bin for each nanosecond up to a limit.
 
-/// Latencies from here on are counted together, ns.
+/// Latencies from this on share the last bin, ns.
 pub const LIMIT_NS: usize = 16_384;
 
-/// How often each latency was seen.
+/// The number of occurrences of each latency.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Histogram {
     counts: Vec<u64>,
@@ -19,7 +19,7 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// One more.
+    /// Counts a latency.
     #[inline]
     pub fn record(&mut self, ns: u64) {
         self.counts[(ns as usize).min(LIMIT_NS)] += 1;
@@ -28,7 +28,7 @@ impl Histogram {
         self.max_ns = self.max_ns.max(ns);
     }
 
-    /// All those of another too.
+    /// Adds the counts of another histogram.
     pub fn add(&mut self, other: &Self) {
         for (own, count) in self.counts.iter_mut().zip(&other.counts) {
             *own += count;
@@ -38,7 +38,7 @@ impl Histogram {
         self.max_ns = self.max_ns.max(other.max_ns);
     }
 
-    /// How many there are.
+    /// The number of latencies.
     pub fn count(&self) -> u64 {
         self.count
     }
@@ -53,7 +53,7 @@ impl Histogram {
         if self.count == 0 { 0.0 } else { self.sum_ns as f64 / self.count as f64 }
     }
 
-    /// The latency that `part` (0 to 1) of all do not exceed, ns.
+    /// The latency that the fraction `part` (0 to 1) does not exceed, ns.
     pub fn percentile_ns(&self, part: f64) -> u64 {
         let wanted = (part * self.count as f64).ceil().max(1.0) as u64;
         let mut seen = 0;
@@ -66,14 +66,13 @@ impl Histogram {
         self.max_ns
     }
 
-    /// The part of all that took less than `ns`.
+    /// The fraction of latencies below `ns`.
     pub fn part_below(&self, ns: usize) -> f64 {
         let below: u64 = self.counts[..ns.min(LIMIT_NS)].iter().sum();
         if self.count == 0 { 0.0 } else { below as f64 / self.count as f64 }
     }
 
-    /// Counts in bins of `width` ns, so many that all below `limit` ns have one; and in the last
-    /// bin everything above.
+    /// Counts in bins of `width` ns up to `limit` ns, and in a last bin for all longer ones.
     pub fn bins(&self, width: usize, limit: usize) -> Vec<u64> {
         let limit = limit.min(LIMIT_NS);
         let mut bins: Vec<u64> =

@@ -1,17 +1,17 @@
-//! Which bank, row and column an address means.
+//! The mapping of line addresses to banks, rows and columns.
 //!
-//! A line of a sub-channel is a number; its low bits say, in an order that is chosen, which
-//! pseudo-channel, rank, group, bank and column it lies in, and what is above them is the row.
-//! Each bit that chooses a bank is the exclusive or of its own and of some bits of the row (a mask
-//! over the address), so that rows which differ little lie in different banks. Each mask has one
-//! bit below the row that no other has, so no two lines have the same place.
+//! A line of a sub-channel is a number. Its low bits select pseudo-channel, rank, group, bank and
+//! column, in an order that the layout gives, and the bits above them are the row. Each bit that
+//! selects a bank is the exclusive or of its own address bit and of some bits of the row (a mask
+//! over the address), so that neighbouring rows lie in different banks. Each mask has one bit below
+//! the row that no other mask has, so that no two lines share a location.
 //!
-//! Over channels and their sub-channels lines are dealt in chunks, modulo their number, which need
+//! Lines are interleaved over channels and sub-channels in chunks, modulo their number, which need
 //! not be a power of two.
 
-use super::{device::Device, source::Place};
+use super::{device::Device, traffic::Place};
 
-/// What a low bit of an address belongs to.
+/// The part of a location that a low address bit selects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Field {
     Pseudo,
@@ -21,8 +21,8 @@ enum Field {
     Column,
 }
 
-/// How lines are laid out: so many neighbours in one row (a power of two, as its exponent), then
-/// the next group, rank and bank; the rest of the columns above the banks.
+/// The interleaving: a power of two of neighbouring lines in one row, then the next group, rank and
+/// bank; the other column bits above the banks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     /// Neighbours in a row, as a power of two; a whole row if it has no more.
@@ -30,7 +30,7 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// As Intel's servers do: pairs of lines.
+    /// Intel's servers: pairs of lines.
     pub const XEON: Self = Self { neighbours_log2: 1 };
     /// A whole row, then the next bank.
     pub const ROW_BY_ROW: Self = Self { neighbours_log2: 16 };
@@ -41,8 +41,7 @@ impl Layout {
 pub struct Mapping {
     /// Masks of the bits of the pseudo-channel, then rank, group, bank: low bits first.
     masks: [u64; 12],
-    /// How many of them make the number of the bank, from the second on where there are two
-    /// pseudo-channels.
+    /// The number of masks that select the bank; that of the pseudo-channel follows them.
     selects: usize,
     pseudo_bits: u32,
     /// Column bits: a run of the address from its bit on, how many, and where they go.
@@ -70,8 +69,8 @@ impl Mapping {
         let row_shift = order.len() as u32;
         let mut masks = [0; 12];
         let mut selects = 0;
-        // As the number of a bank is made: bank bits lowest, then group, then rank; and after
-        // them the pseudo-channel.
+        // Order of the bits of a bank number: bank lowest, then group, then rank; the
+        // pseudo-channel is last.
         let mut hash = 0;
         for field in [Field::Bank, Field::Group, Field::Rank, Field::Pseudo] {
             for (bit, _) in order.iter().enumerate().filter(|(_, of)| **of == field) {
@@ -121,9 +120,8 @@ impl Mapping {
     }
 }
 
-/// Which sub-channel a line of the whole memory lies in, and which of its lines it is.
-///
-/// Lines are dealt in chunks of `chunk` over `parts` sub-channels.
+/// The sub-channel of a line of the whole memory, and its number within the sub-channel: lines are
+/// dealt in chunks of `chunk` over `parts` sub-channels.
 pub fn deal(line: u64, parts: u64, chunk: u64) -> (u64, u64) {
     let (number, within) = (line / chunk, line % chunk);
     (number % parts, number / parts * chunk + within)

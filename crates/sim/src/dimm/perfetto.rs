@@ -84,14 +84,14 @@ impl Drawing {
         }
     }
 
-    /// How many commands there were, and how many of them are not drawn.
+    /// The number of commands, and how many of them are beyond the limit and not drawn.
     pub const fn commands(&self) -> (u64, u64) {
         (self.seen, self.seen.saturating_sub(self.limit))
     }
 
     /// The events of this sub-channel, each with a comma and a new line behind it.
     fn into_events(mut self) -> String {
-        // What is still open at the end is open as long as the picture is.
+        // Rows that are still open are drawn to the end of the picture.
         for (line, command) in core::mem::take(&mut self.open) {
             self.row(line, &command, self.last);
         }

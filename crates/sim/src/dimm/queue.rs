@@ -1,38 +1,44 @@
-//! Requests that wait at a pseudo-channel: a list for each bank, in the order of their coming.
+//! The read queue and the write queue of a pseudo-channel: for each bank a list in order of arrival.
 
-use super::{pseudo::BANKS, source::Request};
+use super::{
+    config::QUEUE_MAX,
+    constraint::{READ, WRITE},
+    geometry::{BANKS_MAX, BankSet, banks_in},
+    traffic::Request,
+};
 
-/// No request.
+/// Index of the read queue, and of the write queue.
+pub(super) const READS: usize = 0;
+pub(super) const WRITES: usize = 1;
+
+/// The index of no request.
 pub(super) const NONE: u8 = u8::MAX;
 
-/// Reads or writes that wait. Nothing is allocated after the beginning.
+/// The queued reads, or the queued writes, of a pseudo-channel. Allocates at construction only.
 #[derive(Clone, Debug)]
 pub(super) struct Queue {
     requests: Vec<Request>,
     next: Vec<u8>,
     free: Vec<u8>,
-    head: [u8; BANKS],
-    tail: [u8; BANKS],
-    /// Banks with requests, a bit each.
-    pub(super) busy: u128,
-    /// How many there are.
+    head: [u8; BANKS_MAX],
+    tail: [u8; BANKS_MAX],
+    /// Banks with requests.
+    pub(super) busy: BankSet,
+    /// Queued requests.
     pub(super) count: usize,
-    /// How many of them for each rank.
-    pub(super) of_rank: [u32; 4],
 }
 
 impl Queue {
     pub(super) fn new(capacity: usize) -> Self {
-        let capacity = capacity.clamp(1, super::config::QUEUE_MAX);
+        let capacity = capacity.clamp(1, QUEUE_MAX);
         Self {
             requests: vec![Request::default(); capacity],
             next: vec![NONE; capacity],
             free: (0..capacity as u8).rev().collect(),
-            head: [NONE; BANKS],
-            tail: [NONE; BANKS],
+            head: [NONE; BANKS_MAX],
+            tail: [NONE; BANKS_MAX],
             busy: 0,
             count: 0,
-            of_rank: [0; 4],
         }
     }
 
@@ -46,16 +52,18 @@ impl Queue {
         &self.requests[usize::from(at)]
     }
 
-    /// The oldest request of a bank.
+    /// The oldest request for a bank, or [`NONE`].
     #[inline]
     pub(super) fn head(&self, bank: usize) -> u8 {
         self.head[bank]
     }
 
-    /// Takes a request in, and says where it is. There has to be room.
+    /// Adds a request and returns its index. The queue must have room.
     #[inline]
-    pub(super) fn push(&mut self, request: Request, rank: usize) -> u8 {
-        let Some(at) = self.free.pop() else { unreachable!("whoever pushes asks for room") };
+    pub(super) fn push(&mut self, request: Request) -> u8 {
+        let Some(at) = self.free.pop() else {
+            unreachable!("the caller checks that the queue has room")
+        };
         let bank = usize::from(request.place.bank);
         self.requests[usize::from(at)] = request;
         self.next[usize::from(at)] = NONE;
@@ -66,13 +74,12 @@ impl Queue {
         self.tail[bank] = at;
         self.busy |= 1 << bank;
         self.count += 1;
-        self.of_rank[rank] += 1;
         at
     }
 
-    /// Takes a request out.
+    /// Removes the request at an index.
     #[inline]
-    pub(super) fn remove(&mut self, at: u8, rank: usize) -> Request {
+    pub(super) fn remove(&mut self, at: u8) -> Request {
         let request = self.requests[usize::from(at)];
         let bank = usize::from(request.place.bank);
         let after = self.next[usize::from(at)];
@@ -94,17 +101,16 @@ impl Queue {
         }
         self.free.push(at);
         self.count -= 1;
-        self.of_rank[rank] -= 1;
         request
     }
 
-    /// The least order of all that wait.
-    pub(super) fn oldest(&self) -> Option<u16> {
+    /// The arrival order of the oldest request.
+    pub(super) fn oldest_order(&self) -> Option<u16> {
         self.waiting().map(|at| self.get(at).order).min()
     }
 
-    /// Counts the order of all that wait from `start` on.
-    pub(super) fn count_from(&mut self, start: u16) {
+    /// Counts the arrival order of all requests from `start` on.
+    pub(super) fn renumber_from(&mut self, start: u16) {
         let all: Vec<u8> = self.waiting().collect();
         for at in all {
             self.requests[usize::from(at)].order -= start;
@@ -112,16 +118,16 @@ impl Queue {
     }
 
     fn waiting(&self) -> impl Iterator<Item = u8> {
-        let banks = (0..BANKS).filter(|bank| self.busy & (1 << bank) != 0);
+        let banks = banks_in(self.busy);
         banks.flat_map(|bank| {
             let after = |at: &u8| Some(self.next[usize::from(*at)]).filter(|next| *next != NONE);
             core::iter::successors(Some(self.head[bank]), after)
         })
     }
 
-    /// The oldest request of a bank for this row.
+    /// The oldest request for a row of a bank, or [`NONE`].
     #[inline]
-    pub(super) fn of_row(&self, bank: usize, row: u32) -> u8 {
+    pub(super) fn oldest_for_row(&self, bank: usize, row: u32) -> u8 {
         let mut at = self.head[bank];
         while at != NONE && self.requests[usize::from(at)].place.row != row {
             at = self.next[usize::from(at)];
@@ -129,9 +135,9 @@ impl Queue {
         at
     }
 
-    /// Whether a request for this very burst waits.
+    /// Whether a request for the same burst is queued.
     #[inline]
-    pub(super) fn has(&self, request: &Request) -> bool {
+    pub(super) fn has_burst(&self, request: &Request) -> bool {
         let place = &request.place;
         let mut at = self.head[usize::from(place.bank)];
         while at != NONE {
@@ -142,5 +148,84 @@ impl Queue {
             at = self.next[usize::from(at)];
         }
         false
+    }
+}
+
+/// The read queue and the write queue, and which of them is served.
+#[derive(Clone, Debug)]
+pub(super) struct RequestQueues {
+    queues: [Queue; 2],
+    /// The queue whose accesses are issued: [`READS`] or [`WRITES`].
+    served: usize,
+    /// The queue whose rows are opened: the other one shortly before the direction changes.
+    opened_for: usize,
+}
+
+impl RequestQueues {
+    /// Empty queues; the read queue is served.
+    pub(super) fn new(reads: usize, writes: usize) -> Self {
+        let queues = [Queue::new(reads), Queue::new(writes)];
+        Self { queues, served: READS, opened_for: READS }
+    }
+
+    #[inline]
+    pub(super) fn queue(&self, which: usize) -> &Queue {
+        &self.queues[which]
+    }
+
+    #[inline]
+    pub(super) fn served(&self) -> &Queue {
+        &self.queues[self.served]
+    }
+
+    #[inline]
+    pub(super) fn served_mut(&mut self) -> &mut Queue {
+        &mut self.queues[self.served]
+    }
+
+    #[inline]
+    pub(super) fn opened_for(&self) -> &Queue {
+        &self.queues[self.opened_for]
+    }
+
+    /// Whether rows are opened for the other queue already.
+    #[inline]
+    pub(super) fn is_turning(&self) -> bool {
+        self.opened_for != self.served
+    }
+
+    /// The class of the accesses of the served queue.
+    #[inline]
+    pub(super) fn access_class(&self) -> usize {
+        if self.served == WRITES { WRITE } else { READ }
+    }
+
+    /// Banks with a request in either queue.
+    pub(super) fn busy(&self) -> BankSet {
+        self.queues[READS].busy | self.queues[WRITES].busy
+    }
+
+    /// Adds a request; returns its index, and whether its queue is served and whether rows are
+    /// opened for it.
+    #[inline]
+    pub(super) fn push(&mut self, request: Request) -> (u8, bool, bool) {
+        let which = usize::from(request.write);
+        let at = self.queues[which].push(request);
+        (at, which == self.served, which == self.opened_for)
+    }
+
+    /// Opens rows for the other queue from now on.
+    pub(super) fn prepare_turn(&mut self) {
+        self.opened_for = 1 - self.served;
+    }
+
+    /// Serves a queue from now on.
+    pub(super) fn serve(&mut self, which: usize) {
+        (self.served, self.opened_for) = (which, which);
+    }
+
+    /// Counts the arrival order of all requests from `start` on.
+    pub(super) fn renumber_from(&mut self, start: u16) {
+        self.queues.iter_mut().for_each(|queue| queue.renumber_from(start));
     }
 }

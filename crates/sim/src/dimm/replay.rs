@@ -7,13 +7,13 @@
 
 use super::{
     command::Observer,
+    controller::SubChannel,
     device::Device,
-    engine::SubChannel,
     histogram::Histogram,
     mapping::{Mapping, deal},
     run::{Part, Setup},
-    source::{Request, Source},
     trace::{self, Memory, Trace},
+    traffic::{Request, Source},
 };
 use std::{cmp::Reverse, collections::BinaryHeap};
 
@@ -35,9 +35,9 @@ pub struct Replay<'a> {
     parts: u64,
     kilotransfers: u64,
     next: Option<trace::Request>,
-    /// When each line that may be on its way is free, with its number.
+    /// The clock at which each slot for an outstanding line is free, with its number.
     free: BinaryHeap<Reverse<(u64, u32)>>,
-    /// When each was asked for.
+    /// The clock at which each slot requested its line.
     asked: Vec<u64>,
     way_out: u64,
     way_back: u64,
@@ -45,7 +45,7 @@ pub struct Replay<'a> {
 }
 
 impl<'a> Replay<'a> {
-    /// What the sub-channel `number` of a machine has to do of a trace.
+    /// The requests of a trace that go to sub-channel `number`.
     pub fn new(setup: &Setup, trace: Trace<'a>, number: u32) -> Self {
         let way = setup.device.clocks(setup.uncore_ps);
         let slots = setup.outstanding.max(1) as u32;
@@ -66,8 +66,8 @@ impl<'a> Replay<'a> {
         replay
     }
 
-    /// Finds the next request of this sub-channel. What is wrong in a trace ends it: who replays
-    /// one has read it to its end before.
+    /// Finds the next request of this sub-channel. A malformed record ends the trace: the caller
+    /// has validated all of it before.
     fn advance(&mut self) {
         self.next = self
             .trace
@@ -76,7 +76,8 @@ impl<'a> Replay<'a> {
             .find(|request| deal(request.address / LINE, self.parts, CHUNK).0 == self.number);
     }
 
-    /// When the core asks for a line: at its time, or when one of its lines is free.
+    /// The clock at which the core issues the next request: its time in the trace, or later when a
+    /// slot is free.
     fn asks_at(&self) -> Option<u64> {
         let (next, Reverse((free, _))) = (self.next?, self.free.peek()?);
         let clock = u128::from(next.at_ps) * u128::from(self.kilotransfers) / 2_000_000_000;
@@ -114,7 +115,7 @@ impl Source for Replay<'_> {
 }
 
 impl Setup {
-    /// What a trace has to fit on these channels.
+    /// The limits of a trace for these channels.
     pub fn memory(&self) -> Memory {
         let Device { kilotransfers, host_clocks, .. } = self.device;
         let bytes = self.device.bursts() * u64::from(self.parts()) * LINE;

@@ -1,15 +1,15 @@
-//! A load on all channels of a machine: sub-channel by sub-channel, then together.
+//! Closed-loop traffic on all channels of a machine.
 //!
-//! Sub-channels share nothing, and each has an even part of the load; so each is simulated alone,
-//! on whatever thread, and what they give is added up in their order.
+//! Sub-channels share nothing, and each has an even part of the load. Each is simulated alone, on
+//! any thread, and the results are added in order of their number.
 
 use super::{
+    closed_loop::{ClosedLoop, Load, Pattern},
     command::Observer,
     config::Controller,
+    controller::{Counts, SubChannel},
     device::Device,
-    engine::{Counts, SubChannel},
     histogram::Histogram,
-    load::{ClosedLoop, Load, Pattern},
     mapping::Layout,
 };
 use interleaf_model::mix::Mix;
@@ -22,19 +22,19 @@ pub const OUTSTANDING: usize = 144;
 /// of a long run. With 12 x DDR5-6400, read-only, one interval is 5 % off, four are 0.4 %.
 const REFRESH_INTERVALS: u64 = 4;
 
-/// Streams where nobody says: one of each core.
+/// Default number of streams: one for each core.
 pub const STREAMS: usize = 128;
 
-/// What lies between a core and the controller where nobody says, both ways, ps: what is left of an
-/// idle latency of 100 ns.
+/// Default latency between core and controller, there and back, ps: the rest of an idle latency of
+/// 100 ns.
 pub const UNCORE_PS: u64 = 65_000;
 
-/// What is simulated.
+/// The configuration of a simulation.
 #[derive(Clone, Debug)]
 pub struct Setup {
     /// The modules.
     pub device: Device,
-    /// What commands them.
+    /// The controller.
     pub controller: Controller,
     /// Channels, with one module each.
     pub channels: u32,
@@ -46,15 +46,15 @@ pub struct Setup {
     pub outstanding: usize,
     /// Streams of each sub-channel.
     pub streams: usize,
-    /// What lies between a core and the controller, both ways together, ps.
+    /// Latency between core and controller, there and back, ps.
     pub uncore_ps: u64,
-    /// How lines are laid out.
+    /// The mapping of lines to banks.
     pub layout: Layout,
     /// The seed of all that is random.
     pub seed: u64,
 }
 
-/// How many accesses a run must have, over all sub-channels.
+/// The number of accesses that a run must have, over all sub-channels.
 ///
 /// DDR5-6400 at 25.6 GB/s a sub-channel does 1560 accesses in a refresh interval of 3.9 us. A run
 /// of fewer may meet no refresh at all, and one of fewer than the outstanding lines (144) does not
@@ -69,22 +69,22 @@ pub struct LeastRequests {
     pub refresh_ns: f64,
     /// The least for all together.
     pub all: u64,
-    /// From here on bandwidths are within about half a percent of those of long runs.
+    /// The number from which on bandwidths are within about half a percent of those of long runs.
     pub steady: u64,
 }
 
-/// What one sub-channel gave, or several together.
+/// The measurements of one sub-channel, or the sum of several.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Part {
-    /// What was done while it counted.
+    /// Commands and accesses during the measurement.
     pub counts: Counts,
     /// Bytes a second, times 1e-9.
     pub bandwidth_gbps: f64,
-    /// How long that took, ns; of several the longest.
+    /// The length of the measurement, ns; of several sub-channels the longest.
     pub simulated_ns: f64,
     /// The clock of the DRAM in the end, counted from the very beginning; of several the latest.
     pub end_clock: u64,
-    /// Of reads, from the core's miss to its data.
+    /// Read latencies, from the core's miss to its data.
     pub latency: Histogram,
 }
 
@@ -115,7 +115,7 @@ impl Setup {
         self.device.peak_gbps() * f64::from(self.channels)
     }
 
-    /// How long a run at `offered_gbps`, or at the maximum, must be to tell a bandwidth.
+    /// The least length of a run at `offered_gbps`, or at the maximum, for a meaningful bandwidth.
     pub fn least_requests(&self, offered_gbps: Option<f64>) -> LeastRequests {
         let parts = u64::from(self.parts());
         let gbps = offered_gbps.map_or(self.peak_gbps(), |gbps| gbps.min(self.peak_gbps()));
@@ -151,7 +151,7 @@ impl Setup {
             rate,
             uncore_ps: self.uncore_ps,
             layout: self.layout,
-            // Neighbouring seeds begin alike.
+            // A multiplier spreads neighbouring seeds.
             seed: (self.seed << 16 | u64::from(number)).wrapping_mul(0x9E37_79B9_7F4A_7C15),
         };
         let mut source = ClosedLoop::new(&self.device, &load);
@@ -181,7 +181,7 @@ impl Setup {
 }
 
 impl Part {
-    /// Several together, in order.
+    /// The sum over sub-channels, in order.
     pub fn sum(parts: &[Self]) -> Self {
         let mut sum = Self::default();
         for part in parts {

@@ -22,19 +22,19 @@ mod text;
 use core::str::FromStr;
 use interleaf_model::format::FileError;
 
-/// One request of a trace.
+/// A request of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// When it is made, in ps since the start; 0 throughout in a trace that has no times, whose
-    /// requests are made as soon as there is room for them.
+    /// Its time in ps since the start. 0 throughout in a trace without times: each request is then
+    /// made as soon as a slot is free.
     pub at_ps: u64,
-    /// Whether it writes.
+    /// A write, or else a read.
     pub write: bool,
     /// The address of its first byte. Whatever it is, memory gives and takes the line it is in.
     pub address: u64,
 }
 
-/// How a trace is written.
+/// The file format of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// Lines of time, R or W, and address.
@@ -48,7 +48,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// All formats, with the names that users write.
+    /// All formats with their names on the command line.
     pub const ALL: [(Self, &str); 4] = [
         (Self::Text, "text"),
         (Self::Binary, "binary"),
@@ -74,7 +74,7 @@ impl FromStr for Format {
     }
 }
 
-/// What a trace has to fit.
+/// The limits that the addresses of a trace must keep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Memory {
     /// Addresses are below this.
@@ -108,7 +108,7 @@ enum Place {
     Record { number: u64, byte: usize },
 }
 
-/// What is wrong with a field.
+/// An invalid field.
 #[derive(Debug)]
 struct Wrong {
     place: Place,
@@ -118,11 +118,12 @@ struct Wrong {
 }
 
 impl<'a> Trace<'a> {
-    /// The trace in `bytes`, of the format that it shows unless one is given.
+    /// Opens the trace in `bytes`, of the format that its beginning shows unless one is given.
     ///
     /// # Errors
-    /// When it has no request at all, or does not begin as a trace of its format does. What is
-    /// wrong further on is found where it stands.
+    ///
+    /// No request at all, or the beginning of no known format. An invalid record further on is an
+    /// error of the iterator.
     pub fn new(
         file: &'a str,
         bytes: &'a [u8],
@@ -156,7 +157,7 @@ impl<'a> Trace<'a> {
         self.try_fold(0, |count, request| request.map(|_| count + 1))
     }
 
-    /// What holds for requests of every format.
+    /// Checks the limits that hold in every format.
     fn checked(&mut self, request: Request, place: Place) -> Result<Request, Wrong> {
         let wrong = |field, problem, hint| Err(Wrong { place, field, problem, hint });
         if request.address >= self.memory.bytes {

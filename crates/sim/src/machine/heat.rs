@@ -1,12 +1,12 @@
-//! Heat as DAMON sees it.
+//! Page heat as DAMON samples it.
 //!
-//! DAMON divides addresses into regions. In each sampling interval it looks at one page of each
-//! region and notes whether that was accessed since; over an aggregation interval the hits add up
-//! to `accesses`, which stands for every page of the region. Then neighbours with about as many
-//! accesses merge, and each region is split anew at random, so that boundaries find their way to
-//! where heat changes (Documentation/mm/damon/design.rst). It errs as DAMON errs: it sees accesses,
-//! not traffic, and a page that is swept once within an interval looks as hot as one that is
-//! swept ten times.
+//! DAMON divides addresses into regions. In each sampling interval it checks the accessed bit of one
+//! page of each region; over an aggregation interval the hits add up to `accesses`, which stands for
+//! every page of the region. Neighbouring regions with similar counts merge, and each region is
+//! split at random, so that region boundaries converge on the boundaries of heat
+//! (Documentation/mm/damon/design.rst). The simulation has DAMON's errors: it counts accesses, not
+//! traffic, and a page that is read once in an interval looks as hot as one that is read ten
+//! times.
 
 use super::{noise::Noise, pages::Pages, scenario::Damon};
 
@@ -16,7 +16,7 @@ const MERGE: f64 = 0.1;
 /// A run of groups that is taken to be equally hot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Region {
-    /// Its first group.
+    /// The first group.
     pub(super) start: usize,
     /// The group behind its last one.
     pub(super) end: usize,
@@ -34,7 +34,7 @@ pub(super) struct Heat {
 }
 
 impl Heat {
-    /// Nothing seen yet of `groups` groups.
+    /// The heat of `groups` groups before the first sample.
     pub(super) fn new(groups: usize, damon: &Damon) -> Self {
         let count = damon.regions_min.clamp(1, groups);
         let region = |at: usize| Region {
@@ -51,7 +51,7 @@ impl Heat {
         &self.regions
     }
 
-    /// Whether an aggregation has been completed.
+    /// Whether an aggregation interval is complete.
     pub(super) const fn is_known(&self) -> bool {
         self.aggregations > 0
     }
@@ -131,7 +131,7 @@ impl Heat {
     }
 }
 
-/// Looks at each region in an aggregation.
+/// Samples of each region in an aggregation interval.
 pub(super) fn samples(damon: &Damon) -> u32 {
     u32::try_from(damon.aggregation_ns / damon.sampling_ns).unwrap_or(u32::MAX).max(1)
 }

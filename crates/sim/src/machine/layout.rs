@@ -1,4 +1,4 @@
-//! What the simulated machine tells of itself.
+//! The layout of a simulated machine: its domains, tiers and scopes, as a real one reports them.
 
 use super::scenario::Scenario;
 use interleaf_model::{
@@ -7,24 +7,26 @@ use interleaf_model::{
     platform::Platform,
 };
 
-/// The layout of `scenario`: one scope for each task.
-pub(super) fn layout(scenario: &Scenario) -> Layout {
-    let platform = &scenario.platform;
-    let scopes = scenario.tasks.iter().map(|task| ScopeLayout {
-        name: task.scope.clone(),
-        kind: ScopeKind::Cgroup,
-        domain: task.domain,
-        steered: task.steered,
-    });
-    Layout {
-        domains: (0..platform.domains.len()).map(|at| domain(platform, at)).collect(),
-        tiers: (0..platform.tiers.len()).map(|at| tier(platform, at)).collect(),
-        scopes: scopes.collect(),
+impl Scenario {
+    /// The layout of the simulated machine, with one scope for each task.
+    pub fn layout(&self) -> Layout {
+        let platform = &self.platform;
+        let scopes = self.tasks.iter().map(|task| ScopeLayout {
+            name: task.scope.clone(),
+            kind: ScopeKind::Cgroup,
+            domain: task.domain,
+            steered: task.steered,
+        });
+        Layout {
+            domains: (0..platform.domains.len()).map(|at| domain(platform, at)).collect(),
+            tiers: (0..platform.tiers.len()).map(|at| tier(platform, at)).collect(),
+            scopes: scopes.collect(),
+        }
     }
 }
 
-/// A domain with the tiers that its traffic reaches over no link of its own: those behind a socket
-/// link belong to another one. Where every tier is behind a link, all are near.
+/// A domain with its near tiers: those that its traffic reaches without crossing a socket link.
+/// If all tiers are behind links, all of them are near.
 fn domain(platform: &Platform, at: usize) -> DomainLayout {
     let far = |tier: &usize| {
         platform.links.iter().any(|link| link.domains.contains(&at) && link.tiers.contains(tier))
@@ -39,7 +41,7 @@ fn domain(platform: &Platform, at: usize) -> DomainLayout {
     }
 }
 
-/// A tier as firmware tables rate it: what it carries of reads, and its latency without load.
+/// A tier with the figures that the HMAT would give: read bandwidth and idle latency.
 fn tier(platform: &Platform, at: usize) -> TierLayout {
     let tier = &platform.tiers[at];
     let domain = &platform.domains[0].name;

@@ -1,11 +1,10 @@
-//! The migrator: from shares to pages that move.
+//! The migrator: turns target shares into page moves.
 //!
-//! It reads a target for each task and keeps a queue of groups that are not where they belong.
-//! *Interleave*: hot groups go where their address says ([`super::pages::Interleaving`]); cold
-//! ones stay, as moving them gains nothing. *Hottest first*: the hottest regions fill the first
-//! tier. And whatever the target, a tier that runs full is relieved of pages that nobody has
-//! touched for a while, as the DMI prototype does with DAMON's `migrate_cold`; once begun, until
-//! the upper watermark is reached. Pages of a scope that is not steered stay.
+//! It has a target for each task and a queue of misplaced page groups. *Interleave*: hot groups go
+//! to the tier of their address ([`super::pages::Interleaving`]); cold groups stay, since moving
+//! them gains nothing. *Hottest first*: the hottest regions fill the first tier. With either order,
+//! cold pages of a tier that is nearly full are demoted up to the upper watermark, as the DMI
+//! prototype does with DAMON's `migrate_cold`. Pages of a scope that is not steered stay.
 
 use super::{
     heat::{Heat, Region, samples},
@@ -27,8 +26,8 @@ const COLD_NS: u64 = 15_000_000_000;
 const DEMOTE_BELOW: f64 = 0.01;
 pub(super) const DEMOTE_UP_TO: f64 = 0.02;
 
-/// What a resident of the first tier is hotter by when the hottest are chosen, in hits: so that
-/// pages that are equally hot do not change places for ever.
+/// Hits added to a group that is resident on the first tier when the hottest are selected, so that
+/// groups of equal heat do not swap places for ever.
 const RESIDENT_BONUS: u32 = 2;
 
 /// A group that is to move.
@@ -46,9 +45,9 @@ pub(super) struct Steered<'a> {
     pub(super) heat: &'a Heat,
     /// The tiers near it, the fastest first.
     pub(super) near: &'a [usize],
-    /// Whether its pages may be moved at all.
+    /// Whether decisions may move its pages.
     pub(super) steered: bool,
-    /// Where its pages should go; `None` when nobody said.
+    /// The target shares; `None` without a decision.
     pub(super) target: Option<(&'a [f64], Order)>,
 }
 
@@ -64,9 +63,10 @@ impl Steered<'_> {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Queue {
     moves: VecDeque<Move>,
-    /// By task: the shares at which all its groups were found in place, and its moves until then.
+    /// By task: the shares at which all groups were found in place, and the move count at that
+    /// time.
     in_place: Vec<Option<(Vec<f64>, u64)>>,
-    /// By tier: whether it is being relieved.
+    /// By tier: whether demotion of cold pages is under way.
     relieving: Vec<bool>,
 }
 
@@ -163,7 +163,7 @@ impl Queue {
             return;
         }
         let pages = task.pages;
-        // By heat; equally hot ones in the order of addresses.
+        // Sorted by heat; groups of equal heat in order of addresses.
         let mut by_heat: Vec<Vec<usize>> = vec![];
         for region in task.heat.regions() {
             for group in region.start..region.end {
@@ -184,7 +184,7 @@ impl Queue {
             room[to] -= bytes;
             let step = Move { task: task.task, group, to };
             match pages.tier(group).cmp(&to) {
-                // Those that leave a fast tier go first, and make room.
+                // Moves out of a fast tier go first, since they free memory.
                 std::cmp::Ordering::Less => self.moves.push_back(step),
                 std::cmp::Ordering::Greater => up.push(step),
                 std::cmp::Ordering::Equal => {}

@@ -11,7 +11,7 @@ use interleaf_model::{
     policy::Policy,
 };
 
-/// How far a target may be from the last one and still count as settled: 3 points.
+/// The largest distance of two targets that count as equal: 3 points.
 const SETTLED_POINTS: f64 = 3.0;
 
 /// Periods for which a target must stay to be settled.
@@ -31,22 +31,22 @@ pub struct Run<'a> {
     /// The last one as the control loop has it.
     last: Option<Period>,
     started_with: Vec<f64>,
-    /// What had moved at the end of the last period.
+    /// Bytes migrated up to the end of the last period.
     moved_bytes: u64,
 }
 
-/// What happened in a period.
+/// The record of a period.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PeriodRecord {
-    /// When it ended, s.
+    /// The end of the period, s.
     pub time_s: f64,
     /// The shares aimed at from here on, by tier; the mean of all domains.
     pub target: Vec<f64>,
-    /// The same of each domain.
+    /// The target shares of each domain.
     pub domain_targets: Vec<Vec<f64>>,
     /// The part of the steered accesses on each tier at its end.
     pub reached: Vec<f64>,
-    /// The same of the accesses of each domain; `None` of one in which nothing runs.
+    /// The traffic shares of each domain; `None` of a domain without a running task.
     pub domain_reached: Vec<Option<Vec<f64>>>,
     /// Reads and writes on each tier, GB/s, as they were counted.
     pub tier_bandwidth_gbps: Vec<f64>,
@@ -57,9 +57,9 @@ pub struct PeriodRecord {
     pub judged_gbps: Option<f64>,
     /// Bytes of pages that moved.
     pub migrated_bytes: u64,
-    /// What the policy did in a word, of each domain.
+    /// The action of the policy in each domain, in one word.
     pub actions: Vec<&'static str>,
-    /// Why, of each domain.
+    /// The reason of the action in each domain.
     pub reasons: Vec<String>,
 }
 
@@ -70,16 +70,16 @@ impl PeriodRecord {
     }
 }
 
-/// What a policy gave.
+/// The result of a policy on a scenario.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
     /// Period by period.
     pub periods: Vec<PeriodRecord>,
-    /// By task.
+    /// The result of each task.
     pub tasks: Vec<TaskOutcome>,
     /// The best static shares for the same scenario; `None` when none fit.
     pub best_static: Option<StaticBest>,
-    /// From when on the target stays within 3 points of its last value, s.
+    /// The time since which the target stays within 3 points of its last value, s.
     pub converged_after_s: Option<f64>,
     /// Bytes of pages that moved.
     pub moved_bytes: u64,
@@ -87,18 +87,18 @@ pub struct Outcome {
     pub energy_j: Option<f64>,
 }
 
-/// What a policy gave a task.
+/// The result of a task under a policy.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TaskOutcome {
-    /// How long its first run took, search included, s; `None` when it did not end.
+    /// The length of its first run, s, search included; `None` if it did not end.
     pub runtime_s: Option<f64>,
     /// Runs that it did, with the part of the last one.
     pub work: f64,
     /// The energy of its first run, J.
     pub energy_j: Option<f64>,
-    /// The same with all pages on the first tier, were it large enough.
+    /// The result with all pages on the first tier, as if it were large enough.
     pub local: StaticTask,
-    /// The same with the best static shares.
+    /// The result with the best static shares.
     pub best_static: Option<StaticTask>,
 }
 
@@ -109,9 +109,9 @@ impl Outcome {
         self.periods.windows(2).rposition(changed).map_or(0, |at| at + 2)
     }
 
-    /// The part of the periods since it first settled whose target is more than 3 points from the
-    /// settled one; 1 when it never did. It settles when the policy says so, or when its target
-    /// stays within 3 points for [`SETTLED_PERIODS`] periods, of a policy that never says so.
+    /// The fraction of the periods since the target first settled in which it is more than 3 points
+    /// from the settled one; 1 if it never settled. A target is settled when the policy says so or,
+    /// of a policy that never does, when it stays within 3 points for [`SETTLED_PERIODS`] periods.
     pub fn unsettled_share(&self) -> f64 {
         let says =
             |period: &PeriodRecord| period.actions.iter().any(|action| SETTLING.contains(action));
@@ -129,8 +129,8 @@ impl Outcome {
 }
 
 impl TaskOutcome {
-    /// How many times as fast as with all pages on the first tier: the first run, or as much as
-    /// was done of it. `None` of a task that had not begun when the simulation ended.
+    /// Speed relative to all pages on the first tier: of the first run, or of the part of it that
+    /// was done. `None` of a task that had not begun when the simulation ended.
     pub fn speedup(&self) -> Option<f64> {
         match self.runtime_s {
             Some(runtime_s) => Some(self.local.runtime_s / runtime_s),
@@ -138,8 +138,8 @@ impl TaskOutcome {
         }
     }
 
-    /// How much longer its first run took than with the best static shares; of a run that did not
-    /// end, how much less was done.
+    /// Regret: the length of its first run relative to that with the best static shares, minus 1;
+    /// of an unfinished run, by the work done.
     pub fn regret(&self) -> Option<f64> {
         let best = self.best_static.as_ref()?;
         match self.runtime_s {
@@ -148,7 +148,8 @@ impl TaskOutcome {
         }
     }
 
-    /// How much more the best static shares do until the end, search included.
+    /// Regret over the whole simulation, search included: how much more work the best static shares
+    /// do.
     pub fn regret_over_duration(&self) -> Option<f64> {
         let best = self.best_static.as_ref()?;
         (self.work > 0.0).then(|| best.work / self.work - 1.0)
@@ -164,7 +165,7 @@ impl<'a> Run<'a> {
         duration: Duration,
         policy: impl Fn(usize, &[TierLayout]) -> Box<dyn Policy>,
     ) -> Self {
-        let layout = super::layout::layout(scenario);
+        let layout = scenario.layout();
         let controller = Controller::new(&layout, settings, policy);
         let (domains, tiers) = (layout.domains.len(), layout.tiers.len());
         let start: Vec<Vec<f64>> =
@@ -253,7 +254,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// What the policy gave, beside the best static shares.
+    /// The outcome, compared with the best static shares.
     pub fn outcome(self, best_static: Option<StaticBest>) -> Outcome {
         let duration_s = self.duration.as_secs_f64();
         let local = all_local(self.scenario, duration_s);
@@ -290,8 +291,8 @@ fn near(a: &[f64], b: &[f64]) -> bool {
     100.0 * distance <= SETTLED_POINTS + 1e-9
 }
 
-/// From when on the target stays within 3 points of its last value; `None` when only the last
-/// period does, which says nothing.
+/// The time since which the target stays within 3 points of its last value; `None` if only the last
+/// period does.
 fn converged_after_s(started_with: &[f64], periods: &[PeriodRecord]) -> Option<f64> {
     let last = &periods.last()?.target;
     let settled = periods.iter().rev().take_while(|period| near(&period.target, last)).count();

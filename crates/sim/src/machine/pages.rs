@@ -1,14 +1,13 @@
-//! Pages of a task, in groups.
+//! The pages of a task, in groups.
 //!
-//! A group lies on one tier and its pages are equally hot. Groups are in the order of addresses.
-//! Bytes and heat are whole numbers, so that what moves is neither lost nor made, to the last
-//! byte, however often it moves.
+//! The pages of a group are on one tier and equally hot. Groups are in order of addresses. Bytes and
+//! heat are integers, so that moves conserve both exactly.
 //!
-//! Where a group belongs is a pure function of its address and the shares: group `i` has the
-//! number `i x 0.618...` modulo 1, which spreads any run of groups evenly between 0 and 1, and
-//! belongs on the tier in whose part of that range it falls. So any part of the addresses is
-//! interleaved in the ratio of the shares, and when a share changes by some points only as many
-//! pages move. (The kernel takes the offset modulo the sum of the weights, to the same end.)
+//! The tier of a group is a pure function of its address and the shares: group `i` has the number
+//! `i x 0.618...` modulo 1, which spreads any range of groups evenly between 0 and 1, and belongs to
+//! the tier in whose part of that range the number falls. Any range of addresses is interleaved in
+//! the ratio of the shares, and a change of a share by some points moves only as many pages. (The
+//! kernel uses the offset modulo the sum of the weights, to the same end.)
 
 use interleaf_model::demand::Hotness;
 
@@ -87,7 +86,7 @@ impl Pages {
         })
     }
 
-    /// How many groups have been put somewhere: as long as it is the same, all are where they were.
+    /// The number of moves so far: unchanged, no group has moved.
     pub(super) const fn moves(&self) -> u64 {
         self.moves
     }
@@ -121,10 +120,10 @@ impl Pages {
     }
 }
 
-/// Which tier each group belongs on when `shares` are interleaved.
+/// The interleaving of groups in the ratio of `shares`.
 #[derive(Clone, Debug)]
 pub(super) struct Interleaving {
-    /// Where the part of each tier ends, of 2^64.
+    /// The end of each tier's range, out of 2^64.
     ends: Vec<u64>,
     /// The last tier that has a part.
     last: usize,
@@ -172,8 +171,8 @@ fn heat(groups: usize, hotness: Hotness) -> Vec<u64> {
     heat
 }
 
-/// Where the group with this rank in heat is: ranks go in runs to every part of the addresses, as
-/// hot structures lie among cold ones.
+/// The address of the group with this rank in heat: consecutive ranks are spread over all
+/// addresses, as hot structures lie among cold ones.
 fn address(rank: usize, groups: usize) -> usize {
     if groups < EXTENTS * EXTENTS {
         return rank;

@@ -5,7 +5,7 @@ use super::SimMachine;
 /// Watts for one GB/s at one pJ a bit: 8 x 10^9 x 10^-12.
 const W_PER_GBPS_PJ: f64 = 8e-3;
 
-/// What the machine takes now, W; `None` where its platform does not tell.
+/// The power of the machine now, W; `None` if its platform has no power figures.
 pub(super) fn watts(machine: &SimMachine<'_>) -> Option<f64> {
     let threads: f64 = (0..machine.equilibrium.running.len()).map(|at| threads(machine, at)).sum();
     let power = machine.scenario.platform.power.as_ref()?;
@@ -28,7 +28,7 @@ pub(super) fn task_watts(machine: &SimMachine<'_>, entry: usize) -> Option<f64> 
     Some(standing_watts(machine)? * own / all + power.core_w * own + traffic)
 }
 
-/// What the machine takes without load, W.
+/// The power of the machine without load, W.
 fn standing_watts(machine: &SimMachine<'_>) -> Option<f64> {
     let platform = &machine.scenario.platform;
     let tiers = platform.tiers.iter().filter_map(|tier| tier.power.as_ref());

@@ -1,8 +1,7 @@
-//! What is simulated: a platform, what runs on it, and how pages move.
+//! A scenario: a platform, the tasks on it, and the rules of page migration.
 
 use interleaf_model::{
     demand::{Demand, Hotness, Metric},
-    machine::Layout,
     platform::Platform,
     predict::{Forecast, Program},
     units::{Bytes, Time},
@@ -37,28 +36,28 @@ pub const FOOTPRINT_BYTES: u64 = 32 << 30;
 /// about 2 % (assumed).
 pub const COUNTER_NOISE: f64 = 0.02;
 
-/// What is simulated.
+/// A scenario of a simulation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scenario {
-    /// Its name.
+    /// The name of the scenario.
     pub name: String,
     /// The machine.
     pub platform: Platform,
-    /// What runs on it; at least one.
+    /// The tasks; at least one.
     pub tasks: Vec<Task>,
     /// Devices that read and write memory by themselves.
     pub devices: Vec<Device>,
     /// Bytes of each tier that something else holds, and that nobody moves.
     pub held_bytes: Vec<u64>,
-    /// How pages move.
+    /// Page migration.
     pub migration: Migration,
-    /// How heat is sampled.
+    /// Heat sampling.
     pub damon: Damon,
     /// Groups that all pages are divided into; pages of a group lie on one tier.
     pub page_groups: usize,
     /// Standard deviation of a counter's reading, as a part of it.
     pub counter_noise: f64,
-    /// Whether the machine counts requests and how long they wait.
+    /// Whether the machine has counters of requests and of their latency.
     pub counts_latency: bool,
     /// The seed of all randomness.
     pub seed: u64,
@@ -67,17 +66,17 @@ pub struct Scenario {
 /// A workload that runs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Task {
-    /// Its name, unique in the scenario.
+    /// The name, unique in the scenario.
     pub name: String,
-    /// Its threads.
+    /// The behaviour of its threads.
     pub program: Program,
-    /// How many.
+    /// The number of threads.
     pub threads: u32,
-    /// What its result counts.
+    /// The unit of its result.
     pub metric: Metric,
     /// The memory that it touches, bytes.
     pub footprint_bytes: u64,
-    /// How its accesses spread over them.
+    /// The distribution of its accesses over its pages.
     pub hotness: Hotness,
     /// The part of its traffic that is reads, 0 to 1.
     pub read_share: f64,
@@ -89,19 +88,19 @@ pub struct Task {
     pub scope: String,
     /// Whether decisions may move its pages.
     pub steered: bool,
-    /// When it starts, s.
+    /// Start time, s.
     pub start_s: f64,
-    /// How often it runs; `None` for again and again.
+    /// The number of runs; `None` for endless runs.
     pub runs: Option<u32>,
     /// The length of a run: 1 is that of its demand.
     pub work: f64,
-    /// How often a run goes through its phases.
+    /// The number of cycles through the phases in a run.
     pub cycles: u32,
 }
 
 impl Task {
-    /// `threads` threads of the workload that `demand` describes, on `platform`; its runs were made
-    /// on `measured_on`. It runs again and again from the start on, in the first domain.
+    /// `threads` threads of the workload that `demand` describes, on `platform`, from runs measured
+    /// on `measured_on`: endless runs from the start on, in the first domain.
     pub fn new(platform: &Platform, measured_on: &Platform, demand: &Demand, threads: u32) -> Self {
         Self {
             name: demand.name.clone(),
@@ -124,7 +123,7 @@ impl Task {
         }
     }
 
-    /// How long a run takes with all pages on the first tier and nobody else there, s.
+    /// The length of a run alone on the machine with all pages on the first tier, s.
     pub fn local_runtime_s(&self) -> f64 {
         self.work * self.program.local_runtime_s
     }
@@ -144,7 +143,7 @@ impl Task {
 /// A device that reads and writes memory by itself: PCIe DMA.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Device {
-    /// Its name.
+    /// The name of the device.
     pub name: String,
     /// The tier that its buffers are on, as an index.
     pub tier: usize,
@@ -154,21 +153,21 @@ pub struct Device {
     pub bandwidth_gbps: f64,
     /// The part of that which reads memory, 0 to 1.
     pub read_share: f64,
-    /// From when, s.
+    /// Start time, s.
     pub from_s: f64,
     /// Until when, s.
     pub to_s: f64,
 }
 
-/// How pages move.
+/// The rules of page migration.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Migration {
-    /// How fast at most, GB/s. Each byte is read on one tier and written on another.
+    /// Migration bandwidth, GB/s. Each byte is read on one tier and written on another.
     ///
     /// Default: 4 GB/s, a kernel thread that moves 4 KiB pages in about 1 us each (assumed).
     pub bandwidth_gbps: f64,
-    /// How long a page that moves holds up the thread that wants it, ns. Default: 2000 (unmap,
-    /// copy, TLB shootdown; assumed).
+    /// Stall of a thread that touches a page while it moves, ns. Default: 2000 (unmap, copy, TLB
+    /// shootdown; assumed).
     pub stall_ns: f64,
     /// Bytes of a page. Default: 4096.
     pub page_bytes: u64,
@@ -180,7 +179,7 @@ impl Default for Migration {
     }
 }
 
-/// How heat is sampled: as DAMON does it, one page of each region in each sampling interval.
+/// Heat sampling by DAMON: one page of each region in each sampling interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Damon {
     /// Between two looks at a region, ns. Default: 200 ms, as the DMI prototype ran it.
@@ -204,17 +203,17 @@ impl Default for Damon {
     }
 }
 
-/// Why a scenario cannot be.
+/// A scenario that cannot be simulated.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ScenarioError {
     /// More pages than memory.
     #[error("{what} of {needed} do not fit into the {free} that the tiers have free")]
     TooLarge {
-        /// Whose pages.
+        /// The owner of the pages.
         what: String,
-        /// How many bytes, as text.
+        /// The bytes needed, as text.
         needed: String,
-        /// What is free, as text.
+        /// The bytes free, as text.
         free: String,
     },
     /// More tiers than are simulated.
@@ -222,7 +221,7 @@ pub enum ScenarioError {
     TooManyTiers {
         /// The platform.
         platform: String,
-        /// Its tiers.
+        /// The tiers of the platform.
         tiers: usize,
     },
     /// A run that ends, or begins its phases anew, all too often.
@@ -230,7 +229,7 @@ pub enum ScenarioError {
     TooShort {
         /// The task.
         task: String,
-        /// How long a cycle takes.
+        /// The length of a cycle.
         cycle: Time,
     },
     /// A run that does not end.
@@ -238,7 +237,7 @@ pub enum ScenarioError {
     TooLong {
         /// The task.
         task: String,
-        /// How long a run takes, s.
+        /// The length of a run, s.
         run_s: f64,
     },
     /// More held than there is.
@@ -246,27 +245,27 @@ pub enum ScenarioError {
     HeldTooMuch {
         /// The tier.
         tier: String,
-        /// What is held, as text.
+        /// The bytes held, as text.
         held: String,
-        /// What there is, as text.
+        /// The capacity, as text.
         capacity: String,
     },
     /// Threads without a core.
     #[error("at {at_s} s {threads} threads run in {domain}, which has {cores} cores")]
     TooManyThreads {
-        /// When, s.
+        /// The time, s.
         at_s: f64,
-        /// How many threads.
+        /// The threads at that time.
         threads: u32,
-        /// Where.
+        /// The domain.
         domain: String,
-        /// Its cores.
+        /// The cores of the domain.
         cores: u32,
     },
 }
 
 impl ScenarioError {
-    /// How to mend it.
+    /// The remedy.
     pub const fn hint(&self) -> &'static str {
         match self {
             Self::TooLarge { .. } => "make the footprint smaller, or take a platform with more",
@@ -348,7 +347,7 @@ impl Scenario {
     fn check_cores(&self) -> Result<(), ScenarioError> {
         for (at, domain) in self.platform.domains.iter().enumerate() {
             let own = || self.tasks.iter().filter(|task| task.domain == at);
-            // Those that go on for ever or start with it, and each that starts meanwhile.
+            // Endless tasks and those of the start, then each task that starts later.
             for starting in own() {
                 let runs = |task: &&Task| {
                     task.start_s == starting.start_s
@@ -369,12 +368,7 @@ impl Scenario {
         Ok(())
     }
 
-    /// The layout of the machine.
-    pub fn layout(&self) -> Layout {
-        super::layout::layout(self)
-    }
-
-    /// What programs can have of each tier, bytes.
+    /// The bytes of each tier that programs may use.
     pub fn free_bytes(&self) -> Vec<u64> {
         let tiers = self.platform.tiers.iter().zip(&self.held_bytes);
         tiers.map(|(tier, held)| tier.capacity.get().saturating_sub(*held)).collect()

@@ -39,25 +39,25 @@ pub struct ScenarioFile {
     seed: u64,
     migration: Migration,
     damon: Damon,
-    /// By the name of the tier, with how it is written.
+    /// Held bytes by tier name, with the position in the text.
     held: Vec<(String, Spanned<Bytes>)>,
     workloads: Vec<WorkloadEntry>,
     devices: Vec<DeviceEntry>,
 }
 
-/// Where the demand of a workload is.
+/// The source of a workload's demand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DemandSource<'a> {
-    /// It comes with the tool, under this name.
+    /// A built-in workload of this name.
     Workload(&'a str),
-    /// In this file; its path is relative to the scenario file.
+    /// A demand file; its path is relative to the scenario file.
     File(&'a str),
 }
 
 /// A demand, as it is loaded from its source.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LoadedDemand {
-    /// What the workload asks of memory.
+    /// The demand on memory.
     pub demand: Demand,
     /// The platform its runs were made on; `None` where that is the platform of the scenario.
     pub measured_on: Option<Platform>,
@@ -97,7 +97,7 @@ struct DeviceEntry {
 }
 
 impl ScenarioFile {
-    /// Its name.
+    /// The name of the scenario.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -107,7 +107,7 @@ impl ScenarioFile {
         self.platform.as_ref().map(|name| name.get_ref().as_str())
     }
 
-    /// Where it says so, for errors about what is there.
+    /// The position of the platform's name, for errors about that platform.
     pub fn platform_place(&self) -> String {
         match &self.platform {
             Some(name) => self.toml().place("platform", name),
@@ -115,7 +115,7 @@ impl ScenarioFile {
         }
     }
 
-    /// Where it first names the demand in `source`, for errors about what is there.
+    /// The position at which `source` is first named, for errors about that demand.
     pub fn demand_place(&self, source: DemandSource<'_>) -> String {
         let names = |entry: &&WorkloadEntry| entry.source.get_ref().as_source() == source;
         match self.workloads.iter().find(names) {
@@ -128,7 +128,7 @@ impl ScenarioFile {
         TomlText::new(&self.file, &self.text)
     }
 
-    /// How long to simulate when nobody says, where it says so.
+    /// The default length of the simulation, if the file has one.
     pub const fn duration(&self) -> Option<Time> {
         self.duration
     }

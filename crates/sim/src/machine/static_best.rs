@@ -3,28 +3,28 @@
 //! Static shares are interleaved from the first page on, so the traffic is shared as the pages are
 //! and nothing moves; what runs is simulated from one change to the next.
 
-use super::{Scenario, SimMachine, Task, layout, task::TaskState};
+use super::{Scenario, SimMachine, Task, task::TaskState};
 use interleaf_model::{machine::Layout, search::best_points};
 
 /// Spans of the longest run after which a run that has not ended is given up.
 const PATIENCE: f64 = 50.0;
 
-/// How often each domain is searched when there are several.
+/// Passes over the domains when several are searched.
 const SWEEPS: usize = 2;
 
-/// What static shares give.
+/// The best static shares and their results.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StaticBest {
     /// Points of a hundred for each tier, by domain; one choice for all that runs there.
     pub points: Vec<Vec<u16>>,
-    /// By task.
+    /// The result of each task.
     pub tasks: Vec<StaticTask>,
 }
 
-/// What static shares give a task.
+/// The result of a task with static shares.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StaticTask {
-    /// How long its first run takes, s; at least so long where it was given up.
+    /// The length of its first run, s; a lower bound if the run was stopped.
     pub runtime_s: f64,
     /// Runs that it does until the end of the simulation, with the part of the last one.
     pub work: f64,
@@ -35,7 +35,7 @@ pub struct StaticTask {
 /// The best static shares of `scenario` for as long as `duration_s`: those with the highest
 /// product of the speeds of the tasks that begin by then. `None` when none are found that fit.
 pub fn static_best(scenario: &Scenario, duration_s: f64) -> Option<StaticBest> {
-    let layout = layout::layout(scenario);
+    let layout = scenario.layout();
     let mut points: Vec<Vec<u16>> =
         (0..layout.domains.len()).map(|domain| local(&layout, domain)).collect();
     let begun = Scenario {
@@ -62,15 +62,16 @@ pub fn static_best(scenario: &Scenario, duration_s: f64) -> Option<StaticBest> {
     Some(StaticBest { tasks, points })
 }
 
-/// What `scenario` gives with all pages on the first tier near each domain, were it large enough.
+/// The results of `scenario` with all pages on the first tier near each domain, as if it were large
+/// enough.
 pub(super) fn all_local(scenario: &Scenario, duration_s: f64) -> Vec<StaticTask> {
-    let layout = layout::layout(scenario);
+    let layout = scenario.layout();
     let points: Vec<Vec<u16>> =
         (0..layout.domains.len()).map(|domain| local(&layout, domain)).collect();
     run(scenario, &points, duration_s)
 }
 
-/// All points for the first tier near `domain`.
+/// All points on the first tier near `domain`.
 fn local(layout: &Layout, domain: usize) -> Vec<u16> {
     of_machine(layout, &layout.domains[domain].tiers, &[100])
 }
@@ -86,7 +87,7 @@ fn shares(points: &[u16]) -> Vec<f64> {
     points.iter().map(|points| f64::from(*points) / 100.0).collect()
 }
 
-/// Whether all tasks together fit when they are interleaved so.
+/// Whether all tasks fit together with this interleaving.
 fn fits(scenario: &Scenario, points: &[Vec<u16>]) -> bool {
     let mut needed = vec![0.0; scenario.platform.tiers.len()];
     for task in &scenario.tasks {

@@ -9,14 +9,14 @@ use super::{
 /// Work that is as good as done, as a part of a run.
 const DONE: f64 = 1e-12;
 
-/// Where a task's pages are.
+/// The placement of a task's pages.
 #[derive(Clone, Debug)]
 pub(super) enum Memory {
-    /// It does not run.
+    /// The task does not run.
     None,
-    /// In these shares of its accesses, whatever happens: what a search among static shares needs.
+    /// Fixed shares of its accesses, for the search among static shares.
     Fixed(Vec<f64>),
-    /// Here, group by group.
+    /// Page groups, with their heat.
     Paged(Box<Pages>, Heat),
 }
 
@@ -28,7 +28,7 @@ pub(super) struct TaskState {
     done: f64,
     pub(super) runs_done: u32,
     run_began_ns: u64,
-    /// How long the first whole run took, ns.
+    /// The length of the first complete run, ns.
     pub(super) first_run_ns: Option<u64>,
     /// Energy that its first run took, J.
     pub(super) first_run_j: Option<f64>,

@@ -1,7 +1,7 @@
 //! A policy by name on a scenario, with what it is made to believe.
 
 use super::{
-    Outcome, Run, Scenario, layout,
+    Outcome, Run, Scenario,
     static_best::{StaticBest, static_best},
 };
 use core::time::Duration;
@@ -16,11 +16,11 @@ use interleaf_model::{
 /// A policy to try, and how.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Trial {
-    /// Which one.
+    /// The kind of policy.
     pub policy: PolicyKind,
     /// The points of a hundred of [`PolicyKind::Static`]; `None` for the best there are.
     pub points: Option<Vec<u16>>,
-    /// How wrong the curves are that the policy believes: see [`believed`].
+    /// The error of the curves that the policy is given: see [`believed`].
     pub curve_error: f64,
     /// The control loop.
     pub settings: Settings,
@@ -40,8 +40,8 @@ impl<'a> Arena<'a> {
         Self { scenario, duration, best_static }
     }
 
-    /// The same with the best static shares of a scenario that differs in nothing that they depend
-    /// on: noise, seed, migration or heat sampling at most.
+    /// Reuses the best static shares of a scenario that differs at most in noise, seed, migration
+    /// or heat sampling, on which they do not depend.
     pub const fn with_best(
         scenario: &'a Scenario,
         duration: Duration,
@@ -60,7 +60,7 @@ impl<'a> Arena<'a> {
     /// # Errors
     /// When curves that are so wrong are none: an error of -100 % or less, or 100 % or more.
     pub fn start(&self, trial: &Trial) -> Result<Run<'a>, CurveError> {
-        let layout = layout::layout(self.scenario);
+        let layout = self.scenario.layout();
         let believed = believed(&self.scenario.platform, trial.curve_error)?;
         let policy = |domain: usize, tiers: &[TierLayout]| {
             let near = &layout.domains[domain].tiers;
@@ -82,7 +82,7 @@ impl<'a> Arena<'a> {
         Ok(self.outcome(run))
     }
 
-    /// What a run gave that has come to its end.
+    /// The outcome of a run that has ended.
     pub fn outcome(&self, run: Run<'a>) -> Outcome {
         run.outcome(self.best_static.clone())
     }

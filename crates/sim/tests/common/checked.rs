@@ -2,16 +2,16 @@
 
 use interleaf_sim::dimm::{
     check::{Checker, Violation},
+    closed_loop::{ClosedLoop, Load, Pattern},
     config::{Controller, PagePolicy, Refresh},
+    controller::SubChannel,
     device::{Device, Options},
-    engine::SubChannel,
-    load::{ClosedLoop, Load, Pattern},
     mapping::Layout,
 };
 
 const LAYOUT_OF_8: Layout = Layout { neighbours_log2: 3 };
 
-/// What a run is made of.
+/// The configuration of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Setup {
     pub(crate) device: Device,

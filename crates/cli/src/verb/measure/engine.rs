@@ -19,13 +19,13 @@ use interleaf_linux::{
     placement::{Means, Placement},
 };
 use interleaf_measure::{
+    backing::huge_bytes,
     bandwidth::{self, Windows},
     chase::{Chase, ChaseError},
     idle,
     interleave::{self, Way},
     isa::Isa,
     kernel::Kernel,
-    pages::huge_bytes,
     pin,
     point::Pattern,
     region::{Region, RegionError},

@@ -9,9 +9,9 @@ use interleaf_model::mix::Mix;
 use interleaf_record::dimm::{DimmDocument, TimingDocument};
 use interleaf_report::number;
 use interleaf_sim::dimm::{
+    closed_loop::{Pattern, SLOTS_MAX},
     device::{self, Device, DeviceError, Options},
     energy::{self, Energy},
-    load::{Pattern, SLOTS_MAX},
     run::{LeastRequests, Part, Setup},
 };
 use rayon::prelude::*;

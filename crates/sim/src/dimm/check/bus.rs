@@ -42,9 +42,9 @@ impl CommandBus {
 struct Burst {
     command: Command,
     write: bool,
-    /// When the clock of the DRAM began in which the command came.
+    /// The clock at which the DRAM clock of the command began.
     clock: u64,
-    /// From there to the data.
+    /// Clocks from there to the data.
     latency: u64,
 }
 

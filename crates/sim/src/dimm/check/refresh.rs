@@ -1,8 +1,8 @@
-//! That no row waits for its refresh longer than may be.
+//! Checks that every row is refreshed in time.
 //!
-//! A refresh is good for one interval, tREFI. Some may be owed: at any time the refreshes that
-//! were due, less those that were given, are at most that many; and two refreshes are never
-//! further apart than that many intervals and one (JESD79-5, 4.13; JESD79-4, 4.26).
+//! A refresh is due each tREFI, and a limited number may be postponed: at any time, refreshes due
+//! minus refreshes issued are at most that number, and two refreshes are at most that number plus
+//! one intervals apart (JESD79-5, 4.13; JESD79-4, 4.26).
 
 use super::Violation;
 use crate::dimm::command::{Command, Kind};
@@ -10,18 +10,18 @@ use crate::dimm::command::{Command, Kind};
 /// The limits of refresh; no intervals where a device needs none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RefreshRules {
-    /// From a refresh of all banks to the next.
+    /// From a refresh of all banks to the next, clocks of the host.
     pub all: Option<u64>,
-    /// From a refresh of a bank by its number to the next.
+    /// From a same-bank refresh of a bank to its next, clocks of the host.
     pub same: Option<u64>,
-    /// How many may be owed.
+    /// Refreshes that may be postponed.
     pub postponed: u64,
 }
 
 /// The refreshes of a rank.
 #[derive(Clone, Debug)]
 pub(super) struct Refresh {
-    /// By the number of a bank in its group.
+    /// Indexed by the number of a bank within its group.
     banks: Vec<Refreshed>,
 }
 
@@ -38,7 +38,7 @@ impl Refresh {
         Self { banks: vec![Refreshed::default(); banks] }
     }
 
-    /// Whether a bank is overdue when `command` comes.
+    /// Checks that no bank is overdue for refresh at `command`.
     pub(super) fn late(&self, rules: &RefreshRules, command: &Command) -> Result<(), Violation> {
         let Some(all) = rules.all else { return Ok(()) };
         let same = rules.same.unwrap_or(all);

@@ -1,13 +1,13 @@
-//! The tables as rules: what has to be how far from what, where.
+//! The timing tables as rules: the least distance between two commands, and the level it holds at.
 
-use super::{Violation, place::Past, refresh::RefreshRules};
+use super::{Violation, refresh::RefreshRules};
 use crate::dimm::{
     command::{Command, Kind},
     device::Device,
 };
 
-/// Commands that rules do not tell apart. A read that precharges by itself is a read; what it does
-/// to its bank is kept there.
+/// Commands that obey the same rules. A read with auto-precharge is a read; the history of the bank
+/// keeps its precharge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     /// Opens a row.
@@ -27,7 +27,7 @@ pub enum Class {
 pub(super) const CLASSES: usize = 6;
 
 impl Class {
-    /// That of a command.
+    /// The class of a command.
     pub const fn of(kind: Kind) -> Self {
         match kind {
             Kind::Activate => Self::Activate,
@@ -40,10 +40,26 @@ impl Class {
     }
 }
 
-/// Where the earlier command of a rule has to have been, seen from the later one.
+/// The last command of each class that a bank, a bank group or a rank received.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct LastCommands {
+    last: [Option<Command>; CLASSES],
+}
+
+impl LastCommands {
+    pub(super) const fn of(&self, class: Class) -> Option<&Command> {
+        self.last[class as usize].as_ref()
+    }
+
+    pub(super) const fn remember(&mut self, command: &Command) {
+        self.last[Class::of(command.kind) as usize] = Some(*command);
+    }
+}
+
+/// The level of the hierarchy that earlier and later command of a rule share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// The same bank, or one of those that a refresh is for.
+    /// The same bank, or one of the banks that a refresh covers.
     Bank,
     /// The same bank group.
     Group,
@@ -56,20 +72,20 @@ pub enum Scope {
 pub struct Pair {
     /// Named as JEDEC names it.
     pub name: &'static str,
-    /// Where.
+    /// The level at which the rule holds.
     pub scope: Scope,
-    /// From this.
+    /// The earlier command.
     pub earlier: Class,
-    /// To this.
+    /// The later command.
     pub later: Class,
-    /// In clocks of the host.
+    /// The least distance, in clocks of the host.
     pub cycles: u64,
 }
 
 impl Pair {
-    /// Whether the command is far enough from the last that this rule names.
-    pub(super) fn far(&self, past: &Past, command: &Command) -> Result<(), Violation> {
-        let Some(earlier) = past.last(self.earlier) else { return Ok(()) };
+    /// Checks the distance from the last command of the earlier class.
+    pub(super) fn far(&self, last: &LastCommands, command: &Command) -> Result<(), Violation> {
+        let Some(earlier) = last.of(self.earlier) else { return Ok(()) };
         let (rule, limit) = (self.name, self.cycles);
         let cycles = command.at.saturating_sub(earlier.at);
         if cycles < limit {
@@ -80,7 +96,7 @@ impl Pair {
     }
 }
 
-/// How many of each there are, each within the one before.
+/// The dimensions of a sub-channel, each within the one before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// Pseudo-channels of the sub-channel.
@@ -98,7 +114,7 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Whether what the command names exists.
+    /// Checks that the address of a command exists.
     pub(super) fn has(&self, command: &Command) -> bool {
         let Command { kind, pseudo, rank, bank_group, bank, row, column, .. } = *command;
         let rank = usize::from(pseudo) < self.pseudos && usize::from(rank) < self.ranks;
@@ -119,7 +135,7 @@ impl Shape {
 /// The rules of a device. Time is in clocks of the host throughout.
 #[derive(Clone, Debug)]
 pub struct Rules {
-    /// What there is.
+    /// The dimensions.
     pub shape: Shape,
     /// Clocks of the host in one of the DRAM.
     pub host_clocks: u64,
@@ -136,12 +152,12 @@ pub struct Rules {
     t_rank: u64,
     activate_slots: u64,
     access_slots: u64,
-    /// By the class of the later command.
+    /// The least distances, indexed by the class of the later command.
     pairs: [Vec<Pair>; CLASSES],
 }
 
 impl Rules {
-    /// Those of a device.
+    /// The rules of a device.
     pub fn new(device: &Device) -> Self {
         let t = &device.timing;
         let host = |clocks: u32| u64::from(clocks) * device.host_clocks;
@@ -189,11 +205,6 @@ impl Rules {
         &self.pairs[later as usize]
     }
 
-    /// Every least distance between two commands.
-    pub fn all_pairs(&self) -> impl Iterator<Item = &Pair> {
-        self.pairs.iter().flatten()
-    }
-
     /// Clocks for which a command keeps its pseudo-channel's part of the command bus.
     pub(super) const fn slots(&self, class: Class) -> u64 {
         match class {
@@ -203,15 +214,15 @@ impl Rules {
         }
     }
 
-    /// How far the data of the later command have to be behind those of the earlier, and by what
-    /// rule; none where both may have the bus at once.
+    /// The least gap between the data of two accesses on the bus, and the rule; `None` for accesses
+    /// that may share the bus.
     pub(super) fn gap(&self, earlier: &Command, later: &Command) -> Option<(&'static str, u64)> {
         let write = |command: &Command| Class::of(command.kind) == Class::Write;
         let one_pseudo = earlier.pseudo == later.pseudo;
         let one_rank = one_pseudo && earlier.rank == later.rank;
         match (write(earlier), write(later)) {
             (false, true) if one_rank => Some(("read to write", self.t_turn)),
-            // Whoever drove the bus lets go of it, and the host takes it.
+            // The rank releases the bus before the host drives it.
             (false, true) => Some(("read to write, other rank", self.t_turn.max(self.t_rank))),
             _ if one_rank => Some(("data bus", 0)),
             (true, false) => Some(("write to read, other rank", self.t_rank)),

@@ -18,7 +18,7 @@ const FILES: [(&str, &str); 4] = [
     ("stt-mram.toml", include_str!("../../../../../devices/stt-mram.toml")),
 ];
 
-/// What may be chosen of a module.
+/// The options of a module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
     /// The density of its devices, such as `24Gb`. Default: the first of the file, `16Gb` of DDR5.
@@ -304,7 +304,7 @@ impl<'a> Tables<'a> {
         Ok(timing)
     }
 
-    /// Whether DRAM could be like that.
+    /// Checks that a DRAM with these timings can exist.
     fn possible(&self, t: &Timing, ras: &Pair) -> Result<(), FileError> {
         let own = &self.file.timing;
         let refi = own.t_refi.as_ref().unwrap_or(ras);

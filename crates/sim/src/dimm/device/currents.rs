@@ -1,4 +1,4 @@
-//! What devices and modules draw.
+//! Supply currents of devices and modules.
 
 use super::{
     build::{Tables, one_of},
@@ -7,8 +7,8 @@ use super::{
 };
 use interleaf_model::format::FileError;
 
-/// What one device draws, in microamperes, and what it was measured with; and what the other parts
-/// of a module draw.
+/// The currents of one device in microamperes with their measurement conditions, and those of the
+/// other parts of a module.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Currents {
     /// The supply, mV.
@@ -29,40 +29,40 @@ pub struct Currents {
     pub idd4w_ua: u32,
     /// Refreshing all banks over and over.
     pub idd5b_ua: u32,
-    /// As `idd0`, of the word lines' supply.
+    /// As `idd0`, of the supply of the word lines (VPP).
     pub ipp0_ua: u32,
-    /// As `idd2n`.
+    /// As `idd2n`, of VPP.
     pub ipp2n_ua: u32,
-    /// As `idd3n`.
+    /// As `idd3n`, of VPP.
     pub ipp3n_ua: u32,
-    /// As `idd4r`.
+    /// As `idd4r`, of VPP.
     pub ipp4r_ua: u32,
-    /// As `idd4w`.
+    /// As `idd4w`, of VPP.
     pub ipp4w_ua: u32,
-    /// As `idd5b`.
+    /// As `idd5b`, of VPP.
     pub ipp5b_ua: u32,
-    /// How long a row was open while `idd0` was measured, ps.
+    /// tRAS of the measurement of `idd0`, ps.
     pub t_ras_ps: u64,
-    /// From one activation to the next there, ps.
+    /// tRC of the measurement of `idd0`, ps.
     pub t_rc_ps: u64,
-    /// How long a burst took while `idd4r` and `idd4w` were measured, ps.
+    /// Duration of a burst in the measurement of `idd4r` and `idd4w`, ps.
     pub burst_ps: u64,
     /// The resistance of an output, milliohm; 0 where the pins are not counted.
     pub driver_mohm: u32,
-    /// What it drives against, milliohm.
+    /// Termination resistance of the addressed rank, milliohm.
     pub termination_mohm: u32,
-    /// What each rank on the same pins that is not addressed adds beside it, milliohm; 0: nothing.
+    /// Termination resistance of each other rank on the same pins, milliohm; 0 without.
     pub termination_other_mohm: u32,
     /// The register of a module that is not multiplexed, mW.
     pub register_mw: u32,
     /// The register and the data buffers of one that is, mW, whatever they do.
     pub multiplexer_mw: u32,
-    /// What its data buffers take for each bit, fJ.
+    /// Energy of the data buffers for each bit, fJ.
     pub multiplexer_bit_fj: u32,
 }
 
 impl Tables<'_> {
-    /// Those of devices of this width, if the file has them.
+    /// The currents of devices of this width, if the file has them.
     pub(super) fn currents(
         &self,
         width: &str,

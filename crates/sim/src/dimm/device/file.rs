@@ -83,9 +83,9 @@ pub(super) struct Speed {
     pub(super) cl: Pair,
     pub(super) t_rcd: Pair,
     pub(super) t_rp: Pair,
-    /// In place of that of the family.
+    /// Replaces that of the family.
     pub(super) t_ras: Option<Pair>,
-    /// In place of that of the family.
+    /// Replaces that of the family.
     pub(super) write_latency: Option<Pair>,
 }
 

@@ -1,6 +1,6 @@
 //! Quantities of the tables: clocks, times, the larger of both.
 
-/// At most so many clocks and so many ns: more is a mistake.
+/// The most clocks, and the most ns, of a rule: more is a typing mistake.
 const LIMIT: u64 = 10_000_000;
 
 /// A time of the tables: the larger of both.
@@ -11,7 +11,7 @@ pub(super) struct Rule {
 }
 
 impl Rule {
-    /// In clocks of a DRAM that transfers so many thousand times a second.
+    /// The rule in clocks of a DRAM with this data rate, kT/s.
     pub(super) fn at(self, kilotransfers: u64) -> i64 {
         if self.ps == 0 {
             self.clocks
@@ -59,7 +59,7 @@ fn part(text: &str) -> Result<Rule, String> {
     }
 }
 
-/// How to write one.
+/// The remedy for a rule that cannot be parsed.
 pub(super) const RULE_HINT: &str = "write clocks (8 nCK), a time (5 ns) or max(8 nCK, 5 ns)";
 
 fn split(text: &str) -> Result<(&str, &str), String> {

@@ -21,7 +21,7 @@ fn rows_data_and_refreshes_are_bars() {
     assert_eq!(drawing.commands(), (5, 0));
     let text = json([drawing]);
     // A clock is 312.5 ps: the row is open for 128 of them from 16 on, the data come 52 behind the
-    // read for 8, the refresh takes 944. What is open last is open for the two slots of its own.
+    // read for 8, the refresh takes 944. The last row is drawn open for its two command slots.
     for bar in [
         "\"name\":\"row 9\",\"pid\":0,\"tid\":65552,\"ts\":0.005000,\"dur\":0.040000",
         "\"name\":\"read\",\"pid\":0,\"tid\":2,\"ts\":0.037500,\"dur\":0.002500",

@@ -12,7 +12,7 @@
 use super::{Found, Place, Request, Wrong};
 use interleaf_model::format::FileError;
 
-/// What a binary trace begins with; the last byte is the version.
+/// The first bytes of a binary trace; the last byte is the version.
 pub const MAGIC: [u8; 8] = *b"ildimm\0\x01";
 
 /// Bytes of a line.
@@ -96,7 +96,7 @@ impl<'a> Records<'a> {
             let place = Place::Record { number: self.number, byte: self.byte };
             let found = self.record(place);
             if found.is_err() {
-                // What follows cannot be told apart any more.
+                // The records that follow can no longer be delimited.
                 self.byte = self.bytes.len();
             }
             found.map(|request| (request, place))

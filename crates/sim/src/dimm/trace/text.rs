@@ -122,7 +122,7 @@ impl Words<'_> {
     fn dramsim3(&self, mega_transfers: u32) -> Result<Request, Wrong> {
         let hint = "a line is the address, READ or WRITE, and the cycle: \"0x1f40 READ 20\"";
         let [address, kind, time] = self.fields(hint)?;
-        // Its addresses are hexadecimal with or without the mark.
+        // The addresses are hexadecimal, with or without the prefix 0x.
         let digits = address.strip_prefix("0x").unwrap_or(address);
         let address = hexadecimal(digits).ok_or_else(|| {
             let problem = format!("\"{address}\" is not an address");

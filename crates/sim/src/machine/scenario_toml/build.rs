@@ -123,7 +123,7 @@ impl ScenarioFile {
 type Place = (String, Spanned<()>);
 
 impl WorkloadEntry {
-    /// Its domain, and how many threads run there; `None` for as many as its demand has.
+    /// The domain of a workload, and its number of threads; `None` for those of its demand.
     fn place(
         &self,
         toml: &TomlText<'_>,
@@ -184,7 +184,7 @@ fn domain(
     name.map_or(Ok(0), |name| named(toml, field, name, "domain", &names))
 }
 
-/// Which of `names`, all of them a `what`, is `name`.
+/// The position of `name` among `names`; `what` names them in the error.
 fn named(
     toml: &TomlText<'_>,
     field: &str,

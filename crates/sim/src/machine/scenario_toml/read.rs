@@ -16,7 +16,7 @@ use toml::Spanned;
 /// The longest that a page which moves holds a thread up, s.
 const STALL_MAX_S: f64 = 1.0;
 
-/// What a page may have, bytes: from the smallest that is mapped to the largest.
+/// The sizes that a page group may have, bytes: those of the smallest and the largest mapping.
 const PAGE_BYTES: [u64; 2] = [4 << 10, 1 << 30];
 
 /// The shortest intervals between looks, and of counting, s: pages are planned anew after each of
@@ -179,7 +179,7 @@ fn damon(toml: &TomlText<'_>, read: &DamonFile) -> Result<Damon, FileError> {
         let than = if less { "shorter than" } else { "more than 1000 times" };
         let problem = format!("aggregation = {aggregation} is {than} sampling = {sampling}");
         let hint = "count accesses over 1 to 1000 sampling intervals; 10 to 20 are usual";
-        // One of the two is there: the defaults are in order.
+        // Only one of the two can be out of order with a default, since the defaults are in order.
         let field = if read.aggregation.is_some() { "damon.aggregation" } else { "damon.sampling" };
         return Err(match read.aggregation.as_ref().or(read.sampling.as_ref()) {
             Some(value) => toml.error(field, value, problem, hint),
@@ -248,7 +248,7 @@ fn workload(
     })
 }
 
-/// Where the demand of the workload number `index` is.
+/// The source of the demand of workload number `index`.
 fn source(
     toml: &TomlText<'_>,
     index: usize,
@@ -359,7 +359,7 @@ fn within<T: FromStr<Err = UnitError> + Copy>(
     Err(toml.error(field, value, problem, format!("write {low} to {high}")))
 }
 
-/// What `read` makes of a value that may be missing.
+/// Applies `read` to a value that may be missing.
 fn optional<T, U>(
     value: &Option<T>,
     read: impl FnOnce(&T) -> Result<U, FileError>,

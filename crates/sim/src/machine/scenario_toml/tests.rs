@@ -144,7 +144,7 @@ fn what_is_left_out_has_its_default() {
     let expected = Scenario::new("s", small(), scenario.tasks.clone());
     assert_eq!(scenario, expected);
     assert_eq!((scenario.tasks[0].threads, scenario.tasks[0].start_s), (8, 0.0));
-    // As many threads as the runs of its demand had, not as the domain has cores.
+    // The threads of the demand's runs, not the cores of the domain.
     let fewer = || demand_toml::parse("d.toml", &DEMAND.replace("threads = 8", "threads = 3"));
     let demands = |_: DemandSource<'_>| Ok(LoadedDemand { demand: fewer()?, measured_on: None });
     let scenario: Result<_, FileError> = file.build(small(), &demands);

@@ -6,7 +6,7 @@ use crate::dimm::device::Timing;
 /// A field of the tables, by its name.
 type Field = (&'static str, fn(&mut Timing) -> &mut u32);
 
-/// All fields that make a command too early when they are too small.
+/// The timing fields whose reduction makes some command come too early.
 pub(super) const FIELDS: [Field; 22] = [
     ("t_rcd", |t| &mut t.t_rcd),
     ("t_rp", |t| &mut t.t_rp),
@@ -32,7 +32,7 @@ pub(super) const FIELDS: [Field; 22] = [
     ("burst", |t| &mut t.burst),
 ];
 
-/// Whether commands made by the tables of `broken` are caught by those of `good`.
+/// Checks commands timed by `broken` against the rules of `good`.
 fn is_caught(good: &Device, broken: &Device) -> Option<Violation> {
     (1..=4).find_map(|seed| {
         let mut walk = Walk::new(broken, seed);

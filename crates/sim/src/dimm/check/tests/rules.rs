@@ -60,7 +60,7 @@ fn activations_are_apart() {
             ),
         ],
     );
-    // Where slots are short, tFAW is longer than four tRRD.
+    // With short slots, tFAW is longer than four tRRD.
     hold(
         "ddr4-3200-2r",
         vec![
@@ -255,14 +255,14 @@ fn a_refresh_is_not_late() {
     assert_eq!(slow.finish(7 * 12480), Ok(()));
     let why = slow.check(&command(RefreshAll, 7 * 12480 + 1, 0, 0)).expect_err("late");
     assert_eq!((why.rule, why.cycles, why.limit), ("tREFI, owed", 5 * 12480 + 1, 5 * 12480));
-    // As many as are due, each in its time.
+    // Each refresh as it becomes due.
     let mut good = Checker::new(&device);
     for turn in 1..100 {
         both(&mut good, turn * 12480);
     }
     assert_eq!(good.finish(104 * 12480), Ok(()));
     assert!(good.finish(104 * 12480 + 2).is_err());
-    // By bank: four of them are a turn, 6240 clocks.
+    // Same-bank refresh: four of them refresh all banks, in 6240 clocks.
     let mut banks = Checker::new(&device);
     for turn in 1..400_u64 {
         let bank = (turn % 4) as u8;
@@ -274,7 +274,7 @@ fn a_refresh_is_not_late() {
     assert_eq!(banks.finish(400 * 1560), Ok(()));
     let late = banks.finish(400 * 1560 + 6 * 6240).expect_err("late");
     assert_eq!(late.limit, 5 * 6240);
-    // What needs no refresh is never late.
+    // A device without refresh is never late.
     let mut mram = Checker::new(&super::device("stt-mram-ddr3"));
     assert_eq!(mram.finish(u64::MAX), Ok(()));
 }

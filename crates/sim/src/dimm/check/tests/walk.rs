@@ -25,7 +25,7 @@ pub(super) struct Walk {
     dice: Dice,
     at: u64,
     refreshed: Vec<u64>,
-    /// By rank, the bank that is refreshed next.
+    /// The bank of each rank that the next same-bank refresh takes.
     turns: Vec<u8>,
     by_bank: bool,
 }
@@ -74,7 +74,7 @@ impl Walk {
         command.row = self.dice.below(2) as u32;
         let rank = self.checker.rank(&command);
         let open = rank.bank(&command).has_row(&command).is_ok();
-        let closed = rank.bank(&command).past.last(Class::Activate).is_none()
+        let closed = rank.bank(&command).last.of(Class::Activate).is_none()
             || !rank.bank(&command).is_open();
         let fits = match Class::of(kind) {
             Class::Activate => closed,
@@ -99,7 +99,7 @@ impl Walk {
         self.give(command, seen);
     }
 
-    /// Gives the command at the first clock that is allowed.
+    /// Issues the command at the first clock that the rules allow.
     fn give(&mut self, mut command: Command, seen: &mut impl FnMut(&Command)) {
         for at in self.at..self.at + TRIED_MAX {
             command.at = at;

@@ -1,20 +1,18 @@
-//! Whether memory fits, before it is touched; and which pages it turned out to have, and where.
+//! Checks, before memory is mapped, that the nodes have that much memory or that many huge pages.
 
-use crate::region::{HUGE_BYTES, Pages};
+use crate::pages::{HUGE_BYTES, Pages};
 use interleaf_linux::{
     available::available,
     cgroup::Headroom,
     list::List,
     mempolicy::Policy,
     node,
-    numa_maps::{self, NodeBytes},
     root::{Root, RootError},
 };
-use std::ops::Range;
 
-/// Memory that is not there.
+/// Memory that the machine, or a control group, cannot give.
 #[derive(Debug, thiserror::Error)]
-pub enum RoomError {
+pub enum AvailabilityError {
     /// Less is available than is asked for.
     #[error(
         "{} MiB of memory are asked for, and {} MiB can be had of {}", asked >> 20, there >> 20,
@@ -67,7 +65,7 @@ fn limited(limit: &Option<Box<Headroom>>, nodes: &Option<List>) -> String {
     }
 }
 
-impl RoomError {
+impl AvailabilityError {
     /// How to mend it.
     pub fn hint(&self) -> String {
         match self {
@@ -91,11 +89,16 @@ impl RoomError {
     }
 }
 
-/// Whether `bytes` in such pages fit where the policy has them.
+/// Checks that `bytes` in `pages` are available on the nodes of `policy`.
 ///
 /// # Errors
-/// When they do not, or the machine does not say what it has.
-pub fn check(root: &Root, bytes: u64, pages: Pages, policy: &Policy) -> Result<(), RoomError> {
+/// When they are not, or `/proc` and `/sys` cannot be read.
+pub fn check(
+    root: &Root,
+    bytes: u64,
+    pages: Pages,
+    policy: &Policy,
+) -> Result<(), AvailabilityError> {
     let nodes = match policy {
         Policy::Default => None,
         Policy::Bind(nodes) | Policy::Interleave(nodes) | Policy::WeightedInterleave(nodes) => {
@@ -108,19 +111,19 @@ pub fn check(root: &Root, bytes: u64, pages: Pages, policy: &Policy) -> Result<(
         return if asked <= there {
             Ok(())
         } else {
-            Err(RoomError::Reserved { asked, there, nodes })
+            Err(AvailabilityError::Reserved { asked, there, nodes })
         };
     }
-    // A machine that does not say lets one try.
+    // Without MemAvailable the mapping itself is the test.
     let Some(found) = available(root, nodes.as_ref())? else { return Ok(()) };
     let there = found.usable_bytes();
     if bytes <= there {
         return Ok(());
     }
-    Err(RoomError::Memory { asked: bytes, there, nodes, limit: found.limit.map(Box::new) })
+    Err(AvailabilityError::Memory { asked: bytes, there, nodes, limit: found.limit.map(Box::new) })
 }
 
-/// Huge pages of 2 MiB that are reserved and free.
+/// Free hugetlbfs pages of 2 MiB on `nodes`.
 fn reserved(root: &Root, nodes: Option<&List>) -> Result<u64, RootError> {
     let all = node::nodes(root)?;
     let asked = all.iter().filter(|node| nodes.is_none_or(|nodes| nodes.has(node.id)));
@@ -129,101 +132,10 @@ fn reserved(root: &Root, nodes: Option<&List>) -> Result<u64, RootError> {
     Ok(ours.map(|pages| pages.free).sum())
 }
 
-/// What memory turned out to be.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Backing {
-    /// How much there is, bytes.
-    pub bytes: u64,
-    /// How much of it is in huge pages, bytes.
-    pub huge_bytes: u64,
-    /// How much of it is on which node, bytes; on none where the kernel has no NUMA.
-    pub nodes: NodeBytes,
-}
-
-impl Backing {
-    /// Of memory of this process. The kernel tells of mappings, which may be more than what was
-    /// asked about where such memory lies side by side: then it is the same share of it.
-    ///
-    /// # Errors
-    /// When the kernel's files cannot be read.
-    pub fn of(root: &Root, ranges: &[Range<u64>]) -> Result<Self, RootError> {
-        let smaps = root.peek("/proc/self/smaps")?.unwrap_or_default();
-        let mappings = mappings(&smaps);
-        let placed = numa_maps::mappings(root, std::process::id())?.unwrap_or_default();
-        let mut backing = Self::default();
-        for range in ranges {
-            let bytes = range.end - range.start;
-            backing.bytes += bytes;
-            backing.huge_bytes += huge_in(&mappings, range);
-            let before = placed.iter().filter(|mapping| mapping.start <= range.start);
-            let Some(place) = before.max_by_key(|mapping| mapping.start) else { continue };
-            let total = place.bytes.total();
-            let share = |(node, on_node): (&u32, &u64)| (*node, part(bytes, *on_node, total));
-            backing.nodes.add(&NodeBytes(place.bytes.0.iter().map(share).collect()));
-        }
-        Ok(backing)
-    }
-}
-
-/// How much of memory of this process is in huge pages, bytes, as [`Backing::of`] has it: without
-/// a look where its pages are, for which the kernel walks them all.
-///
-/// # Errors
-/// When the kernel's file cannot be read.
-pub(crate) fn huge_bytes(root: &Root, range: &Range<u64>) -> Result<u64, RootError> {
-    let smaps = root.peek("/proc/self/smaps")?.unwrap_or_default();
-    Ok(huge_in(&mappings(&smaps), range))
-}
-
-fn huge_in(mappings: &[Mapping], range: &Range<u64>) -> u64 {
-    let ours = mappings.iter().find(|mapping| mapping.addresses.contains(&range.start));
-    let bytes = range.end - range.start;
-    ours.map_or(0, |mapping| part(bytes, mapping.huge_bytes, mapping.resident_bytes))
-}
-
-/// `bytes * part / whole`; nothing of nothing.
-fn part(bytes: u64, part: u64, whole: u64) -> u64 {
-    let exact = u128::from(bytes) * u128::from(part) / u128::from(whole.max(1));
-    u64::try_from(exact).unwrap_or(bytes)
-}
-
-/// What `smaps` says of a mapping.
-#[derive(Debug, PartialEq)]
-struct Mapping {
-    addresses: Range<u64>,
-    resident_bytes: u64,
-    huge_bytes: u64,
-}
-
-fn mappings(smaps: &str) -> Vec<Mapping> {
-    let mut all: Vec<Mapping> = vec![];
-    for line in smaps.lines() {
-        let mut words = line.split_whitespace();
-        let (Some(first), second) = (words.next(), words.next().unwrap_or("")) else { continue };
-        let bytes = second.parse::<u64>().unwrap_or(0) * 1024;
-        match (first, all.last_mut()) {
-            ("Rss:", Some(last)) => last.resident_bytes += bytes,
-            ("AnonHugePages:", Some(last)) => last.huge_bytes += bytes,
-            // What is reserved is in neither of the two.
-            ("Private_Hugetlb:", Some(last)) => {
-                last.resident_bytes += bytes;
-                last.huge_bytes += bytes;
-            }
-            _ => {
-                if let Some(addresses) = numa_maps::addresses(line) {
-                    all.push(Mapping { addresses, resident_bytes: 0, huge_bytes: 0 });
-                }
-            }
-        }
-    }
-    all
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
-    use crate::region::Region;
     use std::fs;
 
     /// A machine of two nodes, the second with 64 MiB of page cache and 3 huge pages free.
@@ -297,29 +209,5 @@ mod tests {
             );
             assert!(why.hint().ends_with("raise /sys/fs/cgroup/jobs/memory.max"), "{why:?}");
         }
-    }
-
-    #[test]
-    fn smaps_tells_of_huge_pages() {
-        let smaps = "7f00-7f80 rw-p 00000000 00:00 0\nRss: 8 kB\nAnonHugePages: 4 kB\n\
-                     VmFlags: rd wr\n7f80-7fa0 rw-p 00000000 00:0f 1 /anon_hugepage\n\
-                     Rss: 0 kB\nPrivate_Hugetlb: 2048 kB\n";
-        let mapping = |addresses, resident_bytes, huge_bytes| Mapping {
-            addresses,
-            resident_bytes,
-            huge_bytes,
-        };
-        let expected =
-            [mapping(0x7f00..0x7f80, 8192, 4096), mapping(0x7f80..0x7fa0, 2 << 20, 2 << 20)];
-        assert_eq!(mappings(smaps), expected);
-    }
-
-    #[test]
-    fn small_pages_are_said_to_be_small_and_to_be_somewhere() {
-        let region = Region::new(4 << 20, Pages::Small, &Policy::Default).unwrap();
-        let backing = Backing::of(&Root::live(), &[region.addresses()]).unwrap();
-        assert_eq!((backing.bytes, backing.huge_bytes), (4 << 20, 0));
-        let total = backing.nodes.total();
-        assert!(total == 0 || total.abs_diff(4 << 20) < 8, "{backing:?}");
     }
 }

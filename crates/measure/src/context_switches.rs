@@ -3,7 +3,7 @@
 #![expect(unsafe_code, reason = "a system call that no crate of ours wraps")]
 
 /// How often the calling thread did so since it began, whether it had to or waited by itself.
-pub fn switches() -> u64 {
+pub fn context_switches() -> u64 {
     // SAFETY: a struct of numbers may be all zero, and the kernel fills it.
     let usage = unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();
@@ -19,8 +19,8 @@ mod tests {
 
     #[test]
     fn a_thread_that_waits_is_switched() {
-        let before = switches();
+        let before = context_switches();
         std::thread::sleep(std::time::Duration::from_millis(1));
-        assert!(switches() > before);
+        assert!(context_switches() > before);
     }
 }

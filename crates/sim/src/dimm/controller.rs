@@ -1,46 +1,50 @@
-//! One sub-channel and its controller: time jumps from event to event.
+//! A sub-channel and its controller, simulated event by event.
 //!
-//! An event is a request that arrives, a refresh that is due, the end of a slice of reads or
-//! writes, or a command. All is done in the order of time; what is earlier is looked for among few
-//! candidates that are kept, so that idle time costs nothing.
+//! An event is the arrival of a request, a refresh that becomes due, the end of a time slice of
+//! reads or writes, or a command. Each step jumps to the earliest event, so that idle time costs
+//! nothing. The controller serves reads, and drains writes in batches, because each change of
+//! direction costs a bus turnaround; the pseudo-channels choose the commands.
 
 use super::{
     command::{Command, Kind, Observer},
     config::Controller,
     constraint::{READ, WRITE},
     device::Device,
-    pseudo::{NEVER, Pseudo, READS, Step, WRITES},
-    source::{Request, Source},
+    pseudo_channel::PseudoChannel,
+    queue::{Queue, READS, WRITES},
+    scheduler::Operation,
+    timing_state::NEVER,
+    traffic::{Request, Source},
 };
 use std::collections::VecDeque;
 
-/// Requests that wait in front of a queue which is full. A source that does not mind when requests
-/// are done is not asked for more.
+/// The most requests that wait in front of full queues. Beyond it, no request is taken from an
+/// open-loop source.
 const WAITING_MAX: usize = 4096;
 
-/// What a sub-channel has done.
+/// Commands and accesses of a sub-channel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Bursts read from the DRAM.
     pub reads: u64,
-    /// Bursts written.
+    /// Bursts written to the DRAM.
     pub writes: u64,
-    /// Reads answered by a write that still waited, and writes that replaced one.
+    /// Reads answered from the write queue, and writes merged into it.
     pub forwarded: u64,
-    /// Rows opened.
+    /// Activations.
     pub activates: u64,
-    /// Precharges that were commands of their own.
+    /// Precharge commands, without auto-precharges.
     pub precharges: u64,
-    /// Refreshes.
+    /// Refresh commands.
     pub refreshes: u64,
-    /// Accesses to a row that an earlier access had opened.
+    /// Row hits: accesses to a row that an earlier access opened.
     pub row_hits: u64,
-    /// Changes from reads to writes.
+    /// Write drains: changes from reads to writes.
     pub turns: u64,
 }
 
 impl Counts {
-    fn each(&mut self, other: &Self, with: impl Fn(&mut u64, u64)) {
+    fn combine(&mut self, other: &Self, with: impl Fn(&mut u64, u64)) {
         with(&mut self.reads, other.reads);
         with(&mut self.writes, other.writes);
         with(&mut self.forwarded, other.forwarded);
@@ -51,55 +55,60 @@ impl Counts {
         with(&mut self.turns, other.turns);
     }
 
-    /// What has been done since it was `earlier`.
+    /// The counts minus those of an `earlier` time.
     pub fn since(&self, earlier: &Self) -> Self {
         let mut since = *self;
-        since.each(earlier, |own, other| *own -= other);
+        since.combine(earlier, |own, other| *own -= other);
         since
     }
 
-    /// The bandwidth when this took `ns` with bursts of so many `bytes`, GB/s; 0 of no access.
+    /// The bandwidth of these accesses within `ns`, with bursts of `bytes`, GB/s; 0 without accesses.
     pub fn bandwidth_gbps(&self, bytes: f64, ns: f64) -> f64 {
         let accesses = (self.reads + self.writes) as f64;
         if accesses > 0.0 && ns > 0.0 { accesses * bytes / ns } else { 0.0 }
     }
 
-    /// What another has done, too.
+    /// Adds the counts of another sub-channel.
     pub fn add(&mut self, other: &Self) {
-        self.each(other, |own, other| *own += other);
+        self.combine(other, |own, other| *own += other);
     }
 }
 
 /// A sub-channel with its controller.
 #[derive(Debug)]
 pub struct SubChannel {
-    pseudos: Vec<Pseudo>,
+    pseudos: Vec<PseudoChannel>,
+    /// Requests in front of full queues, by pseudo-channel and direction.
     waiting: [[VecDeque<Request>; 2]; 2],
     waiting_count: usize,
+    /// The arrival order of the next request.
     order: u16,
     clock: u64,
+    /// The direction that is served: [`READS`] or [`WRITES`].
     serving: usize,
-    /// Since when requests wait for the other direction.
+    /// The clock since which requests wait for the other direction.
     waits_since: u64,
     write_high: usize,
     write_low: usize,
-    /// Writes at which reads go first again: fewer than waited when writes began to.
+    /// Queued writes at which the current drain stops.
     write_goal: usize,
+    /// The longest time in each direction while the other waits, clocks.
     slices: [u64; 2],
-    /// When the other direction is served, once that is decided; until then its rows are opened.
+    /// The clock of the change of direction that is decided; its rows are opened until then.
     turns_at: u64,
-    prepares: u64,
+    /// Clocks from that decision to the change: tRCD.
+    preparation: u64,
     host_clocks: u64,
+    /// Clocks from a read command to its data at the controller.
     latency: u64,
     counts: Counts,
 }
 
 impl SubChannel {
-    /// A sub-channel of a channel with this device, at rest: the `phase.0`th of `phase.1`, which
-    /// are not all refreshed at the same time.
+    /// An idle sub-channel: number `phase.0` of `phase.1`, whose refreshes are staggered.
     pub fn new(device: &Device, controller: &Controller, phase: (u64, u64)) -> Self {
         let pseudos = (0..device.pseudo_channels as usize)
-            .map(|number| Pseudo::new(device, controller, number, phase))
+            .map(|number| PseudoChannel::new(device, controller, number, phase))
             .collect();
         let t = &device.timing;
         let room = controller.write_queue.clamp(1, super::config::QUEUE_MAX);
@@ -120,28 +129,28 @@ impl SubChannel {
                 device.clocks(controller.write_slice_ps),
             ],
             turns_at: NEVER,
-            prepares: u64::from(t.t_rcd),
+            preparation: u64::from(t.t_rcd),
             host_clocks: device.host_clocks,
             latency: u64::from(t.cl + t.burst) + device.nearest_clocks(device.delay_ps),
             counts: Counts::default(),
         }
     }
 
-    /// What it has done so far.
+    /// The counts so far.
     pub fn counts(&self) -> &Counts {
         &self.counts
     }
 
-    /// The clock of the DRAM.
+    /// The current clock of the DRAM.
     pub fn clock(&self) -> u64 {
         self.clock
     }
 
-    /// Runs until so many accesses more have been done, or nothing is left to do.
+    /// Runs until `accesses` more have been issued, or no request is left.
     pub fn run<S: Source, O: Observer>(&mut self, source: &mut S, observer: &mut O, accesses: u64) {
         let until = self.counts.reads + self.counts.writes + accesses;
         while self.counts.reads + self.counts.writes < until {
-            let (number, command_at, step) = self.next_command();
+            let (number, command_at, operation) = self.next_command();
             let arrival = self.next_arrival(source);
             let timer = self.next_timer();
             if arrival <= command_at.min(timer) {
@@ -153,7 +162,7 @@ impl SubChannel {
                 self.admit(request, source);
                 self.choose_direction();
             } else if timer <= command_at {
-                // A machine at rest is refreshed for ever.
+                // Refresh of an idle machine has no end.
                 if self.is_idle() && source.peek().is_none() {
                     return;
                 }
@@ -161,30 +170,30 @@ impl SubChannel {
                 self.on_timer();
             } else {
                 self.clock = command_at;
-                self.issue(number, step, source, observer);
+                self.issue(number, operation, source, observer);
             }
         }
     }
 
     fn is_idle(&self) -> bool {
         self.waiting_count == 0
-            && self.pseudos.iter().all(|p| p.queues[READS].count + p.queues[WRITES].count == 0)
+            && self.pseudos.iter().all(|p| p.queue(READS).count + p.queue(WRITES).count == 0)
     }
 
     /// Requests in the queues of one direction.
     #[inline]
     fn count(&self, which: usize) -> usize {
-        self.pseudos.iter().map(|pseudo| pseudo.queues[which].count).sum()
+        self.pseudos.iter().map(|pseudo| pseudo.queue(which).count).sum()
     }
 
     #[inline]
-    fn next_command(&mut self) -> (usize, u64, Step) {
-        let (at, step) = self.pseudos[0].next_step(self.clock);
-        let mut best = (0, at, step);
+    fn next_command(&mut self) -> (usize, u64, Operation) {
+        let (at, operation) = self.pseudos[0].next_command(self.clock);
+        let mut best = (0, at, operation);
         if let Some(second) = self.pseudos.get_mut(1) {
-            let (at, step) = second.next_step(self.clock);
+            let (at, operation) = second.next_command(self.clock);
             if at < best.1 {
-                best = (1, at, step);
+                best = (1, at, operation);
             }
         }
         best
@@ -197,7 +206,7 @@ impl SubChannel {
 
     #[inline]
     fn next_timer(&self) -> u64 {
-        let refresh = self.pseudos.iter().map(|pseudo| pseudo.refresh_wake).min();
+        let refresh = self.pseudos.iter().map(|pseudo| pseudo.refresh_wake()).min();
         let other = 1 - self.serving;
         let waits = self.count(other) > 0 && self.turns_at == NEVER;
         let slice = if waits { self.waits_since + self.slices[self.serving] } else { NEVER };
@@ -206,29 +215,29 @@ impl SubChannel {
 
     fn on_timer(&mut self) {
         for number in 0..self.pseudos.len() {
-            if self.pseudos[number].refresh_wake <= self.clock {
+            if self.pseudos[number].refresh_wake() <= self.clock {
                 self.pseudos[number].start_refreshes(self.clock);
             }
         }
         self.choose_direction();
     }
 
-    /// Takes a request into its queue, or into the line in front of it.
+    /// Takes a request into its queue, or behind those in front of a full queue.
     fn admit<S: Source>(&mut self, request: Request, source: &mut S) {
         let (number, which) = (usize::from(request.place.pseudo), usize::from(request.write));
         let line = &mut self.waiting[number][which];
-        if line.is_empty() && self.pseudos[number].queues[which].has_room() {
-            self.enter(request, source);
+        if line.is_empty() && self.pseudos[number].queue(which).has_room() {
+            self.enqueue(request, source);
         } else {
             line.push_back(request);
             self.waiting_count += 1;
         }
     }
 
-    fn enter<S: Source>(&mut self, mut request: Request, source: &mut S) {
+    fn enqueue<S: Source>(&mut self, mut request: Request, source: &mut S) {
         let pseudo = &mut self.pseudos[usize::from(request.place.pseudo)];
-        // What is still to be written is the newest there is.
-        if pseudo.queues[WRITES].count > 0 && pseudo.queues[WRITES].has(&request) {
+        // The write queue has the newest data of its addresses.
+        if pseudo.queue(WRITES).count > 0 && pseudo.queue(WRITES).has_burst(&request) {
             self.counts.forwarded += 1;
             if request.write {
                 source.accepted(&request, self.clock);
@@ -245,49 +254,51 @@ impl SubChannel {
         }
         self.order = self.order.saturating_add(1);
         if self.order == u16::MAX {
-            self.count_anew();
+            self.renumber();
         }
         if request.write {
             source.accepted(&request, self.clock);
         }
     }
 
-    /// The order of requests is counted from the oldest on again, before the numbers are used up.
+    /// Counts the arrival order from the oldest request on, before 16 bits overflow.
     #[cold]
-    fn count_anew(&mut self) {
-        let queues = self.pseudos.iter().flat_map(|pseudo| &pseudo.queues);
-        let start = queues.filter_map(super::queue::Queue::oldest).min().unwrap_or(self.order);
-        self.pseudos.iter_mut().for_each(|pseudo| pseudo.count_from(start));
+    fn renumber(&mut self) {
+        let queues = self.pseudos.iter().flat_map(|p| [p.queue(READS), p.queue(WRITES)]);
+        let start = queues.filter_map(Queue::oldest_order).min().unwrap_or(self.order);
+        self.pseudos.iter_mut().for_each(|pseudo| pseudo.renumber_from(start));
         self.order -= start;
     }
 
-    /// Reads go first until enough writes wait, or a write has waited for long enough; then writes
-    /// do, until few are left, or reads have. Before that rows are opened for what comes.
+    /// Decides on a write drain, and on its end. A drain starts at the high watermark, when a write
+    /// has waited for a slice, or without reads; it stops at the low watermark or after a slice.
+    /// Rows are opened for the other direction from the decision to the change.
     #[inline]
     fn choose_direction(&mut self) {
         if self.turns_at != NEVER {
-            let done = self.pseudos.iter().all(Pseudo::has_done);
+            let done = self.pseudos.iter().all(PseudoChannel::is_drained);
             if done || self.clock >= self.turns_at {
                 self.turn();
             }
             return;
         }
-        let (mut reads, mut writes, mut most) = (0, 0, 0);
+        let (mut reads, mut writes, mut writes_max) = (0, 0, 0);
         for pseudo in &self.pseudos {
-            reads += pseudo.queues[READS].count;
-            writes += pseudo.queues[WRITES].count;
-            most = most.max(pseudo.queues[WRITES].count);
+            let queued = pseudo.queue(WRITES).count;
+            reads += pseudo.queue(READS).count;
+            writes += queued;
+            writes_max = writes_max.max(queued);
         }
         let over = self.clock >= self.waits_since + self.slices[self.serving];
         let turns = if self.serving == READS {
-            writes > 0 && (most >= self.write_high || over || reads == 0)
+            writes > 0 && (writes_max >= self.write_high || over || reads == 0)
         } else {
-            writes == 0 || (reads > 0 && (most <= self.write_goal || over))
+            writes == 0 || (reads > 0 && (writes_max <= self.write_goal || over))
         };
         if turns {
-            self.turns_at = self.clock + self.prepares;
-            self.pseudos.iter_mut().for_each(Pseudo::prepare);
-            if self.prepares == 0 || self.pseudos.iter().all(Pseudo::has_done) {
+            self.turns_at = self.clock + self.preparation;
+            self.pseudos.iter_mut().for_each(PseudoChannel::prepare_turn);
+            if self.preparation == 0 || self.pseudos.iter().all(PseudoChannel::is_drained) {
                 self.turn();
             }
         }
@@ -296,7 +307,7 @@ impl SubChannel {
     fn turn(&mut self) {
         self.serving = 1 - self.serving;
         self.turns_at = NEVER;
-        let most = self.pseudos.iter().map(|pseudo| pseudo.queues[WRITES].count).max();
+        let most = self.pseudos.iter().map(|pseudo| pseudo.queue(WRITES).count).max();
         let most = most.unwrap_or(0);
         self.write_goal = most.min(self.write_high) * self.write_low / self.write_high;
         self.waits_since = self.clock;
@@ -309,15 +320,14 @@ impl SubChannel {
     fn issue<S: Source, O: Observer>(
         &mut self,
         number: usize,
-        step: Step,
+        operation: Operation,
         source: &mut S,
         observer: &mut O,
     ) {
         let clock = self.clock;
         if number == 1 {
-            // Of one clock of the DRAM the first pseudo-channel has the earlier slot.
-            let first = &mut self.pseudos[0];
-            first.bus_free = first.bus_free.max(clock + 1);
+            // The first pseudo-channel has the earlier slot of each clock: this one is over for it.
+            self.pseudos[0].wait_for_bus(clock + 1);
         }
         let pseudo = &mut self.pseudos[number];
         let mut command = Command {
@@ -330,8 +340,8 @@ impl SubChannel {
             row: 0,
             column: 0,
         };
-        match step {
-            Step::Access(bank) => {
+        match operation {
+            Operation::Access(bank) => {
                 command.row = pseudo.row(bank);
                 let accessed = pseudo.access(bank, clock);
                 let write = accessed.request.write;
@@ -348,26 +358,26 @@ impl SubChannel {
                 self.accessed(number, &accessed.request, source);
                 return;
             }
-            Step::Activate(bank) => {
+            Operation::Activate(bank) => {
                 command.row = pseudo.activate(bank, clock);
                 (command.rank, command.bank_group, command.bank) = pseudo.address(bank);
                 self.counts.activates += 1;
             }
-            Step::Precharge(bank) => {
+            Operation::Precharge(bank) => {
                 command.kind = Kind::Precharge;
                 command.row = pseudo.row(bank);
                 (command.rank, command.bank_group, command.bank) = pseudo.address(bank);
                 pseudo.precharge(bank, clock);
                 self.counts.precharges += 1;
             }
-            Step::CloseRank(rank) => {
+            Operation::PrechargeRank(rank) => {
                 (command.kind, command.rank) = (Kind::PrechargeAll, rank as u8);
-                pseudo.close_rank(rank, clock);
+                pseudo.precharge_rank(rank, clock);
                 self.counts.precharges += 1;
             }
-            Step::Refresh(rank) => {
+            Operation::Refresh(rank) => {
                 (command.kind, command.rank) = (Kind::RefreshAll, rank as u8);
-                if let Some(bank) = pseudo.refresh_turn(rank) {
+                if let Some(bank) = pseudo.refreshed_bank(rank) {
                     (command.kind, command.bank) = (Kind::RefreshSame, bank);
                 }
                 pseudo.refresh(rank, clock);
@@ -377,15 +387,15 @@ impl SubChannel {
         observer.command(&command);
     }
 
-    /// What follows an access: the other pseudo-channel waits for the bus to turn round, the
-    /// source hears of it, and who waited in line has room.
+    /// After an access: the other pseudo-channel waits for the data bus, the source learns when its
+    /// data arrive, and waiting requests enter the queue.
     #[inline]
     fn accessed<S: Source>(&mut self, number: usize, request: &Request, source: &mut S) {
         let class = if request.write { WRITE } else { READ };
         if self.pseudos.len() == 2 {
-            // The second issues half a clock behind the first.
+            // The second pseudo-channel issues half a clock behind the first.
             let clock = self.clock + u64::from(number == 1);
-            self.pseudos[1 - number].constrain_from_other(class, clock);
+            self.pseudos[1 - number].wait_for_other(class, clock);
         }
         if request.write {
             self.counts.writes += 1;
@@ -394,10 +404,10 @@ impl SubChannel {
             source.done(request, self.clock + self.latency);
         }
         let which = usize::from(request.write);
-        while self.pseudos[number].queues[which].has_room() {
+        while self.pseudos[number].queue(which).has_room() {
             let Some(next) = self.waiting[number][which].pop_front() else { break };
             self.waiting_count -= 1;
-            self.enter(next, source);
+            self.enqueue(next, source);
         }
         self.choose_direction();
     }

@@ -1,43 +1,27 @@
-//! The history of a bank, a bank group and a rank.
+//! The commands that each bank, bank group and rank has received.
 
 use super::{
     Violation,
     refresh::Refresh,
-    rules::{CLASSES, Class, Rules},
+    rules::{Class, LastCommands, Rules},
     violation,
 };
 use crate::dimm::command::{Command, Kind};
 
-/// The last command of each class at a place.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Past {
-    last: [Option<Command>; CLASSES],
-}
-
-impl Past {
-    pub(super) const fn last(&self, class: Class) -> Option<&Command> {
-        self.last[class as usize].as_ref()
-    }
-
-    pub(super) const fn remember(&mut self, command: &Command) {
-        self.last[Class::of(command.kind) as usize] = Some(*command);
-    }
-}
-
-/// What a bank was told.
+/// The commands that a bank has received.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Bank {
-    pub(super) past: Past,
+    pub(super) last: LastCommands,
     open: Option<u32>,
     /// The read or write that closes the bank by itself, and when it begins to.
     closing: Option<(Command, u64)>,
 }
 
 impl Bank {
-    /// Whether the bank is closed and its precharge, if it is one of its own, is over.
+    /// Checks that the bank is closed, and that tRP is over after an auto-precharge.
     pub(super) fn closed(&self, rules: &Rules, command: &Command) -> Result<(), Violation> {
         if self.open.is_some() {
-            let earlier = self.past.last(Class::Activate).copied();
+            let earlier = self.last.of(Class::Activate).copied();
             return Err(Violation { earlier, ..violation("bank is open", command) });
         }
         let Some((earlier, from)) = self.closing else { return Ok(()) };
@@ -55,19 +39,19 @@ impl Bank {
         self.open.is_some()
     }
 
-    /// Whether the row that the command means is open.
+    /// Checks that the row of the command is open.
     pub(super) fn has_row(&self, command: &Command) -> Result<(), Violation> {
         let rule = match self.open {
             None => "bank is closed",
             Some(row) if row != command.row => "another row is open",
             Some(_) => return Ok(()),
         };
-        let earlier = self.past.last(Class::Activate).copied();
+        let earlier = self.last.of(Class::Activate).copied();
         Err(Violation { earlier, ..violation(rule, command) })
     }
 
     fn remember(&mut self, rules: &Rules, command: &Command) {
-        self.past.remember(command);
+        self.last.remember(command);
         match command.kind {
             Kind::Activate => (self.open, self.closing) = (Some(command.row), None),
             Kind::Precharge | Kind::PrechargeAll => (self.open, self.closing) = (None, None),
@@ -78,7 +62,7 @@ impl Bank {
                 } else {
                     rules.write_to_precharge
                 };
-                let row = self.past.last(Class::Activate).map_or(0, |act| act.at + rules.t_ras);
+                let row = self.last.of(Class::Activate).map_or(0, |act| act.at + rules.t_ras);
                 self.closing = Some((*command, (command.at + own).max(row)));
                 self.open = None;
             }
@@ -89,13 +73,13 @@ impl Bank {
 
 #[derive(Clone, Debug)]
 pub(super) struct Group {
-    pub(super) past: Past,
+    pub(super) last: LastCommands,
     pub(super) banks: Vec<Bank>,
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct Rank {
-    pub(super) past: Past,
+    pub(super) last: LastCommands,
     pub(super) groups: Vec<Group>,
     /// The last four activations, the oldest first.
     pub(super) activations: [Option<Command>; 4],
@@ -134,7 +118,7 @@ impl Rank {
         }
     }
 
-    /// Not a fifth activation within the window.
+    /// Checks tFAW: no fifth activation within the window.
     pub(super) fn four_activations(
         &self,
         rules: &Rules,
@@ -152,7 +136,7 @@ impl Rank {
     }
 
     pub(super) fn remember(&mut self, rules: &Rules, command: &Command) {
-        self.past.remember(command);
+        self.last.remember(command);
         self.refresh.remember(command);
         if command.kind == Kind::Activate {
             self.activations.rotate_left(1);
@@ -165,7 +149,7 @@ impl Rank {
         };
         for (at, group) in self.groups.iter_mut().enumerate() {
             if all_groups || at == usize::from(command.bank_group) {
-                group.past.remember(command);
+                group.last.remember(command);
                 for (at, bank) in group.banks.iter_mut().enumerate() {
                     if all_banks || at == usize::from(command.bank) {
                         bank.remember(rules, command);

@@ -1,16 +1,16 @@
-//! A load as a server's cores make it: so many lines on their way, asked for again as they come.
+//! Closed-loop traffic as a server's cores make it: a fixed number of outstanding lines.
 //!
-//! Each line that may be on its way is a slot. A slot asks for a line, waits for it, pauses if it
-//! is held to a rate, and asks for the next: this is how a bandwidth benchmark loads a machine, and
-//! a slower one with its injection delay. Writes are handed over: who writes waits only until the
-//! controller has taken the line. The sub-channels of a machine share such a load evenly, so each
-//! has its own part and is simulated alone.
+//! Each outstanding line is a slot. A slot requests a line, waits for it, pauses if the traffic has
+//! a rate, and requests the next: this is how a bandwidth benchmark loads a machine, with the rate
+//! in place of its injection delay. Writes are posted: a slot waits only until the write queue has
+//! taken the line. The sub-channels of a machine share such a load evenly, so each has its own part
+//! and is simulated alone.
 
 use super::{
     device::Device,
     histogram::Histogram,
     mapping::{Layout, Mapping},
-    source::{Place, Request, Source},
+    traffic::{Place, Request, Source},
 };
 use rand_pcg::{
     Pcg64Mcg,
@@ -21,14 +21,14 @@ use std::{
     collections::{BinaryHeap, VecDeque},
 };
 
-/// In which order lines are asked for.
+/// The address pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pattern {
-    /// Any line.
+    /// Uniformly random lines.
     Random,
-    /// Each thread its own lines one after another.
+    /// Sequential lines in each stream.
     Stream,
-    /// Any line, but one in [`HOT_ONE_IN`] goes to a row of one single bank.
+    /// Random lines, but one in [`HOT_ONE_IN`] goes to bank 0.
     HotBank,
 }
 
@@ -40,19 +40,19 @@ pub const HOT_ONE_IN: u64 = 10;
 pub struct Load {
     /// Reads among all accesses, 0 to 1.
     pub read_share: f64,
-    /// The order of lines.
+    /// The address pattern.
     pub pattern: Pattern,
     /// Streams of reads, and as many of writes.
     pub streams: usize,
-    /// Lines that may be on their way, at most [`SLOTS_MAX`].
+    /// Outstanding lines, at most [`SLOTS_MAX`].
     pub outstanding: usize,
-    /// Neighbours that are asked for at once, as prefetchers do.
+    /// Neighbouring lines that are requested together, as prefetchers do.
     pub neighbours: usize,
-    /// Accesses a second that are wanted, reads and writes together. None: as many as there can be.
+    /// Offered accesses a second, reads and writes together; `None` for the maximum.
     pub rate: Option<f64>,
-    /// What lies between a core and the controller, both ways together, ps.
+    /// Latency between core and controller, there and back, ps.
     pub uncore_ps: u64,
-    /// How lines are laid out.
+    /// The mapping of lines to banks, rows and columns.
     pub layout: Layout,
     /// The seed of all that is random.
     pub seed: u64,
@@ -61,10 +61,10 @@ pub struct Load {
 /// The most slots.
 pub const SLOTS_MAX: usize = 1 << 16;
 
-/// A share is counted in parts of this.
+/// The unit of the write share: 1 / 2^32.
 const PARTS: u64 = 1 << 32;
 
-/// A load while it runs.
+/// A running load.
 #[derive(Debug)]
 pub struct ClosedLoop {
     mapping: Mapping,
@@ -72,16 +72,16 @@ pub struct ClosedLoop {
     random: Pcg64Mcg,
     write_part: u64,
     write_due: u64,
-    /// When each slot's line was asked for.
+    /// The clock at which each slot requested its line.
     asked: Vec<u64>,
-    /// When a slot may ask again, of those that are held to a rate, in 16ths of a clock, and the
-    /// random numbers that say so: the same for all that ask at once.
+    /// With a rate, the clock in 16ths at which each slot may ask again, and the state of its
+    /// random generator; slots of one prefetch group have the same.
     due: Vec<(u64, u64)>,
     neighbours: usize,
     /// Clocks between two requests of a slot, in 16ths; 0 without a rate.
     interval: u64,
-    /// Slots that ask without a pause, by when they reach the controller; those that read and
-    /// those that wrote are each in order.
+    /// Without a rate: slots with the arrival of their next request. Slots after a read and slots
+    /// after a write are each in order of time.
     after_reads: VecDeque<(u64, u32)>,
     after_writes: VecDeque<(u64, u32)>,
     paced: BinaryHeap<Reverse<(u64, u32)>>,
@@ -126,12 +126,12 @@ impl ClosedLoop {
             counts: false,
             latency: Histogram::default(),
         };
-        source.begin(slots);
+        source.start_slots(slots);
         source
     }
 
-    fn begin(&mut self, slots: usize) {
-        // No two begin together: what is asked for at once comes back at once, for ever.
+    fn start_slots(&mut self, slots: usize) {
+        // Random start times: slots that start together would return together for ever.
         let span = if self.interval > 0 { self.interval / 16 } else { 2 * slots as u64 };
         let groups = slots.div_ceil(self.neighbours);
         let mut starts: Vec<u64> = (0..groups).map(|_| self.below(span.max(1))).collect();
@@ -150,7 +150,7 @@ impl ClosedLoop {
         }
     }
 
-    /// From now on latencies count.
+    /// Records latencies from now on.
     pub fn start_counting(&mut self) {
         self.counts = true;
     }
@@ -160,18 +160,18 @@ impl ClosedLoop {
         &self.latency
     }
 
-    /// The same, when all is done.
+    /// The latencies, at the end of a run.
     pub fn into_latency(self) -> Histogram {
         self.latency
     }
 
-    /// At least 0 and below `end`, which is above 0.
+    /// A random number in `0..end`.
     #[inline]
     fn below(&mut self, end: u64) -> u64 {
         ((u128::from(self.random.next_u64()) * u128::from(end)) >> 64) as u64
     }
 
-    /// A slot is free at a clock, and asks again when it may.
+    /// A slot is free at `clock`: schedules its next request.
     #[inline]
     fn ask_again(&mut self, slot: u32, clock: u64, wrote: bool) {
         if self.interval == 0 {
@@ -184,7 +184,7 @@ impl ClosedLoop {
             }
             return;
         }
-        // Somewhere between half of the interval and one and a half.
+        // Uniform between 0.5 and 1.5 intervals.
         let (due, seed) = self.due[slot as usize];
         let seed = seed.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(1);
         let part = ((u128::from(seed) * u128::from(self.interval)) >> 64) as u64;

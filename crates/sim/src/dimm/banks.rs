@@ -1,0 +1,106 @@
+//! The state of a pseudo-channel that scheduler and refresh choose by: timing, open rows, requests.
+
+use super::{
+    geometry::{BANKS_MAX, BankSet, CLOSED, banks_in},
+    queue::{NONE, RequestQueues},
+    timing_state::TimingState,
+};
+
+/// The open row of each bank, and the queued requests that hit it.
+#[derive(Clone, Debug)]
+pub(super) struct OpenRows {
+    row: [u32; BANKS_MAX],
+    /// The oldest request for the open row in the served queue.
+    hit: [u8; BANKS_MAX],
+    /// Accesses since the row was opened.
+    accesses: [u32; BANKS_MAX],
+}
+
+impl OpenRows {
+    fn new() -> Self {
+        Self { row: [CLOSED; BANKS_MAX], hit: [NONE; BANKS_MAX], accesses: [0; BANKS_MAX] }
+    }
+
+    #[inline]
+    pub(super) fn is_open(&self, bank: usize) -> bool {
+        self.row[bank] != CLOSED
+    }
+
+    /// The open row, or [`CLOSED`].
+    #[inline]
+    pub(super) fn row(&self, bank: usize) -> u32 {
+        self.row[bank]
+    }
+
+    /// The oldest request for the open row in the served queue, or [`NONE`].
+    #[inline]
+    pub(super) fn hit(&self, bank: usize) -> u8 {
+        self.hit[bank]
+    }
+
+    /// Accesses since the row was opened.
+    #[inline]
+    pub(super) fn accesses(&self, bank: usize) -> u32 {
+        self.accesses[bank]
+    }
+
+    #[inline]
+    pub(super) fn open(&mut self, bank: usize, row: u32, hit: u8) {
+        self.row[bank] = row;
+        self.hit[bank] = hit;
+        self.accesses[bank] = 0;
+    }
+
+    #[inline]
+    pub(super) fn close(&mut self, bank: usize) {
+        self.row[bank] = CLOSED;
+        self.hit[bank] = NONE;
+    }
+
+    /// Counts an access to the open row; `next_hit` is the next request for it. Returns whether the
+    /// access is a row hit: an earlier one opened the row.
+    #[inline]
+    pub(super) fn access(&mut self, bank: usize, next_hit: u8) -> bool {
+        self.hit[bank] = next_hit;
+        self.accesses[bank] += 1;
+        self.accesses[bank] > 1
+    }
+
+    /// A request `at` came to the served queue.
+    #[inline]
+    pub(super) fn request(&mut self, bank: usize, row: u32, at: u8) {
+        if self.hit[bank] == NONE && self.row[bank] == row {
+            self.hit[bank] = at;
+        }
+    }
+}
+
+/// The banks of a pseudo-channel with the requests for them.
+#[derive(Clone, Debug)]
+pub(super) struct Banks {
+    pub(super) timing: TimingState,
+    pub(super) rows: OpenRows,
+    pub(super) requests: RequestQueues,
+}
+
+impl Banks {
+    pub(super) fn new(timing: TimingState, requests: RequestQueues) -> Self {
+        Self { timing, rows: OpenRows::new(), requests }
+    }
+
+    /// Finds the row hits of the served queue again, after it has changed.
+    pub(super) fn find_hits(&mut self) {
+        self.rows.hit = [NONE; BANKS_MAX];
+        let served = self.requests.served();
+        for bank in banks_in(served.busy) {
+            if self.rows.is_open(bank) {
+                self.rows.hit[bank] = served.oldest_for_row(bank, self.rows.row(bank));
+            }
+        }
+    }
+
+    /// The banks of a set whose row is open.
+    pub(super) fn open_in(&self, banks: BankSet) -> impl Iterator<Item = usize> {
+        banks_in(banks).filter(|bank| self.rows.is_open(*bank))
+    }
+}

@@ -1,0 +1,262 @@
+//! A pseudo-channel: banks, queues, and the parts of the controller that choose its commands.
+//!
+//! ```text
+//!  requests ──> queue ──> scheduler ──┬──> command ──> timing_state, open rows
+//!                          refresh ───┘        │
+//!                        row_policy <──────────┘  (keeps the row open or closes it)
+//! ```
+//!
+//! [`Scheduler`] proposes the next command of the queued requests, [`RefreshScheduler`] that of a
+//! refresh, and the earlier one is issued. Each method that issues a command updates every part.
+
+use super::{
+    banks::Banks,
+    config::Controller,
+    constraint::{ACTIVATE, CLASSES, PRECHARGE},
+    device::Device,
+    geometry::{BANKS_MAX, BankSet, banks_in},
+    queue::{NONE, Queue, RequestQueues},
+    refresh::RefreshScheduler,
+    row_policy::RowPolicy,
+    scheduler::{NO_COMMAND, Operation, Scheduler},
+    timing_state::{NEVER, TimingState},
+    traffic::Request,
+};
+
+/// One pseudo-channel.
+#[derive(Clone, Debug)]
+pub(super) struct PseudoChannel {
+    banks: Banks,
+    scheduler: Scheduler,
+    refresh: RefreshScheduler,
+    row_policy: RowPolicy,
+    /// The first clock at which the command bus is free.
+    bus_free: u64,
+    /// Clocks that an activation and an access occupy the command bus.
+    activate_slots: u64,
+    access_slots: u64,
+}
+
+/// An access that was issued.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Accessed {
+    pub(super) request: Request,
+    /// With auto-precharge.
+    pub(super) closes: bool,
+    pub(super) row_hit: bool,
+}
+
+impl PseudoChannel {
+    /// Pseudo-channel `number` of a sub-channel; `phase` as of [`RefreshScheduler::new`].
+    pub(super) fn new(
+        device: &Device,
+        controller: &Controller,
+        number: usize,
+        phase: (u64, u64),
+    ) -> Self {
+        let timing = TimingState::new(device);
+        let refresh = RefreshScheduler::new(device, controller, &timing.geometry, number, phase);
+        let requests = RequestQueues::new(controller.read_queue, controller.write_queue);
+        let activate_slots = u64::from(device.activate_slots);
+        Self {
+            banks: Banks::new(timing, requests),
+            scheduler: Scheduler::new(controller.hits_max, activate_slots),
+            refresh,
+            row_policy: RowPolicy::new(controller.page_policy),
+            bus_free: 1,
+            activate_slots,
+            access_slots: u64::from(device.access_slots),
+        }
+    }
+
+    /// The read queue or the write queue.
+    #[inline]
+    pub(super) fn queue(&self, which: usize) -> &Queue {
+        self.banks.requests.queue(which)
+    }
+
+    /// The open row of a bank.
+    #[inline]
+    pub(super) fn row(&self, bank: usize) -> u32 {
+        self.banks.rows.row(bank)
+    }
+
+    /// Rank, bank group and bank as a command names them.
+    #[inline]
+    pub(super) fn address(&self, bank: usize) -> (u8, u8, u8) {
+        self.banks.timing.geometry.address(bank)
+    }
+
+    /// The number of the banks that the next same-bank refresh of a rank takes.
+    pub(super) fn refreshed_bank(&self, rank: usize) -> Option<u8> {
+        self.refresh.same_bank(rank)
+    }
+
+    /// The clock at which the next refresh becomes due.
+    #[inline]
+    pub(super) fn refresh_wake(&self) -> u64 {
+        self.refresh.wake()
+    }
+
+    /// Blocks the banks whose refresh is due.
+    pub(super) fn start_refreshes(&mut self, clock: u64) {
+        let started = self.refresh.start_due(clock);
+        self.update_each(started);
+    }
+
+    /// No command before `clock`: the command bus belongs to the other pseudo-channel.
+    pub(super) fn wait_for_bus(&mut self, clock: u64) {
+        self.bus_free = self.bus_free.max(clock);
+    }
+
+    /// The next command and its clock; [`NEVER`] without any.
+    #[inline]
+    pub(super) fn next_command(&mut self, now: u64) -> (u64, Operation) {
+        let free = self.bus_free.max(now);
+        let mut next = self.scheduler.next(&self.banks, free);
+        if self.refresh.blocked() != 0 {
+            let (at, operation) = self.refresh.next(&self.banks);
+            let at = at.max(free);
+            if at <= next.0 {
+                next = (at, operation);
+            }
+        }
+        if next.0 >= NO_COMMAND { (NEVER, next.1) } else { next }
+    }
+
+    /// Adds a request to its queue, which must have room.
+    #[inline]
+    pub(super) fn push(&mut self, request: Request) {
+        let (bank, row) = (usize::from(request.place.bank), request.place.row);
+        let (at, is_served, is_opened_for) = self.banks.requests.push(request);
+        if is_served {
+            self.banks.rows.request(bank, row, at);
+        }
+        if is_served || is_opened_for {
+            self.update(bank);
+        }
+    }
+
+    /// Opens the row of the oldest request for a bank, and returns it.
+    pub(super) fn activate(&mut self, bank: usize, clock: u64) -> u32 {
+        let requests = &self.banks.requests;
+        let queue = requests.opened_for();
+        let row = queue.get(queue.head(bank)).place.row;
+        let hit = requests.served().oldest_for_row(bank, row);
+        self.row_policy.opened(bank, row);
+        self.banks.rows.open(bank, row, hit);
+        self.bus_free = clock + self.activate_slots;
+        self.banks.timing.activate(bank, clock);
+        self.scheduler.invalidate(ACTIVATE);
+        self.update(bank);
+        row
+    }
+
+    /// Closes a bank, for another row or for a refresh.
+    pub(super) fn precharge(&mut self, bank: usize, clock: u64) {
+        if self.refresh.blocked() & (1 << bank) == 0 {
+            self.row_policy.conflict(bank);
+        }
+        self.banks.rows.close(bank);
+        self.bus_free = clock + 1;
+        self.banks.timing.issue(PRECHARGE, bank, clock);
+        self.scheduler.invalidate(PRECHARGE);
+        self.update(bank);
+    }
+
+    /// Closes all banks of a rank, for a refresh.
+    pub(super) fn precharge_rank(&mut self, rank: usize, clock: u64) {
+        for bank in banks_in(self.banks.timing.geometry.rank_banks(rank)) {
+            self.banks.rows.close(bank);
+            self.banks.timing.issue(PRECHARGE, bank, clock);
+            self.update(bank);
+        }
+        self.bus_free = clock + 1;
+        self.scheduler.invalidate(PRECHARGE);
+        self.scheduler.invalidate(ACTIVATE);
+    }
+
+    /// Issues the refresh of a rank that is due.
+    pub(super) fn refresh(&mut self, rank: usize, clock: u64) {
+        let freed = self.refresh.issue(rank, clock, &mut self.banks.timing);
+        self.bus_free = clock + 1;
+        self.update_each(freed);
+        self.scheduler.invalidate(ACTIVATE);
+    }
+
+    /// Serves the oldest request for the open row of a bank.
+    #[inline]
+    pub(super) fn access(&mut self, bank: usize, clock: u64) -> Accessed {
+        // The mask removes bounds checks.
+        let bank = bank & (BANKS_MAX - 1);
+        let Banks { timing, rows, requests } = &mut self.banks;
+        let (class, row) = (requests.access_class(), rows.row(bank));
+        let queue = requests.served_mut();
+        let request = queue.remove(rows.hit(bank));
+        let next_hit = queue.oldest_for_row(bank, row);
+        let row_hit = rows.access(bank, next_hit);
+        if row_hit {
+            self.row_policy.hit(bank);
+        }
+        self.bus_free = clock + self.access_slots;
+        timing.issue(class, bank, clock);
+        let next = requests.opened_for();
+        let conflict = next.head(bank) != NONE
+            && (!requests.is_turning() || next.oldest_for_row(bank, row) == NONE);
+        let closes = next_hit == NONE && (conflict || !self.row_policy.keeps_open(bank));
+        if closes {
+            rows.close(bank);
+            self.row_policy.closed(bank, row);
+            timing.auto_precharge(bank);
+        }
+        self.scheduler.invalidate(class);
+        self.update(bank);
+        Accessed { request, closes, row_hit }
+    }
+
+    /// Waits for the data bus after an access of the other pseudo-channel.
+    #[inline]
+    pub(super) fn wait_for_other(&mut self, class: usize, clock: u64) {
+        let scheduler = &mut self.scheduler;
+        self.banks.timing.issue_of_other(class, clock, |class| scheduler.invalidate(class));
+    }
+
+    /// Opens rows for the other queue, which is served soon.
+    pub(super) fn prepare_turn(&mut self) {
+        self.banks.requests.prepare_turn();
+        self.update_all();
+    }
+
+    /// Whether no queued request hits an open row any more.
+    #[inline]
+    pub(super) fn is_drained(&self) -> bool {
+        !self.scheduler.has_access(&self.banks)
+    }
+
+    /// Serves the other queue from now on.
+    pub(super) fn turn(&mut self, served: usize) {
+        self.banks.requests.serve(served);
+        self.banks.find_hits();
+        self.update_all();
+    }
+
+    /// Counts the arrival order of requests from `start` on.
+    pub(super) fn renumber_from(&mut self, start: u16) {
+        self.banks.requests.renumber_from(start);
+        self.update_all();
+        (0..CLASSES).for_each(|class| self.scheduler.invalidate(class));
+    }
+
+    #[inline]
+    fn update(&mut self, bank: usize) {
+        self.scheduler.update(bank, &self.banks, self.refresh.blocked());
+    }
+
+    fn update_each(&mut self, set: BankSet) {
+        banks_in(set).for_each(|bank| self.update(bank));
+    }
+
+    fn update_all(&mut self) {
+        self.scheduler.update_all(&self.banks, self.refresh.blocked());
+    }
+}

@@ -1,0 +1,83 @@
+//! The row policy (page policy): whether a row stays open when no queued request wants it.
+//!
+//! An open row answers a row hit in tCL; a row conflict costs tRP + tRCD + tCL, and a row miss in a
+//! closed bank tRCD + tCL. An access closes its row with auto-precharge when the queue holds
+//! another row of the bank, and otherwise asks the policy ([`RowPolicy::keeps_open`]).
+//!
+//! To add a policy: a variant of [`PagePolicy`], its state in [`RowPolicy`], and its arms in the
+//! methods below. No other file decides when rows close.
+
+use super::geometry::{BANKS_MAX, CLOSED};
+
+/// When a row is closed that no queued request wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PagePolicy {
+    /// When a request for another row of the bank comes.
+    Open,
+    /// With its last queued access.
+    Closed,
+    /// As would have been right for the last rows of the bank: a saturating counter from 0 to 3,
+    /// which row hits raise and row conflicts lower; above 1 rows stay open.
+    Adaptive,
+}
+
+const COUNTER_MAX: u8 = 3;
+
+/// A policy with its history of each bank.
+#[derive(Clone, Debug)]
+pub(super) struct RowPolicy {
+    policy: PagePolicy,
+    /// Adaptive: the saturating counter.
+    counter: [u8; BANKS_MAX],
+    /// Adaptive: the row that the policy closed last, until another is opened.
+    closed_row: [u32; BANKS_MAX],
+}
+
+impl RowPolicy {
+    pub(super) fn new(policy: PagePolicy) -> Self {
+        Self { policy, counter: [1; BANKS_MAX], closed_row: [CLOSED; BANKS_MAX] }
+    }
+
+    /// Whether the open row of a bank stays open after its last queued access.
+    #[inline]
+    pub(super) fn keeps_open(&self, bank: usize) -> bool {
+        match self.policy {
+            PagePolicy::Open => true,
+            PagePolicy::Closed => false,
+            PagePolicy::Adaptive => self.counter[bank] > 1,
+        }
+    }
+
+    /// A row was opened. If the policy had closed the same one, it was closed too early.
+    #[inline]
+    pub(super) fn opened(&mut self, bank: usize, row: u32) {
+        if self.policy == PagePolicy::Adaptive && self.closed_row[bank] == row {
+            self.raise(bank);
+        }
+        self.closed_row[bank] = CLOSED;
+    }
+
+    /// A request hit the open row.
+    #[inline]
+    pub(super) fn hit(&mut self, bank: usize) {
+        if self.policy == PagePolicy::Adaptive {
+            self.raise(bank);
+        }
+    }
+
+    /// The row had to be closed for another one: it was open for too long.
+    #[inline]
+    pub(super) fn conflict(&mut self, bank: usize) {
+        self.counter[bank] = self.counter[bank].saturating_sub(1);
+    }
+
+    /// The row was closed by auto-precharge.
+    #[inline]
+    pub(super) fn closed(&mut self, bank: usize, row: u32) {
+        self.closed_row[bank] = row;
+    }
+
+    fn raise(&mut self, bank: usize) {
+        self.counter[bank] = (self.counter[bank] + 1).min(COUNTER_MAX);
+    }
+}

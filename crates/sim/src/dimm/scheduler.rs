@@ -1,0 +1,231 @@
+//! The command scheduler: first-ready, first-come-first-served (FR-FCFS; Rixner et al. 2000).
+//!
+//! Each bank with requests has exactly one next command: an access if a request hits the open row,
+//! a precharge if all want other rows, an activation if no row is open. So banks fall into three
+//! classes, and each class has a best candidate: the bank that is ready first, among several the
+//! one with the oldest request. A class is searched again only after something changed its best
+//! candidate, which makes the choice cheap.
+//!
+//! A row that is hit again and again does not starve the others of its bank: after
+//! [`Controller::hits_max`](super::config::Controller::hits_max) accesses an older request for
+//! another row closes it.
+
+use super::{
+    banks::Banks,
+    constraint::{ACTIVATE, CLASSES, PRECHARGE, READ, WRITE},
+    geometry::{BANKS_MAX, BankSet, banks_in},
+    queue::NONE,
+    timing_state::NEVER,
+};
+
+/// A command without its address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Operation {
+    /// Reads or writes a burst of a bank.
+    Access(usize),
+    /// Opens a row of a bank.
+    Activate(usize),
+    /// Closes a bank.
+    Precharge(usize),
+    /// Closes all banks of a rank.
+    PrechargeRank(usize),
+    /// Refreshes a rank, or one bank of each of its groups.
+    Refresh(usize),
+}
+
+/// A bank that may be next in its class. The key is its ready clock above the arrival order of its
+/// request, so that the least key is the bank that has been ready for longest.
+#[derive(Clone, Copy, Debug)]
+struct Candidate {
+    key: u64,
+    bank: usize,
+}
+
+const NO_CANDIDATE: Candidate = Candidate { key: NEVER, bank: 0 };
+/// Bits of the key for the order. The clock has the other 48: a day.
+const ORDER_BITS: u32 = 16;
+
+/// The candidates of one pseudo-channel.
+#[derive(Clone, Debug)]
+pub(super) struct Scheduler {
+    /// The arrival order of the request that each bank's next command serves.
+    order: [u16; BANKS_MAX],
+    /// The banks of each class.
+    members: [BankSet; CLASSES],
+    best: [Candidate; CLASSES],
+    /// `best` may no longer be the best: search the class again.
+    stale: [bool; CLASSES],
+    hits_max: u32,
+    activate_slots: u64,
+}
+
+impl Scheduler {
+    /// `activate_slots` is how many clocks an activation occupies the command bus.
+    pub(super) fn new(hits_max: u32, activate_slots: u64) -> Self {
+        Self {
+            order: [0; BANKS_MAX],
+            members: [0; CLASSES],
+            best: [NO_CANDIDATE; CLASSES],
+            stale: [false; CLASSES],
+            hits_max,
+            activate_slots,
+        }
+    }
+
+    /// Whether a bank has an access to issue: a queued request that hits its open row.
+    #[inline]
+    pub(super) fn has_access(&self, banks: &Banks) -> bool {
+        self.members[banks.requests.access_class()] != 0
+    }
+
+    /// Searches a class again before its next use: clocks of several of its banks have changed.
+    #[inline]
+    pub(super) fn invalidate(&mut self, class: usize) {
+        self.stale[class] = true;
+    }
+
+    /// Puts all banks into their classes, after the queues have changed as a whole.
+    pub(super) fn update_all(&mut self, banks: &Banks, blocked: BankSet) {
+        self.members = [0; CLASSES];
+        self.best = [NO_CANDIDATE; CLASSES];
+        self.stale = [false; CLASSES];
+        for bank in banks_in(banks.requests.busy()) {
+            self.update(bank, banks, blocked);
+        }
+    }
+
+    /// Puts a bank into the class of its next command, after something of it has changed.
+    #[inline]
+    pub(super) fn update(&mut self, bank: usize, banks: &Banks, blocked: BankSet) {
+        // The mask removes bounds checks.
+        let bank = bank & (BANKS_MAX - 1);
+        let bit = 1 << bank;
+        let next = self.next_class(bank, banks, blocked);
+        if let Some(class) = next {
+            self.order[bank] = request_order(class, bank, banks);
+        }
+        for class in [ACTIVATE, banks.requests.access_class(), PRECHARGE] {
+            if Some(class) == next {
+                self.members[class] |= bit;
+                let candidate = self.candidate(bank, banks.timing.earliest(class, bank));
+                if candidate.key < self.best[class].key {
+                    self.best[class] = candidate;
+                } else if self.best[class].bank == bank && candidate.key > self.best[class].key {
+                    self.stale[class] = true;
+                }
+            } else if self.members[class] & bit != 0 {
+                self.members[class] &= !bit;
+                self.stale[class] |= self.best[class].bank == bank;
+            }
+        }
+    }
+
+    /// The class of a bank's next command. `None` for a bank without requests, or blocked.
+    #[inline]
+    fn next_class(&self, bank: usize, banks: &Banks, blocked: BankSet) -> Option<usize> {
+        if banks.requests.is_turning() {
+            return next_class_before_turn(bank, banks, blocked);
+        }
+        let queue = banks.requests.served();
+        if (queue.busy & !blocked) & (1 << bank) == 0 {
+            return None;
+        }
+        if !banks.rows.is_open(bank) {
+            return Some(ACTIVATE);
+        }
+        let hit = banks.rows.hit(bank);
+        let capped = banks.rows.accesses(bank) >= self.hits_max && queue.head(bank) != hit;
+        if hit == NONE || capped {
+            return Some(PRECHARGE);
+        }
+        Some(banks.requests.access_class())
+    }
+
+    #[inline]
+    fn candidate(&self, bank: usize, ready: u64) -> Candidate {
+        Candidate { key: ready << ORDER_BITS | u64::from(self.order[bank]), bank }
+    }
+
+    #[inline]
+    fn best(&mut self, class: usize, banks: &Banks) -> Candidate {
+        if self.stale[class] {
+            self.best[class] = self.search(class, banks);
+            self.stale[class] = false;
+        }
+        self.best[class]
+    }
+
+    fn search(&self, class: usize, banks: &Banks) -> Candidate {
+        let mut best = NO_CANDIDATE;
+        let members = self.members[class];
+        let clocks = banks.timing.of_class(class);
+        for (half, mut word) in [(0, members as u64), (64, (members >> 64) as u64)] {
+            while word != 0 {
+                let bank = (half + word.trailing_zeros() as usize) & (BANKS_MAX - 1);
+                word &= word - 1;
+                let candidate = self.candidate(bank, clocks.earliest(bank));
+                if candidate.key < best.key {
+                    best = candidate;
+                }
+            }
+        }
+        best
+    }
+
+    /// The next command and its clock, not before `free`. An access goes before an activation or a
+    /// precharge that would occupy the command bus when it is due: the data bus is the bottleneck.
+    #[inline]
+    pub(super) fn next(&mut self, banks: &Banks, free: u64) -> (u64, Operation) {
+        let clock = |candidate: Candidate| (candidate.key >> ORDER_BITS).max(free);
+        let access = self.best(banks.requests.access_class(), banks);
+        let activate = self.best(ACTIVATE, banks);
+        let precharge = self.best(PRECHARGE, banks);
+        let mut next = (clock(access), Operation::Access(access.bank));
+        let access_at = next.0;
+        let at = clock(activate);
+        if at + self.activate_slots <= access_at {
+            next = (at, Operation::Activate(activate.bank));
+        }
+        let at = clock(precharge);
+        if at < next.0 && at < access_at {
+            next = (at, Operation::Precharge(precharge.bank));
+        }
+        next
+    }
+}
+
+/// The clock of [`Scheduler::next`] without any candidate.
+pub(super) const NO_COMMAND: u64 = NEVER >> ORDER_BITS;
+
+/// The arrival order of the request that a bank's next command of a class serves.
+#[inline]
+fn request_order(class: usize, bank: usize, banks: &Banks) -> u16 {
+    let (queue, request) = match class {
+        READ | WRITE => (banks.requests.served(), banks.rows.hit(bank)),
+        _ => {
+            let queue = banks.requests.opened_for();
+            (queue, queue.head(bank))
+        }
+    };
+    if request == NONE { 0 } else { queue.get(request).order }
+}
+
+/// The class of a bank's next command shortly before the direction changes: accesses still hit open
+/// rows, and rows are opened for the queue that is served next.
+fn next_class_before_turn(bank: usize, banks: &Banks, blocked: BankSet) -> Option<usize> {
+    if blocked & (1 << bank) != 0 {
+        return None;
+    }
+    if banks.rows.hit(bank) != NONE {
+        return Some(banks.requests.access_class());
+    }
+    let queue = banks.requests.opened_for();
+    if queue.head(bank) == NONE {
+        return None;
+    }
+    if !banks.rows.is_open(bank) {
+        return Some(ACTIVATE);
+    }
+    let hit = queue.oldest_for_row(bank, banks.rows.row(bank));
+    if hit != NONE { None } else { Some(PRECHARGE) }
+}

@@ -1,0 +1,167 @@
+//! The earliest clock at which each bank may receive a command of each class.
+//!
+//! Three tables hold it: by bank, by bank group and by rank. A bank is ready at the latest of its
+//! three entries. Issuing a command raises entries by the rows of [`super::constraint`], so the
+//! rows are read once for each command and not once for each candidate. The window of four
+//! activations (tFAW) is no row: the last four activations of each rank are kept.
+
+use super::{
+    constraint::{ACTIVATE, CLASSES, PRECHARGE, Row, Scope, table},
+    device::Device,
+    geometry::{BANKS_MAX, BankSet, GROUPS_MAX, Geometry, RANKS_MAX, banks_in},
+};
+
+/// The clock of an event that does not come.
+pub(super) const NEVER: u64 = u64::MAX;
+
+/// The earliest clocks of one pseudo-channel, in clocks of the DRAM.
+#[derive(Clone, Debug)]
+pub(super) struct TimingState {
+    pub(super) geometry: Geometry,
+    /// Rows for this pseudo-channel by the class of the issued command.
+    rows: [Vec<Row>; CLASSES],
+    /// Rows by the class of a command of the other pseudo-channel.
+    rows_of_other: [Vec<Row>; CLASSES],
+    bank: [[u64; BANKS_MAX]; CLASSES],
+    group: [[u64; GROUPS_MAX]; CLASSES],
+    rank: [[u64; RANKS_MAX]; CLASSES],
+    /// The last four activations of each rank, the oldest first.
+    activations: [[u64; 4]; RANKS_MAX],
+    t_faw: u64,
+    t_rp: u64,
+}
+
+impl TimingState {
+    pub(super) fn new(device: &Device) -> Self {
+        let (mut rows, mut rows_of_other) = (table(device), table(device));
+        rows.iter_mut().for_each(|rows| rows.retain(|row| row.scope != Scope::OtherPseudo));
+        rows_of_other
+            .iter_mut()
+            .for_each(|rows| rows.retain(|row| row.scope == Scope::OtherPseudo));
+        Self {
+            geometry: Geometry::new(device),
+            rows,
+            rows_of_other,
+            bank: [[0; BANKS_MAX]; CLASSES],
+            group: [[0; GROUPS_MAX]; CLASSES],
+            rank: [[0; RANKS_MAX]; CLASSES],
+            activations: [[0; 4]; RANKS_MAX],
+            t_faw: u64::from(device.timing.t_faw),
+            t_rp: u64::from(device.timing.t_rp),
+        }
+    }
+
+    /// The earliest clock of a command of `class` to `bank`.
+    #[inline]
+    pub(super) fn earliest(&self, class: usize, bank: usize) -> u64 {
+        self.of_class(class).earliest(bank)
+    }
+
+    /// The clocks of one class, for a search over its banks.
+    #[inline]
+    pub(super) fn of_class(&self, class: usize) -> ClassClocks<'_> {
+        ClassClocks {
+            geometry: &self.geometry,
+            bank: &self.bank[class],
+            group: &self.group[class],
+            rank: &self.rank[class],
+        }
+    }
+
+    /// The earliest clock at which all banks of a set are precharged for tRP, whatever their groups
+    /// and ranks allow.
+    pub(super) fn precharged(&self, banks: BankSet) -> u64 {
+        banks_in(banks).map(|bank| self.bank[ACTIVATE][bank]).max().unwrap_or(0)
+    }
+
+    /// Applies the rows of a command that is issued to `bank`.
+    #[inline]
+    pub(super) fn issue(&mut self, class: usize, bank: usize, clock: u64) {
+        let (group, own) = (self.geometry.group(bank), self.geometry.rank(bank));
+        for row in &self.rows[class] {
+            let until = clock + row.clocks;
+            match row.scope {
+                Scope::Bank => raise(&mut self.bank[row.before][bank], until),
+                Scope::Group => raise(&mut self.group[row.before][group], until),
+                Scope::Rank => raise(&mut self.rank[row.before][own], until),
+                Scope::OtherRanks => {
+                    for rank in (0..self.geometry.ranks).filter(|rank| *rank != own) {
+                        raise(&mut self.rank[row.before][rank], until);
+                    }
+                }
+                // Not in this table.
+                Scope::OtherPseudo => {}
+            }
+        }
+    }
+
+    /// Applies the rows of an activation, and tFAW.
+    #[inline]
+    pub(super) fn activate(&mut self, bank: usize, clock: u64) {
+        self.issue(ACTIVATE, bank, clock);
+        let rank = self.geometry.rank(bank);
+        let activations = &mut self.activations[rank];
+        activations.rotate_left(1);
+        activations[3] = clock;
+        if activations[0] > 0 {
+            let until = activations[0] + self.t_faw;
+            raise(&mut self.rank[ACTIVATE][rank], until);
+        }
+    }
+
+    /// Applies the rows of an access that the other pseudo-channel issued, and calls `raised` with
+    /// each class whose clocks they raise.
+    #[inline]
+    pub(super) fn issue_of_other(
+        &mut self,
+        class: usize,
+        clock: u64,
+        mut raised: impl FnMut(usize),
+    ) {
+        for row in &self.rows_of_other[class] {
+            let clocks = &mut self.rank[row.before][..self.geometry.ranks];
+            clocks.iter_mut().for_each(|rank| raise(rank, clock + row.clocks));
+            raised(row.before);
+        }
+    }
+
+    /// An access closes its bank by itself: tRP runs from the earliest precharge on.
+    #[inline]
+    pub(super) fn auto_precharge(&mut self, bank: usize) {
+        let until = self.bank[PRECHARGE][bank] + self.t_rp;
+        raise(&mut self.bank[ACTIVATE][bank], until);
+    }
+
+    /// No activation of these banks before `until`.
+    pub(super) fn block_banks(&mut self, banks: BankSet, until: u64) {
+        banks_in(banks).for_each(|bank| raise(&mut self.bank[ACTIVATE][bank], until));
+    }
+
+    /// No activation in this rank before `until`.
+    pub(super) fn block_rank(&mut self, rank: usize, until: u64) {
+        raise(&mut self.rank[ACTIVATE][rank], until);
+    }
+}
+
+/// The earliest clocks of one class of commands.
+#[derive(Clone, Copy)]
+pub(super) struct ClassClocks<'a> {
+    geometry: &'a Geometry,
+    bank: &'a [u64; BANKS_MAX],
+    group: &'a [u64; GROUPS_MAX],
+    rank: &'a [u64; RANKS_MAX],
+}
+
+impl ClassClocks<'_> {
+    /// The earliest clock of a command to `bank`.
+    #[inline]
+    pub(super) fn earliest(&self, bank: usize) -> u64 {
+        let (group, rank) = (self.geometry.group(bank), self.geometry.rank(bank));
+        self.bank[bank].max(self.group[group]).max(self.rank[rank])
+    }
+}
+
+#[inline]
+fn raise(clock: &mut u64, until: u64) {
+    *clock = (*clock).max(until);
+}
