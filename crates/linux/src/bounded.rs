@@ -2,10 +2,11 @@
 //! which is gone when they are.
 
 use crate::{
-    cgroup::{Group, Tree, Trees, Version},
+    cgroup::{Group, Tree, Trees},
     process::process,
     root::{Root, RootError},
 };
+use interleaf_procfs::cgroup::PROCESSES_FILE;
 use rustix::process::{Pid, Signal, kill_process};
 use std::{thread, time::Duration};
 
@@ -47,11 +48,7 @@ impl<'a> Bounded<'a> {
         let group = tree.group(&format!("{PREFIX}{}", std::process::id()));
         root.make_folder(&group.folder())?;
         let this = Self { root, group };
-        let name = match tree.version {
-            Version::One => "memory.limit_in_bytes",
-            Version::Two => "memory.max",
-        };
-        let path = format!("{}/{name}", this.group.folder());
+        let path = format!("{}/{}", this.group.folder(), tree.version.limit_file());
         if !root.has(&path) {
             return Err(BoundedError::Missing(
                 "new groups have no `memory.max`: write +memory to cgroup.subtree_control",
@@ -65,15 +62,12 @@ impl<'a> Bounded<'a> {
 
     /// The file into which a process writes its number to be in the group.
     pub fn entrance(&self) -> String {
-        format!("{}/cgroup.procs", self.group.folder())
+        format!("{}/{PROCESSES_FILE}", self.group.folder())
     }
 
     /// The most memory it ever had; `None` where the kernel does not say.
     pub fn used_max(&self) -> Option<u64> {
-        let name = match self.group.tree.version {
-            Version::One => "memory.max_usage_in_bytes",
-            Version::Two => "memory.peak",
-        };
+        let name = self.group.tree.version.peak_file();
         self.root.number(&format!("{}/{name}", self.group.folder())).ok().flatten()
     }
 

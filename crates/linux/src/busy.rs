@@ -2,6 +2,7 @@
 //! took them away (steal), and at which frequency they ran.
 
 use crate::root::{Root, RootError};
+use interleaf_procfs::stat::Stat;
 
 const STAT: &str = "/proc/stat";
 const OWN: &str = "/proc/self/stat";
@@ -77,12 +78,9 @@ fn machine(text: &str) -> Option<(u64, u64)> {
     Some((at(0) + at(1) + at(2) + at(5) + at(6), at(7)))
 }
 
-/// User and system time of a line of `/proc/PID/stat` (proc_pid_stat(5)).
+/// User and system time in a line of `/proc/PID/stat`, clock ticks.
 fn own(text: &str) -> Option<u64> {
-    let (_, rest) = text.rsplit_once(") ")?;
-    let fields: Vec<&str> = rest.split_whitespace().collect();
-    // Fields are numbered from 1, and the state is the third.
-    Some(fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?)
+    Stat::parse(text.as_bytes())?.cpu_ticks()
 }
 
 #[cfg(test)]

@@ -14,6 +14,11 @@ use crate::{
     list::List,
     root::{Root, RootError},
 };
+pub use interleaf_procfs::cgroup::Version;
+use interleaf_procfs::{
+    cgroup::{CONTROLLERS_FILE, Limit, Membership, PROCESSES_FILE},
+    mounts::{Mount, unescaped},
+};
 use std::collections::BTreeMap;
 
 /// What is mounted, with the part of it that shows at each place.
@@ -21,40 +26,6 @@ const MOUNTINFO: &str = "/proc/self/mountinfo";
 
 /// The same in fewer words.
 const MOUNTS: &str = "/proc/mounts";
-
-/// The file that has the processes of a group; every group has it.
-const PROCESSES: &str = "cgroup.procs";
-
-/// Above this a limit of version 1 is none: it rounds the largest signed number down to whole
-/// pages, of 4 KiB to 64 KiB.
-const NO_LIMIT_BYTES: u64 = i64::MAX as u64 & !0xF_FFFF;
-
-/// The version of a tree of control groups.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Version {
-    /// A tree for each controller.
-    One,
-    /// One tree for all.
-    Two,
-}
-
-impl Version {
-    /// The file of the limit at which processes are ended.
-    fn limit_file(self) -> &'static str {
-        match self {
-            Self::One => "memory.limit_in_bytes",
-            Self::Two => "memory.max",
-        }
-    }
-
-    /// Those of all limits. Above `memory.high` processes are slowed down until they stand still.
-    fn limit_files(self) -> &'static [&'static str] {
-        match self {
-            Self::One => &["memory.limit_in_bytes"],
-            Self::Two => &["memory.max", "memory.high"],
-        }
-    }
-}
 
 /// A tree of control groups that has a controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -165,14 +136,14 @@ impl Trees {
     /// # Errors
     /// When a file cannot be read, or has a line that is none of a mount.
     pub fn read(root: &Root) -> Result<Option<Self>, RootError> {
-        let Some(mounts) = mounts(root)? else { return Ok(None) };
+        let Some(mounts) = cgroup_mounts(root)? else { return Ok(None) };
         let has = |version| mounts.iter().any(|mount| mount.version == version);
         let hybrid = has(Version::One) && has(Version::Two);
         let mut trees = Self { hybrid, ..Self::default() };
         for mount in mounts {
             let has = match mount.version {
                 Version::One => mount.options,
-                Version::Two => root.text(&join(&mount.at, "cgroup.controllers"))?,
+                Version::Two => root.text(&join(&mount.at, CONTROLLERS_FILE))?,
             };
             let has: Vec<&str> =
                 has.iter().flat_map(|has| has.split([',', ' '])).map(str::trim).collect();
@@ -206,19 +177,11 @@ impl Tree {
         let path = format!("/proc/{}/cgroup", process.map_or("self".into(), |id| id.to_string()));
         let Some(text) = root.text(&path)? else { return Ok(None) };
         for (at, line) in text.lines().enumerate() {
-            let mut parts = line.splitn(3, ':');
-            let (Some(_), Some(controllers), Some(name)) =
-                (parts.next(), parts.next(), parts.next())
-            else {
+            let Some(found) = Membership::parse(line) else {
                 return Err(wrong(&path, at, line, "a tree, its controllers and a group"));
             };
-            let ours = match self.version {
-                Version::One => controllers.split(',').any(|name| name == self.controller),
-                Version::Two => controllers.is_empty(),
-            };
-            // Of a group outside the reader's namespace the name begins with `/..`.
-            if ours && !name.split('/').any(|part| part == "..") {
-                return Ok(below(&self.top, name).map(|name| self.group(name)));
+            if found.has(self.version, self.controller) && found.is_visible() {
+                return Ok(below(&self.top, found.path).map(|name| self.group(name)));
             }
         }
         Ok(None)
@@ -233,7 +196,7 @@ impl Group {
 
     /// Whether it is there.
     pub fn is_there(&self, root: &Root) -> bool {
-        root.has(&join(&self.folder(), PROCESSES))
+        root.has(&join(&self.folder(), PROCESSES_FILE))
     }
 
     /// The group that it is in; `None` of the topmost one that shows.
@@ -271,7 +234,7 @@ impl Group {
     /// When the file cannot be read (a threaded group of version 2 has none) or has a line that is
     /// no number.
     pub fn processes(&self, root: &Root) -> Result<Vec<u32>, RootError> {
-        let path = join(&self.folder(), PROCESSES);
+        let path = join(&self.folder(), PROCESSES_FILE);
         let text = root.text(&path)?.unwrap_or_default();
         let mut processes = vec![];
         for (at, line) in text.lines().enumerate() {
@@ -313,18 +276,14 @@ impl Group {
     }
 
     fn used_bytes(&self, root: &Root) -> Result<Option<u64>, RootError> {
-        let file = match self.tree.version {
-            Version::One => "memory.usage_in_bytes",
-            Version::Two => "memory.current",
-        };
-        root.number(&join(&self.folder(), file))
+        root.number(&join(&self.folder(), self.tree.version.usage_file()))
     }
 
     /// A limit of this group alone; `None` where it has none.
     fn limit(&self, root: &Root, file: &str) -> Result<Option<u64>, RootError> {
-        let bytes = |text: &str| if text == "max" { Some(u64::MAX) } else { text.parse().ok() };
-        let found = root.value(&join(&self.folder(), file), "a number of bytes, or max", bytes)?;
-        Ok(found.filter(|limit| *limit < NO_LIMIT_BYTES))
+        let path = join(&self.folder(), file);
+        let found = root.value(&path, "a number of bytes, or max", Limit::parse)?;
+        Ok(found.and_then(Limit::bytes))
     }
 
     /// This group and those that it is in, as far as they show.
@@ -419,7 +378,7 @@ fn below<'a>(top: &str, name: &'a str) -> Option<&'a str> {
 
 /// A tree of groups that is mounted somewhere.
 #[derive(Debug, PartialEq)]
-struct Mount {
+struct GroupMount {
     version: Version,
     at: String,
     top: String,
@@ -428,9 +387,10 @@ struct Mount {
 }
 
 /// What is mounted of control groups, in order; `None` when nobody tells.
-fn mounts(root: &Root) -> Result<Option<Vec<Mount>>, RootError> {
-    type Parse = fn(&str) -> Option<Found<'_>>;
-    let places: [(&str, Parse); 2] = [(MOUNTINFO, of_mountinfo), (MOUNTS, of_mounts)];
+fn cgroup_mounts(root: &Root) -> Result<Option<Vec<GroupMount>>, RootError> {
+    type Parse = fn(&str) -> Option<Mount<'_>>;
+    let places: [(&str, Parse); 2] =
+        [(MOUNTINFO, |line| Mount::of_mountinfo(line)), (MOUNTS, |line| Mount::of_mounts(line))];
     for (path, parse) in places {
         let Some(text) = root.text(path)? else { continue };
         let mut mounts = vec![];
@@ -442,55 +402,12 @@ fn mounts(root: &Root) -> Result<Option<Vec<Mount>>, RootError> {
                 _ => continue,
             };
             let options = Some(found.options.to_string());
-            let (at, top) = (plain(found.at), plain(found.top));
-            mounts.push(Mount { version, at, top, options });
+            let (at, top) = (unescaped(found.at), unescaped(found.top));
+            mounts.push(GroupMount { version, at, top, options });
         }
         return Ok(Some(mounts));
     }
     Ok(None)
-}
-
-/// What a line says of a mount.
-struct Found<'a> {
-    kind: &'a str,
-    at: &'a str,
-    top: &'a str,
-    options: &'a str,
-}
-
-/// `35 31 0:32 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory`, with any number of fields
-/// before the `-`.
-fn of_mountinfo(line: &str) -> Option<Found<'_>> {
-    let (place, system) = line.split_once(" - ")?;
-    let mut place = place.split(' ').skip(3);
-    let (top, at) = (place.next()?, place.next()?);
-    let mut system = system.split(' ');
-    let kind = system.next()?;
-    // A file system without options and without a source may leave both empty.
-    Some(Found { kind, at, top, options: system.nth(1).unwrap_or_default() })
-}
-
-/// `cgroup /sys/fs/cgroup/memory cgroup rw,memory 0 0`.
-fn of_mounts(line: &str) -> Option<Found<'_>> {
-    let mut words = line.split(' ').skip(1);
-    Some(Found { at: words.next()?, kind: words.next()?, top: "/", options: words.next()? })
-}
-
-/// A path without the escapes of blanks and backslashes: `\040` is a blank.
-fn plain(path: &str) -> String {
-    let mut parts = path.split('\\');
-    let mut plain = parts.next().unwrap_or_default().to_string();
-    for part in parts {
-        let code = part.get(..3).and_then(|digits| u8::from_str_radix(digits, 8).ok());
-        match code.filter(u8::is_ascii) {
-            Some(code) => {
-                plain.push(code.into());
-                plain += &part[3..];
-            }
-            None => plain = plain + "\\" + part,
-        }
-    }
-    plain
 }
 
 /// Rows such as `anon N0=8192 N1=0` (version 2), or `hierarchical_anon=2 N0=2 N1=0` (version 1).

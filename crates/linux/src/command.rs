@@ -266,8 +266,7 @@ fn began_session() -> bool {
 /// The signals that this process ignores, the first in the lowest bit.
 fn ignored(root: &Root) -> u64 {
     let status = root.peek("/proc/self/status").ok().flatten().unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    line.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
+    interleaf_procfs::status::signals(status.as_bytes(), "SigIgn").unwrap_or(0)
 }
 
 /// Why a command does not run.

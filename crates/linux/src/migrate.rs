@@ -15,7 +15,6 @@ mod batch;
 mod memory;
 mod outcome;
 mod pace;
-mod pagemap;
 pub mod plan;
 mod sequence;
 mod work;

@@ -9,6 +9,7 @@ use crate::{
     process::tree,
     root::{Root, RootError},
 };
+use interleaf_procfs::maps;
 use std::{collections::BTreeMap, ops::Range};
 
 /// Policies whose name has a space, as the kernel writes them.
@@ -186,10 +187,7 @@ fn mapping(line: &str) -> Option<Mapping> {
 
 /// The addresses in the first line of a mapping in `maps` or `smaps`, `7f00-8000 rw-p 0 00:00 0`.
 pub fn addresses(line: &str) -> Option<Range<u64>> {
-    let (start, end) = line.split(' ').next()?.split_once('-')?;
-    let number = |digits: &str| u64::from_str_radix(digits, 16).ok();
-    let range = number(start)?..number(end)?;
-    (!range.is_empty()).then_some(range)
+    maps::Mapping::parse(line.as_bytes()).map(|it| it.addresses).filter(|range| !range.is_empty())
 }
 
 /// Where the anonymous memory of mappings is; of a file that a process has written to privately,

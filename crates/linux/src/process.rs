@@ -6,6 +6,7 @@ use crate::{
     root::{Root, RootError},
     stop::StopFlag,
 };
+use interleaf_procfs::{stat::Stat, status};
 use std::{
     cell::OnceCell,
     collections::{BTreeMap, BTreeSet},
@@ -56,20 +57,16 @@ pub fn process(root: &Root, pid: u32) -> Result<Option<Process>, RootError> {
     found.map(Some).ok_or_else(content)
 }
 
-/// A line of `/proc/PID/stat` (proc_pid_stat(5)). The name is in brackets and can have any
-/// character in it, brackets too.
+/// Parses a line of `/proc/PID/stat`.
 fn parse(text: &str) -> Option<Process> {
-    let (pid, rest) = text.split_once(" (")?;
-    let (name, rest) = rest.rsplit_once(") ")?;
-    let fields: Vec<&str> = rest.split_whitespace().collect();
+    let stat = Stat::parse(text.as_bytes())?;
     Some(Process {
-        pid: pid.parse().ok()?,
-        name: name.into(),
-        // Fields are numbered from 1, and the state is the third.
-        is_zombie: matches!(*fields.first()?, "Z" | "X"),
-        parent: fields.get(1)?.parse().ok()?,
-        session: fields.get(3)?.parse().ok()?,
-        start_ticks: fields.get(19)?.parse().ok()?,
+        pid: stat.pid,
+        name: String::from_utf8_lossy(stat.name).into_owned(),
+        is_zombie: stat.is_zombie(),
+        parent: stat.parent()?,
+        session: stat.session()?,
+        start_ticks: stat.start_ticks()?,
     })
 }
 
@@ -210,7 +207,7 @@ pub fn anonymous_bytes(root: &Root, pid: u32) -> Result<Option<u64>, RootError> 
 /// # Errors
 /// When its status cannot be read.
 pub fn allowed_nodes(root: &Root, pid: &str) -> Result<Option<List>, RootError> {
-    allowed(root, pid, "Mems_allowed_list:", "a list of nodes")
+    allowed(root, pid, "Mems_allowed_list", "a list of nodes")
 }
 
 /// The CPUs that a process may run on; `None` when there is no such process.
@@ -218,7 +215,7 @@ pub fn allowed_nodes(root: &Root, pid: &str) -> Result<Option<List>, RootError> 
 /// # Errors
 /// When its status cannot be read.
 pub fn allowed_cpus(root: &Root, pid: &str) -> Result<Option<List>, RootError> {
-    allowed(root, pid, "Cpus_allowed_list:", "a list of CPUs")
+    allowed(root, pid, "Cpus_allowed_list", "a list of CPUs")
 }
 
 fn allowed(
@@ -229,9 +226,10 @@ fn allowed(
 ) -> Result<Option<List>, RootError> {
     let path = format!("/proc/{pid}/status");
     let Some(text) = root.peek(&path)? else { return Ok(None) };
-    let Some(line) = text.lines().find_map(|line| line.strip_prefix(name)) else { return Ok(None) };
-    let list = List::of_kernel(line);
-    list.map(Some).map_err(|_| RootError::Content { path, text: line.into(), expected })
+    let Some(value) = status::field(text.as_bytes(), name) else { return Ok(None) };
+    let value = String::from_utf8_lossy(value);
+    let list = List::of_kernel(&value);
+    list.map(Some).map_err(|_| RootError::Content { path, text: value.into_owned(), expected })
 }
 
 #[cfg(test)]

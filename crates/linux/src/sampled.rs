@@ -13,10 +13,11 @@
 //! spaced too; and the same are drawn each time, so that what changes between two looks is pages.
 
 use crate::{
-    numa_maps::{NodeBytes, addresses},
+    numa_maps::NodeBytes,
     root::{Root, RootError},
     syscall,
 };
+use interleaf_procfs::maps::{Mapping, mappings};
 use std::{collections::BTreeMap, ops::Range};
 
 /// How many pages are drawn of all processes that are looked at together.
@@ -51,17 +52,10 @@ pub fn anonymous(root: &Root, pid: u32, processes: usize) -> Result<Option<NodeB
 /// The private memory in a text of `maps` that no file stands behind and that can be used:
 /// `7f00-8000 rw-p 00000000 00:00 0 [heap]`.
 fn areas(maps: &str) -> Vec<Range<u64>> {
-    let area = |line: &str| {
-        let mut words = line.split_whitespace().skip(1);
-        let rights = words.next()?;
-        let is_private = rights.ends_with('p') && !rights.starts_with("---");
-        let (inode, name) = (words.nth(2)?, words.next().unwrap_or(""));
-        if !is_private || inode != "0" || name.starts_with("[v") {
-            return None;
-        }
-        addresses(line)
+    let is_usable = |mapping: &Mapping<'_>| {
+        mapping.is_private_anonymous() && mapping.protection() != 0 && !mapping.addresses.is_empty()
     };
-    maps.lines().filter_map(area).collect()
+    mappings(maps.as_bytes()).filter(is_usable).map(|mapping| mapping.addresses).collect()
 }
 
 /// A page of each part, by its address; fewer than parts where there are fewer pages.

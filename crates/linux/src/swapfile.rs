@@ -10,6 +10,7 @@ use crate::{
     journal::{Change, Journal, JournalError},
     root::{Root, RootError},
 };
+use interleaf_procfs::swap;
 use rustix::fs::OFlags;
 use std::{
     fs::{self, File},
@@ -148,13 +149,11 @@ pub(crate) fn remove(root: &Root, path: &Path) -> Result<bool, SwapError> {
     Ok(true)
 }
 
-/// Whether the kernel swaps to a file. `/proc/swaps` writes blanks in folders as `\040`; names of
-/// our files have none.
+/// True when the kernel swaps to a file. Names of our files have no spaces.
 fn is_in_use(root: &Root, path: &Path) -> Result<bool, RootError> {
-    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
     let swaps = root.peek("/proc/swaps")?.unwrap_or_default();
-    let file = |line: &str| Some(line.split_whitespace().next()?.rsplit('/').next()? == name);
-    Ok(swaps.lines().any(|line| file(line) == Some(true)))
+    Ok(swap::is_in_use(&swaps, &name))
 }
 
 /// Removes the swap files of processes that are gone.

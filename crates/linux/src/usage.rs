@@ -14,6 +14,7 @@ use crate::{
     root::{Root, RootError},
     syscall,
 };
+use interleaf_procfs::stat::Stat;
 use std::{io, time::Duration};
 
 /// What was used, up to when it was looked at.
@@ -47,9 +48,9 @@ pub struct Storage {
     pub written_bytes: u64,
 }
 
-/// What `/proc/PID/stat` says of one process (proc_pid_stat(5)).
+/// What `/proc/PID/stat` says of one process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Stat {
+struct Used {
     is_running: bool,
     major_faults: u64,
     cpu_ticks: u64,
@@ -68,18 +69,18 @@ impl Usage {
         for process in tree(root, pid)? {
             let path = format!("/proc/{}/stat", process.pid);
             let Some(text) = root.peek(&path)? else { continue };
-            let stat = stat(&text).ok_or_else(|| RootError::Content {
+            let used = used(&text).ok_or_else(|| RootError::Content {
                 path,
                 text: text.clone(),
                 expected: "a line of a process",
             })?;
-            ticks += stat.cpu_ticks;
-            pages += stat.resident_pages;
-            usage.major_faults += stat.major_faults;
+            ticks += used.cpu_ticks;
+            pages += used.resident_pages;
+            usage.major_faults += used.major_faults;
             if !process.is_zombie {
                 usage.processes += 1;
-                usage.threads += stat.threads;
-                usage.running += running(root, process.pid, &stat)?;
+                usage.threads += used.threads;
+                usage.running += running(root, process.pid, &used)?;
             }
             match storage(root, process.pid) {
                 Ok(None) => {}
@@ -148,32 +149,28 @@ pub fn accounts_for_storage(root: &Root) -> bool {
     root.peek("/proc/self/io").is_ok_and(|text| text.is_some())
 }
 
-fn stat(text: &str) -> Option<Stat> {
-    let (_, rest) = text.rsplit_once(") ")?;
-    let fields: Vec<&str> = rest.split_whitespace().collect();
-    // Fields are numbered from 1, and the state is the third.
-    let number = |at: usize| fields.get(at - 3)?.parse::<u64>().ok();
-    Some(Stat {
-        is_running: *fields.first()? == "R",
-        major_faults: number(12)? + number(13)?,
-        // Of itself in programs and in the kernel, and of children that it waited for.
-        cpu_ticks: number(14)? + number(15)? + number(16)? + number(17)?,
-        threads: number(20)? as usize,
-        resident_pages: number(24)?,
+fn used(text: &str) -> Option<Used> {
+    let stat = Stat::parse(text.as_bytes())?;
+    Some(Used {
+        is_running: stat.is_running(),
+        major_faults: stat.major_faults()? + stat.children_major_faults()?,
+        cpu_ticks: stat.cpu_ticks()? + stat.children_cpu_ticks()?,
+        threads: stat.threads()? as usize,
+        resident_pages: stat.resident_pages()?,
     })
 }
 
 /// How many threads of a process run. One that ended meanwhile does not.
-fn running(root: &Root, pid: u32, stat: &Stat) -> Result<usize, RootError> {
-    if stat.threads <= 1 {
-        return Ok(usize::from(stat.is_running));
+fn running(root: &Root, pid: u32, used: &Used) -> Result<usize, RootError> {
+    if used.threads <= 1 {
+        return Ok(usize::from(used.is_running));
     }
     let folder = format!("/proc/{pid}/task");
     let mut running = 0;
     for thread in root.peek_names(&folder)? {
         let text = root.peek(&format!("{folder}/{thread}/stat"))?.unwrap_or_default();
-        let state = text.rsplit_once(") ").map_or("", |(_, rest)| rest);
-        running += usize::from(state.starts_with('R'));
+        let stat = Stat::parse(text.as_bytes());
+        running += usize::from(stat.is_some_and(|stat| stat.is_running()));
     }
     Ok(running)
 }
@@ -212,16 +209,16 @@ mod tests {
 
     #[test]
     fn a_line_is_read() {
-        let expected = Stat {
+        let expected = Used {
             is_running: true,
             major_faults: 7,
             cpu_ticks: 100,
             threads: 5,
             resident_pages: 256,
         };
-        assert_eq!(stat(LINE), Some(expected));
+        assert_eq!(used(LINE), Some(expected));
         for wrong in ["", "7 (a) R 1", "7 (a R 1 7 7 0"] {
-            assert_eq!(stat(wrong), None, "{wrong}");
+            assert_eq!(used(wrong), None, "{wrong}");
         }
     }
 

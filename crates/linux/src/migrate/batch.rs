@@ -3,10 +3,10 @@
 use super::{
     area::Area,
     memory::Memory,
-    pagemap::Resident,
     plan::{Place, Unit},
 };
 use crate::numa_maps::NodeBytes;
+use interleaf_procfs::pagemap::ResidentPage;
 use std::{io, ops::Range};
 
 /// Addresses of one call that looks: enough that the call itself costs nothing.
@@ -42,9 +42,9 @@ pub(super) struct Units {
 
 impl Batch {
     /// Adds pages of an area, which are behind all that there are.
-    pub(super) fn add(&mut self, area: usize, found: &[Resident]) {
-        let page = |found: &Resident| {
-            let Resident { address, is_shared } = *found;
+    pub(super) fn add(&mut self, area: usize, found: &[ResidentPage]) {
+        let page = |found: &ResidentPage| {
+            let ResidentPage { address, is_shared } = *found;
             Page { address, node: None, area, is_shared }
         };
         self.pages.extend(found.iter().map(page));

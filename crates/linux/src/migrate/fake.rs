@@ -1,8 +1,9 @@
 //! A machine in a test, which moves pages as `mm/migrate.c` of the kernel does: in groups, up to
 //! the first that does not go as a whole.
 
-use super::{area::Area, memory::Memory, pagemap::Resident};
+use super::{area::Area, memory::Memory};
 use crate::{list::List, process::Process, root::RootError};
+use interleaf_procfs::pagemap::ResidentPage;
 use std::{
     collections::{BTreeMap, BTreeSet},
     io,
@@ -198,10 +199,12 @@ impl Memory for Fake {
         Ok(self.areas.get(&pid).cloned())
     }
 
-    fn resident(&mut self, pid: u32, area: &Area, range: Range<u64>, to: &mut Vec<Resident>) {
+    fn resident(&mut self, pid: u32, area: &Area, range: Range<u64>, to: &mut Vec<ResidentPage>) {
         let all = self.pages.range((pid, range.start)..(pid, range.end));
         let first = all.filter(|((_, address), _)| address.is_multiple_of(area.page_bytes));
-        to.extend(first.map(|((_, address), _)| Resident { address: *address, is_shared: false }));
+        to.extend(
+            first.map(|((_, address), _)| ResidentPage { address: *address, is_shared: false }),
+        );
     }
 
     fn look(&mut self, pid: u32, addresses: &[u64], status: &mut [i32]) -> io::Result<()> {

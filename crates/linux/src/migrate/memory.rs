@@ -1,10 +1,7 @@
 //! The memory of processes as the kernel shows and moves it, behind a trait: a machine with one
 //! node can move nothing, so that tests bring their own.
 
-use super::{
-    area::{self, Area},
-    pagemap::{self, ENTRY_BYTES, Resident},
-};
+use super::area::{self, Area};
 use crate::{
     list::List,
     node, numa_maps, process,
@@ -12,6 +9,10 @@ use crate::{
     root::{Root, RootError},
     stop::StopFlag,
     syscall,
+};
+use interleaf_procfs::{
+    page::HUGE_BYTES,
+    pagemap::{self, ResidentPage},
 };
 use std::{
     fs::File,
@@ -24,9 +25,6 @@ use std::{
 
 /// Where the kernel says how large a transparent huge page is.
 const HUGE: &str = "/sys/kernel/mm/transparent_hugepage/hpage_pmd_size";
-
-/// What it is on x86-64, and elsewhere with pages of 4 KiB.
-const HUGE_BYTES: u64 = 2 << 20;
 
 /// Processes with memory that can be looked at and moved.
 pub(super) trait Memory {
@@ -54,7 +52,13 @@ pub(super) trait Memory {
     fn areas(&mut self, pid: u32) -> Result<Option<Vec<Area>>, RootError>;
 
     /// Adds the pages that are there at some addresses of an area.
-    fn resident(&mut self, pid: u32, area: &Area, addresses: Range<u64>, to: &mut Vec<Resident>);
+    fn resident(
+        &mut self,
+        pid: u32,
+        area: &Area,
+        addresses: Range<u64>,
+        to: &mut Vec<ResidentPage>,
+    );
 
     /// Puts where each page is into `status`: its node, or something negative when it is nowhere.
     fn look(&mut self, pid: u32, addresses: &[u64], status: &mut [i32]) -> io::Result<()>;
@@ -92,7 +96,7 @@ pub(super) struct Live {
 impl Live {
     pub(super) fn new() -> Result<Self, RootError> {
         let root = Root::live();
-        let huge_bytes = root.number(HUGE)?.unwrap_or(HUGE_BYTES);
+        let huge_bytes = root.number(HUGE)?.unwrap_or(HUGE_BYTES as u64);
         let page_bytes = rustix::param::page_size() as u64;
         Ok(Self {
             root,
@@ -117,9 +121,9 @@ impl Live {
             self.pagemap = Some((pid, File::open(path).ok()));
         }
         let file = self.pagemap.as_ref()?.1.as_ref()?;
-        let entry = |address: u64| address / self.page_bytes * ENTRY_BYTES;
-        let offset = entry(addresses.start);
-        let mut bytes = vec![0; (entry(addresses.end) - offset) as usize];
+        let offset = pagemap::entry_offset(addresses.start, self.page_bytes);
+        let end = pagemap::entry_offset(addresses.end, self.page_bytes);
+        let mut bytes = vec![0; (end - offset) as usize];
         let mut read = 0;
         while read < bytes.len() {
             match file.read_at(&mut bytes[read..], offset + read as u64) {
@@ -173,11 +177,17 @@ impl Memory for Live {
         Ok(Some(area::areas(&smaps, &mappings, self.page_bytes, self.huge_bytes)))
     }
 
-    fn resident(&mut self, pid: u32, area: &Area, addresses: Range<u64>, to: &mut Vec<Resident>) {
+    fn resident(
+        &mut self,
+        pid: u32,
+        area: &Area,
+        addresses: Range<u64>,
+        to: &mut Vec<ResidentPage>,
+    ) {
         let step = self.page_bytes;
         let entries = self.entries(pid, &addresses);
         // Of a page of hugetlbfs, each part has an entry.
-        let is_first = |page: &Resident| page.address.is_multiple_of(area.page_bytes);
+        let is_first = |page: &ResidentPage| page.address.is_multiple_of(area.page_bytes);
         match entries {
             Some(entries) => {
                 let found = pagemap::resident(&entries, addresses.start, step, area.is_shared);
@@ -185,7 +195,7 @@ impl Memory for Live {
             }
             // A kernel without pagemaps, or one that keeps them to itself: each could be there.
             None => {
-                let page = |address| Resident { address, is_shared: false };
+                let page = |address| ResidentPage { address, is_shared: false };
                 to.extend(addresses.step_by(step as usize).map(page).filter(is_first));
             }
         }
