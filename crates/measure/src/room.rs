@@ -2,12 +2,13 @@
 
 use crate::region::{HUGE_BYTES, Pages};
 use interleaf_linux::{
-    available::available,
-    cgroup::Headroom,
-    list::List,
-    mempolicy::Policy,
-    node,
-    numa_maps::{self, NodeBytes},
+    machine::{id_list::List, node},
+    place::mempolicy::Policy,
+    process::{
+        available::available,
+        cgroup::Headroom,
+        numa_maps::{self, NodeBytes},
+    },
     root::{Root, RootError},
 };
 use std::ops::Range;

@@ -7,13 +7,15 @@ use crate::{
     output, render,
 };
 use interleaf_linux::{
-    command::{Running, Signals, StartError},
-    journal::{Journal, JournalError},
-    migrate::{MigrateError, Migrator, Outcome, plan::Target},
-    placement::{Means, Placement},
+    launch::command::{Running, Signals, StartError},
+    machine::topology::Machine,
+    place::{
+        journal::{Journal, JournalError},
+        migrate::{MigrateError, Migrator, Outcome, plan::Target},
+        placement::{Means, Placement},
+        placement_audit::Survey,
+    },
     root::{Root, RootError},
-    survey::Survey,
-    topology::Machine,
 };
 use interleaf_model::units::Bandwidth;
 use std::{

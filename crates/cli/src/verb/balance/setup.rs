@@ -11,27 +11,29 @@ use crate::{
     verb::{restore, unread},
 };
 use interleaf_linux::{
-    actuator::{
-        Actuator, ActuatorError, Choice, Goal, Scope, Setting, SharedJournal,
-        choose::{Ranked, Way, choose},
-        kdamond,
-        sockets::divide,
+    launch::unix_socket::{self, Access},
+    machine::{
+        damon::probe::{ProbeError, Probed, probe},
+        node::Node,
+        topology::Machine,
     },
-    cgroup::{Group, Trees},
-    counters::{Counters, plan::plan, table::tables},
-    damon::probe::{ProbeError, Probed, probe},
-    feed::Feed,
-    journal::{self, Claim},
-    layout::HostLayout,
-    node::Node,
-    numa_maps::NodeBytes,
-    process::Process,
-    replay::Replay,
+    place::{
+        actuator::{
+            Actuator, ActuatorError, Choice, Goal, Scope, Setting, SharedJournal,
+            choose::{Ranked, Way, choose},
+            kdamond,
+            multi_socket::divide,
+        },
+        journal::{self, Claim},
+        layout::HostLayout,
+    },
+    process::{
+        Process,
+        cgroup::{Group, Trees},
+        numa_maps::NodeBytes,
+    },
     root::Root,
-    socket::{self, Access},
-    source::{Source, Uncounted},
     stop::StopFlag,
-    topology::Machine,
 };
 use interleaf_model::{
     control::{Controller, Settings},
@@ -40,6 +42,12 @@ use interleaf_model::{
     policy::{Place, PolicyKind},
     rated,
     weights::Weights,
+};
+use interleaf_observe::{
+    counters::{Counters, plan::plan, table::tables},
+    feed::Feed,
+    replay::Replay,
+    source::{Source, Uncounted},
 };
 
 /// What is there for whoever has no counters, or no expander.
@@ -517,7 +525,7 @@ fn unasked(root: &Root, why: &ProbeError) -> String {
 
 /// The group that may feed.
 fn feed_group(config: &Config, root: &Root) -> Result<Option<u32>, Failure> {
-    let group = config.feed_group.as_deref().map(|name| socket::group(root, name)).transpose();
+    let group = config.feed_group.as_deref().map(|name| unix_socket::group(root, name)).transpose();
     group.map_err(|why| {
         let hint = "make one (groupadd --system interleaf), or write its number";
         Failure::new(format!("[source] group: {why}"), hint)

@@ -7,8 +7,8 @@ use crate::{
     verb::placed::{self, Ended, say},
 };
 use interleaf_linux::{
-    command::Signals,
-    program::{Linked, Program},
+    launch::command::Signals,
+    process::program::{Linked, Program},
 };
 use interleaf_pager::{
     steer::swap::{self, Steered},

@@ -24,10 +24,11 @@ use crate::{
 };
 use indicatif::ProgressBar;
 use interleaf_linux::{
-    busy::Busy,
-    command::Signals,
-    mempolicy::Policy,
-    placement::{Means, Placement},
+    launch::command::Signals,
+    place::{
+        mempolicy::Policy,
+        placement::{Means, Placement},
+    },
 };
 use interleaf_measure::{
     bandwidth::{self, Windows},
@@ -45,6 +46,7 @@ use interleaf_measure::{
     traffic::Traffic,
 };
 use interleaf_model::weights::Weights;
+use interleaf_observe::interference::Busy;
 use std::{
     collections::BTreeMap,
     time::{Duration, Instant},

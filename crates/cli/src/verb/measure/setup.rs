@@ -7,12 +7,16 @@ use crate::{
     verb::unread,
 };
 use interleaf_linux::{
-    available::{Available, available},
-    hardware::Hardware,
-    list::{List, ListError},
-    process::{allowed_cpus, allowed_nodes},
+    machine::{
+        hardware::Hardware,
+        id_list::{List, ListError},
+        topology::Machine,
+    },
+    process::{
+        allowed_cpus, allowed_nodes,
+        available::{Available, available},
+    },
     root::Root,
-    topology::Machine,
 };
 use interleaf_measure::{
     clock::Clock,

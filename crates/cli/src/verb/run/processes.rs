@@ -9,10 +9,12 @@ use crate::{
     verb::placed::{self, migrator, say, unmoved},
 };
 use interleaf_linux::{
-    command::Signals,
-    migrate::{Moved, Progress},
-    placement::Placement,
-    topology::Machine,
+    launch::command::Signals,
+    machine::topology::Machine,
+    place::{
+        migrate::{Moved, Progress},
+        placement::Placement,
+    },
 };
 use std::{ops::ControlFlow, process::ExitCode};
 

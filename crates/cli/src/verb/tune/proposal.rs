@@ -2,7 +2,7 @@
 //! at, as the kernel's automatic weights are.
 
 use crate::{args::TuneArgs, failure::Failure, library};
-use interleaf_linux::{list::List, node::Node, topology::Machine};
+use interleaf_linux::machine::{id_list::List, node::Node, topology::Machine};
 use interleaf_model::{
     mix::Mix, policy::kernel_weights, predict::saturating_load, weights::Weights,
 };

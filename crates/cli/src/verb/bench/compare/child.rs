@@ -8,12 +8,16 @@ use crate::{
     verb::placed,
 };
 use interleaf_linux::{
-    bounded::{Bounded, BoundedError},
-    command::{Running, Signals},
-    journal::{Journal, JournalError, Undone},
-    mempolicy::Policy,
+    launch::{
+        command::{Running, Signals},
+        memory_cgroup::{Bounded, BoundedError},
+        swapfile::{SwapError, SwapFile},
+    },
+    place::{
+        journal::{Journal, JournalError, Undone},
+        mempolicy::Policy,
+    },
     root::Root,
-    swapfile::{SwapError, SwapFile},
 };
 use rustix::process::Signal;
 use std::{

@@ -8,6 +8,10 @@ use crate::{
     verb::unread,
 };
 use interleaf_linux::{
+    launch::unix_socket::Access, machine::topology::Machine, replace::Existing, root::Root,
+};
+use interleaf_model::machine::Layout;
+use interleaf_observe::{
     counters::{
         Counters, Plan, plan, rough_layout,
         table::Quantity,
@@ -15,16 +19,11 @@ use interleaf_linux::{
     },
     feed::Feed,
     rapl::Meter,
-    replace::Existing,
     replay::{Recorder, Replay},
     resctrl::{self, Monitor},
-    root::Root,
-    socket::Access,
     source::Source,
-    topology::Machine,
     usage,
 };
-use interleaf_model::machine::Layout;
 use std::path::Path;
 
 /// What counts beside `/proc`, as far as it is there.

@@ -12,8 +12,10 @@ use crate::{
     verb::unread,
 };
 use interleaf_linux::{
-    numa_maps::{self, NodeBytes},
+    process::numa_maps::{self, NodeBytes},
     root::{Root, RootError},
+};
+use interleaf_observe::{
     source::{Reading, SourceError},
     usage::{self, MachineTime, Usage},
 };
