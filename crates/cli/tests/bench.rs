@@ -3,7 +3,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use interleaf_linux::{bounded::Bounded, command::with_default_signals, root::Root};
+use interleaf_linux::{
+    launch::{command::with_default_signals, memory_cgroup::Bounded},
+    root::Root,
+};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::{

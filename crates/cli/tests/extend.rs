@@ -7,7 +7,7 @@ mod place;
 #[path = "terminal/screen.rs"]
 mod screen;
 
-use interleaf_linux::{bounded::Bounded, root::Root};
+use interleaf_linux::{launch::memory_cgroup::Bounded, root::Root};
 use place::{DRAM, MIB, Place, compiled, ends, library, refused, started, sweep, text, until};
 use screen::{Screen, ended};
 use serde_json::Value;

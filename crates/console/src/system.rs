@@ -3,9 +3,8 @@
 
 use crate::Failure;
 use interleaf_linux::{
-    command::StartError,
-    journal::JournalError,
-    migrate::MigrateError,
+    launch::command::StartError,
+    place::{journal::JournalError, migrate::MigrateError},
     root::{Root, RootError},
 };
 use std::{io, path::Path};

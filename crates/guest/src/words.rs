@@ -1,6 +1,6 @@
 //! The words of programs' arguments.
 
-use interleaf_linux::list::List;
+use interleaf_linux::machine::id_list::List;
 
 /// What stands between commas.
 pub(crate) fn list<T>(

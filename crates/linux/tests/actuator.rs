@@ -3,11 +3,12 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use interleaf_linux::{
-    actuator::{ActuatorError, Goal, Scope, Setting, Way, choose},
-    cgroup::Trees,
-    damon::probe::Probed,
-    journal::Journal,
-    process::process,
+    machine::damon::probe::Probed,
+    place::{
+        actuator::{ActuatorError, Goal, Scope, Setting, Way, choose},
+        journal::Journal,
+    },
+    process::{cgroup::Trees, process},
     root::Root,
 };
 use interleaf_model::machine::Order;
@@ -110,7 +111,7 @@ fn schemes(lines: &[String]) -> Vec<&str> {
 /// The best way, the next ones, and those that are not there.
 fn ways(release: &str, scope: &Scope, order: Order) -> String {
     let ranked = choose(kernel(release).as_ref(), scope, &[], order);
-    let names = |all: &[interleaf_linux::actuator::Choice]| {
+    let names = |all: &[interleaf_linux::place::actuator::Choice]| {
         all.iter().map(|choice| choice.way.name()).collect::<Vec<_>>().join(" ")
     };
     format!("{} | {}", names(&ranked.there), names(&ranked.missing))

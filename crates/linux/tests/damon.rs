@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use interleaf_linux::{
-    damon::{
+    machine::damon::{
         Damon, Kdamond, damon,
         probe::{ProbeError, Probed, probe},
     },

@@ -2,7 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use interleaf_linux::{root::Root, topology::Machine, weights};
+use interleaf_linux::{
+    machine::{topology::Machine, weights},
+    root::Root,
+};
 use std::{fs, os::unix::fs::symlink};
 
 /// A machine of two nodes, the second one without CPUs, in a folder that goes with the test.

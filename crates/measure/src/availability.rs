@@ -2,11 +2,9 @@
 
 use crate::pages::{HUGE_BYTES, Pages};
 use interleaf_linux::{
-    available::available,
-    cgroup::Headroom,
-    list::List,
-    mempolicy::Policy,
-    node,
+    machine::{id_list::List, node},
+    place::mempolicy::Policy,
+    process::{available::available, cgroup::Headroom},
     root::{Root, RootError},
 };
 

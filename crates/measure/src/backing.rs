@@ -1,7 +1,7 @@
 //! The pages that the kernel gave to mapped memory: their size and their nodes.
 
 use interleaf_linux::{
-    numa_maps::{self, NodeBytes},
+    process::numa_maps::{self, NodeBytes},
     root::{Root, RootError},
 };
 use std::ops::Range;
@@ -102,7 +102,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
     use crate::{pages::Pages, region::Region};
-    use interleaf_linux::mempolicy::Policy;
+    use interleaf_linux::place::mempolicy::Policy;
 
     #[test]
     fn what_was_touched_small_is_not_huge() {

@@ -16,7 +16,10 @@
 //! ```
 
 use crate::region::{Pages, Region, RegionError};
-use interleaf_linux::{list::List, mempolicy::Policy, placement::Placement};
+use interleaf_linux::{
+    machine::id_list::List,
+    place::{mempolicy::Policy, placement::Placement},
+};
 use std::{collections::BTreeMap, panic::resume_unwind, thread};
 
 /// How pages come to where weights want them.
@@ -86,7 +89,7 @@ pub fn off_by(pages: &BTreeMap<u32, u64>, nodes: &[(u32, u32)]) -> f64 {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
-    use interleaf_linux::placement::Means;
+    use interleaf_linux::place::placement::Means;
 
     #[test]
     fn what_would_have_to_move_is_counted_once() {

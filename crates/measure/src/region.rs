@@ -6,7 +6,7 @@
 use crate::availability::{self, AvailabilityError};
 pub use crate::pages::{HUGE_BYTES, Pages};
 use interleaf_linux::{
-    mempolicy::{Policy, nodes_at},
+    place::mempolicy::{Policy, nodes_at},
     root::Root,
 };
 use rustix::{

@@ -1,10 +1,10 @@
 //! `interleaf.show/1` of a machine, and `interleaf.doctor/1`.
 
-use interleaf_linux::{
-    capability::{Capability, Status},
+use interleaf_linux::machine::{
     node::{GBPS_OF_MIBPS, Node},
     topology::Machine,
 };
+use interleaf_observe::capability::{Capability, Status};
 use serde::{Deserialize, Serialize};
 
 pub const DOCTOR_SCHEMA: &str = "interleaf.doctor/1";

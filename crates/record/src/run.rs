@@ -1,11 +1,11 @@
 //! A command under a placement, as `interleaf.run/1`.
 
 use super::balance::PeriodDocument;
-use interleaf_linux::{
+use interleaf_linux::place::{
     journal::{Change, Undone},
     migrate::{self, Outcome, Reason, Refusal},
     placement::{Means, Placement},
-    survey::Survey,
+    placement_audit::Survey,
 };
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, os::unix::process::ExitStatusExt as _, process::ExitStatus};

@@ -30,16 +30,15 @@ use crate::args::BalanceArgs;
 use config::{Config, EXAMPLE, Overruled};
 use interleaf_console::{Failure, output, system};
 use interleaf_linux::{
-    actuator::SharedJournal,
-    command::Signals,
-    host::{Clock, Host, HostError},
-    journal::Journal,
+    launch::command::Signals,
+    place::{actuator::SharedJournal, journal::Journal},
     root::Root,
 };
 use interleaf_model::{
     control::Controller,
     machine::{Decision, Machine as _, ScopeLayout},
 };
+use interleaf_observe::host::{Clock, Host, HostError};
 use interleaf_record::{balance::PeriodDocument, run::PutBackDocument};
 use notify::Manager;
 use publish::Publisher;

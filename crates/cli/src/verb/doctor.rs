@@ -3,18 +3,22 @@
 use crate::args::DoctorArgs;
 use interleaf_console::{Failure, output, system};
 use interleaf_linux::{
-    actuator::physical,
+    machine::{
+        damon::{
+            ADMIN,
+            probe::{ProbeError, Probed, probe},
+        },
+        hardware::Hardware,
+        topology::Machine,
+    },
+    place::actuator::physical,
+    root::Root,
+};
+use interleaf_observe::{
     capability::{Capability, Status, capabilities},
     counters::topdown,
-    damon::{
-        ADMIN,
-        probe::{ProbeError, Probed, probe},
-    },
-    hardware::Hardware,
     rapl::Meter,
     resctrl,
-    root::Root,
-    topology::Machine,
 };
 use interleaf_pager::rights::{self, Refused};
 use interleaf_record::machine::DoctorDocument;

@@ -15,10 +15,10 @@ use super::placed::{self, Ended, say};
 use crate::args::{Dram, EXTEND_EXAMPLE, ExtendArgs, FaultsChoice};
 use interleaf_console::{Failure, output, system};
 use interleaf_linux::{
-    command::{Running, Signals},
+    launch::command::{Running, Signals},
     root::Root,
-    usage,
 };
+use interleaf_observe::usage;
 use interleaf_pager::session::{SCHEMA, SKIP_SBRK, Session, SessionError, Settings, VARIABLE};
 use interleaf_record::extend::{CheckDocument, ExtendDocument, PlanDocument, Seen};
 use job::Job;

@@ -16,7 +16,7 @@ use crate::args::{
 use counted::Counted;
 use engine::{Bench, Ended};
 use interleaf_console::{Failure, output, system};
-use interleaf_linux::command::Signals;
+use interleaf_linux::launch::command::Signals;
 use interleaf_measure::interleave::Way;
 use interleaf_record::measure::MeasureDocument;
 use setup::{Given, Setup};

@@ -2,13 +2,15 @@
 
 use interleaf_console::{Failure, output, system};
 use interleaf_linux::{
-    command::{Running, Signals},
-    journal::{Journal, JournalError},
-    migrate::{MigrateError, Migrator, Outcome, plan::Target},
-    placement::{Means, Placement},
+    launch::command::{Running, Signals},
+    machine::topology::Machine,
+    place::{
+        journal::{Journal, JournalError},
+        migrate::{MigrateError, Migrator, Outcome, plan::Target},
+        placement::{Means, Placement},
+        placement_audit::Survey,
+    },
     root::{Root, RootError},
-    survey::Survey,
-    topology::Machine,
 };
 use interleaf_model::units::Bandwidth;
 use interleaf_record::run::{

@@ -1,10 +1,7 @@
 //! What processes that were killed have left is put back: `--restore` of the verbs that act.
 
 use interleaf_console::{Failure, output, system};
-use interleaf_linux::{
-    journal::{self},
-    root::Root,
-};
+use interleaf_linux::{place::journal, root::Root};
 use interleaf_record::run::{PutBackDocument, SettingDocument};
 
 /// Puts back what processes that were killed have left.

@@ -10,11 +10,11 @@ use super::{
 use crate::args::RunArgs;
 use interleaf_console::{Failure, output, system};
 use interleaf_linux::{
-    command::Signals,
-    placement::{Placement, PlacementError},
+    launch::command::Signals,
+    machine::topology::Machine,
+    place::placement::{Placement, PlacementError},
     process::allowed_nodes,
     root::Root,
-    topology::Machine,
 };
 use interleaf_record::run::RunDocument;
 use std::{path::Path, process::ExitCode};

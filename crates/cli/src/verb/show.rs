@@ -2,7 +2,7 @@
 
 use crate::args::ShowArgs;
 use interleaf_console::{Failure, output, system};
-use interleaf_linux::topology::Machine;
+use interleaf_linux::machine::topology::Machine;
 use interleaf_record::{machine::MachineDocument, show::ShowDocument};
 use std::path::Path;
 

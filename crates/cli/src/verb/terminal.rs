@@ -5,7 +5,7 @@
 //! looked at again.
 
 use interleaf_console::{Failure, system};
-use interleaf_linux::command::Signals;
+use interleaf_linux::launch::command::Signals;
 use ratatui::{DefaultTerminal, Frame};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},

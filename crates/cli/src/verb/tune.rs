@@ -8,13 +8,14 @@ use crate::args::TuneArgs;
 use indicatif::ProgressBar;
 use interleaf_console::{Failure, output, system};
 use interleaf_linux::{
-    command::{Running, Signals},
-    journal::Journal,
-    list::List,
-    placement::{Placement, PlacementError},
+    launch::command::{Running, Signals},
+    machine::{id_list::List, topology::Machine},
+    place::{
+        journal::Journal,
+        placement::{Placement, PlacementError},
+    },
     process::allowed_nodes,
     root::Root,
-    topology::Machine,
 };
 use interleaf_model::{
     tune::{Run, Search, Step},

@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use interleaf_linux::list::List;
+use interleaf_linux::machine::id_list::List;
 use interleaf_model::predict::Stretch;
 
 use crate::{

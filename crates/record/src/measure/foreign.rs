@@ -6,7 +6,7 @@
 
 use super::{MachineDocument, MeasureDocument, PointDocument, SettingsDocument};
 use crate::{machine::NodeDocument, rounded};
-use interleaf_linux::list::List;
+use interleaf_linux::machine::id_list::List;
 use interleaf_model::{
     format::{FileError, mess_csv, mlc_text},
     mix::Mix,

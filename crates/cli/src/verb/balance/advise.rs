@@ -13,18 +13,16 @@ use super::{
 use crate::args::BalanceArgs;
 use core::time::Duration;
 use interleaf_console::{Failure, output, system};
-use interleaf_linux::{
-    actuator::Way,
-    host::{Host, HostError},
-    numa_maps::NodeBytes,
-    root::Root,
-    source::SourceError,
-};
+use interleaf_linux::{place::actuator::Way, process::numa_maps::NodeBytes, root::Root};
 use interleaf_model::{
     control::{DomainPeriod, Period},
     machine::Machine as _,
     policy::{PolicyKind, Promise},
     weights::Weights,
+};
+use interleaf_observe::{
+    host::{Host, HostError},
+    source::SourceError,
 };
 use interleaf_record::balance::{
     AdviceDocument, PeriodDocument, PointsDocument, SUMMARY_SCHEMA, SourceDocument, SummaryDocument,

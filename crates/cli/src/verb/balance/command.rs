@@ -13,16 +13,20 @@ use crate::{
 };
 use interleaf_console::{Failure, output, system};
 use interleaf_linux::{
-    actuator::{Scope, SharedJournal},
-    command::{Running, Signals},
-    host::{Clock, Host, HostError},
-    journal::Journal,
-    mempolicy::Policy,
+    launch::command::{Running, Signals},
+    place::{
+        actuator::{Scope, SharedJournal},
+        journal::Journal,
+        mempolicy::Policy,
+    },
     root::Root,
-    source::Source,
     stop::StopFlag,
 };
 use interleaf_model::control::Controller;
+use interleaf_observe::{
+    host::{Clock, Host, HostError},
+    source::Source,
+};
 use interleaf_record::{
     balance::PeriodDocument,
     run::{BalancedDocument, PutBackDocument, RunDocument},

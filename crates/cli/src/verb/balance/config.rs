@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 use interleaf_console::Failure;
-use interleaf_linux::actuator::Way;
+use interleaf_linux::place::actuator::Way;
 use interleaf_model::{
     format::{FileError, toml_text::TomlText},
     policy::PolicyKind,

@@ -9,8 +9,10 @@ use super::{
 };
 use interleaf_console::{Failure, output, system};
 use interleaf_linux::{
-    actuator::{Actuator, SharedJournal},
-    journal::Journal,
+    place::{
+        actuator::{Actuator, SharedJournal},
+        journal::Journal,
+    },
     root::Root,
     stop::StopFlag,
 };

@@ -11,7 +11,7 @@ use super::{
     http::{Page, Request, Server},
 };
 use interleaf_console::Failure;
-use interleaf_linux::{root::Root, vmstat};
+use interleaf_linux::{machine::vmstat, root::Root};
 use interleaf_record::balance::PeriodDocument;
 use prometheus_client::{
     collector::Collector,

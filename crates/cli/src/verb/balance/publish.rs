@@ -10,9 +10,9 @@ use super::{
 use crate::args::BalanceArgs;
 use interleaf_console::{Failure, output};
 use interleaf_linux::{
+    launch::unix_socket::SocketError,
     replace::{self, Existing, FileId},
     root::Root,
-    socket::SocketError,
 };
 use interleaf_record::balance::PeriodDocument;
 use std::{

@@ -4,27 +4,29 @@
 use super::config::{Config, Scope as Wanted, SourceChoice, WantedWay};
 use interleaf_console::{Failure, system};
 use interleaf_linux::{
-    actuator::{
-        Actuator, ActuatorError, Choice, Goal, Scope, Setting, SharedJournal,
-        choose::{Ranked, Way, choose},
-        kdamond,
-        sockets::divide,
+    launch::unix_socket::{self, Access},
+    machine::{
+        damon::probe::{ProbeError, Probed, probe},
+        node::Node,
+        topology::Machine,
     },
-    cgroup::{Group, Trees},
-    counters::{Counters, plan::plan, table::tables},
-    damon::probe::{ProbeError, Probed, probe},
-    feed::Feed,
-    journal::{self, Claim},
-    layout::HostLayout,
-    node::Node,
-    numa_maps::NodeBytes,
-    process::Process,
-    replay::Replay,
+    place::{
+        actuator::{
+            Actuator, ActuatorError, Choice, Goal, Scope, Setting, SharedJournal,
+            choose::{Ranked, Way, choose},
+            kdamond,
+            multi_socket::divide,
+        },
+        journal::{self, Claim},
+        layout::HostLayout,
+    },
+    process::{
+        Process,
+        cgroup::{Group, Trees},
+        numa_maps::NodeBytes,
+    },
     root::Root,
-    socket::{self, Access},
-    source::{Source, Uncounted},
     stop::StopFlag,
-    topology::Machine,
 };
 use interleaf_model::{
     control::{Controller, Settings},
@@ -33,6 +35,12 @@ use interleaf_model::{
     policy::{Place, PolicyKind},
     rated,
     weights::Weights,
+};
+use interleaf_observe::{
+    counters::{Counters, plan::plan, table::tables},
+    feed::Feed,
+    replay::Replay,
+    source::{Source, Uncounted},
 };
 use interleaf_record::balance::{
     DomainDocument, NodePoints, PLAN_SCHEMA, PlanDocument, PointsDocument, SourceDocument,
@@ -513,7 +521,7 @@ fn unasked(root: &Root, why: &ProbeError) -> String {
 
 /// The group that may feed.
 fn feed_group(config: &Config, root: &Root) -> Result<Option<u32>, Failure> {
-    let group = config.feed_group.as_deref().map(|name| socket::group(root, name)).transpose();
+    let group = config.feed_group.as_deref().map(|name| unix_socket::group(root, name)).transpose();
     group.map_err(|why| {
         let hint = "make one (groupadd --system interleaf), or write its number";
         Failure::new(format!("[source] group: {why}"), hint)

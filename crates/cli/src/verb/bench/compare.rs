@@ -14,7 +14,7 @@ use crate::{
 };
 use child::{Bench, RunOutcome};
 use interleaf_console::{Failure, output, support};
-use interleaf_linux::{command::Signals, root::Root};
+use interleaf_linux::{launch::command::Signals, root::Root};
 use interleaf_record::bench_compare::{Budget, CompareDocument, RowDocument};
 use series::Series;
 use std::process::ExitCode;

@@ -4,7 +4,7 @@
 use super::process::Drive;
 use crate::args::{BenchInstallArgs, BenchRunArgs};
 use interleaf_console::{Failure, output};
-use interleaf_linux::{command::Signals, mempolicy::Policy, root::Root};
+use interleaf_linux::{launch::command::Signals, place::mempolicy::Policy, root::Root};
 use interleaf_record::{
     bench::{BenchDocument, SCHEMA},
     rounded,

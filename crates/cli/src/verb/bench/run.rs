@@ -4,7 +4,7 @@ use super::process::{Drive, Used};
 use crate::args::{BenchRunArgs, Place};
 use interleaf_console::{Failure, output, system};
 use interleaf_linux::{
-    available::{available, swap},
+    process::available::{available, swap},
     root::Root,
 };
 use interleaf_model::units::Bytes;

@@ -2,7 +2,7 @@
 
 use crate::args::{ALLOC_MIN, DRAM_MIN, Dram, ExtendArgs};
 use interleaf_console::{Failure, system};
-use interleaf_linux::{available::available, root::Root};
+use interleaf_linux::{process::available::available, root::Root};
 use interleaf_model::units::Bytes;
 use interleaf_pager::session::PAGE_BYTES;
 

@@ -3,10 +3,12 @@
 use super::steered;
 use crate::args::ExtendArgs;
 use interleaf_linux::{
-    available::available,
-    program::{Linked, Program},
+    launch::storage::{Nature, Storage},
+    process::{
+        available::available,
+        program::{Linked, Program},
+    },
     root::Root,
-    storage::{Nature, Storage},
 };
 use interleaf_model::units::Bytes;
 use interleaf_pager::{

@@ -8,7 +8,7 @@ mod view;
 use super::unbegun;
 use crate::verb::terminal;
 use interleaf_console::{Failure, output, system};
-use interleaf_linux::command::Signals;
+use interleaf_linux::launch::command::Signals;
 use interleaf_pager::session::Session;
 use interleaf_record::extend::{ExtendDocument, Seen};
 use ratatui::Frame;

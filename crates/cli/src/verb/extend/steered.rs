@@ -6,8 +6,8 @@ use crate::{
 };
 use interleaf_console::{Failure, system};
 use interleaf_linux::{
-    command::Signals,
-    program::{Linked, Program},
+    launch::command::Signals,
+    process::program::{Linked, Program},
 };
 use interleaf_pager::{
     store::backing,

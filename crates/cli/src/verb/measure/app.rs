@@ -7,7 +7,10 @@ mod watch;
 use crate::{args::AppArgs, verb::placed};
 use interleaf_console::{Failure, output, system};
 use interleaf_linux::{
-    command::Signals, hardware::Hardware, mempolicy::Policy, root::Root, topology::Machine,
+    launch::command::Signals,
+    machine::{hardware::Hardware, topology::Machine},
+    place::mempolicy::Policy,
+    root::Root,
 };
 use interleaf_record::{
     measure::{MachineDocument, SCHEMA},

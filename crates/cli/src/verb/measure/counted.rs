@@ -4,12 +4,11 @@
 //! prefetches, for ownership, or did not do.
 
 use interleaf_console::Failure;
-use interleaf_linux::{
+use interleaf_linux::{machine::topology::Machine, root::Root};
+use interleaf_observe::{
     counters::{Counters, plan, rough_layout},
     replay::Replay,
-    root::Root,
     source::Source,
-    topology::Machine,
 };
 use interleaf_record::rounded;
 use std::{cell::RefCell, path::Path};

@@ -13,10 +13,11 @@ use crate::args::CommonArgs;
 use indicatif::ProgressBar;
 use interleaf_console::{Failure, output, system};
 use interleaf_linux::{
-    busy::Busy,
-    command::Signals,
-    mempolicy::Policy,
-    placement::{Means, Placement},
+    launch::command::Signals,
+    place::{
+        mempolicy::Policy,
+        placement::{Means, Placement},
+    },
 };
 use interleaf_measure::{
     backing::huge_bytes,
@@ -34,6 +35,7 @@ use interleaf_measure::{
     traffic::Traffic,
 };
 use interleaf_model::weights::Weights;
+use interleaf_observe::interference::Busy;
 use interleaf_record::{
     measure::{
         CachesDocument, ContaminationDocument, LevelDocument, MeasureDocument, PointDocument,

@@ -3,12 +3,16 @@
 use crate::args::{ChaseArgs, CommonArgs, InterleaveArgs, LoadArgs, PagesChoice, TrafficArgs};
 use interleaf_console::{Failure, system};
 use interleaf_linux::{
-    available::{Available, available},
-    hardware::Hardware,
-    list::{List, ListError},
-    process::{allowed_cpus, allowed_nodes},
+    machine::{
+        hardware::Hardware,
+        id_list::{List, ListError},
+        topology::Machine,
+    },
+    process::{
+        allowed_cpus, allowed_nodes,
+        available::{Available, available},
+    },
     root::Root,
-    topology::Machine,
 };
 use interleaf_measure::{
     clock::Clock,

@@ -9,7 +9,7 @@ use crate::{
     verb::placed,
 };
 use interleaf_console::{Failure, system};
-use interleaf_linux::{
+use interleaf_linux::place::{
     journal::Journal,
     placement::{Means, Placement, PlacementError},
 };

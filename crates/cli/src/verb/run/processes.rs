@@ -7,10 +7,12 @@ use crate::{
 };
 use interleaf_console::{Failure, output, system};
 use interleaf_linux::{
-    command::Signals,
-    migrate::{Moved, Progress},
-    placement::Placement,
-    topology::Machine,
+    launch::command::Signals,
+    machine::topology::Machine,
+    place::{
+        migrate::{Moved, Progress},
+        placement::Placement,
+    },
 };
 use interleaf_record::run::{MovedDocument, RunDocument};
 use std::{ops::ControlFlow, process::ExitCode};

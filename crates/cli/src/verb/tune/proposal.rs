@@ -3,7 +3,7 @@
 
 use crate::args::TuneArgs;
 use interleaf_console::Failure;
-use interleaf_linux::{list::List, node::Node, topology::Machine};
+use interleaf_linux::machine::{id_list::List, node::Node, topology::Machine};
 use interleaf_model::{
     mix::Mix, policy::kernel_weights, predict::saturating_load, weights::Weights,
 };

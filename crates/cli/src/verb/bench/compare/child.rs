@@ -7,12 +7,16 @@ use crate::{
 };
 use interleaf_console::Failure;
 use interleaf_linux::{
-    bounded::{Bounded, BoundedError},
-    command::{Running, Signals},
-    journal::{Journal, JournalError, Undone},
-    mempolicy::Policy,
+    launch::{
+        command::{Running, Signals},
+        memory_cgroup::{Bounded, BoundedError},
+        swapfile::{SwapError, SwapFile},
+    },
+    place::{
+        journal::{Journal, JournalError, Undone},
+        mempolicy::Policy,
+    },
     root::Root,
-    swapfile::{SwapError, SwapFile},
 };
 use interleaf_record::{bench::BenchDocument, bench_compare::PagerDocument, run::PutBackDocument};
 use rustix::process::Signal;

@@ -3,6 +3,10 @@
 use crate::args::AppArgs;
 use interleaf_console::{Failure, output, system};
 use interleaf_linux::{
+    launch::unix_socket::Access, machine::topology::Machine, replace::Existing, root::Root,
+};
+use interleaf_model::machine::Layout;
+use interleaf_observe::{
     counters::{
         Counters, Plan, plan, rough_layout,
         table::Quantity,
@@ -10,16 +14,11 @@ use interleaf_linux::{
     },
     feed::Feed,
     rapl::Meter,
-    replace::Existing,
     replay::{Recorder, Replay},
     resctrl::{self, Monitor},
-    root::Root,
-    socket::Access,
     source::Source,
-    topology::Machine,
     usage,
 };
-use interleaf_model::machine::Layout;
 use interleaf_record::profile::{QuantityDocument, TierDocument};
 use std::path::Path;
 

@@ -4,8 +4,10 @@ use super::{not_counted, sources::Sources};
 use crate::args::AppArgs;
 use interleaf_console::{Failure, output, system};
 use interleaf_linux::{
-    numa_maps::{self, NodeBytes},
+    process::numa_maps::{self, NodeBytes},
     root::{Root, RootError},
+};
+use interleaf_observe::{
     source::{Reading, SourceError},
     usage::{self, MachineTime, Usage},
 };

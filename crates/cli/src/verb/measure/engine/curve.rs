@@ -5,7 +5,7 @@ use super::{
 };
 use crate::verb::measure::task::Loads;
 use interleaf_console::Failure;
-use interleaf_linux::placement::Placement;
+use interleaf_linux::place::placement::Placement;
 use interleaf_measure::{
     chase::Chase,
     clock::Clock,

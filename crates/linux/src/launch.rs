@@ -1,0 +1,11 @@
+//! Starting commands: signals, memory limits, swap, and sockets for other programs.
+
+pub mod command;
+
+pub mod memory_cgroup;
+
+pub mod swapfile;
+
+pub mod storage;
+
+pub mod unix_socket;

@@ -1,0 +1,204 @@
+//! NUMA nodes: memory, CPUs, distances, and what the firmware says of their speed.
+
+use crate::{
+    machine::id_list::List,
+    root::{Root, RootError},
+};
+use interleaf_model::rated;
+use std::ops::RangeInclusive;
+
+pub(crate) const NODES: &str = "/sys/devices/system/node";
+
+/// GB/s of one MiB/s.
+pub const GBPS_OF_MIBPS: f64 = 1.048_576e-3;
+
+/// A NUMA node.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Node {
+    /// Its number.
+    pub id: u32,
+    /// Its CPUs; none of a node that is memory only.
+    pub cpus: List,
+    /// What it has, bytes.
+    pub total_bytes: u64,
+    /// What is free, bytes.
+    pub free_bytes: u64,
+    /// How far each online node is, in their order, as the firmware's SLIT has it: 10 is itself.
+    pub distances: Vec<u32>,
+    /// What the nearest initiators get from it, as the firmware's HMAT or CDAT rates it.
+    pub rated: Option<Rated>,
+    /// Huge pages of each size.
+    pub huge_pages: Vec<HugePages>,
+}
+
+/// Bandwidth and latency of a node from its nearest initiators: rated, not measured
+/// (numaperf.rst). A figure that is 0 or outside the limits of [`interleaf_model::rated`] counts as
+/// unrated.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Rated {
+    /// The nodes that are nearest.
+    pub initiators: List,
+    /// Bandwidth of reads and writes, MiB/s, as the kernel gives it.
+    pub read_mibps: Option<u64>,
+    /// The same of writes.
+    pub write_mibps: Option<u64>,
+    /// Latency of reads, ns.
+    pub read_ns: Option<u64>,
+    /// The same of writes.
+    pub write_ns: Option<u64>,
+    /// Figures that no memory has, which count as unrated: `read_latency of 500000000 ns`.
+    pub implausible: Vec<String>,
+}
+
+/// Huge pages of one size on one node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HugePages {
+    /// Bytes of one.
+    pub page_bytes: u64,
+    /// How many are reserved.
+    pub total: u64,
+    /// How many of them are free.
+    pub free: u64,
+}
+
+/// The numbers of the nodes that are online.
+///
+/// # Errors
+/// When the list cannot be read. A kernel without NUMA has node 0.
+pub fn online(root: &Root) -> Result<List, RootError> {
+    let path = format!("{NODES}/online");
+    let list = root.value(&path, "a list of nodes", |text| List::of_kernel(text).ok())?;
+    Ok(list.filter(|list| !list.is_empty()).unwrap_or_else(|| [0].into_iter().collect()))
+}
+
+/// The nodes that are online, in order.
+///
+/// # Errors
+/// When a file that is there cannot be read or holds nonsense.
+pub fn nodes(root: &Root) -> Result<Vec<Node>, RootError> {
+    // A kernel without NUMA has no folder of nodes.
+    if !root.has(NODES) {
+        return Ok(vec![whole(root)?]);
+    }
+    online(root)?.iter().map(|id| node(root, id)).collect()
+}
+
+fn node(root: &Root, id: u32) -> Result<Node, RootError> {
+    let folder = format!("{NODES}/node{id}");
+    let cpus = root
+        .value(&format!("{folder}/cpulist"), "a list of CPUs", |text| List::of_kernel(text).ok())?;
+    let (total_bytes, free_bytes) = memory(root, id)?;
+    let numbers = |text: &str| text.split_whitespace().map(|word| word.parse().ok()).collect();
+    let distances = root.value(&format!("{folder}/distance"), "a list of distances", numbers)?;
+    Ok(Node {
+        id,
+        cpus: cpus.unwrap_or_default(),
+        total_bytes,
+        free_bytes,
+        distances: distances.unwrap_or_default(),
+        rated: rating(root, &folder)?,
+        huge_pages: huge_pages(root, &folder)?,
+    })
+}
+
+/// What a node has and what of it is free, bytes; nothing of one that is not there.
+///
+/// # Errors
+/// When its file cannot be read, or has no such lines.
+pub fn memory(root: &Root, id: u32) -> Result<(u64, u64), RootError> {
+    let path = format!("{NODES}/node{id}/meminfo");
+    let meminfo = root.text(&path)?.unwrap_or_default();
+    let bytes = |key: &str| match size(&meminfo, key) {
+        Some(bytes) => Ok(bytes),
+        None if meminfo.is_empty() => Ok(0),
+        None => Err(RootError::Content {
+            path: path.clone(),
+            text: meminfo.lines().next().unwrap_or_default().into(),
+            expected: "a meminfo with MemTotal and MemFree in kB, of 8 PiB at most",
+        }),
+    };
+    Ok((bytes("MemTotal")?, bytes("MemFree")?))
+}
+
+/// All memory as one node.
+fn whole(root: &Root) -> Result<Node, RootError> {
+    let list = |text: &str| List::of_kernel(text).ok();
+    let cpus = root.value("/sys/devices/system/cpu/online", "a list of CPUs", list)?;
+    let meminfo = root.text("/proc/meminfo")?.unwrap_or_default();
+    let bytes = |key| size(&meminfo, key).unwrap_or(0);
+    Ok(Node {
+        id: 0,
+        cpus: cpus.unwrap_or_default(),
+        total_bytes: bytes("MemTotal"),
+        free_bytes: bytes("MemFree"),
+        distances: vec![10],
+        rated: None,
+        huge_pages: huge_pages(root, "/sys/kernel/mm")?,
+    })
+}
+
+/// The largest size in bytes that is taken for one (8 PiB): sums over all nodes fit into a `u64`.
+const SIZE_MAX: u64 = 1 << 53;
+
+/// Bytes of a number of KiB; `None` above [`SIZE_MAX`].
+fn of_kib(kib: u64) -> Option<u64> {
+    kib.checked_mul(1024).filter(|bytes| *bytes <= SIZE_MAX)
+}
+
+/// The value of a line such as `Node 0 MemTotal: 1024 kB` or `MemTotal: 1024 kB`, bytes.
+pub(crate) fn size(meminfo: &str, key: &str) -> Option<u64> {
+    let mut lines = meminfo.lines().filter_map(|line| line.split_once(':'));
+    let named = |(name, _): &(&str, &str)| name.split_whitespace().next_back() == Some(key);
+    let (_, value) = lines.find(named)?;
+    of_kib(value.trim().strip_suffix("kB")?.trim().parse().ok()?)
+}
+
+fn rating(root: &Root, folder: &str) -> Result<Option<Rated>, RootError> {
+    // Class 0 has the nearest initiators of all kinds, class 1 the nearest CPUs.
+    let folder = format!("{folder}/access0/initiators");
+    if !root.has(&folder) {
+        return Ok(None);
+    }
+    let mut implausible = vec![];
+    let mut figure = |name: &str, unit: &str, scale: f64, allowed: RangeInclusive<f64>| {
+        // The kernel writes 0 for unknown.
+        let number = root.number(&format!("{folder}/{name}"))?.filter(|number| *number > 0);
+        let (known, odd) = match number {
+            Some(number) if !allowed.contains(&(number as f64 * scale)) => (None, Some(number)),
+            number => (number, None),
+        };
+        implausible.extend(odd.map(|number| format!("{name} of {number} {unit}")));
+        Ok::<_, RootError>(known)
+    };
+    let mut gbps = |name| figure(name, "MiB/s", GBPS_OF_MIBPS, rated::BANDWIDTH_GBPS);
+    let (read_mibps, write_mibps) = (gbps("read_bandwidth")?, gbps("write_bandwidth")?);
+    let mut ns = |name| figure(name, "ns", 1.0, rated::LATENCY_NS);
+    let (read_ns, write_ns) = (ns("read_latency")?, ns("write_latency")?);
+    let initiators = root.names(&folder)?;
+    let initiators = initiators.iter().filter_map(|name| name.strip_prefix("node")?.parse().ok());
+    Ok(Some(Rated {
+        initiators: initiators.collect(),
+        read_mibps,
+        write_mibps,
+        read_ns,
+        write_ns,
+        implausible,
+    }))
+}
+
+fn huge_pages(root: &Root, folder: &str) -> Result<Vec<HugePages>, RootError> {
+    let folder = format!("{folder}/hugepages");
+    let mut found = vec![];
+    for name in root.names(&folder)? {
+        let size = name.strip_prefix("hugepages-").and_then(|rest| rest.strip_suffix("kB"));
+        let size = size.and_then(|size| of_kib(size.parse().ok()?));
+        let Some(page_bytes) = size else { continue };
+        found.push(HugePages {
+            page_bytes,
+            total: root.number(&format!("{folder}/{name}/nr_hugepages"))?.unwrap_or(0),
+            free: root.number(&format!("{folder}/{name}/free_hugepages"))?.unwrap_or(0),
+        });
+    }
+    found.sort_by_key(|pages| pages.page_bytes);
+    Ok(found)
+}

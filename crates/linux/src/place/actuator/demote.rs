@@ -1,0 +1,158 @@
+//! Demotes cold pages while the fastest node near a socket is nearly full.
+//!
+//! Interleaving moves what is hot. What is not stays where it was first touched, and fills the
+//! fastest node until new pages, hot ones too, go elsewhere. The kernel's own watermarks of a
+//! scheme are of the whole machine's memory, so the node's is looked at here.
+
+use super::{
+    Goal,
+    context::{Quota, Scheme, To},
+};
+use crate::{
+    machine::node::{self, NODES},
+    root::{Root, RootError},
+};
+
+/// Demotion begins where less than this part of the node is free, or less than so many bytes. The
+/// DMI prototype has 2 %; of a node of 512 MiB that the kernel takes for full, 5 % are still free.
+const BEGIN: f64 = 0.02;
+const BEGIN_BYTES: u64 = 64 << 20;
+
+/// It ends where so many times as much is free.
+const END: u64 = 2;
+
+/// A page is cold when nobody touched it for so many aggregations. (The DMI prototype: 15 s.)
+pub(super) const COLD_AGE: u32 = 5;
+
+/// How often the quota begins anew, ms.
+const RESET_MS: u64 = 1000;
+
+/// The least that is demoted at once, bytes.
+const LEAST_BYTES: u64 = 1 << 20;
+
+/// The guards of a goal's demotions.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Guards(Vec<Guard>);
+
+/// Whether pages of a node are demoted, and how much is wanted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Guard {
+    /// What should become free, bytes.
+    wanted_bytes: Option<u64>,
+}
+
+impl Guards {
+    /// Whether any node's pages are demoted.
+    pub(super) fn demotes(&self) -> bool {
+        self.0.iter().any(|guard| guard.wanted_bytes.is_some())
+    }
+
+    /// Looks at the nodes that are demoted from, and says when one has become nearly full, or has
+    /// not been any more.
+    pub(super) fn look(
+        &mut self,
+        root: &Root,
+        goal: &Goal,
+        notes: &mut Vec<String>,
+    ) -> Result<(), RootError> {
+        self.0.resize_with(goal.demotions.len(), Guard::default);
+        for (guard, (from, to)) in self.0.iter_mut().zip(&goal.demotions) {
+            let text = root.peek(&format!("{NODES}/node{from}/meminfo"))?.unwrap_or_default();
+            let bytes = |key| node::size(&text, key);
+            let before = guard.wanted_bytes.is_some();
+            if let (Some(free), Some(total)) = (bytes("MemFree"), bytes("MemTotal")) {
+                guard.step(free, total);
+            }
+            match (before, guard.wanted_bytes.is_some()) {
+                (false, true) => {
+                    notes.push(format!(
+                        "node {from} is nearly full, and cold pages go to node {to}"
+                    ));
+                }
+                (true, false) => {
+                    notes.push(format!("node {from} has room again: cold pages stay there"));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// A scheme for each demotion, with the node that its pages leave; idle while there is room.
+    pub(super) fn schemes(&self, goal: &Goal) -> Vec<(u32, Scheme)> {
+        let most = goal.rate_limit_bytes_per_s.unwrap_or(u64::MAX);
+        let scheme = |(at, (from, to)): (usize, &(u32, u32))| {
+            let wanted_bytes = self.0.get(at).and_then(|guard| guard.wanted_bytes);
+            let bytes = wanted_bytes.unwrap_or(LEAST_BYTES).max(LEAST_BYTES).min(most);
+            let scheme = Scheme {
+                action: "migrate_cold",
+                to: To::Node(*to),
+                accesses: wanted_bytes.map(|_| (0, 0)),
+                age_min: COLD_AGE,
+                quota: Some(Quota { bytes, reset_ms: RESET_MS }),
+                goal: None,
+                without: vec![],
+            };
+            (*from, scheme)
+        };
+        goal.demotions.iter().enumerate().map(scheme).collect()
+    }
+}
+
+impl Guard {
+    /// Takes in how much of the node is free, bytes.
+    fn step(&mut self, free_bytes: u64, total_bytes: u64) {
+        let begin = ((total_bytes as f64 * BEGIN) as u64).max(BEGIN_BYTES);
+        let end = begin * END;
+        let limit = if self.wanted_bytes.is_some() { end } else { begin };
+        self.wanted_bytes = (free_bytes < limit).then(|| end - free_bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+    use interleaf_model::machine::Order;
+    use std::fs;
+
+    /// What fills one socket's memory does not go to another's.
+    #[test]
+    fn each_socket_has_its_own() {
+        let folder = tempfile::tempdir().unwrap();
+        for (node, free_kib) in [(0, 9 << 20), (1, 1 << 10)] {
+            let node = folder.path().join(format!("{NODES}/node{node}").trim_start_matches('/'));
+            fs::create_dir_all(&node).unwrap();
+            let text = format!("Node 1 MemTotal: 10485760 kB\nNode 1 MemFree: {free_kib} kB\n");
+            fs::write(node.join("meminfo"), text).unwrap();
+        }
+        let root = Root::captured(folder.path());
+        let goal = Goal {
+            nodes: vec![(0, 30), (1, 30), (2, 20), (3, 20)],
+            order: Order::Interleave,
+            demotions: vec![(0, 2), (1, 3)],
+            rate_limit_bytes_per_s: None,
+        };
+        let (mut guards, mut notes) = (Guards::default(), vec![]);
+        guards.look(&root, &goal, &mut notes).unwrap();
+        assert_eq!(notes, ["node 1 is nearly full, and cold pages go to node 3"]);
+        let [(0, idle), (1, at_work)] = &guards.schemes(&goal)[..] else { panic!() };
+        assert_eq!((idle.to.clone(), idle.accesses), (To::Node(2), None));
+        assert_eq!((at_work.to.clone(), at_work.accesses), (To::Node(3), Some((0, 0))));
+    }
+
+    #[test]
+    fn it_begins_late_and_ends_early() {
+        let mut guard = Guard::default();
+        // Of 10 GiB it begins below 204.8 MiB, of 1 GiB below 64.
+        let steps = [(300, None), (200, Some(209)), (400, Some(9)), (410, None), (300, None)];
+        for (free, wanted) in steps {
+            guard.step(free << 20, 10 << 30);
+            assert_eq!(guard.wanted_bytes.map(|bytes| bytes >> 20), wanted, "{free}");
+        }
+        guard.step(65 << 20, 1 << 30);
+        assert_eq!(guard.wanted_bytes, None);
+        guard.step(60 << 20, 1 << 30);
+        assert_eq!(guard.wanted_bytes, Some(68 << 20));
+    }
+}

@@ -1,0 +1,282 @@
+//! A thread of DAMON that is ours: set up, brought up to date while it runs, and removed.
+
+use super::{ActuatorError, Setting, context::Context, settings_guard::Held};
+use crate::{
+    machine::damon::{ADMIN, MODULES, damon, probe::Probed},
+    place::journal,
+    root::{RootError, Write},
+};
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
+
+/// A thread of DAMON, which is removed when this goes.
+#[derive(Debug)]
+pub struct Kdamond<'a> {
+    setting: Setting<'a>,
+    kernel: Probed,
+    /// What stands in its files, as far as it was written.
+    written: BTreeMap<String, String>,
+    held: Held<'a>,
+    /// Whether the thread does not have yet what stands in its files.
+    is_behind: bool,
+    /// When it was started.
+    start: Option<Instant>,
+}
+
+/// How many threads there are: who holds it has DAMON.
+pub const COUNT: &str = "/sys/kernel/mm/damon/admin/kdamonds/nr_kdamonds";
+
+/// How long schemes with a quota do nothing when a thread has started: longer than any window of
+/// a quota. In the first window kernels have no limit yet (6.12: all of 200 MiB moved at once where
+/// 24 were allowed).
+const WARM_UP: Duration = Duration::from_millis(4500);
+
+/// How often the same context may be refused. Once can be a thread that had just ended: it is
+/// started again then.
+const SAME_MAX: u32 = 2;
+
+/// How often one may be refused at all. Each refusal leaves out what had gone by then, which in a
+/// commit is an aggregation later: what lives shorter is gone after two or three.
+const TRIES_MAX: u32 = 50;
+
+/// What schemes have done since they were set up, bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// What they were applied to, pages that are in place already too.
+    pub tried_bytes: u64,
+    /// What the kernel says that it moved.
+    pub applied_bytes: u64,
+}
+
+fn file(path: &str) -> String {
+    format!("{ADMIN}/{path}")
+}
+
+impl<'a> Kdamond<'a> {
+    /// One that is not set up yet.
+    pub fn new(setting: Setting<'a>, kernel: Probed) -> Self {
+        let (written, held) = (BTreeMap::new(), Held::new(setting.clone()));
+        Self { setting, kernel, written, held, is_behind: false, start: None }
+    }
+
+    /// What the kernel takes.
+    pub fn kernel(&self) -> &Probed {
+        &self.kernel
+    }
+
+    /// Whether it was set up; it may have ended since.
+    pub fn is_set_up(&self) -> bool {
+        !self.held.is_empty()
+    }
+
+    /// Whether it runs. It ends by itself when no process that it watches is left. Of a captured
+    /// machine, whether it would.
+    ///
+    /// # Errors
+    /// When its state cannot be read.
+    pub fn runs(&self) -> Result<bool, RootError> {
+        if !self.setting.root.is_live() {
+            return Ok(self.is_set_up());
+        }
+        let state = self.setting.root.peek(&file("0/state"))?;
+        Ok(self.is_set_up() && state.is_some_and(|state| state.trim() == "on"))
+    }
+
+    /// Whether schemes with a quota do what they should by now.
+    pub fn is_warm(&self) -> bool {
+        self.start.is_some_and(|start| start.elapsed() >= WARM_UP)
+    }
+
+    /// Sees to it that it runs with the context that `build` makes: sets it up, starts it, or
+    /// commits what has changed. It has that then; the call waits up to an aggregation.
+    ///
+    /// The kernel refuses a context as a whole (`EINVAL`) when one of its processes or control
+    /// groups is gone by then, so `build` is called again after each refusal, for a context without
+    /// those. It gives `None` when nothing is left to watch.
+    ///
+    /// # Errors
+    /// When somebody else holds DAMON, `build` fails, or the kernel refuses the same context twice:
+    /// the thread runs on with the last one, and is told again the next time.
+    pub fn bring(
+        &mut self,
+        build: &mut dyn FnMut() -> Result<Option<Context>, ActuatorError>,
+    ) -> Result<(), ActuatorError> {
+        let was_set_up = self.is_set_up();
+        let done = self.bring_built(build);
+        if !was_set_up && !matches!(done, Ok(true)) {
+            self.release();
+        }
+        done.map(drop)
+    }
+
+    /// Builds the context and commits it; whether one was built.
+    fn bring_built(
+        &mut self,
+        build: &mut dyn FnMut() -> Result<Option<Context>, ActuatorError>,
+    ) -> Result<bool, ActuatorError> {
+        let mut context = build()?;
+        let (mut tries, mut same) = (0, 0);
+        while let Some(now) = context {
+            match self.try_bring(&now) {
+                Err(why) if why.is_value_refused() => {
+                    context = build()?;
+                    same = if context.as_ref() == Some(&now) { same + 1 } else { 0 };
+                    tries += 1;
+                    if same == SAME_MAX || tries == TRIES_MAX {
+                        return Err(why);
+                    }
+                }
+                done => return done.map(|()| true),
+            }
+        }
+        Ok(false)
+    }
+
+    fn try_bring(&mut self, context: &Context) -> Result<(), ActuatorError> {
+        if !self.is_set_up() {
+            self.claim()?;
+        }
+        let runs = self.runs()? && !self.written.is_empty();
+        let is_warm = runs && self.is_warm();
+        let mut context = context.clone();
+        // Of a captured machine, what it comes to is told.
+        for scheme in context.schemes.iter_mut().filter(|_| self.setting.root.is_live()) {
+            if scheme.quota.is_some() && !is_warm {
+                scheme.accesses = None;
+            }
+        }
+        let writes = context.writes(&self.kernel);
+        for Write { path, text } in writes {
+            if self.written.get(&path) == Some(&text) {
+                continue;
+            }
+            self.is_behind = true;
+            self.setting.root.write(&path, &text).map_err(ActuatorError::Refused)?;
+            // A count that is written makes new folders, empty ones.
+            if let Some((folder, name)) = path.rsplit_once('/')
+                && name.starts_with("nr_")
+            {
+                let below = format!("{folder}/");
+                self.written.retain(|path, _| !path.starts_with(&below));
+            }
+            self.written.insert(path, text);
+        }
+        let state = file("0/state");
+        if !runs {
+            self.start = Some(Instant::now());
+            if self.held.has(&state) {
+                self.setting.root.write(&state, "on").map_err(ActuatorError::Refused)?;
+            } else {
+                self.held.set(&state, "on")?;
+            }
+        } else if self.is_behind {
+            self.setting.root.write(&state, "commit").map_err(ActuatorError::Refused)?;
+        }
+        self.is_behind = false;
+        Ok(())
+    }
+
+    /// Takes DAMON for us, and switches rivals off where there is leave to.
+    fn claim(&mut self) -> Result<(), ActuatorError> {
+        let root = self.setting.root;
+        let Some(found) = damon(root)? else {
+            return Err(ActuatorError::None("this kernel has no DAMON".into()));
+        };
+        if let Some(pid) = journal::holder(root, COUNT)?.filter(|_| !found.kdamonds.is_empty()) {
+            return Err(ActuatorError::Held {
+                who: format!("process {pid} of interleaf has DAMON already"),
+                remedy: format!("let one of both do all, and end the other: kill {pid}"),
+            });
+        }
+        if !found.kdamonds.is_empty() {
+            let does = |it: &crate::machine::damon::Kdamond| {
+                let what = it.operations.iter().chain(&it.actions).cloned();
+                let what: Vec<String> = what.collect();
+                let on = if it.on == Some(false) { "off" } else { "on" };
+                format!("{on}: {}", what.join(" "))
+            };
+            let all: Vec<String> = found.kdamonds.iter().map(does).collect();
+            return Err(ActuatorError::Held {
+                who: format!(
+                    "somebody has set up {} DAMON thread(s) ({})",
+                    all.len(),
+                    all.join("; ")
+                ),
+                remedy: "find out who (damo?), and stop it there: `damo stop`".into(),
+            });
+        }
+        if let Some(module) = found.modules.first().filter(|_| !self.setting.leave) {
+            return Err(ActuatorError::Held {
+                who: format!("the kernel's {module} holds DAMON"),
+                remedy: format!(
+                    "give leave to switch it off for the time (--stop-rivals), or \
+                     echo N > /sys/module/{module}/parameters/enabled"
+                ),
+            });
+        }
+        self.held.quiet_balancer()?;
+        for (module, path) in MODULES {
+            if found.modules.iter().any(|name| name == module) {
+                self.held.set(path, "N")?;
+            }
+        }
+        self.held.set(COUNT, "1")
+    }
+
+    /// Says what undoes its work, once.
+    ///
+    /// # Errors
+    /// When that cannot be read.
+    pub(super) fn look(&mut self, notes: &mut Vec<String>) -> Result<(), ActuatorError> {
+        if self.is_set_up() { self.held.look(notes) } else { Ok(()) }
+    }
+
+    /// What its schemes have done by now, in their order; nothing while it does not run. It answers
+    /// between two things that it does: what it moved until then is where it moved it.
+    ///
+    /// # Errors
+    /// When it cannot be asked.
+    pub fn stats_now(&self) -> Result<Vec<Stats>, RootError> {
+        if self.setting.root.is_live() && self.runs()? {
+            match self.setting.root.write(&file("0/state"), "update_schemes_stats") {
+                // The thread has ended meanwhile.
+                Err(why) if why.is_not_taken() && !self.runs()? => {}
+                asked => asked?,
+            }
+        }
+        self.stats()
+    }
+
+    /// The same as of the last second, where the kernel brings that up to date by itself.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn stats(&self) -> Result<Vec<Stats>, RootError> {
+        let root = self.setting.root;
+        if !root.is_live() || !self.runs()? {
+            return Ok(vec![]);
+        }
+        let schemes = file("0/contexts/0/schemes");
+        let number = |path: String| -> Result<u64, RootError> {
+            let text = root.peek(&path)?.unwrap_or_default();
+            Ok(text.trim().parse().unwrap_or(0))
+        };
+        let mut all = vec![];
+        while root.peek_names(&format!("{schemes}/{}", all.len()))? != Vec::<String>::new() {
+            let folder = format!("{schemes}/{}/stats", all.len());
+            all.push(Stats {
+                tried_bytes: number(format!("{folder}/sz_tried"))?,
+                applied_bytes: number(format!("{folder}/sz_applied"))?,
+            });
+        }
+        Ok(all)
+    }
+
+    /// Stops and removes it, and puts everything back, the last change first.
+    pub fn release(&mut self) {
+        self.written.clear();
+        self.held.release();
+    }
+}

@@ -1,0 +1,170 @@
+//! Brings the pages of processes to a ratio with `move_pages(2)`, a portion at a time: any kernel.
+//!
+//! Nothing stays in the kernel but the balancer's switch, which is put back. Which pages are
+//! hot is not known, so that all are interleaved, and [`Order::HottestFirst`] is the ratio only.
+
+use super::{
+    Actuator, ActuatorError, Followed, Goal, Setting,
+    sampler::{Duty, ENDED, JOINED, Look, comings, there},
+    scan::{Changes, Scan},
+    settings_guard::Held,
+};
+use crate::{place::migrate::Migrator, process::Process};
+use interleaf_model::machine::Order;
+use std::{
+    collections::BTreeSet,
+    ops::ControlFlow,
+    time::{Duration, Instant},
+};
+
+/// How long a portion may take once something has moved: the rest of the second is the caller's.
+const PORTION: Duration = Duration::from_millis(500);
+
+/// A portion is not less than this, bytes, where the rate allows it.
+const LEAST_BYTES: u64 = 4 << 20;
+
+/// Brings the pages of processes to a ratio.
+#[derive(Debug)]
+pub struct Pages<'a> {
+    setting: Setting<'a>,
+    held: Held<'a>,
+    goal: Option<Goal>,
+    mover: Option<Migrator>,
+    known: Vec<Process>,
+    scan: Scan,
+    /// Those whose pages may not be moved, which was told.
+    refused: BTreeSet<(u32, u64)>,
+    look: Look,
+    duty: Duty,
+    tried_bytes: u64,
+    moved_bytes: u64,
+}
+
+impl<'a> Pages<'a> {
+    /// An actuator for the processes of a scope. Nothing moves before a goal is set and it is
+    /// looked after.
+    pub fn new(setting: Setting<'a>) -> Self {
+        Self {
+            held: Held::new(setting.clone()),
+            setting,
+            goal: None,
+            mover: None,
+            known: vec![],
+            scan: Scan::default(),
+            refused: BTreeSet::new(),
+            look: Look::default(),
+            duty: Duty::default(),
+            tried_bytes: 0,
+            moved_bytes: 0,
+        }
+    }
+
+    /// Moves a portion.
+    fn portion(&mut self, goal: &Goal, followed: &mut Followed) -> Result<(), ActuatorError> {
+        let Some(mover) = self.mover.as_mut().filter(|_| self.duty.is_due()) else {
+            return Ok(());
+        };
+        let rate = goal.rate_limit_bytes_per_s.unwrap_or(u64::MAX);
+        let budget = (rate as f64 * PORTION.as_secs_f64()) as u64;
+        let start = Instant::now();
+        let (mut moved, mut looked) = (0, 0);
+        let pids: Vec<u32> = self.known.iter().map(|it| it.pid).collect();
+        let stop = self.setting.stop.clone();
+        // What is settled already is looked at again each time, and of each mapping one page is
+        // tried first: the time of a portion begins when the rest moves.
+        let mut first = None;
+        let done = mover.run(&pids, &mut |progress| {
+            (moved, looked) = (progress.moved_bytes, looked.max(progress.looked_bytes));
+            if moved >= LEAST_BYTES.min(budget) {
+                first.get_or_insert_with(Instant::now);
+            }
+            let is_enough = first.is_some_and(|first| first.elapsed() >= PORTION);
+            match moved >= budget || is_enough || stop.is_set() {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        });
+        match done {
+            Ok(outcome) => {
+                moved = outcome.moved_bytes();
+                let left = outcome.left();
+                let left = left.iter().filter(|_| !outcome.stopped);
+                followed
+                    .notes
+                    .extend(left.map(|(why, bytes)| format!("{bytes} bytes stay: {why}")));
+                for refusal in &outcome.refused {
+                    let process = self.known.iter().find(|it| it.pid == refusal.pid);
+                    if process.is_some_and(|it| self.refused.insert(it.identity())) {
+                        followed.notes.push(refusal.to_string());
+                    }
+                }
+            }
+            Err(why) => followed.notes.push(why.to_string()),
+        }
+        self.tried_bytes += looked;
+        self.moved_bytes += moved;
+        if moved == 0 {
+            self.duty.spent(start.elapsed());
+        }
+        Ok(())
+    }
+}
+
+impl Actuator for Pages<'_> {
+    fn name(&self) -> &'static str {
+        "pages"
+    }
+
+    fn describe(&self) -> String {
+        let order = match self.goal.as_ref().map(|goal| goal.order) {
+            Some(Order::HottestFirst) => ", any of them, since nobody tells which are hot",
+            _ => "",
+        };
+        format!("the pages of processes are looked for one by one, and moved in portions{order}")
+    }
+
+    fn set(&mut self, goal: &Goal) -> Result<(), ActuatorError> {
+        if self.setting.root.is_live() {
+            let mover = Migrator::new(goal.target()?)?.alone();
+            self.mover = Some(match goal.rate_limit_bytes_per_s {
+                Some(rate) => mover.at_rate(rate),
+                None => mover,
+            });
+        }
+        self.look.begin();
+        self.held.quiet_balancer()?;
+        (self.goal, self.duty) = (Some(goal.clone()), Duty::default());
+        Ok(())
+    }
+
+    fn follow(&mut self) -> Result<Followed, ActuatorError> {
+        let mut followed = Followed::default();
+        let Some(goal) = self.goal.clone() else { return Ok(followed) };
+        let root = self.setting.root;
+        there(root, &goal)?;
+        self.held.look(&mut followed.notes)?;
+        if self.scan.is_due() {
+            let Changes { joined, gone } = self.scan.changes(&self.setting, &self.known, 0)?;
+            if !self.known.is_empty() {
+                comings(&mut followed.notes, JOINED, &joined);
+            }
+            comings(&mut followed.notes, ENDED, &gone);
+            followed.joined = joined.iter().map(|it| it.pid).collect();
+            followed.left = gone.iter().map(|it| it.pid).collect();
+            if !joined.is_empty() {
+                self.duty = Duty::default();
+            }
+            let gone: BTreeSet<_> = gone.iter().map(Process::identity).collect();
+            self.known.retain(|it| !gone.contains(&it.identity()));
+            self.refused.retain(|it| !gone.contains(it));
+            self.known.extend(joined);
+        }
+        self.portion(&goal, &mut followed)?;
+        let on = self.look.placement(&self.setting, &self.known)?;
+        self.look.note(&mut followed, root, &goal, on)?;
+        followed.tried_bytes = Some(self.tried_bytes);
+        followed.applied_bytes = Some(self.moved_bytes);
+        followed.processes = Some(self.known.len());
+        Ok(followed)
+    }
+}

@@ -1,0 +1,293 @@
+//! Brings the whole machine, or a control group, to a ratio by DAMON's `paddr`.
+//!
+//! Physical memory has no destinations by address, so a ratio is kept by how much moves: from the
+//! node that has most too much to the one that lacks most, as much as [`Steer`] wants from where
+//! anonymous memory is in truth. Which of the hot pages go is chance, so that the ratio is kept
+//! over all of them and not within each array.
+//!
+//! `paddr` also gives the kernel the goal `node_eligible_mem_bp` (since 7.2): it stops by itself
+//! when whoever looks is late. Its own estimate lags, and alone swings between 15:85 and 98:2;
+//! where it stops too early, it is left out. `quota` is the same without the goal (since 6.11).
+
+use super::{
+    Actuator, ActuatorError, Followed, Goal, Scope, Setting,
+    context::{Context, EligibleGoal, Quota, Scheme, To, Watched, Without},
+    demote::Guards,
+    kdamond::Kdamond,
+    quota_controller::{Push, Steer},
+    sampler::{Look, there},
+};
+use crate::{
+    machine::damon::probe::Probed,
+    process::cgroup::Group,
+    root::{Root, RootError},
+};
+use std::{collections::BTreeMap, ops::Range};
+
+/// What says where the memory of nodes is.
+pub const ZONEINFO: &str = "/proc/zoneinfo";
+
+/// How often a quota begins anew, ms: twice as long as an aggregation, so that what was moved in
+/// one is seen in the next.
+const RESET_MS: u64 = 2000;
+
+/// Brings physical memory to a ratio.
+#[derive(Debug)]
+pub struct Physical<'a> {
+    setting: Setting<'a>,
+    kdamond: Kdamond<'a>,
+    has_goal: bool,
+    goal: Option<Goal>,
+    ranges: BTreeMap<u32, Vec<Range<u64>>>,
+    look: Look,
+    guards: Guards,
+    steer: Steer,
+    push: Option<Push>,
+}
+
+impl<'a> Physical<'a> {
+    /// With quotas only.
+    pub fn quota(setting: Setting<'a>, kernel: Probed) -> Self {
+        let kdamond = Kdamond::new(setting.clone(), kernel);
+        Self {
+            setting,
+            kdamond,
+            has_goal: false,
+            goal: None,
+            ranges: BTreeMap::new(),
+            look: Look::default(),
+            guards: Guards::default(),
+            steer: Steer::default(),
+            push: None,
+        }
+    }
+
+    /// With the kernel's goal.
+    pub fn paddr(setting: Setting<'a>, kernel: Probed) -> Self {
+        Self { has_goal: true, ..Self::quota(setting, kernel) }
+    }
+
+    /// Sees to it that DAMON does what is wanted now.
+    fn bring(&mut self, goal: &Goal) -> Result<(), ActuatorError> {
+        let Self { kdamond, setting, has_goal, ranges, guards, push, .. } = self;
+        let wanted = Wanted { setting, has_goal: *has_goal, goal, ranges, guards, push: *push };
+        // A control group that has gone since is left out the next time.
+        kdamond.bring(&mut || Ok(Some(wanted.context()?)))
+    }
+
+    fn look(&mut self, goal: &Goal, followed: &mut Followed) -> Result<(), ActuatorError> {
+        let root = self.setting.root;
+        // Asked first: while pages move, one would see a part of what comes, and ask for more.
+        let stats = self.kdamond.stats_now()?;
+        followed.tried_bytes = Some(stats.iter().map(|it| it.tried_bytes).sum());
+        followed.applied_bytes = Some(stats.iter().map(|it| it.applied_bytes).sum());
+        let on = self.look.placement(&self.setting, &[])?;
+        if let Some(on) = &on {
+            // Pages that cannot move yet are tried again.
+            if !self.kdamond.is_warm() {
+                self.steer = Steer::default();
+            }
+            let done = stats.first().copied().unwrap_or_default();
+            self.push = self.steer.step(goal, on, done);
+        }
+        self.guards.look(root, goal, &mut followed.notes)?;
+        self.look.note(followed, root, goal, on)
+    }
+}
+
+/// Inputs of a DAMON context.
+struct Wanted<'w, 'a> {
+    setting: &'w Setting<'a>,
+    has_goal: bool,
+    goal: &'w Goal,
+    ranges: &'w BTreeMap<u32, Vec<Range<u64>>>,
+    guards: &'w Guards,
+    push: Option<Push>,
+}
+
+impl Wanted<'_, '_> {
+    /// What is left alone when pages leave a node.
+    fn without(&self, from: u32) -> Result<Vec<Without>, RootError> {
+        let others = self.ranges.iter().filter(|(node, _)| **node != from);
+        let ranges = others.flat_map(|(_, ranges)| ranges).cloned();
+        let mut without: Vec<Without> = ranges.map(Without::Addresses).collect();
+        without.push(Without::Files);
+        let root = self.setting.root;
+        for scope in &self.setting.protected {
+            // Those that are protected by their names are not known here, and never chosen for.
+            let Scope::Cgroup(group) = scope else { continue };
+            without.extend(all_of(root, group)?.into_iter().map(Without::Group));
+        }
+        if let Scope::Cgroup(group) = &self.setting.scope {
+            without.push(Without::OtherGroups(all_of(root, group)?));
+        }
+        Ok(without)
+    }
+
+    fn context(&self) -> Result<Context, RootError> {
+        let goal = self.goal;
+        let first = goal.nodes.first().map_or(0, |(node, _)| *node);
+        let rate = goal.rate_limit_bytes_per_s.unwrap_or(u64::MAX);
+        let most = rate.saturating_mul(RESET_MS) / 1000;
+        let push = self.push;
+        let shares = goal.shares().unwrap_or_default();
+        let eligible = |it: &Push| EligibleGoal {
+            node: it.to,
+            share_bp: (shares.get(&it.to).unwrap_or(&0.0) * 10_000.0).round() as u64,
+        };
+        let with_goal = push.filter(|it| self.has_goal && it.level == 0 && it.is_hot);
+        let mover = Scheme {
+            action: if push.is_none_or(|it| it.is_hot) { "migrate_hot" } else { "migrate_cold" },
+            to: To::Node(push.map_or(first, |it| it.to)),
+            accesses: push.map(|it| it.accesses),
+            age_min: 0,
+            quota: push.map(|it| Quota { bytes: it.bytes.min(most), reset_ms: RESET_MS }),
+            goal: with_goal.as_ref().map(eligible),
+            without: self.without(push.map_or(first, |it| it.from))?,
+        };
+        let mut watched: Vec<Range<u64>> = self.ranges.values().flatten().cloned().collect();
+        watched.sort_by_key(|range| range.start);
+        let mut schemes = vec![mover];
+        for (from, demotion) in self.guards.schemes(goal) {
+            schemes.push(Scheme { without: self.without(from)?, ..demotion });
+        }
+        Ok(Context { watched: Watched::Memory(watched), schemes })
+    }
+}
+
+impl Actuator for Physical<'_> {
+    fn name(&self) -> &'static str {
+        if self.has_goal { "paddr" } else { "quota" }
+    }
+
+    fn describe(&self) -> String {
+        let goal = if self.has_goal { " below a goal of the kernel's own" } else { "" };
+        format!(
+            "DAMON watches physical memory, and moves hot pages to the node that lacks most: a \
+             part of what is missing at a time{goal}, nothing within a point of it"
+        )
+    }
+
+    fn set(&mut self, goal: &Goal) -> Result<(), ActuatorError> {
+        goal.shares()?;
+        if let Scope::Cgroup(group) = &self.setting.scope
+            && !self.kdamond.kernel().split_filters
+            && !group.descendants(self.setting.root)?.is_empty()
+        {
+            return Err(ActuatorError::None(format!(
+                "DAMON of this kernel tells one group from others (more since 6.15), and there are \
+                 some below {}: move by pages, or steer one of them",
+                group.name
+            )));
+        }
+        let mut ranges = memory(self.setting.root)?;
+        ranges.retain(|node, _| goal.nodes.iter().any(|(it, _)| it == node));
+        if ranges.is_empty() {
+            let why = "it says where in physical memory nodes are";
+            return Err(ActuatorError::Absent { path: ZONEINFO.into(), why });
+        }
+        (self.ranges, self.steer, self.push) = (ranges, Steer::default(), None);
+        self.look.begin();
+        self.look(goal, &mut Followed::default())?;
+        self.bring(goal)?;
+        self.goal = Some(goal.clone());
+        Ok(())
+    }
+
+    fn follow(&mut self) -> Result<Followed, ActuatorError> {
+        let mut followed = Followed::default();
+        let Some(goal) = self.goal.clone() else { return Ok(followed) };
+        there(self.setting.root, &goal)?;
+        self.look(&goal, &mut followed)?;
+        self.kdamond.look(&mut followed.notes)?;
+        self.bring(&goal)?;
+        followed.demotes = self.guards.demotes();
+        Ok(followed)
+    }
+}
+
+/// The names of a group and of those below it: DAMON takes each for itself. One that is not there
+/// has no pages, and its name is refused.
+fn all_of(root: &Root, group: &Group) -> Result<Vec<String>, RootError> {
+    let groups = [group.clone()].into_iter().chain(group.descendants(root)?);
+    Ok(groups.filter(|group| group.is_there(root)).map(|group| group.name).collect())
+}
+
+/// Where the memory of nodes is, by physical addresses in bytes: the zones of each, joined where
+/// they touch.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn memory(root: &Root) -> Result<BTreeMap<u32, Vec<Range<u64>>>, RootError> {
+    let text = root.text(ZONEINFO)?.unwrap_or_default();
+    Ok(zones(&text, rustix::param::page_size() as u64))
+}
+
+fn zones(text: &str, page_bytes: u64) -> BTreeMap<u32, Vec<Range<u64>>> {
+    let mut found: BTreeMap<u32, Vec<Range<u64>>> = BTreeMap::new();
+    let (mut node, mut spanned, mut present) = (None, 0, 0);
+    for line in text.lines() {
+        let mut words = line.split_whitespace();
+        let (name, value) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+        match name {
+            "Node" => {
+                node = value.trim_end_matches(',').parse::<u32>().ok();
+                (spanned, present) = (0, 0);
+            }
+            "spanned" => spanned = value.parse::<u64>().unwrap_or(0),
+            "present" => present = value.parse::<u64>().unwrap_or(0),
+            "start_pfn:" => {
+                let (Some(node), Ok(first)) = (node, value.parse::<u64>()) else { continue };
+                if present > 0 {
+                    let end = (first + spanned) * page_bytes;
+                    found.entry(node).or_default().push(first * page_bytes..end);
+                }
+            }
+            _ => {}
+        }
+    }
+    for ranges in found.values_mut() {
+        ranges.sort_by_key(|range| range.start);
+        ranges.dedup_by(|next, range| {
+            let touches = next.start <= range.end;
+            if touches {
+                range.end = range.end.max(next.end);
+            }
+            touches
+        });
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "\
+Node 0, zone      DMA
+  pages free     3840
+        spanned  4095
+        present  3998
+  start_pfn:           1
+Node 0, zone    DMA32
+        spanned  126976
+        present  126976
+  start_pfn:           4096
+Node 0, zone  Movable
+        spanned  0
+        present  0
+Node 1, zone   Normal
+        spanned  131072
+        present  131072
+  start_pfn:           131072
+";
+
+    #[test]
+    fn zones_are_joined() {
+        let pages = |first: u64, end: u64| first * 4096..end * 4096;
+        let expected =
+            [(0, vec![pages(1, 131_072)]), (1, vec![pages(131_072, 262_144)])].into_iter();
+        let expected: BTreeMap<_, _> = expected.collect();
+        assert_eq!(zones(TEXT, 4096), expected);
+    }
+}

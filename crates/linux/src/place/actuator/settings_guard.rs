@@ -1,0 +1,81 @@
+//! What an actuator has changed on the machine, and the balancer that would undo its work.
+
+use super::{ActuatorError, Setting};
+use crate::machine::sysctl::NUMA_BALANCING;
+
+/// Settings that are held for an actuator, and put back when this goes.
+#[derive(Debug)]
+pub(super) struct Held<'a> {
+    setting: Setting<'a>,
+    paths: Vec<String>,
+    /// Whether it was told that the balancer is on.
+    is_told: bool,
+}
+
+impl<'a> Held<'a> {
+    /// Nothing yet.
+    pub(super) fn new(setting: Setting<'a>) -> Self {
+        Self { setting, paths: vec![], is_told: false }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.paths.is_empty()
+    }
+
+    pub(super) fn has(&self, path: &str) -> bool {
+        self.paths.iter().any(|held| held == path)
+    }
+
+    /// Changes a setting through the journal.
+    pub(super) fn set(&mut self, path: &str, text: &str) -> Result<(), ActuatorError> {
+        if self.setting.root.is_live() {
+            self.setting.journal.borrow_mut().set(path, text)?;
+        } else {
+            // Most files of DAMON are there only once it is set up.
+            self.setting.root.write(path, text)?;
+        }
+        self.paths.push(path.into());
+        Ok(())
+    }
+
+    /// Switches the kernel's balancer off where there is leave to: it pulls pages back.
+    pub(super) fn quiet_balancer(&mut self) -> Result<(), ActuatorError> {
+        let is_on = self.setting.root.number(NUMA_BALANCING)?.is_some_and(|value| value > 0);
+        if is_on && self.setting.leave && !self.has(NUMA_BALANCING) {
+            self.set(NUMA_BALANCING, "0")?;
+        }
+        Ok(())
+    }
+
+    /// Says once that the balancer is on: without leave to switch it off, or again since.
+    pub(super) fn look(&mut self, notes: &mut Vec<String>) -> Result<(), ActuatorError> {
+        let value = self.setting.root.number(NUMA_BALANCING)?.unwrap_or(0);
+        if value > 0 && !self.is_told {
+            let since = match self.has(NUMA_BALANCING) {
+                true => "somebody has switched on again what was switched off",
+                false => "give leave to switch it off (--stop-rivals), or do so",
+            };
+            notes.push(format!(
+                "numa_balancing={value} pulls pages away from where they are put: {since}: \
+                 sysctl kernel.numa_balancing=0"
+            ));
+        }
+        self.is_told = value > 0;
+        Ok(())
+    }
+
+    /// Puts everything back, the last change first.
+    pub(super) fn release(&mut self) {
+        let paths = std::mem::take(&mut self.paths);
+        if self.setting.root.is_live() {
+            // What became of it is told when the journal is closed; what fails stays in it.
+            let _ = self.setting.journal.borrow_mut().release(&paths);
+        }
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.release();
+    }
+}

@@ -1,0 +1,226 @@
+//! The memory of processes as the kernel shows and moves it, behind a trait: a machine with one
+//! node can move nothing, so that tests bring their own.
+
+use super::area::{self, Area};
+use crate::{
+    machine::{id_list::List, node},
+    process::{self, Process, Snapshot, numa_maps},
+    root::{Root, RootError},
+    stop::StopFlag,
+    syscall,
+};
+use interleaf_procfs::{
+    page::HUGE_BYTES,
+    pagemap::{self, ResidentPage},
+};
+use std::{
+    fs::File,
+    io,
+    ops::Range,
+    os::unix::fs::FileExt as _,
+    thread,
+    time::{Duration, Instant},
+};
+
+/// Where the kernel says how large a transparent huge page is.
+const HUGE: &str = "/sys/kernel/mm/transparent_hugepage/hpage_pmd_size";
+
+/// Processes with memory that can be looked at and moved.
+pub(super) trait Memory {
+    /// Bytes of a page and of a transparent huge page.
+    fn page_sizes(&self) -> (u64, u64);
+
+    /// The nodes with memory, and what is free on each, bytes.
+    fn nodes(&mut self) -> Result<Vec<(u32, u64)>, RootError>;
+
+    /// Of each of these processes the tree, as found in one pass over all; empty where there is no
+    /// such process.
+    fn trees(&mut self, pids: &[u32]) -> Result<Vec<Vec<Process>>, RootError>;
+
+    /// Whether the named processes are on their own: without those that they have started, and one
+    /// that is gone or refuses does not keep the others.
+    fn is_alone(&self) -> bool;
+
+    /// A process, if there is one.
+    fn process(&mut self, pid: u32) -> Result<Option<Process>, RootError>;
+
+    /// The nodes that a process may have memory of, if there is a limit.
+    fn allowed(&mut self, pid: u32) -> Result<Option<List>, RootError>;
+
+    /// What of its memory may be moved; `None` when it has ended.
+    fn areas(&mut self, pid: u32) -> Result<Option<Vec<Area>>, RootError>;
+
+    /// Adds the pages that are there at some addresses of an area.
+    fn resident(
+        &mut self,
+        pid: u32,
+        area: &Area,
+        addresses: Range<u64>,
+        to: &mut Vec<ResidentPage>,
+    );
+
+    /// Puts where each page is into `status`: its node, or something negative when it is nowhere.
+    fn look(&mut self, pid: u32, addresses: &[u64], status: &mut [i32]) -> io::Result<()>;
+
+    /// As `move_pages(2)`, all to one node: gives how many pages it did not get to, and puts into
+    /// `status` what became of those it did get to, each where it is now or a negative error.
+    fn move_to(
+        &mut self,
+        pid: u32,
+        addresses: &[u64],
+        node: u32,
+        status: &mut [i32],
+    ) -> io::Result<u64>;
+
+    /// Time since some moment.
+    fn now(&self) -> Duration;
+
+    /// Waits.
+    fn pause(&mut self, span: Duration);
+}
+
+/// This machine.
+#[derive(Debug)]
+pub(super) struct Live {
+    root: Root,
+    page_bytes: u64,
+    huge_bytes: u64,
+    start: Instant,
+    /// The pagemap that was read last, and whose it is; without a file where it cannot be opened.
+    pagemap: Option<(u32, Option<File>)>,
+    /// See [`Memory::is_alone`].
+    pub(super) alone: bool,
+}
+
+impl Live {
+    pub(super) fn new() -> Result<Self, RootError> {
+        let root = Root::live();
+        let huge_bytes = root.number(HUGE)?.unwrap_or(HUGE_BYTES as u64);
+        let page_bytes = rustix::param::page_size() as u64;
+        Ok(Self {
+            root,
+            page_bytes,
+            huge_bytes,
+            start: Instant::now(),
+            pagemap: None,
+            alone: false,
+        })
+    }
+
+    /// Whether the kernel says of processes where their pages are.
+    pub(super) fn has_numa(&self) -> bool {
+        self.root.has("/proc/self/numa_maps")
+    }
+
+    /// The entries of a pagemap for some addresses; shorter where they end, `None` where there is
+    /// no pagemap to read.
+    fn entries(&mut self, pid: u32, addresses: &Range<u64>) -> Option<Vec<u8>> {
+        if self.pagemap.as_ref().is_none_or(|(of, _)| *of != pid) {
+            let path = self.root.at(&format!("/proc/{pid}/pagemap"));
+            self.pagemap = Some((pid, File::open(path).ok()));
+        }
+        let file = self.pagemap.as_ref()?.1.as_ref()?;
+        let offset = pagemap::entry_offset(addresses.start, self.page_bytes);
+        let end = pagemap::entry_offset(addresses.end, self.page_bytes);
+        let mut bytes = vec![0; (end - offset) as usize];
+        let mut read = 0;
+        while read < bytes.len() {
+            match file.read_at(&mut bytes[read..], offset + read as u64) {
+                // Nothing more, or the process has ended: what is not known is not there.
+                Ok(0) | Err(_) => break,
+                Ok(count) => read += count,
+            }
+        }
+        bytes.truncate(read);
+        Some(bytes)
+    }
+}
+
+impl Memory for Live {
+    fn page_sizes(&self) -> (u64, u64) {
+        (self.page_bytes, self.huge_bytes)
+    }
+
+    fn nodes(&mut self) -> Result<Vec<(u32, u64)>, RootError> {
+        let all = node::nodes(&self.root)?.into_iter().filter(|node| node.total_bytes > 0);
+        Ok(all.map(|node| (node.id, node.free_bytes)).collect())
+    }
+
+    fn trees(&mut self, pids: &[u32]) -> Result<Vec<Vec<Process>>, RootError> {
+        let stop = StopFlag::default();
+        let snapshot = Snapshot::new(&self.root, &stop);
+        let tree = |pid: &u32| match self.alone {
+            true => Ok(snapshot.process(*pid)?.into_iter().collect()),
+            false => Ok(snapshot.table()?.tree(*pid)),
+        };
+        pids.iter().map(tree).collect()
+    }
+
+    fn is_alone(&self) -> bool {
+        self.alone
+    }
+
+    fn process(&mut self, pid: u32) -> Result<Option<Process>, RootError> {
+        process::process(&self.root, pid)
+    }
+
+    fn allowed(&mut self, pid: u32) -> Result<Option<List>, RootError> {
+        process::allowed_nodes(&self.root, &pid.to_string())
+    }
+
+    fn areas(&mut self, pid: u32) -> Result<Option<Vec<Area>>, RootError> {
+        // Another program may have taken the place of the one whose pagemap is open.
+        self.pagemap = None;
+        let Some(mappings) = numa_maps::mappings(&self.root, pid)? else { return Ok(None) };
+        let Some(smaps) = self.root.peek(&format!("/proc/{pid}/smaps"))? else { return Ok(None) };
+        Ok(Some(area::areas(&smaps, &mappings, self.page_bytes, self.huge_bytes)))
+    }
+
+    fn resident(
+        &mut self,
+        pid: u32,
+        area: &Area,
+        addresses: Range<u64>,
+        to: &mut Vec<ResidentPage>,
+    ) {
+        let step = self.page_bytes;
+        let entries = self.entries(pid, &addresses);
+        // Of a page of hugetlbfs, each part has an entry.
+        let is_first = |page: &ResidentPage| page.address.is_multiple_of(area.page_bytes);
+        match entries {
+            Some(entries) => {
+                let found = pagemap::resident(&entries, addresses.start, step, area.is_shared);
+                to.extend(found.filter(is_first));
+            }
+            // A kernel without pagemaps, or one that keeps them to itself: each could be there.
+            None => {
+                let page = |address| ResidentPage { address, is_shared: false };
+                to.extend(addresses.step_by(step as usize).map(page).filter(is_first));
+            }
+        }
+    }
+
+    fn look(&mut self, pid: u32, addresses: &[u64], status: &mut [i32]) -> io::Result<()> {
+        syscall::move_pages(pid, addresses, None, status).map(drop)
+    }
+
+    fn move_to(
+        &mut self,
+        pid: u32,
+        addresses: &[u64],
+        node: u32,
+        status: &mut [i32],
+    ) -> io::Result<u64> {
+        // No node has a number that does not fit; the kernel says so of -1.
+        let node = i32::try_from(node).unwrap_or(-1);
+        syscall::move_pages(pid, addresses, Some(&vec![node; addresses.len()]), status)
+    }
+
+    fn now(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    fn pause(&mut self, span: Duration) {
+        thread::sleep(span);
+    }
+}

@@ -1,0 +1,277 @@
+//! What of a program's memory is where a placement wants it, and what escapes the placement and
+//! why.
+//!
+//! A policy of memory is a wish that is easily overridden: a launcher resets it for what it starts,
+//! a library binds its own buffers, what is mapped from a file was placed by whoever read the file
+//! first, and a full node sends pages elsewhere. All of it shows in `/proc/PID/numa_maps`, where
+//! each mapping has its policy. What does not show there: the policies of threads other than the
+//! first.
+
+use crate::{
+    place::{mempolicy::Policy, placement::Placement},
+    process::{
+        Process,
+        numa_maps::{Kind, Mapping, NodeBytes, mappings},
+        tree,
+    },
+    root::{Root, RootError},
+};
+
+/// What was found when the processes of a program were looked at.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Survey {
+    /// Memory under the placement, by node.
+    pub placed: NodeBytes,
+    /// What escaped, the most first.
+    pub escapes: Vec<Escape>,
+    /// How many processes there are.
+    pub processes: usize,
+    /// How many of them may not be looked at: those of other users.
+    pub hidden: usize,
+}
+
+/// Memory of a process that is not under the placement.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Escape {
+    /// The process.
+    pub pid: u32,
+    /// Its name.
+    pub name: String,
+    /// Why.
+    pub cause: Cause,
+    /// How much, by node.
+    pub bytes: NodeBytes,
+}
+
+/// Why memory is not under a placement.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// The process has this policy, not the one that it was started with.
+    Reset(String),
+    /// The process is under the placement, but chose this policy for some mappings.
+    Bound(String),
+    /// It is of files: the page cache, placed by whoever read it first.
+    File,
+    /// It is under the placement, but on other nodes: the right ones were full.
+    Elsewhere,
+}
+
+impl Cause {
+    /// What it is, in a few words.
+    pub fn what(&self) -> String {
+        match self {
+            Self::Reset(policy) => format!("the process has the policy \"{policy}\""),
+            Self::Bound(policy) => format!("the program chose \"{policy}\" for it"),
+            Self::File => "of files, placed by whoever read them first".into(),
+            Self::Elsewhere => "on other nodes: the right ones were full".into(),
+        }
+    }
+
+    /// What to do about it.
+    pub fn remedy(&self) -> &'static str {
+        match self {
+            Self::Reset(_) => {
+                "whatever started it has set another policy; mpirun does so for its ranks: put \
+                 `interleaf run` inside it (mpirun -np N interleaf run --weights ... -- PROGRAM)"
+            }
+            Self::Bound(_) => {
+                "the program or a library places this itself (OpenVINO its weights, OpenBLAS its \
+                 buffers); what is there already moves with `interleaf run --weights ... --pid PID`"
+            }
+            Self::File => {
+                "tell the program not to map its files (llama.cpp: --no-mmap), or drop them from \
+                 the page cache before it starts, so that it reads them itself: sync; echo 1 > \
+                 /proc/sys/vm/drop_caches"
+            }
+            Self::Elsewhere => "free memory on the nodes, or give the full one a smaller weight",
+        }
+    }
+}
+
+impl Survey {
+    /// Looks at a process and all that it started.
+    ///
+    /// # Errors
+    /// When `/proc` holds nonsense.
+    pub fn of_tree(root: &Root, pid: u32, placement: &Placement) -> Result<Self, RootError> {
+        let mut survey = Self::default();
+        for process in tree(root, pid)?.iter().filter(|process| !process.is_zombie) {
+            match mappings(root, process.pid) {
+                Ok(Some(mappings)) => survey.add(process, &mappings, placement),
+                Ok(None) => {}
+                Err(why) if why.is_permission() => survey.hidden += 1,
+                Err(why) => return Err(why),
+            }
+        }
+        survey.escapes.sort_by_key(|escape| std::cmp::Reverse(escape.bytes.total()));
+        Ok(survey)
+    }
+
+    /// Takes in the mappings of a process.
+    pub fn add(&mut self, process: &Process, mappings: &[Mapping], placement: &Placement) {
+        self.processes += 1;
+        let nodes = placement.node_list();
+        let wanted = placement.policy();
+        let own = own_policy(mappings);
+        let page_bytes = rustix::param::page_size() as u64;
+        for mapping in mappings {
+            if let Kind::File(_) = mapping.kind
+                && mapping.anonymous_bytes == 0
+                && !mapping.is_named_memory(page_bytes)
+            {
+                self.escape(process, Cause::File, &mapping.bytes);
+            } else if own.is_some_and(|own| !is_policy(own, &wanted)) {
+                self.escape(process, Cause::Reset(own.unwrap_or_default().into()), &mapping.bytes);
+            } else if !is_policy(&mapping.policy, &wanted) {
+                self.escape(process, Cause::Bound(mapping.policy.clone()), &mapping.bytes);
+            } else {
+                let (here, elsewhere) = split(&mapping.bytes, |node| nodes.has(node));
+                self.placed.add(&here);
+                self.escape(process, Cause::Elsewhere, &elsewhere);
+            }
+        }
+    }
+
+    fn escape(&mut self, process: &Process, cause: Cause, bytes: &NodeBytes) {
+        if bytes.total() == 0 {
+            return;
+        }
+        let same = |escape: &&mut Escape| escape.pid == process.pid && escape.cause == cause;
+        match self.escapes.iter_mut().find(same) {
+            Some(escape) => escape.bytes.add(bytes),
+            None => self.escapes.push(Escape {
+                pid: process.pid,
+                name: process.name.clone(),
+                cause,
+                bytes: bytes.clone(),
+            }),
+        }
+    }
+
+    /// How much memory escaped, bytes.
+    pub fn escaped_bytes(&self) -> u64 {
+        self.escapes.iter().map(|escape| escape.bytes.total()).sum()
+    }
+
+    /// All memory that was looked at, bytes.
+    pub fn total_bytes(&self) -> u64 {
+        self.placed.total() + self.escaped_bytes()
+    }
+
+    /// The part of the memory that escaped, 0 to 1.
+    pub fn escaped_share(&self) -> f64 {
+        self.escaped_bytes() as f64 / (self.total_bytes().max(1)) as f64
+    }
+}
+
+/// The policy that a process has: that of its stack, for which no program chooses one.
+fn own_policy(mappings: &[Mapping]) -> Option<&str> {
+    let stack = mappings.iter().find(|mapping| mapping.kind == Kind::Stack);
+    stack.map(|stack| stack.policy.as_str())
+}
+
+/// Whether a policy in `numa_maps` is `wanted`. The kernel may show flags behind the mode, as
+/// `=static`.
+fn is_policy(shown: &str, wanted: &Policy) -> bool {
+    let wanted = wanted.to_string();
+    let (mode, nodes) = wanted.split_once(':').unwrap_or((&wanted, ""));
+    let (shown_mode, shown_nodes) = shown.split_once(':').unwrap_or((shown, ""));
+    shown_mode.split('=').next() == Some(mode) && shown_nodes == nodes
+}
+
+fn split(bytes: &NodeBytes, here: impl Fn(u32) -> bool) -> (NodeBytes, NodeBytes) {
+    let (inside, outside) = bytes.0.iter().partition(|(node, _)| here(**node));
+    (NodeBytes(inside), NodeBytes(outside))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+    use crate::{place::placement::Means, process::numa_maps::parse};
+
+    const OURS: &str = "weighted interleave:0-1";
+
+    /// What escapes of a process whose numa_maps is this, and what is placed on nodes 0 and 1.
+    fn survey(numa_maps: &str) -> (Vec<(Cause, u64)>, [u64; 2]) {
+        let placement = Placement { nodes: vec![(0, 3), (1, 1)], means: Means::Weighted };
+        let name = "app".to_string();
+        let process =
+            Process { pid: 7, parent: 1, session: 1, name, start_ticks: 0, is_zombie: false };
+        let mut survey = Survey::default();
+        survey.add(&process, &parse(numa_maps).unwrap(), &placement);
+        let escapes = survey.escapes.iter();
+        let escapes = escapes.map(|it| (it.cause.clone(), it.bytes.total() / 4096)).collect();
+        (escapes, [0, 1].map(|node| survey.placed.on(node) / 4096))
+    }
+
+    #[test]
+    fn what_is_under_the_placement_is_placed() {
+        let text = format!("1000 {OURS} heap anon=8 N0=6 N1=2\n9000 {OURS} stack anon=1 N0=1\n");
+        assert_eq!(survey(&text), (vec![], [7, 2]));
+    }
+
+    #[test]
+    fn a_launcher_that_resets_the_policy_is_told() {
+        let text = "1000 default heap anon=8 N0=8\n9000 default stack anon=1 N0=1\n";
+        assert_eq!(survey(text), (vec![(Cause::Reset("default".into()), 9)], [0, 0]));
+    }
+
+    #[test]
+    fn a_library_that_binds_its_buffers_is_told() {
+        let text = format!(
+            "1000 {OURS} anon=8 N0=6 N1=2\n2000 bind:0 anon=5 N0=5\n3000 prefer:0 anon=3 N0=3\n\
+             4000 bind:0 anon=1 N0=1\n9000 {OURS} stack anon=1 N0=1\n"
+        );
+        let bound = |policy: &str, pages| (Cause::Bound(policy.into()), pages);
+        assert_eq!(survey(&text), (vec![bound("bind:0", 6), bound("prefer:0", 3)], [7, 2]));
+    }
+
+    #[test]
+    fn files_are_placed_by_who_read_them_and_shared_memory_by_the_program() {
+        let text = format!(
+            "1000 {OURS} file=/lib/x.so mapped=9 N0=9\n2000 {OURS} file=/dev/shm/a dirty=4 N1=4\n\
+             3000 {OURS} file=/lib/x.so anon=2 N0=2\n9000 {OURS} stack anon=1 N0=1\n"
+        );
+        assert_eq!(survey(&text), (vec![(Cause::File, 9)], [3, 4]));
+    }
+
+    #[test]
+    fn huge_pages_that_processes_share_are_no_files() {
+        let text = format!(
+            "1000 {OURS} file=/anon_hugepage\\040(deleted) huge dirty=1 N1=1 \
+             kernelpagesize_kB=2048\n9000 {OURS} stack anon=1 N0=1\n"
+        );
+        assert_eq!(survey(&text), (vec![], [1, 512]));
+    }
+
+    #[test]
+    fn pages_on_other_nodes_are_told() {
+        let text = format!("1000 {OURS} anon=8 N0=5 N1=1 N2=2\n9000 {OURS} stack anon=1 N0=1\n");
+        assert_eq!(survey(&text), (vec![(Cause::Elsewhere, 2)], [6, 1]));
+    }
+
+    #[test]
+    fn flags_of_a_policy_do_not_make_it_another() {
+        let wanted = Policy::Interleave([0, 1].into_iter().collect());
+        let table = [
+            ("interleave:0-1", true),
+            ("interleave=static:0-1", true),
+            ("interleave:0", false),
+            ("weighted interleave:0-1", false),
+            ("default", false),
+        ];
+        for (shown, same) in table {
+            assert_eq!(is_policy(shown, &wanted), same, "{shown}");
+        }
+    }
+
+    #[test]
+    fn this_process_is_under_no_placement() {
+        let placement = Placement { nodes: vec![(0, 3), (1, 1)], means: Means::Weighted };
+        let survey = Survey::of_tree(&Root::live(), std::process::id(), &placement).unwrap();
+        assert_eq!((survey.processes, survey.placed.total()), (1, 0));
+        assert!(survey.escapes.iter().any(|it| it.cause == Cause::Reset("default".into())));
+        assert!(survey.escaped_share() > 0.99);
+    }
+}

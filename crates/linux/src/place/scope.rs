@@ -1,0 +1,177 @@
+//! Whose pages are steered: who they are now, and where their pages are.
+
+use crate::{
+    machine::node::{self, NODES},
+    process::{
+        Process, Snapshot,
+        cgroup::Group,
+        numa_maps::{self, NodeBytes},
+        placement_sample,
+    },
+    root::{Root, RootError},
+    stop::StopFlag,
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
+
+/// A process with less memory does not join: watching it would cost more than it can gain. It joins
+/// when it has grown.
+pub const JOINS_BYTES: u64 = 1 << 20;
+
+/// The process that all others descend from, but for the kernel's threads.
+const INIT: u32 = 1;
+
+/// With more memory than this, walking all pages of a process takes longer than a sample of them.
+const LARGE_BYTES: u64 = 1 << 30;
+
+/// Whose pages are steered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// All of the machine.
+    Machine,
+    /// The processes of a control group and of those below it.
+    Cgroup(Group),
+    /// These processes, and all that they and their children have started.
+    Processes(Vec<u32>),
+    /// All processes of these names, and all that they and their children have started; those too
+    /// that come later.
+    Named(Vec<String>),
+}
+
+impl Scope {
+    /// The processes of it that have some memory, in the order in which they are found: parents
+    /// before children. One whose starter has gone is known no more; a control group knows it.
+    ///
+    /// # Errors
+    /// When `/proc` or the group's files cannot be read.
+    pub fn processes(&self, root: &Root) -> Result<Vec<Process>, RootError> {
+        self.processes_of(&Snapshot::new(root, &StopFlag::default()))
+    }
+
+    /// The same at the moment of a snapshot, which several scopes share.
+    ///
+    /// # Errors
+    /// As [`Self::processes`].
+    pub fn processes_of(&self, snapshot: &Snapshot<'_>) -> Result<Vec<Process>, RootError> {
+        let root = snapshot.root();
+        let mut found: Vec<Process> = vec![];
+        match self {
+            Self::Machine => found = snapshot.table()?.tree(INIT),
+            Self::Processes(pids) => {
+                for pid in pids {
+                    found.extend(snapshot.table()?.tree(*pid));
+                }
+            }
+            Self::Named(names) => {
+                found = snapshot.table()?.within(INIT, |process| names.contains(&process.name));
+            }
+            Self::Cgroup(group) => {
+                let mut groups = vec![group.clone()];
+                groups.extend(group.descendants(root)?);
+                for group in groups {
+                    for pid in group.processes(root)? {
+                        found.extend(snapshot.process(pid)?);
+                    }
+                }
+            }
+        }
+        let mut seen = BTreeSet::new();
+        found.retain(|process| !process.is_zombie && seen.insert(process.pid));
+        Ok(found)
+    }
+
+    /// Where the anonymous memory of the scope is; `None` where nobody counts.
+    ///
+    /// For processes the kernel walks all their pages, about 10 ms a GiB; of large ones a sample
+    /// is looked at, and it is cut short when `stop` is set. For a control group and for the
+    /// machine the kernel has counted already.
+    ///
+    /// # Errors
+    /// When a file cannot be read. A process that ends meanwhile is none.
+    pub fn placement(
+        &self,
+        root: &Root,
+        processes: &[Process],
+        stop: &StopFlag,
+    ) -> Result<Option<NodeBytes>, RootError> {
+        match self {
+            Self::Machine => machine(root).map(Some),
+            Self::Cgroup(group) => {
+                let on = group.on_nodes(root)?;
+                let bytes = |on: Vec<crate::process::cgroup::OnNode>| {
+                    NodeBytes(on.iter().map(|on| (on.node, on.anon_bytes)).collect())
+                };
+                Ok(on.map(bytes))
+            }
+            Self::Processes(_) | Self::Named(_) => {
+                let mut sum = None;
+                for process in processes.iter().take_while(|_| !stop.is_set()) {
+                    let on = match of_process(root, process.pid, processes.len()) {
+                        // The process has changed its user: scan the others.
+                        Err(why) if why.is_permission() => None,
+                        on => on?,
+                    };
+                    if let Some(on) = on {
+                        sum.get_or_insert_with(NodeBytes::default).add(&on);
+                    }
+                }
+                Ok(sum)
+            }
+        }
+    }
+
+    /// Whether looking where its pages are takes time in proportion to them.
+    pub fn is_slow_to_look_at(&self) -> bool {
+        matches!(self, Self::Processes(_) | Self::Named(_))
+    }
+}
+
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Machine => f.write_str("the machine"),
+            Self::Cgroup(group) => write!(f, "{} and the groups below it", group.name),
+            Self::Processes(pids) => {
+                let pids: Vec<String> = pids.iter().map(ToString::to_string).collect();
+                write!(f, "{} and what they start", pids.join(", "))
+            }
+            Self::Named(names) => write!(f, "{} and what they start", names.join(", ")),
+        }
+    }
+}
+
+/// Anonymous memory of a process by node, as one of so many `processes`.
+fn of_process(root: &Root, pid: u32, processes: usize) -> Result<Option<NodeBytes>, RootError> {
+    if root.is_live() && resident_bytes(root, pid)? >= LARGE_BYTES {
+        let sampled = placement_sample::anonymous(root, pid, processes)?;
+        if sampled.is_some() {
+            return Ok(sampled);
+        }
+    }
+    let mappings = numa_maps::mappings(root, pid)?;
+    Ok(mappings.map(|mappings| numa_maps::anonymous(&mappings)))
+}
+
+/// The resident memory of a process, bytes: the second number of `statm`.
+///
+/// # Errors
+/// When the file is there and cannot be read.
+pub fn resident_bytes(root: &Root, pid: u32) -> Result<u64, RootError> {
+    let text = root.peek(&format!("/proc/{pid}/statm"))?.unwrap_or_default();
+    let pages = text.split_whitespace().nth(1).and_then(|word| word.parse::<u64>().ok());
+    Ok(pages.unwrap_or(0).saturating_mul(rustix::param::page_size() as u64))
+}
+
+/// Anonymous memory of the machine by node.
+fn machine(root: &Root) -> Result<NodeBytes, RootError> {
+    let mut on = BTreeMap::new();
+    for node in node::online(root)?.iter() {
+        let text = root.peek(&format!("{NODES}/node{node}/meminfo"))?.unwrap_or_default();
+        if let Some(bytes) = node::size(&text, "AnonPages") {
+            on.insert(node, bytes);
+        }
+    }
+    Ok(NodeBytes(on))
+}
