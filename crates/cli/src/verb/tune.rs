@@ -20,7 +20,7 @@ use crate::{
 use indicatif::ProgressBar;
 use interleaf_linux::{
     launch::command::{Running, Signals},
-    machine::{id_list::List, topology::Machine},
+    machine::{id_list::IdList, topology::Machine},
     place::{
         journal::Journal,
         placement::{Placement, PlacementError},
@@ -127,7 +127,7 @@ struct Tuner<'a> {
     args: &'a TuneArgs,
     root: &'a Root,
     machine: &'a Machine,
-    allowed: Option<List>,
+    allowed: Option<IdList>,
     search: Search,
 }
 
