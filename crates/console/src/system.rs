@@ -131,6 +131,6 @@ pub fn migrate_failure(why: MigrateError) -> Failure {
     if let MigrateError::Read(why) = why {
         return read_failure(why);
     }
-    let hint = why.advice();
+    let hint = why.hint();
     Failure::new(why.to_string(), hint)
 }

@@ -149,7 +149,7 @@ fn actuate(args: &Args, out: &mut impl Write) -> io::Result<()> {
     let setting = Setting { leave: args.leave, ..Setting::new(&root, journal, scope) };
     let mut actuator = way.build(setting, &kernel.unwrap_or_default());
     let told = |why: interleaf_linux::place::actuator::ActuatorError| {
-        io::Error::other(format!("{why}\nhint: {}", why.advice()))
+        io::Error::other(format!("{why}\nhint: {}", why.hint()))
     };
     for weights in &args.weights {
         actuator.set(&goal(args, weights)?).map_err(told)?;

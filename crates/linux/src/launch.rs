@@ -2,8 +2,6 @@
 
 pub mod command;
 
-pub mod memory_cgroup;
-
 pub mod swapfile;
 
 pub mod storage;

@@ -8,6 +8,8 @@ pub mod placement_sample;
 
 pub mod cgroup;
 
+pub mod memory_cgroup;
+
 pub mod available;
 
 pub mod program;

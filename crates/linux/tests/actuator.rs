@@ -445,12 +445,12 @@ fn what_others_hold_is_refused() {
         for (path, text) in FILES.iter().chain(files) {
             assert_eq!(fs::read_to_string(folder.path().join(path)).unwrap(), *text, "{path}");
         }
-        let ActuatorError::Held { who, remedy } = why else { panic!("{why}") };
-        (who, remedy)
+        let ActuatorError::Held { who, hint } = why else { panic!("{why}") };
+        (who, hint)
     };
-    let (who, remedy) = refused(&[module], false);
+    let (who, hint) = refused(&[module], false);
     assert_eq!(who, "the kernel's damon_stat holds DAMON");
-    assert!(remedy.contains("leave"), "{remedy}");
+    assert!(hint.contains("leave"), "{hint}");
     // Leave is for the kernel's own modules only.
     let (who, _) = refused(&thread, true);
     assert_eq!(who, "somebody has set up 1 DAMON thread(s) (on: paddr)");

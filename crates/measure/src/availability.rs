@@ -2,7 +2,7 @@
 
 use crate::pages::{HUGE_BYTES, Pages};
 use interleaf_linux::{
-    machine::{id_list::List, node},
+    machine::{id_list::IdList, node},
     place::mempolicy::Policy,
     process::{available::available, cgroup::Headroom},
     root::{Root, RootError},
@@ -22,7 +22,7 @@ pub enum AvailabilityError {
         /// What can be had, bytes.
         there: u64,
         /// Of which nodes; `None` of all.
-        nodes: Option<List>,
+        nodes: Option<IdList>,
         /// The limit of the control group that allows no more, if one does.
         limit: Option<Box<Headroom>>,
     },
@@ -37,21 +37,21 @@ pub enum AvailabilityError {
         /// How many are free.
         there: u64,
         /// On which nodes; `None` on all.
-        nodes: Option<List>,
+        nodes: Option<IdList>,
     },
     /// The machine does not say.
     #[error(transparent)]
     Root(#[from] RootError),
 }
 
-fn of(nodes: &Option<List>) -> String {
+fn of(nodes: &Option<IdList>) -> String {
     match nodes {
         None => "the machine".into(),
         Some(nodes) => format!("nodes {nodes}"),
     }
 }
 
-fn limited(limit: &Option<Box<Headroom>>, nodes: &Option<List>) -> String {
+fn limited(limit: &Option<Box<Headroom>>, nodes: &Option<IdList>) -> String {
     match limit {
         None => of(nodes),
         Some(limit) => format!(
@@ -122,7 +122,7 @@ pub fn check(
 }
 
 /// Free hugetlbfs pages of 2 MiB on `nodes`.
-fn reserved(root: &Root, nodes: Option<&List>) -> Result<u64, RootError> {
+fn reserved(root: &Root, nodes: Option<&IdList>) -> Result<u64, RootError> {
     let all = node::nodes(root)?;
     let asked = all.iter().filter(|node| nodes.is_none_or(|nodes| nodes.has(node.id)));
     let pages = asked.flat_map(|node| &node.huge_pages);

@@ -17,7 +17,7 @@
 
 use crate::region::{Pages, Region, RegionError};
 use interleaf_linux::{
-    machine::id_list::List,
+    machine::id_list::IdList,
     place::{mempolicy::Policy, placement::Placement},
 };
 use std::{collections::BTreeMap, panic::resume_unwind, thread};
@@ -81,7 +81,7 @@ pub fn off_by(pages: &BTreeMap<u32, u64>, nodes: &[(u32, u32)]) -> f64 {
         f64::from(of_node.sum::<u32>()) / f64::from(weights)
     };
     let share = |node: u32| pages.get(&node).copied().unwrap_or(0) as f64 / total as f64;
-    let all: List = pages.keys().copied().chain(nodes.iter().map(|(node, _)| *node)).collect();
+    let all: IdList = pages.keys().copied().chain(nodes.iter().map(|(node, _)| *node)).collect();
     all.iter().map(|node| (share(node) - wanted(node)).abs()).sum::<f64>() / 2.0
 }
 

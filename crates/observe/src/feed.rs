@@ -21,18 +21,15 @@
 use crate::source::{Reading, Source, SourceError, add, nothing};
 use interleaf_linux::launch::unix_socket::{Access, Socket, SocketError};
 use interleaf_model::machine::Traffic;
-use rustix::{
-    event::{PollFd, PollFlags, poll},
-    time::{ClockId, clock_gettime},
-};
+use interleaf_poll_server::{Interest, Worker, is_retry, wait, watched};
+use rustix::time::{ClockId, clock_gettime};
 use serde::Deserialize;
 use std::{
-    io::{self, Read},
+    io::Read,
     mem,
     os::unix::net::{UnixListener, UnixStream},
     path::Path,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    thread::{self, JoinHandle},
     time::Duration,
 };
 
@@ -50,9 +47,7 @@ const TOLD_MAX: usize = 80;
 pub struct Feed {
     socket: Socket,
     shared: Arc<Mutex<Shared>>,
-    /// Closed when the feed is dropped, which ends the thread.
-    stop: Option<UnixStream>,
-    thread: Option<JoinHandle<()>>,
+    worker: Worker,
 }
 
 /// What was fed so far.
@@ -108,21 +103,17 @@ impl Feed {
         tiers: usize,
     ) -> Result<Self, SocketError> {
         let socket = Socket::listen(path, access)?;
-        let threads = || {
+        let (traffic, since) = (nothing(domains, tiers), now());
+        let state = State::default();
+        let shared = Shared { traffic, since, until: None, is_new: true, state };
+        let shared = Arc::new(Mutex::new(shared));
+        let theirs = Arc::clone(&shared);
+        let start = || {
             let listener = socket.listener()?;
-            let (stop, stopped) = UnixStream::pair()?;
-            let state = State::default();
-            let (traffic, since) = (nothing(domains, tiers), now());
-            let shared = Shared { traffic, since, until: None, is_new: true, state };
-            let shared = Arc::new(Mutex::new(shared));
-            let theirs = Arc::clone(&shared);
-            let thread = thread::Builder::new().name("feed".into());
-            let thread = thread.spawn(move || serve(&listener, &stopped, &theirs))?;
-            Ok((shared, stop, thread))
+            Worker::start("feed", move |control| serve(&listener, &control, &theirs))
         };
-        let started = threads().map_err(|why| SocketError::Refused { path: path.into(), why });
-        let (shared, stop, thread) = started?;
-        Ok(Self { socket, shared, stop: Some(stop), thread: Some(thread) })
+        let worker = start().map_err(|why| SocketError::Refused { path: path.into(), why })?;
+        Ok(Self { socket, shared, worker })
     }
 
     /// Who feeds, and what was wrong.
@@ -147,7 +138,7 @@ impl Source for Feed {
     }
 
     fn read(&mut self) -> Result<Reading, SourceError> {
-        if self.thread.as_ref().is_none_or(JoinHandle::is_finished) {
+        if self.worker.has_stopped() {
             return Err(SourceError::Stopped(format!(
                 "the feed at {}",
                 self.socket.path().display()
@@ -159,13 +150,6 @@ impl Source for Feed {
         let until = shared.until.take().unwrap_or(shared.since);
         let span = until - mem::replace(&mut shared.since, until);
         Ok(Reading { span, traffic, ..Reading::default() })
-    }
-}
-
-impl Drop for Feed {
-    fn drop(&mut self) {
-        drop(self.stop.take());
-        drop(self.thread.take().map(JoinHandle::join));
     }
 }
 
@@ -191,31 +175,20 @@ struct Client {
     first: Option<Duration>,
 }
 
-/// Takes what programs write, until the other end of `stopped` is closed.
-fn serve(listener: &UnixListener, stopped: &UnixStream, shared: &Mutex<Shared>) {
+/// Reads the lines of programs, until the other end of `control` is closed.
+fn serve(listener: &UnixListener, control: &UnixStream, shared: &Mutex<Shared>) {
     let mut clients: Vec<Client> = vec![];
     loop {
-        let mut watched = vec![PollFd::new(stopped, PollFlags::IN)];
-        watched.extend(clients.iter().map(|client| PollFd::new(&client.stream, PollFlags::IN)));
-        if clients.len() < CLIENTS_MAX {
-            watched.push(PollFd::new(listener, PollFlags::IN));
-        }
-        match poll(&mut watched, None) {
-            Err(rustix::io::Errno::INTR) => continue,
-            Err(_) => return,
-            Ok(_) => {}
-        }
-        let ready: Vec<bool> = watched.iter().map(|fd| !fd.revents().is_empty()).collect();
-        if ready[0] {
+        let accepting = (clients.len() < CLIENTS_MAX).then_some(listener);
+        let streams = clients.iter().map(|client| &client.stream);
+        let Ok(turn) = wait(&watched(control, accepting, streams, Interest::Read), None) else {
+            return;
+        };
+        if turn.control {
             return;
         }
-        let mut at = 0;
-        let before = clients.len();
-        clients.retain_mut(|client| {
-            at += 1;
-            !ready[at] || client.take(shared)
-        });
-        if ready.get(before + 1) == Some(&true)
+        turn.retain(&mut clients, |client, is_ready| !is_ready || client.read(shared));
+        if turn.listener
             && let Ok((stream, _)) = listener.accept()
             && stream.set_nonblocking(true).is_ok()
         {
@@ -230,8 +203,8 @@ fn serve(listener: &UnixListener, stopped: &UnixStream, shared: &Mutex<Shared>) 
 }
 
 impl Client {
-    /// Takes what is there; whether more may come.
-    fn take(&mut self, shared: &Mutex<Shared>) -> bool {
+    /// Reads the bytes that have come; false when the program has disconnected.
+    fn read(&mut self, shared: &Mutex<Shared>) -> bool {
         let mut bytes = [0; LINE_MAX];
         let count = match self.stream.read(&mut bytes) {
             Ok(0) => {
@@ -242,10 +215,7 @@ impl Client {
                 return false;
             }
             Ok(count) => count,
-            Err(why) => {
-                let later = [io::ErrorKind::WouldBlock, io::ErrorKind::Interrupted];
-                return later.contains(&why.kind());
-            }
+            Err(why) => return is_retry(&why),
         };
         // What was written at once is read at once: lines of several tiers are about one time.
         let shared = &mut *lock(shared);

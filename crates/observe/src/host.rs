@@ -46,7 +46,7 @@ pub struct Host<'a> {
     notes: Vec<String>,
     counters: Option<Counters>,
     sampled: Instant,
-    looked_after: Instant,
+    followed_last: Instant,
     page_bytes: u64,
 }
 
@@ -105,7 +105,7 @@ impl<'a> Host<'a> {
             actuators,
             counters: vmstat::of_machine(root)?,
             sampled: now,
-            looked_after: now,
+            followed_last: now,
             page_bytes: rustix::param::page_size() as u64,
         })
     }
@@ -130,9 +130,9 @@ impl<'a> Host<'a> {
         &self.host.nodes
     }
 
-    /// Looks after what moves pages, if it is time to.
-    fn look_after(&mut self) -> Result<(), HostError> {
-        if self.looked_after.elapsed() < FOLLOW {
+    /// Has each actuator follow the processes of its scope, once in [`FOLLOW`].
+    fn follow(&mut self) -> Result<(), HostError> {
+        if self.followed_last.elapsed() < FOLLOW {
             return Ok(());
         }
         for (actuator, followed) in self.actuators.iter_mut().zip(&mut self.followed) {
@@ -149,7 +149,7 @@ impl<'a> Host<'a> {
             let on = new.on.clone().or(last);
             *followed = Followed { on, ..new };
         }
-        self.looked_after = Instant::now();
+        self.followed_last = Instant::now();
         Ok(())
     }
 
@@ -198,11 +198,14 @@ impl Machine for Host<'_> {
         &self.host.layout
     }
 
-    fn observe(&mut self, span: Duration) -> Result<Sample, HostError> {
+    fn advance(&mut self, span: Duration) -> Result<(), HostError> {
         if !self.clock.wait(span) {
             return Err(HostError::Stopped);
         }
-        self.look_after()?;
+        self.follow()
+    }
+
+    fn observe(&mut self, _span: Duration) -> Result<Sample, HostError> {
         let reading = self.source.read()?;
         let now = Instant::now();
         let waited = now - mem::replace(&mut self.sampled, now);

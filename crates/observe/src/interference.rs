@@ -11,7 +11,7 @@ const CPUS: &str = "/sys/devices/system/cpu";
 /// What was counted until a moment. Times are of all processors together, in ticks of
 /// [`rustix::param::clock_ticks_per_second`].
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Busy {
+pub struct CpuCounters {
     /// Time in which processors worked, whoever for.
     pub worked: u64,
     /// Time in which they worked for this process.
@@ -24,7 +24,7 @@ pub struct Busy {
 
 /// What happened between two moments.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Between {
+pub struct Interference {
     /// Processors that others kept busy, on average.
     pub others: f64,
     /// Processors that the host took away, on average.
@@ -34,7 +34,7 @@ pub struct Between {
     pub frequency_change: Option<f64>,
 }
 
-impl Busy {
+impl CpuCounters {
     /// Reads what was counted until now.
     ///
     /// # Errors
@@ -55,13 +55,13 @@ impl Busy {
     }
 
     /// What happened since `earlier`, which was `seconds` before.
-    pub fn since(&self, earlier: &Self, seconds: f64) -> Between {
+    pub fn since(&self, earlier: &Self, seconds: f64) -> Interference {
         let ticks = (rustix::param::clock_ticks_per_second() as f64 * seconds).max(1e-9);
         let passed = |now: u64, then: u64| now.saturating_sub(then) as f64;
         let worked = passed(self.worked, earlier.worked) - passed(self.own, earlier.own);
         let pairs = self.frequencies_khz.iter().zip(&earlier.frequencies_khz);
         let changes = pairs.map(|(now, then)| (*now as f64 / (*then).max(1) as f64 - 1.0).abs());
-        Between {
+        Interference {
             others: worked.max(0.0) / ticks,
             stolen: passed(self.stolen, earlier.stolen) / ticks,
             frequency_change: changes.reduce(f64::max),
@@ -101,9 +101,13 @@ mod tests {
     #[test]
     fn others_are_who_is_not_us() {
         let hz = rustix::param::clock_ticks_per_second();
-        let earlier = Busy { frequencies_khz: vec![1_000_000], ..Busy::default() };
-        let now =
-            Busy { worked: 3 * hz, own: 2 * hz, stolen: hz / 2, frequencies_khz: vec![900_000] };
+        let earlier = CpuCounters { frequencies_khz: vec![1_000_000], ..CpuCounters::default() };
+        let now = CpuCounters {
+            worked: 3 * hz,
+            own: 2 * hz,
+            stolen: hz / 2,
+            frequencies_khz: vec![900_000],
+        };
         let between = now.since(&earlier, 2.0);
         assert_eq!((between.others, between.stolen), (0.5, 0.25));
         assert!((between.frequency_change.unwrap() - 0.1).abs() < 1e-12);
@@ -113,7 +117,7 @@ mod tests {
 
     #[test]
     fn this_machine_works() {
-        let busy = Busy::read(&Root::live()).unwrap();
+        let busy = CpuCounters::read(&Root::live()).unwrap();
         assert!(busy.worked > 0);
     }
 }

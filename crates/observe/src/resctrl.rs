@@ -50,7 +50,7 @@ pub struct Monitor<'a> {
 ///
 /// # Errors
 /// When it could not be.
-pub fn look(root: &Root) -> Result<(), ResctrlError> {
+pub fn probe(root: &Root) -> Result<(), ResctrlError> {
     if !root.has(&format!("{MOUNT}/info")) {
         return Err(ResctrlError::NotMounted);
     }
@@ -87,7 +87,7 @@ impl<'a> Monitor<'a> {
     /// # Errors
     /// When there is no such count, or this user may not make groups.
     pub fn open(root: &'a Root, own: u32) -> Result<Self, ResctrlError> {
-        look(root)?;
+        probe(root)?;
         remove_leftovers(root)?;
         let ticks = process(root, own)?.map_or(0, |process| process.start_ticks);
         let folder = format!("{GROUPS}/{PREFIX}{own}-{ticks}");
@@ -99,7 +99,7 @@ impl<'a> Monitor<'a> {
     ///
     /// # Errors
     /// When the kernel refuses: the process may be in a group of somebody else's.
-    pub fn take(&self, pid: u32) -> Result<(), RootError> {
+    pub fn add_process(&self, pid: u32) -> Result<(), RootError> {
         self.root.write(&format!("{}/tasks", self.folder), &format!("{pid}\n"))
     }
 
@@ -157,10 +157,10 @@ mod tests {
     #[test]
     fn what_is_not_there_is_told() {
         let folder = tempfile::tempdir().unwrap();
-        let why = look(&Root::captured(folder.path())).unwrap_err();
+        let why = probe(&Root::captured(folder.path())).unwrap_err();
         assert!(matches!(why, ResctrlError::NotMounted), "{why}");
         let folder = mounted("llc_occupancy\n");
-        let why = look(&Root::captured(folder.path())).unwrap_err();
+        let why = probe(&Root::captured(folder.path())).unwrap_err();
         assert!(matches!(why, ResctrlError::NotCounted), "{why}");
     }
 
@@ -178,7 +178,7 @@ mod tests {
         assert!(!groups.join("interleaf-8-1").exists() && groups.join("theirs").exists());
         let own = groups.join("interleaf-7-9876");
         assert_eq!(monitor.read().unwrap(), None, "no cache tells");
-        monitor.take(42).unwrap();
+        monitor.add_process(42).unwrap();
         assert_eq!(fs::read_to_string(own.join("tasks")).unwrap(), "42\n");
         let caches = |a: &str, b: &str| {
             for (cache, text) in [("mon_L3_00", a), ("mon_L3_01", b)] {

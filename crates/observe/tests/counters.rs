@@ -187,7 +187,7 @@ fn what_is_missing_is_told_with_what_serves_instead() {
     let why = planned(machine.path()).unwrap_err();
     let text = "no unit counts the traffic of memory: none that Intel Granite Rapids should have";
     assert_eq!(why.to_string(), text);
-    assert!(why.remedy().contains("bare metal") && why.remedy().contains("feed"));
+    assert!(why.hint().contains("bare metal") && why.hint().contains("feed"));
 
     let machine = copy(XEON);
     let cpu = "processor\t: 0\nvendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t\t: 255\n";

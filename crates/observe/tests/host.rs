@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use interleaf_linux::{
-    machine::id_list::List,
+    machine::id_list::IdList,
     place::{
         actuator::{Actuator, ActuatorError, Followed, Goal},
         layout::HostLayout,
@@ -13,7 +13,8 @@ use interleaf_linux::{
 };
 use interleaf_model::{
     machine::{
-        Decision, DomainLayout, Layout, Machine, Order, ScopeKind, ScopeLayout, Target, TierLayout,
+        Decision, DomainLayout, Layout, Machine, Order, Sample, ScopeKind, ScopeLayout, Target,
+        TierLayout,
     },
     tier::TierKind,
 };
@@ -60,7 +61,7 @@ fn layout() -> HostLayout {
         tiers: (0..4).map(tier).collect(),
         scopes: vec![scope],
     };
-    HostLayout { layout, nodes: vec![0, 1, 2, 3], unrated: List::default() }
+    HostLayout { layout, nodes: vec![0, 1, 2, 3], unrated: IdList::default() }
 }
 
 /// A source that says that it counted for so long, in turn.
@@ -134,6 +135,12 @@ fn target(shares: [f64; 4]) -> Decision {
     Decision { targets: vec![target] }
 }
 
+/// A sample as the control loop takes one.
+fn observed(host: &mut Host<'_>, span: Duration) -> Result<Sample, HostError> {
+    host.advance(span)?;
+    host.observe(span)
+}
+
 #[test]
 fn a_sample_is_of_the_time_that_was_counted() {
     let folder = machine(1000);
@@ -142,17 +149,17 @@ fn a_sample_is_of_the_time_that_was_counted() {
     let source = Box::new(Spans(vec![counted, Duration::ZERO]));
     let mut host = Host::new(&root, layout(), source, Box::new(Waits(9)), vec![None]).unwrap();
     let wait = Duration::from_millis(5);
-    assert_eq!(host.observe(wait).unwrap().span, counted);
+    assert_eq!(observed(&mut host, wait).unwrap().span, counted);
     // One that counted no time is of the time that was waited: it must not be divided by.
     move_pages(&folder, 1003);
-    let sample = host.observe(wait).unwrap();
+    let sample = observed(&mut host, wait).unwrap();
     assert!(sample.span >= wait && sample.span < counted, "{:?}", sample.span);
     // Nobody knows which tier pages have come to: each socket gets to know that some moved.
     let page = rustix::param::page_size() as u64;
     let moved: Vec<_> = sample.stock.iter().map(|stock| stock.migrated_in_bytes).collect();
     assert_eq!(moved, [Some(3 * page), Some(3 * page), None, None]);
     assert_eq!(sample.stock[3].free_bytes, Some(1 << 20));
-    assert!(matches!(host.observe(wait), Err(HostError::Source(_))));
+    assert!(matches!(observed(&mut host, wait), Err(HostError::Source(_))));
 }
 
 #[test]
@@ -161,8 +168,8 @@ fn who_is_told_to_stop_stops() {
     let root = Root::captured(folder.path());
     let source = Box::new(Spans(vec![Duration::ZERO; 3]));
     let mut host = Host::new(&root, layout(), source, Box::new(Waits(2)), vec![None]).unwrap();
-    assert!(host.observe(Duration::ZERO).is_ok());
-    assert!(matches!(host.observe(Duration::ZERO), Err(HostError::Stopped)));
+    assert!(observed(&mut host, Duration::ZERO).is_ok());
+    assert!(matches!(observed(&mut host, Duration::ZERO), Err(HostError::Stopped)));
 }
 
 #[test]
@@ -191,7 +198,7 @@ fn notes_are_kept_until_they_are_told() {
     let mut host =
         Host::new(&root, layout(), source, Box::new(Waits(9)), vec![Some(actuator)]).unwrap();
     let residency = |host: &mut Host<'_>| {
-        host.observe(Duration::from_millis(1010)).unwrap().scopes.remove(0).used_bytes
+        observed(host, Duration::from_millis(1010)).unwrap().scopes.remove(0).used_bytes
     };
     assert_eq!(residency(&mut host), Some(vec![0, 100, 0, 50]));
     assert_eq!(residency(&mut host), Some(vec![0, 100, 0, 50]), "it was not looked");

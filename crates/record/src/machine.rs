@@ -84,9 +84,9 @@ impl MachineDocument {
                 .map(|node| NodeDocument::new(machine, node))
                 .collect(),
             automatic_weights: weighted.and_then(|weighted| weighted.auto),
-            numa_balancing: machine.switches.numa_balancing,
-            demotion: machine.switches.demotion,
-            transparent_huge_pages: machine.switches.huge_pages.clone(),
+            numa_balancing: machine.sysctls.numa_balancing,
+            demotion: machine.sysctls.demotion,
+            transparent_huge_pages: machine.sysctls.huge_pages.clone(),
         }
     }
 }

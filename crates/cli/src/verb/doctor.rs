@@ -41,7 +41,7 @@ pub(super) fn run(args: &DoctorArgs, root: Option<&Path>) -> Result<(), Failure>
         Hardware::read(&root).map_err(system::read_failure)?;
         // And what `measure app` does: that there is no plan is seen where it is read.
         drop(topdown::plan(&root));
-        drop(resctrl::look(&root));
+        drop(resctrl::probe(&root));
         Meter::zones(&root).map_err(system::read_failure)?;
         root.capture(target).map_err(|why| {
             Failure::new(

@@ -9,7 +9,7 @@ use indicatif::ProgressBar;
 use interleaf_console::{Failure, output, system};
 use interleaf_linux::{
     launch::command::{Running, Signals},
-    machine::{id_list::List, topology::Machine},
+    machine::{id_list::IdList, topology::Machine},
     place::{
         journal::Journal,
         placement::{Placement, PlacementError},
@@ -131,7 +131,7 @@ struct Tuner<'a> {
     args: &'a TuneArgs,
     root: &'a Root,
     machine: &'a Machine,
-    allowed: Option<List>,
+    allowed: Option<IdList>,
     search: Search,
 }
 

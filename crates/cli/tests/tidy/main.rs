@@ -53,8 +53,7 @@ const UNSAFE: [&str; 27] = [
     "crates/workload/src/memory.rs",
 ];
 
-/// Methods whose last bits are up to the platform's mathematical library; the crate `libm` gives
-/// the same everywhere. (A square root is exact by IEEE 754.)
+/// Methods whose last bits depend on the platform: `libm` replaces them. Square roots are exact.
 const PLATFORM_MATH: [&str; 24] = [
     "ln", "ln_1p", "log", "log2", "log10", "exp", "exp2", "exp_m1", "powf", "powi", "cbrt",
     "hypot", "sin", "cos", "tan", "sin_cos", "asin", "acos", "atan", "atan2", "sinh", "cosh",

@@ -69,7 +69,7 @@ impl Storage {
     ///
     /// # Errors
     /// When it is not there, or cannot be looked at.
-    pub fn look(root: &Root, path: &Path) -> Result<Self, StorageError> {
+    pub fn probe(root: &Root, path: &Path) -> Result<Self, StorageError> {
         let failed = |why| StorageError::System { path: path.into(), why };
         let found = fs::metadata(path).map_err(failed)?;
         if found.file_type().is_block_device() {
@@ -110,16 +110,16 @@ mod tests {
 
     #[test]
     fn a_folder_has_a_file_system() {
-        let storage = Storage::look(&Root::live(), Path::new(".")).unwrap();
+        let storage = Storage::probe(&Root::live(), Path::new(".")).unwrap();
         assert!(storage.file_system.is_some());
-        let why = Storage::look(&Root::live(), Path::new("/nowhere/x")).unwrap_err().to_string();
+        let why = Storage::probe(&Root::live(), Path::new("/nowhere/x")).unwrap_err().to_string();
         assert_eq!(why, "/nowhere/x: No such file or directory (os error 2)");
     }
 
     #[test]
     fn memory_is_no_drive() {
         // A machine without it has nothing to show here.
-        if let Ok(storage) = Storage::look(&Root::live(), Path::new("/dev/shm")) {
+        if let Ok(storage) = Storage::probe(&Root::live(), Path::new("/dev/shm")) {
             assert_eq!(storage.nature, Nature::Memory);
         }
     }

@@ -6,31 +6,19 @@
 //! in use again, as after a restart of a container.
 
 use crate::{
-    launch::memory_cgroup,
-    place::journal::{Change, Journal, JournalError},
+    place::journal::{
+        Journal, JournalError,
+        swap_file::{PREFIX, RemoveError, is_ours, remove, tool},
+    },
     root::{Root, RootError},
 };
-use interleaf_procfs::swap;
 use rustix::fs::OFlags;
 use std::{
     fs::{self, File},
     io::{self, Write as _},
-    os::unix::{
-        fs::{FileTypeExt as _, OpenOptionsExt as _},
-        process::CommandExt as _,
-    },
+    os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
-    process::Command,
 };
-
-/// The prefix of the names of swap files; the number of the process comes next, then a counter.
-const PREFIX: &str = "interleaf-bench-swap-";
-
-/// The journal's word for a file that is neither there nor in use.
-pub(crate) const ABSENT: &str = "no file";
-
-/// The journal's word for a file that is in use as swap, or about to be.
-pub(crate) const IN_USE: &str = "in use as swap";
 
 /// Size of a write while the file is filled.
 const CHUNK: usize = 1 << 20;
@@ -116,46 +104,6 @@ fn create(journal: &mut Journal<'_>, folder: &Path) -> Result<(PathBuf, File), S
     Err(io::Error::from(io::ErrorKind::AlreadyExists).into())
 }
 
-/// Whether a journal's change records a swap file.
-pub(crate) fn is_of_journal(change: &Change) -> bool {
-    change.set == IN_USE && change.was == ABSENT && is_ours(Path::new(&change.path))
-}
-
-/// Whether a path is one that [`SwapFile::new`] could have made.
-fn is_ours(path: &Path) -> bool {
-    let name = path.file_name().map(|name| name.to_string_lossy());
-    path.is_absolute() && name.is_some_and(|name| name.starts_with(PREFIX))
-}
-
-/// Switches a swap file off where it is in use, and removes it; whether there was one.
-///
-/// # Errors
-/// When the kernel does not switch it off, as where memory is short, or the file cannot be removed.
-pub(crate) fn remove(root: &Root, path: &Path) -> Result<bool, SwapError> {
-    let found = match path.symlink_metadata() {
-        Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(false),
-        found => found?.file_type(),
-    };
-    if !found.is_file() || found.is_symlink() || found.is_fifo() {
-        let why = format!("{}: it is no regular file any more: look at it", path.display());
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, why).into());
-    }
-    if is_in_use(root, path)? {
-        // Pages of a run that is gone would have to fit into memory, and into its group.
-        let _ = memory_cgroup::remove_leftovers(root);
-        tool("swapoff", path)?;
-    }
-    fs::remove_file(path)?;
-    Ok(true)
-}
-
-/// True when the kernel swaps to a file. Names of our files have no spaces.
-fn is_in_use(root: &Root, path: &Path) -> Result<bool, RootError> {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let swaps = root.peek("/proc/swaps")?.unwrap_or_default();
-    Ok(swap::is_in_use(&swaps, &name))
-}
-
 /// Removes the swap files of processes that are gone.
 fn remove_leftovers(root: &Root, folder: &Path) -> Result<(), SwapError> {
     for entry in fs::read_dir(folder)? {
@@ -170,25 +118,11 @@ fn remove_leftovers(root: &Root, folder: &Path) -> Result<(), SwapError> {
             continue;
         }
         remove(root, &path).map_err(|why| match why {
-            SwapError::System(why) => SwapError::Leftover { path, why },
-            other => other,
+            RemoveError::System(why) => SwapError::Leftover { path, why },
+            RemoveError::Root(why) => why.into(),
         })?;
     }
     Ok(())
-}
-
-/// Runs a tool of util-linux on a file. Ctrl-C in a terminal is for its whole process group:
-/// swapoff(2) would end with `EINTR` and leave the file in use, so that the tool is in another.
-fn tool(name: &str, path: &Path) -> io::Result<()> {
-    let ran = Command::new(name).arg(path).process_group(0).output().map_err(|why| {
-        io::Error::new(why.kind(), format!("{name} (of util-linux) cannot be run: {why}"))
-    })?;
-    if ran.status.success() {
-        return Ok(());
-    }
-    let said = String::from_utf8_lossy(&ran.stderr);
-    let said = said.trim().trim_start_matches(&format!("{name}: ")).to_string();
-    Err(io::Error::other(format!("{name}: {said}")))
 }
 
 #[cfg(test)]
@@ -208,23 +142,13 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_in_use_by_its_whole_name() {
-        let (_folder, root) =
-            machine("/var/a\\040b/interleaf-bench-swap-71-0  file  65532  0  -2\n");
-        let is_in_use = |path: &str| is_in_use(&root, Path::new(path)).unwrap();
-        assert!(is_in_use("/var/a b/interleaf-bench-swap-71-0"));
-        assert!(!is_in_use("/var/a b/interleaf-bench-swap-7"));
-        assert!(!is_in_use("/var/a b/interleaf-bench-swap-71"));
-    }
-
-    #[test]
     fn a_journal_removes_what_is_noted_and_not_yet_in_use() {
         let (folder, root) = machine("");
         let (mut journal, _) = Journal::open(&root).unwrap();
         let (path, _lock) = create(&mut journal, folder.path()).unwrap();
         assert!(path.exists());
         let undone = journal.close().unwrap();
-        assert!(matches!(&undone[..], [Undone::Restored(change)] if change.was == ABSENT));
+        assert!(matches!(&undone[..], [Undone::Restored(change)] if change.was == "no file"));
         assert!(!path.exists());
     }
 
@@ -264,16 +188,5 @@ mod tests {
         drop(lock);
         remove_leftovers(&root, folder.path()).unwrap();
         assert!(!held.exists());
-    }
-
-    #[test]
-    fn only_regular_files_with_our_names_are_removed() {
-        let (folder, root) = machine("");
-        let link = folder.path().join(format!("{PREFIX}1-0"));
-        std::os::unix::fs::symlink("/etc/passwd", &link).unwrap();
-        assert!(remove(&root, &link).is_err());
-        assert!(
-            !is_ours(Path::new("/etc/passwd")) && !is_ours(Path::new("interleaf-bench-swap-1"))
-        );
     }
 }

@@ -63,7 +63,7 @@ impl Socket {
     /// When somebody listens there, something else is there, or the system refuses.
     pub fn listen(path: &Path, access: Access) -> Result<Self, SocketError> {
         let failed = |why| SocketError::Refused { path: path.into(), why };
-        let (folder, name) = Folder::of(path).map_err(failed)?;
+        let (folder, name) = Folder::of_file(path).map_err(failed)?;
         remove_stale(&folder, &name, path)?;
         // The folder may belong to another user: the name cannot be foreseen, and the path cannot
         // lead elsewhere. It is short, too: the kernel takes 108 bytes at most.
@@ -115,7 +115,7 @@ fn remove_stale(folder: &Folder, name: &OsStr, path: &Path) -> Result<(), Socket
     }
     match UnixStream::connect(folder.path().join(name)) {
         Err(why) if why.kind() == io::ErrorKind::ConnectionRefused => {
-            folder.remove(name, FileId::of(&found)).map_err(failed)
+            folder.remove(name, FileId::from_stat(&found)).map_err(failed)
         }
         Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(why) => Err(failed(why)),
@@ -144,7 +144,7 @@ fn place(folder: &Folder, making: &OsStr, name: &OsStr, access: Access) -> io::R
     chmodat(CWD, at, Mode::from_raw_mode(mode), AtFlags::empty())?;
     // Unlike a renaming, a link does not take the place of what another has put there since.
     linkat(folder, making, folder, name, AtFlags::empty())?;
-    Ok(FileId::of(&found))
+    Ok(FileId::from_stat(&found))
 }
 
 /// The number of a group by its name or number.

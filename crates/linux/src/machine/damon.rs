@@ -11,6 +11,10 @@ use crate::root::{Root, RootError};
 
 /// The folder of DAMON's threads.
 pub const ADMIN: &str = "/sys/kernel/mm/damon/admin/kdamonds";
+
+/// The number of threads: the process whose journal holds this setting has DAMON.
+pub const COUNT: &str = "/sys/kernel/mm/damon/admin/kdamonds/nr_kdamonds";
+
 /// Its own modules, and the switch of each.
 pub(crate) const MODULES: [(&str, &str); 3] = [
     ("damon_stat", "/sys/module/damon_stat/parameters/enabled"),
@@ -22,7 +26,7 @@ pub(crate) const MODULES: [(&str, &str); 3] = [
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Damon {
     /// Threads of it that someone set up.
-    pub kdamonds: Vec<Kdamond>,
+    pub kdamonds: Vec<KdamondSettings>,
     /// Its own modules that are enabled: they and we exclude each other.
     pub modules: Vec<String>,
     /// Operations that it offers, where some context was set up to ask: `vaddr`, `paddr`, ...
@@ -35,7 +39,7 @@ pub struct Damon {
 
 /// A thread of DAMON that someone set up.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Kdamond {
+pub struct KdamondSettings {
     /// Whether it runs; not known to who may not read it.
     pub on: Option<bool>,
     /// What it watches: `paddr` is the memory of the machine, `vaddr` that of processes.
@@ -71,7 +75,7 @@ pub fn damon(root: &Root) -> Result<Option<Damon>, RootError> {
 }
 
 /// A thread whose files are in `folder`, and what they show of what the kernel offers.
-fn kdamond(root: &Root, folder: &str, damon: &mut Damon) -> Result<Kdamond, RootError> {
+fn kdamond(root: &Root, folder: &str, damon: &mut Damon) -> Result<KdamondSettings, RootError> {
     let context = format!("{folder}/contexts/0");
     let word = |path: String| -> Result<Option<String>, RootError> {
         let text = root.text_if_allowed(&path)?;
@@ -94,7 +98,7 @@ fn kdamond(root: &Root, folder: &str, damon: &mut Damon) -> Result<Kdamond, Root
         }
     }
     let on = state.map(|state| state == "on");
-    Ok(Kdamond { on, operations: word(format!("{context}/operations"))?, actions })
+    Ok(KdamondSettings { on, operations: word(format!("{context}/operations"))?, actions })
 }
 
 fn words(text: &str) -> Vec<String> {

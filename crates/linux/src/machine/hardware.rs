@@ -7,7 +7,7 @@ mod dimms;
 pub use dimms::Dimm;
 
 use crate::{
-    machine::id_list::List,
+    machine::id_list::IdList,
     root::{Root, RootError},
 };
 
@@ -55,7 +55,7 @@ pub struct Cache {
     /// Its size.
     pub bytes: u64,
     /// The CPUs that share it.
-    pub cpus: List,
+    pub cpus: IdList,
 }
 
 /// A prefetcher.
@@ -132,7 +132,7 @@ fn caches(root: &Root, cpu: u32) -> Result<Vec<Cache>, RootError> {
         let level = root.number(&at("level"))?;
         let size = root.value(&at("size"), "a size such as 32K", size)?;
         let cpus = root
-            .value(&at("shared_cpu_list"), "a list of CPUs", |text| List::of_kernel(text).ok())?;
+            .value(&at("shared_cpu_list"), "a list of CPUs", |text| IdList::of_kernel(text).ok())?;
         let (Some(level), Some(bytes)) = (level, size) else { continue };
         let kind = root.text(&at("type"))?.unwrap_or_default();
         let cpus = cpus.unwrap_or_default();

@@ -8,11 +8,11 @@ const NUMBER_MAX: u32 = 65_535;
 
 /// Numbers of CPUs or nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct List(BTreeSet<u32>);
+pub struct IdList(BTreeSet<u32>);
 
 /// Why something is not a list.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ListError {
+pub enum IdListError {
     /// A part that is neither a number nor a range.
     #[error("\"{part}\" in \"{text}\" is neither a number nor a range such as 0-3")]
     Part {
@@ -44,12 +44,12 @@ pub enum ListError {
     Empty(String),
 }
 
-impl List {
+impl IdList {
     /// The numbers that the kernel wrote: `0-3,8`, or nothing.
     ///
     /// # Errors
     /// When a part is neither a number nor a range.
-    pub fn of_kernel(text: &str) -> Result<Self, ListError> {
+    pub fn of_kernel(text: &str) -> Result<Self, IdListError> {
         let text = text.trim();
         if text.is_empty() {
             return Ok(Self::default());
@@ -67,7 +67,7 @@ impl List {
     ///
     /// # Errors
     /// When it cannot be read, names what is not there, or names nothing.
-    pub fn of_user(text: &str, has: &Self) -> Result<Vec<u32>, ListError> {
+    pub fn of_user(text: &str, has: &Self) -> Result<Vec<u32>, IdListError> {
         let trimmed = text.trim();
         if trimmed == "all" {
             return Ok(has.iter().collect());
@@ -84,7 +84,7 @@ impl List {
                 has.0.get(&number).copied()
             };
             let allowed = has.to_string();
-            found.ok_or_else(|| ListError::Absent { text: text.into(), number, allowed })
+            found.ok_or_else(|| IdListError::Absent { text: text.into(), number, allowed })
         };
         let (mut wanted, mut unwanted): (Vec<u32>, Vec<u32>) = (vec![], vec![]);
         for part in trimmed.split(',') {
@@ -106,7 +106,7 @@ impl List {
                 left.push(number);
             }
         }
-        if left.is_empty() { Err(ListError::Empty(text.into())) } else { Ok(left) }
+        if left.is_empty() { Err(IdListError::Empty(text.into())) } else { Ok(left) }
     }
 
     /// The numbers, in order.
@@ -130,13 +130,13 @@ impl List {
     }
 }
 
-impl FromIterator<u32> for List {
+impl FromIterator<u32> for IdList {
     fn from_iter<T: IntoIterator<Item = u32>>(numbers: T) -> Self {
         Self(numbers.into_iter().collect())
     }
 }
 
-impl fmt::Display for List {
+impl fmt::Display for IdList {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut parts: Vec<String> = vec![];
         let mut numbers = self.iter().peekable();
@@ -152,8 +152,8 @@ impl fmt::Display for List {
 }
 
 /// The numbers of one part of a list.
-fn range(text: &str, part: &str) -> Result<std::ops::RangeInclusive<u32>, ListError> {
-    let wrong = || ListError::Part { text: text.into(), part: part.into() };
+fn range(text: &str, part: &str) -> Result<std::ops::RangeInclusive<u32>, IdListError> {
+    let wrong = || IdListError::Part { text: text.into(), part: part.into() };
     let number = |digits: &str| {
         let plain = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
         let number: Option<u32> = digits.parse().ok().filter(|number| *number <= NUMBER_MAX);
@@ -164,7 +164,7 @@ fn range(text: &str, part: &str) -> Result<std::ops::RangeInclusive<u32>, ListEr
         None => (number(part)?, number(part)?),
     };
     if first > last {
-        return Err(ListError::Backwards { text: text.into(), part: part.into() });
+        return Err(IdListError::Backwards { text: text.into(), part: part.into() });
     }
     Ok(first..=last)
 }
@@ -180,17 +180,17 @@ mod tests {
         for (text, shown, len) in
             [("0", "0", 1), ("0-3,8", "0-3,8", 5), ("", "", 0), ("5,0-1", "0-1,5", 3)]
         {
-            let list = List::of_kernel(text).unwrap();
+            let list = IdList::of_kernel(text).unwrap();
             assert_eq!((list.to_string().as_str(), list.len()), (shown, len));
         }
         for bad in ["a", "1-", "-1", "3-1", "1,,2", "0x1", "99999999"] {
-            assert!(List::of_kernel(bad).is_err(), "{bad}");
+            assert!(IdList::of_kernel(bad).is_err(), "{bad}");
         }
     }
 
     #[test]
     fn of_a_user() {
-        let has = List::of_kernel("0-1,4-5").unwrap();
+        let has = IdList::of_kernel("0-1,4-5").unwrap();
         let table = [
             ("all", "0-1,4-5"),
             ("0,4", "0,4"),
@@ -200,7 +200,7 @@ mod tests {
             ("+!3", "0-1,4"),
         ];
         for (text, shown) in table {
-            let list: List = List::of_user(text, &has).unwrap().into_iter().collect();
+            let list: IdList = IdList::of_user(text, &has).unwrap().into_iter().collect();
             assert_eq!(list.to_string(), shown, "{text}");
         }
         let table = [
@@ -211,15 +211,15 @@ mod tests {
             ("1-0", "\"1-0\" in \"1-0\" ends before it begins"),
         ];
         for (text, error) in table {
-            assert_eq!(List::of_user(text, &has).unwrap_err().to_string(), error);
+            assert_eq!(IdList::of_user(text, &has).unwrap_err().to_string(), error);
         }
     }
 
     proptest! {
         #[test]
         fn text_and_back(numbers in prop::collection::btree_set(0..200u32, 0..40)) {
-            let list: List = numbers.iter().copied().collect();
-            prop_assert_eq!(List::of_kernel(&list.to_string()), Ok(list));
+            let list: IdList = numbers.iter().copied().collect();
+            prop_assert_eq!(IdList::of_kernel(&list.to_string()), Ok(list));
         }
     }
 }

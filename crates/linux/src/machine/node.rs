@@ -1,7 +1,7 @@
 //! NUMA nodes: memory, CPUs, distances, and what the firmware says of their speed.
 
 use crate::{
-    machine::id_list::List,
+    machine::id_list::IdList,
     root::{Root, RootError},
 };
 use interleaf_model::rated;
@@ -18,7 +18,7 @@ pub struct Node {
     /// Its number.
     pub id: u32,
     /// Its CPUs; none of a node that is memory only.
-    pub cpus: List,
+    pub cpus: IdList,
     /// What it has, bytes.
     pub total_bytes: u64,
     /// What is free, bytes.
@@ -37,7 +37,7 @@ pub struct Node {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Rated {
     /// The nodes that are nearest.
-    pub initiators: List,
+    pub initiators: IdList,
     /// Bandwidth of reads and writes, MiB/s, as the kernel gives it.
     pub read_mibps: Option<u64>,
     /// The same of writes.
@@ -65,9 +65,9 @@ pub struct HugePages {
 ///
 /// # Errors
 /// When the list cannot be read. A kernel without NUMA has node 0.
-pub fn online(root: &Root) -> Result<List, RootError> {
+pub fn online(root: &Root) -> Result<IdList, RootError> {
     let path = format!("{NODES}/online");
-    let list = root.value(&path, "a list of nodes", |text| List::of_kernel(text).ok())?;
+    let list = root.value(&path, "a list of nodes", |text| IdList::of_kernel(text).ok())?;
     Ok(list.filter(|list| !list.is_empty()).unwrap_or_else(|| [0].into_iter().collect()))
 }
 
@@ -85,8 +85,9 @@ pub fn nodes(root: &Root) -> Result<Vec<Node>, RootError> {
 
 fn node(root: &Root, id: u32) -> Result<Node, RootError> {
     let folder = format!("{NODES}/node{id}");
-    let cpus = root
-        .value(&format!("{folder}/cpulist"), "a list of CPUs", |text| List::of_kernel(text).ok())?;
+    let cpus = root.value(&format!("{folder}/cpulist"), "a list of CPUs", |text| {
+        IdList::of_kernel(text).ok()
+    })?;
     let (total_bytes, free_bytes) = memory(root, id)?;
     let numbers = |text: &str| text.split_whitespace().map(|word| word.parse().ok()).collect();
     let distances = root.value(&format!("{folder}/distance"), "a list of distances", numbers)?;
@@ -122,7 +123,7 @@ pub fn memory(root: &Root, id: u32) -> Result<(u64, u64), RootError> {
 
 /// All memory as one node.
 fn whole(root: &Root) -> Result<Node, RootError> {
-    let list = |text: &str| List::of_kernel(text).ok();
+    let list = |text: &str| IdList::of_kernel(text).ok();
     let cpus = root.value("/sys/devices/system/cpu/online", "a list of CPUs", list)?;
     let meminfo = root.text("/proc/meminfo")?.unwrap_or_default();
     let bytes = |key| size(&meminfo, key).unwrap_or(0);

@@ -1,4 +1,4 @@
-//! Switches of the kernel that move pages by themselves.
+//! Sysctls of the kernel that move pages by themselves.
 
 use crate::root::{Root, RootError};
 
@@ -17,7 +17,7 @@ const THP: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
 
 /// What the kernel does with pages by itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Switches {
+pub struct Sysctls {
     /// The value of `numa_balancing`; `None` where there is none.
     pub numa_balancing: Option<u64>,
     /// Whether reclaim demotes; `None` where it cannot.
@@ -33,7 +33,7 @@ pub struct Switches {
 ///
 /// # Errors
 /// When a file that is there cannot be read or holds nonsense.
-pub fn switches(root: &Root) -> Result<Switches, RootError> {
+pub fn sysctls(root: &Root) -> Result<Sysctls, RootError> {
     let demotion = root.value(DEMOTION, "true or false", |text| match text {
         "true" | "1" => Some(true),
         "false" | "0" => Some(false),
@@ -44,7 +44,7 @@ pub fn switches(root: &Root) -> Result<Switches, RootError> {
         Some(rest.split_once(']')?.0.to_string())
     };
     let huge_pages = root.value(THP, "one choice in brackets", chosen)?;
-    Ok(Switches {
+    Ok(Sysctls {
         numa_balancing: root.number(NUMA_BALANCING)?,
         demotion,
         zone_reclaim: root.number(ZONE_RECLAIM)?,

@@ -3,9 +3,9 @@
 use crate::{
     machine::{
         damon::{Damon, damon},
-        id_list::List,
+        id_list::IdList,
         node::{Node, nodes},
-        sysctl::{Switches, switches},
+        sysctl::{Sysctls, sysctls},
         weights::{WeightedInterleave, weighted_interleave},
     },
     root::{Root, RootError},
@@ -22,18 +22,18 @@ pub struct Machine {
     /// The model of its CPUs.
     pub cpu: Option<String>,
     /// Its sockets, with their CPUs, by number.
-    pub sockets: Vec<(u32, List)>,
+    pub sockets: Vec<(u32, IdList)>,
     /// Its whole memory as the kernel manages it, bytes; `None` where it does not tell. The sizes
     /// of its nodes should sum to it, and on some kernels do not.
     pub total_bytes: Option<u64>,
     /// Its NUMA nodes, in order.
     pub nodes: Vec<Node>,
     /// The kernel's memory tiers, the fastest first, with their nodes; empty where it has none.
-    pub tiers: Vec<(u32, List)>,
+    pub tiers: Vec<(u32, IdList)>,
     /// Weighted interleaving; `None` of a kernel without it.
     pub weighted_interleave: Option<WeightedInterleave>,
     /// What the kernel does with pages by itself.
-    pub switches: Switches,
+    pub sysctls: Sysctls,
     /// DAMON; `None` of a kernel without it.
     pub damon: Option<Damon>,
 }
@@ -52,18 +52,18 @@ impl Machine {
             nodes: nodes(root)?,
             tiers: tiers(root)?,
             weighted_interleave: weighted_interleave(root)?,
-            switches: switches(root)?,
+            sysctls: sysctls(root)?,
             damon: damon(root)?,
         })
     }
 
     /// The numbers of its nodes.
-    pub fn node_list(&self) -> List {
+    pub fn node_list(&self) -> IdList {
         self.nodes.iter().map(|node| node.id).collect()
     }
 
     /// The numbers of the nodes that have memory.
-    pub fn memory_nodes(&self) -> List {
+    pub fn memory_nodes(&self) -> IdList {
         self.nodes.iter().filter(|node| node.total_bytes > 0).map(|node| node.id).collect()
     }
 
@@ -76,7 +76,7 @@ impl Machine {
     }
 
     /// The nodes that have memory, those of one tier together, the fastest tier first.
-    pub fn memory_by_speed(&self) -> Vec<List> {
+    pub fn memory_by_speed(&self) -> Vec<IdList> {
         let nodes = self.by_speed();
         let nodes: Vec<&Node> = nodes.into_iter().filter(|node| node.total_bytes > 0).collect();
         let tiers = nodes.chunk_by(|a, b| self.rank(a) == self.rank(b));
@@ -91,7 +91,7 @@ impl Machine {
 
     /// The numbers of the nodes nearest to `node`: those that the firmware names, else those with
     /// CPUs at the least distance.
-    pub fn nearest(&self, node: &Node) -> List {
+    pub fn nearest(&self, node: &Node) -> IdList {
         if let Some(rated) = node.rated.as_ref().filter(|rated| !rated.initiators.is_empty()) {
             return rated.initiators.clone();
         }
@@ -124,7 +124,7 @@ fn cpu(root: &Root) -> Result<Option<String>, RootError> {
     Ok(value("model name").or_else(|| value("Model")).filter(|name| !name.is_empty()))
 }
 
-fn sockets(root: &Root) -> Result<Vec<(u32, List)>, RootError> {
+fn sockets(root: &Root) -> Result<Vec<(u32, IdList)>, RootError> {
     let mut sockets: Vec<(u32, Vec<u32>)> = vec![];
     for name in root.names(CPUS)? {
         let Some(cpu) = name.strip_prefix("cpu").and_then(|id| id.parse::<u32>().ok()) else {
@@ -145,7 +145,7 @@ fn sockets(root: &Root) -> Result<Vec<(u32, List)>, RootError> {
 }
 
 /// The kernel's memory tiers. A smaller number is a faster tier.
-fn tiers(root: &Root) -> Result<Vec<(u32, List)>, RootError> {
+fn tiers(root: &Root) -> Result<Vec<(u32, IdList)>, RootError> {
     let mut tiers = vec![];
     for name in root.names(TIERS)? {
         let Some(id) = name.strip_prefix("memory_tier").and_then(|id| id.parse().ok()) else {
@@ -154,7 +154,8 @@ fn tiers(root: &Root) -> Result<Vec<(u32, List)>, RootError> {
         // Documented as `nodes`, found as `nodelist`.
         for file in ["nodelist", "nodes"] {
             let path = format!("{TIERS}/{name}/{file}");
-            let nodes = root.value(&path, "a list of nodes", |text| List::of_kernel(text).ok())?;
+            let nodes =
+                root.value(&path, "a list of nodes", |text| IdList::of_kernel(text).ok())?;
             if let Some(nodes) = nodes {
                 tiers.push((id, nodes));
                 break;

@@ -116,7 +116,7 @@ impl Counters {
 
     /// Takes the counters in the text of the file at `path`. Other lines are left: the file has
     /// some two hundred.
-    fn take(&mut self, path: &str, text: &str) -> Result<(), RootError> {
+    fn parse(&mut self, path: &str, text: &str) -> Result<(), RootError> {
         for (at, line) in text.lines().enumerate() {
             let mut words = line.split_whitespace();
             let Some(name) = words.next() else { continue };
@@ -140,7 +140,7 @@ impl Counters {
 pub fn of_machine(root: &Root) -> Result<Option<Counters>, RootError> {
     let Some(text) = root.text(VMSTAT)? else { return Ok(None) };
     let mut counters = Counters::default();
-    counters.take(VMSTAT, &text)?;
+    counters.parse(VMSTAT, &text)?;
     Ok(Some(counters))
 }
 
@@ -156,7 +156,7 @@ pub fn of_node(root: &Root, node: u32) -> Result<Option<Counters>, RootError> {
     for file in ["numastat", "vmstat"] {
         let path = format!("{NODES}/node{node}/{file}");
         if let Some(text) = root.text(&path)? {
-            counters.get_or_insert_with(Counters::default).take(&path, &text)?;
+            counters.get_or_insert_with(Counters::default).parse(&path, &text)?;
         }
     }
     Ok(counters)

@@ -185,7 +185,7 @@ impl<'a> Setting<'a> {
         let on = self.scope.placement(self.root, processes, &self.stop)?;
         self.check_stop()?;
         let Some(mut on) = on else { return Ok(None) };
-        if !self.scope.is_slow_to_look_at() {
+        if !self.scope.is_slow_to_sample() {
             for scope in &self.protected {
                 let left = scope.placement(self.root, &[], &self.stop)?.unwrap_or_default();
                 for (node, bytes) in &mut on.0 {
@@ -209,7 +209,7 @@ pub enum ActuatorError {
         /// Who.
         who: String,
         /// What to do.
-        remedy: String,
+        hint: String,
     },
     /// There is nothing that could do it.
     #[error("{0}")]
@@ -255,16 +255,16 @@ impl ActuatorError {
     }
 
     /// What can be done about it.
-    pub fn advice(&self) -> String {
+    pub fn hint(&self) -> String {
         match self {
             Self::Target(_) => "interleaf show lists the nodes".into(),
-            Self::Held { remedy, .. } => remedy.clone(),
+            Self::Held { hint, .. } => hint.clone(),
             Self::Gone(_) => "start it again when the memory is there that is to be used".into(),
             Self::None(_) => "interleaf doctor says what this kernel can do".into(),
             Self::Refused(_) => "see the kernel's log, and what interleaf doctor says".into(),
             Self::Stopped => "it was told to stop".into(),
             Self::Absent { .. } => "see whether /proc and /sys are mounted and whole".into(),
-            Self::Migrate(why) => why.advice().into(),
+            Self::Migrate(why) => why.hint().into(),
             Self::Journal(why) if why.is_permission() => "run it as root".into(),
             Self::Root(why) if why.is_permission() => "run it as root".into(),
             Self::Journal(_) | Self::Root(_) => "see whether /run, /proc and /sys are whole".into(),

@@ -19,11 +19,12 @@ mod files;
 
 mod claim;
 
+pub(crate) mod swap_file;
+
 pub use claim::Claim;
 pub use files::Damaged;
 
 use crate::{
-    launch::swapfile,
     process::process,
     root::{Root, RootError},
 };
@@ -258,7 +259,7 @@ impl<'a> Journal<'a> {
     /// When the journal cannot be written.
     pub(crate) fn note_swap_file(&mut self, path: &str) -> Result<(), JournalError> {
         let _turn = lock(self.root)?;
-        let (was, set) = (swapfile::ABSENT.into(), swapfile::IN_USE.into());
+        let (was, set) = (swap_file::ABSENT.into(), swap_file::IN_USE.into());
         self.document.changes.push(Change { path: path.into(), was, set });
         let kept = self.document.keep(self.root);
         if kept.is_err() {
@@ -382,8 +383,8 @@ impl Document {
 
 /// Puts a change back, unless one of `others` holds it; nothing when it is as it was.
 fn undo(root: &Root, others: &[Document], change: &Change) -> Option<Undone> {
-    if swapfile::is_of_journal(change) {
-        return match swapfile::remove(root, Path::new(&change.path)) {
+    if swap_file::is_swap_file(change) {
+        return match swap_file::remove(root, Path::new(&change.path)) {
             Ok(false) => None,
             Ok(true) => Some(Undone::Restored(change.clone())),
             Err(why) => Some(Undone::Failed(change.clone(), why.to_string())),

@@ -6,7 +6,7 @@
 
 use crate::{
     machine::{
-        id_list::List,
+        id_list::IdList,
         node::{self, Node},
         topology::Machine,
     },
@@ -31,7 +31,7 @@ pub struct HostLayout {
     pub nodes: Vec<u32>,
     /// Nodes whose bandwidth the firmware does not rate. As long as there is one, all tiers count
     /// as equally fast.
-    pub unrated: List,
+    pub unrated: IdList,
 }
 
 /// Why a machine cannot be steered.
@@ -56,7 +56,7 @@ impl HostLayout {
         if nodes.len() < 2 {
             return Err(LayoutError::OneNode(machine.memory_nodes().to_string()));
         }
-        let unrated: List =
+        let unrated: IdList =
             nodes.iter().filter(|node| rated_gbps(node).is_none()).map(|node| node.id).collect();
         let rated = |node: &Node| rated_gbps(node).filter(|_| unrated.is_empty()).unwrap_or(1.0);
         let tiers = nodes.iter().map(|node| tier(node, rated(node))).collect();
@@ -109,7 +109,7 @@ fn tier(node: &Node, rated_gbps: f64) -> TierLayout {
 }
 
 /// A socket with the nodes near it, as indices of `nodes`.
-fn domain(machine: &Machine, socket: u32, cpus: &List, nodes: &[&Node]) -> DomainLayout {
+fn domain(machine: &Machine, socket: u32, cpus: &IdList, nodes: &[&Node]) -> DomainLayout {
     let is_of_socket = |id: u32| {
         let node = machine.nodes.iter().find(|node| node.id == id);
         node.is_some_and(|node| node.cpus.iter().any(|cpu| cpus.has(cpu)))

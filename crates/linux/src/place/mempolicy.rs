@@ -3,7 +3,7 @@
 //! A policy is inherited by what a thread starts, through `exec` too. It is about pages that are
 //! touched for the first time; those that are there already stay where they are.
 
-use crate::{machine::id_list::List, syscall};
+use crate::{machine::id_list::IdList, syscall};
 use std::{fmt, io};
 
 /// `MPOL_WEIGHTED_INTERLEAVE` of `linux/mempolicy.h`, since 6.9.
@@ -18,11 +18,11 @@ pub enum Policy {
     /// From the node of the CPU that touches them, as long as it has some.
     Default,
     /// Only from these nodes, the nearest first.
-    Bind(List),
+    Bind(IdList),
     /// From these nodes in turn, a page from each.
-    Interleave(List),
+    Interleave(IdList),
     /// From these nodes in turn, of each as many as its weight says.
-    WeightedInterleave(List),
+    WeightedInterleave(IdList),
 }
 
 impl Policy {
@@ -47,7 +47,7 @@ impl Policy {
     }
 
     fn mode(&self) -> (libc::c_int, Vec<libc::c_ulong>) {
-        let none = List::default();
+        let none = IdList::default();
         let (mode, nodes) = match self {
             Self::Default => (libc::MPOL_DEFAULT, &none),
             Self::Bind(nodes) => (libc::MPOL_BIND, nodes),
@@ -89,7 +89,7 @@ pub fn nodes_at(addresses: &[u64]) -> io::Result<Vec<Option<u32>>> {
 }
 
 /// A mask with a bit for each node.
-fn mask(nodes: &List) -> Vec<libc::c_ulong> {
+fn mask(nodes: &IdList) -> Vec<libc::c_ulong> {
     let bits = libc::c_ulong::BITS;
     let words = nodes.iter().map(|node| node / bits + 1).max().unwrap_or(0);
     let mut mask = vec![0; words as usize];
@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn a_mask_has_a_bit_for_each_node() {
-        let list = |text: &str| List::of_kernel(text).unwrap();
+        let list = |text: &str| IdList::of_kernel(text).unwrap();
         assert_eq!(mask(&list("")), [0; 0]);
         assert_eq!(mask(&list("0,2")), [5]);
         assert_eq!(mask(&list("1,64,129")), [2, 1, 2]);

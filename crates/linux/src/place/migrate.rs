@@ -30,10 +30,10 @@ use self::{
     memory::{Live, Memory},
     pace::Pace,
     plan::{Planner, Target, TargetError},
-    work::{Halt, Memo, Shared, Tally, Work},
+    work::{Common, Halt, Memo, Tally, Work},
 };
 use crate::{
-    machine::id_list::List,
+    machine::id_list::IdList,
     process::{Process, numa_maps::NodeBytes},
     root::RootError,
 };
@@ -151,7 +151,7 @@ impl Migrator {
 
 /// Checks that a target is one of the machine.
 fn check(target: &Target, memory: &mut impl Memory) -> Result<(), MigrateError> {
-    let has: List = memory.nodes()?.into_iter().map(|(node, _)| node).collect();
+    let has: IdList = memory.nodes()?.into_iter().map(|(node, _)| node).collect();
     Ok(target.check(&has)?)
 }
 
@@ -166,7 +166,7 @@ struct Record {
 struct Passes<'a, M> {
     target: &'a Target,
     pids: &'a [u32],
-    shared: Shared<'a, M>,
+    shared: Common<'a, M>,
     records: Vec<Record>,
     refused: Vec<Refusal>,
     moved_bytes: u64,
@@ -185,7 +185,7 @@ fn passes<'a, M: Memory>(
     Passes {
         target,
         pids,
-        shared: Shared { memory, planner, pace, free, full, dry: false, watch },
+        shared: Common { memory, planner, pace, free, full, dry: false, watch },
         records: vec![],
         refused: vec![],
         moved_bytes: 0,
@@ -314,7 +314,7 @@ impl<M: Memory> Passes<'_, M> {
         };
         if let Some(allowed) = allowed {
             let wanted = self.target.nodes();
-            let missing: List = wanted.iter().filter(|node| !allowed.has(*node)).collect();
+            let missing: IdList = wanted.iter().filter(|node| !allowed.has(*node)).collect();
             if !missing.is_empty() {
                 return refused(Why::Cpuset { missing, allowed });
             }
@@ -409,13 +409,13 @@ impl Moved {
 
 impl MigrateError {
     /// What can be done about it.
-    pub fn advice(&self) -> &'static str {
+    pub fn hint(&self) -> &'static str {
         match self {
             Self::Target(TargetError::Absent { .. }) => "interleaf show lists the nodes",
             Self::Target(_) => "give each node one weight, at least one of them above zero",
             Self::Numa => "boot a kernel that is built with CONFIG_NUMA, without numa=off",
             Self::Absent(_) => "it may have ended; ps shows those that are there",
-            Self::Refused(refusal) => refusal.why.advice(),
+            Self::Refused(refusal) => refusal.why.hint(),
             Self::Read(_) => "see whether /proc and /sys are mounted and whole",
         }
     }

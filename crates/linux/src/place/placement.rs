@@ -7,7 +7,7 @@
 
 use crate::{
     machine::{
-        id_list::{List, ListError},
+        id_list::{IdList, IdListError},
         topology::Machine,
         weights,
     },
@@ -37,7 +37,7 @@ pub enum Means {
 
 /// A setting of the kernel that a placement needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Setting {
+pub struct SettingChange {
     /// The file.
     pub path: String,
     /// What has to be in it.
@@ -81,7 +81,7 @@ pub enum PlacementError {
     },
     /// A node that is not there.
     #[error("--nodes: {0}")]
-    Nodes(#[from] ListError),
+    Nodes(#[from] IdListError),
     /// A node on which nothing can be placed.
     #[error("node {node} has no memory: nodes {nodes} have some")]
     NoMemory {
@@ -146,7 +146,7 @@ impl Placement {
         machine: &Machine,
         weights: &Weights,
         named: Option<&str>,
-        allowed: Option<&List>,
+        allowed: Option<&IdList>,
     ) -> Result<Self, PlacementError> {
         let nodes = match named {
             Some(named) => for_named(machine, weights, named)?,
@@ -156,7 +156,7 @@ impl Placement {
         let nodes = within(nodes, max);
         let allows = |node: u32| allowed.is_none_or(|allowed| allowed.has(node));
         if let Some((node, _)) = nodes.iter().find(|(node, _)| !allows(*node)) {
-            let allowed = allowed.map(List::to_string).unwrap_or_default();
+            let allowed = allowed.map(IdList::to_string).unwrap_or_default();
             return Err(PlacementError::Forbidden { node: *node, allowed });
         }
         if let Some((node, weight)) = nodes.iter().find(|(_, weight)| *weight > max) {
@@ -174,7 +174,7 @@ impl Placement {
     }
 
     /// The nodes, in order.
-    pub fn node_list(&self) -> List {
+    pub fn node_list(&self) -> IdList {
         self.nodes.iter().map(|(node, _)| *node).collect()
     }
 
@@ -187,15 +187,15 @@ impl Placement {
     }
 
     /// What the kernel has to be told first, in this order.
-    pub fn settings(&self, machine: &Machine) -> Vec<Setting> {
+    pub fn settings(&self, machine: &Machine) -> Vec<SettingChange> {
         if self.means != Means::Weighted {
             return vec![];
         }
-        // Setting a weight switches automatic weights off; done first, and by itself, it is undone
+        // SettingChange a weight switches automatic weights off; done first, and by itself, it is undone
         // last.
         let auto = machine.weighted_interleave.as_ref().and_then(|weighted| weighted.auto);
-        let auto = auto.map(|_| Setting { path: weights::auto_path(), text: "false".into() });
-        let weight = |(node, weight): &(u32, u32)| Setting {
+        let auto = auto.map(|_| SettingChange { path: weights::auto_path(), text: "false".into() });
+        let weight = |(node, weight): &(u32, u32)| SettingChange {
             path: weights::node_path(*node),
             text: weight.to_string(),
         };
@@ -225,7 +225,7 @@ fn for_named(
     weights: &Weights,
     named: &str,
 ) -> Result<Vec<(u32, u32)>, PlacementError> {
-    let nodes = List::of_user(named, &machine.node_list())?;
+    let nodes = IdList::of_user(named, &machine.node_list())?;
     let with_memory = machine.memory_nodes();
     if let Some(node) = nodes.iter().find(|node| !with_memory.has(**node)) {
         return Err(PlacementError::NoMemory { node: *node, nodes: with_memory.to_string() });
@@ -249,11 +249,11 @@ fn for_machine(machine: &Machine, weights: &Weights) -> Result<Vec<(u32, u32)>, 
     let given = weights.as_slice().len();
     let each = weights.as_slice().iter().map(|weight| u32::from(*weight));
     if given == nodes.len() {
-        return Ok(tiers.iter().flat_map(List::iter).zip(each).collect());
+        return Ok(tiers.iter().flat_map(IdList::iter).zip(each).collect());
     }
     if given == tiers.len() {
         let round = tiers.iter().map(|tier| tier.len() as u32).fold(1, lcm);
-        let of_tier = |(tier, weight): (&List, u32)| {
+        let of_tier = |(tier, weight): (&IdList, u32)| {
             let part = weight * (round / tier.len() as u32);
             tier.iter().map(move |node| (node, part)).collect::<Vec<_>>()
         };
@@ -263,7 +263,7 @@ fn for_machine(machine: &Machine, weights: &Weights) -> Result<Vec<(u32, u32)>, 
         let (node, weights) = (nodes.to_string(), weights.to_string());
         return Err(PlacementError::OneNode { node, weights });
     }
-    let names: Vec<String> = tiers.iter().map(List::to_string).collect();
+    let names: Vec<String> = tiers.iter().map(IdList::to_string).collect();
     let has = if tiers.len() == nodes.len() {
         format!("{} memory nodes: {}", nodes.len(), names.join(" "))
     } else {
@@ -271,7 +271,7 @@ fn for_machine(machine: &Machine, weights: &Weights) -> Result<Vec<(u32, u32)>, 
         let s = if tiers == 1 { "" } else { "s" };
         format!("{tiers} tier{s} ({names}) of {} memory nodes", nodes.len())
     };
-    let fitting = tiers.iter().flat_map(List::iter).take(given).collect::<List>().to_string();
+    let fitting = tiers.iter().flat_map(IdList::iter).take(given).collect::<IdList>().to_string();
     Err(PlacementError::Count { weights: weights.to_string(), given, has, fitting })
 }
 
@@ -294,14 +294,14 @@ fn lcm(a: u32, b: u32) -> u32 {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
-    use crate::machine::{node::Node, sysctl::Switches, weights::WeightedInterleave};
+    use crate::machine::{node::Node, sysctl::Sysctls, weights::WeightedInterleave};
     use proptest::prelude::*;
 
     /// A machine with these tiers; of a kernel with or without weighted interleaving.
     fn machine(tiers: &[&[u32]], weighted: bool) -> Machine {
         let node = |id: &u32| Node {
             id: *id,
-            cpus: List::default(),
+            cpus: IdList::default(),
             total_bytes: 1 << 30,
             free_bytes: 1 << 30,
             distances: vec![],
@@ -320,7 +320,7 @@ mod tests {
             tiers: tiers.map(|(at, tier)| (at as u32, tier.iter().copied().collect())).collect(),
             nodes,
             weighted_interleave: weighted.then_some(interleave),
-            switches: Switches::default(),
+            sysctls: Sysctls::default(),
             damon: None,
         }
     }
@@ -392,7 +392,7 @@ mod tests {
 
     #[test]
     fn a_node_that_may_not_be_used_is_named() {
-        let allowed: List = [0].into_iter().collect();
+        let allowed: IdList = [0].into_iter().collect();
         let weights = "3:1".parse().unwrap();
         let machine = machine(&[&[0], &[1]], true);
         let why = Placement::new(&machine, &weights, None, Some(&allowed)).unwrap_err();

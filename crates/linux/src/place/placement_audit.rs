@@ -1,4 +1,4 @@
-//! What of a program's memory is where a placement wants it, and what escapes the placement and
+//! What of a program's memory is where a placement wants it, and what bypasses the placement and
 //! why.
 //!
 //! A policy of memory is a wish that is easily overridden: a launcher resets it for what it starts,
@@ -19,11 +19,11 @@ use crate::{
 
 /// What was found when the processes of a program were looked at.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Survey {
+pub struct PlacementAudit {
     /// Memory under the placement, by node.
     pub placed: NodeBytes,
     /// What escaped, the most first.
-    pub escapes: Vec<Escape>,
+    pub bypasses: Vec<Bypass>,
     /// How many processes there are.
     pub processes: usize,
     /// How many of them may not be looked at: those of other users.
@@ -32,7 +32,7 @@ pub struct Survey {
 
 /// Memory of a process that is not under the placement.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Escape {
+pub struct Bypass {
     /// The process.
     pub pid: u32,
     /// Its name.
@@ -68,7 +68,7 @@ impl Cause {
     }
 
     /// What to do about it.
-    pub fn remedy(&self) -> &'static str {
+    pub fn hint(&self) -> &'static str {
         match self {
             Self::Reset(_) => {
                 "whatever started it has set another policy; mpirun does so for its ranks: put \
@@ -88,23 +88,23 @@ impl Cause {
     }
 }
 
-impl Survey {
+impl PlacementAudit {
     /// Looks at a process and all that it started.
     ///
     /// # Errors
     /// When `/proc` holds nonsense.
     pub fn of_tree(root: &Root, pid: u32, placement: &Placement) -> Result<Self, RootError> {
-        let mut survey = Self::default();
+        let mut audit = Self::default();
         for process in tree(root, pid)?.iter().filter(|process| !process.is_zombie) {
             match mappings(root, process.pid) {
-                Ok(Some(mappings)) => survey.add(process, &mappings, placement),
+                Ok(Some(mappings)) => audit.add(process, &mappings, placement),
                 Ok(None) => {}
-                Err(why) if why.is_permission() => survey.hidden += 1,
+                Err(why) if why.is_permission() => audit.hidden += 1,
                 Err(why) => return Err(why),
             }
         }
-        survey.escapes.sort_by_key(|escape| std::cmp::Reverse(escape.bytes.total()));
-        Ok(survey)
+        audit.bypasses.sort_by_key(|bypass| std::cmp::Reverse(bypass.bytes.total()));
+        Ok(audit)
     }
 
     /// Takes in the mappings of a process.
@@ -119,27 +119,31 @@ impl Survey {
                 && mapping.anonymous_bytes == 0
                 && !mapping.is_named_memory(page_bytes)
             {
-                self.escape(process, Cause::File, &mapping.bytes);
+                self.add_bypass(process, Cause::File, &mapping.bytes);
             } else if own.is_some_and(|own| !is_policy(own, &wanted)) {
-                self.escape(process, Cause::Reset(own.unwrap_or_default().into()), &mapping.bytes);
+                self.add_bypass(
+                    process,
+                    Cause::Reset(own.unwrap_or_default().into()),
+                    &mapping.bytes,
+                );
             } else if !is_policy(&mapping.policy, &wanted) {
-                self.escape(process, Cause::Bound(mapping.policy.clone()), &mapping.bytes);
+                self.add_bypass(process, Cause::Bound(mapping.policy.clone()), &mapping.bytes);
             } else {
                 let (here, elsewhere) = split(&mapping.bytes, |node| nodes.has(node));
                 self.placed.add(&here);
-                self.escape(process, Cause::Elsewhere, &elsewhere);
+                self.add_bypass(process, Cause::Elsewhere, &elsewhere);
             }
         }
     }
 
-    fn escape(&mut self, process: &Process, cause: Cause, bytes: &NodeBytes) {
+    fn add_bypass(&mut self, process: &Process, cause: Cause, bytes: &NodeBytes) {
         if bytes.total() == 0 {
             return;
         }
-        let same = |escape: &&mut Escape| escape.pid == process.pid && escape.cause == cause;
-        match self.escapes.iter_mut().find(same) {
-            Some(escape) => escape.bytes.add(bytes),
-            None => self.escapes.push(Escape {
+        let same = |bypass: &&mut Bypass| bypass.pid == process.pid && bypass.cause == cause;
+        match self.bypasses.iter_mut().find(same) {
+            Some(bypass) => bypass.bytes.add(bytes),
+            None => self.bypasses.push(Bypass {
                 pid: process.pid,
                 name: process.name.clone(),
                 cause,
@@ -149,18 +153,18 @@ impl Survey {
     }
 
     /// How much memory escaped, bytes.
-    pub fn escaped_bytes(&self) -> u64 {
-        self.escapes.iter().map(|escape| escape.bytes.total()).sum()
+    pub fn bypassed_bytes(&self) -> u64 {
+        self.bypasses.iter().map(|bypass| bypass.bytes.total()).sum()
     }
 
     /// All memory that was looked at, bytes.
     pub fn total_bytes(&self) -> u64 {
-        self.placed.total() + self.escaped_bytes()
+        self.placed.total() + self.bypassed_bytes()
     }
 
     /// The part of the memory that escaped, 0 to 1.
-    pub fn escaped_share(&self) -> f64 {
-        self.escaped_bytes() as f64 / (self.total_bytes().max(1)) as f64
+    pub fn bypassed_share(&self) -> f64 {
+        self.bypassed_bytes() as f64 / (self.total_bytes().max(1)) as f64
     }
 }
 
@@ -192,17 +196,17 @@ mod tests {
 
     const OURS: &str = "weighted interleave:0-1";
 
-    /// What escapes of a process whose numa_maps is this, and what is placed on nodes 0 and 1.
+    /// What bypasses of a process whose numa_maps is this, and what is placed on nodes 0 and 1.
     fn survey(numa_maps: &str) -> (Vec<(Cause, u64)>, [u64; 2]) {
         let placement = Placement { nodes: vec![(0, 3), (1, 1)], means: Means::Weighted };
         let name = "app".to_string();
         let process =
             Process { pid: 7, parent: 1, session: 1, name, start_ticks: 0, is_zombie: false };
-        let mut survey = Survey::default();
-        survey.add(&process, &parse(numa_maps).unwrap(), &placement);
-        let escapes = survey.escapes.iter();
-        let escapes = escapes.map(|it| (it.cause.clone(), it.bytes.total() / 4096)).collect();
-        (escapes, [0, 1].map(|node| survey.placed.on(node) / 4096))
+        let mut audit = PlacementAudit::default();
+        audit.add(&process, &parse(numa_maps).unwrap(), &placement);
+        let bypasses = audit.bypasses.iter();
+        let bypasses = bypasses.map(|it| (it.cause.clone(), it.bytes.total() / 4096)).collect();
+        (bypasses, [0, 1].map(|node| audit.placed.on(node) / 4096))
     }
 
     #[test]
@@ -269,9 +273,9 @@ mod tests {
     #[test]
     fn this_process_is_under_no_placement() {
         let placement = Placement { nodes: vec![(0, 3), (1, 1)], means: Means::Weighted };
-        let survey = Survey::of_tree(&Root::live(), std::process::id(), &placement).unwrap();
-        assert_eq!((survey.processes, survey.placed.total()), (1, 0));
-        assert!(survey.escapes.iter().any(|it| it.cause == Cause::Reset("default".into())));
-        assert!(survey.escaped_share() > 0.99);
+        let audit = PlacementAudit::of_tree(&Root::live(), std::process::id(), &placement).unwrap();
+        assert_eq!((audit.processes, audit.placed.total()), (1, 0));
+        assert!(audit.bypasses.iter().any(|it| it.cause == Cause::Reset("default".into())));
+        assert!(audit.bypassed_share() > 0.99);
     }
 }

@@ -123,7 +123,7 @@ impl Scope {
     }
 
     /// Whether looking where its pages are takes time in proportion to them.
-    pub fn is_slow_to_look_at(&self) -> bool {
+    pub fn is_slow_to_sample(&self) -> bool {
         matches!(self, Self::Processes(_) | Self::Named(_))
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::{
     machine::{
-        id_list::List,
+        id_list::IdList,
         node::{self, size},
     },
     process::cgroup::{self, Headroom},
@@ -36,7 +36,7 @@ impl Available {
 ///
 /// # Errors
 /// When a file that is there cannot be read or holds nonsense.
-pub fn available(root: &Root, nodes: Option<&List>) -> Result<Option<Available>, RootError> {
+pub fn available(root: &Root, nodes: Option<&IdList>) -> Result<Option<Available>, RootError> {
     let meminfo = root.text("/proc/meminfo")?.unwrap_or_default();
     let of_machine = size(&meminfo, "MemAvailable");
     let of_nodes = match nodes {

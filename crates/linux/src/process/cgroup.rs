@@ -11,7 +11,7 @@
 //! cpusets.rst; proc(5) for `mountinfo`; cgroups(7) for `/proc/PID/cgroup`.
 
 use crate::{
-    machine::id_list::List,
+    machine::id_list::IdList,
     root::{Root, RootError},
 };
 pub use interleaf_procfs::cgroup::Version;
@@ -343,7 +343,7 @@ impl Group {
     ///
     /// # Errors
     /// When a file cannot be read or is no list of nodes.
-    pub fn memory_nodes(&self, root: &Root) -> Result<Option<List>, RootError> {
+    pub fn memory_nodes(&self, root: &Root) -> Result<Option<IdList>, RootError> {
         let file = match self.tree.version {
             Version::One => "cpuset.effective_mems",
             Version::Two => "cpuset.mems.effective",
@@ -351,7 +351,7 @@ impl Group {
         let mut next = Some(self.clone());
         while let Some(group) = next {
             let path = join(&group.folder(), file);
-            let list = |text: &str| List::of_kernel(text).ok();
+            let list = |text: &str| IdList::of_kernel(text).ok();
             if let Some(nodes) = root.value(&path, "a list of nodes", list)? {
                 return Ok(Some(nodes));
             }

@@ -75,7 +75,7 @@ impl Program {
     ///
     /// # Errors
     /// When there is none, or it cannot be looked at.
-    pub fn look(name: &OsStr) -> Result<Self, ProgramError> {
+    pub fn inspect(name: &OsStr) -> Result<Self, ProgramError> {
         let mut path = find(name)?;
         let mut scripts = vec![];
         loop {
@@ -230,7 +230,7 @@ mod tests {
     #[test]
     fn this_program_is_known() {
         let us = env::current_exe().unwrap();
-        let program = Program::look(us.as_os_str()).unwrap();
+        let program = Program::inspect(us.as_os_str()).unwrap();
         assert_eq!((&program.path, program.is_privileged), (&us, false));
         if cfg!(target_env = "gnu") {
             assert_eq!(program.linked, Linked::Gnu);
@@ -246,19 +246,19 @@ mod tests {
         let (outer, inner) = (folder.path().join("outer"), folder.path().join("inner"));
         fs::write(&inner, "#!/bin/sh\n").unwrap();
         fs::write(&outer, format!("#!{}\n", inner.display())).unwrap();
-        let program = Program::look(outer.as_os_str()).unwrap();
+        let program = Program::inspect(outer.as_os_str()).unwrap();
         assert_eq!(program.scripts, [outer, inner.clone()]);
         assert_eq!(program.path, Path::new("/bin/sh"));
         fs::write(&inner, format!("#!{}\n", inner.display())).unwrap();
-        let why = Program::look(inner.as_os_str()).unwrap_err().to_string();
+        let why = Program::inspect(inner.as_os_str()).unwrap_err().to_string();
         assert!(why.ends_with("a script is read by a script, and so on"), "{why}");
     }
 
     #[test]
     fn what_is_not_there_is_named() {
-        let why = Program::look(OsStr::new("no-such-program")).unwrap_err().to_string();
+        let why = Program::inspect(OsStr::new("no-such-program")).unwrap_err().to_string();
         assert_eq!(why, "no-such-program: there is no such program");
-        let why = Program::look(OsStr::new("/nowhere/x")).unwrap_err().to_string();
+        let why = Program::inspect(OsStr::new("/nowhere/x")).unwrap_err().to_string();
         assert_eq!(why, "/nowhere/x: there is no such program");
     }
 }

@@ -1,7 +1,7 @@
 //! Processes: who started whom, and whether one is still the one it was.
 
 use crate::{
-    machine::{id_list::List, node::size},
+    machine::{id_list::IdList, node::size},
     root::{Root, RootError},
     stop::StopFlag,
 };
@@ -205,7 +205,7 @@ pub fn anonymous_bytes(root: &Root, pid: u32) -> Result<Option<u64>, RootError> 
 ///
 /// # Errors
 /// When its status cannot be read.
-pub fn allowed_nodes(root: &Root, pid: &str) -> Result<Option<List>, RootError> {
+pub fn allowed_nodes(root: &Root, pid: &str) -> Result<Option<IdList>, RootError> {
     allowed(root, pid, "Mems_allowed_list", "a list of nodes")
 }
 
@@ -213,7 +213,7 @@ pub fn allowed_nodes(root: &Root, pid: &str) -> Result<Option<List>, RootError> 
 ///
 /// # Errors
 /// When its status cannot be read.
-pub fn allowed_cpus(root: &Root, pid: &str) -> Result<Option<List>, RootError> {
+pub fn allowed_cpus(root: &Root, pid: &str) -> Result<Option<IdList>, RootError> {
     allowed(root, pid, "Cpus_allowed_list", "a list of CPUs")
 }
 
@@ -222,12 +222,12 @@ fn allowed(
     pid: &str,
     name: &str,
     expected: &'static str,
-) -> Result<Option<List>, RootError> {
+) -> Result<Option<IdList>, RootError> {
     let path = format!("/proc/{pid}/status");
     let Some(text) = root.peek(&path)? else { return Ok(None) };
     let Some(value) = status::field(text.as_bytes(), name) else { return Ok(None) };
     let value = String::from_utf8_lossy(value);
-    let list = List::of_kernel(&value);
+    let list = IdList::of_kernel(&value);
     list.map(Some).map_err(|_| RootError::Content { path, text: value.into_owned(), expected })
 }
 

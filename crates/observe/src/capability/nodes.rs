@@ -2,7 +2,7 @@
 
 use super::{Status, rights::Rights};
 use interleaf_linux::{
-    machine::{id_list::List, topology::Machine, vmstat},
+    machine::{id_list::IdList, topology::Machine, vmstat},
     root::{Root, RootError},
 };
 
@@ -83,7 +83,7 @@ pub(super) fn rated(machine: &Machine) -> Status {
         return Status::present("the firmware rates every node (HMAT or CDAT)");
     }
     let s = if unrated.len() == 1 { "" } else { "s" };
-    let unrated: List = unrated.into_iter().collect();
+    let unrated: IdList = unrated.into_iter().collect();
     let mut why = format!("the firmware does not rate node{s} {unrated}");
     if !latencies.is_empty() {
         why += &format!(", but for a latency: {}", latencies.join(", "));
@@ -95,7 +95,7 @@ pub(super) fn rated(machine: &Machine) -> Status {
 }
 
 pub(super) fn tiers(machine: &Machine) -> Status {
-    let text = |(id, nodes): &(u32, List)| format!("{id}: nodes {nodes}");
+    let text = |(id, nodes): &(u32, IdList)| format!("{id}: nodes {nodes}");
     match machine.tiers.len() {
         0 => Status::missing(
             "the kernel does not tell its memory tiers",
@@ -179,7 +179,7 @@ pub(super) fn automatic(machine: &Machine) -> Status {
 }
 
 pub(super) fn demotion(machine: &Machine) -> Status {
-    match machine.switches.demotion {
+    match machine.sysctls.demotion {
         Some(true) => Status::present(
             "on: of a node that is full, cold pages go to a slower tier, whatever the weights say",
         ),

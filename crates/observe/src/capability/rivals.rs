@@ -3,7 +3,7 @@
 use super::Status;
 use interleaf_linux::{
     machine::{
-        damon::{Damon, Kdamond},
+        damon::{Damon, KdamondSettings},
         topology::Machine,
     },
     place::journal::{damaged, leftovers},
@@ -55,7 +55,7 @@ pub(super) fn rivals(root: &Root, machine: &Machine) -> Result<Status, RootError
 
 /// `numa_balancing`: bit 0 and bit 1 are two movers.
 fn balancing(machine: &Machine) -> Option<Rival> {
-    let value = machine.switches.numa_balancing.filter(|value| *value > 0)?;
+    let value = machine.sysctls.numa_balancing.filter(|value| *value > 0)?;
     let does = match (value & 1 > 0, value & 2 > 0) {
         (_, false) => "pulls pages to the nodes of their threads",
         (false, true) => "promotes hot pages to faster tiers",
@@ -70,7 +70,7 @@ fn balancing(machine: &Machine) -> Option<Rival> {
 }
 
 fn reclaim(machine: &Machine) -> Option<Rival> {
-    let value = machine.switches.zone_reclaim.filter(|value| *value > 0)?;
+    let value = machine.sysctls.zone_reclaim.filter(|value| *value > 0)?;
     Some(rival(
         format!("zone_reclaim_mode={value} empties a full node before another is used"),
         "sysctl vm.zone_reclaim_mode=0",
@@ -81,7 +81,7 @@ fn reclaim(machine: &Machine) -> Option<Rival> {
 /// within them is lost (`hpage_collapse_find_target_node` in `mm/khugepaged.c`). With `madvise` it
 /// does so for programs that ask.
 fn huge_pages(machine: &Machine) -> Option<Rival> {
-    machine.switches.huge_pages.as_deref().filter(|chosen| *chosen == "always")?;
+    machine.sysctls.huge_pages.as_deref().filter(|chosen| *chosen == "always")?;
     Some(rival(
         "khugepaged joins small pages to huge ones, on the node that has most of them",
         "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled",
@@ -93,7 +93,7 @@ fn of_damon(damon: &Damon) -> Vec<Rival> {
         let remedy = format!("echo N > /sys/module/{module}/parameters/enabled");
         rival(format!("{module} holds DAMON"), remedy)
     };
-    let thread = |thread: &Kdamond| {
+    let thread = |thread: &KdamondSettings| {
         let does = match (&thread.operations, &thread.actions[..]) {
             (None, _) => String::new(),
             (Some(operations), []) => format!(" ({operations})"),

@@ -36,7 +36,7 @@ pub(super) fn counters(root: &Root, machine: &Machine) -> Result<Status, RootErr
             "run on bare metal with the driver loaded (intel_uncore, amd_uncore, nvidia_cspmu); in \
              a virtual machine there is none",
         )),
-        Err(why) => Ok(Status::missing(format!("{why}; found: {found}"), why.remedy())),
+        Err(why) => Ok(Status::missing(format!("{why}; found: {found}"), why.hint())),
     }
 }
 

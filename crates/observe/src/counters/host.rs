@@ -108,7 +108,7 @@ fn setting(value: &Option<i64>) -> String {
 
 impl OpenError {
     /// What to do about it, or what could serve instead.
-    pub fn remedy(&self) -> &'static str {
+    pub fn hint(&self) -> &'static str {
         match self {
             Self::NotPermitted { whole_machine: true, .. } => {
                 "run as root or with CAP_PERFMON, or sysctl kernel.perf_event_paranoid=0"

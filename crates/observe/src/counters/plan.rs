@@ -7,7 +7,7 @@ use super::{
     table::{Event, Quantity, Table, tables},
 };
 use interleaf_linux::{
-    machine::{id_list::List, topology::Machine},
+    machine::{id_list::IdList, topology::Machine},
     root::{Root, RootError},
 };
 use interleaf_model::{
@@ -100,7 +100,7 @@ const INSTEAD: &str = "a program that can count may feed readings, or a recordin
 
 impl PlanError {
     /// What to do about it, or what could serve instead.
-    pub fn remedy(&self) -> String {
+    pub fn hint(&self) -> String {
         match self {
             Self::Root(_) => "capture the machine again, or run where its files can be read".into(),
             Self::NoUnits(_) => format!(
@@ -118,8 +118,8 @@ impl PlanError {
 /// The layout of a machine as far as its topology tells: sockets, and the tiers in the order of
 /// their speed, near every socket. Memory of nodes without CPUs is taken for CXL. Nothing is rated.
 pub fn rough_layout(machine: &Machine) -> Layout {
-    let tiers: Vec<List> = machine.memory_by_speed();
-    let tier = |nodes: &List| {
+    let tiers: Vec<IdList> = machine.memory_by_speed();
+    let tier = |nodes: &IdList| {
         let of_tier = || machine.nodes.iter().filter(|node| nodes.has(node.id));
         let s = if nodes.len() == 1 { "" } else { "s" };
         TierLayout {
@@ -133,7 +133,7 @@ pub fn rough_layout(machine: &Machine) -> Layout {
             rated_latency_ns: 0.0,
         }
     };
-    let domain = |(id, cpus): &(u32, List)| DomainLayout {
+    let domain = |(id, cpus): &(u32, IdList)| DomainLayout {
         name: format!("socket {id}"),
         cores: cpus.len() as u32,
         tiers: (0..tiers.len()).collect(),
@@ -187,7 +187,7 @@ fn plan_of(
         plan: Plan { tables, domains, tiers, events, notes, missing },
     };
     for table in own.into_iter().chain(devices) {
-        making.take(table, wanted)?;
+        making.add_table(table, wanted)?;
     }
     if !making.plan.events.is_empty() {
         making.tell_what_is_missing();
@@ -214,7 +214,11 @@ struct Making<'a> {
 
 impl Making<'_> {
     /// Adds what `table` has to count that nothing before has.
-    fn take(&mut self, table: &Table, wanted: &dyn Fn(Quantity) -> bool) -> Result<(), RootError> {
+    fn add_table(
+        &mut self,
+        table: &Table,
+        wanted: &dyn Fn(Quantity) -> bool,
+    ) -> Result<(), RootError> {
         let before = self.plan.events.len();
         let covered = self.covered.clone();
         let kinds: Vec<TierKind> = self.layout.tiers.iter().map(|tier| tier.kind).collect();
@@ -297,7 +301,7 @@ impl Making<'_> {
     }
 
     /// The CPUs that a PMU is opened on.
-    fn cpus(&self, unit: &Pmu) -> List {
+    fn cpus(&self, unit: &Pmu) -> IdList {
         let sockets = || self.machine.sockets.iter().flat_map(|(_, cpus)| cpus.iter()).collect();
         unit.cpus.clone().unwrap_or_else(sockets)
     }

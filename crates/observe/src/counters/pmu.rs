@@ -2,7 +2,7 @@
 
 use super::format::{Field, WORDS};
 use interleaf_linux::{
-    machine::id_list::List,
+    machine::id_list::IdList,
     root::{Root, RootError},
 };
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ pub struct Pmu {
     pub kind: u32,
     /// The CPUs that it is opened on, one for each socket that it counts; `None` of a PMU of cores,
     /// which has no such list.
-    pub cpus: Option<List>,
+    pub cpus: Option<IdList>,
     /// Where the fields of an event go; those that cannot be read are left out.
     pub format: BTreeMap<String, Field>,
 }
@@ -97,7 +97,7 @@ fn pmu(root: &Root, name: &str) -> Result<Option<Pmu>, RootError> {
     let folder = format!("{DEVICES}/{name}");
     let kind = root.value(&format!("{folder}/type"), "the number of a PMU", |t| t.parse().ok())?;
     let Some(kind) = kind else { return Ok(None) };
-    let list = |text: &str| List::of_kernel(text).ok();
+    let list = |text: &str| IdList::of_kernel(text).ok();
     let cpus = root.value(&format!("{folder}/cpumask"), "a list of CPUs", list)?;
     let mut format = BTreeMap::new();
     for field in root.names(&format!("{folder}/format"))? {

@@ -83,7 +83,7 @@ pub enum TopdownError {
 
 impl TopdownError {
     /// What to do about it.
-    pub fn remedy(&self) -> &'static str {
+    pub fn hint(&self) -> &'static str {
         match self {
             Self::Root(_) => "capture the machine again, or run where its files can be read",
             Self::UnknownCpu(_) => {
@@ -207,7 +207,7 @@ impl Topdown {
             let running_ns = raw.running_ns.saturating_sub(group.last.running_ns) as f64;
             let grown = Grown::between(&group.last, &raw);
             group.last = raw;
-            counts.take(events, &grown, running_ns);
+            counts.add(events, &grown, running_ns);
         }
         Ok(counts.slots())
     }
@@ -319,7 +319,7 @@ struct CoreCounts {
 }
 
 impl CoreCounts {
-    fn take(&mut self, events: &[CoreEvent], grown: &Grown, running_ns: f64) {
+    fn add(&mut self, events: &[CoreEvent], grown: &Grown, running_ns: f64) {
         self.enabled_ns += grown.enabled_ns;
         self.running_ns += running_ns;
         let Some(counts) = &grown.counts else { return };

@@ -6,7 +6,10 @@ use interleaf_console::{Failure, system};
 use interleaf_linux::{
     launch::unix_socket::{self, Access},
     machine::{
-        damon::probe::{ProbeError, Probed, probe},
+        damon::{
+            self,
+            probe::{ProbeError, Probed, probe},
+        },
         node::Node,
         topology::Machine,
     },
@@ -14,7 +17,6 @@ use interleaf_linux::{
         actuator::{
             Actuator, ActuatorError, Choice, Goal, Scope, Setting, SharedJournal,
             choose::{Ranked, Way, choose},
-            kdamond,
             multi_socket::divide,
         },
         journal::{self, Claim},
@@ -132,9 +134,9 @@ impl Setup {
         Ok(match &config.source {
             SourceChoice::Counters => {
                 let opened = plan(root, &self.machine, layout)
-                    .map_err(|why| uncounted(&why, &why.remedy()))
+                    .map_err(|why| uncounted(&why, &why.hint()))
                     .and_then(|planned| {
-                        Counters::open(planned, root).map_err(|why| uncounted(&why, why.remedy()))
+                        Counters::open(planned, root).map_err(|why| uncounted(&why, why.hint()))
                     });
                 match opened {
                     Ok(counters) => Box::new(counters),
@@ -199,7 +201,7 @@ impl Setup {
                     kind: "counters".into(),
                     is_there: false,
                     what: why.to_string(),
-                    remedy: Some(instead(&why.remedy())),
+                    remedy: Some(instead(&why.hint())),
                 },
             },
         }
@@ -409,7 +411,7 @@ impl Setup {
     /// What is to be minded.
     fn notes(&self, config: &Config) -> Vec<String> {
         let unrated = &self.host.unrated;
-        let balances = self.machine.switches.numa_balancing.is_some_and(|value| value > 0);
+        let balances = self.machine.sysctls.numa_balancing.is_some_and(|value| value > 0);
         let notes = [
             self.ignored_ratings(),
             (!unrated.is_empty()).then(|| {
@@ -488,7 +490,7 @@ fn order(config: &Config) -> Order {
 
 /// Pages cannot be moved.
 pub(super) fn actuator_failure(why: &ActuatorError) -> Failure {
-    Failure::new(why.to_string(), why.advice())
+    Failure::new(why.to_string(), why.hint())
 }
 
 fn uncounted(why: &impl ToString, remedy: &str) -> Failure {
@@ -511,7 +513,7 @@ fn unasked(root: &Root, why: &ProbeError) -> String {
     if !matches!(why, ProbeError::Held(_)) {
         return why.to_string();
     }
-    match journal::holder(root, kdamond::COUNT) {
+    match journal::holder(root, damon::COUNT) {
         Ok(Some(pid)) => {
             format!("process {pid} of interleaf has DAMON already: let one do all (kill {pid})")
         }

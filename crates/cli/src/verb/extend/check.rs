@@ -129,7 +129,7 @@ fn launched(command: &[OsString]) -> Option<&OsStr> {
 
 /// Whether a word is a program.
 fn is_run(word: &OsStr) -> bool {
-    let found = Program::look(word).ok();
+    let found = Program::inspect(word).ok();
     let file = found.map(|program| program.scripts.into_iter().next().unwrap_or(program.path));
     file.is_some_and(|file| rustix::fs::access(file, Access::EXEC_OK).is_ok())
 }
@@ -137,7 +137,7 @@ fn is_run(word: &OsStr) -> bool {
 /// What the command is.
 fn program(name: &OsStr) -> Vec<CheckDocument> {
     let what = "command";
-    let program = match Program::look(name) {
+    let program = match Program::inspect(name) {
         Ok(program) => program,
         Err(why) => {
             let remedy = "name a program that is there; options of `interleaf` stand before it";
@@ -225,7 +225,7 @@ fn stores(args: &ExtendArgs) -> Vec<CheckDocument> {
 fn store(path: &Path, refused: Option<&store::Refused>) -> CheckDocument {
     let what = "store";
     let place = path.display();
-    let storage = match Storage::look(&Root::live(), path) {
+    let storage = match Storage::probe(&Root::live(), path) {
         Ok(storage) => storage,
         Err(why) => {
             let remedy = "name a folder on a fast drive that is there, or a block device";
@@ -432,7 +432,7 @@ mod tests {
 
     #[test]
     fn what_is_linked_for_a_gpu_is_found_behind_rdma() {
-        let mut program = Program::look(OsStr::new("sh")).unwrap();
+        let mut program = Program::inspect(OsStr::new("sh")).unwrap();
         assert!(pinned(&program).is_none());
         program.needs = vec!["libibverbs.so.1".into(), "libcuda.so.1".into()];
         let found = pinned(&program).unwrap();

@@ -35,7 +35,7 @@ use interleaf_measure::{
     traffic::Traffic,
 };
 use interleaf_model::weights::Weights;
-use interleaf_observe::interference::Busy;
+use interleaf_observe::interference::CpuCounters;
 use interleaf_record::{
     measure::{
         CachesDocument, ContaminationDocument, LevelDocument, MeasureDocument, PointDocument,
@@ -201,11 +201,11 @@ impl<'a> Bench<'a> {
         work: impl FnOnce() -> Result<T, Stop>,
     ) -> Result<(T, ContaminationDocument, f64), Stop> {
         let (before, began) =
-            (Busy::read(self.setup.root).map_err(system::read_failure)?, Instant::now());
+            (CpuCounters::read(self.setup.root).map_err(system::read_failure)?, Instant::now());
         let done = work()?;
         let took = began.elapsed().as_secs_f64();
         let between =
-            Busy::read(self.setup.root).map_err(system::read_failure)?.since(&before, took);
+            CpuCounters::read(self.setup.root).map_err(system::read_failure)?.since(&before, took);
         let contamination = ContaminationDocument {
             others_cpus: rounded(between.others),
             stolen_cpus: rounded(between.stolen),

@@ -59,7 +59,7 @@ pub(super) fn place(
     let stopped = moved.stopped;
     document.moved = Some(moved);
     give(args, document, interleaf_report::run::moved)?;
-    if machine.switches.numa_balancing.is_some_and(|value| value > 0) && !args.dry_run {
+    if machine.sysctls.numa_balancing.is_some_and(|value| value > 0) && !args.dry_run {
         say(
             args.quiet,
             "numa_balancing is on and may pull the pages back to the CPUs that use them: sysctl \

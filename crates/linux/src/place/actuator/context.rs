@@ -123,7 +123,7 @@ impl Context {
     /// What is to be written, in order, once there is a thread: counts before what they make room
     /// for. The state is not among it.
     pub fn writes(&self, kernel: &Probed) -> Vec<Write> {
-        let mut out = Writes(vec![]);
+        let mut out = WriteList(vec![]);
         if kernel.refresh {
             out.add("0/refresh_ms", AGGREGATION_US / 1000);
         }
@@ -174,7 +174,7 @@ impl Quota {
 }
 
 impl Scheme {
-    fn writes(&self, folder: &str, kernel: &Probed, out: &mut Writes) {
+    fn writes(&self, folder: &str, kernel: &Probed, out: &mut WriteList) {
         out.add(format!("{folder}/action"), self.action);
         match &self.to {
             To::Node(node) => {
@@ -233,7 +233,7 @@ impl Scheme {
 /// what matches; the first that matches decides, and behind a last one that allows, all else is
 /// rejected. So several groups are allowed one by one, where without that only one can be told from
 /// others.
-fn filters(folder: &str, all: &[&Without], can_allow: bool, out: &mut Writes) {
+fn filters(folder: &str, all: &[&Without], can_allow: bool, out: &mut WriteList) {
     if all.is_empty() {
         return;
     }
@@ -261,7 +261,7 @@ fn filters(folder: &str, all: &[&Without], can_allow: bool, out: &mut Writes) {
 
 impl Without {
     /// A filter that matches it.
-    fn writes(&self, filter: &str, out: &mut Writes) {
+    fn writes(&self, filter: &str, out: &mut WriteList) {
         let kind = match self {
             Self::Addresses(_) => "addr",
             Self::Files => "anon",
@@ -287,9 +287,9 @@ impl Without {
 }
 
 /// What is written below the folder of DAMON's threads.
-struct Writes(Vec<Write>);
+struct WriteList(Vec<Write>);
 
-impl Writes {
+impl WriteList {
     fn add(&mut self, path: impl AsRef<str>, text: impl ToString) {
         let path = format!("{ADMIN}/{}", path.as_ref());
         self.0.push(Write { path, text: text.to_string() });

@@ -49,7 +49,7 @@ impl Guards {
 
     /// Looks at the nodes that are demoted from, and says when one has become nearly full, or has
     /// not been any more.
-    pub(super) fn look(
+    pub(super) fn update(
         &mut self,
         root: &Root,
         goal: &Goal,
@@ -134,7 +134,7 @@ mod tests {
             rate_limit_bytes_per_s: None,
         };
         let (mut guards, mut notes) = (Guards::default(), vec![]);
-        guards.look(&root, &goal, &mut notes).unwrap();
+        guards.update(&root, &goal, &mut notes).unwrap();
         assert_eq!(notes, ["node 1 is nearly full, and cold pages go to node 3"]);
         let [(0, idle), (1, at_work)] = &guards.schemes(&goal)[..] else { panic!() };
         assert_eq!((idle.to.clone(), idle.accesses), (To::Node(2), None));

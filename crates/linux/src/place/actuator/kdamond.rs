@@ -1,8 +1,8 @@
 //! A thread of DAMON that is ours: set up, brought up to date while it runs, and removed.
 
-use super::{ActuatorError, Setting, context::Context, settings_guard::Held};
+use super::{ActuatorError, Setting, context::Context, settings_guard::SettingsGuard};
 use crate::{
-    machine::damon::{ADMIN, MODULES, damon, probe::Probed},
+    machine::damon::{ADMIN, COUNT, MODULES, damon, probe::Probed},
     place::journal,
     root::{RootError, Write},
 };
@@ -18,15 +18,12 @@ pub struct Kdamond<'a> {
     kernel: Probed,
     /// What stands in its files, as far as it was written.
     written: BTreeMap<String, String>,
-    held: Held<'a>,
+    settings: SettingsGuard<'a>,
     /// Whether the thread does not have yet what stands in its files.
     is_behind: bool,
     /// When it was started.
     start: Option<Instant>,
 }
-
-/// How many threads there are: who holds it has DAMON.
-pub const COUNT: &str = "/sys/kernel/mm/damon/admin/kdamonds/nr_kdamonds";
 
 /// How long schemes with a quota do nothing when a thread has started: longer than any window of
 /// a quota. In the first window kernels have no limit yet (6.12: all of 200 MiB moved at once where
@@ -57,8 +54,8 @@ fn file(path: &str) -> String {
 impl<'a> Kdamond<'a> {
     /// One that is not set up yet.
     pub fn new(setting: Setting<'a>, kernel: Probed) -> Self {
-        let (written, held) = (BTreeMap::new(), Held::new(setting.clone()));
-        Self { setting, kernel, written, held, is_behind: false, start: None }
+        let (written, settings) = (BTreeMap::new(), SettingsGuard::new(setting.clone()));
+        Self { setting, kernel, written, settings, is_behind: false, start: None }
     }
 
     /// What the kernel takes.
@@ -68,7 +65,7 @@ impl<'a> Kdamond<'a> {
 
     /// Whether it was set up; it may have ended since.
     pub fn is_set_up(&self) -> bool {
-        !self.held.is_empty()
+        !self.settings.is_empty()
     }
 
     /// Whether it runs. It ends by itself when no process that it watches is left. Of a captured
@@ -99,12 +96,12 @@ impl<'a> Kdamond<'a> {
     /// # Errors
     /// When somebody else holds DAMON, `build` fails, or the kernel refuses the same context twice:
     /// the thread runs on with the last one, and is told again the next time.
-    pub fn bring(
+    pub fn apply(
         &mut self,
         build: &mut dyn FnMut() -> Result<Option<Context>, ActuatorError>,
     ) -> Result<(), ActuatorError> {
         let was_set_up = self.is_set_up();
-        let done = self.bring_built(build);
+        let done = self.build_and_apply(build);
         if !was_set_up && !matches!(done, Ok(true)) {
             self.release();
         }
@@ -112,14 +109,14 @@ impl<'a> Kdamond<'a> {
     }
 
     /// Builds the context and commits it; whether one was built.
-    fn bring_built(
+    fn build_and_apply(
         &mut self,
         build: &mut dyn FnMut() -> Result<Option<Context>, ActuatorError>,
     ) -> Result<bool, ActuatorError> {
         let mut context = build()?;
         let (mut tries, mut same) = (0, 0);
         while let Some(now) = context {
-            match self.try_bring(&now) {
+            match self.apply_once(&now) {
                 Err(why) if why.is_value_refused() => {
                     context = build()?;
                     same = if context.as_ref() == Some(&now) { same + 1 } else { 0 };
@@ -134,7 +131,7 @@ impl<'a> Kdamond<'a> {
         Ok(false)
     }
 
-    fn try_bring(&mut self, context: &Context) -> Result<(), ActuatorError> {
+    fn apply_once(&mut self, context: &Context) -> Result<(), ActuatorError> {
         if !self.is_set_up() {
             self.claim()?;
         }
@@ -166,10 +163,10 @@ impl<'a> Kdamond<'a> {
         let state = file("0/state");
         if !runs {
             self.start = Some(Instant::now());
-            if self.held.has(&state) {
+            if self.settings.has(&state) {
                 self.setting.root.write(&state, "on").map_err(ActuatorError::Refused)?;
             } else {
-                self.held.set(&state, "on")?;
+                self.settings.set(&state, "on")?;
             }
         } else if self.is_behind {
             self.setting.root.write(&state, "commit").map_err(ActuatorError::Refused)?;
@@ -187,11 +184,11 @@ impl<'a> Kdamond<'a> {
         if let Some(pid) = journal::holder(root, COUNT)?.filter(|_| !found.kdamonds.is_empty()) {
             return Err(ActuatorError::Held {
                 who: format!("process {pid} of interleaf has DAMON already"),
-                remedy: format!("let one of both do all, and end the other: kill {pid}"),
+                hint: format!("let one of both do all, and end the other: kill {pid}"),
             });
         }
         if !found.kdamonds.is_empty() {
-            let does = |it: &crate::machine::damon::Kdamond| {
+            let does = |it: &crate::machine::damon::KdamondSettings| {
                 let what = it.operations.iter().chain(&it.actions).cloned();
                 let what: Vec<String> = what.collect();
                 let on = if it.on == Some(false) { "off" } else { "on" };
@@ -204,33 +201,33 @@ impl<'a> Kdamond<'a> {
                     all.len(),
                     all.join("; ")
                 ),
-                remedy: "find out who (damo?), and stop it there: `damo stop`".into(),
+                hint: "find out who (damo?), and stop it there: `damo stop`".into(),
             });
         }
         if let Some(module) = found.modules.first().filter(|_| !self.setting.leave) {
             return Err(ActuatorError::Held {
                 who: format!("the kernel's {module} holds DAMON"),
-                remedy: format!(
+                hint: format!(
                     "give leave to switch it off for the time (--stop-rivals), or \
                      echo N > /sys/module/{module}/parameters/enabled"
                 ),
             });
         }
-        self.held.quiet_balancer()?;
+        self.settings.quiet_balancer()?;
         for (module, path) in MODULES {
             if found.modules.iter().any(|name| name == module) {
-                self.held.set(path, "N")?;
+                self.settings.set(path, "N")?;
             }
         }
-        self.held.set(COUNT, "1")
+        self.settings.set(COUNT, "1")
     }
 
     /// Says what undoes its work, once.
     ///
     /// # Errors
     /// When that cannot be read.
-    pub(super) fn look(&mut self, notes: &mut Vec<String>) -> Result<(), ActuatorError> {
-        if self.is_set_up() { self.held.look(notes) } else { Ok(()) }
+    pub(super) fn note_balancer(&mut self, notes: &mut Vec<String>) -> Result<(), ActuatorError> {
+        if self.is_set_up() { self.settings.note_balancer(notes) } else { Ok(()) }
     }
 
     /// What its schemes have done by now, in their order; nothing while it does not run. It answers
@@ -277,6 +274,6 @@ impl<'a> Kdamond<'a> {
     /// Stops and removes it, and puts everything back, the last change first.
     pub fn release(&mut self) {
         self.written.clear();
-        self.held.release();
+        self.settings.release();
     }
 }

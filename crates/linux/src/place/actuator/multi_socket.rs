@@ -26,7 +26,7 @@ struct Shared<'a> {
 }
 
 /// The actuator of one socket.
-struct Part<'a> {
+struct SocketActuator<'a> {
     shared: Rc<RefCell<Shared<'a>>>,
     at: usize,
 }
@@ -47,7 +47,8 @@ pub fn divide<'a>(
     let (nodes, followed) = (nodes.to_vec(), Followed::default());
     let shared = Shared { whole, setting, nodes, sockets, followed, on: None };
     let shared = Rc::new(RefCell::new(shared));
-    let part = |at| -> Box<dyn Actuator + 'a> { Box::new(Part { shared: shared.clone(), at }) };
+    let part =
+        |at| -> Box<dyn Actuator + 'a> { Box::new(SocketActuator { shared: shared.clone(), at }) };
     (0..count).map(part).collect()
 }
 
@@ -83,7 +84,7 @@ impl Shared<'_> {
     /// `/proc` and their `numa_maps` again would double what a look costs.
     fn placement(&mut self) -> Result<NodeBytes, ActuatorError> {
         let setting = &self.setting;
-        let is_slow = setting.scope.is_slow_to_look_at();
+        let is_slow = setting.scope.is_slow_to_sample();
         if let Some(on) = self.on.as_ref().filter(|_| is_slow) {
             return Ok(on.clone());
         }
@@ -105,7 +106,7 @@ fn parts<'n>(on: &NodeBytes, sockets: impl Iterator<Item = &'n [u32]> + Clone) -
     bytes.iter().map(|bytes| if all > 0.0 { bytes / all } else { alike }).collect()
 }
 
-impl Actuator for Part<'_> {
+impl Actuator for SocketActuator<'_> {
     fn name(&self) -> &'static str {
         self.shared.borrow().whole.name()
     }

@@ -5,9 +5,9 @@
 
 use super::{
     Actuator, ActuatorError, Followed, Goal, Setting,
-    sampler::{Duty, ENDED, JOINED, Look, comings, there},
+    sampler::{Duty, ENDED, JOINED, PlacementSampler, check_nodes_online, note_membership},
     scan::{Changes, Scan},
-    settings_guard::Held,
+    settings_guard::SettingsGuard,
 };
 use crate::{place::migrate::Migrator, process::Process};
 use interleaf_model::machine::Order;
@@ -27,14 +27,14 @@ const LEAST_BYTES: u64 = 4 << 20;
 #[derive(Debug)]
 pub struct Pages<'a> {
     setting: Setting<'a>,
-    held: Held<'a>,
+    held: SettingsGuard<'a>,
     goal: Option<Goal>,
     mover: Option<Migrator>,
     known: Vec<Process>,
     scan: Scan,
     /// Those whose pages may not be moved, which was told.
     refused: BTreeSet<(u32, u64)>,
-    look: Look,
+    sampler: PlacementSampler,
     duty: Duty,
     tried_bytes: u64,
     moved_bytes: u64,
@@ -45,14 +45,14 @@ impl<'a> Pages<'a> {
     /// looked after.
     pub fn new(setting: Setting<'a>) -> Self {
         Self {
-            held: Held::new(setting.clone()),
+            held: SettingsGuard::new(setting.clone()),
             setting,
             goal: None,
             mover: None,
             known: vec![],
             scan: Scan::default(),
             refused: BTreeSet::new(),
-            look: Look::default(),
+            sampler: PlacementSampler::default(),
             duty: Duty::default(),
             tried_bytes: 0,
             moved_bytes: 0,
@@ -131,7 +131,7 @@ impl Actuator for Pages<'_> {
                 None => mover,
             });
         }
-        self.look.begin();
+        self.sampler.restart();
         self.held.quiet_balancer()?;
         (self.goal, self.duty) = (Some(goal.clone()), Duty::default());
         Ok(())
@@ -141,14 +141,14 @@ impl Actuator for Pages<'_> {
         let mut followed = Followed::default();
         let Some(goal) = self.goal.clone() else { return Ok(followed) };
         let root = self.setting.root;
-        there(root, &goal)?;
-        self.held.look(&mut followed.notes)?;
+        check_nodes_online(root, &goal)?;
+        self.held.note_balancer(&mut followed.notes)?;
         if self.scan.is_due() {
             let Changes { joined, gone } = self.scan.changes(&self.setting, &self.known, 0)?;
             if !self.known.is_empty() {
-                comings(&mut followed.notes, JOINED, &joined);
+                note_membership(&mut followed.notes, JOINED, &joined);
             }
-            comings(&mut followed.notes, ENDED, &gone);
+            note_membership(&mut followed.notes, ENDED, &gone);
             followed.joined = joined.iter().map(|it| it.pid).collect();
             followed.left = gone.iter().map(|it| it.pid).collect();
             if !joined.is_empty() {
@@ -160,8 +160,8 @@ impl Actuator for Pages<'_> {
             self.known.extend(joined);
         }
         self.portion(&goal, &mut followed)?;
-        let on = self.look.placement(&self.setting, &self.known)?;
-        self.look.note(&mut followed, root, &goal, on)?;
+        let on = self.sampler.sample_placement(&self.setting, &self.known)?;
+        self.sampler.note(&mut followed, root, &goal, on)?;
         followed.tried_bytes = Some(self.tried_bytes);
         followed.applied_bytes = Some(self.moved_bytes);
         followed.processes = Some(self.known.len());

@@ -1,7 +1,7 @@
 //! Brings the whole machine, or a control group, to a ratio by DAMON's `paddr`.
 //!
 //! Physical memory has no destinations by address, so a ratio is kept by how much moves: from the
-//! node that has most too much to the one that lacks most, as much as [`Steer`] wants from where
+//! node that has most too much to the one that lacks most, as much as [`QuotaController`] wants from where
 //! anonymous memory is in truth. Which of the hot pages go is chance, so that the ratio is kept
 //! over all of them and not within each array.
 //!
@@ -14,8 +14,8 @@ use super::{
     context::{Context, EligibleGoal, Quota, Scheme, To, Watched, Without},
     demote::Guards,
     kdamond::Kdamond,
-    quota_controller::{Push, Steer},
-    sampler::{Look, there},
+    quota_controller::{Push, QuotaController},
+    sampler::{PlacementSampler, check_nodes_online},
 };
 use crate::{
     machine::damon::probe::Probed,
@@ -39,9 +39,9 @@ pub struct Physical<'a> {
     has_goal: bool,
     goal: Option<Goal>,
     ranges: BTreeMap<u32, Vec<Range<u64>>>,
-    look: Look,
+    sampler: PlacementSampler,
     guards: Guards,
-    steer: Steer,
+    quota: QuotaController,
     push: Option<Push>,
 }
 
@@ -55,9 +55,9 @@ impl<'a> Physical<'a> {
             has_goal: false,
             goal: None,
             ranges: BTreeMap::new(),
-            look: Look::default(),
+            sampler: PlacementSampler::default(),
             guards: Guards::default(),
-            steer: Steer::default(),
+            quota: QuotaController::default(),
             push: None,
         }
     }
@@ -68,30 +68,30 @@ impl<'a> Physical<'a> {
     }
 
     /// Sees to it that DAMON does what is wanted now.
-    fn bring(&mut self, goal: &Goal) -> Result<(), ActuatorError> {
+    fn apply_goal(&mut self, goal: &Goal) -> Result<(), ActuatorError> {
         let Self { kdamond, setting, has_goal, ranges, guards, push, .. } = self;
         let wanted = Wanted { setting, has_goal: *has_goal, goal, ranges, guards, push: *push };
         // A control group that has gone since is left out the next time.
-        kdamond.bring(&mut || Ok(Some(wanted.context()?)))
+        kdamond.apply(&mut || Ok(Some(wanted.context()?)))
     }
 
-    fn look(&mut self, goal: &Goal, followed: &mut Followed) -> Result<(), ActuatorError> {
+    fn sample(&mut self, goal: &Goal, followed: &mut Followed) -> Result<(), ActuatorError> {
         let root = self.setting.root;
         // Asked first: while pages move, one would see a part of what comes, and ask for more.
         let stats = self.kdamond.stats_now()?;
         followed.tried_bytes = Some(stats.iter().map(|it| it.tried_bytes).sum());
         followed.applied_bytes = Some(stats.iter().map(|it| it.applied_bytes).sum());
-        let on = self.look.placement(&self.setting, &[])?;
+        let on = self.sampler.sample_placement(&self.setting, &[])?;
         if let Some(on) = &on {
             // Pages that cannot move yet are tried again.
             if !self.kdamond.is_warm() {
-                self.steer = Steer::default();
+                self.quota = QuotaController::default();
             }
             let done = stats.first().copied().unwrap_or_default();
-            self.push = self.steer.step(goal, on, done);
+            self.push = self.quota.step(goal, on, done);
         }
-        self.guards.look(root, goal, &mut followed.notes)?;
-        self.look.note(followed, root, goal, on)
+        self.guards.update(root, goal, &mut followed.notes)?;
+        self.sampler.note(followed, root, goal, on)
     }
 }
 
@@ -176,7 +176,7 @@ impl Actuator for Physical<'_> {
         {
             return Err(ActuatorError::None(format!(
                 "DAMON of this kernel tells one group from others (more since 6.15), and there are \
-                 some below {}: move by pages, or steer one of them",
+                 some below {}: move by pages, or quota one of them",
                 group.name
             )));
         }
@@ -186,10 +186,10 @@ impl Actuator for Physical<'_> {
             let why = "it says where in physical memory nodes are";
             return Err(ActuatorError::Absent { path: ZONEINFO.into(), why });
         }
-        (self.ranges, self.steer, self.push) = (ranges, Steer::default(), None);
-        self.look.begin();
-        self.look(goal, &mut Followed::default())?;
-        self.bring(goal)?;
+        (self.ranges, self.quota, self.push) = (ranges, QuotaController::default(), None);
+        self.sampler.restart();
+        self.sample(goal, &mut Followed::default())?;
+        self.apply_goal(goal)?;
         self.goal = Some(goal.clone());
         Ok(())
     }
@@ -197,10 +197,10 @@ impl Actuator for Physical<'_> {
     fn follow(&mut self) -> Result<Followed, ActuatorError> {
         let mut followed = Followed::default();
         let Some(goal) = self.goal.clone() else { return Ok(followed) };
-        there(self.setting.root, &goal)?;
-        self.look(&goal, &mut followed)?;
-        self.kdamond.look(&mut followed.notes)?;
-        self.bring(&goal)?;
+        check_nodes_online(self.setting.root, &goal)?;
+        self.sample(&goal, &mut followed)?;
+        self.kdamond.note_balancer(&mut followed.notes)?;
+        self.apply_goal(&goal)?;
         followed.demotes = self.guards.demotes();
         Ok(followed)
     }

@@ -54,7 +54,7 @@ const HOT: u32 = ACCESSES_MAX / 2;
 
 /// Decides what should move next.
 #[derive(Clone, Debug, Default)]
-pub struct Steer {
+pub struct QuotaController {
     is_moving: bool,
     demotes: bool,
     /// Looks in a row at which nothing was tried ...
@@ -84,7 +84,7 @@ pub struct Push {
     pub level: u32,
 }
 
-impl Steer {
+impl QuotaController {
     /// What should move, with the pages where they are and what was done so far; `None` to let them
     /// rest.
     pub fn step(&mut self, goal: &Goal, on: &NodeBytes, done: Stats) -> Option<Push> {
@@ -193,7 +193,7 @@ mod tests {
     /// every so many windows.
     fn run(looks_every: u32) -> Vec<f64> {
         let goal = goal(&[(0, 60), (1, 40)], Order::Interleave);
-        let (mut steer, mut here) = (Steer::default(), on(&[(0, 200), (1, 0)]));
+        let (mut steer, mut here) = (QuotaController::default(), on(&[(0, 200), (1, 0)]));
         let mut done = Stats::default();
         let mut points = vec![];
         for _ in 0..30 {
@@ -225,7 +225,7 @@ mod tests {
     fn of_three_nodes_the_fullest_gives_to_the_emptiest() {
         let goal = goal(&[(0, 2), (1, 1), (2, 1)], Order::Interleave);
         let here = on(&[(0, 100), (1, 90), (2, 10)]);
-        let push = Steer::default().step(&goal, &here, Stats::default()).unwrap();
+        let push = QuotaController::default().step(&goal, &here, Stats::default()).unwrap();
         assert_eq!((push.from, push.to), (1, 2));
         assert_eq!((push.bytes, push.accesses), (12 * MIB, (1, u32::MAX)));
     }
@@ -233,7 +233,7 @@ mod tests {
     /// What pushes come to when each window tries so much and moves nothing.
     fn in_vain(tries_mib: u64) -> Vec<Push> {
         let goal = goal(&[(0, 1), (1, 1)], Order::Interleave);
-        let (mut steer, here) = (Steer::default(), on(&[(0, 100)]));
+        let (mut steer, here) = (QuotaController::default(), on(&[(0, 100)]));
         let done = |look| Stats { tried_bytes: look * tries_mib * MIB, applied_bytes: 0 };
         (0..20).map(|look| steer.step(&goal, &here, done(look)).unwrap()).collect()
     }
@@ -258,7 +258,7 @@ mod tests {
     #[test]
     fn what_moves_again_is_not_hurried() {
         let goal = goal(&[(0, 1), (1, 1)], Order::Interleave);
-        let mut steer = Steer::default();
+        let mut steer = QuotaController::default();
         let looks = [(0, 0, 100), (40, 0, 100), (90, 40, 60), (110, 40, 60)];
         let mib = looks.map(|(tried, applied, here)| {
             let done = Stats { tried_bytes: tried * MIB, applied_bytes: applied * MIB };
@@ -272,14 +272,14 @@ mod tests {
     fn the_hottest_go_up_and_the_coldest_down() {
         let goal = goal(&[(0, 1), (1, 1)], Order::HottestFirst);
         let none = Stats::default();
-        let push = Steer::default().step(&goal, &on(&[(0, 10), (1, 90)]), none).unwrap();
+        let push = QuotaController::default().step(&goal, &on(&[(0, 10), (1, 90)]), none).unwrap();
         assert_eq!((push.to, push.is_hot, push.accesses), (0, true, (HOT, u32::MAX)));
-        let push = Steer::default().step(&goal, &on(&[(0, 90), (1, 10)]), none).unwrap();
+        let push = QuotaController::default().step(&goal, &on(&[(0, 90), (1, 10)]), none).unwrap();
         assert_eq!((push.to, push.is_hot, push.accesses), (1, false, (0, 0)));
         // At the goal they are exchanged, and the direction turns where there is nothing.
         // What is in place is tried too where it is found by its addresses.
         for tries in [0, MIB] {
-            let (mut steer, here) = (Steer::default(), on(&[(0, 50), (1, 50)]));
+            let (mut steer, here) = (QuotaController::default(), on(&[(0, 50), (1, 50)]));
             let done = |look| Stats { tried_bytes: look * tries, applied_bytes: 0 };
             let to = (0..20).map(|look| steer.step(&goal, &here, done(look)).unwrap().to);
             let to: Vec<u32> = to.collect();
@@ -290,6 +290,6 @@ mod tests {
     #[test]
     fn nothing_is_nothing_to_move() {
         let goal = goal(&[(0, 1), (1, 1)], Order::Interleave);
-        assert_eq!(Steer::default().step(&goal, &on(&[]), Stats::default()), None);
+        assert_eq!(QuotaController::default().step(&goal, &on(&[]), Stats::default()), None);
     }
 }

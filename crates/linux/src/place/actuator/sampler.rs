@@ -24,7 +24,7 @@ const REST_POINTS: f64 = 2.0;
 
 /// What looks, and what it saw last.
 #[derive(Debug, Default)]
-pub(super) struct Look {
+pub(super) struct PlacementSampler {
     /// When it looked last, and how long that took.
     last: Option<(Instant, Duration)>,
     /// Who was looked at, and whether their pages were where they should be.
@@ -35,9 +35,9 @@ pub(super) struct Look {
     full: Option<u32>,
 }
 
-impl Look {
+impl PlacementSampler {
     /// Where the pages of a scope are, if it is time to look.
-    pub(super) fn placement(
+    pub(super) fn sample_placement(
         &mut self,
         setting: &Setting<'_>,
         processes: &[Process],
@@ -45,7 +45,7 @@ impl Look {
         let start = Instant::now();
         let pids: Vec<u32> = processes.iter().map(|process| process.pid).collect();
         let is_at_rest = self.is_at_rest && pids == self.processes;
-        let pause = |took: Duration| match setting.scope.is_slow_to_look_at() {
+        let pause = |took: Duration| match setting.scope.is_slow_to_sample() {
             true if is_at_rest => {
                 (took * (ONE_IN_AT_REST - 1)).min(PAUSE_AT_REST).max(took * (ONE_IN - 1))
             }
@@ -61,7 +61,7 @@ impl Look {
     }
 
     /// There is another goal: nothing is at rest.
-    pub(super) fn begin(&mut self) {
+    pub(super) fn restart(&mut self) {
         (self.last, self.is_at_rest) = (None, false);
     }
 
@@ -87,16 +87,16 @@ impl Look {
             self.is_at_rest = off.abs() <= REST_POINTS;
         }
         if let Some(on) = &on {
-            followed.notes.extend(self.fills(root, goal, on)?);
+            followed.notes.extend(self.note_full_node(root, goal, on)?);
         }
         followed.on = on;
         Ok(())
     }
 }
 
-impl Look {
+impl PlacementSampler {
     /// Says once that a node is full that should have more pages.
-    fn fills(
+    fn note_full_node(
         &mut self,
         root: &Root,
         goal: &Goal,
@@ -138,7 +138,7 @@ const MISSING_POINTS: f64 = 3.0;
 ///
 /// # Errors
 /// It is [`ActuatorError::Gone`].
-pub(super) fn there(root: &Root, goal: &Goal) -> Result<(), ActuatorError> {
+pub(super) fn check_nodes_online(root: &Root, goal: &Goal) -> Result<(), ActuatorError> {
     let wanted = goal.nodes.iter().filter(|(_, weight)| *weight > 0);
     for (node, _) in wanted {
         let is_there = root.has(&format!("{NODES}/node{node}"));
@@ -150,7 +150,7 @@ pub(super) fn there(root: &Root, goal: &Goal) -> Result<(), ActuatorError> {
 }
 
 /// Says who has come or gone since the last time.
-pub(super) fn comings(notes: &mut Vec<String>, verb: [&str; 2], processes: &[Process]) {
+pub(super) fn note_membership(notes: &mut Vec<String>, verb: [&str; 2], processes: &[Process]) {
     let [one, many] = verb;
     match processes {
         [] => {}

@@ -5,14 +5,14 @@ use crate::machine::sysctl::NUMA_BALANCING;
 
 /// Settings that are held for an actuator, and put back when this goes.
 #[derive(Debug)]
-pub(super) struct Held<'a> {
+pub(super) struct SettingsGuard<'a> {
     setting: Setting<'a>,
     paths: Vec<String>,
     /// Whether it was told that the balancer is on.
     is_told: bool,
 }
 
-impl<'a> Held<'a> {
+impl<'a> SettingsGuard<'a> {
     /// Nothing yet.
     pub(super) fn new(setting: Setting<'a>) -> Self {
         Self { setting, paths: vec![], is_told: false }
@@ -38,7 +38,7 @@ impl<'a> Held<'a> {
         Ok(())
     }
 
-    /// Switches the kernel's balancer off where there is leave to: it pulls pages back.
+    /// Sysctls the kernel's balancer off where there is leave to: it pulls pages back.
     pub(super) fn quiet_balancer(&mut self) -> Result<(), ActuatorError> {
         let is_on = self.setting.root.number(NUMA_BALANCING)?.is_some_and(|value| value > 0);
         if is_on && self.setting.leave && !self.has(NUMA_BALANCING) {
@@ -48,7 +48,7 @@ impl<'a> Held<'a> {
     }
 
     /// Says once that the balancer is on: without leave to switch it off, or again since.
-    pub(super) fn look(&mut self, notes: &mut Vec<String>) -> Result<(), ActuatorError> {
+    pub(super) fn note_balancer(&mut self, notes: &mut Vec<String>) -> Result<(), ActuatorError> {
         let value = self.setting.root.number(NUMA_BALANCING)?.unwrap_or(0);
         if value > 0 && !self.is_told {
             let since = match self.has(NUMA_BALANCING) {
@@ -74,7 +74,7 @@ impl<'a> Held<'a> {
     }
 }
 
-impl Drop for Held<'_> {
+impl Drop for SettingsGuard<'_> {
     fn drop(&mut self) {
         self.release();
     }

@@ -20,15 +20,15 @@
 //! moves two pages of a hundred.
 //!
 //! [`Order::HottestFirst`] has no destinations: it moves hot pages to a node or cold ones away from
-//! it, as much as [`Steer`] wants from where the pages are.
+//! it, as much as [`QuotaController`] wants from where the pages are.
 
 use super::{
     Actuator, ActuatorError, Followed, Goal, Setting,
     context::{Context, Quota, Scheme, To, Watched},
     demote::Guards,
     kdamond::Kdamond,
-    quota_controller::{Push, Steer},
-    sampler::{ENDED, JOINED, Look, comings, there},
+    quota_controller::{Push, QuotaController},
+    sampler::{ENDED, JOINED, PlacementSampler, check_nodes_online, note_membership},
     scan::{Changes, Scan},
 };
 use crate::place::scope::JOINS_BYTES;
@@ -61,9 +61,9 @@ pub struct Vaddr<'a> {
     /// was found of the rest stays with them.
     processes: Vec<Process>,
     scan: Scan,
-    look: Look,
+    sampler: PlacementSampler,
     guards: Guards,
-    steer: Steer,
+    steer: QuotaController,
     push: Option<Push>,
 }
 
@@ -78,9 +78,9 @@ impl<'a> Vaddr<'a> {
             goal: None,
             processes: vec![],
             scan: Scan::default(),
-            look: Look::default(),
+            sampler: PlacementSampler::default(),
             guards: Guards::default(),
-            steer: Steer::default(),
+            steer: QuotaController::default(),
             push: None,
         }
     }
@@ -95,21 +95,21 @@ impl<'a> Vaddr<'a> {
         let Changes { joined, gone } =
             self.scan.changes(&self.setting, &self.processes, JOINS_BYTES)?;
         followed.joined.extend(joined.iter().map(|process| process.pid));
-        comings(&mut followed.notes, JOINED, &joined);
+        note_membership(&mut followed.notes, JOINED, &joined);
         replace(&mut self.processes, &gone, joined);
         followed.left.extend(gone.iter().map(|process| process.pid));
-        comings(&mut followed.notes, ENDED, &gone);
+        note_membership(&mut followed.notes, ENDED, &gone);
         Ok(())
     }
 
     /// Sees to it that DAMON does what is wanted now.
-    fn bring(&mut self, followed: &mut Followed) -> Result<(), ActuatorError> {
+    fn apply_context(&mut self, followed: &mut Followed) -> Result<(), ActuatorError> {
         let Some(goal) = self.goal.clone() else { return Ok(()) };
         self.find(followed)?;
         let Self { kdamond, setting, processes, guards, push, .. } = self;
         let mut gone = vec![];
         let mut is_first = true;
-        let done = kdamond.bring(&mut || {
+        let done = kdamond.apply(&mut || {
             if !std::mem::take(&mut is_first) {
                 gone.extend(drop_gone(setting.root, processes)?);
             }
@@ -117,7 +117,7 @@ impl<'a> Vaddr<'a> {
             Ok(is_any.then(|| context(&goal, processes, guards, *push)))
         });
         followed.left.extend(gone.iter().map(|process| process.pid));
-        comings(&mut followed.notes, ENDED, &gone);
+        note_membership(&mut followed.notes, ENDED, &gone);
         done
     }
 }
@@ -235,9 +235,9 @@ impl Actuator for Vaddr<'_> {
     fn set(&mut self, goal: &Goal) -> Result<(), ActuatorError> {
         goal.shares()?;
         let before = self.goal.replace(goal.clone());
-        self.steer = Steer::default();
-        self.look.begin();
-        let done = self.bring(&mut Followed::default());
+        self.steer = QuotaController::default();
+        self.sampler.restart();
+        let done = self.apply_context(&mut Followed::default());
         if done.is_err() {
             self.goal = before;
         }
@@ -248,21 +248,21 @@ impl Actuator for Vaddr<'_> {
         let mut followed = Followed::default();
         let Some(goal) = self.goal.clone() else { return Ok(followed) };
         let root = self.setting.root;
-        there(root, &goal)?;
+        check_nodes_online(root, &goal)?;
         let stats = self.kdamond.stats()?;
-        let on = self.look.placement(&self.setting, &self.processes)?;
+        let on = self.sampler.sample_placement(&self.setting, &self.processes)?;
         if let Some(on) = on.as_ref().filter(|_| goal.order == Order::HottestFirst) {
             let done = stats.first().copied().unwrap_or_default();
             self.push = self.steer.step(&goal, on, done);
         }
-        self.guards.look(root, &goal, &mut followed.notes)?;
+        self.guards.update(root, &goal, &mut followed.notes)?;
         let ran = self.kdamond.runs()?;
-        self.bring(&mut followed)?;
-        self.kdamond.look(&mut followed.notes)?;
+        self.apply_context(&mut followed)?;
+        self.kdamond.note_balancer(&mut followed.notes)?;
         if self.kdamond.is_set_up() && !ran && !self.processes.is_empty() {
             followed.notes.push("DAMON's thread had ended, and was started again".into());
         }
-        self.look.note(&mut followed, root, &goal, on)?;
+        self.sampler.note(&mut followed, root, &goal, on)?;
         followed.tried_bytes = Some(stats.iter().map(|it| it.tried_bytes).sum());
         followed.applied_bytes = Some(stats.iter().map(|it| it.applied_bytes).sum());
         followed.processes = Some(self.processes.len());

@@ -5,8 +5,8 @@
 //! something else than a journal is damaged; it is renamed, so that it is told once, and everything
 //! else is put back.
 
-use super::{Change, Document, JournalError, SCHEMA, settings};
-use crate::{launch::swapfile, replace::Folder, root::Root};
+use super::{Change, Document, JournalError, SCHEMA, settings, swap_file};
+use crate::{replace::Folder, root::Root};
 use std::{
     ffi::OsStr,
     fs::{self, DirBuilder, File},
@@ -92,7 +92,7 @@ fn found(name: &str, text: Result<Option<String>, String>) -> Option<Found> {
         return Some(damaged(format!("it is of {}", document.name()), None));
     }
     let check = |change: &Change| {
-        if swapfile::is_of_journal(change) {
+        if swap_file::is_swap_file(change) {
             return Ok(());
         }
         settings::check(&change.path, &change.was)?;

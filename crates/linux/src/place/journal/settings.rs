@@ -3,13 +3,10 @@
 //! A journal tells root what to write where. Whoever could forge or damage one must not choose a
 //! path or a value: nothing that is not in this table is written, nor put back.
 
-use crate::{
-    machine::{
-        damon::{ADMIN, MODULES},
-        sysctl::NUMA_BALANCING,
-        weights,
-    },
-    place::actuator::kdamond::COUNT,
+use crate::machine::{
+    damon::{ADMIN, COUNT, MODULES},
+    sysctl::NUMA_BALANCING,
+    weights,
 };
 
 /// The values of a setting.

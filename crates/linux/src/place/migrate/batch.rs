@@ -10,7 +10,7 @@ use interleaf_procfs::pagemap::ResidentPage;
 use std::{io, ops::Range};
 
 /// Addresses of one call that looks: enough that the call itself costs nothing.
-const LOOK_PAGES: usize = 1 << 14;
+const LOCATE_PAGES: usize = 1 << 14;
 
 /// A page that is there, or was a moment ago.
 #[derive(Clone, Copy, Debug)]
@@ -51,17 +51,17 @@ impl Batch {
     }
 
     /// Looks where some of the pages are.
-    pub(super) fn look(
+    pub(super) fn locate(
         &mut self,
         memory: &mut impl Memory,
         pid: u32,
         pages: &[usize],
     ) -> io::Result<()> {
-        for pages in pages.chunks(LOOK_PAGES) {
+        for pages in pages.chunks(LOCATE_PAGES) {
             let addresses: Vec<u64> = pages.iter().map(|at| self.pages[*at].address).collect();
             // What the kernel does not come to is nowhere.
             let mut status = vec![-1; addresses.len()];
-            memory.look(pid, &addresses, &mut status)?;
+            memory.locate(pid, &addresses, &mut status)?;
             for (at, status) in pages.iter().zip(status) {
                 // The zero page, which stands for all that was only read, is on no node here.
                 self.pages[*at].node = u32::try_from(status).ok();

@@ -2,7 +2,7 @@
 //! the first that does not go as a whole.
 
 use super::{area::Area, memory::Memory};
-use crate::{machine::id_list::List, process::Process, root::RootError};
+use crate::{machine::id_list::IdList, process::Process, root::RootError};
 use interleaf_procfs::pagemap::ResidentPage;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -48,7 +48,7 @@ pub(super) struct Fake {
     pub(super) alone: bool,
     /// Processes that are not ours to move.
     pub(super) foreign: BTreeSet<u32>,
-    pub(super) allowed: Option<List>,
+    pub(super) allowed: Option<IdList>,
     /// A process, and after how many calls that move it ends.
     pub(super) ends: Option<(u32, u32)>,
     /// Whether it is still there afterwards, without memory.
@@ -187,7 +187,7 @@ impl Memory for Fake {
         Ok(self.processes.iter().find(|process| process.pid == pid).cloned())
     }
 
-    fn allowed(&mut self, _: u32) -> Result<Option<List>, RootError> {
+    fn allowed(&mut self, _: u32) -> Result<Option<IdList>, RootError> {
         Ok(self.allowed.clone())
     }
 
@@ -207,7 +207,7 @@ impl Memory for Fake {
         );
     }
 
-    fn look(&mut self, pid: u32, addresses: &[u64], status: &mut [i32]) -> io::Result<()> {
+    fn locate(&mut self, pid: u32, addresses: &[u64], status: &mut [i32]) -> io::Result<()> {
         if self.areas.contains_key(&pid) {
             for (address, status) in addresses.iter().zip(status) {
                 let page = self.pages.get(&(pid, *address));

@@ -3,7 +3,7 @@
 
 use super::area::{self, Area};
 use crate::{
-    machine::{id_list::List, node},
+    machine::{id_list::IdList, node},
     process::{self, Process, Snapshot, numa_maps},
     root::{Root, RootError},
     stop::StopFlag,
@@ -45,7 +45,7 @@ pub(super) trait Memory {
     fn process(&mut self, pid: u32) -> Result<Option<Process>, RootError>;
 
     /// The nodes that a process may have memory of, if there is a limit.
-    fn allowed(&mut self, pid: u32) -> Result<Option<List>, RootError>;
+    fn allowed(&mut self, pid: u32) -> Result<Option<IdList>, RootError>;
 
     /// What of its memory may be moved; `None` when it has ended.
     fn areas(&mut self, pid: u32) -> Result<Option<Vec<Area>>, RootError>;
@@ -60,7 +60,7 @@ pub(super) trait Memory {
     );
 
     /// Puts where each page is into `status`: its node, or something negative when it is nowhere.
-    fn look(&mut self, pid: u32, addresses: &[u64], status: &mut [i32]) -> io::Result<()>;
+    fn locate(&mut self, pid: u32, addresses: &[u64], status: &mut [i32]) -> io::Result<()>;
 
     /// As `move_pages(2)`, all to one node: gives how many pages it did not get to, and puts into
     /// `status` what became of those it did get to, each where it is now or a negative error.
@@ -164,7 +164,7 @@ impl Memory for Live {
         process::process(&self.root, pid)
     }
 
-    fn allowed(&mut self, pid: u32) -> Result<Option<List>, RootError> {
+    fn allowed(&mut self, pid: u32) -> Result<Option<IdList>, RootError> {
         process::allowed_nodes(&self.root, &pid.to_string())
     }
 
@@ -200,7 +200,7 @@ impl Memory for Live {
         }
     }
 
-    fn look(&mut self, pid: u32, addresses: &[u64], status: &mut [i32]) -> io::Result<()> {
+    fn locate(&mut self, pid: u32, addresses: &[u64], status: &mut [i32]) -> io::Result<()> {
         syscall::move_pages(pid, addresses, None, status).map(drop)
     }
 

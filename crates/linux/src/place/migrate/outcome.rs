@@ -1,6 +1,6 @@
 //! What became of moving pages.
 
-use crate::{machine::id_list::List, process::numa_maps::NodeBytes, root::RootError};
+use crate::{machine::id_list::IdList, process::numa_maps::NodeBytes, root::RootError};
 use std::{collections::BTreeMap, fmt, io};
 
 /// What became of moving the pages of some processes.
@@ -85,7 +85,7 @@ pub enum Reason {
 
 impl Reason {
     /// What can be done about it.
-    pub fn advice(&self) -> &'static str {
+    pub fn hint(&self) -> &'static str {
         match self {
             Self::Busy => {
                 "try again later; memory that a device works on (RDMA, GPU, VFIO) never moves, \
@@ -141,9 +141,9 @@ pub enum Why {
     #[error("it may not have memory on node {missing}: its cpuset has {allowed}")]
     Cpuset {
         /// Nodes of the target that it may not use.
-        missing: List,
+        missing: IdList,
         /// Those that it may.
-        allowed: List,
+        allowed: IdList,
     },
     /// A file of the kernel cannot be read.
     #[error(transparent)]
@@ -155,7 +155,7 @@ pub enum Why {
 
 impl Why {
     /// What can be done about it.
-    pub fn advice(&self) -> &'static str {
+    pub fn hint(&self) -> &'static str {
         match self {
             Self::Permission => {
                 "run as root, or with CAP_SYS_NICE and CAP_SYS_PTRACE; a container may have to \

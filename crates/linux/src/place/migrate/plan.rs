@@ -11,7 +11,7 @@
 //! moving it would be for nothing.
 
 use super::sequence::Sequence;
-use crate::machine::id_list::List;
+use crate::machine::id_list::IdList;
 use std::collections::BTreeMap;
 
 /// Bytes of a window, where units are not larger than a 64th of that.
@@ -40,9 +40,9 @@ pub enum TargetError {
     #[error("no node {missing} with memory: the machine has {has}")]
     Absent {
         /// The nodes.
-        missing: List,
+        missing: IdList,
         /// Those that the machine has.
-        has: List,
+        has: IdList,
     },
 }
 
@@ -72,7 +72,7 @@ impl Target {
     }
 
     /// The nodes that should have pages.
-    pub fn nodes(&self) -> List {
+    pub fn nodes(&self) -> IdList {
         self.weights().filter(|(_, weight)| *weight > 0).map(|(node, _)| node).collect()
     }
 
@@ -86,8 +86,8 @@ impl Target {
     ///
     /// # Errors
     /// The nodes that are not.
-    pub fn check(&self, has: &List) -> Result<(), TargetError> {
-        let missing: List = self.0.keys().copied().filter(|node| !has.has(*node)).collect();
+    pub fn check(&self, has: &IdList) -> Result<(), TargetError> {
+        let missing: IdList = self.0.keys().copied().filter(|node| !has.has(*node)).collect();
         let has = has.clone();
         if missing.is_empty() { Ok(()) } else { Err(TargetError::Absent { missing, has }) }
     }
@@ -153,7 +153,7 @@ pub struct Planner {
 
 /// What is known of a node in a window. All are counts of units.
 #[derive(Clone, Copy, Debug, Default)]
-struct Part {
+struct NodeUnits {
     /// That are on it.
     has: u64,
     /// That are on it and can move.
@@ -211,7 +211,7 @@ impl Planner {
         let mut parts = self.parts(units, of_window);
         let turns = self.turns.entry(size).or_insert_with(|| self.fresh.clone());
         let mut wanted = vec![0; parts.len()];
-        turns.take(of_window.len() as u64, &mut wanted);
+        turns.count_turns(of_window.len() as u64, &mut wanted);
         let mut lacking = vec![0; parts.len()];
         for ((part, wanted), lacking) in parts.iter_mut().zip(wanted).zip(&mut lacking) {
             part.wanted = wanted;
@@ -250,8 +250,8 @@ impl Planner {
     }
 
     /// What each node has in a window.
-    fn parts(&mut self, units: &[Unit], of_window: &[usize]) -> Vec<Part> {
-        let mut parts = vec![Part::default(); self.nodes.len()];
+    fn parts(&mut self, units: &[Unit], of_window: &[usize]) -> Vec<NodeUnits> {
+        let mut parts = vec![NodeUnits::default(); self.nodes.len()];
         for at in of_window {
             let (node, movable) = match units[*at].place {
                 Place::On(node) => (node, 1),
@@ -261,7 +261,7 @@ impl Planner {
             let slot = self.slot(node);
             if slot == self.nodes.len() {
                 self.nodes.push(node);
-                parts.push(Part::default());
+                parts.push(NodeUnits::default());
             }
             parts[slot].has += 1;
             parts[slot].movable += movable;

@@ -54,7 +54,7 @@ impl Sequence {
     }
 
     /// Takes `count` turns, and adds to `counts` how many of them each had.
-    pub(crate) fn take(&mut self, count: u64, counts: &mut [u64]) {
+    pub(crate) fn count_turns(&mut self, count: u64, counts: &mut [u64]) {
         for (counted, weight) in counts.iter_mut().zip(&self.weights) {
             *counted += weight * (count / self.period);
         }
@@ -109,7 +109,7 @@ mod tests {
             let (mut at_once, mut singly) = (Sequence::new(&weights), Sequence::new(&weights));
             for count in counts {
                 let mut taken = vec![0; weights.len()];
-                at_once.take(count, &mut taken);
+                at_once.count_turns(count, &mut taken);
                 for _ in 0..count {
                     taken[singly.turn()] -= 1;
                 }

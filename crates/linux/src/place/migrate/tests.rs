@@ -261,7 +261,7 @@ fn a_forecast_moves_nothing() {
     let absent = Target::new([(5, 1)]).unwrap();
     let said = check(&absent, &mut fake).unwrap_err();
     assert_eq!(said.to_string(), "no node 5 with memory: the machine has 0-1");
-    assert_eq!(said.advice(), "interleaf show lists the nodes");
+    assert_eq!(said.hint(), "interleaf show lists the nodes");
 }
 
 fn any_hold() -> impl Strategy<Value = Hold> {

@@ -91,7 +91,7 @@ pub(super) struct Tally {
 }
 
 /// What is the same for all processes.
-pub(super) struct Shared<'a, M> {
+pub(super) struct Common<'a, M> {
     pub(super) memory: &'a mut M,
     pub(super) planner: Planner,
     pub(super) pace: Pace,
@@ -106,7 +106,7 @@ pub(super) struct Shared<'a, M> {
 
 /// One pass over one process.
 pub(super) struct Work<'a, 'b, M> {
-    pub(super) shared: &'a mut Shared<'b, M>,
+    pub(super) shared: &'a mut Common<'b, M>,
     pub(super) memo: &'a mut Memo,
     pub(super) progress: Progress<'a>,
     pub(super) areas: Vec<Area>,
@@ -160,7 +160,7 @@ impl<M: Memory> Work<'_, '_, M> {
     /// Brings the pages of a batch to where they should be, as far as it goes.
     fn settle(&mut self, mut batch: Batch) -> Result<(), Halt> {
         let all = 0..batch.pages.len();
-        self.look(&mut batch, all)?;
+        self.locate(&mut batch, all)?;
         let before = batch.bytes(&self.areas);
         self.tally.before.add(&before);
         self.progress.looked_bytes += before.total();
@@ -272,7 +272,7 @@ impl<M: Memory> Work<'_, '_, M> {
                 }
             }
         }
-        self.look(batch, 0..batch.pages.len())?;
+        self.locate(batch, 0..batch.pages.len())?;
         self.learn(batch, &before, &asked);
         Ok(())
     }
@@ -289,7 +289,7 @@ impl<M: Memory> Work<'_, '_, M> {
         let start = self.shared.memory.now();
         let firsts: Vec<usize> = spans.iter().map(|span| span.start).collect();
         let (mut told, mut is_full) = self.call(batch, &firsts, to)?;
-        self.look(batch, spans.iter().flat_map(Clone::clone))?;
+        self.locate(batch, spans.iter().flat_map(Clone::clone))?;
         // What was taken for a huge page and was not: its other pages are still there.
         let arrived = |span: &&Range<usize>| batch.pages[span.start].node == Some(to);
         let behind = spans.iter().filter(arrived).flat_map(Clone::clone);
@@ -298,7 +298,7 @@ impl<M: Memory> Work<'_, '_, M> {
             let (more, full) = self.call(batch, &behind, to)?;
             told.extend(more);
             is_full |= full;
-            self.look(batch, behind.iter().copied())?;
+            self.locate(batch, behind.iter().copied())?;
         }
         let pages = spans.iter().flat_map(Clone::clone);
         let there = pages.filter(|at| batch.pages[*at].node == Some(to));
@@ -401,9 +401,13 @@ impl<M: Memory> Work<'_, '_, M> {
         block.all(|page| page.node == one.node).then_some(count as u32)
     }
 
-    fn look(&mut self, batch: &mut Batch, pages: impl Iterator<Item = usize>) -> Result<(), Halt> {
+    fn locate(
+        &mut self,
+        batch: &mut Batch,
+        pages: impl Iterator<Item = usize>,
+    ) -> Result<(), Halt> {
         let pages: Vec<usize> = pages.collect();
-        batch.look(self.shared.memory, self.progress.process.pid, &pages).map_err(halt)
+        batch.locate(self.shared.memory, self.progress.process.pid, &pages).map_err(halt)
     }
 
     /// Waits until the rate allows more, and asks whether there should be more.

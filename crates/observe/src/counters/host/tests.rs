@@ -136,7 +136,7 @@ fn what_is_not_there_is_told() {
         why => {
             let text = why.to_string();
             assert!(text.starts_with("uncore_imc_0 on CPU 0: no such unit: "), "{text}");
-            assert!(why.remedy().contains("bare metal"));
+            assert!(why.hint().contains("bare metal"));
         }
     }
 }
@@ -155,5 +155,5 @@ fn without_the_right_it_says_which() {
     let expected = format!("{bare}: kernel.perf_event_paranoid is 2");
     assert_eq!(told(&Root::captured(folder.path())), expected);
     let why = refused_of(&event, denied(), &Root::captured(folder.path()));
-    assert!(why.remedy().contains("CAP_PERFMON"));
+    assert!(why.hint().contains("CAP_PERFMON"));
 }

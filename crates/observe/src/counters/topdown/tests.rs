@@ -21,7 +21,7 @@ fn counted(groups: &[&[(Quantity, f64, f64)]]) -> CoreSlots {
         let events: Vec<CoreEvent> =
             group.iter().map(|(quantity, scale, _)| event(*quantity, 0, *scale)).collect();
         let grown = group.iter().map(|(.., count)| *count).collect();
-        counts.take(&events, &Grown { enabled_ns: 1000.0, counts: Some(grown) }, 500.0);
+        counts.add(&events, &Grown { enabled_ns: 1000.0, counts: Some(grown) }, 500.0);
     }
     counts.slots()
 }

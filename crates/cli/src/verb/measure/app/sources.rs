@@ -113,7 +113,7 @@ fn counted<'a>(root: &Root, machine: &Machine, layout: &Layout, dry_run: bool) -
     let without = |said| Traffic { source: None, tier_of: vec![], said };
     let planned = match plan(root, machine, layout) {
         Ok(planned) => planned,
-        Err(why) => return without(missing(&why.to_string(), &why.remedy())),
+        Err(why) => return without(missing(&why.to_string(), &why.hint())),
     };
     let said = said_of(&planned);
     if dry_run {
@@ -121,14 +121,14 @@ fn counted<'a>(root: &Root, machine: &Machine, layout: &Layout, dry_run: bool) -
     }
     match Counters::open(planned, root) {
         Ok(counters) => Traffic { source: Some(Box::new(counters)), tier_of, said },
-        Err(why) => without(missing(&why.to_string(), why.remedy())),
+        Err(why) => without(missing(&why.to_string(), why.hint())),
     }
 }
 
 /// What caches count for the command, where nothing else counts: `said` is told so, or why not.
 fn monitor<'a>(root: &'a Root, said: &mut QuantityDocument, dry_run: bool) -> Option<Monitor<'a>> {
     let opened = match dry_run {
-        true => resctrl::look(root).map(|()| None),
+        true => resctrl::probe(root).map(|()| None),
         false => Monitor::open(root, std::process::id()).map(Some),
     };
     match opened {
@@ -233,7 +233,7 @@ fn slots(root: &Root, dry_run: bool) -> (Option<Topdown>, QuantityDocument) {
     let planned = match topdown::plan(root) {
         Ok(planned) => planned,
         Err(why) => {
-            return (None, QuantityDocument::missing(name, why.to_string(), why.remedy()));
+            return (None, QuantityDocument::missing(name, why.to_string(), why.hint()));
         }
     };
     if dry_run {
@@ -247,7 +247,7 @@ fn slots(root: &Root, dry_run: bool) -> (Option<Topdown>, QuantityDocument) {
             let what = topdown.describe();
             (Some(topdown), QuantityDocument::available(name, what))
         }
-        Err(why) => (None, QuantityDocument::missing(name, why.to_string(), why.remedy())),
+        Err(why) => (None, QuantityDocument::missing(name, why.to_string(), why.hint())),
     }
 }
 

@@ -85,7 +85,8 @@ impl<'a> Watch<'a> {
 
     /// The command has been started.
     pub(super) fn begin(&mut self, pid: u32) {
-        let Some(Err(why)) = self.sources.monitor.as_ref().map(|monitor| monitor.take(pid)) else {
+        let Some(Err(why)) = self.sources.monitor.as_ref().map(|monitor| monitor.add_process(pid))
+        else {
             return;
         };
         self.sources.monitor = None;

@@ -21,14 +21,14 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 /// A group with a limit. It is removed when this goes, and so are its processes.
 #[derive(Debug)]
-pub struct Bounded<'a> {
+pub struct MemoryCgroup<'a> {
     root: &'a Root,
     group: Group,
 }
 
 /// Why there is none.
 #[derive(Debug, thiserror::Error)]
-pub enum BoundedError {
+pub enum MemoryCgroupError {
     /// Groups cannot limit memory here.
     #[error("no control group counts memory here: {0}")]
     Missing(&'static str),
@@ -37,22 +37,23 @@ pub enum BoundedError {
     Root(#[from] RootError),
 }
 
-impl<'a> Bounded<'a> {
+impl<'a> MemoryCgroup<'a> {
     /// A group that has at most so many bytes of memory; as much as there is without a limit. What
     /// a process that is gone has left is removed first.
     ///
     /// # Errors
     /// When no such groups are to be had, or this user may not make one.
-    pub fn new(root: &'a Root, limit: Option<u64>) -> Result<Self, BoundedError> {
+    pub fn new(root: &'a Root, limit: Option<u64>) -> Result<Self, MemoryCgroupError> {
         let tree = Trees::read(root)?.and_then(|trees| trees.memory);
-        let tree = tree.ok_or(BoundedError::Missing("no cgroup with the controller `memory`"))?;
+        let tree =
+            tree.ok_or(MemoryCgroupError::Missing("no cgroup with the controller `memory`"))?;
         remove_leftovers_of(root, &tree)?;
         let group = tree.group(&format!("{PREFIX}{}", std::process::id()));
         root.make_folder(&group.folder())?;
         let this = Self { root, group };
         let path = format!("{}/{}", this.group.folder(), tree.version.limit_file());
         if !root.has(&path) {
-            return Err(BoundedError::Missing(
+            return Err(MemoryCgroupError::Missing(
                 "new groups have no `memory.max`: write +memory to cgroup.subtree_control",
             ));
         }
@@ -104,13 +105,13 @@ fn remove_leftovers_of(root: &Root, tree: &Tree) -> Result<(), RootError> {
     for name in root.peek_names(&tree.group("/").folder())? {
         let Some(pid) = name.strip_prefix(PREFIX).and_then(|it| it.parse().ok()) else { continue };
         if process(root, pid)?.is_none() {
-            drop(Bounded { root, group: tree.group(&name) });
+            drop(MemoryCgroup { root, group: tree.group(&name) });
         }
     }
     Ok(())
 }
 
-impl Drop for Bounded<'_> {
+impl Drop for MemoryCgroup<'_> {
     fn drop(&mut self) {
         for _ in 0..TRIES {
             self.end_all();
