@@ -1,4 +1,4 @@
-//! How much two runs with the same weights differ.
+//! The noise between two runs with the same weights.
 
 /// Runs that the expected noise is worth.
 const EXPECTED_RUNS: usize = 2;
