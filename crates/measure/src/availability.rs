@@ -19,11 +19,11 @@ pub enum AvailabilityError {
         limited(limit, nodes)
     )]
     Memory {
-        /// What is asked for, bytes.
+        /// Requested, bytes.
         asked: u64,
-        /// What can be had, bytes.
+        /// Available, bytes.
         there: u64,
-        /// Of which nodes; `None` of all.
+        /// The nodes of the request; `None` for all.
         nodes: Option<List>,
         /// The limit of the control group that allows no more, if one does.
         limit: Option<Box<Headroom>>,
@@ -34,11 +34,11 @@ pub enum AvailabilityError {
         of(nodes)
     )]
     Reserved {
-        /// How many are asked for.
+        /// Requested pages.
         asked: u64,
-        /// How many are free.
+        /// Free pages.
         there: u64,
-        /// On which nodes; `None` on all.
+        /// The nodes of the request; `None` for all.
         nodes: Option<List>,
     },
     /// The machine does not say.
@@ -66,7 +66,6 @@ fn limited(limit: &Option<Box<Headroom>>, nodes: &Option<List>) -> String {
 }
 
 impl AvailabilityError {
-    /// How to mend it.
     pub fn hint(&self) -> String {
         match self {
             Self::Memory { limit: Some(limit), .. } => {

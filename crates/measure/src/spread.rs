@@ -1,4 +1,4 @@
-//! What repeats of one measurement say: their middle, and how far they are apart.
+//! The median and the spread of repetitions.
 
 /// The middle of repeats, and how far they are apart.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -7,7 +7,7 @@ pub struct Spread {
     pub median: f64,
     /// The distance of the quartiles, divided by the median: half of all repeats are that close.
     pub relative: f64,
-    /// How many there were.
+    /// The number of repetitions.
     pub count: usize,
 }
 
