@@ -43,13 +43,6 @@ pub struct Bandwidth {
     pub sums: Vec<Checksums>,
 }
 
-impl Bandwidth {
-    /// The best window, GB/s of the program: what the machine can do where others use it too.
-    pub fn best_gbps(&self) -> f64 {
-        self.windows_gbps.iter().copied().fold(0.0, f64::max)
-    }
-}
-
 /// Every pair of a node with CPUs and a node with memory, with the CPUs of the first that are among
 /// `allowed` ([`crate::team::allowed_cpus`]): what a matrix of nodes is measured at, nodes without
 /// CPUs too.
@@ -168,7 +161,8 @@ mod tests {
         let found = measure(&load, &windows).unwrap();
         assert_eq!(found.windows_gbps.len(), 10);
         assert_eq!(found.rate.program_gbps.count, 10);
-        assert!(found.best_gbps() >= found.rate.program_gbps.median);
+        let best_gbps = found.windows_gbps.iter().copied().fold(0.0, f64::max);
+        assert!(best_gbps >= found.rate.program_gbps.median);
         // The windows cover a part of the whole work.
         let seen: f64 = found.windows_gbps.iter().map(|gbps| gbps * 5e6).sum();
         assert!(seen > 0.0 && found.sums[0].loaded as f64 * 64.0 >= seen);

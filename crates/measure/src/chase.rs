@@ -19,8 +19,8 @@ use crate::{
     context_switches::context_switches,
     region::{Region, RegionError},
     ring::{Cursor, Ring, UNROLL},
-    spread::quantile,
 };
+use interleaf_model::statistics::{self, quantile};
 use rand::{SeedableRng, seq::SliceRandom};
 use rand_pcg::Pcg64Mcg;
 use std::time::Duration;
@@ -350,9 +350,9 @@ impl Slices {
             |slices: &[&Slice]| -> Vec<f64> { slices.iter().map(|it| it.latency_ns).collect() };
         let (alone, others): (Vec<_>, Vec<_>) = all.iter().partition(|slice| slice.alone);
         let enough = alone.len() >= ALONE_MIN;
-        let mut ns = if enough { of(&alone) } else { of(&all.iter().collect::<Vec<_>>()) };
-        ns.sort_by(f64::total_cmp);
-        let mean_ns = ns.iter().sum::<f64>() / ns.len() as f64;
+        let ns = if enough { of(&alone) } else { of(&all.iter().collect::<Vec<_>>()) };
+        let ns = statistics::sorted(ns);
+        let mean_ns = statistics::mean(&ns);
         let (median_ns, p5_ns) = (quantile(&ns, 0.5), quantile(&ns, 0.05));
         Self { median_ns, p5_ns, mean_ns, count: ns.len(), disturbed: others.len() }
     }

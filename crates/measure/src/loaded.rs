@@ -16,7 +16,7 @@ use crate::{
     knee::{self, Knee, Loaded, Resolution},
     point::{Kind, Pattern, Place, Point, Rate},
     spread::{Spread, spread},
-    team::{GROUP_LINES, Load, Team, TeamError},
+    team::{Load, Team, TeamError},
     traffic::{LINE_BYTES, Traffic},
 };
 use interleaf_linux::root::Root;
@@ -167,18 +167,6 @@ impl Sweep {
         let points = knee::monotone(self.idle.median_ns, &steps);
         Curve::from_measured(points.into_iter().map(point).collect())
     }
-}
-
-/// Traffic from reads only to as many writes as there can be, in steps of so many per cent of read
-/// share: with ordinary stores down to 50 %, past the caches down to 0 %.
-pub fn by_read_share(step: u32, nontemporal: bool) -> Vec<Traffic> {
-    let percents = (0..=100).rev().step_by(step.max(1) as usize);
-    percents.map_while(|percent| Traffic::of_read_share(percent, nontemporal).ok()).collect()
-}
-
-/// The pauses of MLC's list on a machine with this clock.
-pub fn mlc_pauses(clock: Clock) -> Vec<Duration> {
-    MLC_DELAYS.iter().map(|ticks| Duration::from_nanos(clock.ns(*ticks) as u64)).collect()
 }
 
 /// A chase and the threads that load the memory under it.
@@ -348,9 +336,6 @@ fn nanoseconds(pause: f64) -> Duration {
     Duration::from_nanos(pause.clamp(0.0, 1e9).round() as u64)
 }
 
-/// Bytes of a group of lines after which threads pause.
-pub const GROUP_BYTES: u64 = GROUP_LINES * LINE_BYTES;
-
 /// The load of reads in order by these CPUs with the best instruction set, each with as much memory
 /// as MLC's threads.
 pub fn reads(cpus: Vec<u32>, options: &idle::Options) -> Option<Load> {
@@ -430,6 +415,18 @@ mod tests {
         assert_eq!(found.raw.count(), 10_000);
         let (_, sums) = rig.end().unwrap();
         assert!(sums[0].loaded > 0);
+    }
+
+    /// Traffic from reads only to the most writes, in steps of read share, percent: with ordinary
+    /// stores down to 50 %, with non-temporal ones down to 0 %.
+    fn by_read_share(step: u32, nontemporal: bool) -> Vec<Traffic> {
+        let percents = (0..=100).rev().step_by(step.max(1) as usize);
+        percents.map_while(|percent| Traffic::of_read_share(percent, nontemporal).ok()).collect()
+    }
+
+    /// The pauses of MLC's list on a machine with this clock.
+    fn mlc_pauses(clock: Clock) -> Vec<Duration> {
+        MLC_DELAYS.iter().map(|ticks| Duration::from_nanos(clock.ns(*ticks) as u64)).collect()
     }
 
     #[test]

@@ -232,7 +232,8 @@ impl Team {
     }
 
     /// Whether all threads are running: one that finds a fault ends by itself.
-    pub fn is_at_work(&self) -> bool {
+    #[cfg(test)]
+    fn is_at_work(&self) -> bool {
         self.members.iter().all(|(_, thread)| !thread.is_finished())
     }
 

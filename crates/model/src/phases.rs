@@ -11,7 +11,7 @@
 //! Ten samples of 100 GB/s and ten of 20 GB/s are two stretches; each sample with 5 GB/s of noise,
 //! still two; 100 and 105 GB/s, one.
 
-use crate::demand::Phase;
+use crate::{demand::Phase, statistics};
 use std::ops::Range;
 
 /// The most stretches that are told apart: what has more is told by the most distinct of them.
@@ -111,11 +111,9 @@ pub fn phases(stretches: &[Stretch]) -> Vec<Phase> {
 fn price(sums: &Sums, readings: &[Reading]) -> f64 {
     let count = readings.len();
     let all = sums.stretch(0..count);
-    let mut differences: Vec<f64> =
-        readings.windows(2).map(|pair| (pair[1].gbps - pair[0].gbps).abs()).collect();
-    differences.sort_by(f64::total_cmp);
+    let differences = readings.windows(2).map(|pair| (pair[1].gbps - pair[0].gbps).abs()).collect();
     // The lower median: the upper one may be a jump.
-    let median = differences.get(differences.len().saturating_sub(1) / 2).copied().unwrap_or(0.0);
+    let median = statistics::nearest_rank(&statistics::sorted(differences), 0.5).unwrap_or(0.0);
     let noise = (median / MEDIAN_DIFFERENCE).max(NOISE_LEAST * all.gbps);
     PRICE * noise * noise * libm::log(count.max(2) as f64) * all.span_s / count as f64
 }

@@ -8,7 +8,7 @@ pub use load::{LoadPoint, MixLoad, MixLoadAt, load_curve, load_steps, saturating
 pub use program::{Program, ProgramPhase, RATE_RUN_S, Stretch};
 pub use workload::{Forecast, ForecastAt};
 
-use crate::{platform::Platform, provenance::Provenance, weights::Weights};
+use crate::{platform::Platform, provenance::Provenance, statistics, weights::Weights};
 
 /// The part of the predictions that an interval holds.
 pub const INTERVAL: f64 = 0.9;
@@ -42,15 +42,10 @@ impl Estimate {
     }
 
     /// The estimate that `values` of equal weight (not empty) make.
-    pub fn of(mut values: Vec<f64>) -> Self {
-        values.sort_by(f64::total_cmp);
-        let quantile = |part: f64| {
-            let at = part * (values.len() - 1) as f64;
-            let (below, rest) = (at.floor() as usize, at.fract());
-            let above = (below + 1).min(values.len() - 1);
-            values[below] + rest * (values[above] - values[below])
-        };
-        let mean = values.iter().sum::<f64>() / values.len() as f64;
+    pub fn of(values: Vec<f64>) -> Self {
+        let values = statistics::sorted(values);
+        let mean = statistics::mean(&values);
+        let quantile = |part: f64| statistics::quantile(&values, part);
         let (low, high) = (quantile(0.5 - INTERVAL / 2.0), quantile(0.5 + INTERVAL / 2.0));
         Self { mean, low, high }
     }

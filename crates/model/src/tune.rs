@@ -28,6 +28,7 @@ mod noise;
 
 use crate::{
     predict::{Estimate, INTERVAL},
+    statistics,
     weights::{WEIGHT_MAX, Weights},
 };
 use curve::Curve;
@@ -142,7 +143,7 @@ struct Point {
 impl Point {
     /// Their mean.
     fn mean(&self) -> f64 {
-        self.logs.iter().sum::<f64>() / self.logs.len() as f64
+        statistics::mean(&self.logs)
     }
 }
 

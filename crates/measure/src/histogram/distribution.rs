@@ -8,9 +8,6 @@ pub const BIN_NS: f64 = 8.0;
 /// Bins of the body; what is above the last one, from 4096 ns on, is in one more.
 pub const BINS: usize = 512;
 
-/// The percentiles that are given.
-pub const PERCENTILES: [f64; 8] = [1.0, 50.0, 90.0, 99.0, 99.9, 99.99, 99.999, 99.9999];
-
 /// The unit of the tail, ns: a hundredth, finer than any clock.
 const UNIT_NS: f64 = 0.01;
 

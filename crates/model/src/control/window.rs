@@ -4,6 +4,7 @@ use super::Settings;
 use crate::{
     machine::{Sample, Traffic},
     policy::{Observation, Reading, TierObservation, TierReading},
+    statistics,
 };
 use core::mem;
 
@@ -206,7 +207,10 @@ impl Window {
         Some(Observation {
             time_s,
             quiet: usable.len(),
-            bandwidth_gbps: percentile(totals, settings.percentile),
+            bandwidth_gbps: statistics::nearest_rank(
+                &statistics::sorted(totals),
+                settings.percentile,
+            )?,
             mean_gbps: mean,
             error_gbps: (variance / count).sqrt(),
             tiers: tiers.collect(),
@@ -274,8 +278,9 @@ fn busy(samples: Vec<&Kept>) -> Vec<&Kept> {
         (least.min(*total), most.max(*total))
     });
     let mean = totals.iter().sum::<f64>() / samples.len().max(1) as f64;
-    let mut steps: Vec<f64> = totals.windows(2).map(|pair| (pair[1] - pair[0]).abs()).collect();
-    steps.sort_by(f64::total_cmp);
+    let steps = totals.windows(2).map(|pair| (pair[1] - pair[0]).abs()).collect();
+    let steps = statistics::sorted(steps);
+    // The upper median.
     let usual_step = steps.get(steps.len() / 2).copied().unwrap_or(0.0);
     if most - least <= (COMES_AND_GOES * mean).max(STEPS_OF_NOISE * usual_step) {
         return samples;
@@ -288,13 +293,6 @@ fn busy(samples: Vec<&Kept>) -> Vec<&Kept> {
 fn latency_ns(inserts: Option<f64>, occupancy_ns: Option<f64>) -> Option<f64> {
     let (inserts, occupancy_ns) = (inserts?, occupancy_ns?);
     (inserts > 0.0).then(|| occupancy_ns / inserts)
-}
-
-/// The smallest of `values` (not empty) that at least the part `percentile` of them do not exceed.
-fn percentile(mut values: Vec<f64>, percentile: f64) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let rank = (percentile * values.len() as f64).ceil() as usize;
-    values[rank.clamp(1, values.len()) - 1]
 }
 
 #[cfg(test)]
@@ -321,14 +319,6 @@ mod tests {
             traffic: vec![gbps.map(traffic).to_vec()],
             stock: vec![stock, Stock::default()],
             scopes: vec![Residency { used_bytes: Some(vec![5, 6]), heat: None }],
-        }
-    }
-
-    #[test]
-    fn percentiles() {
-        let ten: Vec<f64> = (1..=10).map(f64::from).collect();
-        for (part, expected) in [(0.9, 9.0), (0.91, 10.0), (0.0, 1.0), (1.0, 10.0), (0.5, 5.0)] {
-            assert_eq!(percentile(ten.clone(), part), expected, "{part}");
         }
     }
 
