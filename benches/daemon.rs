@@ -1,10 +1,10 @@
-//! What the daemon costs while it runs: the loop of `interleaf balance` at its own rhythm, a sample
-//! each 200 ms and a decision each 6 s, for a minute.
+//! The cost of the running daemon: the loop of `interleaf balance` at its own rhythm, a sample each
+//! 200 ms and a decision each 6 s, for a minute.
 //!
 //! The loop, the policy, the readings of this kernel and the socket that is fed are the daemon's; a
 //! process of its own feeds that socket, and is not counted. No page is moved: what that costs is
 //! up to how many there are (`migrate.rs`). This machine need not have two tiers: its first node
-//! stands for both. It also starts the command, if that was built before.
+//! stands for both. The benchmark also starts the command, if it was built before.
 //!
 //! Then it steers processes by `vaddr`: 1, 10, 300 and 3000 children with 1 MiB each, on the live
 //! `/proc`. What would be written to DAMON goes to a folder, so that no page moves and no DAMON is
@@ -57,10 +57,10 @@ const STARTS: usize = 51;
 const FEEDS: &str = "feed";
 const WAITS: &str = "wait";
 
-/// How many processes are steered, and for how many seconds the loop is watched.
+/// The number of steered processes, and the seconds for which the loop is measured.
 const STEERED: [(usize, u64); 4] = [(1, 20), (10, 20), (300, 30), (3000, 60)];
 
-/// Looks before it is watched, so that pages are known to rest.
+/// Warm-up, after which pages are known not to move.
 const WARM_UP: Duration = Duration::from_secs(20);
 
 /// The memory of a process that is steered: less would not join.
@@ -96,7 +96,8 @@ fn main() -> ExitCode {
              {reads:.0} files a second",
             100.0 * share
         ));
-        // Of thousands, a look a minute costs more than the bar; `benches/README.md` has how much.
+        // With thousands of processes, a sample a minute costs more than the bar;
+        // `benches/README.md` has the cost.
         fits &= count > 300 || share < CORE_SHARE_MAX;
     }
     fits &= starts();
@@ -205,7 +206,7 @@ fn steered(count: usize, span: Duration) -> (f64, f64) {
     (share, reads)
 }
 
-/// Looks once a second; how many processes were steered at last.
+/// Samples once a second; returns the number of steered processes at the end.
 fn looks(actuator: &mut dyn Actuator, span: Duration) -> usize {
     let end = Instant::now() + span;
     let mut found = 0;
@@ -292,7 +293,7 @@ fn peak_bytes() -> u64 {
     kib.expect("a peak in kB") * 1024
 }
 
-/// Whether the command starts soon enough; where it was not built there is nothing to be said.
+/// Whether the command starts within the bar; true if it was not built.
 fn starts() -> bool {
     let exe = env::current_exe().expect("this program");
     // target/release/deps/daemon-0123

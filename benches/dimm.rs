@@ -1,8 +1,8 @@
-//! How many requests a second the simulation of memory modules does:
-//! `cargo bench -p interleaf-benches --bench dimm`.
+//! Requests a second of the simulation of memory modules: `cargo bench -p interleaf-benches --bench
+//! dimm`.
 //!
-//! The bar: a million a second of one saturated sub-channel of DDR5-6400 with two ranks, random
-//! reads, 64 in the queue, on one core; five million the stretch. `README.md` has the last result.
+//! The bar: a million a second on one core, of one saturated sub-channel of DDR5-6400 with two
+//! ranks, random reads, 64 in the queue; five million the stretch. `README.md` has the last result.
 
 use divan::{Bencher, counter::ItemsCount};
 use interleaf_sim::dimm::{

@@ -1,7 +1,7 @@
-//! The DIMM simulation's scheduler against its checker, for as many commands as are asked for:
-//! `cargo bench -p interleaf-benches --bench dimm_check -- 100000000`.
+//! The scheduler of the DIMM simulation against its checker, for a given number of commands: `cargo
+//! bench -p interleaf-benches --bench dimm_check -- 100000000`.
 //!
-//! All modules in turn, everything else about a run drawn at random. It fails with the first
+//! All modules in turn, with random parameters of each run. The benchmark fails at the first
 //! command that breaks a rule. `README.md` has the last result.
 
 #[path = "../crates/sim/tests/common/checked.rs"]

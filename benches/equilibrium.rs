@@ -1,8 +1,8 @@
-//! How long the solver takes: `cargo bench -p interleaf-benches`.
+//! The time of the solver: `cargo bench -p interleaf-benches`.
 //!
-//! The bars: a solution takes at most 20 us with two tiers and at most 100 us with eight. Inferring
-//! a behaviour costs thousands of solutions and a table of predictions as many again, so these bars
-//! are what keeps both well below a second. `README.md` has the last result.
+//! The bars: at most 20 us for a solution with two tiers and at most 100 us with eight. Inferring a
+//! behaviour costs thousands of solutions and a table of predictions as many again, so these bars
+//! keep both well below a second. `README.md` has the last result.
 
 use divan::{Bencher, black_box};
 use interleaf_model::{
@@ -66,7 +66,7 @@ fn synthetic(tiers: u32) -> Platform {
     }
 }
 
-/// As many threads as saturate all tiers, reading without a pause.
+/// Enough threads to saturate all tiers, reading without a pause.
 fn load(platform: &Platform, mix: Mix, threads: f64, shares: Vec<f64>) -> Load {
     Load {
         threads,

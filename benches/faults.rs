@@ -1,9 +1,9 @@
-//! What it takes to touch a page that is not mapped and has its content in memory already: the
-//! kernel's mechanism alone, and the pager.
+//! The time of a fault on a page whose content is in memory already: the kernel's mechanism alone,
+//! and the pager.
 //!
 //! Each sample touches 512 pieces of memory, one after the other. The mechanism alone serves a
-//! fault without looking at what it is: by a thread that waits in `poll`, by one that spins, and by
-//! the thread that touches itself, in a handler of SIGBUS; a page is copied, or moved.
+//! fault without looking it up: by a thread that waits in `poll`, by one that spins, and by the
+//! faulting thread in a handler of SIGBUS; a page is copied, or moved.
 
 #![expect(unsafe_code, reason = "the kernel's calls are timed by hand")]
 
@@ -40,7 +40,7 @@ const MOVE: u64 = 0xc028_aa05;
 const SIGBUS: u64 = 1 << 7;
 const MOVES: u64 = 1 << 16;
 
-/// How a fault is served.
+/// The thread that serves a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum By {
     Poll,
@@ -48,14 +48,14 @@ enum By {
     Itself,
 }
 
-/// What is done for it.
+/// The operation that serves a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum How {
     Copy,
     Move,
 }
 
-/// What the handlers look at.
+/// The userfaultfd of the handlers.
 static FD: AtomicI32 = AtomicI32::new(-1);
 static MEMORY: AtomicUsize = AtomicUsize::new(0);
 static FRAMES: AtomicUsize = AtomicUsize::new(0);
@@ -204,7 +204,7 @@ fn pager(bencher: Bencher, by: Faults) {
     let memory = region.bytes().as_ptr() as usize;
     let cool = || {
         region.advise(0..PIECES * PAGE, Advice::Cold);
-        // What has changed is written first, by what is then idle.
+        // Idle time, for the write-back of dirty pages.
         thread::sleep(Duration::from_millis(20));
     };
     cool();

@@ -34,7 +34,7 @@ use std::{
 /// The mixes that differ in what a kernel does.
 const MIXES: [&str; 7] = ["R", "W5", "W6", "W2", "W3", "W11", "W10"];
 
-/// How many chunks a kernel goes through before they count, and how many count: some 10 ms.
+/// Chunks of the warm-up, and chunks that are measured: some 10 ms.
 const WARM: usize = 40;
 const CHUNKS: usize = 500;
 
@@ -127,8 +127,8 @@ fn chosen(load: &Load) -> Result<Kernel, String> {
     best.ok_or_else(|| format!("no kernel of {} for {}", load.isa, load.traffic))
 }
 
-/// How fast a load is at work, GB/s: each chunk is timed, and the middle of all counts, so that it
-/// does not matter for how long others have the CPU. In memory that is there already.
+/// The bandwidth of a load, GB/s: the median of its chunks, which does not depend on how long other
+/// programs have the CPU. The memory is reused.
 fn rate(load: &Load, regions: Vec<Region>) -> Result<(f64, Vec<Region>), Box<dyn Error>> {
     let mut regions = regions.into_iter();
     let mut walks = vec![];

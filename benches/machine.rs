@@ -1,4 +1,4 @@
-//! How long the machine simulation takes: `cargo bench -p interleaf-benches --bench machine`.
+//! The time of the machine simulation: `cargo bench -p interleaf-benches --bench machine`.
 //!
 //! The bar: 600 s of `gnr120-cz122` with 64 Ki page groups take at most 1 s on one core, the cost
 //! grows no faster than the groups, and many scenarios use all cores. `README.md` has the last

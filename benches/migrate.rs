@@ -1,7 +1,7 @@
-//! Which pages should move, and where pages are: what it takes for each page.
+//! The time of planning a migration, and of sampling the placement, for each page.
 //!
 //! `plan` and `plan_at_target` should be a small part of `survey`, which asks the kernel about each
-//! page of this process: with all pages of 1 GiB there, and with a 256th of them in 64 GiB.
+//! page of this process: with all pages of 1 GiB present, and with a 256th of them in 64 GiB.
 
 use divan::{Bencher, black_box};
 use interleaf_linux::place::migrate::{
@@ -38,7 +38,7 @@ fn plan(bencher: Bencher, weights: &[u32]) {
         .bench(|| Planner::new(&target, PAGE).plan(black_box(&units)));
 }
 
-/// The same when all is where it should be.
+/// All pages at their target.
 #[divan::bench]
 fn plan_at_target(bencher: Bencher) {
     let (mut units, target) = (units(1), target(&[65, 35]));
@@ -59,7 +59,7 @@ fn plan_huge(bencher: Bencher) {
         .bench(|| Planner::new(&target, PAGE).plan(black_box(&units)));
 }
 
-/// Looks at this process with `gib` GiB mapped, of which every page or every 256th is there.
+/// Samples this process with `gib` GiB mapped, of which every page or every 256th is present.
 #[divan::bench(args = [(1, 1), (64, 256)], sample_count = 10, sample_size = 1)]
 fn survey(bencher: Bencher, (gib, step): (usize, usize)) {
     let bytes = gib << 30;

@@ -1,5 +1,5 @@
-//! What the state machine of the pager does with the touches of whole patterns, without memory and
-//! without a drive, beside the optimum: pages that are read and written a round, and how often a
+//! The state machine of the pager on the faults of whole patterns, without memory and without a
+//! drive, compared with the optimum: pages that are read and written a round, and how often a
 //! thread waits.
 //!
 //! ```console
@@ -45,7 +45,8 @@ struct World {
     cache: Cache,
     is_mapped: Vec<bool>,
     is_dirty: Vec<bool>,
-    /// Whether it was touched since it was read, and how many were not until they were read again.
+    /// Whether the page was touched since it was read, and the number of pages that were not until
+    /// they were read again.
     is_used: Vec<bool>,
     in_vain: u64,
     todo: VecDeque<Action>,

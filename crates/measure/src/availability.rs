@@ -17,11 +17,11 @@ pub enum AvailabilityError {
         limited(limit, nodes)
     )]
     Memory {
-        /// What is asked for, bytes.
+        /// Requested, bytes.
         asked: u64,
-        /// What can be had, bytes.
+        /// Available, bytes.
         there: u64,
-        /// Of which nodes; `None` of all.
+        /// The nodes of the request; `None` for all.
         nodes: Option<IdList>,
         /// The limit of the control group that allows no more, if one does.
         limit: Option<Box<Headroom>>,
@@ -32,11 +32,11 @@ pub enum AvailabilityError {
         of(nodes)
     )]
     Reserved {
-        /// How many are asked for.
+        /// Requested pages.
         asked: u64,
-        /// How many are free.
+        /// Free pages.
         there: u64,
-        /// On which nodes; `None` on all.
+        /// The nodes of the request; `None` for all.
         nodes: Option<IdList>,
     },
     /// The machine does not say.
@@ -64,7 +64,6 @@ fn limited(limit: &Option<Box<Headroom>>, nodes: &Option<IdList>) -> String {
 }
 
 impl AvailabilityError {
-    /// How to mend it.
     pub fn hint(&self) -> String {
         match self {
             Self::Memory { limit: Some(limit), .. } => {

@@ -1,5 +1,5 @@
-//! How fast threads go through memory: in short windows, so that what disturbs one does not
-//! disturb all.
+//! The bandwidth of a team of threads, in short windows, so that a disturbance spoils one window
+//! and not the whole measurement.
 
 use crate::{
     kernel::Checksums,
@@ -13,15 +13,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long to measure.
+/// The measurement windows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Windows {
     /// Before anything counts: caches fill, and cores come to their frequency.
     pub warm_up: Duration,
-    /// One window. It is long against what a thread goes through between two notes of it (some
-    /// 10 us) and against a timer's tick, and short against what disturbs a machine.
+    /// The length of a window: long against the interval between two updates of a thread's counter
+    /// (some 10 us) and against a timer tick, short against typical disturbances.
     pub window: Duration,
-    /// How many there are.
+    /// The number of windows.
     pub count: usize,
 }
 
@@ -32,22 +32,15 @@ impl Default for Windows {
     }
 }
 
-/// How fast a load went.
+/// The bandwidth of a load.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bandwidth {
     /// The rate.
     pub rate: Rate,
     /// The rate of each window, GB/s of the program.
     pub windows_gbps: Vec<f64>,
-    /// What each thread did.
+    /// The checksums of each thread.
     pub sums: Vec<Checksums>,
-}
-
-impl Bandwidth {
-    /// The best window, GB/s of the program: what the machine can do where others use it too.
-    pub fn best_gbps(&self) -> f64 {
-        self.windows_gbps.iter().copied().fold(0.0, f64::max)
-    }
 }
 
 /// Every pair of a node with CPUs and a node with memory, with the CPUs of the first that are among
@@ -93,11 +86,11 @@ pub fn watch(team: &Team, windows: &Windows) -> Vec<f64> {
     (0..windows.count).map(|_| next()).collect()
 }
 
-/// How often a look is repeated that took too long.
+/// Retries of a reading that took too long.
 const LOOKS_MAX: u32 = 8;
 
-/// What a team has done so far, and when. Who looks may lose its CPU between the two: it looks
-/// again until they are no more than `slack` apart.
+/// The groups that a team has done, and the time. The reading thread may lose its CPU between the
+/// two: it reads again until they are at most `slack` apart.
 fn look(team: &Team, slack: Duration) -> (u64, Instant) {
     let mut looks = 1;
     loop {
@@ -168,8 +161,9 @@ mod tests {
         let found = measure(&load, &windows).unwrap();
         assert_eq!(found.windows_gbps.len(), 10);
         assert_eq!(found.rate.program_gbps.count, 10);
-        assert!(found.best_gbps() >= found.rate.program_gbps.median);
-        // What the windows saw is a part of what was done.
+        let best_gbps = found.windows_gbps.iter().copied().fold(0.0, f64::max);
+        assert!(best_gbps >= found.rate.program_gbps.median);
+        // The windows cover a part of the whole work.
         let seen: f64 = found.windows_gbps.iter().map(|gbps| gbps * 5e6).sum();
         assert!(seen > 0.0 && found.sums[0].loaded as f64 * 64.0 >= seen);
     }

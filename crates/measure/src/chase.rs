@@ -11,16 +11,16 @@
 //! visited in passes of their own over the whole memory: what such a prefetcher fetches is half a
 //! lap too early, and has left the caches when it is its turn.
 //!
-//! That the chase went where it says is checked, not believed: after each slice it must stand where
-//! the cycle leads in so many steps.
+//! The path of the chase is verified: after each slice it must stand where the cycle leads in so
+//! many steps.
 
 use crate::{
     clock::{Clock, ticks},
     context_switches::context_switches,
     region::{Region, RegionError},
     ring::{Cursor, Ring, UNROLL},
-    spread::quantile,
 };
+use interleaf_model::statistics::{self, quantile};
 use rand::{SeedableRng, seq::SliceRandom};
 use rand_pcg::Pcg64Mcg;
 use std::time::Duration;
@@ -33,17 +33,17 @@ pub const BLOCK_BYTES: usize = 256 << 10;
 /// the spatial prefetchers has, bytes.
 const NEIGHBOURS_BYTES: usize = 128;
 
-/// How long a slice lasts: long beside the two readings of the clock, short beside what disturbs it
-/// (a scheduler's tick is 1 to 10 ms).
+/// Length of a slice: long against the two readings of the clock, short against disturbances (a
+/// scheduler tick is 1 to 10 ms).
 pub const SLICE: Duration = Duration::from_millis(2);
 
-/// So many slices without another thread are enough for a figure.
+/// Undisturbed slices that suffice for a figure.
 const ALONE_MIN: usize = 3;
 
-/// So many are tried for it.
+/// The most slices that are tried to get them.
 const TRIES_MAX: usize = 24;
 
-/// In which order lines are visited.
+/// The order in which lines are visited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     /// Blocks of so many bytes in random order, and the lines of each at random before the next.
@@ -55,22 +55,20 @@ pub enum Order {
     Random,
 }
 
-/// What a chase visits.
+/// The lines that a chase visits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// How much memory, bytes.
+    /// Memory visited, bytes.
     pub bytes: usize,
-    /// How far its lines are apart, bytes.
+    /// Distance of lines, bytes.
     pub stride: usize,
-    /// In which order.
     pub order: Order,
-    /// What the order is drawn from.
+    /// The seed of the order.
     pub seed: u64,
-    /// Whether each lap has an order of its own: for processors that remember one.
+    /// Whether each lap has a new random order, against prefetchers that remember a sequence.
     pub new_laps: bool,
 }
 
-/// Why there is no chase, or none that can be believed.
 #[derive(Debug, thiserror::Error)]
 pub enum ChaseError {
     /// A stride that is none.
@@ -87,7 +85,7 @@ pub enum ChaseError {
     /// Too little memory, or too much.
     #[error("{bytes} bytes are not 2 to 4294967295 lines that are {stride} bytes apart")]
     Bytes {
-        /// How many were asked for.
+        /// Requested, bytes.
         bytes: usize,
         /// Between lines, bytes.
         stride: usize,
@@ -95,28 +93,26 @@ pub enum ChaseError {
     /// The memory is smaller than what is to be visited.
     #[error("{bytes} bytes are to be visited, and there are {has}")]
     Region {
-        /// How many are to be visited.
+        /// Requested, bytes.
         bytes: usize,
-        /// How many there are.
+        /// Mapped, bytes.
         has: usize,
     },
-    /// There is no memory.
     #[error(transparent)]
     Memory(#[from] RegionError),
-    /// It is not where it must be: the machine is broken, or we are.
+    /// The chase ended at a wrong line: a defect of the machine or of this program.
     #[error("after {loads} loads the chase is at line {is}, and should be at {should}")]
     Lost {
-        /// How many loads there were.
+        /// Loads done.
         loads: u64,
-        /// Where it is.
+        /// The line reached.
         is: u32,
-        /// Where it should be.
+        /// The right line.
         should: u32,
     },
 }
 
 impl ChaseError {
-    /// How to mend it.
     pub fn hint(&self) -> String {
         let hint = match self {
             Self::Stride(_) => "64B is a line, and 128B keeps away from spatial prefetchers",
@@ -131,7 +127,6 @@ impl ChaseError {
 }
 
 impl Shape {
-    /// How many lines.
     pub const fn lines(&self) -> usize {
         self.bytes / self.stride
     }
@@ -192,10 +187,11 @@ pub struct Chase {
 }
 
 impl Chase {
-    /// Makes the cycle in `region`.
+    /// Links the cycle in `region`.
     ///
     /// # Errors
-    /// When the shape is none, or does not fit.
+    ///
+    /// An invalid shape, or one larger than the region.
     pub fn new(region: Region, shape: Shape) -> Result<Self, ChaseError> {
         let mut chase =
             Self { ring: Ring::new(region), shape, visits: vec![], step: 0, gone: 0, lap: 0 };
@@ -225,7 +221,6 @@ impl Chase {
         (self.step, self.gone) = (0, 0);
     }
 
-    /// What it visits.
     pub const fn shape(&self) -> &Shape {
         &self.shape
     }
@@ -252,7 +247,7 @@ impl Chase {
         if is == should { Ok(()) } else { Err(ChaseError::Lost { loads, is, should }) }
     }
 
-    /// Makes the next lap's order where `loads` more would leave this one.
+    /// Links the order of the next lap if `loads` more would leave this one.
     pub(crate) fn turn(&mut self, loads: u64) {
         if self.shape.new_laps && self.gone > 0 && self.gone + loads > self.visits.len() as u64 {
             self.lap += 1;
@@ -322,42 +317,42 @@ impl Chase {
     }
 }
 
-/// One slice.
+/// The measurement of one slice.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Slice {
     latency_ns: f64,
-    /// Whether no other thread ran on the CPU meanwhile.
+    /// Whether no other thread ran on the CPU during the slice.
     alone: bool,
 }
 
-/// What slices say of the latency, ns.
+/// Latency over slices, ns.
 ///
-/// Those in which another thread ran on the CPU say nothing of memory. They are left out, unless
-/// hardly any other is left.
+/// Slices in which another thread ran on the CPU measure that thread as well. They are left out,
+/// unless too few others remain.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Slices {
     /// Half of the slices were faster.
     pub median_ns: f64,
-    /// One in twenty was faster: what the memory does when nothing disturbs it.
+    /// The 5th percentile: the latency of undisturbed memory.
     pub p5_ns: f64,
-    /// All together.
+    /// The mean.
     pub mean_ns: f64,
-    /// How many these are of.
+    /// The number of slices.
     pub count: usize,
-    /// In how many another thread ran.
+    /// The number of slices in which another thread ran.
     pub disturbed: usize,
 }
 
 impl Slices {
-    /// Of at least one.
+    /// Of at least one slice.
     pub(crate) fn of(all: &[Slice]) -> Self {
         let of =
             |slices: &[&Slice]| -> Vec<f64> { slices.iter().map(|it| it.latency_ns).collect() };
         let (alone, others): (Vec<_>, Vec<_>) = all.iter().partition(|slice| slice.alone);
         let enough = alone.len() >= ALONE_MIN;
-        let mut ns = if enough { of(&alone) } else { of(&all.iter().collect::<Vec<_>>()) };
-        ns.sort_by(f64::total_cmp);
-        let mean_ns = ns.iter().sum::<f64>() / ns.len() as f64;
+        let ns = if enough { of(&alone) } else { of(&all.iter().collect::<Vec<_>>()) };
+        let ns = statistics::sorted(ns);
+        let mean_ns = statistics::mean(&ns);
         let (median_ns, p5_ns) = (quantile(&ns, 0.5), quantile(&ns, 0.05));
         Self { median_ns, p5_ns, mean_ns, count: ns.len(), disturbed: others.len() }
     }
@@ -393,7 +388,7 @@ mod tests {
         }
         let blocks: Vec<u32> = visits.chunks(32).map(|of_block| of_block[0] / 64).collect();
         assert!(!blocks[..16].is_sorted() && blocks[..16] != blocks[16..], "{blocks:?}");
-        // From 128 bytes on there is one pass.
+        // With a stride of 128 bytes or more, a lap is one pass.
         let apart = Shape { stride: 128, ..SHAPE }.visits(0);
         assert!(apart.chunks(32).all(|of| of.iter().all(|line| line / 32 == of[0] / 32)));
     }

@@ -8,12 +8,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// For how long the counter is compared with the kernel's clock. Both ends are off by less than a
-/// microsecond, so that the rate is off by less than 20 in a million.
+/// The time for which the counter is compared with the kernel's clock. Both ends are off by less
+/// than a microsecond, so the rate is off by less than 20 ppm.
 const CALIBRATION: Duration = Duration::from_millis(100);
 
-/// Reads the counter. It runs at one rate whatever the core's frequency is: `rdtsc` where
-/// CPUID says "invariant TSC" (Intel SDM vol. 3, 19.17), `CNTVCT_EL0` always (Arm ARM, D12).
+/// Reads the counter. Its rate is independent of the core's frequency: `rdtsc` if CPUID reports an
+/// invariant TSC (Intel SDM vol. 3, 19.17), `CNTVCT_EL0` always (Arm ARM, D12).
 #[inline(always)]
 pub fn ticks() -> u64 {
     #[cfg(target_arch = "x86_64")]
@@ -29,7 +29,7 @@ pub fn ticks() -> u64 {
     ticks
 }
 
-/// How fast the counter runs.
+/// The rate of the counter.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Clock {
     /// Ticks in a ns.
@@ -45,18 +45,18 @@ impl Clock {
         Self { ticks_per_ns: (last - first) as f64 / elapsed.as_nanos() as f64 }
     }
 
-    /// As [`Clock::calibrated`], which is done once for the process.
+    /// The clock of the process, calibrated once.
     pub fn here() -> Self {
         static HERE: OnceLock<Clock> = OnceLock::new();
         *HERE.get_or_init(Self::calibrated)
     }
 
-    /// So many ticks, ns.
+    /// The duration of `ticks`, ns.
     pub fn ns(&self, ticks: u64) -> f64 {
         ticks as f64 / self.ticks_per_ns
     }
 
-    /// As many ticks as pass in `span`.
+    /// The ticks that pass in `span`.
     pub fn ticks(&self, span: Duration) -> u64 {
         (span.as_nanos() as f64 * self.ticks_per_ns) as u64
     }
@@ -72,7 +72,8 @@ mod tests {
         assert_eq!(clock.ns(250), 100.0);
         assert_eq!(clock.ticks(Duration::from_nanos(100)), 250);
         let rate = Clock::calibrated().ticks_per_ns;
-        // From the slowest generic timer of Arm servers to the fastest time stamp counters.
+        // The range from the slowest generic timer of Arm servers to the fastest time stamp
+        // counters.
         assert!((0.01..10.0).contains(&rate), "{rate}");
     }
 }

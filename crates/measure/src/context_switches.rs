@@ -1,8 +1,8 @@
-//! How often a thread had to make room for others.
+//! The number of context switches of a thread.
 
 #![expect(unsafe_code, reason = "a system call that no crate of ours wraps")]
 
-/// How often the calling thread did so since it began, whether it had to or waited by itself.
+/// Voluntary and involuntary context switches of the calling thread since its start.
 pub fn context_switches() -> u64 {
     // SAFETY: a struct of numbers may be all zero, and the kernel fills it.
     let usage = unsafe {

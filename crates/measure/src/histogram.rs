@@ -1,7 +1,7 @@
-//! How the latencies of single accesses are distributed.
+//! The distribution of the latencies of single accesses.
 //!
 //! Each load stands between two readings of the counter, which cost more than a hit of the nearest
-//! cache. What they cost is found with loads that hit it, and subtracted:
+//! cache. Their cost is measured with loads that hit it, and subtracted:
 //!
 //! ```text
 //! a load of memory, as read       150 ns
@@ -36,18 +36,18 @@ use interleaf_linux::{place::mempolicy::Policy, root::Root};
 use stamp::{Spin, Stamp};
 use std::time::{Duration, Instant};
 
-/// What no memory takes, ns: the slowest accesses of expanders that were published are several
+/// An upper bound of memory latency, ns: the slowest accesses of published expanders are several
 /// times faster ("Melody", ASPLOS 2025: a few µs at one of 10 000).
 pub const GAP_NS: f64 = 10_000.0;
 
 /// Loads between two looks at the switches: about a ms, in 32 KiB of stamps.
 const BATCH: usize = 8192;
 
-/// How long loads go on between two looks at the time that was stolen, which the kernel counts in
-/// ticks of 10 ms; in each such time some slices of the chase are measured for comparison too.
+/// Time between two readings of stolen time, which the kernel counts in ticks of 10 ms; some slices
+/// of the chase are measured in each window for comparison.
 const WINDOW: Duration = Duration::from_millis(50);
 
-/// How long the chase is measured in each window.
+/// The time of the chase in each window.
 const CHASE_SPAN: Duration = Duration::from_millis(6);
 
 /// Memory of the loads by which the timer is calibrated, bytes: half of any first cache in use,
@@ -57,10 +57,9 @@ const CALIBRATION_BYTES: usize = 16 << 10;
 /// Batches of them.
 const CALIBRATION_BATCHES: usize = 16;
 
-/// What is sampled.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Options {
-    /// How many accesses. Default: 4 million.
+    /// The number of accesses. Default: 4 million.
     pub samples: u64,
     /// A delay that is injected, by which the measurement can be tried. Default: none.
     pub delay: Option<Delay>,
@@ -75,13 +74,13 @@ impl Default for Options {
 /// A delay within the time that is measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Delay {
-    /// It is in each so many-th access; 0 is taken for 1.
+    /// One of `every` accesses is delayed; 0 means 1.
     pub every: u64,
-    /// How long it is, ns.
+    /// The delay, ns.
     pub ns: f64,
 }
 
-/// What the readings of the counter cost.
+/// The cost of reading the counter.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Timer {
     /// Subtracted from each sample, ns.
@@ -90,7 +89,7 @@ pub struct Timer {
     pub resolution_ns: f64,
 }
 
-/// How many samples have each tag. One that has two is counted under the first.
+/// The number of samples with each tag. A sample with two tags is counted under the first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tagged {
     /// An interrupt came.
@@ -101,27 +100,26 @@ pub struct Tagged {
     pub switched: u64,
     /// Another machine ran.
     pub stolen: u64,
-    /// Nobody knows.
+    /// Long gaps of unknown cause.
     pub gaps: u64,
 }
 
 impl Tagged {
-    /// All of them.
     pub const fn total(&self) -> u64 {
         self.interrupted + self.moved + self.switched + self.stolen + self.gaps
     }
 }
 
-/// How latencies are distributed.
+/// The distribution of latencies.
 #[derive(Clone, Debug)]
 pub struct Histogram {
     /// All samples.
     pub raw: Distribution,
-    /// Those without a tag.
+    /// Samples without a tag.
     pub filtered: Distribution,
-    /// What the others have.
+    /// The tagged samples.
     pub tagged: Tagged,
-    /// What reading the counter cost; it is subtracted from all.
+    /// The cost of reading the counter, which is subtracted from all samples.
     pub timer: Timer,
     /// The latency by chase in the same memory, measured in turn with the samples.
     pub chase: Slices,
@@ -129,22 +127,16 @@ pub struct Histogram {
     pub switches: u64,
     /// Ticks of the kernel that a hypervisor took from the CPU; `None` where it is not counted.
     pub stolen_ticks: Option<u64>,
-    /// How long it took.
+    /// Duration of the measurement.
     pub took: Duration,
 }
 
-impl Histogram {
-    /// How far the mean of the filtered samples is from the chase, as a part of it.
-    pub fn off_the_chase(&self) -> Option<f64> {
-        self.filtered.mean_ns().map(|mean| mean / self.chase.median_ns - 1.0)
-    }
-}
-
 impl Timer {
-    /// What the readings cost on the CPU of the calling thread.
+    /// The cost of reading the counter on the CPU of the calling thread.
     ///
     /// # Errors
-    /// When there is no memory for it.
+    ///
+    /// Too little memory.
     pub fn calibrated(clock: Clock) -> Result<Self, ChaseError> {
         let region = Region::new(CALIBRATION_BYTES, Pages::Small, &Policy::Default)?;
         let order = Order::Random;
@@ -342,7 +334,10 @@ mod tests {
     #[test]
     fn the_mean_is_the_latency_of_the_chase() {
         let options = Options { samples: 300_000, delay: None };
-        let off = || of_chase(32 << 20, &options).off_the_chase().unwrap();
+        let off = || {
+            let found = of_chase(32 << 20, &options);
+            found.filtered.mean_ns().unwrap() / found.chase.median_ns - 1.0
+        };
         let all: Vec<f64> = (0..5).map(|_| off()).collect();
         let middle = spread(&all).unwrap().median;
         assert!(middle.abs() < 0.05, "{all:?}");

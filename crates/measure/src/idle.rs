@@ -1,7 +1,7 @@
-//! Latency without load: of memory, in both orders of the chase, and of each level of the caches.
+//! Idle latency: of memory, in both orders of the chase, and of each level of the caches.
 //!
-//! A figure is the median of slices of 2 ms: half of all slices may be disturbed before it moves.
-//! What is given for an order is the median of several such figures, with how far they are apart.
+//! A figure is the median of slices of 2 ms, which half of them may be disturbed without moving. An
+//! order has the median of several such figures, with their spread.
 
 use crate::{
     backing::huge_bytes,
@@ -21,12 +21,12 @@ const SIZES_PER_OCTAVE: u32 = 4;
 /// The smallest size of the sweep: a page, which every first cache holds.
 const SMALLEST_BYTES: usize = 4 << 10;
 
-/// How long each size of the sweep is measured after a lap for the caches: fifteen slices.
+/// The time of each size of the sweep after a lap that warms the caches: fifteen slices.
 const SIZE_SPAN: Duration = Duration::from_millis(30);
 
-/// How many times the last-level cache the memory has to be, so that it is memory that is measured:
-/// the rule of STREAM ("each array must be at least 4 times the size of the sum of all the
-/// last-level caches used in the run"). At most a quarter of the accesses hit the cache then.
+/// The least size of the memory in multiples of the last-level cache: the rule of STREAM ("each
+/// array must be at least 4 times the size of the sum of all the last-level caches used in the
+/// run"). At most a quarter of the accesses hit the cache then.
 pub const LAST_LEVEL_FACTOR: u64 = 4;
 
 /// The least that the sweep goes to: four times the largest private cache in use.
@@ -35,26 +35,25 @@ const LARGEST_BYTES_MIN: u64 = 16 << 20;
 /// The most: four times the largest cache that CPUs share today.
 const LARGEST_BYTES_MAX: u64 = 4 << 30;
 
-/// What is chased, and for how long.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// How much memory. Default: 200 MB, as MLC's.
+    /// The memory of the chase, bytes. Default: 200 MB, as MLC's.
     pub bytes: usize,
     /// Between lines, bytes. Default: 64, every line.
     pub stride: usize,
     /// Bytes of a block of the local order. Default: 256 KiB.
     pub block_bytes: usize,
-    /// Which pages. Default: huge where there are some.
+    /// The pages. Default: transparent huge pages.
     pub pages: Pages,
-    /// Where they are. Default: where the thread runs.
+    /// The memory policy. Default: the node of the thread.
     pub policy: Policy,
-    /// What orders are drawn from. Default: 1.
+    /// The seed of the orders. Default: 1.
     pub seed: u64,
-    /// Whether each lap has an order of its own. Default: no.
+    /// Whether each lap has a new order. Default: no.
     pub new_laps: bool,
-    /// How many figures. Default: 5.
+    /// The number of repetitions. Default: 5.
     pub repeats: usize,
-    /// How long each takes. Default: 300 ms, about a lap.
+    /// The length of a repetition. Default: 300 ms, about a lap.
     pub span: Duration,
 }
 
@@ -111,11 +110,11 @@ pub struct Idle {
     pub local: Latency,
     /// Jumping over all of it: with the translation of addresses.
     pub random: Latency,
-    /// How much of the memory was in huge pages, bytes; `None` where the kernel does not say.
+    /// Bytes of the memory in huge pages; `None` if the kernel does not report them.
     pub huge_bytes: Option<usize>,
-    /// How much was visited, bytes.
+    /// Bytes visited.
     pub bytes: usize,
-    /// How long it took.
+    /// Duration of the measurement.
     pub took: Duration,
 }
 
@@ -148,7 +147,7 @@ pub fn idle(
     let began = Instant::now();
     let mut chase = Chase::new(options.region()?, options.local())?;
     let region = chase.region();
-    // Where the list of mappings cannot be read, nothing is known; the figure is no worse for it.
+    // Huge pages are informative only: without the list of mappings, the count is unknown.
     let huge = huge_bytes(root, region.start() as usize, region.bytes()).ok().flatten();
     let local = latency(&mut chase, clock, options, &mut |done| progress(done / 2.0))?;
     chase.reshape(options.random())?;
@@ -231,7 +230,7 @@ fn sizes(largest: usize, stride: usize) -> Vec<usize> {
     sizes
 }
 
-/// How far the sweep should go where the last-level cache is said to be `claimed` bytes.
+/// The largest size of the sweep for a last-level cache of `claimed` bytes.
 pub fn largest_size(claimed: Option<u64>) -> usize {
     let past = claimed.unwrap_or(0).saturating_mul(LAST_LEVEL_FACTOR);
     past.clamp(LARGEST_BYTES_MIN, LARGEST_BYTES_MAX) as usize

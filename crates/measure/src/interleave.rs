@@ -22,10 +22,10 @@ use interleaf_linux::{
 };
 use std::{collections::BTreeMap, panic::resume_unwind, thread};
 
-/// How pages come to where weights want them.
+/// The method that places pages by weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// By the kernel's interleaving, whose weights are set.
+    /// By the kernel's weighted interleaving, with its weights set.
     Kernel,
     /// Page by page, as they are touched.
     Pages,
@@ -42,16 +42,17 @@ pub fn region(
     way: Way,
 ) -> Result<Region, RegionError> {
     match (way, &placement.nodes[..]) {
-        // One node needs no weights, and is bound to, so that nothing goes elsewhere unseen.
+        // One node needs no weights: bind to it, so that no page goes elsewhere unnoticed.
         (_, [(node, _)]) => Region::new(bytes, pages, &Policy::Bind([*node].into_iter().collect())),
         (Way::Kernel, _) => Region::new(bytes, pages, &placement.policy()),
         (Way::Pages, nodes) => Region::in_rounds(bytes, pages, nodes),
     }
 }
 
-/// As many of them as there are threads that load memory, made at the same time.
+/// One region for each loading thread, made in parallel.
 ///
 /// # Errors
+///
 /// As of [`region`].
 pub fn regions(
     count: usize,
@@ -69,7 +70,7 @@ pub fn regions(
     })
 }
 
-/// How far pages are from where weights want them: the part of all of them that would have to move.
+/// The fraction of the pages that would have to move to match the weights.
 pub fn off_by(pages: &BTreeMap<u32, u64>, nodes: &[(u32, u32)]) -> f64 {
     let total: u64 = pages.values().sum();
     let weights: u32 = nodes.iter().map(|(_, count)| count).sum();

@@ -13,11 +13,11 @@ pub enum Isa {
     Avx512,
     /// 16 bytes at once; every AArch64 has it.
     Neon,
-    /// As many bytes as the machine's vectors are wide.
+    /// Vectors of the width of the machine.
     Sve,
 }
 
-/// All of them with their names, those of one architecture from the narrowest on.
+/// All sets with their names, within an architecture from the narrowest on.
 const NAMED: [(Isa, &str); 5] = [
     (Isa::Sse2, "sse2"),
     (Isa::Avx2, "avx2"),
@@ -32,13 +32,12 @@ pub enum IsaError {
     /// A text that names none.
     #[error("there is no instruction set \"{0}\"")]
     Name(String),
-    /// One that this machine does not have.
+    /// A set that this machine does not have.
     #[error("this machine has no {0}")]
     Absent(Isa),
 }
 
 impl IsaError {
-    /// How to mend it.
     pub fn hint() -> String {
         let names: Vec<String> = Isa::available().iter().map(Isa::to_string).collect();
         format!("this machine has {}; without --isa the best is taken", names.join(", "))
@@ -46,15 +45,16 @@ impl IsaError {
 }
 
 impl Isa {
-    /// Those that this machine has, from the narrowest on; never none.
+    /// The sets of this machine, from the narrowest on; never empty.
     pub fn available() -> Vec<Self> {
         NAMED.iter().map(|(isa, _)| *isa).filter(|isa| isa.is_here()).collect()
     }
 
-    /// This one, where the machine has it.
+    /// This set, if the machine has it.
     ///
     /// # Errors
-    /// When the machine does not have it.
+    ///
+    /// A machine without it.
     pub fn here(self) -> Result<Self, IsaError> {
         if self.is_here() { Ok(self) } else { Err(IsaError::Absent(self)) }
     }
@@ -108,7 +108,7 @@ mod tests {
         assert_eq!("mmx".parse::<Isa>(), Err(IsaError::Name("mmx".into())));
     }
 
-    /// Where a run is to be of certain instruction sets, on a processor that is emulated.
+    /// The environment may require instruction sets, for runs on an emulated processor.
     #[test]
     fn what_is_asked_for_by_the_environment_is_here() {
         let asked = std::env::var("INTERLEAF_ISAS").unwrap_or_default();

@@ -42,26 +42,26 @@ use crate::{isa::Isa, traffic::Traffic};
 use job::{Run, Touch};
 use std::fmt;
 
-/// How a kernel goes through its buffers.
+/// The way of a kernel through its buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// Pages that are gone through at once.
+    /// Pages accessed in parallel.
     pub pages: usize,
-    /// Lines of a page that are taken at once.
+    /// Consecutive lines of a page.
     pub lines: usize,
-    /// Whether stores go to one page at a time all the same.
+    /// Whether stores go to one page at a time even with several pages of loads.
     pub flat_stores: bool,
-    /// How far ahead lines to load are fetched, bytes; 0 is not at all.
+    /// Prefetch distance of loads, bytes; 0 for none.
     pub ahead: usize,
-    /// Where to: [`NEAR`], [`ONCE`] or [`FAR`].
+    /// The cache level of the prefetch: [`NEAR`], [`ONCE`] or [`FAR`].
     pub hint: usize,
-    /// How far ahead lines to store are fetched, bytes; 0 is not at all.
+    /// Prefetch distance of stores (for ownership), bytes; 0 for none.
     pub own: usize,
 }
 
-/// Fetches to the nearest cache.
+/// Prefetches to the nearest cache.
 const NEAR: usize = 0;
-/// Fetches to the nearest cache, past the others where there is a way.
+/// Prefetches to the nearest cache, past the others if the processor can.
 #[cfg(any(test, feature = "search"))]
 const ONCE: usize = 1;
 /// Fetches to the next cache but one.
@@ -86,21 +86,21 @@ impl Shape {
     }
 }
 
-/// What a kernel does with lines.
+/// The loads and stores of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Act {
-    /// It loads.
+    /// Loads only.
     Read,
-    /// It stores.
+    /// Stores only.
     Write,
-    /// It does both, and loads from one buffer.
+    /// Both, with loads from one buffer.
     Both,
-    /// It does both, and loads from two buffers in turn.
+    /// Both, with loads from two buffers in turn.
     BothOfTwo,
 }
 
 impl Act {
-    /// What this traffic does.
+    /// The act of a traffic.
     const fn of(traffic: &Traffic) -> Self {
         match (traffic.loads, traffic.stores, traffic.read_buffers) {
             (_, 0, _) => Self::Read,
@@ -114,13 +114,10 @@ impl Act {
 /// A loop of one instruction set.
 #[derive(Clone, Copy)]
 pub struct Kernel {
-    /// Its instruction set.
     pub isa: Isa,
-    /// What it does.
     pub act: Act,
-    /// Whether its stores go past the caches.
+    /// Whether its stores bypass the caches.
     pub nontemporal: bool,
-    /// How it goes.
     pub shape: Shape,
     run: Run,
     gather: Touch,
@@ -152,13 +149,13 @@ impl Kernel {
         if isa.here().is_ok() { table::chosen(isa) } else { vec![] }
     }
 
-    /// All that the best were searched among.
+    /// The candidates among which the best kernels were searched.
     #[cfg(any(test, feature = "search"))]
     pub fn candidates(isa: Isa) -> Vec<Self> {
         if isa.here().is_ok() { table::candidates(isa) } else { vec![] }
     }
 
-    /// Whether it is for this traffic.
+    /// Whether it issues this traffic.
     pub fn serves(&self, traffic: &Traffic) -> bool {
         let act = Act::of(traffic);
         self.act == act && (act == Act::Read || self.nontemporal == traffic.nontemporal)

@@ -2,39 +2,40 @@
 //!
 //! The *knee* is the load from which on a percent more bandwidth costs more than a percent of
 //! latency: where bandwidth divided by latency is largest (Kleinrock, "Power and deterministic
-//! rules of thumb", 1979). It needs no threshold, and does not depend on how far past saturation a
-//! sweep went. Of a queue whose latency is `L / (1 - load)` it is at half of the bandwidth:
+//! rules of thumb", 1979). This definition has no threshold, and does not depend on how far past
+//! saturation a sweep went. Of a queue whose latency is `L / (1 - load)` it is at half of the
+//! bandwidth:
 //!
 //! ```text
 //! power = load (1 - load) / L,   largest at load = 1/2
 //! ```
 //!
-//! A load is set by how long threads pause. What they reach then is about `1 / (a + b x pause)`, so
-//! between two pauses the way to a bandwidth goes in a straight line of its reciprocal.
+//! A load is set by how long threads pause. Their bandwidth is about `1 / (a + b x pause)`, so the
+//! pause for a bandwidth is interpolated linearly in its reciprocal.
 
-/// How much power must fall behind the knee, as a part of it.
+/// The fall of power behind the knee, as a fraction of it.
 const POWER_FALLS: f64 = 0.05;
 
-/// Pauses that are nearer than this make no difference that shows: some ns beside the 100 ns and
-/// more of a group, or this part of the pause.
+/// Differences of pauses below this are not measurable: some ns beside the 100 ns and more of a
+/// group, or this fraction of the pause.
 const PAUSE_STEP_NS: f64 = 4.0;
 
 /// See [`PAUSE_STEP_NS`].
 const PAUSE_STEP: f64 = 0.05;
 
-/// What was measured under one load.
+/// The measurement under one load.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Loaded {
-    /// For how long threads pause after each group of lines, ns.
+    /// The pause of threads after each group of lines, ns.
     pub pause_ns: f64,
-    /// What they reached, GB/s.
+    /// Their bandwidth, GB/s.
     pub bandwidth_gbps: f64,
     /// Latency meanwhile, ns.
     pub latency_ns: f64,
 }
 
 impl Loaded {
-    /// What a percent of bandwidth is worth in percents of latency.
+    /// Power (Kleinrock): bandwidth divided by latency, which is highest at the knee.
     fn power(&self) -> f64 {
         self.bandwidth_gbps / self.latency_ns
     }
@@ -47,18 +48,18 @@ impl Loaded {
     }
 }
 
-/// How near points are to be.
+/// The resolution of a curve.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Resolution {
-    /// The pause that is nearly no load, ns. Default: 8000.
+    /// The pause that leaves almost no load, ns. Default: 8000.
     pub pause_max_ns: f64,
-    /// How far neighbours may be apart, as a part of the largest bandwidth. Default: 0.15.
+    /// The largest gap of neighbours, as a fraction of the largest bandwidth. Default: 0.15.
     pub apart: f64,
-    /// How far they may be apart next to the knee. Default: 0.04.
+    /// The largest gap next to the knee. Default: 0.04.
     pub apart_at_knee: f64,
-    /// By which ratio the latencies of neighbours may differ. Default: 1.25.
+    /// The largest ratio of the latencies of neighbours. Default: 1.25.
     pub latency_ratio: f64,
-    /// How many points there may be. Default: 20.
+    /// The most points. Default: 20.
     pub points_max: usize,
 }
 
@@ -74,10 +75,10 @@ impl Default for Resolution {
     }
 }
 
-/// Where latency bends.
+/// The knee of a curve.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Knee {
-    /// Here.
+    /// The position of the knee.
     At {
         /// Bandwidth, GB/s.
         bandwidth_gbps: f64,
@@ -86,8 +87,7 @@ pub enum Knee {
         /// The bandwidths of its neighbours, GB/s: it lies between them.
         between_gbps: (f64, f64),
     },
-    /// Not up to the largest load that there was: the memory carries more than these threads ask
-    /// for.
+    /// No knee up to the largest load: the memory carries more than these threads ask for.
     Beyond {
         /// The largest bandwidth, GB/s.
         bandwidth_gbps: f64,
@@ -124,12 +124,12 @@ pub fn next(points: &[Loaded], resolution: &Resolution) -> Option<f64> {
     Some(middle(rising[at], rising[at + 1]))
 }
 
-/// Where the points bend; `None` without points that carry something.
+/// The knee of the points; `None` without a point that has a bandwidth.
 pub fn knee(points: &[Loaded]) -> Option<Knee> {
     let rising = by_load(points);
     let best = strongest(&rising)?;
     let Loaded { bandwidth_gbps, latency_ns, .. } = rising[best];
-    // What noise takes from the points behind it is no bend.
+    // A fall within the noise is no knee.
     let falls = |point: &Loaded| point.power() < (1.0 - POWER_FALLS) * rising[best].power();
     if !rising[best + 1..].iter().any(falls) {
         return Some(Knee::Beyond { bandwidth_gbps, latency_ns });
@@ -203,7 +203,7 @@ fn strongest(rising: &[Loaded]) -> Option<usize> {
     all.max_by(|a, b| a.1.power().total_cmp(&b.1.power())).map(|(at, _)| at)
 }
 
-/// Whether there is a pause between two that would make a difference.
+/// Whether a pause between the two would give a new point.
 fn can_part(a: Loaded, b: Loaded) -> bool {
     a.pause_ns - b.pause_ns > PAUSE_STEP_NS.max(PAUSE_STEP * a.pause_ns)
 }
@@ -213,7 +213,7 @@ fn can_part(a: Loaded, b: Loaded) -> bool {
 fn middle(a: Loaded, b: Loaded) -> f64 {
     let half = f64::midpoint(a.bandwidth_gbps, b.bandwidth_gbps);
     let (longest, shortest) = (a.pause_ns, b.pause_ns);
-    // Not so near to either that noise decides.
+    // Keep a distance from both, beyond the noise.
     let margin = 0.1 * (longest - shortest);
     let by_bandwidth = pause_between(a, b, half);
     let by_pause = ((longest + 1.0) * (shortest + 1.0)).sqrt() - 1.0;
@@ -242,8 +242,8 @@ mod tests {
     /// Bytes of all threads' groups: 64 threads with 32 lines each.
     const GROUPS_BYTES: f64 = 64.0 * 32.0 * 64.0;
 
-    /// What is measured on a tier with this curve: groups circulate, each asked for anew after the
-    /// pause.
+    /// A simulated measurement on a tier with this curve: groups circulate, each requested again
+    /// after the pause.
     fn of_curve(curve: &Curve) -> impl Fn(f64) -> Loaded + '_ {
         |pause_ns| {
             let flow = curve.response().with_pause(GROUPS_BYTES, pause_ns);
@@ -406,7 +406,7 @@ mod tests {
                 point.bandwidth_gbps *= 1.0 + noise[(count.get() + 50) % 100] / 2.0;
                 point
             };
-            // So many bytes circulate that a curve of less than that never rests.
+            // With this many bytes in flight, a flatter curve never comes to rest.
             let resolution = Resolution { pause_max_ns: 1e6, ..Resolution::default() };
             let points = all(measure, &resolution);
             let found = knee(&points);

@@ -1,7 +1,7 @@
 //! The levels of a memory hierarchy, found in a sweep of latency over the size of what is visited.
 //!
-//! What sysfs says of caches is what a hypervisor claims, and the last one is shared with machines
-//! that are not seen. What was measured decides:
+//! The caches in sysfs are those that a hypervisor claims, and the last level is shared with other
+//! virtual machines. The measurement decides:
 //!
 //! ```text
 //!  ns                                  ________   memory
@@ -13,18 +13,18 @@
 //! ```
 //!
 //! A level is a part of the sweep, at least as long as from a size to its double, on which the
-//! latency stays. It reaches as far as nine in ten accesses hit: where the latency has gone a tenth
-//! of the way to the next level. A slope that stays nowhere (a cache that others take more of from
-//! second to second) is no level.
+//! latency stays. A level reaches up to the size at which nine in ten accesses hit: where the
+//! latency has gone a tenth of the way to the next level. A slope that stays nowhere (a cache that
+//! others take more of from second to second) is no level.
 
-/// How much the latency may rise within a level: sets that fill unevenly and translations that miss
-/// make no level smooth.
+/// The largest rise of latency within a level: unevenly filled sets and TLB misses make no level
+/// flat.
 const RISE_MAX: f64 = 1.25;
 
-/// How far, at least, a level's last size is from its first, as a ratio.
+/// The least ratio of a level's last size to its first.
 const LENGTH_MIN: f64 = 1.9;
 
-/// How much slower, at least, a level is than the one before it.
+/// The least ratio of a level's latency to that of the level before.
 const STEP_MIN: f64 = 1.4;
 
 /// The part of the accesses that miss where a level ends.
@@ -33,7 +33,7 @@ const MISSES: f64 = 0.1;
 /// A size that was visited, and the latency that it had.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Visited {
-    /// How much memory was visited, bytes.
+    /// Memory visited, bytes.
     pub bytes: f64,
     /// Latency, ns.
     pub latency_ns: f64,
@@ -44,11 +44,11 @@ pub struct Visited {
 pub struct Level {
     /// Latency of a hit, ns.
     pub latency_ns: f64,
-    /// Up to which size nine in ten accesses hit it, bytes.
+    /// The size up to which nine in ten accesses hit the level, bytes.
     pub reaches_bytes: f64,
 }
 
-/// What a sweep shows.
+/// The levels that a sweep shows.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Levels {
     /// The caches, the nearest first.
@@ -77,7 +77,7 @@ pub fn levels(sweep: &[Visited]) -> Levels {
     let miss_ns = flat.last().filter(|run| run.1 + 1 == rising.len());
     let miss_ns = miss_ns.map(|run| latency(&rising[run.0..=run.1]));
     if let (None, Some(&run)) = (miss_ns, flat.last()) {
-        // What is behind it was not reached: where it ends is where the level does.
+        // The next level was not reached: this one extends to the end of the sweep.
         let latency_ns = latency(&rising[run.0..=run.1]);
         caches.push(Level { latency_ns, reaches_bytes: rising[run.1].bytes });
     }
@@ -151,8 +151,8 @@ fn latency(run: &[Visited]) -> f64 {
     run[run.len() / 2].latency_ns
 }
 
-/// Where, from the middle of `run` on, the latency crosses `bound`: between two points in
-/// proportion.
+/// The size at which the latency crosses `bound`, from the middle of `run` on, interpolated between
+/// two points.
 fn reach(points: &[Visited], run: (usize, usize), bound: f64) -> f64 {
     let middle = run.0 + (run.1 + 1 - run.0) / 2;
     let over = (middle..points.len()).find(|at| points[*at].latency_ns > bound);
@@ -192,7 +192,7 @@ mod tests {
     const KIB: f64 = 1024.0;
     const MIB: f64 = 1024.0 * 1024.0;
 
-    /// Whether the sweep shows these caches, their sizes within a third and latencies within 15 %.
+    /// Whether the sweep shows these caches, sizes within a third and latencies within 15 %.
     fn shows(found: &Levels, caches: &[(f64, f64)], memory_ns: f64) -> bool {
         let near = |a: f64, b: f64, part: f64| (a / b - 1.0).abs() <= part;
         found.caches.len() == caches.len()
@@ -233,8 +233,8 @@ mod tests {
         assert_eq!(levels(&[nothing; 3]), Levels::default());
     }
 
-    /// As recorded on a virtual machine with a part of an EPYC 9R14, 2 CPUs, while others computed
-    /// on it; its sysfs claims 32 KiB, 1 MiB and 32 MiB.
+    /// Recorded on a virtual machine with 2 CPUs of an EPYC 9R14 beside other load; its sysfs
+    /// claims 32 KiB, 1 MiB and 32 MiB.
     const RECORDED: &str = include_str!("levels/virtual-machine.csv");
 
     #[test]

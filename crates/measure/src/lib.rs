@@ -1,10 +1,12 @@
 //! Measures memory: bandwidth by mix, latency idle and loaded, and how latency is distributed, at
 //! the limit of the hardware and with or without its counters.
 //!
-//! What is timed is written by hand for each instruction set, so that it is the same whatever the
-//! compiler makes of the rest, and computes a checksum, so that every run proves that it read and
-//! wrote what it says. Bytes that the program asked for, bytes that a memory controller would see
-//! of them by its table ([`traffic`]) and bytes that counters saw are kept apart everywhere.
+//! The timed loops are written in assembly for each instruction set, so that they do not depend on
+//! the compiler, and compute a checksum, so that every run proves its reads and writes. Bytes that
+//! the program asked for, bytes that a memory controller would see of them by its table
+//! ([`traffic`]) and bytes that counters saw are kept apart everywhere.
+
+#![allow(missing_docs, reason = "a private crate: names that need no comment have none")]
 
 pub mod isa;
 

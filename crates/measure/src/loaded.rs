@@ -4,8 +4,8 @@
 //! each group of lines. Three plans say which pauses those are: a list, such as that of MLC's
 //! injection delays; bandwidths to reach; or whatever shows the curve and its knee in few points.
 //!
-//! What is given as bandwidth is what the controller carries by the table of [`Traffic`], with the
-//! line of the chase for each of its loads; what the program asked for is beside it.
+//! Bandwidth is that of the controller by the table of [`Traffic`], with one line of the chase for
+//! each of its loads; what the program asked for is beside it.
 
 use crate::{
     chase::{Chase, ChaseError, Slices},
@@ -16,7 +16,7 @@ use crate::{
     knee::{self, Knee, Loaded, Resolution},
     point::{Kind, Pattern, Place, Point, Rate},
     spread::{Spread, spread},
-    team::{GROUP_LINES, Load, Team, TeamError},
+    team::{Load, Team, TeamError},
     traffic::{LINE_BYTES, Traffic},
 };
 use interleaf_linux::root::Root;
@@ -29,8 +29,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// MLC's injection delays, in cycles: its list of `--loaded_latency`. What it does between two of
-/// them is not public; here a delay is that many ticks of the counter after each group of lines.
+/// MLC's injection delays, in cycles: its list of `--loaded_latency`. MLC's work between two delays
+/// is not public; here a delay is that many ticks of the counter after each group of lines.
 pub const MLC_DELAYS: [u64; 19] = [
     0, 2, 8, 15, 50, 100, 200, 300, 400, 500, 700, 1000, 1300, 1700, 2500, 3500, 5000, 9000, 20000,
 ];
@@ -38,37 +38,35 @@ pub const MLC_DELAYS: [u64; 19] = [
 /// A window of the bandwidth: some slices of the chase.
 const WINDOW: Duration = Duration::from_millis(10);
 
-/// How near to a bandwidth that was asked for is near enough.
+/// The tolerance of a requested bandwidth.
 const TARGET_NEAR: f64 = 0.02;
 
-/// How often a bandwidth that was asked for is tried.
+/// The most tries for a requested bandwidth.
 const TARGET_TRIES: usize = 6;
 
-/// What is measured.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The chase: its memory, and how many repeats there are of its latency without load.
     pub chase: idle::Options,
     /// The threads that load the memory.
     pub load: Load,
-    /// How long a load is on before it counts.
+    /// The time that a load runs before the measurement.
     pub settle: Duration,
-    /// How long each point is measured.
+    /// The length of the measurement of each point.
     pub span: Duration,
 }
 
-/// Which loads are measured.
+/// The loads to measure.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Plan {
     /// These pauses, in this order.
     Pauses(Vec<Duration>),
     /// These bandwidths at the controller, GB/s.
     Targets(Vec<f64>),
-    /// Those that show the curve and where it bends.
+    /// As many as show the curve and its knee.
     Adaptive(Resolution),
 }
 
-/// Why it cannot be measured.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadedError {
     /// The chase.
@@ -80,15 +78,14 @@ pub enum LoadedError {
     /// A bandwidth that these threads do not reach.
     #[error("{target_gbps} GB/s are more than these threads reach, {most_gbps:.1} GB/s")]
     Target {
-        /// What was asked for, GB/s.
+        /// Requested, GB/s.
         target_gbps: f64,
-        /// What they reach, GB/s.
+        /// Reached at most, GB/s.
         most_gbps: f64,
     },
 }
 
 impl LoadedError {
-    /// How to mend it.
     pub fn hint(&self) -> String {
         match self {
             Self::Chase(why) => why.hint(),
@@ -98,23 +95,22 @@ impl LoadedError {
     }
 }
 
-/// What was measured under one load.
+/// The measurement under one load.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
-    /// For how long threads paused after each group of lines.
+    /// The pause of threads after each group of lines.
     pub pause: Duration,
-    /// What the program loaded and stored, GB/s, without the chase.
+    /// Bandwidth of the program's loads and stores, GB/s, without the chase.
     pub rate: Rate,
-    /// The same in each window, GB/s: where others use the CPUs too, the best tells what the load
-    /// was while all of its threads ran.
+    /// The same in each window, GB/s: beside other load, the best window has all threads running.
     pub windows_gbps: Vec<f64>,
-    /// What the controller carried by the table, with the chase, GB/s.
+    /// Bandwidth of the controller by the table, with the chase, GB/s.
     pub controller_gbps: f64,
     /// The latency.
     pub latency: Slices,
     /// The latencies of the windows, ns.
     pub latency_ns: Spread,
-    /// How long it took.
+    /// Duration of the measurement.
     pub took: Duration,
 }
 
@@ -149,9 +145,9 @@ pub struct Sweep {
     pub idle: Slices,
     /// Each load, in the order in which they were measured.
     pub steps: Vec<Step>,
-    /// Where latency bends.
+    /// The knee of the curve.
     pub knee: Option<Knee>,
-    /// What each thread did.
+    /// The checksums of each thread.
     pub sums: Vec<Checksums>,
 }
 
@@ -171,18 +167,6 @@ impl Sweep {
         let points = knee::monotone(self.idle.median_ns, &steps);
         Curve::from_measured(points.into_iter().map(point).collect())
     }
-}
-
-/// Traffic from reads only to as many writes as there can be, in steps of so many per cent of read
-/// share: with ordinary stores down to 50 %, past the caches down to 0 %.
-pub fn by_read_share(step: u32, nontemporal: bool) -> Vec<Traffic> {
-    let percents = (0..=100).rev().step_by(step.max(1) as usize);
-    percents.map_while(|percent| Traffic::of_read_share(percent, nontemporal).ok()).collect()
-}
-
-/// The pauses of MLC's list on a machine with this clock.
-pub fn mlc_pauses(clock: Clock) -> Vec<Duration> {
-    MLC_DELAYS.iter().map(|ticks| Duration::from_nanos(clock.ns(*ticks) as u64)).collect()
 }
 
 /// A chase and the threads that load the memory under it.
@@ -243,10 +227,11 @@ impl Rig {
         })
     }
 
-    /// How latencies are distributed under a load.
+    /// The distribution of latencies under a load.
     ///
     /// # Errors
-    /// When the chase goes astray.
+    ///
+    /// A chase that ends at a wrong line.
     pub fn histogram(
         &mut self,
         root: &Root,
@@ -258,7 +243,7 @@ impl Rig {
         Ok(histogram::histogram(root, self.clock, &mut self.chase, options, progress)?)
     }
 
-    /// Puts a load on, and waits until it is.
+    /// Applies a load, and waits until all threads follow it.
     fn load(&self, pause: Duration) {
         self.team.set_delay(pause);
         thread::sleep(self.options.settle);
@@ -351,9 +336,6 @@ fn nanoseconds(pause: f64) -> Duration {
     Duration::from_nanos(pause.clamp(0.0, 1e9).round() as u64)
 }
 
-/// Bytes of a group of lines after which threads pause.
-pub const GROUP_BYTES: u64 = GROUP_LINES * LINE_BYTES;
-
 /// The load of reads in order by these CPUs with the best instruction set, each with as much memory
 /// as MLC's threads.
 pub fn reads(cpus: Vec<u32>, options: &idle::Options) -> Option<Load> {
@@ -433,6 +415,18 @@ mod tests {
         assert_eq!(found.raw.count(), 10_000);
         let (_, sums) = rig.end().unwrap();
         assert!(sums[0].loaded > 0);
+    }
+
+    /// Traffic from reads only to the most writes, in steps of read share, percent: with ordinary
+    /// stores down to 50 %, with non-temporal ones down to 0 %.
+    fn by_read_share(step: u32, nontemporal: bool) -> Vec<Traffic> {
+        let percents = (0..=100).rev().step_by(step.max(1) as usize);
+        percents.map_while(|percent| Traffic::of_read_share(percent, nontemporal).ok()).collect()
+    }
+
+    /// The pauses of MLC's list on a machine with this clock.
+    fn mlc_pauses(clock: Clock) -> Vec<Duration> {
+        MLC_DELAYS.iter().map(|ticks| Duration::from_nanos(clock.ns(*ticks) as u64)).collect()
     }
 
     #[test]

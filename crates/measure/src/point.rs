@@ -1,9 +1,9 @@
-//! What is measured at one setting.
+//! A point: the measurement at one setting.
 
 use crate::{spread::Spread, traffic::Traffic};
 use std::{fmt, time::Duration};
 
-/// What a point is of.
+/// The kind of measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Latency without load.
@@ -12,7 +12,7 @@ pub enum Kind {
     Bandwidth,
     /// Latency while other threads load the memory.
     Loaded,
-    /// How latencies of single accesses are distributed.
+    /// The distribution of the latencies of single accesses.
     Histogram,
     /// Bandwidth under weights.
     Interleave,
@@ -30,16 +30,16 @@ impl fmt::Display for Kind {
     }
 }
 
-/// Whether accesses go along the lines or jump.
+/// The order of accesses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pattern {
-    /// One line after the other.
+    /// Consecutive lines.
     Sequential,
     /// Any line, in an order without repetition.
     Random,
 }
 
-/// Where the threads are, and where the memory that they use.
+/// The CPUs of the threads, and the node of their memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     /// The node of the CPUs.
@@ -49,7 +49,7 @@ pub struct Place {
     pub memory: Vec<(u32, u32)>,
 }
 
-/// How fast bytes went.
+/// Bandwidth, by the way that it was counted.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rate {
     /// Bytes that the program loaded and stored, GB/s.
@@ -57,25 +57,23 @@ pub struct Rate {
     /// The part of its bytes that a controller would see more, by the table of [`Traffic`]: 1.5 is
     /// half as much again.
     pub controller_factor: f64,
-    /// What counters saw, GB/s; `None` without any.
+    /// Counted by the memory controller, GB/s; `None` without counters.
     pub measured_gbps: Option<f64>,
 }
 
 /// One measurement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Point {
-    /// What it is of.
     pub kind: Kind,
-    /// Where.
     pub place: Place,
-    /// What the loading threads did; `None` where there were none.
+    /// The traffic of the loading threads; `None` without any.
     pub traffic: Option<(Traffic, Pattern)>,
-    /// How many threads loaded the memory.
+    /// The number of loading threads.
     pub threads: u32,
-    /// How fast they were.
+    /// Their bandwidth.
     pub rate: Option<Rate>,
     /// Latency of a dependent access, ns.
     pub latency_ns: Option<Spread>,
-    /// How long it took.
+    /// Duration of the measurement.
     pub took: Duration,
 }

@@ -22,20 +22,18 @@ use std::{
     ptr, slice, thread,
 };
 
-/// Why there is no memory.
 #[derive(Debug, thiserror::Error)]
 pub enum RegionError {
-    /// It does not fit.
     #[error(transparent)]
     Unavailable(#[from] AvailabilityError),
     /// The kernel has none.
     #[error("{bytes} bytes in {pages:?} pages: {why}")]
     Map {
-        /// What was asked for.
+        /// Requested, bytes.
         bytes: usize,
-        /// In which pages.
+        /// Requested page size.
         pages: Pages,
-        /// What the kernel says.
+        /// The kernel's error.
         why: io::Error,
     },
     /// The nodes are not there, or not for this process.
@@ -43,13 +41,12 @@ pub enum RegionError {
     Place {
         /// The policy.
         policy: Policy,
-        /// What the kernel says.
+        /// The kernel's error.
         why: io::Error,
     },
 }
 
 impl RegionError {
-    /// How to mend it.
     pub fn hint(&self) -> String {
         match self {
             Self::Unavailable(why) => why.hint(),
@@ -93,7 +90,7 @@ impl Region {
         Ok(region)
     }
 
-    /// Says where pages that are not there yet are to be.
+    /// Sets the memory policy for pages that are not yet present.
     fn place(&mut self, policy: &Policy) -> Result<(), RegionError> {
         match policy.set_for(self.whole()) {
             // A kernel without NUMA has one place only, which is the default, and is node 0.
@@ -103,12 +100,13 @@ impl Region {
         }
     }
 
-    /// As [`Region::new`], with pages on nodes in turn: of each node in a round as many as it is
-    /// given with. No setting of the kernel is needed for that, and no mapping for each page: a
-    /// thread touches those of one node while it may have memory of no other.
+    /// Maps memory with pages on nodes in turn: in each round, each node has the given number of
+    /// pages. That needs no setting of the kernel and no mapping for each page: a thread bound to
+    /// one node touches the pages of that node.
     ///
     /// # Errors
-    /// When the kernel has no such pages, or this process may not use such a node.
+    ///
+    /// No such pages, or a node that this process may not use.
     pub fn in_rounds(
         bytes: usize,
         pages: Pages,
@@ -180,10 +178,11 @@ impl Region {
         Ok(region)
     }
 
-    /// Where its pages are: how many of the smallest size are on each node.
+    /// The number of base pages on each node.
     ///
     /// # Errors
-    /// When the kernel has no nodes to ask for.
+    ///
+    /// A kernel without NUMA.
     pub fn pages_by_node(&self) -> io::Result<BTreeMap<u32, u64>> {
         let (start, step) = (self.start() as u64, rustix::param::page_size());
         let addresses: Vec<u64> =
@@ -204,12 +203,11 @@ impl Region {
         Ok(found)
     }
 
-    /// Its length, bytes.
     pub const fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Where it begins, aligned to a huge page.
+    /// The first address, aligned to a huge page.
     pub fn start(&self) -> *mut u8 {
         let offset = self.address.align_offset(HUGE_BYTES);
         if self.mapped == self.bytes { self.address } else { self.address.wrapping_add(offset) }
@@ -221,14 +219,12 @@ impl Region {
         start..start + self.bytes as u64
     }
 
-    /// Its words.
     pub fn words(&self) -> &[u64] {
         // SAFETY: `bytes` from `start` on are mapped and initialised for as long as the value is,
         // aligned for any word, and who writes has the value for itself.
         unsafe { slice::from_raw_parts(self.start().cast(), self.bytes / 8) }
     }
 
-    /// Its words, to write.
     pub fn words_mut(&mut self) -> &mut [u64] {
         // SAFETY: as of `words`; the value is ours alone.
         unsafe { slice::from_raw_parts_mut(self.start().cast(), self.bytes / 8) }
@@ -241,7 +237,7 @@ impl Region {
     }
 }
 
-/// Whether a policy is for all memory of a machine with one node.
+/// Whether a policy covers all memory of a machine with one node.
 fn is_all(policy: &Policy) -> bool {
     match policy {
         Policy::Bind(nodes) => nodes.iter().eq([0]),
@@ -251,8 +247,8 @@ fn is_all(policy: &Policy) -> bool {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        // SAFETY: the mapping is the value's own, and nothing refers to it any more. It can fail
-        // only of arguments that `mmap` did not give.
+        // SAFETY: the mapping is the value's own, and nothing refers to it any more. It fails only
+        // for arguments that `mmap` did not return.
         let _ = unsafe { mm::munmap(self.address.cast(), self.mapped) };
     }
 }

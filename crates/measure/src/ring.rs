@@ -12,7 +12,7 @@ pub const UNROLL: u64 = 128;
 
 /// A region with a ring of addresses in it.
 ///
-/// What holds: each word at a slot that was linked holds the address of a slot that was linked.
+/// Invariant: each word at a linked slot holds the address of a linked slot.
 #[derive(Debug)]
 pub struct Ring {
     region: Region,
@@ -29,14 +29,15 @@ pub struct Cursor<'r> {
 }
 
 impl<'r> Cursor<'r> {
-    /// Where it points.
+    /// The address under the cursor.
     pub(crate) const fn address(self) -> *const u64 {
         self.address
     }
 
-    /// What the word under the cursor leads to.
+    /// The cursor at the address that the word under this one holds.
     ///
     /// # Safety
+    ///
     /// `address` was loaded from under a cursor of the same ring.
     pub(crate) const unsafe fn moved(self, address: *const u64) -> Self {
         Self { address, ring: PhantomData }
@@ -44,7 +45,7 @@ impl<'r> Cursor<'r> {
 }
 
 impl Ring {
-    /// Takes `region`; no slot is linked yet.
+    /// A ring without linked slots.
     pub const fn new(region: Region) -> Self {
         Self { region, stride: 8, extent: 0 }
     }
@@ -64,7 +65,7 @@ impl Ring {
         self.stride = stride;
         let start = self.region.start() as usize;
         let words = self.region.words_mut();
-        // What was linked before leads nowhere, so that no cursor can be made of it.
+        // Words of earlier links become invalid, so that no cursor can be made of them.
         words[..self.extent].fill(1);
         self.extent = 0;
         let Some(&first) = order.first() else { return };

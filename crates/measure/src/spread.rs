@@ -1,35 +1,28 @@
-//! What repeats of one measurement say: their middle, and how far they are apart.
+//! The median and the spread of repetitions.
 
-/// The middle of repeats, and how far they are apart.
+use interleaf_model::statistics::{self, quantile};
+
+/// The median of repetitions and their spread.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spread {
     /// The median.
     pub median: f64,
-    /// The distance of the quartiles, divided by the median: half of all repeats are that close.
+    /// The distance of the quartiles divided by the median; 0 for a median of 0.
     pub relative: f64,
-    /// How many there were.
+    /// The number of repetitions.
     pub count: usize,
 }
 
-/// The middle of `values`; `None` of none, or where one of them is not a finite number.
+/// The median and the spread of `values`; `None` without values, or if one is not finite.
 pub fn spread(values: &[f64]) -> Option<Spread> {
     if values.is_empty() || values.iter().any(|value| !value.is_finite()) {
         return None;
     }
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
+    let sorted = statistics::sorted(values.to_vec());
     let median = quantile(&sorted, 0.5);
     let apart = quantile(&sorted, 0.75) - quantile(&sorted, 0.25);
     let relative = if median == 0.0 { 0.0 } else { apart / median };
     Some(Spread { median, relative, count: sorted.len() })
-}
-
-/// The value below which a part `p` of `sorted` lies, between neighbours in proportion (type 7 of
-/// Hyndman and Fan, "Sample Quantiles in Statistical Packages", 1996).
-pub(crate) fn quantile(sorted: &[f64], p: f64) -> f64 {
-    let at = p * (sorted.len() - 1) as f64;
-    let (below, above) = (sorted[at.floor() as usize], sorted[at.ceil() as usize]);
-    below + (above - below) * at.fract()
 }
 
 #[cfg(test)]

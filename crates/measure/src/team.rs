@@ -34,38 +34,36 @@ pub const GROUP_LINES: u64 = 32;
 /// The shortest pause that is made. To stop and to look at the clock takes some 50 ns.
 const PAUSE: Duration = Duration::from_micros(1);
 
-/// So many groups at most go before a pause: 256 KiB, as without pauses.
+/// The most groups before a pause: 256 KiB, as without pauses.
 const GROUPS_MAX: u64 = 128;
 
-/// What threads are to do.
+/// The work of the threads.
 #[derive(Clone, Debug)]
 pub struct Load {
-    /// What they issue.
+    /// The loads and stores.
     pub traffic: Traffic,
-    /// In which order.
+    /// The order of lines.
     pub pattern: Pattern,
-    /// By which instruction set; that of the kernel where there is one.
+    /// The instruction set; that of the kernel if one is given.
     pub isa: Isa,
-    /// By which kernel ([`Kernel::best_here`]); without one the best of the instruction set.
+    /// The kernel ([`Kernel::best_here`]); without one the best of the instruction set.
     pub kernel: Option<Kernel>,
     /// The CPU of each thread.
     pub cpus: Vec<u32>,
     /// The memory of each thread, bytes.
     pub bytes: usize,
-    /// Its pages.
     pub pages: Pages,
-    /// Where it is.
+    /// The memory policy.
     pub policy: Policy,
-    /// Where random orders begin, and what memory holds.
+    /// The seed of random orders and of the contents of memory.
     pub seed: u64,
-    /// For how long each thread pauses after each [`GROUP_LINES`] lines.
+    /// The pause of each thread after each [`GROUP_LINES`] lines.
     pub delay: Duration,
 }
 
-/// Why threads do not load memory.
 #[derive(Debug, thiserror::Error)]
 pub enum TeamError {
-    /// There is nobody to do it.
+    /// No CPU for a thread.
     #[error("a load without CPUs")]
     NoCpus,
     /// The instruction set is not there.
@@ -84,7 +82,7 @@ pub enum TeamError {
     Cpu {
         /// The CPU.
         cpu: u32,
-        /// What the kernel says.
+        /// The kernel's error.
         why: io::Error,
     },
     /// No memory.
@@ -96,18 +94,16 @@ pub enum TeamError {
     /// No thread.
     #[error("a thread: {0}")]
     Thread(io::Error),
-    /// It was not read or written as it should have been.
+    /// A wrong sum or a wrong word: memory was not read or written as planned.
     #[error("CPU {cpu}: {fault}")]
     Fault {
         /// The CPU.
         cpu: u32,
-        /// What was wrong.
         fault: Fault,
     },
 }
 
 impl TeamError {
-    /// How to mend it.
     pub fn hint(&self) -> String {
         match self {
             Self::NoCpus => "name a CPU, or a node that has some".into(),
@@ -135,7 +131,8 @@ pub struct Team {
     memory: Vec<Range<u64>>,
 }
 
-/// What all threads see. Only what a thread itself writes is in a line that somebody writes often.
+/// State shared by all threads. Each counter that its thread writes often has a cache line of its
+/// own.
 #[derive(Debug)]
 struct Shared {
     stop: AtomicBool,
@@ -150,7 +147,7 @@ struct Shared {
 #[repr(align(128))]
 struct Count(AtomicU64);
 
-/// What a member says before all are there: where its memory is.
+/// The first message of a member: the range of its memory.
 type Ready = Result<Range<u64>, TeamError>;
 
 impl Team {
@@ -162,10 +159,11 @@ impl Team {
         Self::start_in(load, vec![])
     }
 
-    /// As [`Team::start`], in memory that [`Team::release`] gave back, as far as there is some: of
-    /// the length, the pages and the place of the load, since nobody looks at that again.
+    /// As [`Team::start`], in memory that [`Team::release`] returned, which must have the length,
+    /// pages and policy of the load: that is not checked again.
     ///
     /// # Errors
+    ///
     /// As of [`Team::start`].
     pub fn start_in(load: &Load, regions: Vec<Region>) -> Result<Self, TeamError> {
         load.isa.here()?;
@@ -200,7 +198,7 @@ impl Team {
             gates.push(gate);
         }
         drop(ready);
-        // Who is not let in goes home: gates that are dropped say so.
+        // Dropped gates tell the members that were not let in to end.
         team.memory = all_ready.iter().take(gates.len()).collect::<Result<_, _>>()?;
         for gate in gates {
             let _ = gate.send(());
@@ -224,16 +222,18 @@ impl Team {
         self.shared.delay_ticks.store(self.clock.ticks(delay), Ordering::Relaxed);
     }
 
-    /// Which pages the threads' memory has, and where they are.
+    /// The pages and nodes of the threads' memory.
     ///
     /// # Errors
-    /// When the kernel does not say.
+    ///
+    /// Unreadable kernel files.
     pub fn backing(&self, root: &Root) -> Result<Backing, RootError> {
         Backing::of(root, &self.memory)
     }
 
-    /// Whether all threads are at work: one that finds a fault ends by itself.
-    pub fn is_at_work(&self) -> bool {
+    /// Whether all threads are running: one that finds a fault ends by itself.
+    #[cfg(test)]
+    fn is_at_work(&self) -> bool {
         self.members.iter().all(|(_, thread)| !thread.is_finished())
     }
 
@@ -245,9 +245,11 @@ impl Team {
         Ok(self.release()?.0)
     }
 
-    /// As [`Team::stop`], and gives the memory back: to touch it anew takes longer than to measure.
+    /// As [`Team::stop`], and returns the memory: touching new memory takes longer than a
+    /// measurement.
     ///
     /// # Errors
+    ///
     /// As of [`Team::stop`].
     pub fn release(mut self) -> Result<(Vec<Checksums>, Vec<Region>), TeamError> {
         self.shared.stop.store(true, Ordering::Relaxed);
@@ -271,7 +273,7 @@ impl Drop for Team {
     }
 }
 
-/// What a thread gives back; a panic in it goes on here.
+/// The result of a thread; a panic in it continues here.
 fn joined<T>(thread: JoinHandle<T>) -> T {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
@@ -303,7 +305,7 @@ impl Member {
         ready: &mpsc::Sender<Ready>,
         open: &mpsc::Receiver<()>,
     ) -> Result<Walk, Fault> {
-        // Nobody looks at what a thread gives back that was never let in.
+        // The result of a thread that was never let in is not used.
         let never = || Err(Fault::Unused);
         let mut walk = match self.prepare() {
             Ok(walk) => walk,
@@ -449,7 +451,7 @@ mod tests {
         };
         let rates = [0, 20, 400].map(|us| during(Duration::from_micros(us)));
         assert!(rates[0] > rates[1] && rates[1] > rates[2], "{rates:?}");
-        // One more may have ended in a span than began in it.
+        // One group more may have ended in a span than began in it.
         assert!(rates[2] < 32.0 / 400e-6 + 32.0 / 50e-3, "{rates:?}");
     }
 

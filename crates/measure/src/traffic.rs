@@ -1,4 +1,5 @@
-//! What a kernel issues for each mix, and what a memory controller sees of it.
+//! The loads and stores of a kernel for each mix, and the traffic of the memory controller that
+//! follows from them.
 //!
 //! The mixes are those of Intel's Memory Latency Checker (`-W` of its public help), which names
 //! them by what is "observed on the memory controller": an ordinary store reads its line first and
@@ -9,8 +10,9 @@
 //! W10, 2R:1NT   2 loads + 1 non-temporal store:   lines read 2,     written 1
 //! ```
 //!
-//! That is a model: processors that evade the read for ownership (SpecI2M of Intel's Ice Lake and
-//! later under load, several Arm cores) read less. Only counters can say what was read in truth.
+//! The table is a model: processors that evade the read for ownership (SpecI2M of Intel's Ice Lake
+//! and later under load, several Arm cores) read less. Only counters can say what was read in
+//! truth.
 
 use interleaf_model::mix::{Mix, MixError, NAMED};
 use std::{fmt, str::FromStr};
@@ -18,10 +20,9 @@ use std::{fmt, str::FromStr};
 /// Bytes of a line.
 pub const LINE_BYTES: u64 = 64;
 
-/// What a kernel issues for one group of lines.
+/// The loads and stores of a kernel for one group of lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Traffic {
-    /// What it is called.
     pub name: Name,
     /// Lines that are loaded.
     pub loads: u32,
@@ -29,17 +30,17 @@ pub struct Traffic {
     pub read_buffers: u32,
     /// Lines that are stored.
     pub stores: u32,
-    /// Whether stores go past the caches.
+    /// Whether stores bypass the caches.
     pub nontemporal: bool,
 }
 
-/// What a traffic is called.
+/// The name of a traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Name {
-    /// As the Memory Latency Checker calls it: `W2`.
+    /// The Memory Latency Checker's name: `W2`.
     Mlc(&'static str),
-    /// By what a controller reads of all that it moves, per cent: `70%`, and `70%nt` with stores
-    /// that go past the caches.
+    /// The share of reads in the controller's traffic, percent: `70%`, and `70%nt` with stores that
+    /// bypass the caches.
     Share(u32),
 }
 
@@ -57,7 +58,7 @@ pub struct ShareError {
     pub least: u32,
 }
 
-/// What each mix issues; the names and shares are those of [`NAMED`].
+/// The loads and stores of each mix; names and shares are those of [`NAMED`].
 const TABLE: [(&str, u32, u32, u32); 13] = [
     // Name, loads, buffers that are read, stores.
     ("R", 1, 1, 0),
@@ -76,7 +77,7 @@ const TABLE: [(&str, u32, u32, u32); 13] = [
 ];
 
 impl Traffic {
-    /// All of them, in the order of their numbers.
+    /// All traffics in order of their numbers.
     pub fn all() -> Vec<Self> {
         let stores_pass =
             |name: &str| NAMED.iter().any(|(known, _, nontemporal)| *known == name && *nontemporal);
@@ -102,7 +103,7 @@ impl Traffic {
         if !(least..=100).contains(&percent) {
             return Err(ShareError { percent, least });
         }
-        // With ordinary stores (loads + stores) / (loads + 2 stores) is the share.
+        // With ordinary stores, (loads + stores) / (loads + 2 stores) is the share.
         let (loads, stores) =
             (if nontemporal { percent } else { 2 * percent - 100 }, 100 - percent);
         let common = greatest_common_divisor(loads, stores);

@@ -26,8 +26,8 @@ fn platform(name: &str) -> Platform {
     platform_toml::parse(name, &read(&format!("platforms/{name}.toml")), &curves).unwrap()
 }
 
-/// What the first tier carries with so many threads of STREAM, and the latency there; the pause is
-/// that which would leave as many of all `most`.
+/// Bandwidth and latency of the first tier with `threads` threads of STREAM; the pause is the one
+/// that gives the same load with all `most` threads.
 fn at(platform: &Platform, threads: u32, most: u32, noise: f64) -> Loaded {
     let demand = demand_toml::parse("stream", &read("workloads/stream.toml")).unwrap();
     let task = Task::new(platform, platform, &demand, threads);

@@ -1,4 +1,4 @@
-//! What kind of threads a workload has, inferred from a few measured runs.
+//! The behaviour of a workload's threads, inferred from a few measured runs.
 //!
 //! The result of a run says how fast it was, not why. The same bandwidth comes from threads that
 //! keep few lines outstanding and never compute, from threads that compute while many lines are
@@ -7,9 +7,9 @@
 //! these apart (one that saturates shows what the pattern can reach, one that does not shows what
 //! the threads ask for); one run alone does not.
 //!
-//! So no single answer is fitted. All answers that agree with the runs are kept, as a set of
-//! [`Behaviour`]s of equal weight ([`infer`]). Whoever predicts does so with each of them, and has
-//! mean and spread. Where the runs leave something open, the spread says so.
+//! No single answer is fitted, therefore. All answers that agree with the runs are kept, as a set
+//! of [`Behaviour`]s of equal weight ([`infer`]). A prediction is made with each of them, and its
+//! spread shows the uncertainty that the runs leave.
 
 mod posterior;
 mod prior;
@@ -21,25 +21,26 @@ pub use traffic::TrafficPerWork;
 
 use crate::{equilibrium::Load, mix::Mix, platform::Platform, tier::TierKind};
 
-/// One kind of threads that agrees with what was measured.
+/// A behaviour of threads that agrees with the measured runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Behaviour {
     /// Lines that a thread keeps outstanding: its memory-level parallelism.
     pub lines_per_thread: f64,
     /// Time a thread that is alone computes for each line, ns.
     pub line_compute_ns: f64,
-    /// What each further thread adds to the time all of them compute, as a part of that of one
-    /// thread alone: locks, shared caches, clocks that fall (the contention of Gunther's universal
-    /// scalability law).
+    /// Contention: the time that each further thread adds to the computing time of all, relative to
+    /// that of one thread alone. Locks, shared caches and falling clocks cause it (Gunther's
+    /// universal scalability law).
     pub contention: f64,
-    /// How much of the shorter of computing and waiting is hidden, 0 to 1.
+    /// The overlap of computing and waiting: the fraction of the shorter one that is hidden, 0 to
+    /// 1.
     pub overlap: f64,
     /// The part of a DRAM tier's bandwidth that its pattern of accesses can reach (0 to 1): what
     /// bank conflicts and row misses leave of what a measurement kernel gets. The bandwidth of
     /// the other kinds of tier is bound by link or controller and not reduced.
     pub pattern_factor: f64,
-    /// How far traffic per work follows the pressure on memory rather than the number of threads,
-    /// 0 to 1. See [`TrafficPerWork`].
+    /// The degree to which traffic per work depends on memory pressure instead of the number of
+    /// threads, 0 to 1. See [`TrafficPerWork`].
     pub traffic_relief: f64,
     /// The read share of its traffic, 0 to 1.
     pub read_share: f64,

@@ -1,12 +1,11 @@
 //! The control loop: sample, wait until pages rest, ask the policy, guard, apply.
 //!
 //! Counters are read every 200 ms, and a policy decides every 6 s (slides "Dynamic memory
-//! interleaving for tiered memory", Micron, 7 August 2025). Between the two stands what makes
-//! noisy readings fit to decide on ([`window`]): samples taken while pages migrate are left out,
-//! and the 90th percentile of the rest stands for the period. Where the load comes and goes within
-//! a period, the samples in which it is there do. While too few samples are quiet, the
-//! loop holds off: it waits another period rather than decide on what the last decision stirred
-//! up, or before that has begun.
+//! interleaving for tiered memory", Micron, 7 August 2025). A window ([`window`]) filters the noisy
+//! readings in between: samples taken while pages migrate are left out, and the 90th percentile of
+//! the rest stands for the period. If the load comes and goes within a period, only the samples
+//! with load count. With too few quiet samples the loop holds off: it waits another period, because
+//! the effect of the last decision is not visible yet.
 //!
 //! ```text
 //! time     0 s                    6 s                   12 s
@@ -18,10 +17,10 @@
 //!
 //! One policy serves each domain, and sees the tiers near it. Before a decision is carried out it
 //! passes the guards ([`guard`]): pages must fit, a tier that is overloaded gets no more, and a
-//! change that made things worse is taken back ([`rollback`]).
+//! change that lowered the bandwidth is rolled back ([`rollback`]).
 //!
-//! The same loop drives a simulated machine and a real one. It reads no clock: the machine says
-//! what time its samples cover.
+//! The same loop drives a simulated machine and a real one. The loop reads no clock: each sample
+//! has its duration.
 
 mod guard;
 mod rollback;
@@ -47,8 +46,8 @@ pub struct Settings {
     pub sample: Duration,
     /// The span after which a policy decides. Default: 6 s (DMI slides).
     pub period: Duration,
-    /// Which part of the samples' bandwidths lies below the one that stands for a period, 0 to 1.
-    /// Default: 0.9 (DMI slides).
+    /// The percentile of the samples' bandwidths that represents a period, 0 to 1. Default: 0.9
+    /// (DMI slides).
     pub percentile: f64,
     /// Quiet samples without which nothing is decided, or fewer that together are as long: on a
     /// busy machine each takes its time. Default: 5, a second's worth.
@@ -102,16 +101,16 @@ struct Seat {
     held_off: usize,
 }
 
-/// What happened in a period.
+/// The record of a period.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Period {
-    /// When it ended, s since the start.
+    /// Its end, s since the start.
     pub time_s: f64,
-    /// One for each domain, in the order of the machine.
+    /// The record of each domain, in the order of the machine.
     pub domains: Vec<DomainPeriod>,
 }
 
-/// What happened in one domain.
+/// The record of one domain in a period.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DomainPeriod {
     /// The mean bandwidth of all its samples to its tiers, GB/s.
@@ -120,9 +119,9 @@ pub struct DomainPeriod {
     pub tier_latency_ns: Vec<Option<f64>>,
     /// Pages that moved into any of its tiers, bytes.
     pub migrated_bytes: u64,
-    /// What the policy was shown; `None` when the loop held off.
+    /// The observation that the policy received; `None` when the loop held off.
     pub seen: Option<Observation>,
-    /// What was decided, after the guards.
+    /// The verdict after the guards.
     pub verdict: Verdict,
 }
 

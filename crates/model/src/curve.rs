@@ -2,8 +2,8 @@
 //!
 //! The points of a curve are in the order of the load that was offered, not of the bandwidth that
 //! was reached: past saturation a controller may carry *less* while the latency still rises, and
-//! the curve bends back. What always rises with the load is the number of bytes in flight, which
-//! by Little's law is bandwidth times latency (1 GB/s times 1 ns is 1 byte):
+//! the curve bends back. The number of bytes in flight always rises with the load. By Little's law
+//! it is bandwidth times latency (1 GB/s times 1 ns is 1 byte):
 //!
 //! ```text
 //! latency        .                 bandwidth
@@ -14,9 +14,9 @@
 //!   0     bandwidth  GB/s                   0     bytes in flight
 //! ```
 //!
-//! So a curve is read as a function of the bytes in flight ([`Response`]). It has one value
-//! everywhere, on both sides of a bend, and saturation needs no special case: past the last point
-//! the bandwidth stays and the latency grows with what waits.
+//! A curve is therefore read as a function of the bytes in flight ([`Response`]). That function has
+//! one value everywhere, on both sides of a bend, and saturation needs no special case: past the
+//! last point the bandwidth stays and the latency grows with the queue.
 //!
 //! A worked number: 128 cores with 48 lines of 64 bytes outstanding keep 393 216 bytes in flight.
 //! A tier that ends at 556 GB/s holds them for 393 216 / 556 = 707 ns.
@@ -36,19 +36,19 @@ pub const LATENCY_LIMIT_NS: f64 = 1e9;
 /// down beside it, they do not stop.
 pub const BACKGROUND_MAX: f64 = 0.95;
 
-/// One point of a curve.
+/// A point of a curve.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CurvePoint {
-    /// What the tier carries, GB/s.
+    /// Bandwidth of the tier, GB/s.
     pub bandwidth_gbps: f64,
-    /// How long a line takes at that load, ns, from the core's miss to its data.
+    /// Latency of a line at that load, ns, from the core's miss to its data.
     pub latency_ns: f64,
-    /// Where the point comes from.
+    /// The source of the point.
     pub figure: Figure,
 }
 
 impl CurvePoint {
-    /// What passes at this point.
+    /// Bandwidth and latency of this point.
     pub const fn flow(&self) -> Flow {
         Flow { bandwidth_gbps: self.bandwidth_gbps, latency_ns: self.latency_ns }
     }
@@ -66,7 +66,7 @@ pub struct Curve {
     response: Response,
 }
 
-/// Why a list of points is no curve. Points are counted from 0.
+/// An invalid curve. Points are counted from 0.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum CurveError {
     /// No point at all.
@@ -75,7 +75,7 @@ pub enum CurveError {
     /// A bandwidth that no memory has.
     #[error("a bandwidth of {value:?} GB/s is not between 0 and {BANDWIDTH_LIMIT_GBPS}")]
     Bandwidth {
-        /// Which point.
+        /// The point.
         point: usize,
         /// Its bandwidth, GB/s.
         value: f64,
@@ -83,12 +83,12 @@ pub enum CurveError {
     /// A latency that no memory has.
     #[error("a latency of {value:?} ns is not above 0 and at most {LATENCY_LIMIT_NS}")]
     Latency {
-        /// Which point.
+        /// The point.
         point: usize,
         /// Its latency, ns.
         value: f64,
     },
-    /// Only the idle point.
+    /// Only the idle point, without a bandwidth.
     #[error("no point has a bandwidth above 0, so nothing says how much the tier carries")]
     NoBandwidth,
     /// More load, yet fewer bytes in flight.
@@ -107,7 +107,7 @@ pub enum CurveError {
 }
 
 impl CurveError {
-    /// How to mend it.
+    /// The remedy.
     pub const fn hint(&self) -> &'static str {
         match self {
             Self::Empty | Self::NoBandwidth => "add a point with what the tier carries at most",
@@ -132,12 +132,13 @@ impl CurveError {
 }
 
 impl Curve {
-    /// A curve through `points`, which are in the order of offered load.
+    /// A curve through `points` in order of offered load.
     ///
-    /// Where the first point has a bandwidth above zero, its latency is taken for the idle one.
+    /// If the first point has a bandwidth above zero, its latency is taken for the idle one.
     ///
     /// # Errors
-    /// When a value is out of range, or the bytes in flight do not rise from point to point.
+    ///
+    /// A value out of range, or bytes in flight that do not rise from point to point.
     pub fn new(points: Vec<CurvePoint>) -> Result<Self, CurveError> {
         for (at, point) in points.iter().enumerate() {
             if !(0.0..=BANDWIDTH_LIMIT_GBPS).contains(&point.bandwidth_gbps) {
@@ -197,15 +198,16 @@ impl Curve {
         self.points[0].latency_ns
     }
 
-    /// The most the tier carries, GB/s. Where the curve bends back it is not the last point.
+    /// The maximum bandwidth, GB/s. On a curve that bends back it is not the last point.
     pub fn max_bandwidth_gbps(&self) -> f64 {
         self.response.max_bandwidth_gbps()
     }
 
-    /// The same curve with each bandwidth times `factor`.
+    /// The curve with each bandwidth times `factor`.
     ///
     /// # Errors
-    /// When that puts a bandwidth out of range.
+    ///
+    /// A bandwidth out of range.
     pub fn scaled(&self, factor: f64) -> Result<Self, CurveError> {
         let point = |point: &CurvePoint| CurvePoint {
             bandwidth_gbps: factor * point.bandwidth_gbps,
@@ -225,9 +227,8 @@ impl Curve {
     }
 }
 
-/// Whether the bytes in flight rise all the way from `a` to `b` when bandwidth and latency both go
-/// in straight lines. They are then a parabola in the way gone, whose slope is itself straight, so
-/// it is enough to look at both ends.
+/// Whether the bytes in flight rise all the way from `a` to `b` along a straight line in bandwidth
+/// and latency. The product is a parabola with a linear slope, so both ends suffice.
 fn load_rises(a: Flow, b: Flow) -> bool {
     let bandwidth = b.bandwidth_gbps - a.bandwidth_gbps;
     let latency = b.latency_ns - a.latency_ns;
@@ -235,8 +236,8 @@ fn load_rises(a: Flow, b: Flow) -> bool {
     b.in_flight_bytes() > a.in_flight_bytes() && slope(a) >= 0.0 && slope(b) >= 0.0
 }
 
-/// How far apart, in points, two neighbours of [`rising_subset`] may be: it bounds the time that a
-/// file with very many points takes.
+/// The largest gap, in points, between two neighbours of [`rising_subset`]: bounds the time for a
+/// file with very many points.
 const OUTLIERS_IN_A_ROW_MAX: usize = 512;
 
 /// The largest subset of `flows`, which are sorted by their bytes in flight, that is a curve:
@@ -279,7 +280,7 @@ fn rising_subset(flows: &[Flow]) -> Vec<usize> {
     kept
 }
 
-/// What passes through a tier, and how long each line of it takes.
+/// The bandwidth of a tier and the latency of each line.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Flow {
     /// GB/s.
@@ -339,9 +340,9 @@ impl Response {
         Self::through(in_flight.into_iter().map(point))
     }
 
-    /// What is left beside `background_gbps` of other traffic, which takes its bandwidth however
-    /// late it is answered, as a device's does: the curve moved to the left. At most
-    /// [`BACKGROUND_MAX`] of what the tier carries is taken.
+    /// The response that remains beside `background_gbps` of other traffic, which keeps its
+    /// bandwidth at any latency, as that of a device does: the curve moved to the left. The
+    /// background takes at most [`BACKGROUND_MAX`] of the maximum.
     pub fn beside(&self, background_gbps: f64) -> Self {
         if background_gbps <= 0.0 {
             return self.clone();
@@ -376,13 +377,13 @@ impl Response {
         bandwidth * latency
     }
 
-    /// What passes when `bytes` are in flight.
+    /// The flow with `bytes` in flight.
     pub fn at(&self, bytes: f64) -> Flow {
         self.with_pause(bytes, 0.0)
     }
 
-    /// What passes when `bytes` circulate, each of which is asked for again `pause_ns` after it
-    /// came: the flow at which `bandwidth x (latency + pause) = bytes`.
+    /// The flow when `bytes` circulate and each is requested again `pause_ns` after its arrival:
+    /// `bandwidth x (latency + pause) = bytes`.
     pub fn with_pause(&self, bytes: f64, pause_ns: f64) -> Flow {
         let (mut a, mut at_a) = (self.points[0], 0.0);
         for &b in &self.points[1..] {
@@ -399,12 +400,12 @@ impl Response {
         Flow { bandwidth_gbps: a.0, latency_ns: bytes / a.0 - pause_ns }
     }
 
-    /// What passes when threads keep `bytes` of lines going and spend `compute_ns` on as many
-    /// lines as they have outstanding.
+    /// The flow of threads that keep `bytes` of lines outstanding and compute for `compute_ns` on
+    /// as many lines.
     ///
-    /// `overlap` says how much of the shorter of the two, computing and waiting, is hidden behind
-    /// the longer one: 0 is one after the other, 1 is perfect overlap. A round then lasts
-    /// `max + (1 - overlap) x min`.
+    /// `overlap` is the fraction of the shorter of computing and waiting that is hidden behind the
+    /// longer one: 0 is one after the other, 1 perfect overlap. A round lasts `max + (1 - overlap)
+    /// x min`.
     pub fn closed_loop(&self, bytes: f64, compute_ns: f64, overlap: f64) -> Flow {
         let exposed = 1.0 - overlap;
         let waiting = self.with_pause(bytes, exposed * compute_ns);
@@ -436,9 +437,9 @@ impl Response {
     }
 }
 
-/// How far (0 to 1) on the way from `a` to `b`, each (bandwidth, latency), the product of bandwidth
-/// and latency plus `pause_ns` has risen by `rise`: the root of a quadratic, in the form that does
-/// not cancel.
+/// The position (0 to 1) between `a` and `b`, each (bandwidth, latency), at which bandwidth times
+/// (latency plus `pause_ns`) has risen by `rise`: the root of a quadratic, in the form without
+/// cancellation.
 fn way_between(a: (f64, f64), b: (f64, f64), pause_ns: f64, rise: f64) -> f64 {
     let bandwidth = b.0 - a.0;
     let latency = b.1 - a.1;

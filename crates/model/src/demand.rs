@@ -3,37 +3,37 @@
 
 use crate::{mix::Mix, provenance::Figure, units::Bytes, weights::Weights};
 
-/// What a workload asks of memory.
+/// The demand of a workload on memory.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Demand {
-    /// Its name.
+    /// The name of the workload.
     pub name: String,
-    /// Where its figures come from, and how good they are.
+    /// The source and provenance of its figures.
     pub figure: Figure,
     /// The platform its runs were made on; `None` for the one that is asked about.
     pub platform: Option<String>,
-    /// What its traffic is made of.
+    /// The mix of its traffic.
     pub mix: Mix,
     /// Between what the read share lies, when it is not known: low and high, 0 to 1.
     pub read_share_range: (f64, f64),
-    /// How much memory it touches.
+    /// Memory that it touches.
     pub footprint: Option<Bytes>,
     /// The median of the lines a thread keeps outstanding, where that is better known than by
     /// the platform's cores: fewer where loads depend on each other.
     pub outstanding_lines_per_thread: Option<f64>,
-    /// What its results count.
+    /// The unit of its results.
     pub metric: Metric,
     /// Runs with all pages on the first tier; at least one.
     pub local: Vec<Run>,
     /// Runs at other weights, where there are any.
     pub interleaved: Vec<InterleavedRun>,
-    /// How its accesses spread over the footprint.
+    /// The distribution of its accesses over the footprint.
     pub hotness: Hotness,
-    /// What part of a run asks for how much; empty when it is even. They repeat in this order.
+    /// The phases of a run, which repeat in this order; empty of an even demand.
     pub phases: Vec<Phase>,
 }
 
-/// What the result of a run counts.
+/// The unit of the result of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Metric {
     /// Seconds; less is better.
@@ -58,7 +58,7 @@ pub struct Run {
 /// A run with pages interleaved over the tiers of the demand's platform.
 #[derive(Clone, Debug, PartialEq)]
 pub struct InterleavedRun {
-    /// Where its pages were.
+    /// The placement of its pages.
     pub weights: Weights,
     /// Threads that worked.
     pub threads: u32,
@@ -66,7 +66,7 @@ pub struct InterleavedRun {
     pub result: f64,
 }
 
-/// How accesses spread over the footprint.
+/// The distribution of accesses over the footprint.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Hotness {
     /// Every page as often.
@@ -88,14 +88,14 @@ pub enum Hotness {
 /// A part of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Phase {
-    /// Its part of the time of a run on the first tier alone, 0 to 1.
+    /// Fraction of the time of a run on the first tier alone, 0 to 1.
     pub share_of_time: f64,
-    /// What it asks for while it lasts, on the first tier alone, GB/s.
+    /// Bandwidth of the phase on the first tier alone, GB/s.
     pub bandwidth_gbps: f64,
 }
 
 impl Demand {
-    /// How much work a run with this result does in a second: more is better in every metric.
+    /// Work per second of a run with this result: more is better in every metric.
     pub fn performance(&self, result: f64) -> f64 {
         match self.metric {
             Metric::Runtime => 1.0 / result,
@@ -105,11 +105,11 @@ impl Demand {
 
     /// The result of a run that does `performance` work in a second.
     pub fn result(&self, performance: f64) -> f64 {
-        // Its own inverse in either metric.
+        // The function is its own inverse in either metric.
         self.performance(performance)
     }
 
-    /// How many times as fast a run with this `result` is as one with the result `reference`.
+    /// The speed of a run with this `result` relative to one with the result `reference`.
     pub fn speedup(&self, result: f64, reference: f64) -> f64 {
         self.performance(result) / self.performance(reference)
     }
@@ -125,8 +125,8 @@ impl Demand {
         runs
     }
 
-    /// How many threads the workload is run with unless told otherwise: the most of its runs, since
-    /// no run shows that it could use more.
+    /// The default number of threads: the most of its runs, since no run shows that it could use
+    /// more.
     pub fn threads(&self) -> u32 {
         self.local.iter().map(|run| run.threads).max().unwrap_or(1)
     }

@@ -8,21 +8,20 @@
 //! `bytes` going at a tier get the flow at which Little's law and the curve agree
 //! ([`crate::curve::Response::closed_loop`]).
 //!
-//! *Pages.* A thread walks some pages on one tier, then some on another. How many are on each
-//! tier at a moment is chance. Threads that run in step do so together, so they amount to only a
-//! few independent *page streams*, K in number. That is a closed queueing network: K customers,
-//! tier `i` visited for the part `s_i` of all bytes, serving `n` of them with the rate of its
-//! curve when `n/K` of all lines are asked of it. Such a network has an exact solution in product
-//! form, for any number of tiers and any shape of the curves ([`network`]; Baskett, Chandy, Muntz
-//! and Palacios 1975, Buzen's convolution 1973).
+//! *Pages.* A thread walks some pages on one tier, then some on another. The number on each tier at
+//! a moment is random. Threads that run in step do so together, so they amount to only a few
+//! independent *page streams*, K in number. The streams form a closed queueing network: K
+//! customers, tier `i` visited for the part `s_i` of all bytes, serving `n` of them with the rate
+//! of its curve when `n/K` of all lines are asked of it. Such a network has an exact solution in
+//! product form, for any number of tiers and any shape of the curves ([`network`]; Baskett, Chandy,
+//! Muntz and Palacios 1975, Buzen's convolution 1973).
 //!
 //! A worked number: DRAM carries 556 GB/s and CXL 205 GB/s, weights are 3:1. The hard limit is
 //! min(556 / 0.75, 205 / 0.25) = 741 GB/s; the white paper measured 690. With K = 16 streams,
 //! DRAM is idle for lack of customers about 5 % of the time, and the network gives 708.
 //!
-//! Around that, what one part of the traffic does to another is brought to a fixed point:
-//! tiers that cost each other bandwidth ([`crate::platform::Coupling`]), and loads that share
-//! tiers ([`solve`] takes several).
+//! The interference of traffic is then brought to a fixed point: tiers that cost each other
+//! bandwidth ([`crate::platform::Coupling`]), and loads that share tiers ([`solve`] takes several).
 
 mod load;
 pub mod network;

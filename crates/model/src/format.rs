@@ -15,7 +15,7 @@ pub mod toml_text;
 
 use std::fmt;
 
-/// What is wrong in a file, where, and how to mend it.
+/// An error in a file: its position, the problem, and the remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileError {
     /// The file, as it was named.
@@ -24,9 +24,9 @@ pub struct FileError {
     pub line: Option<usize>,
     /// The field or column, with the table it is in.
     pub field: Option<String>,
-    /// What is wrong.
+    /// The problem.
     pub problem: String,
-    /// How to mend it.
+    /// The remedy.
     pub hint: String,
 }
 

@@ -29,6 +29,8 @@
 
 pub mod units;
 
+pub mod statistics;
+
 pub mod provenance;
 
 pub mod mix;

@@ -1,8 +1,8 @@
 //! The seam: memory that can be observed and steered.
 //!
-//! Everything that decides works against [`Machine`]. There is one behind a real kernel, one that
-//! is simulated, and one in tests. Page lists never cross it: a decision says what part of a
-//! scope's pages belongs on which tier, and the machine picks the pages.
+//! Everything that decides works against [`Machine`]. Three implementations exist: the running
+//! kernel, the simulator, and a fake in tests. Page lists never cross it: a decision says what part
+//! of a scope's pages belongs on which tier, and the machine picks the pages.
 //!
 //! Every counter of a [`Sample`] is an `Option`: what a machine cannot count is absent, not zero.
 
@@ -11,10 +11,10 @@ use core::time::Duration;
 
 /// Memory that can be observed and steered.
 pub trait Machine {
-    /// Why it cannot be observed or steered.
+    /// A failure to observe or to steer.
     type Error;
 
-    /// What there is: domains, tiers, scopes.
+    /// Domains, tiers and scopes.
     fn layout(&self) -> &Layout;
 
     /// Waits for `span`, and has what moves pages follow the goals that were set; the control loop
@@ -41,23 +41,23 @@ pub trait Machine {
     fn apply(&mut self, decision: &Decision) -> Result<(), Self::Error>;
 }
 
-/// What a machine is made of.
+/// The domains, tiers and scopes of a machine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Layout {
-    /// Where traffic comes from: sockets or sub-NUMA clusters; at least one.
+    /// Sources of traffic: sockets or sub-NUMA clusters; at least one.
     pub domains: Vec<DomainLayout>,
     /// Pools of memory; at least one.
     pub tiers: Vec<TierLayout>,
-    /// What can be steered.
+    /// The scopes.
     pub scopes: Vec<ScopeLayout>,
 }
 
 /// A socket or sub-NUMA cluster.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DomainLayout {
-    /// Its name.
+    /// The name of the domain.
     pub name: String,
-    /// Its cores.
+    /// The number of its cores.
     pub cores: u32,
     /// The tiers near it, the fastest first, as indices into [`Layout::tiers`]; at least one.
     pub tiers: Vec<usize>,
@@ -66,24 +66,24 @@ pub struct DomainLayout {
 /// A pool of memory as the firmware describes it: rated figures, not measured ones.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TierLayout {
-    /// Its name.
+    /// The name of the tier.
     pub name: String,
-    /// What it is made of.
+    /// The kind of memory.
     pub kind: TierKind,
-    /// What it holds, bytes.
+    /// Its capacity, bytes.
     pub capacity_bytes: u64,
-    /// What it carries, GB/s.
+    /// Its rated bandwidth, GB/s.
     pub rated_gbps: f64,
-    /// Its latency without load, ns.
+    /// Its rated latency without load, ns.
     pub rated_latency_ns: f64,
 }
 
-/// What is steered.
+/// A scope: pages that are observed or steered together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScopeLayout {
-    /// Its name.
+    /// The name of the scope.
     pub name: String,
-    /// What kind of scope it is.
+    /// The kind of scope.
     pub kind: ScopeKind,
     /// The domain its threads run in, as an index into [`Layout::domains`].
     pub domain: usize,
@@ -135,7 +135,7 @@ impl Traffic {
     }
 }
 
-/// What is on one tier.
+/// The memory of one tier.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stock {
     /// Bytes in use.
@@ -148,45 +148,45 @@ pub struct Stock {
     pub migrated_out_bytes: Option<u64>,
 }
 
-/// Where the pages of one scope are.
+/// The placement of the pages of one scope.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Residency {
     /// Bytes on each tier.
     pub used_bytes: Option<Vec<u64>>,
-    /// How hot they are, the hottest first.
+    /// The heat of its pages, the hottest first.
     pub heat: Option<Vec<HeatBand>>,
 }
 
 /// Pages that are about as hot.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HeatBand {
-    /// How often a page of these is found accessed, in a second.
+    /// The rate at which a page of the band is found accessed, per second.
     pub accesses_per_s: f64,
     /// Bytes of them on each tier.
     pub bytes: Vec<u64>,
 }
 
-/// Where pages should go.
+/// A decision: the target placement of pages.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Decision {
-    /// One for each scope that is steered.
+    /// One target for each steered scope.
     pub targets: Vec<Target>,
 }
 
-/// Where the pages of one scope should go.
+/// The target placement of one scope.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Target {
     /// The scope, as an index into [`Layout::scopes`].
     pub scope: usize,
     /// The part of its pages for each tier of the machine, 0 to 1, summing to 1.
     pub shares: Vec<f64>,
-    /// Which pages go where.
+    /// The assignment of pages to tiers.
     pub order: Order,
     /// The fastest that pages may move, GB/s; `None` for as fast as they can.
     pub rate_limit_gbps: Option<f64>,
 }
 
-/// Which pages go to which tier.
+/// The assignment of pages to tiers, at given shares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     /// Hot pages in the ratio of the shares, evenly over the addresses.

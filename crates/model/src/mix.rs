@@ -17,8 +17,8 @@ pub struct Mix {
 
 /// The named mixes: name, read share of the bytes, whether stores are non-temporal.
 ///
-/// Where two names have the same traffic (`W2` and `W7` differ only in the stores, `W3` and `W11`
-/// only in the number of buffers) the first is the one that is printed.
+/// If two names have the same traffic (`W2` and `W7` differ only in the stores, `W3` and `W11` only
+/// in the number of buffers), the first is printed.
 pub const NAMED: [(&str, f64, bool); 13] = [
     ("R", 1.0, false),
     ("W2", 2.0 / 3.0, false),
@@ -35,7 +35,7 @@ pub const NAMED: [(&str, f64, bool); 13] = [
     ("W19", 9.0 / 10.0, false),
 ];
 
-/// Why something is not a mix.
+/// A text that is not a mix.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum MixError {
     /// A read share outside 0 to 1.
@@ -47,7 +47,7 @@ pub enum MixError {
 }
 
 impl MixError {
-    /// What to write instead.
+    /// The valid names.
     pub fn hint() -> String {
         let names: Vec<_> = NAMED.iter().map(|(name, ..)| *name).collect();
         format!(
@@ -74,7 +74,7 @@ impl Mix {
         }
     }
 
-    /// The same traffic in random order.
+    /// The mix with lines in random order.
     pub const fn in_random_order(self) -> Self {
         Self { random: true, ..self }
     }
@@ -84,27 +84,28 @@ impl Mix {
         self.read_share
     }
 
-    /// Whether the stores bypass the cache. Means nothing where there are no writes.
+    /// Whether the stores bypass the cache. No meaning without writes.
     pub const fn nontemporal(self) -> bool {
         self.nontemporal
     }
 
-    /// Whether lines are asked for in random order.
+    /// Whether lines are accessed in random order.
     pub const fn random(self) -> bool {
         self.random
     }
 
-    /// Whether both are read-only or have stores of the same kind, in the same order: whether one
-    /// may stand between the other and a third when curves are interpolated.
+    /// Whether curves may be interpolated between the two mixes: both are read-only or have stores
+    /// of the same kind, in the same order.
     pub fn is_of_family(self, other: Self) -> bool {
         let writes = self.read_share < 1.0 && other.read_share < 1.0;
         (!writes || self.nontemporal == other.nontemporal) && self.random == other.random
     }
 
-    /// The same traffic with another read share.
+    /// The mix with another read share.
     ///
     /// # Errors
-    /// When `read_share` is not between 0 and 1.
+    ///
+    /// A `read_share` that is not between 0 and 1.
     pub fn with_read_share(self, read_share: f64) -> Result<Self, MixError> {
         Ok(Self { random: self.random, ..Self::new(read_share, self.nontemporal)? })
     }

@@ -4,14 +4,14 @@
 //! them, plus a price for each cut, is least: the optimal partition of Jackson et al. (2005), by
 //! dynamic programming. The price is that of Schwarz's criterion for a change whose place and level
 //! are both free, `3 s^2 ln n`, where `s` is the noise from one sample to the next, taken from the
-//! median of the differences of neighbours: a few jumps between phases do not change that. What
-//! differs by less than a tenth is one phase whatever the noise, and a run that goes to and fro
-//! faster than it is sampled is one that is even.
+//! median of the differences of neighbours: a few jumps between phases do not change that.
+//! Stretches that differ by less than a tenth are one phase at any noise, and a run that alternates
+//! faster than it is sampled is even.
 //!
 //! Ten samples of 100 GB/s and ten of 20 GB/s are two stretches; each sample with 5 GB/s of noise,
 //! still two; 100 and 105 GB/s, one.
 
-use crate::demand::Phase;
+use crate::{demand::Phase, statistics};
 use std::ops::Range;
 
 /// The most stretches that are told apart: what has more is told by the most distinct of them.
@@ -20,7 +20,8 @@ pub const STRETCHES_MAX: usize = 16;
 /// Neighbours that differ by less than this part of the larger one are one.
 const ALIKE: f64 = 0.1;
 
-/// What counters show between samples even of an even load, as part of the mean: the least noise.
+/// The least noise between samples, as a fraction of the mean: counters vary by that much under an
+/// even load.
 const NOISE_LEAST: f64 = 0.02;
 
 /// The median of the absolute difference of two draws of a normal distribution with deviation 1.
@@ -34,16 +35,16 @@ const PRICE: f64 = 3.0;
 pub struct Reading {
     /// The time, s; above 0.
     pub span_s: f64,
-    /// Its mean bandwidth, GB/s.
+    /// The mean bandwidth, GB/s.
     pub gbps: f64,
 }
 
 /// Readings that belong together.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stretch {
-    /// Which they are.
+    /// The readings of the stretch.
     pub readings: Range<usize>,
-    /// How long they are together, s.
+    /// Their total time, s.
     pub span_s: f64,
     /// Their mean bandwidth, GB/s.
     pub gbps: f64,
@@ -106,15 +107,13 @@ pub fn phases(stretches: &[Stretch]) -> Vec<Phase> {
     stretches.iter().map(phase).collect()
 }
 
-/// What a cut costs, in the unit of [`Sums::cost`].
+/// The cost of a cut, in the unit of [`Sums::cost`].
 fn price(sums: &Sums, readings: &[Reading]) -> f64 {
     let count = readings.len();
     let all = sums.stretch(0..count);
-    let mut differences: Vec<f64> =
-        readings.windows(2).map(|pair| (pair[1].gbps - pair[0].gbps).abs()).collect();
-    differences.sort_by(f64::total_cmp);
-    // Of two the lower one: the other is a jump.
-    let median = differences.get(differences.len().saturating_sub(1) / 2).copied().unwrap_or(0.0);
+    let differences = readings.windows(2).map(|pair| (pair[1].gbps - pair[0].gbps).abs()).collect();
+    // The lower median: the upper one may be a jump.
+    let median = statistics::nearest_rank(&statistics::sorted(differences), 0.5).unwrap_or(0.0);
     let noise = (median / MEDIAN_DIFFERENCE).max(NOISE_LEAST * all.gbps);
     PRICE * noise * noise * libm::log(count.max(2) as f64) * all.span_s / count as f64
 }
@@ -122,7 +121,7 @@ fn price(sums: &Sums, readings: &[Reading]) -> f64 {
 /// The partition with the least cost, each cut at `price`.
 fn partition(sums: &Sums, price: f64) -> Vec<Range<usize>> {
     let count = sums.span.len() - 1;
-    // Of the first readings: the least cost, and where the last stretch begins.
+    // For each number of first readings: the least cost, and the start of the last stretch.
     let mut least = vec![(-price, 0)];
     for end in 1..=count {
         let of = |start: usize| (least[start].0 + price + sums.cost(&(start..end)), start);

@@ -9,13 +9,13 @@ use crate::{
 /// A named machine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Platform {
-    /// Its name, as asked for on the command line.
+    /// The name on the command line.
     pub name: String,
-    /// Where its figures come from, in general.
+    /// The general source of its figures.
     pub source: String,
     /// The processor.
     pub cpu: Cpu,
-    /// Where traffic can come from; at least one.
+    /// Sources of traffic; at least one.
     pub domains: Vec<Domain>,
     /// The tiers, the fastest first; at least one.
     pub tiers: Vec<Tier>,
@@ -23,16 +23,16 @@ pub struct Platform {
     pub links: Vec<Link>,
     /// Traffic on one tier that costs another one bandwidth.
     pub couplings: Vec<Coupling>,
-    /// How evenly threads load interleaved tiers.
+    /// The interleaving behaviour of threads.
     pub interleaving: Interleaving,
-    /// What it draws besides its tiers, where that is known.
+    /// Power besides that of its tiers, if known.
     pub power: Option<Power>,
 }
 
 /// The cores of a platform.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cpu {
-    /// How many there are, all domains together.
+    /// The number of cores of all domains.
     pub cores: u32,
     /// Lines that one core can have outstanding: the limit of its memory-level parallelism.
     pub outstanding_lines_per_core: f64,
@@ -40,41 +40,41 @@ pub struct Cpu {
     pub uncore_latency_ns: f64,
 }
 
-/// What a platform draws besides its tiers.
+/// Power of a platform besides that of its tiers.
 ///
-/// With 250 W idle and 3 W a core, 100 cores that run for 10 s take (250 + 300) W x 10 s = 5.5 kJ.
-/// What its tiers draw comes on top: see [`TierPower`](crate::tier::TierPower).
+/// With 250 W idle and 3 W a core, 100 cores that run for 10 s take (250 + 300) W x 10 s = 5.5 kJ,
+/// to which that of the tiers is added: see [`TierPower`](crate::tier::TierPower).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Power {
     /// The server with idle cores and without its memory, W.
     pub idle_w: f64,
-    /// What each core that runs a thread draws more, W.
+    /// Additional power of each core that runs a thread, W.
     pub core_w: f64,
-    /// Where the figures come from.
+    /// The source of the figures.
     pub figure: Figure,
 }
 
 /// A socket or sub-NUMA cluster from which traffic comes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Domain {
-    /// Its name.
+    /// The name of the domain.
     pub name: String,
-    /// Its cores.
+    /// The number of its cores.
     pub cores: u32,
 }
 
 /// A link that all traffic to some tiers passes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Link {
-    /// Its name.
+    /// The name of the link.
     pub name: String,
-    /// What it carries, reads and writes together, GB/s.
+    /// Its bandwidth, reads and writes together, GB/s.
     pub bandwidth_gbps: f64,
     /// The tiers behind it, as indices into [`Platform::tiers`]. No tier is behind two links.
     pub tiers: Vec<usize>,
     /// The domains whose traffic passes it, as indices; all of them when empty.
     pub domains: Vec<usize>,
-    /// Where the figure comes from.
+    /// The source of the figure.
     pub figure: Figure,
 }
 
@@ -98,21 +98,21 @@ pub struct Coupling {
     pub to: usize,
     /// GB/s lost on `to` for each GB/s that `from` carries.
     pub loss: f64,
-    /// Where the figure comes from.
+    /// The source of the figure.
     pub figure: Figure,
 }
 
-/// How evenly threads load interleaved tiers.
+/// The evenness with which threads load interleaved tiers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Interleaving {
-    /// How many independent streams of pages the threads amount to.
+    /// The number of independent page streams that the threads amount to.
     ///
-    /// A thread walks some pages here, then some there; while it walks one page all its lines
-    /// come from one tier. If the threads were perfectly spread, the tiers would always be loaded
-    /// in the ratio of the weights; with few streams, one tier is now and then short of work
-    /// while the other has a queue. See [`crate::equilibrium`].
+    /// A thread walks some pages on one tier, then some on another, and all lines of a page come
+    /// from one tier. If threads were spread perfectly, the tiers would always be loaded in the
+    /// ratio of the weights; with few streams, one tier is sometimes idle while the other has a
+    /// queue. See [`crate::equilibrium`].
     pub page_streams: u32,
-    /// Where the figure comes from.
+    /// The source of the figure.
     pub figure: Figure,
 }
 
@@ -120,7 +120,7 @@ pub struct Interleaving {
 pub const PAGE_STREAMS_MAX: u32 = 256;
 
 impl Default for Interleaving {
-    /// What the mixed points of the CXL white paper show (`reproduce cxl-interleaving` fits it).
+    /// Fitted to the mixed points of the CXL white paper (`reproduce cxl-interleaving`).
     fn default() -> Self {
         Self {
             page_streams: 16,
@@ -138,13 +138,13 @@ impl Platform {
         self.domains.iter().map(part).collect()
     }
 
-    /// The same when all threads are in one domain.
+    /// Domain parts with all threads in one domain.
     pub fn only(&self, domain: usize) -> Vec<f64> {
         (0..self.domains.len()).map(|at| f64::from(u8::from(at == domain))).collect()
     }
 
-    /// How tier number `tier` answers to `mix` from threads of which `domain_parts` are in each
-    /// domain.
+    /// The response of tier number `tier` to `mix` from threads with the fraction `domain_parts` in
+    /// each domain.
     pub fn answer(&self, tier: usize, domain_parts: &[f64], mix: Mix) -> Answer {
         let curves = &self.tiers[tier].curves;
         let parts = self.domains.iter().zip(domain_parts).filter(|(_, part)| **part > 0.0);

@@ -1,8 +1,8 @@
-//! Policies: from what was observed to where pages should go.
+//! Policies: pure functions from observations to target shares.
 //!
-//! A policy is a pure function of what it has observed so far. It serves one domain, and speaks of
-//! the tiers near that domain, the fastest first. The same code decides on a simulated machine and
-//! on a real one; the loop around it is [`crate::control`].
+//! A policy is a pure function of what it has observed so far. A policy serves one domain, and its
+//! tiers are those near that domain, the fastest first. The same code decides on a simulated
+//! machine and on a real one; the loop around it is [`crate::control`].
 //!
 //! Shares are in *points* of a hundred where a policy takes steps, as the kernel's weights `65:35`
 //! are.
@@ -29,11 +29,11 @@ pub trait Policy {
     /// when it starts. One for each tier, summing to 1.
     fn start(&self) -> Vec<f64>;
 
-    /// Takes note of one sample, as it comes.
+    /// Receives each sample.
     fn watch(&mut self, _reading: &Reading) {}
 
-    /// Whether `quiet` samples, taken since no page migrates any more, are enough to decide before
-    /// the period is over.
+    /// Whether `quiet` samples since the last migration are enough to decide before the period
+    /// ends.
     fn enough(&self, _quiet: usize) -> bool {
         false
     }
@@ -42,16 +42,16 @@ pub trait Policy {
     fn decide(&mut self, seen: &Observation) -> Verdict;
 }
 
-/// One sample as a policy sees it.
+/// A sample as a policy sees it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reading {
     /// By tier.
     pub tiers: Vec<TierReading>,
-    /// Whether pages migrated meanwhile.
+    /// Whether pages migrated during the sample.
     pub migrating: bool,
 }
 
-/// One tier in one sample.
+/// A tier in a sample.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TierReading {
     /// Reads and writes, GB/s.
@@ -62,8 +62,8 @@ pub struct TierReading {
     pub occupancy: Option<f64>,
 }
 
-/// What was seen in a period, from its quiet samples: those in which no pages migrated. Where the
-/// load comes and goes within the period, from those in which it is there.
+/// The observation of a period, from its quiet samples: those without migration. If the load comes
+/// and goes within the period, from the samples with load.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Observation {
     /// Time since the start, s.
@@ -84,7 +84,7 @@ pub struct Observation {
     pub steered_bytes: Option<u64>,
 }
 
-/// One tier in a period: means over the quiet samples.
+/// A tier in a period: means over the quiet samples.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TierObservation {
     /// Reads and writes, GB/s.
@@ -97,16 +97,16 @@ pub struct TierObservation {
     pub free_bytes: Option<u64>,
 }
 
-/// What a policy decides.
+/// The verdict of a policy.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
     /// The part of the pages for each tier, summing to 1.
     pub shares: Vec<f64>,
-    /// Which pages go where.
+    /// The assignment of pages to tiers.
     pub order: Order,
-    /// What it does, in a word: `step`, `hold`, `settle`, ...
+    /// The action in one word: `step`, `hold`, `settle`, ...
     pub action: &'static str,
-    /// Why, in a sentence.
+    /// The reason, in one sentence.
     pub reason: String,
 }
 

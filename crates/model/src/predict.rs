@@ -1,4 +1,4 @@
-//! What each choice of weights gives: for a workload, or for a mix at a given load.
+//! Predictions for each choice of weights: of a workload, or of a mix at a given load.
 
 mod load;
 mod program;
@@ -8,17 +8,17 @@ pub use load::{LoadPoint, MixLoad, MixLoadAt, load_curve, load_steps, saturating
 pub use program::{Program, ProgramPhase, RATE_RUN_S, Stretch};
 pub use workload::{Forecast, ForecastAt};
 
-use crate::{platform::Platform, provenance::Provenance, weights::Weights};
+use crate::{platform::Platform, provenance::Provenance, statistics, weights::Weights};
 
 /// The part of the predictions that an interval holds.
 pub const INTERVAL: f64 = 0.9;
 
-/// How many standard deviations of a normal distribution hold that part.
+/// Standard deviations of a normal distribution that hold that part.
 const Z_OF_INTERVAL: f64 = 1.645;
 
-/// What the model misses when all it needs is known, as a standard deviation: the root mean square
-/// error of the mixed MLC points of `reproduce cxl-interleaving` is 2.4 %, that of the 48 rows of
-/// `reproduce gnr120-interleaving` 3 %.
+/// The error of the model with exact inputs, as a standard deviation: the root mean square error of
+/// the mixed MLC points of `reproduce cxl-interleaving` is 2.4 %, that of the 48 rows of `reproduce
+/// gnr120-interleaving` 3 %.
 const MODEL_SPREAD: f64 = 0.025;
 
 /// A predicted figure.
@@ -26,15 +26,14 @@ const MODEL_SPREAD: f64 = 0.025;
 pub struct Estimate {
     /// The mean over all that agrees with what was measured.
     pub mean: f64,
-    /// From here on ...
+    /// The lower end of the interval.
     pub low: f64,
     /// ... up to here lie nine tenths of it ([`INTERVAL`]).
     pub high: f64,
 }
 
 impl Estimate {
-    /// The same with what the model itself may miss added in square: for a figure of pages that
-    /// lie on more than one tier.
+    /// Adds the error of the model in square: for a figure of pages on more than one tier.
     fn with_model_spread(self) -> Self {
         let miss = Z_OF_INTERVAL * MODEL_SPREAD * self.mean;
         let wider = |distance: f64| (distance * distance + miss * miss).sqrt();
@@ -43,15 +42,10 @@ impl Estimate {
     }
 
     /// The estimate that `values` of equal weight (not empty) make.
-    pub fn of(mut values: Vec<f64>) -> Self {
-        values.sort_by(f64::total_cmp);
-        let quantile = |part: f64| {
-            let at = part * (values.len() - 1) as f64;
-            let (below, rest) = (at.floor() as usize, at.fract());
-            let above = (below + 1).min(values.len() - 1);
-            values[below] + rest * (values[above] - values[below])
-        };
-        let mean = values.iter().sum::<f64>() / values.len() as f64;
+    pub fn of(values: Vec<f64>) -> Self {
+        let values = statistics::sorted(values);
+        let mean = statistics::mean(&values);
+        let quantile = |part: f64| statistics::quantile(&values, part);
         let (low, high) = (quantile(0.5 - INTERVAL / 2.0), quantile(0.5 + INTERVAL / 2.0));
         Self { mean, low, high }
     }
@@ -61,13 +55,13 @@ impl Estimate {
         Self { mean: value, low: value, high: value }
     }
 
-    /// The same in another unit.
+    /// The estimate in another unit.
     pub fn scaled(self, factor: f64) -> Self {
         Self { mean: self.mean * factor, low: self.low * factor, high: self.high * factor }
     }
 }
 
-/// What one choice of weights gives.
+/// The prediction for one choice of weights.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
     /// The weights.
@@ -86,20 +80,20 @@ pub struct Row {
     pub speedup: Estimate,
     /// The first tier that cannot hold its share of the footprint, as an index.
     pub too_small: Option<usize>,
-    /// Why it is an extrapolation; empty when it is none.
+    /// The reasons why it is an extrapolation; empty if it is none.
     pub extrapolated: Vec<String>,
 }
 
-/// What each choice of weights gives, and which is best.
+/// The predictions for all choices of weights, and the best choice.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Prediction {
-    /// How many threads.
+    /// The number of threads.
     pub threads: f64,
     /// One for each choice, in the order asked for.
     pub rows: Vec<Row>,
     /// The best of those whose pages fit, as an index into `rows`; `None` when none fits.
     pub best: Option<usize>,
-    /// What the curves, the demand and the constants rest on: the weakest of each.
+    /// The inputs of the prediction, each with the weakest provenance of its figures.
     pub leans_on: Vec<(String, Provenance)>,
 }
 

@@ -1,11 +1,11 @@
-//! Where a figure comes from.
+//! The provenance of a figure.
 //!
-//! Every figure that goes into a prediction carries one of these, and the prediction carries the
-//! weakest of those it leans on.
+//! Every figure that enters a prediction carries its provenance, and the prediction carries the
+//! weakest of them.
 
 use std::{fmt, str::FromStr};
 
-/// How a figure came to be, from the strongest to the weakest.
+/// The origin of a figure, from the strongest to the weakest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Provenance {
     /// Measured on the machine in question.
@@ -19,7 +19,7 @@ pub enum Provenance {
 }
 
 impl Provenance {
-    /// All of them, from the strongest to the weakest.
+    /// All origins, from the strongest to the weakest.
     pub const ALL: [Self; 4] = [Self::Measured, Self::Published, Self::Simulated, Self::Assumed];
 
     /// The word used in files and documents.
@@ -58,7 +58,7 @@ impl FromStr for Provenance {
 /// The provenance of a figure, and its source in words.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Figure {
-    /// How it came to be.
+    /// The origin.
     pub provenance: Provenance,
     /// The paper, record or reason, with the place in it.
     pub source: String,

@@ -1,8 +1,8 @@
-//! A platform made of ratings alone: what firmware tables say of a machine, with the shape that
-//! loaded latency has on machines that were measured.
+//! A platform made of ratings alone: the figures of firmware tables, with the shape of loaded
+//! latency that was measured on other machines.
 //!
-//! It is there for policies that want curves on a machine of which there are none. Everything in it
-//! is `assumed`: the bandwidth that a tier is rated at is taken for what it carries of any mix.
+//! It serves policies that need curves on a machine without measured ones. Each figure is
+//! `assumed`: the rated bandwidth of a tier is taken for its maximum with any mix.
 
 use crate::{
     curve::{Curve, CurvePoint},
@@ -27,14 +27,14 @@ const DRAM: [(f64, f64); 8] = [
     (1.0, 3.2),
 ];
 
-/// The same of an expander (`xeon6-cz122`, cxl.csv).
+/// The shape for an expander (`xeon6-cz122`, cxl.csv).
 const EXPANDER: [(f64, f64); 7] =
     [(0.0, 1.0), (0.5, 1.07), (0.8, 1.22), (0.92, 1.45), (0.97, 1.8), (0.99, 2.5), (1.0, 4.5)];
 
 /// Lines that a core keeps outstanding, as on `xeon6-cz122`.
 const OUTSTANDING_LINES: f64 = 48.0;
 
-/// What a core adds to a latency, ns, as on `xeon6-cz122`.
+/// Latency that a core adds, ns, as on `xeon6-cz122`.
 const UNCORE_NS: f64 = 60.0;
 
 /// Read bandwidths that a rating may have, GB/s. Firmware with a wrong base unit in its HMAT gives

@@ -48,7 +48,7 @@ pub fn best_points(
     }
 }
 
-/// How many ways there are to divide `sum` among `parts`: (parts + sum - 1) over sum.
+/// The number of ways to divide `sum` among `parts`: (parts + sum - 1) over sum.
 fn tries(sum: u16, parts: usize) -> u64 {
     let parts = parts.max(1) as u64;
     (1..=u64::from(sum)).fold(1, |ways: u64, n| ways.saturating_mul(parts + n - 1) / n)

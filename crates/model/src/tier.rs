@@ -8,7 +8,7 @@ use crate::{
 };
 use std::{fmt, str::FromStr};
 
-/// What a tier is made of.
+/// The kind of memory of a tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TierKind {
     /// DIMMs on the processor's own channels.
@@ -22,7 +22,7 @@ pub enum TierKind {
 }
 
 impl TierKind {
-    /// All kinds, with the words for them.
+    /// All kinds, with their names.
     pub const ALL: [(Self, &'static str); 4] = [
         (Self::Dram, "dram"),
         (Self::Cxl, "cxl"),
@@ -50,28 +50,28 @@ impl FromStr for TierKind {
 /// A pool of memory, with its curves.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tier {
-    /// Its name, unique on the platform.
+    /// The name, unique on the platform.
     pub name: String,
-    /// What it is made of.
+    /// The kind of memory.
     pub kind: TierKind,
-    /// How much fits.
+    /// The capacity.
     pub capacity: Bytes,
-    /// How it answers to load.
+    /// The curves of each domain and mix.
     pub curves: Curves,
-    /// What it draws, where that is known.
+    /// The power, if known.
     pub power: Option<TierPower>,
 }
 
-/// What a tier draws: always, and for what it carries.
+/// The power of a tier, static and per traffic.
 ///
 /// At 15 pJ/bit, 500 GB/s cost 500e9 x 8 x 15e-12 = 60 W.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TierPower {
-    /// All of its devices without traffic, W.
+    /// Power of all its devices without traffic, W.
     pub static_w: f64,
-    /// What each bit that is read or written costs on its whole way, pJ.
+    /// Energy of each bit that is read or written on its whole way, pJ.
     pub energy_pj_per_bit: f64,
-    /// Where the figures come from.
+    /// The source of the figures.
     pub figure: Figure,
 }
 
@@ -80,7 +80,7 @@ pub struct TierPower {
 pub struct MixCurve {
     /// The domain the traffic comes from; `None` for every domain that has no curve of its own.
     pub domain: Option<String>,
-    /// What the traffic is made of.
+    /// The mix of the traffic.
     pub mix: Mix,
     /// Latency against bandwidth.
     pub curve: Curve,
@@ -90,7 +90,7 @@ pub struct MixCurve {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Curves(Vec<MixCurve>);
 
-/// Why some curves are not those of a tier.
+/// Curves that cannot be those of a tier.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CurvesError {
     /// No curve that is valid for every domain.
@@ -101,12 +101,12 @@ pub enum CurvesError {
     Twice(String),
 }
 
-/// How a tier answers to some mix, and how well that is known.
+/// The response of a tier to a mix, and its provenance.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
     /// Bandwidth and latency against bytes in flight.
     pub response: Response,
-    /// Why this is an extrapolation, if it is one.
+    /// The reason why it is an extrapolation, if it is.
     pub extrapolated: Option<String>,
     /// The weakest provenance of the curves used.
     pub provenance: Provenance,
@@ -130,10 +130,11 @@ impl Curves {
         Ok(Self(curves))
     }
 
-    /// The same curves with each bandwidth times `factor`.
+    /// The curves with each bandwidth times `factor`.
     ///
     /// # Errors
-    /// When that puts a bandwidth out of range.
+    ///
+    /// A bandwidth out of range.
     pub fn scaled(&self, factor: f64) -> Result<Self, CurveError> {
         let scaled =
             |curve: &MixCurve| Ok(MixCurve { curve: curve.curve.scaled(factor)?, ..curve.clone() });
@@ -150,11 +151,11 @@ impl Curves {
         self.0.iter().find(|curve| curve.mix == mix).map(|curve| &curve.curve)
     }
 
-    /// How the tier answers to `mix` that comes from `domain`.
+    /// The response of the tier to `mix` from `domain`.
     ///
     /// A mix between two known ones of its family is interpolated by read share. Outside of them,
-    /// or where the family is unknown, the nearest known mix stands for it, and the answer says
-    /// so.
+    /// or in an unknown family, the nearest known mix is used, and the answer is marked as an
+    /// extrapolation.
     pub fn answer(&self, domain: &str, mix: Mix) -> Answer {
         let own = |curve: &&MixCurve| curve.domain.as_deref() == Some(domain);
         let mut seen: Vec<&MixCurve> = self.0.iter().filter(own).collect();

@@ -1,10 +1,10 @@
 //! The best static weights in few runs: which to run next, given what the runs so far gave, or that
 //! it is done, and what the best is.
 //!
-//! What proposes may be wrong, so runs decide: first with all pages on the first tier, which is
-//! what the rest is compared with, then as proposed (by rated bandwidths, or by curves), then where
-//! something better may still be. Where that is follows from what any curve of the time over the
-//! share on the first tier obeys ([`curve`]). For 3:1 on a machine that is rated 22:9:
+//! The proposal may be wrong, so runs decide: first with all pages on the first tier, which is what
+//! the rest is compared with, then as proposed (by rated bandwidths, or by curves), then where
+//! something better may still be. Bounds that hold for every curve of the time over the share on
+//! the first tier exclude the other weights ([`curve`]). For 3:1 on a machine that is rated 22:9:
 //!
 //! ```text
 //! run  weights  time    what may still be there
@@ -28,6 +28,7 @@ mod noise;
 
 use crate::{
     predict::{Estimate, INTERVAL},
+    statistics,
     weights::{WEIGHT_MAX, Weights},
 };
 use curve::Curve;
@@ -36,14 +37,14 @@ use noise::Noise;
 /// Shares that are looked at, between 0 and 1.
 const STEPS: u32 = 1000;
 
-/// How near weights have to come to a share at least.
+/// The least distance of weights to a share that counts as reached.
 const NEAR_LEAST: f64 = 1e-3;
 
 /// Whole numbers in a round beyond which weights are no longer made simpler.
 const ROUND_MAX: u16 = 100;
 
-/// Nobody wants a run that takes ten times as long only because nothing excludes that it does not:
-/// a step beyond the least share so far is to this part of it.
+/// A step beyond the least share so far goes to this fraction of it: a run that takes ten times as
+/// long is not worth its information.
 const REACH: f64 = 0.5;
 
 /// A share below which the next step down is to nothing.
@@ -52,12 +53,12 @@ const LEAST_SHARE: f64 = 0.2;
 /// Values that differ less are the same.
 const SAME: f64 = 1e-6;
 
-/// What is searched, and when to stop.
+/// The space of a search, and its stop conditions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Search {
-    /// What is proposed, one weight for each tier.
+    /// The proposal, one weight for each tier.
     pub proposal: Weights,
-    /// Only these are run, besides all on the first tier.
+    /// Run only these, and all on the first tier.
     pub only: Option<Vec<Weights>>,
     /// The most runs.
     pub runs: usize,
@@ -70,65 +71,66 @@ pub struct Search {
 /// A run that was made.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Run {
-    /// Its weights.
+    /// The weights.
     pub weights: Weights,
-    /// What it gave: above 0, and lower is better.
+    /// Its result: above 0, and lower is better.
     pub value: f64,
 }
 
-/// What to do next.
+/// The next step of a search.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
     /// Make a run.
     Run(Weights, Why),
-    /// It is done.
+    /// The end, with the result.
     Done(Finding),
 }
 
-/// Why a run is made.
+/// The reason of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Why {
-    /// All pages are on the first tier, with which the rest is compared.
+    /// All pages on the first tier: the reference.
     First,
-    /// It is proposed.
+    /// The proposal.
     Proposed,
-    /// It was asked for.
+    /// Listed by the user.
     Listed,
-    /// It may be so much better than the best so far, as a part of that.
+    /// It may be better than the best so far by this fraction.
     Promising(f64),
-    /// It was run before, and one run tells too little.
+    /// A repetition, since one run is too noisy.
     Again,
 }
 
-/// What was found.
+/// The result of a search.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
     /// The best weights.
     pub best: Weights,
-    /// What they gave.
+    /// Their value.
     pub value: Estimate,
-    /// What all on the first tier gave, divided by that.
+    /// The value of all pages on the first tier, divided by that.
     pub speedup: Estimate,
-    /// Whether they are better than all on the first tier by what counts, beyond doubt of noise.
+    /// Whether they are better than all on the first tier by the least worthwhile gain, beyond
+    /// noise.
     pub is_better: bool,
     /// The standard deviation of a run, as a part of it.
     pub noise: f64,
-    /// Why it is done.
+    /// The reason of the stop.
     pub stop: Stop,
 }
 
-/// Why a search is done.
+/// The reason of a stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// Nothing can be better by what counts.
+    /// No other weights can be better by the least worthwhile gain.
     Settled,
-    /// What differs is noise, and the runs that are left would not change that.
+    /// The difference is noise, and the remaining runs would not change that.
     Noise,
     /// All runs are made.
     Runs,
 }
 
-/// What runs with the same weights gave.
+/// The runs with the same weights.
 #[derive(Clone, Debug)]
 struct Point {
     weights: Weights,
@@ -141,12 +143,12 @@ struct Point {
 impl Point {
     /// Their mean.
     fn mean(&self) -> f64 {
-        self.logs.iter().sum::<f64>() / self.logs.len() as f64
+        statistics::mean(&self.logs)
     }
 }
 
 impl Search {
-    /// What to do after these runs, in any order.
+    /// The next step after these runs, given in any order.
     pub fn next(&self, runs: &[Run]) -> Step {
         let first = Weights::first_tier(self.proposal.as_slice().len());
         let points = points(runs);
@@ -200,8 +202,8 @@ impl Search {
         let part = |of: &f64| if rest > 0.0 { of / rest } else { even };
         let mut shares = vec![share];
         shares.extend(proposed.iter().map(|of| (1.0 - share) * part(of)));
-        // So far from a share, by the bounds of a curve, the value is at most that far too. Near
-        // the ends that means nothing any more.
+        // Near a share the value changes at most in proportion to the distance, by the bounds of a
+        // curve. Near the ends that has no meaning.
         let near = (self.worth / 2.0 * share.min(1.0 - share)).max(NEAR_LEAST);
         let simple = |round: u16| {
             let parts = shares.iter().map(|share| libm::round(share * f64::from(round)) as u16);
@@ -235,20 +237,20 @@ fn points(runs: &[Run]) -> Vec<Point> {
     points
 }
 
-/// Whether two weights put pages on the same tiers in the same parts.
+/// Whether two weights are the same placement.
 fn is_same(a: &Weights, b: &Weights) -> bool {
     let (a, b) = (a.shares(), b.shares());
     a.len() == b.len() && a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-9)
 }
 
-/// What is known after some runs, one of which has all pages on the first tier.
+/// The evaluation of some runs, one of which has all pages on the first tier.
 struct Judged<'a> {
     search: &'a Search,
     points: Vec<Point>,
     noise: Noise,
     /// The curve that fits, where there is one: on the line of the proposal.
     curve: Option<Curve>,
-    /// All pages on the first tier.
+    /// The point with all pages on the first tier.
     first: usize,
     best: usize,
     left: usize,
@@ -268,7 +270,7 @@ impl<'a> Judged<'a> {
         };
         let lowest = |a: &usize, b: &usize| value(*a).total_cmp(&value(*b));
         let best = (0..points.len()).min_by(lowest).unwrap_or(first);
-        // Of what is the same, all on the first tier.
+        // Among equals, all on the first tier.
         let gains = points[first].mean() > points[best].mean() + SAME;
         let best = if gains { best } else { first };
         Self { search, points, noise, curve, first, best, left: search.runs.saturating_sub(made) }
@@ -297,7 +299,7 @@ impl<'a> Judged<'a> {
         Some((weights, 1.0 - bound / best))
     }
 
-    /// Which weights to run again, or why that is not needed.
+    /// The weights to run again, or the reason to stop.
     fn again(&self) -> Result<usize, Stop> {
         let runs = |at: usize| self.points[at].logs.len();
         let fewer = |a: usize, b: usize| if runs(a) <= runs(b) { a } else { b };
@@ -306,7 +308,7 @@ impl<'a> Judged<'a> {
         }
         let worth = libm::log1p(self.search.worth);
         let gain = self.behind(self.first);
-        // How sure it can be when all runs that are left are made.
+        // The certainty that all remaining runs would give.
         let most = self
             .noise
             .half(runs(self.best) + self.left.div_ceil(2), runs(self.first) + self.left / 2);
@@ -326,7 +328,7 @@ impl<'a> Judged<'a> {
         }
     }
 
-    /// How much worse than the best, as a logarithm.
+    /// The logarithm of the ratio to the best.
     fn behind(&self, at: usize) -> f64 {
         self.points[at].mean() - self.points[self.best].mean()
     }

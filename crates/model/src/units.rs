@@ -12,11 +12,11 @@ pub const LINE_BYTES: f64 = 64.0;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("\"{text}\" is not a {kind}: {reason}")]
 pub struct UnitError {
-    /// What was written.
+    /// The text.
     pub text: String,
-    /// What was expected, such as "size".
+    /// The expected quantity, such as "size".
     pub kind: &'static str,
-    /// Why it is not one.
+    /// The problem.
     pub reason: String,
     /// The units that are allowed, for a hint.
     pub allowed: String,
@@ -128,7 +128,7 @@ const TIME_UNITS: [(&str, f64); 6] =
 const TIME_MAX_S: f64 = 1e10;
 
 impl Time {
-    /// So many seconds; none where that is negative.
+    /// A time in seconds; `None` if negative.
     pub const fn from_seconds(seconds: f64) -> Self {
         Self(seconds.clamp(0.0, TIME_MAX_S))
     }
@@ -163,7 +163,7 @@ impl FromStr for Time {
 
 impl fmt::Display for Time {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Up to seconds: 90 s says more than 1.5 min.
+        // Seconds are the largest unit: 90 s is clearer than 1.5 min.
         let (unit, scale) =
             TIME_UNITS[..4].iter().find(|(_, scale)| self.0 >= *scale).unwrap_or(&TIME_UNITS[0]);
         // 30 x 1e-9 is not quite 3e-8.
@@ -179,10 +179,10 @@ pub struct Percent(f64);
 const PERCENT_UNITS: [(&str, f64); 1] = [("%", 1.0)];
 
 impl Percent {
-    /// Nothing.
+    /// Zero.
     pub const ZERO: Self = Self(0.0);
 
-    /// As a part of the whole: 5 % is 0.05.
+    /// The fraction: 5 % is 0.05.
     pub const fn part(self) -> f64 {
         self.0 / 100.0
     }

@@ -11,7 +11,7 @@ pub const WEIGHT_MAX: u16 = 255;
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Weights(Vec<u16>);
 
-/// Why something is not a set of weights.
+/// A text that is not a set of weights.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WeightsError {
     /// A part that is not a whole number.
@@ -22,7 +22,7 @@ pub enum WeightsError {
         /// The part of it.
         part: String,
     },
-    /// Nothing but zeros.
+    /// All weights are zero.
     #[error("\"{0}\" puts no page anywhere: all weights are zero")]
     AllZero(String),
     /// Another number of weights than there are tiers.
@@ -30,9 +30,9 @@ pub enum WeightsError {
     Count {
         /// The weights as written.
         weights: String,
-        /// How many they are.
+        /// The number of weights given.
         given: usize,
-        /// How many tiers there are.
+        /// The number of tiers.
         tiers: usize,
         /// The names of the tiers.
         names: String,
@@ -110,10 +110,11 @@ impl Weights {
         self.0.iter().map(|weight| f64::from(*weight) / sum).collect()
     }
 
-    /// The same weights, if there are as many as `names`.
+    /// The weights, checked to be one for each of `names`.
     ///
     /// # Errors
-    /// When there are more or fewer.
+    ///
+    /// Another number of weights.
     pub fn for_tiers(self, names: &[&str]) -> Result<Self, WeightsError> {
         if self.0.len() == names.len() {
             return Ok(self);

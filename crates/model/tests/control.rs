@@ -27,22 +27,22 @@ const MS: fn(u64) -> Duration = Duration::from_millis;
 
 // --- A machine ----------------------------------------------------------------------------------
 
-/// Tiers of DRAM, then of CXL, as many as there are domains: domain 0 is near the first of each.
-/// What a domain reaches is what its tiers carry in the shares in which its pages lie there.
+/// A machine with the tiers of DRAM, then those of CXL, one of each for each domain. The bandwidth
+/// of a domain is that of its tiers in the ratio of its pages.
 struct Fake {
     layout: Layout,
-    /// Where the pages of each scope are, and where they should be.
+    /// The placement of each scope, and its target.
     placed: Vec<Vec<f64>>,
     goals: Vec<Vec<f64>>,
-    /// What the threads of each domain ask for, GB/s.
+    /// The demand of the threads of each domain, GB/s.
     demand_gbps: Vec<f64>,
-    /// How long pages stay where they are after a decision, and how long they take from then on.
+    /// The delay before pages move after a decision, and the time that they take.
     lag: Duration,
     delay: Duration,
     now: Duration,
-    /// From when until when pages move.
+    /// Start and end of the migration.
     moving: Option<[Duration; 2]>,
-    /// What is counted while pages move, over what is so.
+    /// The factor by which counters are wrong while pages move.
     useless: f64,
     counts_bytes: bool,
     counts_latency: bool,
@@ -111,7 +111,7 @@ impl Fake {
         self.moving.is_some_and(|[begin, _]| begin <= self.now)
     }
 
-    /// What `domain` reaches with `first` of its pages on its first tier, GB/s.
+    /// The bandwidth of `domain` with the fraction `first` of its pages on its first tier, GB/s.
     fn reaches(&self, domain: usize, first: f64) -> f64 {
         let most = |share: f64, gbps: f64| if share > 0.0 { gbps / share } else { f64::INFINITY };
         let carried = most(first, CARRIES_GBPS[0]).min(most(1.0 - first, CARRIES_GBPS[1]));
@@ -135,7 +135,7 @@ impl Fake {
             (true, 0) => first,
             (true, _) => 1.0 - first,
         };
-        // What is counted while pages move is of no use: it must not be believed.
+        // Counters during migration are wrong: a policy must not use them.
         let useless = if self.moves() { self.useless } else { 1.0 };
         let gbps = useless * share * self.reaches(domain, first);
         let bytes = gbps * span.as_nanos() as f64;
@@ -196,7 +196,7 @@ impl Machine for Fake {
         }
         let begin = self.now + self.lag;
         let moves = self.goals != self.placed && !self.delay.is_zero();
-        // What is on its way already is not held up by being told again.
+        // A migration under way is not delayed by the same decision.
         self.moving = moves.then(|| self.moving.unwrap_or([begin, begin + self.delay]));
         if !moves {
             self.placed.clone_from(&self.goals);
@@ -205,7 +205,7 @@ impl Machine for Fake {
     }
 }
 
-/// What a [`Script`] was shown.
+/// The observations that a [`Script`] received.
 type Shown = Rc<RefCell<Vec<Observation>>>;
 
 /// Goes from one share of the first tier to the next, and notes what it is shown.
@@ -402,7 +402,7 @@ fn errors_pass_through() {
     let broken = controller.period(&mut machine, Duration::MAX);
     assert_eq!(broken, Err(Broken::Counter(33)));
     assert_eq!(machine.applied.len(), 1, "nothing is decided on half a period");
-    // It can go on where the machine can.
+    // The loop can go on if the machine can.
     assert!(controller.period(&mut machine, Duration::MAX).is_ok());
 
     machine.fails_at = (None, Some(3));
@@ -435,7 +435,7 @@ fn each_domain_decides_for_its_own_scopes() {
 
 // --- Every policy -------------------------------------------------------------------------------
 
-/// What is believed of such a machine: rising curves, some room above.
+/// The assumed curves of such a machine: rising, with some bandwidth to spare.
 fn platform(tiers: usize) -> Platform {
     let figure = || Figure::assumed("test");
     let tier = |at: usize| {
@@ -499,7 +499,7 @@ fn check(kind: PolicyKind, shares: &[f64], tiers: usize) -> Result<(), TestCaseE
     Ok(())
 }
 
-/// What tiers could show: GB/s, read share, latency, free memory.
+/// Possible observations of a tier: GB/s, read share, latency, free memory.
 fn any_tier() -> impl Strategy<Value = TierObservation> {
     let gbps = prop_oneof![1 => Just(0.0), 6 => 0.0..900.0f64, 1 => 0.0..1e-3];
     let some = |range| prop::option::weighted(0.9, range);
@@ -513,7 +513,7 @@ fn any_tier() -> impl Strategy<Value = TierObservation> {
     )
 }
 
-/// What a period could show, but for the target.
+/// Possible observations of a period, without the target.
 fn any_observation(tiers: usize) -> impl Strategy<Value = Observation> {
     let steered = prop::option::of(prop_oneof![Just(0), 1..2000 * GB]);
     let seen = prop::collection::vec(any_tier(), tiers);
@@ -552,7 +552,7 @@ fn reading(seen: &Observation) -> Reading {
     Reading { tiers: seen.tiers.iter().map(tier).collect(), migrating: false }
 }
 
-/// What `policy` decides next, where the pages are where it wanted them.
+/// The next verdict of `policy`, with the pages at their target.
 fn decide(policy: &mut dyn Policy, seen: &Observation, target: &[f64], at: usize) -> Verdict {
     let seen = Observation { time_s: 6.0 * at as f64, target: target.to_vec(), ..seen.clone() };
     for _ in 0..seen.quiet {
@@ -648,8 +648,8 @@ fn without_latency_there_is_still_bandwidth_to_go_by() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// On a machine that answers, after a delay, policies come to rest. Colloid's need not: the
-    /// closed form overshoots where both tiers are nearly full, and averages lag behind the pages.
+    /// Policies settle on a machine that responds with a delay. Colloid's need not: the closed form
+    /// overshoots with both tiers nearly full, and averages lag behind the pages.
     #[test]
     fn on_a_machine_that_answers_they_rest(demand in 20.0..1200.0f64, delay_ms in 0..5000u64) {
         for (kind, ..) in PolicyKind::ALL {

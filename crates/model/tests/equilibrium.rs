@@ -1,4 +1,4 @@
-//! What holds of every equilibrium, on platforms nobody built.
+//! Properties of every equilibrium, on random platforms.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -117,7 +117,7 @@ fn assert_little(platform: &Platform, shares: &[f64], threads: f64) -> Result<()
     Ok(())
 }
 
-/// So many cases. What fails is not written beside the tests: there is no src folder to do so.
+/// The number of cases. Failures are not stored: the persistence file needs a src folder.
 fn config(cases: u32) -> ProptestConfig {
     ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
 }
@@ -186,7 +186,7 @@ proptest! {
         assert_little(&platform, &shares, threads)?;
     }
 
-    /// What waits for a link is in flight, too, and not also at its tier.
+    /// Bytes that wait for a link are in flight, and not counted at their tier again.
     #[test]
     fn little_holds_behind_a_link(
         (mut platform, shares) in platform_and_shares(8, true), threads in 0.1..1e4f64,

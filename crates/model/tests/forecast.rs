@@ -1,4 +1,4 @@
-//! What a forecast says of workloads, and how sure it is.
+//! Forecasts of workloads, and their uncertainty.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -211,13 +211,13 @@ fn threads_are_spread_over_the_domains() {
     };
     let (alone, both) = (at(&one, 120.0, "7:3"), at(&two, 240.0, "7:7:3:3"));
     let gain = both.bandwidth_gbps.mean / alone.bandwidth_gbps.mean;
-    // Not twice as much: as many page streams as on one socket are divided among twice the tiers.
+    // Not twice: the page streams of one socket are divided among twice the tiers.
     assert!((1.7..2.02).contains(&gain), "{gain}");
     for (near, far) in [(0, 1), (2, 3)] {
         let [near, far] = [near, far].map(|tier| both.tier_latency_ns[tier]);
         assert!((near / far - 1.0).abs() < 1e-9, "{near} {far}");
     }
-    // Which socket the pages are on does not matter to threads that are on both.
+    // Threads on both sockets run alike with their pages on either socket.
     let [left, right] = ["1:0:0:0", "0:1:0:0"].map(|weights| at(&two, 240.0, weights));
     assert!((left.bandwidth_gbps.mean / right.bandwidth_gbps.mean - 1.0).abs() < 1e-9);
 }

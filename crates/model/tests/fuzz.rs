@@ -59,7 +59,7 @@ const MESS: &str = "read_pct_rounded,pause,bandwidth_mean,latency_mean\n\
                     100,1000,10,100\n100,100,50,120\n100,0,60,300\n\
                     50,1000,10,110\n50,100,40,130\n50,0,45,400\n";
 
-/// One thing that goes wrong with a file.
+/// A mutation of a file.
 #[derive(Clone, Debug)]
 enum Mutation {
     Character(Index, char),
@@ -142,7 +142,7 @@ fn mutate(text: &str, mutation: &Mutation) -> String {
     }
 }
 
-/// Where the numbers of a text begin and end, but for those in comments.
+/// The ranges of the numbers in a text, except those in comments.
 fn numbers(text: &str) -> Vec<(usize, usize)> {
     let mut found: Vec<(usize, usize)> = vec![];
     let mut comment = false;
@@ -204,7 +204,7 @@ fn parse_all(text: &str) {
     let _ = text.parse::<Weights>();
 }
 
-/// So many cases. What fails is not written beside the tests: there is no src folder to do so.
+/// The number of cases. Failures are not stored: the persistence file needs a src folder.
 fn config(cases: u32) -> ProptestConfig {
     ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
 }
@@ -266,7 +266,7 @@ proptest! {
 }
 
 proptest! {
-    // To infer the behaviour of a workload takes tenths of a second.
+    // Inference of a workload's behaviour takes tenths of a second.
     #![proptest_config(config(100))]
 
     #[test]

@@ -1,4 +1,4 @@
-//! What other tools print is read, and what is written is what they would print.
+//! Outputs of other tools are parsed, and written outputs are those of the tools.
 
 use interleaf_model::{
     curve::{Curve, CurvePoint},
@@ -167,7 +167,7 @@ fn mlc() -> impl Strategy<Value = Mlc> {
         })
 }
 
-/// What fails is not written beside the tests: there is no src folder to do so.
+/// Failures are not stored: the persistence file needs a src folder.
 fn config() -> ProptestConfig {
     ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() }
 }

@@ -9,13 +9,13 @@ use proptest::prelude::*;
 /// A curve of the time over the share on the first tier.
 #[derive(Clone, Copy, Debug)]
 struct Workload {
-    /// Where both tiers take the same time.
+    /// The share at which both tiers take the same time.
     fed: f64,
-    /// What does not depend on memory, of a whole of 1.
+    /// The part of the time, of a whole of 1, that does not depend on memory.
     fixed: f64,
-    /// What the slow tier's latency adds.
+    /// Time that the latency of the slow tier adds.
     late: f64,
-    /// How sharp the best is: infinite when the slower tier alone decides.
+    /// The sharpness of the optimum: infinite when the slower tier alone decides.
     sharp: f64,
 }
 
@@ -143,7 +143,7 @@ fn the_first_steps_say_why() {
     assert!(search.so_far(&one).is_some_and(|finding| !finding.is_better));
 }
 
-/// How much worse than the best there is what is found, for seeded workloads with this noise.
+/// The regret of the result, for seeded workloads with this noise.
 fn regrets(noise: f64) -> Vec<f64> {
     let mut random = Noise(7);
     (0..200)

@@ -1,28 +1,26 @@
-//! How little a drive has to carry for a trace of accesses, whatever predicts and evicts.
+//! Optimal replacement: the least traffic of a drive for a trace of accesses.
 //!
-//! Belady (IBM Systems Journal 1966): with a cache of so many blocks the fewest are read when the
-//! block is given up whose next use is the furthest away. It needs to know the future, so nothing
-//! that runs can be better; what it writes back are the blocks that were changed and given up.
+//! Belady (IBM Systems Journal 1966): a cache reads the fewest blocks when it evicts the block
+//! whose next use is furthest away. That needs the future, so no prefetcher or replacement policy
+//! can do better; the blocks written back are the evicted dirty ones.
 
 use std::collections::{BTreeMap, HashMap};
 
 /// An access to a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Touch {
-    /// Which.
     pub block: u32,
-    /// Where in it, bytes.
+    /// Offset within the block, bytes.
     pub offset: u32,
-    /// Whether it is changed.
     pub is_write: bool,
 }
 
-/// Blocks that were carried.
+/// The traffic of a drive, in blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Carried {
-    /// From the drive.
+    /// Blocks read from the drive.
     pub read: u64,
-    /// To the drive.
+    /// Blocks written to the drive.
     pub written: u64,
 }
 
@@ -33,8 +31,8 @@ struct Kept {
     is_changed: bool,
 }
 
-/// What is carried when a trace goes on for ever, once through it: the trace is gone through once
-/// before, to fill the cache. A cache of nothing has one block all the same.
+/// The traffic of one pass through an endlessly repeated trace: a first pass fills the cache. A
+/// cache of 0 blocks counts as one.
 pub fn carried(trace: &[Touch], blocks: usize) -> Carried {
     let mut cache = Cache { most: blocks.max(1), kept: HashMap::new(), by_next: BTreeMap::new() };
     let length = trace.len();
@@ -49,7 +47,7 @@ pub fn carried(trace: &[Touch], blocks: usize) -> Carried {
     carried
 }
 
-/// For each access when its block is next accessed, in a trace that starts again at its end.
+/// For each access the time of the next access to its block, in a trace that repeats.
 fn nexts(trace: &[Touch]) -> Vec<usize> {
     let mut nexts = vec![0; trace.len()];
     let mut seen = HashMap::new();
@@ -158,8 +156,8 @@ mod tests {
             for (at, touch) in touches.iter().enumerate() {
                 cache.touch(*touch, nexts[at], &mut first);
             }
-            // What follows the second time through is known too, so it may read more there than
-            // what ends there would, but never less than a cache of that size can.
+            // The optimum of the second pass knows the pass after it, so it may read more than the
+            // optimum of a trace that ends, but never less than a cache of that size must.
             prop_assert!(first.read + carried(&touches, most).read >= whole);
         }
     }

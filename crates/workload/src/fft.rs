@@ -1,9 +1,9 @@
-//! The Fourier transform of complex numbers, by `rustfft`: one long transform, or one of a cube
-//! with lines along each axis. Rounds are all forward: the second gives what there was, n times as
-//! large and in the opposite order, and the fourth in its own again.
+//! The Fourier transform of complex numbers, by `rustfft`: one long transform, or that of a cube,
+//! with lines along each axis. All rounds are forward: the second gives the input times n in
+//! reverse order, and the fourth in its own order again.
 //!
-//! What is transformed is a geometric sequence (a product of three in a cube), so that every value
-//! of the transform is known: of r^j with n elements it is (1 - r^n) / (1 - r w^k), w = e^(-2πi/n).
+//! The input is a geometric sequence (a product of three in a cube), so that every value of the
+//! transform is known: of r^j with n elements it is (1 - r^n) / (1 - r w^k), w = e^(-2πi/n).
 
 use crate::{
     Kernel, SetupError, Work, Wrong, at_least,
@@ -19,10 +19,10 @@ type Number = Complex<f64>;
 /// Bytes of a number.
 const BYTES: u64 = size_of::<Number>() as u64;
 
-/// How far a value may be from what it has to be, as a part of the mean square of all.
+/// The largest error of a value, relative to the root mean square of all.
 const TOLERANCE: f64 = 1e-9;
 
-/// One axis: how long it is, and what is done along it.
+/// An axis: its length and its transform.
 struct Axis {
     length: usize,
     fft: Arc<dyn Fft<f64>>,
@@ -53,9 +53,9 @@ impl Axis {
         Self { length, fft }
     }
 
-    /// The sequence along it, or its transform, at one place. It falls to a tenth from one end to
-    /// the other while it turns, by a whole part of a turn with each step: what is left of whole
-    /// turns is exact then, however long it is.
+    /// The sequence along the axis, or its transform, at one index. It falls to a tenth from one
+    /// end to the other while it turns by a whole fraction of a turn with each step, so that the
+    /// angle is exact at any length.
     fn value(&self, at: usize, is_transformed: bool) -> Number {
         let (length, fall) = (self.length as f64, 0.1_f64.ln() / self.length as f64);
         let turns = (0.3 * length) as u64;
@@ -76,11 +76,12 @@ impl Axis {
 }
 
 impl Transform {
-    /// One transform, whose numbers, scratch and factors are as large as the footprint together.
-    /// The factors are the library's: it takes their memory from the ordinary allocator.
+    /// One transform, whose numbers, scratch and factors together are as large as the footprint.
+    /// The factors are in the library's memory, from the ordinary allocator.
     ///
     /// # Errors
-    /// When the footprint is too little or too much, or several threads are wanted.
+    ///
+    /// Too small or too large a footprint, or several threads.
     pub fn long(memory: &Memory, footprint: u64, threads: usize) -> Result<Self, SetupError> {
         at_least("fft", footprint, 4096)?;
         if threads > 1 {
@@ -118,7 +119,7 @@ impl Transform {
     ) -> Result<Self, SetupError> {
         let data = memory.array(numbers * BYTES as usize)?;
         let mut scratch = memory.array(scratch.max(1) * BYTES as usize)?;
-        // What is touched first is no part of what is measured.
+        // The first touch is not part of the measurement.
         scratch.of_mut::<Number>().fill(Number::new(0.0, 0.0));
         let mut this = Self { data, scratch, axis, axes, threads, rounds: 0 };
         this.fill();
@@ -231,7 +232,7 @@ fn divided(mut number: u64, prime: u64) -> u64 {
     number
 }
 
-/// Where what is at a place was, when the order is the opposite one: the first stays the first.
+/// The index of an element in the input when the order is reversed: the first stays the first.
 fn place(at: usize, length: usize, is_back: bool) -> usize {
     if is_back { (length - at) % length } else { at }
 }
@@ -258,7 +259,7 @@ impl Kernel for Transform {
             self.across(&fft);
         }
         self.rounds += 1;
-        // What benchFFT counts: 5 n log2(n), however it is done.
+        // benchFFT's count: 5 n log2(n), for any algorithm.
         let numbers = self.data.of::<Number>().len();
         let flops = (5.0 * numbers as f64 * (numbers as f64).log2()) as u64;
         Work { bytes: 2 * numbers as u64 * BYTES * u64::from(self.axes), flops, accesses: 0 }
@@ -268,7 +269,7 @@ impl Kernel for Transform {
         let is_transformed = !self.rounds.is_multiple_of(2);
         let is_back = self.rounds % 4 >= 2;
         let numbers = self.data.of::<Number>();
-        // Nothing is divided by n.
+        // The transforms do not divide by n.
         let scale = (numbers.len() as f64).powi((self.rounds / 2) as i32);
         let along: Vec<Number> = if self.axes == 1 {
             vec![]

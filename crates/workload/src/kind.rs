@@ -24,17 +24,17 @@ pub enum Kind {
     Random,
     /// One long Fourier transform.
     Fft,
-    /// That of a cube.
+    /// The Fourier transform of a cube.
     Fft3d,
     /// A product of matrices stored row by row.
     Gemm,
-    /// The same, tile by tile.
+    /// Matrix multiplication, tile by tile.
     GemmTiled,
     /// A polynomial at every element.
     Polynomial,
 }
 
-/// What a workload's rate counts.
+/// The unit of a workload's rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Bytes, in 10^9 a second.
@@ -46,7 +46,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// As it is written behind a number.
+    /// The unit as printed behind a number.
     pub fn text(self) -> &'static str {
         match self {
             Self::Gbps => "GB/s",
@@ -56,31 +56,31 @@ impl Unit {
     }
 }
 
-/// What a workload may be told.
+/// The parameters of a workload.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Setting {
     /// Bytes of all its arrays together.
     pub footprint: u64,
     /// Threads.
     pub threads: usize,
-    /// Where the arrays live.
+    /// The memory of the arrays.
     pub memory: Memory,
     /// Of stream: one loop alone.
     pub only: Option<Loop>,
     /// Of stride: bytes from one access to the next.
     pub stride: u64,
-    /// Of random and polynomial: whether what is read is changed and written.
+    /// Of random and polynomial: whether elements are modified.
     pub is_writing: bool,
     /// Of gemm-tiled: rows of a tile.
     pub tile: usize,
     /// Of polynomial: its degree.
     pub degree: u32,
-    /// Of random: where its sequence begins.
+    /// Of random: the seed of its sequence.
     pub seed: u64,
 }
 
 impl Kind {
-    /// All there are: name, kind, and what it does.
+    /// All workloads: name, kind, and a summary line.
     pub const ALL: [(&'static str, Self, &'static str); 9] = [
         ("stream", Self::Stream, "STREAM: triad over three arrays, then copy, scale and add"),
         ("seq", Self::Seq, "reads every word in order"),
@@ -93,17 +93,14 @@ impl Kind {
         ("polynomial", Self::Polynomial, "a polynomial at each element, of any intensity"),
     ];
 
-    /// That of this name.
     pub fn of(name: &str) -> Option<Self> {
         Self::ALL.iter().find(|(known, _, _)| *known == name).map(|(_, kind, _)| *kind)
     }
 
-    /// Its name.
     pub fn name(self) -> &'static str {
         Self::ALL.iter().find(|(_, kind, _)| *kind == self).map_or("", |(name, _, _)| name)
     }
 
-    /// What its rate counts.
     pub fn unit(self) -> Unit {
         match self {
             Self::Stream | Self::Seq => Unit::Gbps,

@@ -1,8 +1,10 @@
-//! What the studies of memory extended by storage ran, as loops whose results are known.
+//! The workloads of published studies of memory extended by storage, as loops with known results.
 //!
-//! Each pattern is a [`Kernel`]: arrays that together are the footprint, a round over them that is
-//! timed, and a check that no word of them is wrong afterwards. The arrays come from the ordinary
-//! allocator unless something else is asked for, so that what extends a program extends these too.
+//! Each is a [`Kernel`]: arrays that together are the footprint, a round over them that is timed,
+//! and a check afterwards that no word of them is wrong. The arrays come from the ordinary
+//! allocator by default, so that `interleaf extend` covers them.
+
+#![allow(missing_docs, reason = "a private crate: names that need no comment have none")]
 
 pub mod memory;
 
@@ -35,28 +37,29 @@ pub trait Kernel {
     /// Bytes of all arrays together.
     fn footprint(&self) -> u64;
 
-    /// Once over everything; what it did.
+    /// One pass over the arrays.
     fn round(&mut self) -> Work;
 
-    /// What is measured beside the rounds, once behind them: a name, and how to do it.
+    /// Additional measurements after the rounds: name, work, and seconds of each.
     fn beside(&mut self) -> Vec<(&'static str, Work, f64)> {
         vec![]
     }
 
-    /// Looks at every word that rounds have read or written.
+    /// Checks every word that the rounds have read or written.
     ///
     /// # Errors
-    /// What is wrong, and where.
+    ///
+    /// The first wrong word.
     fn verify(&mut self) -> Result<(), Wrong>;
 
-    /// A number that is the same wherever the same rounds gave the same bits.
+    /// Equal for equal rounds with bit-identical results.
     fn checksum(&self) -> u64;
 }
 
-/// What a round did.
+/// The work of a round.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Work {
-    /// Bytes of the arrays that were read and written, as the program has it.
+    /// Bytes of the arrays that the program read and wrote.
     pub bytes: u64,
     /// Operations with floating point.
     pub flops: u64,
@@ -76,15 +79,14 @@ impl std::ops::AddAssign for Work {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{what}: {found} where {expected} is right")]
 pub struct Wrong {
-    /// Where.
+    /// The position.
     pub what: String,
-    /// What is there.
+    /// The value found.
     pub found: String,
-    /// What should be.
+    /// The value expected.
     pub expected: String,
 }
 
-/// Why there is no such kernel.
 #[derive(Debug, thiserror::Error)]
 pub enum SetupError {
     /// The arrays would have no page each.
@@ -92,9 +94,9 @@ pub enum SetupError {
     Small {
         /// The workload.
         what: &'static str,
-        /// What was asked for.
+        /// Requested, bytes.
         bytes: u64,
-        /// What it needs.
+        /// Needed at least, bytes.
         least: u64,
     },
     /// More threads than it can use.
@@ -103,10 +105,9 @@ pub enum SetupError {
         /// The workload.
         what: &'static str,
     },
-    /// There is no memory for the arrays.
+    /// The arrays could not be allocated.
     #[error("no memory for an array of {bytes} bytes: {why}")]
     Memory {
-        /// Its size.
         bytes: usize,
         /// The system's reason.
         why: io::Error,

@@ -1,4 +1,4 @@
-//! Where arrays live: what an allocator gives, a mapping of its own, or a file that is mapped.
+//! The memory of arrays: from the allocator, an anonymous mapping, or a mapped file.
 
 #![expect(unsafe_code, reason = "a file is mapped, and nobody else has it")]
 
@@ -7,7 +7,7 @@ use bytemuck::Pod;
 use memmap2::{Advice, MmapMut, MmapOptions};
 use std::{io, path::PathBuf};
 
-/// Where arrays live.
+/// The source of the memory of arrays.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Memory {
     /// The ordinary allocator, which for large arrays is a mapping of zeros.
@@ -18,10 +18,10 @@ pub enum Memory {
     File(PathBuf, Hint),
 }
 
-/// What the kernel is told of how a mapping is used, as of madvise(2).
+/// The advice for a mapping, as of madvise(2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Hint {
-    /// Nothing.
+    /// No advice.
     #[default]
     Normal,
     /// Read ahead much, and keep little.
@@ -35,7 +35,7 @@ pub enum Hint {
 }
 
 impl Hint {
-    /// All there are, by the names that users give them.
+    /// All sorts of advice, by the names that users write.
     pub const ALL: [(&'static str, Self); 5] = [
         ("normal", Self::Normal),
         ("sequential", Self::Sequential),
@@ -64,7 +64,7 @@ pub struct Array {
 
 #[derive(Debug)]
 enum Block {
-    /// With the word at which the first page begins.
+    /// The vector, and the word at which its first page begins.
     Heap(Vec<u64>, usize),
     Map(MmapMut),
 }
@@ -105,7 +105,6 @@ fn file(folder: &PathBuf, bytes: usize, hint: Hint) -> io::Result<Block> {
 }
 
 impl Array {
-    /// Its numbers.
     pub fn of<T: Pod>(&self) -> &[T] {
         let bytes = match &self.block {
             Block::Heap(words, start) => bytemuck::cast_slice(&words[*start..]),
@@ -114,7 +113,6 @@ impl Array {
         bytemuck::cast_slice(&bytes[..self.bytes])
     }
 
-    /// Its numbers, to write.
     pub fn of_mut<T: Pod>(&mut self) -> &mut [T] {
         let bytes = match &mut self.block {
             Block::Heap(words, start) => bytemuck::cast_slice_mut(&mut words[*start..]),

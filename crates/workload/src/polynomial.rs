@@ -4,7 +4,7 @@
 //! equation 1).
 //!
 //! Values that go back converge to a fixed point within some rounds, and would then be written as
-//! they are. So there are two polynomials in turn, each with a fixed point of its own.
+//! they are. Two polynomials take turns, each with a fixed point of its own.
 
 use crate::{
     Kernel, SetupError, Work, Wrong, at_least,
@@ -20,7 +20,7 @@ const LANES: usize = 32;
 pub struct Polynomial {
     array: Array,
     degree: u32,
-    /// Whether values take the place of what they were computed of.
+    /// Whether results replace the elements.
     is_writing: bool,
     threads: usize,
     rounds: u32,
@@ -109,7 +109,7 @@ impl Kernel for Polynomial {
 
     fn verify(&mut self) -> Result<(), Wrong> {
         let elements = self.array.of::<f64>();
-        // Of each page one line's worth of lanes: a page comes back whole or not at all.
+        // One line's lanes of each page suffice: a page is restored as a whole or not at all.
         for at in (0..elements.len()).step_by(512) {
             let first: Vec<f64> = (at..at + LANES).map(start).collect();
             let mut expected = lanes(&first);

@@ -49,7 +49,7 @@ impl Random {
         team::share::<u64>(self.array.of::<u64>().len(), self.threads)
     }
 
-    /// How often each page was written.
+    /// The number of writes to each page.
     fn counts(&self) -> Vec<u64> {
         let (length, share) = (self.array.of::<u64>().len(), self.share());
         let mut counts = vec![0; length.div_ceil(WORDS)];
@@ -64,7 +64,7 @@ impl Random {
     }
 }
 
-/// Where a thread goes in a round, among so many words: as often as there are pages.
+/// The indices that a thread visits in a round, among this many words: as many as there are pages.
 pub(crate) fn places(
     seed: u64,
     thread: usize,

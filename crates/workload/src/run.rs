@@ -3,23 +3,23 @@
 use crate::{Kernel, Work, kind::Unit};
 use std::time::{Duration, Instant};
 
-/// How long a workload runs.
+/// The length of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Length {
-    /// Rounds that do not count, in the beginning.
+    /// Rounds before the measurement.
     pub warm_up: u32,
-    /// Rounds that do, at least.
+    /// The least number of measured rounds.
     pub rounds: u32,
-    /// For how long there are more of them.
+    /// Rounds are added up to this time.
     pub at_least: Duration,
 }
 
-/// What was measured.
+/// The measurement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measured {
     /// Seconds of each round.
     pub seconds: Vec<f64>,
-    /// What all of them did.
+    /// The work of all rounds.
     pub work: Work,
 }
 
@@ -29,13 +29,13 @@ impl Measured {
         self.seconds.iter().sum()
     }
 
-    /// How much was done in a second.
+    /// Work per second.
     pub fn rate(&self, unit: Unit) -> f64 {
         rate(&self.work, self.total(), unit)
     }
 }
 
-/// So much work in so long.
+/// Work per second, in `unit`.
 pub fn rate(work: &Work, seconds: f64, unit: Unit) -> f64 {
     let (amount, of) = match unit {
         Unit::Gbps => (work.bytes, 1e9),

@@ -7,9 +7,9 @@
 //!
 //! In STREAM the four loops follow each other, so that each writes new values. A loop that is run
 //! again and again would write the same values to the same pages, and memory that compares what it
-//! writes back with what is stored would have nothing to write. So no two rounds of a loop write
-//! the same: scale and triad take the next scalar, copy takes the other source, and add goes to the
-//! array that it read before. Bytes and operations are those of STREAM.
+//! writes back with what is stored would have nothing to write. No two rounds of a loop therefore
+//! write the same: scale and triad take the next scalar, copy takes the other source, and add goes
+//! to the array that it read before. Bytes and operations are those of STREAM.
 
 use crate::{
     Kernel, SetupError, Work, Wrong, at_least,
@@ -40,7 +40,7 @@ impl Loop {
     pub const ALL: [(&'static str, Self); 4] =
         [("copy", Self::Copy), ("scale", Self::Scale), ("add", Self::Add), ("triad", Self::Triad)];
 
-    /// Its round of this number on one element of each array.
+    /// Applies the loop in this round to one element of each array.
     fn apply(self, round: u32, [a, b, c]: [&mut f64; 3]) {
         let scalar = scalar(round);
         match (self, is_other(round)) {
@@ -59,7 +59,7 @@ fn scalar(round: u32) -> f64 {
     SCALAR + f64::from(round)
 }
 
-/// Whether copy and add use the other array in a round.
+/// Whether copy and add use the other array in this round.
 fn is_other(round: u32) -> bool {
     !round.is_multiple_of(2)
 }
@@ -71,7 +71,7 @@ pub struct Stream {
     b: Array,
     c: Array,
     kernel: Loop,
-    /// Whether the other three are run too.
+    /// Whether the other three loops run too.
     is_whole: bool,
     threads: usize,
     /// The loops that were run, each with its number among those of its kind.

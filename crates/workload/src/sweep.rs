@@ -17,9 +17,9 @@ pub struct Sweep {
     /// Bytes from one access to the next; none where all is read.
     stride: Option<usize>,
     rounds: u64,
-    /// What came of each round, as one number.
+    /// The sum of the results of all rounds.
     sum: u64,
-    /// The same number as it has to be.
+    /// The right sum.
     right: u64,
 }
 
@@ -53,8 +53,8 @@ impl Sweep {
         self.array.of::<u64>().len().div_ceil(self.threads).next_multiple_of(step)
     }
 
-    /// What reading gives when each word is what `get` says: in every page a sum, in which order
-    /// does not count, and of pages a number in which it does.
+    /// Reads the array into one number: the sum within each page, in any order, and a number over
+    /// the pages that depends on their order.
     fn read(&self) -> u64 {
         let stride = self.stride.map(|stride| stride / size_of::<u64>());
         let parts = self.array.of::<u64>().chunks(self.share()).collect();
@@ -65,7 +65,7 @@ impl Sweep {
         sums.into_iter().fold(0, mixed)
     }
 
-    /// The same, of what was written in the beginning.
+    /// The number that reading the initial contents gives.
     fn expected(&self) -> u64 {
         let (length, share) = (self.array.of::<u64>().len(), self.share());
         let stride = self.stride.map(|stride| stride / size_of::<u64>());

@@ -3,7 +3,7 @@
 use crate::PAGE;
 use std::{sync::mpsc, thread};
 
-/// How many elements each thread gets, whole pages of them, when there are so many.
+/// Elements of each thread, in whole pages if there are enough.
 pub(crate) fn share<T>(elements: usize, threads: usize) -> usize {
     let of_page = (PAGE / size_of::<T>()).max(1);
     elements.div_ceil(threads.max(1)).next_multiple_of(of_page).max(of_page)

@@ -1,9 +1,8 @@
-//! Which blocks of memory a round touches, in which order, as the loops of the workloads have it.
+//! Traces: the blocks of memory that a round of a workload touches, in order.
 //!
-//! A block is as many pages as are told; touches of a block that follow each other are one. Work of
-//! the libraries is as they document it: `matrixmultiply` packs panels as in Goto and van de Geijn
-//! (ACM TOMS 2008), a long Fourier transform goes over all of its numbers once for each of its
-//! radices.
+//! A block has a given number of pages; consecutive touches of a block are one. Libraries access
+//! memory as they document it: `matrixmultiply` packs panels as in Goto and van de Geijn (ACM TOMS
+//! 2008), a long Fourier transform passes over all of its numbers once for each of its radices.
 
 use crate::{
     belady::Touch,
@@ -36,7 +35,7 @@ struct Part {
 }
 
 impl Trace {
-    /// Some bytes from an address on, which is one of all arrays one behind the other.
+    /// Touches bytes from an address on; all arrays are one behind the other.
     fn touch(&mut self, address: usize, bytes: usize, is_write: bool) {
         let blocks = address / self.block..=(address + bytes.max(1) - 1) / self.block;
         for block in blocks {
@@ -120,8 +119,8 @@ fn cube(trace: &mut Trace, bytes: usize) {
     }
 }
 
-/// Of each stretch of columns, of each panel of B, of each stretch of rows. Panels are packed, and
-/// results are added, by a few columns of many rows at once.
+/// Over stretches of columns, panels of B, and stretches of rows. Panels are packed, and results
+/// are added, by a few columns of many rows at once.
 fn rows(trace: &mut Trace, side: usize) {
     let (matrix, row) = (side * side * F64, side * F64);
     let [columns, depth, height] = PANEL;

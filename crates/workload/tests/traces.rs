@@ -38,7 +38,7 @@ fn every_block_is_touched_and_none_beside_them() {
         let blocks: HashSet<u32> = trace.iter().map(|touch| touch.block).collect();
         let all = footprint.div_ceil(BLOCK as u64);
         assert!(blocks.iter().all(|block| u64::from(*block) < all), "{name}");
-        // At random addresses about a third of the pages are not met in a round.
+        // Random addresses miss about a third of the pages in a round.
         let least = if kind == Kind::Random { all / 2 } else { all - 1 };
         assert!(blocks.len() as u64 >= least, "{name}: {} of {all}", blocks.len());
         assert_eq!(carried(&trace, all as usize), Carried::default(), "{name}: all of it fits");

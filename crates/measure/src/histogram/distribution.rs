@@ -1,4 +1,4 @@
-//! How latencies are distributed: in even bins for the body, and in bins that grow for the tail.
+//! A distribution of latencies: linear bins for the body, and bins of growing width for the tail.
 
 use hdrhistogram::Histogram;
 
@@ -8,10 +8,7 @@ pub const BIN_NS: f64 = 8.0;
 /// Bins of the body; what is above the last one, from 4096 ns on, is in one more.
 pub const BINS: usize = 512;
 
-/// The percentiles that are given.
-pub const PERCENTILES: [f64; 8] = [1.0, 50.0, 90.0, 99.0, 99.9, 99.99, 99.999, 99.9999];
-
-/// What the tail counts in, ns: a hundredth, so that its bins are finer than any clock.
+/// The unit of the tail, ns: a hundredth, finer than any clock.
 const UNIT_NS: f64 = 0.01;
 
 /// The longest latency that is told from longer ones, ns: 10 s.
@@ -20,9 +17,9 @@ const LONGEST_NS: f64 = 1e10;
 /// Latencies, counted.
 #[derive(Clone, Debug)]
 pub struct Distribution {
-    /// How many lie in each bin of [`BIN_NS`]; the last has everything above.
+    /// The counts of the bins of [`BIN_NS`]; the last has all longer latencies.
     pub bins: Vec<u64>,
-    /// All of them within a thousandth.
+    /// All samples to a precision of a thousandth.
     all: Option<Histogram<u64>>,
     sum_ns: f64,
     count: u64,
@@ -48,7 +45,7 @@ impl Distribution {
         self.count += 1;
     }
 
-    /// How many were counted.
+    /// The number of samples.
     pub const fn count(&self) -> u64 {
         self.count
     }

@@ -5,16 +5,16 @@
 use crate::ring::Cursor;
 use std::arch::asm;
 
-/// What is injected into some of the loads.
+/// A delay injected into some of the loads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Spin {
     /// Into each so many-th.
     pub(super) every: u64,
-    /// For so many ticks.
+    /// The delay in ticks.
     pub(super) ticks: u64,
 }
 
-/// One load: how many ticks it took, and what happened meanwhile.
+/// One load: its ticks, and the events during it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Stamp(u32);
 
@@ -32,18 +32,18 @@ impl Stamp {
         Self(ticks | flag(interrupted, INTERRUPTED) | flag(moved, MOVED))
     }
 
-    /// How many ticks passed between both readings.
+    /// Ticks between both readings of the counter.
     pub(super) const fn ticks(self) -> u32 {
         self.0 & (MOVED - 1)
     }
 
-    /// Whether an interrupt came between both readings. Never, where that is not seen.
+    /// Whether an interrupt came between both readings. False if that cannot be detected.
     pub(super) const fn interrupted(self) -> bool {
         self.0 & INTERRUPTED != 0
     }
 
-    /// Whether the thread moved to another CPU since the load before. Never, where that is not
-    /// seen.
+    /// Whether the thread moved to another CPU since the load before. False if that cannot be
+    /// detected.
     pub(super) const fn moved(self) -> bool {
         self.0 & MOVED != 0
     }

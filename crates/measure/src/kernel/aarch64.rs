@@ -3,7 +3,7 @@
 //!
 //! Vectors of SVE are 16 to 256 bytes long, which only the machine knows. Four predicates make
 //! lines of them: the first has what a vector has of a line, each of the others what the vector
-//! behind it has. Where a vector is as long as a line or longer, only the first has anything, and
+//! behind it has. If a vector is as long as a line or longer, only the first vector is used, and
 //! only the line's part of it.
 
 #![expect(unsafe_code, reason = "loops are written in assembly")]
@@ -84,7 +84,7 @@ macro_rules! sve {
     };
 }
 
-/// Where the line at `il_at` behind an address is.
+/// The address of the line at `il_at` behind a base address.
 macro_rules! locate {
     ($from:literal) => {
         concat!(
@@ -164,7 +164,7 @@ macro_rules! own {
     };
 }
 
-/// What all loops leave behind.
+/// The registers that all loops clobber.
 macro_rules! touched {
     ($($operand:tt)*) => {
         asm!(

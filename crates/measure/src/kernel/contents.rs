@@ -1,8 +1,8 @@
-//! What a buffer holds, so that the sum of any part of it is known without reading it.
+//! The contents of a buffer, from which the sum of any part follows without reading it.
 //!
-//! Word `i` of the memory of a thread is `seed + i * STEP`. The words from `a` to `b` then sum up
-//! to `(b - a) * seed + STEP * (b (b - 1) - a (a - 1)) / 2`, all modulo 2^64, which depends on
-//! where they are, not only on how many: reading the right number of wrong lines is found out.
+//! Word `i` of the memory of a thread is `seed + i * STEP`. The words from `a` to `b` sum to `(b -
+//! a) * seed + STEP * (b (b - 1) - a (a - 1)) / 2` modulo 2^64, which depends on their position as
+//! well as on their number: reading the right number of wrong lines is detected.
 
 use super::LINE;
 use std::ops::Range;
@@ -13,7 +13,7 @@ const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 /// Words of a line.
 const LINE_WORDS: u64 = LINE as u64 / 8;
 
-/// What the memory of one thread holds.
+/// The contents of the memory of one thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Contents {
     pub(super) seed: u64,
@@ -47,8 +47,8 @@ impl Contents {
         words.wrapping_mul(self.seed).wrapping_add(STEP.wrapping_mul(indices))
     }
 
-    /// What a pass stores: another word each time, never 0, which some processors keep out of
-    /// memory. Consecutive words differ in many bits.
+    /// The word that a pass stores: another one each time, and never 0, which some processors keep
+    /// out of memory. Consecutive words differ in many bits.
     pub(super) const fn stored(self, pass: u64) -> u64 {
         let mixed = (self.seed ^ pass.wrapping_mul(STEP)).wrapping_mul(0xd6e8_feb8_6659_fd93);
         (mixed ^ (mixed >> 32)) | 1

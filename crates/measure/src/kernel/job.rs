@@ -1,4 +1,4 @@
-//! What is handed to the loops.
+//! The arguments of the loops.
 
 use super::BATCH;
 
@@ -16,21 +16,21 @@ pub(super) type Run = unsafe fn(&mut Job);
 /// The lines are mapped, and nobody else uses what is stored to.
 pub(super) type Touch = unsafe fn(&mut Job, &[usize; BATCH], &[usize; BATCH]);
 
-/// What a kernel is given, and its sum.
+/// The arguments of a kernel, and its sum.
 #[repr(C, align(64))]
 pub(super) struct Job {
     /// The sum of what was loaded, in parts.
     pub(super) sum: [u64; 8],
-    /// What is loaded from, in turn where there are two.
+    /// The buffers to load from, used in turn if there are two.
     pub(super) read: [*const u8; 2],
-    /// What is stored to.
+    /// The buffer to store to.
     pub(super) write: *mut u8,
     /// Units of a group that are loaded.
     pub(super) loads: u64,
-    /// Of those that are stored.
+    /// Lines to store.
     pub(super) stores: u64,
-    /// How many groups.
+    /// The number of groups.
     pub(super) groups: u64,
-    /// What is stored.
+    /// The word to store.
     pub(super) word: u64,
 }

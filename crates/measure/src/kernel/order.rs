@@ -31,12 +31,11 @@ impl Order {
         Self { seed: seed as u32, bits, sheets, step: step(sheets), sheet: 0, round: 0 }
     }
 
-    /// How many lines there are.
     pub(super) const fn lines(&self) -> usize {
         (self.sheets as usize) << self.bits
     }
 
-    /// The same from the beginning.
+    /// The same order from its beginning.
     pub(super) const fn restarted(&self) -> Self {
         Self { sheet: 0, round: 0, ..*self }
     }
@@ -73,7 +72,7 @@ pub(super) struct Batches {
 }
 
 impl Batches {
-    /// Those of an order from its beginning.
+    /// The batches of an order, from its beginning.
     pub(super) fn new(order: Order) -> Self {
         let mut batches = Self { order, ahead: [[0; BATCH]; AHEAD], first: 0, done: 0 };
         (0..AHEAD).for_each(|at| batches.ahead[at] = batch(&mut batches.order));

@@ -1,4 +1,4 @@
-//! Which loop is for what.
+//! The loop for each instruction set and act.
 
 use super::{Act, Kernel, NEAR, native};
 #[cfg(any(test, feature = "search"))]
@@ -20,7 +20,8 @@ pub(super) fn order(act: Act, nontemporal: bool) -> [Isa; 5] {
 /// The best known of an instruction set, one of each kind. Those of AArch64 are not searched for.
 #[rustfmt::skip]
 pub(super) fn chosen(isa: Isa) -> Vec<Kernel> {
-    // Of each column those that follow: pages, lines, how far ahead and where to, how far to own.
+    // A row: for each column its pages, lines, prefetch distance, hint, and prefetch distance of
+    // stores.
     macro_rules! row {
         (
             $isa:ident, read $rp:literal $rl:literal $ra:literal $rh:ident,
@@ -55,7 +56,7 @@ pub(super) fn chosen(isa: Isa) -> Vec<Kernel> {
     native::of!(isa, table)
 }
 
-/// What a search looks among.
+/// The candidates of a search.
 #[cfg(any(test, feature = "search"))]
 pub(super) fn candidates(isa: Isa) -> Vec<Kernel> {
     macro_rules! both {

@@ -25,10 +25,10 @@ const PAGE_LINES: usize = PAGE_BYTES / LINE;
 /// memory is faulty.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
-    /// Nothing was asked of it.
+    /// The walk has no work.
     #[error("the memory was not used")]
     Unused,
-    /// What was read is not what is there.
+    /// The sum of the lines read is wrong.
     #[error(
         "{kernel} read lines {from} to {to} of its memory: they sum up to {sum:#x}, and must to \
          {expected:#x}"
@@ -45,21 +45,21 @@ pub enum Fault {
         /// The sum of what is there.
         expected: u64,
     },
-    /// What was written is not there.
+    /// A stored word is missing.
     #[error("{kernel} wrote line {line} of its memory: it holds {word:#x}, and must {expected:#x}")]
     Written {
         /// The kernel.
         kernel: String,
         /// The line.
         line: usize,
-        /// What it holds.
+        /// The word found.
         word: u64,
-        /// What it must hold.
+        /// The word expected.
         expected: u64,
     },
 }
 
-/// What a walk did, all of it verified.
+/// The work of a walk, all of it verified.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Checksums {
     /// Lines that were loaded.
@@ -88,7 +88,7 @@ pub struct Walk {
     round: usize,
     /// The number of this pass, from 1.
     pass: u64,
-    /// In random order the way through each buffer, those that are loaded from first.
+    /// For random order: the order of each buffer, the loaded ones first.
     orders: Option<Vec<Batches>>,
     sums: Checksums,
 }
@@ -97,11 +97,11 @@ pub struct Walk {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{bytes} bytes are too few for {kernel} with {traffic}: at least {least} are needed")]
 pub struct TooSmall {
-    /// Its length.
+    /// The length, bytes.
     pub bytes: usize,
     /// The kernel.
     pub kernel: String,
-    /// What is asked of it.
+    /// The traffic to issue.
     pub traffic: Traffic,
     /// The least length.
     pub least: usize,
@@ -237,7 +237,7 @@ impl Walk {
         let read = per_buffer(self.loads, self.read.len());
         let write = per_buffer(self.stores, 1);
         let groups = rounds * self.kernel.groups_in_round();
-        // What does one thing only takes unit after unit.
+        // A kernel that only loads, or only stores, takes unit after unit.
         let alone = if self.loads == 0 || self.stores == 0 { self.loads + self.stores } else { 1 };
         let start = self.region.start();
         let at =
@@ -322,7 +322,7 @@ impl Walk {
         }
     }
 
-    /// Takes note of what was done, once it is seen to be right.
+    /// Counts work once its sum is verified.
     fn count(
         &mut self,
         job: &Job,
@@ -342,10 +342,11 @@ impl Walk {
         Ok(())
     }
 
-    /// Looks whether all that was stored is there, and only that.
+    /// Checks that all stored lines hold their word, and no other line does.
     ///
     /// # Errors
-    /// The first line that does not hold what it must.
+    ///
+    /// The first line with a wrong word.
     pub fn verify(&mut self) -> Result<Checksums, Fault> {
         native::fence();
         let (now, before) = (self.contents.stored(self.pass), self.contents.stored(self.pass - 1));
@@ -370,7 +371,7 @@ impl Walk {
         Ok(self.sums)
     }
 
-    /// Which lines of the buffer that is stored to this pass has stored.
+    /// The lines of the store buffer that this pass has stored.
     fn done_of_pass(&self) -> Vec<bool> {
         let Some(orders) = &self.orders else {
             let done = self.round * self.kernel.block_lines() * self.stores;
@@ -384,7 +385,7 @@ impl Walk {
     }
 }
 
-/// Gives every word what it is to hold.
+/// Writes the contents that the checks expect.
 fn fill(region: &mut Region, contents: Contents) {
     for (at, word) in region.words_mut().iter_mut().enumerate() {
         *word = contents.word(at);
@@ -405,7 +406,7 @@ mod tests {
         Region::new(bytes, Pages::Small, &Policy::Default).unwrap()
     }
 
-    /// Those that are chosen, and what they were searched among.
+    /// The chosen kernels and all candidates.
     fn kernels(isa: Isa) -> Vec<Kernel> {
         let mut all = Kernel::chosen(isa);
         all.extend(Kernel::candidates(isa));

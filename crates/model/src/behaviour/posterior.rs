@@ -1,8 +1,8 @@
-//! All behaviours that agree with what was measured.
+//! The posterior: all behaviours that agree with the measured runs.
 //!
-//! Points that fill the cube of the prior are weighed by how well they agree with the runs; then
-//! the cube is narrowed to where the weight is and filled anew, a few times; in the end so many
-//! members of equal weight are drawn. All of it without randomness.
+//! Points that fill the cube of the prior are weighted by their likelihood; then the cube is
+//! narrowed to the region with the weight and filled again, a few times; finally a fixed number of
+//! members of equal weight is drawn. The algorithm is deterministic.
 
 use super::{
     Behaviour, TrafficPerWork,
@@ -19,21 +19,21 @@ use crate::{
 /// Behaviours that stand for all that agree with the runs.
 pub const MEMBERS: usize = 64;
 
-/// How well a run's bandwidth is known, as a standard deviation of its logarithm: counters and
-/// phases of a program together.
+/// Standard deviation of the logarithm of a run's bandwidth: counters and phases of a program
+/// together.
 const BANDWIDTH_SPREAD: f64 = 0.04;
 
-/// How well results with different thread counts follow the bandwidth where it was not counted:
-/// they also hold what threads cost each other elsewhere.
+/// Standard deviation of the logarithm of results with different thread counts, where no bandwidth
+/// was counted: it includes costs of threads to each other elsewhere.
 const RESULT_SPREAD: f64 = 0.06;
 
-/// How well a speed-up at other weights is known.
+/// Standard deviation of the logarithm of a speed-up at other weights.
 const SPEEDUP_SPREAD: f64 = 0.02;
 
 /// Times the cube is filled, and points each time.
 const ROUNDS: usize = 4;
 const POINTS: usize = 2048;
-/// The same where each point costs a solution of the network.
+/// The points of a round when each costs a solution of the network.
 const POINTS_WITH_NETWORK: usize = 512;
 
 /// The behaviours that agree with the runs of `demand`, which were made on `platform`; [`MEMBERS`]
@@ -100,11 +100,11 @@ fn drawn(weighed: &[([f64; DIMENSIONS], f64)]) -> Vec<[f64; DIMENSIONS]> {
     members
 }
 
-/// What the runs say, and what is needed to compare a behaviour with it.
+/// The runs, and the platform data needed to compare a behaviour with them.
 struct Evidence<'a> {
     platform: &'a Platform,
     demand: &'a Demand,
-    /// How the first tier answers at some read shares in rising order.
+    /// Responses of the first tier at some read shares, in rising order.
     local: Vec<(f64, Response)>,
     traffic: TrafficPerWork,
 }
@@ -126,7 +126,7 @@ impl<'a> Evidence<'a> {
         Self { platform, demand, local, traffic: TrafficPerWork::of(demand) }
     }
 
-    /// How well `behaviour` agrees with the runs; differences count.
+    /// The log-likelihood of `behaviour`, up to a constant.
     fn log_likelihood(&self, behaviour: &Behaviour) -> f64 {
         self.of_local_runs(behaviour) + self.of_interleaved_runs(behaviour)
     }
@@ -180,7 +180,7 @@ impl<'a> Evidence<'a> {
         log
     }
 
-    /// What such threads reach on the first tier alone.
+    /// The bandwidth of these threads on the first tier alone, GB/s.
     fn local_gbps(&self, behaviour: &Behaviour, run: &Run) -> f64 {
         let next = self.local.partition_point(|(share, _)| *share < behaviour.read_share);
         let (_, response) = &self.local[next.min(self.local.len() - 1)];

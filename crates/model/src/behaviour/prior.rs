@@ -1,7 +1,7 @@
-//! What is believed of a workload before any of its runs is looked at.
+//! The prior: the behaviours assumed before any run is evaluated.
 //!
-//! Each quantity is a function of one number between 0 and 1, so that the belief is uniform over
-//! a cube, and a search can narrow the cube down without having to keep account of densities.
+//! Each quantity is a function of one number between 0 and 1, so that the prior is uniform over a
+//! cube, and a search can narrow the cube without tracking densities.
 
 use super::Behaviour;
 use crate::demand::Demand;
@@ -13,20 +13,20 @@ pub const DIMENSIONS: usize = 7;
 /// 0.2 is a standard deviation of 36 %, the spread between the kinds of loop of one program.
 const LINES_SCALE: f64 = 0.2;
 
-/// What one thread could ask for if memory answered at once, GB/s: between a thread that mostly
-/// computes and one that only copies (the fastest row of STREAM with 30 threads has 11 GB/s a
-/// thread and is not compute-bound).
+/// The demand of one thread at zero memory latency, GB/s: from a thread that mostly computes to a
+/// thread that only copies (the fastest row of STREAM with 30 threads has 11 GB/s a thread and is
+/// not compute-bound).
 const COMPUTE_BOUND_GBPS: (f64, f64) = (1.0, 20.0);
 
 /// The most that a thread may cost the others: with 120 threads the time to compute is then
 /// doubled, as for programs that scale to half of the cores.
 const CONTENTION_MAX: f64 = 0.0084;
 
-/// What patterns of accesses reach of the bandwidth of a measurement kernel. Saturating programs
+/// The bandwidth of access patterns relative to that of a measurement kernel. Saturating programs
 /// on the platform gnr120-cz122 span 0.66 (bwaves) to 0.96 (lbm).
 const PATTERN_FACTOR: (f64, f64) = (0.6, 1.0);
 
-/// What is believed of a workload before its runs are looked at.
+/// The prior of a workload.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Prior {
     /// The median of the lines that a thread keeps outstanding.
@@ -36,7 +36,7 @@ pub struct Prior {
 }
 
 impl Prior {
-    /// What is believed of `demand` on cores with so many outstanding lines.
+    /// The prior of `demand` on cores with this many outstanding lines.
     pub fn of(demand: &Demand, outstanding_lines_per_core: f64) -> Self {
         // A program can keep fewer lines outstanding than its core can, never more.
         let own = demand.outstanding_lines_per_thread.unwrap_or(outstanding_lines_per_core);

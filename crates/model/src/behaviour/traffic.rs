@@ -1,11 +1,12 @@
 //! Traffic per work: bytes that cross the memory controllers for each unit of work.
 //!
-//! It is not constant. Recent Xeons turn a write-allocate into a write without a read when memory
-//! is under pressure, so STREAM's traffic per useful byte falls from 1.43 with 30 threads to 0.98
-//! with 119 (`platforms/gnr120-cz122`). What matters may be how many threads there are or how
-//! long their lines take; the runs on one tier cannot tell, as both rise together. With a second
-//! tier they part: the threads stay, the pressure falls, and a part of the write-allocates comes
-//! back. How much is left open ([`super::Behaviour::traffic_relief`]) and adds to the uncertainty.
+//! Traffic per work is not constant. Recent Xeons turn a write-allocate into a write without a read
+//! when memory is under pressure, so STREAM's traffic per useful byte falls from 1.43 with 30
+//! threads to 0.98 with 119 (`platforms/gnr120-cz122`). The cause may be the number of threads or
+//! the latency of their lines; runs on one tier cannot separate the two, as both rise together. A
+//! second tier separates them: the threads stay, the pressure falls, and a part of the
+//! write-allocates comes back. That part is unknown ([`super::Behaviour::traffic_relief`]) and adds
+//! to the uncertainty.
 
 use crate::demand::Demand;
 
@@ -19,7 +20,7 @@ pub struct TrafficPerWork {
 }
 
 impl TrafficPerWork {
-    /// From the runs of `demand` that have a bandwidth. Constant when fewer than two do.
+    /// From the runs of `demand` that have a bandwidth; constant if fewer than two have.
     pub fn of(demand: &Demand) -> Self {
         let runs = demand.counted_runs();
         let per_work = |result: f64, bandwidth: f64| bandwidth / demand.performance(result);

@@ -1,14 +1,14 @@
-//! Guards: what no policy may do.
+//! Guards: limits on the decisions of every policy.
 //!
-//! *Free memory.* Pages must fit where they are sent: what a tier has free, less a reserve, limits
-//! its share. A kernel that finds the target full puts the page elsewhere, or reclaims.
+//! *Free memory.* Pages must fit on their target tier: its free memory, less a reserve, limits its
+//! share. A kernel that finds the target full puts the page elsewhere, or reclaims.
 //!
 //! *Over-interleaving.* A CXL tier that is overloaded does not only answer late itself: its
-//! requests fill queues that DRAM needs too, which can cost DRAM most of its bandwidth (MIKU,
-//! arXiv 2503.17864, measured a loss of 81 %). A policy that looks at the sum alone may sit there
-//! for a period or more. So when a tier answers much later than without load *and* much later than
-//! the first one, and the sum has fallen below what it was before, its share goes back half of the
-//! way at once.
+//! requests fill queues that DRAM needs too, which can cost DRAM most of its bandwidth (MIKU, arXiv
+//! 2503.17864, measured a loss of 81 %). A policy that looks at the sum alone may sit there for a
+//! period or more. Therefore, when a tier answers much later than without load *and* much later
+//! than the first one, and the sum has fallen below what it was before, its share goes back half of
+//! the way at once.
 
 use super::rollback::RollBack;
 use crate::{
@@ -27,7 +27,7 @@ const OVER_FIRST: f64 = 2.0;
 /// The part of the bandwidth that must be lost before the guard acts, 0 to 1: more than noise.
 const LOST: f64 = 0.05;
 
-/// What the guards of one domain remember.
+/// The state of the guards of one domain.
 pub(super) struct Guards {
     tiers: Vec<TierLayout>,
     order: Order,
@@ -84,7 +84,7 @@ impl Guards {
     /// Cuts shares that do not fit, and gives the rest to tiers with room, the fastest first.
     fn against_overflow(&self, seen: &Observation, verdict: Verdict) -> Verdict {
         let Some(steered) = seen.steered_bytes.filter(|bytes| *bytes > 0) else { return verdict };
-        // What could lie there: what is free and what already does.
+        // Memory available to the pages: free memory and the memory that they already have.
         let room: Vec<f64> = self
             .tiers
             .iter()

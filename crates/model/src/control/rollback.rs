@@ -1,10 +1,10 @@
-//! Roll-back: a change that made things worse is taken back.
+//! Roll-back: a change that lowered the bandwidth is undone.
 //!
 //! A policy that believes curves which are wrong for this machine, or steps where noise sent it,
-//! can make a program slower and stay there. So the period after a change is held against the one
-//! before: where bandwidth fell by more than noise explains and the policy does not go back by
-//! itself, the loop does, and does not let the policy try the same again for a while. Nobody can
-//! tell a change that hurts from a load that ends at the same time; then what is lost is a period.
+//! can make a program slower and stay there. The period after a change is therefore compared with
+//! the one before: if bandwidth fell by more than noise explains and the policy does not go back by
+//! itself, the loop does, and does not let the policy try the same again for a while. A harmful
+//! change cannot be told from a load that ends at the same time; that costs one period.
 
 use crate::policy::{Observation, Verdict};
 
@@ -16,7 +16,7 @@ const ERRORS: f64 = 3.0;
 /// Shares are the same when none differs by more than this (0 to 1): the kernel's weights are
 /// whole points.
 const SAME: f64 = 0.005;
-/// What was taken back is not tried again within so much of it (0 to 1) ...
+/// Shares within this distance of a rejected change are not tried again (0 to 1) ...
 const NEAR: f64 = 0.03;
 /// ... for so many periods ...
 const PERIODS: usize = 20;
@@ -24,7 +24,7 @@ const PERIODS: usize = 20;
 /// what it was: a load that changed is another load.
 const ALIKE: f64 = 0.1;
 
-/// What is remembered of a domain's last change.
+/// The last change of a domain.
 #[derive(Default)]
 pub(super) struct RollBack {
     before: Option<Before>,
@@ -38,10 +38,10 @@ struct Before {
     error_gbps: f64,
 }
 
-/// What made things worse.
+/// A change that was rolled back.
 struct Refused {
     shares: Vec<f64>,
-    /// What there was without it.
+    /// The bandwidth before the change, GB/s.
     better_gbps: f64,
     periods_left: usize,
 }
@@ -60,7 +60,7 @@ impl RollBack {
                     better_gbps: before.gbps,
                     periods_left: PERIODS,
                 });
-                // What comes now is another change, and is not held against what was worse.
+                // Another change follows, which is not compared with the rejected one.
                 let shares = before.shares;
                 let taken_back = Verdict::interleave(shares, "roll-back", reason);
                 return Verdict { order: verdict.order, ..taken_back };
@@ -75,7 +75,7 @@ impl RollBack {
         verdict
     }
 
-    /// What was before, if that was better and the policy does not go back there.
+    /// The state before a harmful change, unless the policy returns there by itself.
     fn worse(&mut self, seen: &Observation, verdict: &Verdict) -> Option<Before> {
         let before = self.before.take()?;
         let changed = distance(&seen.target, &before.shares);
@@ -106,7 +106,7 @@ impl RollBack {
     }
 }
 
-/// By how much the share differs that differs most, 0 to 1.
+/// The largest difference of a share, 0 to 1.
 fn distance(one: &[f64], other: &[f64]) -> f64 {
     one.iter().zip(other).map(|(one, other)| (one - other).abs()).fold(0.0, f64::max)
 }
@@ -175,7 +175,7 @@ mod tests {
         guard.pass(&seen(1.0, 400.0), to(0.9));
         // 4 % less.
         assert_eq!(guard.pass(&seen(0.9, 384.0), to(0.8)), to(0.8));
-        // Nothing was changed.
+        // No change.
         let mut guard = RollBack::default();
         guard.pass(&seen(0.9, 400.0), to(0.9));
         assert_eq!(guard.pass(&seen(0.9, 100.0), to(1.0)), to(1.0));

@@ -4,6 +4,7 @@ use super::Settings;
 use crate::{
     machine::{Sample, Traffic},
     policy::{Observation, Reading, TierObservation, TierReading},
+    statistics,
 };
 use core::mem;
 
@@ -26,20 +27,20 @@ const LONG_MIN: usize = 2;
 pub(super) struct Window {
     tiers: usize,
     samples: Vec<Kept>,
-    /// Where the pages of each scope were in the last sample.
+    /// The placement of each scope's pages in the last sample.
     places: Vec<Option<Vec<u64>>>,
-    /// What has migrated since they were elsewhere, bytes: a machine may look less often than it
-    /// counts.
+    /// Bytes that have migrated since the placement last changed: a machine may sample placement
+    /// less often than it counts migrations.
     since_bytes: u64,
-    /// Where they were when the last decision sent them elsewhere; empty when it did not.
+    /// The placement when the last decision sent pages elsewhere; empty if it sent none.
     sent_from: Vec<Option<Vec<u64>>>,
 }
 
-/// What is kept of a sample.
+/// The kept part of a sample.
 struct Kept {
     span_ns: f64,
     quiet: bool,
-    /// Whether the bytes of every near tier were counted.
+    /// Whether the counters of all near tiers were read.
     counted: bool,
     traffic: Vec<Traffic>,
     free_bytes: Vec<Option<u64>>,
@@ -66,8 +67,7 @@ impl Window {
         self.samples.clear();
     }
 
-    /// Takes the part of `sample` that is about `domain`, its `near` tiers and the `scopes` that
-    /// are steered.
+    /// Adds the part of `sample` about `domain`, its `near` tiers and its steered `scopes`.
     pub(super) fn add(
         &mut self,
         sample: &Sample,
@@ -136,8 +136,8 @@ impl Window {
         self.sent_from = if elsewhere { self.places.clone() } else { vec![] };
     }
 
-    /// Whether pages that were sent elsewhere have gone, or none were: as long as they have not,
-    /// what is counted is still about where they were.
+    /// Whether the migration of the last decision has begun, or none was needed. Until then the
+    /// counters show the old placement.
     pub(super) fn has_begun(&self, settings: &Settings) -> bool {
         let floor = settings.placement_floor.unwrap_or(f64::INFINITY);
         self.sent_from.is_empty()
@@ -151,13 +151,13 @@ impl Window {
         self.samples[begin..].iter().filter(|sample| sample.counted)
     }
 
-    /// How many these are.
+    /// The number of quiet samples.
     pub(super) fn quiet(&self) -> usize {
         self.since_the_last_move().count()
     }
 
-    /// Whether these are enough to go by: as many as are wanted, or the time of as many. Where the
-    /// processors are busy, each may take as long as five should.
+    /// Whether the quiet samples are enough: in number, or in time. On busy CPUs a sample may take
+    /// as long as five should.
     pub(super) fn is_quiet(&self, settings: &Settings) -> bool {
         let count = self.quiet();
         let span_ns: f64 = self.since_the_last_move().map(|sample| sample.span_ns).sum();
@@ -165,18 +165,18 @@ impl Window {
         count >= settings.quiet_min || (count >= LONG_MIN && span_ns >= wanted_ns)
     }
 
-    /// Whether a page has moved, or is on its way.
+    /// Whether pages have migrated, or will.
     pub(super) fn is_stirred(&self) -> bool {
         self.samples.iter().any(|sample| !sample.quiet)
     }
 
-    /// Whether the bytes of every tier were counted in some sample.
+    /// Whether some sample counted the bytes of every tier.
     pub(super) fn is_counted(&self) -> bool {
         self.samples.iter().any(|sample| sample.counted)
     }
 
-    /// The samples since the last page moved, if they are enough; else all quiet ones, or all that
-    /// were counted if there is none. What was quiet before pages moved shows another placement.
+    /// The samples since the last migration, if they are enough; else all quiet ones; without any,
+    /// all counted ones. Quiet samples from before a migration show another placement.
     fn usable(&self, settings: &Settings) -> Vec<&Kept> {
         if self.quiet() > 0 && self.is_quiet(settings) {
             return self.since_the_last_move().collect();
@@ -186,7 +186,7 @@ impl Window {
         if quiet.is_empty() { counted().collect() } else { quiet }
     }
 
-    /// What the period shows; `None` when nothing was counted.
+    /// The observation of the period; `None` if no bytes were counted.
     pub(super) fn observation(
         &self,
         time_s: f64,
@@ -207,7 +207,10 @@ impl Window {
         Some(Observation {
             time_s,
             quiet: usable.len(),
-            bandwidth_gbps: percentile(totals, settings.percentile),
+            bandwidth_gbps: statistics::nearest_rank(
+                &statistics::sorted(totals),
+                settings.percentile,
+            )?,
             mean_gbps: mean,
             error_gbps: (variance / count).sqrt(),
             tiers: tiers.collect(),
@@ -239,7 +242,7 @@ impl Window {
         (0..self.tiers).map(mean).collect()
     }
 
-    /// The same of the latency, ns.
+    /// The mean latency of each tier, ns.
     pub(super) fn tier_latency_ns(&self) -> Vec<Option<f64>> {
         let of = |tier: usize| {
             let sum = |f: &dyn Fn(&Traffic) -> Option<f64>| -> Option<f64> {
@@ -255,7 +258,7 @@ impl Window {
     }
 }
 
-/// What of a scope's pages has gone elsewhere, bytes; 0 when it is no more than a part of them.
+/// Bytes of a scope that have left their tier; 0 below `floor`.
 fn gone_bytes(before: &Option<Vec<u64>>, now: &Option<Vec<u64>>, floor: f64) -> f64 {
     let (Some(before), Some(now)) = (before, now) else { return 0.0 };
     let all = |bytes: &[u64]| bytes.iter().sum::<u64>().max(1) as f64;
@@ -265,18 +268,19 @@ fn gone_bytes(before: &Option<Vec<u64>>, now: &Option<Vec<u64>>, floor: f64) -> 
     if most > floor { most * all_now } else { 0.0 }
 }
 
-/// Of samples between which the load comes and goes (they span more than [`COMES_AND_GOES`] of
-/// their mean, and more than noise does, which shows between neighbours) those of the busier half
-/// of the range: what saturates memory is in them, and a mean over both would show a load that is
-/// never there. Else all of them.
+/// The samples with load, of a load that comes and goes. Such samples span more than
+/// [`COMES_AND_GOES`] of their mean, and more than the noise, which shows between neighbours; those
+/// in the upper half of the range count, since a mean over both halves would show a load that never
+/// exists. Of a steady load, all samples.
 fn busy(samples: Vec<&Kept>) -> Vec<&Kept> {
     let totals: Vec<f64> = samples.iter().map(|sample| sample.total_gbps()).collect();
     let (least, most) = totals.iter().fold((f64::INFINITY, 0.0_f64), |(least, most), total| {
         (least.min(*total), most.max(*total))
     });
     let mean = totals.iter().sum::<f64>() / samples.len().max(1) as f64;
-    let mut steps: Vec<f64> = totals.windows(2).map(|pair| (pair[1] - pair[0]).abs()).collect();
-    steps.sort_by(f64::total_cmp);
+    let steps = totals.windows(2).map(|pair| (pair[1] - pair[0]).abs()).collect();
+    let steps = statistics::sorted(steps);
+    // The upper median.
     let usual_step = steps.get(steps.len() / 2).copied().unwrap_or(0.0);
     if most - least <= (COMES_AND_GOES * mean).max(STEPS_OF_NOISE * usual_step) {
         return samples;
@@ -289,13 +293,6 @@ fn busy(samples: Vec<&Kept>) -> Vec<&Kept> {
 fn latency_ns(inserts: Option<f64>, occupancy_ns: Option<f64>) -> Option<f64> {
     let (inserts, occupancy_ns) = (inserts?, occupancy_ns?);
     (inserts > 0.0).then(|| occupancy_ns / inserts)
-}
-
-/// The smallest of `values` (not empty) that at least the part `percentile` of them do not exceed.
-fn percentile(mut values: Vec<f64>, percentile: f64) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let rank = (percentile * values.len() as f64).ceil() as usize;
-    values[rank.clamp(1, values.len()) - 1]
 }
 
 #[cfg(test)]
@@ -326,14 +323,6 @@ mod tests {
     }
 
     #[test]
-    fn percentiles() {
-        let ten: Vec<f64> = (1..=10).map(f64::from).collect();
-        for (part, expected) in [(0.9, 9.0), (0.91, 10.0), (0.0, 1.0), (1.0, 10.0), (0.5, 5.0)] {
-            assert_eq!(percentile(ten.clone(), part), expected, "{part}");
-        }
-    }
-
-    #[test]
     fn samples_with_migration_do_not_count() {
         let settings = Settings::default();
         let mut window = Window::new(2);
@@ -357,7 +346,7 @@ mod tests {
         assert_eq!(window.migrated_bytes(), 1 << 30);
     }
 
-    /// On a busy machine samples are few and long.
+    /// Samples on a busy machine are few and long.
     #[test]
     fn a_few_long_samples_are_enough() {
         let settings = Settings::default();
@@ -386,7 +375,7 @@ mod tests {
         let placement_floor = Some(0.005);
         let settings = Settings { quiet_min: 2, placement_floor, ..Settings::default() };
         let mut window = Window::new(2);
-        // What was moved is counted at once, and seen when it is looked.
+        // Migrations are counted at once, and visible with the next placement sample.
         let on_first = [(1000, 0), (1000, 30), (960, 10), (921, 39), (920, 1), (920, 0), (922, 9)];
         for (at, (bytes, migrated)) in on_first.into_iter().enumerate() {
             let mut sample = sample([100.0 + at as f64, 0.0], migrated);
@@ -411,7 +400,8 @@ mod tests {
         assert_eq!(window.quiet(), 4);
     }
 
-    /// Who moves pages may take longer to begin than a period: until then they are where they were.
+    /// The migration may begin later than a period after the decision; the placement is the old one
+    /// until then.
     #[test]
     fn pages_that_were_sent_and_stand_still_are_waited_for() {
         let settings = Settings { placement_floor: Some(0.005), ..Settings::default() };
@@ -432,7 +422,7 @@ mod tests {
         assert!(window.has_begun(&settings), "they are there");
         window.send(&[0, 1], &[0.5, 0.5], &[0.5, 0.5], &settings);
         assert!(window.has_begun(&settings), "they were sent there before");
-        // Where pages are is not known, or nobody asks.
+        // The placement is unknown or not sampled.
         let mut blind = Window::new(2);
         blind.send(&[0, 1], &[0.92, 0.08], &[1.0, 0.0], &settings);
         assert!(blind.has_begun(&settings));
@@ -467,7 +457,7 @@ mod tests {
         assert!(!window.is_counted());
         assert_eq!(window.observation(0.2, vec![1.0, 0.0], &[0], &settings), None);
         assert_eq!(window.tier_latency_ns()[1], None);
-        // It does not hide what others counted.
+        // A missing counter does not hide the others.
         window.add(&sample([100.0, 20.0], 0), 0, &[0, 1], &[0], &settings);
         window.add(&blind, 0, &[0, 1], &[0], &settings);
         window.add(&sample([100.0, 20.0], 0), 0, &[0, 1], &[0], &settings);

@@ -5,15 +5,16 @@ use crate::{mix::Mix, units::LINE_BYTES};
 /// Threads that ask tiers for lines.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Load {
-    /// How many threads.
+    /// The number of threads.
     pub threads: f64,
     /// Lines that each keeps outstanding while it waits.
     pub lines_per_thread: f64,
     /// Time a thread computes for each line, ns.
     pub line_compute_ns: f64,
-    /// How much of the shorter of computing and waiting is hidden behind the longer, 0 to 1.
+    /// The fraction of the shorter of computing and waiting that is hidden behind the longer, 0 to
+    /// 1.
     pub overlap: f64,
-    /// What its traffic to each tier is made of.
+    /// The mix of its traffic to each tier.
     pub mixes: Vec<Mix>,
     /// The part of the traffic that goes to each tier; sums to 1.
     pub shares: Vec<f64>,

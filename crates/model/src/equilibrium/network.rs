@@ -22,7 +22,7 @@ pub struct Station {
     pub rates: Vec<f64>,
 }
 
-/// What a network reaches.
+/// The solution of a network.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Solution {
     /// Work done in a unit of time, by all stations together.
@@ -170,7 +170,7 @@ mod tests {
             for (station, occupancy) in stations.iter().zip(&solution.occupancy) {
                 let sum: f64 = occupancy.iter().sum();
                 prop_assert!((sum - 1.0).abs() < 1e-9);
-                // What a station does when it is not empty is its part of the whole.
+                // The throughput of a station is its visit ratio times that of the network.
                 let done = (1.0 - occupancy[0]) * station.rates[0];
                 prop_assert!((done / (solution.throughput * station.visit) - 1.0).abs() < 1e-6);
                 there += occupancy.iter().enumerate().map(|(n, p)| n as f64 * p).sum::<f64>();

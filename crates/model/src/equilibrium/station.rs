@@ -5,7 +5,7 @@ use crate::curve::{Flow, Response};
 
 /// A tier as one load sees it.
 pub(super) struct TierView<'a> {
-    /// How the tier answers, each with its part of the traffic; the parts sum to 1.
+    /// The responses of the tier, weighted by their fraction of the traffic; the weights sum to 1.
     pub(super) responses: Vec<(f64, &'a Response)>,
     /// The part of the curve's bandwidth that can be had (0 to 1).
     pub(super) bandwidth_factor: f64,
@@ -26,8 +26,8 @@ impl TierView<'_> {
         self.shared_flow(bytes, compute_ns, load.overlap)
     }
 
-    /// The same among other traffic: all lines wait alike, so each load gets the part of the
-    /// bandwidth that it has of the bytes in flight.
+    /// The flow beside other traffic: all lines queue alike, so the bandwidth of a load is
+    /// proportional to its bytes in flight.
     fn shared_flow(&self, bytes: f64, compute_ns: f64, overlap: f64) -> Flow {
         let flow = |own: f64| {
             let latency_ns = self.latency_ns(own + self.others_bytes);

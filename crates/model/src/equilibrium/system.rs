@@ -12,10 +12,10 @@ const LEAST_BANDWIDTH_FACTOR: f64 = 0.02;
 /// Rounds after which loads that share tiers are taken as they are.
 const ROUNDS_MAX: usize = 200;
 
-/// What one load reaches.
+/// The equilibrium of one load.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LoadEquilibrium {
-    /// All its traffic, GB/s.
+    /// Its total traffic, GB/s.
     pub bandwidth_gbps: f64,
     /// Its traffic on each tier, GB/s.
     pub tier_bandwidth_gbps: Vec<f64>,
@@ -25,12 +25,12 @@ pub struct LoadEquilibrium {
     pub latency_ns: f64,
 }
 
-/// What all loads reach together.
+/// The equilibrium of all loads.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Equilibrium {
     /// One for each load, in their order.
     pub loads: Vec<LoadEquilibrium>,
-    /// Why some figure is an extrapolation, if one is.
+    /// The reasons why figures are extrapolations.
     pub extrapolated: Vec<String>,
 }
 
@@ -39,12 +39,12 @@ pub struct System<'a> {
     platform: &'a Platform,
     /// The response of each tier to each load alone.
     responses: Vec<Vec<Response>>,
-    /// What other traffic takes of each tier whatever the loads do, GB/s.
+    /// Other traffic on each tier, independent of the loads, GB/s.
     background_gbps: Vec<f64>,
     extrapolated: Vec<String>,
 }
 
-/// What all loads have on all tiers: where a search begins and ends.
+/// The traffic of all loads on all tiers: start and result of a search.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Traffic {
     /// By load and tier, GB/s.
@@ -54,7 +54,7 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    /// None at all.
+    /// No traffic.
     fn none(loads: usize, tiers: usize) -> Self {
         let none = vec![vec![0.0; tiers]; loads];
         Self { bandwidth_gbps: none.clone(), in_flight_bytes: none }
@@ -90,12 +90,13 @@ impl<'a> System<'a> {
         Self { platform, responses, background_gbps, extrapolated }
     }
 
-    /// The same beside traffic that takes `background_gbps` of each tier whatever the loads do:
-    /// that of devices, or of pages that move.
+    /// The system beside `background_gbps` of other traffic on each tier, independent of the loads:
+    /// that of devices, or of pages that migrate.
     pub fn beside(&self, loads: &[Load], background_gbps: &[f64]) -> Self {
         let responses = self.responses.iter().zip(loads).map(|(responses, load)| {
             let tiers = responses.iter().zip(background_gbps).zip(&load.bandwidth_factors);
-            // Where a pattern reaches only a part of the curve, the background takes more of it.
+            // A pattern that reaches only a fraction of the curve loses more of it to the
+            // background.
             tiers.map(|((response, gbps), factor)| response.beside(gbps / factor)).collect()
         });
         Self {
@@ -106,12 +107,12 @@ impl<'a> System<'a> {
         }
     }
 
-    /// Why the answers are extrapolations, if some are.
+    /// The reasons why the answers are extrapolations.
     pub fn extrapolated(&self) -> &[String] {
         &self.extrapolated
     }
 
-    /// How the tiers answer to the first load.
+    /// The response of each tier to the first load.
     pub fn responses(&self) -> &[Response] {
         &self.responses[0]
     }
@@ -123,8 +124,9 @@ impl<'a> System<'a> {
         Equilibrium { loads, extrapolated: self.extrapolated.clone() }
     }
 
-    /// The same, beginning with the `traffic` of a solution that is near, and leaving its own
-    /// there. Several loads are at rest when none moves by more than the part `tolerance`.
+    /// [`System::solve`] from the `traffic` of a neighbouring solution, which it replaces by its
+    /// own. With several loads, the iteration ends when none changes by more than the fraction
+    /// `tolerance`.
     pub fn solve_from(
         &self,
         loads: &[Load],
@@ -141,9 +143,8 @@ impl<'a> System<'a> {
         }
     }
 
-    /// One load. Only the coupling of tiers ties the answer to itself: the more it carries, the
-    /// less it can. One number, its bandwidth, is sought between none and all there would be
-    /// without coupling.
+    /// Solves one load. Only the coupling of tiers feeds back: the more the load carries, the less
+    /// it can. Its bandwidth is a root between zero and the bandwidth without coupling.
     fn solve_alone(&self, load: &Load, traffic: &mut Traffic) -> LoadEquilibrium {
         let mut reach = |bandwidth: f64| {
             for (tier, share) in load.shares.iter().enumerate() {
@@ -171,8 +172,8 @@ impl<'a> System<'a> {
         reached
     }
 
-    /// Several loads: each in turn meets what the others have in flight, and goes half of the way
-    /// to what it would reach, until nothing moves.
+    /// Solves several loads: each in turn moves half of the way to its equilibrium with the bytes
+    /// that the others have in flight, until none changes.
     fn solve_together(
         &self,
         loads: &[Load],
@@ -204,7 +205,7 @@ impl<'a> System<'a> {
         solved.into_iter().flatten().collect()
     }
 
-    /// What load `at` reaches while the rest of the traffic is as given: the network of its page
+    /// The equilibrium of load `at` beside the given traffic of the others: the network of its page
     /// streams.
     fn network(&self, loads: &[Load], at: usize, traffic: &Traffic) -> LoadEquilibrium {
         let load = &loads[at];
@@ -324,10 +325,10 @@ impl<'a> System<'a> {
     }
 }
 
-/// What the network of a load's page streams reaches.
+/// The solution of the network of a load's page streams.
 struct Reached {
     bandwidth_gbps: f64,
-    /// By station, the chance of 0, 1, ... streams.
+    /// By station, the probability of 0, 1, ... streams.
     occupancy: Vec<Vec<f64>>,
     /// By station, bytes that wait for the link before it.
     queued_bytes: Vec<f64>,
@@ -374,7 +375,7 @@ fn reach(
         let chances = &solution.occupancy[at];
         let queued: f64 = (1..=streams)
             .map(|n| {
-                // What would be computed on if the link did not hold it back.
+                // Lines that the threads would compute on if the link did not hold them back.
                 let held_back = (unlimited[at][n - 1] - limit).max(0.0);
                 chances[n] * held_back * exposed_compute_ns
             })

@@ -34,7 +34,7 @@ const POINTS_MIN: usize = 3;
 /// Curves that were read, and what was left out of them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MessCurves {
-    /// One curve for each read share that has enough points.
+    /// One curve for each read share with enough points.
     pub curves: Curves,
     /// Points that the noise put in the way of a curve.
     pub points_left_out: usize,
@@ -114,15 +114,15 @@ pub fn is_one(text: &str) -> bool {
 pub struct MessPoint {
     /// The share of reads in percent.
     pub read_percent: u32,
-    /// How long kernels wait between accesses; in what is the tool's own.
+    /// The pause of kernels between accesses, in the tool's own unit.
     pub pause: f64,
     /// GB/s.
     pub bandwidth_gbps: f64,
-    /// How far repeats are apart, GB/s.
+    /// The largest difference of repetitions, GB/s.
     pub bandwidth_apart_gbps: f64,
     /// ns.
     pub latency_ns: f64,
-    /// How far repeats are apart, ns.
+    /// The largest difference of repetitions, ns.
     pub latency_apart_ns: f64,
 }
 

@@ -1,6 +1,6 @@
 //! The output of Intel's Memory Latency Checker, as figures and back.
 //!
-//! It prints for people, and everyone reads it by its lines. Those that are known:
+//! The output is text for people, and is parsed line by line. Those that are known:
 //!
 //! ```text
 //! Each iteration took 186.1 core clocks (   80.9    ns)
@@ -28,7 +28,7 @@ use crate::{
 };
 use std::fmt::Write;
 
-/// What a run of it says.
+/// The figures of a run of the tool.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Mlc {
     /// Latency without load, ns, where it was measured from one CPU.
@@ -71,7 +71,7 @@ pub struct Table {
     pub rows: Vec<Row>,
 }
 
-/// One load.
+/// A load of the loaded-latency table.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Row {
     /// The delay that is injected, cycles.
@@ -91,7 +91,7 @@ pub const TRAFFIC: [(&str, &str); 5] = [
     ("Stream-triad like", "W10"),
 ];
 
-/// What the lines that follow are.
+/// The section of the output that a line belongs to.
 #[derive(Clone, Copy, PartialEq)]
 enum Part {
     Other,
@@ -100,7 +100,7 @@ enum Part {
     Loaded,
 }
 
-/// Where parts begin. A matrix of bandwidths begins as its latencies do, but for the word.
+/// The first words of sections. A matrix of bandwidths differs from one of latencies by one word.
 const PARTS: [(&str, Part); 4] = [
     ("Measuring idle latencies", Part::Latency),
     ("Measuring Memory Bandwidths between nodes", Part::Bandwidth),

@@ -9,7 +9,7 @@ pub(super) struct Table<'a> {
     rows: Vec<Row>,
 }
 
-/// One row, with the line it stands on.
+/// A row with its line number.
 pub(super) struct Row {
     pub(super) line: usize,
     fields: Vec<String>,

@@ -35,7 +35,7 @@ impl<'a> TomlText<'a> {
     pub fn read<T: DeserializeOwned>(&self) -> Result<T, FileError> {
         toml::from_str(self.text).map_err(|why| {
             let start = why.span().map(|span| span.start);
-            // Of a key that is missing, the parser gives the table, or the file's first key.
+            // For a missing key, the parser's span is the table, or the first key of the file.
             let in_table = |at: &usize| self.text[*at..].starts_with(['[', '{']);
             let missing = why.message().starts_with("missing field");
             let place = start.filter(|at| !missing || in_table(at));
@@ -68,7 +68,7 @@ impl<'a> TomlText<'a> {
         }
     }
 
-    /// Where `field` and its value are, as errors say it.
+    /// The position of `field` and its value, as errors print it.
     pub fn place<T>(&self, field: &str, value: &Spanned<T>) -> String {
         format!("{}:{}: {field}", self.file, self.line(value.span().start))
     }
@@ -251,7 +251,7 @@ impl<'a> TomlText<'a> {
     }
 }
 
-/// What the parser says, without the names that types have in Rust.
+/// The parser's message without the names of Rust types.
 fn in_plain_words(message: &str) -> String {
     let words = [
         ("expected i64", "expected a whole number"),
@@ -268,7 +268,7 @@ fn in_plain_words(message: &str) -> String {
     words.iter().fold(message, |message, (rust, plain)| message.replace(rust, plain))
 }
 
-/// How to mend what the parser found.
+/// The remedy for a problem that the parser found.
 fn hint_for(problem: &str) -> &'static str {
     let table = [
         ("unknown field", "correct the spelling of the key, or take it out; comments begin with #"),

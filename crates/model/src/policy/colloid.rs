@@ -11,7 +11,7 @@
 //! promoted). Two rules for how many, as a change of p:
 //!
 //! - [`ClosedForm`], the default of the authors' code: Δp = p (1 − p) |L_D − L_A| / ((1 − p) L_D +
-//!   p L_A). It remembers nothing.
+//!   p L_A). The rule has no memory.
 //! - [`Watermark`], that of the paper: p is searched for between two marks, which are where p was
 //!   seen to be too low and too high; Δp is the way to their middle.
 //!
@@ -19,7 +19,7 @@
 //! 0.2 · 300 + 0.8 · 200 = 220, which is 0.073: 7.3 points of a hundred. The marks, 0 and 1 at
 //! first, become 0 and 0.8, and Δp = 0.4.
 //!
-//! What differs from the source. Colloid decides every 10 ms and picks single pages by their heat;
+//! Differences from the source. Colloid decides every 10 ms and picks single pages by their heat;
 //! here a decision comes with each period and says which part of the pages belongs where, so that
 //! Δp is taken as a change of that part. A tier without requests has no O / I; its latency is taken
 //! to be the rated one, its *floor*. And with all requests on one tier the closed form would stand
@@ -27,8 +27,8 @@
 //! can say, so that there is something to measure. (With a thousandth of the requests elsewhere,
 //! from a stray process, it would take hundreds of periods: that counts as none.)
 //!
-//! A limit: the closed form knows nothing of how steep the curves are. Where both tiers are nearly
-//! full it overshoots for ever: with tiers of 100 and 60 GB/s that are asked for 140, whose latency
+//! A limit: the closed form knows nothing of how steep the curves are. With both tiers nearly full
+//! it overshoots for ever: with tiers of 100 and 60 GB/s that are asked for 140, whose latency
 //! grows to four times the idle one, it swings between 64 and 71 points; the marks rest at 68.
 //!
 //! Counters are averaged exponentially with α = 1/16 at each sample, migrations included, as those
@@ -63,7 +63,7 @@ struct Queue {
     occupancy: f64,
 }
 
-/// What both rules go by.
+/// The latencies that both rules balance.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Balance {
     /// The part of the requests that the default tier gets.
@@ -78,7 +78,7 @@ impl Balance {
     }
 }
 
-/// What both rules share: the counters, and where pages are.
+/// The part that both rules share: the counters, and the placement.
 #[derive(Clone, Debug, PartialEq)]
 struct Tiers {
     layout: Vec<TierLayout>,
@@ -184,7 +184,7 @@ pub struct ClosedForm {
 }
 
 impl ClosedForm {
-    /// For these tiers, the fastest first. It starts with everything on the first.
+    /// The policy for these tiers, the fastest first. It starts with all pages on the first.
     pub fn new(tiers: Vec<TierLayout>) -> Self {
         Self { tiers: Tiers::new(tiers) }
     }
@@ -226,7 +226,7 @@ pub struct Watermark {
 }
 
 impl Watermark {
-    /// For these tiers, the fastest first. It starts with everything on the first.
+    /// The policy for these tiers, the fastest first. It starts with all pages on the first.
     pub fn new(tiers: Vec<TierLayout>) -> Self {
         Self { tiers: Tiers::new(tiers), low: 0.0, high: 1.0 }
     }
@@ -324,7 +324,7 @@ mod tests {
         }
     }
 
-    /// One period of 30 such samples.
+    /// A period of 30 such samples.
     fn period(policy: &mut dyn Policy, tiers: &[(f64, f64)]) -> Verdict {
         for _ in 0..30 {
             policy.watch(&reading(tiers));

@@ -59,8 +59,8 @@
 //! | 5 % | 3.4 % away, 590 GB/s | never away, 592 GB/s |
 //! | 10 % | 54 % away, 567 GB/s | never away, 578 GB/s |
 //!
-//! What it costs: a change of demand is answered one period later, and one that is smaller than
-//! 4 standard errors not at all.
+//! The price: a change of demand is answered one period later, and a change below 4 standard errors
+//! not at all.
 //!
 //! Source: Mirakhur, "Dynamic memory interleaving for tiered memory" (slides, 7 August 2025), and
 //! the log of its prototype.
@@ -83,7 +83,7 @@ const FULL_GAIN: f64 = 0.9;
 /// values that scatter like a bell curve.
 const PERCENTILE_ERRORS: f64 = 1.71;
 
-/// How the calibrator steps.
+/// The step sizes and thresholds of the calibrator.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DmiSettings {
     /// Below this bandwidth memory is not saturated, GB/s; at least 0.
@@ -92,13 +92,13 @@ pub struct DmiSettings {
     pub max_step: f64,
     /// The smallest step, points; above 0.
     pub min_step: f64,
-    /// What counts as the last step when a search begins at 100, points; half of it is probed.
+    /// The assumed last step when a search begins at 100, points; the first probe is half of it.
     pub first_step: f64,
-    /// What to take for noise; `None` for nothing, as the prototype does.
+    /// The noise model; `None` for none, as in the prototype.
     pub dead_band: Option<DeadBand>,
 }
 
-/// What to take for noise.
+/// The noise model.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DeadBand {
     /// Standard errors that a change must exceed to end the rest, or to pass the cutoff.
@@ -119,7 +119,7 @@ impl Default for DeadBand {
 }
 
 impl DmiSettings {
-    /// Those of the prototype, for these tiers.
+    /// The prototype's settings for these tiers.
     pub fn prototype(tiers: &[TierLayout]) -> Self {
         let first_gbps = tiers.first().map_or(0.0, |tier| tier.rated_gbps);
         Self {
@@ -131,7 +131,7 @@ impl DmiSettings {
         }
     }
 
-    /// Those of the prototype with a dead band, for these tiers.
+    /// The prototype's settings with a dead band, for these tiers.
     pub fn documented(tiers: &[TierLayout]) -> Self {
         Self { dead_band: Some(DeadBand::default()), ..Self::prototype(tiers) }
     }
@@ -147,7 +147,7 @@ struct Level {
 
 impl Level {
     fn of(seen: &Observation) -> Self {
-        // One sample has no error that could be known.
+        // A single sample has no known error.
         let error = if seen.error_gbps.is_finite() { seen.error_gbps.max(0.0) } else { 0.0 };
         Self { gbps: seen.bandwidth_gbps.max(0.0), error_gbps: PERCENTILE_ERRORS * error }
     }
@@ -157,7 +157,7 @@ impl Level {
         libm::hypot(self.error_gbps, other.error_gbps)
     }
 
-    /// What it gained over another, relative to that.
+    /// The relative gain over another level.
     fn gain_over(self, other: Self) -> f64 {
         (self.gbps - other.gbps) / other.gbps.max(f64::MIN_POSITIVE)
     }
@@ -191,7 +191,7 @@ struct Suspicion {
     periods: u32,
 }
 
-/// What to do next, in a word, and why.
+/// The next action, in one word, with its reason.
 enum Next {
     Stay(&'static str, String),
     Step(f64, &'static str, String),
@@ -204,21 +204,21 @@ pub struct Calibrator {
     settings: DmiSettings,
     /// Points on the first tier, 0 to 100.
     ratio: f64,
-    /// Its last change; 0 at rest.
+    /// The last change of the ratio, points; 0 at rest.
     step: f64,
     saturated: bool,
-    /// Whether it was at rest when memory was saturated last: demand fell, and no step of a search
-    /// took the bandwidth.
+    /// The search was at rest when memory was last saturated: demand fell, and no step of the
+    /// search lowered the bandwidth.
     fell_at_rest: bool,
     /// The ratio and the bandwidth of the place before; at rest, of the period before.
     before: Option<(f64, Level)>,
-    /// At rest, the periods of it; while searching, those that were looked at here.
+    /// At rest, the mean over its periods; while searching, over the looks at this ratio.
     here: Mean,
     suspicion: Suspicion,
 }
 
 impl Calibrator {
-    /// For these tiers, the fastest first. It starts with everything on the first.
+    /// The policy for these tiers, the fastest first. It starts with all pages on the first.
     pub fn new(tiers: Vec<TierLayout>, settings: DmiSettings) -> Self {
         Self {
             tiers,
@@ -254,14 +254,14 @@ impl Calibrator {
         }
     }
 
-    /// Whether memory is saturated. Near the cutoff, a dead band leaves it as it was.
+    /// Whether memory is saturated. Near the cutoff, a dead band keeps the last state.
     fn is_saturated(&self, now: Level) -> bool {
         let errors = self.settings.dead_band.map_or(0.0, |band| band.change_errors);
         let margin = if self.saturated { -errors } else { errors } * now.error_gbps;
         now.gbps >= self.settings.cutoff_gbps + margin
     }
 
-    /// Whether a change at rest was now seen often enough.
+    /// Whether a change at rest was seen in enough periods.
     fn confirmed(&mut self, rise: bool) -> bool {
         let again = self.suspicion.rise == rise;
         self.suspicion = Suspicion { rise, periods: 1 + again as u32 * self.suspicion.periods };
@@ -342,7 +342,7 @@ impl Calibrator {
         }
     }
 
-    /// Takes a step, or comes to rest if it is too small.
+    /// Makes a step; a step below the least one ends the search.
     fn take(&mut self, step: f64, now: Level) -> (Option<&'static str>, String) {
         let limit = self.settings.max_step;
         let whole = libm::copysign(libm::ceil(step.abs()).min(limit), step);

@@ -1,8 +1,8 @@
 //! Shares that never change.
 //!
-//! What everything else is compared with: all pages on the first tier, as Linux places them by
-//! default; some static shares; or the shares that Linux itself derives from the rated bandwidth
-//! of each node, since 6.16, for its weighted interleaving (`weighted_interleave/auto`).
+//! The baselines of every comparison: all pages on the first tier, as Linux places them by default;
+//! some static shares; or the shares that Linux itself derives from the rated bandwidth of each
+//! node, since 6.16, for its weighted interleaving (`weighted_interleave/auto`).
 //!
 //! The kernel's arithmetic is reproduced to the bit, because its rounding shows: 500 and 200 GB/s
 //! are 32 · 500 / 700 = 22.86 and 32 · 200 / 700 = 9.14 of 32 pages; both are cut off, which gives
@@ -30,9 +30,8 @@ impl Fixed {
         Self { shares, reason: "all pages stay on the first tier".into() }
     }
 
-    /// Static shares, one for each tier, at least 0. They are scaled to sum to 1, so that
-    /// `[65.0, 35.0]` is as good as `[0.65, 0.35]`. What cannot be scaled puts everything on the
-    /// first tier.
+    /// Static shares, one for each tier, at least 0. They are scaled to sum to 1, so that `[65.0,
+    /// 35.0]` equals `[0.65, 0.35]`. Shares that cannot be scaled put all pages on the first tier.
     pub fn at(shares: Vec<f64>) -> Self {
         let valid = shares.iter().all(|share| share.is_finite() && *share >= 0.0);
         let sum: f64 = shares.iter().sum();

@@ -4,20 +4,20 @@
 //! Curves know the shape of the hill, but not this workload, and they may be wrong. Guided does
 //! both:
 //!
-//! 1. *Look* at the traffic where it is. Bandwidth and latency of each tier say how many bytes are
-//!    in flight, and how much less (or more) each tier carries than its curve says ([`fit`]).
+//! 1. *Look* at the traffic at the current placement. Bandwidth and latency of each tier say how
+//!    many bytes are in flight, and how much less (or more) each tier carries than its curve says
+//!    ([`fit`]).
 //! 2. *Propose* the shares at which such threads would get the most, and go there at once, if that
 //!    gains enough to be worth the pages that move.
-//! 3. *Look again.* What is seen there corrects the factors of the tiers and tells computing from
-//!    waiting; the next proposal is near. After at most two corrections the best that was
+//! 3. *Look again.* The new observation corrects the factors of the tiers and separates computing
+//!    from waiting; the next proposal is near. After at most two corrections the best that was
 //!    *measured* stays.
 //! 4. *Settle.* Nothing moves until the traffic has changed by more than noise can, in two periods
-//!    running. Then it begins at 1, from where it is. Where the first tier alone is as good again,
+//!    running. Then it begins at 1, from where it is. If the first tier alone is as good again,
 //!    pages go back there; but when demand then comes back soon, it waits twice as long the next
 //!    time: little is gained by going back, much is lost while pages are on their way.
 //!
-//! So the curves save the search, and never have the last word: of two shares that were measured
-//! the better one stays, whatever the curves say.
+//! The curves save the search but never decide alone: of two measured shares the better one stays.
 //!
 //! A worked number: CloverLeaf with 119 threads on gnr120-cz122. DRAM alone carries 410 GB/s at
 //! 475 ns, where the curve has 475 ns at 500 GB/s: this pattern gets 0.82 of the curve. The best
@@ -44,13 +44,12 @@ const CORRECTION_POINTS: f64 = 1.0;
 /// Corrections after the first proposal.
 const CORRECTIONS: u32 = 2;
 
-/// How far traffic may be from the target and count as there, in points, and how many periods it
-/// is waited for.
+/// The largest distance of traffic from its target that counts as arrived, in points, and the
+/// number of periods to wait for arrival.
 const THERE_POINTS: f64 = 4.0;
 const WAIT_PERIODS: u32 = 4;
 
-/// What the traffic must have changed by before it is looked at anew: a part of it, and standard
-/// errors.
+/// The change of traffic that starts a new look: a fraction of it, and a number of standard errors.
 const CHANGE: f64 = 0.04;
 const CHANGE_ERRORS: f64 = 5.0;
 
@@ -60,8 +59,8 @@ const EQUALLY_GOOD: f64 = 0.0005;
 /// Below this part of the first tier's bandwidth a machine is unsaturated, 0 to 1.
 const UNSATURATED: f64 = 0.6;
 
-/// What going back to the first tier may cost on an unsaturated machine, 0 to 1: nothing that
-/// could be measured.
+/// The loss allowed for a return to the first tier on an unsaturated machine, 0 to 1: below what
+/// can be measured.
 const LOCAL_IS_AS_GOOD: f64 = 0.005;
 
 /// Periods for which a machine must be unsaturated before pages go back to the first tier, at first
@@ -82,14 +81,14 @@ pub struct Guided {
     seen: Vec<Seen>,
     /// Periods that it waits before it goes back to the first tier.
     patience: u32,
-    /// When it went back the last time, s.
+    /// The time of the last return to the first tier, s.
     went_back_s: Option<f64>,
 }
 
-/// What it is about to do.
+/// The phase of the search.
 #[derive(Clone, Debug, PartialEq)]
 enum State {
-    /// Looks at the traffic where it is.
+    /// Observes the traffic at the current placement.
     Look,
     /// Has moved, and waits for the pages to be there.
     Moved { corrections: u32, waited: u32 },
@@ -114,7 +113,7 @@ impl Guided {
         }
     }
 
-    /// Looks at what is seen where the pages are, and says where they should be.
+    /// Evaluates the traffic at the current placement and proposes shares.
     fn look(&mut self, seen: &Observation) -> Proposal {
         let traffic = traffic(seen);
         let belief = Belief::new(&self.platform, self.domain, &self.near, mix(seen));
@@ -191,7 +190,7 @@ impl Guided {
         let before = self.best_measured();
         let proposal = self.look(seen);
         let here = traffic(seen);
-        // Of what was measured the better one stays: noise aside.
+        // The best measured shares win, noise aside.
         if let Some(best) = before
             && best.bandwidth_gbps > here.bandwidth_gbps + 2.0 * seen.error_gbps
         {
@@ -282,12 +281,12 @@ impl Policy for Guided {
     }
 }
 
-/// Where pages should be.
+/// Proposed shares.
 struct Proposal {
     shares: Vec<f64>,
-    /// What that gains over where they are, as a part.
+    /// Their gain over the current placement, as a fraction.
     gain: f64,
-    /// What going to the first tier alone would gain, as a part; negative when it would cost.
+    /// The gain of the first tier alone, as a fraction; negative for a loss.
     local_gain: f64,
     /// The part of the first tier's bandwidth that would then be used, 0 to 1.
     first_tier_used: f64,
@@ -302,7 +301,7 @@ fn propose(belief: &Belief<'_>, fit: &Fit, here: &[f64], here_gbps: f64, tiers: 
     let best = best_points(tiers, reach);
     let (points, most) = best.unwrap_or_else(|| (vec![], here_gbps));
     let mut chosen = if points.is_empty() { here.to_vec() } else { shares(&points) };
-    // Of those that are equally good, the one nearest to where the pages are.
+    // Among equally good shares, those nearest to the current placement.
     let start = chosen.clone();
     for step in 1..=100 {
         let part = f64::from(step) / 100.0;
@@ -323,23 +322,23 @@ fn propose(belief: &Belief<'_>, fit: &Fit, here: &[f64], here_gbps: f64, tiers: 
     }
 }
 
-/// What curves promise for traffic that was seen, without a page being moved.
+/// The forecast of the curves for observed traffic, without moving a page.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Promise {
     /// The shares that it is for.
     pub shares: Vec<f64>,
-    /// How much more bandwidth they give than where the traffic is, as a part of that.
+    /// The gain in bandwidth over the current placement, as a fraction.
     pub gain: f64,
     /// Whether the first tier is not saturated, and alone as good.
     pub is_unsaturated: bool,
 }
 
 impl Promise {
-    /// What the curves of `platform`, corrected by what was `seen` of the traffic from `domain` to
-    /// the tiers `near` it, promise at `wanted` shares, or else at the best. Where that gains too
-    /// little to be worth the pages that move, it is for the shares of the traffic as it is.
+    /// The forecast of the curves of `platform`, corrected by the traffic `seen` from `domain` to
+    /// the tiers `near` it, at `wanted` shares, or else at the best ones. If the gain is not worth
+    /// the migration, at the current shares of the traffic.
     ///
-    /// `None` where there is nothing to divide, or nothing was counted.
+    /// `None` with a single tier, or without counted traffic.
     pub fn new(
         platform: &Platform,
         domain: usize,
@@ -370,7 +369,7 @@ impl Promise {
     }
 }
 
-/// What is seen of the traffic.
+/// The observed traffic.
 fn traffic(seen: &Observation) -> Seen {
     let all: f64 = seen.tiers.iter().map(|tier| tier.bandwidth_gbps).sum();
     Seen {

@@ -1,16 +1,16 @@
 //! The hottest pages to the fastest tier.
 //!
-//! What tiering did before bandwidth counted: the first tier is filled with the hottest pages, the
-//! next with the next hottest, and so on. It needs to know how much fits. *Room* of a tier is what
-//! is free there plus what the steered scopes already have there; 98 % of it is used, so that
-//! others can still allocate and pages on their way in find a place.
+//! Tiering by capacity alone: the first tier is filled with the hottest pages, the next with the
+//! next hottest, and so on. The policy needs the capacity available. *Room* of a tier is what is
+//! free there plus what the steered scopes already have there; 98 % of it is used, so that others
+//! can still allocate and pages on their way in find a place.
 //!
 //! Example: 100 GB of pages, 44 GB on a first tier of 64 GB on which others have 20 GB. Nothing is
 //! free, the room is 44 GB, and 0.98 · 44 = 43.1 GB of the pages belong there: a share of 0.431.
 //!
-//! Where the steered pages *are* is not part of an observation, only where they should be. They
-//! are taken to be there, within the capacity of the tier. If they are not, what is on its way is
-//! taken for room, so that the share starts too high, and falls by 2 % in each period in which
+//! An observation has the target placement of the steered pages, not the actual one. The pages are
+//! assumed to be at their target, within the capacity of the tier. If they are not, pages on their
+//! way count as room, so that the share starts too high, and falls by 2 % in each period in which
 //! nothing is free.
 //!
 //! Source: what HeMem, MEMTIS and TPP have in common, and Colloid (SOSP '24) argues against.
@@ -34,7 +34,7 @@ pub struct HotCold {
 }
 
 impl HotCold {
-    /// For these tiers, the fastest first.
+    /// The policy for these tiers, the fastest first.
     pub fn new(tiers: Vec<TierLayout>) -> Self {
         let shares = first_only(tiers.len());
         Self { tiers, shares }
@@ -146,7 +146,7 @@ mod tests {
     fn tiers_are_filled_in_order() {
         let none = [None, None, None];
         let cases: [Case<'_>; 6] = [
-            // Not known: all on the first.
+            // Unknown: all on the first tier.
             (None, &[1.0, 0.0, 0.0], &none, [1.0, 0.0, 0.0]),
             (Some(0), &[1.0, 0.0, 0.0], &none, [1.0, 0.0, 0.0]),
             // Fits.

@@ -15,7 +15,7 @@ pub enum PolicyKind {
     Bandwidth,
     /// The calibrator of dynamic memory interleaving, with a dead band.
     Dmi,
-    /// The same as its prototype was, without.
+    /// The calibrator of the prototype, without a dead band.
     DmiPrototype,
     /// Colloid: equal latencies, in closed form.
     Colloid,
@@ -28,7 +28,7 @@ pub enum PolicyKind {
 }
 
 impl PolicyKind {
-    /// All policies, with their names and what they do in a line.
+    /// All policies, with their names and a summary line.
     pub const ALL: [(Self, &'static str, &'static str); 9] = [
         (Self::Local, "local", "all pages on the first tier"),
         (Self::Static, "static", "fixed weights, by default the best there are"),
@@ -62,14 +62,14 @@ impl PolicyKind {
     }
 }
 
-/// Where a policy is to decide.
+/// The tiers that a policy decides about.
 #[derive(Clone, Copy, Debug)]
 pub struct Place<'a> {
     /// The domain whose traffic it serves, as an index.
     pub domain: usize,
     /// The tiers near it, the fastest first, as indices of the machine.
     pub near: &'a [usize],
-    /// The same tiers as the machine rates them.
+    /// The same tiers with the ratings of the machine.
     pub tiers: &'a [TierLayout],
     /// The platform as it is believed to be: curves that propose.
     pub believed: &'a Platform,

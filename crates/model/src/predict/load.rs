@@ -19,9 +19,9 @@ const NEARLY_SATURATED: f64 = 0.97;
 /// Traffic of one mix from threads that pause after each line.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MixLoad {
-    /// What the traffic is made of.
+    /// The mix of the traffic.
     pub mix: Mix,
-    /// How many threads.
+    /// The number of threads.
     pub threads: f64,
     /// Pause of a thread after each line, ns; 0 for as much as there is.
     pub pause_ns: f64,
@@ -40,8 +40,8 @@ pub fn saturating_load(platform: &Platform, mix: Mix) -> MixLoad {
 }
 
 impl MixLoad {
-    /// The same traffic with the pause at which the first tier alone carries `bandwidth_gbps`, or
-    /// no pause where it cannot carry so much.
+    /// The traffic with the pause at which the first tier alone carries `bandwidth_gbps`; without a
+    /// pause if it cannot carry as much.
     pub fn at_bandwidth(&self, platform: &Platform, bandwidth_gbps: f64) -> Self {
         let answer = platform.answer(0, &platform.spread(), self.mix);
         let latency_ns = answer.response.at_bandwidth(bandwidth_gbps).latency_ns;
@@ -63,7 +63,7 @@ impl MixLoad {
         }
     }
 
-    /// What this load reaches at each of `weights`.
+    /// The equilibrium of this load at each of `weights`.
     pub fn predict(&self, platform: &Platform, weights: &[Weights]) -> Prediction {
         let at = self.at(platform);
         at.prediction(weights.iter().map(|weights| at.row(weights)).collect())
@@ -99,7 +99,7 @@ impl MixLoad {
 pub struct MixLoadAt<'a> {
     load: &'a MixLoad,
     platform: &'a Platform,
-    /// With all pages on the first tier, GB/s.
+    /// The bandwidth with all pages on the first tier, GB/s.
     local_gbps: f64,
 }
 
@@ -132,20 +132,20 @@ impl MixLoadAt<'_> {
     }
 }
 
-/// One load of a sweep from nearly none to all there is.
+/// A point of a sweep from almost no load to the maximum.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LoadPoint {
     /// Pause of a thread after each line, ns.
     pub pause_ns: f64,
     /// With all pages on the first tier: bandwidth, GB/s, and latency, ns.
     pub local: (f64, f64),
-    /// The same with the best weights.
+    /// With the best weights: bandwidth, GB/s, and latency, ns.
     pub best: (f64, f64),
-    /// Which they are.
+    /// The best weights.
     pub best_weights: Weights,
 }
 
-/// How the best of `weights` move with the load, in `steps` steps ([`load_steps`]).
+/// The best of `weights` at each load of a sweep in `steps` steps ([`load_steps`]).
 pub fn load_curve(
     platform: &Platform,
     mix: Mix,

@@ -1,7 +1,7 @@
-//! A workload as one kind of threads: what a simulation runs.
+//! A workload as one behaviour of threads, for simulation.
 //!
 //! A forecast keeps all behaviours that agree with a workload's runs, and answers with their mean.
-//! A simulation needs one that acts. It takes the member whose answers are nearest to the mean.
+//! A simulation needs a single one: the member whose answers are nearest to the mean.
 
 use super::Forecast;
 use crate::{
@@ -11,8 +11,8 @@ use crate::{
     weights::Weights,
 };
 
-/// How long a run of a workload lasts whose result is a rate: such programs go on for ever. As
-/// long as the shortest saturating run of the others on the same server.
+/// The assumed length of a run whose result is a rate, s: such programs are endless. It is that of
+/// the shortest saturating run of the others on the same server.
 pub const RATE_RUN_S: f64 = 285.0;
 
 /// Points of a hundred on the first tier at which members are compared with the mean.
@@ -21,19 +21,19 @@ const COMPARED: [u16; 5] = [90, 80, 70, 60, 50];
 /// A workload with so many threads, ready to run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Program {
-    /// What its threads are like.
+    /// The behaviour of its threads.
     pub behaviour: Behaviour,
-    /// How long a run takes with all pages on the first tier, s.
+    /// The length of a run with all pages on the first tier, s.
     pub local_runtime_s: f64,
-    /// Its result on the first tier alone, in the metric of its demand.
+    /// The result on the first tier alone, in the metric of its demand.
     pub local_result: f64,
-    /// Why some of this is an extrapolation.
+    /// The reasons why figures are extrapolations.
     pub extrapolated: Vec<String>,
     threads: f64,
     traffic: TrafficPerWork,
-    /// Its work relative to its traffic changes with pressure only where both were counted.
+    /// Whether runs counted both work and traffic: only then does their ratio depend on pressure.
     counted: bool,
-    /// Its threads as in its runs as a whole, all on the first tier.
+    /// Its threads in a whole run, all on the first tier.
     whole: Load,
     phases: Vec<ProgramPhase>,
 }
@@ -41,7 +41,7 @@ pub struct Program {
 /// A while in which only some of a program's threads work.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Stretch {
-    /// How long it lasts with all pages on the first tier, s; above 0.
+    /// The length with all pages on the first tier, s; above 0.
     pub local_s: f64,
     /// The part of the threads that work, above 0 and up to 1.
     pub active: f64,
@@ -50,13 +50,13 @@ pub struct Stretch {
 /// A part of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProgramPhase {
-    /// Its part of the work, 0 to 1.
+    /// Its fraction of the work, 0 to 1.
     pub work: f64,
     /// The part of the threads that work, 0 to 1.
     active: f64,
     /// Its threads, all on the first tier.
     load: Load,
-    /// What they reach there alone, GB/s.
+    /// Their bandwidth on the first tier alone, GB/s.
     pub local_gbps: f64,
 }
 
@@ -75,7 +75,7 @@ impl Program {
     }
 
     /// The same threads in a run of these `stretches` (not empty), in order, in place of the phases
-    /// of its demand: a run whose demand comes and goes.
+    /// of its demand.
     pub fn with_stretches(mut self, platform: &Platform, stretches: &[Stretch]) -> Self {
         self.local_runtime_s = stretches.iter().map(|stretch| stretch.local_s).sum();
         let phase = |stretch: &Stretch| {
@@ -93,8 +93,7 @@ impl Program {
         self
     }
 
-    /// How fast it works in `phase` when its traffic is `gbps`: 1 is as fast as on the first tier
-    /// alone.
+    /// The speed of work in `phase` at a traffic of `gbps`, relative to the first tier alone.
     pub fn speed(&self, phase: usize, gbps: f64) -> f64 {
         let ProgramPhase { local_gbps, active, .. } = self.phases[phase];
         let gain = gbps / local_gbps;
@@ -121,7 +120,7 @@ impl Forecast<'_> {
             }
             Weights::new(weights).unwrap_or_else(|_| Weights::first_tier(tiers))
         });
-        // What each member answers: what it reaches on the first tier, and its speed-ups.
+        // The answers of each member: bandwidth on the first tier, and speed-ups.
         let answers: Vec<Vec<f64>> = (0..self.behaviours.len())
             .map(|member| {
                 let mut ignored = vec![];

@@ -31,19 +31,19 @@ pub struct ForecastAt<'a> {
 /// The workload with all pages on the first tier of the platform that is asked about.
 pub(super) struct Local {
     threads: f64,
-    /// What its controllers carry, GB/s, as far as counts of the runs tell.
+    /// The bandwidth of its controllers, GB/s, if runs counted it.
     pub(super) counted_gbps: Option<f64>,
     /// Work in a second.
     pub(super) performance: f64,
-    /// Whether the runs have as few and as many threads.
+    /// Whether the number of threads is within the range of the runs.
     known: bool,
     /// For each behaviour, GB/s of the whole run, then of each phase.
     pub(super) reached_gbps: Vec<Vec<f64>>,
-    /// Why some of this is an extrapolation.
+    /// The reasons why figures are extrapolations.
     pub(super) extrapolated: Vec<String>,
 }
 
-/// What one behaviour gives at one choice of weights, all relative to the first tier alone.
+/// The result of one behaviour at one choice of weights, relative to the first tier alone.
 pub(super) struct Outcome {
     pub(super) speedup: f64,
     traffic_gain: f64,
@@ -64,7 +64,7 @@ impl<'a> Forecast<'a> {
         }
     }
 
-    /// The same with all threads in one domain.
+    /// The workload with all threads in one domain.
     #[must_use]
     pub fn in_domain(self, domain: usize) -> Self {
         Self { domain_parts: self.platform.only(domain), ..self }
@@ -75,7 +75,7 @@ impl<'a> Forecast<'a> {
         &self.behaviours
     }
 
-    /// What `threads` threads reach at each of `weights`.
+    /// The prediction for `threads` threads at each of `weights`.
     pub fn predict(&self, threads: f64, weights: &[Weights]) -> Prediction {
         let at = self.at(threads);
         at.prediction(weights.iter().map(|weights| at.row(weights)).collect())
@@ -144,7 +144,7 @@ impl<'a> Forecast<'a> {
         }
     }
 
-    /// What behaviour number `member` gives.
+    /// The result of behaviour number `member`.
     pub(super) fn outcome(
         &self,
         member: usize,
@@ -197,7 +197,7 @@ impl<'a> Forecast<'a> {
         std::iter::once(whole).chain(phases).collect()
     }
 
-    /// What one load reaches; adds to `extrapolated` why that is an extrapolation.
+    /// The equilibrium of one load; appends reasons for extrapolation to `extrapolated`.
     fn reach(&self, load: &Load, extrapolated: &mut Vec<String>) -> LoadEquilibrium {
         let loads = std::slice::from_ref(load);
         let mut solved = System::new(self.platform, loads).solve(loads);

@@ -3,11 +3,11 @@
 //! Three things are held for true of it:
 //!
 //! - It is convex: each tier adds a time that grows with its share at least in proportion, and the
-//!   whole is their sum, or the largest of them, or something between. So a straight line through
-//!   two runs is below the curve outside of them.
+//!   whole is their sum, or the largest of them, or something between. A straight line through two
+//!   runs is below the curve outside of them.
 //! - With a part of the first tier's pages, at least that part of the time is left: what is saved
-//!   is at most the traffic that has gone. So the curve is above the line from a run to nothing at
-//!   a share of 0.
+//!   is at most the traffic that has gone. The curve is therefore above the line from a run to
+//!   nothing at a share of 0.
 //! - The same of the other tiers: it is above the line from a run to nothing at a share of 1.
 //!
 //! Between two runs these lines meet where the curve can be lowest. Runs have noise: first the
@@ -17,20 +17,20 @@
 /// Sweeps over the constraints of a fit; a few dozen do for the few points there are.
 const SWEEPS: usize = 400;
 
-/// How many standard deviations a slope may be off.
+/// The tolerance of a slope, in standard deviations.
 const TRUST: f64 = 0.5;
 
-/// What runs say of the curve.
+/// The curve that runs determine.
 #[derive(Clone, Debug)]
 pub(super) struct Curve {
-    /// By share, and each share once.
+    /// In order of share, each share once.
     points: Vec<Point>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Point {
     share: f64,
-    /// What was measured; fitted.
+    /// Measured, or fitted.
     value: f64,
     /// Its standard error.
     error: f64,
@@ -69,7 +69,7 @@ impl Curve {
         found.map_or(f64::MAX, |point| point.value)
     }
 
-    /// What the curve is not below at `share`.
+    /// A lower bound of the curve at `share`.
     pub(super) fn bound(&self, share: f64) -> f64 {
         let (left, right): (Vec<&Point>, Vec<&Point>) =
             self.points.iter().partition(|point| point.share <= share);
@@ -92,7 +92,7 @@ impl Curve {
     }
 }
 
-/// What must not be negative: sums of a few values, each with its factor.
+/// The sums of weighted values that must not be negative.
 fn constraints(shares: &[f64]) -> Vec<Vec<(usize, f64)>> {
     let mut found = vec![];
     for (at, pair) in shares.windows(2).enumerate() {

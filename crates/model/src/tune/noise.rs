@@ -1,4 +1,6 @@
-//! How much two runs with the same weights differ.
+//! The noise between two runs with the same weights.
+
+use crate::statistics;
 
 /// Runs that the expected noise is worth.
 const EXPECTED_RUNS: usize = 2;
@@ -25,7 +27,7 @@ impl Noise {
         let mut degrees = EXPECTED_RUNS;
         let mut squares = EXPECTED_RUNS as f64 * expected * expected;
         for logs in groups {
-            let mean = logs.iter().sum::<f64>() / logs.len() as f64;
+            let mean = statistics::mean(logs);
             degrees += logs.len() - 1;
             squares += logs.iter().map(|log| (log - mean) * (log - mean)).sum::<f64>();
         }

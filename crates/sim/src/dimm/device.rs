@@ -150,11 +150,6 @@ impl Device {
         ranks * u64::from(self.rows) * u64::from(self.columns)
     }
 
-    /// Devices of a rank of a sub-channel, those for error correction left aside.
-    pub fn devices_of_rank(&self) -> u32 {
-        self.data_bits / self.width
-    }
-
     /// The fastest that a channel could move data, GB/s.
     pub fn peak_gbps(&self) -> f64 {
         let bytes = f64::from(self.sub_channels * self.pseudo_channels * self.data_bits) / 8.0;

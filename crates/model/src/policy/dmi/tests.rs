@@ -144,8 +144,8 @@ fn demand_that_is_back_at_once_is_searched_for() {
     }
 }
 
-/// Where a step off the first tier takes the bandwidth below the cutoff, that is no demand
-/// which fell, and the step is not made for ever.
+/// A step off the first tier that takes the bandwidth below the cutoff is no fall of demand, and
+/// must not repeat for ever.
 #[test]
 fn a_step_below_the_cutoff_is_not_made_for_ever() {
     for mut policy in both() {

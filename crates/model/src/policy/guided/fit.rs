@@ -1,4 +1,4 @@
-//! What the threads and the tiers are like, from a few observations.
+//! Fits a model of threads and tiers to a few observations.
 //!
 //! Threads keep `circulating` bytes going and compute `compute_ns` between a line and the next
 //! request for it; each tier carries a factor times what its curve says. By Little's law the bytes
@@ -14,15 +14,15 @@ use crate::{
     units::LINE_BYTES,
 };
 
-/// How well a bandwidth and a latency are known in a period, as parts of them.
+/// Standard deviations of the logarithm of a period's bandwidth and latency.
 const BANDWIDTH_SPREAD: f64 = 0.01;
 const LATENCY_SPREAD: f64 = 0.03;
 
-/// How well the curves are believed: standard deviation of the logarithm of a tier's factor.
+/// The prior of a tier's factor: standard deviation of its logarithm.
 const FACTOR_SPREAD: f64 = 0.2;
 
-/// What threads compute between two requests of a line, ns, and the standard deviation of its
-/// logarithm: from 20 ns (a loop that only copies) to about 1 us.
+/// The prior of the computing time between two requests of a line, ns, and the standard deviation
+/// of its logarithm: from 20 ns (a loop that only copies) to about 1 us.
 const COMPUTE_NS: f64 = 150.0;
 const COMPUTE_SPREAD: f64 = 1.2;
 
@@ -36,18 +36,18 @@ const LEAST_SHARE: f64 = 0.02;
 /// The first and the last step of the search, in logarithms.
 const STEPS: (f64, f64) = (0.25, 0.002);
 
-/// What was seen of traffic at some shares.
+/// Observed traffic at some shares.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Seen {
     /// The part of the traffic on each tier, 0 to 1.
     pub(super) shares: Vec<f64>,
-    /// All of it, GB/s.
+    /// The total, GB/s.
     pub(super) bandwidth_gbps: f64,
     /// The latency of each tier, ns.
     pub(super) latency_ns: Vec<Option<f64>>,
 }
 
-/// What the threads and the tiers are taken to be like.
+/// Parameters of threads and tiers.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Fit {
     /// Natural logarithms: of the bytes that circulate, of the computing in ns, of the tiers'
@@ -62,7 +62,7 @@ pub(super) struct Belief<'a> {
     tiers: usize,
     /// The tiers that are near, as indices of the platform.
     near: Vec<usize>,
-    /// All that the cores can have outstanding, bytes.
+    /// The most bytes that the cores can have outstanding.
     outstanding_bytes: f64,
 }
 
@@ -89,14 +89,14 @@ impl<'a> Belief<'a> {
         }
     }
 
-    /// What is believed before anything was seen.
+    /// The parameters before any observation.
     pub(super) fn prior(&self) -> Fit {
         let mut logs = vec![libm::log(self.outstanding_bytes), libm::log(COMPUTE_NS)];
         logs.resize(2 + self.tiers, 0.0);
         Fit { logs }
     }
 
-    /// What such threads reach with `shares` of their traffic on each near tier.
+    /// The equilibrium of these threads with `shares` of their traffic on each near tier.
     pub(super) fn reach(&self, fit: &Fit, shares: &[f64]) -> LoadEquilibrium {
         let mut load = self.template.clone();
         load.threads = libm::exp(fit.logs[0]) / LINE_BYTES;
@@ -122,7 +122,7 @@ impl<'a> Belief<'a> {
         gbps / (most * libm::exp(fit.logs[2]))
     }
 
-    /// What agrees best with all that was `seen`, searched from `from`.
+    /// The parameters that agree best with all observations, searched from `from`.
     pub(super) fn fit(&self, seen: &[Seen], from: Fit) -> Fit {
         let mut best = from;
         if let Some(bytes) = seen.last().and_then(Seen::in_flight_bytes) {
@@ -149,7 +149,7 @@ impl<'a> Belief<'a> {
                 step *= 0.5;
                 continue;
             }
-            // What helped once may help again: a valley runs across the axes.
+            // Repeat a successful direction: a valley runs across the axes.
             let mut along = best.clone();
             for (log, old) in along.logs.iter_mut().zip(&before.logs) {
                 *log += *log - old;
