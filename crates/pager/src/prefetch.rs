@@ -15,9 +15,9 @@
 //! Rows of a matrix that are no whole number of pages long are found by [`matrix::Matrices`], in
 //! bytes. Irregular accesses that repeat in the same order are predicted by [`history::History`].
 //!
-//! A wasted prefetch costs time of the drive, and its frames. Therefore nothing is prefetched before
-//! it was predicted twice, the first prefetches are short, and each waste raises the confidence that
-//! is needed ([`throttle`]).
+//! A wasted prefetch costs time of the drive, and its frames. Therefore nothing is prefetched
+//! before it was predicted twice, the first prefetches are short, and each waste raises the
+//! confidence that is needed ([`throttle`]).
 
 pub mod stream;
 

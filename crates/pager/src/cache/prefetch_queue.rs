@@ -1,9 +1,9 @@
 //! The prefetch queue: pages that the prefetcher asks for, until a frame is free for them, and the
 //! frames that prefetched pages may hold.
 //!
-//! Prefetched pages may hold a part of the budget, of which each stream has an equal share: a stream
-//! that has its share waits until an eighth of it is used. The streams take turns. (How far ahead a
-//! stream may ask, and after which confidence, is decided in [`crate::prefetch`].)
+//! Prefetched pages may hold a part of the budget, of which each stream has an equal share: a
+//! stream that has its share waits until an eighth of it is used. The streams take turns. (How far
+//! ahead a stream may ask, and after which confidence, is decided in [`crate::prefetch`].)
 
 use super::{Action, Cache, PageFault, frame_pool::ORDER_MAX, index::ExtentId};
 use crate::{

@@ -407,8 +407,8 @@ impl Stream {
         self.cursor = None;
     }
 
-    /// A run with equal gaps is several runs: a prefetch of all of it would be wasted, and the waste
-    /// would show late.
+    /// A run with equal gaps is several runs: a prefetch of all of it would be wasted, and the
+    /// waste would show late.
     fn find_gaps(&mut self, fault: &FaultContext) {
         let FaultContext { pages: at, mapped_around: mapped, .. } = fault;
         let is_descending = self.is_descending();
