@@ -1,7 +1,7 @@
 //! Pages and their sizes.
 
-/// A page number, over all regions of a process. Regions are numbered apart from each other, so that no
-/// stream of accesses goes from one to the next.
+/// A page number, over all regions of a process. Regions are numbered apart from each other, so
+/// that no stream of accesses goes from one to the next.
 pub type Page = u64;
 
 /// Bytes of a page.
