@@ -20,7 +20,7 @@ use interleaf_linux::{
     root::Root,
     topology::Machine,
 };
-use interleaf_pager::rights::{self, Refused};
+use interleaf_pager::rights::{self, MissingRight};
 use std::path::Path;
 
 pub(super) fn run(args: &DoctorArgs, root: Option<&Path>) -> Result<(), Failure> {
@@ -69,7 +69,7 @@ fn tried(capability: &mut Capability) {
     };
     capability.status = match outcome {
         Ok(()) => Status::Present(how.into()),
-        Err(Refused { why, remedy }) => Status::Missing { why, remedy },
+        Err(MissingRight { why, hint }) => Status::Missing { why, remedy: hint },
     };
 }
 
