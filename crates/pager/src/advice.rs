@@ -1,20 +1,20 @@
-//! What a program says about its memory.
+//! Advice of a program about its memory.
 
-/// Advice, as of `madvise(2)`.
+/// Advice about pages, as by `madvise(2)` and `mlock(2)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Advice {
-    /// No pattern is known.
+    /// No special pattern.
     Normal,
-    /// Pages are touched in no order: nothing is brought in beside them.
+    /// Touched in random order: no prefetch and no fault-around.
     Random,
-    /// Pages are touched in order, once.
+    /// Touched in ascending order: prefetched from the first fault on.
     Sequential,
-    /// Pages will be touched soon.
+    /// Touched soon: prefetched now.
     WillNeed,
-    /// Pages will not be touched soon.
+    /// Not touched soon: evicted now.
     Cold,
-    /// Pages stay in memory.
+    /// Pinned: never evicted.
     Pin,
-    /// They need not any more.
+    /// No longer pinned.
     Unpin,
 }

@@ -1,58 +1,79 @@
-//! What a program does with its memory other than touching it.
+//! Regions, advice and pins: the calls of a program about its memory.
 
-use super::{Action, Cache, Extent, Settings, State, prefetch_queue::Pending};
-use crate::{advice::Advice, cache::index::ExtentId, page::Page, prefetch::ADVISED};
+use super::{Action, Cache, Extent, ExtentState, Settings};
+use crate::{advice::Advice, page::Page, ranges::Ranges};
 use std::ops::Range;
 
-/// One part in so many of all may be pinned.
+/// One frame in this many may be pinned.
 const PINNED_PART: u32 = 2;
 
-/// So many pages may be pinned.
+/// Frames that may be pinned.
 pub(crate) fn pinned_max(settings: Settings) -> u32 {
     settings.frames / PINNED_PART
 }
 
-impl Cache {
-    /// Adds pages of regions; those that follow each other are one region.
-    pub fn add_region(&mut self, pages: Range<Page>) {
-        let mut pages = pages;
-        if let Some((&start, &end)) = self.regions.range(..=pages.start).next_back()
-            && end >= pages.start
-        {
-            pages = start..end.max(pages.end);
-        }
-        while let Some((&start, &end)) = self.regions.range(pages.start..=pages.end).next() {
-            self.regions.remove(&start);
-            pages.end = pages.end.max(end);
-        }
-        self.regions.insert(pages.start, pages.end);
-        self.measure();
-    }
+/// Standing advice about pages, and pins.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ProgramAdvice {
+    /// [`Advice::Random`] and [`Advice::Sequential`].
+    advised: Ranges<Advice>,
+    /// Pages that the program pins.
+    pinned: Ranges<()>,
+    /// Frames of extents that are pinned and mapped.
+    pinned_frames: u32,
+}
 
-    /// Removes pages from their regions: they were discarded.
-    pub fn remove_region(&mut self, pages: &Range<Page>) {
-        let over = self.regions.range(..pages.end).rev().take_while(|it| *it.1 > pages.start);
-        let over: Vec<_> = over.map(|(start, end)| *start..*end).collect();
-        for region in over {
-            self.regions.remove(&region.start);
-            if region.start < pages.start {
-                self.regions.insert(region.start, pages.start);
-            }
-            if pages.end < region.end {
-                self.regions.insert(pages.end, region.end);
-            }
-        }
-        self.advised.set(pages, None);
-        self.pinned_pages.set(pages, None);
-        self.measure();
-    }
-
-    /// What the program said about a page.
-    pub fn advised(&self, page: Page) -> Advice {
+impl ProgramAdvice {
+    /// The advice about a page.
+    pub(super) fn of(&self, page: Page) -> Advice {
         self.advised.get(page).unwrap_or(Advice::Normal)
     }
 
-    /// Takes in what a program says about pages.
+    /// Forgets all about some pages.
+    fn clear(&mut self, pages: &Range<Page>) {
+        self.advised.set(pages, None);
+        self.pinned.set(pages, None);
+    }
+
+    /// True if an extent is to be pinned, of a cache with this budget; its frames are counted.
+    pub(super) fn pin(&mut self, extent: &Extent, budget: u32) -> bool {
+        let is_pinned = self.pinned_frames + extent.frames() <= budget / PINNED_PART
+            && extent.span().pages().any(|page| self.pinned.get(page).is_some());
+        self.pinned_frames += if is_pinned { extent.frames() } else { 0 };
+        is_pinned
+    }
+
+    /// An extent of this many frames is pinned no more.
+    pub(super) const fn unpin(&mut self, frames: u32) {
+        self.pinned_frames -= frames;
+    }
+
+    /// Advice as a forked child inherits it; pins are not inherited (mlock(2)).
+    pub(super) fn for_child(&self) -> Self {
+        Self { advised: self.advised.clone(), ..Self::default() }
+    }
+}
+
+impl Cache {
+    /// Adds pages of regions; adjacent regions become one.
+    pub fn add_region(&mut self, pages: Range<Page>) {
+        self.regions.add(pages);
+        self.on_regions_changed();
+    }
+
+    /// Removes discarded pages from their regions.
+    pub fn remove_region(&mut self, pages: &Range<Page>) {
+        self.regions.remove(pages);
+        self.advice.clear(pages);
+        self.on_regions_changed();
+    }
+
+    fn on_regions_changed(&mut self) {
+        self.prefetch.set_footprint(self.regions.pages());
+        self.fault_around.forget_removed(&self.regions);
+    }
+
+    /// Reacts to advice of the program about pages.
     pub(super) fn advise(
         &mut self,
         pages: &Range<Page>,
@@ -60,140 +81,37 @@ impl Cache {
         actions: &mut Vec<Action>,
     ) {
         match advice {
-            Advice::Normal => self.advised.set(pages, None),
-            Advice::Random | Advice::Sequential => self.advised.set(pages, Some(advice)),
-            Advice::WillNeed => self.need(pages),
-            Advice::Cold => self.cool(pages, actions),
+            Advice::Normal => self.advice.advised.set(pages, None),
+            Advice::Random | Advice::Sequential => self.advice.advised.set(pages, Some(advice)),
+            Advice::WillNeed => self.prefetch.enqueue_advised(pages.clone()),
+            Advice::Cold => self.evict_cold(pages, actions),
             Advice::Pin => {
-                self.pinned_pages.set(pages, Some(()));
-                for id in self.within(pages) {
-                    if self.extents[id as usize].state == State::Mapped {
-                        self.leave(id);
-                        self.enter(id);
-                    }
-                }
+                self.advice.pinned.set(pages, Some(()));
+                self.requeue_mapped(pages, |extent| extent.state == ExtentState::Mapped);
             }
             Advice::Unpin => {
-                self.pinned_pages.set(pages, None);
-                for id in self.within(pages) {
-                    if self.extents[id as usize].is_pinned {
-                        self.leave(id);
-                        self.enter(id);
-                    }
-                }
+                self.advice.pinned.set(pages, None);
+                self.requeue_mapped(pages, |extent| extent.is_pinned);
             }
         }
     }
 
-    /// Whether an extent may not be given up, as far as there may be such extents.
-    pub(super) fn is_to_pin(&self, extent: &Extent) -> bool {
-        self.pinned_frames + extent.frames()
-            <= pinned_max(Settings { frames: self.budget(), ..self.settings })
-            && extent.span().pages().any(|page| self.pinned_pages.get(page).is_some())
-    }
-
-    /// What does not move stays, last in its queue; what is discarded need not move.
-    pub(super) fn held(&mut self, id: ExtentId, actions: &mut Vec<Action>) {
-        let span = self.extents[id as usize].span();
-        if self.is_discarded(span) {
-            actions.push(Action::Drop(id, span));
-            return;
+    /// Puts mapped extents into the queues that their pins call for.
+    fn requeue_mapped(&mut self, pages: &Range<Page>, is_due: fn(&Extent) -> bool) {
+        for id in self.residency.all_in(pages) {
+            if is_due(self.residency.extent(id)) {
+                self.remove_mapped(id);
+                self.push_mapped(id);
+            }
         }
-        self.leaving -= 1 << span.order;
-        self.is_obstructed = true;
-        self.is_unwritable = self.is_frozen;
-        let extent = &mut self.extents[id as usize];
-        extent.state = State::Mapped;
-        // Nobody knows what will have been written to it by then.
-        extent.is_dirty = true;
-        extent.forget_wanted();
-        // What goes by is given up before all that is kept: it would be tried for ever, and nothing
-        // else, while who holds it waits for room.
-        extent.goes_by = false;
-        self.enter(id);
-        actions.push(Action::Wake(span.page, 1 << span.order));
     }
 
-    /// The extents of pages.
-    pub(super) fn within(&self, pages: &Range<Page>) -> Vec<ExtentId> {
-        let mut found = vec![];
-        let mut rest = pages.clone();
-        while let Some((_, id)) = self.index.first(rest.clone()) {
-            found.push(id);
-            rest.start = self.extents[id as usize].span().pages().end;
-        }
-        found
-    }
-
-    /// It is brought in as what is foreseen.
-    fn need(&mut self, pages: &Range<Page>) {
-        self.pending.push_back(Pending::of(ADVISED, pages.clone()));
-    }
-
-    /// Who is over its share because the program said so makes room for who waits.
-    pub(super) fn is_over(&self, holder: u32, waits: u32, most: u32) -> bool {
-        let has = self.ahead.get(&ADVISED).copied().unwrap_or(0);
-        holder == ADVISED && waits != ADVISED && has > most / (self.ahead.len() as u32 + 1)
-    }
-
-    fn cool(&mut self, pages: &Range<Page>, actions: &mut Vec<Action>) {
-        for id in self.within(pages) {
-            let Extent { state, is_pinned, .. } = self.extents[id as usize];
-            if state == State::Mapped && !is_pinned {
+    fn evict_cold(&mut self, pages: &Range<Page>, actions: &mut Vec<Action>) {
+        for id in self.residency.all_in(pages) {
+            let Extent { state, is_pinned, .. } = *self.residency.extent(id);
+            if state == ExtentState::Mapped && !is_pinned {
                 self.unmap(id, actions);
             }
         }
-    }
-
-    /// The process is about to fork: everything leaves its address space, and what has changed is
-    /// stored.
-    pub(super) fn freeze(&mut self, actions: &mut Vec<Action>) {
-        self.is_frozen = true;
-        for id in self.within(&(0..Page::MAX)) {
-            if self.extents[id as usize].state == State::Mapped {
-                self.unmap(id, actions);
-            }
-        }
-    }
-
-    /// Whether nothing is under way, so that all there is is stored.
-    pub fn is_quiescent(&self) -> bool {
-        self.is_frozen
-            && self.leaving == 0
-            && self.discarded.is_empty()
-            && self.erasing.is_empty()
-            && self.coming == 0
-    }
-
-    /// Goes on after a fork.
-    pub(super) fn thaw(&mut self, actions: &mut Vec<Action>) {
-        self.is_frozen = false;
-        self.is_unwritable = false;
-        for (start, end) in &self.regions {
-            actions.push(Action::Wake(*start, end - start));
-        }
-    }
-
-    /// The pages of a child that is forked now: all of them are stored, and none is in memory.
-    /// `None` when some could not be stored.
-    pub fn for_child(&self) -> Option<Self> {
-        (!self.is_unwritable).then(|| Self {
-            regions: self.regions.clone(),
-            stored: self.stored.clone(),
-            lost: self.lost.clone(),
-            advised: self.advised.clone(),
-            ..Self::new(self.settings)
-        })
-    }
-
-    /// Pages are zeros for a child, which has nothing of them yet.
-    pub fn reset_to_zeros(&mut self, pages: &Range<Page>) {
-        let words = pages.start / 64..pages.end.div_ceil(64).min(self.stored.len() as u64);
-        for word in words {
-            let bits = (0..64).filter(|bit| pages.contains(&(word * 64 + bit)));
-            let mask = bits.fold(0_u64, |mask, bit| mask | 1 << bit);
-            self.stored[word as usize] &= !mask;
-        }
-        self.lost.retain(|page| !pages.contains(page));
     }
 }

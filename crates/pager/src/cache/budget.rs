@@ -1,96 +1,98 @@
-//! A budget that changes while it is used: some frames are others' for now.
+//! A budget that changes at run time: frames released to other processes, and taken back.
 
-use super::{Cache, Settings};
-use crate::{
-    cache::frame_pool::{Frame, ORDER_MAX},
-    prefetch::Limits,
+use super::{
+    Cache, Settings,
+    frame_pool::{Frame, ORDER_MAX},
 };
+use crate::prefetch::Limits;
 
-/// While frames are wanted by others, room is made for so many at a time: the drive has to take
-/// what was in them.
-const DUE_MAX: u32 = 4096;
+/// Frames to reclaim at once for other processes: the drive has to take their dirty pages.
+const BACKLOG_MAX: u32 = 4096;
 
-/// Frames that are others' for now.
+/// Frames that other processes use for now.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Lent {
-    /// Pieces of the pool.
-    pieces: Vec<(Frame, u8)>,
+pub(super) struct Released {
+    /// Blocks taken from the pool.
+    blocks: Vec<(Frame, u8)>,
+    /// Frames of all blocks.
     frames: u32,
-    /// So many are to be others'.
-    due: u32,
-    /// So many of the pieces have been told of.
-    told: usize,
+    /// Frames that have to be released.
+    target: u32,
+    /// Blocks that the caller has been told of.
+    reported: usize,
 }
 
 impl Settings {
-    /// Those of every pager with so many frames: 16 KiB at first, and streams up to 32 MiB prefetch.
+    /// The settings of every pager with this many frames: fault-around of 16 KiB at first, and
+    /// prefetch up to 32 MiB ahead of a stream.
     pub const fn for_budget(frames: u32) -> Self {
         Self { frames, order: 2, prefetch: Limits { initial: 16, max: 8192 } }
     }
 }
 
 impl Cache {
-    /// Lets so many frames be used from now on, as far as there are. Fewer are in use once what is
-    /// in the others has been given up ([`Cache::used_frames`]).
+    /// Sets the budget, at most that of the settings. A smaller one is reached by evictions
+    /// ([`Cache::used_frames`]).
     pub fn resize(&mut self, frames: u32) {
-        self.lent.due = self.settings.frames.saturating_sub(frames);
-        self.cyclic.resize(self.budget());
-        if self.extents.is_empty() {
-            self.lend();
+        self.released.target = self.settings.frames.saturating_sub(frames);
+        self.reclaim.loop_detector.resize(self.budget());
+        if self.residency.is_unused() {
+            self.release_frames();
         }
     }
 
-    /// So many frames are used, or may be at any moment.
+    /// Frames that are in use, or may be at any moment: all but the released ones.
     pub const fn used_frames(&self) -> u32 {
-        self.settings.frames - self.lent.frames
+        self.settings.frames - self.released.frames
     }
 
     /// Frames that hold pages.
     pub fn resident_frames(&self) -> u32 {
-        self.used_frames().saturating_sub(self.pool.free())
+        self.used_frames().saturating_sub(self.residency.pool.free_frames())
     }
 
-    /// So many frames may be used.
+    /// The current budget, frames.
     pub(super) const fn budget(&self) -> u32 {
-        self.settings.frames - self.lent.due
+        self.settings.frames - self.released.target
     }
 
-    /// For so many frames more room is to be made than for what is brought in.
-    pub(super) fn due(&self) -> u32 {
-        self.lent.due.saturating_sub(self.lent.frames).min(DUE_MAX)
+    /// Frames to reclaim beside the reserve, because they have to be released.
+    pub(super) fn release_backlog(&self) -> u32 {
+        self.released.target.saturating_sub(self.released.frames).min(BACKLOG_MAX)
     }
 
-    /// The frames that nobody uses any more since this was asked for, as first frames and orders.
+    /// The blocks released since the last call, as first frames and orders.
     pub fn newly_released(&mut self) -> &[(Frame, u8)] {
-        let told = std::mem::replace(&mut self.lent.told, self.lent.pieces.len());
-        &self.lent.pieces[told..]
+        let reported = std::mem::replace(&mut self.released.reported, self.released.blocks.len());
+        &self.released.blocks[reported..]
     }
 
-    /// Lends free frames, or takes them back.
-    pub(super) fn lend(&mut self) {
-        // Who waits for a page comes first.
-        while self.lent.frames < self.lent.due && self.waiting.is_empty() {
-            let left = self.lent.due - self.lent.frames;
-            let most = left.ilog2().min(ORDER_MAX.into()) as u8;
-            let piece = (0..=most).rev().find_map(|order| Some((self.pool.take(order)?, order)));
-            if let Some((frame, order)) = piece {
-                self.lent.pieces.push((frame, order));
-                self.lent.frames += 1 << order;
-            } else if self.drop_rested().is_none() {
+    /// Releases free frames up to the target, or takes frames back.
+    pub(super) fn release_frames(&mut self) {
+        // Faults that wait for a frame come first.
+        while self.released.frames < self.released.target && self.waiting.is_empty() {
+            let left = self.released.target - self.released.frames;
+            let max = left.ilog2().min(ORDER_MAX.into()) as u8;
+            let pool = &mut self.residency.pool;
+            let block = (0..=max).rev().find_map(|order| Some((pool.allocate(order)?, order)));
+            if let Some((frame, order)) = block {
+                self.released.blocks.push((frame, order));
+                self.released.frames += 1 << order;
+            } else if self.drop_oldest_inactive().is_none() {
                 return;
             }
         }
-        while self.lent.frames > self.lent.due {
-            let Some((frame, order)) = self.lent.pieces.pop() else { return };
-            self.lent.told = self.lent.told.min(self.lent.pieces.len());
-            if 1 << order <= self.lent.frames - self.lent.due {
-                self.lent.frames -= 1 << order;
-                self.pool.give(frame, order);
+        while self.released.frames > self.released.target {
+            let Some((frame, order)) = self.released.blocks.pop() else { return };
+            self.released.reported = self.released.reported.min(self.released.blocks.len());
+            if 1 << order <= self.released.frames - self.released.target {
+                self.released.frames -= 1 << order;
+                self.residency.pool.deallocate(frame, order);
                 continue;
             }
-            // Half of it is told of again, which does no harm.
+            // Half of the block is reported twice, which does no harm.
             let order = order - 1;
-            self.lent.pieces.extend([(frame + (1 << order), order), (frame, order)]);
+            self.released.blocks.extend([(frame + (1 << order), order), (frame, order)]);
         }
     }
 }

@@ -1,31 +1,31 @@
-//! Frames that lie together again.
+//! Compaction: contiguous free frames.
 //!
-//! Extents of all sizes come and go, and what stays lies between what is free, until no huge page
-//! and no long transfer fits any more. Then everything leaves the block of frames in which least
-//! is: what is given up for that comes back into smaller gaps if it is touched.
+//! Extents of all sizes come and go, and the frames that stay in use fragment the free ones, until
+//! no huge page and no long transfer fits. Then the block of frames with the fewest in use is
+//! emptied. Pages evicted for that are loaded into smaller gaps if they are touched again.
 
-use super::{Action, Cache, State};
-use crate::cache::{
+use super::{
+    Action, Cache, ExtentState,
     frame_pool::{Frame, ORDER_MAX},
     index::ExtentId,
 };
 
-/// From this order on it matters that frames lie together: 2^7 of them are 512 KiB.
-pub(super) const TOGETHER: u8 = 7;
+/// Fragmentation matters from this order on: 2^7 frames are 512 KiB.
+pub(super) const CONTIGUOUS_ORDER_MIN: u8 = 7;
 
-/// One part in so many of a block has to be free: of others too much would have to leave.
+/// One frame in this many of a block has to be free: of a fuller one too much would be evicted.
 const FREE_PART: u32 = 4;
 
-/// No extent begins with a frame.
-const NOBODY: ExtentId = ExtentId::MAX;
+/// No extent begins with the frame.
+const NO_OWNER: ExtentId = ExtentId::MAX;
 
-/// Which extent begins with a frame.
+/// The extent that begins with each frame.
 #[derive(Clone, Debug)]
-pub(super) struct Owners(Vec<ExtentId>);
+pub(super) struct FrameOwners(Vec<ExtentId>);
 
-impl Owners {
+impl FrameOwners {
     pub(super) fn new(frames: u32) -> Self {
-        Self(vec![NOBODY; frames as usize])
+        Self(vec![NO_OWNER; frames as usize])
     }
 
     pub(super) fn set(&mut self, frame: Frame, id: ExtentId) {
@@ -33,43 +33,43 @@ impl Owners {
     }
 
     pub(super) fn clear(&mut self, frame: Frame) {
-        self.0[frame as usize] = NOBODY;
+        self.0[frame as usize] = NO_OWNER;
     }
 
-    /// The extents that begin with one of so many frames.
+    /// The extents that begin with one of `count` frames.
     pub(super) fn within(&self, frame: Frame, count: u32) -> impl Iterator<Item = ExtentId> {
         let frames = self.0.iter().skip(frame as usize).take(count as usize);
-        frames.copied().filter(|id| *id != NOBODY)
+        frames.copied().filter(|id| *id != NO_OWNER)
     }
 
-    fn get(&self, frame: Frame) -> Option<ExtentId> {
-        self.0.get(frame as usize).copied().filter(|id| *id != NOBODY)
+    pub(super) fn get(&self, frame: Frame) -> Option<ExtentId> {
+        self.0.get(frame as usize).copied().filter(|id| *id != NO_OWNER)
     }
 }
 
 impl Cache {
-    /// Frees the block of frames in which least is.
-    pub(super) fn gather(&mut self, actions: &mut Vec<Action>) {
-        let Some((block, free)) = self.pool.emptiest() else { return };
+    /// Empties the block of frames with the fewest in use.
+    pub(super) fn compact(&mut self, actions: &mut Vec<Action>) {
+        let Some((block, free)) = self.residency.pool.emptiest() else { return };
         let frames = 1 << ORDER_MAX;
         if free * FREE_PART < frames {
             return;
         }
         let (mut frame, end) = (block, block + frames);
         while frame < end {
-            let Some(id) = self.owners.get(frame) else {
+            let Some(id) = self.residency.owner(frame) else {
                 frame += 1;
                 continue;
             };
-            let extent = &mut self.extents[id as usize];
+            let extent = self.residency.extent_mut(id);
             frame += extent.frames();
             match extent.state {
-                State::Ready if extent.stream == 0 => self.drop_at_rest(id),
-                State::Mapped if !extent.is_pinned => {
-                    extent.is_leaving = true;
+                ExtentState::Ready if extent.stream == 0 => self.drop_inactive(id),
+                ExtentState::Mapped if !extent.is_pinned => {
+                    extent.is_evicting = true;
                     self.unmap(id, actions);
                 }
-                // Something is under way with it, or it is waited for.
+                // In transition, prefetched, or pinned.
                 _ => {}
             }
         }

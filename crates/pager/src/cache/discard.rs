@@ -1,55 +1,41 @@
-//! Pages whose content is of no use any more.
+//! Discarded pages: their content is of no use any more, and their next touch reads zeros.
 
-use super::{Action, Cache, Extent, Span, State, evict::halves};
-use crate::{cache::index::ExtentId, page::Page};
+use super::{Action, Cache, Extent, ExtentState, index::ExtentId};
+use crate::page::Page;
 use std::ops::Range;
 
 impl Cache {
-    /// Whether some of these pages are being discarded.
-    pub(super) fn goes(&self, pages: &Range<Page>) -> bool {
-        let mut all = self.discarded.iter().chain(&self.erasing);
-        all.any(|going| going.start < pages.end && pages.start < going.end)
-    }
-
-    /// Whether all of an extent is to be discarded, so that nobody need store it.
-    pub(super) fn is_discarded(&self, span: Span) -> bool {
-        let has = |pages: &Range<Page>| pages.start <= span.page && span.pages().end <= pages.end;
-        self.discarded.iter().any(has)
-    }
-
-    /// Discards what can be discarded now: what something is under way with has to wait for it.
+    /// Discards the ranges whose pages are idle; ranges with a transfer or a move under way wait.
     pub(super) fn discard(&mut self, actions: &mut Vec<Action>) {
-        let mut waits = vec![];
-        for pages in std::mem::take(&mut self.discarded) {
-            if self.discard_pages(&pages, actions) {
-                waits.push(pages);
+        for pages in self.durability.take_discards() {
+            if self.discard_extents(&pages, actions) {
+                self.durability.add_discard(pages);
                 continue;
             }
-            self.reset_to_zeros(&pages);
+            self.durability.reset_to_zeros(&pages);
             actions.push(Action::Erase(pages.start, pages.end - pages.start));
-            self.erasing.push(pages);
+            self.durability.begin_erase(pages);
         }
-        self.discarded = waits;
     }
 
-    /// Discards extents of these pages, and says whether some are left.
-    fn discard_pages(&mut self, pages: &Range<Page>, actions: &mut Vec<Action>) -> bool {
+    /// Drops the idle extents of these pages; true if some are left.
+    fn discard_extents(&mut self, pages: &Range<Page>, actions: &mut Vec<Action>) -> bool {
         let mut is_left = false;
         let mut rest = pages.clone();
-        while let Some((_, id)) = self.index.first(rest.clone()) {
-            let extent = self.extents[id as usize];
+        while let Some(id) = self.residency.first_in(rest.clone()) {
+            let extent = *self.residency.extent(id);
             let span = extent.span();
             let is_whole = pages.start <= span.page && span.pages().end <= pages.end;
             match extent.state {
-                State::Ready | State::Mapped if !is_whole => {
+                ExtentState::Ready | ExtentState::Mapped if !is_whole => {
                     self.split(id);
                     continue;
                 }
-                State::Ready => {
-                    self.dequeue(id);
-                    self.forget(id);
+                ExtentState::Ready => {
+                    self.remove_ready(id);
+                    self.remove(id);
                 }
-                State::Mapped => {
+                ExtentState::Mapped => {
                     self.unmap(id, actions);
                     is_left = true;
                 }
@@ -60,29 +46,29 @@ impl Cache {
         is_left
     }
 
-    /// Makes two halves of an extent that nothing is under way with.
+    /// Splits a ready or mapped extent into halves.
     fn split(&mut self, id: ExtentId) {
-        let mut whole = self.extents[id as usize];
-        let [first, second] = halves(whole.span());
-        if whole.state == State::Ready {
-            self.dequeue(id)
+        let mut whole = *self.residency.extent(id);
+        let is_ready = whole.state == ExtentState::Ready;
+        let [first, second] = whole.span().halves();
+        if is_ready {
+            self.remove_ready(id)
         } else {
-            self.leave(id)
+            self.remove_mapped(id)
         }
         whole.is_pinned = false;
-        let other = self.insert(whole.with(second));
-        self.put(id, whole.with(first));
-        self.index.set(second.page, second.order, Some(other));
+        let other = self.residency.add(whole.with_span(second));
+        self.residency.replace(id, whole.with_span(first));
         for id in [id, other] {
-            if whole.state == State::Ready {
-                // Halves of what was foreseen were foreseen, as many frames as before.
+            if is_ready {
+                // Both halves of a prefetched extent count as prefetched.
                 let Extent { stream, .. } = whole;
                 if stream != 0 {
-                    self.foreseen_more(stream, 1 << first.order);
+                    self.prefetch.add_frames(stream, 1 << first.order);
                 }
-                self.enqueue(id);
+                self.residency.push_ready(id);
             } else {
-                self.enter(id);
+                self.push_mapped(id);
             }
         }
     }

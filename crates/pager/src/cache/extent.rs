@@ -1,10 +1,11 @@
-//! What is known of an extent. There may be as many as frames, so that it has to be small.
+//! The state of one extent. As many extents as frames may exist, therefore it is small.
 
 use super::Span;
 use crate::{cache::frame_pool::Frame, page::Page};
 
+/// States of an extent, drawn in [`crate::cache`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum ExtentState {
     Filling,
     Ready,
     Mapping,
@@ -15,65 +16,67 @@ pub(super) enum State {
 
 /// A page that a thread waits for.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Wanted {
+pub(super) struct WaitingFault {
     pub(super) page: Page,
     pub(super) is_write: bool,
 }
 
-/// Nobody waits for a page.
-const NOBODY: u16 = u16::MAX;
+/// No thread waits for the extent.
+const NO_WAITER: u16 = u16::MAX;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Extent {
-    /// The first page: 2^32 of them are 16 TiB.
+    /// First page: 2^32 pages are 16 TiB.
     page: u32,
     frame: Frame,
-    /// The stream that foresaw it, until it is touched; 0 for none.
+    /// The stream that prefetched the extent, until its first touch; 0 for none.
     pub(super) stream: u32,
-    /// The page that a thread waits for, from the first on.
-    wanted: u16,
-    /// When it was foreseen.
-    pub(super) since: u16,
+    /// The page that a thread waits for, counted from the first.
+    waiting_page: u16,
+    /// Time of the prefetch, by the prefetch clock.
+    pub(super) prefetched_at: u16,
     order: u8,
-    pub(super) state: State,
-    /// Whether who waits wants to write.
-    wants_to_write: bool,
-    /// Whether what is in memory may differ from what is stored.
+    pub(super) state: ExtentState,
+    /// The waiting thread wants to write.
+    is_wait_for_write: bool,
+    /// The content in DRAM may differ from the store.
     pub(super) is_dirty: bool,
-    /// Whether it goes by in a loop.
-    pub(super) goes_by: bool,
-    /// Whether it is mapped and stays so.
+    /// Mapped by a scan of a loop: in the probationary queue, not in the protected one.
+    pub(super) is_probationary: bool,
+    /// Mapped, and exempt from eviction.
     pub(super) is_pinned: bool,
-    /// Whether its frames are needed, if nobody waits for it.
-    pub(super) is_leaving: bool,
-    /// Whether only the page that is waited for is to be mapped, to see whether others are touched.
+    /// Compaction needs the frames: drop the extent once it is unmapped and clean, if no thread
+    /// waits for it.
+    pub(super) is_evicting: bool,
+    /// A probe of the fault-around size: map only the page that faults, so that touches of the
+    /// other pages fault.
     pub(super) is_probe: bool,
-    /// Whether a thread maps it by itself.
-    pub(super) is_taken: bool,
+    /// A thread is mapping the extent on the fast path.
+    pub(super) is_claimed: bool,
 }
 
 impl Extent {
-    pub(super) const fn new(span: Span, state: State, stream: u32) -> Self {
+    pub(super) const fn new(span: Span, state: ExtentState, stream: u32) -> Self {
         Self {
             page: span.page as u32,
             frame: span.frame,
             stream,
-            wanted: NOBODY,
-            since: 0,
+            waiting_page: NO_WAITER,
+            prefetched_at: 0,
             order: span.order,
             state,
-            wants_to_write: false,
+            is_wait_for_write: false,
             is_dirty: false,
-            goes_by: false,
+            is_probationary: false,
             is_pinned: false,
-            is_leaving: false,
+            is_evicting: false,
             is_probe: false,
-            is_taken: false,
+            is_claimed: false,
         }
     }
 
-    /// The same with another span.
-    pub(super) const fn with(self, span: Span) -> Self {
+    /// The same state with another span.
+    pub(super) const fn with_span(self, span: Span) -> Self {
         Self { page: span.page as u32, frame: span.frame, order: span.order, ..self }
     }
 
@@ -85,21 +88,27 @@ impl Extent {
         1 << self.order
     }
 
-    /// A thread waits for a page of it.
-    pub(super) const fn want(&mut self, page: Page, is_write: bool) {
-        let wanted = (page - self.page as Page) as u16;
-        // Who waits for another page is to be served by the same move.
-        self.is_probe &= self.wanted == NOBODY || self.wanted == wanted;
-        self.wanted = wanted;
-        self.wants_to_write |= is_write;
+    /// True if the extent is being loaded for a fault, and not as a prefetch.
+    pub(super) fn is_filling_for_fault(&self) -> bool {
+        self.state == ExtentState::Filling && self.stream == 0
     }
 
-    pub(super) fn wanted(&self) -> Option<Wanted> {
-        let page = Page::from(self.page) + Page::from(self.wanted);
-        (self.wanted != NOBODY).then_some(Wanted { page, is_write: self.wants_to_write })
+    /// Notes that a thread waits for a page of the extent.
+    pub(super) const fn add_waiter(&mut self, page: Page, is_write: bool) {
+        let waiting_page = (page - self.page as Page) as u16;
+        // A probe maps one page only: two threads that wait for two pages end it.
+        self.is_probe &= self.waiting_page == NO_WAITER || self.waiting_page == waiting_page;
+        self.waiting_page = waiting_page;
+        self.is_wait_for_write |= is_write;
     }
 
-    pub(super) const fn forget_wanted(&mut self) {
-        (self.wanted, self.wants_to_write) = (NOBODY, false);
+    pub(super) fn waiting_fault(&self) -> Option<WaitingFault> {
+        let page = Page::from(self.page) + Page::from(self.waiting_page);
+        let is_write = self.is_wait_for_write;
+        (self.waiting_page != NO_WAITER).then_some(WaitingFault { page, is_write })
+    }
+
+    pub(super) const fn clear_waiter(&mut self) {
+        (self.waiting_page, self.is_wait_for_write) = (NO_WAITER, false);
     }
 }

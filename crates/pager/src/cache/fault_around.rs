@@ -1,79 +1,176 @@
-//! How much to bring in at once where no stream says so: what lies beside a page that was touched
-//! is read with it if such pages are touched soon after.
+//! Fault-around: how many pages are read with one that faults, where no stream knows.
 //!
-//! Now and then an extent is a *probe*: only the page that was touched is mapped, so that touches
-//! of the others show.
+//! Each region learns an order: the pages of an aligned block of 2^order pages are loaded together
+//! if such neighbours are touched soon after. Touches of mapped pages cannot be seen, therefore one
+//! extent in a few is a *probe*: only the page that faulted is mapped, so that touches of the
+//! others fault.
 
+use super::{Cache, Extent, ExtentState, index::ExtentId, regions::Regions};
 use crate::page::Page;
-use std::mem;
+use std::{collections::BTreeMap, mem, ops::Range};
 
-/// One extent in so many is a probe: a prime, or probes would fall on the same page of each block.
+/// One extent in this many is a probe: a prime, else probes would fall on the same page of each
+/// block.
 const PROBE_ONE_IN: u32 = 7;
 
-/// A probe is judged after so many touches in its region ...
+/// A probe is judged after this many faults in its region ...
 const JUDGED_AFTER: u32 = 64;
 
-/// ... or, where it has shown that more comes later, after so many pages were brought in as are
-/// this part of the budget: what is used while it is in memory might as well be read at once.
-const STAYS_PART: u64 = 4;
+/// ... or, where late use counts, after pages of this part of the budget were loaded: pages that
+/// are used while they are resident might as well be read at once.
+const RESIDENT_PART: u64 = 4;
 
-/// So many probes of one kind more than of the other show that more comes later, and are remembered
-/// at most.
+/// Late use counts while patience is above zero; it is at most this many probes.
 const PATIENCE_MAX: i32 = 8;
 
-/// What comes of probes late comes before anybody knows of which nothing does: those that are
-/// watched at once must not be enough.
-const IMPATIENCE_MAX: i32 = -24;
+/// Late use shows before late disuse does: the first probes must not suffice to make it count.
+const PATIENCE_MIN: i32 = -24;
 
-/// Of what is random much is used in the end: one probe of which nothing comes counts for so many
-/// of which something does.
-const IMPATIENCE: i32 = 6;
+/// Of random accesses many pages are used in the end: a probe that is never used counts as much as
+/// this many that are used late.
+const DISUSE_WEIGHT: i32 = 6;
 
-/// Probes that are watched at once, of those that were judged and of those that were not.
-const WATCHED: usize = 16;
+/// Probes watched at once, of those that were judged and of those that were not.
+const WATCHED_MAX: usize = 16;
 
-/// So many probes more for than against change the order.
+/// A majority of this many votes changes the order.
 const VOTES: i32 = 4;
 
-/// The most that is brought in: 2^6 pages, 256 KiB. What needs more is a stream.
+/// The largest order: 2^6 pages, 256 KiB. Longer accesses are streams.
 const ORDER_MAX: u8 = 6;
 
-/// When something is: pages that were brought in before, of how many in the budget.
+/// Pages loaded so far, and frames of the budget.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Now {
-    pub(super) brought: u64,
+pub(super) struct LoadClock {
+    pub(super) loaded: u64,
     pub(super) budget: u32,
 }
 
-/// What is known of a region.
+/// The fault-around sizes of all regions.
 #[derive(Clone, Debug)]
-pub(super) struct Learner {
+pub(super) struct FaultAround {
+    /// The order of a region of which nothing is known.
+    initial_order: u8,
+    /// By the first page of the region.
+    sizes: BTreeMap<Page, FaultAroundSize>,
+}
+
+impl FaultAround {
+    pub(super) const fn new(initial_order: u8) -> Self {
+        Self { initial_order, sizes: BTreeMap::new() }
+    }
+
+    /// The size of the region that begins with this page.
+    pub(super) fn size_mut(&mut self, region: Page) -> &mut FaultAroundSize {
+        let order = self.initial_order;
+        self.sizes.entry(region).or_insert_with(|| FaultAroundSize::new(order))
+    }
+
+    /// The order of the region that begins with this page.
+    fn order(&self, region: Page) -> u8 {
+        self.sizes.get(&region).map_or(self.initial_order, FaultAroundSize::order)
+    }
+
+    /// The largest order of any region.
+    pub(super) fn order_max(&self) -> u8 {
+        self.sizes.values().map(FaultAroundSize::order).max().unwrap_or(0)
+    }
+
+    /// Forgets regions that no longer exist.
+    pub(super) fn forget_removed(&mut self, regions: &Regions) {
+        self.sizes.retain(|first, _| regions.begins_at(*first));
+    }
+
+    /// The pages that a fault on the first of `pages` would load, joined with `pages`.
+    pub(super) fn pages_around(&self, regions: &Regions, pages: &Range<Page>) -> Range<Page> {
+        let region = regions.containing(pages.start);
+        let order = self.order(region.start);
+        let start = pages.start >> order << order;
+        start.max(region.start)..(start + (1 << order)).max(pages.end).min(region.end)
+    }
+
+    /// The order of fault-around of a page.
+    pub(super) fn order_at(&self, regions: &Regions, page: Page) -> u8 {
+        self.order(regions.containing(page).start)
+    }
+}
+
+impl Cache {
+    /// The time by which probes are judged.
+    pub(super) const fn load_clock(&self) -> LoadClock {
+        LoadClock { loaded: self.residency.loaded_pages(), budget: self.budget() }
+    }
+
+    /// Splits a probe that is in no queue around the page that a thread waits for: the extent keeps
+    /// that page, and the others become inactive extents.
+    pub(super) fn split_probe(&mut self, id: ExtentId, page: Page) {
+        let extent = self.residency.extent_mut(id);
+        if !mem::take(&mut extent.is_probe) {
+            return;
+        }
+        if self.is_probe_visible(id, page) {
+            let clock = self.load_clock();
+            let region = self.regions.containing(page).start;
+            self.fault_around.size_mut(region).watch(page, clock);
+        }
+        while self.residency.extent(id).frames() > 1 {
+            let whole = *self.residency.extent(id);
+            let [first, second] = whole.span().halves();
+            let (near, far) =
+                if first.pages().contains(&page) { (first, second) } else { (second, first) };
+            let mut rest = Extent::new(far, ExtentState::Ready, 0);
+            rest.is_dirty = whole.is_dirty;
+            let other = self.residency.add(rest);
+            self.residency.push_ready(other);
+            let mut near = Extent::new(near, whole.state, 0);
+            if let Some(fault) = whole.waiting_fault() {
+                near.add_waiter(fault.page, fault.is_write);
+            }
+            self.residency.replace(id, near);
+        }
+    }
+
+    /// True if touches of all pages around a page would fault, but for those of an extent.
+    fn is_probe_visible(&self, id: ExtentId, page: Page) -> bool {
+        let state = |page: Page| {
+            let other = self.residency.find(page).filter(|other| *other != id);
+            other.map(|id| self.residency.extent(id).state)
+        };
+        let mut around = self.fault_around.pages_around(&self.regions, &(page..page + 1));
+        around.all(|page| !matches!(state(page), Some(ExtentState::Mapped | ExtentState::Mapping)))
+    }
+}
+
+/// The fault-around size of a region.
+#[derive(Clone, Debug)]
+pub(super) struct FaultAroundSize {
     order: u8,
+    /// Votes for a larger order, less those for a smaller one.
     votes: i32,
-    /// Above zero, what is used late counts.
+    /// Above zero, late use counts.
     patience: i32,
-    misses: u32,
-    touches: u32,
+    loads: u32,
+    faults: u32,
     probes: Vec<Probe>,
 }
 
-/// An extent that is watched, and its neighbour.
+/// A watched extent, and its neighbour.
 #[derive(Clone, Debug)]
 struct Probe {
     page: Page,
     order: u8,
-    /// Which of its pages were touched: those of larger extents in groups.
+    /// A bit for each page that was touched.
     touched: u64,
     is_neighbour_touched: bool,
-    /// Touches before it, and pages that were brought in before it.
-    since: u32,
-    brought: u64,
-    /// Whether it was watched for [`JUDGED_AFTER`].
+    /// Faults before the probe, and pages loaded before it.
+    first_fault: u32,
+    first_loaded: u64,
+    /// Watched for longer than [`JUDGED_AFTER`].
     is_late: bool,
 }
 
 impl Probe {
-    /// Most of it was touched.
+    /// True if most pages were touched.
     fn is_used(&self) -> bool {
         self.touched.count_ones() * 4 >= 3 << self.order
     }
@@ -83,91 +180,97 @@ impl Probe {
     }
 }
 
-impl Learner {
-    pub(super) const fn new(order: u8) -> Self {
-        Self { order, votes: 0, patience: IMPATIENCE_MAX, misses: 0, touches: 0, probes: vec![] }
+impl FaultAroundSize {
+    const fn new(order: u8) -> Self {
+        Self { order, votes: 0, patience: PATIENCE_MIN, loads: 0, faults: 0, probes: vec![] }
     }
 
     pub(super) const fn order(&self) -> u8 {
         self.order
     }
 
-    /// A page was touched.
-    pub(super) fn touch(&mut self, page: Page, now: Now) {
-        self.touches = self.touches.wrapping_add(1);
+    /// A page of the region faults.
+    pub(super) fn on_fault(&mut self, page: Page, clock: LoadClock) {
+        self.faults = self.faults.wrapping_add(1);
         for probe in &mut self.probes {
-            let of = |page: Page| page >> probe.order;
-            if of(page) == of(probe.page) {
+            let block = |page: Page| page >> probe.order;
+            if block(page) == block(probe.page) {
                 probe.touched |= 1 << (page & ((1 << probe.order) - 1));
             } else {
-                probe.is_neighbour_touched |= of(page).abs_diff(of(probe.page)) == 1;
+                probe.is_neighbour_touched |= block(page).abs_diff(block(probe.page)) == 1;
             }
         }
         let order = self.order;
         for mut probe in mem::take(&mut self.probes) {
-            if self.order == order && !self.is_over(&mut probe, now) {
+            if self.order == order && !self.has_ended(&mut probe, clock) {
                 self.probes.push(probe);
             }
         }
         if self.order != order {
-            // They say nothing of what is brought in now.
+            // Probes of another order tell nothing about the new one.
             self.probes.clear();
         }
     }
 
-    /// What is brought in next: whether as a probe.
-    pub(super) fn is_to_probe(&mut self) -> bool {
-        self.misses = self.misses.wrapping_add(1);
-        self.misses.is_multiple_of(PROBE_ONE_IN) && self.watched(false) < WATCHED
+    /// Counts a load; true if the loaded extent should be a probe.
+    pub(super) fn is_next_a_probe(&mut self) -> bool {
+        self.loads = self.loads.wrapping_add(1);
+        self.loads.is_multiple_of(PROBE_ONE_IN) && self.watched(false) < WATCHED_MAX
     }
 
-    /// Of what a touch of this page brings in only this page is mapped.
-    pub(super) fn watch(&mut self, page: Page, now: Now) {
+    /// Watches the block around a page, of which only this page is mapped.
+    fn watch(&mut self, page: Page, clock: LoadClock) {
         let order = self.order;
         if self.probes.iter().any(|probe| probe.page >> order == page >> order) {
             return;
         }
-        let touched = 1 << (page & ((1 << order) - 1));
-        let (since, Now { brought, .. }) = (self.touches, now);
-        let (is_neighbour_touched, is_late) = (false, false);
-        let probe = Probe { page, order, touched, is_neighbour_touched, since, brought, is_late };
-        self.probes.push(probe);
+        self.probes.push(Probe {
+            page,
+            order,
+            touched: 1 << (page & ((1 << order) - 1)),
+            is_neighbour_touched: false,
+            first_fault: self.faults,
+            first_loaded: clock.loaded,
+            is_late: false,
+        });
     }
 
     fn watched(&self, is_late: bool) -> usize {
         self.probes.iter().filter(|probe| probe.is_late == is_late).count()
     }
 
-    /// Judges a probe if it is time to, and says whether it need not be watched any more.
-    fn is_over(&mut self, probe: &mut Probe, now: Now) -> bool {
-        let stays = u64::from(now.budget) / STAYS_PART;
+    /// Judges a probe if it is time to; true if it need not be watched any more.
+    fn has_ended(&mut self, probe: &mut Probe, clock: LoadClock) -> bool {
+        let resident = u64::from(clock.budget) / RESIDENT_PART;
         if probe.is_too_small() {
             self.patience = (self.patience + i32::from(probe.is_late)).min(PATIENCE_MAX);
             if !probe.is_late {
-                // Of two neighbours that nobody else is near to one was touched before the other.
+                // Only the first of two neighbours to be touched can show this early: it votes for
+                // both.
                 self.vote(2);
             } else if self.patience > 0 {
                 self.vote(1);
             }
             true
-        } else if probe.is_late && now.brought.wrapping_sub(probe.brought) > stays {
+        } else if probe.is_late && clock.loaded.wrapping_sub(probe.first_loaded) > resident {
             if self.patience > 0 {
                 self.judge(probe);
             }
-            self.patience = (self.patience - IMPATIENCE).max(IMPATIENCE_MAX);
+            self.patience = (self.patience - DISUSE_WEIGHT).max(PATIENCE_MIN);
             true
-        } else if !probe.is_late && self.touches.wrapping_sub(probe.since) > JUDGED_AFTER {
+        } else if !probe.is_late && self.faults.wrapping_sub(probe.first_fault) > JUDGED_AFTER {
             if self.patience <= 0 {
                 self.judge(probe);
             }
             probe.is_late = true;
-            self.watched(true) >= WATCHED
+            self.watched(true) >= WATCHED_MAX
         } else {
             false
         }
     }
 
-    /// Most of it should have been touched, or it is too large; otherwise it is of the right size.
+    /// Votes for a smaller order if most pages of a probe were not touched, else for the order as
+    /// it is.
     fn judge(&mut self, probe: &Probe) {
         self.vote(if probe.is_used() { -self.votes.signum() } else { -1 });
     }
@@ -190,10 +293,10 @@ mod tests {
     };
     use std::collections::BTreeSet;
 
-    /// Touches pages: what was brought in lately is mapped, but for what belongs to a probe.
-    fn run(learner: &mut Learner, pages: impl IntoIterator<Item = Page>) {
+    /// Touches pages: pages loaded lately are mapped, but for those of a probe.
+    fn run(size: &mut FaultAroundSize, pages: impl IntoIterator<Item = Page>) {
         let (mut mapped, mut ready) = (BTreeSet::new(), BTreeSet::new());
-        let mut brought = 0;
+        let mut loaded = 0;
         for page in pages {
             if mapped.len() > 4096 {
                 (mapped, ready) = (BTreeSet::new(), BTreeSet::new());
@@ -201,8 +304,8 @@ mod tests {
             if mapped.contains(&page) {
                 continue;
             }
-            let now = Now { brought, budget: 1 << 13 };
-            learner.touch(page, now);
+            let clock = LoadClock { loaded, budget: 1 << 13 };
+            size.on_fault(page, clock);
             mapped.insert(page);
             if ready.contains(&page) {
                 continue;
@@ -215,11 +318,11 @@ mod tests {
                 let first = mapped.range(around(*order)).find(|other| **other != page);
                 first.is_none() && ready.range(around(*order)).next().is_none()
             };
-            let order = (0..=learner.order()).rev().find(is_free).unwrap_or(0);
-            brought += 1 << order;
-            if learner.is_to_probe() {
-                if order == learner.order() {
-                    learner.watch(page, now);
+            let order = (0..=size.order()).rev().find(is_free).unwrap_or(0);
+            loaded += 1 << order;
+            if size.is_next_a_probe() {
+                if order == size.order() {
+                    size.watch(page, clock);
                 }
                 ready.extend(around(order));
             } else {
@@ -229,27 +332,27 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_make_extents_grow_and_strangers_make_them_shrink() {
-        let mut learner = Learner::new(2);
-        run(&mut learner, (0..20_000).map(|at| at * 16));
-        assert_eq!(learner.order(), 0);
+    fn used_neighbours_make_fault_around_grow_and_unused_ones_make_it_shrink() {
+        let mut size = FaultAroundSize::new(2);
+        run(&mut size, (0..20_000).map(|at| at * 16));
+        assert_eq!(size.order(), 0);
         let mut random = Pcg64Mcg::seed_from_u64(1);
-        run(&mut learner, (0..20_000).map(|_| random.next_u64() >> 40));
-        assert_eq!(learner.order(), 0);
+        run(&mut size, (0..20_000).map(|_| random.next_u64() >> 40));
+        assert_eq!(size.order(), 0);
         let mut blocks = || (random.next_u64() >> 40) << 3;
         let block: Vec<Page> = (0..2000).map(|_| blocks()).collect();
-        run(&mut learner, block.iter().flat_map(|first| *first..first + 8));
-        assert_eq!(learner.order(), 3);
+        run(&mut size, block.iter().flat_map(|first| *first..first + 8));
+        assert_eq!(size.order(), 3);
     }
 
     #[test]
-    fn what_is_used_while_it_stays_is_read_at_once() {
-        let mut learner = Learner::new(2);
-        // Planes across a cube: of each of 100 rows a page, and then of each the next.
-        run(&mut learner, (0..400).flat_map(|page| (0..100).map(move |row| row * 1000 + page)));
-        assert!(learner.order() >= 2, "{learner:?}");
+    fn pages_used_while_they_are_resident_are_read_at_once() {
+        let mut size = FaultAroundSize::new(2);
+        // A cube by planes: one page of each of 100 rows, then the next page of each.
+        run(&mut size, (0..400).flat_map(|page| (0..100).map(move |row| row * 1000 + page)));
+        assert!(size.order() >= 2, "{size:?}");
         let mut random = Pcg64Mcg::seed_from_u64(1);
-        run(&mut learner, (0..20_000).map(|_| random.next_u64() >> 50));
-        assert_eq!(learner.order(), 0);
+        run(&mut size, (0..20_000).map(|_| random.next_u64() >> 50));
+        assert_eq!(size.order(), 0);
     }
 }

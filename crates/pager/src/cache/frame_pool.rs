@@ -1,86 +1,85 @@
-//! The frames of the budget: which of them are free, and which lie together.
-//!
-//! A buddy allocator (Knuth, The Art of Computer Programming vol. 1, section 2.5): pieces are
-//! powers of two of frames, aligned to their size, so that a piece of 512 can be a huge page.
+//! The free frames of the budget: a buddy allocator (Knuth, The Art of Computer Programming vol. 1,
+//! section 2.5). Blocks are powers of two of frames, aligned to their size, so that a block of 512
+//! can be a huge page.
 
-/// The largest piece is a huge page: 2^9 frames of 4 KiB.
+/// The order of the largest block: a huge page, 2^9 frames of 4 KiB.
 pub const ORDER_MAX: u8 = 9;
 
 /// A frame, by its number.
 pub type Frame = u32;
 
-/// Not the first of a free piece.
+/// The frame is not the first of a free block.
 const NONE: u8 = u8::MAX;
 
-/// The frames of a budget.
+/// The free frames of a budget.
 #[derive(Clone, Debug)]
 pub struct FramePool {
-    /// Of each frame that a free piece begins with, the order of the piece.
+    /// The order of the free block that begins with each frame.
     order: Vec<u8>,
-    /// Free pieces by order. An entry counts as long as `order` says the same: a piece that was
-    /// joined with its neighbour leaves its entry behind.
-    pieces: [Vec<Frame>; ORDER_MAX as usize + 1],
+    /// Free blocks by order. An entry is valid as long as `order` agrees: a block that was merged
+    /// with its buddy leaves a stale entry.
+    blocks: [Vec<Frame>; ORDER_MAX as usize + 1],
     free: u32,
-    /// Free frames of each block of the largest pieces.
-    free_of: Vec<u16>,
+    /// Free frames of each aligned huge page.
+    free_in_huge_page: Vec<u16>,
 }
 
 impl FramePool {
-    /// All of `frames`, free.
+    /// A pool of `frames` frames, all free.
     pub fn new(frames: u32) -> Self {
-        let blocks = frames.div_ceil(1 << ORDER_MAX);
-        let in_block = |block: u32| (frames - (block << ORDER_MAX)).min(1 << ORDER_MAX) as u16;
+        let huge_pages = frames.div_ceil(1 << ORDER_MAX);
+        let frames_of = |block: u32| (frames - (block << ORDER_MAX)).min(1 << ORDER_MAX) as u16;
         let mut pool = Self {
             order: vec![NONE; frames as usize],
-            pieces: Default::default(),
+            blocks: Default::default(),
             free: frames,
-            free_of: (0..blocks).map(in_block).collect(),
+            free_in_huge_page: (0..huge_pages).map(frames_of).collect(),
         };
         let mut at = 0;
         while at < frames {
             let fits = |order: &u8| at.is_multiple_of(1 << order) && frames - at >= 1 << order;
             let order = (0..=ORDER_MAX).rev().find(fits).unwrap_or(0);
-            pool.put(at, order);
+            pool.add_free_block(at, order);
             at += 1 << order;
         }
-        for pieces in &mut pool.pieces {
-            pieces.reverse();
+        for blocks in &mut pool.blocks {
+            blocks.reverse();
         }
         pool
     }
 
-    /// How many frames are free.
-    pub const fn free(&self) -> u32 {
+    /// Number of free frames.
+    pub const fn free_frames(&self) -> u32 {
         self.free
     }
 
-    /// The first of 2^`order` free frames, which are free no more; `None` where no so many lie
-    /// together.
-    pub fn take(&mut self, order: u8) -> Option<Frame> {
-        let (frame, mut of) = (order..=ORDER_MAX).find_map(|of| Some((self.pop(of)?, of)))?;
-        while of > order {
-            of -= 1;
-            self.put(frame + (1 << of), of);
+    /// Allocates 2^`order` contiguous frames, and returns the first; `None` if no such block is free.
+    pub fn allocate(&mut self, order: u8) -> Option<Frame> {
+        let (frame, mut found) =
+            (order..=ORDER_MAX).find_map(|order| Some((self.pop_free_block(order)?, order)))?;
+        while found > order {
+            found -= 1;
+            self.add_free_block(frame + (1 << found), found);
         }
         self.free -= 1 << order;
-        self.free_of[(frame >> ORDER_MAX) as usize] -= 1 << order;
+        self.free_in_huge_page[(frame >> ORDER_MAX) as usize] -= 1 << order;
         Some(frame)
     }
 
-    /// The block of the largest piece that has most free frames but not only such: its first frame,
-    /// and how many are free.
+    /// The aligned huge page with the most free frames, but not all free: its first frame, and the
+    /// number of free ones.
     pub fn emptiest(&self) -> Option<(Frame, u32)> {
         let whole = self.order.len() >> ORDER_MAX;
-        let blocks = self.free_of.iter().take(whole).enumerate();
+        let blocks = self.free_in_huge_page.iter().take(whole).enumerate();
         let some = blocks.filter(|(_, free)| **free < 1 << ORDER_MAX);
         let (block, free) = some.max_by_key(|(_, free)| **free)?;
         Some(((block as Frame) << ORDER_MAX, u32::from(*free)))
     }
 
-    /// Gives back what [`FramePool::take`] gave.
-    pub fn give(&mut self, mut frame: Frame, mut order: u8) {
+    /// Frees frames that [`FramePool::allocate`] allocated.
+    pub fn deallocate(&mut self, mut frame: Frame, mut order: u8) {
         self.free += 1 << order;
-        self.free_of[(frame >> ORDER_MAX) as usize] += 1 << order;
+        self.free_in_huge_page[(frame >> ORDER_MAX) as usize] += 1 << order;
         while order < ORDER_MAX {
             let buddy = frame ^ (1 << order);
             if self.order.get(buddy as usize) != Some(&order) {
@@ -90,27 +89,27 @@ impl FramePool {
             frame = frame.min(buddy);
             order += 1;
         }
-        self.put(frame, order);
+        self.add_free_block(frame, order);
     }
 
-    fn put(&mut self, frame: Frame, order: u8) {
+    fn add_free_block(&mut self, frame: Frame, order: u8) {
         self.order[frame as usize] = order;
-        let pieces = &mut self.pieces[usize::from(order)];
-        // There are no more free pieces than frames of them: the rest has been joined.
-        if pieces.len() > (self.order.len() >> order) * 2 + 16 {
-            pieces.sort_unstable();
-            pieces.dedup();
-            pieces.retain(|piece| self.order[*piece as usize] == order);
+        let blocks = &mut self.blocks[usize::from(order)];
+        // More entries than such blocks exist: most are stale.
+        if blocks.len() > (self.order.len() >> order) * 2 + 16 {
+            blocks.sort_unstable();
+            blocks.dedup();
+            blocks.retain(|block| self.order[*block as usize] == order);
         }
-        pieces.push(frame);
+        blocks.push(frame);
     }
 
-    fn pop(&mut self, order: u8) -> Option<Frame> {
+    fn pop_free_block(&mut self, order: u8) -> Option<Frame> {
         loop {
-            let frame = self.pieces[usize::from(order)].pop()?;
-            let of = &mut self.order[frame as usize];
-            if *of == order {
-                *of = NONE;
+            let frame = self.blocks[usize::from(order)].pop()?;
+            let valid = &mut self.order[frame as usize];
+            if *valid == order {
+                *valid = NONE;
                 return Some(frame);
             }
         }
@@ -124,23 +123,23 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn pieces_are_aligned_and_join_again() {
+    fn blocks_are_aligned_and_merge_again() {
         let mut pool = FramePool::new(1024 + 5);
-        let small = pool.take(0).unwrap();
-        let huge = pool.take(9).unwrap();
+        let small = pool.allocate(0).unwrap();
+        let huge = pool.allocate(9).unwrap();
         assert!(huge.is_multiple_of(512));
-        assert_eq!(pool.free(), 1029 - 513);
-        pool.give(small, 0);
-        pool.give(huge, 9);
+        assert_eq!(pool.free_frames(), 1029 - 513);
+        pool.deallocate(small, 0);
+        pool.deallocate(huge, 9);
         assert_eq!(
-            (pool.take(9).is_some(), pool.take(9).is_some(), pool.take(9)),
+            (pool.allocate(9).is_some(), pool.allocate(9).is_some(), pool.allocate(9)),
             (true, true, None)
         );
     }
 
     proptest! {
         #[test]
-        fn no_frame_is_given_twice(
+        fn no_frame_is_allocated_twice(
             frames in 1_u32..3000,
             steps in proptest::collection::vec((0_u8..=9, any::<u8>()), 0..400),
         ) {
@@ -151,22 +150,22 @@ mod tests {
                 if which % 3 == 0 && !taken.is_empty() {
                     let (frame, order) = taken.swap_remove(usize::from(which) % taken.len());
                     used[frame as usize..][..1 << order].fill(false);
-                    pool.give(frame, order);
-                } else if let Some(frame) = pool.take(order) {
+                    pool.deallocate(frame, order);
+                } else if let Some(frame) = pool.allocate(order) {
                     prop_assert!(frame.is_multiple_of(1 << order));
-                    let piece = &mut used[frame as usize..][..1 << order];
-                    prop_assert!(piece.iter().all(|used| !used));
-                    piece.fill(true);
+                    let block = &mut used[frame as usize..][..1 << order];
+                    prop_assert!(block.iter().all(|used| !used));
+                    block.fill(true);
                     taken.push((frame, order));
                 }
                 let free = used.iter().filter(|used| !**used).count();
-                prop_assert_eq!(pool.free() as usize, free);
+                prop_assert_eq!(pool.free_frames() as usize, free);
             }
             for (frame, order) in taken.drain(..) {
-                pool.give(frame, order);
+                pool.deallocate(frame, order);
             }
             for _ in 0..frames / 512 {
-                prop_assert!(pool.take(9).is_some(), "all is joined again");
+                prop_assert!(pool.allocate(9).is_some(), "all blocks have merged");
             }
         }
     }

@@ -1,348 +1,384 @@
-//! Bringing in what streams foresee.
+//! The prefetch queue: pages that the prefetcher asks for, until a frame is free for them, and the
+//! frames that prefetched pages may hold.
+//!
+//! Prefetched pages may hold a part of the budget, of which each stream has an equal share: a stream
+//! that has its share waits until an eighth of it is used. The streams take turns. (How far ahead a
+//! stream may ask, and after which confidence, is decided in [`crate::prefetch`].)
 
-use super::{Action, Cache, Learner, Span, State};
+use super::{Action, Cache, PageFault, frame_pool::ORDER_MAX, index::ExtentId};
 use crate::{
     advice::Advice,
-    cache::{frame_pool::ORDER_MAX, index::ExtentId},
     page::Page,
-    prefetch::{FaultContext, Prefetch, is_of_history},
+    prefetch::{ADVISED_STREAM, FaultContext, Limits, Prefetch, Prefetcher, is_history_stream},
 };
-use std::{collections::VecDeque, ops::Range};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    ops::Range,
+};
 
-/// One part in so many of all frames may hold what was foreseen and not yet touched ...
-const FORESEEN_PART: u32 = 16;
+/// Prefetched and untouched pages hold at most one frame in this many of the budget ...
+const PREFETCHED_PART: u32 = 16;
 
-/// ... and no more frames than it takes to keep several drives busy: 128 MiB ...
-const FORESEEN_MAX: u32 = 1 << 15;
+/// ... and no more than keep several drives busy: 128 MiB ...
+const PREFETCHED_MAX: u32 = 1 << 15;
 
-/// ... and no fewer than bridge the moments in which one answers late, 16 MiB, as long as those are
-/// no more than one part in so many.
-const FORESEEN_MIN: u32 = 1 << 12;
-const FORESEEN_MOST_PART: u32 = 8;
+/// ... and no fewer than bridge a drive's late answers, 16 MiB, unless those are more than one
+/// frame in this many.
+const PREFETCHED_MIN: u32 = 1 << 12;
+const PREFETCHED_MIN_PART: u32 = 8;
 
-/// Of its share, a stream uses one part in so many before more is brought in.
+/// A stream that had its share of frames uses one in this many before it gets more.
 const USED_PART: u32 = 8;
 
-/// Who waits for a page of a stream waits for 2^7 pages of it at most: 512 KiB, of which a drive
-/// gives most of its bandwidth.
-const WAITED_ORDER: u8 = 7;
+/// A fault on a queued page loads at most 2^7 pages of the queue, 512 KiB: the thread waits for all
+/// of it, and a drive gives most of its bandwidth at that length.
+const FAULT_ORDER_MAX: u8 = 7;
 
-/// Huge pages are given to new memory while more than one part in so many of all frames is free.
-const FRESH_PART: u32 = 4;
+/// A stream waits for the rest of a huge page only while it is this many huge pages ahead.
+const HUGE_PAGES_AHEAD: u64 = 2;
 
-/// A stream is never less than so many huge pages ahead for the sake of whole ones.
-const HUGES_AHEAD: u64 = 2;
-
-/// As long as a budget is brought in is so many ticks, and what was foreseen and not touched for so
-/// many more is given up before what was touched.
+/// The prefetch clock makes this many ticks while as many pages as the budget has are loaded; a
+/// prefetched extent is stale after this many ticks without a touch.
 const BUDGET_TICKS: u32 = 1024;
-const FORGOTTEN_AFTER: u16 = 512;
+const STALE_AFTER: u16 = 512;
 
-/// So many extents are looked at to find what is mapped before or behind a page, and so many pieces
-/// that a stream asked for to find whether it is one of them.
-const LOOKED_AT: u32 = 64;
+/// Ranges of a queued prefetch that are searched for a page that faults.
+const SEARCHED_RANGES: usize = 64;
 
-/// What a stream asked for and is not brought in yet.
+/// Pages that a stream asked for, not loaded yet.
 #[derive(Clone, Debug)]
-pub(super) struct Pending {
+struct QueuedPrefetch {
     stream: u32,
-    /// In the order of their need.
+    /// In the order of their use.
     ranges: VecDeque<Range<Page>>,
-    /// What is brought in around a page, as long as some of it is missing.
-    around: Range<Page>,
-    /// Whether that is a probe, once it is decided.
-    probe: Option<bool>,
-    /// Whether it goes from higher pages to lower ones.
-    is_down: bool,
-    /// Whether it has its share: some of that is to be used before more comes, or each page that is
-    /// touched would be a transfer of its own.
-    has_share: bool,
+    /// The rest of the fault-around of a single page that the stream asked for.
+    fault_around: Range<Page>,
+    /// Whether this fault-around is a probe, once that is decided.
+    is_probe: Option<bool>,
+    /// The stream goes from higher pages to lower ones.
+    is_descending: bool,
+    /// The stream has its share of frames: it waits until a part is used, else each touched page
+    /// would start a transfer of its own.
+    is_at_share: bool,
 }
 
-impl Pending {
-    /// Nothing yet.
-    const fn new(stream: u32, is_down: bool) -> Self {
+impl QueuedPrefetch {
+    /// An empty queue of a stream.
+    const fn new(stream: u32, is_descending: bool) -> Self {
         Self {
             stream,
             ranges: VecDeque::new(),
-            around: 0..0,
-            probe: None,
-            is_down,
-            has_share: false,
+            fault_around: 0..0,
+            is_probe: None,
+            is_descending,
+            is_at_share: false,
         }
     }
 
-    /// Pages from the first on.
-    pub(super) fn of(stream: u32, pages: Range<Page>) -> Self {
+    /// Ascending pages.
+    fn ascending(stream: u32, pages: Range<Page>) -> Self {
         Self { ranges: [pages].into(), ..Self::new(stream, false) }
     }
 
-    /// Whether it is of a stream that goes so.
-    const fn is_of(&self, stream: u32, is_down: bool) -> bool {
-        self.stream == stream && self.is_down == is_down
+    /// True for the queue of this stream in this direction.
+    const fn is_of(&self, stream: u32, is_descending: bool) -> bool {
+        self.stream == stream && self.is_descending == is_descending
     }
 
-    /// Adds pages behind all others.
+    /// Adds pages at the end.
     fn push(&mut self, range: Range<Page>) {
         match self.ranges.back_mut() {
-            Some(last) if !self.is_down && last.end == range.start => last.end = range.end,
-            Some(last) if self.is_down && last.start == range.end => last.start = range.start,
+            Some(last) if !self.is_descending && last.end == range.start => last.end = range.end,
+            Some(last) if self.is_descending && last.start == range.end => {
+                last.start = range.start;
+            }
             _ => self.ranges.push_back(range),
         }
     }
+
+    /// The order of the largest block around a page within a queued range, if the page is near the
+    /// beginning of that: a fault far into a range is not of the stream.
+    fn order_around(&self, page: Page) -> Option<u8> {
+        let is_near = |range: &&Range<Page>| {
+            let far = if self.is_descending { range.end - page } else { page - range.start };
+            far <= 1 << FAULT_ORDER_MAX
+        };
+        let mut ranges = self.ranges.iter().take(SEARCHED_RANGES);
+        let range = ranges.find(|range| range.contains(&page)).filter(is_near)?;
+        let fits = |order: &u8| {
+            let start = page >> order << order;
+            range.start <= start && start + (1 << order) <= range.end
+        };
+        (0..=FAULT_ORDER_MAX).rev().find(fits)
+    }
 }
 
-impl Cache {
-    /// Asks the streams what comes next.
-    pub(super) fn foresee(
-        &mut self,
-        thread: u32,
-        page: Page,
-        offset: u16,
-        actions: &mut Vec<Action>,
-    ) {
-        let extent = self.index.get(page).map(|id| self.extents[id as usize]);
-        let pages = extent.map_or(page..page + 1, |extent| extent.span().pages());
-        let is_unforeseen =
-            extent.is_none_or(|extent| extent.state == State::Filling && extent.stream == 0);
-        let (region, advice) = (self.region(page), self.advised(page));
-        let mapped_around = self.mapped_around(&pages);
-        let fault = FaultContext { thread, page, offset, pages, mapped_around, region, advice };
-        let Some(ahead) = self.predictor.on_fault(&fault) else {
-            // Of what is touched at random no stream has seen the touch.
-            if is_unforeseen && advice != Advice::Random {
-                self.ask_again(page);
-            }
-            return;
-        };
-        for pages in &ahead.map_early {
-            self.map_soon(ahead.stream, pages, actions);
-        }
-        if ahead.pages.is_empty() {
-            return;
-        }
-        let ranges = ahead.pages.iter().cloned();
-        let is_down = ahead.pages.first().is_some_and(|range| range.end <= page);
-        let predictor = &self.predictor;
-        let same = self.pending.iter_mut().find(|it| it.is_of(ahead.stream, is_down));
-        if let Some(pending) = same {
-            // What the stream has passed by is not to pile up.
-            while let Some(range) = pending.ranges.front()
-                && !predictor.asks(pending.stream, range)
-            {
-                pending.ranges.pop_front();
-            }
-            ranges.for_each(|range| pending.push(range));
-        } else {
-            let mut pending = Pending::new(ahead.stream, is_down);
-            ranges.for_each(|range| pending.push(range));
-            // Nor is that of streams that are forgotten.
-            self.pending
-                .retain(|it| it.ranges.iter().any(|range| predictor.asks(it.stream, range)));
-            self.pending.push_back(pending);
+/// The prefetcher, its queue, and the frames of each stream.
+#[derive(Clone, Debug)]
+pub(super) struct PrefetchQueue {
+    prefetcher: Prefetcher,
+    queued: VecDeque<QueuedPrefetch>,
+    /// Frames of prefetched pages, loaded or being loaded, that were not touched yet.
+    frames: u32,
+    /// The same by stream; of a stream without any there is no entry.
+    frames_by_stream: BTreeMap<u32, u32>,
+}
+
+impl PrefetchQueue {
+    pub(super) fn new(limits: Limits) -> Self {
+        Self {
+            prefetcher: Prefetcher::new(limits),
+            queued: VecDeque::new(),
+            frames: 0,
+            frames_by_stream: BTreeMap::new(),
         }
     }
 
-    /// A page is brought in that may have been there when it was asked for, and was given up since:
-    /// what comes next may be missing too, as far as it was passed over.
-    fn ask_again(&mut self, page: Page) {
-        let Some(Prefetch { stream, pages, .. }) = self.predictor.expected() else { return };
+    /// Sets the pages of all regions, which bound the memory of the history.
+    pub(super) fn set_footprint(&mut self, pages: u64) {
+        self.prefetcher.set_footprint(pages);
+    }
+
+    /// Prefetched pages were dropped untouched.
+    pub(super) fn on_wasted(&mut self, stream: u32, pages: &Range<Page>) {
+        self.prefetcher.on_wasted(stream, pages);
+    }
+
+    /// Frames of prefetched pages that were not touched yet.
+    pub(super) const fn frames(&self) -> u32 {
+        self.frames
+    }
+
+    /// Streams with such frames.
+    pub(super) fn active_streams(&self) -> u32 {
+        self.frames_by_stream.len() as u32
+    }
+
+    fn frames_of(&self, stream: u32) -> u32 {
+        self.frames_by_stream.get(&stream).copied().unwrap_or(0)
+    }
+
+    pub(super) fn add_frames(&mut self, stream: u32, frames: u32) {
+        self.frames += frames;
+        *self.frames_by_stream.entry(stream).or_default() += frames;
+    }
+
+    pub(super) fn remove_frames(&mut self, stream: u32, frames: u32) {
+        self.frames -= frames;
+        if let Some(has) = self.frames_by_stream.get_mut(&stream) {
+            *has -= frames;
+            if *has == 0 {
+                self.frames_by_stream.remove(&stream);
+            }
+        }
+    }
+
+    /// Queues pages that the program announced by `MADV_WILLNEED`.
+    pub(super) fn enqueue_advised(&mut self, pages: Range<Page>) {
+        self.queued.push_back(QueuedPrefetch::ascending(ADVISED_STREAM, pages));
+    }
+
+    /// Queues the pages of a prefetch that follows from a fault on `page`.
+    fn enqueue(&mut self, prefetch: &Prefetch, page: Page) {
+        let stream = prefetch.stream;
+        let ranges = prefetch.pages.iter().cloned();
+        let is_descending = prefetch.pages.first().is_some_and(|range| range.end <= page);
+        let prefetcher = &self.prefetcher;
+        let same = self.queued.iter_mut().find(|it| it.is_of(stream, is_descending));
+        if let Some(queued) = same {
+            // Pages that the stream has passed are dropped.
+            while let Some(range) = queued.ranges.front()
+                && !prefetcher.expects(queued.stream, range)
+            {
+                queued.ranges.pop_front();
+            }
+            ranges.for_each(|range| queued.push(range));
+        } else {
+            let mut queued = QueuedPrefetch::new(stream, is_descending);
+            ranges.for_each(|range| queued.push(range));
+            // So are pages of streams that have ended.
+            self.queued
+                .retain(|it| it.ranges.iter().any(|range| prefetcher.expects(it.stream, range)));
+            self.queued.push_back(queued);
+        }
+    }
+
+    /// Queues pages again that the stream of the last fault expects next. A page of it was resident
+    /// when it was asked for, was skipped for that reason, and evicted since: other skipped pages
+    /// may be missing too.
+    fn enqueue_skipped(&mut self, page: Page) {
+        let Some(Prefetch { stream, pages, .. }) = self.prefetcher.next_expected() else { return };
         let Some(first) = pages.first() else { return };
-        let is_down = first.end <= page;
-        let same = self.pending.iter().position(|it| it.is_of(stream, is_down));
+        let is_descending = first.end <= page;
+        let same = self.queued.iter().position(|it| it.is_of(stream, is_descending));
         let index = same.unwrap_or_else(|| {
-            self.pending.push_back(Pending::new(stream, is_down));
-            self.pending.len() - 1
+            self.queued.push_back(QueuedPrefetch::new(stream, is_descending));
+            self.queued.len() - 1
         });
-        let ranges = &mut self.pending[index].ranges;
+        let ranges = &mut self.queued[index].ranges;
         let next = ranges.front().cloned();
         for Range { start, end } in pages.into_iter().rev() {
-            let passed = match &next {
-                Some(next) if is_down => start.max(next.end)..end,
+            let skipped = match &next {
+                Some(next) if is_descending => start.max(next.end)..end,
                 Some(next) => start..end.min(next.start),
                 None => start..end,
             };
-            if !passed.is_empty() {
-                ranges.push_front(passed);
+            if !skipped.is_empty() {
+                ranges.push_front(skipped);
             }
         }
     }
 
-    /// Pages with all around them that are mapped, as far as it is looked.
-    fn mapped_around(&self, pages: &Range<Page>) -> Range<Page> {
-        let mapped = |page: Page| {
-            let extent = &self.extents[self.index.get(page)? as usize];
-            matches!(extent.state, State::Mapped).then(|| extent.span().pages())
+    /// The order to load for a fault on a queued page; `None` if it is not queued.
+    pub(super) fn order_for_fault(&self, page: Page) -> Option<u8> {
+        self.queued.iter().find_map(|queued| {
+            let order = queued.order_around(page)?;
+            self.prefetcher.expects(queued.stream, &(page..page + 1)).then_some(order)
+        })
+    }
+}
+
+/// The next block of a queued prefetch.
+struct NextBlock {
+    page: Page,
+    order: u8,
+    /// The block is of the fault-around of a single page.
+    is_fault_around: bool,
+}
+
+impl Cache {
+    /// Asks the prefetcher which pages the fault announces, and queues these.
+    pub(super) fn plan_prefetch(&mut self, fault: PageFault, actions: &mut Vec<Action>) {
+        let PageFault { thread, page, offset, .. } = fault;
+        let extent = self.residency.find(page).map(|id| *self.residency.extent(id));
+        let pages = extent.map_or(page..page + 1, |extent| extent.span().pages());
+        let is_unexpected = extent.is_none_or(|extent| extent.is_filling_for_fault());
+        let (region, advice) = (self.regions.containing(page), self.advice.of(page));
+        let mapped_around = self.residency.mapped_around(&pages);
+        let fault = FaultContext { thread, page, offset, pages, mapped_around, region, advice };
+        let Some(prefetch) = self.prefetch.prefetcher.on_fault(&fault) else {
+            // Of pages with MADV_RANDOM, no stream has seen the fault.
+            if is_unexpected && advice != Advice::Random {
+                self.prefetch.enqueue_skipped(page);
+            }
+            return;
         };
-        let Range { mut start, mut end } = pages.clone();
-        for _ in 0..LOOKED_AT {
-            let Some(before) = start.checked_sub(1).and_then(mapped) else { break };
-            start = before.start;
+        for pages in &prefetch.map_early {
+            self.map_early(prefetch.stream, pages, actions);
         }
-        for _ in 0..LOOKED_AT {
-            let Some(behind) = mapped(end) else { break };
-            end = behind.end;
+        if !prefetch.pages.is_empty() {
+            self.prefetch.enqueue(&prefetch, page);
         }
-        start..end
     }
 
-    /// Brings in what is foreseen as far as there is room for it, of each stream a piece in turn,
-    /// and of none more than its share.
-    pub(super) fn bring_pending(&mut self, actions: &mut Vec<Action>) {
-        let frames = self.budget();
-        let least = FORESEEN_MIN.min(frames / FORESEEN_MOST_PART);
-        let most = (frames / FORESEEN_PART).clamp(least, FORESEEN_MAX);
+    /// Loads queued pages, of each stream a block in turn, as far as frames are free and the stream
+    /// has not its share of them.
+    pub(super) fn issue_prefetches(&mut self, actions: &mut Vec<Action>) {
+        let max = self.prefetched_frames_max();
         let mut waiting = 0;
-        while waiting < self.pending.len() {
-            let Some(mut pending) = self.pending.pop_front() else { return };
-            let stream = pending.stream;
-            let has = self.ahead.get(&stream).copied().unwrap_or(0);
-            let share = most / (self.ahead.len() as u32 + u32::from(has == 0));
-            // Who has its share is not even asked what it wants: that takes its time.
-            let enough = if pending.has_share { share - share / USED_PART } else { share };
-            pending.has_share = has > 0 && has >= enough;
-            if pending.has_share {
-                self.pending.push_back(pending);
+        while waiting < self.prefetch.queued.len() {
+            let Some(mut queued) = self.prefetch.queued.pop_front() else { return };
+            let stream = queued.stream;
+            let has = self.prefetch.frames_of(stream);
+            let share = max / (self.prefetch.active_streams() + u32::from(has == 0));
+            // The next block is not even looked for if the stream has its share: that takes time.
+            let enough = if queued.is_at_share { share - share / USED_PART } else { share };
+            queued.is_at_share = has > 0 && has >= enough;
+            if queued.is_at_share {
+                self.prefetch.queued.push_back(queued);
                 waiting += 1;
                 continue;
             }
-            let Some((page, order, is_short)) = self.next_pending(&mut pending) else { continue };
-            pending.has_share = has > 0 && has + (1 << order) > share;
-            let is_later = pending.has_share || self.has_more(&pending, has);
-            self.pending.push_back(pending);
-            if is_later {
+            let Some(block) = self.next_block(&mut queued) else { continue };
+            let NextBlock { page, order, is_fault_around } = block;
+            queued.is_at_share = has > 0 && has + (1 << order) > share;
+            let has_to_wait = queued.is_at_share || self.is_partial_huge_page(&queued, has);
+            self.prefetch.queued.push_back(queued);
+            if has_to_wait {
                 waiting += 1;
                 continue;
             }
-            if self.foreseen_frames + (1 << order) > most && !self.drop_forgotten(stream, most) {
+            if self.prefetch.frames + (1 << order) > max && !self.drop_for_stream(stream, max) {
                 return;
             }
-            let Some(id) = self.bring(page, order, stream, actions) else { return };
-            let frames = self.extents[id as usize].frames();
-            if is_short {
-                // What was brought in once and is given up is not brought in again.
-                let end = self.extents[id as usize].span().pages().end;
-                let is_to_probe = self.learner(page).is_to_probe();
-                if let Some(pending) = self.pending.back_mut() {
-                    pending.around.start = end;
-                    let is_probe = *pending.probe.get_or_insert(is_to_probe);
-                    self.extents[id as usize].is_probe = is_probe;
-                }
+            let Some(id) = self.load(page, order, stream, actions) else { return };
+            if is_fault_around {
+                self.note_fault_around(id);
             }
-            self.extents[id as usize].since = self.time();
-            self.foreseen_more(stream, frames);
-            self.counts.prefetched += u64::from(frames);
-            self.counts.history.prefetched +=
-                if is_of_history(stream) { u64::from(frames) } else { 0 };
+            self.count_prefetch(id);
             waiting = 0;
         }
     }
 
-    /// Maps what lies beside an extent of a stream and is ready for the same stream: where frames
-    /// do not lie together, extents are small, and each would be a touch of its own.
-    pub(super) fn map_beside(&mut self, span: Span, stream: u32, actions: &mut Vec<Action>) {
-        if stream == 0 {
-            return;
+    /// Frames that prefetched and untouched pages may hold.
+    fn prefetched_frames_max(&self) -> u32 {
+        let frames = self.budget();
+        let min = PREFETCHED_MIN.min(frames / PREFETCHED_MIN_PART);
+        (frames / PREFETCHED_PART).clamp(min, PREFETCHED_MAX)
+    }
+
+    fn count_prefetch(&mut self, id: ExtentId) {
+        let now = self.prefetch_time();
+        let extent = self.residency.extent_mut(id);
+        extent.prefetched_at = now;
+        let (stream, frames) = (extent.stream, extent.frames());
+        self.prefetch.add_frames(stream, frames);
+        let frames = u64::from(frames);
+        self.counts.prefetched += frames;
+        self.counts.history.prefetched += if is_history_stream(stream) { frames } else { 0 };
+    }
+
+    /// An extent is loaded for the last queued prefetch, as fault-around of a single page: pages
+    /// that are evicted again are not loaded again for it.
+    fn note_fault_around(&mut self, id: ExtentId) {
+        let Range { start, end } = self.residency.extent(id).span().pages();
+        let region = self.regions.containing(start).start;
+        let is_next_a_probe = self.fault_around.size_mut(region).is_next_a_probe();
+        if let Some(queued) = self.prefetch.queued.back_mut() {
+            queued.fault_around.start = end;
+            let is_probe = *queued.is_probe.get_or_insert(is_next_a_probe);
+            self.residency.extent_mut(id).is_probe = is_probe;
         }
-        let mut left = 1_u64 << ORDER_MAX;
-        let [mut start, mut end] = [span.page, span.pages().end];
+    }
+
+    /// The next block to load; resident pages are skipped. `None` if the stream expects no more.
+    fn next_block(&self, queued: &mut QueuedPrefetch) -> Option<NextBlock> {
+        // Where free frames are fragmented, the fault-around of a page is several extents.
+        if let Some(page) = self.skip_resident(&mut queued.fault_around, false) {
+            let order = aligned_order(page, &queued.fault_around, false, ORDER_MAX);
+            return Some(NextBlock { page, order, is_fault_around: true });
+        }
+        let is_descending = queued.is_descending;
         loop {
-            let beside = [Some(end), start.checked_sub(1)].into_iter().flatten();
-            let mut ids = beside.filter_map(|page| self.index.get(page));
-            let is_same = |id: &ExtentId| {
-                let extent = &self.extents[*id as usize];
-                extent.stream == stream
-                    && extent.state == State::Ready
-                    && u64::from(extent.frames()) <= left
+            let range = queued.ranges.front_mut()?;
+            let page = self.skip_resident(range, is_descending);
+            let expects = |_: &Page| self.prefetch.prefetcher.expects(queued.stream, range);
+            let Some(page) = page.filter(expects) else {
+                queued.ranges.pop_front();
+                continue;
             };
-            let Some(id) = ids.find(is_same) else { return };
-            let Range { start: first, end: last } = self.extents[id as usize].span().pages();
-            (start, end) = (start.min(first), end.max(last));
-            left -= last - first;
-            self.map(id, false, actions);
-        }
-    }
-
-    /// Maps what of these pages is ready, for the same stream or at rest.
-    fn map_soon(&mut self, stream: u32, pages: &Range<Page>, actions: &mut Vec<Action>) {
-        for page in pages.clone() {
-            let Some(id) = self.index.get(page) else { continue };
-            let extent = &self.extents[id as usize];
-            let is_ready = extent.state == State::Ready && !extent.is_probe;
-            if is_ready && (extent.stream == 0 || extent.stream == stream) {
-                if extent.stream == 0 {
-                    self.rescued(extent.frames());
-                }
-                self.map(id, false, actions);
+            // A short range stands for the fault-around of its first page.
+            if range.end - range.start > 1 << self.fault_around.order_at(&self.regions, page) {
+                let order = aligned_order(page, range, is_descending, ORDER_MAX);
+                return Some(NextBlock { page, order, is_fault_around: false });
             }
+            queued.fault_around = self.fault_around.pages_around(&self.regions, &(page..page + 1));
+            queued.is_probe = None;
+            return self.next_block(queued);
         }
     }
 
-    pub(super) fn foreseen_more(&mut self, stream: u32, frames: u32) {
-        self.foreseen_frames += frames;
-        *self.ahead.entry(stream).or_default() += frames;
-    }
-
-    pub(super) fn foreseen_less(&mut self, stream: u32, frames: u32) {
-        self.foreseen_frames -= frames;
-        if let Some(has) = self.ahead.get_mut(&stream) {
-            *has -= frames;
-            if *has == 0 {
-                self.ahead.remove(&stream);
-            }
-        }
-    }
-
-    /// Where the next piece of a stream is, how large it may be, and whether that is for what is
-    /// around it; what is in memory is passed over. `None` where the stream wants no more.
-    fn next_pending(&self, pending: &mut Pending) -> Option<(Page, u8, bool)> {
-        // Where frames do not lie together it is several extents.
-        if let Some(page) = self.missing(&mut pending.around, false) {
-            return Some((page, fitting(page, &pending.around, false, ORDER_MAX), true));
-        }
-        loop {
-            let range = pending.ranges.front_mut()?;
-            let page = self.missing(range, pending.is_down);
-            match page.filter(|_| self.predictor.asks(pending.stream, range)) {
-                Some(page) => {
-                    let order = self.learned(page);
-                    // What is short stands for what a touch of it would bring.
-                    if range.end - range.start > 1 << order {
-                        return Some((
-                            page,
-                            fitting(page, range, pending.is_down, ORDER_MAX),
-                            false,
-                        ));
-                    }
-                    pending.around = self.around(&(page..page + 1));
-                    pending.probe = None;
-                    return self.next_pending(pending);
-                }
-                None => {
-                    pending.ranges.pop_front();
-                }
-            }
-        }
-    }
-
-    /// What a touch of one of these pages would bring in.
-    pub(super) fn around(&self, pages: &Range<Page>) -> Range<Page> {
-        let (order, within) = (self.learned(pages.start), self.region(pages.start));
-        let start = pages.start >> order << order;
-        start.max(within.start)..(start + (1 << order)).max(pages.end).min(within.end)
-    }
-
-    /// The first page of a range that can be brought in, or the last; what is passed over is of the
-    /// range no more.
-    fn missing(&self, range: &mut Range<Page>, is_down: bool) -> Option<Page> {
+    /// The first page of a range that can be loaded, or the last if the stream descends; pages
+    /// before it are taken from the range.
+    fn skip_resident(&self, range: &mut Range<Page>, is_descending: bool) -> Option<Page> {
         while !range.is_empty() {
-            let page = if is_down { range.end - 1 } else { range.start };
-            let here = match self.index.get(page) {
-                Some(id) => self.extents[id as usize].span().pages(),
-                None if self.is_out_of_reach(page) => page..page + 1,
+            let page = if is_descending { range.end - 1 } else { range.start };
+            let here = match self.residency.find(page) {
+                Some(id) => self.residency.extent(id).span().pages(),
+                None if self.durability.is_unavailable(page) => page..page + 1,
                 None => return Some(page),
             };
-            match is_down {
+            match is_descending {
                 true => range.end = here.start.max(range.start),
                 false => range.start = here.end.min(range.end),
             }
@@ -350,105 +386,75 @@ impl Cache {
         None
     }
 
-    /// Whether what is left of a stream is the beginning of a huge page, the rest of which it will
-    /// ask for before it needs it, with so many frames ahead.
-    fn has_more(&self, pending: &Pending, has: u32) -> bool {
+    /// True if the rest of a queue is the beginning of a huge page, whose end the stream will ask
+    /// for before it uses the `has` frames that it has.
+    fn is_partial_huge_page(&self, queued: &QueuedPrefetch, has: u32) -> bool {
         const HUGE: u64 = 1 << ORDER_MAX;
-        if pending.ranges.len() != 1 {
+        if queued.ranges.len() != 1 {
             return false;
         }
-        let Some(range) = pending.ranges.front() else { return false };
-        let region = self.region(range.start);
-        let (is_begun, is_end) = match pending.is_down {
+        let Some(range) = queued.ranges.front() else { return false };
+        let region = self.regions.containing(range.start);
+        let (is_begun, is_end) = match queued.is_descending {
             true => (range.end.is_multiple_of(HUGE), range.start == region.start),
             false => (range.start.is_multiple_of(HUGE), range.end == region.end),
         };
         let is_part = range.end - range.start < HUGE && is_begun && !is_end;
-        is_part && u64::from(has) >= HUGES_AHEAD * HUGE
+        is_part && u64::from(has) >= HUGE_PAGES_AHEAD * HUGE
     }
 
-    /// The order of what is brought in because somebody waits for a page, and whether it is a
-    /// probe.
-    pub(super) fn wanted_order(&mut self, page: Page) -> (u8, bool) {
-        let of_stream = |pending: &Pending| {
-            // Whoever is far into what a stream asked for is not that stream.
-            let is_near = |range: &&Range<Page>| {
-                let far = if pending.is_down { range.end - page } else { page - range.start };
-                far <= 1 << WAITED_ORDER
-            };
-            let mut next = pending.ranges.iter().take(LOOKED_AT as usize);
-            let range = next.find(|range| range.contains(&page)).filter(is_near)?;
-            self.predictor.asks(pending.stream, &(page..page + 1)).then_some(())?;
-            let fits = |order: &u8| {
-                let start = page >> order << order;
-                range.start <= start && start + (1 << order) <= range.end
-            };
-            (0..=WAITED_ORDER).rev().find(fits)
-        };
-        if let Some(order) = self.pending.iter().find_map(of_stream) {
-            return (order, false);
+    /// Drops the oldest prefetched extent for the sake of a stream, if its own stream no longer
+    /// expects it, or has more than its share by advice.
+    fn drop_for_stream(&mut self, stream: u32, max: u32) -> bool {
+        let Some(id) = self.residency.oldest_prefetched() else { return false };
+        let holder = self.residency.extent(id).stream;
+        let may_drop =
+            self.is_over_share(holder, stream, max) || self.unexpected_prefetch().is_some();
+        if may_drop {
+            self.drop_prefetched(id);
         }
-        if self.advised(page) == Advice::Random {
-            return (0, false);
-        }
-        // What was never stored costs no more than zeros, as long as there is room for them.
-        let start = page >> ORDER_MAX << ORDER_MAX;
-        let is_plenty = self.pool.free() > self.budget() / FRESH_PART;
-        if is_plenty && !self.has_stored(start..start + (1 << ORDER_MAX)) {
-            return (ORDER_MAX, false);
-        }
-        let learner = self.learner(page);
-        (learner.order(), learner.is_to_probe())
+        may_drop
     }
 
-    /// The order that was learned for a page's region.
-    fn learned(&self, page: Page) -> u8 {
-        let learner = self.learners.get(&self.region(page).start);
-        learner.map_or(self.settings.order, Learner::order)
+    /// True if pages that the program announced hold more than their share, and another stream
+    /// waits.
+    fn is_over_share(&self, holder: u32, waiting: u32, max: u32) -> bool {
+        holder == ADVISED_STREAM
+            && waiting != ADVISED_STREAM
+            && self.prefetch.frames_of(ADVISED_STREAM) > max / (self.prefetch.active_streams() + 1)
     }
 
-    /// Gives up what was foreseen longest ago if nobody asks for it any more, or others may take
-    /// its place; a stream waits.
-    fn drop_forgotten(&mut self, waits: u32, most: u32) -> bool {
-        let Some(id) = self.foreseen.first() else { return false };
-        let stream = self.extents[id as usize].stream;
-        let is_forgotten = self.is_over(stream, waits, most) || self.forgotten().is_some();
-        if is_forgotten {
-            self.drop_foreseen(id);
-        }
-        is_forgotten
+    /// The oldest prefetched extent, if its stream no longer expects it.
+    fn unexpected_prefetch(&self) -> Option<ExtentId> {
+        let id = self.residency.oldest_prefetched()?;
+        let extent = *self.residency.extent(id);
+        let pages = self.fault_around.pages_around(&self.regions, &extent.span().pages());
+        (!self.prefetch.prefetcher.expects(extent.stream, &pages)).then_some(id)
     }
 
-    /// What was foreseen longest ago, if nobody asks for it any more.
-    fn forgotten(&self) -> Option<ExtentId> {
-        let id = self.foreseen.first()?;
-        let extent = self.extents[id as usize];
-        let pages = self.around(&extent.span().pages());
-        (!self.predictor.asks(extent.stream, &pages)).then_some(id)
+    /// The same, if it was prefetched long ago: a late thread may still touch a recent one.
+    pub(super) fn stale_prefetch(&self) -> Option<ExtentId> {
+        let since = self.residency.extent(self.residency.oldest_prefetched()?).prefetched_at;
+        let is_stale = self.prefetch_time().wrapping_sub(since) > STALE_AFTER;
+        is_stale.then(|| self.unexpected_prefetch()).flatten()
     }
 
-    /// The same if it was long ago: who comes late may still touch it.
-    pub(super) fn long_forgotten(&self) -> Option<ExtentId> {
-        let since = self.extents[self.foreseen.first()? as usize].since;
-        let is_long = self.time().wrapping_sub(since) > FORGOTTEN_AFTER;
-        is_long.then(|| self.forgotten()).flatten()
-    }
-
-    /// How much was brought in, in parts of the budget.
-    fn time(&self) -> u16 {
-        (self.brought / u64::from(self.budget() / BUDGET_TICKS).max(1)) as u16
+    /// The prefetch clock: loaded pages, in parts of the budget.
+    fn prefetch_time(&self) -> u16 {
+        let tick = u64::from(self.budget() / BUDGET_TICKS).max(1);
+        (self.residency.loaded_pages() / tick) as u16
     }
 }
 
-/// The order of the largest aligned piece at the end of a range from which it is read.
-fn fitting(page: Page, range: &Range<Page>, is_down: bool, most: u8) -> u8 {
+/// The order of the largest aligned block at that end of a range at which loading begins.
+fn aligned_order(page: Page, range: &Range<Page>, is_descending: bool, max: u8) -> u8 {
     let fits = |order: &u8| {
         let start = page >> order << order;
         let end = start + (1 << order);
-        let is_next = if is_down { end == page + 1 } else { start == page };
+        let is_next = if is_descending { end == page + 1 } else { start == page };
         is_next && range.start <= start && end <= range.end
     };
-    (0..=most).rev().find(fits).unwrap_or(0)
+    (0..=max).rev().find(fits).unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -462,8 +468,8 @@ mod tests {
 
     const FAR: Page = 1 << 20;
 
-    /// A cache whose thread has gone through new memory, of which each touch brings in a huge page,
-    /// and what the stream of them expects.
+    /// A cache whose thread has touched new memory, of which each fault loads a huge page, and the
+    /// pages that the stream expects next.
     fn swept(advice: Advice, pages: impl Iterator<Item = Page>) -> (Cache, Prefetch) {
         let prefetch = Limits { initial: 16, max: 256 };
         let mut cache = Cache::new(Settings { frames: 4096, order: 0, prefetch });
@@ -473,39 +479,39 @@ mod tests {
             let touched = Event::Fault(PageFault { thread: 1, page, offset: 0, is_write: false });
             cache.on(touched, &mut vec![]);
         }
-        let expected = cache.predictor.expected().unwrap();
+        let expected = cache.prefetch.prefetcher.next_expected().unwrap();
         (cache, expected)
     }
 
     #[test]
-    fn what_was_passed_over_is_asked_for_again() {
+    fn skipped_pages_that_were_evicted_are_queued_again() {
         let (mut cache, Prefetch { stream, pages, .. }) = swept(Advice::Sequential, 0..1);
         let Range { start, end } = pages[0].clone();
-        cache.pending = [Pending::of(stream, start + 5..end)].into();
-        cache.ask_again(start - 1);
-        let ranges = &cache.pending[0].ranges;
+        cache.prefetch.queued = [QueuedPrefetch::ascending(stream, start + 5..end)].into();
+        cache.prefetch.enqueue_skipped(start - 1);
+        let ranges = &cache.prefetch.queued[0].ranges;
         assert_eq!(
             ranges.iter().take(2).collect::<Vec<_>>(),
             [&(start..start + 5), &(start + 5..end)]
         );
-        // What the stream has asked for since is not asked for twice.
-        cache.ask_again(start - 1);
-        assert_eq!(cache.pending[0].ranges.front(), Some(&(start..start + 5)));
+        // Pages are not queued twice.
+        cache.prefetch.enqueue_skipped(start - 1);
+        assert_eq!(cache.prefetch.queued[0].ranges.front(), Some(&(start..start + 5)));
     }
 
     #[test]
-    fn nor_are_streams_forgotten_that_go_down_or_wait_for_nothing() {
+    fn so_are_those_of_a_descending_stream_and_of_one_with_an_empty_queue() {
         let (mut cache, Prefetch { stream, pages, .. }) =
             swept(Advice::Normal, (1..=6).map(|at| FAR - (at << ORDER_MAX)));
         let Range { start, end } = pages[0].clone();
-        let mut pending = Pending::new(stream, true);
-        pending.push(start..end - 5);
-        cache.pending = [pending].into();
-        cache.ask_again(end);
-        assert_eq!(cache.pending[0].ranges.front(), Some(&(end - 5..end)));
-        cache.pending.clear();
-        cache.ask_again(end);
-        assert_eq!(cache.pending[0].ranges, pages);
-        assert!(cache.pending[0].is_down);
+        let mut queued = QueuedPrefetch::new(stream, true);
+        queued.push(start..end - 5);
+        cache.prefetch.queued = [queued].into();
+        cache.prefetch.enqueue_skipped(end);
+        assert_eq!(cache.prefetch.queued[0].ranges.front(), Some(&(end - 5..end)));
+        cache.prefetch.queued.clear();
+        cache.prefetch.enqueue_skipped(end);
+        assert_eq!(cache.prefetch.queued[0].ranges, pages);
+        assert!(cache.prefetch.queued[0].is_descending);
     }
 }

@@ -1,20 +1,20 @@
-//! Extents in an order, from which any can be taken out at once.
+//! Queues of extents: linked lists, from which any extent is removed in constant time.
 
 use crate::cache::index::ExtentId;
 
 const NONE: ExtentId = ExtentId::MAX;
 
-/// The neighbours of all extents in the queue that each is in: an extent is in one at most.
+/// The links of all queues; an extent is in one queue at most.
 #[derive(Clone, Debug, Default)]
-pub struct Links(Vec<Link>);
+pub struct Links(Vec<QueueLink>);
 
 #[derive(Clone, Copy, Debug)]
-struct Link {
+struct QueueLink {
     before: ExtentId,
     behind: ExtentId,
 }
 
-/// A queue of extents.
+/// A queue of extents, oldest first.
 #[derive(Clone, Copy, Debug)]
 pub struct Queue {
     first: ExtentId,
@@ -28,23 +28,23 @@ impl Default for Queue {
 }
 
 impl Queue {
-    /// An empty one.
+    /// An empty queue.
     pub const fn new() -> Self {
         Self { first: NONE, last: NONE }
     }
 
-    /// The first.
+    /// The oldest extent.
     pub fn first(&self) -> Option<ExtentId> {
         (self.first != NONE).then_some(self.first)
     }
 
-    /// Puts an extent that is in no queue at the end.
+    /// Adds an extent that is in no queue at the end.
     pub fn push(&mut self, links: &mut Links, id: ExtentId) {
         let at = id as usize;
         if links.0.len() <= at {
-            links.0.resize(at + 1, Link { before: NONE, behind: NONE });
+            links.0.resize(at + 1, QueueLink { before: NONE, behind: NONE });
         }
-        links.0[at] = Link { before: self.last, behind: NONE };
+        links.0[at] = QueueLink { before: self.last, behind: NONE };
         match self.last {
             NONE => self.first = id,
             last => links.0[last as usize].behind = id,
@@ -52,9 +52,9 @@ impl Queue {
         self.last = id;
     }
 
-    /// Takes out an extent that is in this queue.
+    /// Removes an extent of this queue.
     pub fn remove(&mut self, links: &mut Links, id: ExtentId) {
-        let Link { before, behind } = links.0[id as usize];
+        let QueueLink { before, behind } = links.0[id as usize];
         match before {
             NONE => self.first = behind,
             before => links.0[before as usize].behind = behind,
@@ -74,7 +74,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_a_queue(steps in proptest::collection::vec(0_u32..20, 0..200)) {
+        fn extents_leave_in_order_or_from_the_middle(steps in proptest::collection::vec(0_u32..20, 0..200)) {
             let (mut links, mut queue) = (Links::default(), Queue::new());
             let mut model = VecDeque::new();
             for id in steps {

@@ -4,51 +4,53 @@ mod budget;
 
 mod fast_path;
 
-use super::*;
+use super::{index::ExtentId, *};
+use crate::{advice::Advice, page::Page};
 use rand_pcg::{
     Pcg64Mcg,
     rand_core::{RngCore, SeedableRng},
 };
+use std::{collections::BTreeSet, ops::Range};
 
-/// A program, a kernel and a drive: what each page should hold, and what it holds.
+/// A program, a kernel and a drive: the expected and the actual content of each page.
 struct World {
     cache: Cache,
     random: Pcg64Mcg,
-    /// What the program has written last, by page.
+    /// The content that the program wrote last, by page.
     expected: Vec<u32>,
-    /// What is mapped, by page.
+    /// The content of mapped pages, by page.
     mapped: Vec<Option<u32>>,
-    /// What is in frames.
+    /// The content of frames.
     frames: Vec<Option<u32>>,
     drive: Vec<u32>,
-    /// What a page had when it was stored or read: for whether it has changed.
-    known: Vec<u32>,
-    /// What is to be done, in any order.
+    /// The content of each page when it was last written back or read: dirty pages differ.
+    clean: Vec<u32>,
+    /// Actions to carry out, in any order.
     todo: Vec<Action>,
     /// Threads: the page that each waits for, and whether to write.
     waits: Vec<Option<(Page, bool)>>,
     poisoned: Vec<bool>,
-    /// Pages that are being discarded, which nobody touches meanwhile.
+    /// Pages that are being discarded: no thread touches these in the meantime.
     discarding: Option<Range<Page>>,
     writes: u32,
-    /// One in so many transfers fails; 0 for none.
+    /// One transfer in this many fails; 0 for none.
     fails_one_in: u64,
-    /// The drive takes so many pages.
-    room: usize,
-    /// Whether threads also write what was there before.
+    /// Pages that fit on the drive.
+    drive_pages: usize,
+    /// Threads sometimes write the content that was there before.
     reverts: bool,
-    /// Which pages the drive has taken.
-    taken: BTreeSet<Page>,
-    /// One in so many extents is held when it should be moved out; 0 for none.
-    holds_one_in: u64,
-    /// What threads have mapped by themselves, if they do.
-    alone: Option<fast_path::Alone>,
+    /// Pages on the drive.
+    on_drive: BTreeSet<Page>,
+    /// One extent in this many is pinned when it should be unmapped; 0 for none.
+    pins_one_in: u64,
+    /// The fast path, if threads use it.
+    fast_path: Option<fast_path::FastPath>,
 }
 
-/// Nobody knows what the drive has.
+/// The content on the drive is not clean.
 const UNKNOWN: u32 = u32::MAX;
 
-/// A part of one content, and a part of another.
+/// A torn write: parts of two contents.
 const TORN: u32 = u32::MAX - 1;
 
 impl World {
@@ -62,18 +64,18 @@ impl World {
             mapped: vec![None; pages],
             frames: vec![Some(0); settings.frames as usize],
             drive: vec![0; pages],
-            known: vec![0; pages],
+            clean: vec![0; pages],
             todo: vec![],
             waits: vec![None; threads],
             poisoned: vec![false; pages],
             discarding: None,
             writes: 0,
             fails_one_in: 0,
-            room: usize::MAX,
+            drive_pages: usize::MAX,
             reverts: false,
-            taken: BTreeSet::new(),
-            holds_one_in: 0,
-            alone: None,
+            on_drive: BTreeSet::new(),
+            pins_one_in: 0,
+            fast_path: None,
         }
     }
 
@@ -85,17 +87,17 @@ impl World {
         self.fails_one_in > 0 && self.random.next_u64().is_multiple_of(self.fails_one_in)
     }
 
-    /// Whether a write of pages fails, and what it leaves behind.
-    fn refuses(&mut self, span: Span, changed: &DirtyPages) -> bool {
+    /// True if a write fails; it may leave torn pages.
+    fn fails_to_write(&mut self, span: Span, dirty: &DirtyPages) -> bool {
         let pages: Vec<_> =
-            span.pages().enumerate().filter(|(at, _)| changed.contains(*at)).collect();
-        let more = pages.iter().filter(|(_, page)| !self.taken.contains(page)).count();
-        if !self.fails() && self.taken.len() + more <= self.room {
-            self.taken.extend(pages.into_iter().map(|(_, page)| page));
+            span.pages().enumerate().filter(|(at, _)| dirty.contains(*at)).collect();
+        let more = pages.iter().filter(|(_, page)| !self.on_drive.contains(page)).count();
+        if !self.fails() && self.on_drive.len() + more <= self.drive_pages {
+            self.on_drive.extend(pages.into_iter().map(|(_, page)| page));
             return false;
         }
-        // Who has the digests forgets them.
-        span.pages().for_each(|page| self.known[page as usize] = UNKNOWN);
+        // The hashes of these pages are not clean any more.
+        span.pages().for_each(|page| self.clean[page as usize] = UNKNOWN);
         for (at, page) in pages {
             self.drive[page as usize] = match self.below(3) {
                 0 => self.drive[page as usize],
@@ -106,9 +108,9 @@ impl World {
         true
     }
 
-    /// What a thread writes: something new, or what was there before.
+    /// The content that a thread writes: a new one, or the one that was there before.
     fn content(&mut self, page: Page) -> u32 {
-        let before = self.known[page as usize];
+        let before = self.clean[page as usize];
         if self.reverts && before < TORN && self.below(4) == 0 {
             return before;
         }
@@ -117,7 +119,7 @@ impl World {
     }
 
     fn on(&mut self, event: Event) {
-        self.note();
+        self.commit_mapped();
         let mut actions = vec![];
         self.cache.on(event, &mut actions);
         self.todo.extend(actions);
@@ -139,7 +141,7 @@ impl World {
                     self.expected[page as usize] = content;
                 }
             }
-            None if self.take(thread, page, is_write) => self.touch(thread, page, is_write),
+            None if self.try_map(thread, page, is_write) => self.touch(thread, page, is_write),
             None => {
                 self.waits[thread] = Some((page, is_write));
                 self.on(Event::Fault(PageFault {
@@ -161,14 +163,14 @@ impl World {
         }
     }
 
-    /// Does one of the things that are to be done.
+    /// Carries out one action.
     fn act(&mut self) {
         let index = self.below(self.todo.len());
         let pairs = |span: Span| span.pages().zip(span.frame..);
         match self.todo.swap_remove(index) {
             Action::Zero(id, span) => {
                 for (page, frame) in pairs(span) {
-                    (self.frames[frame as usize], self.known[page as usize]) = (Some(0), 0);
+                    (self.frames[frame as usize], self.clean[page as usize]) = (Some(0), 0);
                 }
                 self.on(Event::Filled(id, Ok(())));
             }
@@ -176,7 +178,7 @@ impl World {
             Action::Read(id, span) => {
                 for (page, frame) in pairs(span) {
                     let content = self.drive[page as usize];
-                    (self.frames[frame as usize], self.known[page as usize]) =
+                    (self.frames[frame as usize], self.clean[page as usize]) =
                         (Some(content), content);
                 }
                 self.on(Event::Filled(id, Ok(())));
@@ -189,8 +191,8 @@ impl World {
                 self.on(Event::MovedIn(id));
             }
             Action::MoveOut { id, .. }
-                if self.holds_one_in > 0
-                    && self.random.next_u64().is_multiple_of(self.holds_one_in) =>
+                if self.pins_one_in > 0
+                    && self.random.next_u64().is_multiple_of(self.pins_one_in) =>
             {
                 self.on(Event::Pinned(id));
             }
@@ -202,14 +204,14 @@ impl World {
                 self.on(Event::MovedOut(id, DirtyPages::all(1 << span.order)));
             }
             Action::MoveOut { id, span, .. } => self.move_out(id, span),
-            Action::Write(id, span, changed) if self.refuses(span, &changed) => {
+            Action::Write(id, span, dirty) if self.fails_to_write(span, &dirty) => {
                 self.on(Event::Wrote(id, Err(Failed)));
             }
-            Action::Write(id, span, changed) => {
-                let written = pairs(span).enumerate().filter(|(at, _)| changed.contains(*at));
+            Action::Write(id, span, dirty) => {
+                let written = pairs(span).enumerate().filter(|(at, _)| dirty.contains(*at));
                 for (_, (page, frame)) in written {
                     let content = self.frames[frame as usize].unwrap();
-                    (self.drive[page as usize], self.known[page as usize]) = (content, content);
+                    (self.drive[page as usize], self.clean[page as usize]) = (content, content);
                 }
                 self.on(Event::Wrote(id, Ok(())));
             }
@@ -223,22 +225,22 @@ impl World {
         for (page, frame) in span.pages().zip(span.frame..) {
             let content = self.frames[frame as usize].take();
             assert!(content.is_some() && self.mapped[page as usize].is_none());
-            assert!(!self.poisoned[page as usize], "pages do not move to where a mark is");
+            assert!(!self.poisoned[page as usize], "poisoned pages are not mapped");
             self.mapped[page as usize] = content;
         }
     }
 
     fn move_out(&mut self, id: ExtentId, span: Span) {
-        let mut changed = DirtyPages::EMPTY;
+        let mut dirty = DirtyPages::EMPTY;
         for (at, (page, frame)) in span.pages().zip(span.frame..).enumerate() {
             let content = self.mapped[page as usize].take();
             assert!(content.is_some() && self.frames[frame as usize].is_none());
-            if content != Some(self.known[page as usize]) {
-                changed.insert(at);
+            if content != Some(self.clean[page as usize]) {
+                dirty.insert(at);
             }
             self.frames[frame as usize] = content;
         }
-        self.on(Event::MovedOut(id, changed));
+        self.on(Event::MovedOut(id, dirty));
     }
 
     fn erase(&mut self, pages: Range<Page>) {
@@ -246,10 +248,10 @@ impl World {
         assert!(self.mapped[range.clone()].iter().all(Option::is_none));
         self.drive[range.clone()].fill(0);
         self.poisoned[range].fill(false);
-        // What was said before is done before: only the drive takes its time.
+        // Poison actions are carried out at once: only the drive is slow.
         let is_poison = |it: &Action| matches!(it, Action::Poison(page) if pages.contains(page));
         self.todo.retain(|action| !is_poison(action));
-        self.taken.retain(|taken| !pages.contains(taken));
+        self.on_drive.retain(|on_drive| !pages.contains(on_drive));
         self.discarding = None;
         self.on(Event::Erased(pages.start));
     }
@@ -262,13 +264,13 @@ impl World {
         }
     }
 
-    /// Discards some pages that nobody waits for.
+    /// Discards some pages that no thread waits for.
     fn discard(&mut self) {
         let start = self.below(self.expected.len());
         let end = (start + 1 + self.below(40)).min(self.expected.len());
         let pages = start as Page..end as Page;
-        let is_waited_for = self.waits.iter().flatten().any(|(page, _)| pages.contains(page));
-        if is_waited_for || self.discarding.is_some() {
+        let has_waiter = self.waits.iter().flatten().any(|(page, _)| pages.contains(page));
+        if has_waiter || self.discarding.is_some() {
             return;
         }
         self.expected[start..end].fill(0);
@@ -276,7 +278,7 @@ impl World {
         self.on(Event::Discarded(pages));
     }
 
-    /// Lets threads touch pages that `next` names, in any order of what comes of it.
+    /// Lets threads touch the pages that `next` names, with actions carried out in any order.
     fn run(&mut self, steps: usize, mut next: impl FnMut(&mut Self, usize) -> (Page, bool)) {
         for _ in 0..steps {
             let thread = self.below(self.waits.len());
@@ -294,14 +296,14 @@ impl World {
         for _ in 0..1_000_000 {
             if !self.todo.is_empty() {
                 self.act();
-            } else if self.holds_one_in > 0 && self.waits.iter().any(Option::is_some) {
-                // Whoever held something lets go.
+            } else if self.pins_one_in > 0 && self.waits.iter().any(Option::is_some) {
+                // The pins go.
                 self.on(Event::RetryPinned);
             } else {
                 break;
             }
         }
-        assert!(self.todo.is_empty() && self.waits.iter().all(Option::is_none), "nobody waits");
+        assert!(self.todo.is_empty() && self.waits.iter().all(Option::is_none), "no thread waits");
     }
 }
 
@@ -320,7 +322,7 @@ fn mixed(world: &mut World, thread: usize) -> (Page, bool) {
 }
 
 #[test]
-fn no_page_ever_holds_what_it_should_not() {
+fn every_page_holds_its_last_content() {
     for seed in 0..20 {
         let mut world = World::new(SETTINGS, 300, 3, seed);
         world.run(30_000, mixed);
@@ -329,7 +331,7 @@ fn no_page_ever_holds_what_it_should_not() {
 }
 
 #[test]
-fn what_is_discarded_is_zero() {
+fn discarded_pages_are_zeros() {
     for seed in 0..20 {
         let mut world = World::new(SETTINGS, 300, 3, seed);
         world.run(30_000, |world, thread| {
@@ -342,10 +344,10 @@ fn what_is_discarded_is_zero() {
 }
 
 #[test]
-fn what_is_held_is_there_until_it_is_discarded() {
+fn pinned_extents_stay_mapped_until_they_are_discarded() {
     for seed in 0..20 {
         let mut world = World::new(SETTINGS, 300, 3, seed);
-        world.holds_one_in = 5;
+        world.pins_one_in = 5;
         world.run(30_000, |world, thread| {
             match world.random.next_u64() % 40 {
                 0 => world.discard(),
@@ -358,7 +360,7 @@ fn what_is_held_is_there_until_it_is_discarded() {
 }
 
 #[test]
-fn what_a_program_says_changes_no_content() {
+fn advice_changes_no_content() {
     let advice = [
         Advice::Normal,
         Advice::Random,
@@ -383,17 +385,17 @@ fn what_a_program_says_changes_no_content() {
 }
 
 #[test]
-fn what_will_be_needed_is_there_and_what_is_cold_goes() {
+fn announced_pages_are_loaded_and_cold_ones_evicted() {
     let mut world = World::new(Settings { frames: 256, ..SETTINGS }, 1024, 1, 1);
     let mut at = 0;
     world.run(20_000, |_, _| {
         at += 1;
         ((at - 1) % 1024, true)
     });
-    let gone = (0..1024).find(|page| world.cache.index.get(*page).is_none()).unwrap() & !7;
-    world.on(Event::Advised(gone..gone + 8, Advice::WillNeed));
+    let absent = (0..1024).find(|page| world.cache.residency.find(*page).is_none()).unwrap() & !7;
+    world.on(Event::Advised(absent..absent + 8, Advice::WillNeed));
     world.settle();
-    assert!((gone..gone + 8).all(|page| world.cache.index.get(page).is_some()));
+    assert!((absent..absent + 8).all(|page| world.cache.residency.find(page).is_some()));
     let mapped = world.mapped.iter().position(Option::is_some).unwrap();
     world.on(Event::Advised(mapped as Page..mapped as Page + 1, Advice::Cold));
     world.settle();
@@ -401,7 +403,7 @@ fn what_will_be_needed_is_there_and_what_is_cold_goes() {
 }
 
 #[test]
-fn what_is_pinned_stays() {
+fn pages_pinned_by_advice_stay() {
     let mut world = World::new(SETTINGS, 300, 1, 1);
     world.on(Event::Advised(8..16, Advice::Pin));
     (8..16).for_each(|page| world.run(20, |_, _| (page, true)));
@@ -414,7 +416,7 @@ fn what_is_pinned_stays() {
 }
 
 #[test]
-fn before_a_fork_all_is_stored_and_nothing_mapped() {
+fn before_a_fork_all_pages_are_stored_and_unmapped() {
     for seed in 0..20 {
         let mut world = World::new(SETTINGS, 300, 3, seed);
         for _ in 0..20 {
@@ -438,14 +440,14 @@ fn before_a_fork_all_is_stored_and_nothing_mapped() {
             let parent = World { cache: child.cache.clone(), ..World::new(SETTINGS, 300, 3, seed) };
             (child.frames, child.waits) = (parent.frames, parent.waits);
             child.run(3_000, mixed);
-            // What the child does is no concern of its parent's, but for this: it sees the same.
+            // The child sees the content of its parent.
             world = child;
         }
     }
 }
 
 #[test]
-fn after_a_fork_that_waits_goes_on() {
+fn threads_that_wait_during_a_fork_resume_after_it() {
     for seed in 0..20 {
         let mut world = World::new(SETTINGS, 300, 3, seed);
         for _ in 0..20 {
@@ -468,17 +470,7 @@ fn after_a_fork_that_waits_goes_on() {
 }
 
 #[test]
-fn regions_grow_and_get_holes() {
-    let mut cache = Cache::new(SETTINGS);
-    [0..10, 20..30, 10..20, 40..50].into_iter().for_each(|pages| cache.add_region(pages));
-    assert_eq!((cache.region(15), cache.region(45)), (0..30, 40..50));
-    cache.remove_region(&(5..45));
-    assert_eq!((cache.region(4), cache.region(47)), (0..5, 45..50));
-    assert_eq!(cache.region(20), 20..21, "of none");
-}
-
-#[test]
-fn nor_with_a_drive_that_fails() {
+fn every_page_holds_its_last_content_if_the_drive_fails() {
     for seed in 0..20 {
         let mut world = World::new(SETTINGS, 300, 3, seed);
         world.fails_one_in = 10;
@@ -487,14 +479,14 @@ fn nor_with_a_drive_that_fails() {
     }
 }
 
-/// 10^6 steps, or as many as are asked for.
+/// 10^6 steps, or `INTERLEAF_STEPS`.
 #[test]
 fn no_step_of_a_million_is_wrong() {
     let steps = std::env::var("INTERLEAF_STEPS").ok().and_then(|steps| steps.parse().ok());
     let mut left: usize = steps.unwrap_or(1_000_000);
     let mut random = Pcg64Mcg::seed_from_u64(left as u64);
     let mut of = |all: &[usize]| all[(random.next_u64() % all.len() as u64) as usize];
-    let (mut full, mut lost, mut seed) = (0, 0, 0);
+    let (mut full, mut poisoned, mut seed) = (0, 0, 0);
     while left > 0 {
         seed += 1;
         let settings = Settings {
@@ -506,8 +498,8 @@ fn no_step_of_a_million_is_wrong() {
         let mut world = World::new(settings, pages, of(&[1, 2, 3, 5]), seed);
         world.fails_one_in = of(&[0, 4, 50]) as u64;
         world.reverts = true;
-        world.holds_one_in = of(&[0, 0, 20]) as u64;
-        world.room = of(&[usize::MAX, usize::MAX, pages / 4, 0]);
+        world.pins_one_in = of(&[0, 0, 20]) as u64;
+        world.drive_pages = of(&[usize::MAX, usize::MAX, pages / 4, 0]);
         let discards = of(&[0, 20, 200]);
         let steps = left.min(of(&[1000, 10_000, 50_000]));
         world.run(steps, |world, thread| {
@@ -516,38 +508,38 @@ fn no_step_of_a_million_is_wrong() {
             }
             mixed(world, thread)
         });
-        let has_lost = world.poisoned.contains(&true);
-        full += usize::from(has_lost && world.room < pages);
-        lost += usize::from(has_lost && world.room > pages);
+        let has_poisoned = world.poisoned.contains(&true);
+        full += usize::from(has_poisoned && world.drive_pages < pages);
+        poisoned += usize::from(has_poisoned && world.drive_pages > pages);
         left -= steps;
     }
-    assert!(full > 0 && lost > 0, "{full} of {seed} were full, {lost} lost something");
+    assert!(full > 0 && poisoned > 0, "{full} of {seed} were full, {poisoned} had poisoned pages");
 }
 
 #[test]
-fn what_fits_is_read_never() {
+fn a_working_set_that_fits_is_never_read() {
     let mut world = World::new(Settings { frames: 512, ..SETTINGS }, 300, 2, 1);
     world.run(30_000, mixed);
     assert_eq!((world.cache.counts().read, world.cache.counts().written), (0, 0));
 }
 
 #[test]
-fn a_sweep_is_there_before_it_is_touched() {
+fn a_sweep_is_prefetched() {
     let mut world = World::new(Settings { frames: 256, ..SETTINGS }, 1024, 1, 1);
     let mut at = 0;
     world.run(60_000, |_, _| {
         at += 1;
         ((at - 1) % 1024, true)
     });
-    let Counts { read, prefetched: foreseen, prefetch_wasted: wasted, .. } = *world.cache.counts();
-    assert!(foreseen * 5 > read * 4, "{foreseen} of {read}");
-    assert!(wasted * 20 < foreseen, "{wasted} of {foreseen}");
+    let Counts { read, prefetched, prefetch_wasted, .. } = *world.cache.counts();
+    assert!(prefetched * 5 > read * 4, "{prefetched} of {read}");
+    assert!(prefetch_wasted * 20 < prefetched, "{prefetch_wasted} of {prefetched}");
 }
 
-/// Of a loop over twice the budget, about half is kept, which is the most that can be (Belady), and
-/// another phase is not held up by what was kept.
+/// Of a loop over twice the budget, about half stays resident, which is optimal (Belady), and the
+/// pages that stay do not slow down the next phase.
 #[test]
-fn a_loop_keeps_what_it_can_and_is_forgotten() {
+fn a_loop_keeps_a_share_resident_until_it_ends() {
     let settings = Settings { frames: 2048, ..SETTINGS };
     let mut world = World::new(settings, 8192, 1, 1);
     let rounds = |world: &mut World, first: Page, pages: Page, steps: usize| {
@@ -562,16 +554,16 @@ fn a_loop_keeps_what_it_can_and_is_forgotten() {
     };
     rounds(&mut world, 0, 4096, 40_000);
     let read = rounds(&mut world, 0, 4096, 80_000);
-    assert!(read < 0.68, "{read} of what is touched is read");
+    assert!(read < 0.68, "{read} of all touches are reads");
     rounds(&mut world, 4096, 1024, 200_000);
     let read = rounds(&mut world, 4096, 1024, 40_000);
-    assert!(read < 0.01, "{read} of what fits is read");
+    assert!(read < 0.01, "{read} of all touches are reads");
 }
 
-/// Of arrays that are walked together each is in a huge page of its own, which must not be given up
-/// for those of the others.
+/// Arrays that are walked together are each in a huge page of their own, which must not be evicted
+/// for the others.
 #[test]
-fn a_loop_over_several_arrays_keeps_what_it_can() {
+fn a_loop_over_several_arrays_keeps_a_share_resident() {
     let settings =
         Settings { frames: 32768, order: 2, prefetch: Limits { initial: 16, max: 2048 } };
     let array = 2 * Page::from(settings.frames) / 3;
@@ -594,33 +586,33 @@ fn a_loop_over_several_arrays_keeps_what_it_can() {
         read = world.cache.counts().read - before;
     }
     let part = read as f64 / (3 * array) as f64;
-    assert!(part < 0.75, "{part} of what is touched is read");
+    assert!(part < 0.75, "{part} of all touches are reads");
 }
 
-/// What a stream asked for that went elsewhere then is given up before what was touched.
+/// Prefetches of a stream that has ended are dropped before pages that were touched are evicted.
 #[test]
-fn what_is_long_forgotten_makes_room() {
+fn stale_prefetches_are_dropped() {
     let settings = Settings { frames: 2048, order: 2, prefetch: Limits { initial: 16, max: 256 } };
     let mut world = World::new(settings, 1 << 16, 1, 1);
     let frames = Page::from(settings.frames);
     let mut touch = |page: Page| {
         world.touch(0, page, true);
         world.settle();
-        world.cache.foreseen_frames
+        world.cache.prefetch.frames()
     };
     (0..2 * frames).for_each(|page| _ = touch(page));
     let swept: Vec<u32> = (0..frames).map(&mut touch).collect();
-    assert!(swept.last().is_some_and(|foreseen| *foreseen > 0), "it was followed");
+    assert!(swept.last().is_some_and(|prefetched| *prefetched > 0), "a stream was prefetched");
     let mut random = Pcg64Mcg::seed_from_u64(7);
     let mut left = u32::MAX;
     for _ in 0..frames {
         left = touch(4 * frames + u64::from(random.next_u32()) % (1 << 15));
     }
-    assert_eq!(left, 0, "it is forgotten");
+    assert_eq!(left, 0, "no prefetch is left");
 }
 
-/// A program goes round through a part of what fits, after it has filled much more: how often pages
-/// that are there were touched, and how many were read, once it has done so for a while.
+/// A program loops over a part of the budget, after it has touched much more: minor faults and reads
+/// of the loop, once it has run for a while.
 fn rounds(frames: u32, count: Page, stride: Page) -> (u64, u64) {
     let sweep = 2 * Page::from(frames);
     let settings = Settings { frames, order: 2, prefetch: Limits { initial: 16, max: 256 } };
@@ -644,11 +636,11 @@ fn rounds(frames: u32, count: Page, stride: Page) -> (u64, u64) {
 }
 
 #[test]
-fn a_loop_over_what_fits_comes_to_rest_whatever_was_there_before() {
+fn a_loop_that_fits_ends_up_mapped_after_any_other_phase() {
     for (frames, count, stride) in [(1024, 250, 8), (1024, 40, 50), (8192, 2000, 8)] {
-        let (ready, read) = rounds(frames, count, stride);
+        let (minor_faults, read) = rounds(frames, count, stride);
         let all = count * 10;
-        assert!(ready < all / 50, "{ready} of {all} touches, every {stride}th page");
+        assert!(minor_faults < all / 50, "{minor_faults} of {all} touches, every {stride}th page");
         assert!(read < all / 50, "{read} for {all} touches, every {stride}th page");
     }
 }

@@ -1,350 +1,364 @@
-//! History: irregular patterns that repeat.
+//! History: irregular accesses that repeat in the same order.
 //!
-//! A sweep over a graph or a gather through a list of indices has no stride, but a solver does it
-//! again and again in the same order. So the order is written down: a *log* of what each thread
-//! touched, and an *index* of where in it a page stands. A page that is touched again is looked up,
-//! and where what follows it in the log is touched next too, the log is read ahead of the program
-//! (temporal streaming: Wenisch et al., "Practical Off-chip Meta-data for Temporal Memory
-//! Streaming", HPCA 2009).
+//! A sweep over a graph or a gather through a list of indices has no stride, but a solver repeats it
+//! in the same order. Therefore the order of faults is recorded: a *log* of the pages that each
+//! thread faulted on, and an *index* of the last entry of each page. When a page faults again, the
+//! log is replayed from its last entry: if the entries that follow predict the next faults, the
+//! pages ahead of the program are prefetched (temporal streaming: Wenisch et al., "Practical
+//! Off-chip Meta-data for Temporal Memory Streaming", HPCA 2009).
 //!
-//! What was mapped all the while is not touched, as far as anybody sees. So places of the log are
-//! skipped, and what was skipped is written down again with the rest: the newest round in the log
-//! is always a whole one.
+//! Pages that stayed mapped do not fault. A replay therefore skips entries, and the skipped ones are
+//! recorded again with the others: the newest round in the log is always complete.
 //!
 //! ```text
 //! log       ... 7 90 31 4 66 12 5 |                     round 1
-//! touched                           7 90    4 66        31 is mapped
-//! log       ... 7 90 31 4 66 12 5 | 7 90 31 4 66 12 5   round 2, and what comes next
+//! faults                            7 90    4 66        31 is mapped
+//! log       ... 7 90 31 4 66 12 5 | 7 90 31 4 66 12 5   round 2, with the predicted entries
 //! ```
 //!
-//! Pages that are touched once, among others that come again, would be asked for in vain one round
-//! later. Places of the log are *confirmed* once they were foreseen rightly, and those that are not
-//! are believed only while such places hold.
+//! Pages that are touched once among others that repeat would be wasted prefetches one round later.
+//! An entry is *confirmed* once it predicted a fault; unconfirmed entries are prefetched only while
+//! enough of them predict correctly.
 
-use super::{FaultContext, Limits, Prefetch, TRUST_MAX, Vain};
+use super::{
+    FaultContext, HISTORY_BIT, Limits, Prefetch,
+    throttle::{AccuracyThrottle, CONFIDENCE_MAX},
+};
 use crate::page::Page;
 use std::{collections::VecDeque, ops::Range};
 
-/// Places of the log that one thread writes, and that are given up, together.
-const BLOCK: u32 = 256;
+/// Entries of the log that one thread writes, and that are overwritten, together.
+const BLOCK_ENTRIES: u32 = 256;
 
-/// The log has five places for every four pages: a round in which each page is touched alone, and
-/// what is read ahead of it. It grows as it is written.
-const PLACES: [u64; 2] = [5, 4];
+/// The log has five entries for every four pages: a round in which each page faults alone, and the
+/// prefetches of the next. It grows as it is written.
+const ENTRIES_PER_PAGES: [u64; 2] = [5, 4];
 
-/// The index has a slot for so many places at most, and twice as many at least: a page that is not
-/// found costs no more than that its pattern is known a few touches later. With 4 bytes for a place
-/// and a slot, 7.5 bytes a page are 0.19 % if all are touched alone, and a quarter of that with
-/// extents of 4.
-const PLACES_OF_INDEX: usize = 4;
+/// Entries per slot of the index, at most; at least half as many. A page that is not found costs
+/// only a late prediction. With 4 bytes for an entry and for a slot, 7.5 bytes a page are 0.19 % if
+/// all pages fault alone, and a quarter of that with extents of 4.
+const ENTRIES_PER_SLOT: usize = 4;
 
-/// Threads that are followed: the one that was silent longest makes room.
+/// Threads that are followed: a new one replaces the one without a fault for longest.
 const THREADS_MAX: usize = 64;
 
-/// Places in the log that are followed at once for a thread.
+/// Replays of a thread: a new one replaces the least confident.
 const REPLAYS_MAX: usize = 4;
 
-/// The next touch is looked for so far ahead: what lies between is mapped, or comes no more.
-const LOOK: usize = 32;
+/// Entries of a replay that are searched for the next fault: pages before it are mapped, or are not
+/// used any more.
+const LOOKAHEAD: usize = 32;
 
-/// A place in the log is read ahead once it foresaw so many touches more than it did not.
-const TRUSTED: u32 = 2;
+/// Correct predictions, less wrong ones, after which pages of a replay are prefetched.
+const CONFIDENCE_MIN: u32 = 2;
 
-/// Places that are not confirmed are believed from this part of them on that held lately.
-const BELIEVED: f32 = 0.25;
+/// Unconfirmed entries are prefetched while at least this share of them predicts correctly.
+const UNCONFIRMED_SHARE_MIN: f32 = 0.25;
 
-/// Lately is this part of a step: some 32 of them.
-const STEP: f32 = 1.0 / 32.0;
+/// The weight of one entry in that share, which so decays over some 32 entries.
+const SHARE_WEIGHT: f32 = 1.0 / 32.0;
 
-/// Nothing: of the log a place without a page, of the index a slot without a place.
+/// In the log an entry without a page, in the index a slot without an entry.
 const NONE: u32 = u32::MAX;
 
-/// A place of the log that is not written yet.
+/// An entry that was not written yet.
 const EMPTY: u32 = NONE - 1;
 
-/// The place was foreseen rightly before.
+/// A bit of an entry that predicted a fault.
 const CONFIRMED: u32 = 1 << 31;
 
-/// A place of the log.
-type Place = u32;
+/// The position of an entry in the log.
+type LogPosition = u32;
 
-/// What the threads of a process touched, and what of it comes again.
+/// The faults of all threads of a process, and the replays that predict the next ones.
 #[derive(Clone, Debug)]
 pub struct History {
     limits: Limits,
     log: Log,
-    threads: Vec<Thread>,
+    threads: Vec<ThreadHistory>,
+    /// Faults so far.
     now: u64,
-    named: u32,
-    vain: Vain,
-    /// The part of places that were not confirmed which held lately.
-    held: f32,
+    last_id: u32,
+    throttle: AccuracyThrottle,
+    /// Recent share of unconfirmed entries that predicted correctly.
+    unconfirmed_share: f32,
 }
 
 #[derive(Clone, Debug)]
-struct Thread {
+struct ThreadHistory {
     thread: u32,
-    touched: u64,
-    /// Where it writes.
-    writes: Option<Place>,
+    /// Time of its last fault.
+    last_fault: u64,
+    /// Position of its last entry.
+    last_entry: Option<LogPosition>,
     replays: Vec<Replay>,
 }
 
-/// A place of the log that is followed.
+/// A part of the log that may predict the next faults of a thread.
 #[derive(Clone, Debug)]
 struct Replay {
-    name: u32,
-    touched: u64,
-    trust: u32,
+    id: u32,
+    /// Time of its last correct prediction.
+    last_hit: u64,
+    /// Correct predictions, less wrong ones.
+    confidence: u32,
+    /// How far ahead pages are prefetched, pages.
     depth: u64,
-    /// What comes next, as the log has it.
-    next: VecDeque<Next>,
-    /// How much of that was asked for.
-    waiting: usize,
-    /// The place that was read last; `None` where it was written over.
-    read: Option<Place>,
+    /// The next entries of the log.
+    expected: VecDeque<ExpectedPage>,
+    /// Pages of these that are prefetched.
+    outstanding: usize,
+    /// The position behind `expected`; `None` where it was overwritten.
+    read: Option<LogPosition>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Next {
+struct ExpectedPage {
     page: u32,
     is_confirmed: bool,
-    is_asked: bool,
+    is_prefetched: bool,
 }
 
 impl History {
-    /// None yet.
+    /// An empty history.
     pub const fn new(limits: Limits) -> Self {
         Self {
             limits,
             log: Log::new(),
             threads: vec![],
             now: 0,
-            named: 0,
-            vain: Vain { pages: 0 },
-            held: 1.0,
+            last_id: 0,
+            throttle: AccuracyThrottle::new(),
+            unconfirmed_share: 1.0,
         }
     }
 
-    /// All regions together have so many pages: no more than that is written down.
+    /// Sets the pages of all regions, which bound the log.
     pub fn set_footprint(&mut self, pages: u64) {
-        self.log.set_most((pages / PLACES[1]).saturating_mul(PLACES[0]));
+        let [entries, per_pages] = ENTRIES_PER_PAGES;
+        self.log.set_entries_max((pages / per_pages).saturating_mul(entries));
     }
 
-    /// Bytes that it takes.
+    /// Memory of the history, bytes.
     pub const fn bytes(&self) -> usize {
         self.log.bytes()
     }
 
-    /// Sees a touch that nothing else explains, and says what comes next and was not said before;
-    /// `None` where nobody knows.
+    /// Records a fault that no stream explains, and returns pages to prefetch that were not asked
+    /// for before; `None` if no replay predicted it.
     pub fn on_fault(&mut self, fault: &FaultContext) -> Option<Prefetch> {
         let page = u32::try_from(fault.page).ok().filter(|page| *page < EMPTY & !CONFIRMED)?;
         self.now += 1;
-        let at = self.thread(fault.thread);
-        let Some((index, skipped)) = self.threads[at].find(&fault.pages) else {
-            self.unforeseen(at, page);
+        let thread = self.thread_index(fault.thread);
+        let Some((index, skipped)) = self.threads[thread].find_prediction(&fault.pages) else {
+            self.on_unpredicted(thread, page);
             return None;
         };
-        self.arrive(at, index, skipped);
-        let needed = self.vain.needed(TRUSTED);
-        let replay = &mut self.threads[at].replays[index];
-        if replay.trust < needed {
+        self.on_predicted(thread, index, skipped);
+        let confidence_min = self.throttle.confidence_min(CONFIDENCE_MIN);
+        let replay = &mut self.threads[thread].replays[index];
+        if replay.confidence < confidence_min {
             return None;
         }
         let length = (fault.pages.end - fault.pages.start).max(1);
         replay.depth = replay.depth.clamp(self.limits.initial, self.limits.max);
-        let is_believed = self.held >= BELIEVED;
-        let pages = replay.follow(&self.log, (replay.depth / length).max(1), is_believed);
-        (!pages.is_empty()).then_some(Prefetch { stream: replay.name, pages, map_early: vec![] })
+        let with_unconfirmed = self.unconfirmed_share >= UNCONFIRMED_SHARE_MIN;
+        let pages = replay.prefetch(&self.log, (replay.depth / length).max(1), with_unconfirmed);
+        (!pages.is_empty()).then_some(Prefetch { stream: replay.id, pages, map_early: vec![] })
     }
 
-    /// Whether it has foreseen a touch, as well as it foresees anything.
+    /// True if a confident replay has predicted a fault.
     pub fn has_predicted(&self, fault: &FaultContext) -> bool {
         let thread = self.threads.iter().find(|known| known.thread == fault.thread);
-        let found = thread.and_then(|thread| Some((thread, thread.find(&fault.pages)?.0)));
-        found
-            .is_some_and(|(thread, index)| thread.replays[index].trust >= self.vain.needed(TRUSTED))
+        let found =
+            thread.and_then(|thread| Some((thread, thread.find_prediction(&fault.pages)?.0)));
+        let confidence_min = self.throttle.confidence_min(CONFIDENCE_MIN);
+        found.is_some_and(|(thread, index)| thread.replays[index].confidence >= confidence_min)
     }
 
-    /// Whether pages of these are still expected.
-    pub(super) fn asks(&self, name: u32, pages: &Range<Page>) -> bool {
+    /// True if a replay still expects touches of some of these pages.
+    pub(super) fn expects(&self, id: u32, pages: &Range<Page>) -> bool {
         let mut all = self.threads.iter().flat_map(|thread| &thread.replays);
-        let Some(replay) = all.find(|replay| replay.name == name) else { return false };
-        let mut next = replay.next.iter();
-        next.any(|next| next.is_asked && pages.contains(&next.page.into()))
+        let Some(replay) = all.find(|replay| replay.id == id) else { return false };
+        let mut expected = replay.expected.iter();
+        expected.any(|it| it.is_prefetched && pages.contains(&it.page.into()))
     }
 
-    /// What was asked for was given up without having been touched: it is struck out, and more has
-    /// to be foreseen rightly before something is asked for.
-    pub fn on_wasted(&mut self, name: u32, pages: &Range<Page>) {
-        self.vain.wasted(pages.end - pages.start);
+    /// Prefetched pages of a replay were dropped untouched: their entries are removed.
+    pub fn on_wasted(&mut self, id: u32, pages: &Range<Page>) {
+        self.throttle.on_wasted(pages.end - pages.start);
         for page in pages.clone() {
-            if let Some(place) = u32::try_from(page).ok().and_then(|page| self.log.find(page)) {
-                self.log.set(place, NONE);
+            let entry = u32::try_from(page).ok().and_then(|page| self.log.find(page));
+            if let Some(position) = entry {
+                self.log.set(position, NONE);
             }
         }
         let mut all = self.threads.iter_mut().flat_map(|thread| &mut thread.replays);
-        if let Some(replay) = all.find(|replay| replay.name == name) {
+        if let Some(replay) = all.find(|replay| replay.id == id) {
             replay.depth = (replay.depth / 2).max(self.limits.initial);
-            replay.next.retain(|next| !next.is_asked || !pages.contains(&next.page.into()));
-            replay.waiting = replay.next.iter().filter(|next| next.is_asked).count();
+            replay.expected.retain(|it| !it.is_prefetched || !pages.contains(&it.page.into()));
+            replay.outstanding = replay.expected.iter().filter(|it| it.is_prefetched).count();
         }
     }
 
-    /// The thread, by its place among those that are followed.
-    fn thread(&mut self, thread: u32) -> usize {
+    /// The index of a thread in `threads`; a new thread may replace another.
+    fn thread_index(&mut self, thread: u32) -> usize {
         let known = self.threads.iter().position(|known| known.thread == thread);
-        let new = Thread { thread, touched: 0, writes: None, replays: vec![] };
-        let at = known.unwrap_or_else(|| {
+        let new = ThreadHistory { thread, last_fault: 0, last_entry: None, replays: vec![] };
+        let index = known.unwrap_or_else(|| {
             if self.threads.len() < THREADS_MAX {
                 self.threads.push(new);
                 return self.threads.len() - 1;
             }
-            let silent = self.threads.iter().enumerate().min_by_key(|(_, it)| it.touched);
-            let at = silent.map_or(0, |(at, _)| at);
-            self.threads[at] = new;
-            at
+            let oldest = self.threads.iter().enumerate().min_by_key(|(_, it)| it.last_fault);
+            let index = oldest.map_or(0, |(index, _)| index);
+            self.threads[index] = new;
+            index
         });
-        self.threads[at].touched = self.now;
-        at
+        self.threads[index].last_fault = self.now;
+        index
     }
 
-    /// Comes to what was foreseen, behind so many that were skipped.
-    fn arrive(&mut self, at: usize, index: usize, skipped: usize) {
-        let replay = &mut self.threads[at].replays[index];
-        replay.touched = self.now;
-        replay.trust = (replay.trust + 1).min(2 * TRUST_MAX);
+    /// A replay predicted the fault, after some skipped entries: all of these are recorded again.
+    fn on_predicted(&mut self, thread: usize, index: usize, skipped: usize) {
+        let replay = &mut self.threads[thread].replays[index];
+        replay.last_hit = self.now;
+        replay.confidence = (replay.confidence + 1).min(2 * CONFIDENCE_MAX);
         replay.depth = replay.depth.saturating_mul(2).min(self.limits.max);
-        let is_trusted = replay.trust >= TRUSTED;
-        let passed: Vec<Next> = replay.next.drain(..=skipped).collect();
-        replay.waiting -= passed.iter().filter(|next| next.is_asked).count();
-        replay.refill(&self.log, 0);
-        let mut written = vec![];
-        for (place, next) in passed.iter().enumerate() {
-            let is_touched = place == skipped;
-            if !next.is_confirmed && is_trusted {
-                let held = if is_touched { 1.0 } else { 0.0 };
-                self.held += (held - self.held) * STEP;
+        let is_confident = replay.confidence >= CONFIDENCE_MIN;
+        let passed: Vec<ExpectedPage> = replay.expected.drain(..=skipped).collect();
+        replay.outstanding -= passed.iter().filter(|it| it.is_prefetched).count();
+        replay.read_ahead(&self.log, 0);
+        let mut entries = vec![];
+        for (at, expected) in passed.iter().enumerate() {
+            let is_touched = at == skipped;
+            if !expected.is_confirmed && is_confident {
+                let correct = if is_touched { 1.0 } else { 0.0 };
+                self.unconfirmed_share += (correct - self.unconfirmed_share) * SHARE_WEIGHT;
             }
-            if is_touched && next.is_asked {
-                self.vain.used(1);
+            if is_touched && expected.is_prefetched {
+                self.throttle.on_hit(1);
             }
-            if is_touched || is_trusted {
-                let is_confirmed = next.is_confirmed || is_touched;
-                written.push(next.page | if is_confirmed { CONFIRMED } else { 0 });
+            if is_touched || is_confident {
+                let is_confirmed = expected.is_confirmed || is_touched;
+                entries.push(expected.page | if is_confirmed { CONFIRMED } else { 0 });
             }
         }
-        written.into_iter().for_each(|entry| self.write(at, entry));
+        entries.into_iter().for_each(|entry| self.record(thread, entry));
     }
 
-    /// A touch that no place in the log foresaw: it may be followed from where it was last.
-    fn unforeseen(&mut self, at: usize, page: u32) {
+    /// No replay predicted the fault: a replay begins at the last entry of the page.
+    fn on_unpredicted(&mut self, thread: usize, page: u32) {
         let found = self.log.find(page);
-        let (now, first) = (self.now, self.limits.initial);
-        let replays = &mut self.threads[at].replays;
-        replays.iter_mut().for_each(|replay| replay.trust = replay.trust.saturating_sub(1));
-        if let Some(place) = found {
-            self.named = self.named.wrapping_add(1) & !super::OF_HISTORY;
+        let (now, initial) = (self.now, self.limits.initial);
+        let replays = &mut self.threads[thread].replays;
+        replays.iter_mut().for_each(|it| it.confidence = it.confidence.saturating_sub(1));
+        if let Some(position) = found {
+            self.last_id = self.last_id.wrapping_add(1) & !HISTORY_BIT;
             let mut new = Replay {
-                name: self.named,
-                touched: now,
-                trust: 0,
-                depth: first,
-                next: VecDeque::new(),
-                waiting: 0,
-                read: Some(place),
+                id: self.last_id,
+                last_hit: now,
+                confidence: 0,
+                depth: initial,
+                expected: VecDeque::new(),
+                outstanding: 0,
+                read: Some(position),
             };
-            new.refill(&self.log, 0);
+            new.read_ahead(&self.log, 0);
             if replays.len() < REPLAYS_MAX {
                 replays.push(new);
-            } else if let Some(least) = replays.iter_mut().min_by_key(|it| (it.trust, it.touched)) {
+            } else if let Some(least) =
+                replays.iter_mut().min_by_key(|it| (it.confidence, it.last_hit))
+            {
                 *least = new;
             }
         }
-        self.write(at, page);
+        self.record(thread, page);
     }
 
-    fn write(&mut self, at: usize, entry: u32) {
-        let writes = self.threads[at].writes;
-        let Some((place, given_up)) = self.log.push(writes, entry) else { return };
-        self.threads[at].writes = Some(place);
-        let Some(block) = given_up else { return };
+    /// Appends an entry to the log of a thread.
+    fn record(&mut self, thread: usize, entry: u32) {
+        let last_entry = self.threads[thread].last_entry;
+        let Some((position, overwritten)) = self.log.push(last_entry, entry) else { return };
+        self.threads[thread].last_entry = Some(position);
+        let Some(block) = overwritten else { return };
         for thread in &mut self.threads {
-            thread.writes.take_if(|it| *it != place && *it / BLOCK == block);
+            thread.last_entry.take_if(|it| *it != position && *it / BLOCK_ENTRIES == block);
             for replay in &mut thread.replays {
-                replay.read.take_if(|it| *it / BLOCK == block);
+                replay.read.take_if(|it| *it / BLOCK_ENTRIES == block);
             }
         }
     }
 }
 
-impl Thread {
-    /// Which replay foresaw a touch, and behind how many others.
-    fn find(&self, pages: &Range<Page>) -> Option<(usize, usize)> {
+impl ThreadHistory {
+    /// The most confident replay that predicted a fault, and the entries that it skips.
+    fn find_prediction(&self, pages: &Range<Page>) -> Option<(usize, usize)> {
         let found = self.replays.iter().enumerate().filter_map(|(index, replay)| {
-            let mut next = replay.next.iter().take(LOOK);
-            Some((index, next.position(|next| pages.contains(&next.page.into()))?))
+            let mut expected = replay.expected.iter().take(LOOKAHEAD);
+            Some((index, expected.position(|it| pages.contains(&it.page.into()))?))
         });
         found.max_by_key(|(index, _)| {
             let replay = &self.replays[*index];
-            (replay.trust, replay.touched)
+            (replay.confidence, replay.last_hit)
         })
     }
 }
 
 impl Replay {
-    /// Reads on until so many are known that come next.
-    fn refill(&mut self, log: &Log, count: usize) {
-        while self.next.len() < count.max(LOOK)
-            && let Some(place) = self.read.and_then(|read| log.behind(read))
+    /// Reads the log until `count` entries are expected, or [`LOOKAHEAD`] if that is more.
+    fn read_ahead(&mut self, log: &Log, count: usize) {
+        while self.expected.len() < count.max(LOOKAHEAD)
+            && let Some(position) = self.read.and_then(|read| log.next(read))
         {
-            let entry = log.get(place);
+            let entry = log.get(position);
             if entry != NONE {
                 let (page, is_confirmed) = (entry & !CONFIRMED, entry & CONFIRMED != 0);
-                self.next.push_back(Next { page, is_confirmed, is_asked: false });
+                self.expected.push_back(ExpectedPage { page, is_confirmed, is_prefetched: false });
             }
-            self.read = Some(place);
+            self.read = Some(position);
         }
     }
 
-    /// What to ask for now, to be so many touches ahead.
-    fn follow(&mut self, log: &Log, depth: u64, is_believed: bool) -> Vec<Range<Page>> {
+    /// The pages to prefetch now, to be `depth` faults ahead.
+    fn prefetch(&mut self, log: &Log, depth: u64, with_unconfirmed: bool) -> Vec<Range<Page>> {
         let depth = usize::try_from(depth).unwrap_or(usize::MAX);
-        // As of streams: half of what one is ahead is used before more comes.
-        if self.waiting * 2 > depth {
+        // As in streams: half of the depth is used before more is asked for.
+        if self.outstanding * 2 > depth {
             return vec![];
         }
-        self.refill(log, depth);
-        let is_new = |next: &&mut Next| !next.is_asked && (next.is_confirmed || is_believed);
-        let all = self.next.iter_mut().take(depth).filter(is_new);
-        let asked = all.map(|next| {
-            next.is_asked = true;
-            u64::from(next.page)..u64::from(next.page) + 1
+        self.read_ahead(log, depth);
+        let is_new =
+            |it: &&mut ExpectedPage| !it.is_prefetched && (it.is_confirmed || with_unconfirmed);
+        let new = self.expected.iter_mut().take(depth).filter(is_new);
+        let new = new.map(|it| {
+            it.is_prefetched = true;
+            u64::from(it.page)..u64::from(it.page) + 1
         });
-        let pages: Vec<_> = asked.collect();
-        self.waiting += pages.len();
+        let pages: Vec<_> = new.collect();
+        self.outstanding += pages.len();
         pages
     }
 }
 
-/// What was touched, in blocks that lie behind each other by thread; the oldest is written over.
+/// The log: linked blocks of entries for each thread. The oldest block is overwritten.
 #[derive(Clone, Debug)]
 struct Log {
-    blocks: Vec<Block>,
-    /// Where a page is, by a part of its hash; the page there says whether it is the one.
-    index: Vec<Place>,
+    blocks: Vec<LogBlock>,
+    /// The position of the last entry of a page, by a part of the page's hash; the entry there tells
+    /// whether it is of this page.
+    index: Vec<LogPosition>,
     blocks_max: usize,
-    /// The oldest block, once there are as many as may be.
+    /// The oldest block, once all blocks exist.
     oldest: usize,
 }
 
 #[derive(Clone, Debug)]
-struct Block {
+struct LogBlock {
     /// Pages, with [`CONFIRMED`].
-    entries: Box<[u32; BLOCK as usize]>,
-    /// The block behind it.
-    behind: u32,
+    entries: Box<[u32; BLOCK_ENTRIES as usize]>,
+    /// The next block of the thread.
+    next: u32,
 }
 
 impl Log {
@@ -352,44 +366,45 @@ impl Log {
         Self { blocks: vec![], index: vec![], blocks_max: 0, oldest: 0 }
     }
 
-    /// It may be so many places long.
-    fn set_most(&mut self, places: u64) {
-        // A place is known by 31 bits.
-        let blocks = (places / u64::from(BLOCK)).min(u64::from(CONFIRMED / BLOCK) - 1);
-        self.blocks_max = blocks as usize;
+    fn set_entries_max(&mut self, entries: u64) {
+        // A position has 31 bits.
+        let blocks_max = u64::from(CONFIRMED / BLOCK_ENTRIES) - 1;
+        self.blocks_max = (entries / u64::from(BLOCK_ENTRIES)).min(blocks_max) as usize;
     }
 
     const fn bytes(&self) -> usize {
-        let blocks = self.blocks.len() * BLOCK as usize * 4;
-        blocks + self.blocks.capacity() * size_of::<Block>() + self.index.capacity() * 4
+        let blocks = self.blocks.len() * BLOCK_ENTRIES as usize * 4;
+        blocks + self.blocks.capacity() * size_of::<LogBlock>() + self.index.capacity() * 4
     }
 
-    fn get(&self, place: Place) -> u32 {
-        self.blocks[(place / BLOCK) as usize].entries[(place % BLOCK) as usize]
+    fn get(&self, position: LogPosition) -> u32 {
+        let block = &self.blocks[(position / BLOCK_ENTRIES) as usize];
+        block.entries[(position % BLOCK_ENTRIES) as usize]
     }
 
-    fn set(&mut self, place: Place, entry: u32) {
-        self.blocks[(place / BLOCK) as usize].entries[(place % BLOCK) as usize] = entry;
+    fn set(&mut self, position: LogPosition, entry: u32) {
+        let block = &mut self.blocks[(position / BLOCK_ENTRIES) as usize];
+        block.entries[(position % BLOCK_ENTRIES) as usize] = entry;
     }
 
-    /// The place behind another one, if it is written.
-    fn behind(&self, place: Place) -> Option<Place> {
-        let mut next = place + 1;
-        if next.is_multiple_of(BLOCK) {
-            let block = self.blocks[(place / BLOCK) as usize].behind;
-            next = (block != NONE).then(|| block * BLOCK)?;
+    /// The next position of the same thread, if it is written.
+    fn next(&self, position: LogPosition) -> Option<LogPosition> {
+        let mut next = position + 1;
+        if next.is_multiple_of(BLOCK_ENTRIES) {
+            let block = self.blocks[(position / BLOCK_ENTRIES) as usize].next;
+            next = (block != NONE).then(|| block * BLOCK_ENTRIES)?;
         }
         (self.get(next) != EMPTY).then_some(next)
     }
 
-    /// The last place of a page.
-    fn find(&self, page: u32) -> Option<Place> {
-        let place = *self.index.get(self.slot(page))?;
-        let is_there = place != NONE && {
-            let entry = self.get(place);
+    /// The last entry of a page.
+    fn find(&self, page: u32) -> Option<LogPosition> {
+        let position = *self.index.get(self.slot(page))?;
+        let is_of_page = position != NONE && {
+            let entry = self.get(position);
             entry < EMPTY && entry & !CONFIRMED == page
         };
-        is_there.then_some(place)
+        is_of_page.then_some(position)
     }
 
     fn slot(&self, page: u32) -> usize {
@@ -398,55 +413,59 @@ impl Log {
         (hash as usize) & (self.index.len().wrapping_sub(1))
     }
 
-    /// Writes behind a place, or where nobody writes; says where, and which block was given up for
-    /// it. `None` where there is no room at all.
-    fn push(&mut self, behind: Option<Place>, entry: u32) -> Option<(Place, Option<u32>)> {
-        let within = behind.map(|place| place + 1).filter(|place| !place.is_multiple_of(BLOCK));
-        let (place, given_up) = match within {
-            Some(place) => (place, None),
+    /// Writes an entry behind the last one of a thread, or into a new block; returns its position
+    /// and the block that was overwritten for it. `None` if the log may hold no block at all.
+    fn push(
+        &mut self,
+        last: Option<LogPosition>,
+        entry: u32,
+    ) -> Option<(LogPosition, Option<u32>)> {
+        let within = last.map(|last| last + 1).filter(|next| !next.is_multiple_of(BLOCK_ENTRIES));
+        let (position, overwritten) = match within {
+            Some(position) => (position, None),
             None => {
-                let (block, is_old) = self.block()?;
-                if let Some(behind) = behind.map(|behind| behind / BLOCK).filter(|it| *it != block)
-                {
-                    self.blocks[behind as usize].behind = block;
+                let (block, is_old) = self.empty_block()?;
+                let last = last.map(|last| last / BLOCK_ENTRIES).filter(|it| *it != block);
+                if let Some(last) = last {
+                    self.blocks[last as usize].next = block;
                 }
-                (block * BLOCK, is_old.then_some(block))
+                (block * BLOCK_ENTRIES, is_old.then_some(block))
             }
         };
-        self.set(place, entry);
+        self.set(position, entry);
         let slot = self.slot(entry & !CONFIRMED);
-        self.index[slot] = place;
-        Some((place, given_up))
+        self.index[slot] = position;
+        Some((position, overwritten))
     }
 
-    /// An empty block, and whether it is one that was written over.
-    fn block(&mut self) -> Option<(u32, bool)> {
+    /// An empty block, and true if it was overwritten.
+    fn empty_block(&mut self) -> Option<(u32, bool)> {
         let blocks = self.blocks.len();
         if blocks < self.blocks_max {
-            let entries = Box::new([EMPTY; BLOCK as usize]);
-            self.blocks.push(Block { entries, behind: NONE });
-            let places = self.blocks.len() * BLOCK as usize;
-            if self.index.len() * PLACES_OF_INDEX < places {
-                self.index_again();
+            let entries = Box::new([EMPTY; BLOCK_ENTRIES as usize]);
+            self.blocks.push(LogBlock { entries, next: NONE });
+            let entries = self.blocks.len() * BLOCK_ENTRIES as usize;
+            if self.index.len() * ENTRIES_PER_SLOT < entries {
+                self.grow_index();
             }
             return Some((blocks as u32, false));
         }
-        let at = self.oldest;
-        let block = self.blocks.get_mut(at)?;
-        block.behind = NONE;
+        let oldest = self.oldest;
+        let block = self.blocks.get_mut(oldest)?;
+        block.next = NONE;
         block.entries.fill(EMPTY);
-        self.oldest = (at + 1) % blocks;
-        Some((at as u32, true))
+        self.oldest = (oldest + 1) % blocks;
+        Some((oldest as u32, true))
     }
 
-    /// Makes the index twice as large; blocks that were added later are newer.
-    fn index_again(&mut self) {
-        self.index = vec![NONE; (self.index.len() * 2).max(BLOCK as usize / 2)];
-        for place in 0..self.blocks.len() as u32 * BLOCK {
-            let entry = self.get(place);
+    /// Doubles the index. Of two entries of a page, the one in the later block is newer.
+    fn grow_index(&mut self) {
+        self.index = vec![NONE; (self.index.len() * 2).max(BLOCK_ENTRIES as usize / 2)];
+        for position in 0..self.blocks.len() as u32 * BLOCK_ENTRIES {
+            let entry = self.get(position);
             if entry < EMPTY {
                 let slot = self.slot(entry & !CONFIRMED);
-                self.index[slot] = place;
+                self.index[slot] = position;
             }
         }
     }

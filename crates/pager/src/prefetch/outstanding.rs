@@ -1,91 +1,90 @@
-//! What a stream has asked for and has not been touched: thousands of pieces where they are single
-//! pages, of which each touch and each frame that becomes free wants to know whether one is among
+//! Outstanding prefetches of a stream: pages that it asked for and that were not touched yet. They
+//! are thousands of ranges if they are single pages, and each fault and each free frame searches
 //! them.
 
-use super::stream::Run;
+use super::stream::TileRun;
 use crate::page::Page;
 use std::{
     collections::{BTreeMap, VecDeque},
     ops::Range,
 };
 
-/// What was asked for, and the run that it is of.
+/// An outstanding range of pages, and its place in the stream.
 #[derive(Clone, Debug)]
-pub(super) struct Asked {
+pub(super) struct OutstandingRange {
     pub(super) pages: Range<Page>,
-    pub(super) run: Run,
+    pub(super) run: TileRun,
 }
 
-/// All of it, in the order of its need.
+/// All outstanding ranges of a stream, in the order of their use.
 #[derive(Clone, Debug, Default)]
-pub(super) struct AllAsked {
-    order: VecDeque<Asked>,
-    /// How many pieces begin and end so.
-    pieces: BTreeMap<(Page, Page), u32>,
-    /// None is longer than this.
+pub(super) struct Outstanding {
+    order: VecDeque<OutstandingRange>,
+    /// The number of ranges with each start and end.
+    counts: BTreeMap<(Page, Page), u32>,
+    /// Length of the longest range, or more.
     longest: u64,
     pages: u64,
 }
 
-impl AllAsked {
-    /// Nothing.
+impl Outstanding {
     pub(super) const fn new() -> Self {
-        Self { order: VecDeque::new(), pieces: BTreeMap::new(), longest: 0, pages: 0 }
+        Self { order: VecDeque::new(), counts: BTreeMap::new(), longest: 0, pages: 0 }
     }
 
     pub(super) fn is_empty(&self) -> bool {
         self.order.is_empty()
     }
 
-    /// How many pages there are.
+    /// Pages of all ranges.
     pub(super) const fn pages(&self) -> u64 {
         self.pages
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Asked> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &OutstandingRange> {
         self.order.iter()
     }
 
-    /// Whether some of these pages are among them.
-    pub(super) fn has(&self, pages: &Range<Page>) -> bool {
+    /// True if some of these pages are outstanding.
+    pub(super) fn overlaps(&self, pages: &Range<Page>) -> bool {
         let first = pages.start.saturating_sub(self.longest);
-        let mut near = self.pieces.range((first, 0)..(pages.end, 0));
+        let mut near = self.counts.range((first, 0)..(pages.end, 0));
         near.any(|((_, end), _)| *end > pages.start)
     }
 
-    /// Adds what is needed last.
-    pub(super) fn push(&mut self, asked: Asked) {
-        self.count(&asked.pages);
-        self.order.push_back(asked);
+    /// Adds the range that is used last.
+    pub(super) fn push_back(&mut self, range: OutstandingRange) {
+        self.add(&range.pages);
+        self.order.push_back(range);
     }
 
-    /// Takes the first that has some of these pages, and all before it.
-    pub(super) fn take(&mut self, pages: &Range<Page>) -> Option<Asked> {
-        if !self.has(pages) {
+    /// Adds the range that is used first.
+    pub(super) fn push_front(&mut self, range: OutstandingRange) {
+        self.add(&range.pages);
+        self.order.push_front(range);
+    }
+
+    /// Removes the first range with some of these pages, and all before it.
+    pub(super) fn take_through(&mut self, pages: &Range<Page>) -> Option<OutstandingRange> {
+        if !self.overlaps(pages) {
             return None;
         }
-        while let Some(asked) = self.order.pop_front() {
-            self.discount(&asked.pages);
-            if overlap(&asked.pages, pages) {
-                return Some(asked);
+        while let Some(range) = self.order.pop_front() {
+            self.subtract(&range.pages);
+            if overlap(&range.pages, pages) {
+                return Some(range);
             }
         }
         None
     }
 
-    /// Puts back what is needed first.
-    pub(super) fn put(&mut self, asked: Asked) {
-        self.count(&asked.pages);
-        self.order.push_front(asked);
-    }
-
-    /// Forgets all that have some of these pages.
+    /// Removes all ranges with some of these pages.
     pub(super) fn remove(&mut self, pages: &Range<Page>) {
-        if self.has(pages) {
-            let (gone, left) = self.order.drain(..).partition(|it| overlap(&it.pages, pages));
+        if self.overlaps(pages) {
+            let (removed, left) = self.order.drain(..).partition(|it| overlap(&it.pages, pages));
             self.order = left;
-            let gone: VecDeque<Asked> = gone;
-            gone.iter().for_each(|asked| self.discount(&asked.pages));
+            let removed: VecDeque<OutstandingRange> = removed;
+            removed.iter().for_each(|range| self.subtract(&range.pages));
         }
     }
 
@@ -93,28 +92,28 @@ impl AllAsked {
         *self = Self::new();
     }
 
-    fn count(&mut self, pages: &Range<Page>) {
+    fn add(&mut self, pages: &Range<Page>) {
         let length = pages.end - pages.start;
         (self.longest, self.pages) = (self.longest.max(length), self.pages + length);
-        *self.pieces.entry((pages.start, pages.end)).or_default() += 1;
+        *self.counts.entry((pages.start, pages.end)).or_default() += 1;
     }
 
-    fn discount(&mut self, pages: &Range<Page>) {
+    fn subtract(&mut self, pages: &Range<Page>) {
         self.pages -= pages.end - pages.start;
         let key = (pages.start, pages.end);
-        if let Some(count) = self.pieces.get_mut(&key) {
+        if let Some(count) = self.counts.get_mut(&key) {
             *count -= 1;
             if *count == 0 {
-                self.pieces.remove(&key);
+                self.counts.remove(&key);
             }
         }
-        if self.pieces.is_empty() {
+        if self.counts.is_empty() {
             self.longest = 0;
         }
     }
 }
 
-/// Whether two have pages in common.
+/// True if two ranges have a page in common.
 pub(super) fn overlap(a: &Range<Page>, b: &Range<Page>) -> bool {
     a.start < b.end && b.start < a.end
 }
@@ -126,36 +125,37 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_asked_for_is_found_as_if_all_were_looked_at(
+        fn the_index_finds_the_same_ranges_as_a_search(
             steps in proptest::collection::vec((0_u8..5, 0_u64..200, 1_u64..20), 0..100),
         ) {
-            let run = Run::default();
-            let (mut all, mut model) = (AllAsked::new(), Vec::<Range<Page>>::new());
+            let run = TileRun::default();
+            let (mut outstanding, mut model) = (Outstanding::new(), Vec::<Range<Page>>::new());
             for (step, start, length) in steps {
                 let pages = start..start + length;
                 let at = model.iter().position(|it| overlap(it, &pages));
-                prop_assert_eq!(all.has(&pages), at.is_some());
+                prop_assert_eq!(outstanding.overlaps(&pages), at.is_some());
                 match step {
                     0 => {
-                        let first = all.take(&pages).map(|asked| asked.pages);
+                        let first = outstanding.take_through(&pages).map(|range| range.pages);
                         prop_assert_eq!(first, at.map(|at| model[at].clone()));
                         model.drain(..at.map_or(0, |at| at + 1));
                     }
                     1 => {
-                        all.remove(&pages);
+                        outstanding.remove(&pages);
                         model.retain(|it| !overlap(it, &pages));
                     }
                     2 => {
-                        all.put(Asked { pages: pages.clone(), run });
+                        outstanding.push_front(OutstandingRange { pages: pages.clone(), run });
                         model.insert(0, pages);
                     }
                     _ => {
-                        all.push(Asked { pages: pages.clone(), run });
+                        outstanding.push_back(OutstandingRange { pages: pages.clone(), run });
                         model.push(pages);
                     }
                 }
-                prop_assert_eq!(all.pages(), model.iter().map(|it| it.end - it.start).sum::<u64>());
-                let order: Vec<_> = all.iter().map(|asked| asked.pages.clone()).collect();
+                let count = model.iter().map(|it| it.end - it.start).sum::<u64>();
+                prop_assert_eq!(outstanding.pages(), count);
+                let order: Vec<_> = outstanding.iter().map(|range| range.pages.clone()).collect();
                 prop_assert_eq!(&order, &model);
             }
         }

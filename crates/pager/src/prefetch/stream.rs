@@ -1,512 +1,532 @@
-//! Streams: runs of neighbouring pages, jumps from one run to the next, and tiles of such runs.
+//! Streams: runs of neighbouring pages, a constant stride from one run to the next, and tiles of
+//! such runs.
 
 use super::{
-    FaultContext, Limits, Prefetch, Vain,
-    outstanding::{AllAsked, Asked, overlap},
+    FaultContext, Limits, Prefetch,
+    outstanding::{Outstanding, OutstandingRange, overlap},
+    throttle::AccuracyThrottle,
 };
 use crate::{advice::Advice, page::Page};
 use std::ops::Range;
 
-/// How many streams are followed at once: a few arrays for each of some threads. The one that was
-/// silent for longest makes room.
+/// Streams followed at once: a few arrays for each of some threads. A new stream replaces the one
+/// without a fault for longest.
 const STREAMS_MAX: usize = 64;
 
-/// A stream is followed ahead once it did what was foreseen so often.
-const TRUSTED: u32 = 2;
+/// Correct predictions after which pages of a stream are prefetched.
+const CONFIDENCE_MIN: u32 = 2;
 
-/// A stream is forgotten that was silent for so many touches.
-const FORGOTTEN: u64 = 512;
+/// A stream expects nothing any more after this many faults of the process without one of its own.
+const EXPIRES_AFTER: u64 = 512;
 
-/// Holes in a run are jumps once so many more lie like the first.
-const HOLES: u32 = 2;
+/// Equal gaps in a run, after the first, that make it a stride.
+const EQUAL_GAPS: u32 = 2;
 
-/// So many runs that a new one may be the next of are remembered: those that are nearest.
-const JUMPS_MAX: usize = 3;
+/// Strides from older runs that are remembered for a new one: the shortest.
+const STRIDES_MAX: usize = 3;
 
-/// So many pieces are asked for again of which one was there and has been given up.
-const NEXT: usize = 4;
+/// Outstanding ranges that are queued again if one of them was skipped and evicted since.
+const NEXT_EXPECTED: usize = 4;
 
-/// So much trust is not come by where touches only happen to lie so: who is silent for so many
-/// touches keeps its place from those that are not trusted as much.
-pub(super) const SURE: u32 = 8;
-const KEPT: u64 = 1 << 14;
+/// Confidence that random accesses do not reach; a stream above it is not evicted from the table
+/// by less confident ones for [`PROTECTED_FAULTS`] faults.
+pub(super) const SURE_CONFIDENCE: u32 = 8;
+const PROTECTED_FAULTS: u64 = 1 << 14;
 
-/// A trusted run goes on where this many pages of it are missing: they are mapped from before.
-const GAP: u64 = 16;
+/// A confident run continues over this many pages without a fault: they may still be mapped.
+const GAP_MAX: u64 = 16;
 
-/// Follows the streams of all threads of a process.
+/// The streams of all threads of a process.
 #[derive(Clone, Debug)]
 pub struct Streams {
     limits: Limits,
-    all: Vec<Stream>,
+    table: Vec<Stream>,
+    /// Faults so far.
     now: u64,
-    named: u32,
-    /// How much the stream is trusted that the last touch was of, if that is enough.
-    trust: Option<u32>,
-    vain: Vain,
+    last_id: u32,
+    /// Confidence of the stream of the last fault, if it suffices for a prefetch.
+    confidence: Option<u32>,
+    throttle: AccuracyThrottle,
 }
 
-/// Which way runs go.
+/// The direction of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum Direction {
     Up,
     Down,
 }
 
-/// Where the next run begins, and how long runs are.
+/// The distance from one run to the next, and the length of runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Jump {
+struct Stride {
     /// From the first page of a run to that of the next.
-    by: i64,
+    distance: i64,
     /// Pages of a run.
-    length: u64,
+    run_length: u64,
 }
 
-/// Runs that lie like those of one tile, and where the next tile is.
+/// The distance from one tile to the next, and the number of runs in a tile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Tiles {
+struct TileStride {
     /// From the first run of a tile to that of the next.
-    by: i64,
+    distance: i64,
     /// Runs of a tile.
     runs: u64,
-    /// How often this was so.
+    /// Tiles with this stride so far.
     seen: u32,
 }
 
-/// A run, as a part of its tile.
+/// A run, by its place in its tile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Run {
-    /// The page at which it begins, on the side that is touched first.
+pub(super) struct TileRun {
+    /// The end of the run that is touched first: its end if it descends.
     start: Page,
-    /// The page at which the first run of its tile begins.
-    first: Page,
-    /// Which run of the tile it is, from 1 on.
+    /// The start of the first run of the tile.
+    tile_start: Page,
+    /// The number of the run in the tile, from 1 on.
     number: u64,
 }
 
-/// Where a stream will be: so many pages into a run.
+/// The point up to which a stream has asked for pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Cursor {
-    run: Run,
+    run: TileRun,
+    /// Pages into the run.
     offset: u64,
 }
 
 #[derive(Clone, Debug)]
 struct Stream {
-    name: u32,
+    id: u32,
     thread: u32,
-    /// When it was last touched.
-    touched: u64,
-    /// The run that it is in.
+    /// Time of its last fault.
+    last_fault: u64,
+    /// The current run.
     run: Range<Page>,
-    /// Which way that goes; `None` of one touch alone.
-    way: Option<Way>,
-    /// The part of the run without holes that it is in, how that lies to the one before, and how
-    /// often it did so.
-    part: Range<Page>,
-    hole: Option<(Jump, u32)>,
-    /// Where the tile begins that the run is in, and which run of it that is.
-    first: Page,
-    number: u64,
-    /// What may be the next run: as this one lies to a run before it. The first is followed.
-    jumps: Vec<Jump>,
-    tiles: Option<Tiles>,
-    /// The stream that it goes on with in another tile, as far as anybody knows.
-    like: Option<u32>,
-    /// How often it did what was foreseen, since it last did otherwise.
-    trust: u32,
-    /// How far it is followed, pages.
+    /// The direction of the run; `None` after a single fault.
+    direction: Option<Direction>,
+    /// The part of the run since its last gap.
+    segment: Range<Page>,
+    /// The stride from the segment before, and how often it has repeated.
+    gap: Option<(Stride, u32)>,
+    /// The start of the current tile, and the number of the current run in it.
+    tile_start: Page,
+    run_number: u64,
+    /// Candidates for the stride to the next run: the strides from older runs to this one. The
+    /// first is followed.
+    strides: Vec<Stride>,
+    tiles: Option<TileStride>,
+    /// The stream of which this one may be the next tile.
+    resembles: Option<u32>,
+    /// Correct predictions since the last wrong one.
+    confidence: u32,
+    /// How far ahead pages are prefetched, pages.
     depth: u64,
-    /// What was asked for and has not been touched, in the order of its need.
-    asked: AllAsked,
-    /// Where asking goes on; `None` where nothing was asked for since it did otherwise.
+    /// Prefetches that were not touched yet.
+    outstanding: Outstanding,
+    /// `None` where no page was asked for since the last wrong prediction.
     cursor: Option<Cursor>,
 }
 
 impl Streams {
-    /// None yet.
+    /// An empty table.
     pub const fn new(limits: Limits) -> Self {
-        let vain = Vain { pages: 0 };
-        Self { limits, all: vec![], now: 0, named: 0, trust: None, vain }
+        let throttle = AccuracyThrottle::new();
+        Self { limits, table: vec![], now: 0, last_id: 0, confidence: None, throttle }
     }
 
-    /// Sees a touch, and says what comes next and was not said before; `None` where nobody knows.
+    /// Learns from a fault, and returns pages to prefetch that were not asked for before; `None` if
+    /// there are none.
     pub fn on_fault(&mut self, fault: &FaultContext) -> Option<Prefetch> {
         self.now += 1;
-        let index = self.find(fault).unwrap_or_else(|| self.begin(fault));
+        let index = self.match_stream(fault).unwrap_or_else(|| self.add_stream(fault));
         let (now, limits) = (self.now, self.limits);
-        let stream = &mut self.all[index];
-        stream.touched = now;
-        self.trust = Some(stream.trust).filter(|trust| *trust >= self.vain.needed(TRUSTED));
-        self.trust?;
-        let pages = stream.follow(limits, &fault.region);
-        (!pages.is_empty()).then_some(Prefetch { stream: stream.name, pages, map_early: vec![] })
+        let confidence_min = self.throttle.confidence_min(CONFIDENCE_MIN);
+        let stream = &mut self.table[index];
+        stream.last_fault = now;
+        self.confidence = Some(stream.confidence).filter(|it| *it >= confidence_min);
+        self.confidence?;
+        let pages = stream.prefetch(limits, &fault.region);
+        (!pages.is_empty()).then_some(Prefetch { stream: stream.id, pages, map_early: vec![] })
     }
 
-    /// Whether the last touch was what a stream does that is trusted so much.
-    pub fn has_explained(&self, least: u32) -> bool {
-        self.trust.is_some_and(|trust| trust >= least)
+    /// True if a stream of at least this confidence has explained the last fault.
+    pub fn has_explained(&self, confidence: u32) -> bool {
+        self.confidence.is_some_and(|it| it >= confidence)
     }
 
-    /// Whether a stream still expects some of these pages.
-    pub(super) fn asks(&self, name: u32, pages: &Range<Page>) -> bool {
-        let stream = self.all.iter().find(|stream| stream.name == name);
-        let expects = |stream: &Stream| stream.asked.has(pages);
-        stream.is_some_and(|stream| self.now - stream.touched < FORGOTTEN && expects(stream))
+    /// True if a stream still expects touches of some of these pages.
+    pub(super) fn expects(&self, id: u32, pages: &Range<Page>) -> bool {
+        let stream = self.table.iter().find(|stream| stream.id == id);
+        stream.is_some_and(|stream| {
+            self.now - stream.last_fault < EXPIRES_AFTER && stream.outstanding.overlaps(pages)
+        })
     }
 
-    /// What the stream of the last touch has asked for and comes to next, if it is trusted.
-    pub(super) fn expected(&self) -> Option<Prefetch> {
-        self.trust?;
-        let stream = self.all.iter().find(|stream| stream.touched == self.now)?;
-        let next = stream.asked.iter().take(NEXT).map(|asked| asked.pages.clone());
-        Some(Prefetch { stream: stream.name, pages: next.collect(), map_early: vec![] })
+    /// The next outstanding pages of the stream of the last fault, if its confidence suffices.
+    pub(super) fn next_expected(&self) -> Option<Prefetch> {
+        self.confidence?;
+        let stream = self.table.iter().find(|stream| stream.last_fault == self.now)?;
+        let next = stream.outstanding.iter().take(NEXT_EXPECTED).map(|range| range.pages.clone());
+        Some(Prefetch { stream: stream.id, pages: next.collect(), map_early: vec![] })
     }
 
-    /// What was asked for a stream was given up without having been touched: it is followed less
-    /// far.
-    pub fn on_wasted(&mut self, name: u32, pages: &Range<Page>) {
-        let first = self.limits.initial;
-        self.vain.wasted(pages.end - pages.start);
-        if let Some(stream) = self.all.iter_mut().find(|stream| stream.name == name) {
-            stream.depth = (stream.depth / 2).max(first);
-            stream.asked.remove(pages);
+    /// Prefetched pages of a stream were dropped untouched: its depth is halved.
+    pub fn on_wasted(&mut self, id: u32, pages: &Range<Page>) {
+        let initial = self.limits.initial;
+        self.throttle.on_wasted(pages.end - pages.start);
+        if let Some(stream) = self.table.iter_mut().find(|stream| stream.id == id) {
+            stream.depth = (stream.depth / 2).max(initial);
+            stream.outstanding.remove(pages);
             if overlap(&stream.run, pages) {
-                stream.doubt();
+                stream.abandon_run();
             }
         }
     }
 
-    /// The stream that a touch belongs to: one that foresaw it, else a trusted one that jumps
-    /// there, else one whose run it goes on with, else one that it may be the next run of. Of
-    /// several, the one that is trusted most.
-    fn find(&mut self, fault: &FaultContext) -> Option<usize> {
+    /// The stream of a fault: one that predicted it, else a confident one whose stride leads to it,
+    /// else one whose run continues with it, else one with a candidate stride. Of several, the most
+    /// confident.
+    fn match_stream(&mut self, fault: &FaultContext) -> Option<usize> {
         let at = &fault.pages;
         let best = |fits: &dyn Fn(&Stream) -> bool| {
             let own = |stream: &Stream| stream.thread == fault.thread && fits(stream);
-            let all = self.all.iter().enumerate().filter(|(_, stream)| own(stream));
-            all.max_by_key(|(_, stream)| (stream.trust, stream.touched)).map(|(index, _)| index)
+            let all = self.table.iter().enumerate().filter(|(_, stream)| own(stream));
+            all.max_by_key(|(_, stream)| (stream.confidence, stream.last_fault))
+                .map(|(index, _)| index)
         };
-        if let Some(index) = best(&|stream| stream.foresaw(at)) {
-            self.vain.used(at.end - at.start);
-            self.all[index].arrive(at);
-            self.all[index].look_for_holes(fault);
+        if let Some(index) = best(&|stream| stream.outstanding.overlaps(at)) {
+            self.throttle.on_hit(at.end - at.start);
+            self.table[index].on_hit(at);
+            self.table[index].find_gaps(fault);
             return Some(index);
         }
-        let jumps = |stream: &Stream| stream.jumps_to(at).is_some();
-        let trusted = best(&|stream| stream.trust >= TRUSTED && jumps(stream));
+        let has_stride = |stream: &Stream| stream.stride_to(at).is_some();
+        let confident = best(&|stream| stream.confidence >= CONFIDENCE_MIN && has_stride(stream));
         if let Some(index) =
-            trusted.is_none().then(|| best(&|stream| stream.goes_on(fault))).flatten()
+            confident.is_none().then(|| best(&|stream| stream.continues_with(fault))).flatten()
         {
-            self.all[index].go_on(fault);
-            self.all[index].look_for_holes(fault);
+            self.table[index].continue_run(fault);
+            self.table[index].find_gaps(fault);
             return Some(index);
         }
-        let index = trusted.or_else(|| best(&jumps))?;
-        self.all[index].jump_to(at);
-        Some(self.take_over(index))
+        let index = confident.or_else(|| best(&has_stride))?;
+        self.table[index].begin_run(at);
+        Some(self.merge_next_tile(index))
     }
 
-    /// A stream that nothing is known of but which runs were near before it, of all those that the
-    /// thread is in: arrays that are walked together are farther apart than steps of one of them.
-    /// And it may be the next tile of what jumps.
-    fn begin(&mut self, fault: &FaultContext) -> usize {
-        self.named = self.named.wrapping_add(1) & !super::OF_OTHERS;
+    /// Adds a stream that begins with a fault. Candidates for its stride are the distances from the
+    /// nearest runs of the thread: arrays that are walked together are farther apart than steps of
+    /// one of them. The stream may also be the next tile of one with a stride.
+    fn add_stream(&mut self, fault: &FaultContext) -> usize {
+        self.last_id = self.last_id.wrapping_add(1) & !super::KIND_BITS;
         let at = &fault.pages;
-        let own = || self.all.iter().filter(|stream| stream.thread == fault.thread);
-        let like = own().filter(|stream| stream.trust >= TRUSTED && !stream.jumps.is_empty());
-        let like = like.min_by_key(|stream| stream.far(at));
-        let mut near: [Option<Jump>; JUMPS_MAX] = [None; JUMPS_MAX];
+        let own = || self.table.iter().filter(|stream| stream.thread == fault.thread);
+        let tiled = own()
+            .filter(|stream| stream.confidence >= CONFIDENCE_MIN && !stream.strides.is_empty());
+        let tiled = tiled.min_by_key(|stream| stream.distance_from_tile(at));
+        let mut nearest: [Option<Stride>; STRIDES_MAX] = [None; STRIDES_MAX];
         for stream in own() {
-            let by = stream.by(at);
-            let is_farther = |jump: &Option<Jump>| {
-                jump.is_none_or(|it| it.by.unsigned_abs() > by.unsigned_abs())
+            let distance = stream.distance_to(at);
+            let is_farther = |stride: &Option<Stride>| {
+                stride.is_none_or(|it| it.distance.unsigned_abs() > distance.unsigned_abs())
             };
-            if let Some(place) = near.iter().position(is_farther) {
-                near[place..].rotate_right(1);
-                near[place] = Some(Jump { by, length: stream.length() });
+            if let Some(place) = nearest.iter().position(is_farther) {
+                nearest[place..].rotate_right(1);
+                nearest[place] = Some(Stride { distance, run_length: stream.run_length() });
             }
         }
-        let known = like.and_then(|like| like.jumps.first().copied());
-        let jumps = known.into_iter().chain(near.into_iter().flatten()).collect();
-        // What the program says is in order is followed at once.
-        let is_told = fault.advice == Advice::Sequential;
+        let known = tiled.and_then(|stream| stream.strides.first().copied());
+        let strides = known.into_iter().chain(nearest.into_iter().flatten()).collect();
+        // Sequential advice is believed from the first fault on.
+        let is_advised = fault.advice == Advice::Sequential;
+        let confidence_min = self.throttle.confidence_min(SURE_CONFIDENCE);
         let stream = Stream {
-            name: self.named,
+            id: self.last_id,
             thread: fault.thread,
-            touched: self.now,
+            last_fault: self.now,
             run: at.clone(),
-            way: is_told.then_some(Way::Up),
-            part: at.clone(),
-            hole: None,
-            first: at.start,
-            number: 1,
-            jumps: if is_told { vec![] } else { jumps },
+            direction: is_advised.then_some(Direction::Up),
+            segment: at.clone(),
+            gap: None,
+            tile_start: at.start,
+            run_number: 1,
+            strides: if is_advised { vec![] } else { strides },
             tiles: None,
-            like: like.filter(|_| !is_told).map(|like| like.name),
-            trust: if is_told { self.vain.needed(SURE) } else { 0 },
+            resembles: tiled.filter(|_| !is_advised).map(|stream| stream.id),
+            confidence: if is_advised { confidence_min } else { 0 },
             depth: self.limits.initial,
-            asked: AllAsked::new(),
+            outstanding: Outstanding::new(),
             cursor: None,
         };
-        if self.all.len() < STREAMS_MAX {
-            self.all.push(stream);
-            return self.all.len() - 1;
+        if self.table.len() < STREAMS_MAX {
+            self.table.push(stream);
+            return self.table.len() - 1;
         }
-        let silent = self.all.iter().enumerate().min_by_key(|(_, stream)| {
-            let is_kept = stream.trust >= SURE && self.now - stream.touched < KEPT;
-            (is_kept, stream.touched)
+        let oldest = self.table.iter().enumerate().min_by_key(|(_, stream)| {
+            let is_protected = stream.confidence >= SURE_CONFIDENCE
+                && self.now - stream.last_fault < PROTECTED_FAULTS;
+            (is_protected, stream.last_fault)
         });
-        let index = silent.map_or(0, |(index, _)| index);
-        self.all[index] = stream;
+        let index = oldest.map_or(0, |(index, _)| index);
+        self.table[index] = stream;
         index
     }
 
-    /// What jumps as another stream did is the same one, in its next tile.
-    fn take_over(&mut self, index: usize) -> usize {
-        let Some(like) = self.all[index].like.take() else { return index };
-        let name = self.all[index].name;
-        let Some(old) = self.all.iter().position(|stream| stream.name == like) else {
+    /// Merges a stream with the one whose stride it has taken up: it is the next tile of that.
+    fn merge_next_tile(&mut self, index: usize) -> usize {
+        let Some(tiled) = self.table[index].resembles.take() else { return index };
+        let id = self.table[index].id;
+        let Some(old) = self.table.iter().position(|stream| stream.id == tiled) else {
             return index;
         };
-        let old = self.all.swap_remove(old);
-        let index = self.all.iter().position(|stream| stream.name == name).unwrap_or(0);
-        self.all[index].is_next_tile_of(&old);
+        let old = self.table.swap_remove(old);
+        let index = self.table.iter().position(|stream| stream.id == id).unwrap_or(0);
+        self.table[index].continue_tiles_of(&old);
         index
     }
 }
 
 impl Stream {
-    fn length(&self) -> u64 {
+    fn run_length(&self) -> u64 {
         self.run.end - self.run.start
     }
 
-    /// The page at which its run began.
-    fn start(&self) -> Page {
-        if self.way == Some(Way::Down) { self.run.end } else { self.run.start }
+    fn is_descending(&self) -> bool {
+        self.direction == Some(Direction::Down)
     }
 
-    fn here(&self) -> Run {
-        Run { start: self.start(), first: self.first, number: self.number }
+    /// The page at which the run began.
+    fn run_start(&self) -> Page {
+        if self.is_descending() { self.run.end } else { self.run.start }
     }
 
-    /// From the beginning of its run to a run that begins with `at`.
-    fn by(&self, at: &Range<Page>) -> i64 {
-        let start = if self.way == Some(Way::Down) { at.end } else { at.start };
-        start.wrapping_sub(self.start()) as i64
+    fn tile_run(&self) -> TileRun {
+        TileRun { start: self.run_start(), tile_start: self.tile_start, number: self.run_number }
     }
 
-    /// How far away something is from its run, or from where its tile begins.
-    fn far(&self, at: &Range<Page>) -> u64 {
-        self.by(at).unsigned_abs().min(at.start.abs_diff(self.first))
+    /// The distance from the start of the run to a run that begins with `at`.
+    fn distance_to(&self, at: &Range<Page>) -> i64 {
+        let start = if self.is_descending() { at.end } else { at.start };
+        start.wrapping_sub(self.run_start()) as i64
     }
 
-    fn foresaw(&self, at: &Range<Page>) -> bool {
-        self.asked.has(at)
+    /// The distance from the run or from the start of its tile, the shorter one.
+    fn distance_from_tile(&self, at: &Range<Page>) -> u64 {
+        self.distance_to(at).unsigned_abs().min(at.start.abs_diff(self.tile_start))
     }
 
-    /// Comes to what was foreseen: all that was to come before it is not waited for any more.
-    fn arrive(&mut self, at: &Range<Page>) {
-        let Some(Asked { pages: of, run }) = self.asked.take(at) else { return };
-        let is_down = self.way == Some(Way::Down);
-        let rest = if is_down { of.start..at.start } else { at.end..of.end };
+    /// Outstanding pages are touched: those before them are not expected any more.
+    fn on_hit(&mut self, at: &Range<Page>) {
+        let Some(OutstandingRange { pages, run }) = self.outstanding.take_through(at) else {
+            return;
+        };
+        let is_descending = self.is_descending();
+        let rest = if is_descending { pages.start..at.start } else { at.end..pages.end };
         if !rest.is_empty() {
-            self.asked.put(Asked { pages: rest, run });
+            self.outstanding.push_front(OutstandingRange { pages: rest, run });
         }
-        if run.start == self.start() {
+        if run.start == self.run_start() {
             self.run = self.run.start.min(at.start)..self.run.end.max(at.end);
         } else {
-            (self.first, self.number) = (run.first, run.number);
-            self.run = if is_down {
+            (self.tile_start, self.run_number) = (run.tile_start, run.number);
+            self.run = if is_descending {
                 at.start..run.start.max(at.end)
             } else {
                 run.start.min(at.start)..at.end
             };
         }
-        self.trust = self.trust.saturating_add(1);
+        self.confidence = self.confidence.saturating_add(1);
         self.depth = self.depth.saturating_mul(2);
     }
 
-    /// Whether its run goes on with `at`.
-    fn goes_on(&self, FaultContext { pages: at, mapped_around: there, .. }: &FaultContext) -> bool {
-        // Pages that only happen to lie near each other are no run.
-        let length = self.jumps.first().map_or(u64::MAX, |jump| jump.length);
-        let gap =
-            if self.trust < TRUSTED { 0 } else { GAP.min(length.saturating_sub(self.length())) };
-        // Or with what is there between them.
-        let up = at.start >= self.run.end && there.start.min(at.start) <= self.run.end + gap;
-        let down = at.end <= self.run.start && there.end.max(at.end) + gap >= self.run.start;
-        match self.way {
-            Some(Way::Up) => up,
-            Some(Way::Down) => down,
+    /// True if the run continues with `at`, directly or over mapped pages.
+    fn continues_with(&self, fault: &FaultContext) -> bool {
+        let FaultContext { pages: at, mapped_around: mapped, .. } = fault;
+        // Without confidence, pages that happen to be close to each other are no run.
+        let length = self.strides.first().map_or(u64::MAX, |stride| stride.run_length);
+        let gap = if self.confidence < CONFIDENCE_MIN {
+            0
+        } else {
+            GAP_MAX.min(length.saturating_sub(self.run_length()))
+        };
+        let up = at.start >= self.run.end && mapped.start.min(at.start) <= self.run.end + gap;
+        let down = at.end <= self.run.start && mapped.end.max(at.end) + gap >= self.run.start;
+        match self.direction {
+            Some(Direction::Up) => up,
+            Some(Direction::Down) => down,
             None => up || down,
         }
     }
 
-    fn go_on(&mut self, FaultContext { pages: at, mapped_around: there, .. }: &FaultContext) {
+    fn continue_run(&mut self, fault: &FaultContext) {
+        let FaultContext { pages: at, mapped_around: mapped, .. } = fault;
         let is_up = at.start >= self.run.end;
-        if self.way.is_none() && !is_up && self.first == self.run.start {
-            self.first = self.run.end;
+        if self.direction.is_none() && !is_up && self.tile_start == self.run.start {
+            self.tile_start = self.run.end;
         }
-        self.way = Some(if is_up { Way::Up } else { Way::Down });
+        self.direction = Some(if is_up { Direction::Up } else { Direction::Down });
         self.run = self.run.start.min(at.start)..self.run.end.max(at.end);
-        // Longer than the runs before: it is a sweep, as far as anybody knows.
-        let length = self.length();
-        self.jumps.retain(|jump| length <= jump.length);
-        if self.jumps.is_empty() {
-            (self.tiles, self.like) = (None, None);
+        // A run longer than the runs before it is a sweep, as far as is known.
+        let length = self.run_length();
+        self.strides.retain(|stride| length <= stride.run_length);
+        if self.strides.is_empty() {
+            (self.tiles, self.resembles) = (None, None);
         }
-        let is_there =
-            |asked: &Asked| there.start <= asked.pages.start && asked.pages.end <= there.end;
-        if self.asked.iter().all(is_there) {
-            // What was passed without a touch was foreseen rightly, but asking goes on from here.
-            self.cursor = self.cursor.filter(|_| self.asked.is_empty());
-            self.asked.clear();
-            self.trust = self.trust.saturating_add(1);
+        let is_mapped = |range: &OutstandingRange| {
+            mapped.start <= range.pages.start && range.pages.end <= mapped.end
+        };
+        if self.outstanding.iter().all(is_mapped) {
+            // All outstanding pages were mapped before the stream came to them: they were predicted
+            // correctly, and the next prefetch begins here.
+            self.cursor = self.cursor.filter(|_| self.outstanding.is_empty());
+            self.outstanding.clear();
+            self.confidence = self.confidence.saturating_add(1);
         } else {
-            // It goes elsewhere than was foreseen.
-            (self.trust, self.cursor) = (1, None);
-            self.asked.clear();
+            // A wrong prediction.
+            (self.confidence, self.cursor) = (1, None);
+            self.outstanding.clear();
         }
     }
 
-    /// Which of its jumps leads to `at`.
-    fn jumps_to(&self, at: &Range<Page>) -> Option<usize> {
-        let (by, length) = (self.by(at), self.length());
-        self.jumps.iter().position(|jump| jump.by == by && jump.length == length)
+    /// The index of the candidate stride that leads to `at`.
+    fn stride_to(&self, at: &Range<Page>) -> Option<usize> {
+        let stride = Stride { distance: self.distance_to(at), run_length: self.run_length() };
+        self.strides.iter().position(|it| *it == stride)
     }
 
-    fn jump_to(&mut self, at: &Range<Page>) {
-        let index = self.jumps_to(at).unwrap_or(0);
-        self.jumps = vec![self.jumps[index]];
-        // Of several runs, one lies somehow to a new one.
-        self.trust = self.trust.saturating_add(u32::from(index == 0));
+    /// A run begins, one stride after the last.
+    fn begin_run(&mut self, at: &Range<Page>) {
+        let index = self.stride_to(at).unwrap_or(0);
+        self.strides = vec![self.strides[index]];
+        // Of several candidates, one leads to a new run by chance.
+        self.confidence = self.confidence.saturating_add(u32::from(index == 0));
         self.run = at.clone();
-        self.number += 1;
-        self.asked.clear();
+        self.run_number += 1;
+        self.outstanding.clear();
         self.cursor = None;
     }
 
-    /// A run with holes that lie like each other is no run, but several: asking for all of it would
-    /// be in vain, even if it is long until anybody notices.
-    fn look_for_holes(
-        &mut self,
-        FaultContext { pages: at, mapped_around: there, .. }: &FaultContext,
-    ) {
-        let is_down = self.way == Some(Way::Down);
-        let length = self.part.end - self.part.start;
-        let (by, is_next) = if is_down {
-            let next = at.end..=there.end.max(at.end);
-            (at.end.wrapping_sub(self.part.end), next.contains(&self.part.start))
+    /// A run with equal gaps is several runs: a prefetch of all of it would be wasted, and the waste
+    /// would show late.
+    fn find_gaps(&mut self, fault: &FaultContext) {
+        let FaultContext { pages: at, mapped_around: mapped, .. } = fault;
+        let is_descending = self.is_descending();
+        let run_length = self.segment.end - self.segment.start;
+        let (distance, is_next) = if is_descending {
+            let next = at.end..=mapped.end.max(at.end);
+            (at.end.wrapping_sub(self.segment.end), next.contains(&self.segment.start))
         } else {
-            let next = there.start.min(at.start)..=at.start;
-            (at.start.wrapping_sub(self.part.start), next.contains(&self.part.end))
+            let next = mapped.start.min(at.start)..=at.start;
+            (at.start.wrapping_sub(self.segment.start), next.contains(&self.segment.end))
         };
         if is_next {
-            self.part = self.part.start.min(at.start)..self.part.end.max(at.end);
+            self.segment = self.segment.start.min(at.start)..self.segment.end.max(at.end);
             return;
         }
-        self.part = at.clone();
-        let jump = Jump { by: by as i64, length };
-        let seen = match self.hole {
-            _ if !self.jumps.is_empty() => return,
-            Some((hole, seen)) if hole == jump => seen + 1,
+        self.segment = at.clone();
+        let stride = Stride { distance: distance as i64, run_length };
+        let seen = match self.gap {
+            _ if !self.strides.is_empty() => return,
+            Some((gap, seen)) if gap == stride => seen + 1,
             _ => 0,
         };
-        self.hole = Some((jump, seen));
-        if seen < HOLES {
+        self.gap = Some((stride, seen));
+        if seen < EQUAL_GAPS {
             return;
         }
-        (self.run, self.jumps, self.hole) = (at.clone(), vec![jump], None);
-        (self.first, self.number) = (if is_down { at.end } else { at.start }, 1);
-        (self.tiles, self.like, self.cursor) = (None, None, None);
-        self.trust = TRUSTED;
-        self.asked.clear();
+        (self.run, self.strides, self.gap) = (at.clone(), vec![stride], None);
+        (self.tile_start, self.run_number) = (if is_descending { at.end } else { at.start }, 1);
+        (self.tiles, self.resembles, self.cursor) = (None, None, None);
+        self.confidence = CONFIDENCE_MIN;
+        self.outstanding.clear();
     }
 
-    /// It went by pages of its run that were brought in for it: it is no run.
-    fn doubt(&mut self) {
-        self.run = if self.way == Some(Way::Down) {
+    /// Prefetched pages of the current run were wasted: the stream begins anew with the last page.
+    fn abandon_run(&mut self) {
+        self.run = if self.is_descending() {
             self.run.start..self.run.start + 1
         } else {
             self.run.end - 1..self.run.end
         };
-        (self.trust, self.way, self.cursor, self.tiles) = (0, None, None, None);
-        self.jumps.clear();
-        self.asked.clear();
+        (self.confidence, self.direction, self.cursor, self.tiles) = (0, None, None, None);
+        self.strides.clear();
+        self.outstanding.clear();
     }
 
-    /// It goes on with another stream, whose tile has ended.
-    fn is_next_tile_of(&mut self, old: &Self) {
-        if self.jumps != old.jumps[..self.jumps.len().min(old.jumps.len())] {
+    /// Continues the tiles of another stream, whose last tile has ended.
+    fn continue_tiles_of(&mut self, old: &Self) {
+        if self.strides != old.strides[..self.strides.len().min(old.strides.len())] {
             return;
         }
-        self.trust = self.trust.max(TRUSTED).max(old.trust / 2);
+        self.confidence = self.confidence.max(CONFIDENCE_MIN).max(old.confidence / 2);
         self.depth = old.depth / 2;
-        let by = self.first.wrapping_sub(old.first) as i64;
-        let runs = old.number;
-        let new = Tiles { by, runs, seen: 1 };
+        let distance = self.tile_start.wrapping_sub(old.tile_start) as i64;
+        let runs = old.run_number;
+        let new = TileStride { distance, runs, seen: 1 };
         self.tiles = Some(match old.tiles.filter(|tiles| tiles.runs == runs) {
-            Some(tiles) if tiles.by == by => Tiles { seen: tiles.seen.saturating_add(1), ..new },
-            // A row of tiles has ended, and the next is like it.
+            Some(tiles) if tiles.distance == distance => {
+                TileStride { seen: tiles.seen.saturating_add(1), ..new }
+            }
+            // A row of tiles has ended, and the next row has the same stride.
             Some(tiles) if tiles.seen > 1 => tiles,
             _ => new,
         });
     }
 
-    /// What to ask for now.
-    fn follow(&mut self, limits: Limits, within: &Range<Page>) -> Vec<Range<Page>> {
+    /// The pages to prefetch now.
+    fn prefetch(&mut self, limits: Limits, region: &Range<Page>) -> Vec<Range<Page>> {
         self.depth = self.depth.clamp(limits.initial, limits.max);
-        let waiting = self.asked.pages();
-        // Asked for in large pieces: half of what one is ahead is used before more comes.
-        if waiting * 2 > self.depth {
+        let outstanding = self.outstanding.pages();
+        // In large pieces: half of the depth is used before more is asked for.
+        if outstanding * 2 > self.depth {
             return vec![];
         }
-        let here = Cursor { run: self.here(), offset: self.length() };
+        let here = Cursor { run: self.tile_run(), offset: self.run_length() };
         let mut cursor = self.cursor.unwrap_or(here);
-        let mut left = self.depth - waiting;
+        let mut left = self.depth - outstanding;
         let mut new = vec![];
         while left > 0 {
-            let jump = self.jumps.first();
-            let length = jump.map_or(u64::MAX, |jump| jump.length);
+            let stride = self.strides.first();
+            let length = stride.map_or(u64::MAX, |stride| stride.run_length);
             if cursor.offset >= length {
-                let by = jump.map_or(0, |jump| jump.by);
-                let Some(run) = cursor.run.next(by, self.tiles) else { break };
+                let distance = stride.map_or(0, |stride| stride.distance);
+                let Some(run) = cursor.run.next(distance, self.tiles) else { break };
                 cursor = Cursor { run, offset: 0 };
             }
-            let take = left.min(length - cursor.offset);
-            let Some(pages) = cursor.range(self.way, take) else { break };
-            let pages = pages.start.max(within.start)..pages.end.min(within.end);
+            let count = left.min(length - cursor.offset);
+            let Some(pages) = cursor.next_pages(self.direction, count) else { break };
+            let pages = pages.start.max(region.start)..pages.end.min(region.end);
             if pages.is_empty() {
                 break;
             }
-            cursor.offset += take;
-            left -= take;
+            cursor.offset += count;
+            left -= count;
             new.push(pages.clone());
-            self.asked.push(Asked { pages, run: cursor.run });
+            self.outstanding.push_back(OutstandingRange { pages, run: cursor.run });
         }
         self.cursor = Some(cursor);
         new
     }
 }
 
-impl Run {
-    /// The next run; `None` where numbers end.
-    fn next(self, by: i64, tiles: Option<Tiles>) -> Option<Self> {
+impl TileRun {
+    /// The next run; `None` where page numbers end.
+    fn next(self, distance: i64, tiles: Option<TileStride>) -> Option<Self> {
         if let Some(tiles) = tiles.filter(|tiles| tiles.runs == self.number) {
-            let first = self.first.checked_add_signed(tiles.by)?;
-            return Some(Self { start: first, first, number: 1 });
+            let start = self.tile_start.checked_add_signed(tiles.distance)?;
+            return Some(Self { start, tile_start: start, number: 1 });
         }
-        let start = self.start.checked_add_signed(by)?;
+        let start = self.start.checked_add_signed(distance)?;
         Some(Self { start, number: self.number + 1, ..self })
     }
 }
 
 impl Cursor {
-    /// The next pages; `None` where numbers end.
-    fn range(self, way: Option<Way>, count: u64) -> Option<Range<Page>> {
-        match way {
-            Some(Way::Down) => {
+    /// The next `count` pages; `None` where page numbers end.
+    fn next_pages(self, direction: Option<Direction>, count: u64) -> Option<Range<Page>> {
+        match direction {
+            Some(Direction::Down) => {
                 let end = self.run.start.checked_sub(self.offset)?;
                 (end > 0).then(|| end.saturating_sub(count)..end)
             }
@@ -529,24 +549,23 @@ mod tests {
 
     const LIMITS: Limits = Limits { initial: 4, max: 64 };
 
-    /// What came of a trace: how many touches there were, how many of them were asked for before,
-    /// and how many pages were asked for in vain.
+    /// Touches of a trace, those of prefetched pages, and wasted prefetches.
     #[derive(Debug)]
-    struct Outcome {
+    struct StreamOutcome {
         touched: usize,
-        foreseen: usize,
+        hits: usize,
         wasted: usize,
     }
 
-    fn run(trace: impl IntoIterator<Item = (u32, Page)>) -> Outcome {
+    fn run(trace: impl IntoIterator<Item = (u32, Page)>) -> StreamOutcome {
         let mut streams = Streams::new(LIMITS);
-        let (mut asked, mut seen) = (BTreeSet::new(), BTreeSet::new());
-        let mut outcome = Outcome { touched: 0, foreseen: 0, wasted: 0 };
+        let (mut prefetched, mut seen) = (BTreeSet::new(), BTreeSet::new());
+        let mut outcome = StreamOutcome { touched: 0, hits: 0, wasted: 0 };
         for (thread, page) in trace {
             outcome.touched += 1;
-            outcome.foreseen += usize::from(asked.remove(&page));
+            outcome.hits += usize::from(prefetched.remove(&page));
             seen.insert(page);
-            let touch = FaultContext {
+            let fault = FaultContext {
                 thread,
                 page,
                 offset: 0,
@@ -555,25 +574,25 @@ mod tests {
                 region: 0..u64::MAX,
                 advice: Advice::Normal,
             };
-            for pages in streams.on_fault(&touch).into_iter().flat_map(|ahead| ahead.pages) {
+            for pages in streams.on_fault(&fault).into_iter().flat_map(|prefetch| prefetch.pages) {
                 assert!(pages.start < pages.end);
-                asked.extend(pages);
+                prefetched.extend(pages);
             }
         }
-        outcome.wasted = asked.len();
+        outcome.wasted = prefetched.len();
         outcome
     }
 
-    /// All but the first touches of each of so many streams are foreseen, and what is asked for in
-    /// vain is what lies ahead of them when they end.
+    /// All but the first touches of each stream are prefetch hits, and only prefetches ahead of its
+    /// end are wasted.
     fn holds(name: &str, streams: usize, trace: Vec<(u32, Page)>) {
         let outcome = run(trace);
-        assert!(outcome.touched - outcome.foreseen <= 5 * streams, "{name}: {outcome:?}");
+        assert!(outcome.touched - outcome.hits <= 5 * streams, "{name}: {outcome:?}");
         assert!(outcome.wasted <= LIMITS.max as usize * streams, "{name}: {outcome:?}");
     }
 
     #[test]
-    fn what_loops_over_arrays_do_is_foreseen() {
+    fn loops_over_arrays_are_prefetched() {
         let array = 1 << 30;
         let alone = |pages: Vec<Page>| pages.into_iter().map(|page| (1, page)).collect::<Vec<_>>();
         holds("a sweep", 1, alone((1000..3000).collect()));
@@ -589,16 +608,16 @@ mod tests {
     }
 
     #[test]
-    fn rows_of_a_tile_are_foreseen() {
+    fn rows_of_a_tile_are_prefetched() {
         let rows = (0..200).flat_map(|row| (0..8).map(move |page| (1, row * 100 + page)));
-        // The first row looks like a sweep, the second is the first that lies so to another.
+        // The first row looks like a sweep, and the second shows the stride.
         let outcome = run(rows);
-        assert!(outcome.foreseen >= outcome.touched * 9 / 10, "{outcome:?}");
+        assert!(outcome.hits >= outcome.touched * 9 / 10, "{outcome:?}");
         assert!(outcome.wasted <= 2 * LIMITS.max as usize, "{outcome:?}");
     }
 
     #[test]
-    fn what_is_random_is_not_asked_for() {
+    fn random_accesses_are_not_prefetched() {
         let mut random = Pcg64Mcg::seed_from_u64(1);
         let outcome = run((0..20_000).map(|_| (1, random.next_u64() >> 40)));
         assert!(outcome.wasted * 20 <= outcome.touched, "{outcome:?}");
@@ -606,7 +625,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn no_trace_is_too_much(
+        fn no_trace_panics(
             pages in proptest::collection::vec((0_u32..3, proptest::prelude::any::<u64>()), 0..300),
         ) {
             run(pages.into_iter().map(|(thread, page)| (thread, page.min(u64::MAX - 1))));

@@ -1,4 +1,4 @@
-//! Traces, and what is foreseen of them.
+//! Traces, and the prefetches that follow from them.
 
 use super::*;
 
@@ -11,10 +11,10 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 const LIMITS: Limits = Limits { initial: 4, max: 64 };
 
-/// A memory of so many pages in which the one that came first goes first; what was foreseen is in a
-/// small part of it, until it is touched.
+/// A memory with replacement by age; prefetched pages are in a small part of it until they are
+/// touched.
 struct Memory {
-    predictor: Prefetcher,
+    prefetcher: Prefetcher,
     mapped: BTreeSet<Page>,
     order: VecDeque<Page>,
     ready: BTreeMap<Page, u32>,
@@ -23,23 +23,23 @@ struct Memory {
     outcome: Outcome,
 }
 
-/// What came of touches, in pages.
+/// Touches and their outcome, pages.
 #[derive(Clone, Copy, Debug, Default)]
 struct Outcome {
-    /// That were not mapped.
-    missed: u64,
-    /// Of those, foreseen.
-    foreseen: u64,
-    asked: u64,
+    /// Faults.
+    faults: u64,
+    /// Faults on prefetched pages.
+    hits: u64,
+    prefetched: u64,
     wasted: u64,
 }
 
 impl Memory {
     fn new(frames: usize, footprint: u64) -> Self {
-        let mut predictor = Prefetcher::new(LIMITS);
-        predictor.set_footprint(footprint);
+        let mut prefetcher = Prefetcher::new(LIMITS);
+        prefetcher.set_footprint(footprint);
         Self {
-            predictor,
+            prefetcher,
             mapped: BTreeSet::new(),
             order: VecDeque::new(),
             ready: BTreeMap::new(),
@@ -53,8 +53,8 @@ impl Memory {
         if self.mapped.contains(&page) {
             return;
         }
-        self.outcome.missed += 1;
-        self.outcome.foreseen += u64::from(self.ready.remove(&page).is_some());
+        self.outcome.faults += 1;
+        self.outcome.hits += u64::from(self.ready.remove(&page).is_some());
         self.mapped.insert(page);
         self.order.push_back(page);
         if self.mapped.len() > self.frames
@@ -62,7 +62,7 @@ impl Memory {
         {
             self.mapped.remove(&first);
         }
-        let touch = FaultContext {
+        let fault = FaultContext {
             thread,
             page,
             offset: 0,
@@ -71,44 +71,44 @@ impl Memory {
             region: 0..u64::MAX,
             advice: Advice::Normal,
         };
-        let Some(ahead) = self.predictor.on_fault(&touch) else { return };
-        for page in ahead.pages.into_iter().flatten() {
+        let Some(prefetch) = self.prefetcher.on_fault(&fault) else { return };
+        for page in prefetch.pages.into_iter().flatten() {
             if self.mapped.contains(&page) || self.ready.contains_key(&page) {
                 continue;
             }
-            self.give_up();
-            if self.ready.len() >= self.most() {
+            self.drop_stale();
+            if self.ready.len() >= self.ready_max() {
                 break;
             }
-            self.outcome.asked += 1;
-            self.ready.insert(page, ahead.stream);
-            self.ready_order.push_back((self.outcome.missed, page));
+            self.outcome.prefetched += 1;
+            self.ready.insert(page, prefetch.stream);
+            self.ready_order.push_back((self.outcome.faults, page));
         }
     }
 
-    fn most(&self) -> usize {
+    fn ready_max(&self) -> usize {
         (self.frames / 8).max(4 * LIMITS.max as usize)
     }
 
-    /// Gives up what was foreseen so long ago that as much again has come since, if there is no
-    /// room for more.
-    fn give_up(&mut self) {
-        let now = self.outcome.missed;
-        while self.ready.len() >= self.most()
+    /// Drops the oldest prefetched pages if there is no room for more, and as many faults have come
+    /// since as fill that part of the memory twice.
+    fn drop_stale(&mut self) {
+        let now = self.outcome.faults;
+        while self.ready.len() >= self.ready_max()
             && let Some((when, first)) = self.ready_order.pop_front()
         {
-            if now - when < 2 * self.most() as u64 && self.ready.contains_key(&first) {
+            if now - when < 2 * self.ready_max() as u64 && self.ready.contains_key(&first) {
                 self.ready_order.push_front((when, first));
                 return;
             }
             if let Some(stream) = self.ready.remove(&first) {
                 self.outcome.wasted += 1;
-                self.predictor.on_wasted(stream, &(first..first + 1));
+                self.prefetcher.on_wasted(stream, &(first..first + 1));
             }
         }
     }
 
-    /// What comes of a trace alone; what is ready at its end is of no use.
+    /// The outcome of a trace alone: pages that are still ready at its beginning are stale.
     fn run(&mut self, trace: impl IntoIterator<Item = Page>) -> Outcome {
         self.outcome = Outcome::default();
         self.ready_order.iter_mut().for_each(|(when, _)| *when = 0);
@@ -125,21 +125,22 @@ fn shuffled(pages: u64, random: &mut Pcg64Mcg) -> Vec<Page> {
     order
 }
 
-/// A part of what was missed was foreseen, and little else was asked for.
+/// At least `part` of all faults are on prefetched pages, and at most `wasted` of all prefetches are
+/// wasted.
 fn holds(name: &str, outcome: Outcome, part: f64, wasted: f64) {
-    let Outcome { missed, foreseen, asked, wasted: vain } = outcome;
-    assert!(foreseen as f64 >= part * missed as f64, "{name}: {outcome:?}");
-    assert!(vain as f64 <= wasted * asked as f64 + 64.0, "{name}: {outcome:?}");
+    let Outcome { faults, hits, prefetched, wasted: dropped } = outcome;
+    assert!(hits as f64 >= part * faults as f64, "{name}: {outcome:?}");
+    assert!(dropped as f64 <= wasted * prefetched as f64 + 64.0, "{name}: {outcome:?}");
 }
 
 #[test]
-fn an_order_that_comes_again_is_foreseen() {
+fn an_order_that_repeats_is_prefetched() {
     let random = &mut Pcg64Mcg::seed_from_u64(1);
     let order = shuffled(8192, random);
     for frames in [512, 4096, 7000] {
         let mut memory = Memory::new(frames, 8192);
         let first = memory.run(order.clone());
-        assert!(first.wasted * 20 <= first.missed, "{first:?}");
+        assert!(first.wasted * 20 <= first.faults, "{first:?}");
         for round in 2..6 {
             holds(&format!("{frames}, round {round}"), memory.run(order.clone()), 0.97, 0.01);
         }
@@ -147,7 +148,7 @@ fn an_order_that_comes_again_is_foreseen() {
 }
 
 #[test]
-fn pages_that_come_once_among_others_do_no_harm() {
+fn pages_that_are_touched_once_among_others_do_no_harm() {
     let random = &mut Pcg64Mcg::seed_from_u64(2);
     let order = shuffled(8192, random);
     let mut memory = Memory::new(2048, 16384);
@@ -161,7 +162,7 @@ fn pages_that_come_once_among_others_do_no_harm() {
             })
             .collect();
         let outcome = memory.run(noisy);
-        // Only in the second round nobody knows which pages come again.
+        // Only in the second round no page is known to repeat.
         if round > 0 {
             let wasted = if round == 1 { 0.1 } else { 0.01 };
             holds(&format!("round {round}"), outcome, 0.85, wasted);
@@ -170,7 +171,7 @@ fn pages_that_come_once_among_others_do_no_harm() {
 }
 
 #[test]
-fn what_changes_little_by_little_is_learned_anew() {
+fn an_order_that_changes_little_by_little_is_learned_anew() {
     let random = &mut Pcg64Mcg::seed_from_u64(3);
     let mut order = shuffled(8192, random);
     let mut memory = Memory::new(2048, 8192);
@@ -192,7 +193,7 @@ fn another_order_is_learned_and_the_old_one_costs_nothing() {
     (0..4).for_each(|_| _ = memory.run(old.clone()));
     let new = shuffled(8192, random);
     let outcome = memory.run(new.clone());
-    assert!(outcome.wasted * 20 <= outcome.missed, "{outcome:?}");
+    assert!(outcome.wasted * 20 <= outcome.faults, "{outcome:?}");
     holds("again", memory.run(new.clone()), 0.95, 0.01);
 }
 
@@ -218,9 +219,9 @@ fn threads_have_orders_of_their_own() {
     }
 }
 
-/// The row pointers and edges of a graph are streams, what they lead to is not.
+/// The row pointers and edges of a graph are streams; the vertices that they name are not.
 #[test]
-fn a_gather_beside_a_sweep_is_foreseen() {
+fn a_gather_beside_a_sweep_is_prefetched() {
     let random = &mut Pcg64Mcg::seed_from_u64(6);
     let order = shuffled(4096, random);
     let mut memory = Memory::new(1024, 3 * 4096);
@@ -234,8 +235,8 @@ fn a_gather_beside_a_sweep_is_foreseen() {
     }
 }
 
-/// Tiles of so many rows of so many pages, of a matrix whose rows are so many pages apart; all
-/// tiles of a row of tiles, then the next.
+/// Tiles of `rows` rows of `width` pages, of a matrix whose rows are `pitch` pages apart; all tiles
+/// of a row of tiles, then the next of `down` such rows.
 fn tiles(pitch: u64, width: u64, rows: u64, down: u64) -> impl Iterator<Item = Page> {
     let tiles = (0..down).flat_map(move |y| (0..pitch / width).map(move |x| (y, x)));
     tiles.flat_map(move |(y, x)| {
@@ -245,54 +246,54 @@ fn tiles(pitch: u64, width: u64, rows: u64, down: u64) -> impl Iterator<Item = P
 }
 
 #[test]
-fn nests_of_loops_are_foreseen() {
+fn nested_loops_are_prefetched() {
     let far = 1 << 24;
-    let foreseen = |name: &str, frames: usize, part: f64, trace: Vec<Page>| {
+    let check = |name: &str, frames: usize, part: f64, trace: Vec<Page>| {
         let outcome = Memory::new(frames, 0).run(trace);
         holds(name, outcome, part, 0.08);
     };
-    foreseen("tiles", 1024, 0.9, tiles(128, 8, 32, 8).collect());
-    foreseen("narrow tiles", 1024, 0.85, tiles(32, 1, 64, 8).collect());
-    foreseen("tiles of a small pitch", 1024, 0.9, tiles(8, 2, 256, 8).collect());
+    check("tiles", 1024, 0.9, tiles(128, 8, 32, 8).collect());
+    check("narrow tiles", 1024, 0.85, tiles(32, 1, 64, 8).collect());
+    check("tiles of a small pitch", 1024, 0.9, tiles(8, 2, 256, 8).collect());
     let three = tiles(128, 8, 32, 8).zip(tiles(64, 4, 64, 8)).zip(tiles(32, 8, 32, 32));
     let three = three.flat_map(|((a, b), c)| [a, far + b, 2 * far + c]);
-    foreseen("tiles of three matrices", 1024, 0.9, three.collect());
+    check("tiles of three matrices", 1024, 0.9, three.collect());
     let backwards = tiles(128, 8, 32, 8).map(|page| far - page);
-    foreseen("tiles from behind", 1024, 0.9, backwards.collect());
+    check("tiles from behind", 1024, 0.9, backwards.collect());
     let pencils = |plane: u64, planes: u64| {
         (0..plane).flat_map(move |at| (0..planes).map(move |z| z * plane + at))
     };
-    foreseen("pencils across planes", 512, 0.9, pencils(100, 64).collect());
-    foreseen("pencils of powers of two", 512, 0.9, pencils(128, 64).collect());
+    check("pencils across planes", 512, 0.9, pencils(100, 64).collect());
+    check("pencils of powers of two", 512, 0.9, pencils(128, 64).collect());
     let in_planes = (0..64).flat_map(|z| pencils(16, 16).map(move |at| z * 256 + at));
-    foreseen("pencils in each plane", 1024, 0.9, in_planes.collect());
+    check("pencils in each plane", 1024, 0.9, in_planes.collect());
     let butterflies = (4..12).rev().flat_map(|stage| {
         let half = 1_u64 << stage;
         let pairs = (0..4096_u64).filter(move |at| at & half == 0);
         pairs.flat_map(move |at| [at, at + half])
     });
-    foreseen("butterflies", 512, 0.9, butterflies.collect());
+    check("butterflies", 512, 0.9, butterflies.collect());
     let there_and_back = (0..6)
         .flat_map(|lap| (0..2048_u64).map(move |at| if lap % 2 == 0 { at } else { 2047 - at }));
-    foreseen("there and back", 512, 0.95, there_and_back.collect());
+    check("there and back", 512, 0.95, there_and_back.collect());
     let reversed = (0..6).flat_map(|_| (0..4096_u16).map(|at| u64::from((at << 4).reverse_bits())));
     let outcome = Memory::new(512, 4096).run(reversed.collect::<Vec<_>>());
     holds("reversed bits", outcome, 0.8, 0.01);
 }
 
 #[test]
-fn what_is_random_is_not_asked_for() {
+fn random_accesses_are_not_prefetched() {
     for (pages, frames) in [(2048, 1024), (16384, 8192), (1 << 20, 1024)] {
         let random = &mut Pcg64Mcg::seed_from_u64(7);
         let mut memory = Memory::new(frames, pages);
         let outcome = memory.run((0..100_000).map(|_| random.next_u64() % pages));
-        assert!(outcome.wasted * 20 <= outcome.missed, "{pages}: {outcome:?}");
+        assert!(outcome.wasted * 20 <= outcome.faults, "{pages}: {outcome:?}");
     }
 }
 
 #[test]
-fn what_the_program_says_is_believed() {
-    let touch = |page, advice| FaultContext {
+fn advice_is_believed() {
+    let fault = |page, advice| FaultContext {
         thread: 1,
         page,
         offset: 0,
@@ -301,14 +302,15 @@ fn what_the_program_says_is_believed() {
         region: 0..99,
         advice,
     };
-    let mut predictor = Prefetcher::new(LIMITS);
-    let ahead = predictor.on_fault(&touch(7, Advice::Sequential));
-    let ahead: Vec<Page> = ahead.into_iter().flat_map(|ahead| ahead.pages).flatten().collect();
-    assert_eq!(ahead, [8, 9, 10, 11], "at once");
+    let mut prefetcher = Prefetcher::new(LIMITS);
+    let prefetch = prefetcher.on_fault(&fault(7, Advice::Sequential));
+    let prefetch: Vec<Page> =
+        prefetch.into_iter().flat_map(|prefetch| prefetch.pages).flatten().collect();
+    assert_eq!(prefetch, [8, 9, 10, 11], "at once");
     for page in 0..50 {
-        assert_eq!(predictor.on_fault(&touch(page, Advice::Random)), None);
+        assert_eq!(prefetcher.on_fault(&fault(page, Advice::Random)), None);
     }
-    assert!(predictor.asks(ADVISED, &(0..1)));
+    assert!(prefetcher.expects(ADVISED_STREAM, &(0..1)));
 }
 
 #[test]
@@ -336,7 +338,7 @@ fn the_history_is_small() {
 
 proptest! {
     #[test]
-    fn no_trace_is_too_much(
+    fn no_trace_panics(
         seed in any::<u64>(),
         footprint in 0_u64..3000,
         touches in proptest::collection::vec((0_u32..80, 0_u64..200, 0_u8..16), 0..3000),
@@ -346,8 +348,8 @@ proptest! {
         for (thread, page, kind) in touches {
             match kind {
                 0 => memory.touch(thread, u64::MAX - 1 - page),
-                1 => memory.predictor.on_wasted(thread | OF_HISTORY, &(page..page + 5)),
-                2 => memory.predictor.set_footprint(random.next_u64() % 3000),
+                1 => memory.prefetcher.on_wasted(thread | HISTORY_BIT, &(page..page + 5)),
+                2 => memory.prefetcher.set_footprint(random.next_u64() % 3000),
                 3 => memory.touch(thread, (1 << 31) - 100 + page),
                 _ => memory.touch(thread % 3, page),
             }

@@ -1,13 +1,13 @@
-//! A budget that changes while pages are in use.
+//! A budget that changes while pages are resident.
 
 use super::*;
 
-/// Frames of which at least so many are used, with extents of 4 pages and several threads.
-const LEAST: usize = 32;
+/// The smallest budget: enough for extents of 4 pages and several threads.
+const BUDGET_MIN: usize = 32;
 
 impl World {
-    /// What frames are others' now has nothing in it any more.
-    fn lend(&mut self) {
+    /// Released frames lose their content.
+    fn release(&mut self) {
         for (frame, order) in self.cache.newly_released().to_vec() {
             self.frames[frame as usize..][..1 << order].fill(None);
         }
@@ -15,24 +15,25 @@ impl World {
 }
 
 #[test]
-fn frames_come_and_go_and_no_page_holds_what_it_should_not() {
+fn every_page_holds_its_last_content_while_the_budget_changes() {
     for seed in 0..20 {
         let mut world = World::new(SETTINGS, 300, 3, seed);
         let mut budget = SETTINGS.frames;
         world.run(30_000, |world, thread| {
             if world.random.next_u64().is_multiple_of(100) {
-                budget = (LEAST + world.below(SETTINGS.frames as usize - LEAST + 1)) as u32;
+                budget =
+                    (BUDGET_MIN + world.below(SETTINGS.frames as usize - BUDGET_MIN + 1)) as u32;
                 world.on(Event::Budget(budget));
             }
-            world.lend();
+            world.release();
             mixed(world, thread)
         });
-        // The last of what was to go goes with what happens next.
+        // The last frames are released by later events.
         world.run(1000, mixed);
         assert_eq!(world.cache.used_frames(), budget, "seed {seed}");
-        world.lend();
-        let there = world.frames.iter().chain(&world.mapped).flatten().count();
-        assert!(there <= budget as usize, "{there} of {budget}, seed {seed}");
+        world.release();
+        let resident = world.frames.iter().chain(&world.mapped).flatten().count();
+        assert!(resident <= budget as usize, "{resident} of {budget}, seed {seed}");
         world.on(Event::Budget(SETTINGS.frames));
         world.settle();
         assert_eq!(world.cache.used_frames(), SETTINGS.frames);
@@ -41,12 +42,12 @@ fn frames_come_and_go_and_no_page_holds_what_it_should_not() {
 }
 
 #[test]
-fn a_budget_that_is_small_from_the_start_is_kept() {
+fn a_budget_reduced_at_the_start_is_kept() {
     let mut world = World::new(SETTINGS, 300, 3, 1);
     world.cache.resize(40);
     assert_eq!(world.cache.used_frames(), 40);
-    world.lend();
+    world.release();
     world.run(30_000, mixed);
-    let there = world.frames.iter().chain(&world.mapped).flatten().count();
-    assert!(there <= 40, "{there}");
+    let resident = world.frames.iter().chain(&world.mapped).flatten().count();
+    assert!(resident <= 40, "{resident}");
 }

@@ -2,22 +2,22 @@
 
 use super::*;
 
-/// What threads have mapped by themselves.
+/// Extents that threads have mapped themselves.
 #[derive(Default)]
-pub(super) struct Alone {
-    /// What the cache was not told yet, and how much of that there may be.
-    notes: Vec<(PageFault, ExtentId)>,
-    most: usize,
-    /// What it was told of and has not said itself yet.
+pub(super) struct FastPath {
+    /// Faults that were not committed to the cache yet, and their largest number.
+    log: Vec<(PageFault, ExtentId)>,
+    log_max: usize,
+    /// Extents whose `MoveIn` has not come yet.
     moved: Vec<ExtentId>,
     count: usize,
 }
 
 impl World {
-    /// A thread serves itself, if it can.
-    pub(super) fn take(&mut self, thread: usize, page: Page, is_write: bool) -> bool {
-        let Some(alone) = &mut self.alone else { return false };
-        if alone.notes.len() == alone.most {
+    /// A thread maps the extent itself, if it may.
+    pub(super) fn try_map(&mut self, thread: usize, page: Page, is_write: bool) -> bool {
+        let Some(fast_path) = &mut self.fast_path else { return false };
+        if fast_path.log.len() == fast_path.log_max {
             return false;
         }
         match self.cache.try_map(page) {
@@ -25,71 +25,72 @@ impl World {
             MapAttempt::AlreadyMapped => panic!("page {page} is not mapped"),
             MapAttempt::Move { id, span, .. } => {
                 let thread = thread as u32;
-                alone.notes.push((PageFault { thread, page, offset: 0, is_write }, id));
-                alone.count += 1;
+                fast_path.log.push((PageFault { thread, page, offset: 0, is_write }, id));
+                fast_path.count += 1;
                 self.move_in(span);
                 assert!(self.mapped[page as usize].is_some());
                 assert_eq!(
                     self.cache.try_map(page),
                     MapAttempt::AlreadyMapped,
-                    "nobody takes it twice"
+                    "no extent is claimed twice"
                 );
                 true
             }
         }
     }
 
-    /// Tells what threads have mapped.
-    pub(super) fn note(&mut self) {
-        let Some(alone) = self.alone.as_mut().filter(|alone| !alone.notes.is_empty()) else {
+    /// Commits the mapped extents to the cache.
+    pub(super) fn commit_mapped(&mut self) {
+        let Some(fast_path) = self.fast_path.as_mut().filter(|fast_path| !fast_path.log.is_empty())
+        else {
             return;
         };
-        let notes = std::mem::take(&mut alone.notes);
-        alone.moved.extend(notes.iter().map(|(_, id)| id));
+        let log = std::mem::take(&mut fast_path.log);
+        fast_path.moved.extend(log.iter().map(|(_, id)| id));
         let mut actions = vec![];
-        self.cache.commit_mapped(notes.iter().map(|(touch, _)| *touch), &mut actions);
-        for (_, noted) in notes {
-            let moves = |it: &&Action| matches!(it, Action::MoveIn(id, _) if *id == noted);
+        self.cache.commit_mapped(log.iter().map(|(touch, _)| *touch), &mut actions);
+        for (_, mapped) in log {
+            let moves = |it: &&Action| matches!(it, Action::MoveIn(id, _) if *id == mapped);
             assert_eq!(actions.iter().filter(moves).count(), 1);
         }
         self.todo.extend(actions);
     }
 
-    /// Whether a thread has moved an extent already that is to be moved.
+    /// True if a thread has moved the extent already.
     pub(super) fn has_moved(&mut self, id: ExtentId) -> bool {
-        let Some(alone) = &mut self.alone else { return false };
-        let at = alone.moved.iter().position(|moved| *moved == id);
-        at.map(|at| alone.moved.swap_remove(at)).is_some()
+        let Some(fast_path) = &mut self.fast_path else { return false };
+        let at = fast_path.moved.iter().position(|moved| *moved == id);
+        at.map(|at| fast_path.moved.swap_remove(at)).is_some()
     }
 }
 
-/// As where all is done by one, with drives that fail and pages that are held and discarded.
+/// The same content as without the fast path, with pinned, discarded and cold pages.
 #[test]
-fn threads_that_map_what_is_ready_see_what_they_should() {
+fn threads_on_the_fast_path_see_the_last_content() {
     for seed in 0..20 {
         let mut world = World::new(SETTINGS, 300, 3, seed);
-        world.alone = Some(Alone { most: 1 + seed as usize, ..Alone::default() });
-        world.holds_one_in = 7;
+        world.fast_path = Some(FastPath { log_max: 1 + seed as usize, ..FastPath::default() });
+        world.pins_one_in = 7;
         world.run(30_000, |world, thread| {
             match world.random.next_u64() % 40 {
                 0 => world.discard(),
-                1 => world.note(),
+                1 => world.commit_mapped(),
                 2 => world.on(Event::Advised(0..300, Advice::Cold)),
                 _ => {}
             }
             mixed(world, thread)
         });
-        world.note();
+        world.commit_mapped();
         world.settle();
-        let alone = world.alone.as_ref().unwrap();
-        assert!(alone.count > 20 && alone.moved.is_empty(), "{} times", alone.count);
-        assert!(world.cache.counts().minor_faults >= alone.count as u64);
+        let fast_path = world.fast_path.as_ref().unwrap();
+        assert!(fast_path.count > 20 && fast_path.moved.is_empty(), "{} times", fast_path.count);
+        assert!(world.cache.counts().minor_faults >= fast_path.count as u64);
     }
 }
 
-/// Before a fork nothing more comes into the address space.
+/// Before a fork no extent is mapped any more.
 #[test]
-fn nobody_takes_anything_while_the_process_forks() {
+fn no_extent_is_mapped_while_the_process_forks() {
     let mut world = World::new(SETTINGS, 8, 1, 0);
     world.touch(0, 0, true);
     world.settle();

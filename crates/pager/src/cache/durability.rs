@@ -1,0 +1,150 @@
+//! Durability: which pages the store holds, which are lost, and which are being discarded.
+
+use super::Span;
+use crate::page::Page;
+use std::{collections::BTreeSet, ops::Range};
+
+/// More consecutive failed writes than extents, by this many, mean that the store takes no more
+/// writes: a store that fails often does not fail always.
+const FAILED_WRITES_MIN: usize = 256;
+
+/// The content of pages outside DRAM.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Durability {
+    /// A bit for each page that was ever written back; the others are zeros.
+    stored: Vec<u64>,
+    /// Pages whose content is lost: a touch raises SIGBUS.
+    poisoned: BTreeSet<Page>,
+    /// Consecutive failed writes.
+    failed_writes: usize,
+    /// Discarded ranges that wait until no transfer or move of their pages is under way.
+    discards: Vec<Range<Page>>,
+    /// Discarded ranges that the store still has to erase.
+    erasing: Vec<Range<Page>>,
+    /// A dirty page could not be written back while the process was frozen for a fork.
+    has_unstored: bool,
+}
+
+impl Durability {
+    /// True if one of these pages was ever written back.
+    pub(super) fn has_stored(&self, pages: Range<Page>) -> bool {
+        let word = |at: u64| self.stored.get(at as usize).copied().unwrap_or(0);
+        if pages.start.is_multiple_of(64) && pages.end.is_multiple_of(64) {
+            return (pages.start / 64..pages.end / 64).any(|at| word(at) != 0);
+        }
+        pages.into_iter().any(|page| word(page / 64) >> (page % 64) & 1 == 1)
+    }
+
+    fn mark_stored(&mut self, page: Page) {
+        let word = (page / 64) as usize;
+        if word >= self.stored.len() {
+            self.stored.resize(word + 1, 0);
+        }
+        self.stored[word] |= 1 << (page % 64);
+    }
+
+    /// An extent was written back.
+    pub(super) fn on_write(&mut self, span: Span) {
+        self.failed_writes = 0;
+        span.pages().for_each(|page| self.mark_stored(page));
+    }
+
+    /// A write failed; a fork is refused if the process is frozen for it.
+    pub(super) const fn on_failed_write(&mut self, is_frozen: bool) {
+        self.failed_writes += 1;
+        self.has_unstored = is_frozen;
+    }
+
+    /// True if the store takes no more writes: each extent was to be written, and none was.
+    pub(super) const fn is_store_stuck(&self, extents: usize) -> bool {
+        self.failed_writes > extents + FAILED_WRITES_MIN
+    }
+
+    /// True if dirty pages could not be written back for a fork.
+    pub(super) const fn has_unstored(&self) -> bool {
+        self.has_unstored
+    }
+
+    /// Notes whether dirty pages could not be written back for a fork.
+    pub(super) const fn set_unstored(&mut self, has_unstored: bool) {
+        self.has_unstored = has_unstored;
+    }
+
+    /// The content of a page is lost.
+    pub(super) fn poison(&mut self, page: Page) {
+        self.poisoned.insert(page);
+    }
+
+    pub(super) fn is_poisoned(&self, page: Page) -> bool {
+        self.poisoned.contains(&page)
+    }
+
+    /// True if one of these pages is poisoned.
+    pub(super) fn has_poisoned(&self, pages: Range<Page>) -> bool {
+        self.poisoned.range(pages).next().is_some()
+    }
+
+    /// Adds a range to be discarded.
+    pub(super) fn add_discard(&mut self, pages: Range<Page>) {
+        self.discards.push(pages);
+    }
+
+    /// True if a discarded range waits.
+    pub(super) const fn has_discards(&self) -> bool {
+        !self.discards.is_empty()
+    }
+
+    /// Takes all discarded ranges that wait.
+    pub(super) fn take_discards(&mut self) -> Vec<Range<Page>> {
+        std::mem::take(&mut self.discards)
+    }
+
+    /// The store begins to erase a discarded range.
+    pub(super) fn begin_erase(&mut self, pages: Range<Page>) {
+        self.erasing.push(pages);
+    }
+
+    /// The store has erased the range that begins with this page.
+    pub(super) fn end_erase(&mut self, first: Page) {
+        self.erasing.retain(|pages| pages.start != first);
+    }
+
+    /// True if no discard is under way.
+    pub(super) const fn is_discard_idle(&self) -> bool {
+        self.discards.is_empty() && self.erasing.is_empty()
+    }
+
+    /// True if some of these pages are being discarded.
+    pub(super) fn is_discarding(&self, pages: &Range<Page>) -> bool {
+        let mut all = self.discards.iter().chain(&self.erasing);
+        all.any(|other| other.start < pages.end && pages.start < other.end)
+    }
+
+    /// True if a discard covers all of an extent, which then needs no write-back.
+    pub(super) fn is_fully_discarded(&self, span: Span) -> bool {
+        let covers =
+            |pages: &Range<Page>| pages.start <= span.page && span.pages().end <= pages.end;
+        self.discards.iter().any(covers)
+    }
+
+    /// True if a page cannot be loaded: it is poisoned, or being discarded.
+    pub(super) fn is_unavailable(&self, page: Page) -> bool {
+        self.is_poisoned(page) || self.is_discarding(&(page..page + 1))
+    }
+
+    /// Pages are zeros from now on: neither stored nor poisoned.
+    pub(super) fn reset_to_zeros(&mut self, pages: &Range<Page>) {
+        let words = pages.start / 64..pages.end.div_ceil(64).min(self.stored.len() as u64);
+        for word in words {
+            let bits = (0..64).filter(|bit| pages.contains(&(word * 64 + bit)));
+            let mask = bits.fold(0_u64, |mask, bit| mask | 1 << bit);
+            self.stored[word as usize] &= !mask;
+        }
+        self.poisoned.retain(|page| !pages.contains(page));
+    }
+
+    /// The stored and the poisoned pages as a forked child has them.
+    pub(super) fn for_child(&self) -> Self {
+        Self { stored: self.stored.clone(), poisoned: self.poisoned.clone(), ..Self::default() }
+    }
+}

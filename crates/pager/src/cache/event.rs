@@ -1,0 +1,168 @@
+//! The interface of the cache: events that it is told, and actions that it asks for.
+
+use crate::{
+    advice::Advice,
+    cache::{
+        frame_pool::{Frame, ORDER_MAX},
+        index::ExtentId,
+    },
+    page::Page,
+};
+use std::ops::Range;
+
+/// A touch of a page that is not mapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PageFault {
+    /// The thread.
+    pub thread: u32,
+    /// The page.
+    pub page: Page,
+    /// Byte within the page.
+    pub offset: u16,
+    /// True for a store.
+    pub is_write: bool,
+}
+
+/// An event that the cache reacts to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A thread touched a page that is not mapped, and waits.
+    Fault(PageFault),
+    /// An extent has its content, or its read failed.
+    Filled(ExtentId, Result<(), Failed>),
+    /// An extent is mapped, and the threads that waited for its pages run again.
+    MovedIn(ExtentId),
+    /// An extent is unmapped, and these of its pages are dirty.
+    MovedOut(ExtentId, DirtyPages),
+    /// An extent is written back, or its write failed.
+    Wrote(ExtentId, Result<(), Failed>),
+    /// The program discards pages: they are zeros at their next touch.
+    Discarded(Range<Page>),
+    /// The discarded pages that begin with this one are zeros in the store.
+    Erased(Page),
+    /// A device or a system call pins pages of an extent, which therefore stays mapped.
+    Pinned(ExtentId),
+    /// Time to retry the eviction of pinned extents.
+    RetryPinned,
+    /// The program gives advice about pages.
+    Advised(Range<Page>, Advice),
+    /// The process is about to fork: unmap all pages and write back the dirty ones, until
+    /// [`Event::Thaw`].
+    Freeze,
+    /// The process has forked.
+    Thaw,
+    /// The budget is this many frames from now on.
+    Budget(u32),
+}
+
+/// A set of the pages of one extent: those that differ from the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DirtyPages([u64; 1 << (ORDER_MAX - 6)]);
+
+impl DirtyPages {
+    /// The empty set.
+    pub const EMPTY: Self = Self([0; 1 << (ORDER_MAX - 6)]);
+
+    /// The first `pages` pages of an extent.
+    pub fn all(pages: usize) -> Self {
+        let mut dirty = Self::EMPTY;
+        (0..pages).for_each(|page| dirty.insert(page));
+        dirty
+    }
+
+    /// Adds a page, by its number in the extent.
+    pub const fn insert(&mut self, page: usize) {
+        self.0[page / 64] |= 1 << (page % 64);
+    }
+
+    /// True if the page with this number in the extent is dirty.
+    pub const fn contains(&self, page: usize) -> bool {
+        self.0[page / 64] >> (page % 64) & 1 == 1
+    }
+
+    /// True if no page is dirty.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::EMPTY
+    }
+
+    /// Number of dirty pages.
+    pub fn count(&self) -> u32 {
+        self.0.iter().map(|word| word.count_ones()).sum()
+    }
+
+    /// Ranges of dirty pages among the first `pages`; ranges less than `gap` apart are joined.
+    pub fn ranges(&self, pages: usize, gap: usize) -> Vec<Range<usize>> {
+        let mut ranges: Vec<Range<usize>> = vec![];
+        for page in (0..pages).filter(|page| self.contains(*page)) {
+            match ranges.last_mut() {
+                Some(range) if page - range.end <= gap => range.end = page + 1,
+                _ => ranges.push(page..page + 1),
+            }
+        }
+        ranges
+    }
+}
+
+/// A read or a write of the store failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Failed;
+
+/// The pages of an extent, and its frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// First page.
+    pub page: Page,
+    /// First frame.
+    pub frame: Frame,
+    /// The extent is 2^`order` pages long.
+    pub order: u8,
+}
+
+impl Span {
+    /// The pages of the extent.
+    pub const fn pages(&self) -> Range<Page> {
+        self.page..self.page + (1 << self.order)
+    }
+
+    /// The two halves of an extent of two pages or more.
+    pub(super) const fn halves(self) -> [Self; 2] {
+        let Self { page, frame, order } = self;
+        let order = order - 1;
+        [
+            Self { page, frame, order },
+            Self { page: page + (1 << order), frame: frame + (1 << order), order },
+        ]
+    }
+}
+
+/// An action that the cache asks for; most are answered by an [`Event`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Fill frames with zeros.
+    Zero(ExtentId, Span),
+    /// Read frames from the store.
+    Read(ExtentId, Span),
+    /// Map: move frames to the pages, and wake the threads that wait for these pages.
+    MoveIn(ExtentId, Span),
+    /// Unmap: move pages to the frames, and report which are dirty.
+    MoveOut {
+        /// The extent.
+        id: ExtentId,
+        /// Its pages and frames.
+        span: Span,
+        /// True if some pages are known to be dirty: the extent was mapped for a write, or its
+        /// content was never stored.
+        is_dirty: bool,
+    },
+    /// Unmap pinned pages without their content, which the program has discarded.
+    Drop(ExtentId, Span),
+    /// Write dirty frames back to the store.
+    Write(ExtentId, Span, DirtyPages),
+    /// Wake the threads that wait for one of `.1` pages from `.0` on: the page is mapped, or the
+    /// thread has to fault again.
+    Wake(Page, u64),
+    /// Raise SIGBUS at a touch of this page: its content is lost.
+    Poison(Page),
+    /// Make `.1` pages from `.0` on zeros in the store; the answer is [`Event::Erased`].
+    Erase(Page, u64),
+}

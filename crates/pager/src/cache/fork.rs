@@ -1,0 +1,52 @@
+//! Forks: before a process forks, all of its pages are unmapped and the dirty ones written back, so
+//! that parent and child load their pages from a common store.
+
+use super::{Action, Cache, ExtentState};
+use crate::page::Page;
+use std::ops::Range;
+
+impl Cache {
+    /// Unmaps all extents; write-back follows.
+    pub(super) fn freeze(&mut self, actions: &mut Vec<Action>) {
+        self.is_frozen = true;
+        for id in self.residency.all_in(&(0..Page::MAX)) {
+            if self.residency.extent(id).state == ExtentState::Mapped {
+                self.unmap(id, actions);
+            }
+        }
+    }
+
+    /// True if the cache is frozen and idle: the store holds all content, but for writes that
+    /// failed.
+    pub fn is_quiescent(&self) -> bool {
+        self.is_frozen
+            && self.residency.evicting_frames() == 0
+            && self.durability.is_discard_idle()
+            && self.residency.in_flight() == 0
+    }
+
+    /// Resumes after a fork.
+    pub(super) fn thaw(&mut self, actions: &mut Vec<Action>) {
+        self.is_frozen = false;
+        self.durability.set_unstored(false);
+        for Range { start, end } in self.regions.iter() {
+            actions.push(Action::Wake(start, end - start));
+        }
+    }
+
+    /// The cache of a child that is forked now: all pages are stored, and none is resident. `None`
+    /// if a write failed, or a page is pinned.
+    pub fn for_child(&self) -> Option<Self> {
+        (!self.durability.has_unstored()).then(|| Self {
+            regions: self.regions.clone(),
+            durability: self.durability.for_child(),
+            advice: self.advice.for_child(),
+            ..Self::new(self.settings)
+        })
+    }
+
+    /// Pages are zeros in a child that has loaded none of them yet.
+    pub fn reset_to_zeros(&mut self, pages: &Range<Page>) {
+        self.durability.reset_to_zeros(pages);
+    }
+}

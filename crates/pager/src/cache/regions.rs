@@ -1,0 +1,78 @@
+//! The regions of extended memory: ranges of pages that the program has allocated.
+
+use crate::page::Page;
+use std::{collections::BTreeMap, ops::Range};
+
+/// All regions of a process. Prefetch never crosses the end of a region.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Regions {
+    /// The end of each region, by its start.
+    ends: BTreeMap<Page, Page>,
+}
+
+impl Regions {
+    /// Adds pages; adjacent regions become one.
+    pub(super) fn add(&mut self, pages: Range<Page>) {
+        let mut pages = pages;
+        if let Some((&start, &end)) = self.ends.range(..=pages.start).next_back()
+            && end >= pages.start
+        {
+            pages = start..end.max(pages.end);
+        }
+        while let Some((&start, &end)) = self.ends.range(pages.start..=pages.end).next() {
+            self.ends.remove(&start);
+            pages.end = pages.end.max(end);
+        }
+        self.ends.insert(pages.start, pages.end);
+    }
+
+    /// Removes pages; a region with a hole becomes two.
+    pub(super) fn remove(&mut self, pages: &Range<Page>) {
+        let over = self.ends.range(..pages.end).rev().take_while(|it| *it.1 > pages.start);
+        let over: Vec<_> = over.map(|(start, end)| *start..*end).collect();
+        for region in over {
+            self.ends.remove(&region.start);
+            if region.start < pages.start {
+                self.ends.insert(region.start, pages.start);
+            }
+            if pages.end < region.end {
+                self.ends.insert(pages.end, region.end);
+            }
+        }
+    }
+
+    /// The region of a page; of a page in no region, the page alone.
+    pub(super) fn containing(&self, page: Page) -> Range<Page> {
+        let region = self.ends.range(..=page).next_back().filter(|it| *it.1 > page);
+        region.map_or(page..page + 1, |(start, end)| *start..*end)
+    }
+
+    /// True if a region begins with this page.
+    pub(super) fn begins_at(&self, page: Page) -> bool {
+        self.ends.contains_key(&page)
+    }
+
+    /// Pages of all regions.
+    pub(super) fn pages(&self) -> u64 {
+        self.iter().map(|region| region.end - region.start).sum()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = Range<Page>> {
+        self.ends.iter().map(|(start, end)| *start..*end)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn regions_grow_and_get_holes() {
+        let mut regions = Regions::default();
+        [0..10, 20..30, 10..20, 40..50].into_iter().for_each(|pages| regions.add(pages));
+        assert_eq!((regions.containing(15), regions.containing(45)), (0..30, 40..50));
+        regions.remove(&(5..45));
+        assert_eq!((regions.containing(4), regions.containing(47)), (0..5, 45..50));
+        assert_eq!(regions.containing(20), 20..21, "in no region");
+    }
+}

@@ -1,0 +1,281 @@
+//! Residency: which pages are in DRAM, in which frames, and in which replacement queue.
+//!
+//! A mapped extent is in the *protected* or the *probationary* queue, or pinned and in none. A
+//! ready extent is in the queue of *inactive* extents, which were mapped and unmapped again, or in
+//! that of *prefetched* ones, which were never touched. Each queue begins with its oldest extent.
+
+use super::{
+    Extent, ExtentState, Span,
+    compact::FrameOwners,
+    frame_pool::{Frame, FramePool},
+    index::{ExtentId, Index},
+    queue::{Links, Queue},
+};
+use crate::page::Page;
+use std::ops::Range;
+
+/// Extents examined on each side of a page to find the mapped pages around it.
+const MAPPED_AROUND_MAX: u32 = 64;
+
+/// The extents that are resident or on their way, with their frames and queues.
+#[derive(Clone, Debug)]
+pub(super) struct Residency {
+    /// Free frames.
+    pub(super) pool: FramePool,
+    index: Index,
+    extents: Vec<Extent>,
+    /// Entries of `extents` that hold no extent.
+    free_ids: Vec<ExtentId>,
+    owners: FrameOwners,
+    links: Links,
+    /// Mapped extents, but for the next.
+    protected: Queue,
+    protected_frames: u32,
+    /// Mapped extents of a scan over more than the budget: the first victims.
+    probationary: Queue,
+    /// Unmapped, clean and resident: a fault on these is minor (second chance).
+    inactive: Queue,
+    inactive_frames: u32,
+    /// Ready, and never touched.
+    prefetched: Queue,
+    /// Frames of extents that are being unmapped or written back.
+    evicting_frames: u32,
+    /// Extents that are being filled or mapped.
+    in_flight: u32,
+    /// Pages loaded so far: the clock of fault-around and prefetch.
+    loaded_pages: u64,
+}
+
+impl Residency {
+    /// No page is resident.
+    pub(super) fn new(frames: u32) -> Self {
+        Self {
+            pool: FramePool::new(frames),
+            index: Index::default(),
+            extents: vec![],
+            free_ids: vec![],
+            owners: FrameOwners::new(frames),
+            links: Links::default(),
+            protected: Queue::new(),
+            protected_frames: 0,
+            probationary: Queue::new(),
+            inactive: Queue::new(),
+            inactive_frames: 0,
+            prefetched: Queue::new(),
+            evicting_frames: 0,
+            in_flight: 0,
+            loaded_pages: 0,
+        }
+    }
+
+    pub(super) fn extent(&self, id: ExtentId) -> &Extent {
+        &self.extents[id as usize]
+    }
+
+    pub(super) fn extent_mut(&mut self, id: ExtentId) -> &mut Extent {
+        &mut self.extents[id as usize]
+    }
+
+    /// The extent of a page.
+    pub(super) fn find(&self, page: Page) -> Option<ExtentId> {
+        self.index.get(page)
+    }
+
+    /// Number of extents.
+    pub(super) const fn count(&self) -> usize {
+        self.extents.len() - self.free_ids.len()
+    }
+
+    /// True if no extent ever existed.
+    pub(super) const fn is_unused(&self) -> bool {
+        self.extents.is_empty()
+    }
+
+    /// The first of these pages that belongs to an extent, and that extent.
+    pub(super) fn first_in(&self, pages: Range<Page>) -> Option<ExtentId> {
+        self.index.first_extent(pages).map(|(_, id)| id)
+    }
+
+    /// All extents with one of these pages.
+    pub(super) fn all_in(&self, pages: &Range<Page>) -> Vec<ExtentId> {
+        let mut found = vec![];
+        let mut rest = pages.clone();
+        while let Some(id) = self.first_in(rest.clone()) {
+            found.push(id);
+            rest.start = self.extent(id).span().pages().end;
+        }
+        found
+    }
+
+    /// The extents whose first frame is one of `count` frames.
+    pub(super) fn in_frames(&self, frame: Frame, count: u32) -> Vec<ExtentId> {
+        self.owners.within(frame, count).collect()
+    }
+
+    /// The extent whose first frame is this one.
+    pub(super) fn owner(&self, frame: Frame) -> Option<ExtentId> {
+        self.owners.get(frame)
+    }
+
+    /// The order of the largest aligned block around `page` without an extent, `max` at most.
+    pub(super) fn largest_absent_order(&self, page: Page, max: u8) -> u8 {
+        self.index.largest_free_order(page, max)
+    }
+
+    /// These pages and the mapped ones on both sides, up to [`MAPPED_AROUND_MAX`] extents each.
+    pub(super) fn mapped_around(&self, pages: &Range<Page>) -> Range<Page> {
+        let mapped = |page: Page| {
+            let extent = self.extent(self.find(page)?);
+            matches!(extent.state, ExtentState::Mapped).then(|| extent.span().pages())
+        };
+        let Range { mut start, mut end } = pages.clone();
+        for _ in 0..MAPPED_AROUND_MAX {
+            let Some(before) = start.checked_sub(1).and_then(mapped) else { break };
+            start = before.start;
+        }
+        for _ in 0..MAPPED_AROUND_MAX {
+            let Some(behind) = mapped(end) else { break };
+            end = behind.end;
+        }
+        start..end
+    }
+
+    /// Adds an extent.
+    pub(super) fn add(&mut self, extent: Extent) -> ExtentId {
+        let span = extent.span();
+        let id = self.free_ids.pop().unwrap_or_else(|| {
+            self.extents.push(extent);
+            self.extents.len() as ExtentId - 1
+        });
+        self.replace(id, extent);
+        self.index.set(span.page, span.order, Some(id));
+        id
+    }
+
+    /// Replaces an extent by one that begins with the same page.
+    pub(super) fn replace(&mut self, id: ExtentId, extent: Extent) {
+        self.owners.set(extent.span().frame, id);
+        self.extents[id as usize] = extent;
+    }
+
+    /// Removes an extent that is in no queue, and frees its frames.
+    pub(super) fn remove(&mut self, id: ExtentId) -> Span {
+        let span = self.extent(id).span();
+        self.owners.clear(span.frame);
+        self.index.set(span.page, span.order, None);
+        self.pool.deallocate(span.frame, span.order);
+        self.free_ids.push(id);
+        span
+    }
+
+    /// Puts a ready extent at the end of the inactive or the prefetched queue.
+    pub(super) fn push_ready(&mut self, id: ExtentId) {
+        let extent = &self.extents[id as usize];
+        if extent.stream != 0 {
+            self.prefetched.push(&mut self.links, id);
+        } else {
+            self.inactive_frames += extent.frames();
+            self.inactive.push(&mut self.links, id);
+        }
+    }
+
+    /// Takes a ready extent out of its queue.
+    pub(super) fn remove_ready(&mut self, id: ExtentId) {
+        let extent = &self.extents[id as usize];
+        if extent.stream != 0 {
+            self.prefetched.remove(&mut self.links, id);
+        } else {
+            self.inactive_frames -= extent.frames();
+            self.inactive.remove(&mut self.links, id);
+        }
+    }
+
+    /// Puts a mapped extent at the end of the protected or the probationary queue.
+    pub(super) fn push_mapped(&mut self, id: ExtentId) {
+        let extent = &self.extents[id as usize];
+        if extent.is_probationary {
+            self.probationary.push(&mut self.links, id);
+        } else {
+            self.protected_frames += extent.frames();
+            self.protected.push(&mut self.links, id);
+        }
+    }
+
+    /// Takes a mapped extent out of its queue.
+    pub(super) fn remove_mapped(&mut self, id: ExtentId) {
+        let extent = &self.extents[id as usize];
+        if extent.is_probationary {
+            self.probationary.remove(&mut self.links, id);
+        } else {
+            self.protected_frames -= extent.frames();
+            self.protected.remove(&mut self.links, id);
+        }
+    }
+
+    pub(super) fn oldest_protected(&self) -> Option<ExtentId> {
+        self.protected.first()
+    }
+
+    pub(super) fn oldest_probationary(&self) -> Option<ExtentId> {
+        self.probationary.first()
+    }
+
+    pub(super) fn oldest_inactive(&self) -> Option<ExtentId> {
+        self.inactive.first()
+    }
+
+    pub(super) fn oldest_prefetched(&self) -> Option<ExtentId> {
+        self.prefetched.first()
+    }
+
+    /// Frames of the protected queue.
+    pub(super) const fn protected_frames(&self) -> u32 {
+        self.protected_frames
+    }
+
+    /// Frames that are free, or become free without a further read or unmap: inactive ones, and
+    /// those whose eviction is under way.
+    pub(super) const fn reclaimable_frames(&self) -> u32 {
+        self.pool.free_frames() + self.inactive_frames + self.evicting_frames
+    }
+
+    /// Frames of extents that are being unmapped or written back.
+    pub(super) const fn evicting_frames(&self) -> u32 {
+        self.evicting_frames
+    }
+
+    /// An unmap or a write-back of this many frames begins.
+    pub(super) const fn begin_eviction(&mut self, frames: u32) {
+        self.evicting_frames += frames;
+    }
+
+    /// An unmap or a write-back of this many frames has ended.
+    pub(super) const fn end_eviction(&mut self, frames: u32) {
+        self.evicting_frames -= frames;
+    }
+
+    /// Extents that are being filled or mapped.
+    pub(super) const fn in_flight(&self) -> u32 {
+        self.in_flight
+    }
+
+    /// An extent begins to be filled or mapped.
+    pub(super) const fn begin_flight(&mut self) {
+        self.in_flight += 1;
+    }
+
+    /// An extent has been filled or mapped.
+    pub(super) const fn end_flight(&mut self) {
+        self.in_flight -= 1;
+    }
+
+    /// Pages loaded so far.
+    pub(super) const fn loaded_pages(&self) -> u64 {
+        self.loaded_pages
+    }
+
+    /// Counts loaded pages.
+    pub(super) const fn count_loaded(&mut self, pages: u64) {
+        self.loaded_pages += pages;
+    }
+}

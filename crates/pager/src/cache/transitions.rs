@@ -1,0 +1,224 @@
+//! Transitions of an extent between the states that [`crate::cache`] draws. Write-back, which
+//! follows an unmap, has a file of its own: `write_back.rs`.
+
+use super::{
+    Action, Cache, Extent, ExtentState, Failed, Span, WaitingFault, frame_pool::ORDER_MAX,
+    index::ExtentId,
+};
+use crate::{page::Page, prefetch::is_history_stream};
+use std::ops::Range;
+
+impl Cache {
+    /// Absent to Filling: loads an extent with `page` in it, for a stream or for a fault (0);
+    /// `None` while no frame is free.
+    pub(super) fn load(
+        &mut self,
+        page: Page,
+        order: u8,
+        stream: u32,
+        actions: &mut Vec<Action>,
+    ) -> Option<ExtentId> {
+        if self.durability.is_unavailable(page) {
+            return None;
+        }
+        let order_max = self.largest_loadable_order(page, order);
+        let (frame, order) = self.allocate(order_max)?;
+        let span = Span { page: page >> order << order, frame, order };
+        self.residency.begin_flight();
+        self.residency.count_loaded(1 << order);
+        let id = self.residency.add(Extent::new(span, ExtentState::Filling, stream));
+        let is_stored = self.durability.has_stored(span.pages());
+        if is_stored {
+            self.counts.read += 1 << order;
+            self.reclaim.loop_detector.on_read(span.page, 1 << order, stream != 0);
+        }
+        actions.push(if is_stored { Action::Read(id, span) } else { Action::Zero(id, span) });
+        Some(id)
+    }
+
+    /// Filling to Ready, or to absent if the read failed.
+    pub(super) fn on_filled(
+        &mut self,
+        id: ExtentId,
+        result: Result<(), Failed>,
+        actions: &mut Vec<Action>,
+    ) {
+        self.residency.end_flight();
+        if result.is_err() {
+            self.on_failed_read(id, actions);
+            return;
+        }
+        let extent = *self.residency.extent(id);
+        if let Some(WaitingFault { page, .. }) = extent.waiting_fault() {
+            if extent.stream != 0 && extent.is_probe {
+                self.prefetch.remove_frames(extent.stream, extent.frames());
+                self.count_prefetch_hit(id);
+            }
+            self.split_probe(id, page);
+        }
+        self.make_ready(id, actions);
+    }
+
+    /// Drops an extent whose read failed. Only the page that a thread waits for is read again, and
+    /// it is poisoned if it fails alone.
+    fn on_failed_read(&mut self, id: ExtentId, actions: &mut Vec<Action>) {
+        let extent = *self.residency.extent(id);
+        let span = extent.span();
+        if extent.stream != 0 {
+            self.prefetch.remove_frames(extent.stream, extent.frames());
+        }
+        self.remove(id);
+        let Some(fault) = extent.waiting_fault() else { return };
+        if span.order > 0 {
+            // Threads that wait for its other pages fault again.
+            actions.push(Action::Wake(span.page, 1 << span.order));
+        }
+        if span.order == 0 {
+            self.poison(fault.page, actions);
+        } else if let Some(id) = self.load(fault.page, 0, 0, actions) {
+            self.residency.extent_mut(id).add_waiter(fault.page, fault.is_write);
+        } else {
+            self.waiting.push_front(fault);
+        }
+    }
+
+    /// Any state to Ready; maps the extent if a thread waits for it.
+    pub(super) fn make_ready(&mut self, id: ExtentId, actions: &mut Vec<Action>) {
+        let extent = self.residency.extent_mut(id);
+        extent.state = ExtentState::Ready;
+        let fault = extent.waiting_fault();
+        extent.clear_waiter();
+        // A dirty extent that could not be written back must not be inactive, for inactive extents
+        // are dropped.
+        let may_map = !self.is_frozen || extent.is_dirty;
+        let is_evicting = std::mem::take(&mut extent.is_evicting) && !extent.is_dirty;
+        self.residency.push_ready(id);
+        if let Some(fault) = fault.filter(|_| may_map) {
+            self.map(id, fault.is_write, actions);
+        } else if is_evicting && !self.is_frozen {
+            self.drop_inactive(id);
+        }
+    }
+
+    /// Ready to Mapping.
+    pub(super) fn map(&mut self, id: ExtentId, is_write: bool, actions: &mut Vec<Action>) {
+        self.remove_ready(id);
+        let extent = self.residency.extent_mut(id);
+        extent.is_probationary = self.reclaim.on_map(extent, self.settings.frames);
+        extent.state = ExtentState::Mapping;
+        extent.is_claimed = false;
+        extent.is_dirty |= is_write;
+        actions.push(Action::MoveIn(id, extent.span()));
+        self.residency.begin_flight();
+        self.count_prefetch_hit(id);
+    }
+
+    /// Mapping to Mapped.
+    pub(super) fn on_moved_in(&mut self, id: ExtentId, actions: &mut Vec<Action>) {
+        self.residency.end_flight();
+        self.residency.extent_mut(id).state = ExtentState::Mapped;
+        self.push_mapped(id);
+        if self.is_frozen && !self.durability.has_unstored() {
+            self.unmap(id, actions);
+        }
+    }
+
+    /// Mapped to Unmapping.
+    pub(super) fn unmap(&mut self, id: ExtentId, actions: &mut Vec<Action>) {
+        self.remove_mapped(id);
+        let extent = self.residency.extent_mut(id);
+        extent.state = ExtentState::Unmapping;
+        let (span, is_dirty) = (extent.span(), extent.is_dirty);
+        self.residency.begin_eviction(1 << span.order);
+        actions.push(Action::MoveOut { id, span, is_dirty });
+    }
+
+    /// Any state to absent: frees the frames of an extent that is in no queue.
+    pub(super) fn remove(&mut self, id: ExtentId) {
+        let span = self.residency.remove(id);
+        self.reclaim.loop_detector.on_evict(span.page, 1 << span.order);
+    }
+
+    /// Takes a ready extent out of its queue.
+    pub(super) fn remove_ready(&mut self, id: ExtentId) {
+        let extent = self.residency.extent(id);
+        if extent.stream != 0 {
+            self.prefetch.remove_frames(extent.stream, extent.frames());
+        }
+        self.residency.remove_ready(id);
+    }
+
+    /// Puts a mapped extent into its queue, or pins it.
+    pub(super) fn push_mapped(&mut self, id: ExtentId) {
+        let is_pinned = self.advice.pin(self.residency.extent(id), self.budget());
+        if is_pinned {
+            self.residency.extent_mut(id).is_pinned = true;
+        } else {
+            self.residency.push_mapped(id);
+        }
+    }
+
+    /// Takes a mapped extent out of its queue, or unpins it.
+    pub(super) fn remove_mapped(&mut self, id: ExtentId) {
+        let extent = self.residency.extent_mut(id);
+        if std::mem::take(&mut extent.is_pinned) {
+            self.advice.unpin(extent.frames());
+        } else {
+            self.residency.remove_mapped(id);
+        }
+    }
+
+    /// Counts the first touch of a prefetched extent, which then belongs to no stream.
+    pub(super) fn count_prefetch_hit(&mut self, id: ExtentId) {
+        let extent = self.residency.extent_mut(id);
+        let (frames, stream) = (u64::from(extent.frames()), std::mem::take(&mut extent.stream));
+        self.counts.prefetch_hits += if stream != 0 { frames } else { 0 };
+        self.counts.history.hits += if is_history_stream(stream) { frames } else { 0 };
+    }
+
+    /// Maps the ready neighbours of an extent that the same stream prefetched, up to a huge page:
+    /// where frames are fragmented, extents are small, and each would be a fault of its own.
+    pub(super) fn map_neighbours(&mut self, span: Span, stream: u32, actions: &mut Vec<Action>) {
+        if stream == 0 {
+            return;
+        }
+        let mut left = 1_u64 << ORDER_MAX;
+        let [mut start, mut end] = [span.page, span.pages().end];
+        loop {
+            let beside = [Some(end), start.checked_sub(1)].into_iter().flatten();
+            let mut ids = beside.filter_map(|page| self.residency.find(page));
+            let is_same = |id: &ExtentId| {
+                let extent = self.residency.extent(*id);
+                extent.stream == stream
+                    && extent.state == ExtentState::Ready
+                    && u64::from(extent.frames()) <= left
+            };
+            let Some(id) = ids.find(is_same) else { return };
+            let Range { start: first, end: last } = self.residency.extent(id).span().pages();
+            (start, end) = (start.min(first), end.max(last));
+            left -= last - first;
+            self.map(id, false, actions);
+        }
+    }
+
+    /// Maps the ready extents of these pages that this stream prefetched, and inactive ones, before
+    /// the program touches them.
+    pub(super) fn map_early(
+        &mut self,
+        stream: u32,
+        pages: &Range<Page>,
+        actions: &mut Vec<Action>,
+    ) {
+        for page in pages.clone() {
+            let Some(id) = self.residency.find(page) else { continue };
+            let extent = self.residency.extent(id);
+            let is_ready = extent.state == ExtentState::Ready && !extent.is_probe;
+            if is_ready && (extent.stream == 0 || extent.stream == stream) {
+                if extent.stream == 0 {
+                    self.reclaim.on_refault(extent.frames());
+                }
+                self.map(id, false, actions);
+            }
+        }
+    }
+}

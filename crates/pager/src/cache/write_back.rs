@@ -1,0 +1,76 @@
+//! Write-back: an unmapped extent with dirty pages is written to the store before it may become
+//! inactive and lose its frames.
+
+use super::{Action, Cache, DirtyPages, ExtentState, Failed, index::ExtentId};
+
+impl Cache {
+    /// Unmapping to Writing if the extent is dirty, else to Ready. An extent that a thread waits
+    /// for again is not written, but mapped again.
+    pub(super) fn on_moved_out(
+        &mut self,
+        id: ExtentId,
+        dirty: DirtyPages,
+        actions: &mut Vec<Action>,
+    ) {
+        self.reclaim.on_unmapped();
+        let extent = self.residency.extent_mut(id);
+        extent.is_dirty = !dirty.is_empty();
+        let (is_dirty, span, frames) = (extent.is_dirty, extent.span(), extent.frames());
+        let is_due = extent.waiting_fault().is_none() || self.is_frozen;
+        self.residency.end_eviction(frames);
+        if is_dirty && is_due && !self.durability.is_fully_discarded(span) {
+            self.residency.extent_mut(id).state = ExtentState::Writing;
+            self.residency.begin_eviction(frames);
+            self.counts.written += u64::from(dirty.count());
+            actions.push(Action::Write(id, span, dirty));
+        } else {
+            self.make_ready(id, actions);
+        }
+    }
+
+    /// Writing to Ready. If the write failed, the only copy is in DRAM: the extent is mapped again,
+    /// and written when it is the next victim.
+    pub(super) fn on_wrote(
+        &mut self,
+        id: ExtentId,
+        result: Result<(), Failed>,
+        actions: &mut Vec<Action>,
+    ) {
+        let extent = self.residency.extent_mut(id);
+        let span = extent.span();
+        if result.is_ok() {
+            extent.is_dirty = false;
+            self.durability.on_write(span);
+        } else {
+            if extent.waiting_fault().is_none() {
+                extent.add_waiter(span.page, true);
+            }
+            self.durability.on_failed_write(self.is_frozen);
+        }
+        self.residency.end_eviction(1 << span.order);
+        self.make_ready(id, actions);
+    }
+
+    /// Unmapping back to Mapped: a device or a system call holds pages of the extent.
+    pub(super) fn on_pinned(&mut self, id: ExtentId, actions: &mut Vec<Action>) {
+        let span = self.residency.extent(id).span();
+        if self.durability.is_fully_discarded(span) {
+            // Without its content, the extent need not move.
+            actions.push(Action::Drop(id, span));
+            return;
+        }
+        self.residency.end_eviction(1 << span.order);
+        self.reclaim.on_pinned_victim();
+        self.durability.set_unstored(self.is_frozen);
+        let extent = self.residency.extent_mut(id);
+        extent.state = ExtentState::Mapped;
+        // The holder may write to the pages at any time.
+        extent.is_dirty = true;
+        extent.clear_waiter();
+        // Probationary extents are the first victims: this one would be tried for ever and no other,
+        // while its holder waits for a frame.
+        extent.is_probationary = false;
+        self.push_mapped(id);
+        actions.push(Action::Wake(span.page, 1 << span.order));
+    }
+}

@@ -1,0 +1,45 @@
+//! The accuracy throttle: wasted prefetches raise the confidence that a stream needs before its
+//! pages are prefetched.
+//!
+//! Random accesses always look a little like a stream. Where prefetches are wasted, a stream has to
+//! predict more faults before it is believed, so that random accesses cost little.
+
+/// Each 8 wasted pages raise the confidence threshold by one correct prediction ...
+const PAGES_PER_STEP: u64 = 8;
+
+/// ... and each 16 prefetch hits make good for one wasted page.
+const HITS_PER_WASTED: u64 = 16;
+
+/// The largest rise of the threshold.
+pub(super) const CONFIDENCE_MAX: u32 = 64;
+
+/// Wasted pages, less those that hits have made good for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct AccuracyThrottle {
+    /// Pages times [`HITS_PER_WASTED`].
+    wasted: u64,
+}
+
+impl AccuracyThrottle {
+    pub(super) const fn new() -> Self {
+        Self { wasted: 0 }
+    }
+
+    /// The confidence that is needed now, where `min` suffices without waste.
+    pub(super) fn confidence_min(self, min: u32) -> u32 {
+        let steps = self.wasted / HITS_PER_WASTED / PAGES_PER_STEP;
+        min + u32::try_from(steps).unwrap_or(CONFIDENCE_MAX)
+    }
+
+    /// Prefetched pages were dropped untouched.
+    pub(super) fn on_wasted(&mut self, pages: u64) {
+        let max = u64::from(CONFIDENCE_MAX) * PAGES_PER_STEP * HITS_PER_WASTED;
+        let wasted = self.wasted.saturating_add(pages.saturating_mul(HITS_PER_WASTED));
+        self.wasted = wasted.min(max);
+    }
+
+    /// Prefetched pages were touched.
+    pub(super) fn on_hit(&mut self, pages: u64) {
+        self.wasted = self.wasted.saturating_sub(pages);
+    }
+}
