@@ -15,14 +15,14 @@
 //! it ends with an error.
 
 use interleaf_linux::{
-    actuator::{Actuator, Goal, Scope, Setting, Way},
-    damon::{ADMIN, probe::Probed},
-    feed::Feed,
-    host::{Clock, Host},
-    journal::Journal,
-    layout::HostLayout,
+    launch::unix_socket::Access,
+    machine::damon::{ADMIN, probe::Probed},
+    place::{
+        actuator::{Actuator, Goal, Scope, Setting, Way},
+        journal::Journal,
+        layout::HostLayout,
+    },
     root::Root,
-    socket::Access,
 };
 use interleaf_model::{
     control::{Controller, Settings},
@@ -30,6 +30,10 @@ use interleaf_model::{
     policy::{Place, PolicyKind},
     rated,
     tier::TierKind,
+};
+use interleaf_observe::{
+    feed::Feed,
+    host::{Clock, Host},
 };
 use std::{
     cell::RefCell,

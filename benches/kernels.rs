@@ -10,7 +10,7 @@
 //! the best kernel alone, by the clock, as other programs do; `SMALL` in small pages, `RANDOM` in
 //! random order. Only ratios mean something on a machine that others use too.
 
-use interleaf_linux::mempolicy::Policy;
+use interleaf_linux::place::mempolicy::Policy;
 use interleaf_measure::{
     bandwidth::{self, Windows},
     clock::{Clock, ticks},

@@ -4,7 +4,7 @@
 //! page of this process: with all pages of 1 GiB there, and with a 256th of them in 64 GiB.
 
 use divan::{Bencher, black_box};
-use interleaf_linux::migrate::{
+use interleaf_linux::place::migrate::{
     Migrator,
     plan::{Place, Planner, Target, Unit},
 };

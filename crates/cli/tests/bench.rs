@@ -3,7 +3,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use interleaf_linux::{bounded::Bounded, command::with_default_signals, root::Root};
+use interleaf_linux::{
+    launch::command::with_default_signals, process::memory_cgroup::MemoryCgroup, root::Root,
+};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::{
@@ -31,7 +33,7 @@ fn interleaf(words: &[&str]) -> Output {
 /// `INTERLEAF_CGROUPS=required`.
 fn may_compare(what: &str) -> bool {
     let (is_root, root) = (rustix::process::geteuid().is_root(), Root::live());
-    let group = || Bounded::new(&root, None).err().map(|why| why.to_string());
+    let group = || MemoryCgroup::new(&root, None).err().map(|why| why.to_string());
     let why = match is_root {
         true => group(),
         false => Some("control groups and swap files are for root".into()),

@@ -7,7 +7,7 @@ mod place;
 #[path = "terminal/screen.rs"]
 mod screen;
 
-use interleaf_linux::{bounded::Bounded, root::Root};
+use interleaf_linux::{process::memory_cgroup::MemoryCgroup, root::Root};
 use place::{DRAM, MIB, Place, compiled, ends, library, refused, started, sweep, text, until};
 use screen::{Screen, ended};
 use serde_json::Value;
@@ -501,7 +501,7 @@ fn what_stays_outside_the_budget_is_told() {
 #[test]
 fn what_a_control_group_does_not_allow_is_refused() {
     let root = Root::live();
-    let group = match Bounded::new(&root, Some(96 << 20)) {
+    let group = match MemoryCgroup::new(&root, Some(96 << 20)) {
         Ok(group) => group,
         Err(why) => {
             writeln!(io::stderr(), "not tested: a control group of 96 MiB: {why}").unwrap();

@@ -4,7 +4,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use interleaf_linux::command::with_default_signals;
+use interleaf_linux::launch::command::with_default_signals;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::{

@@ -6,7 +6,7 @@
 #[path = "terminal/screen.rs"]
 mod screen;
 
-use interleaf_linux::command::with_default_signals;
+use interleaf_linux::launch::command::with_default_signals;
 use screen::{Screen, ended};
 use std::{
     fs,

@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use interleaf_linux::command::with_default_signals;
+use interleaf_linux::launch::command::with_default_signals;
 use serde_json::Value;
 use std::{
     fs,

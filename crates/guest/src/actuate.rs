@@ -22,9 +22,11 @@ use std::{
 };
 
 use interleaf_linux::{
-    actuator::{Actuator, Followed, Goal, Scope, Setting, Way, choose},
-    damon::{self, probe},
-    journal::Journal,
+    machine::damon::{self, probe},
+    place::{
+        actuator::{Actuator, Followed, Goal, Scope, Setting, Way, choose},
+        journal::Journal,
+    },
     root::Root,
 };
 use interleaf_model::machine::Order;
@@ -146,8 +148,8 @@ fn actuate(args: &Args, out: &mut impl Write) -> io::Result<()> {
     let way = way.ok_or_else(|| io::Error::other("there is no way"))?;
     let setting = Setting { leave: args.leave, ..Setting::new(&root, journal, scope) };
     let mut actuator = way.build(setting, &kernel.unwrap_or_default());
-    let told = |why: interleaf_linux::actuator::ActuatorError| {
-        io::Error::other(format!("{why}\nhint: {}", why.advice()))
+    let told = |why: interleaf_linux::place::actuator::ActuatorError| {
+        io::Error::other(format!("{why}\nhint: {}", why.hint()))
     };
     for weights in &args.weights {
         actuator.set(&goal(args, weights)?).map_err(told)?;

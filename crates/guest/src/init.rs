@@ -17,7 +17,7 @@ use rustix::{
     system::{RebootCommand, reboot, uname},
 };
 
-use interleaf_linux::{numa_maps, root::Root};
+use interleaf_linux::{process::numa_maps, root::Root};
 
 use crate::{
     files,

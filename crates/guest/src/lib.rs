@@ -5,7 +5,7 @@
 //! how each went, and powers off. Called by other names it is programs that steps are
 //! about: `touch` puts memory somewhere, `work` takes as long as where its pages are says,
 //! `load` does as a server's workload would, `drain` hears what that feeds, and `actuate` moves the
-//! memory of others with `interleaf_linux::actuator`.
+//! memory of others with `interleaf_linux::place::actuator`.
 //!
 //! - [`step`]: the language of `/steps`.
 //! - [`report`]: the language of the second serial port. The first is the kernel's, so that what

@@ -44,8 +44,8 @@ use std::{
 };
 
 use interleaf_linux::{
-    mempolicy::Policy,
-    numa_maps::{self, Mapping, NodeBytes},
+    place::mempolicy::Policy,
+    process::numa_maps::{self, Mapping, NodeBytes},
     root::Root,
 };
 use memmap2::{Advice, MmapMut};

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use interleaf_linux::numa_maps::NodeBytes;
+use interleaf_linux::process::numa_maps::NodeBytes;
 
 /// Pages of 4 KiB by node: `pages 0:12288 1:4096`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -32,8 +32,8 @@ use memmap2::{Advice, MmapMut};
 use signal_hook::{consts::SIGTERM, flag};
 
 use interleaf_linux::{
-    mempolicy::Policy,
-    numa_maps::{self, NodeBytes},
+    place::mempolicy::Policy,
+    process::numa_maps::{self, NodeBytes},
     root::Root,
 };
 

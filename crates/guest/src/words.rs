@@ -1,6 +1,6 @@
 //! The words of programs' arguments.
 
-use interleaf_linux::list::List;
+use interleaf_linux::machine::id_list::IdList;
 
 /// What stands between commas.
 pub(crate) fn list<T>(
@@ -11,7 +11,7 @@ pub(crate) fn list<T>(
 }
 
 /// Nodes, in any order.
-pub(crate) fn nodes(text: &str) -> Result<List, String> {
+pub(crate) fn nodes(text: &str) -> Result<IdList, String> {
     Ok(list(text, &number)?.into_iter().collect())
 }
 

@@ -93,12 +93,12 @@ pub struct Folder(OwnedFd);
 /// what is written.
 pub fn named(target: &Path, contents: &[u8], durability: Durability) -> io::Result<()> {
     match resolve(target)? {
-        Target::Stream(mut file) => file.write_all(contents),
-        Target::File { folder, name, existing: None } => {
+        Output::Stream(mut file) => file.write_all(contents),
+        Output::File { folder, name, existing: None } => {
             let write = |file: &mut File| file.write_all(contents);
             folder.create(&name, Mode::from_raw_mode(0o666), durability, write).map(drop)
         }
-        Target::File { folder, name, existing: Some(existing) } => {
+        Output::File { folder, name, existing: Some(existing) } => {
             accessat(&folder, &name, Access::WRITE_OK, AtFlags::EACCESS)?;
             let write = |file: &mut File| {
                 inherit(file, &existing)?;
@@ -124,8 +124,8 @@ pub fn open_named(target: &Path, existing: Existing) -> io::Result<File> {
     };
     let flags = flags | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     match resolve(target)? {
-        Target::Stream(file) => Ok(file),
-        Target::File { folder, name, existing } => {
+        Output::Stream(file) => Ok(file),
+        Output::File { folder, name, existing } => {
             let is_new = existing.is_none().then_some(OFlags::CREATE | OFlags::EXCL);
             let flags = flags | is_new.unwrap_or(OFlags::empty());
             Ok(openat(&folder, &name, flags, Mode::from_raw_mode(0o666))?.into())
@@ -143,11 +143,11 @@ pub fn check_named(target: &Path) -> io::Result<()> {
         return Ok(());
     }
     match resolve(target)? {
-        Target::Stream(_) => Ok(()),
-        Target::File { folder, name, existing: Some(_) } => {
+        Output::Stream(_) => Ok(()),
+        Output::File { folder, name, existing: Some(_) } => {
             Ok(accessat(&folder, &name, Access::WRITE_OK, AtFlags::EACCESS)?)
         }
-        Target::File { folder, name, existing: None } => {
+        Output::File { folder, name, existing: None } => {
             let (name, _file) = folder.temporary(&name, Mode::RUSR | Mode::WUSR)?;
             Ok(unlinkat(&folder, &name, AtFlags::empty())?)
         }
@@ -160,7 +160,7 @@ pub fn check_named(target: &Path) -> io::Result<()> {
 /// When the system refuses, something other than a regular file is there, or the path leads through
 /// a symbolic link of another user.
 pub fn kept(path: &Path, contents: &[u8], mode: u32) -> io::Result<FileId> {
-    let (folder, name) = Folder::of(path)?;
+    let (folder, name) = Folder::of_file(path)?;
     folder.keep(&name, contents, mode)
 }
 
@@ -169,7 +169,7 @@ pub fn kept(path: &Path, contents: &[u8], mode: u32) -> io::Result<FileId> {
 /// # Errors
 /// As [`kept`].
 pub fn check_kept(path: &Path) -> io::Result<()> {
-    let (folder, name) = Folder::of(path)?;
+    let (folder, name) = Folder::of_file(path)?;
     folder.refuse_special(&name)?;
     let (name, _file) = folder.temporary(&name, Mode::RUSR | Mode::WUSR)?;
     Ok(unlinkat(&folder, &name, AtFlags::empty())?)
@@ -180,12 +180,12 @@ pub fn check_kept(path: &Path) -> io::Result<()> {
 /// # Errors
 /// As [`kept`].
 pub fn remove_kept(path: &Path, id: FileId) -> io::Result<()> {
-    let (folder, name) = Folder::of(path)?;
+    let (folder, name) = Folder::of_file(path)?;
     folder.remove(&name, id)
 }
 
 /// The destination of a write.
-enum Target {
+enum Output {
     /// A device, a FIFO or an inherited descriptor: written in place.
     Stream(File),
     /// A regular file, or none yet.
@@ -193,7 +193,7 @@ enum Target {
 }
 
 /// Follows the symbolic links of a target that a user named.
-fn resolve(target: &Path) -> io::Result<Target> {
+fn resolve(target: &Path) -> io::Result<Output> {
     let mut path = target.to_path_buf();
     for _ in 0..LINKS_MAX {
         let is_folder = path.as_os_str().as_bytes().ends_with(b"/");
@@ -204,7 +204,7 @@ fn resolve(target: &Path) -> io::Result<Target> {
         let folder = Folder::open(parent)?;
         let found = match statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW) {
             Err(Errno::NOENT) => {
-                return Ok(Target::File { folder, name: name.into(), existing: None });
+                return Ok(Output::File { folder, name: name.into(), existing: None });
             }
             found => found?,
         };
@@ -217,7 +217,7 @@ fn resolve(target: &Path) -> io::Result<Target> {
             }
             FileType::RegularFile => {
                 folder.refuse_foreign(&found, "file")?;
-                return Ok(Target::File { folder, name: name.into(), existing: Some(found) });
+                return Ok(Output::File { folder, name: name.into(), existing: Some(found) });
             }
             FileType::Directory => return Err(Errno::ISDIR.into()),
             _ => {
@@ -231,10 +231,10 @@ fn resolve(target: &Path) -> io::Result<Target> {
 
 /// Opens a device, a FIFO or an inherited descriptor. What a redirected descriptor holds already
 /// stays.
-fn stream(path: &Path) -> io::Result<Target> {
+fn stream(path: &Path) -> io::Result<Output> {
     let is_file = std::fs::metadata(path).is_ok_and(|found| found.is_file());
     let mut options = File::options();
-    Ok(Target::Stream(options.write(true).append(is_file).open(path)?))
+    Ok(Output::Stream(options.write(true).append(is_file).open(path)?))
 }
 
 /// No output is meant to overwrite a drive.
@@ -287,7 +287,7 @@ impl Folder {
     ///
     /// # Errors
     /// As [`Self::trusted`], or when the path names no file.
-    pub fn of(path: &Path) -> io::Result<(Self, OsString)> {
+    pub fn of_file(path: &Path) -> io::Result<(Self, OsString)> {
         let name = path.file_name().ok_or(Errno::ISDIR)?;
         Ok((Self::trusted(parent(path))?, name.into()))
     }
@@ -449,7 +449,9 @@ impl Folder {
     /// When the system refuses.
     pub fn remove(&self, name: &OsStr, id: FileId) -> io::Result<()> {
         match statat(self, name, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(found) if FileId::of(&found) == id => Ok(unlinkat(self, name, AtFlags::empty())?),
+            Ok(found) if FileId::from_stat(&found) == id => {
+                Ok(unlinkat(self, name, AtFlags::empty())?)
+            }
             Ok(_) | Err(Errno::NOENT) => Ok(()),
             Err(why) => Err(why.into()),
         }
@@ -491,7 +493,7 @@ impl Folder {
             if durability == Durability::Synced {
                 file.sync_all()?;
             }
-            let id = FileId::of(&fstat(&file)?);
+            let id = FileId::from_stat(&fstat(&file)?);
             renameat(self, &temporary, self, name)?;
             Ok(id)
         });
@@ -570,7 +572,7 @@ impl Folder {
 
 impl FileId {
     /// Of a file that was looked at.
-    pub fn of(found: &Stat) -> Self {
+    pub fn from_stat(found: &Stat) -> Self {
         Self { device: found.st_dev, inode: found.st_ino }
     }
 }

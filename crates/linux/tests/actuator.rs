@@ -3,11 +3,12 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use interleaf_linux::{
-    actuator::{ActuatorError, Goal, Scope, Setting, Way, choose},
-    cgroup::Trees,
-    damon::probe::Probed,
-    journal::Journal,
-    process::process,
+    machine::damon::probe::Probed,
+    place::{
+        actuator::{ActuatorError, Goal, Scope, Setting, Way, choose},
+        journal::Journal,
+    },
+    process::{cgroup::Trees, process},
     root::Root,
 };
 use interleaf_model::machine::Order;
@@ -110,7 +111,7 @@ fn schemes(lines: &[String]) -> Vec<&str> {
 /// The best way, the next ones, and those that are not there.
 fn ways(release: &str, scope: &Scope, order: Order) -> String {
     let ranked = choose(kernel(release).as_ref(), scope, &[], order);
-    let names = |all: &[interleaf_linux::actuator::Choice]| {
+    let names = |all: &[interleaf_linux::place::actuator::Choice]| {
         all.iter().map(|choice| choice.way.name()).collect::<Vec<_>>().join(" ")
     };
     format!("{} | {}", names(&ranked.there), names(&ranked.missing))
@@ -444,12 +445,12 @@ fn what_others_hold_is_refused() {
         for (path, text) in FILES.iter().chain(files) {
             assert_eq!(fs::read_to_string(folder.path().join(path)).unwrap(), *text, "{path}");
         }
-        let ActuatorError::Held { who, remedy } = why else { panic!("{why}") };
-        (who, remedy)
+        let ActuatorError::Held { who, hint } = why else { panic!("{why}") };
+        (who, hint)
     };
-    let (who, remedy) = refused(&[module], false);
+    let (who, hint) = refused(&[module], false);
     assert_eq!(who, "the kernel's damon_stat holds DAMON");
-    assert!(remedy.contains("leave"), "{remedy}");
+    assert!(hint.contains("leave"), "{hint}");
     // Leave is for the kernel's own modules only.
     let (who, _) = refused(&thread, true);
     assert_eq!(who, "somebody has set up 1 DAMON thread(s) (on: paddr)");

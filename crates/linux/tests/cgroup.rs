@@ -3,8 +3,10 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use interleaf_linux::{
-    available::{Available, available},
-    cgroup::{Group, OnNode, Trees, Usage, Version, headroom},
+    process::{
+        available::{Available, available},
+        cgroup::{Group, OnNode, Trees, Usage, Version, headroom},
+    },
     root::Root,
 };
 use std::{fs, io::Write as _};
@@ -51,7 +53,7 @@ impl Machine {
 fn mounted(files: &[(&str, &str)]) -> String {
     let machine = Machine::new(files);
     let Some(trees) = Trees::read(&machine.root).unwrap() else { return "nobody tells".into() };
-    let tree = |tree: Option<interleaf_linux::cgroup::Tree>| match tree {
+    let tree = |tree: Option<interleaf_linux::process::cgroup::Tree>| match tree {
         Some(tree) => format!("{} {}", tree.version as u8 + 1, tree.mount),
         None => "-".into(),
     };

@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use interleaf_linux::{
-    damon::{
-        Damon, Kdamond, damon,
+    machine::damon::{
+        Damon, KdamondSettings, damon,
         probe::{ProbeError, Probed, probe},
     },
     root::Root,
@@ -34,7 +34,7 @@ fn who_uses_it_is_read() {
     let read = |files: &[(&str, &str)]| damon(&Root::captured(machine(files).path())).unwrap();
     assert_eq!(read(&[]), None);
     assert_eq!(read(&[("nr_kdamonds", "0\n")]), Some(Damon::default()));
-    let off = Kdamond { on: Some(false), ..Kdamond::default() };
+    let off = KdamondSettings { on: Some(false), ..KdamondSettings::default() };
     let files = [("nr_kdamonds", "1\n"), ("0/state", "off\n")];
     assert_eq!(read(&files).unwrap().kdamonds, [off]);
     let files = [
@@ -51,7 +51,7 @@ fn who_uses_it_is_read() {
     let actions = vec!["migrate_hot".into(), "pageout".into()];
     assert_eq!(
         found.kdamonds,
-        [Kdamond { on: Some(true), operations: Some("paddr".into()), actions }]
+        [KdamondSettings { on: Some(true), operations: Some("paddr".into()), actions }]
     );
     assert_eq!(found.operations, ["vaddr", "paddr"]);
     assert_eq!((found.destinations, found.hidden), (Some(true), false));

@@ -2,7 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use interleaf_linux::{root::Root, topology::Machine, weights};
+use interleaf_linux::{
+    machine::{topology::Machine, weights},
+    root::Root,
+};
 use std::{fs, os::unix::fs::symlink};
 
 /// A machine of two nodes, the second one without CPUs, in a folder that goes with the test.
@@ -64,8 +67,8 @@ fn a_machine_is_read() {
     assert_eq!(machine.by_speed().iter().map(|node| node.id).collect::<Vec<_>>(), [0, 2]);
     let weighted = machine.weighted_interleave.unwrap();
     assert_eq!((weighted.weights, weighted.auto), (vec![(0, 22), (2, 9)], Some(true)));
-    assert_eq!(machine.switches.huge_pages.as_deref(), Some("madvise"));
-    assert_eq!(machine.switches.numa_balancing, Some(1));
+    assert_eq!(machine.sysctls.huge_pages.as_deref(), Some("madvise"));
+    assert_eq!(machine.sysctls.numa_balancing, Some(1));
     assert_eq!(machine.damon, None);
 }
 

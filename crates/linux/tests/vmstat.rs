@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use interleaf_linux::{
+    machine::vmstat::{self, Counters},
     root::Root,
-    vmstat::{self, Counters},
 };
 use std::fs;
 

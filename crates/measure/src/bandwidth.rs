@@ -7,7 +7,7 @@ use crate::{
     spread::spread,
     team::{Load, Team, TeamError},
 };
-use interleaf_linux::node::Node;
+use interleaf_linux::machine::node::Node;
 use std::{
     thread,
     time::{Duration, Instant},
@@ -124,7 +124,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
     use crate::{isa::Isa, point::Pattern, region::Pages, traffic::Traffic};
-    use interleaf_linux::mempolicy::Policy;
+    use interleaf_linux::place::mempolicy::Policy;
 
     #[test]
     fn a_matrix_has_nodes_without_cpus_as_memory_only() {

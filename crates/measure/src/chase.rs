@@ -368,7 +368,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
     use crate::region::Pages;
-    use interleaf_linux::mempolicy::Policy;
+    use interleaf_linux::place::mempolicy::Policy;
     use proptest::prelude::*;
 
     const SHAPE: Shape = Shape {

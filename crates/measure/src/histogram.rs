@@ -32,7 +32,7 @@ use crate::{
     switches::switches,
 };
 use distribution::Distribution;
-use interleaf_linux::{mempolicy::Policy, root::Root};
+use interleaf_linux::{place::mempolicy::Policy, root::Root};
 use stamp::{Spin, Stamp};
 use std::time::{Duration, Instant};
 

@@ -12,7 +12,7 @@ use crate::{
     region::{Pages, Region},
     spread::{Spread, spread},
 };
-use interleaf_linux::{mempolicy::Policy, root::Root};
+use interleaf_linux::{place::mempolicy::Policy, root::Root};
 use std::time::{Duration, Instant};
 
 /// Between two sizes of the sweep: a fourth of the way to the double.

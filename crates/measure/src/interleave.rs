@@ -16,7 +16,10 @@
 //! ```
 
 use crate::region::{Pages, Region, RegionError};
-use interleaf_linux::{list::List, mempolicy::Policy, placement::Placement};
+use interleaf_linux::{
+    machine::id_list::IdList,
+    place::{mempolicy::Policy, placement::Placement},
+};
 use std::{collections::BTreeMap, panic::resume_unwind, thread};
 
 /// How pages come to where weights want them.
@@ -78,7 +81,7 @@ pub fn off_by(pages: &BTreeMap<u32, u64>, nodes: &[(u32, u32)]) -> f64 {
         f64::from(of_node.sum::<u32>()) / f64::from(weights)
     };
     let share = |node: u32| pages.get(&node).copied().unwrap_or(0) as f64 / total as f64;
-    let all: List = pages.keys().copied().chain(nodes.iter().map(|(node, _)| *node)).collect();
+    let all: IdList = pages.keys().copied().chain(nodes.iter().map(|(node, _)| *node)).collect();
     all.iter().map(|node| (share(node) - wanted(node)).abs()).sum::<f64>() / 2.0
 }
 
@@ -86,7 +89,7 @@ pub fn off_by(pages: &BTreeMap<u32, u64>, nodes: &[(u32, u32)]) -> f64 {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
-    use interleaf_linux::placement::Means;
+    use interleaf_linux::place::placement::Means;
 
     #[test]
     fn what_would_have_to_move_is_counted_once() {

@@ -24,7 +24,7 @@ mod tests {
     #[test]
     fn what_was_touched_small_is_not_huge() {
         use crate::region::{Pages, Region};
-        use interleaf_linux::mempolicy::Policy;
+        use interleaf_linux::place::mempolicy::Policy;
         let region = Region::new(4 << 20, Pages::Small, &Policy::Default).unwrap();
         let root = Root::live();
         assert_eq!(huge_bytes(&root, region.start() as usize, region.bytes()).unwrap(), Some(0));

@@ -5,7 +5,7 @@
 
 use crate::room::{self, RoomError};
 use interleaf_linux::{
-    mempolicy::{Policy, nodes_at},
+    place::mempolicy::{Policy, nodes_at},
     root::Root,
 };
 use rustix::{

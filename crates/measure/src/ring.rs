@@ -138,7 +138,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
     use crate::region::Pages;
-    use interleaf_linux::mempolicy::Policy;
+    use interleaf_linux::place::mempolicy::Policy;
 
     #[test]
     fn a_walk_ends_where_the_ring_leads() {

@@ -2,12 +2,13 @@
 
 use crate::region::{HUGE_BYTES, Pages};
 use interleaf_linux::{
-    available::available,
-    cgroup::Headroom,
-    list::List,
-    mempolicy::Policy,
-    node,
-    numa_maps::{self, NodeBytes},
+    machine::{id_list::IdList, node},
+    place::mempolicy::Policy,
+    process::{
+        available::available,
+        cgroup::Headroom,
+        numa_maps::{self, NodeBytes},
+    },
     root::{Root, RootError},
 };
 use std::ops::Range;
@@ -26,7 +27,7 @@ pub enum RoomError {
         /// What can be had, bytes.
         there: u64,
         /// Of which nodes; `None` of all.
-        nodes: Option<List>,
+        nodes: Option<IdList>,
         /// The limit of the control group that allows no more, if one does.
         limit: Option<Box<Headroom>>,
     },
@@ -41,21 +42,21 @@ pub enum RoomError {
         /// How many are free.
         there: u64,
         /// On which nodes; `None` on all.
-        nodes: Option<List>,
+        nodes: Option<IdList>,
     },
     /// The machine does not say.
     #[error(transparent)]
     Root(#[from] RootError),
 }
 
-fn of(nodes: &Option<List>) -> String {
+fn of(nodes: &Option<IdList>) -> String {
     match nodes {
         None => "the machine".into(),
         Some(nodes) => format!("nodes {nodes}"),
     }
 }
 
-fn limited(limit: &Option<Box<Headroom>>, nodes: &Option<List>) -> String {
+fn limited(limit: &Option<Box<Headroom>>, nodes: &Option<IdList>) -> String {
     match limit {
         None => of(nodes),
         Some(limit) => format!(
@@ -121,7 +122,7 @@ pub fn check(root: &Root, bytes: u64, pages: Pages, policy: &Policy) -> Result<(
 }
 
 /// Huge pages of 2 MiB that are reserved and free.
-fn reserved(root: &Root, nodes: Option<&List>) -> Result<u64, RootError> {
+fn reserved(root: &Root, nodes: Option<&IdList>) -> Result<u64, RootError> {
     let all = node::nodes(root)?;
     let asked = all.iter().filter(|node| nodes.is_none_or(|nodes| nodes.has(node.id)));
     let pages = asked.flat_map(|node| &node.huge_pages);

@@ -10,7 +10,7 @@ use crate::{
     traffic::{LINE_BYTES, Traffic},
 };
 use interleaf_linux::{
-    mempolicy::Policy,
+    place::mempolicy::Policy,
     root::{Root, RootError},
 };
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};

@@ -177,7 +177,9 @@ impl Controller {
         }
         while self.elapsed - begun < span {
             let left = span - (self.elapsed - begun);
-            let sample = machine.observe(self.settings.sample.min(left))?;
+            let wait = self.settings.sample.min(left);
+            machine.advance(wait)?;
+            let sample = machine.observe(wait)?;
             self.elapsed += sample.span;
             let settings = &self.settings;
             for seat in &mut self.seats {

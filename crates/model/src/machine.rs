@@ -17,7 +17,18 @@ pub trait Machine {
     /// What there is: domains, tiers, scopes.
     fn layout(&self) -> &Layout;
 
-    /// Waits (a real machine) or simulates `span`; the counters cover exactly that span.
+    /// Waits for `span`, and has what moves pages follow the goals that were set; the control loop
+    /// calls it before each [`Self::observe`]. A simulated machine, whose time passes while it is
+    /// observed, does nothing.
+    ///
+    /// # Errors
+    /// When pages cannot be moved any more, or there is reason to stop.
+    fn advance(&mut self, _span: Duration) -> Result<(), Self::Error> {
+        Ok(())
+    }
+
+    /// A sample of the `span` that a real machine has just waited for, or that a simulated one
+    /// simulates now; the counters cover exactly that span.
     ///
     /// # Errors
     /// When a counter that was there before cannot be read.

@@ -1,11 +1,11 @@
 //! What the daemon does, a line of JSON for each period: `interleaf.balance/1`.
 
-use interleaf_linux::host::Host;
 use interleaf_model::{
     control::DomainPeriod,
     machine::{Layout, Machine as _},
     weights::Weights,
 };
+use interleaf_observe::host::Host;
 use serde::{Deserialize, Serialize};
 
 pub(crate) const SCHEMA: &str = "interleaf.balance/1";

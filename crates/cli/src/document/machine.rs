@@ -1,10 +1,10 @@
 //! `interleaf.show/1` of a machine, and `interleaf.doctor/1`.
 
-use interleaf_linux::{
-    capability::{Capability, Status},
+use interleaf_linux::machine::{
     node::{GBPS_OF_MIBPS, Node},
     topology::Machine,
 };
+use interleaf_observe::capability::{Capability, Status};
 use serde::{Deserialize, Serialize};
 
 pub(crate) const DOCTOR_SCHEMA: &str = "interleaf.doctor/1";
@@ -84,9 +84,9 @@ impl MachineDocument {
                 .map(|node| NodeDocument::new(machine, node))
                 .collect(),
             automatic_weights: weighted.and_then(|weighted| weighted.auto),
-            numa_balancing: machine.switches.numa_balancing,
-            demotion: machine.switches.demotion,
-            transparent_huge_pages: machine.switches.huge_pages.clone(),
+            numa_balancing: machine.sysctls.numa_balancing,
+            demotion: machine.sysctls.demotion,
+            transparent_huge_pages: machine.sysctls.huge_pages.clone(),
         }
     }
 }

@@ -1,11 +1,11 @@
 //! A command under a placement, as `interleaf.run/1`.
 
 use super::balance::PeriodDocument;
-use interleaf_linux::{
+use interleaf_linux::place::{
     journal::{Change, Undone},
     migrate::{self, Outcome, Reason, Refusal},
     placement::{Means, Placement},
-    survey::Survey,
+    placement_audit::PlacementAudit,
 };
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, os::unix::process::ExitStatusExt as _, process::ExitStatus};
@@ -226,19 +226,19 @@ impl From<&Undone> for PutBackDocument {
     }
 }
 
-impl From<&Survey> for MemoryDocument {
-    fn from(survey: &Survey) -> Self {
-        let escapes = survey.escapes.iter().map(|escape| EscapeDocument {
+impl From<&PlacementAudit> for MemoryDocument {
+    fn from(survey: &PlacementAudit) -> Self {
+        let escapes = survey.bypasses.iter().map(|escape| EscapeDocument {
             pid: escape.pid,
             name: escape.name.clone(),
             why: escape.cause.what(),
-            remedy: escape.cause.remedy().into(),
+            remedy: escape.cause.hint().into(),
             bytes: escape.bytes.0.clone(),
         });
         Self {
             total_bytes: survey.total_bytes(),
             placed_bytes: survey.placed.0.clone(),
-            escaped_share: super::rounded(survey.escaped_share()),
+            escaped_share: super::rounded(survey.bypassed_share()),
             escapes: escapes.collect(),
             processes: survey.processes,
             hidden_processes: survey.hidden,
@@ -283,7 +283,7 @@ impl From<&Outcome> for MovedDocument {
 
 impl LeftDocument {
     fn new(why: Reason, bytes: u64) -> Self {
-        Self { bytes, why: why.to_string(), remedy: why.advice().into() }
+        Self { bytes, why: why.to_string(), remedy: why.hint().into() }
     }
 }
 

@@ -34,16 +34,15 @@ use crate::{
 };
 use config::{Config, EXAMPLE, Overruled};
 use interleaf_linux::{
-    actuator::SharedJournal,
-    command::Signals,
-    host::{Clock, Host, HostError},
-    journal::Journal,
+    launch::command::Signals,
+    place::{actuator::SharedJournal, journal::Journal},
     root::Root,
 };
 use interleaf_model::{
     control::Controller,
     machine::{Decision, Machine as _, ScopeLayout},
 };
+use interleaf_observe::host::{Clock, Host, HostError};
 use notify::Manager;
 use publish::Publisher;
 use setup::Setup;

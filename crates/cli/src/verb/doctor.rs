@@ -7,18 +7,22 @@ use crate::{
     output, render,
 };
 use interleaf_linux::{
-    actuator::physical,
+    machine::{
+        damon::{
+            ADMIN,
+            probe::{ProbeError, Probed, probe},
+        },
+        hardware::Hardware,
+        topology::Machine,
+    },
+    place::actuator::physical,
+    root::Root,
+};
+use interleaf_observe::{
     capability::{Capability, Status, capabilities},
     counters::topdown,
-    damon::{
-        ADMIN,
-        probe::{ProbeError, Probed, probe},
-    },
-    hardware::Hardware,
     rapl::Meter,
     resctrl,
-    root::Root,
-    topology::Machine,
 };
 use interleaf_pager::rights::{self, MissingRight};
 use std::path::Path;
@@ -40,7 +44,7 @@ pub(super) fn run(args: &DoctorArgs, root: Option<&Path>) -> Result<(), Failure>
         Hardware::read(&root).map_err(super::unread)?;
         // And what `measure app` does: that there is no plan is seen where it is read.
         drop(topdown::plan(&root));
-        drop(resctrl::look(&root));
+        drop(resctrl::probe(&root));
         Meter::zones(&root).map_err(super::unread)?;
         root.capture(target).map_err(|why| {
             Failure::new(

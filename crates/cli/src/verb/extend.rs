@@ -22,10 +22,10 @@ use crate::{
     output, render,
 };
 use interleaf_linux::{
-    command::{Running, Signals},
+    launch::command::{Running, Signals},
     root::Root,
-    usage,
 };
+use interleaf_observe::usage;
 use interleaf_pager::session::{SCHEMA, SKIP_SBRK, Session, SessionError, Settings, VARIABLE};
 use job::Job;
 use outside::Outside;

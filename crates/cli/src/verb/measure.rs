@@ -17,7 +17,7 @@ use crate::{
 };
 use counted::Counted;
 use engine::{Bench, Ended};
-use interleaf_linux::command::Signals;
+use interleaf_linux::launch::command::Signals;
 use interleaf_measure::interleave::Way;
 use setup::{Given, Setup};
 use std::{path::Path, process::ExitCode};

@@ -7,13 +7,15 @@ use crate::{
     output, render,
 };
 use interleaf_linux::{
-    command::{Running, Signals, StartError},
-    journal::{Journal, JournalError},
-    migrate::{MigrateError, Migrator, Outcome, plan::Target},
-    placement::{Means, Placement},
+    launch::command::{Running, Signals, StartError},
+    machine::topology::Machine,
+    place::{
+        journal::{Journal, JournalError},
+        migrate::{MigrateError, Migrator, Outcome, plan::Target},
+        placement::{Means, Placement},
+        placement_audit::PlacementAudit,
+    },
     root::{Root, RootError},
-    survey::Survey,
-    topology::Machine,
 };
 use interleaf_model::units::Bandwidth;
 use std::{
@@ -164,7 +166,7 @@ struct Watch<'a> {
     job: &'a Job<'a>,
     placement: &'a Placement,
     /// Its memory when it had the most.
-    most: Option<Survey>,
+    most: Option<PlacementAudit>,
     /// Why it could not be looked at, the last time.
     unseen: Option<RootError>,
     /// What became of moving its pages, the last time it was there to the end of it.
@@ -203,10 +205,10 @@ impl Watch<'_> {
 
     /// Looks at the command's memory. That it cannot be seen is no reason to leave it alone.
     fn look(&mut self, pid: u32) {
-        let is_most = |survey: &Survey| {
+        let is_most = |survey: &PlacementAudit| {
             self.most.as_ref().is_none_or(|most| most.total_bytes() <= survey.total_bytes())
         };
-        match Survey::of_tree(self.job.root, pid, self.placement) {
+        match PlacementAudit::of_tree(self.job.root, pid, self.placement) {
             Ok(survey) if is_most(&survey) => self.most = Some(survey),
             Ok(_) => {}
             Err(why) => self.unseen = Some(why),
@@ -381,6 +383,6 @@ pub(super) fn unmoved(why: MigrateError) -> Failure {
     if let MigrateError::Read(why) = why {
         return unread(why);
     }
-    let hint = why.advice();
+    let hint = why.hint();
     Failure::new(why.to_string(), hint)
 }

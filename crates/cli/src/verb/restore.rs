@@ -9,7 +9,7 @@ use crate::{
     output, render,
 };
 use interleaf_linux::{
-    journal::{self, JournalError},
+    place::journal::{self, JournalError},
     root::Root,
 };
 use std::io;

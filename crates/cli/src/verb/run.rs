@@ -14,11 +14,11 @@ use crate::{
     output, render,
 };
 use interleaf_linux::{
-    command::Signals,
-    placement::{Placement, PlacementError},
+    launch::command::Signals,
+    machine::topology::Machine,
+    place::placement::{Placement, PlacementError},
     process::allowed_nodes,
     root::Root,
-    topology::Machine,
 };
 use std::{path::Path, process::ExitCode};
 

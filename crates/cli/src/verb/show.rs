@@ -6,7 +6,7 @@ use crate::{
     failure::Failure,
     library, output, render,
 };
-use interleaf_linux::topology::Machine;
+use interleaf_linux::machine::topology::Machine;
 use std::path::Path;
 
 /// The platform that is the list of all.

@@ -6,7 +6,7 @@
 
 use super::placed;
 use crate::failure::Failure;
-use interleaf_linux::command::Signals;
+use interleaf_linux::launch::command::Signals;
 use ratatui::{DefaultTerminal, Frame};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},

@@ -19,13 +19,14 @@ use crate::{
 };
 use indicatif::ProgressBar;
 use interleaf_linux::{
-    command::{Running, Signals},
-    journal::Journal,
-    list::List,
-    placement::{Placement, PlacementError},
+    launch::command::{Running, Signals},
+    machine::{id_list::IdList, topology::Machine},
+    place::{
+        journal::Journal,
+        placement::{Placement, PlacementError},
+    },
     process::allowed_nodes,
     root::Root,
-    topology::Machine,
 };
 use interleaf_model::{
     tune::{Run, Search, Step},
@@ -126,7 +127,7 @@ struct Tuner<'a> {
     args: &'a TuneArgs,
     root: &'a Root,
     machine: &'a Machine,
-    allowed: Option<List>,
+    allowed: Option<IdList>,
     search: Search,
 }
 

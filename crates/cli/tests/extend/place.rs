@@ -3,7 +3,7 @@
 
 #![allow(dead_code, unreachable_pub, reason = "each test uses a part of it")]
 
-use interleaf_linux::command::with_default_signals;
+use interleaf_linux::launch::command::with_default_signals;
 use serde_json::Value;
 use std::{
     env,

@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use interleaf_linux::list::List;
+use interleaf_linux::machine::id_list::IdList;
 use interleaf_model::predict::Stretch;
 
 use crate::{
@@ -21,7 +21,7 @@ pub(super) struct Args {
     /// Bytes; 0 for none.
     pub(super) cold: usize,
     /// Where pages come from; nothing for wherever the kernel takes them.
-    pub(super) bind: Option<List>,
+    pub(super) bind: Option<IdList>,
     /// The node of each tier; nothing for as many as there are tiers, from 0.
     pub(super) nodes: Option<Vec<u32>>,
     pub(super) feed: Option<PathBuf>,

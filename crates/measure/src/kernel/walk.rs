@@ -396,7 +396,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
     use crate::{isa::Isa, region::Pages};
-    use interleaf_linux::mempolicy::Policy;
+    use interleaf_linux::place::mempolicy::Policy;
     use proptest::prelude::*;
 
     const PATTERNS: [Pattern; 2] = [Pattern::Sequential, Pattern::Random];

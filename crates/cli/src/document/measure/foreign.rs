@@ -6,7 +6,7 @@
 
 use super::{MachineDocument, MeasureDocument, PointDocument, SettingsDocument};
 use crate::document::{machine::NodeDocument, rounded};
-use interleaf_linux::list::List;
+use interleaf_linux::machine::id_list::IdList;
 use interleaf_model::{
     format::{FileError, mess_csv, mlc_text},
     mix::Mix,
@@ -99,7 +99,7 @@ fn of_mlc(name: &str, mlc: &Mlc) -> MeasureDocument {
     let has_whole = !mlc.most.is_empty() || !mlc.loaded.is_empty();
     let mut record = record(&format!("MLC's {name}"), &nodes, points);
     if has_whole && with_cpus.len() > 1 {
-        let list: List = with_cpus.iter().copied().collect();
+        let list: IdList = with_cpus.iter().copied().collect();
         record.notes.push(format!(
             "MLC gives the bandwidth of the whole system: it is divided evenly among nodes {list}, \
              each with its own memory"

@@ -1,7 +1,7 @@
 //! The machine that was measured.
 
 use crate::document::machine::NodeDocument;
-use interleaf_linux::{
+use interleaf_linux::machine::{
     hardware::{Hardware, Told},
     topology::Machine,
 };
@@ -63,7 +63,7 @@ impl MachineDocument {
     pub(crate) fn new(machine: &Machine, hardware: &Hardware) -> Self {
         let all = crate::document::machine::MachineDocument::new(machine);
         let cpus = machine.nodes.iter().map(|node| node.cpus.len()).sum();
-        let dimm = |dimm: &interleaf_linux::hardware::Dimm| DimmDocument {
+        let dimm = |dimm: &interleaf_linux::machine::hardware::Dimm| DimmDocument {
             slot: dimm.slot.clone(),
             capacity_bytes: dimm.bytes,
             kind: dimm.kind.clone(),

@@ -1,7 +1,10 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use super::*;
-use interleaf_linux::{hardware::Hardware, root::Root, topology::Machine};
+use interleaf_linux::{
+    machine::{hardware::Hardware, topology::Machine},
+    root::Root,
+};
 use interleaf_model::format::platform_toml;
 
 /// A record of a machine with DRAM and an expander that has no points yet.

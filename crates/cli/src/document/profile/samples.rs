@@ -1,7 +1,7 @@
 //! Samples of a run: sums over short times, so that several together are one over a longer time.
 
-use interleaf_linux::counters::topdown::CoreSlots;
 use interleaf_model::machine::Traffic;
+use interleaf_observe::counters::topdown::CoreSlots;
 use serde::{Deserialize, Serialize};
 
 /// The most samples that are kept: of a run that is longer, two and two become one.

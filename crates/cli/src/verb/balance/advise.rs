@@ -24,18 +24,16 @@ use crate::{
     verb::placed,
 };
 use core::time::Duration;
-use interleaf_linux::{
-    actuator::Way,
-    host::{Host, HostError},
-    numa_maps::NodeBytes,
-    root::Root,
-    source::SourceError,
-};
+use interleaf_linux::{place::actuator::Way, process::numa_maps::NodeBytes, root::Root};
 use interleaf_model::{
     control::{DomainPeriod, Period},
     machine::Machine as _,
     policy::{PolicyKind, Promise},
     weights::Weights,
+};
+use interleaf_observe::{
+    host::{Host, HostError},
+    source::SourceError,
 };
 use std::process::ExitCode;
 

@@ -21,16 +21,20 @@ use crate::{
     },
 };
 use interleaf_linux::{
-    actuator::{Scope, SharedJournal},
-    command::{Running, Signals},
-    host::{Clock, Host, HostError},
-    journal::Journal,
-    mempolicy::Policy,
+    launch::command::{Running, Signals},
+    place::{
+        actuator::{Scope, SharedJournal},
+        journal::Journal,
+        mempolicy::Policy,
+    },
     root::Root,
-    source::Source,
     stop::StopFlag,
 };
 use interleaf_model::control::Controller;
+use interleaf_observe::{
+    host::{Clock, Host, HostError},
+    source::Source,
+};
 use std::{cell::RefCell, io, process::ExitStatus, rc::Rc, time::Duration};
 
 /// What is waited for at a time once nothing is steered any more.

@@ -2,7 +2,7 @@
 
 use crate::{failure::Failure, library};
 use core::time::Duration;
-use interleaf_linux::actuator::Way;
+use interleaf_linux::place::actuator::Way;
 use interleaf_model::{
     format::{FileError, toml_text::TomlText},
     policy::PolicyKind,

@@ -17,8 +17,10 @@ use crate::{
     output, render,
 };
 use interleaf_linux::{
-    actuator::{Actuator, SharedJournal},
-    journal::Journal,
+    place::{
+        actuator::{Actuator, SharedJournal},
+        journal::Journal,
+    },
     root::Root,
     stop::StopFlag,
 };

@@ -11,7 +11,7 @@ use super::{
     http::{Page, Request, Server},
 };
 use crate::{document::balance::PeriodDocument, failure::Failure};
-use interleaf_linux::{root::Root, vmstat};
+use interleaf_linux::{machine::vmstat, root::Root};
 use prometheus_client::{
     collector::Collector,
     encoding::{DescriptorEncoder, EncodeMetric, text},

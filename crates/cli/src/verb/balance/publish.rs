@@ -11,9 +11,9 @@ use crate::{
     args::BalanceArgs, document::balance::PeriodDocument, failure::Failure, output, render,
 };
 use interleaf_linux::{
+    launch::unix_socket::SocketError,
     replace::{self, Existing, FileId},
     root::Root,
-    socket::SocketError,
 };
 use std::{
     io::ErrorKind,

@@ -11,27 +11,31 @@ use crate::{
     verb::{restore, unread},
 };
 use interleaf_linux::{
-    actuator::{
-        Actuator, ActuatorError, Choice, Goal, Scope, Setting, SharedJournal,
-        choose::{Ranked, Way, choose},
-        kdamond,
-        sockets::divide,
+    launch::unix_socket::{self, Access},
+    machine::{
+        damon::{
+            self,
+            probe::{ProbeError, Probed, probe},
+        },
+        node::Node,
+        topology::Machine,
     },
-    cgroup::{Group, Trees},
-    counters::{Counters, plan::plan, table::tables},
-    damon::probe::{ProbeError, Probed, probe},
-    feed::Feed,
-    journal::{self, Claim},
-    layout::HostLayout,
-    node::Node,
-    numa_maps::NodeBytes,
-    process::Process,
-    replay::Replay,
+    place::{
+        actuator::{
+            Actuator, ActuatorError, Choice, Goal, Scope, Setting, SharedJournal,
+            choose::{Ranked, Way, choose},
+            multi_socket::divide,
+        },
+        journal::{self, Claim},
+        layout::HostLayout,
+    },
+    process::{
+        Process,
+        cgroup::{Group, Trees},
+        numa_maps::NodeBytes,
+    },
     root::Root,
-    socket::{self, Access},
-    source::{Source, Uncounted},
     stop::StopFlag,
-    topology::Machine,
 };
 use interleaf_model::{
     control::{Controller, Settings},
@@ -40,6 +44,12 @@ use interleaf_model::{
     policy::{Place, PolicyKind},
     rated,
     weights::Weights,
+};
+use interleaf_observe::{
+    counters::{Counters, plan::plan, table::tables},
+    feed::Feed,
+    replay::Replay,
+    source::{Source, Uncounted},
 };
 
 /// What is there for whoever has no counters, or no expander.
@@ -128,9 +138,9 @@ impl Setup {
         Ok(match &config.source {
             SourceChoice::Counters => {
                 let opened = plan(root, &self.machine, layout)
-                    .map_err(|why| uncounted(&why, &why.remedy()))
+                    .map_err(|why| uncounted(&why, &why.hint()))
                     .and_then(|planned| {
-                        Counters::open(planned, root).map_err(|why| uncounted(&why, why.remedy()))
+                        Counters::open(planned, root).map_err(|why| uncounted(&why, why.hint()))
                     });
                 match opened {
                     Ok(counters) => Box::new(counters),
@@ -195,7 +205,7 @@ impl Setup {
                     kind: "counters".into(),
                     is_there: false,
                     what: why.to_string(),
-                    remedy: Some(instead(&why.remedy())),
+                    remedy: Some(instead(&why.hint())),
                 },
             },
         }
@@ -405,7 +415,7 @@ impl Setup {
     /// What is to be minded.
     fn notes(&self, config: &Config) -> Vec<String> {
         let unrated = &self.host.unrated;
-        let balances = self.machine.switches.numa_balancing.is_some_and(|value| value > 0);
+        let balances = self.machine.sysctls.numa_balancing.is_some_and(|value| value > 0);
         let notes = [
             self.ignored_ratings(),
             (!unrated.is_empty()).then(|| {
@@ -484,7 +494,7 @@ fn order(config: &Config) -> Order {
 
 /// Pages cannot be moved.
 pub(super) fn unmoved(why: &ActuatorError) -> Failure {
-    Failure::new(why.to_string(), why.advice())
+    Failure::new(why.to_string(), why.hint())
 }
 
 fn uncounted(why: &impl ToString, remedy: &str) -> Failure {
@@ -507,7 +517,7 @@ fn unasked(root: &Root, why: &ProbeError) -> String {
     if !matches!(why, ProbeError::Held(_)) {
         return why.to_string();
     }
-    match journal::holder(root, kdamond::COUNT) {
+    match journal::holder(root, damon::COUNT) {
         Ok(Some(pid)) => {
             format!("process {pid} of interleaf has DAMON already: let one do all (kill {pid})")
         }
@@ -517,7 +527,7 @@ fn unasked(root: &Root, why: &ProbeError) -> String {
 
 /// The group that may feed.
 fn feed_group(config: &Config, root: &Root) -> Result<Option<u32>, Failure> {
-    let group = config.feed_group.as_deref().map(|name| socket::group(root, name)).transpose();
+    let group = config.feed_group.as_deref().map(|name| unix_socket::group(root, name)).transpose();
     group.map_err(|why| {
         let hint = "make one (groupadd --system interleaf), or write its number";
         Failure::new(format!("[source] group: {why}"), hint)

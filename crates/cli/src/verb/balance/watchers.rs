@@ -4,7 +4,7 @@
 //! A thread of its own writes to them. The loop hands it a line and goes on: it waits for nobody.
 //! Who does not read is told no more once too much waits for them.
 
-use interleaf_linux::socket::{Access, Socket, SocketError};
+use interleaf_linux::launch::unix_socket::{Access, Socket, SocketError};
 use rustix::event::{PollFd, PollFlags, poll};
 use std::{
     collections::VecDeque,

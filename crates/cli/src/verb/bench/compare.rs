@@ -22,7 +22,7 @@ use crate::{
     verb::give,
 };
 use child::Bench;
-use interleaf_linux::{command::Signals, root::Root};
+use interleaf_linux::{launch::command::Signals, root::Root};
 use pattern::Pattern;
 use series::Series;
 use std::process::ExitCode;

@@ -2,6 +2,7 @@
 
 use crate::{document::bench::DriveDocument, failure::Failure};
 use interleaf_linux::root::Root;
+use interleaf_procfs::{stat::Stat, status};
 use std::{os::unix::fs::MetadataExt as _, path::Path};
 
 /// What this process has used so far.
@@ -17,19 +18,14 @@ impl Used {
     pub(super) fn now(root: &Root) -> Self {
         let text = |path: &str| root.peek(path).ok().flatten().unwrap_or_default();
         let stat = text("/proc/self/stat");
-        // The name, in brackets, may have spaces in it.
-        let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or("").split_whitespace().collect();
-        // From the state on, which is the third field of proc(5).
-        let field = |number: usize| fields.get(number - 3).and_then(|it| it.parse::<u64>().ok());
-        let ticks = field(14).unwrap_or(0) + field(15).unwrap_or(0);
+        let stat = Stat::parse(stat.as_bytes());
+        let ticks = stat.and_then(|stat| stat.cpu_ticks()).unwrap_or(0);
         let per_second = rustix::param::clock_ticks_per_second().max(1);
         let status = text("/proc/self/status");
-        let most = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-        let most = most.and_then(|it| it.trim().trim_end_matches("kB").trim().parse::<u64>().ok());
         Self {
             cpu_s: ticks as f64 / per_second as f64,
-            major_faults: field(12).unwrap_or(0),
-            resident_max_bytes: most.map(|kib| kib * 1024),
+            major_faults: stat.and_then(|stat| stat.major_faults()).unwrap_or(0),
+            resident_max_bytes: status::bytes(status.as_bytes(), "VmHWM"),
         }
     }
 }

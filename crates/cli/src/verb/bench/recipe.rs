@@ -12,7 +12,7 @@ use crate::{
     failure::Failure,
     library, output, render,
 };
-use interleaf_linux::{command::Signals, mempolicy::Policy, root::Root};
+use interleaf_linux::{launch::command::Signals, place::mempolicy::Policy, root::Root};
 use regex_lite::Regex;
 use serde::Deserialize;
 use std::{

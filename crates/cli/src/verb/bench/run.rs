@@ -13,7 +13,7 @@ use crate::{
     verb::unread,
 };
 use interleaf_linux::{
-    available::{available, swap},
+    process::available::{available, swap},
     root::Root,
 };
 use interleaf_model::units::Bytes;

@@ -5,7 +5,7 @@ use crate::{
     failure::Failure,
     verb::unread,
 };
-use interleaf_linux::{available::available, root::Root};
+use interleaf_linux::{process::available::available, root::Root};
 use interleaf_model::units::Bytes;
 use interleaf_pager::session::PAGE_BYTES;
 

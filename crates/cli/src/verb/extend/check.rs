@@ -3,10 +3,12 @@
 use super::steered;
 use crate::{args::ExtendArgs, document::extend::CheckDocument};
 use interleaf_linux::{
-    available::available,
-    program::{Linked, Program},
+    launch::storage::{Nature, Storage},
+    process::{
+        available::available,
+        program::{Linked, Program},
+    },
     root::Root,
-    storage::{Nature, Storage},
 };
 use interleaf_model::units::Bytes;
 use interleaf_pager::{
@@ -126,7 +128,7 @@ fn launched(command: &[OsString]) -> Option<&OsStr> {
 
 /// Whether a word is a program.
 fn is_run(word: &OsStr) -> bool {
-    let found = Program::look(word).ok();
+    let found = Program::inspect(word).ok();
     let file = found.map(|program| program.scripts.into_iter().next().unwrap_or(program.path));
     file.is_some_and(|file| rustix::fs::access(file, Access::EXEC_OK).is_ok())
 }
@@ -134,7 +136,7 @@ fn is_run(word: &OsStr) -> bool {
 /// What the command is.
 fn program(name: &OsStr) -> Vec<CheckDocument> {
     let what = "command";
-    let program = match Program::look(name) {
+    let program = match Program::inspect(name) {
         Ok(program) => program,
         Err(why) => {
             let remedy = "name a program that is there; options of `interleaf` stand before it";
@@ -222,7 +224,7 @@ fn stores(args: &ExtendArgs) -> Vec<CheckDocument> {
 fn store(path: &Path, refused: Option<&store::StoreRefused>) -> CheckDocument {
     let what = "store";
     let place = path.display();
-    let storage = match Storage::look(&Root::live(), path) {
+    let storage = match Storage::probe(&Root::live(), path) {
         Ok(storage) => storage,
         Err(why) => {
             let remedy = "name a folder on a fast drive that is there, or a block device";
@@ -429,7 +431,7 @@ mod tests {
 
     #[test]
     fn what_is_linked_for_a_gpu_is_found_behind_rdma() {
-        let mut program = Program::look(OsStr::new("sh")).unwrap();
+        let mut program = Program::inspect(OsStr::new("sh")).unwrap();
         assert!(pinned(&program).is_none());
         program.needs = vec!["libibverbs.so.1".into(), "libcuda.so.1".into()];
         let found = pinned(&program).unwrap();

@@ -12,7 +12,7 @@ use crate::{
     output, render,
     verb::{placed, terminal},
 };
-use interleaf_linux::command::Signals;
+use interleaf_linux::launch::command::Signals;
 use interleaf_pager::session::Session;
 use ratatui::Frame;
 use std::time::{Duration, Instant};

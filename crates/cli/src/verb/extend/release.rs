@@ -3,7 +3,7 @@
 
 use super::helper;
 use crate::{failure::Failure, verb::placed};
-use interleaf_linux::command::Signals;
+use interleaf_linux::launch::command::Signals;
 use interleaf_pager::{session::Session, store::release};
 use std::{
     io,

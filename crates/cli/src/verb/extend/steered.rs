@@ -7,8 +7,8 @@ use crate::{
     verb::placed::{self, Ended, say},
 };
 use interleaf_linux::{
-    command::Signals,
-    program::{Linked, Program},
+    launch::command::Signals,
+    process::program::{Linked, Program},
 };
 use interleaf_pager::{
     store::backing,
@@ -22,7 +22,7 @@ const SWAP_PART: u64 = 2;
 
 /// Whether a command is of that kind.
 pub(super) fn is_static(args: &ExtendArgs) -> bool {
-    let program = args.command.first().and_then(|name| Program::look(name).ok());
+    let program = args.command.first().and_then(|name| Program::inspect(name).ok());
     program.is_some_and(|program| matches!(program.linked, Linked::Static))
 }
 

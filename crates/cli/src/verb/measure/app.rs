@@ -16,7 +16,10 @@ use crate::{
     verb::placed::{self, live},
 };
 use interleaf_linux::{
-    command::Signals, hardware::Hardware, mempolicy::Policy, root::Root, topology::Machine,
+    launch::command::Signals,
+    machine::{hardware::Hardware, topology::Machine},
+    place::mempolicy::Policy,
+    root::Root,
 };
 use sources::Sources;
 use std::{

@@ -4,12 +4,11 @@
 //! prefetches, for ownership, or did not do.
 
 use crate::{document::rounded, failure::Failure};
-use interleaf_linux::{
+use interleaf_linux::{machine::topology::Machine, root::Root};
+use interleaf_observe::{
     counters::{Counters, plan, rough_layout},
     replay::Replay,
-    root::Root,
     source::Source,
-    topology::Machine,
 };
 use std::{cell::RefCell, path::Path};
 

@@ -24,10 +24,11 @@ use crate::{
 };
 use indicatif::ProgressBar;
 use interleaf_linux::{
-    busy::Busy,
-    command::Signals,
-    mempolicy::Policy,
-    placement::{Means, Placement},
+    launch::command::Signals,
+    place::{
+        mempolicy::Policy,
+        placement::{Means, Placement},
+    },
 };
 use interleaf_measure::{
     bandwidth::{self, Windows},
@@ -45,6 +46,7 @@ use interleaf_measure::{
     traffic::Traffic,
 };
 use interleaf_model::weights::Weights;
+use interleaf_observe::interference::CpuCounters;
 use std::{
     collections::BTreeMap,
     time::{Duration, Instant},
@@ -203,10 +205,10 @@ impl<'a> Bench<'a> {
         &self,
         work: impl FnOnce() -> Result<T, Stop>,
     ) -> Result<(T, ContaminationDocument, f64), Stop> {
-        let (before, began) = (Busy::read(self.setup.root).map_err(unread)?, Instant::now());
+        let (before, began) = (CpuCounters::read(self.setup.root).map_err(unread)?, Instant::now());
         let done = work()?;
         let took = began.elapsed().as_secs_f64();
-        let between = Busy::read(self.setup.root).map_err(unread)?.since(&before, took);
+        let between = CpuCounters::read(self.setup.root).map_err(unread)?.since(&before, took);
         let contamination = ContaminationDocument {
             others_cpus: rounded(between.others),
             stolen_cpus: rounded(between.stolen),

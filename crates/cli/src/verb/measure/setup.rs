@@ -7,12 +7,16 @@ use crate::{
     verb::unread,
 };
 use interleaf_linux::{
-    available::{Available, available},
-    hardware::Hardware,
-    list::{List, ListError},
-    process::{allowed_cpus, allowed_nodes},
+    machine::{
+        hardware::Hardware,
+        id_list::{IdList, IdListError},
+        topology::Machine,
+    },
+    process::{
+        allowed_cpus, allowed_nodes,
+        available::{Available, available},
+    },
     root::Root,
-    topology::Machine,
 };
 use interleaf_measure::{
     clock::Clock,
@@ -59,7 +63,7 @@ pub(super) struct Setup<'a> {
     pub(super) root: &'a Root,
     pub(super) machine: Machine,
     pub(super) hardware: Hardware,
-    pub(super) allowed: Option<List>,
+    pub(super) allowed: Option<IdList>,
     /// Whose CPUs; never none.
     pub(super) from: Vec<From>,
     /// Whose memory, the nearest to the first of them first; never none.
@@ -284,7 +288,7 @@ impl<'a> Setup<'a> {
 
     /// Makes sure that the pages are there that are asked for.
     fn huge_pages(&mut self) -> Result<(), Failure> {
-        let switch = self.machine.switches.huge_pages.as_deref();
+        let switch = self.machine.sysctls.huge_pages.as_deref();
         match (self.pages, switch) {
             (Pages::Huge, None | Some("never")) => {
                 self.notes.push(
@@ -366,7 +370,7 @@ pub(super) fn room(root: &Root, node: u32) -> Result<Available, Failure> {
     Ok(found.unwrap_or(Available { bytes: u64::MAX, limit: None }))
 }
 
-fn unlisted(option: &str, why: &ListError) -> Failure {
+fn unlisted(option: &str, why: &IdListError) -> Failure {
     Failure::new(
         format!("{option}: {why}"),
         "write them as numactl takes them: 0-3, !2, +1, all; `interleaf show` lists what there is",
@@ -377,7 +381,7 @@ fn unlisted(option: &str, why: &ListError) -> Failure {
 fn from(
     machine: &Machine,
     given: &Given<'_>,
-    allowed: Option<&List>,
+    allowed: Option<&IdList>,
 ) -> Result<Vec<From>, Failure> {
     let usable = |cpu: &u32| allowed.is_none_or(|allowed| allowed.has(*cpu));
     let all = machine
@@ -385,10 +389,10 @@ fn from(
         .iter()
         .map(|node| From { node: node.id, cpus: node.cpus.iter().filter(usable).collect() });
     let all: Vec<From> = all.filter(|from| !from.cpus.is_empty()).collect();
-    let with_cpus: List = all.iter().map(|from| from.node).collect();
+    let with_cpus: IdList = all.iter().map(|from| from.node).collect();
     if let Some(text) = &given.common.cpus {
-        let has: List = all.iter().flat_map(|from| from.cpus.iter().copied()).collect();
-        let cpus = List::of_user(text, &has).map_err(|why| unlisted("--cpus", &why))?;
+        let has: IdList = all.iter().flat_map(|from| from.cpus.iter().copied()).collect();
+        let cpus = IdList::of_user(text, &has).map_err(|why| unlisted("--cpus", &why))?;
         let of_first = |from: &&From| cpus.first().is_some_and(|cpu| from.cpus.contains(cpu));
         let node = all.iter().find(of_first).map_or(0, |from| from.node);
         return Ok(vec![From { node, cpus }]);
@@ -417,12 +421,12 @@ fn memory(
     machine: &Machine,
     given: &Given<'_>,
     from: &From,
-    allowed: Option<&List>,
+    allowed: Option<&IdList>,
 ) -> Result<(Vec<u32>, Option<String>), Failure> {
     let with_memory = machine.memory_nodes();
     let allows = |node: &u32| allowed.is_none_or(|allowed| allowed.has(*node));
     if let Some(text) = &given.common.nodes {
-        let nodes = List::of_user(text, &machine.node_list());
+        let nodes = IdList::of_user(text, &machine.node_list());
         let nodes = nodes.map_err(|why| unlisted("--nodes", &why))?;
         if let Some(node) = nodes.iter().find(|node| !with_memory.has(**node)) {
             return Err(Failure::new(

@@ -157,7 +157,8 @@ impl Task {
     pub(super) fn told(&self, setup: &Setup<'_>) -> String {
         let cpus = |from: &usize| {
             let from = &setup.from[*from];
-            let list: interleaf_linux::list::List = from.cpus.iter().copied().collect();
+            let list: interleaf_linux::machine::id_list::IdList =
+                from.cpus.iter().copied().collect();
             format!("CPUs {list} of node {}", from.node)
         };
         match self {

@@ -10,7 +10,7 @@ use crate::{
     failure::Failure,
     verb::{placed, restore},
 };
-use interleaf_linux::{
+use interleaf_linux::place::{
     journal::Journal,
     placement::{Means, Placement, PlacementError},
 };

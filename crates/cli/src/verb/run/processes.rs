@@ -9,10 +9,12 @@ use crate::{
     verb::placed::{self, migrator, say, unmoved},
 };
 use interleaf_linux::{
-    command::Signals,
-    migrate::{Moved, Progress},
-    placement::Placement,
-    topology::Machine,
+    launch::command::Signals,
+    machine::topology::Machine,
+    place::{
+        migrate::{Moved, Progress},
+        placement::Placement,
+    },
 };
 use std::{ops::ControlFlow, process::ExitCode};
 
@@ -58,7 +60,7 @@ pub(super) fn place(
     let stopped = moved.stopped;
     document.moved = Some(moved);
     give(args, document, render::run::moved)?;
-    if machine.switches.numa_balancing.is_some_and(|value| value > 0) && !args.dry_run {
+    if machine.sysctls.numa_balancing.is_some_and(|value| value > 0) && !args.dry_run {
         say(
             args.quiet,
             "numa_balancing is on and may pull the pages back to the CPUs that use them: sysctl \

@@ -2,7 +2,7 @@
 //! at, as the kernel's automatic weights are.
 
 use crate::{args::TuneArgs, failure::Failure, library};
-use interleaf_linux::{list::List, node::Node, topology::Machine};
+use interleaf_linux::machine::{id_list::IdList, node::Node, topology::Machine};
 use interleaf_model::{
     mix::Mix, policy::kernel_weights, predict::saturating_load, weights::Weights,
 };
@@ -47,10 +47,10 @@ pub(super) fn of(args: &TuneArgs, machine: &Machine) -> Result<Proposal, Failure
 }
 
 /// The nodes of each tier, or of those that are named each one for itself.
-fn tiers(args: &TuneArgs, machine: &Machine) -> Result<Vec<List>, Failure> {
+fn tiers(args: &TuneArgs, machine: &Machine) -> Result<Vec<IdList>, Failure> {
     let tiers = match &args.nodes {
         Some(named) => {
-            let nodes = List::of_user(named, &machine.node_list()).map_err(|why| {
+            let nodes = IdList::of_user(named, &machine.node_list()).map_err(|why| {
                 Failure::new(format!("--nodes: {why}"), "`interleaf show` lists the nodes")
             })?;
             nodes.into_iter().map(|node| [node].into_iter().collect()).collect()
@@ -75,13 +75,13 @@ fn tiers(args: &TuneArgs, machine: &Machine) -> Result<Vec<List>, Failure> {
     ))
 }
 
-fn said(tiers: &[List]) -> String {
-    let names: Vec<String> = tiers.iter().map(List::to_string).collect();
+fn said(tiers: &[IdList]) -> String {
+    let names: Vec<String> = tiers.iter().map(IdList::to_string).collect();
     format!("{} tiers ({})", tiers.len(), names.join(" | "))
 }
 
 /// What the curves of a platform make the best for reads that saturate it.
-fn by_curves(name: &str, tiers: &[List]) -> Result<Proposal, Failure> {
+fn by_curves(name: &str, tiers: &[IdList]) -> Result<Proposal, Failure> {
     let platform = library::platform(name)?;
     let (has, count) = (platform.tiers.len(), tiers.len());
     let limit = count.checked_sub(2).and_then(|at| LIMITS.get(at));
@@ -100,13 +100,13 @@ fn by_curves(name: &str, tiers: &[List]) -> Result<Proposal, Failure> {
 
 /// The kernel's automatic weights for the sum of what the nodes of each tier are rated at. Where
 /// the firmware rates none, each tier twice that behind it.
-fn by_ratings(machine: &Machine, tiers: &[List]) -> Proposal {
+fn by_ratings(machine: &Machine, tiers: &[IdList]) -> Proposal {
     let rated = |node: &Node| {
         let rated = node.rated.as_ref()?;
         let both = [rated.read_mibps?, rated.write_mibps.unwrap_or(u64::MAX)];
         both.into_iter().min()
     };
-    let of_tier = |tier: &List| {
+    let of_tier = |tier: &IdList| {
         let nodes = machine.nodes.iter().filter(|node| tier.has(node.id));
         nodes.map(rated).sum::<Option<u64>>()
     };

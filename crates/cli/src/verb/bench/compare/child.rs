@@ -8,12 +8,16 @@ use crate::{
     verb::placed,
 };
 use interleaf_linux::{
-    bounded::{Bounded, BoundedError},
-    command::{Running, Signals},
-    journal::{Journal, JournalError, Undone},
-    mempolicy::Policy,
+    launch::{
+        command::{Running, Signals},
+        swapfile::{SwapError, SwapFile},
+    },
+    place::{
+        journal::{Journal, JournalError, Undone},
+        mempolicy::Policy,
+    },
+    process::memory_cgroup::{MemoryCgroup, MemoryCgroupError},
     root::Root,
-    swapfile::{SwapError, SwapFile},
 };
 use rustix::process::Signal;
 use std::{
@@ -133,7 +137,7 @@ impl<'a> Bench<'a> {
         let memory = memory.filter(|_| footprint > budget);
         let limit = memory.unwrap_or(budget + self.args.slack.get());
         let limit = way.is_bounded().then_some(limit);
-        let group = match Bounded::new(self.root, limit) {
+        let group = match MemoryCgroup::new(self.root, limit) {
             Ok(group) => Some(group),
             // Then it is not known how much memory it had, and it is not ended but by a signal.
             Err(_) if limit.is_none() => None,
@@ -163,7 +167,7 @@ impl<'a> Bench<'a> {
         &self,
         run: &Run<'_>,
         journal: &mut Journal<'_>,
-        group: Option<&Bounded<'_>>,
+        group: Option<&MemoryCgroup<'_>>,
     ) -> Result<Ended, Failure> {
         // A little more than is needed: slots are given away in clusters.
         let bytes = run.footprint + run.footprint / 8 + UNIT;
@@ -212,7 +216,7 @@ impl<'a> Bench<'a> {
         }
     }
 
-    fn in_group(&self, run: &Run<'_>, group: Option<&Bounded<'_>>) -> Result<Ended, Failure> {
+    fn in_group(&self, run: &Run<'_>, group: Option<&MemoryCgroup<'_>>) -> Result<Ended, Failure> {
         let failed = |what: &str, why: io::Error| {
             Failure::new(format!("{what}: {why}"), "see that there is room in the folder for it")
         };
@@ -234,7 +238,7 @@ impl<'a> Bench<'a> {
             Failure::new(why.to_string(), "see that --by names a command that is there")
         })?;
         let status = self.waited(&mut running, group).map_err(|why| failed("the run", why))?;
-        let used_max = group.and_then(Bounded::used_max);
+        let used_max = group.and_then(MemoryCgroup::used_max);
         let Some(status) = status else {
             match group {
                 Some(group) => group.end_all(),
@@ -275,7 +279,7 @@ impl<'a> Bench<'a> {
     fn waited(
         &self,
         running: &mut Running<'_>,
-        group: Option<&Bounded<'_>>,
+        group: Option<&MemoryCgroup<'_>>,
     ) -> io::Result<Option<ExitStatus>> {
         let limit = Duration::from_secs_f64(self.args.limit.seconds());
         let mut entered = group.is_none().then(Instant::now);
@@ -283,7 +287,7 @@ impl<'a> Bench<'a> {
             if let Some(status) = running.wait(LOOK)? {
                 return Ok(Some(status));
             }
-            if entered.is_none() && group.is_some_and(Bounded::is_in_use) {
+            if entered.is_none() && group.is_some_and(MemoryCgroup::is_in_use) {
                 entered = Some(Instant::now());
             }
         }
@@ -323,7 +327,7 @@ impl<'a> Bench<'a> {
 
 const NOT_ROOT: &str = "run it as root where there is room, or without these: --ways dram,pager";
 
-fn no_group(why: &BoundedError) -> Failure {
+fn no_group(why: &MemoryCgroupError) -> Failure {
     Failure::new(format!("the budget cannot be enforced: {why}"), NOT_ROOT)
 }
 

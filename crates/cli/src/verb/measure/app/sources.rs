@@ -8,6 +8,10 @@ use crate::{
     verb::unread,
 };
 use interleaf_linux::{
+    launch::unix_socket::Access, machine::topology::Machine, replace::Existing, root::Root,
+};
+use interleaf_model::machine::Layout;
+use interleaf_observe::{
     counters::{
         Counters, Plan, plan, rough_layout,
         table::Quantity,
@@ -15,16 +19,11 @@ use interleaf_linux::{
     },
     feed::Feed,
     rapl::Meter,
-    replace::Existing,
     replay::{Recorder, Replay},
     resctrl::{self, Monitor},
-    root::Root,
-    socket::Access,
     source::Source,
-    topology::Machine,
     usage,
 };
-use interleaf_model::machine::Layout;
 use std::path::Path;
 
 /// What counts beside `/proc`, as far as it is there.
@@ -118,7 +117,7 @@ fn counted<'a>(root: &Root, machine: &Machine, layout: &Layout, dry_run: bool) -
     let without = |said| Traffic { source: None, tier_of: vec![], said };
     let planned = match plan(root, machine, layout) {
         Ok(planned) => planned,
-        Err(why) => return without(missing(&why.to_string(), &why.remedy())),
+        Err(why) => return without(missing(&why.to_string(), &why.hint())),
     };
     let said = said_of(&planned);
     if dry_run {
@@ -126,14 +125,14 @@ fn counted<'a>(root: &Root, machine: &Machine, layout: &Layout, dry_run: bool) -
     }
     match Counters::open(planned, root) {
         Ok(counters) => Traffic { source: Some(Box::new(counters)), tier_of, said },
-        Err(why) => without(missing(&why.to_string(), why.remedy())),
+        Err(why) => without(missing(&why.to_string(), why.hint())),
     }
 }
 
 /// What caches count for the command, where nothing else counts: `said` is told so, or why not.
 fn monitor<'a>(root: &'a Root, said: &mut QuantityDocument, dry_run: bool) -> Option<Monitor<'a>> {
     let opened = match dry_run {
-        true => resctrl::look(root).map(|()| None),
+        true => resctrl::probe(root).map(|()| None),
         false => Monitor::open(root, std::process::id()).map(Some),
     };
     match opened {
@@ -238,7 +237,7 @@ fn slots(root: &Root, dry_run: bool) -> (Option<Topdown>, QuantityDocument) {
     let planned = match topdown::plan(root) {
         Ok(planned) => planned,
         Err(why) => {
-            return (None, QuantityDocument::missing(name, why.to_string(), why.remedy()));
+            return (None, QuantityDocument::missing(name, why.to_string(), why.hint()));
         }
     };
     if dry_run {
@@ -252,7 +251,7 @@ fn slots(root: &Root, dry_run: bool) -> (Option<Topdown>, QuantityDocument) {
             let what = topdown.describe();
             (Some(topdown), QuantityDocument::available(name, what))
         }
-        Err(why) => (None, QuantityDocument::missing(name, why.to_string(), why.remedy())),
+        Err(why) => (None, QuantityDocument::missing(name, why.to_string(), why.hint())),
     }
 }
 

@@ -12,8 +12,10 @@ use crate::{
     verb::unread,
 };
 use interleaf_linux::{
-    numa_maps::{self, NodeBytes},
+    process::numa_maps::{self, NodeBytes},
     root::{Root, RootError},
+};
+use interleaf_observe::{
     source::{Reading, SourceError},
     usage::{self, MachineTime, Usage},
 };
@@ -88,7 +90,8 @@ impl<'a> Watch<'a> {
 
     /// The command has been started.
     pub(super) fn begin(&mut self, pid: u32) {
-        let Some(Err(why)) = self.sources.monitor.as_ref().map(|monitor| monitor.take(pid)) else {
+        let Some(Err(why)) = self.sources.monitor.as_ref().map(|monitor| monitor.add_process(pid))
+        else {
             return;
         };
         self.sources.monitor = None;

@@ -11,7 +11,7 @@ use crate::{
     failure::Failure,
     verb::measure::tasks::Loads,
 };
-use interleaf_linux::placement::Placement;
+use interleaf_linux::place::placement::Placement;
 use interleaf_measure::{
     chase::Chase,
     clock::Clock,

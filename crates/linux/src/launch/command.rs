@@ -1,0 +1,445 @@
+//! A command that runs under a policy of memory, and the signals that are meant for it.
+//!
+//! A wrapper has to outlive its command, in order to restore the settings that were changed for it.
+//! Signals that would end the wrapper are therefore passed on to the command, and the wrapper ends
+//! when the command does. A terminal sends the signals of its keys to both: those are not passed on
+//! again. A signal to the whole process group (`kill 0`, `timeout`) cannot be told from one to the
+//! wrapper alone: the command gets it twice.
+//!
+//! A signal that was ignored when this process started stays ignored, as `nohup` and `trap '' INT`
+//! ask for, and the command starts with the dispositions and the mask that this process was started
+//! with. SIGCHLD is the one exception: while it is ignored, wait(2) does not report how the command
+//! ended, so that the command has the default.
+
+use crate::{place::mempolicy::Policy, process, root::Root, stop::StopFlag, syscall};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
+use signal_hook::{
+    consts::signal::{
+        SIGALRM, SIGCHLD, SIGHUP, SIGINT, SIGIO, SIGPIPE, SIGPROF, SIGQUIT, SIGTERM, SIGUSR1,
+        SIGUSR2, SIGVTALRM, SIGXCPU, SIGXFSZ,
+    },
+    flag,
+    iterator::{SignalsInfo, exfiltrator::WithOrigin},
+    low_level::siginfo::Cause,
+};
+use std::{
+    ffi::{OsStr, OsString},
+    fs::File,
+    io,
+    process::{Child, Command, ExitStatus},
+    sync::{
+        Arc,
+        mpsc::{Receiver, RecvTimeoutError, Sender, channel},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+/// Signals that are passed on: all whose default action ends a process, except those of faults and
+/// real-time signals. Batch systems announce the end of a job by several of them.
+const SIGNALS: [i32; 13] = [
+    SIGHUP,
+    SIGINT,
+    SIGQUIT,
+    SIGALRM,
+    SIGTERM,
+    SIGUSR1,
+    SIGUSR2,
+    SIGVTALRM,
+    SIGPROF,
+    SIGXCPU,
+    SIGXFSZ,
+    SIGIO,
+    libc::SIGPWR,
+];
+
+/// Signals that are held back: as long as this exists, they do not end the process.
+#[derive(Debug)]
+pub struct Signals {
+    events: Receiver<Event>,
+    sender: Sender<Event>,
+    stop: StopFlag,
+}
+
+/// An event that the wrapper reacts to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A signal was delivered.
+    Signal {
+        /// The signal number.
+        number: i32,
+        /// True when the signal was sent to this process alone and not to the command too.
+        is_for_us: bool,
+    },
+    /// The command ended at this time.
+    Ended(Instant),
+}
+
+/// A running command.
+#[derive(Debug)]
+pub struct Running<'a> {
+    child: Child,
+    signals: &'a Signals,
+    started: Instant,
+    elapsed: Duration,
+    signal: Option<i32>,
+}
+
+impl Signals {
+    /// Holds the signals back from now on.
+    ///
+    /// # Errors
+    /// When the system refuses to register them.
+    pub fn hold() -> io::Result<Self> {
+        let (sender, events) = channel();
+        // Ignored signals stay ignored, for the command too: nohup asks for that.
+        let ignored = ignored(&Root::live());
+        let is_ignored = |number: i32| ignored & (1 << (number - 1)) != 0;
+        if is_ignored(SIGCHLD) {
+            // Except SIGCHLD: while it is ignored, wait(2) does not report how a command ended.
+            flag::register(SIGCHLD, Arc::default())?;
+        }
+        let held = SIGNALS.iter().filter(|number| !is_ignored(**number));
+        let mut signals = SignalsInfo::<WithOrigin>::new(held)?;
+        let to = sender.clone();
+        let stop = StopFlag::default();
+        let has_come = stop.clone();
+        thread::Builder::new().name("signals".into()).spawn(move || {
+            for origin in signals.forever() {
+                let number = origin.signal;
+                let is_for_us = is_for_us(number, origin.cause);
+                let event = Event::Signal { number, is_for_us };
+                has_come.set();
+                if to.send(event).is_err() {
+                    return;
+                }
+            }
+        })?;
+        Ok(Self { events, sender, stop })
+    }
+
+    /// A flag that is set by any signal and ends long work early; the other functions still report
+    /// the signal.
+    pub fn stop_flag(&self) -> StopFlag {
+        self.stop.clone()
+    }
+
+    /// A signal that was delivered since, if any.
+    pub fn come(&self) -> Option<i32> {
+        self.events.try_iter().find_map(|event| match event {
+            Event::Signal { number, .. } => Some(number),
+            Event::Ended(_) => None,
+        })
+    }
+
+    /// Waits for a signal for at most `limit`.
+    pub fn wait(&self, limit: Duration) -> Option<i32> {
+        match self.events.recv_timeout(limit) {
+            Ok(Event::Signal { number, .. }) => Some(number),
+            Ok(Event::Ended(_)) | Err(_) => None,
+        }
+    }
+
+    /// Starts a command whose new pages, and those of its descendants, are placed by `policy`.
+    ///
+    /// # Errors
+    /// When the kernel refuses the policy, or the command cannot be started.
+    pub fn start(
+        &self,
+        policy: &Policy,
+        program: &OsString,
+        arguments: &[OsString],
+    ) -> Result<Running<'_>, StartError> {
+        self.start_into(None, policy, program, arguments)
+    }
+
+    /// As [`Signals::start`]; stdout and stderr go to `output` where one is given.
+    ///
+    /// # Errors
+    /// As for [`Signals::start`].
+    pub fn start_into(
+        &self,
+        output: Option<&File>,
+        policy: &Policy,
+        program: &OsString,
+        arguments: &[OsString],
+    ) -> Result<Running<'_>, StartError> {
+        let mut command = Command::new(program);
+        command.args(arguments);
+        if let Some(output) = output {
+            let copy = || output.try_clone().map_err(|why| StartError::command(program, why));
+            command.stdout(copy()?).stderr(copy()?);
+        }
+        self.launch(&mut command, Some(policy))
+    }
+
+    /// Starts a command under the policy of this process, with these variables in its environment.
+    ///
+    /// # Errors
+    /// When the command cannot be started.
+    pub fn start_with(
+        &self,
+        variables: &[(&str, OsString)],
+        program: &OsString,
+        arguments: &[OsString],
+    ) -> Result<Running<'_>, StartError> {
+        let mut command = Command::new(program);
+        command.args(arguments).envs(variables.iter().map(|(name, value)| (name, value)));
+        self.launch(&mut command, None)
+    }
+
+    fn launch(
+        &self,
+        command: &mut Command,
+        policy: Option<&Policy>,
+    ) -> Result<Running<'_>, StartError> {
+        let program = command.get_program().to_os_string();
+        let failed = |why| StartError::command(&program, why);
+        // Started before the command: if this fails, no command is left without a waiter.
+        let waiter = self.waiter().map_err(failed)?;
+        let set = |policy: &Policy| {
+            policy.set().map_err(|why| StartError::Policy { policy: policy.to_string(), why })
+        };
+        if syscall::inherited_ignored_sigpipe() {
+            // Rust's runtime ignores SIGPIPE in this process, and gives every child the default.
+            syscall::with_ignored_signal(command, SIGPIPE);
+        }
+        policy.map_or(Ok(()), set)?;
+        let begun = Instant::now();
+        let started = command.spawn();
+        // The policy of this process was set only to be inherited.
+        policy.map_or(Ok(()), |_| set(&Policy::Default))?;
+        let child = started.map_err(failed)?;
+        // The waiter waits for the process ID.
+        let _ = waiter.send(pid(&child));
+        Ok(Running { child, signals: self, started: begun, elapsed: Duration::ZERO, signal: None })
+    }
+
+    /// A thread that receives a process ID and reports the end of that process.
+    fn waiter(&self) -> io::Result<Sender<Pid>> {
+        let (sender, told) = channel();
+        let to = self.sender.clone();
+        thread::Builder::new().name("waiter".into()).spawn(move || {
+            // No command was started.
+            let Ok(pid) = told.recv() else { return };
+            // `WNOWAIT`: the owner reaps the process, so that its ID is not reused while signals
+            // are still sent to it.
+            let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+            while let Err(rustix::io::Errno::INTR) = waitid(WaitId::Pid(pid), options) {}
+            // Fails when the owner is gone.
+            let _ = to.send(Event::Ended(Instant::now()));
+        })?;
+        Ok(sender)
+    }
+}
+
+/// Starts `command` with the default disposition of every signal and none blocked, instead of those
+/// that this process was started with: for tests, which may run under nohup, from Python or from a
+/// job runner that ignores signals.
+pub fn with_default_signals(command: &mut Command) -> &mut Command {
+    syscall::with_default_signals(command)
+}
+
+/// True when a signal was sent to this process alone and not to the command too.
+fn is_for_us(number: i32, cause: Cause) -> bool {
+    match number {
+        _ if !matches!(cause, Cause::Kernel) => true,
+        // Keys of a terminal send these to the whole foreground process group.
+        SIGINT | SIGQUIT => false,
+        // The terminal has hung up: the kernel sends SIGHUP to the session leader, and to the
+        // foreground group only when the leader has ended.
+        SIGHUP => began_session(),
+        // A timer or limit of this process, possibly inherited from the program that it was before
+        // exec.
+        _ => true,
+    }
+}
+
+/// True when this process is its session's leader. getsid(2) is not used: a session of another PID
+/// namespace has ID 0 here, which rustix does not accept.
+fn began_session() -> bool {
+    let us = std::process::id();
+    let found = process::process(&Root::live(), us);
+    found.is_ok_and(|process| process.is_some_and(|process| process.session == us))
+}
+
+/// The signals that this process ignores; bit 0 is signal 1.
+fn ignored(root: &Root) -> u64 {
+    let status = root.peek("/proc/self/status").ok().flatten().unwrap_or_default();
+    interleaf_procfs::status::signals(status.as_bytes(), "SigIgn").unwrap_or(0)
+}
+
+/// The reason why a command does not run.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error("the kernel refuses the policy \"{policy}\": {why}")]
+    Policy {
+        /// The policy.
+        policy: String,
+        /// Why.
+        why: io::Error,
+    },
+    #[error("{program}: cannot be started: {why}")]
+    Command {
+        /// The program.
+        program: String,
+        /// Why.
+        why: io::Error,
+    },
+}
+
+impl StartError {
+    fn command(program: &OsStr, why: io::Error) -> Self {
+        Self::Command { program: program.to_string_lossy().into_owned(), why }
+    }
+}
+
+impl Running<'_> {
+    /// The process ID.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Waits for the command's end for at most `limit` and passes signals on. `None` while it still
+    /// runs.
+    ///
+    /// # Errors
+    /// When wait(2) fails.
+    pub fn wait(&mut self, limit: Duration) -> io::Result<Option<ExitStatus>> {
+        match self.has_ended(limit) {
+            true => self.status().map(Some),
+            false => Ok(None),
+        }
+    }
+
+    /// As [`Self::wait`], but without reaping the process before [`Running::status`] is called:
+    /// until then `/proc` still has its usage.
+    pub fn has_ended(&mut self, limit: Duration) -> bool {
+        let end = Instant::now() + limit;
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            match self.signals.events.recv_timeout(left) {
+                Ok(Event::Ended(at)) => {
+                    self.elapsed = at.saturating_duration_since(self.started);
+                    return true;
+                }
+                Ok(Event::Signal { number, is_for_us }) => {
+                    self.signal.get_or_insert(number);
+                    if is_for_us {
+                        self.signal(number);
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => return false,
+                // Does not happen: this value holds a sender itself.
+                Err(RecvTimeoutError::Disconnected) => return true,
+            }
+        }
+    }
+
+    /// Waits for the command's end and gives its exit status.
+    ///
+    /// # Errors
+    /// When wait(2) fails.
+    pub fn status(&mut self) -> io::Result<ExitStatus> {
+        self.child.wait()
+    }
+
+    /// The time since the start.
+    pub fn age(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// The time from start to end; zero while the command runs.
+    pub fn elapsed(&self) -> Duration {
+        self.elapsed
+    }
+
+    /// The first signal that was delivered while the command ran, to it or to this process.
+    pub fn came(&self) -> Option<i32> {
+        self.signal
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, number: i32) {
+        if let Some(signal) = Signal::from_named_raw(number) {
+            // Fails when the command has just ended, which the next event reports.
+            let _ = kill_process(pid(&self.child), signal);
+        }
+    }
+}
+
+fn pid(child: &Child) -> Pid {
+    Pid::from_child(child)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+    use std::os::unix::process::ExitStatusExt;
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    fn start<'a>(signals: &'a Signals, command: &[&str]) -> Result<Running<'a>, StartError> {
+        let arguments: Vec<OsString> = command[1..].iter().map(OsString::from).collect();
+        let node = [0].into_iter().collect();
+        signals.start(&Policy::Interleave(node), &command[0].into(), &arguments)
+    }
+
+    #[test]
+    fn a_command_runs_to_its_end_under_the_policy() {
+        let signals = Signals::hold().unwrap();
+        let script = "grep -q interleave:0 /proc/self/numa_maps && exit 7";
+        let mut running = start(&signals, &["sh", "-c", script]).unwrap();
+        let ended = running.wait(LONG).unwrap().unwrap();
+        assert_eq!(ended.code(), Some(7), "children of it are under the policy too");
+        assert!(!crate::place::mempolicy::is_chosen().unwrap(), "and we are not");
+    }
+
+    #[test]
+    fn a_signal_is_passed_on() {
+        // The command inherits the dispositions of this process.
+        syscall::set_disposition(SIGTERM, libc::SIG_DFL).unwrap();
+        let signals = Signals::hold().unwrap();
+        let mut running = start(&signals, &["sleep", "60"]).unwrap();
+        assert_eq!(running.wait(Duration::from_millis(10)).unwrap(), None);
+        let event = Event::Signal { number: SIGTERM, is_for_us: true };
+        signals.sender.send(Event::Signal { number: SIGINT, is_for_us: false }).unwrap();
+        signals.sender.send(event).unwrap();
+        assert_eq!(running.wait(LONG).unwrap().unwrap().signal(), Some(SIGTERM));
+    }
+
+    #[test]
+    fn what_cannot_be_started_is_named() {
+        let signals = Signals::hold().unwrap();
+        let why = start(&signals, &["/nowhere/x"]).unwrap_err().to_string();
+        assert!(why.starts_with("/nowhere/x: cannot be started: "), "{why}");
+        assert!(!crate::place::mempolicy::is_chosen().unwrap());
+    }
+
+    #[test]
+    fn keys_of_a_terminal_are_for_the_command_too() {
+        let sent = Cause::Sent(signal_hook::low_level::siginfo::Sent::User);
+        for number in SIGNALS {
+            assert!(is_for_us(number, sent), "{number}");
+            let keys = [SIGINT, SIGQUIT].contains(&number);
+            let kernel = !keys && (number != SIGHUP || began_session());
+            assert_eq!(is_for_us(number, Cause::Kernel), kernel, "{number}");
+        }
+    }
+
+    #[test]
+    fn what_is_ignored_is_known() {
+        let sigpipe = 1 << (signal_hook::consts::signal::SIGPIPE - 1);
+        assert_ne!(ignored(&Root::live()) & sigpipe, 0, "as every program in Rust does");
+        assert_eq!(ignored(&Root::captured("/nowhere")), 0);
+    }
+
+    #[test]
+    fn a_signal_before_the_start_is_not_lost() {
+        let signals = Signals::hold().unwrap();
+        assert_eq!(signals.come(), None);
+        signals.sender.send(Event::Signal { number: SIGTERM, is_for_us: true }).unwrap();
+        assert_eq!(signals.come(), Some(SIGTERM));
+    }
+}

@@ -1,0 +1,136 @@
+//! The storage behind a folder or device in which pages could be kept: its file system, and whether
+//! it is a drive at all.
+
+use crate::root::{Root, RootError};
+use rustix::fs::{major, minor, statfs};
+use std::{
+    ffi::OsStr,
+    fs, io,
+    os::unix::fs::{FileTypeExt, MetadataExt},
+    path::{Path, PathBuf},
+};
+
+/// File systems by the magic number of statfs(2) (`linux/magic.h` and their own headers).
+const FILE_SYSTEMS: [(u64, &str, Nature); 13] = [
+    (0xef53, "ext4", Nature::Drive),
+    (0x5846_5342, "xfs", Nature::Drive),
+    (0x9123_683e, "btrfs", Nature::Drive),
+    (0xf2f5_2010, "f2fs", Nature::Drive),
+    (0x2fc1_2fc1, "zfs", Nature::Drive),
+    (0xca45_1a4e, "bcachefs", Nature::Drive),
+    (0x794c_7630, "overlay", Nature::Drive),
+    (0x0102_1994, "tmpfs", Nature::Memory),
+    (0x8584_58f6, "ramfs", Nature::Memory),
+    (0x6969, "nfs", Nature::Network),
+    (0xff53_4d42, "cifs", Nature::Network),
+    (0xfe53_4d42, "smb2", Nature::Network),
+    (0x6573_5546, "fuse", Nature::Network),
+];
+
+/// The kind of storage behind a file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Nature {
+    /// A drive of this machine.
+    Drive,
+    /// DRAM, which is what is to be extended.
+    Memory,
+    /// Another machine, or another program.
+    Network,
+}
+
+/// A place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Storage {
+    /// The name of a folder's file system; `None` of a block device.
+    pub file_system: Option<&'static str>,
+    pub nature: Nature,
+    /// True of a hard disk, false of a solid-state drive; `None` where the kernel does not know.
+    pub is_rotational: Option<bool>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum StorageError {
+    #[error("{}: {why}", path.display())]
+    System {
+        /// The place.
+        path: PathBuf,
+        /// Why.
+        why: io::Error,
+    },
+    #[error(transparent)]
+    Root(#[from] RootError),
+}
+
+impl Storage {
+    /// Inspects a folder or a block device.
+    ///
+    /// # Errors
+    /// When the path does not exist or cannot be inspected.
+    pub fn probe(root: &Root, path: &Path) -> Result<Self, StorageError> {
+        let failed = |why| StorageError::System { path: path.into(), why };
+        let found = fs::metadata(path).map_err(failed)?;
+        if found.file_type().is_block_device() {
+            let is_rotational = is_rotational(root, found.rdev())?;
+            return Ok(Self { file_system: None, nature: Nature::Drive, is_rotational });
+        }
+        let system = statfs(path).map_err(|why| failed(why.into()))?;
+        let number = u64::try_from(system.f_type).unwrap_or(0);
+        let known = FILE_SYSTEMS.iter().find(|(known, ..)| *known == number);
+        let (name, nature) =
+            known.map_or(("unknown", Nature::Drive), |(_, name, nature)| (*name, *nature));
+        let is_rotational = is_rotational(root, found.dev())?;
+        Ok(Self { file_system: Some(name), nature, is_rotational })
+    }
+}
+
+/// True when the drive of a file system or a partition is a hard disk.
+fn is_rotational(root: &Root, device: u64) -> Result<Option<bool>, RootError> {
+    let folder = format!("/sys/dev/block/{}:{}", major(device), minor(device));
+    // A virtual drive has a default there, which says nothing about the host's drive.
+    let is_virtual = |part: &OsStr| part.to_string_lossy().starts_with("virtio");
+    let path = fs::canonicalize(root.at(&folder)).unwrap_or_default();
+    if path.iter().any(is_virtual) {
+        return Ok(None);
+    }
+    for queue in ["queue", "../queue"] {
+        if let Some(found) = root.number(&format!("{folder}/{queue}/rotational"))? {
+            return Ok(Some(found != 0));
+        }
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    #[test]
+    fn a_folder_has_a_file_system() {
+        let storage = Storage::probe(&Root::live(), Path::new(".")).unwrap();
+        assert!(storage.file_system.is_some());
+        let why = Storage::probe(&Root::live(), Path::new("/nowhere/x")).unwrap_err().to_string();
+        assert_eq!(why, "/nowhere/x: No such file or directory (os error 2)");
+    }
+
+    #[test]
+    fn memory_is_no_drive() {
+        // Without /dev/shm the test has nothing to check.
+        if let Ok(storage) = Storage::probe(&Root::live(), Path::new("/dev/shm")) {
+            assert_eq!(storage.nature, Nature::Memory);
+        }
+    }
+
+    #[test]
+    fn a_drive_says_whether_it_turns() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::captured(folder.path());
+        for (minor, text) in [(1, "0\n"), (2, "1\n")] {
+            let queue = folder.path().join(format!("sys/dev/block/8:{minor}/queue"));
+            fs::create_dir_all(&queue).unwrap();
+            fs::write(queue.join("rotational"), text).unwrap();
+        }
+        let of = |minor| is_rotational(&root, rustix::fs::makedev(8, minor)).unwrap();
+        assert_eq!((of(1), of(2), of(3)), (Some(false), Some(true), None));
+    }
+}

@@ -1,0 +1,190 @@
+//! A swap file that exists for the time of a run.
+//!
+//! The journal records the file before it is created. However this process ends, the next start or
+//! `--restore` switches the file off and removes it. The process that made a file holds a lock on
+//! it: a file without a lock is a leftover, even where the journal is gone and the process ID is in
+//! use again, as after a restart of a container.
+
+use crate::{
+    place::journal::{
+        Journal, JournalError,
+        swap_file::{PREFIX, RemoveError, is_ours, remove, tool},
+    },
+    root::{Root, RootError},
+};
+use rustix::fs::OFlags;
+use std::{
+    fs::{self, File},
+    io::{self, Write as _},
+    os::unix::fs::OpenOptionsExt as _,
+    path::{Path, PathBuf},
+};
+
+/// Bytes of one write while the file is filled.
+const CHUNK: usize = 1 << 20;
+
+/// The number of names that are tried.
+const NAMES: u32 = 1000;
+
+/// A swap file. The journal that it was made with switches it off and removes it.
+#[derive(Debug)]
+pub struct SwapFile {
+    /// Open as long as the file is in use: the lock tells other processes that it is.
+    _lock: File,
+}
+
+/// The reason why there is no swap file.
+#[derive(Debug, thiserror::Error)]
+pub enum SwapError {
+    /// The swap file of an earlier run is still in use: the kernel could swap pages of this run to
+    /// it.
+    #[error("{}: the swap file of an earlier run cannot be switched off: {why}", path.display())]
+    Leftover {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        why: io::Error,
+    },
+    #[error(transparent)]
+    System(#[from] io::Error),
+    /// The journal cannot be written, so that a kill could leave the file in use.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    #[error(transparent)]
+    Root(#[from] RootError),
+}
+
+impl SwapFile {
+    /// Creates a swap file of `bytes` in `folder` and switches it on, after removing those of
+    /// processes that have ended.
+    ///
+    /// # Errors
+    /// When space or permission is missing, or a leftover cannot be removed. The journal then
+    /// removes whatever was created.
+    pub fn new(
+        root: &Root,
+        journal: &mut Journal<'_>,
+        folder: &Path,
+        bytes: u64,
+    ) -> Result<Self, SwapError> {
+        let folder = folder.canonicalize()?;
+        remove_leftovers(root, &folder)?;
+        let (path, mut file) = create(journal, &folder)?;
+        // Swap needs allocated blocks: the kernel refuses holes.
+        let zeros = vec![0; CHUNK];
+        for _ in 0..bytes.div_ceil(CHUNK as u64) {
+            file.write_all(&zeros)?;
+        }
+        file.sync_all()?;
+        tool("mkswap", &path)?;
+        tool("swapon", &path)?;
+        Ok(Self { _lock: file })
+    }
+}
+
+/// Creates the file under an unused name and locks it.
+fn create(journal: &mut Journal<'_>, folder: &Path) -> Result<(PathBuf, File), SwapError> {
+    let pid = std::process::id();
+    for count in 0..NAMES {
+        let path = folder.join(format!("{PREFIX}{pid}-{count}"));
+        if path.symlink_metadata().is_ok() {
+            continue;
+        }
+        let text = path.to_str().ok_or_else(|| {
+            let why = format!("{}: the path is not UTF-8", folder.display());
+            io::Error::new(io::ErrorKind::InvalidInput, why)
+        })?;
+        journal.note_swap_file(text)?;
+        let file = File::options().write(true).create_new(true).mode(0o600).open(&path)?;
+        file.lock()?;
+        return Ok((path, file));
+    }
+    Err(io::Error::from(io::ErrorKind::AlreadyExists).into())
+}
+
+/// Removes the swap files of processes that have ended.
+fn remove_leftovers(root: &Root, folder: &Path) -> Result<(), SwapError> {
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if !is_ours(&path) {
+            continue;
+        }
+        // Opening a swap file for writing fails (`ETXTBSY`); a lock needs only reading.
+        let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32;
+        let file = File::options().read(true).custom_flags(flags).open(&path);
+        if file.is_ok_and(|file| matches!(file.try_lock(), Err(fs::TryLockError::WouldBlock))) {
+            continue;
+        }
+        remove(root, &path).map_err(|why| match why {
+            RemoveError::System(why) => SwapError::Leftover { path, why },
+            RemoveError::Root(why) => why.into(),
+        })?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+    use crate::place::journal::Undone;
+
+    /// A machine whose `/proc/swaps` has these files.
+    fn machine(swaps: &str) -> (tempfile::TempDir, Root) {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("proc")).unwrap();
+        let header = "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n";
+        fs::write(folder.path().join("proc/swaps"), format!("{header}{swaps}")).unwrap();
+        let root = Root::live_below(folder.path());
+        (folder, root)
+    }
+
+    #[test]
+    fn a_journal_removes_what_is_noted_and_not_yet_in_use() {
+        let (folder, root) = machine("");
+        let (mut journal, _) = Journal::open(&root).unwrap();
+        let (path, _lock) = create(&mut journal, folder.path()).unwrap();
+        assert!(path.exists());
+        let undone = journal.close().unwrap();
+        assert!(matches!(&undone[..], [Undone::Restored(change)] if change.was == "no file"));
+        assert!(!path.exists());
+    }
+
+    /// `swapoff` of a file that is no swap file fails on every machine, for root too.
+    #[test]
+    fn what_swapoff_refuses_is_told_and_tried_again_by_the_next_journal() {
+        let (folder, root) = machine("");
+        let (mut journal, _) = Journal::open(&root).unwrap();
+        let (path, _lock) = create(&mut journal, folder.path()).unwrap();
+        let line = format!("{} file 65532 0 -2\n", path.display());
+        let swaps = root.at("/proc/swaps");
+        fs::write(&swaps, format!("Filename Type Size Used Priority\n{line}")).unwrap();
+        let undone = journal.close().unwrap();
+        assert!(matches!(&undone[..], [Undone::Failed(_, why)] if why.contains("swapoff")));
+        assert!(path.exists(), "it is in use");
+
+        let (journal, undone) = Journal::open(&root).unwrap();
+        assert!(matches!(&undone[..], [Undone::Failed(..)]), "{undone:?}");
+        assert_eq!(journal.changes().len(), 1, "it is still to be undone");
+        drop(journal);
+        fs::write(&swaps, "Filename Type Size Used Priority\n").unwrap();
+        let (journal, undone) = Journal::open(&root).unwrap();
+        assert!(matches!(&undone[..], [Undone::Restored(_)]), "{undone:?}");
+        assert_eq!((journal.changes().len(), path.exists()), (0, false));
+    }
+
+    #[test]
+    fn a_leftover_is_removed_unless_a_process_holds_it() {
+        let (folder, root) = machine("");
+        let (mut journal, _) = Journal::open(&root).unwrap();
+        let (held, lock) = create(&mut journal, folder.path()).unwrap();
+        // The ID of a running process, as after a restart of a container.
+        let left = folder.path().join(format!("{PREFIX}{}-7", std::process::id()));
+        fs::write(&left, "").unwrap();
+        remove_leftovers(&root, folder.path()).unwrap();
+        assert_eq!((held.exists(), left.exists()), (true, false));
+        drop(lock);
+        remove_leftovers(&root, folder.path()).unwrap();
+        assert!(!held.exists());
+    }
+}

@@ -1,0 +1,235 @@
+//! Unix sockets with a path, at which one program listens and others connect.
+
+use crate::{
+    replace::{self, FileId, Folder},
+    root::Root,
+};
+use rustix::{
+    fs::{
+        AtFlags, CWD, FileType, Gid, Mode, OFlags, chmodat, chownat, fstat, linkat, openat, statat,
+    },
+    io::Errno,
+    process::geteuid,
+};
+use std::{
+    ffi::OsStr,
+    io,
+    os::{
+        fd::AsRawFd as _,
+        unix::net::{UnixListener, UnixStream},
+    },
+    path::{Path, PathBuf},
+};
+
+/// The reason why a path cannot be listened at.
+#[derive(Debug, thiserror::Error)]
+pub enum SocketError {
+    #[error("{}: somebody else listens there", .0.display())]
+    InUse(PathBuf),
+    #[error("{}: is there and is no socket", .0.display())]
+    NoSocket(PathBuf),
+    #[error("{}: {why}", path.display())]
+    Refused {
+        /// The socket.
+        path: PathBuf,
+        /// The system's reason.
+        why: io::Error,
+    },
+}
+
+/// A listening socket, which is removed when this is dropped.
+#[derive(Debug)]
+pub struct Socket {
+    listener: UnixListener,
+    path: PathBuf,
+    id: FileId,
+}
+
+/// Users that may connect besides this user and root.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Access {
+    /// Members of this group may connect; `None` for no group.
+    pub group: Option<u32>,
+}
+
+impl Socket {
+    /// Creates a listening socket. It appears at `path` when it is ready. A socket at which no
+    /// process listens any more is replaced.
+    ///
+    /// # Errors
+    /// When another process listens there, the path is not a socket, or the system refuses.
+    pub fn listen(path: &Path, access: Access) -> Result<Self, SocketError> {
+        let failed = |why| SocketError::Refused { path: path.into(), why };
+        let (folder, name) = Folder::of_file(path).map_err(failed)?;
+        remove_stale(&folder, &name, path)?;
+        // The folder may belong to another user: the random name cannot be guessed, and the path by
+        // descriptor cannot be redirected. It is short, too: the kernel takes 108 bytes at most.
+        let making = Folder::random_name(OsStr::new("")).map_err(failed)?;
+        let listener = UnixListener::bind(folder.path().join(&making)).map_err(failed)?;
+        let placed = place(&folder, &making, &name, access);
+        let removed = folder.unlink(&making);
+        match placed.and_then(|id| removed.map(|()| id)) {
+            Ok(id) => Ok(Self { listener, path: path.into(), id }),
+            Err(why) if why.kind() == io::ErrorKind::AlreadyExists => {
+                Err(SocketError::InUse(path.into()))
+            }
+            Err(why) => Err(failed(why)),
+        }
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// A second descriptor of the listener, for the thread that serves it.
+    ///
+    /// # Errors
+    /// When this process has no file descriptor left.
+    pub fn listener(&self) -> io::Result<UnixListener> {
+        let listener = self.listener.try_clone()?;
+        listener.set_nonblocking(true)?;
+        Ok(listener)
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        // Another program may have replaced the socket since.
+        let _ = replace::remove_kept(&self.path, self.id);
+    }
+}
+
+/// Removes a socket at which no process listens any more.
+fn remove_stale(folder: &Folder, name: &OsStr, path: &Path) -> Result<(), SocketError> {
+    let failed = |why| SocketError::Refused { path: path.into(), why };
+    let found = match statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Err(Errno::NOENT) => return Ok(()),
+        found => found.map_err(|why| failed(why.into()))?,
+    };
+    if FileType::from_raw_mode(found.st_mode) != FileType::Socket {
+        return Err(SocketError::NoSocket(path.into()));
+    }
+    match UnixStream::connect(folder.path().join(name)) {
+        Err(why) if why.kind() == io::ErrorKind::ConnectionRefused => {
+            folder.remove(name, FileId::from_stat(&found)).map_err(failed)
+        }
+        Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(why) => Err(failed(why)),
+        Ok(_) => Err(SocketError::InUse(path.into())),
+    }
+}
+
+/// Sets the mode and group of a socket, then gives it its name.
+fn place(folder: &Folder, making: &OsStr, name: &OsStr, access: Access) -> io::Result<FileId> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let node = openat(folder, making, flags, Mode::empty())?;
+    let found = fstat(&node)?;
+    let is_ours = found.st_uid == geteuid().as_raw();
+    if FileType::from_raw_mode(found.st_mode) != FileType::Socket || !is_ours {
+        return Err(io::Error::other("somebody else has replaced it"));
+    }
+    let mode = match access.group {
+        None => 0o600,
+        Some(group) => {
+            let group = Gid::from_raw(group);
+            chownat(&node, "", None, Some(group), AtFlags::EMPTY_PATH)?;
+            0o660
+        }
+    };
+    let at = format!("/proc/self/fd/{}", node.as_raw_fd());
+    chmodat(CWD, at, Mode::from_raw_mode(mode), AtFlags::empty())?;
+    // Unlike rename(2), link(2) fails when the name was taken meanwhile.
+    linkat(folder, making, folder, name, AtFlags::empty())?;
+    Ok(FileId::from_stat(&found))
+}
+
+/// The ID of a group by its name or number.
+///
+/// # Errors
+/// A message when the group does not exist.
+pub fn group(root: &Root, name: &str) -> Result<u32, String> {
+    const GROUPS: &str = "/etc/group";
+    if let Ok(number) = name.parse() {
+        return Ok(number);
+    }
+    let text = root.peek(GROUPS).map_err(|why| why.to_string())?.unwrap_or_default();
+    let number = text.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        (fields.next() == Some(name)).then(|| fields.nth(1)?.parse().ok()).flatten()
+    });
+    number.ok_or_else(|| format!("{GROUPS} has no group \"{name}\""))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+    use std::{
+        fs,
+        os::unix::fs::{MetadataExt as _, symlink},
+    };
+
+    #[test]
+    fn a_socket_is_its_users_and_its_groups() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("sock");
+        let mode = || fs::metadata(&path).unwrap().mode() & 0o7777;
+        let group = fs::metadata(folder.path()).unwrap().gid();
+        for (access, expected) in [(None, 0o600), (Some(group), 0o660)] {
+            let socket = Socket::listen(&path, Access { group: access }).unwrap();
+            assert_eq!(mode(), expected);
+            assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "no rest is left");
+            UnixStream::connect(&path).unwrap();
+            assert_eq!(socket.path(), path);
+            drop(socket);
+            assert!(!path.exists());
+        }
+    }
+
+    #[test]
+    fn what_somebody_else_put_there_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("sock");
+        let first = Socket::listen(&path, Access::default()).unwrap();
+        let second = Socket::listen(&path, Access::default());
+        assert!(matches!(second, Err(SocketError::InUse(_))));
+        fs::remove_file(&path).unwrap();
+        let second = Socket::listen(&path, Access::default()).unwrap();
+        drop(first);
+        assert!(path.exists(), "it is the second one's");
+        drop(second);
+        fs::write(&path, "text").unwrap();
+        symlink("nowhere", folder.path().join("link")).unwrap();
+        for name in ["sock", "link"] {
+            let refused = Socket::listen(&folder.path().join(name), Access::default());
+            assert!(matches!(refused, Err(SocketError::NoSocket(_))), "{name}");
+        }
+        assert_eq!(fs::read_to_string(&path).unwrap(), "text");
+    }
+
+    /// The kernel takes paths of 108 bytes at most.
+    #[test]
+    fn a_path_may_be_long() {
+        let folder = tempfile::tempdir().unwrap();
+        let deep = folder.path().join("x".repeat(200));
+        fs::create_dir(&deep).unwrap();
+        let socket = Socket::listen(&deep.join("sock"), Access::default()).unwrap();
+        let second = Socket::listen(&deep.join("sock"), Access::default());
+        assert!(matches!(second, Err(SocketError::InUse(_))));
+        drop(socket);
+    }
+
+    #[test]
+    fn groups_have_numbers() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("etc")).unwrap();
+        let text = "root:x:0:\ninterleaf:x:987:alice\nbroken\n";
+        fs::write(folder.path().join("etc/group"), text).unwrap();
+        let root = Root::captured(folder.path());
+        assert_eq!(group(&root, "interleaf"), Ok(987));
+        assert_eq!(group(&root, "42"), Ok(42));
+        for name in ["alice", "broken", ""] {
+            assert!(group(&root, name).unwrap_err().contains("has no group"), "{name}");
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! DAMON: whether the kernel has it, which threads are set up, and what they can do.
+//!
+//! Its sysfs files appear as it is set up: `kdamonds/N` is a thread, `contexts/0` below it holds
+//! the monitored memory and the intervals, `schemes/N` below that the actions on regions. Most
+//! features of a kernel are visible only after a set-up: [`damon`] reads the files as they are, and
+//! [`probe::probe`] sets a thread up, reads, and removes it.
+
+pub mod probe;
+
+use crate::root::{Root, RootError};
+
+/// The folder of DAMON's threads.
+pub const ADMIN: &str = "/sys/kernel/mm/damon/admin/kdamonds";
+
+/// The number of threads: the process whose journal holds this setting has DAMON.
+pub const COUNT: &str = "/sys/kernel/mm/damon/admin/kdamonds/nr_kdamonds";
+
+/// DAMON's own modules, each with the file that enables it.
+pub(crate) const MODULES: [(&str, &str); 3] = [
+    ("damon_stat", "/sys/module/damon_stat/parameters/enabled"),
+    ("damon_reclaim", "/sys/module/damon_reclaim/parameters/enabled"),
+    ("damon_lru_sort", "/sys/module/damon_lru_sort/parameters/enabled"),
+];
+
+/// The state of DAMON, read without changing it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Damon {
+    /// Threads that are set up.
+    pub kdamonds: Vec<KdamondSettings>,
+    /// DAMON's own modules that are enabled: they and our thread exclude each other.
+    pub modules: Vec<String>,
+    /// Operations that the kernel offers, where a context is set up: `vaddr`, `paddr`, ...
+    pub operations: Vec<String>,
+    /// True when schemes have destinations; `None` where no scheme is set up.
+    pub destinations: Option<bool>,
+    /// True when this user may not read some file: the rest may then be incomplete.
+    pub hidden: bool,
+}
+
+/// A thread of DAMON that is set up.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KdamondSettings {
+    /// True when the thread runs; `None` to users who may not read its state.
+    pub on: Option<bool>,
+    /// The monitored memory: `paddr` is that of the machine, `vaddr` that of processes.
+    pub operations: Option<String>,
+    /// The actions of its schemes, in order.
+    pub actions: Vec<String>,
+}
+
+/// The state of DAMON; `None` where the kernel lacks it or its sysfs files.
+///
+/// # Errors
+/// When a file cannot be read for another reason than missing root rights.
+pub fn damon(root: &Root) -> Result<Option<Damon>, RootError> {
+    if !root.has(ADMIN) {
+        return Ok(None);
+    }
+    let mut damon = Damon::default();
+    for name in root.names(ADMIN)? {
+        if name.parse::<u32>().is_ok() {
+            let kdamond = kdamond(root, &format!("{ADMIN}/{name}"), &mut damon)?;
+            damon.kdamonds.push(kdamond);
+        }
+    }
+    for (module, path) in MODULES {
+        let enabled = root.text_if_allowed(path)?.unwrap_or_default();
+        // In a capture, files that could not be read are empty.
+        damon.hidden |= enabled.is_empty() && root.has(path);
+        if matches!(enabled.trim(), "Y" | "1" | "true") {
+            damon.modules.push(module.into());
+        }
+    }
+    Ok(Some(damon))
+}
+
+/// Reads the thread whose files are in `folder`, and notes the features that its files show.
+fn kdamond(root: &Root, folder: &str, damon: &mut Damon) -> Result<KdamondSettings, RootError> {
+    let context = format!("{folder}/contexts/0");
+    let word = |path: String| -> Result<Option<String>, RootError> {
+        let text = root.text_if_allowed(&path)?;
+        Ok(text.map(|text| text.trim().to_string()).filter(|text| !text.is_empty()))
+    };
+    let state = word(format!("{folder}/state"))?;
+    damon.hidden |= state.is_none();
+    for operation in word(format!("{context}/avail_operations"))?.iter().flat_map(|all| words(all))
+    {
+        if !damon.operations.contains(&operation) {
+            damon.operations.push(operation);
+        }
+    }
+    let mut actions = vec![];
+    for name in root.names(&format!("{context}/schemes"))? {
+        if name.parse::<u32>().is_ok() {
+            let scheme = format!("{context}/schemes/{name}");
+            actions.extend(word(format!("{scheme}/action"))?);
+            damon.destinations = Some(root.has(&format!("{scheme}/dests")));
+        }
+    }
+    let on = state.map(|state| state == "on");
+    Ok(KdamondSettings { on, operations: word(format!("{context}/operations"))?, actions })
+}
+
+fn words(text: &str) -> Vec<String> {
+    text.split_whitespace().map(Into::into).collect()
+}

@@ -1,0 +1,267 @@
+//! The features of a kernel's DAMON, found by trial: a thread is set up with one context and one
+//! scheme, keywords are written to its files, and all of it is removed again. The thread is never
+//! started, so that it monitors and does nothing. A probe takes milliseconds.
+//!
+//! The kernel accepts keywords that it knows and answers `EINVAL` to others. An accepted keyword
+//! need not have an effect: destinations, for example, work only in contexts of `vaddr` and
+//! `fvaddr`.
+//!
+//! DAMON's threads form one list, whose length is written to `nr_kdamonds`: writing it drops the
+//! old list, and fails while a thread runs. No probe is made, therefore, where threads are set up,
+//! started or not. A program that sets one up at the same moment (damo, say) collides with the
+//! probe as it would with any other: DAMON has no lock.
+
+use super::{ADMIN, words};
+use crate::root::{Root, RootError};
+
+/// Actions of schemes. A keyword that the kernel does not know costs one write.
+const ACTIONS: [&str; 11] = [
+    "willneed",
+    "cold",
+    "pageout",
+    "hugepage",
+    "nohugepage",
+    "collapse",
+    "lru_prio",
+    "lru_deprio",
+    "migrate_hot",
+    "migrate_cold",
+    "stat",
+];
+
+/// Metrics that a quota can be tuned to.
+const GOALS: [&str; 10] = [
+    "user_input",
+    "some_mem_psi_us",
+    "node_mem_used_bp",
+    "node_mem_free_bp",
+    "node_memcg_used_bp",
+    "node_memcg_free_bp",
+    "active_mem_bp",
+    "inactive_mem_bp",
+    "node_eligible_mem_bp",
+    "node_ineligible_mem_bp",
+];
+
+/// Tuners of quotas.
+const TUNERS: [&str; 2] = ["consist", "temporal"];
+
+/// Types of filters.
+const FILTERS: [&str; 8] =
+    ["anon", "active", "memcg", "young", "hugepage_size", "unmapped", "addr", "target"];
+
+/// The folders of filters since 6.14.
+const FILTER_FOLDERS: [&str; 2] = ["core_filters", "ops_filters"];
+
+/// The folder of filters before that; deprecated since 7.2.
+const OLD_FILTER_FOLDER: &str = "filters";
+
+/// The features of DAMON in a kernel.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Probed {
+    /// Operations: `vaddr`, `fvaddr`, `paddr`.
+    pub operations: Vec<String>,
+    /// Actions of schemes: `pageout`, `migrate_hot`, ...
+    pub actions: Vec<String>,
+    /// True when a scheme may have several destinations with weights, which interleave the pages of
+    /// running programs.
+    pub destinations: bool,
+    /// Metrics that a quota can be tuned to: `node_mem_used_bp`, ...
+    pub goals: Vec<String>,
+    /// Tuners of quotas; empty where the kernel has only one.
+    pub tuners: Vec<String>,
+    /// Types of filters: `anon`, `young`, ...
+    pub filters: Vec<String>,
+    /// True when DAMON can tune its intervals itself.
+    pub interval_goal: bool,
+    /// True when filters are in two folders by the layer that applies them, `core_filters` and
+    /// `ops_filters`.
+    pub split_filters: bool,
+    /// True when a thread updates its statistics periodically, `refresh_ms`.
+    pub refresh: bool,
+    /// True when one process can be dropped while the others stay monitored, `obsolete_target`.
+    pub obsolete_target: bool,
+}
+
+impl Probed {
+    /// The features of a kernel release such as `6.17.13`, as far as they matter for moving pages,
+    /// where the kernel cannot be probed. From `docs/kernels.md`, which tests check against running
+    /// kernels; for releases in between, from the kernel's announcements. `None` before 6.11, whose
+    /// DAMON moves no pages.
+    pub fn of_release(release: &str) -> Option<Self> {
+        let mut numbers = release.split(['.', '-', '+']).map_while(|word| word.parse::<u32>().ok());
+        let release = (numbers.next()?, numbers.next()?);
+        if release < (6, 11) {
+            return None;
+        }
+        let words = |all: &[((u32, u32), &str)]| {
+            let there = all.iter().filter(|(since, _)| release >= *since);
+            there.map(|(_, word)| (*word).to_string()).collect()
+        };
+        Some(Self {
+            operations: words(&[((5, 18), "vaddr"), ((5, 18), "fvaddr"), ((5, 18), "paddr")]),
+            actions: words(&[
+                ((5, 18), "stat"),
+                ((5, 18), "pageout"),
+                ((6, 11), "migrate_hot"),
+                ((6, 11), "migrate_cold"),
+            ]),
+            destinations: release >= (6, 17),
+            goals: words(&[
+                ((6, 16), "node_mem_used_bp"),
+                ((6, 16), "node_mem_free_bp"),
+                ((7, 2), "node_eligible_mem_bp"),
+            ]),
+            tuners: words(&[((7, 1), "consist"), ((7, 1), "temporal")]),
+            filters: vec![],
+            interval_goal: release >= (6, 15),
+            split_filters: release >= (6, 17),
+            refresh: release >= (6, 17),
+            obsolete_target: release >= (6, 19),
+        })
+    }
+}
+
+/// The reason why DAMON was not probed.
+#[derive(Debug, thiserror::Error)]
+pub enum ProbeError {
+    #[error("a captured machine has no kernel to ask")]
+    Captured,
+    #[error("the kernel has no DAMON, or its files are not there")]
+    Missing,
+    #[error("somebody has set up {0} DAMON thread(s), which setting up another one would drop")]
+    Held(u64),
+    #[error(transparent)]
+    Root(#[from] RootError),
+}
+
+/// Probes DAMON on a machine where no thread of it is set up, and leaves it as it was, also on
+/// errors.
+///
+/// # Errors
+/// When the machine is a captured one, lacks DAMON or has threads set up, which are left untouched;
+/// and when a file cannot be read or written: that takes root.
+pub fn probe(root: &Root) -> Result<Probed, ProbeError> {
+    if !root.is_live() {
+        return Err(ProbeError::Captured);
+    }
+    let setup = Setup::new(root)?;
+    let probed = look(root)?;
+    setup.remove()?;
+    Ok(probed)
+}
+
+fn look(root: &Root) -> Result<Probed, RootError> {
+    let context = format!("{ADMIN}/0/contexts/0");
+    let scheme = format!("{context}/schemes/0");
+    root.write(&format!("{ADMIN}/0/contexts/nr_contexts"), "1")?;
+    root.write(&format!("{context}/schemes/nr_schemes"), "1")?;
+    let operations = root.text(&format!("{context}/avail_operations"))?.unwrap_or_default();
+    Ok(Probed {
+        operations: words(&operations),
+        actions: taken(root, &format!("{scheme}/action"), &ACTIONS)?,
+        destinations: root.has(&format!("{scheme}/dests")),
+        goals: goals(root, &format!("{scheme}/quotas/goals"))?,
+        tuners: taken(root, &format!("{scheme}/quotas/goal_tuner"), &TUNERS)?,
+        filters: filters(root, &scheme)?,
+        interval_goal: root.has(&format!("{context}/monitoring_attrs/intervals/intervals_goal")),
+        split_filters: FILTER_FOLDERS.iter().all(|it| root.has(&format!("{scheme}/{it}"))),
+        refresh: root.has(&format!("{ADMIN}/0/refresh_ms")),
+        obsolete_target: drops_targets(root, &format!("{context}/targets"))?,
+    })
+}
+
+fn drops_targets(root: &Root, folder: &str) -> Result<bool, RootError> {
+    if !root.has(folder) {
+        return Ok(false);
+    }
+    root.write(&format!("{folder}/nr_targets"), "1")?;
+    Ok(root.has(&format!("{folder}/0/obsolete_target")))
+}
+
+fn goals(root: &Root, folder: &str) -> Result<Vec<String>, RootError> {
+    if !root.has(folder) {
+        return Ok(vec![]);
+    }
+    root.write(&format!("{folder}/nr_goals"), "1")?;
+    let metric = format!("{folder}/0/target_metric");
+    // The first kernels with goals (6.8 and 6.9) have one metric, and no file for it.
+    if root.has(&metric) { taken(root, &metric, &GOALS) } else { Ok(vec![GOALS[0].into()]) }
+}
+
+fn filters(root: &Root, scheme: &str) -> Result<Vec<String>, RootError> {
+    let is_there = |name: &str| root.has(&format!("{scheme}/{name}"));
+    let mut folders: Vec<&str> =
+        FILTER_FOLDERS.into_iter().filter(|folder| is_there(folder)).collect();
+    if folders.is_empty() && is_there(OLD_FILTER_FOLDER) {
+        folders.push(OLD_FILTER_FOLDER);
+    }
+    let mut filters = vec![];
+    for folder in folders {
+        root.write(&format!("{scheme}/{folder}/nr_filters"), "1")?;
+        filters.extend(taken(root, &format!("{scheme}/{folder}/0/type"), &FILTERS)?);
+    }
+    Ok(filters)
+}
+
+/// The `candidates` that the kernel accepts in the file at `path`; none where the file does not
+/// exist.
+fn taken(root: &Root, path: &str, candidates: &[&str]) -> Result<Vec<String>, RootError> {
+    let mut taken = vec![];
+    if !root.has(path) {
+        return Ok(taken);
+    }
+    for word in candidates {
+        match root.write(path, word) {
+            Ok(()) => taken.push((*word).into()),
+            Err(why) if why.is_not_taken() => {}
+            Err(why) => return Err(why),
+        }
+    }
+    Ok(taken)
+}
+
+/// The file with the number of threads.
+fn count_path() -> String {
+    format!("{ADMIN}/nr_kdamonds")
+}
+
+/// A thread that is set up for a probe, and removed when this is dropped.
+struct Setup<'a> {
+    root: &'a Root,
+    there: bool,
+}
+
+impl<'a> Setup<'a> {
+    fn new(root: &'a Root) -> Result<Self, ProbeError> {
+        let count = root.number(&count_path())?.ok_or(ProbeError::Missing)?;
+        if count > 0 {
+            return Err(ProbeError::Held(count));
+        }
+        root.write(&count_path(), "1")?;
+        Ok(Self { root, there: true })
+    }
+
+    /// Removes the thread.
+    fn remove(mut self) -> Result<(), RootError> {
+        self.removed()
+    }
+
+    fn removed(&mut self) -> Result<(), RootError> {
+        if !std::mem::take(&mut self.there) {
+            return Ok(());
+        }
+        // Another number means that another program has replaced our list.
+        if self.root.number(&count_path())? != Some(1) {
+            return Ok(());
+        }
+        self.root.write(&count_path(), "0")
+    }
+}
+
+impl Drop for Setup<'_> {
+    fn drop(&mut self) {
+        // An error led here and is reported already; a second one would hide it.
+        _ = self.removed();
+    }
+}

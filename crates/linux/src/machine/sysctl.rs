@@ -1,0 +1,52 @@
+//! Settings of the kernel that make it move pages by itself.
+
+use crate::root::{Root, RootError};
+
+/// `numa_balancing`: bit 0 migrates pages to the node of their threads, bit 1 promotes hot pages
+/// from slow tiers.
+pub const NUMA_BALANCING: &str = "/proc/sys/kernel/numa_balancing";
+
+/// True when reclaim demotes pages to a slower tier instead of swapping them out.
+pub const DEMOTION: &str = "/sys/kernel/mm/numa/demotion_enabled";
+
+/// Above 0, the kernel reclaims on a full node before it allocates on another one.
+const ZONE_RECLAIM: &str = "/proc/sys/vm/zone_reclaim_mode";
+
+/// Transparent huge pages.
+const THP: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sysctls {
+    /// `None` on kernels without NUMA balancing.
+    pub numa_balancing: Option<u64>,
+    /// `None` on kernels without demotion.
+    pub demotion: Option<bool>,
+    /// Above 0, the kernel reclaims on a full node before it allocates on another one; `None`
+    /// without the setting.
+    pub zone_reclaim: Option<u64>,
+    /// `always`, `madvise` or `never`; `None` without transparent huge pages.
+    pub huge_pages: Option<String>,
+}
+
+/// Reads the current settings.
+///
+/// # Errors
+/// When an existing file cannot be read or parsed.
+pub fn sysctls(root: &Root) -> Result<Sysctls, RootError> {
+    let demotion = root.value(DEMOTION, "true or false", |text| match text {
+        "true" | "1" => Some(true),
+        "false" | "0" => Some(false),
+        _ => None,
+    })?;
+    let chosen = |text: &str| {
+        let (_, rest) = text.split_once('[')?;
+        Some(rest.split_once(']')?.0.to_string())
+    };
+    let huge_pages = root.value(THP, "one choice in brackets", chosen)?;
+    Ok(Sysctls {
+        numa_balancing: root.number(NUMA_BALANCING)?,
+        demotion,
+        zone_reclaim: root.number(ZONE_RECLAIM)?,
+        huge_pages,
+    })
+}

@@ -1,0 +1,164 @@
+//! The kernel's counters of placement: pages allocated, allocated on other nodes than wanted,
+//! migrated, demoted and promoted, of the machine (`/proc/vmstat`) and of each node (its `vmstat`
+//! and `numastat`).
+//!
+//! All of them only grow from boot on; the growth over a span of time is the difference of two
+//! samples. A counter that the kernel does not have, or does not keep by node, is `None` and never
+//! 0: a count of nothing differs from no count.
+
+use crate::{
+    machine::node::NODES,
+    root::{Root, RootError},
+};
+
+/// The file with the counters of the machine.
+pub const VMSTAT: &str = "/proc/vmstat";
+
+/// Defines the structure of counters, with the kernel's names, and the functions over all of them.
+macro_rules! counters {
+    ($($(#[$text:meta])* $name:ident,)*) => {
+        /// Counters since boot, or their growth between two samples, in base pages unless stated
+        /// otherwise.
+        #[derive(Clone, Debug, Default, PartialEq, Eq)]
+        pub struct Counters {
+            $($(#[$text])* pub $name: Option<u64>,)*
+        }
+
+        impl Counters {
+            /// Each counter with its name in `/proc/vmstat`.
+            pub fn by_name(&self) -> Vec<(&'static str, Option<u64>)> {
+                vec![$((stringify!($name), self.$name),)*]
+            }
+
+            /// The growth since `earlier`: 0 where a counter fell (a node that was removed and
+            /// added begins anew), `None` where one of the two samples lacks the counter.
+            pub fn since(&self, earlier: &Self) -> Self {
+                let grown = |now: Option<u64>, then: Option<u64>| {
+                    Some(now?.saturating_sub(then?))
+                };
+                Self { $($name: grown(self.$name, earlier.$name),)* }
+            }
+
+            fn named(&mut self, name: &str) -> Option<&mut Option<u64>> {
+                match name {
+                    $(stringify!($name) => Some(&mut self.$name),)*
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+counters! {
+    /// Pages migrated for any reason: system calls, balancing, demotion, DAMON, compaction.
+    pgmigrate_success,
+    /// Pages whose migration failed.
+    pgmigrate_fail,
+    /// Huge pages migrated as a whole.
+    thp_migration_success,
+    /// Huge pages whose migration as a whole failed.
+    thp_migration_fail,
+    /// Huge pages split for migration.
+    thp_migration_split,
+    /// Page table entries that NUMA balancing marked in order to see accesses.
+    numa_pte_updates,
+    /// Faults on marked entries.
+    numa_hint_faults,
+    /// Faults on marked entries from a CPU of the page's own node.
+    numa_hint_faults_local,
+    /// Pages that NUMA balancing migrated.
+    numa_pages_migrated,
+    /// Pages that `kswapd` demoted to a slower tier.
+    pgdemote_kswapd,
+    /// Pages demoted by direct reclaim, while an allocation waited.
+    pgdemote_direct,
+    /// Pages demoted by khugepaged.
+    pgdemote_khugepaged,
+    /// Pages demoted by a write to `memory.reclaim` (since 6.15).
+    pgdemote_proactive,
+    /// Pages promoted to a faster tier.
+    pgpromote_success,
+    /// Pages hot enough to be promoted.
+    pgpromote_candidate,
+    /// Candidates for promotion that are exempt from its rate limit.
+    pgpromote_candidate_nrl,
+    /// Pages allocated on the intended node.
+    numa_hit,
+    /// Pages allocated here although another node was intended, which was full.
+    numa_miss,
+    /// Pages intended for this node and allocated elsewhere.
+    numa_foreign,
+    /// Pages that interleaving allocated on the intended node.
+    numa_interleave,
+    /// Pages allocated on the node of the allocating CPU.
+    numa_local,
+    /// Pages allocated on another node than that of the allocating CPU.
+    numa_other,
+}
+
+/// Counters with different names in `numastat` and `vmstat`.
+const NUMASTAT: [(&str, &str); 3] = [
+    ("interleave_hit", "numa_interleave"),
+    ("local_node", "numa_local"),
+    ("other_node", "numa_other"),
+];
+
+impl Counters {
+    /// Pages demoted for any reason; `None` where no such counter exists.
+    pub fn demoted(&self) -> Option<u64> {
+        let kinds = [
+            self.pgdemote_kswapd,
+            self.pgdemote_direct,
+            self.pgdemote_khugepaged,
+            self.pgdemote_proactive,
+        ];
+        kinds.into_iter().flatten().reduce(u64::saturating_add)
+    }
+
+    /// Parses the counters in the file at `path`; the file has some two hundred other lines.
+    fn parse(&mut self, path: &str, text: &str) -> Result<(), RootError> {
+        for (at, line) in text.lines().enumerate() {
+            let mut words = line.split_whitespace();
+            let Some(name) = words.next() else { continue };
+            let other = NUMASTAT.iter().find(|(theirs, _)| *theirs == name);
+            let Some(counter) = self.named(other.map_or(name, |(_, ours)| ours)) else { continue };
+            let value = words.next().and_then(|word| word.parse().ok());
+            *counter = Some(value.ok_or_else(|| RootError::Content {
+                path: format!("{path}:{}", at + 1),
+                text: line.into(),
+                expected: "a counter and its value",
+            })?);
+        }
+        Ok(())
+    }
+}
+
+/// The counters of the machine; `None` where the kernel lacks them.
+///
+/// # Errors
+/// When the file cannot be read, or a counter is not a number.
+pub fn of_machine(root: &Root) -> Result<Option<Counters>, RootError> {
+    let Some(text) = root.text(VMSTAT)? else { return Ok(None) };
+    let mut counters = Counters::default();
+    counters.parse(VMSTAT, &text)?;
+    Ok(Some(counters))
+}
+
+/// The counters of a node; `None` where the node does not exist. Migrations are counted for the
+/// machine only; kernels that count demotions and promotions by node count them on the node that
+/// pages leave, and on the one they arrive at.
+///
+/// # Errors
+/// When a file cannot be read, or a counter is not a number.
+pub fn of_node(root: &Root, node: u32) -> Result<Option<Counters>, RootError> {
+    let mut counters = None;
+    // Both files count the same allocations; `vmstat` has more counters, and the oldest kernels
+    // lack it.
+    for file in ["numastat", "vmstat"] {
+        let path = format!("{NODES}/node{node}/{file}");
+        if let Some(text) = root.text(&path)? {
+            counters.get_or_insert_with(Counters::default).parse(&path, &text)?;
+        }
+    }
+    Ok(counters)
+}

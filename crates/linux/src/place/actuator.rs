@@ -1,0 +1,297 @@
+//! Actuators: they migrate the pages of a scope to the nodes of a goal, and keep them there while
+//! processes come and go.
+//!
+//! There are four kinds, and [`choose`] ranks those that a kernel and a scope support:
+//!
+//! | way | since | pages are found by | the ratio is kept by |
+//! | --- | --- | --- | --- |
+//! | [`vaddr`] | 6.17 | DAMON, in processes | each page's address: exact, and at rest |
+//! | [`physical`]: `paddr` | 7.2 | DAMON, in physical memory | a goal, cut by looking |
+//! | [`physical`]: `quota` | 6.11 | DAMON, in physical memory | quotas, set by looking |
+//! | [`pages`] | any | `/proc/PID/pagemap` | `move_pages(2)` |
+//!
+//! [`Actuator::set`] sets a goal, and [`Actuator::follow`] is called about once a second. Placement
+//! is read from `numa_maps`, `memory.numa_stat` or a node's `meminfo`, never from DAMON's
+//! statistics: kernels up to 7.2 count a page as migrated when it landed on another node.
+//!
+//! # Restored settings
+//! An actuator that uses DAMON changes up to four settings that outlive this process, in this
+//! order, through the [`journal`](crate::place::journal):
+//!
+//! 1. `numa_balancing`, 0, where permitted: it would migrate pages back;
+//! 2. `enabled` of DAMON's own modules, N, where permitted: they exclude our thread;
+//! 3. `nr_kdamonds`, 1: everything written below it is removed with the thread;
+//! 4. `state` of the thread, on.
+//!
+//! They are restored from the last to the first, the only order that works: a running thread cannot
+//! be removed, and a module does not start while a thread runs. A killed process leaves them to
+//! `interleaf run --restore`. A thread whose last process has ended is off already, as it was.
+
+pub mod choose;
+pub mod context;
+pub mod kdamond;
+pub mod multi_socket;
+pub mod pages;
+pub mod physical;
+pub mod quota_controller;
+pub mod vaddr;
+
+mod demote;
+mod sampler;
+mod scan;
+mod settings_guard;
+
+pub use self::choose::{Choice, Way, choose};
+pub use super::scope::Scope;
+
+use crate::{
+    place::{
+        journal::{Journal, JournalError},
+        migrate::{MigrateError, plan::TargetError},
+    },
+    process::{Process, Snapshot, numa_maps::NodeBytes},
+    root::{Root, RootError},
+    stop::StopFlag,
+};
+use interleaf_model::machine::Order;
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, BTreeSet},
+    rc::Rc,
+};
+
+/// The journal of this process, shared by all of its actuators.
+pub type SharedJournal<'a> = Rc<RefCell<Journal<'a>>>;
+
+/// Target placement of a scope's pages.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Goal {
+    /// Nodes with weights, the fastest first, which is the order that [`Order::HottestFirst`] fills
+    /// them in. Pages are divided in proportion to the weights; a weight of 0 keeps the scope's
+    /// pages off a node.
+    pub nodes: Vec<(u32, u32)>,
+    /// The order in which pages are assigned to nodes.
+    pub order: Order,
+    /// Pairs of nodes for demotion: when the first is nearly full, its cold pages move to the
+    /// second. Per socket, the fastest near node and the next one.
+    pub demotions: Vec<(u32, u32)>,
+    /// The rate limit, bytes a second; `None` for no limit.
+    pub rate_limit_bytes_per_s: Option<u64>,
+}
+
+/// The state of an actuator after [`Actuator::follow`].
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Followed {
+    /// Anonymous memory of the scope by node; `None` when it was not sampled this time, because
+    /// sampling takes long here, or when the scope has none.
+    pub on: Option<NodeBytes>,
+    /// Distance to the goal: the largest difference of a node's share, in percentage points.
+    pub off_points: Option<f64>,
+    /// The number of steered processes; `None` for a scope that is not tracked by processes.
+    pub processes: Option<usize>,
+    /// Processes that joined since the last call.
+    pub joined: Vec<u32>,
+    /// Processes that left or ended since the last call.
+    pub left: Vec<u32>,
+    /// Bytes that migration was tried on since the first goal, counted at each attempt, pages that
+    /// are in place included. `None` where neither the kernel nor the mover counts.
+    pub tried_bytes: Option<u64>,
+    /// Bytes migrated according to the kernel or the mover.
+    pub applied_bytes: Option<u64>,
+    /// Bytes migrated on the whole machine since the last call, for any reason.
+    pub moved_bytes: Option<u64>,
+    /// True while cold pages are demoted because the fastest node is nearly full.
+    pub demotes: bool,
+    /// Remarks for the user on anything unexpected.
+    pub notes: Vec<String>,
+}
+
+/// Migrates the pages of a scope to a goal. Settings that it changed are restored when it is
+/// dropped.
+pub trait Actuator {
+    /// The name: `vaddr`, `paddr`, `quota`, `pages`.
+    fn name(&self) -> &'static str;
+
+    /// A description in a sentence or two.
+    fn describe(&self) -> String;
+
+    /// Sets a goal and returns; pages migrate from then on. The first call starts what is needed.
+    ///
+    /// # Errors
+    /// When the goal does not fit this machine, another program holds DAMON, or a file cannot be
+    /// written. The previous goal stays.
+    fn set(&mut self, goal: &Goal) -> Result<(), ActuatorError>;
+
+    /// Follows the scope, about once a second: new processes join, ended ones leave, and DAMON's
+    /// context is updated. Waits for the kernel up to two aggregations of DAMON.
+    ///
+    /// # Errors
+    /// When the actuator cannot go on.
+    fn follow(&mut self) -> Result<Followed, ActuatorError>;
+}
+
+/// Inputs common to all actuators: root, journal, scope, protected scopes.
+#[derive(Clone, Debug)]
+pub struct Setting<'a> {
+    pub root: &'a Root,
+    pub journal: SharedJournal<'a>,
+    /// The scope whose pages are steered.
+    pub scope: Scope,
+    /// Scopes whose pages are left alone, even if they are in `scope`.
+    pub protected: Vec<Scope>,
+    /// Permission to disable rivals meanwhile: DAMON's own modules and the kernel's NUMA balancing.
+    pub leave: bool,
+    /// Ends long scans early.
+    pub stop: StopFlag,
+}
+
+impl<'a> Setting<'a> {
+    /// For a scope without protected parts, without permission to disable rivals.
+    pub fn new(root: &'a Root, journal: SharedJournal<'a>, scope: Scope) -> Self {
+        Self { root, journal, scope, protected: vec![], leave: false, stop: StopFlag::default() }
+    }
+
+    /// The steered processes: those of the scope except protected ones.
+    ///
+    /// # Errors
+    /// As [`Scope::processes`], and when the stop flag is set.
+    pub fn processes(&self) -> Result<Vec<Process>, ActuatorError> {
+        let snapshot = Snapshot::new(self.root, &self.stop);
+        let mut found = self.scope.processes_of(&snapshot)?;
+        let mut protected = BTreeSet::new();
+        for scope in &self.protected {
+            protected.extend(scope.processes_of(&snapshot)?.iter().map(|process| process.pid));
+        }
+        self.check_stop()?;
+        found.retain(|process| !protected.contains(&process.pid));
+        Ok(found)
+    }
+
+    /// Fails after the stop flag was set: the scan is incomplete.
+    fn check_stop(&self) -> Result<(), ActuatorError> {
+        if self.stop.is_set() { Err(ActuatorError::Stopped) } else { Ok(()) }
+    }
+
+    /// Steered anonymous memory by node; `None` where the kernel does not count it.
+    ///
+    /// # Errors
+    /// As [`Scope::placement`], and when the stop flag is set.
+    pub fn placement(&self, processes: &[Process]) -> Result<Option<NodeBytes>, ActuatorError> {
+        let on = self.scope.placement(self.root, processes, &self.stop)?;
+        self.check_stop()?;
+        let Some(mut on) = on else { return Ok(None) };
+        if !self.scope.is_slow_to_sample() {
+            for scope in &self.protected {
+                let left = scope.placement(self.root, &[], &self.stop)?.unwrap_or_default();
+                for (node, bytes) in &mut on.0 {
+                    *bytes = bytes.saturating_sub(left.on(*node));
+                }
+            }
+        }
+        Ok(Some(on))
+    }
+}
+
+/// The reason why a goal is not carried out.
+#[derive(Debug, thiserror::Error)]
+pub enum ActuatorError {
+    /// The goal's nodes or weights are invalid.
+    #[error(transparent)]
+    Target(#[from] TargetError),
+    /// Another program holds DAMON.
+    #[error("{who}")]
+    Held {
+        /// The holder, and what it holds.
+        who: String,
+        /// How to proceed.
+        hint: String,
+    },
+    /// No actuator is available.
+    #[error("{0}")]
+    None(String),
+    /// A node of the goal has gone offline.
+    #[error("node {0} has gone offline")]
+    Gone(u32),
+    /// DAMON refused its configuration.
+    #[error("DAMON refuses what it is told: {0}")]
+    Refused(RootError),
+    /// A file that is needed does not exist.
+    #[error("{path}: there is none, and {why}")]
+    Absent {
+        /// The file.
+        path: String,
+        /// The use of the file.
+        why: &'static str,
+    },
+    /// A scan was stopped on purpose: no error.
+    #[error("stopped")]
+    Stopped,
+    #[error(transparent)]
+    Migrate(#[from] MigrateError),
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    #[error(transparent)]
+    Root(#[from] RootError),
+}
+
+impl ActuatorError {
+    /// True when the kernel refused a value (`EINVAL`), as DAMON does when a process or a control
+    /// group of its context is gone.
+    fn is_value_refused(&self) -> bool {
+        match self {
+            Self::Refused(why) | Self::Root(why) | Self::Journal(JournalError::Root(why)) => {
+                why.is_not_taken()
+            }
+            _ => false,
+        }
+    }
+
+    /// How to proceed.
+    pub fn hint(&self) -> String {
+        match self {
+            Self::Target(_) => "interleaf show lists the nodes".into(),
+            Self::Held { hint, .. } => hint.clone(),
+            Self::Gone(_) => "start it again when the memory is there that is to be used".into(),
+            Self::None(_) => "interleaf doctor says what this kernel can do".into(),
+            Self::Refused(_) => "see the kernel's log, and what interleaf doctor says".into(),
+            Self::Stopped => "it was told to stop".into(),
+            Self::Absent { .. } => "see whether /proc and /sys are mounted and whole".into(),
+            Self::Migrate(why) => why.hint().into(),
+            Self::Journal(why) if why.is_permission() => "run it as root".into(),
+            Self::Root(why) if why.is_permission() => "run it as root".into(),
+            Self::Journal(_) | Self::Root(_) => "see whether /run, /proc and /sys are whole".into(),
+        }
+    }
+}
+
+impl Goal {
+    /// The share of each node, 0 to 1, summing to 1.
+    ///
+    /// # Errors
+    /// When a node is listed twice, or no weight is above 0.
+    pub fn shares(&self) -> Result<BTreeMap<u32, f64>, TargetError> {
+        let target = self.target()?;
+        Ok(target.weights().map(|(node, _)| (node, target.share(node))).collect())
+    }
+
+    /// The goal as [`crate::place::migrate`] takes it.
+    ///
+    /// # Errors
+    /// As [`Self::shares`].
+    pub fn target(&self) -> Result<crate::place::migrate::plan::Target, TargetError> {
+        crate::place::migrate::plan::Target::new(self.nodes.iter().copied())
+    }
+
+    /// The distance of a placement to the goal: the largest difference of a node's share, in
+    /// percentage points. `None` without pages.
+    pub fn off_points(&self, on: &NodeBytes) -> Option<f64> {
+        let shares = self.shares().ok()?;
+        let total = on.total() as f64;
+        let nodes = shares.keys().chain(on.0.keys());
+        let off = |node: &u32| {
+            let wanted = shares.get(node).copied().unwrap_or(0.0);
+            (on.on(*node) as f64 / total - wanted).abs() * 100.0
+        };
+        (total > 0.0).then(|| nodes.map(off).fold(0.0, f64::max))
+    }
+}

@@ -1,0 +1,158 @@
+//! Ranks the kinds of actuators by the features of the kernel and by the scope.
+
+use super::{
+    Actuator, Scope, Setting, context::ELIGIBLE, pages::Pages, physical::Physical, vaddr::Vaddr,
+};
+use crate::machine::damon::probe::Probed;
+use interleaf_model::machine::Order;
+use std::fmt;
+
+/// A kind of actuator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// DAMON on the addresses of processes, with destinations.
+    Vaddr,
+    /// DAMON on physical memory, with a quota goal in the kernel.
+    Paddr,
+    /// DAMON on physical memory, with quotas alone.
+    Quota,
+    /// `move_pages(2)`.
+    Pages,
+}
+
+/// A kind of actuator with the reason why it is available or not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Choice {
+    pub way: Way,
+    pub reason: String,
+}
+
+/// All kinds, for one kernel, scope and order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ranked {
+    /// The available ones, the best first.
+    pub there: Vec<Choice>,
+    /// The unavailable ones.
+    pub missing: Vec<Choice>,
+}
+
+impl Way {
+    /// The name in configuration files and output.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Vaddr => "vaddr",
+            Self::Paddr => "paddr",
+            Self::Quota => "quota",
+            Self::Pages => "pages",
+        }
+    }
+
+    /// The kind with this name.
+    pub fn named(name: &str) -> Option<Self> {
+        [Self::Vaddr, Self::Paddr, Self::Quota, Self::Pages]
+            .into_iter()
+            .find(|way| way.name() == name)
+    }
+
+    /// Builds an actuator of this kind for a kernel with these features. The machine is not changed
+    /// before a goal is set.
+    pub fn build<'a>(self, setting: Setting<'a>, kernel: &Probed) -> Box<dyn Actuator + 'a> {
+        match self {
+            Self::Vaddr => Box::new(Vaddr::new(setting, kernel.clone())),
+            Self::Paddr => Box::new(Physical::paddr(setting, kernel.clone())),
+            Self::Quota => Box::new(Physical::quota(setting, kernel.clone())),
+            Self::Pages => Box::new(Pages::new(setting)),
+        }
+    }
+
+    /// True when a kernel and a scope support this kind, with the reason.
+    fn judge(
+        self,
+        kernel: Option<&Probed>,
+        (scope, protected): (&Scope, &[Scope]),
+        order: Order,
+    ) -> Result<String, String> {
+        let is_machine = *scope == Scope::Machine;
+        let kernel = match (self, kernel) {
+            (Self::Pages, _) if is_machine => {
+                return Ok(
+                    "move_pages over all processes, which takes long where there are many; \
+                           memory of files and of the kernel stays"
+                        .into(),
+                );
+            }
+            (Self::Pages, _) => {
+                let heat = match order {
+                    Order::Interleave => "hot and cold",
+                    Order::HottestFirst => "hot or cold, which it cannot tell",
+                };
+                return Ok(format!("move_pages, which every kernel has; it moves all, {heat}"));
+            }
+            (_, None) => {
+                return Err("it is not known what DAMON takes here, if there is one".into());
+            }
+            (_, Some(kernel)) => kernel,
+        };
+        let has = |list: &[String], word: &str| list.iter().any(|it| it == word);
+        let lacks = |what: &str, since: &str| Err(format!("no {what} here (since {since})"));
+        if !has(&kernel.actions, "migrate_hot") {
+            return lacks("action migrate_hot", "6.11");
+        }
+        match self {
+            Self::Vaddr if is_machine => {
+                Err("it watches processes, and the scope is the machine".into())
+            }
+            Self::Vaddr if !has(&kernel.operations, "vaddr") => lacks("operations vaddr", "5.18"),
+            // Kernels that accept the action for `vaddr` but ignore it have no destinations either.
+            Self::Vaddr if !kernel.destinations => {
+                lacks("destinations, nor migration by virtual addresses", "6.17")
+            }
+            Self::Vaddr => {
+                Ok("each hot page has its node by its address: exact, and at rest".into())
+            }
+            _ if !has(&kernel.operations, "paddr") => lacks("operations paddr", "5.18"),
+            _ if matches!(scope, Scope::Processes(_) | Scope::Named(_)) => {
+                Err("physical memory does not say whose pages are: name a control group".into())
+            }
+            _ if protected.iter().any(|it| !matches!(it, Scope::Cgroup(_))) => Err(
+                "physical memory does not say whose pages are: protect control groups, not names"
+                    .into(),
+            ),
+            Self::Paddr if !has(&kernel.goals, ELIGIBLE) => {
+                lacks("goal node_eligible_mem_bp", "7.2")
+            }
+            Self::Paddr => Ok("physical memory with the kernel's own goal, cut by looking".into()),
+            _ => Ok("physical memory with quotas, set by looking".into()),
+        }
+    }
+}
+
+/// Ranks the actuators for the pages of a scope except protected ones, the best first, each with
+/// its reason. `kernel` is `None` where DAMON's features are not known: it is missing, or another
+/// program holds it.
+///
+/// `vaddr` is first because it is exact and stops once pages are in place. `move_pages` comes
+/// before DAMON on physical memory for a control group because it is exact too, and last for the
+/// machine, which has too many processes to scan all their pages.
+pub fn choose(kernel: Option<&Probed>, scope: &Scope, protected: &[Scope], order: Order) -> Ranked {
+    let ways = match (scope, order) {
+        (Scope::Machine, _) | (_, Order::HottestFirst) => {
+            [Way::Vaddr, Way::Paddr, Way::Quota, Way::Pages]
+        }
+        _ => [Way::Vaddr, Way::Pages, Way::Paddr, Way::Quota],
+    };
+    let mut ranked = Ranked::default();
+    for way in ways {
+        match way.judge(kernel, (scope, protected), order) {
+            Ok(reason) => ranked.there.push(Choice { way, reason }),
+            Err(reason) => ranked.missing.push(Choice { way, reason }),
+        }
+    }
+    ranked
+}
+
+impl fmt::Display for Choice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.way.name(), self.reason)
+    }
+}

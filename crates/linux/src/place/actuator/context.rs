@@ -1,0 +1,294 @@
+//! A context of DAMON as writes to its files: pure.
+//!
+//! The files differ by kernel: filters have two folders since 6.15, and a thread updates its
+//! statistics by itself since 6.17. Files that are not written keep the kernel's default, which is
+//! zero for all numbers; upper limits, therefore, have to be written.
+
+use crate::{
+    machine::damon::{ADMIN, probe::Probed},
+    root::Write,
+};
+use std::ops::Range;
+
+/// Sampling interval. With [`AGGREGATION_US`], weights of 60:40 were reached exactly in 12 s, and
+/// kept (6.17.13 and 7.2.12, a program that sweeps 200 MiB).
+pub const SAMPLE_US: u64 = 100_000;
+
+/// Aggregation interval; schemes are applied at its end.
+pub const AGGREGATION_US: u64 = 1_000_000;
+
+/// Interval at which DAMON reads the mappings of processes.
+const UPDATE_US: u64 = 1_000_000;
+
+/// The highest access count of an aggregation.
+pub const ACCESSES_MAX: u32 = (AGGREGATION_US / SAMPLE_US) as u32;
+
+/// Limits of the number of regions: DAMON's defaults, except for many processes, which need some
+/// regions each.
+const REGIONS: Range<usize> = 10..1000;
+const REGIONS_OF_TARGET: usize = 20;
+
+/// The metric of a quota goal on a node's share of the eligible memory, since 7.2.
+pub const ELIGIBLE: &str = "node_eligible_mem_bp";
+
+/// The first context of the first thread.
+pub const CONTEXT: &str = "0/contexts/0";
+
+/// A context: monitored memory and schemes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Context {
+    pub watched: Watched,
+    pub schemes: Vec<Scheme>,
+}
+
+/// Monitored memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Watched {
+    /// The addresses of processes (`vaddr`).
+    Processes(Vec<u32>),
+    /// Physical memory (`paddr`): address ranges in bytes, in ascending order.
+    Memory(Vec<Range<u64>>),
+}
+
+/// A scheme: an action on regions of some access pattern.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Scheme {
+    /// `migrate_hot` or `migrate_cold`.
+    pub action: &'static str,
+    pub to: To,
+    /// The range of access counts, inclusive; `None` matches no region.
+    pub accesses: Option<(u32, u32)>,
+    /// The minimum age, in aggregations.
+    pub age_min: u32,
+    /// The quota; `None` for no limit.
+    pub quota: Option<Quota>,
+    /// The goal to which the kernel tunes the quota, with `quota` as its upper limit.
+    pub goal: Option<EligibleGoal>,
+    /// Pages that are left out.
+    pub without: Vec<Without>,
+}
+
+/// The destination of pages.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum To {
+    /// A node.
+    Node(u32),
+    /// Nodes by weights above 0; each page's address selects one.
+    Weighted(Vec<(u32, u32)>),
+}
+
+/// An upper limit of the bytes that a scheme tries to migrate, successful or not. Regions take
+/// turns whatever their access count: with the kernel's preference for the hottest ones, those in
+/// place already would use the quota up for ever.
+///
+/// The quota is written in whole pages. Kernels try whole pages, and remember where they stopped
+/// once the quota is used up to the byte; a remainder of less than a page is never used up, so that
+/// each window begins at the first address again (6.12 and 6.17: the first 20 MiB of the machine
+/// were tried for minutes, with `qt_exceeds` at 0; "mm/damon/core: handle <min_region_sz remaining
+/// quota as empty", 2026).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Quota {
+    /// Bytes in a window.
+    pub bytes: u64,
+    /// The length of a window, ms.
+    pub reset_ms: u64,
+}
+
+/// `node_eligible_mem_bp`: the target share of a node in the eligible memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EligibleGoal {
+    pub node: u32,
+    /// The share in basis points.
+    pub share_bp: u64,
+}
+
+/// Pages that a scheme leaves alone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Without {
+    /// Pages in a range of physical addresses.
+    Addresses(Range<u64>),
+    /// Pages of files.
+    Files,
+    /// Pages of all control groups but these, named relative to the mount point of version 2; more
+    /// than one group only where filters are split. It comes last.
+    OtherGroups(Vec<String>),
+    /// Pages of this control group without its descendants, named likewise.
+    Group(String),
+}
+
+impl Context {
+    /// The writes that set a context up below an existing thread, in order: counts before the
+    /// folders that they create. The thread's state is not among them.
+    pub fn writes(&self, kernel: &Probed) -> Vec<Write> {
+        let mut out = WriteList(vec![]);
+        if kernel.refresh {
+            out.add("0/refresh_ms", AGGREGATION_US / 1000);
+        }
+        out.add("0/contexts/nr_contexts", 1);
+        let is_processes = matches!(self.watched, Watched::Processes(_));
+        let targets = match &self.watched {
+            Watched::Processes(pids) => pids.len(),
+            Watched::Memory(_) => 1,
+        };
+        out.add(format!("{CONTEXT}/operations"), if is_processes { "vaddr" } else { "paddr" });
+        let attributes = format!("{CONTEXT}/monitoring_attrs");
+        out.add(format!("{attributes}/intervals/sample_us"), SAMPLE_US);
+        out.add(format!("{attributes}/intervals/aggr_us"), AGGREGATION_US);
+        out.add(format!("{attributes}/intervals/update_us"), UPDATE_US);
+        out.add(format!("{attributes}/nr_regions/min"), REGIONS.start);
+        let most = REGIONS.end.max(targets * REGIONS_OF_TARGET);
+        out.add(format!("{attributes}/nr_regions/max"), most);
+        out.add(format!("{CONTEXT}/targets/nr_targets"), targets);
+        match &self.watched {
+            Watched::Processes(pids) => {
+                for (at, pid) in pids.iter().enumerate() {
+                    out.add(format!("{CONTEXT}/targets/{at}/pid_target"), pid);
+                }
+            }
+            Watched::Memory(ranges) => {
+                let folder = format!("{CONTEXT}/targets/0/regions");
+                out.add(format!("{folder}/nr_regions"), ranges.len());
+                for (at, range) in ranges.iter().enumerate() {
+                    out.add(format!("{folder}/{at}/start"), range.start);
+                    out.add(format!("{folder}/{at}/end"), range.end);
+                }
+            }
+        }
+        out.add(format!("{CONTEXT}/schemes/nr_schemes"), self.schemes.len());
+        for (at, scheme) in self.schemes.iter().enumerate() {
+            scheme.writes(&format!("{CONTEXT}/schemes/{at}"), kernel, &mut out);
+        }
+        out.0
+    }
+}
+
+impl Quota {
+    /// The bytes rounded to whole pages, at least one: 0 would be no limit.
+    fn whole_pages(self) -> u64 {
+        let page = rustix::param::page_size() as u64;
+        (self.bytes / page).max(1) * page
+    }
+}
+
+impl Scheme {
+    fn writes(&self, folder: &str, kernel: &Probed, out: &mut WriteList) {
+        out.add(format!("{folder}/action"), self.action);
+        match &self.to {
+            To::Node(node) => {
+                // Destinations that exist already would come first.
+                if kernel.destinations {
+                    out.add(format!("{folder}/dests/nr_dests"), 0);
+                }
+                out.add(format!("{folder}/target_nid"), node);
+            }
+            To::Weighted(nodes) => {
+                out.add(format!("{folder}/dests/nr_dests"), nodes.len());
+                for (at, (node, weight)) in nodes.iter().enumerate() {
+                    out.add(format!("{folder}/dests/{at}/id"), node);
+                    out.add(format!("{folder}/dests/{at}/weight"), weight);
+                }
+            }
+        }
+        let pattern = format!("{folder}/access_pattern");
+        out.add(format!("{pattern}/sz/max"), u64::MAX);
+        // No region has as many accesses, so that nothing matches.
+        let (from, to) = self.accesses.unwrap_or((u32::MAX, u32::MAX));
+        out.add(format!("{pattern}/nr_accesses/min"), from);
+        out.add(format!("{pattern}/nr_accesses/max"), to);
+        out.add(format!("{pattern}/age/min"), self.age_min);
+        out.add(format!("{pattern}/age/max"), u32::MAX);
+        let (bytes, reset_ms) = self.quota.map_or((0, 0), |it| (it.whole_pages(), it.reset_ms));
+        out.add(format!("{folder}/quotas/bytes"), bytes);
+        out.add(format!("{folder}/quotas/reset_interval_ms"), reset_ms);
+        let goals = format!("{folder}/quotas/goals");
+        if self.goal.is_none() && kernel.goals.iter().any(|it| it == ELIGIBLE) {
+            out.add(format!("{goals}/nr_goals"), 0);
+        }
+        if let Some(goal) = self.goal {
+            out.add(format!("{goals}/nr_goals"), 1);
+            out.add(format!("{goals}/0/target_metric"), ELIGIBLE);
+            out.add(format!("{goals}/0/target_value"), goal.share_bp);
+            out.add(format!("{goals}/0/nid"), goal.node);
+            // The whole quota until the goal is reached, then none: the other tuner starts with a
+            // page and doubles, which takes a minute to become effective.
+            if kernel.tuners.iter().any(|it| it == "temporal") {
+                out.add(format!("{folder}/quotas/goal_tuner"), "temporal");
+            }
+        }
+        let is_core = |it: &&Without| matches!(it, Without::Addresses(_));
+        let (core, ops): (Vec<_>, Vec<_>) = self.without.iter().partition(is_core);
+        if kernel.split_filters {
+            filters(&format!("{folder}/core_filters"), &core, true, out);
+            filters(&format!("{folder}/ops_filters"), &ops, true, out);
+        } else {
+            filters(&format!("{folder}/filters"), &[core, ops].concat(), false, out);
+        }
+    }
+}
+
+/// Filters reject matching pages, by default and before 6.14 always. Since then a filter can also
+/// allow: the first match decides, and after a last filter that allows, all other pages are
+/// rejected. Several groups are allowed one by one that way; otherwise only a single group can be
+/// selected.
+fn filters(folder: &str, all: &[&Without], can_allow: bool, out: &mut WriteList) {
+    if all.is_empty() {
+        return;
+    }
+    let groups = |without: &&Without| match without {
+        Without::OtherGroups(groups) if can_allow => Some(groups.clone()),
+        _ => None,
+    };
+    let allowed = all.iter().find_map(groups).unwrap_or_default();
+    let rejecting: Vec<&&Without> = all.iter().filter(|it| groups(it).is_none()).collect();
+    out.add(format!("{folder}/nr_filters"), rejecting.len() + allowed.len());
+    let says_allow = !allowed.is_empty();
+    for (at, without) in rejecting.iter().enumerate() {
+        let filter = format!("{folder}/{at}");
+        without.writes(&filter, out);
+        if says_allow {
+            out.add(format!("{filter}/allow"), "N");
+        }
+    }
+    for (at, group) in allowed.iter().enumerate() {
+        let filter = format!("{folder}/{}", rejecting.len() + at);
+        Without::Group(group.clone()).writes(&filter, out);
+        out.add(format!("{filter}/allow"), "Y");
+    }
+}
+
+impl Without {
+    /// Writes a filter that matches these pages.
+    fn writes(&self, filter: &str, out: &mut WriteList) {
+        let kind = match self {
+            Self::Addresses(_) => "addr",
+            Self::Files => "anon",
+            Self::OtherGroups(_) | Self::Group(_) => "memcg",
+        };
+        out.add(format!("{filter}/type"), kind);
+        let matching = if matches!(self, Self::Addresses(_) | Self::Group(_)) { "Y" } else { "N" };
+        out.add(format!("{filter}/matching"), matching);
+        match self {
+            Self::Addresses(range) => {
+                out.add(format!("{filter}/addr_start"), range.start);
+                out.add(format!("{filter}/addr_end"), range.end);
+            }
+            Self::Files => {}
+            Self::OtherGroups(groups) => {
+                for group in groups.iter().take(1) {
+                    out.add(format!("{filter}/memcg_path"), group);
+                }
+            }
+            Self::Group(group) => out.add(format!("{filter}/memcg_path"), group),
+        }
+    }
+}
+
+/// Writes below the folder of DAMON's threads.
+struct WriteList(Vec<Write>);
+
+impl WriteList {
+    fn add(&mut self, path: impl AsRef<str>, text: impl ToString) {
+        let path = format!("{ADMIN}/{}", path.as_ref());
+        self.0.push(Write { path, text: text.to_string() });
+    }
+}

@@ -1,0 +1,157 @@
+//! Demotes cold pages while the fastest node near a socket is nearly full.
+//!
+//! Interleaving migrates hot pages. Cold pages stay on the node of their first touch and fill the
+//! fastest node, until new pages, hot ones included, are allocated elsewhere. The watermarks of
+//! DAMON's schemes are those of the whole machine, so that the node's free memory is checked here.
+
+use super::{
+    Goal,
+    context::{Quota, Scheme, To},
+};
+use crate::{
+    machine::node::{self, NODES},
+    root::{Root, RootError},
+};
+
+/// Demotion begins when less than this part of the node is free, or less than [`BEGIN_BYTES`]. The
+/// DMI prototype has 2 %; a node of 512 MiB that the kernel treats as full still has 5 % free.
+const BEGIN: f64 = 0.02;
+const BEGIN_BYTES: u64 = 64 << 20;
+
+/// Demotion ends when this multiple of the begin threshold is free.
+const END: u64 = 2;
+
+/// Aggregations without an access after which a page is cold. (The DMI prototype: 15 s.)
+pub(super) const COLD_AGE: u32 = 5;
+
+/// The length of a quota window, ms.
+const RESET_MS: u64 = 1000;
+
+/// The minimum of a demotion, bytes.
+const LEAST_BYTES: u64 = 1 << 20;
+
+/// The state of each of a goal's demotions.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Guards(Vec<Guard>);
+
+/// Hysteresis of one node's demotion.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Guard {
+    /// Bytes to be freed; `None` while demotion is off.
+    wanted_bytes: Option<u64>,
+}
+
+impl Guards {
+    /// True while any node's pages are demoted.
+    pub(super) fn demotes(&self) -> bool {
+        self.0.iter().any(|guard| guard.wanted_bytes.is_some())
+    }
+
+    /// Reads the free memory of the source nodes, and notes when demotion of one begins or ends.
+    pub(super) fn update(
+        &mut self,
+        root: &Root,
+        goal: &Goal,
+        notes: &mut Vec<String>,
+    ) -> Result<(), RootError> {
+        self.0.resize_with(goal.demotions.len(), Guard::default);
+        for (guard, (from, to)) in self.0.iter_mut().zip(&goal.demotions) {
+            let text = root.peek(&format!("{NODES}/node{from}/meminfo"))?.unwrap_or_default();
+            let bytes = |key| node::size(&text, key);
+            let before = guard.wanted_bytes.is_some();
+            if let (Some(free), Some(total)) = (bytes("MemFree"), bytes("MemTotal")) {
+                guard.step(free, total);
+            }
+            match (before, guard.wanted_bytes.is_some()) {
+                (false, true) => {
+                    notes.push(format!(
+                        "node {from} is nearly full, and cold pages go to node {to}"
+                    ));
+                }
+                (true, false) => {
+                    notes.push(format!("node {from} has room again: cold pages stay there"));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// A scheme for each demotion, with its source node; idle while there is room.
+    pub(super) fn schemes(&self, goal: &Goal) -> Vec<(u32, Scheme)> {
+        let most = goal.rate_limit_bytes_per_s.unwrap_or(u64::MAX);
+        let scheme = |(at, (from, to)): (usize, &(u32, u32))| {
+            let wanted_bytes = self.0.get(at).and_then(|guard| guard.wanted_bytes);
+            let bytes = wanted_bytes.unwrap_or(LEAST_BYTES).max(LEAST_BYTES).min(most);
+            let scheme = Scheme {
+                action: "migrate_cold",
+                to: To::Node(*to),
+                accesses: wanted_bytes.map(|_| (0, 0)),
+                age_min: COLD_AGE,
+                quota: Some(Quota { bytes, reset_ms: RESET_MS }),
+                goal: None,
+                without: vec![],
+            };
+            (*from, scheme)
+        };
+        goal.demotions.iter().enumerate().map(scheme).collect()
+    }
+}
+
+impl Guard {
+    /// Updates the hysteresis with a node's free bytes.
+    fn step(&mut self, free_bytes: u64, total_bytes: u64) {
+        let begin = ((total_bytes as f64 * BEGIN) as u64).max(BEGIN_BYTES);
+        let end = begin * END;
+        let limit = if self.wanted_bytes.is_some() { end } else { begin };
+        self.wanted_bytes = (free_bytes < limit).then(|| end - free_bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+    use interleaf_model::machine::Order;
+    use std::fs;
+
+    /// Demotions stay within a socket.
+    #[test]
+    fn each_socket_has_its_own() {
+        let folder = tempfile::tempdir().unwrap();
+        for (node, free_kib) in [(0, 9 << 20), (1, 1 << 10)] {
+            let node = folder.path().join(format!("{NODES}/node{node}").trim_start_matches('/'));
+            fs::create_dir_all(&node).unwrap();
+            let text = format!("Node 1 MemTotal: 10485760 kB\nNode 1 MemFree: {free_kib} kB\n");
+            fs::write(node.join("meminfo"), text).unwrap();
+        }
+        let root = Root::captured(folder.path());
+        let goal = Goal {
+            nodes: vec![(0, 30), (1, 30), (2, 20), (3, 20)],
+            order: Order::Interleave,
+            demotions: vec![(0, 2), (1, 3)],
+            rate_limit_bytes_per_s: None,
+        };
+        let (mut guards, mut notes) = (Guards::default(), vec![]);
+        guards.update(&root, &goal, &mut notes).unwrap();
+        assert_eq!(notes, ["node 1 is nearly full, and cold pages go to node 3"]);
+        let [(0, idle), (1, at_work)] = &guards.schemes(&goal)[..] else { panic!() };
+        assert_eq!((idle.to.clone(), idle.accesses), (To::Node(2), None));
+        assert_eq!((at_work.to.clone(), at_work.accesses), (To::Node(3), Some((0, 0))));
+    }
+
+    #[test]
+    fn it_begins_late_and_ends_early() {
+        let mut guard = Guard::default();
+        // On 10 GiB it begins below 204.8 MiB, on 1 GiB below 64.
+        let steps = [(300, None), (200, Some(209)), (400, Some(9)), (410, None), (300, None)];
+        for (free, wanted) in steps {
+            guard.step(free << 20, 10 << 30);
+            assert_eq!(guard.wanted_bytes.map(|bytes| bytes >> 20), wanted, "{free}");
+        }
+        guard.step(65 << 20, 1 << 30);
+        assert_eq!(guard.wanted_bytes, None);
+        guard.step(60 << 20, 1 << 30);
+        assert_eq!(guard.wanted_bytes, Some(68 << 20));
+    }
+}

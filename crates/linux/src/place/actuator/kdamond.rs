@@ -1,0 +1,279 @@
+//! Our DAMON thread: set up, updated while it runs, and removed.
+
+use super::{ActuatorError, Setting, context::Context, settings_guard::SettingsGuard};
+use crate::{
+    machine::damon::{ADMIN, COUNT, MODULES, damon, probe::Probed},
+    place::journal,
+    root::{RootError, Write},
+};
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
+
+/// A DAMON thread, which is removed when this is dropped.
+#[derive(Debug)]
+pub struct Kdamond<'a> {
+    setting: Setting<'a>,
+    kernel: Probed,
+    /// The content of its files, as far as this process wrote it.
+    written: BTreeMap<String, String>,
+    settings: SettingsGuard<'a>,
+    /// True when files were written and not yet committed.
+    is_behind: bool,
+    /// Start time.
+    start: Option<Instant>,
+}
+
+/// Warm-up after a start, during which schemes with a quota match nothing: longer than any quota
+/// window. In the first window kernels apply no limit (6.12: all of 200 MiB migrated at once where
+/// 24 were allowed).
+const WARM_UP: Duration = Duration::from_millis(4500);
+
+/// Refusals of the same context before an error. One refusal can come from a thread that had just
+/// ended: it is started again then.
+const SAME_MAX: u32 = 2;
+
+/// Refusals in all before an error. Each rebuilt context leaves out the processes that had ended by
+/// then; a commit takes an aggregation, so that short-lived processes are gone after two or three.
+const TRIES_MAX: u32 = 50;
+
+/// Statistics of a scheme since its set-up, bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Memory that the scheme was applied to, pages in place included.
+    pub tried_bytes: u64,
+    /// Memory that the kernel reports as migrated.
+    pub applied_bytes: u64,
+}
+
+fn file(path: &str) -> String {
+    format!("{ADMIN}/{path}")
+}
+
+impl<'a> Kdamond<'a> {
+    /// A thread that is not set up yet.
+    pub fn new(setting: Setting<'a>, kernel: Probed) -> Self {
+        let (written, settings) = (BTreeMap::new(), SettingsGuard::new(setting.clone()));
+        Self { setting, kernel, written, settings, is_behind: false, start: None }
+    }
+
+    /// The features of the kernel's DAMON.
+    pub fn kernel(&self) -> &Probed {
+        &self.kernel
+    }
+
+    /// True after a set-up; the thread may have ended since.
+    pub fn is_set_up(&self) -> bool {
+        !self.settings.is_empty()
+    }
+
+    /// True while the thread runs; it ends by itself when the last monitored process has. On a
+    /// captured machine, true after a set-up.
+    ///
+    /// # Errors
+    /// When the state cannot be read.
+    pub fn runs(&self) -> Result<bool, RootError> {
+        if !self.setting.root.is_live() {
+            return Ok(self.is_set_up());
+        }
+        let state = self.setting.root.peek(&file("0/state"))?;
+        Ok(self.is_set_up() && state.is_some_and(|state| state.trim() == "on"))
+    }
+
+    /// True when the warm-up is over and quotas hold.
+    pub fn is_warm(&self) -> bool {
+        self.start.is_some_and(|start| start.elapsed() >= WARM_UP)
+    }
+
+    /// Runs the thread with the context that `build` gives: sets it up, starts it, or commits the
+    /// difference. The thread has the context when this returns, up to an aggregation later.
+    ///
+    /// The kernel refuses a context as a whole (`EINVAL`) when one of its processes or control
+    /// groups has ended, so that `build` is called again after each refusal, for a context without
+    /// those. It gives `None` when nothing is left to monitor.
+    ///
+    /// # Errors
+    /// When another program holds DAMON, `build` fails, or the kernel refuses the same context
+    /// twice: the thread keeps the last one, and the next call tries again.
+    pub fn apply(
+        &mut self,
+        build: &mut dyn FnMut() -> Result<Option<Context>, ActuatorError>,
+    ) -> Result<(), ActuatorError> {
+        let was_set_up = self.is_set_up();
+        let done = self.build_and_apply(build);
+        if !was_set_up && !matches!(done, Ok(true)) {
+            self.release();
+        }
+        done.map(drop)
+    }
+
+    /// Builds the context and commits it; true when one was built.
+    fn build_and_apply(
+        &mut self,
+        build: &mut dyn FnMut() -> Result<Option<Context>, ActuatorError>,
+    ) -> Result<bool, ActuatorError> {
+        let mut context = build()?;
+        let (mut tries, mut same) = (0, 0);
+        while let Some(now) = context {
+            match self.apply_once(&now) {
+                Err(why) if why.is_value_refused() => {
+                    context = build()?;
+                    same = if context.as_ref() == Some(&now) { same + 1 } else { 0 };
+                    tries += 1;
+                    if same == SAME_MAX || tries == TRIES_MAX {
+                        return Err(why);
+                    }
+                }
+                done => return done.map(|()| true),
+            }
+        }
+        Ok(false)
+    }
+
+    fn apply_once(&mut self, context: &Context) -> Result<(), ActuatorError> {
+        if !self.is_set_up() {
+            self.claim()?;
+        }
+        let runs = self.runs()? && !self.written.is_empty();
+        let is_warm = runs && self.is_warm();
+        let mut context = context.clone();
+        // On a captured machine the final context is shown.
+        for scheme in context.schemes.iter_mut().filter(|_| self.setting.root.is_live()) {
+            if scheme.quota.is_some() && !is_warm {
+                scheme.accesses = None;
+            }
+        }
+        let writes = context.writes(&self.kernel);
+        for Write { path, text } in writes {
+            if self.written.get(&path) == Some(&text) {
+                continue;
+            }
+            self.is_behind = true;
+            self.setting.root.write(&path, &text).map_err(ActuatorError::Refused)?;
+            // Writing a count replaces the folders below it by empty ones.
+            if let Some((folder, name)) = path.rsplit_once('/')
+                && name.starts_with("nr_")
+            {
+                let below = format!("{folder}/");
+                self.written.retain(|path, _| !path.starts_with(&below));
+            }
+            self.written.insert(path, text);
+        }
+        let state = file("0/state");
+        if !runs {
+            self.start = Some(Instant::now());
+            if self.settings.has(&state) {
+                self.setting.root.write(&state, "on").map_err(ActuatorError::Refused)?;
+            } else {
+                self.settings.set(&state, "on")?;
+            }
+        } else if self.is_behind {
+            self.setting.root.write(&state, "commit").map_err(ActuatorError::Refused)?;
+        }
+        self.is_behind = false;
+        Ok(())
+    }
+
+    /// Takes possession of DAMON, and disables rivals where that is permitted.
+    fn claim(&mut self) -> Result<(), ActuatorError> {
+        let root = self.setting.root;
+        let Some(found) = damon(root)? else {
+            return Err(ActuatorError::None("this kernel has no DAMON".into()));
+        };
+        if let Some(pid) = journal::holder(root, COUNT)?.filter(|_| !found.kdamonds.is_empty()) {
+            return Err(ActuatorError::Held {
+                who: format!("process {pid} of interleaf has DAMON already"),
+                hint: format!("let one of both do all, and end the other: kill {pid}"),
+            });
+        }
+        if !found.kdamonds.is_empty() {
+            let does = |it: &crate::machine::damon::KdamondSettings| {
+                let what = it.operations.iter().chain(&it.actions).cloned();
+                let what: Vec<String> = what.collect();
+                let on = if it.on == Some(false) { "off" } else { "on" };
+                format!("{on}: {}", what.join(" "))
+            };
+            let all: Vec<String> = found.kdamonds.iter().map(does).collect();
+            return Err(ActuatorError::Held {
+                who: format!(
+                    "somebody has set up {} DAMON thread(s) ({})",
+                    all.len(),
+                    all.join("; ")
+                ),
+                hint: "find out who (damo?), and stop it there: `damo stop`".into(),
+            });
+        }
+        if let Some(module) = found.modules.first().filter(|_| !self.setting.leave) {
+            return Err(ActuatorError::Held {
+                who: format!("the kernel's {module} holds DAMON"),
+                hint: format!(
+                    "give leave to switch it off for the time (--stop-rivals), or \
+                     echo N > /sys/module/{module}/parameters/enabled"
+                ),
+            });
+        }
+        self.settings.quiet_balancer()?;
+        for (module, path) in MODULES {
+            if found.modules.iter().any(|name| name == module) {
+                self.settings.set(path, "N")?;
+            }
+        }
+        self.settings.set(COUNT, "1")
+    }
+
+    /// Notes once that NUMA balancing undoes the work of this thread.
+    ///
+    /// # Errors
+    /// When the setting cannot be read.
+    pub(super) fn note_balancer(&mut self, notes: &mut Vec<String>) -> Result<(), ActuatorError> {
+        if self.is_set_up() { self.settings.note_balancer(notes) } else { Ok(()) }
+    }
+
+    /// Statistics of the schemes up to now, in order; empty while the thread does not run. The
+    /// thread answers between two steps, so that reported migrations are complete.
+    ///
+    /// # Errors
+    /// When the request fails.
+    pub fn stats_now(&self) -> Result<Vec<Stats>, RootError> {
+        if self.setting.root.is_live() && self.runs()? {
+            match self.setting.root.write(&file("0/state"), "update_schemes_stats") {
+                // The thread has ended meanwhile.
+                Err(why) if why.is_not_taken() && !self.runs()? => {}
+                asked => asked?,
+            }
+        }
+        self.stats()
+    }
+
+    /// Statistics of the schemes as of the kernel's last periodic update, where it has one.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn stats(&self) -> Result<Vec<Stats>, RootError> {
+        let root = self.setting.root;
+        if !root.is_live() || !self.runs()? {
+            return Ok(vec![]);
+        }
+        let schemes = file("0/contexts/0/schemes");
+        let number = |path: String| -> Result<u64, RootError> {
+            let text = root.peek(&path)?.unwrap_or_default();
+            Ok(text.trim().parse().unwrap_or(0))
+        };
+        let mut all = vec![];
+        while root.peek_names(&format!("{schemes}/{}", all.len()))? != Vec::<String>::new() {
+            let folder = format!("{schemes}/{}/stats", all.len());
+            all.push(Stats {
+                tried_bytes: number(format!("{folder}/sz_tried"))?,
+                applied_bytes: number(format!("{folder}/sz_applied"))?,
+            });
+        }
+        Ok(all)
+    }
+
+    /// Stops and removes the thread and restores all settings, the last change first.
+    pub fn release(&mut self) {
+        self.written.clear();
+        self.settings.release();
+    }
+}

@@ -1,0 +1,249 @@
+//! One actuator for several sockets, each with a goal of its own.
+//!
+//! A policy decides for each socket among its near tiers. DAMON has only one thread for us, so that
+//! a single actuator serves all sockets, with their goals combined into one. Pages should not
+//! change the socket, so that each socket keeps its share of the scope's pages: with 3/4 of them
+//! near socket 0 and 1/4 near socket 1, goals of 80:20 and 60:40 combine to 60:15 and 15:10.
+//! Individual pages may still be exchanged between sockets.
+
+use super::{Actuator, ActuatorError, Followed, Goal, Setting};
+use crate::process::numa_maps::NodeBytes;
+use interleaf_model::weights::Weights;
+use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
+
+/// State that the sockets share.
+struct Shared<'a> {
+    whole: Box<dyn Actuator + 'a>,
+    setting: Setting<'a>,
+    /// All nodes, the fastest first.
+    nodes: Vec<u32>,
+    /// The near nodes of each socket, and its goal once it has one.
+    sockets: Vec<(Vec<u32>, Option<Goal>)>,
+    followed: Followed,
+    /// The scope's placement when it was sampled last.
+    on: Option<NodeBytes>,
+}
+
+/// The part of the actuator that serves one socket.
+struct SocketActuator<'a> {
+    shared: Rc<RefCell<Shared<'a>>>,
+    at: usize,
+}
+
+/// Divides an actuator among `sockets`, each given by its near nodes; `nodes` are all nodes of the
+/// machine, the fastest first.
+pub fn divide<'a>(
+    whole: Box<dyn Actuator + 'a>,
+    setting: Setting<'a>,
+    nodes: &[u32],
+    sockets: Vec<Vec<u32>>,
+) -> Vec<Box<dyn Actuator + 'a>> {
+    if sockets.len() < 2 {
+        return vec![whole];
+    }
+    let count = sockets.len();
+    let sockets = sockets.into_iter().map(|nodes| (nodes, None)).collect();
+    let (nodes, followed) = (nodes.to_vec(), Followed::default());
+    let shared = Shared { whole, setting, nodes, sockets, followed, on: None };
+    let shared = Rc::new(RefCell::new(shared));
+    let part =
+        |at| -> Box<dyn Actuator + 'a> { Box::new(SocketActuator { shared: shared.clone(), at }) };
+    (0..count).map(part).collect()
+}
+
+impl Shared<'_> {
+    /// The combined goal; `None` until each socket has one.
+    fn goal(&mut self) -> Result<Option<Goal>, ActuatorError> {
+        if self.sockets.iter().any(|(_, goal)| goal.is_none()) {
+            return Ok(None);
+        }
+        let on = self.placement()?;
+        let parts = parts(&on, self.sockets.iter().map(|(nodes, _)| nodes.as_slice()));
+        let mut shares: BTreeMap<u32, f64> = BTreeMap::new();
+        let mut merged: Option<Goal> = None;
+        for ((_, goal), part) in self.sockets.iter().zip(parts) {
+            let Some(goal) = goal else { continue };
+            for (node, share) in goal.shares()? {
+                *shares.entry(node).or_default() += part * share;
+            }
+            merged.get_or_insert_with(|| goal.clone());
+        }
+        let share = |node: &u32| shares.get(node).copied().unwrap_or(0.0);
+        let points = Weights::percent(&self.nodes.iter().map(share).collect::<Vec<_>>());
+        let weights = points.as_slice().iter().map(|points| u32::from(*points));
+        let nodes = self.nodes.iter().copied().zip(weights).collect();
+        let goals = self.sockets.iter().filter_map(|(_, goal)| goal.as_ref());
+        let demotions = goals.flat_map(|goal| goal.demotions.clone()).collect();
+        Ok(merged.map(|merged| Goal { nodes, demotions, ..merged }))
+    }
+}
+
+impl Shared<'_> {
+    /// The scope's placement. For processes it is the actuator's last sample: reading `/proc` and
+    /// all `numa_maps` again would double the cost.
+    fn placement(&mut self) -> Result<NodeBytes, ActuatorError> {
+        let setting = &self.setting;
+        let is_slow = setting.scope.is_slow_to_sample();
+        if let Some(on) = self.on.as_ref().filter(|_| is_slow) {
+            return Ok(on.clone());
+        }
+        let processes = if is_slow { setting.processes()? } else { vec![] };
+        let on = setting.scope.placement(setting.root, &processes, &setting.stop)?;
+        setting.check_stop()?;
+        Ok(self.on.insert(on.unwrap_or_default()).clone())
+    }
+}
+
+/// The share of the pages of each socket; equal shares without pages. A node near several sockets
+/// counts for each of them in equal parts.
+fn parts<'n>(on: &NodeBytes, sockets: impl Iterator<Item = &'n [u32]> + Clone) -> Vec<f64> {
+    let near = |node: u32| sockets.clone().filter(|nodes| nodes.contains(&node)).count() as f64;
+    let of = |nodes: &[u32]| nodes.iter().map(|node| on.on(*node) as f64 / near(*node)).sum();
+    let bytes: Vec<f64> = sockets.clone().map(of).collect();
+    let all: f64 = bytes.iter().sum();
+    let alike = 1.0 / bytes.len() as f64;
+    bytes.iter().map(|bytes| if all > 0.0 { bytes / all } else { alike }).collect()
+}
+
+impl Actuator for SocketActuator<'_> {
+    fn name(&self) -> &'static str {
+        self.shared.borrow().whole.name()
+    }
+
+    fn describe(&self) -> String {
+        format!(
+            "{}; one for all sockets, each of which keeps the part of the pages that it has",
+            self.shared.borrow().whole.describe()
+        )
+    }
+
+    fn set(&mut self, goal: &Goal) -> Result<(), ActuatorError> {
+        let mut shared = self.shared.borrow_mut();
+        let before = shared.sockets[self.at].1.replace(goal.clone());
+        let done = match shared.goal() {
+            Ok(Some(merged)) => shared.whole.set(&merged),
+            Ok(None) => Ok(()),
+            Err(why) => Err(why),
+        };
+        if done.is_err() {
+            shared.sockets[self.at].1 = before;
+        }
+        done
+    }
+
+    /// The first socket calls the shared actuator. Placement is reported for this socket's near
+    /// nodes, everything else for all sockets and by the first one.
+    fn follow(&mut self) -> Result<Followed, ActuatorError> {
+        let mut shared = self.shared.borrow_mut();
+        if self.at == 0 {
+            shared.followed = shared.whole.follow()?;
+            if let Some(on) = shared.followed.on.clone() {
+                shared.on = Some(on);
+            }
+        }
+        let (nodes, goal) = &shared.sockets[self.at];
+        let on = shared.followed.on.as_ref().map(|on| {
+            NodeBytes(on.0.iter().filter(|(node, _)| nodes.contains(node)).map(own).collect())
+        });
+        let off_points = on.as_ref().and_then(|on| goal.as_ref()?.off_points(on));
+        Ok(match self.at {
+            0 => Followed { on, off_points, ..shared.followed.clone() },
+            _ => Followed { on, off_points, ..Followed::default() },
+        })
+    }
+}
+
+fn own((node, bytes): (&u32, &u64)) -> (u32, u64) {
+    (*node, *bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+    use crate::{
+        place::{actuator::Scope, journal::Journal},
+        root::Root,
+    };
+    use interleaf_model::machine::Order;
+    use std::{fs, path::Path};
+
+    /// Records goals, and reports the placement that the test gives.
+    struct Notes(Rc<RefCell<Vec<Goal>>>);
+
+    impl Actuator for Notes {
+        fn name(&self) -> &'static str {
+            "notes"
+        }
+
+        fn describe(&self) -> String {
+            String::new()
+        }
+
+        fn set(&mut self, goal: &Goal) -> Result<(), ActuatorError> {
+            self.0.borrow_mut().push(goal.clone());
+            Ok(())
+        }
+
+        fn follow(&mut self) -> Result<Followed, ActuatorError> {
+            let on = NodeBytes([(0, 60), (1, 15), (2, 20), (3, 5)].into_iter().collect());
+            Ok(Followed { on: Some(on), tried_bytes: Some(7), ..Followed::default() })
+        }
+    }
+
+    /// A machine with anonymous memory on its nodes, KiB.
+    fn machine(folder: &Path, kib: &[u64]) -> Root {
+        let nodes = folder.join("sys/devices/system/node");
+        for (node, kib) in kib.iter().enumerate() {
+            let own = nodes.join(format!("node{node}"));
+            fs::create_dir_all(&own).unwrap();
+            let text = format!("Node {node} MemTotal: 999 kB\nNode {node} AnonPages: {kib} kB\n");
+            fs::write(own.join("meminfo"), text).unwrap();
+        }
+        fs::write(nodes.join("online"), format!("0-{}\n", kib.len() - 1)).unwrap();
+        Root::captured(folder)
+    }
+
+    /// A goal as the host gives it: all nodes, the fastest first.
+    fn goal(weights: [u32; 4]) -> Goal {
+        Goal {
+            nodes: (0..).zip(weights).collect(),
+            order: Order::Interleave,
+            demotions: vec![],
+            rate_limit_bytes_per_s: None,
+        }
+    }
+
+    #[test]
+    fn each_socket_keeps_its_part() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = machine(folder.path(), &[75, 25, 0, 0]);
+        let journal = Rc::new(RefCell::new(Journal::open(&root).unwrap().0));
+        let setting = Setting::new(&root, journal, Scope::Machine);
+        let told = Rc::new(RefCell::new(vec![]));
+        let whole = Box::new(Notes(told.clone()));
+        let mut parts = divide(whole, setting, &[0, 1, 2, 3], vec![vec![0, 2], vec![1, 3]]);
+        parts[0].set(&goal([80, 0, 20, 0])).unwrap();
+        assert!(told.borrow().is_empty(), "the other socket has no goal yet");
+        parts[1].set(&goal([0, 60, 0, 40])).unwrap();
+        let merged = told.borrow().last().cloned().unwrap();
+        assert_eq!(merged.nodes, [(0, 60), (1, 15), (2, 15), (3, 10)]);
+        let first = parts[0].follow().unwrap();
+        let second = parts[1].follow().unwrap();
+        assert_eq!((first.on.as_ref().unwrap().total(), first.tried_bytes), (80, Some(7)));
+        assert_eq!((second.on.as_ref().unwrap().total(), second.tried_bytes), (20, None));
+        let off = |it: Followed| it.off_points.unwrap().round();
+        assert_eq!((off(first), off(second)), (5.0, 15.0));
+    }
+
+    #[test]
+    fn parts_are_by_pages() {
+        let sockets = [&[0, 2][..], &[1, 2]];
+        let of = |on: &[(u32, u64)]| {
+            parts(&NodeBytes(on.iter().copied().collect()), sockets.iter().copied())
+        };
+        assert_eq!(of(&[]), [0.5, 0.5]);
+        assert_eq!(of(&[(1, 8)]), [0.0, 1.0]);
+        assert_eq!(of(&[(0, 2), (2, 4)]), [4.0 / 6.0, 2.0 / 6.0]);
+    }
+}

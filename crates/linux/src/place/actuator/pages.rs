@@ -1,0 +1,171 @@
+//! Migrates the pages of processes to a ratio with `move_pages(2)`, in portions: works on any
+//! kernel.
+//!
+//! The only changed setting is NUMA balancing, which is restored. Access counts are not known, so
+//! that all pages are interleaved, and [`Order::HottestFirst`] keeps only the ratio.
+
+use super::{
+    Actuator, ActuatorError, Followed, Goal, Setting,
+    sampler::{Duty, ENDED, JOINED, PlacementSampler, check_nodes_online, note_membership},
+    scan::{Changes, Scan},
+    settings_guard::SettingsGuard,
+};
+use crate::{place::migrate::Migrator, process::Process};
+use interleaf_model::machine::Order;
+use std::{
+    collections::BTreeSet,
+    ops::ControlFlow,
+    time::{Duration, Instant},
+};
+
+/// The duration of a portion after its first move: the rest of the second is the caller's.
+const PORTION: Duration = Duration::from_millis(500);
+
+/// The minimum of a portion, bytes, where the rate limit allows it.
+const LEAST_BYTES: u64 = 4 << 20;
+
+/// Migrates the pages of processes to a ratio.
+#[derive(Debug)]
+pub struct Pages<'a> {
+    setting: Setting<'a>,
+    held: SettingsGuard<'a>,
+    goal: Option<Goal>,
+    mover: Option<Migrator>,
+    known: Vec<Process>,
+    scan: Scan,
+    /// Processes whose pages may not be moved, which was reported.
+    refused: BTreeSet<(u32, u64)>,
+    sampler: PlacementSampler,
+    duty: Duty,
+    tried_bytes: u64,
+    moved_bytes: u64,
+}
+
+impl<'a> Pages<'a> {
+    /// An actuator for the processes of a scope. It is idle until a goal is set and
+    /// [`Actuator::follow`] is called.
+    pub fn new(setting: Setting<'a>) -> Self {
+        Self {
+            held: SettingsGuard::new(setting.clone()),
+            setting,
+            goal: None,
+            mover: None,
+            known: vec![],
+            scan: Scan::default(),
+            refused: BTreeSet::new(),
+            sampler: PlacementSampler::default(),
+            duty: Duty::default(),
+            tried_bytes: 0,
+            moved_bytes: 0,
+        }
+    }
+
+    /// Migrates a portion.
+    fn portion(&mut self, goal: &Goal, followed: &mut Followed) -> Result<(), ActuatorError> {
+        let Some(mover) = self.mover.as_mut().filter(|_| self.duty.is_due()) else {
+            return Ok(());
+        };
+        let rate = goal.rate_limit_bytes_per_s.unwrap_or(u64::MAX);
+        let budget = (rate as f64 * PORTION.as_secs_f64()) as u64;
+        let start = Instant::now();
+        let (mut moved, mut looked) = (0, 0);
+        let pids: Vec<u32> = self.known.iter().map(|it| it.pid).collect();
+        let stop = self.setting.stop.clone();
+        // Settled pages are located again each time, and one page of each mapping is tried first:
+        // the duration of a portion is measured from its first other move.
+        let mut first = None;
+        let done = mover.run(&pids, &mut |progress| {
+            (moved, looked) = (progress.moved_bytes, looked.max(progress.looked_bytes));
+            if moved >= LEAST_BYTES.min(budget) {
+                first.get_or_insert_with(Instant::now);
+            }
+            let is_enough = first.is_some_and(|first| first.elapsed() >= PORTION);
+            match moved >= budget || is_enough || stop.is_set() {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        });
+        match done {
+            Ok(outcome) => {
+                moved = outcome.moved_bytes();
+                let left = outcome.left();
+                let left = left.iter().filter(|_| !outcome.stopped);
+                followed
+                    .notes
+                    .extend(left.map(|(why, bytes)| format!("{bytes} bytes stay: {why}")));
+                for refusal in &outcome.refused {
+                    let process = self.known.iter().find(|it| it.pid == refusal.pid);
+                    if process.is_some_and(|it| self.refused.insert(it.identity())) {
+                        followed.notes.push(refusal.to_string());
+                    }
+                }
+            }
+            Err(why) => followed.notes.push(why.to_string()),
+        }
+        self.tried_bytes += looked;
+        self.moved_bytes += moved;
+        if moved == 0 {
+            self.duty.spent(start.elapsed());
+        }
+        Ok(())
+    }
+}
+
+impl Actuator for Pages<'_> {
+    fn name(&self) -> &'static str {
+        "pages"
+    }
+
+    fn describe(&self) -> String {
+        let order = match self.goal.as_ref().map(|goal| goal.order) {
+            Some(Order::HottestFirst) => ", any of them, since nobody tells which are hot",
+            _ => "",
+        };
+        format!("the pages of processes are looked for one by one, and moved in portions{order}")
+    }
+
+    fn set(&mut self, goal: &Goal) -> Result<(), ActuatorError> {
+        if self.setting.root.is_live() {
+            let mover = Migrator::new(goal.target()?)?.alone();
+            self.mover = Some(match goal.rate_limit_bytes_per_s {
+                Some(rate) => mover.at_rate(rate),
+                None => mover,
+            });
+        }
+        self.sampler.restart();
+        self.held.quiet_balancer()?;
+        (self.goal, self.duty) = (Some(goal.clone()), Duty::default());
+        Ok(())
+    }
+
+    fn follow(&mut self) -> Result<Followed, ActuatorError> {
+        let mut followed = Followed::default();
+        let Some(goal) = self.goal.clone() else { return Ok(followed) };
+        let root = self.setting.root;
+        check_nodes_online(root, &goal)?;
+        self.held.note_balancer(&mut followed.notes)?;
+        if self.scan.is_due() {
+            let Changes { joined, gone } = self.scan.changes(&self.setting, &self.known, 0)?;
+            if !self.known.is_empty() {
+                note_membership(&mut followed.notes, JOINED, &joined);
+            }
+            note_membership(&mut followed.notes, ENDED, &gone);
+            followed.joined = joined.iter().map(|it| it.pid).collect();
+            followed.left = gone.iter().map(|it| it.pid).collect();
+            if !joined.is_empty() {
+                self.duty = Duty::default();
+            }
+            let gone: BTreeSet<_> = gone.iter().map(Process::identity).collect();
+            self.known.retain(|it| !gone.contains(&it.identity()));
+            self.refused.retain(|it| !gone.contains(it));
+            self.known.extend(joined);
+        }
+        self.portion(&goal, &mut followed)?;
+        let on = self.sampler.sample_placement(&self.setting, &self.known)?;
+        self.sampler.note(&mut followed, root, &goal, on)?;
+        followed.tried_bytes = Some(self.tried_bytes);
+        followed.applied_bytes = Some(self.moved_bytes);
+        followed.processes = Some(self.known.len());
+        Ok(followed)
+    }
+}

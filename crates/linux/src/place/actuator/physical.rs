@@ -1,0 +1,295 @@
+//! Steers the whole machine, or a control group, to a ratio by DAMON's `paddr`.
+//!
+//! Schemes on physical memory have no destinations by address, so that the ratio is controlled by
+//! quotas: pages move from the node with the largest excess to the one with the largest deficit, as
+//! much as [`QuotaController`] derives from the measured placement of anonymous memory. Chance
+//! decides which of the hot pages move: the ratio holds over all of them and not within each array.
+//!
+//! `paddr` also gives the kernel the goal `node_eligible_mem_bp` (since 7.2), so that it stops by
+//! itself when the next call is late. Its own estimate lags, and alone swings between 15:85 and
+//! 98:2; where it stops too early, the goal is left out. `quota` is the same without the goal
+//! (since 6.11).
+
+use super::{
+    Actuator, ActuatorError, Followed, Goal, Scope, Setting,
+    context::{Context, EligibleGoal, Quota, Scheme, To, Watched, Without},
+    demote::Guards,
+    kdamond::Kdamond,
+    quota_controller::{Push, QuotaController},
+    sampler::{PlacementSampler, check_nodes_online},
+};
+use crate::{
+    machine::damon::probe::Probed,
+    process::cgroup::Group,
+    root::{Root, RootError},
+};
+use std::{collections::BTreeMap, ops::Range};
+
+/// The zones of each node with their physical addresses.
+pub const ZONEINFO: &str = "/proc/zoneinfo";
+
+/// The length of a quota window, ms: two aggregations, so that moves of one window show in the
+/// next.
+const RESET_MS: u64 = 2000;
+
+/// Steers physical memory to a ratio.
+#[derive(Debug)]
+pub struct Physical<'a> {
+    setting: Setting<'a>,
+    kdamond: Kdamond<'a>,
+    has_goal: bool,
+    goal: Option<Goal>,
+    ranges: BTreeMap<u32, Vec<Range<u64>>>,
+    sampler: PlacementSampler,
+    guards: Guards,
+    quota: QuotaController,
+    push: Option<Push>,
+}
+
+impl<'a> Physical<'a> {
+    /// With quotas only.
+    pub fn quota(setting: Setting<'a>, kernel: Probed) -> Self {
+        let kdamond = Kdamond::new(setting.clone(), kernel);
+        Self {
+            setting,
+            kdamond,
+            has_goal: false,
+            goal: None,
+            ranges: BTreeMap::new(),
+            sampler: PlacementSampler::default(),
+            guards: Guards::default(),
+            quota: QuotaController::default(),
+            push: None,
+        }
+    }
+
+    /// With a quota goal in the kernel.
+    pub fn paddr(setting: Setting<'a>, kernel: Probed) -> Self {
+        Self { has_goal: true, ..Self::quota(setting, kernel) }
+    }
+
+    /// Applies the context for the present goal and push.
+    fn apply_goal(&mut self, goal: &Goal) -> Result<(), ActuatorError> {
+        let Self { kdamond, setting, has_goal, ranges, guards, push, .. } = self;
+        let wanted = Wanted { setting, has_goal: *has_goal, goal, ranges, guards, push: *push };
+        // A control group that has been removed is left out of the next context.
+        kdamond.apply(&mut || Ok(Some(wanted.context()?)))
+    }
+
+    fn sample(&mut self, goal: &Goal, followed: &mut Followed) -> Result<(), ActuatorError> {
+        let root = self.setting.root;
+        // Statistics before placement: while pages move, the other order would miss some arrivals
+        // and request too much.
+        let stats = self.kdamond.stats_now()?;
+        followed.tried_bytes = Some(stats.iter().map(|it| it.tried_bytes).sum());
+        followed.applied_bytes = Some(stats.iter().map(|it| it.applied_bytes).sum());
+        let on = self.sampler.sample_placement(&self.setting, &[])?;
+        if let Some(on) = &on {
+            // Pages that cannot move during warm-up do not count as failures.
+            if !self.kdamond.is_warm() {
+                self.quota = QuotaController::default();
+            }
+            let done = stats.first().copied().unwrap_or_default();
+            self.push = self.quota.step(goal, on, done);
+        }
+        self.guards.update(root, goal, &mut followed.notes)?;
+        self.sampler.note(followed, root, goal, on)
+    }
+}
+
+/// Inputs of a DAMON context.
+struct Wanted<'w, 'a> {
+    setting: &'w Setting<'a>,
+    has_goal: bool,
+    goal: &'w Goal,
+    ranges: &'w BTreeMap<u32, Vec<Range<u64>>>,
+    guards: &'w Guards,
+    push: Option<Push>,
+}
+
+impl Wanted<'_, '_> {
+    /// Filters of a scheme that takes pages from a node.
+    fn without(&self, from: u32) -> Result<Vec<Without>, RootError> {
+        let others = self.ranges.iter().filter(|(node, _)| **node != from);
+        let ranges = others.flat_map(|(_, ranges)| ranges).cloned();
+        let mut without: Vec<Without> = ranges.map(Without::Addresses).collect();
+        without.push(Without::Files);
+        let root = self.setting.root;
+        for scope in &self.setting.protected {
+            // Scopes that are protected by process names cannot be filtered; `choose` does not
+            // offer this actuator then.
+            let Scope::Cgroup(group) = scope else { continue };
+            without.extend(all_of(root, group)?.into_iter().map(Without::Group));
+        }
+        if let Scope::Cgroup(group) = &self.setting.scope {
+            without.push(Without::OtherGroups(all_of(root, group)?));
+        }
+        Ok(without)
+    }
+
+    fn context(&self) -> Result<Context, RootError> {
+        let goal = self.goal;
+        let first = goal.nodes.first().map_or(0, |(node, _)| *node);
+        let rate = goal.rate_limit_bytes_per_s.unwrap_or(u64::MAX);
+        let most = rate.saturating_mul(RESET_MS) / 1000;
+        let push = self.push;
+        let shares = goal.shares().unwrap_or_default();
+        let eligible = |it: &Push| EligibleGoal {
+            node: it.to,
+            share_bp: (shares.get(&it.to).unwrap_or(&0.0) * 10_000.0).round() as u64,
+        };
+        let with_goal = push.filter(|it| self.has_goal && it.level == 0 && it.is_hot);
+        let mover = Scheme {
+            action: if push.is_none_or(|it| it.is_hot) { "migrate_hot" } else { "migrate_cold" },
+            to: To::Node(push.map_or(first, |it| it.to)),
+            accesses: push.map(|it| it.accesses),
+            age_min: 0,
+            quota: push.map(|it| Quota { bytes: it.bytes.min(most), reset_ms: RESET_MS }),
+            goal: with_goal.as_ref().map(eligible),
+            without: self.without(push.map_or(first, |it| it.from))?,
+        };
+        let mut watched: Vec<Range<u64>> = self.ranges.values().flatten().cloned().collect();
+        watched.sort_by_key(|range| range.start);
+        let mut schemes = vec![mover];
+        for (from, demotion) in self.guards.schemes(goal) {
+            schemes.push(Scheme { without: self.without(from)?, ..demotion });
+        }
+        Ok(Context { watched: Watched::Memory(watched), schemes })
+    }
+}
+
+impl Actuator for Physical<'_> {
+    fn name(&self) -> &'static str {
+        if self.has_goal { "paddr" } else { "quota" }
+    }
+
+    fn describe(&self) -> String {
+        let goal = if self.has_goal { " below a goal of the kernel's own" } else { "" };
+        format!(
+            "DAMON watches physical memory, and moves hot pages to the node that lacks most: a \
+             part of what is missing at a time{goal}, nothing within a point of it"
+        )
+    }
+
+    fn set(&mut self, goal: &Goal) -> Result<(), ActuatorError> {
+        goal.shares()?;
+        if let Scope::Cgroup(group) = &self.setting.scope
+            && !self.kdamond.kernel().split_filters
+            && !group.descendants(self.setting.root)?.is_empty()
+        {
+            return Err(ActuatorError::None(format!(
+                "DAMON of this kernel tells one group from others (more since 6.15), and there are \
+                 some below {}: move by pages, or quota one of them",
+                group.name
+            )));
+        }
+        let mut ranges = memory(self.setting.root)?;
+        ranges.retain(|node, _| goal.nodes.iter().any(|(it, _)| it == node));
+        if ranges.is_empty() {
+            let why = "it says where in physical memory nodes are";
+            return Err(ActuatorError::Absent { path: ZONEINFO.into(), why });
+        }
+        (self.ranges, self.quota, self.push) = (ranges, QuotaController::default(), None);
+        self.sampler.restart();
+        self.sample(goal, &mut Followed::default())?;
+        self.apply_goal(goal)?;
+        self.goal = Some(goal.clone());
+        Ok(())
+    }
+
+    fn follow(&mut self) -> Result<Followed, ActuatorError> {
+        let mut followed = Followed::default();
+        let Some(goal) = self.goal.clone() else { return Ok(followed) };
+        check_nodes_online(self.setting.root, &goal)?;
+        self.sample(&goal, &mut followed)?;
+        self.kdamond.note_balancer(&mut followed.notes)?;
+        self.apply_goal(&goal)?;
+        followed.demotes = self.guards.demotes();
+        Ok(followed)
+    }
+}
+
+/// The names of a group and its descendants, as a filter matches one group alone. The kernel
+/// refuses the names of groups that do not exist.
+fn all_of(root: &Root, group: &Group) -> Result<Vec<String>, RootError> {
+    let groups = [group.clone()].into_iter().chain(group.descendants(root)?);
+    Ok(groups.filter(|group| group.is_there(root)).map(|group| group.name).collect())
+}
+
+/// Physical addresses of each node's memory, bytes: its zones, adjacent ones joined.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn memory(root: &Root) -> Result<BTreeMap<u32, Vec<Range<u64>>>, RootError> {
+    let text = root.text(ZONEINFO)?.unwrap_or_default();
+    Ok(zones(&text, rustix::param::page_size() as u64))
+}
+
+fn zones(text: &str, page_bytes: u64) -> BTreeMap<u32, Vec<Range<u64>>> {
+    let mut found: BTreeMap<u32, Vec<Range<u64>>> = BTreeMap::new();
+    let (mut node, mut spanned, mut present) = (None, 0, 0);
+    for line in text.lines() {
+        let mut words = line.split_whitespace();
+        let (name, value) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+        match name {
+            "Node" => {
+                node = value.trim_end_matches(',').parse::<u32>().ok();
+                (spanned, present) = (0, 0);
+            }
+            "spanned" => spanned = value.parse::<u64>().unwrap_or(0),
+            "present" => present = value.parse::<u64>().unwrap_or(0),
+            "start_pfn:" => {
+                let (Some(node), Ok(first)) = (node, value.parse::<u64>()) else { continue };
+                if present > 0 {
+                    let end = (first + spanned) * page_bytes;
+                    found.entry(node).or_default().push(first * page_bytes..end);
+                }
+            }
+            _ => {}
+        }
+    }
+    for ranges in found.values_mut() {
+        ranges.sort_by_key(|range| range.start);
+        ranges.dedup_by(|next, range| {
+            let touches = next.start <= range.end;
+            if touches {
+                range.end = range.end.max(next.end);
+            }
+            touches
+        });
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "\
+Node 0, zone      DMA
+  pages free     3840
+        spanned  4095
+        present  3998
+  start_pfn:           1
+Node 0, zone    DMA32
+        spanned  126976
+        present  126976
+  start_pfn:           4096
+Node 0, zone  Movable
+        spanned  0
+        present  0
+Node 1, zone   Normal
+        spanned  131072
+        present  131072
+  start_pfn:           131072
+";
+
+    #[test]
+    fn zones_are_joined() {
+        let pages = |first: u64, end: u64| first * 4096..end * 4096;
+        let expected =
+            [(0, vec![pages(1, 131_072)]), (1, vec![pages(131_072, 262_144)])].into_iter();
+        let expected: BTreeMap<_, _> = expected.collect();
+        assert_eq!(zones(TEXT, 4096), expected);
+    }
+}

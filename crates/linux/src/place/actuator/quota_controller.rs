@@ -1,0 +1,293 @@
+//! Controls how many pages migrate next from the measured placement: pure.
+//!
+//! DAMON migrates whole regions of hot pages, and the result shows seconds later; with its own
+//! goals it swings around the ratio between 15:85 and 98:2 (7.2.12). The quota is therefore
+//! computed from the measured placement: a part of the missing bytes, and zero near the goal:
+//!
+//! ```text
+//! 200 MiB, all on node 0, wanted 60:40: 80 MiB are missing
+//! window   moves at most     on node 1 then
+//!      1   0.3 * 80 = 24     24
+//!      2   0.3 * 56 = 17     41
+//!      3   0.3 * 39 = 12     53 ...
+//! ```
+//!
+//! If placement is sampled only every second window, the quota moves at most 0.6 of the missing
+//! bytes: no overshoot; with every third window the error still shrinks.
+//!
+//! The kernel charges attempts to the quota, on file pages and free memory too (6.12: of 15 MiB in
+//! a window nothing moved, eight windows long). While all attempts fail the quota grows, up to the
+//! missing bytes, and falls back as soon as something moves. Where nothing is tried, a larger quota
+//! would only migrate more at once later: pages with fewer accesses are allowed instead.
+
+use super::{Goal, context::ACCESSES_MAX, kdamond::Stats};
+use crate::process::numa_maps::NodeBytes;
+use interleaf_model::machine::Order;
+
+/// The part of the missing bytes that a window may move.
+const GAIN: f64 = 0.3;
+
+/// Upper bound of the gain while nothing moves; at 2 or more the loop would oscillate.
+const GAIN_MAX: f64 = 1.5;
+
+/// Dead band: pages rest within this distance of the goal, percentage points ...
+const REST_POINTS: f64 = 1.0;
+
+/// ... until they are off by more than this.
+const WAKE_POINTS: f64 = 2.0;
+
+/// The minimum of a window, and of a migration that counts as progress, bytes.
+const LEAST_BYTES: u64 = 1 << 20;
+const STALL_BYTES: u64 = 256 << 10;
+
+/// Samples without an attempt after which pages with fewer (or more) accesses are allowed, as after
+/// failed attempts on as much memory as the node has. At the goal, samples without progress after
+/// which the direction of the exchange turns.
+const IDLE_MAX: u32 = 8;
+
+/// The highest level of that relaxation.
+const LEVEL_MAX: u32 = 2;
+
+/// Hot pages, for [`Order::HottestFirst`]: accessed in half of the samples.
+const HOT: u32 = ACCESSES_MAX / 2;
+
+/// Controller of the next push.
+#[derive(Clone, Debug, Default)]
+pub struct QuotaController {
+    is_moving: bool,
+    demotes: bool,
+    /// Consecutive samples without an attempt ...
+    idle: u32,
+    /// ... and without a migration.
+    still: u32,
+    /// Bytes tried since the last migration.
+    vain_bytes: u64,
+    level: u32,
+    last: Option<(u32, u32, Stats)>,
+}
+
+/// A migration to request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Push {
+    /// The source node.
+    pub from: u32,
+    /// The destination node.
+    pub to: u32,
+    /// The quota of a window, bytes.
+    pub bytes: u64,
+    /// True to migrate the hottest pages first, false for the coldest.
+    pub is_hot: bool,
+    /// The range of access counts of an aggregation.
+    pub accesses: (u32, u32),
+    /// Relaxation after failed pushes; from 1 on, pages of other access counts are allowed too.
+    pub level: u32,
+}
+
+impl QuotaController {
+    /// The next push for a measured placement and the statistics so far; `None` to let pages rest.
+    pub fn step(&mut self, goal: &Goal, on: &NodeBytes, done: Stats) -> Option<Push> {
+        let shares = goal.shares().ok()?;
+        let total = on.total() as f64;
+        // Excess of a node, bytes. Only nodes of the goal take part.
+        let over = |node: u32| on.on(node) as f64 - shares.get(&node).unwrap_or(&0.0) * total;
+        let nodes = || goal.nodes.iter().map(|(node, _)| *node);
+        let most = nodes().max_by(|a, b| over(*a).total_cmp(&over(*b)))?;
+        let least = nodes().min_by(|a, b| over(*a).total_cmp(&over(*b)))?;
+        if total <= 0.0 || most == least {
+            return None;
+        }
+        let missing = over(most).min(-over(least)).max(0.0);
+        let points = 100.0 * missing / total;
+        self.is_moving = points > if self.is_moving { REST_POINTS } else { WAKE_POINTS };
+        if !self.is_moving {
+            return self.exchange(goal, on, done, &over);
+        }
+        self.watch((most, least), on, done);
+        let position = |node: u32| nodes().position(|it| it == node);
+        let is_hot = goal.order == Order::Interleave || position(least) < position(most);
+        let gain_most = if self.level == 0 { 1.0 } else { GAIN_MAX };
+        let gain = (GAIN + self.vain_bytes as f64 / missing).min(gain_most);
+        let bytes = ((missing * gain) as u64).max(LEAST_BYTES);
+        Some(self.push(goal, most, least, bytes, is_hot))
+    }
+
+    /// At the goal with the hottest first, hot pages of the second node go to the first until it
+    /// has a little more than its share, then cold ones come back, and so on while there are any.
+    fn exchange(
+        &mut self,
+        goal: &Goal,
+        on: &NodeBytes,
+        done: Stats,
+        over: &dyn Fn(u32) -> f64,
+    ) -> Option<Push> {
+        let (first, second) = (goal.nodes.first()?.0, goal.nodes.get(1)?.0);
+        if goal.order == Order::Interleave {
+            (self.last, self.level) = (None, 0);
+            return None;
+        }
+        let points = 100.0 * over(first) / on.total() as f64;
+        let (from, to) = if self.demotes { (first, second) } else { (second, first) };
+        self.watch((from, to), on, done);
+        let is_in_vain = self.still >= IDLE_MAX;
+        self.level = 0;
+        let is_far = if self.demotes { points < -REST_POINTS } else { points > REST_POINTS };
+        self.demotes ^= is_in_vain || is_far;
+        let (from, to) = if self.demotes { (first, second) } else { (second, first) };
+        let bytes = ((on.total() as f64 * REST_POINTS / 100.0) as u64).max(LEAST_BYTES);
+        Some(self.push(goal, from, to, bytes, !self.demotes))
+    }
+
+    /// Classifies the last push by the kernel's statistics: pages migrated, all attempts failed, or
+    /// none was made. Pages that landed elsewhere because the node is full count as migrated: a
+    /// larger quota would not help.
+    fn watch(&mut self, (from, to): (u32, u32), on: &NodeBytes, done: Stats) {
+        match self.last {
+            Some((was_from, was_to, before)) if (was_from, was_to) == (from, to) => {
+                let tried = done.tried_bytes.saturating_sub(before.tried_bytes);
+                let applied = done.applied_bytes.saturating_sub(before.applied_bytes);
+                let has_moved = applied >= STALL_BYTES;
+                self.vain_bytes = if has_moved { 0 } else { self.vain_bytes + tried };
+                self.idle = if tried > 0 { 0 } else { self.idle + 1 };
+                self.still = if has_moved { 0 } else { self.still + 1 };
+            }
+            _ => (self.idle, self.still, self.vain_bytes, self.level) = (0, 0, 0, 0),
+        }
+        if self.idle >= IDLE_MAX || self.vain_bytes >= on.on(from).max(LEAST_BYTES) {
+            (self.idle, self.vain_bytes) = (0, 0);
+            self.level = (self.level + 1).min(LEVEL_MAX);
+        }
+        self.last = Some((from, to, done));
+    }
+
+    fn push(&self, goal: &Goal, from: u32, to: u32, bytes: u64, is_hot: bool) -> Push {
+        let accesses = match (goal.order, is_hot, self.level) {
+            (Order::Interleave, _, 0) => (1, u32::MAX),
+            (Order::HottestFirst, true, 0) => (HOT, u32::MAX),
+            (Order::HottestFirst, true, 1) => (1, u32::MAX),
+            (Order::HottestFirst, false, 0) => (0, 0),
+            (Order::HottestFirst, false, 1) => (0, HOT),
+            _ => (0, u32::MAX),
+        };
+        Push { from, to, bytes, is_hot, accesses, level: self.level }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn goal(nodes: &[(u32, u32)], order: Order) -> Goal {
+        Goal { nodes: nodes.to_vec(), order, demotions: vec![], rate_limit_bytes_per_s: None }
+    }
+
+    fn on(pairs: &[(u32, u64)]) -> NodeBytes {
+        NodeBytes(pairs.iter().map(|(node, mib)| (*node, mib * MIB)).collect())
+    }
+
+    /// Missing bytes when each window moves its whole quota, and placement is sampled only every
+    /// `looks_every` windows.
+    fn run(looks_every: u32) -> Vec<f64> {
+        let goal = goal(&[(0, 60), (1, 40)], Order::Interleave);
+        let (mut steer, mut here) = (QuotaController::default(), on(&[(0, 200), (1, 0)]));
+        let mut done = Stats::default();
+        let mut points = vec![];
+        for _ in 0..30 {
+            if let Some(push) = steer.step(&goal, &here, done) {
+                for _ in 0..looks_every {
+                    let bytes = push.bytes.min(here.on(push.from));
+                    *here.0.entry(push.from).or_default() -= bytes;
+                    *here.0.entry(push.to).or_default() += bytes;
+                    done.tried_bytes += bytes;
+                    done.applied_bytes += bytes;
+                }
+            }
+            points.push(100.0 * here.on(0) as f64 / here.total() as f64);
+        }
+        points
+    }
+
+    #[test]
+    fn it_comes_to_rest_at_the_goal() {
+        for looks_every in [1, 2, 3, 5] {
+            let points = run(looks_every);
+            let last = points.last().unwrap();
+            assert!((last - 60.0).abs() <= WAKE_POINTS, "{looks_every}: {points:?}");
+            assert!(looks_every > 3 || points.iter().all(|it| *it >= 56.0), "{points:?}");
+        }
+    }
+
+    #[test]
+    fn of_three_nodes_the_fullest_gives_to_the_emptiest() {
+        let goal = goal(&[(0, 2), (1, 1), (2, 1)], Order::Interleave);
+        let here = on(&[(0, 100), (1, 90), (2, 10)]);
+        let push = QuotaController::default().step(&goal, &here, Stats::default()).unwrap();
+        assert_eq!((push.from, push.to), (1, 2));
+        assert_eq!((push.bytes, push.accesses), (12 * MIB, (1, u32::MAX)));
+    }
+
+    /// Pushes when each window tries this much and moves nothing.
+    fn in_vain(tries_mib: u64) -> Vec<Push> {
+        let goal = goal(&[(0, 1), (1, 1)], Order::Interleave);
+        let (mut steer, here) = (QuotaController::default(), on(&[(0, 100)]));
+        let done = |look| Stats { tried_bytes: look * tries_mib * MIB, applied_bytes: 0 };
+        (0..20).map(|look| steer.step(&goal, &here, done(look)).unwrap()).collect()
+    }
+
+    #[test]
+    fn what_matches_nothing_is_not_waited_for() {
+        let pushes = in_vain(0);
+        let levels: Vec<u32> = pushes.iter().map(|push| push.level).collect();
+        assert_eq!(levels, [vec![0; 8], vec![1; 8], vec![2; 4]].concat());
+        assert!(pushes.iter().all(|push| push.bytes == 15 * MIB), "{pushes:?}");
+    }
+
+    #[test]
+    fn what_is_tried_in_vain_is_tried_faster() {
+        let pushes = in_vain(20);
+        let steps: Vec<(u32, u64)> = pushes.iter().map(|it| (it.level, it.bytes / MIB)).collect();
+        let expected = [(0, 15), (0, 35), (0, 50), (0, 50), (0, 50), (1, 15), (1, 35), (1, 55)];
+        assert_eq!(steps[..8], expected);
+        assert_eq!(steps[8..12], [(1, 75), (1, 75), (2, 15), (2, 35)]);
+    }
+
+    #[test]
+    fn what_moves_again_is_not_hurried() {
+        let goal = goal(&[(0, 1), (1, 1)], Order::Interleave);
+        let mut steer = QuotaController::default();
+        let looks = [(0, 0, 100), (40, 0, 100), (90, 40, 60), (110, 40, 60)];
+        let mib = looks.map(|(tried, applied, here)| {
+            let done = Stats { tried_bytes: tried * MIB, applied_bytes: applied * MIB };
+            let push = steer.step(&goal, &on(&[(0, here), (1, 100 - here)]), done).unwrap();
+            push.bytes / MIB
+        });
+        assert_eq!(mib, [15, 50, 3, 10]);
+    }
+
+    #[test]
+    fn the_hottest_go_up_and_the_coldest_down() {
+        let goal = goal(&[(0, 1), (1, 1)], Order::HottestFirst);
+        let none = Stats::default();
+        let push = QuotaController::default().step(&goal, &on(&[(0, 10), (1, 90)]), none).unwrap();
+        assert_eq!((push.to, push.is_hot, push.accesses), (0, true, (HOT, u32::MAX)));
+        let push = QuotaController::default().step(&goal, &on(&[(0, 90), (1, 10)]), none).unwrap();
+        assert_eq!((push.to, push.is_hot, push.accesses), (1, false, (0, 0)));
+        // At the goal pages are exchanged, and the direction turns where nothing moves. Pages in
+        // place are tried too where they are found by their addresses.
+        for tries in [0, MIB] {
+            let (mut steer, here) = (QuotaController::default(), on(&[(0, 50), (1, 50)]));
+            let done = |look| Stats { tried_bytes: look * tries, applied_bytes: 0 };
+            let to = (0..20).map(|look| steer.step(&goal, &here, done(look)).unwrap().to);
+            let to: Vec<u32> = to.collect();
+            assert_eq!((to[0], to[10], to[19]), (0, 1, 0), "{to:?}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_nothing_to_move() {
+        let goal = goal(&[(0, 1), (1, 1)], Order::Interleave);
+        assert_eq!(QuotaController::default().step(&goal, &on(&[]), Stats::default()), None);
+    }
+}

@@ -1,0 +1,180 @@
+//! Samples page placement within a bounded share of CPU time.
+
+use super::{ActuatorError, Followed, Goal, Setting};
+use crate::{
+    machine::{
+        node::{self, NODES},
+        vmstat,
+    },
+    process::{Process, numa_maps::NodeBytes},
+    root::Root,
+};
+use std::time::{Duration, Instant};
+
+/// Sampling takes at most one part in this many of the time ...
+const ONE_IN: u32 = 20;
+
+/// ... and one part in this many while pages rest, which is most of the time, unless the pause
+/// exceeds [`PAUSE_AT_REST`]: another program may move pages.
+const ONE_IN_AT_REST: u32 = 400;
+const PAUSE_AT_REST: Duration = Duration::from_secs(60);
+
+/// Pages rest within this distance of the goal, percentage points.
+const REST_POINTS: f64 = 2.0;
+
+/// Samples placement at intervals that follow from its cost.
+#[derive(Debug, Default)]
+pub(super) struct PlacementSampler {
+    /// The end of the last sample, and its duration.
+    last: Option<(Instant, Duration)>,
+    /// The sampled processes, and true when their pages were at the goal.
+    processes: Vec<u32>,
+    is_at_rest: bool,
+    moved_pages: Option<u64>,
+    /// The node that was last reported as full.
+    full: Option<u32>,
+}
+
+impl PlacementSampler {
+    /// Samples the placement of a scope; `None` when the next sample is not due.
+    pub(super) fn sample_placement(
+        &mut self,
+        setting: &Setting<'_>,
+        processes: &[Process],
+    ) -> Result<Option<NodeBytes>, ActuatorError> {
+        let start = Instant::now();
+        let pids: Vec<u32> = processes.iter().map(|process| process.pid).collect();
+        let is_at_rest = self.is_at_rest && pids == self.processes;
+        let pause = |took: Duration| match setting.scope.is_slow_to_sample() {
+            true if is_at_rest => {
+                (took * (ONE_IN_AT_REST - 1)).min(PAUSE_AT_REST).max(took * (ONE_IN - 1))
+            }
+            true => took * (ONE_IN - 1),
+            false => Duration::ZERO,
+        };
+        if self.last.is_some_and(|(end, took)| start < end + pause(took)) {
+            return Ok(None);
+        }
+        let found = setting.placement(processes)?;
+        (self.last, self.processes) = (Some((Instant::now(), start.elapsed())), pids);
+        Ok(found.filter(|on| on.total() > 0))
+    }
+
+    /// Makes a sample due: the goal has changed.
+    pub(super) fn restart(&mut self) {
+        (self.last, self.is_at_rest) = (None, false);
+    }
+
+    /// Bytes migrated on the whole machine since the last call.
+    pub(super) fn moved_bytes(&mut self, root: &Root) -> Result<Option<u64>, ActuatorError> {
+        let now = vmstat::of_machine(root)?.and_then(|counters| counters.pgmigrate_success);
+        let before = std::mem::replace(&mut self.moved_pages, now);
+        let page = rustix::param::page_size() as u64;
+        Ok(now.zip(before).map(|(now, before)| now.saturating_sub(before) * page))
+    }
+
+    /// Notes placement and migration.
+    pub(super) fn note(
+        &mut self,
+        followed: &mut Followed,
+        root: &Root,
+        goal: &Goal,
+        on: Option<NodeBytes>,
+    ) -> Result<(), ActuatorError> {
+        followed.moved_bytes = self.moved_bytes(root)?;
+        followed.off_points = on.as_ref().and_then(|on| goal.off_points(on));
+        if let Some(off) = followed.off_points {
+            self.is_at_rest = off.abs() <= REST_POINTS;
+        }
+        if let Some(on) = &on {
+            followed.notes.extend(self.note_full_node(root, goal, on)?);
+        }
+        followed.on = on;
+        Ok(())
+    }
+}
+
+impl PlacementSampler {
+    /// Reports once that a node is full that should have more pages.
+    fn note_full_node(
+        &mut self,
+        root: &Root,
+        goal: &Goal,
+        on: &NodeBytes,
+    ) -> Result<Option<String>, ActuatorError> {
+        let shares = goal.shares()?;
+        let total = on.total() as f64;
+        let mut full = None;
+        for (node, share) in shares {
+            let missing = total * share - on.on(node) as f64;
+            let (bytes, free) = node::memory(root, node)?;
+            let is_full = free < FULL_BYTES.max((bytes as f64 * FULL) as u64);
+            if is_full && 100.0 * missing > total * MISSING_POINTS {
+                full = Some((node, missing, free));
+            }
+        }
+        let now = full.map(|(node, ..)| node);
+        let is_new = std::mem::replace(&mut self.full, now) != now;
+        let text = |(node, missing, free): (u32, f64, u64)| {
+            let (missing, free) = (missing as u64 >> 20, free >> 20);
+            format!(
+                "node {node} is full: {free} MiB of it are free, and {missing} MiB more of these \
+                 pages should be there"
+            )
+        };
+        Ok(full.filter(|_| is_new).map(text))
+    }
+}
+
+/// A node is full when less than this part of it is free, or less than [`FULL_BYTES`]: the kernel
+/// migrates no page to a node below its watermarks.
+const FULL: f64 = 0.02;
+const FULL_BYTES: u64 = 32 << 20;
+
+/// The deficit from which a full node is reported, percentage points.
+const MISSING_POINTS: f64 = 3.0;
+
+/// Checks that the goal's nodes are online and have memory.
+///
+/// # Errors
+/// [`ActuatorError::Gone`].
+pub(super) fn check_nodes_online(root: &Root, goal: &Goal) -> Result<(), ActuatorError> {
+    let wanted = goal.nodes.iter().filter(|(_, weight)| *weight > 0);
+    for (node, _) in wanted {
+        let is_there = root.has(&format!("{NODES}/node{node}"));
+        if !is_there || node::memory(root, *node)?.0 == 0 {
+            return Err(ActuatorError::Gone(*node));
+        }
+    }
+    Ok(())
+}
+
+/// Notes the processes that joined or left.
+pub(super) fn note_membership(notes: &mut Vec<String>, verb: [&str; 2], processes: &[Process]) {
+    let [one, many] = verb;
+    match processes {
+        [] => {}
+        [process] => notes.push(format!("{} ({}) {one}", process.name, process.pid)),
+        [first, ..] => {
+            let (count, name) = (processes.len(), &first.name);
+            notes.push(format!("{count} processes {many}, {name} ({}) the first", first.pid));
+        }
+    }
+}
+
+pub(super) const JOINED: [&str; 2] = ["has joined", "have joined"];
+pub(super) const ENDED: [&str; 2] = ["has ended or left", "have ended or left"];
+
+/// Limits the CPU time of an expensive task.
+#[derive(Debug, Default)]
+pub(super) struct Duty(Option<Instant>);
+
+impl Duty {
+    pub(super) fn is_due(&self) -> bool {
+        self.0.is_none_or(|next| Instant::now() >= next)
+    }
+
+    pub(super) fn spent(&mut self, span: Duration) {
+        self.0 = Some(Instant::now() + span * (ONE_IN - 1));
+    }
+}

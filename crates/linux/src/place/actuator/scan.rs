@@ -1,0 +1,89 @@
+//! Finds the processes of a scope within a bounded share of CPU time.
+//!
+//! A scan reads `/proc/PID/stat` of every process of the machine, some 10 to 20 us each: its cost
+//! grows with all processes and not with the steered ones. The pause after a scan is a multiple of
+//! the CPU time that it took:
+//!
+//! ```text
+//! processes   a scan   every
+//!       100   1.5 ms   look (1 s)
+//!      1000    15 ms   6 s
+//!      3000    45 ms   18 s
+//! ```
+//!
+//! A process joins when two scans in a row have found it: children that exit at once never do.
+
+use super::{ActuatorError, Setting};
+use crate::place::scope::resident_bytes;
+use crate::process::Process;
+use rustix::time::{ClockId, clock_gettime};
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
+
+/// Scans take at most one part in this many of the time ...
+const ONE_IN: u32 = 400;
+
+/// ... unless the pause exceeds this.
+const PAUSE_MAX: Duration = Duration::from_secs(60);
+
+/// The time of the next scan, and the result of the last one.
+#[derive(Debug, Default)]
+pub(super) struct Scan {
+    next: Option<Instant>,
+    /// The processes of the last scan; `None` before the first, whose processes all join.
+    found: Option<BTreeSet<(u32, u64)>>,
+}
+
+/// Difference between the processes of a scope and the steered ones.
+#[derive(Debug, Default)]
+pub(super) struct Changes {
+    pub(super) joined: Vec<Process>,
+    pub(super) gone: Vec<Process>,
+}
+
+impl Scan {
+    /// True when the next scan is due.
+    pub(super) fn is_due(&self) -> bool {
+        self.next.is_none_or(|next| Instant::now() >= next)
+    }
+
+    /// Compares the processes of a scope with the `known` ones. A process with less memory than
+    /// `least_bytes` does not join.
+    pub(super) fn changes(
+        &mut self,
+        setting: &Setting<'_>,
+        known: &[Process],
+        least_bytes: u64,
+    ) -> Result<Changes, ActuatorError> {
+        let begun = cpu_time();
+        let all = setting.processes()?;
+        let found: BTreeSet<_> = all.iter().map(Process::identity).collect();
+        let steered: BTreeSet<_> = known.iter().map(Process::identity).collect();
+        let is_gone = |process: &&Process| !found.contains(&process.identity());
+        let gone = known.iter().filter(is_gone).cloned().collect();
+        let was_found = |process: &Process| {
+            self.found.as_ref().is_none_or(|last| last.contains(&process.identity()))
+        };
+        let mut joined = vec![];
+        for process in all {
+            setting.check_stop()?;
+            let is_new = !steered.contains(&process.identity()) && was_found(&process);
+            if is_new
+                && (least_bytes == 0 || resident_bytes(setting.root, process.pid)? >= least_bytes)
+            {
+                joined.push(process);
+            }
+        }
+        let pause = cpu_time().saturating_sub(begun) * (ONE_IN - 1);
+        (self.found, self.next) = (Some(found), Some(Instant::now() + pause.min(PAUSE_MAX)));
+        Ok(Changes { joined, gone })
+    }
+}
+
+/// CPU time of this thread.
+fn cpu_time() -> Duration {
+    let now = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or(0))
+}

@@ -1,0 +1,80 @@
+//! The settings that an actuator has changed, and the NUMA balancing that would undo its work.
+
+use super::{ActuatorError, Setting};
+use crate::machine::sysctl::NUMA_BALANCING;
+
+/// Settings held for an actuator, and restored when this is dropped.
+#[derive(Debug)]
+pub(super) struct SettingsGuard<'a> {
+    setting: Setting<'a>,
+    paths: Vec<String>,
+    /// True when NUMA balancing was reported.
+    is_told: bool,
+}
+
+impl<'a> SettingsGuard<'a> {
+    pub(super) fn new(setting: Setting<'a>) -> Self {
+        Self { setting, paths: vec![], is_told: false }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.paths.is_empty()
+    }
+
+    pub(super) fn has(&self, path: &str) -> bool {
+        self.paths.iter().any(|held| held == path)
+    }
+
+    /// Changes a setting through the journal.
+    pub(super) fn set(&mut self, path: &str, text: &str) -> Result<(), ActuatorError> {
+        if self.setting.root.is_live() {
+            self.setting.journal.borrow_mut().set(path, text)?;
+        } else {
+            // On a captured machine most files of DAMON do not exist before its set-up.
+            self.setting.root.write(path, text)?;
+        }
+        self.paths.push(path.into());
+        Ok(())
+    }
+
+    /// Disables NUMA balancing where that is permitted: it migrates pages back.
+    pub(super) fn quiet_balancer(&mut self) -> Result<(), ActuatorError> {
+        let is_on = self.setting.root.number(NUMA_BALANCING)?.is_some_and(|value| value > 0);
+        if is_on && self.setting.leave && !self.has(NUMA_BALANCING) {
+            self.set(NUMA_BALANCING, "0")?;
+        }
+        Ok(())
+    }
+
+    /// Reports once that NUMA balancing is on: not permitted to disable it, or enabled again since.
+    pub(super) fn note_balancer(&mut self, notes: &mut Vec<String>) -> Result<(), ActuatorError> {
+        let value = self.setting.root.number(NUMA_BALANCING)?.unwrap_or(0);
+        if value > 0 && !self.is_told {
+            let since = match self.has(NUMA_BALANCING) {
+                true => "somebody has switched on again what was switched off",
+                false => "give leave to switch it off (--stop-rivals), or do so",
+            };
+            notes.push(format!(
+                "numa_balancing={value} pulls pages away from where they are put: {since}: \
+                 sysctl kernel.numa_balancing=0"
+            ));
+        }
+        self.is_told = value > 0;
+        Ok(())
+    }
+
+    /// Restores all settings, the last change first.
+    pub(super) fn release(&mut self) {
+        let paths = std::mem::take(&mut self.paths);
+        if self.setting.root.is_live() {
+            // The journal reports the outcome when it is closed, and keeps the failed ones.
+            let _ = self.setting.journal.borrow_mut().release(&paths);
+        }
+    }
+}
+
+impl Drop for SettingsGuard<'_> {
+    fn drop(&mut self) {
+        self.release();
+    }
+}

@@ -1,0 +1,338 @@
+//! Interleaves the pages of processes by DAMON's `vaddr`: `migrate_hot` with several destinations.
+//!
+//! A page's address determines its node, as under weighted interleaving, so that pages in place are
+//! left alone: all hot pages reach the ratio exactly and then rest (6.17.13 and 7.2.12: 60:40 in 12
+//! s, and not one page more). Changes of goal or processes are written and committed while the
+//! thread runs.
+//!
+//! The weights divide the pages of a mapping in order of their addresses, and a huge page counts as
+//! one. With 60 and 40, the first 60 of 100 huge pages, 120 MiB, are on one node: in a mapping of
+//! 128 MiB pages stayed at 83:17 for good (6.17.13). The hundred is written as ten blocks,
+//! therefore:
+//!
+//! ```text
+//! 60:40   6 4, again and again
+//! 62:38   7 3  6 4  6 4  6 4  6 4, again and again
+//! 63:37   7 3  6 4  7 3  6 4  6 4  7 3  6 4  6 4  6 4  6 4
+//! ```
+//!
+//! Blocks with an additional page keep it for all larger weights too, so that a step of two
+//! percentage points moves two pages of a hundred.
+//!
+//! [`Order::HottestFirst`] has no destinations: it migrates hot pages to a node or cold ones away
+//! from it, as much as [`QuotaController`] derives from the placement.
+
+use super::{
+    Actuator, ActuatorError, Followed, Goal, Setting,
+    context::{Context, Quota, Scheme, To, Watched},
+    demote::Guards,
+    kdamond::Kdamond,
+    quota_controller::{Push, QuotaController},
+    sampler::{ENDED, JOINED, PlacementSampler, check_nodes_online, note_membership},
+    scan::{Changes, Scan},
+};
+use crate::place::scope::JOINS_BYTES;
+use crate::{
+    machine::damon::probe::Probed,
+    process::Process,
+    root::{Root, RootError},
+};
+use interleaf_model::machine::Order;
+use std::collections::BTreeSet;
+
+/// The length of a quota window, ms.
+const RESET_MS: u64 = 1000;
+
+/// Blocks into which the weights of a hundred are divided. More would spread a small mapping more
+/// evenly, but the kernel searches the list for each page.
+const BLOCKS: u32 = 10;
+const HUNDRED: u32 = 100;
+
+/// The rank of each block for rounding up: neighbouring ranks are far apart.
+const ROUNDED_UP: [u32; 10] = [0, 6, 2, 8, 4, 1, 7, 3, 9, 5];
+
+/// Interleaves the pages of processes.
+#[derive(Debug)]
+pub struct Vaddr<'a> {
+    setting: Setting<'a>,
+    kdamond: Kdamond<'a>,
+    goal: Option<Goal>,
+    /// Processes in the order of DAMON's targets. A process that leaves is replaced in its slot, so
+    /// that DAMON keeps the regions of the others.
+    processes: Vec<Process>,
+    scan: Scan,
+    sampler: PlacementSampler,
+    guards: Guards,
+    steer: QuotaController,
+    push: Option<Push>,
+}
+
+impl<'a> Vaddr<'a> {
+    /// An actuator for the processes of a scope, on a kernel with these features. The machine is
+    /// not changed before a goal is set.
+    pub fn new(setting: Setting<'a>, kernel: Probed) -> Self {
+        let kdamond = Kdamond::new(setting.clone(), kernel);
+        Self {
+            setting,
+            kdamond,
+            goal: None,
+            processes: vec![],
+            scan: Scan::default(),
+            sampler: PlacementSampler::default(),
+            guards: Guards::default(),
+            steer: QuotaController::default(),
+            push: None,
+        }
+    }
+
+    /// Finds the processes that joined or left.
+    fn find(&mut self, followed: &mut Followed) -> Result<(), ActuatorError> {
+        // The thread ends with the last of its processes.
+        let has_ended = !self.processes.is_empty() && !self.kdamond.runs()?;
+        if !self.scan.is_due() && !has_ended {
+            return Ok(());
+        }
+        let Changes { joined, gone } =
+            self.scan.changes(&self.setting, &self.processes, JOINS_BYTES)?;
+        followed.joined.extend(joined.iter().map(|process| process.pid));
+        note_membership(&mut followed.notes, JOINED, &joined);
+        replace(&mut self.processes, &gone, joined);
+        followed.left.extend(gone.iter().map(|process| process.pid));
+        note_membership(&mut followed.notes, ENDED, &gone);
+        Ok(())
+    }
+
+    /// Applies the context for the present goal and processes.
+    fn apply_context(&mut self, followed: &mut Followed) -> Result<(), ActuatorError> {
+        let Some(goal) = self.goal.clone() else { return Ok(()) };
+        self.find(followed)?;
+        let Self { kdamond, setting, processes, guards, push, .. } = self;
+        let mut gone = vec![];
+        let mut is_first = true;
+        let done = kdamond.apply(&mut || {
+            if !std::mem::take(&mut is_first) {
+                gone.extend(drop_gone(setting.root, processes)?);
+            }
+            let is_any = !processes.is_empty();
+            Ok(is_any.then(|| context(&goal, processes, guards, *push)))
+        });
+        followed.left.extend(gone.iter().map(|process| process.pid));
+        note_membership(&mut followed.notes, ENDED, &gone);
+        done
+    }
+}
+
+/// Removes processes that are gone and adds those that joined, into the vacated slots first, so
+/// that DAMON keeps the regions of the others.
+fn replace(processes: &mut Vec<Process>, gone: &[Process], joined: Vec<Process>) {
+    let gone: BTreeSet<_> = gone.iter().map(Process::identity).collect();
+    let mut joined = joined.into_iter();
+    let mut at = 0;
+    while at < processes.len() {
+        if !gone.contains(&processes[at].identity()) {
+            at += 1;
+        } else if let Some(process) = joined.next() {
+            processes[at] = process;
+            at += 1;
+        } else {
+            processes.swap_remove(at);
+        }
+    }
+    processes.extend(joined);
+}
+
+/// Removes the processes that have ended, and returns them.
+fn drop_gone(root: &Root, processes: &mut Vec<Process>) -> Result<Vec<Process>, RootError> {
+    let mut gone = vec![];
+    for process in processes.iter() {
+        if !process.runs(root)? {
+            gone.push(process.clone());
+        }
+    }
+    replace(processes, &gone, vec![]);
+    Ok(gone)
+}
+
+/// The context for a goal.
+fn context(goal: &Goal, processes: &[Process], guards: &Guards, push: Option<Push>) -> Context {
+    let rate = goal.rate_limit_bytes_per_s;
+    let all = rate.map(|bytes| Quota { bytes, reset_ms: RESET_MS });
+    let first = goal.nodes.first().map_or(0, |(node, _)| *node);
+    let mover = match (goal.order, push) {
+        (Order::Interleave, _) => Scheme {
+            action: "migrate_hot",
+            to: To::Weighted(destinations(goal)),
+            accesses: Some((1, u32::MAX)),
+            age_min: 0,
+            quota: all,
+            goal: None,
+            without: vec![],
+        },
+        (Order::HottestFirst, push) => Scheme {
+            action: if push.is_none_or(|it| it.is_hot) { "migrate_hot" } else { "migrate_cold" },
+            to: To::Node(push.map_or(first, |it| it.to)),
+            accesses: push.map(|it| it.accesses),
+            age_min: 0,
+            quota: push.map(|it| Quota {
+                bytes: it.bytes.min(rate.unwrap_or(u64::MAX)),
+                reset_ms: RESET_MS,
+            }),
+            goal: None,
+            without: vec![],
+        },
+    };
+    // Addresses of processes do not tell which socket's pages are cold.
+    let demotions = match goal.demotions.len() {
+        1 => guards.schemes(goal),
+        _ => vec![],
+    };
+    let demotions = demotions.into_iter().map(|(_, scheme)| scheme);
+    let watched = Watched::Processes(processes.iter().map(|it| it.pid).collect());
+    Context { watched, schemes: [mover].into_iter().chain(demotions).collect() }
+}
+
+/// Destinations in the order of a mapping's pages: nodes with the number of consecutive pages.
+fn destinations(goal: &Goal) -> Vec<(u32, u32)> {
+    let nodes = goal.nodes.iter().copied().filter(|(_, weight)| *weight > 0);
+    let nodes: Vec<(u32, u32)> = nodes.collect();
+    if nodes.iter().map(|(_, weight)| weight).sum::<u32>() != HUNDRED {
+        return nodes;
+    }
+    let blocks: Vec<Vec<(u32, u32)>> = ROUNDED_UP
+        .iter()
+        .map(|rank| {
+            let bound = |sum: u32| sum / BLOCKS + u32::from(*rank < sum % BLOCKS);
+            let mut sum = 0;
+            let part = |(node, weight): &(u32, u32)| {
+                let first = bound(sum);
+                sum += weight;
+                (*node, bound(sum) - first)
+            };
+            nodes.iter().map(part).collect()
+        })
+        .collect();
+    let repeats = |period: &usize| (0..blocks.len()).all(|at| blocks[at] == blocks[at % period]);
+    let period = [1, 2, 5].into_iter().find(repeats).unwrap_or(blocks.len());
+    blocks[..period].concat()
+}
+
+impl Actuator for Vaddr<'_> {
+    fn name(&self) -> &'static str {
+        "vaddr"
+    }
+
+    fn describe(&self) -> String {
+        let what = match self.goal.as_ref().map(|goal| goal.order) {
+            Some(Order::HottestFirst) => {
+                "the hottest to the first node and the coldest off it, as much as looking at \
+                 numa_maps says"
+            }
+            _ => "hot ones to a node by their address, exactly in the ratio",
+        };
+        format!("DAMON watches the addresses of processes, and moves their pages: {what}")
+    }
+
+    fn set(&mut self, goal: &Goal) -> Result<(), ActuatorError> {
+        goal.shares()?;
+        let before = self.goal.replace(goal.clone());
+        self.steer = QuotaController::default();
+        self.sampler.restart();
+        let done = self.apply_context(&mut Followed::default());
+        if done.is_err() {
+            self.goal = before;
+        }
+        done
+    }
+
+    fn follow(&mut self) -> Result<Followed, ActuatorError> {
+        let mut followed = Followed::default();
+        let Some(goal) = self.goal.clone() else { return Ok(followed) };
+        let root = self.setting.root;
+        check_nodes_online(root, &goal)?;
+        let stats = self.kdamond.stats()?;
+        let on = self.sampler.sample_placement(&self.setting, &self.processes)?;
+        if let Some(on) = on.as_ref().filter(|_| goal.order == Order::HottestFirst) {
+            let done = stats.first().copied().unwrap_or_default();
+            self.push = self.steer.step(&goal, on, done);
+        }
+        self.guards.update(root, &goal, &mut followed.notes)?;
+        let ran = self.kdamond.runs()?;
+        self.apply_context(&mut followed)?;
+        self.kdamond.note_balancer(&mut followed.notes)?;
+        if self.kdamond.is_set_up() && !ran && !self.processes.is_empty() {
+            followed.notes.push("DAMON's thread had ended, and was started again".into());
+        }
+        self.sampler.note(&mut followed, root, &goal, on)?;
+        followed.tried_bytes = Some(stats.iter().map(|it| it.tried_bytes).sum());
+        followed.applied_bytes = Some(stats.iter().map(|it| it.applied_bytes).sum());
+        followed.processes = Some(self.processes.len());
+        followed.demotes = self.guards.demotes();
+        Ok(followed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn goal(weights: &[u32]) -> Goal {
+        Goal {
+            nodes: (0..).zip(weights.iter().copied()).collect(),
+            order: Order::Interleave,
+            demotions: vec![],
+            rate_limit_bytes_per_s: None,
+        }
+    }
+
+    /// The node of each of two hundred consecutive pages, as the kernel selects it.
+    fn pages(weights: &[u32]) -> Vec<u32> {
+        let found = destinations(&goal(weights));
+        let cycle = found.iter().flat_map(|(node, count)| vec![*node; *count as usize]);
+        cycle.collect::<Vec<_>>().into_iter().cycle().take(200).collect()
+    }
+
+    #[test]
+    fn weights_are_divided_into_blocks() {
+        for (weights, expected) in [
+            (&[60, 40][..], "0:6 1:4"),
+            (&[100, 0], "0:10"),
+            (
+                &[65, 35],
+                "0:7 1:3 0:6 1:4 0:7 1:3 0:6 1:4 0:7 1:3 0:7 1:3 0:6 1:4 0:7 1:3 0:6 1:4 0:6 1:4",
+            ),
+            (&[62, 38], "0:7 1:3 0:6 1:4 0:6 1:4 0:6 1:4 0:6 1:4"),
+            (&[50, 30, 20], "0:5 1:3 2:2"),
+            // Weights that do not sum to a hundred are short already, or given that way.
+            (&[3, 1], "0:3 1:1"),
+            (&[255, 1], "0:255 1:1"),
+        ] {
+            let found = destinations(&goal(weights));
+            let found: Vec<String> =
+                found.iter().map(|(node, count)| format!("{node}:{count}")).collect();
+            assert_eq!(found.join(" "), expected, "{weights:?}");
+        }
+    }
+
+    /// A hundred pages have the ratio exactly, and the 64 huge pages of 128 MiB within six
+    /// percentage points, wherever they begin. A larger weight takes no page away.
+    #[test]
+    fn a_small_mapping_has_the_ratio_too() {
+        for weight in 0..=100 {
+            let pages = pages(&[weight, 100 - weight]);
+            let share = |range: std::ops::Range<usize>| {
+                let all = &pages[range];
+                100.0 * all.iter().filter(|node| **node == 0).count() as f64 / all.len() as f64
+            };
+            assert_eq!(share(0..100).round() as u32, weight);
+            for start in 0..100 {
+                let off = share(start..start + 64) - f64::from(weight);
+                assert!(off.abs() <= 6.0, "{weight}: {off} from {start}");
+            }
+            if weight < 100 {
+                let next = super::tests::pages(&[weight + 1, 99 - weight]);
+                let changed = pages.iter().zip(&next).filter(|(a, b)| a != b).count();
+                assert_eq!(changed, 2, "of two hundred");
+            }
+        }
+    }
+}

@@ -1,0 +1,490 @@
+//! Journals of changed settings, written before each change: a process restores its settings when
+//! it leaves, and those of a killed process are restored by the next one.
+//!
+//! Each process that changes settings keeps a file below `/run/interleaf`, which is empty after a
+//! boot, as the kernel's settings are. Settings are global: several processes may hold the same
+//! setting as long as they want the same value, and the last one restores the value that the first
+//! one found. A setting that another program has changed meanwhile is left alone.
+//!
+//! ```text
+//! A: 1 -> 3   found 1, wrote 3
+//! B: 3        wants 3 too: notes that A found 1, writes nothing
+//! A leaves    B holds it: 3 stays
+//! B leaves    nobody holds it: 1
+//! ```
+
+mod settings;
+
+mod files;
+
+mod claim;
+
+pub(crate) mod swap_file;
+
+pub use claim::Claim;
+pub use files::Damaged;
+
+use crate::{
+    process::process,
+    root::{Root, RootError},
+};
+use files::{Found, lock};
+use serde::{Deserialize, Serialize};
+use std::{io, path::Path};
+
+const SCHEMA: &str = "interleaf.journal/1";
+
+/// The settings that this process has changed. They are restored when this is dropped.
+#[derive(Debug)]
+pub struct Journal<'a> {
+    root: &'a Root,
+    document: Document,
+    /// The outcome of changes that were undone before the others.
+    undone: Vec<Undone>,
+    /// True after all changes were undone.
+    is_closed: bool,
+}
+
+/// The file of a process.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Document {
+    schema: String,
+    pid: u32,
+    start_ticks: u64,
+    /// Changes in the order in which they were made.
+    changes: Vec<Change>,
+    /// The pages that the process steers; absent of a process that steers none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    claim: Option<Claim>,
+}
+
+/// A changed setting of the kernel.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Change {
+    pub path: String,
+    /// The value before any process of Interleaf changed it.
+    pub was: String,
+    /// The value that this process wants.
+    pub set: String,
+}
+
+/// The outcome of undoing a change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Undone {
+    /// The setting has its old value.
+    Restored(Change),
+    /// Another process of Interleaf still wants the new value.
+    Held(Change, u32),
+    /// Another program has written another value since; it is left alone.
+    ChangedSince(Change, String),
+    /// The old value could not be written.
+    Failed(Change, String),
+    /// A damaged journal was renamed, and its valid changes are undone.
+    SetAside {
+        /// The file and its fault.
+        damaged: Damaged,
+        /// The new path, or the reason why the file could not be renamed.
+        aside: Result<String, String>,
+    },
+}
+
+/// A process that ended without undoing its changes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Leftover {
+    pub pid: u32,
+    pub changes: Vec<Change>,
+}
+
+/// The reason why a setting is not changed, or not restored.
+#[derive(Debug, thiserror::Error)]
+pub enum JournalError {
+    /// The journal cannot be written, so that nothing is changed.
+    #[error("{path}: cannot be kept: {why}")]
+    Keep {
+        path: String,
+        /// The system's reason.
+        why: io::Error,
+    },
+    /// Other users can write to the folder of the journals.
+    #[error("{path}: is not used for journals: {why}")]
+    Untrusted {
+        /// The folder.
+        path: String,
+        /// Why.
+        why: String,
+    },
+    /// A setting or value that is never restored, so that it is not changed.
+    #[error("{0}")]
+    Unknown(String),
+    /// Another process of Interleaf wants another value.
+    #[error("{path}: process {pid} holds it at {holds}, and {wanted} is wanted")]
+    Held {
+        path: String,
+        /// The process that holds it.
+        pid: u32,
+        /// The value that the holder wants.
+        holds: String,
+        /// The value that was to be written.
+        wanted: String,
+    },
+    /// Another process of Interleaf steers some of the same pages.
+    #[error("process {pid} of interleaf steers some of these pages already, those of {claim}")]
+    Claimed {
+        /// The process that steers them.
+        pid: u32,
+        /// The pages that it steers.
+        claim: Claim,
+    },
+    #[error("{path}: there is no such file")]
+    Absent { path: String },
+    #[error(transparent)]
+    Root(#[from] RootError),
+}
+
+impl JournalError {
+    /// True when permission was missing.
+    pub fn is_permission(&self) -> bool {
+        match self {
+            Self::Keep { why, .. } => why.kind() == io::ErrorKind::PermissionDenied,
+            Self::Root(why) => why.is_permission(),
+            _ => false,
+        }
+    }
+}
+
+impl<'a> Journal<'a> {
+    /// Opens the journal of this process. Settings of processes that have ended are restored first,
+    /// and changes that an earlier journal of this process could not undo are tried again: those
+    /// that still fail are in the new journal.
+    ///
+    /// # Errors
+    /// When the journals cannot be read or written.
+    pub fn open(root: &'a Root) -> Result<(Self, Vec<Undone>), JournalError> {
+        let pid = std::process::id();
+        let mine = process(&Root::live(), pid)?;
+        let start_ticks = mine.map_or(0, |process| process.start_ticks);
+        let schema = SCHEMA.into();
+        let mut document = Document { schema, pid, start_ticks, changes: vec![], claim: None };
+        let _turn = lock(root)?;
+        let mut undone = restore_dead(root)?;
+        if let Some(earlier) = living(root)?.into_iter().find(|other| other.is(&document)) {
+            document = earlier;
+            undone.extend(document.undo(root)?);
+        }
+        Ok((Self { root, document, undone: vec![], is_closed: false }, undone))
+    }
+
+    /// Writes `text` to a setting, or shares the setting with the processes that hold that value.
+    ///
+    /// # Errors
+    /// When another process holds another value, or the setting does not exist or cannot be
+    /// written; nothing has changed then.
+    pub fn set(&mut self, path: &str, text: &str) -> Result<(), JournalError> {
+        let _turn = lock(self.root)?;
+        let now = self.root.text(path)?;
+        let now = now.ok_or_else(|| JournalError::Absent { path: path.into() })?;
+        for value in [now.trim(), text] {
+            settings::check(path, value).map_err(JournalError::Unknown)?;
+        }
+        let others = living(self.root)?;
+        let holder = others.iter().filter(|other| !other.is(&self.document)).find_map(|other| {
+            let change = other.changes.iter().rfind(|change| change.path == path)?;
+            Some((other.pid, change))
+        });
+        let was = match holder {
+            Some((pid, held)) if held.set != text => {
+                return Err(JournalError::Held {
+                    path: path.into(),
+                    pid,
+                    holds: held.set.clone(),
+                    wanted: text.into(),
+                });
+            }
+            Some((_, held)) => held.was.clone(),
+            None => now.trim().to_string(),
+        };
+        // The journal first: a process that is killed in between has then changed nothing.
+        self.document.changes.push(Change { path: path.into(), was, set: text.into() });
+        if let Err(why) = self.document.keep(self.root) {
+            self.document.changes.pop();
+            return Err(why);
+        }
+        if now.trim() != text
+            && let Err(why) = self.root.write(path, text)
+        {
+            self.document.changes.pop();
+            self.document.keep(self.root)?;
+            return Err(why.into());
+        }
+        Ok(())
+    }
+
+    /// Claims the pages that this process steers from now on, until the journal is closed.
+    ///
+    /// # Errors
+    /// When another process steers some of them, or the journals cannot be read or written.
+    pub fn claim(&mut self, claim: Claim) -> Result<(), JournalError> {
+        if !self.root.is_live() {
+            return Ok(());
+        }
+        let _turn = lock(self.root)?;
+        for other in living(self.root)? {
+            if let Some(theirs) = &other.claim
+                && !other.is(&self.document)
+                && claim.overlaps(theirs, self.root)?
+            {
+                return Err(JournalError::Claimed { pid: other.pid, claim: theirs.clone() });
+            }
+        }
+        self.document.claim = Some(claim);
+        self.document.keep(self.root)
+    }
+
+    /// Records that this process is about to create a swap file and to switch it on. Undoing the
+    /// change switches the file off and removes it.
+    ///
+    /// # Errors
+    /// When the journal cannot be written.
+    pub(crate) fn note_swap_file(&mut self, path: &str) -> Result<(), JournalError> {
+        let _turn = lock(self.root)?;
+        let (was, set) = (swap_file::ABSENT.into(), swap_file::IN_USE.into());
+        self.document.changes.push(Change { path: path.into(), was, set });
+        let kept = self.document.keep(self.root);
+        if kept.is_err() {
+            self.document.changes.pop();
+        }
+        kept
+    }
+
+    /// Undoes the changes of some settings, the last first, and keeps the others; settings that
+    /// this process has not changed are skipped. Changes whose undoing fails stay in the journal.
+    ///
+    /// # Errors
+    /// When the journals cannot be read or written.
+    pub fn release(&mut self, paths: &[String]) -> Result<Vec<Undone>, JournalError> {
+        let is_named = |change: &Change| paths.contains(&change.path);
+        if !self.document.changes.iter().any(is_named) {
+            return Ok(vec![]);
+        }
+        let _turn = lock(self.root)?;
+        let others = living(self.root)?;
+        let others: Vec<Document> =
+            others.into_iter().filter(|other| !other.is(&self.document)).collect();
+        let named = self.document.changes.iter().rev().filter(|change| is_named(change));
+        let undone: Vec<Undone> =
+            named.filter_map(|change| undo(self.root, &others, change)).collect();
+        let failed = |change: &Change| {
+            undone.iter().any(|it| matches!(it, Undone::Failed(other, _) if other == change))
+        };
+        self.document.changes.retain(|change| !is_named(change) || failed(change));
+        self.document.keep(self.root)?;
+        self.undone.extend(undone.iter().filter(|it| !matches!(it, Undone::Failed(..))).cloned());
+        Ok(undone)
+    }
+
+    /// The changes so far.
+    pub fn changes(&self) -> &[Change] {
+        &self.document.changes
+    }
+
+    /// Undoes all changes, the last first, and gives their outcomes and those of earlier undoing.
+    ///
+    /// # Errors
+    /// When the journals cannot be read or written.
+    pub fn close(mut self) -> Result<Vec<Undone>, JournalError> {
+        self.put_back()
+    }
+
+    fn put_back(&mut self) -> Result<Vec<Undone>, JournalError> {
+        self.is_closed = true;
+        let mut undone = std::mem::take(&mut self.undone);
+        if !self.document.is_empty() {
+            let _turn = lock(self.root)?;
+            undone.extend(self.document.undo(self.root)?);
+        }
+        Ok(undone)
+    }
+}
+
+impl Drop for Journal<'_> {
+    fn drop(&mut self) {
+        if !self.is_closed {
+            // An error is being reported already, and the journal on disk still has the rest.
+            let _ = self.put_back();
+        }
+    }
+}
+
+impl Document {
+    fn is(&self, other: &Self) -> bool {
+        (self.pid, self.start_ticks) == (other.pid, other.start_ticks)
+    }
+
+    /// The name of its file.
+    fn name(&self) -> String {
+        format!("{}-{}.json", self.pid, self.start_ticks)
+    }
+
+    /// True while its process runs.
+    fn lives(&self) -> Result<bool, RootError> {
+        // Processes are those of this machine, also for a captured root.
+        let found = process(&Root::live(), self.pid)?;
+        Ok(found.is_some_and(|found| found.start_ticks == self.start_ticks && !found.is_zombie))
+    }
+
+    /// True when other processes need not know of it.
+    fn is_empty(&self) -> bool {
+        self.changes.is_empty() && self.claim.is_none()
+    }
+
+    /// Writes the document to its file in one step; an empty one has no file.
+    fn keep(&self, root: &Root) -> Result<(), JournalError> {
+        if !root.is_live() {
+            return Ok(());
+        }
+        if self.is_empty() {
+            return files::keep(root, &self.name(), None);
+        }
+        let failed =
+            |why: serde_json::Error| JournalError::Keep { path: self.name(), why: why.into() };
+        let text = serde_json::to_string(self).map_err(failed)?;
+        files::keep(root, &self.name(), Some(&text))
+    }
+
+    /// Undoes all changes, the last first, and keeps those that fail; without any left, the file is
+    /// removed.
+    fn undo(&mut self, root: &Root) -> Result<Vec<Undone>, JournalError> {
+        let others: Vec<Self> = living(root)?.into_iter().filter(|other| !other.is(self)).collect();
+        let undone: Vec<Undone> =
+            self.changes.iter().rev().filter_map(|change| undo(root, &others, change)).collect();
+        let left = |undone: &Undone| match undone {
+            Undone::Failed(change, _) => Some(change.clone()),
+            _ => None,
+        };
+        self.changes = undone.iter().rev().filter_map(left).collect();
+        self.claim = None;
+        self.keep(root)?;
+        Ok(undone)
+    }
+}
+
+/// Undoes a change unless one of `others` holds the setting; `None` when the old value is there
+/// already.
+fn undo(root: &Root, others: &[Document], change: &Change) -> Option<Undone> {
+    if swap_file::is_swap_file(change) {
+        return match swap_file::remove(root, Path::new(&change.path)) {
+            Ok(false) => None,
+            Ok(true) => Some(Undone::Restored(change.clone())),
+            Err(why) => Some(Undone::Failed(change.clone(), why.to_string())),
+        };
+    }
+    let holds = |other: &&Document| other.changes.iter().any(|held| held.path == change.path);
+    if let Some(other) = others.iter().find(holds) {
+        return Some(Undone::Held(change.clone(), other.pid));
+    }
+    let now = match root.text(&change.path) {
+        Ok(now) => now.unwrap_or_default().trim().to_string(),
+        Err(why) => return Some(Undone::Failed(change.clone(), why.to_string())),
+    };
+    if now == change.was {
+        return None;
+    }
+    if now != change.set {
+        return Some(Undone::ChangedSince(change.clone(), now));
+    }
+    Some(match root.write(&change.path, &change.was) {
+        Ok(()) => Undone::Restored(change.clone()),
+        Err(why) => Undone::Failed(change.clone(), why.to_string()),
+    })
+}
+
+/// Undoes the changes of processes that have ended.
+///
+/// # Errors
+/// When the journals cannot be read or written.
+pub fn restore(root: &Root) -> Result<Vec<Undone>, JournalError> {
+    if !root.at(files::FOLDER).exists() {
+        return Ok(vec![]);
+    }
+    let _turn = lock(root)?;
+    restore_dead(root)
+}
+
+/// Undoes the changes of processes that have ended. A damaged journal, or one that cannot be
+/// updated, does not prevent the others from being undone.
+fn restore_dead(root: &Root) -> Result<Vec<Undone>, JournalError> {
+    let mut undone = vec![];
+    for found in files::all(root)? {
+        let document = match found {
+            Found::Whole(document) => Some(document),
+            Found::Damaged(damaged) => {
+                let aside = files::set_aside(root, &damaged).map_err(|why| why.to_string());
+                let rest = damaged.rest.clone();
+                undone.push(Undone::SetAside { damaged, aside });
+                rest
+            }
+        };
+        if let Some(mut document) = document
+            && !document.lives()?
+        {
+            undone.extend(document.undo(root)?);
+        }
+    }
+    Ok(undone)
+}
+
+/// The changes of processes that have ended. Changes nothing.
+///
+/// # Errors
+/// When the journals cannot be read.
+pub fn leftovers(root: &Root) -> Result<Vec<Leftover>, JournalError> {
+    let mut left = vec![];
+    for found in files::all(root)? {
+        if let Found::Whole(document) = found
+            && !document.lives()?
+        {
+            left.push(Leftover { pid: document.pid, changes: document.changes });
+        }
+    }
+    Ok(left)
+}
+
+/// Damaged journals, which [`restore`] sets aside. Changes nothing.
+///
+/// # Errors
+/// When the journals cannot be read.
+pub fn damaged(root: &Root) -> Result<Vec<Damaged>, JournalError> {
+    let damaged = files::all(root)?.into_iter().filter_map(|found| match found {
+        Found::Damaged(damaged) => Some(damaged),
+        Found::Whole(_) => None,
+    });
+    Ok(damaged.collect())
+}
+
+/// The running process of Interleaf that holds a setting; `None` when none does.
+///
+/// # Errors
+/// When the journals cannot be read.
+pub fn holder(root: &Root, path: &str) -> Result<Option<u32>, JournalError> {
+    let holds = |other: &Document| other.changes.iter().any(|held| held.path == path);
+    Ok(living(root)?.into_iter().find(holds).map(|other| other.pid))
+}
+
+/// The journals of running processes. A damaged journal belongs to none: each process replaces its
+/// own atomically.
+fn living(root: &Root) -> Result<Vec<Document>, JournalError> {
+    let mut living = vec![];
+    for found in files::all(root)? {
+        if let Found::Whole(document) = found
+            && document.lives()?
+        {
+            living.push(document);
+        }
+    }
+    Ok(living)
+}
+
+#[cfg(test)]
+mod tests;

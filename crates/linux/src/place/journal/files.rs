@@ -1,0 +1,184 @@
+//! The files of journals: their owners, and the handling of damaged ones.
+//!
+//! Root follows a journal, so that only root may have written it: the folder and each file belong
+//! to root or to this user, and no other user can write to them. A file that fails this check, or
+//! does not hold a journal, is damaged; it is renamed, so that it is reported once, and everything
+//! else is restored.
+
+use super::{Change, Document, JournalError, SCHEMA, settings, swap_file};
+use crate::{replace::Folder, root::Root};
+use std::{
+    ffi::OsStr,
+    fs::{self, DirBuilder, File},
+    io,
+    os::unix::fs::DirBuilderExt as _,
+};
+
+/// The folder of the journals, below the root.
+pub(super) const FOLDER: &str = "/run/interleaf";
+
+/// The lock file, which serializes changes.
+pub(super) const LOCK: &str = "lock";
+
+/// Suffix of the names of damaged journals.
+const ASIDE: &str = ".damaged";
+
+/// The longest journal, bytes. On a machine with 256 nodes it has some 40 KB.
+const BYTES_MAX: u64 = 1 << 20;
+
+/// The folder's mode: all users may read the daemon's socket and files in it.
+const FOLDER_MODE: u32 = 0o755;
+
+/// A file in the folder of the journals.
+#[derive(Debug)]
+pub(super) enum Found {
+    /// A valid journal.
+    Whole(Document),
+    /// Another content, or a journal of which only a part is valid.
+    Damaged(Damaged),
+}
+
+/// A damaged journal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damaged {
+    pub path: String,
+    pub why: String,
+    /// Its valid changes.
+    pub(super) rest: Option<Document>,
+}
+
+/// All journals.
+///
+/// # Errors
+/// When the folder cannot be listed, or other users can write to it.
+pub(super) fn all(root: &Root) -> Result<Vec<Found>, JournalError> {
+    let is_journal = |name: &String| name.ends_with(".json");
+    if !root.is_live() {
+        let names = root.peek_names(FOLDER)?.into_iter().filter(is_journal);
+        let read = |name: String| {
+            let text = root.peek(&format!("{FOLDER}/{name}")).map_err(|why| why.to_string());
+            found(&name, text)
+        };
+        return Ok(names.filter_map(read).collect());
+    }
+    let Some(folder) = folder(root)? else { return Ok(vec![]) };
+    let names = folder.names().map_err(|why| unusable(root, why))?.into_iter().filter(is_journal);
+    let read = |name: String| {
+        let text = folder.private_text(&name, BYTES_MAX).map_err(|why| why.to_string());
+        found(&name, text)
+    };
+    Ok(names.filter_map(read).collect())
+}
+
+/// Classifies a file; `None` when it has been removed.
+fn found(name: &str, text: Result<Option<String>, String>) -> Option<Found> {
+    let damaged =
+        |why, rest| Found::Damaged(Damaged { path: format!("{FOLDER}/{name}"), why, rest });
+    let text = match text {
+        Ok(text) => text?,
+        Err(why) => return Some(damaged(why, None)),
+    };
+    let document: Document = match serde_json::from_str(&text) {
+        Ok(document) => document,
+        Err(why) => return Some(damaged(why.to_string(), None)),
+    };
+    if document.schema != SCHEMA {
+        let why = format!("schema: {:?} is not {SCHEMA}", document.schema);
+        return Some(damaged(why, None));
+    }
+    if document.name() != name {
+        return Some(damaged(format!("it is of {}", document.name()), None));
+    }
+    let check = |change: &Change| {
+        if swap_file::is_swap_file(change) {
+            return Ok(());
+        }
+        settings::check(&change.path, &change.was)?;
+        settings::check(&change.path, &change.set)
+    };
+    let (mut changes, mut refused) = (vec![], vec![]);
+    for change in document.changes.clone() {
+        match check(&change) {
+            Ok(()) => changes.push(change),
+            Err(why) => refused.push(why),
+        }
+    }
+    match refused.is_empty() {
+        true => Some(Found::Whole(document)),
+        false => Some(damaged(refused.join("; "), Some(Document { changes, ..document }))),
+    }
+}
+
+/// Renames a damaged journal, so that it is not read again, and gives its new path.
+pub(super) fn set_aside(root: &Root, damaged: &Damaged) -> Result<String, JournalError> {
+    let name = damaged.path.rsplit_once('/').map_or("", |(_, name)| name);
+    let Some(folder) = folder(root)? else { return Ok(damaged.path.clone()) };
+    let mut aside = format!("{name}{ASIDE}");
+    let mut count = 1;
+    while folder.has(OsStr::new(&aside)) {
+        count += 1;
+        aside = format!("{name}{ASIDE}-{count}");
+    }
+    let renamed = folder.rename(OsStr::new(name), OsStr::new(&aside));
+    renamed.map_err(|why| JournalError::Keep { path: damaged.path.clone(), why })?;
+    Ok(format!("{FOLDER}/{aside}"))
+}
+
+/// Writes the file of a journal, or removes it.
+pub(super) fn keep(root: &Root, name: &str, text: Option<&str>) -> Result<(), JournalError> {
+    let path = format!("{FOLDER}/{name}");
+    let failed = |why| JournalError::Keep { path, why };
+    match (folder(root)?, text) {
+        (Some(folder), Some(text)) => {
+            folder.keep(OsStr::new(name), text.as_bytes(), 0o644).map(drop).map_err(failed)
+        }
+        (Some(folder), None) => folder.unlink(OsStr::new(name)).map_err(failed),
+        (None, Some(_)) => Err(failed(io::ErrorKind::NotFound.into())),
+        (None, None) => Ok(()),
+    }
+}
+
+/// Locks the folder of the journals until the file is closed. A captured machine has no lock.
+pub(super) fn lock(root: &Root) -> Result<Option<File>, JournalError> {
+    if !root.is_live() {
+        return Ok(None);
+    }
+    make(root).map_err(|why| unusable(root, why))?;
+    let failed = |why| JournalError::Keep { path: format!("{FOLDER}/{LOCK}"), why };
+    let Some(folder) = folder(root)? else { return Err(failed(io::ErrorKind::NotFound.into())) };
+    // Private: no other user can open the file, and so hold its lock.
+    let file = folder.private_file(LOCK).map_err(failed)?;
+    file.lock().map_err(failed)?;
+    Ok(Some(file))
+}
+
+/// Creates the folder where it is missing.
+fn make(root: &Root) -> io::Result<()> {
+    let path = root.at(FOLDER);
+    if fs::symlink_metadata(&path).is_ok() {
+        return Ok(());
+    }
+    DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(&path)?;
+    // Regardless of the umask.
+    Folder::trusted(&path)?.set_mode(FOLDER_MODE)
+}
+
+/// The folder, which no other user may be able to write to; `None` when it does not exist.
+fn folder(root: &Root) -> Result<Option<Folder>, JournalError> {
+    let opened = Folder::trusted(&root.at(FOLDER)).and_then(|folder| {
+        folder.check_private()?;
+        Ok(folder)
+    });
+    match opened {
+        Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(None),
+        opened => opened.map(Some).map_err(|why| unusable(root, why)),
+    }
+}
+
+fn unusable(root: &Root, why: io::Error) -> JournalError {
+    let path = root.at(FOLDER).display().to_string();
+    match why.kind() {
+        io::ErrorKind::InvalidData => JournalError::Untrusted { path, why: why.to_string() },
+        _ => JournalError::Keep { path, why },
+    }
+}

@@ -1,0 +1,421 @@
+//! Interleaves the resident pages of running processes over nodes in a given ratio, with
+//! `move_pages(2)`.
+//!
+//! An interleaving policy applies to new pages; this applies to resident ones. Memory is processed
+//! in batches: find the resident pages (`pagemap`), find the node of each (`move_pages` without a
+//! target), plan the moves ([`plan`]), move them in portions at the requested rate, and locate the
+//! pages again. Passes repeat until one finds nothing to move, so that pages are located after the
+//! last move. Pages that fail to move are tried again in the next pass, and others move in their
+//! place where possible.
+//!
+//! Pages stay on their nodes as long as nothing else moves them: the kernel's NUMA balancing
+//! migrates them back to the CPUs that use them.
+
+mod area;
+mod batch;
+mod memory;
+mod outcome;
+mod pace;
+pub mod plan;
+mod sequence;
+mod work;
+
+#[cfg(test)]
+mod fake;
+#[cfg(test)]
+mod tests;
+
+pub use self::outcome::{MigrateError, Moved, Outcome, Reason, Refusal, Why};
+
+use self::{
+    memory::{Live, Memory},
+    pace::Pace,
+    plan::{Planner, Target, TargetError},
+    work::{Common, Halt, Memo, Tally, Work},
+};
+use crate::{
+    machine::id_list::IdList,
+    process::{Process, numa_maps::NodeBytes},
+    root::RootError,
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::ControlFlow,
+    time::Duration,
+};
+
+/// The most passes over all memory.
+const PASSES_MAX: u32 = 4;
+
+/// The pause before busy pages are tried again.
+const BUSY_PAUSE: Duration = Duration::from_millis(50);
+
+/// Migrates pages of processes on this machine.
+#[derive(Debug)]
+pub struct Migrator {
+    target: Target,
+    rate: Option<u64>,
+    memory: Live,
+}
+
+/// Progress, reported at least ten times a second while pages move.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress<'a> {
+    /// The pass over all memory, from 1.
+    pub pass: u32,
+    /// The process whose pages are being processed.
+    pub process: &'a Process,
+    /// Bytes processed in this pass.
+    pub looked_bytes: u64,
+    /// Bytes to process in this pass; it changes while programs run.
+    pub total_bytes: u64,
+    /// Bytes migrated in all passes.
+    pub moved_bytes: u64,
+}
+
+/// A forecast of a migration.
+#[derive(Debug, Default)]
+pub struct Forecast {
+    /// The present placement of migratable pages.
+    pub bytes: NodeBytes,
+    /// Bytes that would be migrated.
+    pub planned_bytes: u64,
+    /// Bytes that would have to be migrated too, but are shared with other processes.
+    pub shared_bytes: u64,
+    pub processes: Vec<Process>,
+    /// Children whose memory cannot be read.
+    pub refused: Vec<Refusal>,
+    /// True when the caller stopped the forecast early.
+    pub stopped: bool,
+}
+
+impl Migrator {
+    /// A migration to a target, without a rate limit.
+    ///
+    /// # Errors
+    /// When the target names nodes that are missing or have no memory, the kernel lacks NUMA, or
+    /// the machine cannot be read.
+    pub fn new(target: Target) -> Result<Self, MigrateError> {
+        let mut memory = Live::new()?;
+        if !memory.has_numa() {
+            return Err(MigrateError::Numa);
+        }
+        check(&target, &mut memory)?;
+        Ok(Self { target, rate: None, memory })
+    }
+
+    /// Limits the rate, bytes a second, averaged over a tenth of a second, or over the time that
+    /// one huge page takes.
+    #[must_use]
+    pub fn at_rate(mut self, bytes_per_s: u64) -> Self {
+        self.rate = Some(bytes_per_s);
+        self
+    }
+
+    /// Migrates only the named processes, without their descendants. A process that has ended is
+    /// left out, one that may not be migrated is among those that refused, and the rest continues.
+    #[must_use]
+    pub fn alone(mut self) -> Self {
+        self.memory.alone = true;
+        self
+    }
+
+    /// Migrates the pages of processes and their descendants, until each page is on its target node
+    /// or cannot be migrated. `watch` receives the progress and can stop the migration; migrated
+    /// pages stay.
+    ///
+    /// # Errors
+    /// When a process of `pids` does not exist, or may not be migrated. A process that ends
+    /// meanwhile is no error, nor is a child that may not be migrated.
+    pub fn run(
+        &mut self,
+        pids: &[u32],
+        watch: &mut dyn FnMut(&Progress<'_>) -> ControlFlow<()>,
+    ) -> Result<Outcome, MigrateError> {
+        run(&mut self.memory, &self.target, self.rate, pids, watch)
+    }
+
+    /// Forecasts [`Self::run`] without migrating.
+    ///
+    /// # Errors
+    /// As [`Self::run`].
+    pub fn forecast(
+        &mut self,
+        pids: &[u32],
+        watch: &mut dyn FnMut(&Progress<'_>) -> ControlFlow<()>,
+    ) -> Result<Forecast, MigrateError> {
+        forecast(&mut self.memory, &self.target, pids, watch)
+    }
+}
+
+/// Checks a target against the machine.
+fn check(target: &Target, memory: &mut impl Memory) -> Result<(), MigrateError> {
+    let has: IdList = memory.nodes()?.into_iter().map(|(node, _)| node).collect();
+    Ok(target.check(&has)?)
+}
+
+/// A process and its results so far.
+struct Record {
+    process: Process,
+    memo: Memo,
+    moved: Moved,
+}
+
+/// All passes over all processes.
+struct Passes<'a, M> {
+    target: &'a Target,
+    pids: &'a [u32],
+    shared: Common<'a, M>,
+    records: Vec<Record>,
+    refused: Vec<Refusal>,
+    moved_bytes: u64,
+    stopped: bool,
+}
+
+fn passes<'a, M: Memory>(
+    memory: &'a mut M,
+    target: &'a Target,
+    rate: Option<u64>,
+    pids: &'a [u32],
+    watch: &'a mut dyn FnMut(&Progress<'_>) -> ControlFlow<()>,
+) -> Passes<'a, M> {
+    let planner = Planner::new(target, memory.page_sizes().0);
+    let (pace, free, full) = (Pace::new(rate), BTreeMap::new(), BTreeSet::new());
+    Passes {
+        target,
+        pids,
+        shared: Common { memory, planner, pace, free, full, dry: false, watch },
+        records: vec![],
+        refused: vec![],
+        moved_bytes: 0,
+        stopped: false,
+    }
+}
+
+fn run<M: Memory>(
+    memory: &mut M,
+    target: &Target,
+    rate: Option<u64>,
+    pids: &[u32],
+    watch: &mut dyn FnMut(&Progress<'_>) -> ControlFlow<()>,
+) -> Result<Outcome, MigrateError> {
+    let mut work = passes(memory, target, rate, pids, watch);
+    let mut done = 0;
+    for pass in 1..=PASSES_MAX {
+        done = pass;
+        let before = work.moved_bytes;
+        work.pass(pass)?;
+        let is_busy = |record: &Record| record.moved.left.contains_key(&Reason::Busy);
+        let busy = work.records.iter().any(is_busy);
+        if work.stopped || (work.moved_bytes == before && !busy) {
+            break;
+        }
+        if busy && pass < PASSES_MAX {
+            work.shared.memory.pause(BUSY_PAUSE);
+        }
+    }
+    Ok(Outcome {
+        processes: work.records.into_iter().map(|record| record.moved).collect(),
+        refused: work.refused,
+        stopped: work.stopped,
+        passes: done,
+    })
+}
+
+fn forecast<M: Memory>(
+    memory: &mut M,
+    target: &Target,
+    pids: &[u32],
+    watch: &mut dyn FnMut(&Progress<'_>) -> ControlFlow<()>,
+) -> Result<Forecast, MigrateError> {
+    let mut work = passes(memory, target, None, pids, watch);
+    work.shared.dry = true;
+    work.pass(1)?;
+    let left = |wanted: Reason| {
+        let of = |record: &Record| record.moved.left.get(&wanted).copied();
+        work.records.iter().filter_map(of).sum()
+    };
+    Ok(Forecast {
+        bytes: work.records.iter().map(|record| &record.moved.before).collect(),
+        // Nothing was tried: pages count as busy.
+        planned_bytes: left(Reason::Busy),
+        shared_bytes: left(Reason::Shared),
+        processes: work.records.into_iter().map(|record| record.process).collect(),
+        refused: work.refused,
+        stopped: work.stopped,
+    })
+}
+
+impl<M: Memory> Passes<'_, M> {
+    /// One pass over all memory.
+    fn pass(&mut self, pass: u32) -> Result<(), MigrateError> {
+        let (page_bytes, _) = self.shared.memory.page_sizes();
+        self.shared.planner = Planner::new(self.target, page_bytes);
+        self.shared.free = self.shared.memory.nodes()?.into_iter().collect();
+        self.shared.full.clear();
+        self.find(pass)?;
+        let mut records = std::mem::take(&mut self.records);
+        let mut failed = None;
+        let mut total_bytes = 0;
+        let mut areas = vec![];
+        for record in &mut records {
+            let found = self.shared.memory.areas(record.process.pid);
+            if let Ok(Some(found)) = &found {
+                total_bytes += found.iter().map(|area| area.resident_bytes).sum::<u64>();
+            }
+            areas.push(found);
+        }
+        let mut looked_bytes = 0;
+        for (record, areas) in records.iter_mut().zip(areas) {
+            if self.stopped || failed.is_some() || record.moved.ended {
+                continue;
+            }
+            let moved_bytes = self.moved_bytes;
+            let process = &record.process;
+            let progress = Progress { pass, process, looked_bytes, total_bytes, moved_bytes };
+            let (tally, halt) = self.one(areas, &mut record.memo, progress);
+            looked_bytes += tally.before.total();
+            self.moved_bytes += tally.moved_bytes;
+            record.moved.take_in(tally, pass, halt.is_none());
+            match halt {
+                None => {}
+                Some(Halt::Stopped) => self.stopped = true,
+                Some(Halt::Ended) => record.moved.ended = true,
+                Some(Halt::Refused(why)) => failed = self.refuse(&record.process, why).err(),
+            }
+        }
+        records.retain(|record| !self.refused.iter().any(|it| it.pid == record.process.pid));
+        self.records = records;
+        failed.map_or(Ok(()), |refusal| Err(refusal.into()))
+    }
+
+    /// Processes one process.
+    fn one(
+        &mut self,
+        areas: Result<Option<Vec<area::Area>>, RootError>,
+        memo: &mut Memo,
+        progress: Progress<'_>,
+    ) -> (Tally, Option<Halt>) {
+        let refused = |why| (Tally::default(), Some(Halt::Refused(why)));
+        let pid = progress.process.pid;
+        let areas = match areas {
+            Ok(Some(areas)) => areas,
+            // A process that is about to end exists for a moment without memory.
+            Ok(None) => return (Tally::default(), Some(Halt::Ended)),
+            Err(why) if why.is_permission() => return refused(Why::Permission),
+            Err(why) => return refused(Why::Read(why)),
+        };
+        // Busy pages may be free by now; sharing and membership of a larger page persist.
+        memo.stuck.retain(|_, reason| matches!(reason, Reason::Shared | Reason::Joined));
+        let allowed = match self.shared.memory.allowed(pid) {
+            Ok(allowed) => allowed,
+            Err(why) => return refused(Why::Read(why)),
+        };
+        if let Some(allowed) = allowed {
+            let wanted = self.target.nodes();
+            let missing: IdList = wanted.iter().filter(|node| !allowed.has(*node)).collect();
+            if !missing.is_empty() {
+                return refused(Why::Cpuset { missing, allowed });
+            }
+        }
+        let tally = Tally::default();
+        let mut work = Work { shared: &mut self.shared, memo, progress, areas, tally };
+        let halt = work.pass().err();
+        (work.tally, halt)
+    }
+
+    /// Finds the processes: the named ones, their new descendants, and those that are known already
+    /// although their parent has ended.
+    fn find(&mut self, pass: u32) -> Result<(), MigrateError> {
+        let mut found: Vec<Process> = vec![];
+        let is_alone = self.shared.memory.is_alone();
+        for (pid, tree) in self.pids.iter().zip(self.shared.memory.trees(self.pids)?) {
+            if tree.is_empty() && pass == 1 && !is_alone {
+                return Err(MigrateError::Absent(*pid));
+            }
+            found.extend(tree);
+        }
+        for record in &mut self.records {
+            let now = self.shared.memory.process(record.process.pid)?;
+            let is_there = now.is_some_and(|now| is_same(&now, &record.process));
+            record.moved.ended |= !is_there;
+        }
+        let named: BTreeSet<u32> = self.pids.iter().copied().collect();
+        let mut known: BTreeSet<_> = self.records.iter().map(|it| it.process.identity()).collect();
+        let refused: BTreeSet<u32> = self.refused.iter().map(|it| it.pid).collect();
+        for process in found.into_iter().filter(|it| !it.is_zombie || named.contains(&it.pid)) {
+            if !refused.contains(&process.pid) && known.insert(process.identity()) {
+                let (memo, moved) = (Memo::default(), Moved::new(&process));
+                self.records.push(Record { process, memo, moved });
+            }
+        }
+        Ok(())
+    }
+
+    /// Records that a process cannot be migrated.
+    ///
+    /// # Errors
+    /// When the process was named, and named processes are not handled on their own.
+    fn refuse(&mut self, process: &Process, why: Why) -> Result<(), Refusal> {
+        let refusal = Refusal { pid: process.pid, name: process.name.clone(), why };
+        if self.pids.contains(&process.pid) && !self.shared.memory.is_alone() {
+            return Err(refusal);
+        }
+        self.refused.push(refusal);
+        Ok(())
+    }
+}
+
+/// True when both are the same process, and it still runs.
+fn is_same(now: &Process, known: &Process) -> bool {
+    (now.pid, now.start_ticks) == (known.pid, known.start_ticks) && !now.is_zombie
+}
+
+impl Moved {
+    fn new(process: &Process) -> Self {
+        Self {
+            pid: process.pid,
+            name: process.name.clone(),
+            before: NodeBytes::default(),
+            after: NodeBytes::default(),
+            moved_bytes: 0,
+            left: BTreeMap::new(),
+            ended: process.is_zombie,
+        }
+    }
+
+    /// Adds the result of a pass.
+    fn take_in(&mut self, tally: Tally, pass: u32, is_whole: bool) {
+        if pass == 1 || self.before == NodeBytes::default() {
+            self.before = tally.before.clone();
+        }
+        self.moved_bytes += tally.moved_bytes;
+        if is_whole || self.after == NodeBytes::default() {
+            self.after = tally.after;
+            self.left = tally.left;
+            return;
+        }
+        // Only the difference is known of a pass that was cut short.
+        for (node, bytes) in &tally.after.0 {
+            *self.after.0.entry(*node).or_default() += bytes;
+        }
+        for (node, bytes) in &tally.before.0 {
+            let now = self.after.0.entry(*node).or_default();
+            *now = now.saturating_sub(*bytes);
+        }
+    }
+}
+
+impl MigrateError {
+    /// How to proceed.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            Self::Target(TargetError::Absent { .. }) => "interleaf show lists the nodes",
+            Self::Target(_) => "give each node one weight, at least one of them above zero",
+            Self::Numa => "boot a kernel that is built with CONFIG_NUMA, without numa=off",
+            Self::Absent(_) => "it may have ended; ps shows those that are there",
+            Self::Refused(refusal) => refusal.why.hint(),
+            Self::Read(_) => "see whether /proc and /sys are mounted and whole",
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! A batch of pages, and the units that migrate as one.
+
+use super::{
+    area::Area,
+    memory::Memory,
+    plan::{Place, Unit},
+};
+use crate::process::numa_maps::NodeBytes;
+use interleaf_procfs::pagemap::ResidentPage;
+use std::{io, ops::Range};
+
+/// Addresses of one call that locates pages: enough to make the cost of the call itself negligible.
+const LOCATE_PAGES: usize = 1 << 14;
+
+/// A page that is resident, or was a moment ago.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Page {
+    pub(super) address: u64,
+    /// Its node; `None` when it is not resident.
+    pub(super) node: Option<u32>,
+    /// The index of its area.
+    pub(super) area: usize,
+    /// True when other processes map the page too.
+    pub(super) is_shared: bool,
+}
+
+/// Pages in order of their addresses.
+#[derive(Debug, Default)]
+pub(super) struct Batch {
+    pub(super) pages: Vec<Page>,
+}
+
+/// Units that migrate as one, with their pages.
+#[derive(Debug, Default)]
+pub(super) struct Units {
+    pub(super) units: Vec<Unit>,
+    /// For each unit, the indices of its pages in the batch.
+    pub(super) pages: Vec<Range<usize>>,
+}
+
+impl Batch {
+    /// Appends pages of an area; their addresses follow those of the batch.
+    pub(super) fn add(&mut self, area: usize, found: &[ResidentPage]) {
+        let page = |found: &ResidentPage| {
+            let ResidentPage { address, is_shared } = *found;
+            Page { address, node: None, area, is_shared }
+        };
+        self.pages.extend(found.iter().map(page));
+    }
+
+    /// Finds the nodes of some pages.
+    pub(super) fn locate(
+        &mut self,
+        memory: &mut impl Memory,
+        pid: u32,
+        pages: &[usize],
+    ) -> io::Result<()> {
+        for pages in pages.chunks(LOCATE_PAGES) {
+            let addresses: Vec<u64> = pages.iter().map(|at| self.pages[*at].address).collect();
+            // A page that the kernel does not report counts as not resident.
+            let mut status = vec![-1; addresses.len()];
+            memory.locate(pid, &addresses, &mut status)?;
+            for (at, status) in pages.iter().zip(status) {
+                // The zero page, which backs memory that was only read, has no node here.
+                self.pages[*at].node = u32::try_from(status).ok();
+            }
+        }
+        Ok(())
+    }
+
+    /// Bytes on each node.
+    pub(super) fn bytes(&self, areas: &[Area]) -> NodeBytes {
+        let mut bytes = NodeBytes::default();
+        for pages in self.pages.chunk_by(|a, b| (a.node, a.area) == (b.node, b.area)) {
+            if let Page { node: Some(node), area, .. } = pages[0] {
+                let sum = areas[area].page_bytes * pages.len() as u64;
+                *bytes.0.entry(node).or_default() += sum;
+            }
+        }
+        bytes
+    }
+
+    /// Units that migrate as one: a page, or in areas with larger pages a whole aligned block whose
+    /// pages are all resident on one node.
+    pub(super) fn units(
+        &self,
+        areas: &[Area],
+        page_bytes: u64,
+        is_stuck: impl Fn(u64) -> bool,
+    ) -> Units {
+        let mut all = Units::default();
+        let mut at = 0;
+        while at < self.pages.len() {
+            let page = &self.pages[at];
+            let area = &areas[page.area];
+            let count = self.block(at, area);
+            let pages = &self.pages[at..at + count];
+            let stuck = || pages.iter().any(|page| page.is_shared) || is_stuck(page.address);
+            let place = match page.node {
+                None => Place::Absent,
+                Some(node) if stuck() => Place::Stuck(node),
+                Some(node) => Place::On(node),
+            };
+            let size = area.page_bytes / page_bytes * count as u64;
+            let pages = u32::try_from(size).unwrap_or(u32::MAX);
+            all.units.push(Unit { address: page.address, pages, place });
+            all.pages.push(at..at + count);
+            at += count;
+        }
+        all
+    }
+
+    /// The number of pages from `first` on that migrate as one.
+    fn block(&self, first: usize, area: &Area) -> usize {
+        let count = area.unit_pages as usize;
+        let page = &self.pages[first];
+        let aligned = page.address.is_multiple_of(area.page_bytes * count as u64);
+        let Some(pages) = self.pages.get(first..first + count).filter(|_| aligned) else {
+            return 1;
+        };
+        let last = pages[count - 1].address;
+        // Pages are in order: if the last one has its place, none is missing.
+        let whole = last - page.address == area.page_bytes * (count as u64 - 1);
+        if whole && pages.iter().all(|other| other.node == page.node) { count } else { 1 }
+    }
+
+    /// The pages of an area in the aligned block of `bytes` around the page `at`.
+    pub(super) fn block_around(&self, at: usize, bytes: u64) -> Range<usize> {
+        let Page { address, area, .. } = self.pages[at];
+        let block = address / bytes;
+        let within = |page: &&Page| page.area == area && page.address / bytes == block;
+        let before = self.pages[..at].iter().rev().take_while(within).count();
+        let behind = self.pages[at..].iter().take_while(within).count();
+        at - before..at + behind
+    }
+}

@@ -1,0 +1,226 @@
+//! The seam to the kernel for reading and migrating the memory of processes: a machine with one
+//! node cannot migrate, so that tests implement their own.
+
+use super::area::{self, Area};
+use crate::{
+    machine::{id_list::IdList, node},
+    process::{self, Process, Snapshot, numa_maps},
+    root::{Root, RootError},
+    stop::StopFlag,
+    syscall,
+};
+use interleaf_procfs::{
+    page::HUGE_BYTES,
+    pagemap::{self, ResidentPage},
+};
+use std::{
+    fs::File,
+    io,
+    ops::Range,
+    os::unix::fs::FileExt as _,
+    thread,
+    time::{Duration, Instant},
+};
+
+/// The file with the size of a transparent huge page.
+const HUGE: &str = "/sys/kernel/mm/transparent_hugepage/hpage_pmd_size";
+
+/// Processes whose memory can be read and migrated.
+pub(super) trait Memory {
+    /// Bytes of a page and of a transparent huge page.
+    fn page_sizes(&self) -> (u64, u64);
+
+    /// Nodes with memory, and their free bytes.
+    fn nodes(&mut self) -> Result<Vec<(u32, u64)>, RootError>;
+
+    /// The process tree of each of these processes, found in one pass over all; empty for a missing
+    /// process.
+    fn trees(&mut self, pids: &[u32]) -> Result<Vec<Vec<Process>>, RootError>;
+
+    /// True when named processes are handled on their own: without their descendants, and an ended
+    /// process or a refusal does not stop the others.
+    fn is_alone(&self) -> bool;
+
+    /// A process; `None` when it does not exist.
+    fn process(&mut self, pid: u32) -> Result<Option<Process>, RootError>;
+
+    /// The nodes that a process may allocate on; `None` without a limit.
+    fn allowed(&mut self, pid: u32) -> Result<Option<IdList>, RootError>;
+
+    /// Its migratable memory; `None` when the process has ended.
+    fn areas(&mut self, pid: u32) -> Result<Option<Vec<Area>>, RootError>;
+
+    /// Appends the resident pages in some addresses of an area.
+    fn resident(
+        &mut self,
+        pid: u32,
+        area: &Area,
+        addresses: Range<u64>,
+        to: &mut Vec<ResidentPage>,
+    );
+
+    /// Writes the node of each page into `status`, negative for a page that is not resident.
+    fn locate(&mut self, pid: u32, addresses: &[u64], status: &mut [i32]) -> io::Result<()>;
+
+    /// `move_pages(2)` to one node: gives the number of pages that the kernel did not try, and
+    /// writes into `status` the node of each tried page or a negative error.
+    fn move_to(
+        &mut self,
+        pid: u32,
+        addresses: &[u64],
+        node: u32,
+        status: &mut [i32],
+    ) -> io::Result<u64>;
+
+    /// Time on a monotonic clock.
+    fn now(&self) -> Duration;
+
+    /// Waits.
+    fn pause(&mut self, span: Duration);
+}
+
+/// This machine.
+#[derive(Debug)]
+pub(super) struct Live {
+    root: Root,
+    page_bytes: u64,
+    huge_bytes: u64,
+    start: Instant,
+    /// The last pagemap with its process; `None` in place of the file where it cannot be opened.
+    pagemap: Option<(u32, Option<File>)>,
+    /// See [`Memory::is_alone`].
+    pub(super) alone: bool,
+}
+
+impl Live {
+    pub(super) fn new() -> Result<Self, RootError> {
+        let root = Root::live();
+        let huge_bytes = root.number(HUGE)?.unwrap_or(HUGE_BYTES as u64);
+        let page_bytes = rustix::param::page_size() as u64;
+        Ok(Self {
+            root,
+            page_bytes,
+            huge_bytes,
+            start: Instant::now(),
+            pagemap: None,
+            alone: false,
+        })
+    }
+
+    /// True when the kernel reports the nodes of pages.
+    pub(super) fn has_numa(&self) -> bool {
+        self.root.has("/proc/self/numa_maps")
+    }
+
+    /// The entries of a pagemap for some addresses, fewer where the process ends; `None` without a
+    /// readable pagemap.
+    fn entries(&mut self, pid: u32, addresses: &Range<u64>) -> Option<Vec<u8>> {
+        if self.pagemap.as_ref().is_none_or(|(of, _)| *of != pid) {
+            let path = self.root.at(&format!("/proc/{pid}/pagemap"));
+            self.pagemap = Some((pid, File::open(path).ok()));
+        }
+        let file = self.pagemap.as_ref()?.1.as_ref()?;
+        let offset = pagemap::entry_offset(addresses.start, self.page_bytes);
+        let end = pagemap::entry_offset(addresses.end, self.page_bytes);
+        let mut bytes = vec![0; (end - offset) as usize];
+        let mut read = 0;
+        while read < bytes.len() {
+            match file.read_at(&mut bytes[read..], offset + read as u64) {
+                // The end of the file, or of the process: the other pages count as not resident.
+                Ok(0) | Err(_) => break,
+                Ok(count) => read += count,
+            }
+        }
+        bytes.truncate(read);
+        Some(bytes)
+    }
+}
+
+impl Memory for Live {
+    fn page_sizes(&self) -> (u64, u64) {
+        (self.page_bytes, self.huge_bytes)
+    }
+
+    fn nodes(&mut self) -> Result<Vec<(u32, u64)>, RootError> {
+        let all = node::nodes(&self.root)?.into_iter().filter(|node| node.total_bytes > 0);
+        Ok(all.map(|node| (node.id, node.free_bytes)).collect())
+    }
+
+    fn trees(&mut self, pids: &[u32]) -> Result<Vec<Vec<Process>>, RootError> {
+        let stop = StopFlag::default();
+        let snapshot = Snapshot::new(&self.root, &stop);
+        let tree = |pid: &u32| match self.alone {
+            true => Ok(snapshot.process(*pid)?.into_iter().collect()),
+            false => Ok(snapshot.table()?.tree(*pid)),
+        };
+        pids.iter().map(tree).collect()
+    }
+
+    fn is_alone(&self) -> bool {
+        self.alone
+    }
+
+    fn process(&mut self, pid: u32) -> Result<Option<Process>, RootError> {
+        process::process(&self.root, pid)
+    }
+
+    fn allowed(&mut self, pid: u32) -> Result<Option<IdList>, RootError> {
+        process::allowed_nodes(&self.root, &pid.to_string())
+    }
+
+    fn areas(&mut self, pid: u32) -> Result<Option<Vec<Area>>, RootError> {
+        // Another process may have the ID by now.
+        self.pagemap = None;
+        let Some(mappings) = numa_maps::mappings(&self.root, pid)? else { return Ok(None) };
+        let Some(smaps) = self.root.peek(&format!("/proc/{pid}/smaps"))? else { return Ok(None) };
+        Ok(Some(area::areas(&smaps, &mappings, self.page_bytes, self.huge_bytes)))
+    }
+
+    fn resident(
+        &mut self,
+        pid: u32,
+        area: &Area,
+        addresses: Range<u64>,
+        to: &mut Vec<ResidentPage>,
+    ) {
+        let step = self.page_bytes;
+        let entries = self.entries(pid, &addresses);
+        // A page of hugetlbfs has an entry for each of its parts.
+        let is_first = |page: &ResidentPage| page.address.is_multiple_of(area.page_bytes);
+        match entries {
+            Some(entries) => {
+                let found = pagemap::resident(&entries, addresses.start, step, area.is_shared);
+                to.extend(found.filter(is_first));
+            }
+            // The kernel has no pagemaps, or hides them: any page could be resident.
+            None => {
+                let page = |address| ResidentPage { address, is_shared: false };
+                to.extend(addresses.step_by(step as usize).map(page).filter(is_first));
+            }
+        }
+    }
+
+    fn locate(&mut self, pid: u32, addresses: &[u64], status: &mut [i32]) -> io::Result<()> {
+        syscall::move_pages(pid, addresses, None, status).map(drop)
+    }
+
+    fn move_to(
+        &mut self,
+        pid: u32,
+        addresses: &[u64],
+        node: u32,
+        status: &mut [i32],
+    ) -> io::Result<u64> {
+        // A node ID that does not fit does not exist; the kernel refuses -1 as such.
+        let node = i32::try_from(node).unwrap_or(-1);
+        syscall::move_pages(pid, addresses, Some(&vec![node; addresses.len()]), status)
+    }
+
+    fn now(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    fn pause(&mut self, span: Duration) {
+        thread::sleep(span);
+    }
+}

@@ -1,0 +1,188 @@
+//! The result of a migration.
+
+use crate::{machine::id_list::IdList, process::numa_maps::NodeBytes, root::RootError};
+use std::{collections::BTreeMap, fmt, io};
+
+/// The result for several processes.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// Processes whose memory could be read, parents before children.
+    pub processes: Vec<Moved>,
+    /// Children whose memory could not be read.
+    pub refused: Vec<Refusal>,
+    /// True when the caller stopped the migration early.
+    pub stopped: bool,
+    /// The number of passes over all memory, from 1. `after` is of the last one.
+    pub passes: u32,
+}
+
+/// The result for a process. Only migratable memory is counted: no files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Moved {
+    pub pid: u32,
+    /// Its name, at most 15 bytes.
+    pub name: String,
+    /// Placement of its pages when each was first located; the process may allocate new ones
+    /// meanwhile.
+    pub before: NodeBytes,
+    /// Placement when pages were last located, after the last move. This is the measure of success:
+    /// the kernel may have migrated pages back meanwhile, or reported moves that did not happen.
+    pub after: NodeBytes,
+    /// Bytes migrated; a page that was migrated twice counts twice.
+    pub moved_bytes: u64,
+    /// Bytes that should have been migrated and could not be, by reason.
+    pub left: BTreeMap<Reason, u64>,
+    /// True when the process has ended meanwhile. Its last placement means nothing then.
+    pub ended: bool,
+}
+
+impl Outcome {
+    /// Initial placement, over all processes that did not end.
+    pub fn before(&self) -> NodeBytes {
+        self.alive().map(|process| &process.before).collect()
+    }
+
+    /// Final placement, likewise.
+    pub fn after(&self) -> NodeBytes {
+        self.alive().map(|process| &process.after).collect()
+    }
+
+    /// Bytes migrated, over all processes.
+    pub fn moved_bytes(&self) -> u64 {
+        self.processes.iter().map(|process| process.moved_bytes).sum()
+    }
+
+    /// Bytes that should have been migrated and could not be, by reason.
+    pub fn left(&self) -> BTreeMap<Reason, u64> {
+        let mut sum = BTreeMap::new();
+        for (reason, bytes) in self.alive().flat_map(|process| &process.left) {
+            *sum.entry(*reason).or_default() += bytes;
+        }
+        sum
+    }
+
+    fn alive(&self) -> impl Iterator<Item = &Moved> {
+        self.processes.iter().filter(|process| !process.ended)
+    }
+}
+
+/// The reason why pages could not be migrated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Reason {
+    /// In use at each attempt (`EBUSY`).
+    Busy,
+    /// Mapped by another process too (`EACCES`).
+    Shared,
+    /// Part of a large page that is mapped only in part, and migrates with the rest of it.
+    Joined,
+    /// The target node is full (`ENOMEM`).
+    Full(u32),
+    /// The kernel reported a move, but the page was on another node a moment later.
+    Returned,
+    /// Another error number.
+    Other(i32),
+}
+
+impl Reason {
+    /// How to proceed.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            Self::Busy => {
+                "try again later; memory that a device works on (RDMA, GPU, VFIO) never moves, \
+                 and has to be placed when the program starts"
+            }
+            Self::Shared => {
+                "shared memory has to be placed when it is made: start all its programs under a \
+                 policy of interleaving"
+            }
+            Self::Joined => "nothing need be done: it is a few pages at the ends of mappings",
+            Self::Full(_) => {
+                "free memory there, or choose weights that leave more of the pages elsewhere; of \
+                 huge pages (hugetlbfs) the node's own pool has to have free ones"
+            }
+            Self::Returned => "see whether the kernel balances NUMA nodes: interleaf doctor",
+            Self::Other(_) => "look into the kernel's log",
+        }
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Busy => f.write_str("in use by I/O, or pinned"),
+            Self::Shared => f.write_str("shared with another process"),
+            Self::Joined => f.write_str("part of a larger page"),
+            Self::Full(node) => write!(f, "node {node} is full"),
+            Self::Returned => f.write_str("moved back at once"),
+            Self::Other(errno) => write!(f, "{}", io::Error::from_raw_os_error(*errno)),
+        }
+    }
+}
+
+/// A process whose memory could not be read or migrated at all.
+#[derive(Debug, thiserror::Error)]
+#[error("process {pid} ({name}): {why}")]
+pub struct Refusal {
+    /// Its number.
+    pub pid: u32,
+    /// Its name.
+    pub name: String,
+    /// Why.
+    pub why: Why,
+}
+
+/// The reason why the memory of a process cannot be read or migrated.
+#[derive(Debug, thiserror::Error)]
+pub enum Why {
+    /// A process of another user, or a container that forbids it (`EPERM`).
+    #[error("its memory is not ours to move")]
+    Permission,
+    /// The cpuset of the process lacks nodes of the target.
+    #[error("it may not have memory on node {missing}: its cpuset has {allowed}")]
+    Cpuset {
+        /// Nodes of the target that it may not use.
+        missing: IdList,
+        /// Nodes that it may use.
+        allowed: IdList,
+    },
+    #[error(transparent)]
+    Read(RootError),
+    /// Another failure of `move_pages`.
+    #[error("its pages cannot be moved: {0}")]
+    System(io::Error),
+}
+
+impl Why {
+    /// How to proceed.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            Self::Permission => {
+                "run as root, or with CAP_SYS_NICE and CAP_SYS_PTRACE; a container may have to \
+                 be allowed the system call move_pages"
+            }
+            Self::Cpuset { .. } => {
+                "name other nodes, or add these to the cpuset.mems of its cgroup"
+            }
+            Self::Read(_) => "see whether /proc is mounted and whole",
+            Self::System(_) => "see what interleaf doctor says of this kernel",
+        }
+    }
+}
+
+/// The reason why nothing was migrated.
+#[derive(Debug, thiserror::Error)]
+pub enum MigrateError {
+    /// The target does not fit this machine.
+    #[error(transparent)]
+    Target(#[from] super::plan::TargetError),
+    /// The kernel lacks NUMA.
+    #[error("there is no /proc/self/numa_maps: this kernel has no NUMA")]
+    Numa,
+    #[error("there is no process {0}")]
+    Absent(u32),
+    /// A named process cannot be migrated.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    #[error(transparent)]
+    Read(#[from] RootError),
+}

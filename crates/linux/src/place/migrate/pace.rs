@@ -1,0 +1,71 @@
+//! The rate limit of a migration.
+
+use std::time::Duration;
+
+/// Rate limiter: after each portion it waits until the portion would have been done at the given
+/// rate. Idle time gives no credit.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Pace {
+    /// Bytes a second; `None` for no limit.
+    bytes_per_s: Option<u64>,
+    /// When the bytes so far would be done at the rate, on the caller's clock.
+    done: Duration,
+}
+
+impl Pace {
+    /// A limiter for this rate, at least 1 byte a second.
+    pub(super) fn new(bytes_per_s: Option<u64>) -> Self {
+        Self { bytes_per_s: bytes_per_s.map(|rate| rate.max(1)), done: Duration::ZERO }
+    }
+
+    /// The time to wait from `now` before more is migrated.
+    pub(super) fn wait(&self, now: Duration) -> Duration {
+        self.done.saturating_sub(now)
+    }
+
+    /// Counts bytes that were migrated by a call that began at `now`.
+    pub(super) fn spend(&mut self, bytes: u64, now: Duration) {
+        if let Some(rate) = self.bytes_per_s {
+            let seconds = bytes as f64 / rate as f64;
+            // Longer than any wait, but short enough for a `Duration`.
+            let takes = Duration::try_from_secs_f64(seconds.min(1e9)).unwrap_or_default();
+            self.done = self.done.max(now).saturating_add(takes);
+        }
+    }
+
+    /// The size of a portion, bytes, at most `most`: a tenth of a second's, so that the rate is
+    /// even and a stop takes effect soon.
+    pub(super) fn portion(&self, most: u64) -> u64 {
+        self.bytes_per_s.map_or(most, |rate| (rate / 10).min(most))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_is_kept() {
+        let seconds = Duration::from_secs_f64;
+        let mut pace = Pace::new(Some(1000));
+        assert_eq!(pace.wait(seconds(5.0)), Duration::ZERO);
+        pace.spend(500, seconds(5.0));
+        assert_eq!(pace.wait(seconds(5.1)), seconds(0.4));
+        pace.spend(500, seconds(5.5));
+        assert_eq!(pace.wait(seconds(5.5)), seconds(0.5));
+        assert_eq!(pace.wait(seconds(60.0)), Duration::ZERO);
+        pace.spend(1000, seconds(60.0));
+        assert_eq!(pace.wait(seconds(60.0)), seconds(1.0), "nothing was saved up");
+        assert_eq!((pace.portion(10), pace.portion(1 << 20)), (10, 100));
+    }
+
+    #[test]
+    fn without_a_rate_there_is_no_wait() {
+        let mut pace = Pace::new(None);
+        pace.spend(u64::MAX, Duration::ZERO);
+        assert_eq!((pace.wait(Duration::ZERO), pace.portion(7)), (Duration::ZERO, 7));
+        let mut pace = Pace::new(Some(0));
+        pace.spend(u64::MAX, Duration::MAX);
+        assert!(pace.wait(Duration::ZERO) > Duration::ZERO);
+    }
+}

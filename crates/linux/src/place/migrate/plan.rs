@@ -1,0 +1,276 @@
+//! Plans which pages migrate to which node: pure, and the fewest moves for the ratio.
+//!
+//! A window is 2 MiB of addresses, or 64 units where units are large. In each window the resident
+//! pages are divided by the weights; a node with more than its share gives away the difference, and
+//! no other page moves. The remainder of rounding is carried into the next window, so that the
+//! whole is right to one page for each node. Of 512 pages on node 0 with weights 60:40, 205 go in
+//! the first window, 204 in the next, 205 in the next: 40 % of 512 are 204.8.
+//!
+//! Windows are small because a program that walks through memory should meet both nodes all the
+//! time; they are no smaller because a page in the right window is in its place, and moving it
+//! would be wasted.
+
+use super::sequence::Sequence;
+use crate::machine::id_list::IdList;
+use std::collections::BTreeMap;
+
+/// Bytes of a window, where units are at most a 64th of it.
+const WINDOW_BYTES: u64 = 2 << 20;
+
+/// The fewest units of a window: with fewer a ratio means little.
+const WINDOW_UNITS: u64 = 64;
+
+/// The target share of each node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target(BTreeMap<u32, u32>);
+
+/// The reason why nodes with weights are no target.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TargetError {
+    #[error("node {0} has two weights")]
+    Twice(u32),
+    #[error("no node has a weight above zero, so there is nowhere for pages to be")]
+    Nowhere,
+    #[error("the weights sum to {0}, which is not below 2^32")]
+    TooLarge(u64),
+    /// Nodes that are missing or have no memory.
+    #[error("no node {missing} with memory: the machine has {has}")]
+    Absent {
+        missing: IdList,
+        /// Nodes that the machine has.
+        has: IdList,
+    },
+}
+
+impl Target {
+    /// A target from nodes with weights, in any order. A weight of zero, or none, keeps a node free
+    /// of pages. Pages are divided in proportion to the weights: 3:1 is 75:25.
+    ///
+    /// # Errors
+    /// When a node is listed twice, no weight is above zero, or their sum is not below 2^32.
+    pub fn new(weights: impl IntoIterator<Item = (u32, u32)>) -> Result<Self, TargetError> {
+        let mut all = BTreeMap::new();
+        for (node, weight) in weights {
+            if all.insert(node, weight).is_some() {
+                return Err(TargetError::Twice(node));
+            }
+        }
+        match all.values().map(|weight| u64::from(*weight)).sum() {
+            0 => Err(TargetError::Nowhere),
+            1..=0xffff_ffff => Ok(Self(all)),
+            sum => Err(TargetError::TooLarge(sum)),
+        }
+    }
+
+    /// All named nodes with their weights, by ID.
+    pub fn weights(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
+        self.0.iter().map(|(node, weight)| (*node, *weight))
+    }
+
+    /// The nodes that should have pages.
+    pub fn nodes(&self) -> IdList {
+        self.weights().filter(|(_, weight)| *weight > 0).map(|(node, _)| node).collect()
+    }
+
+    /// The share of a node, 0 to 1.
+    pub fn share(&self, node: u32) -> f64 {
+        let sum: f64 = self.0.values().map(|weight| f64::from(*weight)).sum();
+        self.0.get(&node).map_or(0.0, |weight| f64::from(*weight) / sum)
+    }
+
+    /// Checks that all nodes are among those with memory, `has`.
+    ///
+    /// # Errors
+    /// The nodes that are not.
+    pub fn check(&self, has: &IdList) -> Result<(), TargetError> {
+        let missing: IdList = self.0.keys().copied().filter(|node| !has.has(*node)).collect();
+        let has = has.clone();
+        if missing.is_empty() { Ok(()) } else { Err(TargetError::Absent { missing, has }) }
+    }
+}
+
+/// A unit that migrates as one: a page, or a huge page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unit {
+    /// Its first address.
+    pub address: u64,
+    /// Its size in base pages, at least 1.
+    pub pages: u32,
+    pub place: Place,
+}
+
+/// The placement of a unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Not resident: never touched, or swapped out.
+    Absent,
+    /// On this node.
+    On(u32),
+    /// On this node, and known to fail to migrate.
+    Stuck(u32),
+}
+
+/// The moves of a plan, in order of addresses, small units before large ones.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Plan {
+    pub moves: Vec<Move>,
+    /// Units, by index, that should move but are stuck.
+    pub kept: Vec<usize>,
+}
+
+/// A move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Move {
+    /// The index of the unit.
+    pub unit: usize,
+    /// The node that it is on.
+    pub from: u32,
+    /// Its target node.
+    pub to: u32,
+}
+
+/// Plans one range of addresses after another, and carries the remainders of rounding over.
+///
+/// Planning the same ranges again from the start, with the pages on the nodes of the first plan,
+/// gives no moves.
+///
+/// Planning the same stretches again from the start, with the pages where the first plan wanted
+/// them, gives no moves.
+#[derive(Clone, Debug)]
+pub struct Planner {
+    page_bytes: u64,
+    /// The target's nodes, followed by all others that pages were found on.
+    nodes: Vec<u32>,
+    /// The sequence of nodes for newly placed pages.
+    fresh: Sequence,
+    /// The position in that sequence for units of each size: the remainder of large units cannot be
+    /// made up for by the few small ones in the next window.
+    turns: BTreeMap<u32, Sequence>,
+}
+
+/// Counts of a node's units in a window.
+#[derive(Clone, Copy, Debug, Default)]
+struct NodeUnits {
+    /// On the node.
+    has: u64,
+    /// On the node and movable.
+    movable: u64,
+    /// Wanted on the node.
+    wanted: u64,
+    /// To leave, and movable.
+    leaving: u64,
+    /// To leave, but stuck.
+    kept: u64,
+    /// Error accumulator for spreading the leaving units evenly over the movable ones.
+    spread: u64,
+}
+
+impl Planner {
+    /// A planner for pages of `page_bytes`.
+    pub fn new(target: &Target, page_bytes: u64) -> Self {
+        let nodes = target.weights().map(|(node, _)| node).collect();
+        let weights: Vec<u64> = target.weights().map(|(_, weight)| u64::from(weight)).collect();
+        let fresh = Sequence::new(&weights);
+        Self { page_bytes: page_bytes.max(1), nodes, fresh, turns: BTreeMap::new() }
+    }
+
+    /// Plans units in the order of their addresses. A range should consist of whole windows: one
+    /// that it cuts counts as two.
+    pub fn plan(&mut self, units: &[Unit]) -> Plan {
+        let mut sizes: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
+        let (mut size, mut of_size) = (0, vec![]);
+        for (at, unit) in units.iter().enumerate() {
+            // Neighbours mostly have the same size: the map is searched only at a change.
+            if unit.pages != size {
+                sizes.insert(size, of_size);
+                size = unit.pages;
+                of_size = sizes.remove(&size).unwrap_or_default();
+            }
+            if unit.place != Place::Absent {
+                of_size.push(at);
+            }
+        }
+        sizes.insert(size, of_size);
+        let mut plan = Plan::default();
+        for (size, all) in &sizes {
+            let bytes = u64::from(*size).saturating_mul(self.page_bytes);
+            let window_bytes = bytes.saturating_mul(WINDOW_UNITS).max(WINDOW_BYTES);
+            let window = |at: &usize| units[*at].address / window_bytes;
+            for units_of_window in all.chunk_by(|a, b| window(a) == window(b)) {
+                self.window(units, *size, units_of_window, &mut plan);
+            }
+        }
+        plan
+    }
+
+    /// Plans a window: the units at `of_window`, all resident and of `size` pages.
+    fn window(&mut self, units: &[Unit], size: u32, of_window: &[usize], plan: &mut Plan) {
+        let mut parts = self.parts(units, of_window);
+        let turns = self.turns.entry(size).or_insert_with(|| self.fresh.clone());
+        let mut wanted = vec![0; parts.len()];
+        turns.count_turns(of_window.len() as u64, &mut wanted);
+        let mut lacking = vec![0; parts.len()];
+        for ((part, wanted), lacking) in parts.iter_mut().zip(wanted).zip(&mut lacking) {
+            part.wanted = wanted;
+            *lacking = wanted.saturating_sub(part.has);
+            let surplus = part.has.saturating_sub(wanted);
+            part.leaving = surplus.min(part.movable);
+            part.kept = surplus - part.leaving;
+            part.spread = part.movable / 2;
+        }
+        if parts.iter().all(|part| part.leaving == 0 && part.kept == 0) {
+            return;
+        }
+        // As many units are lacking as leave or are kept, so that a next node always exists.
+        let mut to = Sequence::new(&lacking);
+        for at in of_window {
+            match units[*at].place {
+                Place::On(node) => {
+                    let part = &mut parts[self.slot(node)];
+                    part.spread += part.leaving;
+                    if part.spread >= part.movable {
+                        part.spread -= part.movable;
+                        let to = self.nodes[to.turn()];
+                        plan.moves.push(Move { unit: *at, from: node, to });
+                    }
+                }
+                Place::Stuck(node) => {
+                    let part = &mut parts[self.slot(node)];
+                    if part.kept > 0 {
+                        part.kept -= 1;
+                        plan.kept.push(*at);
+                    }
+                }
+                Place::Absent => {}
+            }
+        }
+    }
+
+    /// The counts of each node in a window.
+    fn parts(&mut self, units: &[Unit], of_window: &[usize]) -> Vec<NodeUnits> {
+        let mut parts = vec![NodeUnits::default(); self.nodes.len()];
+        for at in of_window {
+            let (node, movable) = match units[*at].place {
+                Place::On(node) => (node, 1),
+                Place::Stuck(node) => (node, 0),
+                Place::Absent => continue,
+            };
+            let slot = self.slot(node);
+            if slot == self.nodes.len() {
+                self.nodes.push(node);
+                parts.push(NodeUnits::default());
+            }
+            parts[slot].has += 1;
+            parts[slot].movable += movable;
+        }
+        parts
+    }
+
+    /// The index of a node; the end of the list when it is new. The list is short.
+    fn slot(&self, node: u32) -> usize {
+        self.nodes.iter().position(|known| *known == node).unwrap_or(self.nodes.len())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,121 @@
+//! A fair sequence of turns in an integer ratio, in which no member is ever a whole turn early or
+//! late.
+//!
+//! For 3:2 it is 0 1 0 0 1, repeated. After any number of turns each member has had its share of
+//! them, rounded up or down. Rounding the shares of each range by itself does not give that, nor
+//! does giving the next turn to the member that is most due when there are more than two; earliest
+//! deadline first among the eligible members does (Liu and Layland 1973; that the error stays below
+//! one turn is in Baruah et al., "Proportionate progress", 1996).
+
+use interleaf_model::weights::gcd;
+
+/// A sequence of turns in a ratio of weights. It is deterministic and periodic.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Sequence {
+    /// Weights without a common divisor.
+    weights: Vec<u64>,
+    /// Sum of the weights, which is the period; below 2^32.
+    period: u64,
+    /// Turns since the last beginning of a period.
+    turns: u64,
+    /// Turns of each member in this period.
+    had: Vec<u64>,
+}
+
+impl Sequence {
+    /// A sequence for weights of which at least one is above zero, with a sum below 2^32: no
+    /// product here exceeds 64 bits then.
+    pub(crate) fn new(weights: &[u64]) -> Self {
+        let divisor = weights.iter().copied().fold(0, gcd).max(1);
+        let weights: Vec<u64> = weights.iter().map(|weight| weight / divisor).collect();
+        let period: u64 = weights.iter().sum();
+        assert!(period > 0 && period <= u64::from(u32::MAX), "weights of a sequence");
+        Self { had: vec![0; weights.len()], weights, period, turns: 0 }
+    }
+
+    /// The member of the next turn.
+    pub(crate) fn turn(&mut self) -> usize {
+        let turn = self.turns + 1;
+        let waiting = self.weights.iter().zip(&self.had).enumerate();
+        // A member is eligible as soon as its share of all turns exceeds those that it has had; its
+        // deadline is when the share reaches one more.
+        let due = waiting.filter(|(_, (weight, had))| **had * self.period < turn * **weight);
+        let deadline = |(at, (weight, had)): (usize, (&u64, &u64))| {
+            (((had + 1) * self.period).div_ceil(*weight), at)
+        };
+        let (_, next) = due.map(deadline).min().expect("in each turn someone is due");
+        self.had[next] += 1;
+        self.turns = turn;
+        if turn == self.period {
+            self.turns = 0;
+            self.had.fill(0);
+        }
+        next
+    }
+
+    /// Advances by `count` turns, and adds those of each member to `counts`.
+    pub(crate) fn count_turns(&mut self, count: u64, counts: &mut [u64]) {
+        for (counted, weight) in counts.iter_mut().zip(&self.weights) {
+            *counted += weight * (count / self.period);
+        }
+        for _ in 0..count % self.period {
+            counts[self.turn()] += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn turns_are_spread() {
+        let mut sequence = Sequence::new(&[60, 40]);
+        let turns: Vec<usize> = (0..10).map(|_| sequence.turn()).collect();
+        assert_eq!(turns, [0, 1, 0, 0, 1, 0, 1, 0, 0, 1]);
+        let mut sequence = Sequence::new(&[0, 3, 1]);
+        let turns: Vec<usize> = (0..8).map(|_| sequence.turn()).collect();
+        assert_eq!(turns, [1, 1, 1, 2, 1, 1, 1, 2]);
+    }
+
+    fn weights() -> impl Strategy<Value = Vec<u64>> {
+        let some = |weights: &Vec<u64>| weights.iter().sum::<u64>() > 0;
+        let range = prop_oneof![Just(0), 1..12_u64, 1..100_000_000_u64];
+        prop::collection::vec(range, 1..12).prop_filter("all zero", some)
+    }
+
+    proptest! {
+        /// After any number of turns, no member is a whole turn early or late.
+        #[test]
+        fn shares_are_kept(weights in weights()) {
+            let sum: u64 = weights.iter().sum();
+            let mut sequence = Sequence::new(&weights);
+            let mut had = vec![0_u64; weights.len()];
+            for turn in 1..=500 {
+                had[sequence.turn()] += 1;
+                for (had, weight) in had.iter().zip(&weights) {
+                    prop_assert!((had * sum).abs_diff(turn * weight) < sum);
+                }
+            }
+        }
+
+        /// Many turns at once equal the same number one by one.
+        #[test]
+        fn many_turns_are_turns(
+            weights in weights(),
+            counts in prop::collection::vec(0..300_u64, 5),
+        ) {
+            let (mut at_once, mut singly) = (Sequence::new(&weights), Sequence::new(&weights));
+            for count in counts {
+                let mut taken = vec![0; weights.len()];
+                at_once.count_turns(count, &mut taken);
+                for _ in 0..count {
+                    taken[singly.turn()] -= 1;
+                }
+                prop_assert!(taken.iter().all(|left| *left == 0));
+                prop_assert_eq!(&at_once, &singly);
+            }
+        }
+    }
+}

@@ -1,0 +1,456 @@
+//! Migrates the pages of one process: locate, plan, move, locate again.
+//!
+//! What `move_pages` makes hard, as read in `mm/migrate.c` of Linux 6.1 to 6.12:
+//! - It stops at the first group of pages of which it cannot move all, without a word about those
+//!   behind. So the rest is asked for again, as long as a call comes further.
+//! - When a node is full, the call fails as a whole, whatever it had moved before.
+//! - A page that is part of a large one (THP) takes all of it along, and the other parts, asked
+//!   for as well, are reported busy. So of a huge page only the first address is given. Where large
+//!   pages of other sizes are, nobody says; the first page of a mapping goes alone, and those that
+//!   went along with it tell.
+//! - What it reports may no longer be true. So what counts is only where pages are found to be.
+
+use super::{
+    Progress,
+    area::Area,
+    batch::{Batch, Units},
+    memory::Memory,
+    outcome::{Reason, Why},
+    pace::Pace,
+    plan::{Move, Plan, Planner},
+};
+use crate::process::numa_maps::NodeBytes;
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    io,
+    ops::{ControlFlow, Range},
+    time::Duration,
+};
+
+/// Pages of a batch, and of the range of addresses that is planned at a time.
+const BATCH_PAGES: u64 = 1 << 16;
+
+/// The units of the planner's largest window, so that a range consists of whole windows.
+const WINDOW_UNITS: u64 = 64;
+
+/// The most bytes of one moving call. Each call drains the per-CPU lists of all CPUs, so that small
+/// calls are slow; large ones give no progress for long.
+const MOVE_BYTES: u64 = 32 << 20;
+
+/// The most plans of a batch: other pages take the place of failed ones, or two nearly full nodes
+/// make room for each other.
+const ROUNDS_MAX: u32 = 32;
+
+/// Consecutive rounds without a move after which a batch is left as it is.
+const BARREN_MAX: u32 = 3;
+
+/// The most bytes that a batch moves, as a multiple of its first plan: another program may be
+/// moving the pages back.
+const TO_AND_FRO: u64 = 3;
+
+/// The most repetitions of a call for the pages that it did not try.
+const CALLS_MAX: u32 = 64;
+
+/// The longest wait between two checks of the stop request.
+const PAUSE_MAX: Duration = Duration::from_millis(100);
+
+/// The status of a page that the kernel did not try.
+const UNTOLD: i32 = i32::MIN;
+
+/// The reason why work on a process ends early.
+#[derive(Debug)]
+pub(super) enum Halt {
+    /// The caller stopped it.
+    Stopped,
+    Ended,
+    /// The process may not or cannot be migrated further.
+    Refused(Why),
+}
+
+/// Knowledge of a process that is kept from pass to pass.
+#[derive(Debug, Default)]
+pub(super) struct Memo {
+    /// Pages that did not migrate, by address, with the reason.
+    pub(super) stuck: HashMap<u64, Reason>,
+    /// Pages that migrate as one in each tried area, by the area's first address.
+    learned: HashMap<u64, u32>,
+}
+
+/// The result of a pass over a process.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    /// Placement of pages when they were first located.
+    pub(super) before: NodeBytes,
+    /// Placement when they were last located.
+    pub(super) after: NodeBytes,
+    /// Bytes migrated.
+    pub(super) moved_bytes: u64,
+    /// Bytes that should have been migrated and were not, by reason; in a forecast, all planned
+    /// bytes.
+    pub(super) left: BTreeMap<Reason, u64>,
+}
+
+/// State that is common to all processes.
+pub(super) struct Common<'a, M> {
+    pub(super) memory: &'a mut M,
+    pub(super) planner: Planner,
+    pub(super) pace: Pace,
+    /// Free bytes of each node when the pass began.
+    pub(super) free: BTreeMap<u32, u64>,
+    /// Nodes that accept no more pages.
+    pub(super) full: BTreeSet<u32>,
+    /// True for a forecast.
+    pub(super) dry: bool,
+    pub(super) watch: &'a mut dyn FnMut(&Progress<'_>) -> ControlFlow<()>,
+}
+
+/// One pass over one process.
+pub(super) struct Work<'a, 'b, M> {
+    pub(super) shared: &'a mut Common<'b, M>,
+    pub(super) memo: &'a mut Memo,
+    pub(super) progress: Progress<'a>,
+    pub(super) areas: Vec<Area>,
+    pub(super) tally: Tally,
+}
+
+impl<M: Memory> Work<'_, '_, M> {
+    /// Runs the pass. The tally has the result up to a halt.
+    pub(super) fn pass(&mut self) -> Result<(), Halt> {
+        for area in &mut self.areas {
+            if let Some(learned) = self.memo.learned.get(&area.addresses.start) {
+                area.unit_pages = area.unit_pages.max(*learned);
+            }
+        }
+        let mut batch = Batch::default();
+        let (mut behind, mut found) = (0, vec![]);
+        for (area, Range { start, end }) in self.slices() {
+            let pid = self.progress.process.pid;
+            // Mappings that changed while they were read may overlap; no page may be listed twice.
+            let start = start.max(behind);
+            if start < end {
+                behind = end;
+                found.clear();
+                self.shared.memory.resident(pid, &self.areas[area], start..end, &mut found);
+                batch.add(area, &found);
+            }
+            if batch.pages.len() as u64 >= BATCH_PAGES {
+                self.settle(std::mem::take(&mut batch))?;
+            }
+        }
+        self.settle(batch)
+    }
+
+    /// Ranges of addresses, aligned so that windows are whole.
+    fn slices(&self) -> Vec<(usize, Range<u64>)> {
+        let mut slices = vec![];
+        for (at, area) in self.areas.iter().enumerate() {
+            let units = WINDOW_UNITS * u64::from(area.unit_pages);
+            let (page_bytes, _) = self.shared.memory.page_sizes();
+            let bytes = (units * area.page_bytes).max(BATCH_PAGES * page_bytes);
+            let Range { mut start, end } = area.addresses;
+            while start < end {
+                let next = (start / bytes + 1).saturating_mul(bytes).min(end);
+                slices.push((at, start..next));
+                start = next;
+            }
+        }
+        slices
+    }
+
+    /// Migrates the pages of a batch to their target nodes as far as possible.
+    fn settle(&mut self, mut batch: Batch) -> Result<(), Halt> {
+        let all = 0..batch.pages.len();
+        self.locate(&mut batch, all)?;
+        let before = batch.bytes(&self.areas);
+        self.tally.before.add(&before);
+        self.progress.looked_bytes += before.total();
+        let done = self.rounds(&mut batch);
+        // After a stop too: pages migrated before it count.
+        self.tally.after.add(&batch.bytes(&self.areas));
+        done?;
+        self.tell()
+    }
+
+    fn rounds(&mut self, batch: &mut Batch) -> Result<(), Halt> {
+        let (mut barren, mut budget) = (0, None);
+        let first = self.tally.moved_bytes;
+        for round in 1..=ROUNDS_MAX {
+            let units = self.units(batch);
+            let mut planner = self.shared.planner.clone();
+            let Plan { moves, kept } = planner.plan(&units.units);
+            let is_futile = |found: &Move| self.shared.full.contains(&found.to);
+            let (futile, mut moves): (Vec<_>, Vec<_>) = moves.into_iter().partition(is_futile);
+            let moved_bytes = self.tally.moved_bytes;
+            let planned = || moves.iter().map(|it| self.unit_bytes(batch, &units.pages[it.unit]));
+            let budget = budget.get_or_insert_with(|| TO_AND_FRO * planned().sum::<u64>());
+            let is_spent = moved_bytes - first > *budget;
+            let is_last = round == ROUNDS_MAX || barren == BARREN_MAX || is_spent;
+            let is_last = is_last || self.shared.dry;
+            if moves.is_empty() || is_last {
+                self.shared.planner = planner;
+                let bytes = |at: usize| self.unit_bytes(batch, &units.pages[at]);
+                let kept = kept.iter().map(|at| (self.reason(batch, units.pages[*at].start), *at));
+                let futile = futile.iter().map(|found| (Reason::Full(found.to), found.unit));
+                // The rounds suffice if pages migrate when they are asked to.
+                let rest = moves.iter().map(|found| (Reason::Busy, found.unit));
+                let left = kept.chain(futile).chain(rest);
+                let left: Vec<_> = left.map(|(reason, at)| (reason, bytes(at))).collect();
+                for (reason, bytes) in left {
+                    *self.tally.left.entry(reason).or_default() += bytes;
+                }
+                return Ok(());
+            }
+            self.keep_to_trials(batch, &units, &mut moves);
+            self.carry_out(batch, &units, moves)?;
+            barren = if self.tally.moved_bytes > moved_bytes { 0 } else { barren + 1 };
+        }
+        Ok(())
+    }
+
+    fn units(&self, batch: &Batch) -> Units {
+        let (page_bytes, _) = self.shared.memory.page_sizes();
+        batch.units(&self.areas, page_bytes, |address| self.memo.stuck.contains_key(&address))
+    }
+
+    /// The reason why a page is not tried.
+    fn reason(&self, batch: &Batch, at: usize) -> Reason {
+        let stuck = self.memo.stuck.get(&batch.pages[at].address);
+        stuck.copied().unwrap_or(Reason::Shared)
+    }
+
+    fn unit_bytes(&self, batch: &Batch, pages: &Range<usize>) -> u64 {
+        self.areas[batch.pages[pages.start].area].page_bytes * pages.len() as u64
+    }
+
+    /// Keeps only the first move of areas from which nothing has migrated yet.
+    fn keep_to_trials(&mut self, batch: &Batch, units: &Units, moves: &mut Vec<Move>) {
+        let mut trying = BTreeSet::new();
+        moves.retain(|found| {
+            let at = batch.pages[units.pages[found.unit].start].area;
+            let area = &self.areas[at];
+            // Areas with huge pages according to smaps need no trial.
+            let known =
+                area.unit_pages > 1 || self.memo.learned.contains_key(&area.addresses.start);
+            known || trying.insert(at)
+        });
+        for area in trying {
+            self.memo.learned.insert(self.areas[area].addresses.start, 1);
+        }
+    }
+
+    /// Carries out moves, those from the fullest nodes first, so that room becomes free.
+    fn carry_out(
+        &mut self,
+        batch: &mut Batch,
+        units: &Units,
+        moves: Vec<Move>,
+    ) -> Result<(), Halt> {
+        let mut groups: BTreeMap<(u64, u32, u32), Vec<Range<usize>>> = BTreeMap::new();
+        let mut asked: Vec<(usize, u32)> = vec![];
+        for Move { unit, from, to } in moves {
+            let free = self.shared.free.get(&from).copied().unwrap_or(0);
+            let pages = units.pages[unit].clone();
+            asked.extend(pages.clone().map(|page| (page, to)));
+            groups.entry((free, from, to)).or_default().push(pages);
+        }
+        asked.sort_unstable();
+        let before: Vec<Option<u32>> = batch.pages.iter().map(|page| page.node).collect();
+        for ((_, from, to), spans) in groups {
+            let portion = self.shared.pace.portion(MOVE_BYTES);
+            let mut rest = &spans[..];
+            while !rest.is_empty() {
+                let mut bytes = 0;
+                let fits = |span: &&Range<usize>| {
+                    bytes += self.unit_bytes(batch, span);
+                    bytes <= portion
+                };
+                let count = rest.iter().take_while(fits).count().max(1);
+                let (now, later) = rest.split_at(count);
+                rest = later;
+                if !self.shared.full.contains(&to) {
+                    self.portion(batch, now, from, to)?;
+                }
+            }
+        }
+        self.locate(batch, 0..batch.pages.len())?;
+        self.learn(batch, &before, &asked);
+        Ok(())
+    }
+
+    /// Moves a portion of units to a node, and counts the pages that arrived.
+    fn portion(
+        &mut self,
+        batch: &mut Batch,
+        spans: &[Range<usize>],
+        from: u32,
+        to: u32,
+    ) -> Result<(), Halt> {
+        self.wait()?;
+        let start = self.shared.memory.now();
+        let firsts: Vec<usize> = spans.iter().map(|span| span.start).collect();
+        let (mut told, mut is_full) = self.call(batch, &firsts, to)?;
+        self.locate(batch, spans.iter().flat_map(Clone::clone))?;
+        // The unit turned out not to be a huge page: its other pages have not migrated.
+        let arrived = |span: &&Range<usize>| batch.pages[span.start].node == Some(to);
+        let behind = spans.iter().filter(arrived).flat_map(Clone::clone);
+        let behind: Vec<usize> = behind.filter(|at| batch.pages[*at].node == Some(from)).collect();
+        if !behind.is_empty() {
+            let (more, full) = self.call(batch, &behind, to)?;
+            told.extend(more);
+            is_full |= full;
+            self.locate(batch, behind.iter().copied())?;
+        }
+        let pages = spans.iter().flat_map(Clone::clone);
+        let there = pages.filter(|at| batch.pages[*at].node == Some(to));
+        let bytes: u64 = there.map(|at| self.areas[batch.pages[at].area].page_bytes).sum();
+        self.shared.pace.spend(bytes, start);
+        self.tally.moved_bytes += bytes;
+        self.progress.moved_bytes += bytes;
+        if bytes > 0 {
+            // Their former node has room again.
+            self.shared.full.remove(&from);
+        } else if is_full {
+            self.shared.full.insert(to);
+        }
+        for (at, status) in firsts.iter().chain(&behind).zip(told) {
+            let page = &batch.pages[*at];
+            let Some(reason) = reason(status, is_full) else { continue };
+            // The process freed the page, or something else migrated it.
+            if page.node == Some(from) {
+                self.memo.stuck.insert(page.address, reason);
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks the kernel to move pages to a node, again for those that it did not try. Gives the
+    /// status of each, and true when the node is full.
+    fn call(&mut self, batch: &Batch, pages: &[usize], to: u32) -> Result<(Vec<i32>, bool), Halt> {
+        let pid = self.progress.process.pid;
+        let mut told = vec![UNTOLD; pages.len()];
+        let mut rest: Vec<usize> = (0..pages.len()).collect();
+        for _ in 0..CALLS_MAX {
+            let addresses: Vec<u64> =
+                rest.iter().map(|at| batch.pages[pages[*at]].address).collect();
+            let mut status = vec![UNTOLD; rest.len()];
+            let result = self.shared.memory.move_to(pid, &addresses, to, &mut status);
+            for (at, status) in rest.iter().zip(&status) {
+                told[*at] = *status;
+            }
+            match result {
+                Ok(0) => break,
+                Ok(_) => {}
+                Err(why) if why.raw_os_error() == Some(libc::ENOMEM) => return Ok((told, true)),
+                Err(why) => return Err(halt(why)),
+            }
+            let count = rest.len();
+            rest.retain(|at| told[*at] == UNTOLD);
+            if rest.is_empty() || rest.len() == count {
+                break;
+            }
+        }
+        Ok((told, false))
+    }
+
+    /// Learns from pages that migrated along with others how many migrate as one.
+    fn learn(&mut self, batch: &Batch, before: &[Option<u32>], asked: &[(usize, u32)]) {
+        for (at, was) in before.iter().enumerate() {
+            let page = &batch.pages[at];
+            let Some(node) = page.node.filter(|node| was.is_some_and(|was| was != *node)) else {
+                continue;
+            };
+            let behind = asked.partition_point(|(other, _)| *other < at);
+            if asked.get(behind).is_some_and(|(other, _)| *other == at) {
+                continue;
+            }
+            let neighbours = [behind.checked_sub(1), Some(behind)];
+            let near = neighbours.into_iter().flatten().filter_map(|near| asked.get(near));
+            let with = near.filter(|(_, to)| *to == node);
+            let units: Vec<u32> =
+                with.filter_map(|(other, _)| self.went_as_one(batch, at, *other)).collect();
+            let Some(unit_pages) = units.into_iter().min() else { continue };
+            let area = &mut self.areas[page.area];
+            self.tally.moved_bytes += area.page_bytes;
+            self.progress.moved_bytes += area.page_bytes;
+            if unit_pages > area.unit_pages {
+                area.unit_pages = unit_pages;
+                self.memo.learned.insert(area.addresses.start, unit_pages);
+            }
+            // The parts of a large page that is not all resident would be moved to and fro.
+            let unit_pages = u64::from(area.unit_pages);
+            let block = batch.block_around(at, unit_pages * area.page_bytes);
+            if (block.len() as u64) < unit_pages && !self.memo.stuck.contains_key(&page.address) {
+                let with = batch.pages[block].iter().filter(|other| other.node == page.node);
+                self.memo.stuck.extend(with.map(|other| (other.address, Reason::Joined)));
+            }
+        }
+    }
+
+    /// The pages of the smallest aligned block with both of two pages, if all of it is on one node
+    /// now and the block is no larger than a huge page.
+    fn went_as_one(&self, batch: &Batch, at: usize, other: usize) -> Option<u32> {
+        let (page_bytes, huge_bytes) = self.shared.memory.page_sizes();
+        let (one, other) = (&batch.pages[at], &batch.pages[other]);
+        if one.area != other.area || self.areas[one.area].page_bytes != page_bytes {
+            return None;
+        }
+        let apart = (one.address / page_bytes) ^ (other.address / page_bytes);
+        let count = (apart + 1).checked_next_power_of_two()?;
+        let bytes = count.checked_mul(page_bytes).filter(|bytes| *bytes <= huge_bytes)?;
+        let mut block = batch.pages[batch.block_around(at, bytes)].iter();
+        block.all(|page| page.node == one.node).then_some(count as u32)
+    }
+
+    fn locate(
+        &mut self,
+        batch: &mut Batch,
+        pages: impl Iterator<Item = usize>,
+    ) -> Result<(), Halt> {
+        let pages: Vec<usize> = pages.collect();
+        batch.locate(self.shared.memory, self.progress.process.pid, &pages).map_err(halt)
+    }
+
+    /// Waits until the rate allows more, and checks for a stop request.
+    fn wait(&mut self) -> Result<(), Halt> {
+        loop {
+            self.tell()?;
+            let left = self.shared.pace.wait(self.shared.memory.now());
+            if left.is_zero() {
+                return Ok(());
+            }
+            self.shared.memory.pause(left.min(PAUSE_MAX));
+        }
+    }
+
+    fn tell(&mut self) -> Result<(), Halt> {
+        match (self.shared.watch)(&self.progress) {
+            ControlFlow::Continue(()) => Ok(()),
+            ControlFlow::Break(()) => Err(Halt::Stopped),
+        }
+    }
+}
+
+/// The meaning of a failed call.
+fn halt(why: io::Error) -> Halt {
+    match why.raw_os_error() {
+        // A process that is about to end has freed its memory already: `EINVAL`.
+        Some(libc::ESRCH | libc::EINVAL) => Halt::Ended,
+        Some(libc::EPERM) => Halt::Refused(Why::Permission),
+        _ => Halt::Refused(Why::System(why)),
+    }
+}
+
+/// The reason why a page did not migrate; `None` when the node is the reason, or the page was
+/// freed.
+fn reason(status: i32, is_full: bool) -> Option<Reason> {
+    match status.checked_neg() {
+        Some(libc::ENOMEM) => None,
+        _ if status == UNTOLD && is_full => None,
+        // The kernel tried the page, or names no obstacle.
+        None | Some(libc::EBUSY) => Some(Reason::Busy),
+        Some(libc::EACCES) => Some(Reason::Shared),
+        Some(libc::EFAULT | libc::ENOENT) => None,
+        Some(errno) if errno > 0 => Some(Reason::Other(errno)),
+        Some(_) => Some(Reason::Returned),
+    }
+}

@@ -1,0 +1,443 @@
+//! The meaning of weights on a machine: pages of each node in a round, the memory policy, and the
+//! settings that it needs.
+//!
+//! Weights are given for the tiers of a machine or for its nodes. A tier's weight applies to each
+//! of its nodes, or is divided among the nodes that share it: `3:1` on two sockets that each have
+//! DRAM and an expander is 3, 3, 1 and 1; with one expander for both it is 3, 3 and 2.
+
+use crate::{
+    machine::{
+        id_list::{IdList, IdListError},
+        topology::Machine,
+        weights,
+    },
+    place::mempolicy::Policy,
+};
+use interleaf_model::weights::{WEIGHT_MAX, Weights, gcd};
+
+/// A placement: nodes with weights, and the mechanism.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Placement {
+    /// Nodes with their pages of a round, none of which is 0.
+    pub nodes: Vec<(u32, u32)>,
+    pub means: Means,
+}
+
+/// The mechanism that places pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Means {
+    /// The kernel's weighted interleaving, since 6.9.
+    Weighted,
+    /// Interleaving without weights, which suffices for equal weights.
+    Interleave,
+    /// Interleaved evenly at the first touch, and then migrated: kernels before 6.9.
+    Moved,
+}
+
+/// A setting of the kernel that a placement needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SettingChange {
+    pub path: String,
+    /// The value that it needs.
+    pub text: String,
+}
+
+/// The reason why weights have no meaning on a machine.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PlacementError {
+    /// The machine has only one node with memory.
+    #[error("all memory is on node {node}: {weights} has nothing to interleave")]
+    OneNode {
+        /// The only node.
+        node: String,
+        /// The weights.
+        weights: String,
+    },
+    /// The number of weights fits neither the tiers nor the nodes.
+    #[error("{weights} has {given} weights, and the machine has {has}")]
+    Count {
+        /// The weights.
+        weights: String,
+        /// The number of weights.
+        given: usize,
+        /// The tiers and nodes of the machine.
+        has: String,
+        /// As many memory nodes as there are weights, from the fastest on, or all of them.
+        fitting: String,
+    },
+    /// The number of weights differs from that of the named nodes.
+    #[error("{weights} has {given} weights, and --nodes {named} names {nodes}")]
+    Named {
+        /// The weights.
+        weights: String,
+        /// The number of weights.
+        given: usize,
+        /// The nodes as they were named.
+        named: String,
+        /// The number of nodes.
+        nodes: usize,
+    },
+    /// A node that does not exist.
+    #[error("--nodes: {0}")]
+    Nodes(#[from] IdListError),
+    /// A node without memory.
+    #[error("node {node} has no memory: nodes {nodes} have some")]
+    NoMemory {
+        /// The node.
+        node: u32,
+        /// The nodes with memory.
+        nodes: String,
+    },
+    /// A node that this process may not use.
+    #[error("node {node} is not among those that this process may use: {allowed}")]
+    Forbidden {
+        /// The node.
+        node: u32,
+        /// The nodes that it may use.
+        allowed: String,
+    },
+    /// A round has more pages of a node than the kernel accepts.
+    #[error("{weights} makes {weight} pages in a round on node {node}, and {WEIGHT_MAX} is most")]
+    TooMany {
+        /// The weights.
+        weights: String,
+        /// The node.
+        node: u32,
+        /// Its pages.
+        weight: u32,
+    },
+}
+
+impl PlacementError {
+    /// How to fix it.
+    pub fn hint(&self) -> String {
+        match self {
+            Self::OneNode { .. } => "`interleaf doctor` says how an expander becomes a node; \
+                 `interleaf predict` and `simulate` need none"
+                .into(),
+            Self::Count { fitting, .. } => format!(
+                "give a weight for each tier or for each node, or name as many nodes as there are \
+                 weights, such as --nodes {fitting}"
+            ),
+            Self::Named { .. } => "give a weight for each node, in their order".into(),
+            Self::Nodes(_) | Self::NoMemory { .. } => {
+                "`interleaf show` lists the nodes; write them as numactl takes them: 0-3, !2, +1, \
+                 all"
+                .into()
+            }
+            Self::Forbidden { .. } => "choose others with --nodes, or widen the cpuset of this \
+                 process (cpuset.mems)"
+                .into(),
+            Self::TooMany { .. } => "give smaller weights, or one for each node".into(),
+        }
+    }
+}
+
+impl Placement {
+    /// The meaning of `weights` on `machine`. With `named` they belong to these nodes, in that
+    /// order; otherwise to the machine's tiers, or to its memory nodes from the fastest on.
+    /// `allowed` are the nodes that the process may use, where the kernel has a limit.
+    ///
+    /// # Errors
+    /// When they have no meaning there.
+    pub fn new(
+        machine: &Machine,
+        weights: &Weights,
+        named: Option<&str>,
+        allowed: Option<&IdList>,
+    ) -> Result<Self, PlacementError> {
+        let nodes = match named {
+            Some(named) => for_named(machine, weights, named)?,
+            None => for_machine(machine, weights)?,
+        };
+        let max = u32::from(WEIGHT_MAX);
+        let nodes = within(nodes, max);
+        let allows = |node: u32| allowed.is_none_or(|allowed| allowed.has(node));
+        if let Some((node, _)) = nodes.iter().find(|(node, _)| !allows(*node)) {
+            let allowed = allowed.map(IdList::to_string).unwrap_or_default();
+            return Err(PlacementError::Forbidden { node: *node, allowed });
+        }
+        if let Some((node, weight)) = nodes.iter().find(|(_, weight)| *weight > max) {
+            let (node, weight, weights) = (*node, *weight, weights.to_string());
+            return Err(PlacementError::TooMany { weights, node, weight });
+        }
+        let equal = nodes.iter().all(|(_, weight)| *weight == nodes[0].1);
+        let means = match machine.weighted_interleave {
+            // Equal weights need no changed settings.
+            _ if equal => Means::Interleave,
+            Some(_) => Means::Weighted,
+            None => Means::Moved,
+        };
+        Ok(Self { nodes, means })
+    }
+
+    /// The nodes, in order of their IDs.
+    pub fn node_list(&self) -> IdList {
+        self.nodes.iter().map(|(node, _)| *node).collect()
+    }
+
+    /// The policy for new pages.
+    pub fn policy(&self) -> Policy {
+        match self.means {
+            Means::Weighted => Policy::WeightedInterleave(self.node_list()),
+            Means::Interleave | Means::Moved => Policy::Interleave(self.node_list()),
+        }
+    }
+
+    /// Settings to be changed first, in this order.
+    pub fn settings(&self, machine: &Machine) -> Vec<SettingChange> {
+        if self.means != Means::Weighted {
+            return vec![];
+        }
+        // Setting a weight disables automatic weights; disabling them first, on their own, makes
+        // that the last change to be undone.
+        let auto = machine.weighted_interleave.as_ref().and_then(|weighted| weighted.auto);
+        let auto = auto.map(|_| SettingChange { path: weights::auto_path(), text: "false".into() });
+        let weight = |(node, weight): &(u32, u32)| SettingChange {
+            path: weights::node_path(*node),
+            text: weight.to_string(),
+        };
+        auto.into_iter().chain(self.nodes.iter().map(weight)).collect()
+    }
+
+    /// The arguments of numactl for the same policy. (It has weighted interleaving since 2.0.19.)
+    pub fn numactl(&self) -> String {
+        match self.means {
+            Means::Weighted => format!("numactl --weighted-interleave={}", self.node_list()),
+            Means::Interleave | Means::Moved => {
+                format!("numactl --interleave={}", self.node_list())
+            }
+        }
+    }
+
+    /// The share of each node, in the order of the nodes.
+    pub fn shares(&self) -> Vec<f64> {
+        let sum: u32 = self.nodes.iter().map(|(_, weight)| weight).sum();
+        self.nodes.iter().map(|(_, weight)| f64::from(*weight) / f64::from(sum)).collect()
+    }
+}
+
+/// Weights for named nodes, in the order of their names.
+fn for_named(
+    machine: &Machine,
+    weights: &Weights,
+    named: &str,
+) -> Result<Vec<(u32, u32)>, PlacementError> {
+    let nodes = IdList::of_user(named, &machine.node_list())?;
+    let with_memory = machine.memory_nodes();
+    if let Some(node) = nodes.iter().find(|node| !with_memory.has(**node)) {
+        return Err(PlacementError::NoMemory { node: *node, nodes: with_memory.to_string() });
+    }
+    let given = weights.as_slice().len();
+    if given != nodes.len() {
+        return Err(PlacementError::Named {
+            weights: weights.to_string(),
+            given,
+            named: named.into(),
+            nodes: nodes.len(),
+        });
+    }
+    Ok(nodes.into_iter().zip(weights.as_slice().iter().map(|weight| u32::from(*weight))).collect())
+}
+
+/// Weights for a machine's tiers or nodes.
+fn for_machine(machine: &Machine, weights: &Weights) -> Result<Vec<(u32, u32)>, PlacementError> {
+    let tiers = machine.memory_by_speed();
+    let nodes = machine.memory_nodes();
+    let given = weights.as_slice().len();
+    let each = weights.as_slice().iter().map(|weight| u32::from(*weight));
+    if given == nodes.len() {
+        return Ok(tiers.iter().flat_map(IdList::iter).zip(each).collect());
+    }
+    if given == tiers.len() {
+        let round = tiers.iter().map(|tier| tier.len() as u32).fold(1, lcm);
+        let of_tier = |(tier, weight): (&IdList, u32)| {
+            let part = weight * (round / tier.len() as u32);
+            tier.iter().map(move |node| (node, part)).collect::<Vec<_>>()
+        };
+        return Ok(tiers.iter().zip(each).flat_map(of_tier).collect());
+    }
+    if nodes.len() < 2 {
+        let (node, weights) = (nodes.to_string(), weights.to_string());
+        return Err(PlacementError::OneNode { node, weights });
+    }
+    let names: Vec<String> = tiers.iter().map(IdList::to_string).collect();
+    let has = if tiers.len() == nodes.len() {
+        format!("{} memory nodes: {}", nodes.len(), names.join(" "))
+    } else {
+        let (tiers, names) = (tiers.len(), names.join(" | "));
+        let s = if tiers == 1 { "" } else { "s" };
+        format!("{tiers} tier{s} ({names}) of {} memory nodes", nodes.len())
+    };
+    let fitting = tiers.iter().flat_map(IdList::iter).take(given).collect::<IdList>().to_string();
+    Err(PlacementError::Count { weights: weights.to_string(), given, has, fitting })
+}
+
+/// Nodes with weights above 0, as given where they are within `max`; else the same ratio in the
+/// smallest numbers.
+fn within(nodes: Vec<(u32, u32)>, max: u32) -> Vec<(u32, u32)> {
+    let nodes: Vec<(u32, u32)> = nodes.into_iter().filter(|(_, weight)| *weight > 0).collect();
+    let common = match nodes.iter().all(|(_, weight)| *weight <= max) {
+        true => 1,
+        false => nodes.iter().map(|(_, weight)| *weight).fold(0, gcd).max(1),
+    };
+    nodes.into_iter().map(|(node, weight)| (node, weight / common)).collect()
+}
+
+fn lcm(a: u32, b: u32) -> u32 {
+    a / gcd(a, b).max(1) * b
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+    use crate::machine::{node::Node, sysctl::Sysctls, weights::WeightedInterleave};
+    use proptest::prelude::*;
+
+    /// A machine with these tiers, on a kernel with or without weighted interleaving.
+    fn machine(tiers: &[&[u32]], weighted: bool) -> Machine {
+        let node = |id: &u32| Node {
+            id: *id,
+            cpus: IdList::default(),
+            total_bytes: 1 << 30,
+            free_bytes: 1 << 30,
+            distances: vec![],
+            rated: None,
+            huge_pages: vec![],
+        };
+        let mut nodes: Vec<Node> = tiers.iter().flat_map(|tier| tier.iter().map(node)).collect();
+        nodes.sort_by_key(|node| node.id);
+        let interleave = WeightedInterleave { weights: vec![], auto: Some(true) };
+        let tiers = tiers.iter().enumerate();
+        Machine {
+            total_bytes: None,
+            kernel: None,
+            cpu: None,
+            sockets: vec![],
+            tiers: tiers.map(|(at, tier)| (at as u32, tier.iter().copied().collect())).collect(),
+            nodes,
+            weighted_interleave: weighted.then_some(interleave),
+            sysctls: Sysctls::default(),
+            damon: None,
+        }
+    }
+
+    fn place(machine: &Machine, weights: &str, named: Option<&str>) -> Result<Placement, String> {
+        let weights = weights.parse().unwrap();
+        Placement::new(machine, &weights, named, None).map_err(|why| why.to_string())
+    }
+
+    /// Tiers, weights, named nodes, and the expected result.
+    type Row<'a, T> = (&'a [&'a [u32]], &'a str, Option<&'a str>, T);
+
+    #[test]
+    fn weights_are_for_tiers_or_for_nodes() {
+        let table: [Row<'_, &[(u32, u32)]>; 11] = [
+            (&[&[0], &[1]], "3:1", None, &[(0, 3), (1, 1)]),
+            (&[&[0], &[1]], "65:35", None, &[(0, 65), (1, 35)]),
+            (&[&[1], &[0]], "3:1", None, &[(1, 3), (0, 1)]),
+            (&[&[0], &[1]], "3:1", Some("1,0"), &[(1, 3), (0, 1)]),
+            (&[&[0], &[1]], "1:0", None, &[(0, 1)]),
+            (&[&[0], &[2], &[5]], "4:2:1", None, &[(0, 4), (2, 2), (5, 1)]),
+            (&[&[0, 1], &[2, 3]], "3:1", None, &[(0, 3), (1, 3), (2, 1), (3, 1)]),
+            (&[&[0, 1], &[2]], "3:1", None, &[(0, 3), (1, 3), (2, 2)]),
+            (&[&[0, 1], &[2, 3]], "3:1", Some("0,2"), &[(0, 3), (2, 1)]),
+            (&[&[0, 1], &[2, 3]], "4:3:2:1", None, &[(0, 4), (1, 3), (2, 2), (3, 1)]),
+            (&[&[0, 1, 2], &[3]], "200:100", None, &[(0, 2), (1, 2), (2, 2), (3, 3)]),
+        ];
+        for (tiers, weights, named, expected) in table {
+            let placement = place(&machine(tiers, true), weights, named).unwrap();
+            assert_eq!(placement.nodes, expected, "{weights} on {tiers:?}");
+        }
+    }
+
+    #[test]
+    fn what_means_nothing_is_refused() {
+        let table: [Row<'_, &str>; 7] = [
+            (&[&[0]], "3:1", None, "all memory is on node 0: 3:1 has nothing to interleave"),
+            (
+                &[&[0], &[1]],
+                "4:2:1",
+                None,
+                "4:2:1 has 3 weights, and the machine has 2 memory nodes: 0 1",
+            ),
+            (
+                &[&[0, 1], &[2, 3]],
+                "4:2:1",
+                None,
+                "4:2:1 has 3 weights, and the machine has 2 tiers (0-1 | 2-3) of 4 memory nodes",
+            ),
+            (&[&[0], &[1]], "3:1", Some("0"), "3:1 has 2 weights, and --nodes 0 names 1"),
+            (
+                &[&[0], &[1]],
+                "3:1",
+                Some("0,7"),
+                "--nodes: there is no 7 in \"0,7\": the machine has 0-1",
+            ),
+            (&[&[0], &[1]], "3:1", Some("0,0"), "3:1 has 2 weights, and --nodes 0,0 names 1"),
+            (
+                &[&[0, 1, 2], &[3]],
+                "251:250",
+                None,
+                "251:250 makes 750 pages in a round on node 3, and 255 is most",
+            ),
+        ];
+        for (tiers, weights, named, expected) in table {
+            assert_eq!(place(&machine(tiers, true), weights, named).unwrap_err(), expected);
+        }
+    }
+
+    #[test]
+    fn a_node_that_may_not_be_used_is_named() {
+        let allowed: IdList = [0].into_iter().collect();
+        let weights = "3:1".parse().unwrap();
+        let machine = machine(&[&[0], &[1]], true);
+        let why = Placement::new(&machine, &weights, None, Some(&allowed)).unwrap_err();
+        assert_eq!(why.to_string(), "node 1 is not among those that this process may use: 0");
+        let first = "1:0".parse().unwrap();
+        assert!(Placement::new(&machine, &first, None, Some(&allowed)).is_ok());
+    }
+
+    #[test]
+    fn the_kernel_is_told_as_little_as_is_needed() {
+        let said = |weighted, weights| {
+            let machine = machine(&[&[0], &[1]], weighted);
+            let placement = place(&machine, weights, None).unwrap();
+            let settings = placement.settings(&machine);
+            let texts: Vec<String> = settings.into_iter().map(|setting| setting.text).collect();
+            (placement.policy().to_string(), texts.join(" "), placement.means)
+        };
+        let weighted = ("weighted interleave:0-1".to_string(), "false 3 1".to_string());
+        let plain = ("interleave:0-1".to_string(), String::new());
+        assert_eq!(said(true, "3:1"), (weighted.0, weighted.1, Means::Weighted));
+        assert_eq!(said(true, "2:2"), (plain.0.clone(), plain.1.clone(), Means::Interleave));
+        assert_eq!(said(false, "3:1"), (plain.0.clone(), plain.1.clone(), Means::Moved));
+        assert_eq!(said(false, "1:1"), (plain.0, plain.1, Means::Interleave));
+        assert_eq!(said(true, "0:1").0, "interleave:1");
+    }
+
+    proptest! {
+        /// Each tier gets the share of its weight, whatever its number of nodes.
+        #[test]
+        fn tiers_get_their_part(counts in prop::collection::vec(1u32..5, 2..4), seed in 1u16..60) {
+            let mut next = 0;
+            let tiers: Vec<Vec<u32>> = counts
+                .iter()
+                .map(|count| { next += count; (next - count..next).collect() })
+                .collect();
+            let weights: Vec<u16> = (0..tiers.len() as u16).map(|at| seed % (7 + at) + 1).collect();
+            let weights = Weights::new(weights).unwrap();
+            let slices: Vec<&[u32]> = tiers.iter().map(Vec::as_slice).collect();
+            prop_assume!(tiers.len() != next as usize);
+            let placement =
+                Placement::new(&machine(&slices, true), &weights, None, None).unwrap();
+            let shares = placement.shares();
+            for (tier, expected) in tiers.iter().zip(weights.shares()) {
+                let nodes = placement.nodes.iter().zip(&shares);
+                let got: f64 = nodes.filter(|((id, _), _)| tier.contains(id)).map(|(_, s)| s).sum();
+                prop_assert!((got - expected).abs() < 1e-12);
+            }
+        }
+    }
+}

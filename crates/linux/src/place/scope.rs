@@ -1,0 +1,176 @@
+//! A scope: the processes whose pages are steered, and the placement of their pages.
+
+use crate::{
+    machine::node::{self, NODES},
+    process::{
+        Process, Snapshot,
+        cgroup::Group,
+        numa_maps::{self, NodeBytes},
+        placement_sample,
+    },
+    root::{Root, RootError},
+    stop::StopFlag,
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
+
+/// The minimum memory of a process that joins, bytes: monitoring a smaller one would cost more than
+/// it can gain. It joins when it has grown.
+pub const JOINS_BYTES: u64 = 1 << 20;
+
+/// Process 1, from which all others descend except the kernel's threads.
+const INIT: u32 = 1;
+
+/// Above this size, sampling a process is cheaper than walking all its pages.
+const LARGE_BYTES: u64 = 1 << 30;
+
+/// The processes whose pages are steered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// All processes of the machine.
+    Machine,
+    /// The processes of a control group and of its descendants.
+    Cgroup(Group),
+    /// These processes and their descendants.
+    Processes(Vec<u32>),
+    /// All processes with these names and their descendants, including later ones.
+    Named(Vec<String>),
+}
+
+impl Scope {
+    /// The processes of the scope, parents before children. A process whose parent has ended is
+    /// found only by its control group.
+    ///
+    /// # Errors
+    /// When `/proc` or the group's files cannot be read.
+    pub fn processes(&self, root: &Root) -> Result<Vec<Process>, RootError> {
+        self.processes_of(&Snapshot::new(root, &StopFlag::default()))
+    }
+
+    /// The processes of the scope in a snapshot, which several scopes share.
+    ///
+    /// # Errors
+    /// As [`Self::processes`].
+    pub fn processes_of(&self, snapshot: &Snapshot<'_>) -> Result<Vec<Process>, RootError> {
+        let root = snapshot.root();
+        let mut found: Vec<Process> = vec![];
+        match self {
+            Self::Machine => found = snapshot.table()?.tree(INIT),
+            Self::Processes(pids) => {
+                for pid in pids {
+                    found.extend(snapshot.table()?.tree(*pid));
+                }
+            }
+            Self::Named(names) => {
+                found = snapshot.table()?.within(INIT, |process| names.contains(&process.name));
+            }
+            Self::Cgroup(group) => {
+                let mut groups = vec![group.clone()];
+                groups.extend(group.descendants(root)?);
+                for group in groups {
+                    for pid in group.processes(root)? {
+                        found.extend(snapshot.process(pid)?);
+                    }
+                }
+            }
+        }
+        let mut seen = BTreeSet::new();
+        found.retain(|process| !process.is_zombie && seen.insert(process.pid));
+        Ok(found)
+    }
+
+    /// Anonymous memory of the scope by node; `None` where the kernel does not count it.
+    ///
+    /// For processes the kernel walks all their pages, about 10 ms a GiB; large ones are sampled,
+    /// and the walk ends early when `stop` is set. For a control group and for the machine the
+    /// kernel has counters.
+    ///
+    /// # Errors
+    /// When a file cannot be read. A process that ends meanwhile is left out.
+    pub fn placement(
+        &self,
+        root: &Root,
+        processes: &[Process],
+        stop: &StopFlag,
+    ) -> Result<Option<NodeBytes>, RootError> {
+        match self {
+            Self::Machine => machine(root).map(Some),
+            Self::Cgroup(group) => {
+                let on = group.on_nodes(root)?;
+                let bytes = |on: Vec<crate::process::cgroup::OnNode>| {
+                    NodeBytes(on.iter().map(|on| (on.node, on.anon_bytes)).collect())
+                };
+                Ok(on.map(bytes))
+            }
+            Self::Processes(_) | Self::Named(_) => {
+                let mut sum = None;
+                for process in processes.iter().take_while(|_| !stop.is_set()) {
+                    let on = match of_process(root, process.pid, processes.len()) {
+                        // The process has changed its user: continue with the others.
+                        Err(why) if why.is_permission() => None,
+                        on => on?,
+                    };
+                    if let Some(on) = on {
+                        sum.get_or_insert_with(NodeBytes::default).add(&on);
+                    }
+                }
+                Ok(sum)
+            }
+        }
+    }
+
+    /// True when sampling placement takes time in proportion to the memory.
+    pub fn is_slow_to_sample(&self) -> bool {
+        matches!(self, Self::Processes(_) | Self::Named(_))
+    }
+}
+
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Machine => f.write_str("the machine"),
+            Self::Cgroup(group) => write!(f, "{} and the groups below it", group.name),
+            Self::Processes(pids) => {
+                let pids: Vec<String> = pids.iter().map(ToString::to_string).collect();
+                write!(f, "{} and what they start", pids.join(", "))
+            }
+            Self::Named(names) => write!(f, "{} and what they start", names.join(", ")),
+        }
+    }
+}
+
+/// Anonymous memory of a process by node; a sample is shared out among `processes`.
+fn of_process(root: &Root, pid: u32, processes: usize) -> Result<Option<NodeBytes>, RootError> {
+    if root.is_live() && resident_bytes(root, pid)? >= LARGE_BYTES {
+        let sampled = placement_sample::anonymous(root, pid, processes)?;
+        if sampled.is_some() {
+            return Ok(sampled);
+        }
+    }
+    let mappings = numa_maps::mappings(root, pid)?;
+    Ok(mappings.map(|mappings| numa_maps::anonymous(&mappings)))
+}
+
+/// Resident memory of a process, bytes: the second number of `statm`.
+///
+/// # Errors
+/// When the file exists and cannot be read.
+pub fn resident_bytes(root: &Root, pid: u32) -> Result<u64, RootError> {
+    let text = root.peek(&format!("/proc/{pid}/statm"))?.unwrap_or_default();
+    let pages = text.split_whitespace().nth(1).and_then(|word| word.parse::<u64>().ok());
+    Ok(pages.unwrap_or(0).saturating_mul(rustix::param::page_size() as u64))
+}
+
+/// Anonymous memory of the machine by node.
+fn machine(root: &Root) -> Result<NodeBytes, RootError> {
+    let mut on = BTreeMap::new();
+    for node in node::online(root)?.iter() {
+        let text = root.peek(&format!("{NODES}/node{node}/meminfo"))?.unwrap_or_default();
+        if let Some(bytes) = node::size(&text, "AnonPages") {
+            on.insert(node, bytes);
+        }
+    }
+    Ok(NodeBytes(on))
+}

@@ -1,0 +1,456 @@
+//! Control groups: which one a process is in, its processes and groups below it, where its memory
+//! is, how much it may have, and from which nodes.
+//!
+//! There are two versions, and machines that mount both (hybrid): the controllers of version 1 have
+//! a tree of groups each, version 2 has one tree for all that version 1 did not take. So each
+//! controller has its own tree, and a process a group in each.
+//!
+//! What a group has is told with all groups below it, in bytes, whatever the version. (Version 1
+//! counts pages, and both for itself and, as `hierarchical_`, with what is below.)
+//! Sources: Linux, Documentation/admin-guide/cgroup-v2.rst, cgroup-v1/memory.rst, cgroup-v1/
+//! cpusets.rst; proc(5) for `mountinfo`; cgroups(7) for `/proc/PID/cgroup`.
+
+use crate::{
+    machine::id_list::IdList,
+    root::{Root, RootError},
+};
+pub use interleaf_procfs::cgroup::Version;
+use interleaf_procfs::{
+    cgroup::{CONTROLLERS_FILE, Limit, Membership, PROCESSES_FILE},
+    mounts::{Mount, unescaped},
+};
+use std::collections::BTreeMap;
+
+/// What is mounted, with the part of it that shows at each place.
+const MOUNTINFO: &str = "/proc/self/mountinfo";
+
+/// The same in fewer words.
+const MOUNTS: &str = "/proc/mounts";
+
+/// A tree of control groups that has a controller.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tree {
+    /// Its version.
+    pub version: Version,
+    /// The controller, as the kernel calls it: `memory`, `cpuset`.
+    pub controller: &'static str,
+    /// Where it is mounted, such as `/sys/fs/cgroup/memory`.
+    pub mount: String,
+    /// The group that shows there: `/`, but for a container that has its own group alone.
+    pub top: String,
+}
+
+/// The trees that matter for memory.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Trees {
+    /// The one with the controller `memory`; `None` where none is mounted.
+    pub memory: Option<Tree>,
+    /// The one with the controller `cpuset`.
+    pub cpuset: Option<Tree>,
+    /// Whether both versions are mounted.
+    pub hybrid: bool,
+}
+
+/// A control group of one tree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// The tree.
+    pub tree: Tree,
+    /// Its name below the place where the tree is mounted: `/`, or such as `/system.slice/x`.
+    pub name: String,
+}
+
+/// Where the memory of a group is, with that of all groups below it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OnNode {
+    /// The number of the node.
+    pub node: u32,
+    /// Memory of processes that no file stands behind, bytes.
+    pub anon_bytes: u64,
+    /// Files in memory, bytes.
+    pub file_bytes: u64,
+    /// Locked pages, bytes, where they are counted apart (version 1); in version 2 they are in the
+    /// other two, and this is 0.
+    pub locked_bytes: u64,
+}
+
+impl OnNode {
+    /// All that the group has on the node, bytes.
+    pub fn bytes(&self) -> u64 {
+        self.anon_bytes.saturating_add(self.file_bytes).saturating_add(self.locked_bytes)
+    }
+}
+
+/// What a group has, and may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Usage {
+    /// What it has with all groups below it, bytes; `None` of the topmost group of version 2.
+    pub used_bytes: Option<u64>,
+    /// The least of its limit and those of the groups above it, bytes; `None` where there is none.
+    /// (In a container those above may not show.)
+    pub limit_bytes: Option<u64>,
+}
+
+/// The memory limit of a group that applies to a process in it or below it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Headroom {
+    /// The group that has the limit.
+    pub group: Group,
+    /// The file of the limit: `memory.max`, `memory.high` or `memory.limit_in_bytes`.
+    pub file: &'static str,
+    /// The limit, bytes.
+    pub limit_bytes: u64,
+    /// Memory that is charged to the group and to all below it, and cannot be reclaimed without
+    /// swap, bytes.
+    pub used_bytes: u64,
+}
+
+impl Headroom {
+    /// The unused part of the limit, bytes.
+    pub fn bytes(&self) -> u64 {
+        self.limit_bytes.saturating_sub(self.used_bytes)
+    }
+
+    /// The path of the file that has the limit.
+    pub fn path(&self) -> String {
+        join(&self.group.folder(), self.file)
+    }
+}
+
+/// The least headroom of all groups that the calling process is in: the nearest to it that has no
+/// more than any other. `None` where no group limits its memory.
+///
+/// # Errors
+/// When a file that is there cannot be read or holds nonsense.
+pub fn headroom(root: &Root) -> Result<Option<Headroom>, RootError> {
+    let Some(tree) = Trees::read(root)?.and_then(|trees| trees.memory) else { return Ok(None) };
+    // Of a container whose group is named otherwise outside, the topmost group is the one that it
+    // sees.
+    let group = tree.group_of(root, None)?.unwrap_or_else(|| tree.group("/"));
+    group.headroom(root)
+}
+
+impl Trees {
+    /// The trees that are mounted; `None` where nobody tells what is mounted.
+    ///
+    /// # Errors
+    /// When a file cannot be read, or has a line that is none of a mount.
+    pub fn read(root: &Root) -> Result<Option<Self>, RootError> {
+        let Some(mounts) = cgroup_mounts(root)? else { return Ok(None) };
+        let has = |version| mounts.iter().any(|mount| mount.version == version);
+        let hybrid = has(Version::One) && has(Version::Two);
+        let mut trees = Self { hybrid, ..Self::default() };
+        for mount in mounts {
+            let has = match mount.version {
+                Version::One => mount.options,
+                Version::Two => root.text(&join(&mount.at, CONTROLLERS_FILE))?,
+            };
+            let has: Vec<&str> =
+                has.iter().flat_map(|has| has.split([',', ' '])).map(str::trim).collect();
+            for (controller, tree) in [("memory", &mut trees.memory), ("cpuset", &mut trees.cpuset)]
+            {
+                // A tree may be mounted again, or a part of it; the first place is the system's.
+                if tree.is_none() && has.contains(&controller) {
+                    let (version, mount, top) =
+                        (mount.version, mount.at.clone(), mount.top.clone());
+                    *tree = Some(Tree { version, controller, mount, top });
+                }
+            }
+        }
+        Ok(Some(trees))
+    }
+}
+
+impl Tree {
+    /// The group called `name` below the place where the tree is mounted, whether or not it is
+    /// there: `/` is the topmost one.
+    pub fn group(&self, name: &str) -> Group {
+        Group { tree: self.clone(), name: format!("/{}", name.trim_matches('/')) }
+    }
+
+    /// The group of a process, or with `None` of the process that asks. `None` when there is no
+    /// such process, or its group does not show at the place where the tree is mounted.
+    ///
+    /// # Errors
+    /// When the process's file cannot be read, or has a line that is none of a group.
+    pub fn group_of(&self, root: &Root, process: Option<u32>) -> Result<Option<Group>, RootError> {
+        let path = format!("/proc/{}/cgroup", process.map_or("self".into(), |id| id.to_string()));
+        let Some(text) = root.text(&path)? else { return Ok(None) };
+        for (at, line) in text.lines().enumerate() {
+            let Some(found) = Membership::parse(line) else {
+                return Err(wrong(&path, at, line, "a tree, its controllers and a group"));
+            };
+            if found.has(self.version, self.controller) && found.is_visible() {
+                return Ok(below(&self.top, found.path).map(|name| self.group(name)));
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl Group {
+    /// Its folder.
+    pub fn folder(&self) -> String {
+        join(&self.tree.mount, self.name.trim_matches('/'))
+    }
+
+    /// Whether it is there.
+    pub fn is_there(&self, root: &Root) -> bool {
+        root.has(&join(&self.folder(), PROCESSES_FILE))
+    }
+
+    /// The group that it is in; `None` of the topmost one that shows.
+    pub fn above(&self) -> Option<Self> {
+        let name = self.name.trim_end_matches('/');
+        let (above, _) = name.rsplit_once('/')?;
+        Some(self.tree.group(above))
+    }
+
+    /// The groups below it, each behind the one that it is in.
+    ///
+    /// # Errors
+    /// When a folder cannot be listed.
+    pub fn descendants(&self, root: &Root) -> Result<Vec<Self>, RootError> {
+        let mut found = vec![];
+        let mut open = vec![self.clone()];
+        while let Some(group) = open.pop() {
+            let folder = group.folder();
+            for name in root.names(&folder)?.into_iter().rev() {
+                let inner = self.tree.group(&join(&group.name, &name));
+                if inner.is_there(root) {
+                    open.push(inner);
+                }
+            }
+            found.push(group);
+        }
+        // The first one is this group itself.
+        Ok(found.split_off(1))
+    }
+
+    /// The processes in it, without those of the groups below it, in the kernel's order; none of a
+    /// group that is not there. Those that have no number in the reader's namespace are left out.
+    ///
+    /// # Errors
+    /// When the file cannot be read (a threaded group of version 2 has none) or has a line that is
+    /// no number.
+    pub fn processes(&self, root: &Root) -> Result<Vec<u32>, RootError> {
+        let path = join(&self.folder(), PROCESSES_FILE);
+        let text = root.text(&path)?.unwrap_or_default();
+        let mut processes = vec![];
+        for (at, line) in text.lines().enumerate() {
+            match line.trim().parse() {
+                Ok(0) => {}
+                Ok(process) => processes.push(process),
+                Err(_) => return Err(wrong(&path, at, line, "the number of a process")),
+            }
+        }
+        Ok(processes)
+    }
+
+    /// Where its memory is, with that of all groups below it, by node; `None` where nobody counts
+    /// (version 2 before 5.10, its topmost group, and kernels without NUMA).
+    ///
+    /// # Errors
+    /// When the file cannot be read or has a line of another kind.
+    pub fn on_nodes(&self, root: &Root) -> Result<Option<Vec<OnNode>>, RootError> {
+        let path = join(&self.folder(), "memory.numa_stat");
+        let Some(text) = root.text(&path)? else { return Ok(None) };
+        let unit = match self.tree.version {
+            Version::One => page_bytes(root)?,
+            Version::Two => 1,
+        };
+        numa_stat(&path, &text, self.tree.version, unit).map(Some)
+    }
+
+    /// What it has and may have.
+    ///
+    /// # Errors
+    /// When a file cannot be read or holds no number.
+    pub fn usage(&self, root: &Root) -> Result<Usage, RootError> {
+        let used_bytes = self.used_bytes(root)?;
+        let mut limits = vec![];
+        for group in self.with_ancestors() {
+            limits.extend(group.limit(root, self.tree.version.limit_file())?);
+        }
+        Ok(Usage { used_bytes, limit_bytes: limits.into_iter().min() })
+    }
+
+    fn used_bytes(&self, root: &Root) -> Result<Option<u64>, RootError> {
+        root.number(&join(&self.folder(), self.tree.version.usage_file()))
+    }
+
+    /// A limit of this group alone; `None` where it has none.
+    fn limit(&self, root: &Root, file: &str) -> Result<Option<u64>, RootError> {
+        let path = join(&self.folder(), file);
+        let found = root.value(&path, "a number of bytes, or max", Limit::parse)?;
+        Ok(found.and_then(Limit::bytes))
+    }
+
+    /// This group and those that it is in, as far as they show.
+    fn with_ancestors(&self) -> impl Iterator<Item = Self> {
+        std::iter::successors(Some(self.clone()), Self::above)
+    }
+
+    /// The least headroom of this group and of those that it is in; `None` where none of them has a
+    /// limit.
+    ///
+    /// # Errors
+    /// When a file cannot be read or holds no number.
+    pub fn headroom(&self, root: &Root) -> Result<Option<Headroom>, RootError> {
+        let mut least: Option<Headroom> = None;
+        for group in self.with_ancestors() {
+            // Version 1 could be told to charge nothing to the groups above (before Linux 5.11).
+            let file = join(&group.folder(), "memory.use_hierarchy");
+            if group != *self && root.number(&file)? == Some(0) {
+                break;
+            }
+            for file in self.tree.version.limit_files() {
+                let Some(limit_bytes) = group.limit(root, file)? else { continue };
+                let charged = group.used_bytes(root)?.unwrap_or(0);
+                let used_bytes = charged.saturating_sub(group.reclaimable_bytes(root)?);
+                let found = Headroom { group: group.clone(), file, limit_bytes, used_bytes };
+                if least.as_ref().is_none_or(|least| found.bytes() < least.bytes()) {
+                    least = Some(found);
+                }
+            }
+        }
+        Ok(least)
+    }
+
+    /// File pages on the LRU lists and reclaimable slab, which the kernel reclaims before it ends a
+    /// process, bytes. Pages of tmpfs are on the lists of anonymous memory.
+    fn reclaimable_bytes(&self, root: &Root) -> Result<u64, RootError> {
+        let path = join(&self.folder(), "memory.stat");
+        let keys: &[&str] = match self.tree.version {
+            Version::One => &["total_inactive_file", "total_active_file"],
+            Version::Two => &["inactive_file", "active_file", "slab_reclaimable"],
+        };
+        let mut sum: u64 = 0;
+        for (at, line) in root.text(&path)?.unwrap_or_default().lines().enumerate() {
+            let (key, value) = line.split_once(' ').unwrap_or((line, ""));
+            if keys.contains(&key) {
+                let bytes = value.trim().parse::<u64>();
+                let bytes = bytes.map_err(|_| wrong(&path, at, line, "a name and a number"))?;
+                sum = sum.saturating_add(bytes);
+            }
+        }
+        Ok(sum)
+    }
+
+    /// The nodes that its processes may have memory of, as they take effect; `None` where no group
+    /// of it says (all nodes then). Of a group without the controller (version 2) it is what the
+    /// nearest group above it has.
+    ///
+    /// # Errors
+    /// When a file cannot be read or is no list of nodes.
+    pub fn memory_nodes(&self, root: &Root) -> Result<Option<IdList>, RootError> {
+        let file = match self.tree.version {
+            Version::One => "cpuset.effective_mems",
+            Version::Two => "cpuset.mems.effective",
+        };
+        let mut next = Some(self.clone());
+        while let Some(group) = next {
+            let path = join(&group.folder(), file);
+            let list = |text: &str| IdList::of_kernel(text).ok();
+            if let Some(nodes) = root.value(&path, "a list of nodes", list)? {
+                return Ok(Some(nodes));
+            }
+            next = group.above();
+        }
+        Ok(None)
+    }
+}
+
+/// A line of a file that is not what it should be.
+fn wrong(path: &str, at: usize, line: &str, expected: &'static str) -> RootError {
+    RootError::Content { path: format!("{path}:{}", at + 1), text: line.into(), expected }
+}
+
+fn join(folder: &str, name: &str) -> String {
+    format!("{}/{name}", folder.trim_end_matches('/')).trim_end_matches('/').into()
+}
+
+/// The rest of `name` below `top`; `None` when it is elsewhere.
+fn below<'a>(top: &str, name: &'a str) -> Option<&'a str> {
+    let rest = name.strip_prefix(top.trim_end_matches('/'))?;
+    (rest.is_empty() || rest.starts_with('/')).then_some(rest)
+}
+
+/// A tree of groups that is mounted somewhere.
+#[derive(Debug, PartialEq)]
+struct GroupMount {
+    version: Version,
+    at: String,
+    top: String,
+    /// Of the file system, by commas: those of version 1 have its controllers.
+    options: Option<String>,
+}
+
+/// What is mounted of control groups, in order; `None` when nobody tells.
+fn cgroup_mounts(root: &Root) -> Result<Option<Vec<GroupMount>>, RootError> {
+    type Parse = fn(&str) -> Option<Mount<'_>>;
+    let places: [(&str, Parse); 2] =
+        [(MOUNTINFO, |line| Mount::of_mountinfo(line)), (MOUNTS, |line| Mount::of_mounts(line))];
+    for (path, parse) in places {
+        let Some(text) = root.text(path)? else { continue };
+        let mut mounts = vec![];
+        for (at, line) in text.lines().enumerate() {
+            let found = parse(line).ok_or_else(|| wrong(path, at, line, "a line of a mount"))?;
+            let version = match found.kind {
+                "cgroup" => Version::One,
+                "cgroup2" => Version::Two,
+                _ => continue,
+            };
+            let options = Some(found.options.to_string());
+            let (at, top) = (unescaped(found.at), unescaped(found.top));
+            mounts.push(GroupMount { version, at, top, options });
+        }
+        return Ok(Some(mounts));
+    }
+    Ok(None)
+}
+
+/// Rows such as `anon N0=8192 N1=0` (version 2), or `hierarchical_anon=2 N0=2 N1=0` (version 1).
+fn numa_stat(
+    path: &str,
+    text: &str,
+    version: Version,
+    unit: u64,
+) -> Result<Vec<OnNode>, RootError> {
+    let mut nodes = BTreeMap::<u32, OnNode>::new();
+    for (at, line) in text.lines().enumerate() {
+        let wrong = || wrong(path, at, line, "a kind of memory with its size on each node");
+        let (kind, rest) = line.split_once(' ').unwrap_or((line, ""));
+        let row = match version {
+            Version::One => kind.split_once('=').ok_or_else(wrong)?.0.strip_prefix("hierarchical_"),
+            Version::Two => Some(kind).filter(|kind| *kind != "unevictable"),
+        };
+        let field: fn(&mut OnNode) -> &mut u64 = match row {
+            Some("anon") => |on| &mut on.anon_bytes,
+            Some("file") => |on| &mut on.file_bytes,
+            Some("unevictable") => |on| &mut on.locked_bytes,
+            _ => continue,
+        };
+        for word in rest.split_whitespace() {
+            let pair = word.strip_prefix('N').and_then(|word| word.split_once('='));
+            let parse = |(node, size): (&str, &str)| {
+                Some((node.parse::<u32>().ok()?, size.parse::<u64>().ok()?.checked_mul(unit)?))
+            };
+            let (node, bytes) = pair.and_then(parse).ok_or_else(wrong)?;
+            let on = nodes.entry(node).or_insert(OnNode { node, ..OnNode::default() });
+            *field(on) = bytes;
+        }
+    }
+    Ok(nodes.into_values().collect())
+}
+
+/// Bytes of a base page: the least of those that the mappings of this process have; 4 KiB of a
+/// machine that does not tell.
+fn page_bytes(root: &Root) -> Result<u64, RootError> {
+    let text = root.text("/proc/self/smaps")?.unwrap_or_default();
+    let kib = |line: &str| {
+        line.strip_prefix("KernelPageSize:")?.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()
+    };
+    let least = text.lines().filter_map(kib).min();
+    Ok(least.unwrap_or(4).saturating_mul(1024))
+}

@@ -1,0 +1,271 @@
+//! Processes: who started whom, and whether one is still the one it was.
+
+use crate::{
+    machine::{id_list::IdList, node::size},
+    root::{Root, RootError},
+    stop::StopFlag,
+};
+use interleaf_procfs::{stat::Stat, status};
+use std::{
+    cell::OnceCell,
+    collections::{BTreeMap, BTreeSet},
+};
+
+/// A process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Process {
+    /// Its number.
+    pub pid: u32,
+    /// Who started it, or who took it over.
+    pub parent: u32,
+    /// Its session, by who began that; 0 when that is in another PID namespace (`docker exec`).
+    pub session: u32,
+    /// Its name, of at most 15 bytes.
+    pub name: String,
+    /// When it began, ticks after boot: with the number it names a process for good.
+    pub start_ticks: u64,
+    /// Whether it has ended and waits to be noticed.
+    pub is_zombie: bool,
+}
+
+impl Process {
+    /// Unique identity of the process: process numbers are reused.
+    pub fn identity(&self) -> (u32, u64) {
+        (self.pid, self.start_ticks)
+    }
+
+    /// Whether it still runs.
+    ///
+    /// # Errors
+    /// When its file cannot be read.
+    pub fn runs(&self, root: &Root) -> Result<bool, RootError> {
+        let now = visible(root, self.pid)?;
+        Ok(now.is_some_and(|now| now.identity() == self.identity() && !now.is_zombie))
+    }
+}
+
+/// A process; `None` when there is none of that number.
+///
+/// # Errors
+/// When its line cannot be read.
+pub fn process(root: &Root, pid: u32) -> Result<Option<Process>, RootError> {
+    let path = format!("/proc/{pid}/stat");
+    let Some(text) = root.peek(&path)? else { return Ok(None) };
+    let found = parse(&text).filter(|process| process.pid == pid);
+    let content = || RootError::Content { path, text, expected: "a line of a process" };
+    found.map(Some).ok_or_else(content)
+}
+
+/// Parses a line of `/proc/PID/stat`.
+fn parse(text: &str) -> Option<Process> {
+    let stat = Stat::parse(text.as_bytes())?;
+    Some(Process {
+        pid: stat.pid,
+        name: String::from_utf8_lossy(stat.name).into_owned(),
+        is_zombie: stat.is_zombie(),
+        parent: stat.parent()?,
+        session: stat.session()?,
+        start_ticks: stat.start_ticks()?,
+    })
+}
+
+/// A process and all that it and its children have started, parents before children; empty when
+/// there is no such process. Without those that are hidden from this user (`hidepid` of proc(5)).
+///
+/// # Errors
+/// When `/proc` cannot be read.
+pub fn tree(root: &Root, pid: u32) -> Result<Vec<Process>, RootError> {
+    Ok(ProcessTable::read(root, &StopFlag::default())?.tree(pid))
+}
+
+/// The processes of a machine, from one pass over `/proc`.
+#[derive(Clone, Debug, Default)]
+pub struct ProcessTable {
+    processes: BTreeMap<u32, Process>,
+    children: BTreeMap<u32, Vec<u32>>,
+}
+
+impl ProcessTable {
+    /// Reads `stat` of each process once. It is cut short when `stop` is set.
+    ///
+    /// # Errors
+    /// When `/proc` cannot be read.
+    pub fn read(root: &Root, stop: &StopFlag) -> Result<Self, RootError> {
+        let mut table = Self::default();
+        for pid in root.peek_names("/proc")?.iter().filter_map(|name| name.parse().ok()) {
+            if stop.is_set() {
+                break;
+            }
+            if let Some(process) = visible(root, pid)? {
+                table.children.entry(process.parent).or_default().push(pid);
+                table.processes.insert(pid, process);
+            }
+        }
+        Ok(table)
+    }
+
+    /// A process.
+    pub fn get(&self, pid: u32) -> Option<&Process> {
+        self.processes.get(&pid)
+    }
+
+    /// A process and its descendants, parents before children; empty when there is no such process.
+    pub fn tree(&self, pid: u32) -> Vec<Process> {
+        self.tree_of(pid).into_iter().cloned().collect()
+    }
+
+    /// The processes in the tree of `pid` that are wanted, and all their descendants, parents
+    /// before children.
+    pub fn within(&self, pid: u32, is_wanted: impl Fn(&Process) -> bool) -> Vec<Process> {
+        let mut found = BTreeSet::new();
+        let mut all = self.tree_of(pid);
+        all.retain(|it| (found.contains(&it.parent) || is_wanted(it)) && found.insert(it.pid));
+        all.into_iter().cloned().collect()
+    }
+
+    fn tree_of(&self, pid: u32) -> Vec<&Process> {
+        let mut found: Vec<&Process> = self.processes.get(&pid).into_iter().collect();
+        // The parents of a captured machine may go in a circle.
+        let mut seen = BTreeSet::from([pid]);
+        let mut at = 0;
+        while let Some(parent) = found.get(at) {
+            let children = self.children.get(&parent.pid).into_iter().flatten();
+            let new: Vec<u32> = children.copied().filter(|pid| seen.insert(*pid)).collect();
+            found.extend(new.iter().filter_map(|pid| self.processes.get(pid)));
+            at += 1;
+        }
+        found
+    }
+}
+
+/// A process; `None` when there is none of that number, or it is hidden from this user.
+fn visible(root: &Root, pid: u32) -> Result<Option<Process>, RootError> {
+    match process(root, pid) {
+        Err(why) if why.is_permission() => Ok(None),
+        process => process,
+    }
+}
+
+/// The processes of a machine at one moment: `/proc` is gone through when the table is first asked
+/// for, and not again.
+#[derive(Debug)]
+pub struct Snapshot<'a> {
+    root: &'a Root,
+    stop: &'a StopFlag,
+    table: OnceCell<ProcessTable>,
+}
+
+impl<'a> Snapshot<'a> {
+    /// Reads nothing yet.
+    pub fn new(root: &'a Root, stop: &'a StopFlag) -> Self {
+        Self { root, stop, table: OnceCell::new() }
+    }
+
+    /// The machine.
+    pub fn root(&self) -> &'a Root {
+        self.root
+    }
+
+    /// All processes.
+    ///
+    /// # Errors
+    /// When `/proc` cannot be read.
+    pub fn table(&self) -> Result<&ProcessTable, RootError> {
+        if let Some(table) = self.table.get() {
+            return Ok(table);
+        }
+        let table = ProcessTable::read(self.root, self.stop)?;
+        Ok(self.table.get_or_init(|| table))
+    }
+
+    /// One process, which costs one file where the table was not asked for.
+    ///
+    /// # Errors
+    /// When its file cannot be read.
+    pub fn process(&self, pid: u32) -> Result<Option<Process>, RootError> {
+        match self.table.get() {
+            Some(table) => Ok(table.get(pid).cloned()),
+            None => visible(self.root, pid),
+        }
+    }
+}
+
+/// Resident anonymous memory of a process, bytes: without files and shared memory. `None` when
+/// there is no such process, or it has ended.
+///
+/// # Errors
+/// When its status cannot be read.
+pub fn anonymous_bytes(root: &Root, pid: u32) -> Result<Option<u64>, RootError> {
+    let status = root.peek(&format!("/proc/{pid}/status"))?.unwrap_or_default();
+    Ok(size(&status, "RssAnon"))
+}
+
+/// The nodes that a process may have memory of; `None` when there is no such process, or the kernel
+/// has no cpusets.
+///
+/// # Errors
+/// When its status cannot be read.
+pub fn allowed_nodes(root: &Root, pid: &str) -> Result<Option<IdList>, RootError> {
+    allowed(root, pid, "Mems_allowed_list", "a list of nodes")
+}
+
+/// The CPUs that a process may run on; `None` when there is no such process.
+///
+/// # Errors
+/// When its status cannot be read.
+pub fn allowed_cpus(root: &Root, pid: &str) -> Result<Option<IdList>, RootError> {
+    allowed(root, pid, "Cpus_allowed_list", "a list of CPUs")
+}
+
+fn allowed(
+    root: &Root,
+    pid: &str,
+    name: &str,
+    expected: &'static str,
+) -> Result<Option<IdList>, RootError> {
+    let path = format!("/proc/{pid}/status");
+    let Some(text) = root.peek(&path)? else { return Ok(None) };
+    let Some(value) = status::field(text.as_bytes(), name) else { return Ok(None) };
+    let value = String::from_utf8_lossy(value);
+    let list = IdList::of_kernel(&value);
+    list.map(Some).map_err(|_| RootError::Content { path, text: value.into_owned(), expected })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+    use std::process::{Command, Stdio};
+
+    #[test]
+    fn a_line_is_read() {
+        let line = "42 (a) (b) Z 7 6 5 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 9876 0 0";
+        let name = "a) (b".to_string();
+        let process =
+            Process { pid: 42, parent: 7, session: 5, name, start_ticks: 9876, is_zombie: true };
+        assert_eq!(parse(line), Some(process));
+        for wrong in ["", "42 a S 1", "42 (a) S", "x (a) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 0 0 0 0 1"]
+        {
+            assert_eq!(parse(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn children_are_found() {
+        let root = Root::live();
+        let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+        let me = std::process::id();
+        let tree = tree(&root, me).unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(tree[0].pid, me);
+        assert!(tree.iter().any(|it| it.pid == child.id() && it.parent == me), "{tree:?}");
+        assert_eq!(process(&root, child.id()).unwrap(), None, "it was waited for");
+    }
+
+    #[test]
+    fn some_node_and_cpu_are_allowed() {
+        assert!(!allowed_cpus(&Root::live(), "self").unwrap().unwrap().is_empty());
+        assert!(!allowed_nodes(&Root::live(), "self").unwrap().unwrap().is_empty());
+    }
+}

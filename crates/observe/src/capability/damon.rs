@@ -1,0 +1,127 @@
+//! What DAMON can do, as far as it is known: most of it shows only when it is asked.
+
+use super::Status;
+use interleaf_linux::machine::{
+    damon::{
+        Damon,
+        probe::{ProbeError, Probed},
+    },
+    topology::Machine,
+};
+
+/// What asking gave; `None` when nobody asked.
+pub(super) type Asked<'a> = Option<&'a Result<Probed, ProbeError>>;
+
+const PROBE: &str = "interleaf doctor --probe, as root, finds out: it sets up a thread, does not \
+                     start it, and removes it";
+
+pub(super) fn operations(machine: &Machine, asked: Asked) -> Status {
+    let Some(damon) = &machine.damon else { return no_damon() };
+    let mut more = String::new();
+    let operations = match asked {
+        Some(Ok(probed)) => {
+            more += &format!("; tells pages by {}", list(&probed.filters));
+            more += if probed.interval_goal { "; tunes its intervals" } else { "" };
+            &probed.operations
+        }
+        _ => &damon.operations,
+    };
+    if operations.is_empty() {
+        return Status::present("its files are there; its operations show when one is set up");
+    }
+    Status::present(format!("operations {}{more}", operations.join(", ")))
+}
+
+pub(super) fn actions(machine: &Machine, asked: Asked) -> Status {
+    let probed = match ask(machine, asked) {
+        Ok(probed) => probed,
+        Err(status) => return status,
+    };
+    let actions = list(&probed.actions);
+    if probed.actions.iter().any(|action| action == "migrate_hot") {
+        return Status::present(actions);
+    }
+    Status::missing(
+        format!("none that moves pages to another node: {actions}"),
+        "run Linux 6.11 or later with CONFIG_DAMON_PADDR",
+    )
+}
+
+/// Whether pages of running programs can be interleaved: a scheme needs several destinations, and
+/// they are for operations on virtual addresses only.
+pub(super) fn destinations(machine: &Machine, asked: Asked) -> Status {
+    let (destinations, operations) = match (&machine.damon, asked) {
+        // Somebody's context shows it without asking.
+        (Some(Damon { destinations: Some(there), operations, .. }), _)
+            if !operations.is_empty() =>
+        {
+            (*there, operations)
+        }
+        _ => match ask(machine, asked) {
+            Ok(probed) => (probed.destinations, &probed.operations),
+            Err(status) => return status,
+        },
+    };
+    if !destinations {
+        return Status::missing(
+            "schemes have one destination, so that pages of running programs are not interleaved",
+            "run Linux 6.17 or later with CONFIG_DAMON_VADDR",
+        );
+    }
+    if !operations.iter().any(|operation| operation == "vaddr") {
+        return Status::missing(
+            format!("they are for vaddr, and this kernel has {} only", list(operations)),
+            "run a kernel with CONFIG_DAMON_VADDR",
+        );
+    }
+    Status::present("interleaves the pages of running programs, by weights")
+}
+
+pub(super) fn goals(machine: &Machine, asked: Asked) -> Status {
+    let probed = match ask(machine, asked) {
+        Ok(probed) => probed,
+        Err(status) => return status,
+    };
+    let goals = list(&probed.goals);
+    if !probed.goals.iter().any(|goal| goal == "node_mem_used_bp") {
+        return Status::missing(
+            format!("none for the memory of a node: {goals}"),
+            "run Linux 6.16 or later",
+        );
+    }
+    let tuners = match &probed.tuners[..] {
+        [] => String::new(),
+        tuners => format!("; reached by {}", tuners.join(" or ")),
+    };
+    Status::present(format!("{goals}{tuners}"))
+}
+
+/// What DAMON said, or why that is not known.
+fn ask<'a>(machine: &Machine, asked: Asked<'a>) -> Result<&'a Probed, Status> {
+    if machine.damon.is_none() {
+        return Err(no_damon());
+    }
+    match asked {
+        None => Err(Status::unknown("shows only when a scheme is set up", PROBE)),
+        Some(Ok(probed)) => Ok(probed),
+        Some(Err(why)) => {
+            let remedy = match why {
+                ProbeError::Held(_) => "stop it there (damo stop), then ask again",
+                ProbeError::Root(why) if why.is_permission() => "run it as root",
+                _ => "run it on a live machine with CONFIG_DAMON_SYSFS",
+            };
+            Err(Status::unknown(format!("could not be asked: {why}"), remedy))
+        }
+    }
+}
+
+fn no_damon() -> Status {
+    Status::missing(
+        "the kernel has no DAMON, or its files are not there",
+        "run a kernel with CONFIG_DAMON_SYSFS, and mount sysfs",
+    )
+}
+
+fn list(words: &[String]) -> String {
+    if words.is_empty() { "nothing".into() } else { words.join(", ") }
+}

@@ -1,0 +1,70 @@
+//! What the user may do, as the kernel decides it: `move_pages` looks into another user's process
+//! with the right to trace it, and moves pages that several processes map with `CAP_SYS_NICE`
+//! (move_pages(2)); files of sysfs that are root's are written by root, or with `CAP_DAC_OVERRIDE`.
+
+use interleaf_linux::root::{Root, RootError};
+
+const STATUS: &str = "/proc/self/status";
+
+/// Numbers of capabilities, from capability.h.
+const DAC_OVERRIDE: u32 = 1;
+const SYS_PTRACE: u32 = 19;
+const SYS_NICE: u32 = 23;
+
+/// The rights of the process that reads them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Rights {
+    is_root: bool,
+    /// A bit for each capability.
+    capabilities: u64,
+}
+
+impl Rights {
+    /// `None` of a machine that does not tell.
+    pub(super) fn read(root: &Root) -> Result<Option<Self>, RootError> {
+        let Some(text) = root.text(STATUS)? else { return Ok(None) };
+        let mut user = None;
+        let mut capabilities = None;
+        for (at, line) in text.lines().enumerate() {
+            let wrong = || RootError::Content {
+                path: format!("{STATUS}:{}", at + 1),
+                text: line.into(),
+                expected: "a line of users or of capabilities",
+            };
+            match line.split_once(':') {
+                Some(("Uid", users)) => {
+                    // The real one, and the one that counts.
+                    let effective = users.split_whitespace().nth(1);
+                    let number = effective.and_then(|user| user.parse::<u32>().ok());
+                    user = Some(number.ok_or_else(wrong)?);
+                }
+                Some(("CapEff", bits)) => {
+                    let bits = u64::from_str_radix(bits.trim(), 16);
+                    capabilities = Some(bits.map_err(|_| wrong())?);
+                }
+                _ => {}
+            }
+        }
+        let rights = |(user, capabilities)| Self { is_root: user == 0, capabilities };
+        Ok(user.zip(capabilities).map(rights))
+    }
+
+    fn has(self, capability: u32) -> bool {
+        self.capabilities & (1 << capability) != 0
+    }
+
+    /// Whether pages of other users' processes can be moved.
+    pub(super) fn traces_others(self) -> bool {
+        self.has(SYS_PTRACE)
+    }
+
+    /// Whether pages that several processes map can be moved.
+    pub(super) fn moves_shared(self) -> bool {
+        self.has(SYS_NICE)
+    }
+
+    /// Whether files can be written that are root's.
+    pub(super) fn writes_as_root(self) -> bool {
+        self.is_root || self.has(DAC_OVERRIDE)
+    }
+}

@@ -1,0 +1,151 @@
+//! Who else moves pages, or holds what moves them.
+
+use super::Status;
+use interleaf_linux::{
+    machine::{
+        damon::{Damon, KdamondSettings},
+        topology::Machine,
+    },
+    place::journal::{damaged, leftovers},
+    root::{Root, RootError},
+};
+
+/// Programs that move pages as long as they run, by the name of their process. Not those that only
+/// set a switch when they start, such as tuned: the switch is looked at.
+const PROGRAMS: [(&str, &str, &str); 3] = [
+    ("numad", "numad moves processes and their pages to nodes", "systemctl stop numad"),
+    ("memtierd", "memtierd moves pages between tiers", "stop memtierd where it was started"),
+    ("damo", "damo is at work with DAMON", "damo stop"),
+];
+
+/// A rival, and what to do about it.
+struct Rival {
+    what: String,
+    remedy: String,
+}
+
+fn rival(what: impl Into<String>, remedy: impl Into<String>) -> Rival {
+    Rival { what: what.into(), remedy: remedy.into() }
+}
+
+/// Others that move pages, or hold DAMON.
+pub(super) fn rivals(root: &Root, machine: &Machine) -> Result<Status, RootError> {
+    let mut rivals = vec![];
+    if machine.memory_nodes().len() > 1 {
+        rivals.extend(balancing(machine));
+        rivals.extend(reclaim(machine));
+        rivals.extend(huge_pages(machine));
+    }
+    let damon = machine.damon.as_ref();
+    rivals.extend(damon.into_iter().flat_map(of_damon));
+    rivals.extend(programs(root)?);
+    if !rivals.is_empty() {
+        let (what, remedy): (Vec<String>, Vec<String>) =
+            rivals.into_iter().map(|rival| (rival.what, rival.remedy)).unzip();
+        return Ok(Status::Rival { what: what.join("; "), remedy: remedy.join("; ") });
+    }
+    if damon.is_some_and(|damon| damon.hidden) {
+        return Ok(Status::unknown(
+            "only root may see whether somebody uses DAMON",
+            "run it as root",
+        ));
+    }
+    Ok(Status::present("nobody else moves pages or holds DAMON"))
+}
+
+/// `numa_balancing`: bit 0 and bit 1 are two movers.
+fn balancing(machine: &Machine) -> Option<Rival> {
+    let value = machine.sysctls.numa_balancing.filter(|value| *value > 0)?;
+    let does = match (value & 1 > 0, value & 2 > 0) {
+        (_, false) => "pulls pages to the nodes of their threads",
+        (false, true) => "promotes hot pages to faster tiers",
+        (true, true) => {
+            "pulls pages to the nodes of their threads, and promotes hot ones to faster tiers"
+        }
+    };
+    Some(rival(
+        format!("numa_balancing={value} {does}"),
+        format!("sysctl kernel.numa_balancing=0 while pages are steered, then {value} again"),
+    ))
+}
+
+fn reclaim(machine: &Machine) -> Option<Rival> {
+    let value = machine.sysctls.zone_reclaim.filter(|value| *value > 0)?;
+    Some(rival(
+        format!("zone_reclaim_mode={value} empties a full node before another is used"),
+        "sysctl vm.zone_reclaim_mode=0",
+    ))
+}
+
+/// `khugepaged`: of 2 MiB it makes one huge page where most of the small ones are, so that a ratio
+/// within them is lost (`hpage_collapse_find_target_node` in `mm/khugepaged.c`). With `madvise` it
+/// does so for programs that ask.
+fn huge_pages(machine: &Machine) -> Option<Rival> {
+    machine.sysctls.huge_pages.as_deref().filter(|chosen| *chosen == "always")?;
+    Some(rival(
+        "khugepaged joins small pages to huge ones, on the node that has most of them",
+        "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled",
+    ))
+}
+
+fn of_damon(damon: &Damon) -> Vec<Rival> {
+    let module = |module: &String| {
+        let remedy = format!("echo N > /sys/module/{module}/parameters/enabled");
+        rival(format!("{module} holds DAMON"), remedy)
+    };
+    let thread = |thread: &KdamondSettings| {
+        let does = match (&thread.operations, &thread.actions[..]) {
+            (None, _) => String::new(),
+            (Some(operations), []) => format!(" ({operations})"),
+            (Some(operations), actions) => format!(" ({operations}: {})", actions.join(", ")),
+        };
+        if thread.on == Some(false) {
+            let what = format!("somebody has set up a DAMON thread{does} that is off");
+            return rival(what, "find out who (damo?), and let it be removed there");
+        }
+        let what = format!("somebody runs a DAMON thread{does}");
+        rival(what, "find out who (damo?), and stop it there")
+    };
+    let modules = damon.modules.iter().map(module);
+    modules.chain(damon.kdamonds.iter().map(thread)).collect()
+}
+
+/// Programs that run. What else runs is not noted, so that a capture does not tell it.
+fn programs(root: &Root) -> Result<Vec<Rival>, RootError> {
+    let mut found: Vec<Rival> = vec![];
+    for process in root.peek_names("/proc")? {
+        if process.parse::<u32>().is_err() {
+            continue;
+        }
+        let path = format!("/proc/{process}/comm");
+        let Some(name) = root.peek(&path)? else { continue };
+        let Some((_, what, remedy)) = PROGRAMS.iter().find(|(program, ..)| *program == name) else {
+            continue;
+        };
+        // This one a capture should have.
+        root.text(&path)?;
+        if !found.iter().any(|rival| rival.what == *what) {
+            found.push(rival(*what, *remedy));
+        }
+    }
+    Ok(found)
+}
+
+/// Settings that a process of ours changed and was killed before it put them back.
+pub(super) fn left_behind(root: &Root) -> Status {
+    let remedy = "interleaf run --restore, as root";
+    let (left, damaged) = match leftovers(root).and_then(|left| Ok((left, damaged(root)?))) {
+        Ok(found) => found,
+        Err(why) => return Status::unknown(why.to_string(), "see what the file holds"),
+    };
+    let changes = left.iter().flat_map(|left| left.changes.iter().map(|change| (left.pid, change)));
+    let mut text: Vec<String> = changes
+        .filter(|(_, change)| change.was != change.set)
+        .map(|(pid, change)| format!("process {pid} left {} at {}", change.path, change.set))
+        .collect();
+    text.extend(damaged.iter().map(|it| format!("{} is damaged: {}", it.path, it.why)));
+    if text.is_empty() {
+        return Status::present("no settings of a run that was killed");
+    }
+    Status::missing(text.join("; "), remedy)
+}

@@ -1,0 +1,42 @@
+//! Which CPU a machine has, as `/proc/cpuinfo` tells it.
+
+use interleaf_linux::root::{Root, RootError};
+use std::fmt;
+
+/// A CPU's model in numbers, which its event codes go by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cpu {
+    /// Who made it, such as `GenuineIntel`.
+    pub vendor: String,
+    /// Its family, such as 6 for Intel's servers and 26 for Zen 5.
+    pub family: u32,
+    /// Its model, such as 0xad for Granite Rapids.
+    pub model: u32,
+    /// Its stepping; `None` where the file has none.
+    pub stepping: Option<u32>,
+}
+
+impl fmt::Display for Cpu {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} family {} model {} ({:#x})", self.vendor, self.family, self.model, self.model)
+    }
+}
+
+/// The CPU of a machine; `None` where the file has no such numbers, as on AArch64.
+///
+/// # Errors
+/// When the file is there and cannot be read.
+pub fn cpu(root: &Root) -> Result<Option<Cpu>, RootError> {
+    let text = root.text("/proc/cpuinfo")?.unwrap_or_default();
+    let value = |key: &str| {
+        let mut lines = text.lines().filter_map(|line| line.split_once(':'));
+        lines.find(|(name, _)| name.trim() == key).map(|(_, value)| value.trim())
+    };
+    let number = |key: &str| value(key).and_then(|value| value.parse::<u32>().ok());
+    let (Some(vendor), Some(family), Some(model)) =
+        (value("vendor_id"), number("cpu family"), number("model"))
+    else {
+        return Ok(None);
+    };
+    Ok(Some(Cpu { vendor: vendor.into(), family, model, stepping: number("stepping") }))
+}

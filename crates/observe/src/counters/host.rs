@@ -1,0 +1,379 @@
+//! Counters that are open, and their readings.
+
+use super::{
+    plan::{Plan, Planned},
+    table::Quantity,
+};
+use crate::{
+    source::{Reading, Slots, Source, SourceError, add, nothing},
+    syscall,
+};
+use interleaf_linux::root::Root;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::{
+    io,
+    os::fd::{AsFd, OwnedFd},
+    time::Instant,
+};
+
+const PARANOID: &str = "/proc/sys/kernel/perf_event_paranoid";
+
+/// Files that a process has open beside counters, and those it may come to open.
+const OTHER_FILES: u64 = 128;
+
+/// Open counters.
+#[derive(Debug)]
+pub struct Counters {
+    plan: Plan,
+    groups: Vec<Group>,
+    last: Instant,
+}
+
+/// Events that are counted at once.
+#[derive(Debug)]
+pub(super) struct Group {
+    pub(super) leader: OwnedFd,
+    /// The others; held open, and read with the leader.
+    pub(super) _others: Vec<OwnedFd>,
+    /// The events, as indices into the plan.
+    pub(super) events: Vec<usize>,
+    pub(super) last: Raw,
+}
+
+/// What the kernel says of a group.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Raw {
+    pub(super) enabled_ns: u64,
+    pub(super) running_ns: u64,
+    pub(super) counts: Vec<u64>,
+}
+
+/// Why counters cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// There is nothing in the plan.
+    #[error("there is nothing to count")]
+    Nothing,
+    /// This user may not count what others do.
+    #[error(
+        "this user may not count what {}{}",
+        if *.whole_machine { "the whole machine does" } else { "programs do" },
+        setting(.paranoid)
+    )]
+    NotPermitted {
+        /// Whether it was to be counted whoever runs, not one command alone.
+        whole_machine: bool,
+        /// `kernel.perf_event_paranoid`; `None` where it cannot be read.
+        paranoid: Option<i64>,
+    },
+    /// The machine has no such unit after all.
+    #[error("{pmu}{}: no such unit: {why}", on_cpu(.cpu))]
+    NoUnit {
+        /// The PMU.
+        pmu: String,
+        /// The CPU; `None` for any that a command runs on.
+        cpu: Option<u32>,
+        /// The system's reason.
+        why: io::Error,
+    },
+    /// More files are needed than a process may have.
+    #[error("{needed} counters are needed, and a process may have {limit} files")]
+    Files {
+        /// How many counters.
+        needed: u64,
+        /// How many files.
+        limit: u64,
+    },
+    /// The kernel refuses an event.
+    #[error("{event} of {pmu}{}: refused: {why}", on_cpu(.cpu))]
+    Refused {
+        /// The event.
+        event: String,
+        /// The PMU.
+        pmu: String,
+        /// The CPU; `None` for any that a command runs on.
+        cpu: Option<u32>,
+        /// The system's reason.
+        why: io::Error,
+    },
+}
+
+fn on_cpu(cpu: &Option<u32>) -> String {
+    cpu.map_or(String::new(), |cpu| format!(" on CPU {cpu}"))
+}
+
+fn setting(value: &Option<i64>) -> String {
+    value.map_or(String::new(), |value| format!(": kernel.perf_event_paranoid is {value}"))
+}
+
+impl OpenError {
+    /// What to do about it, or what could serve instead.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            Self::NotPermitted { whole_machine: true, .. } => {
+                "run as root or with CAP_PERFMON, or sysctl kernel.perf_event_paranoid=0"
+            }
+            Self::NotPermitted { whole_machine: false, .. } => {
+                "run as root or with CAP_PERFMON, or sysctl kernel.perf_event_paranoid=2"
+            }
+            Self::Files { .. } => "ulimit -n 4096, or LimitNOFILE= of the unit",
+            Self::Nothing | Self::NoUnit { .. } => {
+                "run on bare metal; a program that can count may feed readings, or a recording be \
+                 replayed"
+            }
+            Self::Refused { .. } => {
+                "see whether another tool holds the unit's counters (perf, pcm), and whether the \
+                 kernel knows this CPU"
+            }
+        }
+    }
+}
+
+impl Counters {
+    /// Opens what is planned for the machine that this runs on; it counts from now on. `root` is
+    /// asked why where the kernel does not permit it. Where it takes more files than this process
+    /// may have, the limit is raised as far as it may be, for its children too.
+    ///
+    /// # Errors
+    /// When an event cannot be opened.
+    pub fn open(plan: Plan, root: &Root) -> Result<Self, OpenError> {
+        if plan.events.is_empty() {
+            return Err(OpenError::Nothing);
+        }
+        room(plan.events.len() as u64)?;
+        let mut groups: Vec<Group> = vec![];
+        let mut number = None;
+        for (at, event) in plan.events.iter().enumerate() {
+            let refused = |why| refused_of(event, why, root);
+            let same = number == Some(event.group);
+            let leader = groups.last().filter(|_| same).map(|group| group.leader.as_fd());
+            let opened =
+                match syscall::perf_event_open(event.kind, event.config, event.cpu, leader) {
+                    // The group is full: this one takes turns with it.
+                    Err(why) if same && why.raw_os_error() == Some(libc::EINVAL) => {
+                        number = None;
+                        syscall::perf_event_open(event.kind, event.config, event.cpu, None)
+                    }
+                    opened => opened,
+                }
+                .map_err(refused)?;
+            match groups.last_mut().filter(|_| number == Some(event.group)) {
+                Some(group) => {
+                    group._others.push(opened);
+                    group.events.push(at);
+                }
+                None => groups.push(Group {
+                    leader: opened,
+                    _others: vec![],
+                    events: vec![at],
+                    last: Raw::default(),
+                }),
+            }
+            number = Some(event.group);
+        }
+        for group in &mut groups {
+            let first = &plan.events[group.events[0]];
+            group.last = group.read().map_err(|why| refused_of(first, why, root))?;
+        }
+        Ok(Self { plan, groups, last: Instant::now() })
+    }
+
+    /// What is counted, and how.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+}
+
+impl Group {
+    pub(super) fn read(&self) -> io::Result<Raw> {
+        let mut bytes = vec![0; 8 * (3 + self.events.len())];
+        let read = rustix::io::read(&self.leader, &mut bytes)?;
+        let words = bytes[..read].chunks_exact(8).filter_map(|word| word.try_into().ok());
+        let words: Vec<u64> = words.map(u64::from_ne_bytes).collect();
+        match words.as_slice() {
+            [_, enabled, running, counts @ ..] if counts.len() == self.events.len() => {
+                Ok(Raw { enabled_ns: *enabled, running_ns: *running, counts: counts.to_vec() })
+            }
+            // The kernel gives nothing of a group in error.
+            _ => Err(io::ErrorKind::UnexpectedEof.into()),
+        }
+    }
+}
+
+impl Source for Counters {
+    fn describe(&self) -> String {
+        let files = self.plan.events.len();
+        let mut text =
+            format!("{files} counters by the table of {}", self.plan.tables.join(" and "));
+        for what in &self.plan.missing {
+            text += &format!("; not counted: {what}");
+        }
+        self.plan.notes.iter().for_each(|note| text += &format!("; {note}"));
+        text
+    }
+
+    fn read(&mut self) -> Result<Reading, SourceError> {
+        let now = Instant::now();
+        let mut grown = vec![];
+        for group in &mut self.groups {
+            let raw = group.read().map_err(|why| {
+                let event = &self.plan.events[group.events[0]];
+                SourceError::Counter { what: format!("{} of {}", event.name, event.pmu), why }
+            })?;
+            let since = Grown::between(&group.last, &raw);
+            group.last = raw;
+            grown.push((group.events.as_slice(), since));
+        }
+        let mut reading = sum(&self.plan, &grown);
+        reading.span = now - self.last;
+        self.last = now;
+        Ok(reading)
+    }
+}
+
+/// What a group counted between two readings.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Grown {
+    pub(super) enabled_ns: f64,
+    /// What each would have counted had it had a counter all the time; `None` when it had none.
+    pub(super) counts: Option<Vec<f64>>,
+}
+
+impl Grown {
+    pub(super) fn between(before: &Raw, now: &Raw) -> Self {
+        let enabled_ns = now.enabled_ns.saturating_sub(before.enabled_ns) as f64;
+        let running_ns = now.running_ns.saturating_sub(before.running_ns) as f64;
+        let scale = enabled_ns / running_ns;
+        let count = |(at, now): (usize, &u64)| {
+            let before = before.counts.get(at).copied().unwrap_or(0);
+            now.wrapping_sub(before) as f64 * scale
+        };
+        let counts = (running_ns > 0.0).then(|| now.counts.iter().enumerate().map(count).collect());
+        Self { enabled_ns, counts }
+    }
+}
+
+/// Puts together what groups counted. Where one that should count had no counter at any time, the
+/// sum it belongs to is not known.
+fn sum(plan: &Plan, grown: &[(&[usize], Grown)]) -> Reading {
+    let mut reading = Reading { traffic: nothing(plan.domains, plan.tiers), ..Reading::default() };
+    let mut unknown = vec![];
+    for (events, since) in grown {
+        let planned: Vec<&Planned> = events.iter().map(|at| &plan.events[*at]).collect();
+        let Some(counts) = &since.counts else {
+            unknown.extend(planned.iter().map(|event| (event.domain, event.tier, event.quantity)));
+            continue;
+        };
+        let ticks = planned.iter().position(|event| event.quantity == Quantity::Ticks);
+        // The length of a cycle, ns.
+        let cycle = ticks.map(|at| counts[at]).filter(|ticks| *ticks > 0.0);
+        let cycle = cycle.map(|ticks| since.enabled_ns / ticks);
+        for (event, count) in planned.iter().zip(counts) {
+            let length = match event.quantity {
+                Quantity::OccupancyCycles => cycle,
+                _ => Some(1.0),
+            };
+            match length {
+                Some(length) => put(&mut reading, event, count * event.scale * length, plan),
+                None => unknown.push((event.domain, event.tier, event.quantity)),
+            }
+        }
+    }
+    for (domain, tier, quantity) in unknown {
+        forget(&mut reading, domain, tier, quantity);
+    }
+    reading
+}
+
+fn put(reading: &mut Reading, event: &Planned, amount: f64, plan: &Plan) {
+    let extras = &mut reading.extras;
+    match (event.quantity, event.tier) {
+        (Quantity::Link, _) => {
+            extras.link_bytes.resize(plan.domains, None);
+            add(&mut extras.link_bytes[event.domain], Some(amount));
+        }
+        (Quantity::Slots | Quantity::MemorySlots, _) => {
+            extras.slots.resize(plan.domains, None);
+            let slots = extras.slots[event.domain].get_or_insert_with(Slots::default);
+            match event.quantity {
+                Quantity::Slots => slots.all += amount,
+                _ => slots.memory += amount,
+            }
+        }
+        (quantity, Some(tier)) => {
+            let traffic = &mut reading.traffic[event.domain][tier];
+            match quantity {
+                Quantity::Read => add(&mut traffic.read_bytes, Some(amount)),
+                Quantity::Written => add(&mut traffic.written_bytes, Some(amount)),
+                Quantity::Inserts => add(&mut traffic.inserts, Some(amount)),
+                _ => add(&mut traffic.occupancy_ns, Some(amount)),
+            }
+        }
+        (_, None) => {}
+    }
+}
+
+fn forget(reading: &mut Reading, domain: usize, tier: Option<usize>, quantity: Quantity) {
+    match (quantity, tier) {
+        (Quantity::Link, _) => clear(&mut reading.extras.link_bytes, domain),
+        (Quantity::Slots | Quantity::MemorySlots, _) => clear(&mut reading.extras.slots, domain),
+        (Quantity::Read, Some(tier)) => reading.traffic[domain][tier].read_bytes = None,
+        (Quantity::Written, Some(tier)) => reading.traffic[domain][tier].written_bytes = None,
+        // A latency is their ratio: neither tells anything alone.
+        (_, Some(tier)) => {
+            let traffic = &mut reading.traffic[domain][tier];
+            (traffic.inserts, traffic.occupancy_ns) = (None, None);
+        }
+        (_, None) => {}
+    }
+}
+
+fn clear<T>(list: &mut [Option<T>], at: usize) {
+    if let Some(item) = list.get_mut(at) {
+        *item = None;
+    }
+}
+
+fn refused_of(event: &Planned, why: io::Error, root: &Root) -> OpenError {
+    refused(&event.name, &event.pmu, Some(event.cpu), why, root)
+}
+
+/// Why an event is refused; on one CPU, or with `None` on all that a command runs on.
+pub(super) fn refused(
+    event: &str,
+    pmu: &str,
+    cpu: Option<u32>,
+    why: io::Error,
+    root: &Root,
+) -> OpenError {
+    let (event, pmu) = (event.to_string(), pmu.to_string());
+    match why.raw_os_error() {
+        Some(libc::EACCES | libc::EPERM) => OpenError::NotPermitted {
+            whole_machine: cpu.is_some(),
+            paranoid: root.text(PARANOID).ok().flatten().and_then(|text| text.trim().parse().ok()),
+        },
+        Some(libc::ENOENT | libc::ENODEV | libc::ENXIO | libc::EOPNOTSUPP) => {
+            OpenError::NoUnit { pmu, cpu, why }
+        }
+        _ => OpenError::Refused { event, pmu, cpu, why },
+    }
+}
+
+/// Sees to it that so many files can be opened: raises the limit of this process as far as it may.
+fn room(counters: u64) -> Result<(), OpenError> {
+    let limit = getrlimit(Resource::Nofile);
+    let wanted = counters + OTHER_FILES;
+    if limit.current.is_none_or(|current| current >= wanted) {
+        return Ok(());
+    }
+    let current = Some(limit.maximum.map_or(wanted, |maximum| maximum.min(wanted)));
+    // Where it is refused, opening says so.
+    let raised = setrlimit(Resource::Nofile, Rlimit { current, ..limit }).is_ok();
+    match current {
+        Some(current) if raised && current >= counters => Ok(()),
+        _ => Err(OpenError::Files { needed: counters, limit: limit.current.unwrap_or(0) }),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,365 @@
+//! What is opened on a machine, decided without opening anything.
+
+use super::{
+    cpu::cpu,
+    lanes,
+    pmu::{Pmu, pmus},
+    table::{Event, Quantity, Table, tables},
+};
+use interleaf_linux::{
+    machine::{id_list::IdList, topology::Machine},
+    root::{Root, RootError},
+};
+use interleaf_model::{
+    machine::{DomainLayout, Layout, TierLayout},
+    tier::TierKind,
+};
+use std::{collections::BTreeSet, fmt};
+
+/// What is to be opened, and what its counts stand for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// The tables that serve, by name; that of the CPU first.
+    pub tables: Vec<String>,
+    /// How many domains a reading has.
+    pub domains: usize,
+    /// How many tiers a reading has.
+    pub tiers: usize,
+    /// The events; those of one group stand together.
+    pub events: Vec<Planned>,
+    /// What is to be minded, in sentences.
+    pub notes: Vec<String>,
+    /// What of the tiers near a domain is not counted, such as `socket 0 to node 1: bytes`.
+    pub missing: Vec<String>,
+}
+
+/// An event to open.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Planned {
+    /// The vendor's name for it.
+    pub name: String,
+    /// The PMU.
+    pub pmu: String,
+    /// The PMU's number.
+    pub kind: u32,
+    /// The CPU that it is opened on.
+    pub cpu: u32,
+    /// `config`, `config1` and `config2`.
+    pub config: [u64; 3],
+    /// What it counts.
+    pub quantity: Quantity,
+    /// The domain whose traffic it counts, as an index into [`Layout::domains`].
+    pub domain: usize,
+    /// The tier, as an index into [`Layout::tiers`]; `None` of what is not a tier's.
+    pub tier: Option<usize>,
+    /// What one count stands for: bytes, ns, requests or cycles of all units alike.
+    pub scale: f64,
+    /// Events with the same number are counted at once: they are of one PMU and one CPU.
+    pub group: usize,
+}
+
+impl fmt::Display for Planned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, pmu, kind, cpu, config, quantity, domain, tier, scale, group } = self;
+        let [word, word1, word2] = config;
+        write!(f, "{pmu} (type {kind}) on CPU {cpu}, group {group}: config {word:#x}")?;
+        for (word, at) in [(word1, 1), (word2, 2)] {
+            if *word != 0 {
+                write!(f, ", config{at} {word:#x}")?;
+            }
+        }
+        let tier = tier.map_or(String::new(), |tier| format!(" of tier {tier}"));
+        write!(f, "; {quantity:?}{tier} from domain {domain}, {scale} a count: {name}")
+    }
+}
+
+/// Why a machine has no plan.
+#[derive(Debug, thiserror::Error)]
+pub enum PlanError {
+    /// A file cannot be read.
+    #[error(transparent)]
+    Root(#[from] RootError),
+    /// There are no PMUs for an event to be opened on.
+    #[error("no unit counts the traffic of memory: {0}")]
+    NoUnits(String),
+    /// Nobody has written down what this CPU's events are.
+    #[error("the events of this CPU are not known: {0}")]
+    UnknownCpu(String),
+    /// The layout's domains are not the machine's sockets.
+    #[error("{domains} domains are to be told apart, and units count for {sockets} sockets")]
+    Domains {
+        /// How many the layout has.
+        domains: usize,
+        /// How many sockets the machine has.
+        sockets: usize,
+    },
+}
+
+/// What can stand in for counters.
+const INSTEAD: &str = "a program that can count may feed readings, or a recording be replayed";
+
+impl PlanError {
+    /// What to do about it, or what could serve instead.
+    pub fn hint(&self) -> String {
+        match self {
+            Self::Root(_) => "capture the machine again, or run where its files can be read".into(),
+            Self::NoUnits(_) => format!(
+                "run on bare metal with the driver loaded (intel_uncore, amd_uncore, cxl_pmu); in \
+                 a virtual machine there is none: {INSTEAD}"
+            ),
+            Self::UnknownCpu(_) => {
+                format!("a table of its events can be added to crates/observe/counters; {INSTEAD}")
+            }
+            Self::Domains { .. } => "take sockets for domains, or one domain for all".into(),
+        }
+    }
+}
+
+/// The layout of a machine as far as its topology tells: sockets, and the tiers in the order of
+/// their speed, near every socket. Memory of nodes without CPUs is taken for CXL. Nothing is rated.
+pub fn rough_layout(machine: &Machine) -> Layout {
+    let tiers: Vec<IdList> = machine.memory_by_speed();
+    let tier = |nodes: &IdList| {
+        let of_tier = || machine.nodes.iter().filter(|node| nodes.has(node.id));
+        let s = if nodes.len() == 1 { "" } else { "s" };
+        TierLayout {
+            name: format!("node{s} {nodes}"),
+            kind: match of_tier().all(|node| node.cpus.is_empty()) {
+                true => TierKind::Cxl,
+                false => TierKind::Dram,
+            },
+            capacity_bytes: of_tier().map(|node| node.total_bytes).sum(),
+            rated_gbps: 0.0,
+            rated_latency_ns: 0.0,
+        }
+    };
+    let domain = |(id, cpus): &(u32, IdList)| DomainLayout {
+        name: format!("socket {id}"),
+        cores: cpus.len() as u32,
+        tiers: (0..tiers.len()).collect(),
+    };
+    let domains = machine.sockets.iter().map(domain).collect();
+    Layout { domains, tiers: tiers.iter().map(tier).collect(), scopes: vec![] }
+}
+
+/// What is opened to count the traffic of each tier of `layout` on `machine`, which was read below
+/// `root`. Domains of the layout are the machine's sockets in order, or one for all of them. A tier
+/// stands for the events of its kind where it is the first of that kind near a domain.
+///
+/// # Errors
+/// When no table or no unit serves, the domains are no sockets, or a file cannot be read.
+pub fn plan(root: &Root, machine: &Machine, layout: &Layout) -> Result<Plan, PlanError> {
+    plan_of(root, machine, layout, &|quantity| {
+        !matches!(quantity, Quantity::Slots | Quantity::MemorySlots) && !quantity.is_of_core()
+    })
+}
+
+/// As [`plan`], and the issue slots of all cores, where the table has them: two files a CPU.
+///
+/// # Errors
+/// As [`plan`].
+pub fn plan_with_slots(root: &Root, machine: &Machine, layout: &Layout) -> Result<Plan, PlanError> {
+    plan_of(root, machine, layout, &|quantity| !quantity.is_of_core())
+}
+
+fn plan_of(
+    root: &Root,
+    machine: &Machine,
+    layout: &Layout,
+    wanted: &dyn Fn(Quantity) -> bool,
+) -> Result<Plan, PlanError> {
+    let (domains, sockets) = (layout.domains.len(), machine.sockets.len());
+    if domains != 1 && domains != sockets {
+        return Err(PlanError::Domains { domains, sockets });
+    }
+    let cpu = cpu(root)?;
+    let all = tables();
+    let own = cpu.as_ref().and_then(|cpu| all.iter().find(|table| table.is_for(cpu)));
+    let devices = all.iter().filter(|table| table.cpus.is_empty());
+    let tiers = layout.tiers.len();
+    let (tables, events, notes, missing) = (vec![], vec![], vec![], vec![]);
+    let mut making = Making {
+        root,
+        machine,
+        layout,
+        covered: BTreeSet::new(),
+        groups: 0,
+        plan: Plan { tables, domains, tiers, events, notes, missing },
+    };
+    for table in own.into_iter().chain(devices) {
+        making.add_table(table, wanted)?;
+    }
+    if !making.plan.events.is_empty() {
+        making.tell_what_is_missing();
+        return Ok(making.plan);
+    }
+    let name = machine.cpu.clone().unwrap_or_else(|| "no model name".into());
+    Err(match (own, cpu) {
+        (Some(table), _) => PlanError::NoUnits(format!("none that {} should have", table.name)),
+        (None, Some(cpu)) => PlanError::UnknownCpu(format!("{name} ({cpu})")),
+        (None, None) => PlanError::UnknownCpu(format!("{name}, without family and model")),
+    })
+}
+
+/// A plan that is being made.
+struct Making<'a> {
+    root: &'a Root,
+    machine: &'a Machine,
+    layout: &'a Layout,
+    /// What is counted already, by quantity and kind of tier: a table for devices fills the rest.
+    covered: BTreeSet<(Quantity, &'static str)>,
+    groups: usize,
+    plan: Plan,
+}
+
+impl Making<'_> {
+    /// Adds what `table` has to count that nothing before has.
+    fn add_table(
+        &mut self,
+        table: &Table,
+        wanted: &dyn Fn(Quantity) -> bool,
+    ) -> Result<(), RootError> {
+        let before = self.plan.events.len();
+        let covered = self.covered.clone();
+        let kinds: Vec<TierKind> = self.layout.tiers.iter().map(|tier| tier.kind).collect();
+        let fits = |event: &&Event| {
+            wanted(event.quantity)
+                && event.tier.is_none_or(|kind| kinds.contains(&kind))
+                && !covered.contains(&(event.quantity, word(event.tier)))
+        };
+        let events: Vec<&Event> = table.events.iter().filter(fits).collect();
+        let mut prefixes: Vec<&str> = vec![];
+        for event in &events {
+            if !prefixes.contains(&event.pmu.as_str()) {
+                prefixes.push(&event.pmu);
+            }
+        }
+        for prefix in prefixes {
+            let of_pmu: Vec<&Event> =
+                events.iter().copied().filter(|event| event.pmu == prefix).collect();
+            // A device may have a PMU, a CPU should.
+            if !self.take_pmu(prefix, &of_pmu)? && !table.cpus.is_empty() {
+                self.note(format!("there is no {prefix}"));
+            }
+        }
+        if self.plan.events.len() > before {
+            self.plan.tables.push(table.name.clone());
+            self.plan.notes.extend(table.notes.iter().cloned());
+        }
+        Ok(())
+    }
+
+    /// Adds the events of one kind of PMU; whether there is one.
+    fn take_pmu(&mut self, prefix: &str, events: &[&Event]) -> Result<bool, RootError> {
+        let units = pmus(self.root, prefix)?;
+        let Some(first) = units.first() else { return Ok(false) };
+        // Units alike have formats alike: an event that the first cannot be told, none can.
+        let mut told = vec![];
+        for event in events {
+            match first.compose(&event.values()) {
+                Ok(_) => told.push(*event),
+                Err(why) => self.note(format!("{} is not counted: {why}", event.name)),
+            }
+        }
+        for (unit, dealt) in units.iter().zip(lanes::deal(&told, units.len())) {
+            for cpu in self.cpus(unit).iter() {
+                for (event, stands_for) in &dealt {
+                    self.add(unit, cpu, event, *stands_for);
+                }
+                self.groups += usize::from(!dealt.is_empty());
+            }
+        }
+        Ok(true)
+    }
+
+    fn add(&mut self, unit: &Pmu, cpu: u32, event: &Event, stands_for: f64) {
+        let domain = self.domain(cpu);
+        let tier = match event.tier {
+            None => None,
+            Some(kind) => match self.tier(domain, kind) {
+                None => return,
+                tier => tier,
+            },
+        };
+        let Ok(config) = unit.compose(&event.values()) else {
+            self.note(format!("{} has another format than its like", unit.name));
+            return;
+        };
+        self.covered.insert((event.quantity, word(event.tier)));
+        self.plan.events.push(Planned {
+            name: event.name.clone(),
+            pmu: unit.name.clone(),
+            kind: unit.kind,
+            cpu,
+            config,
+            quantity: event.quantity,
+            domain,
+            tier,
+            scale: event.per_count * stands_for,
+            group: self.groups,
+        });
+    }
+
+    /// The CPUs that a PMU is opened on.
+    fn cpus(&self, unit: &Pmu) -> IdList {
+        let sockets = || self.machine.sockets.iter().flat_map(|(_, cpus)| cpus.iter()).collect();
+        unit.cpus.clone().unwrap_or_else(sockets)
+    }
+
+    /// The domain that a CPU is of: its socket. Where the CPU is not listed with a socket, that of
+    /// its node's other CPUs is.
+    fn domain(&self, cpu: u32) -> usize {
+        let sockets = &self.machine.sockets;
+        if self.layout.domains.len() == 1 {
+            return 0;
+        }
+        let socket = |cpu: u32| sockets.iter().position(|(_, cpus)| cpus.has(cpu));
+        let node = || self.machine.nodes.iter().find(|node| node.cpus.has(cpu));
+        let beside = || node().and_then(|node| node.cpus.iter().find_map(socket));
+        socket(cpu).or_else(beside).unwrap_or(0)
+    }
+
+    /// The nearest tier of a kind.
+    fn tier(&self, domain: usize, kind: TierKind) -> Option<usize> {
+        let tiers = &self.layout.domains[domain].tiers;
+        tiers.iter().copied().find(|tier| self.layout.tiers[*tier].kind == kind)
+    }
+
+    fn note(&mut self, what: String) {
+        if !self.plan.notes.contains(&what) {
+            self.plan.notes.push(what);
+        }
+    }
+
+    /// Notes what is not counted of the tiers near a domain.
+    fn tell_what_is_missing(&mut self) {
+        let layout = self.layout;
+        for (domain, near) in layout.domains.iter().enumerate() {
+            for tier in &near.tiers {
+                let of_tier =
+                    |event: &&Planned| event.domain == domain && event.tier == Some(*tier);
+                let counted: Vec<Quantity> =
+                    self.plan.events.iter().filter(of_tier).map(|event| event.quantity).collect();
+                let missing = missing(&counted);
+                if !missing.is_empty() {
+                    let (near, tier) = (&near.name, &layout.tiers[*tier].name);
+                    let what = format!("{near} to {tier}: {}", missing.join(" and "));
+                    self.plan.missing.push(what);
+                }
+            }
+        }
+    }
+}
+
+/// What these quantities leave open of a tier.
+fn missing(counted: &[Quantity]) -> Vec<&'static str> {
+    let bytes = counted.contains(&Quantity::Read) && counted.contains(&Quantity::Written);
+    let waited = counted.contains(&Quantity::OccupancyNs)
+        || counted.contains(&Quantity::OccupancyCycles) && counted.contains(&Quantity::Inserts);
+    let open = [(bytes, "bytes"), (waited, "latency")];
+    open.into_iter().filter(|(known, _)| !known).map(|(_, what)| what).collect()
+}
+
+fn word(kind: Option<TierKind>) -> &'static str {
+    kind.map_or("", |kind| TierKind::ALL[kind as usize].1)
+}

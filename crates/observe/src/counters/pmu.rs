@@ -1,0 +1,133 @@
+//! The PMUs of a machine: `/sys/bus/event_source/devices`.
+
+use super::format::{Field, WORDS};
+use interleaf_linux::{
+    machine::id_list::IdList,
+    root::{Root, RootError},
+};
+use std::collections::BTreeMap;
+
+pub(crate) const DEVICES: &str = "/sys/bus/event_source/devices";
+
+/// A PMU, or one of several units alike.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pmu {
+    /// Its name, such as `uncore_imc_3`.
+    pub name: String,
+    /// Its number in `perf_event_attr.type`.
+    pub kind: u32,
+    /// The CPUs that it is opened on, one for each socket that it counts; `None` of a PMU of cores,
+    /// which has no such list.
+    pub cpus: Option<IdList>,
+    /// Where the fields of an event go; those that cannot be read are left out.
+    pub format: BTreeMap<String, Field>,
+}
+
+/// Why an event cannot be told to a PMU.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ComposeError {
+    /// Its format has no such field.
+    #[error("{pmu} has no field {field}")]
+    Field {
+        /// The PMU.
+        pmu: String,
+        /// The field.
+        field: String,
+    },
+    /// The value is wider than the field.
+    #[error("{pmu} has {bits} bits for {field}, too few for {value:#x}")]
+    Width {
+        /// The PMU.
+        pmu: String,
+        /// The field.
+        field: String,
+        /// How many bits it has.
+        bits: u32,
+        /// What has to go there.
+        value: u64,
+    },
+}
+
+impl Pmu {
+    /// The configuration words of an event that sets these fields.
+    ///
+    /// # Errors
+    /// When the format lacks a field or the room for its value.
+    pub fn compose(&self, values: &[(&str, u64)]) -> Result<[u64; WORDS], ComposeError> {
+        let mut words = [0; WORDS];
+        for (name, value) in values {
+            let (pmu, field, value) = (self.name.clone(), name.to_string(), *value);
+            let Some(format) = self.format.get(*name) else {
+                return Err(ComposeError::Field { pmu, field });
+            };
+            if !format.put(value, &mut words) {
+                return Err(ComposeError::Width { pmu, field, bits: format.bits(), value });
+            }
+        }
+        Ok(words)
+    }
+}
+
+/// The PMUs whose names begin with `prefix` and end in a number, or have none, in the order of
+/// their numbers, which may have gaps.
+///
+/// # Errors
+/// When a file that is there cannot be read or holds nonsense.
+pub fn pmus(root: &Root, prefix: &str) -> Result<Vec<Pmu>, RootError> {
+    let names = root.names(DEVICES)?;
+    let numbered = names.iter().filter_map(|name| Some((number(name, prefix)?, name)));
+    let mut numbered: Vec<(Vec<u32>, &String)> = numbered.collect();
+    numbered.sort();
+    let found = numbered.into_iter().map(|(_, name)| pmu(root, name));
+    Ok(found.collect::<Result<Vec<Option<Pmu>>, _>>()?.into_iter().flatten().collect())
+}
+
+/// The number of a unit: `3` of `uncore_imc_3`, `0.1` of `cxl_pmu_mem0.1`, nothing of `amd_l3`.
+/// `None` of another PMU, such as `uncore_imc_free_running_0` when `uncore_imc` is wanted.
+fn number(name: &str, prefix: &str) -> Option<Vec<u32>> {
+    let rest = name.strip_prefix(prefix)?;
+    if rest.is_empty() {
+        return Some(vec![]);
+    }
+    let rest = rest.strip_prefix('_').unwrap_or(rest);
+    rest.split('.').map(|part| part.parse().ok()).collect()
+}
+
+fn pmu(root: &Root, name: &str) -> Result<Option<Pmu>, RootError> {
+    let folder = format!("{DEVICES}/{name}");
+    let kind = root.value(&format!("{folder}/type"), "the number of a PMU", |t| t.parse().ok())?;
+    let Some(kind) = kind else { return Ok(None) };
+    let list = |text: &str| IdList::of_kernel(text).ok();
+    let cpus = root.value(&format!("{folder}/cpumask"), "a list of CPUs", list)?;
+    let mut format = BTreeMap::new();
+    for field in root.names(&format!("{folder}/format"))? {
+        let text = root.text(&format!("{folder}/format/{field}"))?;
+        if let Some(parsed) = text.as_deref().and_then(Field::parse) {
+            format.insert(field, parsed);
+        }
+    }
+    Ok(Some(Pmu { name: name.into(), kind, cpus, format }))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    #[test]
+    fn units_by_their_names() {
+        let table = [
+            ("uncore_imc_3", "uncore_imc", Some(vec![3])),
+            ("uncore_imc_free_running_0", "uncore_imc", None),
+            ("uncore_imc", "uncore_imc", Some(vec![])),
+            ("amd_l3", "amd_l3", Some(vec![])),
+            ("cxl_pmu_mem0.1", "cxl_pmu_mem", Some(vec![0, 1])),
+            ("cpu", "cpu", Some(vec![])),
+            ("cpu_atom", "cpu", None),
+            ("uncore_chassis", "uncore_cha", None),
+        ];
+        for (name, prefix, expected) in table {
+            assert_eq!(number(name, prefix), expected, "{name}");
+        }
+    }
+}

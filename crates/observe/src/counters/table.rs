@@ -1,0 +1,293 @@
+//! Which events count what, by CPU: data, one file a family in `crates/observe/counters/`.
+
+use super::cpu::Cpu;
+use interleaf_model::tier::TierKind;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+/// The files. One for any CPU comes last: it fills what a CPU's own leaves open.
+const FILES: [(&str, &str); 8] = [
+    ("intel-icx.toml", include_str!("../../counters/intel-icx.toml")),
+    ("intel-spr.toml", include_str!("../../counters/intel-spr.toml")),
+    ("intel-emr.toml", include_str!("../../counters/intel-emr.toml")),
+    ("intel-gnr.toml", include_str!("../../counters/intel-gnr.toml")),
+    ("intel-srf.toml", include_str!("../../counters/intel-srf.toml")),
+    ("amd-zen4.toml", include_str!("../../counters/amd-zen4.toml")),
+    ("amd-zen5.toml", include_str!("../../counters/amd-zen5.toml")),
+    ("cxl.toml", include_str!("../../counters/cxl.toml")),
+];
+
+/// The events of a family of CPUs.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Table {
+    /// The family's name.
+    pub name: String,
+    /// Its CPUs; none of a table for devices, which any CPU may have.
+    pub cpus: Vec<Cpus>,
+    /// What is not known, or to be minded.
+    pub notes: Vec<String>,
+    /// Its events.
+    #[serde(rename = "event")]
+    pub events: Vec<Event>,
+}
+
+/// Some CPUs.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Cpus {
+    /// Who made them, as `vendor_id` of `/proc/cpuinfo` has it.
+    pub vendor: String,
+    /// `cpu family`.
+    pub family: u32,
+    /// Ranges of `model`, both ends included.
+    pub models: Vec<(u32, u32)>,
+}
+
+/// An event, and what a count of it stands for.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Event {
+    /// The vendor's name for it.
+    pub name: String,
+    /// The beginning of the names of the PMUs that count it: `uncore_imc` is `uncore_imc_0` and
+    /// its like.
+    pub pmu: String,
+    /// The event's code; `None` of a PMU whose events are told by other fields.
+    #[serde(default)]
+    pub event: Option<u64>,
+    /// The unit mask.
+    #[serde(default)]
+    pub umask: Option<u64>,
+    /// Its extension, which goes above the 8 bits of the unit mask.
+    #[serde(default)]
+    pub umask_ext: Option<u64>,
+    /// Further fields of the PMU's format.
+    #[serde(default)]
+    pub fields: BTreeMap<String, u64>,
+    /// The counters that can count it; empty for any.
+    pub counters: Vec<u32>,
+    /// What it counts.
+    pub quantity: Quantity,
+    /// The kind of tier whose traffic it counts; `None` of what is not a tier's.
+    #[serde(default, deserialize_with = "kind")]
+    pub tier: Option<TierKind>,
+    /// What one count stands for: bytes of traffic, ns of waiting, else 1.
+    pub per_count: f64,
+    /// Which of the PMU's units count it, where they take turns: units are dealt to lanes, and
+    /// each counts what its lane has. `None` for all units. Events of a core with the same lane are
+    /// counted at once.
+    #[serde(default)]
+    pub lane: Option<u32>,
+    /// Where all this is from.
+    pub source: String,
+}
+
+/// What an event counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Quantity {
+    /// Bytes read from a tier.
+    Read,
+    /// Bytes written to a tier.
+    Written,
+    /// Requests that began to wait for a tier.
+    Inserts,
+    /// Time that requests waited for a tier, summed over them, ns.
+    OccupancyNs,
+    /// The same in cycles of the unit that counts; its ticks say how long they are.
+    OccupancyCycles,
+    /// Cycles of the unit that counts.
+    Ticks,
+    /// Bytes sent to another socket.
+    Link,
+    /// Issue slots of a core.
+    Slots,
+    /// Issue slots of a core that waited for memory.
+    MemorySlots,
+    /// Slots of a core as [`super::topdown`] has them, where those that wait for memory are not
+    /// counted by themselves.
+    DispatchSlots,
+    /// Slots whose work was kept.
+    RetiringSlots,
+    /// Slots whose work was thrown away.
+    BadSlots,
+    /// Slots for which there was no work.
+    FrontendSlots,
+    /// Slots that found something in the way.
+    BackendSlots,
+    /// Slots that the other thread of the core had.
+    ContentionSlots,
+    /// Slots that were filled, whatever became of it.
+    FilledSlots,
+    /// Of those kept, the ones of instructions that are made of many.
+    HeavySlots,
+    /// Of those thrown away, the ones behind a branch that was guessed wrong.
+    MispredictSlots,
+    /// Of those without work, the ones that waited for it.
+    FetchLatencySlots,
+    /// Cycles in which nothing was kept because the oldest was not done.
+    StalledCycles,
+    /// The same where the oldest was a load.
+    LoadStalledCycles,
+}
+
+impl Quantity {
+    /// Whether it is one of a core, for [`super::topdown`] alone.
+    pub fn is_of_core(self) -> bool {
+        self >= Self::DispatchSlots
+    }
+}
+
+impl Event {
+    /// The fields that it sets, as `format/` of its PMU names them.
+    pub fn values(&self) -> Vec<(&str, u64)> {
+        let umask = match (self.umask, self.umask_ext) {
+            (None, None) => None,
+            (umask, ext) => Some(umask.unwrap_or(0) | ext.unwrap_or(0) << 8),
+        };
+        let own = [("event", self.event), ("umask", umask)];
+        let own = own.into_iter().filter_map(|(name, value)| Some((name, value?)));
+        own.chain(self.fields.iter().map(|(name, value)| (name.as_str(), *value))).collect()
+    }
+}
+
+impl Table {
+    /// Whether it is for `cpu`.
+    pub fn is_for(&self, cpu: &Cpu) -> bool {
+        let has = |cpus: &Cpus| {
+            let within = |(first, last): &(u32, u32)| (*first..=*last).contains(&cpu.model);
+            cpus.vendor == cpu.vendor && cpus.family == cpu.family && cpus.models.iter().any(within)
+        };
+        self.cpus.iter().any(has)
+    }
+}
+
+/// All tables.
+///
+/// # Panics
+/// When one that is built in is wrong: a test holds that none is.
+pub fn tables() -> Vec<Table> {
+    let table = |(name, text): &(&str, &str)| match toml::from_str::<Table>(text) {
+        Ok(table) => table,
+        Err(why) => panic!("{name}: {why}"),
+    };
+    FILES.iter().map(table).collect()
+}
+
+fn kind<'a, D: serde::Deserializer<'a>>(from: D) -> Result<Option<TierKind>, D::Error> {
+    let word = String::deserialize(from)?;
+    word.parse().map(Some).map_err(serde::de::Error::custom)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    /// Counters that a unit has, where a row does not say: the fewest of any unit in the tables.
+    const COUNTERS: u32 = 4;
+
+    /// Whether events that may use these counters can all be counted at once.
+    fn fit(allowed: &[Vec<u32>], used: &mut Vec<u32>) -> bool {
+        let Some((first, rest)) = allowed.split_first() else { return true };
+        let any: Vec<u32> = (0..COUNTERS).collect();
+        let choices = if first.is_empty() { &any } else { first };
+        choices.iter().any(|counter| {
+            if used.contains(counter) {
+                return false;
+            }
+            used.push(*counter);
+            let fits = fit(rest, used);
+            used.pop();
+            fits
+        })
+    }
+
+    #[test]
+    fn rows_say_where_they_are_from_and_count_something() {
+        for table in tables() {
+            assert!(!table.events.is_empty(), "{}", table.name);
+            let tells = |event: &&Event| event.source.len() < 10 || event.per_count <= 0.0;
+            assert_eq!(table.events.iter().find(tells), None, "{}", table.name);
+            for event in &table.events {
+                let of_tier = matches!(
+                    event.quantity,
+                    Quantity::Read
+                        | Quantity::Written
+                        | Quantity::Inserts
+                        | Quantity::OccupancyNs
+                        | Quantity::OccupancyCycles
+                );
+                assert_eq!(of_tier, event.tier.is_some(), "{}: {}", table.name, event.name);
+                assert!(event.umask.is_none_or(|umask| umask <= 0xfff), "{}", event.name);
+            }
+        }
+    }
+
+    #[test]
+    fn no_cpu_has_two_tables() {
+        let tables = tables();
+        for family in [6, 25, 26] {
+            for (vendor, model) in ["GenuineIntel", "AuthenticAMD"]
+                .into_iter()
+                .flat_map(|vendor| (0..=0xff).map(move |model| (vendor, model)))
+            {
+                let cpu = Cpu { vendor: vendor.into(), family, model, stepping: None };
+                let found = tables.iter().filter(|table| table.is_for(&cpu)).count();
+                assert!(found <= 1, "{cpu}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_unit_counts_fits_its_counters() {
+        for table in tables() {
+            for event in table.events.iter().filter(|event| {
+                // The slots of a core have registers of their own (Intel), or are few (AMD).
+                !["amd_df", "cpu"].contains(&event.pmu.as_str())
+            }) {
+                let lane = |other: &&Event| {
+                    let ticks = other.quantity != Quantity::Ticks
+                        || table.events.iter().any(|one| {
+                            one.pmu == event.pmu
+                                && one.lane == event.lane
+                                && one.quantity == Quantity::OccupancyCycles
+                        });
+                    other.pmu == event.pmu
+                        && (other.lane == event.lane || other.lane.is_none())
+                        && ticks
+                };
+                let at_once: Vec<Vec<u32>> =
+                    table.events.iter().filter(lane).map(|one| one.counters.clone()).collect();
+                assert!(fit(&at_once, &mut vec![]), "{}: lane of {}", table.name, event.name);
+            }
+        }
+    }
+
+    #[test]
+    fn cycles_come_with_ticks() {
+        for table in tables() {
+            for event in &table.events {
+                let ticks = |one: &Event| one.pmu == event.pmu && one.quantity == Quantity::Ticks;
+                let needs = event.quantity == Quantity::OccupancyCycles;
+                assert!(!needs || table.events.iter().any(ticks), "{}", event.name);
+            }
+        }
+    }
+
+    #[test]
+    fn both_sub_channels_of_granite_rapids() {
+        let xeons = ["Intel Granite Rapids", "Intel Sierra Forest, Clearwater Forest"];
+        for table in tables().iter().filter(|table| xeons.contains(&table.name.as_str())) {
+            for quantity in [Quantity::Read, Quantity::Written] {
+                let dram = |event: &&Event| {
+                    event.quantity == quantity && event.tier == Some(TierKind::Dram)
+                };
+                let codes: Vec<Option<u64>> =
+                    table.events.iter().filter(dram).map(|event| event.event).collect();
+                assert_eq!(codes, [Some(5), Some(6)], "{}", table.name);
+            }
+        }
+    }
+}

@@ -1,0 +1,359 @@
+//! Where the issue slots of cores go while a command runs (top-down analysis).
+//!
+//! A core can begin so many operations in each cycle: these are its slots. At the first level each
+//! slot is of one of four kinds: its work was kept (retiring), thrown away (bad speculation),
+//! there was none (frontend bound), or something was in its way (backend bound). At the second
+//! level each of these is divided in two; of what was in the way, memory is one half. (A. Yasin,
+//! "A Top-Down Method for Performance Analysis and Counters Architecture", ISPASS 2014.)
+//!
+//! Counted is the command with all that it starts, wherever it runs, and nothing else: its slots
+//! are its own, while traffic of memory is the machine's. Intel's cores count the kinds in a
+//! register of their own behind `slots`, from Ice Lake the first level and from Sapphire Rapids
+//! both. AMD's since Zen 4 count slots by ordinary counters: five for the first level, and three
+//! that take turns with them for the other thread of the core and for memory's part, by the cycles
+//! in which the oldest operation waited for a load. A core has six, and the kernel's watchdog often
+//! holds one: a group that is larger would never be counted.
+//!
+//! What had no counter for a while is scaled up, and how much of the time it had one is told; what
+//! had none at all is not known, which is not 0.
+
+use super::{
+    cpu::cpu,
+    host::{Group, Grown, OpenError, Raw},
+    pmu::pmus,
+    table::{Event, Quantity, tables},
+};
+use crate::{source::SourceError, syscall};
+use interleaf_linux::root::{Root, RootError};
+use std::{collections::BTreeMap, io, os::fd::AsFd};
+
+/// The PMU of the cores.
+const CORES: &str = "cpu";
+
+/// What is to be opened.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TopdownPlan {
+    /// The table that serves.
+    pub table: String,
+    /// The number of the cores' PMU.
+    pub kind: u32,
+    /// Events that are counted at once stand together.
+    pub groups: Vec<Vec<CoreEvent>>,
+    /// What is to be minded, in sentences.
+    pub notes: Vec<String>,
+}
+
+/// An event of a core.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CoreEvent {
+    /// The vendor's name for it.
+    pub name: String,
+    /// `config`, `config1` and `config2`.
+    pub config: [u64; 3],
+    /// What it counts.
+    pub quantity: Quantity,
+    /// What one count stands for.
+    pub scale: f64,
+}
+
+impl TopdownPlan {
+    /// How many levels are told apart, by what is opened: 2, or 1.
+    pub fn levels(&self) -> u32 {
+        let has = |quantity| {
+            self.groups.iter().flatten().any(|event: &CoreEvent| event.quantity == quantity)
+        };
+        let second = [Quantity::MemorySlots, Quantity::LoadStalledCycles];
+        if second.into_iter().any(has) { 2 } else { 1 }
+    }
+}
+
+/// Why a machine has no plan.
+#[derive(Debug, thiserror::Error)]
+pub enum TopdownError {
+    /// A file cannot be read.
+    #[error(transparent)]
+    Root(#[from] RootError),
+    /// Nobody has written down what events this CPU has for them.
+    #[error("how the slots of this CPU are counted is not known: {0}")]
+    UnknownCpu(String),
+    /// The cores' counters are not there, or not such.
+    #[error("the cores of {0} {1}")]
+    NoCounters(String, &'static str),
+}
+
+impl TopdownError {
+    /// What to do about it.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            Self::Root(_) => "capture the machine again, or run where its files can be read",
+            Self::UnknownCpu(_) => {
+                "a table of its events can be added to crates/observe/counters; `perf stat \
+                 --topdown` may know them"
+            }
+            Self::NoCounters(..) => {
+                "run on bare metal, or in a virtual machine that is given a PMU"
+            }
+        }
+    }
+}
+
+/// What is opened to count the slots of a command on a machine.
+///
+/// # Errors
+/// When no table serves, or the machine has no such PMU.
+pub fn plan(root: &Root) -> Result<TopdownPlan, TopdownError> {
+    let cpu = cpu(root)?;
+    let name = cpu.as_ref().map_or("without family and model".into(), ToString::to_string);
+    let tables = tables();
+    let Some(table) = cpu.and_then(|cpu| tables.into_iter().find(|table| table.is_for(&cpu)))
+    else {
+        return Err(TopdownError::UnknownCpu(name));
+    };
+    let of_core = |event: &&Event| {
+        let quantity = event.quantity;
+        event.pmu == CORES
+            && (quantity.is_of_core()
+                || matches!(quantity, Quantity::Slots | Quantity::MemorySlots))
+    };
+    let events: Vec<&Event> = table.events.iter().filter(of_core).collect();
+    if events.is_empty() {
+        return Err(TopdownError::UnknownCpu(table.name));
+    }
+    let units = pmus(root, CORES)?;
+    let Some(unit) = units.first() else {
+        return Err(TopdownError::NoCounters(table.name, "have no PMU here"));
+    };
+    let mut groups = BTreeMap::<Option<u32>, Vec<CoreEvent>>::new();
+    let mut notes = vec![];
+    for event in events {
+        match unit.compose(&event.values()) {
+            Ok(config) => groups.entry(event.lane).or_default().push(CoreEvent {
+                name: event.name.clone(),
+                config,
+                quantity: event.quantity,
+                scale: event.per_count,
+            }),
+            Err(why) => notes.push(format!("{} is not counted: {why}", event.name)),
+        }
+    }
+    for events in groups.values_mut() {
+        // The register of the kinds is read behind the slots only.
+        events.sort_by_key(|event| !is_all(event.quantity));
+    }
+    let groups: Vec<Vec<CoreEvent>> = groups.into_values().collect();
+    match groups.first().and_then(|events| events.first()) {
+        Some(first) if is_all(first.quantity) => {
+            Ok(TopdownPlan { table: table.name, kind: unit.kind, groups, notes })
+        }
+        _ => Err(TopdownError::NoCounters(table.name, "cannot be told to count slots")),
+    }
+}
+
+fn is_all(quantity: Quantity) -> bool {
+    matches!(quantity, Quantity::Slots | Quantity::DispatchSlots)
+}
+
+/// Counters of what a command does, opened before it is started.
+#[derive(Debug)]
+pub struct Topdown {
+    plan: TopdownPlan,
+    groups: Vec<Group>,
+    user_only: bool,
+}
+
+impl Topdown {
+    /// Opens what is planned, for all that the calling thread starts from now on. Whoever may not
+    /// count what the kernel does for a command counts the command alone.
+    ///
+    /// # Errors
+    /// When an event of the first group cannot be opened.
+    pub fn open(mut plan: TopdownPlan, root: &Root) -> Result<Self, OpenError> {
+        let opened = open_all(&mut plan, false).map(|groups| (groups, false));
+        let (groups, user_only) = match opened {
+            Err((_, why)) if is_refused(&why) => {
+                let again = open_all(&mut plan, true).map(|groups| (groups, true));
+                again.map_err(|(event, why)| refused(&event, why, root))?
+            }
+            opened => opened.map_err(|(event, why)| refused(&event, why, root))?,
+        };
+        Ok(Self { plan, groups, user_only })
+    }
+
+    /// What is counted, and how, in a line.
+    pub fn describe(&self) -> String {
+        let whose = if self.user_only { ", without what the kernel does for it" } else { "" };
+        let mut text = format!(
+            "the slots of the command's threads by the table of {}, {} level{}{whose}",
+            self.plan.table,
+            self.plan.levels(),
+            if self.plan.levels() == 1 { "" } else { "s" },
+        );
+        self.plan.notes.iter().for_each(|note| text += &format!("; {note}"));
+        text
+    }
+
+    /// What was counted since the last reading.
+    ///
+    /// # Errors
+    /// When a counter cannot be read any more.
+    pub fn read(&mut self) -> Result<CoreSlots, SourceError> {
+        let mut counts = CoreCounts::default();
+        for (at, group) in self.groups.iter_mut().enumerate() {
+            let events = &self.plan.groups[at];
+            let raw = group.read().map_err(|why| {
+                let what = format!("{} of {CORES}", events[0].name);
+                SourceError::Counter { what, why }
+            })?;
+            let running_ns = raw.running_ns.saturating_sub(group.last.running_ns) as f64;
+            let grown = Grown::between(&group.last, &raw);
+            group.last = raw;
+            counts.add(events, &grown, running_ns);
+        }
+        Ok(counts.slots())
+    }
+}
+
+type Unopened = (CoreEvent, io::Error);
+
+/// Opens all groups. One behind the first that is refused is left out, and noted.
+fn open_all(plan: &mut TopdownPlan, user_only: bool) -> Result<Vec<Group>, Unopened> {
+    let mut groups = vec![];
+    for (at, events) in plan.groups.iter().enumerate() {
+        match open(plan.kind, events, user_only) {
+            Ok(group) => groups.push(group),
+            Err(unopened) if at == 0 => return Err(unopened),
+            Err((event, why)) => plan.notes.push(format!("{} is refused: {why}", event.name)),
+        }
+    }
+    plan.groups.truncate(groups.len());
+    Ok(groups)
+}
+
+fn open(kind: u32, events: &[CoreEvent], user_only: bool) -> Result<Group, Unopened> {
+    let (mut leader, mut others) = (None, vec![]);
+    for event in events {
+        let first = leader.as_ref().map(AsFd::as_fd);
+        let opened = syscall::perf_event_open_for_children(kind, event.config, user_only, first);
+        let opened = opened.map_err(|why| (event.clone(), why))?;
+        match leader {
+            None => leader = Some(opened),
+            Some(_) => others.push(opened),
+        }
+    }
+    let Some(leader) = leader else { unreachable!("a group has an event") };
+    let events = (0..events.len()).collect();
+    Ok(Group { leader, _others: others, events, last: Raw::default() })
+}
+
+fn is_refused(why: &io::Error) -> bool {
+    why.kind() == io::ErrorKind::PermissionDenied
+}
+
+fn refused(event: &CoreEvent, why: io::Error, root: &Root) -> OpenError {
+    super::host::refused(&event.name, CORES, None, why, root)
+}
+
+/// Slots of cores in some time, by kind; `None` where a kind is not counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct CoreSlots {
+    /// All of them.
+    pub all: Option<f64>,
+    /// The work was kept.
+    pub retiring: Option<f64>,
+    /// The work was thrown away.
+    pub bad_speculation: Option<f64>,
+    /// There was no work.
+    pub frontend: Option<f64>,
+    /// Something was in the way.
+    pub backend: Option<f64>,
+    /// The other thread of the core had them (AMD).
+    pub contention: Option<f64>,
+    /// Of those kept: instructions made of many operations.
+    pub heavy: Option<f64>,
+    /// Of those thrown away: behind a branch that was guessed wrong.
+    pub mispredicts: Option<f64>,
+    /// Of those without work: it was waited for.
+    pub fetch_latency: Option<f64>,
+    /// Of those with something in the way: memory.
+    pub memory: Option<f64>,
+    /// The time that the counters should have counted, ns, over all threads.
+    pub enabled_ns: f64,
+    /// The time that they did, ns: less where others had them.
+    pub running_ns: f64,
+}
+
+impl CoreSlots {
+    /// Those of two times together. What one of them does not know is unknown of both, but for
+    /// times in which no thread ran, of which there is nothing to know.
+    pub fn and(self, other: Self) -> Self {
+        if self.enabled_ns == 0.0 {
+            return other;
+        }
+        if other.enabled_ns == 0.0 {
+            return self;
+        }
+        let both = |a: Option<f64>, b: Option<f64>| Some(a? + b?);
+        Self {
+            all: both(self.all, other.all),
+            retiring: both(self.retiring, other.retiring),
+            bad_speculation: both(self.bad_speculation, other.bad_speculation),
+            frontend: both(self.frontend, other.frontend),
+            backend: both(self.backend, other.backend),
+            contention: both(self.contention, other.contention),
+            heavy: both(self.heavy, other.heavy),
+            mispredicts: both(self.mispredicts, other.mispredicts),
+            fetch_latency: both(self.fetch_latency, other.fetch_latency),
+            memory: both(self.memory, other.memory),
+            enabled_ns: self.enabled_ns + other.enabled_ns,
+            running_ns: self.running_ns + other.running_ns,
+        }
+    }
+}
+
+/// What events counted.
+#[derive(Clone, Debug, Default)]
+struct CoreCounts {
+    counts: BTreeMap<Quantity, f64>,
+    enabled_ns: f64,
+    running_ns: f64,
+}
+
+impl CoreCounts {
+    fn add(&mut self, events: &[CoreEvent], grown: &Grown, running_ns: f64) {
+        self.enabled_ns += grown.enabled_ns;
+        self.running_ns += running_ns;
+        let Some(counts) = &grown.counts else { return };
+        for (event, count) in events.iter().zip(counts) {
+            *self.counts.entry(event.quantity).or_default() += count * event.scale;
+        }
+    }
+
+    fn slots(&self) -> CoreSlots {
+        let of = |quantity| self.counts.get(&quantity).copied();
+        let retiring = of(Quantity::RetiringSlots);
+        let filled = of(Quantity::FilledSlots).zip(retiring);
+        // The two are counted at once, and yet not to the cycle.
+        let thrown_away = filled.map(|(filled, kept)| (filled - kept).max(0.0));
+        let backend = of(Quantity::BackendSlots);
+        let stalled = of(Quantity::LoadStalledCycles).zip(of(Quantity::StalledCycles));
+        let of_loads = stalled.map(|(loads, all)| if all > 0.0 { loads / all } else { 0.0 });
+        let memory = of_loads.zip(backend).map(|(part, backend)| part.min(1.0) * backend);
+        CoreSlots {
+            all: of(Quantity::Slots).or(of(Quantity::DispatchSlots)),
+            retiring,
+            bad_speculation: of(Quantity::BadSlots).or(thrown_away),
+            frontend: of(Quantity::FrontendSlots),
+            backend,
+            contention: of(Quantity::ContentionSlots),
+            heavy: of(Quantity::HeavySlots),
+            mispredicts: of(Quantity::MispredictSlots),
+            fetch_latency: of(Quantity::FetchLatencySlots),
+            memory: of(Quantity::MemorySlots).or(memory),
+            enabled_ns: self.enabled_ns,
+            running_ns: self.running_ns,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

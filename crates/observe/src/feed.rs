@@ -1,0 +1,289 @@
+//! A source that any program feeds through a Unix socket: where the machine has no counters of its
+//! own, or a simulator or another tool has better ones.
+//!
+//! A program connects and writes lines of JSON, each with what was added since its last line:
+//!
+//! ```json
+//! {"domain":0,"tier":1,"read_bytes":64000,"written_bytes":0,"inserts":1000,"occupancy_ns":250000}
+//! ```
+//!
+//! Domains and tiers are counted from 0; a number that is left out is not counted. What several
+//! programs feed is summed. A wrong line is left out and told in [`Feed::state`]; it stops nobody.
+//!
+//! A reading covers the time up to the last line that is in it, and the next one begins there: a
+//! line is about the time before it, and who reads in the midst of that would find too little now
+//! and too much the next time. Without a line it covers none. So programs should write at least
+//! once in each sample. A line may say with `"time_ns"` until when it counted, by the clock
+//! `CLOCK_MONOTONIC`; else that is when it comes, which on a busy machine is later now and then.
+//! The first line of a program that says so is about a time that began nobody knows when: it is not
+//! counted, and the next one begins where it ends.
+
+use crate::source::{Reading, Source, SourceError, add, nothing};
+use interleaf_linux::launch::unix_socket::{Access, Socket, SocketError};
+use interleaf_model::machine::Traffic;
+use interleaf_poll_server::{Interest, Worker, is_retry, wait, watched};
+use rustix::time::{ClockId, clock_gettime};
+use serde::Deserialize;
+use std::{
+    io::Read,
+    mem,
+    os::unix::net::{UnixListener, UnixStream},
+    path::Path,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+/// The longest line, bytes. One with every number at its longest is some 200.
+const LINE_MAX: usize = 4096;
+
+/// Programs that may be connected at once; another one waits until one leaves.
+const CLIENTS_MAX: usize = 64;
+
+/// What of a wrong line is told, characters.
+const TOLD_MAX: usize = 80;
+
+/// A socket that programs feed.
+#[derive(Debug)]
+pub struct Feed {
+    socket: Socket,
+    shared: Arc<Mutex<Shared>>,
+    worker: Worker,
+}
+
+/// What was fed so far.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct State {
+    /// Programs that are connected.
+    pub clients: usize,
+    /// Lines that were taken.
+    pub lines: u64,
+    /// Lines that were wrong.
+    pub wrong: u64,
+    /// The last wrong line, and what is wrong with it.
+    pub last_wrong: Option<String>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    /// What was fed since the last reading.
+    traffic: Vec<Vec<Traffic>>,
+    /// Since when that is, by the clock of [`now`]: the last line before it, or when the first
+    /// program connected.
+    since: Duration,
+    /// Until when its last line is; `None` when there is none.
+    until: Option<Duration>,
+    /// Whether that is when a program connected that has written nothing yet.
+    is_new: bool,
+    state: State,
+}
+
+/// A line as a program writes it.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Line {
+    domain: usize,
+    tier: usize,
+    read_bytes: Option<f64>,
+    written_bytes: Option<f64>,
+    inserts: Option<f64>,
+    occupancy_ns: Option<f64>,
+    time_ns: Option<u64>,
+}
+
+impl Feed {
+    /// Listens at `path` for the traffic of so many domains and tiers. A socket that nobody listens
+    /// at any more is replaced. The socket is removed when the feed is dropped.
+    ///
+    /// # Errors
+    /// When somebody listens there, something else is there, or the system refuses.
+    pub fn listen(
+        path: &Path,
+        access: Access,
+        domains: usize,
+        tiers: usize,
+    ) -> Result<Self, SocketError> {
+        let socket = Socket::listen(path, access)?;
+        let (traffic, since) = (nothing(domains, tiers), now());
+        let state = State::default();
+        let shared = Shared { traffic, since, until: None, is_new: true, state };
+        let shared = Arc::new(Mutex::new(shared));
+        let theirs = Arc::clone(&shared);
+        let start = || {
+            let listener = socket.listener()?;
+            Worker::start("feed", move |control| serve(&listener, &control, &theirs))
+        };
+        let worker = start().map_err(|why| SocketError::Refused { path: path.into(), why })?;
+        Ok(Self { socket, shared, worker })
+    }
+
+    /// Who feeds, and what was wrong.
+    pub fn state(&self) -> State {
+        lock(&self.shared).state.clone()
+    }
+}
+
+impl Source for Feed {
+    fn describe(&self) -> String {
+        let state = self.state();
+        let mut text = format!(
+            "what programs feed at {}: {} connected, {} lines",
+            self.socket.path().display(),
+            state.clients,
+            state.lines
+        );
+        if let Some(last) = &state.last_wrong {
+            text += &format!(", {} wrong, the last one {last}", state.wrong);
+        }
+        text
+    }
+
+    fn read(&mut self) -> Result<Reading, SourceError> {
+        if self.worker.has_stopped() {
+            return Err(SourceError::Stopped(format!(
+                "the feed at {}",
+                self.socket.path().display()
+            )));
+        }
+        let mut shared = lock(&self.shared);
+        let none = nothing(shared.traffic.len(), shared.traffic.first().map_or(0, Vec::len));
+        let traffic = mem::replace(&mut shared.traffic, none);
+        let until = shared.until.take().unwrap_or(shared.since);
+        let span = until - mem::replace(&mut shared.since, until);
+        Ok(Reading { span, traffic, ..Reading::default() })
+    }
+}
+
+/// The time that all programs of this machine have in common.
+fn now() -> Duration {
+    let now = clock_gettime(ClockId::Monotonic);
+    Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec.unsigned_abs() as u32)
+}
+
+/// A thread that panicked was in the middle of no sum: what is there is whole.
+fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A program that is connected.
+struct Client {
+    stream: UnixStream,
+    /// The beginning of a line whose end is still to come.
+    begun: Vec<u8>,
+    /// Whether the line was too long: the rest of it is left out.
+    skipping: bool,
+    /// Until when its first line is.
+    first: Option<Duration>,
+}
+
+/// Reads the lines of programs, until the other end of `control` is closed.
+fn serve(listener: &UnixListener, control: &UnixStream, shared: &Mutex<Shared>) {
+    let mut clients: Vec<Client> = vec![];
+    loop {
+        let accepting = (clients.len() < CLIENTS_MAX).then_some(listener);
+        let streams = clients.iter().map(|client| &client.stream);
+        let Ok(turn) = wait(&watched(control, accepting, streams, Interest::Read), None) else {
+            return;
+        };
+        if turn.control {
+            return;
+        }
+        turn.retain(&mut clients, |client, is_ready| !is_ready || client.read(shared));
+        if turn.listener
+            && let Ok((stream, _)) = listener.accept()
+            && stream.set_nonblocking(true).is_ok()
+        {
+            let mut shared = lock(shared);
+            if clients.is_empty() && shared.until.is_none() {
+                (shared.since, shared.is_new) = (now(), true);
+            }
+            clients.push(Client { stream, begun: vec![], skipping: false, first: None });
+        }
+        lock(shared).state.clients = clients.len();
+    }
+}
+
+impl Client {
+    /// Reads the bytes that have come; false when the program has disconnected.
+    fn read(&mut self, shared: &Mutex<Shared>) -> bool {
+        let mut bytes = [0; LINE_MAX];
+        let count = match self.stream.read(&mut bytes) {
+            Ok(0) => {
+                // A last line without its end counts all the same.
+                if !self.begun.is_empty() && !self.skipping {
+                    take_line(&self.begun, &mut self.first, &mut lock(shared));
+                }
+                return false;
+            }
+            Ok(count) => count,
+            Err(why) => return is_retry(&why),
+        };
+        // What was written at once is read at once: lines of several tiers are about one time.
+        let shared = &mut *lock(shared);
+        let mut rest = &bytes[..count];
+        while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
+            self.begun.extend_from_slice(&rest[..end]);
+            rest = &rest[end + 1..];
+            if self.begun.len() > LINE_MAX && !self.skipping {
+                refuse(&self.begun, "too long", shared);
+            } else if !self.skipping {
+                take_line(&self.begun, &mut self.first, shared);
+            }
+            self.begun.clear();
+            self.skipping = false;
+        }
+        if !self.skipping {
+            self.begun.extend_from_slice(rest);
+        }
+        if self.begun.len() > LINE_MAX {
+            refuse(&self.begun, "too long", shared);
+            self.begun = vec![];
+            self.skipping = true;
+        }
+        true
+    }
+}
+
+/// Takes a line of a program that wrote its `first` one until then.
+fn take_line(line: &[u8], first: &mut Option<Duration>, shared: &mut Shared) {
+    if line.trim_ascii().is_empty() {
+        return;
+    }
+    let parsed: Line = match serde_json::from_slice(line) {
+        Ok(parsed) => parsed,
+        Err(why) => return refuse(line, &why.to_string(), shared),
+    };
+    let fed = [parsed.read_bytes, parsed.written_bytes, parsed.inserts, parsed.occupancy_ns];
+    if fed.into_iter().flatten().any(|count| count < 0.0) {
+        return refuse(line, "a count below 0", shared);
+    }
+    let shape = (shared.traffic.len(), shared.traffic.first().map_or(0, Vec::len));
+    let tiers = shared.traffic.get_mut(parsed.domain);
+    let Some(traffic) = tiers.and_then(|tiers| tiers.get_mut(parsed.tier)) else {
+        let why = format!("no such domain or tier: there are {} and {}", shape.0, shape.1);
+        return refuse(line, &why, shared);
+    };
+    shared.state.lines += 1;
+    // A time that cannot be, of another machine or another clock, is none.
+    let came = now();
+    let told = parsed.time_ns.map(Duration::from_nanos).filter(|told| *told <= came);
+    let (first, is_new) = (*first.get_or_insert(told.unwrap_or(came)), shared.is_new);
+    if told == Some(first) {
+        if is_new {
+            shared.since = first;
+        }
+        return;
+    }
+    shared.is_new = false;
+    add(&mut traffic.read_bytes, parsed.read_bytes);
+    add(&mut traffic.written_bytes, parsed.written_bytes);
+    add(&mut traffic.inserts, parsed.inserts);
+    add(&mut traffic.occupancy_ns, parsed.occupancy_ns);
+    let least = shared.until.unwrap_or(shared.since);
+    shared.until = Some(told.filter(|told| *told >= least).unwrap_or(came));
+}
+
+fn refuse(line: &[u8], why: &str, shared: &mut Shared) {
+    let told: String = String::from_utf8_lossy(line).chars().take(TOLD_MAX).collect();
+    shared.state.wrong += 1;
+    shared.state.last_wrong = Some(format!("{told:?}: {why}"));
+}

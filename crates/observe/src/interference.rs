@@ -1,0 +1,123 @@
+//! Who used the processors while something was measured: others than this process, the host that
+//! took them away (steal), and at which frequency they ran.
+
+use interleaf_linux::root::{Root, RootError};
+use interleaf_procfs::stat::Stat;
+
+const STAT: &str = "/proc/stat";
+const OWN: &str = "/proc/self/stat";
+const CPUS: &str = "/sys/devices/system/cpu";
+
+/// What was counted until a moment. Times are of all processors together, in ticks of
+/// [`rustix::param::clock_ticks_per_second`].
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct CpuCounters {
+    /// Time in which processors worked, whoever for.
+    pub worked: u64,
+    /// Time in which they worked for this process.
+    pub own: u64,
+    /// Time in which the host had them do something else.
+    pub stolen: u64,
+    /// How fast each runs, kHz; none where the kernel does not say.
+    pub frequencies_khz: Vec<u64>,
+}
+
+/// What happened between two moments.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Interference {
+    /// Processors that others kept busy, on average.
+    pub others: f64,
+    /// Processors that the host took away, on average.
+    pub stolen: f64,
+    /// How much the frequency changed at most, as a part of what it was; `None` where it is not
+    /// known.
+    pub frequency_change: Option<f64>,
+}
+
+impl CpuCounters {
+    /// Reads what was counted until now.
+    ///
+    /// # Errors
+    /// When a file holds nonsense.
+    pub fn read(root: &Root) -> Result<Self, RootError> {
+        // Looked at, not captured: it is another a moment later.
+        let text = root.peek(STAT)?.unwrap_or_default();
+        let (worked, stolen) = machine(&text).unwrap_or_default();
+        let own = own(&root.peek(OWN)?.unwrap_or_default()).unwrap_or(0);
+        let mut frequencies_khz = vec![];
+        for name in root.peek_names(CPUS)? {
+            let is_cpu = name.strip_prefix("cpu").is_some_and(|id| id.parse::<u32>().is_ok());
+            let path = format!("{CPUS}/{name}/cpufreq/scaling_cur_freq");
+            let text = if is_cpu { root.peek(&path)? } else { None };
+            frequencies_khz.extend(text.and_then(|text| text.trim().parse::<u64>().ok()));
+        }
+        Ok(Self { worked, own, stolen, frequencies_khz })
+    }
+
+    /// What happened since `earlier`, which was `seconds` before.
+    pub fn since(&self, earlier: &Self, seconds: f64) -> Interference {
+        let ticks = (rustix::param::clock_ticks_per_second() as f64 * seconds).max(1e-9);
+        let passed = |now: u64, then: u64| now.saturating_sub(then) as f64;
+        let worked = passed(self.worked, earlier.worked) - passed(self.own, earlier.own);
+        let pairs = self.frequencies_khz.iter().zip(&earlier.frequencies_khz);
+        let changes = pairs.map(|(now, then)| (*now as f64 / (*then).max(1) as f64 - 1.0).abs());
+        Interference {
+            others: worked.max(0.0) / ticks,
+            stolen: passed(self.stolen, earlier.stolen) / ticks,
+            frequency_change: changes.reduce(f64::max),
+        }
+    }
+}
+
+/// Of the first line of `/proc/stat` (proc_stat(5)), what worked and what was stolen.
+fn machine(text: &str) -> Option<(u64, u64)> {
+    let line = text.lines().find_map(|line| line.strip_prefix("cpu "))?;
+    let ticks: Vec<u64> = line.split_whitespace().map_while(|word| word.parse().ok()).collect();
+    // User, nice, system, idle, iowait, irq, softirq, steal; guests are in the first two already.
+    let at = |index: usize| ticks.get(index).copied().unwrap_or(0);
+    Some((at(0) + at(1) + at(2) + at(5) + at(6), at(7)))
+}
+
+/// User and system time in a line of `/proc/PID/stat`, clock ticks.
+fn own(text: &str) -> Option<u64> {
+    Stat::parse(text.as_bytes())?.cpu_ticks()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    #[test]
+    fn lines_are_read() {
+        let text = "cpu  100 10 50 1000 20 3 4 7 0 0\ncpu0 1 1 1 1 1 1 1 1 0 0\n";
+        assert_eq!(machine(text), Some((167, 7)));
+        assert_eq!(machine("intr 5"), None);
+        let line = "42 (a) b) S 7 6 5 0 -1 0 0 0 0 0 70 30 0 0 20 0 1 0 9876 0 0";
+        assert_eq!(own(line), Some(100));
+        assert_eq!(own("42 (a) S 1"), None);
+    }
+
+    #[test]
+    fn others_are_who_is_not_us() {
+        let hz = rustix::param::clock_ticks_per_second();
+        let earlier = CpuCounters { frequencies_khz: vec![1_000_000], ..CpuCounters::default() };
+        let now = CpuCounters {
+            worked: 3 * hz,
+            own: 2 * hz,
+            stolen: hz / 2,
+            frequencies_khz: vec![900_000],
+        };
+        let between = now.since(&earlier, 2.0);
+        assert_eq!((between.others, between.stolen), (0.5, 0.25));
+        assert!((between.frequency_change.unwrap() - 0.1).abs() < 1e-12);
+        // What is rounded to ticks never makes less than nobody.
+        assert_eq!(earlier.since(&now, 1.0).others, 0.0);
+    }
+
+    #[test]
+    fn this_machine_works() {
+        let busy = CpuCounters::read(&Root::live()).unwrap();
+        assert!(busy.worked > 0);
+    }
+}

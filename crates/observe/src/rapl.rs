@@ -1,0 +1,149 @@
+//! Energy, as RAPL meters it: zones of `/sys/class/powercap`.
+//!
+//! A package's zone has the energy of its cores and caches, a zone `dram` below it that of the
+//! DIMMs; memory behind CXL is in neither. Counters are in µJ and wrap at the zone's range, in an
+//! hour or so at full load (Documentation/power/powercap/powercap.rst of Linux).
+
+use crate::source::{Reading, Source, SourceError};
+use interleaf_linux::root::{Root, RootError};
+
+const ZONES: &str = "/sys/class/powercap";
+
+/// The energy meters of a machine.
+#[derive(Debug)]
+pub struct Meter {
+    root: Root,
+    zones: Vec<Zone>,
+}
+
+#[derive(Debug)]
+struct Zone {
+    /// What it meters: `package-0`, or of a part of a package `package-0 dram`.
+    name: String,
+    path: String,
+    /// What the counter wraps at, µJ.
+    range_uj: u64,
+    /// The counter at the last reading, µJ.
+    last_uj: u64,
+}
+
+impl Meter {
+    /// The meters below `root` that this user may read; `None` where there is none. (Since 5.10
+    /// only root may: the counter gives secrets away, CVE-2020-8694.)
+    ///
+    /// # Errors
+    /// When a meter that is there cannot be read for another reason, or holds no number.
+    pub fn open(root: Root) -> Result<Option<Self>, RootError> {
+        let mut zones = vec![];
+        for (name, path) in metered(&root)? {
+            let range = root.number(&format!("{path}/max_energy_range_uj"))?;
+            if let (Some(range_uj), Some(last_uj)) = (range, energy(&root, &path)?) {
+                zones.push(Zone { name, path, range_uj, last_uj });
+            }
+        }
+        Ok((!zones.is_empty()).then_some(Self { root, zones }))
+    }
+
+    /// What is metered below `root`, whoever may read it, as [`Meter::names`] has it.
+    ///
+    /// # Errors
+    /// When a folder cannot be listed.
+    pub fn zones(root: &Root) -> Result<Vec<String>, RootError> {
+        Ok(metered(root)?.into_iter().map(|(name, _)| name).collect())
+    }
+
+    /// Energy since the last reading or, at first, since it was opened, J. It must be read once an
+    /// hour: of a counter that wrapped twice, one round is lost.
+    ///
+    /// # Errors
+    /// When a counter cannot be read any more.
+    pub fn read(&mut self) -> Result<f64, RootError> {
+        Ok(self.read_each()?.into_iter().flatten().sum())
+    }
+
+    /// What each of [`Meter::names`] has metered since the last reading, J; `None` of one that can
+    /// not be read any more.
+    ///
+    /// # Errors
+    /// As [`Meter::read`].
+    pub fn read_each(&mut self) -> Result<Vec<Option<f64>>, RootError> {
+        let mut joules = vec![];
+        for zone in &mut self.zones {
+            let now = energy(&self.root, &zone.path)?;
+            joules.push(now.map(|now| {
+                let last_uj = std::mem::replace(&mut zone.last_uj, now);
+                let grown = now.checked_sub(last_uj);
+                grown.unwrap_or_else(|| zone.range_uj.saturating_sub(last_uj) + now) as f64 / 1e6
+            }));
+        }
+        Ok(joules)
+    }
+
+    /// What is metered: packages as `package-0`, a part of one as `package-0 dram`.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.zones.iter().map(|zone| zone.name.as_str())
+    }
+}
+
+/// Names and folders of the zones that count: packages and their DIMMs.
+fn metered(root: &Root) -> Result<Vec<(String, String)>, RootError> {
+    let mut found = vec![];
+    for name in root.names(ZONES)? {
+        let path = format!("{ZONES}/{name}");
+        // `intel-rapl-mmio` meters the same packages another way.
+        if !name.starts_with("intel-rapl:") {
+            continue;
+        }
+        let kind = root.text(&format!("{path}/name"))?.unwrap_or_default();
+        let kind = kind.trim();
+        if kind.starts_with("package") || kind == "dram" {
+            // `intel-rapl:0:1` is a part of `intel-rapl:0`.
+            let package = path.rsplit_once(':').map_or("", |(package, _)| package);
+            let package = root.text(&format!("{package}/name"))?.unwrap_or_default();
+            found.push((format!("{} {kind}", package.trim()).trim().to_string(), path));
+        }
+    }
+    Ok(found)
+}
+
+fn energy(root: &Root, zone: &str) -> Result<Option<u64>, RootError> {
+    let path = format!("{zone}/energy_uj");
+    // A capture need not have it: it says nothing without a second reading.
+    match root.peek(&path) {
+        Err(why) if why.is_permission() => Ok(None),
+        Err(why) => Err(why),
+        Ok(None) => Ok(None),
+        Ok(Some(text)) => text.trim().parse().map(Some).map_err(|_| RootError::Content {
+            path,
+            text,
+            expected: "energy in µJ",
+        }),
+    }
+}
+
+/// A source with the energy beside its traffic.
+#[derive(Debug)]
+pub struct Metered<S> {
+    source: S,
+    meter: Meter,
+}
+
+impl<S: Source> Metered<S> {
+    /// `source`, and what `meter` reads.
+    pub fn new(source: S, meter: Meter) -> Self {
+        Self { source, meter }
+    }
+}
+
+impl<S: Source> Source for Metered<S> {
+    fn describe(&self) -> String {
+        format!("{}; energy of {} RAPL zones", self.source.describe(), self.meter.zones.len())
+    }
+
+    fn read(&mut self) -> Result<Reading, SourceError> {
+        let mut reading = self.source.read()?;
+        // Energy that cannot be read is no reason to go without traffic.
+        reading.extras.energy_j = self.meter.read().ok();
+        Ok(reading)
+    }
+}

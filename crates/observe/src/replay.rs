@@ -1,0 +1,236 @@
+//! A recording of what a source counted, and a source that reads it again.
+//!
+//! A CSV file that begins with `# interleaf.counters/1` and a line of its columns:
+//!
+//! | column | what |
+//! | --- | --- |
+//! | `time_s` | when the period ended, s since the recording began |
+//! | `domain`, `tier` | which traffic, counted from 0 |
+//! | `read_bytes`, `written_bytes` | bytes in the period |
+//! | `inserts` | requests that began to wait in it |
+//! | `occupancy_ns` | time that requests waited in it, summed over them, ns |
+//!
+//! An empty field is not counted, which is not 0. Lines of the same time are one reading. A file
+//! that was not recorded here may do without the first line.
+
+use crate::source::{Reading, Source, SourceError, nothing};
+use interleaf_linux::input;
+use interleaf_model::machine::Traffic;
+use std::{
+    io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+const SCHEMA: &str = "# interleaf.counters/1";
+const COLUMNS: &str = "time_s,domain,tier,read_bytes,written_bytes,inserts,occupancy_ns";
+
+/// The most that is read of a recording: days of ten readings a second.
+const RECORDING_MAX: u64 = 256 << 20;
+
+/// The most domains or tiers that a file may have; far above any machine.
+const INDEX_MAX: usize = 255;
+
+/// A recording that is read.
+#[derive(Clone, Debug)]
+pub struct Replay {
+    path: PathBuf,
+    readings: Vec<Reading>,
+    next: usize,
+}
+
+/// Why a file is no recording.
+#[derive(Debug, thiserror::Error)]
+pub enum ReplayError {
+    /// It cannot be read.
+    #[error("{}: cannot be read: {why}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        why: io::Error,
+    },
+    /// A line of it is wrong.
+    #[error("{}:{line}: \"{text}\" is not {expected}", path.display())]
+    Line {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// What it holds.
+        text: String,
+        /// What it should hold.
+        expected: &'static str,
+    },
+    /// There is nothing in it.
+    #[error("{}: no readings", path.display())]
+    Empty {
+        /// The file.
+        path: PathBuf,
+    },
+}
+
+/// A line of a recording.
+struct Row {
+    time: Duration,
+    domain: usize,
+    tier: usize,
+    traffic: Traffic,
+}
+
+impl Replay {
+    /// Reads the recording at `path`.
+    ///
+    /// # Errors
+    /// When it cannot be read, or a line of it is wrong.
+    pub fn open(path: &Path) -> Result<Self, ReplayError> {
+        let read = input::read_file(path, RECORDING_MAX);
+        let bytes = read.map_err(|why| ReplayError::Read { path: path.into(), why })?;
+        let text = String::from_utf8_lossy(&bytes);
+        let wrong = |line: usize, text: &str, expected| ReplayError::Line {
+            path: path.into(),
+            line: line + 1,
+            text: text.into(),
+            expected,
+        };
+        let mut rows: Vec<Row> = vec![];
+        let mut columns = false;
+        for (at, line) in text.lines().enumerate() {
+            let line = line.trim();
+            match line {
+                SCHEMA | "" => {}
+                line if line.starts_with("# interleaf") => {
+                    return Err(wrong(at, line, "a recording that this version reads"));
+                }
+                line if line.starts_with('#') => {}
+                COLUMNS => columns = true,
+                line if !columns => return Err(wrong(at, line, COLUMNS)),
+                line => {
+                    let row = row(line).ok_or_else(|| wrong(at, line, "a line of traffic"))?;
+                    if rows.last().is_some_and(|last| last.time > row.time) {
+                        return Err(wrong(at, line, "later than the line before"));
+                    }
+                    rows.push(row);
+                }
+            }
+        }
+        if rows.is_empty() {
+            return Err(ReplayError::Empty { path: path.into() });
+        }
+        Ok(Self { path: path.into(), readings: readings(&rows), next: 0 })
+    }
+
+    /// How many domains each reading has.
+    pub fn domains(&self) -> usize {
+        self.readings.first().map_or(0, |reading| reading.traffic.len())
+    }
+
+    /// How many tiers each reading has.
+    pub fn tiers(&self) -> usize {
+        let first = self.readings.first().and_then(|reading| reading.traffic.first());
+        first.map_or(0, Vec::len)
+    }
+}
+
+impl Source for Replay {
+    fn describe(&self) -> String {
+        format!("the recording {}, {} readings", self.path.display(), self.readings.len())
+    }
+
+    fn read(&mut self) -> Result<Reading, SourceError> {
+        let reading = self.readings.get(self.next).cloned();
+        self.next += 1;
+        reading.ok_or_else(|| SourceError::Ended { path: self.path.clone() })
+    }
+}
+
+fn row(line: &str) -> Option<Row> {
+    let fields: Vec<&str> = line.split(',').map(str::trim).collect();
+    let [time, domain, tier, counts @ ..] = fields.as_slice() else { return None };
+    let index = |text: &str| text.parse().ok().filter(|index: &usize| *index <= INDEX_MAX);
+    let count = |text: &&str| match *text {
+        "" => Some(None),
+        text => text.parse().ok().filter(|n: &f64| n.is_finite() && *n >= 0.0).map(Some),
+    };
+    let counts: Vec<Option<f64>> = counts.iter().map(count).collect::<Option<_>>()?;
+    let [read_bytes, written_bytes, inserts, occupancy_ns] = counts.as_slice() else { return None };
+    Some(Row {
+        time: Duration::try_from_secs_f64(time.parse().ok()?).ok()?,
+        domain: index(domain)?,
+        tier: index(tier)?,
+        traffic: Traffic {
+            read_bytes: *read_bytes,
+            written_bytes: *written_bytes,
+            inserts: *inserts,
+            occupancy_ns: *occupancy_ns,
+        },
+    })
+}
+
+fn readings(rows: &[Row]) -> Vec<Reading> {
+    let domains = rows.iter().map(|row| row.domain + 1).max().unwrap_or(0);
+    let tiers = rows.iter().map(|row| row.tier + 1).max().unwrap_or(0);
+    let mut before = Duration::ZERO;
+    let periods = rows.chunk_by(|a, b| a.time == b.time);
+    periods
+        .map(|period| {
+            let mut traffic = nothing(domains, tiers);
+            for row in period {
+                traffic[row.domain][row.tier] = row.traffic;
+            }
+            let span = period[0].time - before;
+            before = period[0].time;
+            Reading { span, traffic, ..Reading::default() }
+        })
+        .collect()
+}
+
+/// A source whose readings are recorded as they are read. Extras are not.
+#[derive(Debug)]
+pub struct Recorder<S, W> {
+    source: S,
+    to: W,
+    time: Duration,
+}
+
+impl<S: Source, W: io::Write> Recorder<S, W> {
+    /// Records what `source` reads `to` somewhere. Each reading is written at once, so that an
+    /// interruption loses none.
+    ///
+    /// # Errors
+    /// When the beginning cannot be written.
+    pub fn new(source: S, mut to: W) -> io::Result<Self> {
+        writeln!(to, "{SCHEMA}\n{COLUMNS}")?;
+        Ok(Self { source, to, time: Duration::ZERO })
+    }
+
+    fn record(&mut self, reading: &Reading) -> io::Result<()> {
+        self.time += reading.span;
+        let (s, ns) = (self.time.as_secs(), self.time.subsec_nanos());
+        let text = |count: Option<f64>| count.map_or(String::new(), |count| count.to_string());
+        for (domain, tiers) in reading.traffic.iter().enumerate() {
+            for (tier, traffic) in tiers.iter().enumerate() {
+                let counts = [
+                    text(traffic.read_bytes),
+                    text(traffic.written_bytes),
+                    text(traffic.inserts),
+                    text(traffic.occupancy_ns),
+                ];
+                writeln!(self.to, "{s}.{ns:09},{domain},{tier},{}", counts.join(","))?;
+            }
+        }
+        self.to.flush()
+    }
+}
+
+impl<S: Source, W: io::Write> Source for Recorder<S, W> {
+    fn describe(&self) -> String {
+        format!("{}; recorded", self.source.describe())
+    }
+
+    fn read(&mut self) -> Result<Reading, SourceError> {
+        let reading = self.source.read()?;
+        self.record(&reading).map_err(SourceError::Record)?;
+        Ok(reading)
+    }
+}

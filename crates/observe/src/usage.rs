@@ -1,0 +1,295 @@
+//! What a command has used: the CPU time, memory and storage of its process and of all that it
+//! started, from `/proc/PID/stat` and `/proc/PID/io`.
+//!
+//! The kernel adds what an ended process has used to whoever waited for it, so sums over those that
+//! live lose nothing, as long as parents wait for their children: of one whose parent has gone
+//! first, what it used is seen only while it runs. A process that has ended and is not waited for
+//! yet still says what it used, but for its memory.
+//!
+//! Resident memory of a process is what the kernel keeps for `stat`, which on machines with many
+//! CPUs is some MiB off; memory that processes share counts for each of them.
+
+use crate::syscall;
+use interleaf_linux::{
+    process::tree,
+    root::{Root, RootError},
+};
+use interleaf_procfs::stat::Stat;
+use std::{io, time::Duration};
+
+/// What was used, up to when it was looked at.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Usage {
+    /// Processes that live.
+    pub processes: usize,
+    /// Their threads.
+    pub threads: usize,
+    /// Threads that run or wait for a CPU.
+    pub running: usize,
+    /// CPU time, also of those that have ended.
+    pub cpu: Duration,
+    /// Memory of all that live, bytes.
+    pub resident_bytes: u64,
+    /// Faults that waited for storage, also of those that have ended.
+    pub major_faults: u64,
+    /// Bytes from and to storage; `None` where the kernel does not account for them.
+    pub storage: Option<Storage>,
+    /// Processes whose storage may not be looked at: those of other users.
+    pub hidden: usize,
+}
+
+/// Bytes that storage carried for processes, also for those that have ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Storage {
+    /// Read from it.
+    pub read_bytes: u64,
+    /// Dirtied in the page cache on the way to it, without what was taken back (a file that was
+    /// removed before it was written).
+    pub written_bytes: u64,
+}
+
+/// What `/proc/PID/stat` says of one process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Used {
+    is_running: bool,
+    major_faults: u64,
+    cpu_ticks: u64,
+    threads: usize,
+    resident_pages: u64,
+}
+
+impl Usage {
+    /// Looks at a process and all that it started; all 0 when there is no such process.
+    ///
+    /// # Errors
+    /// When `/proc` holds nonsense.
+    pub fn of_tree(root: &Root, pid: u32) -> Result<Self, RootError> {
+        let mut usage = Self::default();
+        let (mut ticks, mut pages) = (0, 0);
+        for process in tree(root, pid)? {
+            let path = format!("/proc/{}/stat", process.pid);
+            let Some(text) = root.peek(&path)? else { continue };
+            let used = used(&text).ok_or_else(|| RootError::Content {
+                path,
+                text: text.clone(),
+                expected: "a line of a process",
+            })?;
+            ticks += used.cpu_ticks;
+            pages += used.resident_pages;
+            usage.major_faults += used.major_faults;
+            if !process.is_zombie {
+                usage.processes += 1;
+                usage.threads += used.threads;
+                usage.running += running(root, process.pid, &used)?;
+            }
+            match storage(root, process.pid) {
+                Ok(None) => {}
+                Ok(Some(own)) => {
+                    let sum = usage.storage.get_or_insert_default();
+                    sum.read_bytes += own.read_bytes;
+                    sum.written_bytes += own.written_bytes;
+                }
+                Err(why) if why.is_permission() => usage.hidden += 1,
+                Err(why) => return Err(why),
+            }
+        }
+        let per_second = rustix::param::clock_ticks_per_second().max(1);
+        usage.cpu = Duration::from_secs_f64(ticks as f64 / per_second as f64);
+        usage.resident_bytes = pages * rustix::param::page_size() as u64;
+        Ok(usage)
+    }
+}
+
+/// What all CPUs of a machine did since it was started.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct MachineTime {
+    /// In programs and for them.
+    pub busy: Duration,
+    /// Taken by the host of a virtual machine while there was work.
+    pub stolen: Duration,
+}
+
+/// What the CPUs did; `None` where nobody tells.
+///
+/// # Errors
+/// When `/proc/stat` holds nonsense.
+pub fn machine_time(root: &Root) -> Result<Option<MachineTime>, RootError> {
+    let path = "/proc/stat";
+    let Some(text) = root.peek(path)? else { return Ok(None) };
+    let line = text.lines().next().unwrap_or_default();
+    let ticks: Option<Vec<u64>> = line.strip_prefix("cpu ").map_or(Some(vec![]), |numbers| {
+        numbers.split_whitespace().map(|number| number.parse().ok()).collect()
+    });
+    // user nice system idle iowait irq softirq steal (proc_stat(5)).
+    let Some([user, nice, system, _, _, irq, softirq, stolen, ..]) = ticks.as_deref() else {
+        let (path, text) = (path.into(), line.into());
+        return Err(RootError::Content { path, text, expected: "the time of all CPUs" });
+    };
+    let time = |ticks: u64| {
+        let per_second = rustix::param::clock_ticks_per_second().max(1);
+        Duration::from_secs_f64(ticks as f64 / per_second as f64)
+    };
+    let busy = time(user + nice + system + irq + softirq);
+    Ok(Some(MachineTime { busy, stolen: time(*stolen) }))
+}
+
+/// The most memory that one process had of those that this one started, waited for and so on,
+/// bytes. `None` where that is no more than this one has: a child counts as what it was started
+/// from until it becomes another program (exec_mmap of Linux), so it may have been less.
+///
+/// # Errors
+/// When the system does not say.
+pub fn children_resident_max() -> io::Result<Option<u64>> {
+    let [own, of_children] = syscall::resident_max()?;
+    Ok((of_children > own).then_some(of_children))
+}
+
+/// Whether the kernel accounts for storage; as far as this process may see its own account.
+pub fn accounts_for_storage(root: &Root) -> bool {
+    root.peek("/proc/self/io").is_ok_and(|text| text.is_some())
+}
+
+fn used(text: &str) -> Option<Used> {
+    let stat = Stat::parse(text.as_bytes())?;
+    Some(Used {
+        is_running: stat.is_running(),
+        major_faults: stat.major_faults()? + stat.children_major_faults()?,
+        cpu_ticks: stat.cpu_ticks()? + stat.children_cpu_ticks()?,
+        threads: stat.threads()? as usize,
+        resident_pages: stat.resident_pages()?,
+    })
+}
+
+/// How many threads of a process run. One that ended meanwhile does not.
+fn running(root: &Root, pid: u32, used: &Used) -> Result<usize, RootError> {
+    if used.threads <= 1 {
+        return Ok(usize::from(used.is_running));
+    }
+    let folder = format!("/proc/{pid}/task");
+    let mut running = 0;
+    for thread in root.peek_names(&folder)? {
+        let text = root.peek(&format!("{folder}/{thread}/stat"))?.unwrap_or_default();
+        let stat = Stat::parse(text.as_bytes());
+        running += usize::from(stat.is_some_and(|stat| stat.is_running()));
+    }
+    Ok(running)
+}
+
+/// `/proc/PID/io`; `None` when there is no such process, or the kernel keeps no account.
+fn storage(root: &Root, pid: u32) -> Result<Option<Storage>, RootError> {
+    let path = format!("/proc/{pid}/io");
+    let Some(text) = root.peek(&path)? else { return Ok(None) };
+    let value = |key: &str| {
+        let mut lines = text.lines().filter_map(|line| line.strip_prefix(key));
+        lines.next()?.strip_prefix(':')?.trim().parse::<u64>().ok()
+    };
+    let both = value("read_bytes").zip(value("write_bytes"));
+    let (read_bytes, dirtied) = both.ok_or_else(|| RootError::Content {
+        path,
+        text: text.clone(),
+        expected: "an account with read_bytes and write_bytes",
+    })?;
+    let cancelled = value("cancelled_write_bytes").unwrap_or(0);
+    Ok(Some(Storage { read_bytes, written_bytes: dirtied.saturating_sub(cancelled) }))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+    use std::{fs, path::Path, process::Command};
+
+    const LINE: &str = "7 (a) (b) R 1 7 7 0 -1 4194560 99 0 3 4 10 20 30 40 20 0 5 0 9876 4096 256";
+
+    fn written(folder: &Path, path: &str, text: &str) {
+        let path = folder.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    #[test]
+    fn a_line_is_read() {
+        let expected = Used {
+            is_running: true,
+            major_faults: 7,
+            cpu_ticks: 100,
+            threads: 5,
+            resident_pages: 256,
+        };
+        assert_eq!(used(LINE), Some(expected));
+        for wrong in ["", "7 (a) R 1", "7 (a R 1 7 7 0"] {
+            assert_eq!(used(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_tree_is_summed() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = folder.path();
+        written(at, "proc/7/stat", LINE);
+        for (thread, state) in [(7, 'R'), (8, 'S'), (9, 'R'), (10, 'D'), (11, 'S')] {
+            let line = format!("{thread} (a) (b) {state} 1");
+            written(at, &format!("proc/7/task/{thread}/stat"), &line);
+        }
+        written(at, "proc/7/io", "rchar: 9\nread_bytes: 4096\nwrite_bytes: 8192\n");
+        let child = "20 (c) S 7 7 7 0 -1 0 0 0 0 1 1 2 3 4 20 0 1 0 9999 4096 44";
+        written(at, "proc/20/stat", child);
+        let io = "read_bytes: 1\nwrite_bytes: 100\ncancelled_write_bytes: 60\n";
+        written(at, "proc/20/io", io);
+        // It has ended: it holds no memory, and what it used is still told.
+        let zombie = "21 (d) Z 20 7 7 0 -1 0 0 0 2 0 5 0 0 0 20 0 1 0 9999 0 0";
+        written(at, "proc/21/stat", zombie);
+        written(at, "proc/30/stat", "30 (e) R 1 1 1 0 -1 0 0 0 9 9 9 9 9 9 20 0 1 0 1 1 999");
+        let usage = Usage::of_tree(&Root::captured(at), 7).unwrap();
+        assert_eq!((usage.processes, usage.threads, usage.running), (2, 6, 2));
+        let ticks = rustix::param::clock_ticks_per_second() as f64;
+        assert!((usage.cpu.as_secs_f64() - 115.0 / ticks).abs() < 1e-9, "{usage:?}");
+        assert_eq!(usage.resident_bytes, 300 * rustix::param::page_size() as u64);
+        assert_eq!(usage.major_faults, 10);
+        let storage = Storage { read_bytes: 4097, written_bytes: 8232 };
+        assert_eq!((usage.storage, usage.hidden), (Some(storage), 0));
+        assert_eq!(Usage::of_tree(&Root::captured(at), 8).unwrap(), Usage::default());
+    }
+
+    #[test]
+    fn the_time_of_all_cpus_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::captured(folder.path());
+        assert_eq!(machine_time(&root).unwrap(), None);
+        written(folder.path(), "proc/stat", "cpu  10 20 30 99 99 4 6 50 0 0\ncpu0 1 2\n");
+        let time = machine_time(&root).unwrap().unwrap();
+        let ticks = rustix::param::clock_ticks_per_second() as f64;
+        assert!((time.busy.as_secs_f64() - 70.0 / ticks).abs() < 1e-9, "{time:?}");
+        assert!((time.stolen.as_secs_f64() - 50.0 / ticks).abs() < 1e-9, "{time:?}");
+        written(folder.path(), "proc/stat", "cpu  10 x\n");
+        assert!(machine_time(&root).is_err());
+    }
+
+    #[test]
+    fn an_account_that_is_none_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        written(folder.path(), "proc/7/stat", LINE);
+        written(folder.path(), "proc/7/io", "rchar: 9\n");
+        let why = Usage::of_tree(&Root::captured(folder.path()), 7).unwrap_err().to_string();
+        assert!(why.starts_with("/proc/7/io: "), "{why}");
+    }
+
+    #[test]
+    fn what_an_ended_child_used_is_there_until_it_is_waited_for() {
+        let root = Root::live();
+        let script = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done";
+        let mut child = Command::new("sh").args(["-c", script]).spawn().unwrap();
+        let mut last = Usage::default();
+        while last.processes > 0 || last.cpu.is_zero() {
+            last = Usage::of_tree(&root, child.id()).unwrap();
+        }
+        assert!(last.cpu > Duration::from_millis(10), "{last:?}");
+        assert_eq!(last.resident_bytes, 0, "it has ended");
+        child.wait().unwrap();
+        assert_eq!(Usage::of_tree(&root, child.id()).unwrap().cpu, Duration::ZERO);
+        let script = "x=$(head -c 30000000 /dev/zero | tr '\\0' x); echo ${#x}";
+        assert!(Command::new("sh").args(["-c", script]).output().unwrap().status.success());
+        let most = children_resident_max().unwrap();
+        assert!(most.is_none_or(|most| most > 30_000_000), "{most:?}");
+    }
+}

@@ -1,0 +1,232 @@
+//! The poll(2) loop of a server with a few clients.
+//!
+//! Every server of Interleaf has the same shape: one thread waits for a descriptor that ends it, for
+//! a listener, and for some tens of clients, and never blocks on one of them. [`wait`] is one turn of
+//! such a loop; [`Worker`] is the thread with the descriptor that wakes and ends it. What a client is
+//! and how it is served stay with the caller:
+//!
+//! ```text
+//! loop {
+//!     let turn = wait(&watched, timeout)?;
+//!     if turn.control { return }                              // Worker was dropped
+//!     turn.retain(&mut clients, |client, is_ready| ...);      // serve those that are ready
+//!     if turn.listener { clients.push(accept(&listener)) }
+//! }
+//! ```
+//!
+//! Interrupted calls (`EINTR`) are repeated. A client whose connection has an error or was closed
+//! counts as ready: reading from it tells which.
+
+#![forbid(unsafe_code)]
+
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    io::Errno,
+};
+use std::{
+    io::{self, Write as _},
+    os::{
+        fd::{AsFd, BorrowedFd},
+        unix::net::UnixStream,
+    },
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+/// The events of a client that a server waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interest {
+    /// Bytes to read, or the end of the connection.
+    Read,
+    /// Room to write; the end of the connection counts too.
+    Write,
+    /// Either.
+    ReadWrite,
+}
+
+impl Interest {
+    fn flags(self) -> PollFlags {
+        match self {
+            Self::Read => PollFlags::IN,
+            Self::Write => PollFlags::OUT,
+            Self::ReadWrite => PollFlags::IN | PollFlags::OUT,
+        }
+    }
+}
+
+/// The descriptors of a turn. An absent one is never ready.
+#[derive(Debug, Default)]
+pub struct Watched<'a> {
+    /// The descriptor that wakes or ends the server.
+    pub control: Option<BorrowedFd<'a>>,
+    /// The listener; `None` while no more clients are accepted.
+    pub listener: Option<BorrowedFd<'a>>,
+    /// The clients, in the order of the server's list.
+    pub clients: Vec<(BorrowedFd<'a>, Interest)>,
+}
+
+/// The descriptors that are ready.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Turn {
+    /// The control descriptor.
+    pub control: bool,
+    /// The listener.
+    pub listener: bool,
+    /// Each client, in the order in which they were given.
+    pub clients: Vec<bool>,
+}
+
+impl Turn {
+    /// Keeps the clients for which `serve` gives true; it is told which are ready. `clients` has to
+    /// be the list that was watched.
+    pub fn retain<C>(&self, clients: &mut Vec<C>, mut serve: impl FnMut(&mut C, bool) -> bool) {
+        let mut ready = self.clients.iter();
+        clients.retain_mut(|client| serve(client, ready.next().copied().unwrap_or(false)));
+    }
+}
+
+/// Waits until a descriptor is ready, or `timeout` has passed; without one, for ever.
+///
+/// # Errors
+/// Those of poll(2), but for `EINTR`.
+pub fn wait(watched: &Watched<'_>, timeout: Option<Duration>) -> io::Result<Turn> {
+    let first = [watched.control, watched.listener];
+    let mut fds = Vec::with_capacity(2 + watched.clients.len());
+    fds.extend(first.iter().flatten().map(|fd| PollFd::new(fd, PollFlags::IN)));
+    fds.extend(watched.clients.iter().map(|(fd, interest)| PollFd::new(fd, interest.flags())));
+    let until = timeout.map(|timeout| Instant::now() + timeout);
+    loop {
+        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+        let left = left.and_then(|left| Timespec::try_from(left).ok());
+        match poll(&mut fds, left.as_ref()) {
+            Ok(_) => break,
+            Err(Errno::INTR) => {}
+            Err(why) => return Err(why.into()),
+        }
+    }
+    let mut ready = fds.iter().map(|fd| !fd.revents().is_empty());
+    let [control, listener] = first.map(|fd| fd.is_some() && ready.next() == Some(true));
+    Ok(Turn { control, listener, clients: ready.collect() })
+}
+
+/// True of an error after which the same call can succeed later.
+pub fn is_retry(why: &io::Error) -> bool {
+    matches!(why.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
+}
+
+/// The thread of a server. Dropping it closes the control descriptor and joins the thread.
+#[derive(Debug)]
+pub struct Worker {
+    control: Option<UnixStream>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Worker {
+    /// Starts `serve` in a thread. It gets the other end of the control descriptor, which does not
+    /// block: a byte in it is a call of [`Self::wake`], its end means that the server is to return.
+    ///
+    /// # Errors
+    /// When the system gives no thread or no descriptors.
+    pub fn start(name: &str, serve: impl FnOnce(UnixStream) + Send + 'static) -> io::Result<Self> {
+        let (control, controlled) = UnixStream::pair()?;
+        control.set_nonblocking(true)?;
+        controlled.set_nonblocking(true)?;
+        let thread = thread::Builder::new().name(name.into()).spawn(move || serve(controlled))?;
+        Ok(Self { control: Some(control), thread: Some(thread) })
+    }
+
+    /// True when the thread has returned by itself: it could not go on.
+    pub fn has_stopped(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    /// Wakes the thread by a byte in its control descriptor, without waiting for it.
+    pub fn wake(&self) {
+        if let Some(mut control) = self.control.as_ref() {
+            // A byte that does not fit is one of many that wake the thread already.
+            let _ = control.write(b"1");
+        }
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        drop(self.control.take());
+        drop(self.thread.take().map(JoinHandle::join));
+    }
+}
+
+/// The watched descriptors of a server whose clients are all waited for alike.
+pub fn watched<'a, C: AsFd + 'a>(
+    control: &'a UnixStream,
+    listener: Option<&'a impl AsFd>,
+    clients: impl IntoIterator<Item = &'a C>,
+    interest: Interest,
+) -> Watched<'a> {
+    Watched {
+        control: Some(control.as_fd()),
+        listener: listener.map(AsFd::as_fd),
+        clients: clients.into_iter().map(|client| (client.as_fd(), interest)).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+    use std::{
+        io::Read as _,
+        sync::mpsc::{channel, sync_channel},
+    };
+
+    #[test]
+    fn only_what_is_ready_is_served() {
+        let pairs: Vec<_> = (0..3).map(|_| UnixStream::pair().unwrap()).collect();
+        let (ours, mut theirs): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
+        let (control, end) = UnixStream::pair().unwrap();
+        let none = None::<&UnixStream>;
+        let turn = |interest| {
+            wait(&watched(&control, none, &ours, interest), Some(Duration::from_millis(1))).unwrap()
+        };
+        assert_eq!(turn(Interest::Read).clients, [false; 3], "the time is over");
+        assert_eq!(turn(Interest::ReadWrite).clients, [true; 3], "there is room");
+        theirs[1].write_all(b"x").unwrap();
+        drop(theirs.pop());
+        let ready = turn(Interest::Read);
+        assert_eq!(
+            ready,
+            Turn { control: false, listener: false, clients: vec![false, true, true] }
+        );
+        let mut clients = vec!['a', 'b', 'c'];
+        ready.retain(&mut clients, |client, is_ready| !is_ready || *client == 'b');
+        assert_eq!(clients, ['a', 'b']);
+        drop(end);
+        assert!(turn(Interest::Read).control);
+    }
+
+    #[test]
+    fn a_worker_is_woken_and_ends_with_its_value() {
+        let (woken, wakes) = channel();
+        let (begin, begun) = sync_channel(0);
+        let worker = Worker::start("test", move |mut control| {
+            begin.send(()).unwrap();
+            let none: [&UnixStream; 0] = [];
+            loop {
+                let watched = watched(&control, None::<&UnixStream>, none, Interest::Read);
+                assert!(wait(&watched, None).unwrap().control);
+                match control.read(&mut [0; 8]) {
+                    Ok(0) => return,
+                    Ok(count) => woken.send(count).unwrap(),
+                    Err(why) => assert!(is_retry(&why), "{why}"),
+                }
+            }
+        })
+        .unwrap();
+        begun.recv().unwrap();
+        worker.wake();
+        assert_eq!(wakes.recv().unwrap(), 1);
+        assert!(!worker.has_stopped());
+        drop(worker);
+        assert!(wakes.recv().is_err(), "the thread has ended");
+    }
+}

@@ -1,0 +1,163 @@
+//! Control groups: `/proc/PID/cgroup` (cgroups(7)), and the files of the memory controller.
+//!
+//! Version 1 has a tree of groups for each controller, version 2 one tree for all:
+//!
+//! ```text
+//! 4:memory:/jobs/one     version 1: hierarchy, controllers, path
+//! 0::/user.slice         version 2
+//! ```
+
+/// A version of control groups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Version {
+    /// A tree for each controller.
+    One,
+    /// One tree for all.
+    Two,
+}
+
+impl Version {
+    /// The file of the limit at which the kernel kills processes of a group.
+    pub const fn limit_file(self) -> &'static str {
+        match self {
+            Self::One => "memory.limit_in_bytes",
+            Self::Two => "memory.max",
+        }
+    }
+
+    /// The files of all limits. Above `memory.high` the kernel reclaims and throttles.
+    pub const fn limit_files(self) -> &'static [&'static str] {
+        match self {
+            Self::One => &["memory.limit_in_bytes"],
+            Self::Two => &["memory.max", "memory.high"],
+        }
+    }
+
+    /// The file of the memory that a group is charged with.
+    pub const fn usage_file(self) -> &'static str {
+        match self {
+            Self::One => "memory.usage_in_bytes",
+            Self::Two => "memory.current",
+        }
+    }
+
+    /// The file of the highest charge so far.
+    pub const fn peak_file(self) -> &'static str {
+        match self {
+            Self::One => "memory.max_usage_in_bytes",
+            Self::Two => "memory.peak",
+        }
+    }
+}
+
+/// The processes of a group; a process enters the group whose file it writes its ID to.
+pub const PROCESSES_FILE: &str = "cgroup.procs";
+
+/// The controllers that groups of version 2 give to their children: `+memory` adds one.
+pub const SUBTREE_CONTROL_FILE: &str = "cgroup.subtree_control";
+
+/// The controllers that a group of version 2 has.
+pub const CONTROLLERS_FILE: &str = "cgroup.controllers";
+
+/// A limit of version 1 above this is none: the kernel rounds the largest signed number down to
+/// whole pages, of 4 KiB to 64 KiB.
+const NO_LIMIT_BYTES: u64 = i64::MAX as u64 & !0xF_FFFF;
+
+/// A limit as the kernel writes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limit {
+    /// Bytes.
+    Bytes(u64),
+    /// `max`, or the largest number that version 1 can write.
+    Unlimited,
+}
+
+impl Limit {
+    /// Parses the content of a limit file; `None` when it is neither a number nor `max`.
+    pub fn parse(text: &str) -> Option<Self> {
+        let bytes = if text == "max" { u64::MAX } else { text.parse().ok()? };
+        Some(if bytes < NO_LIMIT_BYTES { Self::Bytes(bytes) } else { Self::Unlimited })
+    }
+
+    /// The limit in bytes; `None` where there is none.
+    pub const fn bytes(self) -> Option<u64> {
+        match self {
+            Self::Bytes(bytes) => Some(bytes),
+            Self::Unlimited => None,
+        }
+    }
+}
+
+/// A line of `/proc/PID/cgroup`: the group of a process in one tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Membership<'a> {
+    /// The controllers of the tree, with commas between them; empty of version 2.
+    pub controllers: &'a str,
+    /// The group below the top of the tree. It begins with `/..` when the group is outside the
+    /// reader's cgroup namespace.
+    pub path: &'a str,
+}
+
+impl<'a> Membership<'a> {
+    /// Parses a line; `None` when it is not of this form.
+    pub fn parse(line: &'a str) -> Option<Self> {
+        let mut parts = line.splitn(3, ':').skip(1);
+        Some(Self { controllers: parts.next()?, path: parts.next()? })
+    }
+
+    /// True when the tree has this controller; version 2 has one tree, whatever the controller.
+    pub fn has(&self, version: Version, controller: &str) -> bool {
+        match version {
+            Version::One => self.controllers.split(',').any(|name| name == controller),
+            Version::Two => self.controllers.is_empty(),
+        }
+    }
+
+    /// True when the group is inside the reader's cgroup namespace.
+    pub fn is_visible(&self) -> bool {
+        !self.path.split('/').any(|part| part == "..")
+    }
+}
+
+/// True when a list with spaces between its words, such as `cgroup.controllers`, has a controller.
+pub fn lists(controllers: &str, controller: &str) -> bool {
+    controllers.split_ascii_whitespace().any(|name| name == controller)
+}
+
+/// The process IDs in a text of `cgroup.procs`; lines that are none are left out, and so are
+/// processes outside the reader's PID namespace, which the kernel writes as 0.
+pub fn processes(text: &str) -> impl Iterator<Item = u32> {
+    text.lines().filter_map(|line| line.trim().parse().ok()).filter(|pid| *pid != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_of_both_versions_are_read() {
+        let one = Membership::parse("4:cpuset,memory:/a:b/c").expect("a line");
+        assert_eq!((one.controllers, one.path), ("cpuset,memory", "/a:b/c"));
+        assert!(one.has(Version::One, "memory") && !one.has(Version::One, "mem"));
+        assert!(!one.has(Version::Two, "memory"));
+        let two = Membership::parse("0::/../x").expect("a line");
+        assert!(two.has(Version::Two, "memory") && !two.is_visible());
+        assert_eq!(Membership::parse("0:"), None);
+    }
+
+    #[test]
+    fn limits_are_read() {
+        let bytes = |text| Limit::parse(text).map(Limit::bytes);
+        let table = [
+            ("4096", Some(Some(4096))),
+            ("max", Some(None)),
+            ("9223372036854771712", Some(None)),
+            ("many", None),
+        ];
+        for (text, limit) in table {
+            assert_eq!(bytes(text), limit, "{text}");
+        }
+        assert!(lists("cpuset cpu memory\n", "memory") && !lists("memory.x", "memory"));
+        assert_eq!(processes("7\n0\n9\n").collect::<Vec<_>>(), [7, 9]);
+    }
+}

@@ -1,0 +1,10 @@
+//! Sizes of pages.
+//!
+//! Memory that a drive extends has pages of 4 KiB on every kernel that Interleaf supports for it;
+//! code that works with other page sizes asks the kernel (`sysconf(_SC_PAGESIZE)`).
+
+/// Bytes of a page.
+pub const PAGE_BYTES: usize = 4096;
+
+/// Bytes of a transparent huge page on x86-64, and on AArch64 with pages of 4 KiB.
+pub const HUGE_BYTES: usize = 2 << 20;

@@ -1,0 +1,47 @@
+//! Numbers and words in bytes.
+
+/// The words of a line, which spaces, tabs and newlines divide.
+pub(crate) fn words(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+    text.split(|byte| byte.is_ascii_whitespace()).filter(|word| !word.is_empty())
+}
+
+/// A decimal number without a sign.
+pub(crate) fn decimal(digits: &[u8]) -> Option<u64> {
+    number(digits, 10)
+}
+
+/// A hexadecimal number without a prefix.
+pub(crate) fn hexadecimal(digits: &[u8]) -> Option<u64> {
+    number(digits, 16)
+}
+
+fn number(digits: &[u8], radix: u32) -> Option<u64> {
+    let text = str::from_utf8(digits).ok()?;
+    // `from_str_radix` accepts a plus sign, which the kernel never writes.
+    if text.starts_with('+') { None } else { u64::from_str_radix(text, radix).ok() }
+}
+
+/// The halves of a text around the first byte of a kind.
+pub(crate) fn split_once(text: &[u8], divider: u8) -> Option<(&[u8], &[u8])> {
+    let at = text.iter().position(|byte| *byte == divider)?;
+    Some((&text[..at], &text[at + 1..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_no_sign() {
+        assert_eq!((decimal(b"42"), hexadecimal(b"7fff")), (Some(42), Some(0x7fff)));
+        for wrong in [&b""[..], b"+1", b"-1", b"x", b"18446744073709551616", b"\xff"] {
+            assert_eq!(decimal(wrong), None);
+        }
+    }
+
+    #[test]
+    fn words_are_divided_by_any_space() {
+        assert_eq!(words(b" a  b\tc\n").collect::<Vec<_>>(), [b"a", b"b", b"c"]);
+        assert_eq!(split_once(b"a-b-c", b'-'), Some((&b"a"[..], &b"b-c"[..])));
+    }
+}
