@@ -11,7 +11,7 @@ use divan::{Bencher, counter::ItemsCount};
 use interleaf_pager::{
     advice::Advice,
     cache::Settings,
-    kernel::uffd::Faults,
+    kernel::uffd::FaultMode,
     pager::Pager,
     prefetch::Limits,
     store::{FileStore, Options},
@@ -192,12 +192,12 @@ fn mechanism(bencher: Bencher, (by, how, pages): (By, How, usize)) {
 
 /// The pager, with pages that were unmapped and are in memory still; beside the line of the
 /// mechanism that serves as it does.
-#[divan::bench(args = [Faults::Thread, Faults::Signal], sample_count = 30, sample_size = 1)]
-fn pager(bencher: Bencher, by: Faults) {
+#[divan::bench(args = [FaultMode::Thread, FaultMode::Signal], sample_count = 30, sample_size = 1)]
+fn pager(bencher: Bencher, mode: FaultMode) {
     let settings =
         Settings { frames: 16384, order: 0, prefetch: Limits { initial: 16, max: 2048 } };
     let store = FileStore::memory(1, Options::default()).expect("files in memory");
-    let pager = Pager::seated(settings, 1 << 30, store, None, by).expect("userfaultfd");
+    let pager = Pager::with_slot(settings, 1 << 30, store, None, mode).expect("userfaultfd");
     let mut region = pager.region(PIECES * PAGE).expect("addresses");
     region.advise(0..PIECES * PAGE, Advice::Random);
     region.bytes_mut().fill(1);

@@ -1,9 +1,9 @@
 /*
  * interleaf.h - memory that a drive extends.
  *
- * A pager keeps large arrays on a drive, with DRAM as their cache, and brings in what the program
- * will touch before it does. A program places one array explicitly, or some, and says what it knows
- * about their use; all else of it stays where it is.
+ * A pager keeps large arrays on a drive, with DRAM as their cache, and prefetches pages that the
+ * program will touch. A program places some arrays explicitly, and gives hints about their use; all
+ * other memory stays where it is.
  *
  *     interleaf_options options = { sizeof options, 8ULL << 30, 0, stores, 1 };
  *     interleaf_pager *pager;
@@ -15,9 +15,9 @@
  *     }
  *
  * Link with -linterleaf_memory. All functions may be called by several threads at once; a region
- * must not be used by others while it is freed, nor a pager while it is closed.
+ * must not be used by other threads while it is freed, nor a pager while it is closed.
  *
- * A child that was forked does not have the regions: what it touches of them ends it.
+ * A forked child does not have the regions: an access to one ends the child.
  * SPDX-License-Identifier: Apache-2.0 OR MIT
  */
 #ifndef INTERLEAF_H
@@ -30,94 +30,94 @@
 extern "C" {
 #endif
 
-/* A pager: a budget of DRAM, and where the rest is. */
+/* A pager: a budget of DRAM, and the stores that hold all other pages. */
 typedef struct interleaf_pager interleaf_pager;
 
-/* What became of a call. A later version may have more. */
+/* The result of a call. Later versions may add values. */
 typedef enum interleaf_status {
     INTERLEAF_OK = 0,
-    /* An argument is not what it may be. */
+    /* An argument is invalid. */
     INTERLEAF_BAD_ARGUMENT = 1,
-    /* There is no right to userfaultfd. */
+    /* This user has no right to userfaultfd. */
     INTERLEAF_NO_PERMISSION = 2,
-    /* The kernel is too old: Linux 6.8 or later has what is needed. */
+    /* The kernel is older than Linux 6.8. */
     INTERLEAF_UNSUPPORTED = 3,
-    /* There is not so much memory, or there are not so many addresses. */
+    /* Memory or addresses are exhausted. */
     INTERLEAF_NO_MEMORY = 4,
     /* A store cannot be used. */
     INTERLEAF_STORE = 5
 } interleaf_status;
 
-/* How a pager is made. What is left out is zero. */
+/* The options of a pager. Omitted fields are zero. */
 typedef struct interleaf_options {
-    /* sizeof(interleaf_options): so that later versions can have more. */
+    /* sizeof(interleaf_options), so that later versions can add fields. */
     size_t size;
     /* The budget of DRAM for all regions, in bytes; 4 MiB at least. */
     uint64_t dram_bytes;
-    /* The most that all regions may have, in bytes. Default: 1 TiB. */
+    /* The addresses of all regions, in bytes. Default: 1 TiB. */
     uint64_t address_bytes;
-    /* Where the rest is: folders, in which unnamed files are made that nobody else can open, or
-     * block devices; several are striped. */
+    /* The stores: folders, in which private unnamed files are made, or block devices; several are
+     * striped. */
     const char *const *stores;
     size_t store_count;
 } interleaf_options;
 
-/* What a program knows about pages. Hints change no content, and need not be followed. */
+/* Hints about pages. They change no content, and need not be followed. */
 typedef enum interleaf_advice {
-    /* Nothing: what was said before is forgotten. */
+    /* No hint: earlier hints are cleared. */
     INTERLEAF_NORMAL = 0,
-    /* They are touched in no order: nothing is brought in beside what is touched. */
+    /* Random accesses: no page is prefetched. */
     INTERLEAF_RANDOM = 1,
-    /* They are touched in order: the first touch is followed at once. */
+    /* Sequential accesses: pages are prefetched from the first access on. */
     INTERLEAF_SEQUENTIAL = 2,
-    /* They will be touched soon: they are brought in, as far as there is room. */
+    /* Accesses soon: the pages are prefetched, as far as the budget allows. */
     INTERLEAF_WILL_NEED = 3,
-    /* They will not be touched soon: they are the first to go. */
+    /* No accesses soon: the pages are evicted first. */
     INTERLEAF_DONE_WITH = 4
 } interleaf_advice;
 
-/* What was done so far, in pages of 4096 bytes. */
+/* Counters since the pager was opened, in pages of 4096 bytes. */
 typedef struct interleaf_statistics {
-    /* Touches of pages that were not mapped, and how many of those were in DRAM all the same. */
-    uint64_t touches;
-    uint64_t ready;
-    /* Pages that were read from the stores, and written to them. */
+    /* Page faults, and those of them whose page was in DRAM. */
+    uint64_t faults;
+    uint64_t minor_faults;
+    /* Pages that were read from the stores, and written back to them. */
     uint64_t read;
     uint64_t written;
-    /* Pages that were brought in before they were touched; of those, the ones that were touched,
-     * and the ones that were given up untouched. */
-    uint64_t foreseen;
-    uint64_t used;
-    uint64_t wasted;
+    /* Prefetched pages; of those, the pages that were touched, and the pages that were evicted
+     * untouched. */
+    uint64_t prefetched;
+    uint64_t prefetch_hits;
+    uint64_t prefetch_wasted;
 } interleaf_statistics;
 
-/* Makes a pager, and puts it where `pager` points. */
+/* Opens a pager, and stores it in `*pager`. */
 interleaf_status interleaf_open(const interleaf_options *options, interleaf_pager **pager);
 
-/* Ends a pager and all of its regions. NULL is nothing to close. */
+/* Closes a pager and frees all of its regions. NULL is ignored. */
 void interleaf_close(interleaf_pager *pager);
 
-/* Makes a region of so many bytes, all of them zero, and puts its address where `memory` points.
- * It is aligned to `align`, a power of two, and to 2 MiB at least; 0 for no wish. */
+/* Allocates a region of `bytes`, all of them zero, and stores its address in `*memory`. The region
+ * is aligned to `align`, a power of two or 0, and to 2 MiB at least. */
 interleaf_status interleaf_alloc(
     interleaf_pager *pager, size_t bytes, size_t align, void **memory);
 
-/* Frees the region that begins at `memory`. NULL is nothing to free. */
+/* Frees the region that begins at `memory`. NULL is ignored. */
 interleaf_status interleaf_free(interleaf_pager *pager, void *memory);
 
-/* Says something about the pages of a part of a region. */
+/* Gives a hint about the pages of a part of a region. */
 interleaf_status interleaf_advise(
     interleaf_pager *pager, void *memory, size_t bytes, interleaf_advice advice);
 
-/* Makes a part of a region zeros: what was there is of no use, and is neither kept nor written. */
+/* Makes a part of a region zeros. The former content is neither kept nor written back. */
 interleaf_status interleaf_discard(interleaf_pager *pager, void *memory, size_t bytes);
 
-/* Says what was done so far. `size` is sizeof(interleaf_statistics). */
+/* Reads the counters of a pager. `size` is sizeof(interleaf_statistics). */
 interleaf_status interleaf_get_statistics(
     interleaf_pager *pager, interleaf_statistics *statistics, size_t size);
 
-/* Why the last call of this thread that failed did so, in words, and what may help. The text is
- * there until the next call of this thread fails. */
+/* The message of the last failed call of this thread: the reason, and a hint. The text is valid
+ * until the next call of this thread fails. */
 const char *interleaf_message(void);
 
 /* The version of the library, as "0.1.0". */

@@ -1,5 +1,6 @@
 //! The library behind `interleaf.h`, which documents each function.
 
+#![warn(missing_docs)]
 #![expect(unsafe_code, reason = "its functions are called from C")]
 
 mod failure;
@@ -8,7 +9,8 @@ use failure::{Failure, Status, answer};
 use interleaf_pager::{
     advice::Advice,
     cache::Settings,
-    pager::Pager as Inner,
+    page::PAGE_BYTES,
+    pager,
     store::{FileStore, Options as StoreOptions},
 };
 use libc::{c_char, c_int, c_void, size_t};
@@ -22,10 +24,8 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-const PAGE: usize = 4096;
-
 /// The smallest budget: two huge pages.
-const DRAM_LEAST: u64 = 4 << 20;
+const DRAM_MIN: u64 = 4 << 20;
 
 /// The default of `options.address_bytes`.
 const ADDRESSES: u64 = 1 << 40;
@@ -33,7 +33,7 @@ const ADDRESSES: u64 = 1 << 40;
 /// `interleaf_pager`
 #[derive(Debug)]
 pub struct Pager {
-    inner: Inner,
+    inner: pager::Pager,
     /// The requested size of each region, by its address.
     regions: Mutex<BTreeMap<usize, usize>>,
 }
@@ -53,13 +53,13 @@ pub struct Options {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Statistics {
-    touches: u64,
-    ready: u64,
+    faults: u64,
+    minor_faults: u64,
     read: u64,
     written: u64,
-    foreseen: u64,
-    used: u64,
-    wasted: u64,
+    prefetched: u64,
+    prefetch_hits: u64,
+    prefetch_wasted: u64,
 }
 
 /// `interleaf_open`
@@ -90,7 +90,7 @@ pub unsafe extern "C" fn interleaf_open(options: *const Options, pager: *mut *mu
 /// The stores are `store_count` strings.
 unsafe fn open(options: &Options) -> Result<Pager, Failure> {
     let dram = options.dram_bytes;
-    let frames = u32::try_from(dram / PAGE as u64).ok().filter(|_| dram >= DRAM_LEAST);
+    let frames = u32::try_from(dram / PAGE_BYTES as u64).ok().filter(|_| dram >= DRAM_MIN);
     let frames = frames.ok_or_else(|| {
         let why = format!("options.dram_bytes is {dram}, and not from 4 MiB to 16 TiB");
         Failure::argument(why, "the budget is what of DRAM all regions may use")
@@ -115,7 +115,7 @@ unsafe fn open(options: &Options) -> Result<Pager, Failure> {
     })?;
     let bytes = if options.address_bytes == 0 { ADDRESSES } else { options.address_bytes };
     let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
-    let inner = Inner::new(Settings::for_budget(frames), bytes, store)
+    let inner = pager::Pager::new(Settings::for_budget(frames), bytes, store)
         .map_err(|why| Failure::start(&why))?;
     Ok(Pager { inner, regions: Mutex::default() })
 }
@@ -145,14 +145,14 @@ pub unsafe extern "C" fn interleaf_alloc(
 ) -> c_int {
     answer(|| {
         // SAFETY: by the caller.
-        let (pager, memory) = unsafe { (at(pager)?, memory.as_mut()) };
+        let (pager, memory) = unsafe { (opened(pager)?, memory.as_mut()) };
         let memory = memory.ok_or_else(|| Failure::argument("memory is NULL", "give both"))?;
         if bytes == 0 || !(align == 0 || align.is_power_of_two()) {
             let why = format!("bytes is {bytes} and align {align}");
             let hint = "a region has one byte at least, and align is a power of two, or 0";
             return Err(Failure::argument(why, hint));
         }
-        let region = pager.inner.take(bytes, align.max(PAGE)).ok_or_else(|| {
+        let region = pager.inner.allocate(bytes, align.max(PAGE_BYTES)).ok_or_else(|| {
             let why = format!("no {bytes} bytes of addresses are left");
             Failure::new(Status::NoMemory, why, "give options.address_bytes more")
         })?;
@@ -173,13 +173,13 @@ pub unsafe extern "C" fn interleaf_free(pager: *mut Pager, memory: *mut c_void) 
             return Ok(());
         }
         // SAFETY: by the caller.
-        let pager = unsafe { at(pager) }?;
+        let pager = unsafe { opened(pager) }?;
         let start = memory as usize;
         let bytes = pager.lock().remove(&start).ok_or_else(|| {
             let hint = "give what interleaf_alloc gave, once, and the same pager";
             Failure::argument(format!("no region begins at {memory:p}"), hint)
         })?;
-        pager.inner.give(start..(start + bytes).next_multiple_of(PAGE));
+        pager.inner.free(&(start..(start + bytes).next_multiple_of(PAGE_BYTES)));
         Ok(())
     })
 }
@@ -197,7 +197,7 @@ pub unsafe extern "C" fn interleaf_advise(
 ) -> c_int {
     answer(|| {
         // SAFETY: by the caller.
-        let pager = unsafe { at(pager) }?;
+        let pager = unsafe { opened(pager) }?;
         let advice = match advice {
             0 => Advice::Normal,
             1 => Advice::Random,
@@ -209,10 +209,10 @@ pub unsafe extern "C" fn interleaf_advise(
                 return Err(Failure::argument(format!("advice is {advice}"), hint));
             }
         };
-        let part = pager.part(memory, bytes)?;
+        let part = pager.check_range(memory, bytes)?;
         if !part.is_empty() {
-            let start = part.start / PAGE * PAGE;
-            pager.inner.advise(&(start..part.end.next_multiple_of(PAGE)), advice);
+            let start = part.start / PAGE_BYTES * PAGE_BYTES;
+            pager.inner.advise(&(start..part.end.next_multiple_of(PAGE_BYTES)), advice);
         }
         Ok(())
     })
@@ -230,13 +230,13 @@ pub unsafe extern "C" fn interleaf_discard(
 ) -> c_int {
     answer(|| {
         // SAFETY: by the caller.
-        let pager = unsafe { at(pager) }?;
-        let part = pager.part(memory, bytes)?;
+        let pager = unsafe { opened(pager) }?;
+        let part = pager.check_range(memory, bytes)?;
         let zero = |part: Range<usize>| {
             // SAFETY: the part belongs to a region, and is not used by others.
             unsafe { ptr::write_bytes(part.start as *mut u8, 0, part.len()) }
         };
-        let pages = part.start.next_multiple_of(PAGE)..part.end / PAGE * PAGE;
+        let pages = part.start.next_multiple_of(PAGE_BYTES)..part.end / PAGE_BYTES * PAGE_BYTES;
         if pages.start >= pages.end {
             zero(part);
             return Ok(());
@@ -260,20 +260,20 @@ pub unsafe extern "C" fn interleaf_get_statistics(
 ) -> c_int {
     answer(|| {
         // SAFETY: by the caller.
-        let pager = unsafe { at(pager) }?;
+        let pager = unsafe { opened(pager) }?;
         if statistics.is_null() || size < size_of::<Statistics>() {
             let why = format!("statistics is {statistics:p} and size {size}");
             return Err(Failure::argument(why, "size is sizeof(interleaf_statistics)"));
         }
         let counts = pager.inner.counts();
         let found = Statistics {
-            touches: counts.faults,
-            ready: counts.minor_faults,
+            faults: counts.faults,
+            minor_faults: counts.minor_faults,
             read: counts.read,
             written: counts.written,
-            foreseen: counts.prefetched,
-            used: counts.prefetch_hits,
-            wasted: counts.prefetch_wasted,
+            prefetched: counts.prefetched,
+            prefetch_hits: counts.prefetch_hits,
+            prefetch_wasted: counts.prefetch_wasted,
         };
         // SAFETY: by the caller the memory has that size.
         unsafe { ptr::write(statistics, found) };
@@ -295,7 +295,7 @@ pub extern "C" fn interleaf_version() -> *const c_char {
 
 /// # Safety
 /// The pointer is an open pager, or null.
-unsafe fn at<'a>(pager: *mut Pager) -> Result<&'a Pager, Failure> {
+unsafe fn opened<'a>(pager: *mut Pager) -> Result<&'a Pager, Failure> {
     // SAFETY: by the caller.
     let pager = unsafe { pager.as_ref() };
     pager.ok_or_else(|| Failure::argument("pager is NULL", "open one with interleaf_open"))
@@ -307,7 +307,7 @@ impl Pager {
     }
 
     /// Checks that a range lies in a region.
-    fn part(&self, memory: *mut c_void, bytes: usize) -> Result<Range<usize>, Failure> {
+    fn check_range(&self, memory: *mut c_void, bytes: usize) -> Result<Range<usize>, Failure> {
         let start = memory as usize;
         let end = start.checked_add(bytes);
         let region = self.lock().range(..=start).next_back().map(|(start, bytes)| start + bytes);

@@ -97,7 +97,6 @@ pub struct Millis(u64);
 
 /// Signals that a step can send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the names are POSIX's")]
 pub enum Signal {
     Hup,
     Int,
@@ -111,7 +110,6 @@ pub enum Signal {
 
 /// Why a line is no step.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum StepError {
     #[error(
         "no step `{0}`: there are run, start, await, until, kill, wait, pages, sleep, read, list, \

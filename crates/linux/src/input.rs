@@ -1,9 +1,9 @@
 //! Opening files that a user or a captured machine names.
 //!
 //! A name can lead anywhere: to a FIFO, at which `open` waits for a writer, to a device that never
-//! ends, or by a symlink out of a captured machine. So only regular files are opened, and no more
-//! than a limit is read of them. Of FIFOs the anonymous ones are read too: those are the pipes of a
-//! shell (`<(...)`, `/dev/stdin`).
+//! ends, or by a symlink out of a captured machine. Only regular files are opened, therefore, and
+//! at most a limit is read of them. Anonymous FIFOs are read too: these are the pipes of a shell
+//! (`<(...)`, `/dev/stdin`).
 
 use rustix::{
     fs::{FileType, Mode, OFlags, ResolveFlags},
@@ -19,24 +19,21 @@ use std::{
 /// `PIPEFS_MAGIC` of magic.h: the file system of anonymous pipes.
 const PIPE_FILE_SYSTEM: i64 = 0x5049_5045;
 
-/// How to open for reading without waiting for a writer, and without getting a controlling
-/// terminal.
+/// Flags for reading without waiting for a writer, and without acquiring a controlling terminal.
 const READ: OFlags =
     OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 
-/// How to get a descriptor that only says what a file is: nothing is opened at the device.
+/// Flags for a descriptor that serves only to find the type of a file: no device is opened.
 const LOOK: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 
-/// How often an `openat2` is tried again that met a rename (`EAGAIN`).
+/// The number of attempts of an `openat2` that fails with `EAGAIN` because of a rename.
 const TRIES_MAX: u32 = 16;
 
-/// Why a file is not read.
+/// The reason why a file is not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
-    /// The file is not a regular file.
     #[error("it is a {0}, not a regular file")]
     Kind(&'static str),
-    /// The file is larger than the limit of its kind.
     #[error("it is larger than {}, the limit for such a file", size(*.0))]
     Size(u64),
     /// A symlink leads out of the folder that was given as root.
@@ -50,7 +47,7 @@ impl From<Refused> for io::Error {
     }
 }
 
-/// Limits are powers of two.
+/// A size in the largest binary unit; limits are powers of two.
 fn size(bytes: u64) -> String {
     match bytes {
         _ if bytes >= 1 << 30 => format!("{} GiB", bytes >> 30),
@@ -59,27 +56,27 @@ fn size(bytes: u64) -> String {
     }
 }
 
-/// The bytes of the regular file, or anonymous pipe, at `path`; at most `limit`.
+/// Reads the regular file or anonymous pipe at `path`, at most `limit` bytes.
 ///
 /// # Errors
-/// When it cannot be read, is something else ([`Refused`]), or is larger.
+/// When the file cannot be read, has another type ([`Refused`]) or is larger.
 pub fn read_file(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     let open = |flags| rustix::fs::open(path, flags, Mode::empty()).map_err(io::Error::from);
     let file = regular(open)?;
-    // The reader of a pipe waits for its writer. Only what was opened here loses the flag.
+    // The reader of a pipe waits for its writer. The flag is cleared only for this descriptor.
     rustix::fs::fcntl_setfl(&file, OFlags::empty())?;
     content(file, limit)
 }
 
-/// The bytes of stdin, whatever it is; at most `limit`.
+/// Reads stdin, of whichever type, at most `limit` bytes.
 ///
 /// # Errors
-/// When it cannot be read, or there are more.
+/// When stdin cannot be read or has more bytes.
 pub fn read_stdin(limit: u64) -> io::Result<Vec<u8>> {
     bytes(io::stdin().lock(), limit)
 }
 
-/// All bytes of a file; of one that says that it is larger than `limit`, none is read.
+/// Reads a file as a whole; a file whose size exceeds `limit` is not read at all.
 pub(crate) fn content(file: File, limit: u64) -> io::Result<Vec<u8>> {
     if file.metadata()?.len() > limit {
         return Err(Refused::Size(limit).into());
@@ -87,15 +84,15 @@ pub(crate) fn content(file: File, limit: u64) -> io::Result<Vec<u8>> {
     bytes(file, limit)
 }
 
-/// All bytes of `source`; an error when there are more than `limit`.
+/// Reads `source` as a whole; fails above `limit` bytes.
 fn bytes(source: impl Read, limit: u64) -> io::Result<Vec<u8>> {
     let mut bytes = vec![];
     let read = source.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
     if read as u64 > limit { Err(Refused::Size(limit).into()) } else { Ok(bytes) }
 }
 
-/// Opens by `open` what turns out to be a regular file or an anonymous pipe: first without effect
-/// on a device, then for reading, and looks again at what that gave.
+/// Opens a regular file or an anonymous pipe: first by a descriptor without effect on a device,
+/// then for reading, and checks the type again.
 fn regular(open: impl Fn(OFlags) -> io::Result<OwnedFd>) -> io::Result<File> {
     check(open(LOOK)?.as_fd())?;
     let file = open(READ)?;
@@ -103,19 +100,20 @@ fn regular(open: impl Fn(OFlags) -> io::Result<OwnedFd>) -> io::Result<File> {
     Ok(file.into())
 }
 
-/// As [`read_file`] of a file of the kernel, whose names are no user's: without the look before.
+/// As [`read_file`] of a file of the kernel. No user chooses such a name, so that the first check
+/// is left out.
 pub(crate) fn read_kernel_file(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     let file = rustix::fs::open(path, READ, Mode::empty())?;
     check(file.as_fd())?;
     content(file.into(), limit)
 }
 
-/// As [`read_file`] of a file below `folder`, which no symlink on the way leaves.
+/// As [`read_file`] of a file below `folder`; no symlink on the way may leave the folder.
 pub(crate) fn open_below(folder: &Path, path: &str) -> io::Result<File> {
     regular(|flags| below(folder, path, flags))
 }
 
-/// The names in a folder below `folder`, which no symlink on the way leaves.
+/// Lists a folder below `folder`; no symlink on the way may leave it.
 pub(crate) fn names_below(folder: &Path, path: &str) -> io::Result<Vec<String>> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let entries = rustix::fs::Dir::read_from(below(folder, path, flags)?)?;
@@ -129,8 +127,8 @@ pub(crate) fn names_below(folder: &Path, path: &str) -> io::Result<Vec<String>> 
     Ok(names)
 }
 
-/// Whether there is something below `folder` at `path`; also where a symlink leaves it, which is
-/// told to who reads it.
+/// True when `path` exists below `folder`, and when a symlink on the way leaves it: reading then
+/// fails.
 pub(crate) fn is_below(folder: &Path, path: &str) -> bool {
     match below(folder, path, LOOK) {
         Ok(_) => true,
@@ -143,7 +141,7 @@ fn leaves(why: &io::Error) -> bool {
     refused == Some(&Refused::Leaves)
 }
 
-/// An error for what is neither a regular file nor an anonymous pipe.
+/// Refuses all types but regular files and anonymous pipes.
 fn check(file: BorrowedFd<'_>) -> io::Result<()> {
     let kind = match FileType::from_raw_mode(rustix::fs::fstat(file)?.st_mode) {
         FileType::RegularFile => return Ok(()),
@@ -173,7 +171,7 @@ fn below(folder: &Path, path: &str, flags: OFlags) -> io::Result<OwnedFd> {
             Ok(file) => return Ok(file),
             Err(Errno::AGAIN) => {}
             Err(Errno::XDEV) => return Err(Refused::Leaves.into()),
-            // Linux before 5.6, or a sandbox that does not know the call.
+            // Linux before 5.6, or a sandbox that refuses the call.
             Err(Errno::NOSYS | Errno::PERM) => return walked(folder, path, flags),
             Err(why) => return Err(why.into()),
         }
@@ -181,8 +179,8 @@ fn below(folder: &Path, path: &str, flags: OFlags) -> io::Result<OwnedFd> {
     Err(Errno::AGAIN.into())
 }
 
-/// As [`below`], without `openat2`: symlinks are resolved first, and what they lead to is opened
-/// part by part, none of which may have become a symlink meanwhile.
+/// As [`below`] without `openat2`: symlinks are resolved first, and the components of the result
+/// are opened one by one with `O_NOFOLLOW`, in case one was replaced by a symlink meanwhile.
 fn walked(folder: &Path, path: &str, flags: OFlags) -> io::Result<OwnedFd> {
     let top = fs::canonicalize(folder)?;
     let target = fs::canonicalize(top.join(path))?;
@@ -249,7 +247,7 @@ mod tests {
         assert!(bytes(&b"123456"[..], 5).is_err());
     }
 
-    /// With `openat2` and without.
+    /// Holds with `openat2` and without.
     #[test]
     fn no_symlink_leaves_the_folder() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,8 +1,8 @@
 //! Linux: what a machine says of its memory tiers, and what it can be told.
 //!
 //! Everything is read below a [`root::Root`], which is `/` on a live machine and a folder with the
-//! same files for one that was captured. What is not there is a value, not an error: an old
-//! kernel, a machine with one node, a file that only root may read.
+//! same files for a captured one. Missing features are values, not errors: an old kernel, a machine
+//! with one node, a file that only root may read.
 //!
 //! ```text
 //! launch    start a command under weights, with swap, within a memory limit
@@ -12,8 +12,8 @@
 //! root      the files of the kernel
 //! ```
 //!
-//! A room uses those below it and none above it. `interleaf-observe`, above all of them, counts
-//! traffic.
+//! Each room uses only those below it in this list. `interleaf-observe` stands above all of them
+//! and counts traffic.
 
 pub mod input;
 

@@ -1,5 +1,5 @@
-//! Where pages are placed: policies for new pages, migration of those that are there, and the
-//! journal from which every changed setting is restored.
+//! Placement of pages: policies for new pages, migration of existing ones, and the journal from
+//! which every changed setting is restored.
 
 pub mod scope;
 

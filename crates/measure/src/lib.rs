@@ -6,8 +6,6 @@
 //! the program asked for, bytes that a memory controller would see of them by its table
 //! ([`traffic`]) and bytes that counters saw are kept apart everywhere.
 
-#![allow(missing_docs, reason = "a private crate: names that need no comment have none")]
-
 pub mod isa;
 
 pub mod traffic;

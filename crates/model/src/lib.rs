@@ -25,6 +25,7 @@
 //! # Ok::<(), interleaf_model::curve::CurveError>(())
 //! ```
 
+#![warn(missing_docs)]
 #![forbid(unsafe_code)]
 
 pub mod units;

@@ -5,7 +5,7 @@
 
 use crate::{
     kernel::memory::Memory,
-    store::{Lost, Piece, Store, Transfer},
+    store::{Piece, Store, Transfer, TransferError},
 };
 use rustix::{
     event::{PollFd, PollFlags, poll},
@@ -38,13 +38,13 @@ pub struct Drive {
     pub read_gbps: f64,
     /// The same for writing.
     pub write_gbps: f64,
-    /// Random reads of single pages, by queue depth.
-    pub random: Vec<Random>,
+    /// RandomReads reads of single pages, by queue depth.
+    pub random: Vec<RandomReads>,
 }
 
-/// Random reads of 4 KiB pages.
+/// RandomReads reads of 4 KiB pages.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Random {
+pub struct RandomReads {
     /// Reads at the same time.
     pub depth: usize,
     /// Reads a second.
@@ -61,7 +61,7 @@ pub enum DriveError {
     System(#[from] io::Error),
     /// The store lost data.
     #[error(transparent)]
-    Lost(#[from] Lost),
+    Transfer(#[from] TransferError),
 }
 
 /// Measures a store with `bytes` of it, each part for at most `limit`. The former content of the
@@ -77,7 +77,7 @@ pub fn measure(
     let most = depths.iter().map(|depth| depth * SMALL).max().unwrap_or(0);
     let memory = Memory::frames(most.max(LARGE * LARGE_DEPTH));
     let memory = memory.map_err(io::Error::from)?;
-    // Random data: a drive may not store zeros or repeated content.
+    // RandomReads data: a drive may not store zeros or repeated content.
     let mut state = SEED;
     for word in (0..memory.bytes()).step_by(8) {
         let next = random(&mut state).to_ne_bytes();
@@ -100,7 +100,7 @@ pub fn measure(
         let anywhere = |_| (random(&mut state) % pages) * SMALL as u64;
         let (count, time) = bench.run(false, SMALL, *depth, (limit, u64::MAX), anywhere)?;
         let iops = count as f64 / time.as_secs_f64();
-        found.push(Random { depth: *depth, iops, latency_us: 1e6 * *depth as f64 / iops });
+        found.push(RandomReads { depth: *depth, iops, latency_us: 1e6 * *depth as f64 / iops });
     }
     bench.store.erase(0, parts * LARGE as u64);
     Ok(Drive { bytes: there * LARGE as u64, read_gbps, write_gbps, random: found })
@@ -157,7 +157,7 @@ impl Bench<'_> {
             for (token, outcome) in self.store.done() {
                 free.extend(used.remove(&token));
                 done += 1;
-                failed = outcome.err().map(DriveError::Lost).or(failed);
+                failed = outcome.err().map(DriveError::Transfer).or(failed);
             }
         }
         failed.map_or(Ok((done, start.elapsed())), Err)

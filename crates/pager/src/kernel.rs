@@ -7,9 +7,13 @@ pub(crate) mod memory;
 
 pub(crate) mod frames;
 
+pub(crate) mod handle;
+
 pub(crate) mod relocate;
 
 pub(crate) mod address_space;
+
+pub(crate) mod waiters;
 
 pub mod sigbus;
 

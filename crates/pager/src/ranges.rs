@@ -54,7 +54,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_said_last_holds(
+        fn the_last_value_set_is_found(
             steps in proptest::collection::vec((0_u64..64, 1_u64..64, 0_u8..3), 0..50),
         ) {
             let mut ranges = Ranges::default();

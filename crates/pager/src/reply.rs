@@ -2,7 +2,7 @@
 //! the waiting thread, for which the C library takes the lock of the dynamic loader
 //! ([`crate::kernel::thread`]).
 
-use crate::pager::lock;
+use crate::kernel::thread::lock;
 use std::{
     collections::VecDeque,
     sync::{Arc, Condvar, Mutex, PoisonError},

@@ -1,30 +1,30 @@
 //! Checks by trial whether this user may do on this machine what a pager needs.
 
-use crate::kernel::uffd::{Faults, Userfault};
+use crate::kernel::uffd::{FaultMode, Userfault};
 use io_uring::IoUring;
 use rustix::io::Errno;
 
 /// A facility that does not work.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refused {
+pub struct MissingRight {
     /// The reason.
     pub why: String,
-    /// The remedy for the user.
-    pub remedy: String,
+    /// The hint for the user.
+    pub hint: String,
 }
 
-fn refused<T>(why: &str, remedy: &str) -> Result<T, Refused> {
-    Err(Refused { why: why.into(), remedy: remedy.into() })
+fn missing<T>(why: &str, hint: &str) -> Result<T, MissingRight> {
+    Err(MissingRight { why: why.into(), hint: hint.into() })
 }
 
 /// Opens a `userfaultfd` that also serves faults of system calls and can move pages.
 ///
 /// # Errors
-/// When the kernel refuses, with the remedy.
-pub fn userfaultfd() -> Result<(), Refused> {
-    match Userfault::open(Faults::Thread) {
+/// When the kernel refuses, with the hint.
+pub fn userfaultfd() -> Result<(), MissingRight> {
+    match Userfault::open(FaultMode::Thread) {
         Ok(_) => Ok(()),
-        Err(Errno::PERM) => refused(
+        Err(Errno::PERM) => missing(
             "this user may not serve page faults of the kernel (userfaultfd)",
             "as root either sysctl vm.unprivileged_userfaultfd=1, or give a group of this user the \
              device: chgrp GROUP /dev/userfaultfd and chmod 660 /dev/userfaultfd, or start it with \
@@ -32,38 +32,38 @@ pub fn userfaultfd() -> Result<(), Refused> {
              --ambient-caps +sys_ptrace (CAP_SYS_PTRACE); in a container, let seccomp pass \
              userfaultfd (--cap-add SYS_PTRACE)",
         ),
-        Err(Errno::NOSYS) => refused(
+        Err(Errno::NOSYS) => missing(
             "the kernel has no userfaultfd",
             "run a kernel with CONFIG_USERFAULTFD; in a container, let seccomp pass it",
         ),
-        Err(Errno::INVAL) => refused(
+        Err(Errno::INVAL) => missing(
             "the kernel's userfaultfd does not move pages: it is older than 6.8",
             "run a kernel from 6.8 on (UFFDIO_MOVE)",
         ),
-        Err(why) => refused(&format!("userfaultfd: {why}"), "report it"),
+        Err(why) => missing(&format!("userfaultfd: {why}"), "report it"),
     }
 }
 
 /// Opens an `io_uring`.
 ///
 /// # Errors
-/// When the kernel refuses, with the remedy.
-pub fn io_uring() -> Result<(), Refused> {
+/// When the kernel refuses, with the hint.
+pub fn io_uring() -> Result<(), MissingRight> {
     let Err(why) = IoUring::new(8) else { return Ok(()) };
     match Errno::from_io_error(&why) {
-        Some(Errno::PERM | Errno::ACCESS) => refused(
+        Some(Errno::PERM | Errno::ACCESS) => missing(
             "this user may not have io_uring",
             "as root: sysctl kernel.io_uring_disabled=0, or 1 and kernel.io_uring_group=GID; in a \
              container, let seccomp pass io_uring_setup",
         ),
-        Some(Errno::NOSYS) => refused(
+        Some(Errno::NOSYS) => missing(
             "the kernel has no io_uring",
             "run a kernel with CONFIG_IO_URING; in a container, let seccomp pass io_uring_setup",
         ),
-        Some(Errno::NOMEM) => refused(
+        Some(Errno::NOMEM) => missing(
             "the limit of locked memory leaves no room for io_uring",
             "ulimit -l unlimited, as root or by /etc/security/limits.conf",
         ),
-        _ => refused(&format!("io_uring: {why}"), "report it"),
+        _ => missing(&format!("io_uring: {why}"), "report it"),
     }
 }

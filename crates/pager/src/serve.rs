@@ -1,5 +1,7 @@
 //! The fault server: executes the actions of the cache and reports their results back to it.
 
+pub mod context;
+
 pub mod fault_server;
 
 pub(crate) mod dirty;

@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! session.json   the settings
-//! board          the ledger: budget and counters of the processes (`ledger`)
+//! ledger         the budget, and counters of the processes (`ledger`)
 //! shared         the socket of the server for shared memory (`shared`)
 //! lock           locked for a moment by a process that joins or leaves
 //! kept           locked by all keepers of the session: without a keeper it is over
@@ -18,13 +18,15 @@ pub mod ledger;
 
 pub mod fair_share;
 
+pub mod identity;
+
 mod join;
 
 pub use join::ADDRESSES;
 
 use crate::{
-    kernel::uffd::Faults,
-    session::ledger::{Board, Process},
+    kernel::uffd::FaultMode,
+    session::ledger::{BudgetLedger, Process},
 };
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
@@ -69,7 +71,7 @@ pub struct Settings {
     /// Whether memory that processes share is extended too.
     pub shared: bool,
     /// The thread that serves faults.
-    pub faults: Faults,
+    pub faults: FaultMode,
     /// Whether a device is used as a store although it holds data.
     pub force: bool,
     /// The budget is divided evenly by at least this number of processes.
@@ -126,9 +128,9 @@ pub struct Session {
     /// The settings.
     pub settings: Settings,
     /// The budget and the counters that its processes share.
-    pub board: Arc<Board>,
+    pub ledger: Arc<BudgetLedger>,
     /// Locked as long as this process keeps the session.
-    kept: Option<File>,
+    keeper_lock: Option<File>,
 }
 
 impl Session {
@@ -144,7 +146,7 @@ impl Session {
             None if user.is_root() => PathBuf::from("/run/interleaf/extend"),
             None => std::env::temp_dir().join(format!("interleaf-{}", user.as_raw())),
         };
-        private(&base)?;
+        make_private(&base)?;
         Ok(base)
     }
 
@@ -159,20 +161,20 @@ impl Session {
         settings: &Settings,
     ) -> Result<Self, SessionError> {
         let folder = base.join(match name {
-            Some(name) => named(name),
+            Some(name) => folder_name(name),
             None => std::process::id().to_string(),
         });
         // The process that ends a session may remove the folder meanwhile.
         for _ in 0..100 {
-            private(&folder)?;
+            make_private(&folder)?;
             let Some(_lock) = lock(&folder)? else { continue };
             let session = match folder.join("session.json").exists() {
-                true => Self::open(&folder).and_then(|found| found.same(settings)),
+                true => Self::open(&folder).and_then(|found| found.if_same(settings)),
                 false => Self::make(&folder, settings),
             }?;
             let kept = open_lock(&folder, KEPT)?;
-            flock(&kept, FlockOperation::LockShared).map_err(at(&folder))?;
-            return Ok(Self { kept: Some(kept), ..session });
+            flock(&kept, FlockOperation::LockShared).map_err(system_error(&folder))?;
+            return Ok(Self { keeper_lock: Some(kept), ..session });
         }
         Err(SessionError::Content { path: folder, why: "it comes and goes".into() })
     }
@@ -186,29 +188,32 @@ impl Session {
         name: &str,
         settings: &Settings,
     ) -> Result<Option<Self>, SessionError> {
-        let folder = base.join(named(name));
+        let folder = base.join(folder_name(name));
         // A session without a living keeper is removed before another begins.
-        if !is_kept(&folder) || !folder.join("session.json").exists() {
+        if !has_keeper(&folder) || !folder.join("session.json").exists() {
             return Ok(None);
         }
-        Self::open(&folder)?.same(settings).map(Some)
+        Self::open(&folder)?.if_same(settings).map(Some)
     }
 
     fn make(folder: &Path, settings: &Settings) -> Result<Self, SessionError> {
-        let path = folder.join("board");
+        let path = folder.join("ledger");
         // A ledger of a session that was killed before it began.
         drop(fs::remove_file(&path));
-        let board = Board::create(&path, settings.dram_bytes / PAGE_BYTES).map_err(at(&path))?;
+        let ledger = BudgetLedger::create(&path, settings.dram_bytes / PAGE_BYTES)
+            .map_err(system_error(&path))?;
         let path = folder.join("session.json");
         let text = serde_json::to_string_pretty(settings)
             .map_err(|why| SessionError::Content { path: path.clone(), why: why.to_string() })?;
         let new = folder.join("session.json.new");
-        fs::write(&new, text).and_then(|()| fs::rename(&new, &path)).map_err(at(&path))?;
+        fs::write(&new, text)
+            .and_then(|()| fs::rename(&new, &path))
+            .map_err(system_error(&path))?;
         Ok(Self {
             folder: folder.into(),
             settings: settings.clone(),
-            board: Arc::new(board),
-            kept: None,
+            ledger: Arc::new(ledger),
+            keeper_lock: None,
         })
     }
 
@@ -218,16 +223,16 @@ impl Session {
     /// When the folder holds no session.
     pub fn open(folder: &Path) -> Result<Self, SessionError> {
         let path = folder.join("session.json");
-        let text = fs::read_to_string(&path).map_err(at(&path))?;
+        let text = fs::read_to_string(&path).map_err(system_error(&path))?;
         let settings: Settings = serde_json::from_str(&text)
             .map_err(|why| SessionError::Content { path: path.clone(), why: why.to_string() })?;
         if settings.schema != SCHEMA {
             let why = format!("schema: \"{}\" is not {SCHEMA}", settings.schema);
             return Err(SessionError::Content { path, why });
         }
-        let path = folder.join("board");
-        let board = Board::open(&path).map_err(at(&path))?;
-        Ok(Self { folder: folder.into(), settings, board: Arc::new(board), kept: None })
+        let path = folder.join("ledger");
+        let ledger = BudgetLedger::open(&path).map_err(system_error(&path))?;
+        Ok(Self { folder: folder.into(), settings, ledger: Arc::new(ledger), keeper_lock: None })
     }
 
     /// All sessions of `base`.
@@ -246,13 +251,13 @@ impl Session {
     pub fn sweep(base: &Path) -> Result<Vec<PathBuf>, SessionError> {
         let mut swept = vec![];
         for folder in folders(base)? {
-            if is_kept(&folder) {
+            if has_keeper(&folder) {
                 continue;
             }
             // `None`: another process has removed the folder meanwhile.
             let Ok(Some(_lock)) = lock(&folder) else { continue };
             let is_used = Self::open(&folder).is_ok_and(|session| session.is_used());
-            if !is_used && !is_kept(&folder) && fs::remove_dir_all(&folder).is_ok() {
+            if !is_used && !has_keeper(&folder) && fs::remove_dir_all(&folder).is_ok() {
                 swept.push(folder);
             }
         }
@@ -260,18 +265,18 @@ impl Session {
     }
 
     /// Whether a process keeps the session.
-    pub fn runs(&self) -> bool {
-        is_kept(&self.folder)
+    pub fn is_running(&self) -> bool {
+        has_keeper(&self.folder)
     }
 
     /// Whether processes of the session still have pages.
     fn is_used(&self) -> bool {
-        self.board.recover();
-        !self.board.processes().is_empty()
+        self.ledger.recover();
+        !self.ledger.processes().is_empty()
     }
 
     /// This session, if `settings` are the same but for keeper and command.
-    fn same(self, settings: &Settings) -> Result<Self, SessionError> {
+    fn if_same(self, settings: &Settings) -> Result<Self, SessionError> {
         let keeper = self.settings.keeper;
         let command = self.settings.command.clone();
         match self.settings == (Settings { keeper, command, ..settings.clone() }) {
@@ -289,8 +294,8 @@ impl Session {
     /// pages: they continue, and the next session removes the folder.
     pub fn end(mut self) -> Vec<Process> {
         let lock = lock(&self.folder);
-        drop(self.kept.take());
-        if is_kept(&self.folder) {
+        drop(self.keeper_lock.take());
+        if has_keeper(&self.folder) {
             return vec![];
         }
         let is_used = self.is_used();
@@ -298,27 +303,27 @@ impl Session {
             // The next session removes files that stay.
             drop(fs::remove_dir_all(&self.folder));
         }
-        self.board.processes()
+        self.ledger.processes()
     }
 }
 
 /// The folder name of a named session. Sessions without a name are called by a process number.
-fn named(name: &str) -> String {
+fn folder_name(name: &str) -> String {
     format!("{name}.s")
 }
 
-fn at<E: Into<io::Error>>(path: &Path) -> impl FnOnce(E) -> SessionError + use<E> {
+fn system_error<E: Into<io::Error>>(path: &Path) -> impl FnOnce(E) -> SessionError + use<E> {
     let path = path.to_path_buf();
     |why| SessionError::System { path, why: why.into() }
 }
 
 /// Makes a folder that only this user can use, or checks that an existing folder is private.
-fn private(folder: &Path) -> Result<(), SessionError> {
+fn make_private(folder: &Path) -> Result<(), SessionError> {
     match DirBuilder::new().recursive(true).mode(0o700).create(folder) {
         Ok(()) => {}
         Err(why) => return Err(SessionError::System { path: folder.into(), why }),
     }
-    let found = fs::symlink_metadata(folder).map_err(at(folder))?;
+    let found = fs::symlink_metadata(folder).map_err(system_error(folder))?;
     let is_ours = found.uid() == rustix::process::geteuid().as_raw();
     if found.is_dir() && is_ours && found.permissions().mode() & 0o022 == 0 {
         return Ok(());
@@ -330,14 +335,14 @@ fn private(folder: &Path) -> Result<(), SessionError> {
 /// removed.
 fn lock(folder: &Path) -> Result<Option<File>, SessionError> {
     let file = open_lock(folder, LOCK)?;
-    flock(&file, FlockOperation::LockExclusive).map_err(at(folder))?;
+    flock(&file, FlockOperation::LockExclusive).map_err(system_error(folder))?;
     let (ours, there) = (file.metadata(), fs::metadata(folder.join(LOCK)));
     let is_in_place = ours.is_ok_and(|ours| there.is_ok_and(|there| ours.ino() == there.ino()));
     Ok(is_in_place.then_some(file))
 }
 
 /// Whether a process keeps the session of a folder.
-fn is_kept(folder: &Path) -> bool {
+fn has_keeper(folder: &Path) -> bool {
     let Ok(kept) = File::open(folder.join(KEPT)) else { return false };
     flock(&kept, FlockOperation::NonBlockingLockExclusive).is_err()
 }
@@ -345,11 +350,17 @@ fn is_kept(folder: &Path) -> bool {
 fn open_lock(folder: &Path, name: &str) -> Result<File, SessionError> {
     let path = folder.join(name);
     let mut options = fs::OpenOptions::new();
-    options.read(true).write(true).create(true).truncate(false).open(&path).map_err(at(&path))
+    options
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(&path)
+        .map_err(system_error(&path))
 }
 
 fn folders(base: &Path) -> Result<Vec<PathBuf>, SessionError> {
-    let entries = fs::read_dir(base).map_err(at(base))?;
+    let entries = fs::read_dir(base).map_err(system_error(base))?;
     let mut folders: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
     folders.retain(|path| path.is_dir());
     folders.sort();
@@ -360,7 +371,7 @@ fn folders(base: &Path) -> Result<Vec<PathBuf>, SessionError> {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
-    use crate::session::ledger::Identity;
+    use crate::session::identity::Identity;
 
     fn settings() -> Settings {
         Settings {
@@ -370,7 +381,7 @@ mod tests {
             min_alloc_bytes: 1 << 20,
             children: Children::Inherit,
             shared: false,
-            faults: Faults::Thread,
+            faults: FaultMode::Thread,
             force: false,
             processes: 1,
             command: vec!["solver".into()],
@@ -383,28 +394,28 @@ mod tests {
     }
 
     #[test]
-    fn what_is_begun_is_found_and_gone_when_it_ends() {
+    fn a_session_is_found_while_it_runs_and_removed_at_its_end() {
         let base = base();
         let session = Session::begin(base.path(), None, &settings()).unwrap();
         let folder = session.folder().to_path_buf();
         assert_eq!(fs::metadata(&folder).unwrap().permissions().mode() & 0o777, 0o700);
         let found = Session::open(&folder).unwrap();
-        assert_eq!((&found.settings, found.board.budget()), (&settings(), 16384));
-        assert!(found.runs());
+        assert_eq!((&found.settings, found.ledger.budget()), (&settings(), 16384));
+        assert!(found.is_running());
         assert_eq!(Session::sweep(base.path()).unwrap(), Vec::<PathBuf>::new());
         assert_eq!(session.end(), []);
-        assert!(!folder.exists() && !found.runs());
+        assert!(!folder.exists() && !found.is_running());
     }
 
     #[test]
-    fn a_name_is_joined_by_who_asks_for_the_same() {
+    fn a_named_session_is_joined_with_the_same_settings() {
         let base = base();
         let first = Session::begin(base.path(), Some("job"), &settings()).unwrap();
         let same = Settings { keeper: 1, command: vec!["rank 2".into()], ..settings() };
         let second = Session::begin(base.path(), Some("job"), &same).unwrap();
         assert_eq!(first.folder(), second.folder());
-        second.board.set_first(42);
-        assert_eq!(first.board.first(), Some(42), "they have one board");
+        second.ledger.set_first_process(42);
+        assert_eq!(first.ledger.first_process(), Some(42), "they have one ledger");
         let other = Settings { dram_bytes: 1 << 30, ..settings() };
         let differs = Session::begin(base.path(), Some("job"), &other);
         assert!(matches!(differs, Err(SessionError::Differs(_))), "{differs:?}");
@@ -422,30 +433,30 @@ mod tests {
     }
 
     #[test]
-    fn what_the_killed_have_left_is_removed_unless_it_is_used() {
+    fn the_folder_of_a_killed_session_is_removed_unless_it_is_used() {
         let base = base();
         let session = Session::begin(base.path(), None, &settings()).unwrap();
         let folder = session.folder().to_path_buf();
         let own = Identity::own().unwrap();
-        let seat = std::sync::Arc::clone(&session.board).join(own, "solver", 1).unwrap();
+        let guard = std::sync::Arc::clone(&session.ledger).join(own, "solver", 1).unwrap();
         // Killed: its locks are gone, and nothing else.
         drop(session);
         assert_eq!(Session::sweep(base.path()).unwrap(), Vec::<PathBuf>::new());
         assert!(folder.exists(), "a process of it has pages");
-        drop(seat);
+        drop(guard);
         assert_eq!(Session::sweep(base.path()).unwrap(), std::slice::from_ref(&folder));
         assert!(!folder.exists());
     }
 
     #[test]
-    fn what_was_killed_while_it_began_is_begun_anew() {
+    fn a_half_made_session_is_made_anew() {
         let base = base();
         let folder = base.path().join("job.s");
-        private(&folder).unwrap();
-        fs::write(folder.join("board"), "half").unwrap();
+        make_private(&folder).unwrap();
+        fs::write(folder.join("ledger"), "half").unwrap();
         fs::write(folder.join("session.json.new"), "{").unwrap();
         let session = Session::begin(base.path(), Some("job"), &settings()).unwrap();
-        assert_eq!(session.board.budget(), 16384);
+        assert_eq!(session.ledger.budget(), 16384);
     }
 
     #[test]
@@ -454,14 +465,14 @@ mod tests {
         let open = base.path().join("open");
         fs::create_dir(&open).unwrap();
         fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).unwrap();
-        assert!(matches!(private(&open), Err(SessionError::NotPrivate(_))));
+        assert!(matches!(make_private(&open), Err(SessionError::NotPrivate(_))));
         let link = base.path().join("link");
         std::os::unix::fs::symlink(base.path(), &link).unwrap();
-        assert!(matches!(private(&link), Err(SessionError::NotPrivate(_))));
+        assert!(matches!(make_private(&link), Err(SessionError::NotPrivate(_))));
     }
 
     #[test]
-    fn what_is_no_session_is_named() {
+    fn an_invalid_session_file_is_named_in_the_error() {
         let base = base();
         let path = base.path().join("session.json");
         let why = |text: &str| {

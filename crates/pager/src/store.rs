@@ -14,6 +14,10 @@ pub mod fault_injection;
 
 pub mod backing;
 
+mod file_lock;
+
+mod extents;
+
 pub mod release;
 
 pub mod file;
@@ -62,7 +66,7 @@ impl Transfer<'_> {
 #[derive(Debug, thiserror::Error)]
 #[error("the store {store} cannot {} {bytes} bytes at byte {offset}: {why}",
     if *is_write { "take" } else { "give back" })]
-pub struct Lost {
+pub struct TransferError {
     /// The file, device or folder, as the user named it.
     pub store: String,
     /// Whether it was a write.
@@ -78,7 +82,7 @@ pub struct Lost {
 /// A store that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the store {store}: {why}")]
-pub struct Refused {
+pub struct StoreRefused {
     /// The file, device or folder, as the user named it.
     pub store: String,
     /// The reason.
@@ -87,14 +91,14 @@ pub struct Refused {
     pub hint: String,
 }
 
-impl From<Refused> for io::Error {
-    fn from(refused: Refused) -> Self {
+impl From<StoreRefused> for io::Error {
+    fn from(refused: StoreRefused) -> Self {
         Self::other(refused)
     }
 }
 
 /// Makes the store of a child, in the child.
-pub type Born = Box<dyn FnOnce() -> io::Result<Box<dyn Store>> + Send>;
+pub type ChildStore = Box<dyn FnOnce() -> io::Result<Box<dyn Store>> + Send>;
 
 /// A store of pages. A page that was never written is zeros.
 pub trait Store: Send {
@@ -118,7 +122,7 @@ pub trait Store: Send {
     fn submit(&mut self) -> io::Result<()>;
 
     /// The finished transfers and their results; an incomplete transfer has failed.
-    fn done(&mut self) -> Vec<(u64, Result<(), Lost>)>;
+    fn done(&mut self) -> Vec<(u64, Result<(), TransferError>)>;
 
     /// A descriptor that is readable when transfers are finished.
     fn ready(&self) -> BorrowedFd<'_>;
@@ -130,7 +134,7 @@ pub trait Store: Send {
     ///
     /// # Errors
     /// When a write is under way, or the store cannot be shared.
-    fn fork(&mut self) -> io::Result<Born> {
+    fn fork(&mut self) -> io::Result<ChildStore> {
         Err(io::ErrorKind::Unsupported.into())
     }
 }

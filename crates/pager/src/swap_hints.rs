@@ -23,42 +23,42 @@ use std::{collections::VecDeque, ops::Range};
 
 /// Newly resident neighbours count as part of a sweep from this number of pages on: fewer may be
 /// needed again soon.
-const SWEPT: u64 = 16;
+const SWEEP_MIN: u64 = 16;
 
 /// Decides on the hints for one process.
 #[derive(Clone, Debug)]
-pub struct Steer {
+pub struct HintPolicy {
     streams: Streams,
     /// Resident pages at the last scan.
-    there: Vec<Range<Page>>,
+    resident: Vec<Range<Page>>,
     /// Pages that sweeps have left behind, oldest first.
     behind: VecDeque<Range<Page>>,
 }
 
 /// Hints to the kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Ask {
+pub struct Hints {
     /// Pages to read ahead.
-    pub ahead: Vec<Range<Page>>,
+    pub read_ahead: Vec<Range<Page>>,
     /// Pages to page out.
-    pub out: Vec<Range<Page>>,
+    pub page_out: Vec<Range<Page>>,
 }
 
-impl Steer {
+impl HintPolicy {
     /// A process whose accesses are not known yet.
     pub const fn new(limits: Limits) -> Self {
-        Self { streams: Streams::new(limits), there: vec![], behind: VecDeque::new() }
+        Self { streams: Streams::new(limits), resident: vec![], behind: VecDeque::new() }
     }
 
     /// Number of resident pages at the last scan.
-    pub fn there(&self) -> u64 {
-        count(&self.there)
+    pub fn resident(&self) -> u64 {
+        count(&self.resident)
     }
 
     /// Computes hints from the resident pages, in order, of which at most `most` should stay.
-    pub fn look(&mut self, there: Vec<Range<Page>>, most: u64) -> Ask {
-        let mut ask = Ask::default();
-        for pages in without(&there, &self.there) {
+    pub fn update(&mut self, resident: Vec<Range<Page>>, most: u64) -> Hints {
+        let mut hints = Hints::default();
+        for pages in without(&resident, &self.resident) {
             let (page, region) = (pages.start, 0..Page::MAX);
             let advice = Advice::Normal;
             let mapped_around = pages.clone();
@@ -72,24 +72,24 @@ impl Steer {
                 region,
                 advice,
             };
-            let ahead = self.streams.on_fault(&fault);
-            ask.ahead.extend(ahead.into_iter().flat_map(|ahead| ahead.pages));
-            if pages.end - pages.start >= SWEPT {
+            let prefetches = self.streams.on_fault(&fault);
+            hints.read_ahead.extend(prefetches.into_iter().flat_map(|prefetch| prefetch.pages));
+            if pages.end - pages.start >= SWEEP_MIN {
                 self.behind.push_back(pages);
             }
         }
-        let mut left = count(&there);
+        let mut left = count(&resident);
         while left > most {
             let Some(pages) = self.behind.pop_front() else { break };
             // The kernel has paged out some of them already.
-            let gone = without(&one(&pages), &there);
+            let gone = without(&one(&pages), &resident);
             let pages = without(&one(&pages), &gone);
             left -= count(&pages);
-            ask.out.extend(pages);
+            hints.page_out.extend(pages);
         }
-        ask.ahead = without(&joined(std::mem::take(&mut ask.ahead)), &there);
-        self.there = there;
-        ask
+        hints.read_ahead = without(&joined(std::mem::take(&mut hints.read_ahead)), &resident);
+        self.resident = resident;
+        hints
     }
 }
 
@@ -151,30 +151,30 @@ mod tests {
     const LIMITS: Limits = Limits { initial: 64, max: 1024 };
 
     #[test]
-    fn a_sweep_is_read_ahead_and_goes_out_behind() {
-        let mut steer = Steer::new(LIMITS);
+    fn a_sweep_is_read_ahead_and_paged_out_behind() {
+        let mut policy = HintPolicy::new(LIMITS);
         let (mut ahead, mut out) = (BTreeSet::new(), BTreeSet::new());
         for at in 0..50 {
             let first = 1000 + at.max(10) * 200 - 2000;
-            let ask = steer.look(one(&(first..1000 + (at + 1) * 200)).into(), 2000);
-            ahead.extend(ask.ahead.into_iter().flatten());
-            out.extend(ask.out.into_iter().flatten());
+            let hints = policy.update(one(&(first..1000 + (at + 1) * 200)).into(), 2000);
+            ahead.extend(hints.read_ahead.into_iter().flatten());
+            out.extend(hints.page_out.into_iter().flatten());
         }
-        let foreseen = (2000..11_000).filter(|page| ahead.contains(page)).count();
-        assert!(foreseen > 8000, "{foreseen} of 9000");
+        let read_ahead = (2000..11_000).filter(|page| ahead.contains(page)).count();
+        assert!(read_ahead > 8000, "{read_ahead} of 9000");
         assert!(ahead.iter().all(|page| *page < 11_000 + 2 * LIMITS.max), "{:?}", ahead.last());
         assert_eq!(out, (1000..9000).collect());
     }
 
     #[test]
-    fn what_is_touched_here_and_there_is_left_to_the_kernel() {
-        let mut steer = Steer::new(LIMITS);
-        let mut there = BTreeSet::new();
+    fn random_accesses_give_no_hints() {
+        let mut policy = HintPolicy::new(LIMITS);
+        let mut resident = BTreeSet::new();
         let mut random = Pcg64Mcg::seed_from_u64(1);
         for _ in 0..200 {
-            there.insert(random.next_u64() >> 30);
-            let pages = there.iter().map(|page| *page..page + 1).collect();
-            assert_eq!(steer.look(pages, 10), Ask::default());
+            resident.insert(random.next_u64() >> 30);
+            let pages = resident.iter().map(|page| *page..page + 1).collect();
+            assert_eq!(policy.update(pages, 10), Hints::default());
         }
     }
 
@@ -185,7 +185,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_left_is_in_one_and_not_in_the_other(all in ranges(), but in ranges()) {
+        fn a_difference_is_in_one_list_and_not_in_the_other(all in ranges(), but in ranges()) {
             let set = |ranges: &[Range<Page>]| -> BTreeSet<Page> {
                 ranges.iter().cloned().flatten().collect()
             };

@@ -1,4 +1,4 @@
-//! Block devices as stores: loop devices, on which nobody depends.
+//! Block devices as stores: loop devices of these tests.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -14,7 +14,7 @@ use std::{
     process::Command,
 };
 
-/// A loop device of so many MiB, zeros, gone with the value.
+/// A loop device of zeros, detached when it is dropped.
 struct Device {
     path: PathBuf,
     _folder: tempfile::TempDir,
@@ -48,7 +48,7 @@ fn why(path: &Path) -> String {
 }
 
 #[test]
-fn a_device_that_holds_something_is_not_taken() {
+fn a_device_with_content_is_refused() {
     let device = Device::new(64);
     let path = device.path.as_path();
     run(Command::new("mkfs.ext4").arg("-q").arg(path));
@@ -61,7 +61,7 @@ fn a_device_that_holds_something_is_not_taken() {
     assert!(mounted.ends_with("is mounted, or in use otherwise"), "{mounted}");
     assert!(forced.unwrap_err().to_string().ends_with("is mounted, or in use otherwise"));
     FileStore::open_all(&[path], Options { force: true, ..Options::default() }).unwrap();
-    // What a store has left may be taken by the next.
+    // A device with the mark of a store is accepted.
     let store = FileStore::open(path).unwrap();
     assert_eq!(backing::free(path).unwrap(), 63 << 20);
     assert!(why(path).ends_with("is mounted, or in use otherwise"), "another store has it");
@@ -69,7 +69,7 @@ fn a_device_that_holds_something_is_not_taken() {
 }
 
 #[test]
-fn pages_of_others_are_not_seen() {
+fn former_content_of_a_device_is_not_seen() {
     let devices = [Device::new(64), Device::new(64)];
     for device in &devices {
         fs::write(&device.path, vec![0xaa; 64 << 20]).unwrap();
@@ -82,7 +82,7 @@ fn pages_of_others_are_not_seen() {
     let mut region = pager.region(40 << 20).unwrap();
     for lap in 0..2 {
         for (at, page) in region.bytes_mut().chunks_mut(4096).enumerate() {
-            // Of neighbours that are brought in as one only some were ever written.
+            // Only every third page was written; its neighbours are in the same extents.
             let expected = if lap > 0 && at % 3 == 0 { 1 } else { 0 };
             assert!(page.iter().all(|byte| *byte == expected), "page {at} in lap {lap}");
             if at % 3 == 0 {

@@ -1,4 +1,4 @@
-//! Programs over drives that fail: no word is ever wrong, and the end is clear.
+//! Programs on drives that fail: no word is ever wrong, and the final message is clear.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -6,7 +6,7 @@ use interleaf_pager::{
     cache::Settings,
     pager::Pager,
     prefetch::Limits,
-    store::{FileStore, Options, fault_injection::Plan, retry::Patience},
+    store::{FileStore, Options, fault_injection::FaultPlan, retry::RetryPolicy},
 };
 use rand_pcg::{
     Pcg64Mcg,
@@ -27,16 +27,16 @@ const SETTINGS: Settings =
 
 const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
 
-fn pager(path: &Path, faults: Plan, patience: Patience) -> Pager {
-    let options = Options { faults: Some(faults), patience, ..Options::default() };
+fn pager(path: &Path, faults: FaultPlan, retry: RetryPolicy) -> Pager {
+    let options = Options { faults: Some(faults), retry, ..Options::default() };
     let store = FileStore::open_all(&[path, path], options).unwrap();
     Pager::new(SETTINGS, 1 << 30, store).unwrap_or_else(|why| {
         panic!("userfaultfd is not to be had ({why}): these tests need root and Linux 6.8")
     })
 }
 
-/// What a thread does to pieces of memory that share pages with those of others: random ones, and
-/// sweeps over some. What each piece has is known from how often it was written.
+/// Writes and checks pieces of memory that share pages with pieces of other threads: random ones,
+/// and sweeps. The expected content of a piece follows from the number of its writes.
 fn work(mut pieces: Vec<&mut [u8]>, seed: u64, steps: u32) {
     let mut random = Pcg64Mcg::seed_from_u64(seed);
     let mut times = vec![0_u8; pieces.len()];
@@ -76,7 +76,7 @@ fn work_on(pager: &Pager, bytes: usize, threads: usize, steps: u32) {
 #[test]
 fn no_word_is_wrong_on_a_drive_that_fails() {
     let folder = tempfile::tempdir_in(".").unwrap();
-    let plan = Plan {
+    let plan = FaultPlan {
         seed: 1,
         eio: 50,
         again: 20,
@@ -85,22 +85,22 @@ fn no_word_is_wrong_on_a_drive_that_fails() {
         delayed: 50,
         delay_ms: 3,
         reordered: true,
-        ..Plan::default()
+        ..FaultPlan::default()
     };
-    let patience = Patience { tries: 20, first: Duration::from_micros(10) };
-    let pager = pager(folder.path(), plan, patience);
+    let retry = RetryPolicy { tries: 20, first: Duration::from_micros(10) };
+    let pager = pager(folder.path(), plan, retry);
     work_on(&pager, 48 << 20, 4, 3000);
     let counts = pager.counts();
     assert!(counts.read > 1000 && counts.written > 1000, "{counts:?}");
 }
 
-/// A write that has failed leaves a part of itself behind, and then the program puts back what was
-/// there before.
+/// A failed write leaves a part of its content in the store, and then the program writes the former
+/// content again.
 #[test]
-fn what_a_failed_write_leaves_is_never_read() {
+fn the_rest_of_a_failed_write_is_never_read() {
     let folder = tempfile::tempdir_in(".").unwrap();
-    let plan = Plan { seed: 1, torn: 2, ..Plan::default() };
-    let pager = pager(folder.path(), plan, Patience { tries: 1, ..Patience::default() });
+    let plan = FaultPlan { seed: 1, torn: 2, ..FaultPlan::default() };
+    let pager = pager(folder.path(), plan, RetryPolicy { tries: 1, ..RetryPolicy::default() });
     let mut region = pager.region(24 << 20).unwrap();
     for lap in 0_u32..12 {
         for (at, page) in region.bytes_mut().chunks_mut(4096).enumerate() {
@@ -112,17 +112,17 @@ fn what_a_failed_write_leaves_is_never_read() {
 }
 
 #[test]
-fn nor_on_one_that_takes_seconds() {
+fn no_word_is_wrong_on_a_drive_that_takes_seconds() {
     let folder = tempfile::tempdir_in(".").unwrap();
-    let plan = Plan { seed: 1, delayed: 400, delay_ms: 2000, ..Plan::default() };
-    let pager = pager(folder.path(), plan, Patience::default());
+    let plan = FaultPlan { seed: 1, delayed: 400, delay_ms: 2000, ..FaultPlan::default() };
+    let pager = pager(folder.path(), plan, RetryPolicy::default());
     work_on(&pager, 24 << 20, 4, 200);
 }
 
 // --- Programs that end by a signal ---------------------------------------------------------------
 
-/// What the program that this file is does when it is started again: `what PLAN FOLDER`.
-fn program() -> Option<(String, Plan, String)> {
+/// The task of this program when a test has started it: `TASK PLAN FOLDER`.
+fn program() -> Option<(String, FaultPlan, String)> {
     let said = env::var("INTERLEAF_TEST_FAULTS").ok()?;
     let mut words = said.split(' ').map(String::from);
     let (what, plan) = (words.next()?, words.next()?);
@@ -139,7 +139,7 @@ fn start(what: &str, plan: &str, folder: &Path) -> Child {
         .unwrap()
 }
 
-/// Waits for the end of a program, which must come soon.
+/// Waits for the end of a program, at most a minute.
 fn end(mut program: Child) -> Output {
     let begun = Instant::now();
     while program.try_wait().unwrap().is_none() {
@@ -152,11 +152,11 @@ fn end(mut program: Child) -> Output {
     program.wait_with_output().unwrap()
 }
 
-/// The program itself: a test that does nothing unless it was started by another.
+/// The program itself: a test that does nothing unless another test started it.
 #[test]
 fn a_program() {
     let Some((what, plan, folder)) = program() else { return };
-    let pager = pager(Path::new(&folder), plan, Patience { tries: 1, ..Patience::default() });
+    let pager = pager(Path::new(&folder), plan, RetryPolicy { tries: 1, ..RetryPolicy::default() });
     match what.as_str() {
         "write-and-read" => {
             let mut region = pager.region(48 << 20).unwrap();
@@ -173,7 +173,7 @@ fn a_program() {
 }
 
 #[test]
-fn what_cannot_be_read_is_a_signal_that_is_explained() {
+fn an_unreadable_page_raises_a_signal_that_is_explained() {
     let folder = tempfile::tempdir_in(".").unwrap();
     let output = end(start("write-and-read", "lost_mib=16", folder.path()));
     let said = String::from_utf8_lossy(&output.stderr);
@@ -185,7 +185,7 @@ fn what_cannot_be_read_is_a_signal_that_is_explained() {
 }
 
 #[test]
-fn a_store_that_is_full_is_an_end_that_is_explained() {
+fn a_full_store_ends_the_program_with_an_explanation() {
     let folder = tempfile::tempdir_in(".").unwrap();
     let output = end(start("write-and-read", "room=8000000", folder.path()));
     let said = String::from_utf8_lossy(&output.stderr);

@@ -1,11 +1,11 @@
-//! The handler of SIGBUS allocates nothing and frees nothing ([`interleaf_pager::kernel::sigbus`]): it may
-//! interrupt a thread that holds a lock of the allocator. The allocator of this test counts.
+//! The handler of SIGBUS allocates nothing and frees nothing ([`interleaf_pager::kernel::sigbus`]):
+//! it may interrupt a thread that holds a lock of the allocator. This test counts allocator calls.
 
 #![expect(unsafe_code, reason = "an allocator that counts")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use interleaf_pager::{
-    cache::Settings, kernel::uffd::Faults, pager::Pager, prefetch::Limits, store::FileStore,
+    cache::Settings, kernel::uffd::FaultMode, pager::Pager, prefetch::Limits, store::FileStore,
 };
 use std::{
     alloc::{GlobalAlloc, Layout, System},
@@ -28,7 +28,7 @@ fn count() {
     CALLS.set(CALLS.get() + 1);
 }
 
-// SAFETY: the system's allocator does it all.
+// SAFETY: all calls are passed to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();
@@ -55,11 +55,11 @@ const ROUNDS: u8 = 4;
 fn the_handler_allocates_nothing() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let store = FileStore::open(folder.path()).unwrap();
-    let pager = Pager::seated(SETTINGS, 1 << 30, store, None, Faults::Signal);
+    let pager = Pager::with_slot(SETTINGS, 1 << 30, store, None, FaultMode::Signal);
     let pager = pager.unwrap_or_else(|why| {
         panic!("userfaultfd is not to be had ({why}): this test needs root and Linux 6.8")
     });
-    // More than fits: pages are evicted, written, and read again.
+    // More than the budget: pages are evicted, written back, and read again.
     let mut region = pager.region(24 << 20).unwrap();
     let (length, begin) = (region.bytes().len() / THREADS, Barrier::new(THREADS));
     let calls: Vec<(u64, bool)> = thread::scope(|scope| {
@@ -83,14 +83,14 @@ fn the_handler_allocates_nothing() {
     assert!(CALLS.get() > 0, "the allocator counts");
 }
 
-/// Writes to all pages in order and in jumps, some times, and says whether each had what was
-/// written.
+/// Writes to all pages in order and in jumps, several times. Returns whether each page had the
+/// content that was written last.
 fn touch(part: &mut [u8], seed: usize) -> bool {
     let pages = part.len() / PAGE;
     let mut is_right = true;
     for round in 0..ROUNDS {
         for at in 0..pages {
-            // A stride that meets each page once, as it has no divisor in common with their number.
+            // A stride that is coprime to the number of pages, so that it meets each page once.
             let page = if round % 2 == 0 { at } else { at * 1009 % pages };
             let byte = &mut part[page * PAGE + seed];
             is_right &= *byte == round;

@@ -5,9 +5,9 @@ use crate::{
     errno,
     mapping::{self, pages},
     shared,
-    start::{inside, pager_over},
+    state::{inside, pager_over},
 };
-use interleaf_pager::{advice::Advice, pager::Pager, serve::fork::Inherit};
+use interleaf_pager::{advice::Advice, pager::Pager, serve::context::Inherit};
 use libc::{c_int, c_void, size_t};
 use std::ops::Range;
 
@@ -28,24 +28,24 @@ pub unsafe extern "C" fn madvise(address: *mut c_void, bytes: size_t, advice: c_
     let found = pager_over(address as usize, bytes).zip(pages(address as usize, bytes));
     let Some((pager, pages)) = found else {
         let shared = pages(address as usize, bytes);
-        let answer = shared.and_then(|pages| shared::advised(&pages, advice));
+        let answer = shared.and_then(|pages| shared::handle_advice(&pages, advice));
         return answer.unwrap_or_else(|| kernel(address as usize, bytes));
     };
-    let [before, among, behind] = mapping::split(pager, &pages);
+    let [before, within, behind] = mapping::split(pager, &pages);
     for rest in [before, behind] {
         if !rest.is_empty() && kernel(rest.start, rest.len()) != 0 {
             return -1;
         }
     }
-    inside(|| advise(pager, &among, advice))
+    inside(|| advise(pager, &within, advice))
 }
 
 /// Applies advice to pages of regions.
 fn advise(pager: &Pager, pages: &Range<usize>, advice: c_int) -> c_int {
-    if !pager.has_all(pages) {
+    if !pager.are_of_regions(pages) {
         return errno::failed(libc::ENOMEM);
     }
-    let say = |advice| {
+    let apply = |advice| {
         pager.advise(pages, advice);
         0
     };
@@ -54,18 +54,18 @@ fn advise(pager: &Pager, pages: &Range<usize>, advice: c_int) -> c_int {
         0
     };
     match advice {
-        libc::MADV_NORMAL => say(Advice::Normal),
-        libc::MADV_RANDOM => say(Advice::Random),
-        libc::MADV_SEQUENTIAL => say(Advice::Sequential),
+        libc::MADV_NORMAL => apply(Advice::Normal),
+        libc::MADV_RANDOM => apply(Advice::Random),
+        libc::MADV_SEQUENTIAL => apply(Advice::Sequential),
         libc::MADV_WILLNEED | libc::MADV_POPULATE_READ | libc::MADV_POPULATE_WRITE => {
-            say(Advice::WillNeed)
+            apply(Advice::WillNeed)
         }
-        libc::MADV_COLD | libc::MADV_PAGEOUT => say(Advice::Cold),
+        libc::MADV_COLD | libc::MADV_PAGEOUT => apply(Advice::Cold),
         libc::MADV_DONTNEED | libc::MADV_FREE | DONTNEED_LOCKED => {
             pager.discard(pages);
             0
         }
-        libc::MADV_DONTFORK => inherit(Some(Inherit::Not)),
+        libc::MADV_DONTFORK => inherit(Some(Inherit::Omitted)),
         libc::MADV_WIPEONFORK => inherit(Some(Inherit::Wiped)),
         libc::MADV_DOFORK | libc::MADV_KEEPONFORK => inherit(None),
         libc::MADV_HUGEPAGE

@@ -6,7 +6,7 @@
 
 use crate::{
     next,
-    start::{self, inside},
+    state::{self, inside},
     thread,
 };
 use libc::{c_char, c_int, gid_t, size_t, uid_t};
@@ -15,12 +15,6 @@ use std::{
     mem, ptr,
     sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering::*},
 };
-
-/// `SIGSETXID` of the C library, which programs cannot use.
-const SIGNAL: c_int = 33;
-
-/// The bit of the signal in the kernel's signal set.
-pub(crate) const BIT: u64 = 1 << (SIGNAL - 1);
 
 /// The user and the groups of a thread.
 struct Credentials {
@@ -66,7 +60,7 @@ static WANTED: AtomicPtr<Credentials> = AtomicPtr::new(ptr::null_mut());
 
 /// States of a request to a thread.
 static STATE: AtomicU32 = AtomicU32::new(0);
-const ASKED: u32 = 0;
+const REQUESTED: u32 = 0;
 const SET: u32 = 1;
 const REFUSED: u32 = 2;
 
@@ -120,19 +114,19 @@ fn set_action(action: &Action) -> Action {
     // SAFETY: the call reads and writes one action, with a set of the kernel's size.
     unsafe {
         let (new, old) = (ptr::from_ref(action), &raw mut before);
-        libc::syscall(libc::SYS_rt_sigaction, SIGNAL, new, old, size_of::<u64>());
+        libc::syscall(libc::SYS_rt_sigaction, state::SIGSETXID, new, old, size_of::<u64>());
     }
     before
 }
 
 /// Gives the pager's threads the credentials of the calling thread.
 fn follow() {
-    if start::is_inside() || start::shares_memory() {
+    if state::is_inside() || state::shares_memory() {
         return;
     }
     inside(|| {
         // One thread at a time, and not during a fork.
-        let _start = start::hold_start();
+        let _start = state::hold_start();
         let threads = thread::running();
         if threads.is_empty() {
             return;
@@ -141,16 +135,16 @@ fn follow() {
         WANTED.store(&raw mut wanted, Release);
         let before = set_action(&Action::new(on_signal));
         for number in threads {
-            STATE.store(ASKED, Release);
-            if !is_sent(number, SIGNAL) {
+            STATE.store(REQUESTED, Release);
+            if !is_sent(number, state::SIGSETXID) {
                 continue;
             }
-            while STATE.load(Acquire) == ASKED && is_sent(number, 0) {
+            while STATE.load(Acquire) == REQUESTED && is_sent(number, 0) {
                 let pause = rustix::fs::Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
-                let _ = futex::wait(&STATE, futex::Flags::PRIVATE, ASKED, Some(&pause));
+                let _ = futex::wait(&STATE, futex::Flags::PRIVATE, REQUESTED, Some(&pause));
             }
             if STATE.load(Acquire) == REFUSED {
-                start::tell(format_args!("the pager cannot change to the program's user"));
+                state::print(format_args!("the pager cannot change to the program's user"));
                 std::process::abort();
             }
         }

@@ -4,8 +4,8 @@
 //!
 //! Blocks of up to 32 KiB have one of 36 sizes, four for each power of two, each with a list of
 //! free blocks; larger blocks are mappings. The C library is used for system calls only. The lock
-//! is held for a few instructions, with signals blocked ([`crate::start::inside`]), and by a thread
-//! during a fork ([`hold`]).
+//! is held for a few instructions, with signals blocked ([`crate::state::inside`]), and by a thread
+//! during a fork ([`lock`]).
 
 use rustix::thread::futex;
 use std::{
@@ -18,22 +18,22 @@ use std::{
 const PAGE: usize = 4096;
 
 /// The largest block that is not a mapping.
-const LARGEST: usize = 32 << 10;
+const BLOCK_MAX: usize = 32 << 10;
 
 /// Bytes from which blocks of one size are cut.
-const SLAB: usize = 128 << 10;
+const SLAB_BYTES: usize = 128 << 10;
 
 /// Sizes up to this differ by 16 bytes.
 const LINEAR: usize = 128;
 
 const LINEAR_CLASSES: usize = LINEAR / 16;
 
-const CLASSES: usize = LINEAR_CLASSES + 4 * (LARGEST / LINEAR).ilog2() as usize;
+const CLASSES: usize = LINEAR_CLASSES + 4 * (BLOCK_MAX / LINEAR).ilog2() as usize;
 
 /// States of the lock.
 const FREE: u32 = 0;
-const TAKEN: u32 = 1;
-const AWAITED: u32 = 2;
+const LOCKED: u32 = 1;
+const CONTENDED: u32 = 2;
 
 struct Heap {
     lock: AtomicU32,
@@ -68,11 +68,11 @@ pub(crate) struct Guard(());
 
 /// Locks the heap. The calling thread must not allocate meanwhile: a forked child then finds the
 /// heap consistent.
-pub(crate) fn hold() -> Guard {
-    if HEAP.lock.compare_exchange(FREE, TAKEN, Acquire, Relaxed).is_err() {
-        while HEAP.lock.swap(AWAITED, Acquire) != FREE {
+pub(crate) fn lock() -> Guard {
+    if HEAP.lock.compare_exchange(FREE, LOCKED, Acquire, Relaxed).is_err() {
+        while HEAP.lock.swap(CONTENDED, Acquire) != FREE {
             // A futex wait may return early: the loop checks again.
-            let _ = futex::wait(&HEAP.lock, futex::Flags::PRIVATE, AWAITED, None);
+            let _ = futex::wait(&HEAP.lock, futex::Flags::PRIVATE, CONTENDED, None);
         }
     }
     Guard(())
@@ -82,13 +82,13 @@ pub(crate) fn hold() -> Guard {
 ///
 /// # Safety
 /// The calling thread, or the one that it was forked from, holds the lock.
-pub(crate) unsafe fn release() {
+pub(crate) unsafe fn unlock() {
     drop(Guard(()));
 }
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        if HEAP.lock.swap(FREE, Release) == AWAITED {
+        if HEAP.lock.swap(FREE, Release) == CONTENDED {
             let _ = futex::wake(&HEAP.lock, futex::Flags::PRIVATE, 1);
         }
     }
@@ -152,7 +152,7 @@ fn map_aligned(bytes: usize, align: usize) -> *mut u8 {
 
 impl List {
     /// A block of this size, which all blocks of the list have; null without memory.
-    fn take(&mut self, bytes: usize) -> *mut u8 {
+    fn allocate(&mut self, bytes: usize) -> *mut u8 {
         if !self.free.is_null() {
             let block = self.free;
             // SAFETY: a free block belongs to the heap, and begins with the address of the next.
@@ -160,8 +160,8 @@ impl List {
             return block.cast();
         }
         if self.end - self.rest < bytes {
-            self.rest = map(SLAB) as usize;
-            self.end = if self.rest == 0 { 0 } else { self.rest + SLAB };
+            self.rest = map(SLAB_BYTES) as usize;
+            self.end = if self.rest == 0 { 0 } else { self.rest + SLAB_BYTES };
             if self.rest == 0 {
                 return ptr::null_mut();
             }
@@ -178,23 +178,23 @@ impl List {
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let bytes = wanted(layout);
-        if bytes > LARGEST || layout.align() > PAGE {
+        if bytes > BLOCK_MAX || layout.align() > PAGE {
             return map_aligned(layout.size(), layout.align());
         }
         let (class, bytes) = class(bytes);
-        let _guard = hold();
+        let _guard = lock();
         // SAFETY: this thread has the lock.
         let lists = unsafe { &mut *self.lists.get() };
-        lists[class].take(bytes)
+        lists[class].allocate(bytes)
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         let bytes = wanted(layout);
-        if bytes > LARGEST || layout.align() > PAGE {
+        if bytes > BLOCK_MAX || layout.align() > PAGE {
             return unmap(block as usize, layout.size().next_multiple_of(PAGE));
         }
         let (class, _) = class(bytes);
-        let _guard = hold();
+        let _guard = lock();
         // SAFETY: this thread has the lock, and the block is not used any more.
         unsafe {
             let list = &mut (*self.lists.get())[class];
@@ -205,7 +205,7 @@ unsafe impl GlobalAlloc for Heap {
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
-        let is_mapped = |bytes: usize| bytes > LARGEST && layout.align() <= 16;
+        let is_mapped = |bytes: usize| bytes > BLOCK_MAX && layout.align() <= 16;
         if is_mapped(layout.size()) && is_mapped(bytes) {
             let (old, new) = (layout.size().next_multiple_of(PAGE), bytes.next_multiple_of(PAGE));
             // SAFETY: the block is a mapping of this heap.
@@ -234,7 +234,7 @@ mod tests {
     #[test]
     fn a_block_is_as_long_as_asked_for_and_little_longer() {
         let mut last = 0;
-        for bytes in 0..=LARGEST {
+        for bytes in 0..=BLOCK_MAX {
             let (at, has) = class(bytes);
             assert!(at < CLASSES && has >= bytes && has.is_multiple_of(16), "{bytes}: {at} {has}");
             assert!(at == last || at == last + 1, "{bytes}: {at} after {last}");

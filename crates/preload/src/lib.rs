@@ -12,6 +12,8 @@
 
 #![expect(unsafe_code, reason = "it takes the place of functions of the C library")]
 
+mod state;
+
 mod start;
 
 mod next;

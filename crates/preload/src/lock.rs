@@ -5,14 +5,14 @@ use crate::{
     errno,
     mapping::{self, PAGE},
     maps,
-    start::{inside, pager, pager_over},
+    state::{inside, pager, pager_over},
 };
 use interleaf_pager::pager::Pager;
 use libc::{c_int, c_uint, c_void, size_t};
 use std::{ops::Range, ptr};
 
 /// The pages that contain these bytes.
-fn around(address: usize, bytes: usize) -> Option<Range<usize>> {
+fn pages_around(address: usize, bytes: usize) -> Option<Range<usize>> {
     let end = address.checked_add(bytes)?.checked_next_multiple_of(PAGE)?;
     Some(address / PAGE * PAGE..end)
 }
@@ -24,20 +24,20 @@ fn lock(
     touches: bool,
     kernel: impl Fn(usize, usize) -> c_int,
 ) -> c_int {
-    let Some((pager, pages)) = pager_over(address, bytes).zip(around(address, bytes)) else {
+    let Some((pager, pages)) = pager_over(address, bytes).zip(pages_around(address, bytes)) else {
         return kernel(address, bytes);
     };
-    let [before, among, behind] = mapping::split(pager, &pages);
+    let [before, within, behind] = mapping::split(pager, &pages);
     for rest in [before, behind] {
         if !rest.is_empty() && kernel(rest.start, rest.len()) != 0 {
             return -1;
         }
     }
-    if !inside(|| pager.has_all(&among) && pager.pin(&among)) {
+    if !inside(|| pager.are_of_regions(&within) && pager.pin(&within)) {
         return errno::failed(libc::ENOMEM);
     }
     if touches {
-        touch(&among);
+        touch(&within);
     }
     0
 }
@@ -86,10 +86,10 @@ pub unsafe extern "C" fn munlock(address: *const c_void, bytes: size_t) -> c_int
     let kernel = |address: usize, bytes: usize| unsafe {
         libc::syscall(libc::SYS_munlock, address, bytes) as c_int
     };
-    let found = pager_over(address as usize, bytes).zip(around(address as usize, bytes));
+    let found = pager_over(address as usize, bytes).zip(pages_around(address as usize, bytes));
     let Some((pager, pages)) = found else { return kernel(address as usize, bytes) };
-    let [before, among, behind] = mapping::split(pager, &pages);
-    inside(|| pager.unpin(&among));
+    let [before, within, behind] = mapping::split(pager, &pages);
+    inside(|| pager.unpin(&within));
     for rest in [before, behind] {
         if !rest.is_empty() && kernel(rest.start, rest.len()) != 0 {
             return -1;
@@ -125,9 +125,9 @@ fn pin_all(pager: &Pager, touches: bool) -> bool {
     }
     for mapping in maps::all() {
         let pages = mapping.addresses;
-        let is_ours = pager.is_own(&pages);
+        let is_pagers = pager.overlaps_pager(&pages);
         // Inaccessible mappings are reservations.
-        if is_ours || mapping.protection == 0 {
+        if is_pagers || mapping.protection == 0 {
             continue;
         }
         // SAFETY: the call changes no content. Mappings that cannot be locked, such as devices, are

@@ -7,7 +7,8 @@
 use crate::{
     errno,
     next::{Next, early, next},
-    start::{give_back, inside, leave, pager_for, pager_of},
+    start::pager_for,
+    state::{count_unextended, inside, pager_of, uncount_unextended},
 };
 use interleaf_pager::pager::{Pager, READ_WRITE};
 use libc::{c_int, c_void, size_t};
@@ -16,10 +17,10 @@ use std::ptr;
 const PAGE: usize = 4096;
 
 /// Bytes before a block of the C library, and its alignment.
-const HEAD: usize = 16;
+const HEADER: usize = 16;
 
 /// Allocates a zeroed block from a pager, or by `other` from the next definition.
-fn take(
+fn allocate(
     next: &Next,
     bytes: usize,
     align: usize,
@@ -28,19 +29,19 @@ fn take(
     if !next.is_of_libc {
         return other();
     }
-    let ours = pager_for(bytes).and_then(|pager| {
+    let block = pager_for(bytes).and_then(|pager| {
         inside(|| {
-            let before = HEAD.checked_next_multiple_of(align)?;
-            let region = pager.take(before.checked_add(bytes)?, align)?;
+            let before = HEADER.checked_next_multiple_of(align)?;
+            let region = pager.allocate(before.checked_add(bytes)?, align)?;
             let address = region.start + before;
             pager.set_block(address, region);
             Some(address as *mut c_void)
         })
     });
-    ours.unwrap_or_else(|| {
+    block.unwrap_or_else(|| {
         let block = other();
         if !block.is_null() {
-            leave(bytes);
+            count_unextended(bytes);
         }
         block
     })
@@ -56,7 +57,7 @@ fn owner(next: &Next, memory: *mut c_void) -> Option<&'static Pager> {
 ///
 /// # Safety
 /// `memory` is a block of the next definition, or null.
-unsafe fn c_length(next: &Next, memory: *mut c_void) -> usize {
+unsafe fn counted_bytes(next: &Next, memory: *mut c_void) -> usize {
     match next.is_of_libc && !memory.is_null() {
         // SAFETY: by the caller.
         true => unsafe { (next.malloc_usable_size)(memory) },
@@ -65,7 +66,7 @@ unsafe fn c_length(next: &Next, memory: *mut c_void) -> usize {
 }
 
 /// The usable bytes of a block of the pager.
-fn length(pager: &Pager, address: usize) -> usize {
+fn usable_size(pager: &Pager, address: usize) -> usize {
     pager.block(address).map_or(0, |pages| pages.end - address)
 }
 
@@ -79,7 +80,7 @@ fn resize(pager: &Pager, address: usize, bytes: usize) -> bool {
             return false;
         }
     } else if end < pages.end {
-        pager.give(end..pages.end);
+        pager.free(&(end..pages.end));
     }
     pager.set_block(address, pages.start..end);
     true
@@ -91,9 +92,9 @@ fn resize(pager: &Pager, address: usize, bytes: usize) -> bool {
 /// As of the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn malloc(bytes: size_t) -> *mut c_void {
-    let Some(next) = next() else { return early::take(bytes) };
+    let Some(next) = next() else { return early::allocate(bytes) };
     // SAFETY: the next definition has the same contract.
-    take(next, bytes, HEAD, || unsafe { (next.malloc)(bytes) })
+    allocate(next, bytes, HEADER, || unsafe { (next.malloc)(bytes) })
 }
 
 /// `calloc(3)`.
@@ -103,17 +104,17 @@ pub unsafe extern "C" fn malloc(bytes: size_t) -> *mut c_void {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn calloc(count: size_t, bytes: size_t) -> *mut c_void {
     let all = count.checked_mul(bytes);
-    let Some(next) = next() else { return all.map_or(ptr::null_mut(), early::take) };
+    let Some(next) = next() else { return all.map_or(ptr::null_mut(), early::allocate) };
     // SAFETY: as of `malloc`.
     let other = || unsafe { (next.calloc)(count, bytes) };
     match all {
-        Some(all) => take(next, all, HEAD, other),
+        Some(all) => allocate(next, all, HEADER, other),
         None => other(),
     }
 }
 
 /// Allocates an aligned block, with `other` as the fallback.
-fn take_aligned(
+fn allocate_aligned(
     align: usize,
     bytes: usize,
     other: impl FnOnce(&Next) -> *mut c_void,
@@ -121,7 +122,7 @@ fn take_aligned(
     let Some(next) = next() else { return ptr::null_mut() };
     // The C library also rounds up to a power of two.
     match align.checked_next_power_of_two() {
-        Some(align) => take(next, bytes, align.max(HEAD), || other(next)),
+        Some(align) => allocate(next, bytes, align.max(HEADER), || other(next)),
         None => other(next),
     }
 }
@@ -133,7 +134,7 @@ fn take_aligned(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn memalign(align: size_t, bytes: size_t) -> *mut c_void {
     // SAFETY: as of `malloc`.
-    take_aligned(align, bytes, |next| unsafe { (next.memalign)(align, bytes) })
+    allocate_aligned(align, bytes, |next| unsafe { (next.memalign)(align, bytes) })
 }
 
 /// `aligned_alloc(3)`.
@@ -143,7 +144,7 @@ pub unsafe extern "C" fn memalign(align: size_t, bytes: size_t) -> *mut c_void {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn aligned_alloc(align: size_t, bytes: size_t) -> *mut c_void {
     // SAFETY: as of `malloc`.
-    take_aligned(align, bytes, |next| unsafe { (next.aligned_alloc)(align, bytes) })
+    allocate_aligned(align, bytes, |next| unsafe { (next.aligned_alloc)(align, bytes) })
 }
 
 /// `valloc(3)`.
@@ -153,7 +154,7 @@ pub unsafe extern "C" fn aligned_alloc(align: size_t, bytes: size_t) -> *mut c_v
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn valloc(bytes: size_t) -> *mut c_void {
     // SAFETY: as of `malloc`.
-    take_aligned(PAGE, bytes, |next| unsafe { (next.valloc)(bytes) })
+    allocate_aligned(PAGE, bytes, |next| unsafe { (next.valloc)(bytes) })
 }
 
 /// `pvalloc(3)`.
@@ -165,8 +166,8 @@ pub unsafe extern "C" fn pvalloc(bytes: size_t) -> *mut c_void {
     // SAFETY: as of `malloc`.
     let other = |next: &Next| unsafe { (next.pvalloc)(bytes) };
     match bytes.checked_next_multiple_of(PAGE) {
-        Some(pages) => take_aligned(PAGE, pages, other),
-        None => take_aligned(PAGE, bytes, other),
+        Some(pages) => allocate_aligned(PAGE, pages, other),
+        None => allocate_aligned(PAGE, bytes, other),
     }
 }
 
@@ -188,7 +189,7 @@ pub unsafe extern "C" fn posix_memalign(
         found
     };
     let found = match align.is_power_of_two() && align.is_multiple_of(size_of::<*mut c_void>()) {
-        true => take_aligned(align, bytes, other),
+        true => allocate_aligned(align, bytes, other),
         false => next().map_or(ptr::null_mut(), &mut other),
     };
     if found.is_null() {
@@ -208,45 +209,45 @@ pub unsafe extern "C" fn realloc(memory: *mut c_void, bytes: size_t) -> *mut c_v
     let early = early::length(memory);
     let Some(next) = next().filter(|_| early.is_none()) else {
         // SAFETY: both blocks are as long as the copy.
-        return unsafe { moved(memory, early.unwrap_or(0), bytes) };
+        return unsafe { move_block(memory, early.unwrap_or(0), bytes) };
     };
     if memory.is_null() && next.is_of_libc {
         // SAFETY: the contracts are the same.
         return unsafe { malloc(bytes) };
     }
-    let from = owner(next, memory);
-    if from.is_none() && (!next.is_of_libc || pager_for(bytes).is_none()) {
+    let pager = owner(next, memory);
+    if pager.is_none() && (!next.is_of_libc || pager_for(bytes).is_none()) {
         // SAFETY: as of `malloc`: the block belongs to the next definition.
         return unsafe {
-            let had = c_length(next, memory);
+            let had = counted_bytes(next, memory);
             let new = (next.realloc)(memory, bytes);
             if !new.is_null() || bytes == 0 {
-                give_back(had);
-                leave(if next.is_of_libc { bytes } else { 0 });
+                uncount_unextended(had);
+                count_unextended(if next.is_of_libc { bytes } else { 0 });
             }
             new
         };
     }
-    if from.is_some() && bytes == 0 {
+    if pager.is_some() && bytes == 0 {
         // SAFETY: the C library does the same.
         unsafe { free(memory) };
         return ptr::null_mut();
     }
-    let has = match from {
+    let has = match pager {
         Some(pager) if inside(|| resize(pager, memory as usize, bytes)) => return memory,
-        Some(pager) => length(pager, memory as usize),
+        Some(pager) => usable_size(pager, memory as usize),
         // SAFETY: the block belongs to the next definition.
         None => unsafe { (next.malloc_usable_size)(memory) },
     };
     // SAFETY: the block has `has` bytes.
-    unsafe { moved(memory, has, bytes) }
+    unsafe { move_block(memory, has, bytes) }
 }
 
 /// Moves a block of `has` bytes into a new one.
 ///
 /// # Safety
 /// `memory` is a block of at least this many bytes; it is freed if the new block is allocated.
-unsafe fn moved(memory: *mut c_void, has: usize, bytes: usize) -> *mut c_void {
+unsafe fn move_block(memory: *mut c_void, has: usize, bytes: usize) -> *mut c_void {
     // SAFETY: by the caller both blocks are as long as the copy, and they do not overlap.
     unsafe {
         let new = malloc(bytes);
@@ -289,7 +290,7 @@ pub unsafe extern "C" fn malloc_usable_size(memory: *mut c_void) -> size_t {
     }
     let Some(next) = next() else { return 0 };
     match owner(next, memory) {
-        Some(pager) => length(pager, memory as usize),
+        Some(pager) => usable_size(pager, memory as usize),
         // SAFETY: as of `malloc`.
         None => unsafe { (next.malloc_usable_size)(memory) },
     }
@@ -307,12 +308,12 @@ pub unsafe extern "C" fn free(memory: *mut c_void) {
         Some(pager) if !pager.is_served() => {}
         Some(pager) => {
             let before = errno::get();
-            inside(|| pager.give_block(memory as usize));
+            inside(|| pager.free_block(memory as usize));
             errno::set(before);
         }
         // SAFETY: as of `malloc`.
         None => unsafe {
-            give_back(c_length(next, memory));
+            uncount_unextended(counted_bytes(next, memory));
             (next.free)(memory);
         },
     }

@@ -2,7 +2,8 @@
 
 use crate::{
     errno, shared,
-    start::{give_back, inside, leave, pager, pager_for, pager_over},
+    start::{pager_for, shared_folder},
+    state::{count_unextended, inside, pager, pager_over, uncount_unextended},
 };
 use interleaf_pager::{pager::Pager, serve::arena::Owner};
 use libc::{c_int, c_void, off_t, size_t};
@@ -15,7 +16,7 @@ const ANONYMOUS: c_int = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
 
 /// Flags of mappings that are not extended: huge pages, stacks, addresses in the lowest 4 GiB, and
 /// locked memory.
-const OTHER: c_int =
+const NOT_EXTENDED: c_int =
     libc::MAP_HUGETLB | libc::MAP_STACK | libc::MAP_GROWSDOWN | libc::MAP_32BIT | libc::MAP_LOCKED;
 
 const FIXED: c_int = libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE;
@@ -55,7 +56,7 @@ pub unsafe extern "C" fn mmap(
     };
     let can_extend = flags & ANONYMOUS == ANONYMOUS
         && flags & libc::MAP_SHARED_VALIDATE == libc::MAP_PRIVATE
-        && flags & OTHER == 0;
+        && flags & NOT_EXTENDED == 0;
     if is_fixed {
         let found = pager_over(address as usize, bytes).zip(pages(address as usize, bytes));
         return match found {
@@ -71,17 +72,18 @@ pub unsafe extern "C" fn mmap(
     if !can_extend {
         let is_shared = flags & libc::MAP_SHARED_VALIDATE == libc::MAP_SHARED
             && flags & libc::MAP_ANONYMOUS != 0
-            && flags & OTHER == 0;
-        let taken = if is_shared { shared::take(bytes, protection) } else { None };
-        return taken.unwrap_or_else(kernel);
+            && flags & NOT_EXTENDED == 0;
+        let folder = if is_shared { shared_folder(bytes) } else { None };
+        let mapped = folder.and_then(|folder| shared::map(folder, bytes, protection));
+        return mapped.unwrap_or_else(kernel);
     }
     let region = pager_for(bytes)
-        .and_then(|pager| inside(|| pager.take_protected(bytes, 1, protection as u32)));
+        .and_then(|pager| inside(|| pager.allocate_protected(bytes, 1, protection as u32)));
     region.map_or_else(
         || {
             let found = kernel();
             if found != libc::MAP_FAILED {
-                leave(bytes);
+                count_unextended(bytes);
             }
             found
         },
@@ -98,9 +100,9 @@ fn map_over(
     can_extend: bool,
     kernel: impl Fn() -> *mut c_void,
 ) -> *mut c_void {
-    let [before, among, behind] = split(pager, pages);
+    let [before, within, behind] = split(pager, pages);
     if flags & libc::MAP_FIXED_NOREPLACE != 0 {
-        let is_free = pager.pieces(&among).iter().all(|(_, owner)| *owner == Owner::Free);
+        let is_free = pager.pieces(&within).iter().all(|(_, owner)| *owner == Owner::Free);
         if !is_free || !before.is_empty() || !behind.is_empty() {
             return errno::unmapped(libc::EEXIST);
         }
@@ -115,7 +117,7 @@ fn map_over(
         // The reservation occupies addresses that the kernel would have to find free.
         return errno::unmapped(libc::ENOMEM);
     }
-    pager.leave(&among);
+    pager.leave_to_kernel(&within);
     kernel()
 }
 
@@ -144,7 +146,7 @@ pub unsafe extern "C" fn mmap64(
 pub unsafe extern "C" fn munmap(address: *mut c_void, bytes: size_t) -> c_int {
     let found = pager_over(address as usize, bytes).zip(pages(address as usize, bytes));
     let Some((pager, pages)) = found else {
-        give_back(bytes);
+        uncount_unextended(bytes);
         // SAFETY: other memory is handled by the kernel, under the same contract.
         let kernel = || unsafe { libc::syscall(libc::SYS_munmap, address, bytes) as c_int };
         return match pages(address as usize, bytes) {
@@ -152,8 +154,8 @@ pub unsafe extern "C" fn munmap(address: *mut c_void, bytes: size_t) -> c_int {
             None => kernel(),
         };
     };
-    let [before, among, behind] = split(pager, &pages);
-    inside(|| pager.unmap(&among));
+    let [before, within, behind] = split(pager, &pages);
+    inside(|| pager.unmap(&within));
     for rest in [before, behind] {
         // SAFETY: as above.
         let kernel = || unsafe { libc::syscall(libc::SYS_munmap, rest.start, rest.len()) };
@@ -173,10 +175,10 @@ fn protect(address: usize, bytes: usize, protection: c_int, key: c_int) -> c_int
     let Some((pager, pages)) = pager_over(address, bytes).zip(pages(address, bytes)) else {
         return kernel();
     };
-    let [_, among, _] = split(pager, &pages);
+    let [_, within, _] = split(pager, &pages);
     // Free addresses are mapped for the kernel, but not for the program.
     let is_free = |(_, owner): &(_, Owner)| *owner == Owner::Free;
-    if inside(|| pager.pieces(&among)).iter().any(is_free) {
+    if inside(|| pager.pieces(&within)).iter().any(is_free) {
         return errno::failed(libc::ENOMEM);
     }
     kernel()

@@ -28,7 +28,7 @@ macro_rules! definitions {
 
         /// Looks everything up. The first allocation of a process does, before there is a second
         /// thread; the C library has all of these names.
-        fn found() -> Next {
+        fn look_up_all() -> Next {
             let is_of_libc = is_of_libc();
             // SAFETY: functions of these names have these types (`malloc(3)`).
             unsafe {
@@ -66,17 +66,17 @@ pub(crate) const fn name(text: &[u8]) -> &CStr {
 
 type Fork = unsafe extern "C" fn() -> pid_t;
 
-/// States of the table: not looked up yet, being looked up, there.
+/// States of the table: not looked up yet, being looked up, complete.
 const NEW: u8 = 0;
-const BEGUN: u8 = 1;
-const THERE: u8 = 2;
+const BUSY: u8 = 1;
+const READY: u8 = 2;
 
 struct Table {
     state: AtomicU8,
     next: UnsafeCell<MaybeUninit<Next>>,
 }
 
-// SAFETY: whoever changes the state from `NEW` writes it, and nobody reads it before it is `THERE`.
+// SAFETY: whoever changes the state from `NEW` writes it, and nobody reads it before it is `READY`.
 unsafe impl Sync for Table {}
 
 static TABLE: Table =
@@ -84,7 +84,7 @@ static TABLE: Table =
 
 /// The next definitions; `None` while they are looked up, when the loader may allocate.
 pub(crate) fn next() -> Option<&'static Next> {
-    if TABLE.state.load(Acquire) != THERE && !look_up() {
+    if TABLE.state.load(Acquire) != READY && !look_up() {
         return None;
     }
     // SAFETY: the table is written, and never changes.
@@ -93,12 +93,12 @@ pub(crate) fn next() -> Option<&'static Next> {
 
 #[cold]
 fn look_up() -> bool {
-    if TABLE.state.compare_exchange(NEW, BEGUN, Acquire, Acquire).is_err() {
-        return TABLE.state.load(Acquire) == THERE;
+    if TABLE.state.compare_exchange(NEW, BUSY, Acquire, Acquire).is_err() {
+        return TABLE.state.load(Acquire) == READY;
     }
     // SAFETY: by the state, only this thread writes the table.
-    unsafe { (*TABLE.next.get()).write(found()) };
-    TABLE.state.store(THERE, Release);
+    unsafe { (*TABLE.next.get()).write(look_up_all()) };
+    TABLE.state.store(READY, Release);
     true
 }
 
@@ -171,7 +171,7 @@ pub(crate) mod early {
     static USED: AtomicUsize = AtomicUsize::new(0);
 
     /// A zeroed block; null when no bytes are left.
-    pub(crate) fn take(bytes: usize) -> *mut c_void {
+    pub(crate) fn allocate(bytes: usize) -> *mut c_void {
         // The length is stored before the block.
         let whole = bytes.checked_add(ALIGN).and_then(|it| it.checked_next_multiple_of(ALIGN));
         let Some(whole) = whole.filter(|whole| *whole <= BYTES) else { return ptr::null_mut() };
@@ -191,7 +191,7 @@ pub(crate) mod early {
     pub(crate) fn length(block: *const c_void) -> Option<usize> {
         let start = BLOCKS.0.get() as usize;
         let is_one = (start..start + BYTES).contains(&(block as usize));
-        // SAFETY: the block came from `take`.
+        // SAFETY: the block came from `allocate`.
         is_one.then(|| unsafe { block.cast::<usize>().byte_sub(ALIGN).read() })
     }
 }

@@ -3,12 +3,12 @@
 //! and `system(3)` share the memory until a new program begins, and need nothing.
 //!
 //! `_Fork` may be called in a signal handler. The code around it takes no lock that the interrupted
-//! thread may hold: this library's locks are held with signals blocked ([`crate::start::inside`]),
+//! thread may hold: this library's locks are held with signals blocked ([`crate::state::inside`]),
 //! and its memory does not come from the program's allocator ([`crate::heap`]).
 
 use crate::{
     errno, heap, next, shared,
-    start::{self, pager},
+    state::{self, pager},
     thread,
 };
 use interleaf_pager::{pager::Pager, serve::fork::Fork};
@@ -22,7 +22,7 @@ struct Forking {
     mask: u64,
     pager: Option<Fork<'static>>,
     shared: Option<shared::Fork>,
-    threads: thread::Hold,
+    threads: thread::ThreadList,
     _start: MutexGuard<'static, ()>,
 }
 
@@ -39,14 +39,14 @@ pub(crate) fn watch() {
 }
 
 extern "C" fn before() {
-    let mask = start::enter();
-    let _start = start::hold_start();
+    let mask = state::enter();
+    let _start = state::hold_start();
     let shared = pager().and_then(|_| shared::Fork::before());
     let pager = pager().map(Pager::before_fork);
-    let threads = thread::hold();
+    let threads = thread::lock_list();
     FORKING.set(Box::into_raw(Box::new(Forking { mask, pager, shared, threads, _start })));
     // Last: no thread waits for anything while it holds the heap's lock.
-    std::mem::forget(heap::hold());
+    std::mem::forget(heap::lock());
 }
 
 /// Returns the thread's fork in progress, and unlocks the heap.
@@ -57,7 +57,7 @@ fn after() -> Option<Box<Forking>> {
     }
     // SAFETY: `before` has locked the heap and made the value.
     unsafe {
-        heap::release();
+        heap::unlock();
         Some(Box::from_raw(forking))
     }
 }
@@ -71,27 +71,27 @@ extern "C" fn in_parent() {
     }
     drop(shared);
     drop(_start);
-    start::exit(mask);
+    state::exit(mask);
 }
 
 extern "C" fn in_child() {
     let Some(forking) = after() else { return };
     let Forking { mask, pager, shared, threads, _start } = *forking;
     thread::forget(threads);
-    start::shares_memory();
+    state::shares_memory();
     // First, while nothing else is mapped at these addresses.
-    tell("what is shared", shared.map_or(Ok(()), shared::Fork::in_child));
-    tell("the extended memory", pager.map_or(Ok(()), Fork::in_child));
+    report("what is shared", shared.map_or(Ok(()), shared::Fork::in_child));
+    report("the extended memory", pager.map_or(Ok(()), Fork::in_child));
     drop(_start);
-    start::exit(mask);
+    state::exit(mask);
 }
 
 /// Reports memory that a child does not have. Most children soon call `execve(2)`, and do not need
 /// it.
-fn tell(what: &str, outcome: io::Result<()>) {
+fn report(what: &str, outcome: io::Result<()>) {
     if let Err(why) = outcome {
         let pid = std::process::id();
-        start::tell(format_args!("process {pid} cannot have {what} of its parent: {why}"));
+        state::print(format_args!("process {pid} cannot have {what} of its parent: {why}"));
     }
 }
 

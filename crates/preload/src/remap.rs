@@ -4,7 +4,8 @@ use crate::{
     errno,
     mapping::{self, pages},
     maps, shared,
-    start::{inside, interruptible, pager_for, pager_over},
+    start::pager_for,
+    state::{inside, interruptible, pager_over},
 };
 use interleaf_pager::pager::{Pager, READ_WRITE};
 use libc::{c_int, c_void, size_t};
@@ -41,7 +42,7 @@ pub unsafe extern "C" fn mremap(
         let to = is_fixed.then_some(new_address as usize);
         return inside(|| remap(pager, &old, new, flags, to));
     }
-    if shared::has(&old) {
+    if shared::overlaps(&old) {
         // A moved mapping would not be served any more; shrinking moves nothing.
         return match new <= old.len() && flags & !libc::MREMAP_MAYMOVE == 0 {
             true => {
@@ -52,9 +53,9 @@ pub unsafe extern "C" fn mremap(
     }
     if is_fixed {
         if let Some(pager) = pager_over(new_address as usize, new) {
-            let [_, among, _] =
+            let [_, within, _] =
                 mapping::split(pager, &(new_address as usize..new_address as usize + new));
-            inside(|| pager.leave(&among));
+            inside(|| pager.leave_to_kernel(&within));
         }
         return kernel();
     }
@@ -74,7 +75,7 @@ fn remap(
     flags: c_int,
     to: Option<usize>,
 ) -> *mut c_void {
-    if !pager.has_all(old) {
+    if !pager.are_of_regions(old) {
         return errno::unmapped(libc::EFAULT);
     }
     let may_move = flags & libc::MREMAP_MAYMOVE != 0;
@@ -100,7 +101,7 @@ fn remap(
         }
     }
     let protection = protection_of(old.start);
-    let Some(new) = place(pager, new_bytes, to) else {
+    let Some(new) = map_new(pager, new_bytes, to) else {
         return errno::unmapped(libc::ENOMEM);
     };
     copy(pager, old, &new, protection);
@@ -113,15 +114,15 @@ fn remap(
 }
 
 /// New writable pages, at `to` if it is given.
-fn place(pager: &Pager, bytes: usize, to: Option<usize>) -> Option<Range<usize>> {
-    let Some(to) = to else { return pager.take(bytes, 1) };
+fn map_new(pager: &Pager, bytes: usize, to: Option<usize>) -> Option<Range<usize>> {
+    let Some(to) = to else { return pager.allocate(bytes, 1) };
     let new = to..to.checked_add(bytes)?;
-    let [before, among, behind] = mapping::split(pager, &new);
+    let [before, within, behind] = mapping::split(pager, &new);
     if before.is_empty() && behind.is_empty() {
         pager.map(&new, READ_WRITE).ok()?;
         return Some(new);
     }
-    pager.leave(&among);
+    pager.leave_to_kernel(&within);
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE;
     // SAFETY: the program asked for a mapping at this address, in place of any other.
     let found = unsafe {
@@ -163,7 +164,7 @@ fn adopt(pager: &Pager, old: &Range<usize>, new_bytes: usize) -> Option<*mut c_v
     {
         return None;
     }
-    let new = pager.take_protected(new_bytes, 1, mapping.protection)?;
+    let new = pager.allocate_protected(new_bytes, 1, mapping.protection)?;
     // SAFETY: both ranges are mapped, and do not overlap; the old one is not used any more.
     interruptible(|| unsafe {
         ptr::copy_nonoverlapping(old.start as *const u8, new.start as *mut u8, old.len());

@@ -3,13 +3,14 @@
 
 use crate::{
     errno, maps,
-    start::{inside, shares, tell},
+    state::{inside, print},
 };
 use interleaf_pager::shared::{Client, Shares};
 use libc::{c_int, c_void};
 use std::{
     io,
     ops::Range,
+    path::Path,
     sync::{
         Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering::Relaxed},
@@ -28,33 +29,32 @@ fn client() -> MutexGuard<'static, Option<Client>> {
     CLIENT.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Allocates shared memory, if it is to be extended and can be.
-pub(crate) fn take(bytes: usize, protection: c_int) -> Option<*mut c_void> {
-    let folder = shares(bytes)?;
+/// Maps new shared memory in the session of this folder; `None` when it cannot be extended.
+pub(crate) fn map(folder: &Path, bytes: usize, protection: c_int) -> Option<*mut c_void> {
     inside(|| {
         let mut client = client();
         if client.is_none() {
-            *client = Client::join(folder).map_err(refused).ok();
+            *client = Client::join(folder).map_err(report_once).ok();
             IS_SHARING.store(client.is_some(), Relaxed);
         }
-        let taken = client.as_mut()?.take(bytes, protection as u32);
-        Some(taken.map_err(refused).ok()? as *mut c_void)
+        let mapped = client.as_mut()?.allocate(bytes, protection as u32);
+        Some(mapped.map_err(report_once).ok()? as *mut c_void)
     })
 }
 
 /// Reports once that shared memory is not extended.
-fn refused(why: io::Error) {
-    static IS_SAID: AtomicBool = AtomicBool::new(false);
-    if !IS_SAID.swap(true, Relaxed) {
+fn report_once(why: io::Error) {
+    static IS_REPORTED: AtomicBool = AtomicBool::new(false);
+    if !IS_REPORTED.swap(true, Relaxed) {
         let pid = std::process::id();
-        tell(format_args!("process {pid}: shared memory is not extended: {why}"));
+        print(format_args!("process {pid}: shared memory is not extended: {why}"));
     }
 }
 
 /// Whether some of these addresses are shared.
-pub(crate) fn has(addresses: &Range<usize>) -> bool {
+pub(crate) fn overlaps(addresses: &Range<usize>) -> bool {
     IS_SHARING.load(Relaxed)
-        && inside(|| client().as_ref().is_some_and(|client| client.has(addresses)))
+        && inside(|| client().as_ref().is_some_and(|client| client.overlaps(addresses)))
 }
 
 /// Runs a system call that maps these addresses otherwise or unmaps them, and reports the change to
@@ -64,7 +64,7 @@ pub(crate) fn unmapped<T>(
     kernel: impl FnOnce() -> T,
     is_done: impl FnOnce(&T) -> bool,
 ) -> T {
-    if addresses.is_empty() || !has(addresses) {
+    if addresses.is_empty() || !overlaps(addresses) {
         return kernel();
     }
     inside(|| {
@@ -78,14 +78,14 @@ pub(crate) fn unmapped<T>(
 }
 
 /// The result of advice about shared pages; `None` for advice that the kernel handles.
-pub(crate) fn advised(addresses: &Range<usize>, advice: c_int) -> Option<c_int> {
+pub(crate) fn handle_advice(addresses: &Range<usize>, advice: c_int) -> Option<c_int> {
     let is_refused = match advice {
         // The kernel would drop pages without telling the server, or change their kind.
         libc::MADV_REMOVE => true,
         libc::MADV_DOFORK | libc::MADV_HUGEPAGE | COLLAPSE => false,
         _ => return None,
     };
-    has(addresses).then(|| if is_refused { errno::failed(libc::EOPNOTSUPP) } else { 0 })
+    overlaps(addresses).then(|| if is_refused { errno::failed(libc::EOPNOTSUPP) } else { 0 })
 }
 
 /// Locks the client during a fork.

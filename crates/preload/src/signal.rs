@@ -2,19 +2,11 @@
 //! the program's own action for SIGBUS is kept, and called for other faults. No thread and no
 //! handler may block SIGBUS, since the kernel would end the program at the next fault.
 
-use crate::start::is_inside;
-use interleaf_pager::kernel::sigbus::{set_own_action, spare};
+use crate::state::{is_inside, serves_in_signal, set_serves_in_signal};
+use interleaf_pager::kernel::sigbus::{remove_sigbus, set_program_action};
 use libc::{c_int, c_void, sighandler_t, sigset_t};
 use rustix::fs::RawDir;
-use std::{
-    fs, io, mem, ptr,
-    sync::atomic::{AtomicBool, Ordering::Relaxed},
-    thread,
-    time::Duration,
-};
-
-/// Whether faults are served in the handler.
-static IS_SERVED: AtomicBool = AtomicBool::new(false);
+use std::{fs, io, mem, ptr, thread, time::Duration};
 
 /// The largest signal number.
 const SIGNALS: c_int = 64;
@@ -23,14 +15,14 @@ const SIGNALS: c_int = 64;
 const SET_BYTES: usize = 8;
 
 /// The signals that the C library reserves: they cannot be blocked.
-const OF_LIBRARY: u64 = 1 << 31 | 1 << 32;
+const RESERVED: u64 = 1 << 31 | 1 << 32;
 
 /// Unblocks SIGBUS in this thread and in all handlers.
 ///
 /// # Errors
 /// When another thread has blocked SIGBUS: only that thread can unblock it.
-pub(crate) fn begin() -> Result<(), String> {
-    IS_SERVED.store(true, Relaxed);
+pub(crate) fn unblock_sigbus() -> Result<(), String> {
+    set_serves_in_signal(true);
     // SAFETY: sets and actions are plain numbers, and only the blocked signals change.
     unsafe {
         let mut none: sigset_t = mem::zeroed();
@@ -39,7 +31,7 @@ pub(crate) fn begin() -> Result<(), String> {
         for signal in 1..=SIGNALS {
             let mut action: libc::sigaction = mem::zeroed();
             let is_there = __sigaction(signal, ptr::null(), &raw mut action) == 0;
-            if is_there && spare(&mut action.sa_mask) {
+            if is_there && remove_sigbus(&mut action.sa_mask) {
                 __sigaction(signal, &raw const action, ptr::null_mut());
             }
         }
@@ -47,7 +39,7 @@ pub(crate) fn begin() -> Result<(), String> {
     match blocked_by().map_err(|why| format!("/proc/self/task: {why}"))? {
         None => Ok(()),
         Some(thread) => {
-            IS_SERVED.store(false, Relaxed);
+            set_serves_in_signal(false);
             Err(format!(
                 "--faults signal: thread {thread} has blocked SIGBUS already, and would be killed"
             ))
@@ -89,14 +81,9 @@ fn blocked_by() -> io::Result<Option<String>> {
     Ok(None)
 }
 
-/// Takes SIGBUS out of a set of signals to block.
-pub(crate) fn spared(mask: u64) -> u64 {
-    if IS_SERVED.load(Relaxed) { mask & !(1 << (libc::SIGBUS - 1)) } else { mask }
-}
-
 /// Whether signal calls of the program must be adapted.
-fn is_served() -> bool {
-    IS_SERVED.load(Relaxed) && !is_inside()
+fn adapts_signals() -> bool {
+    serves_in_signal() && !is_inside()
 }
 
 unsafe extern "C" {
@@ -119,22 +106,22 @@ pub unsafe extern "C" fn sigaction(
 ) -> c_int {
     // SAFETY: by the same contract.
     unsafe {
-        if !is_served() {
+        if !adapts_signals() {
             return __sigaction(signal, action, before);
         }
         let Some(action) = action.as_ref() else {
             if signal == libc::SIGBUS && !before.is_null() {
-                *before = set_own_action(None);
+                *before = set_program_action(None);
                 return 0;
             }
             return __sigaction(signal, action, before);
         };
         let mut spared = *action;
-        spare(&mut spared.sa_mask);
+        remove_sigbus(&mut spared.sa_mask);
         if signal != libc::SIGBUS {
             return __sigaction(signal, &raw const spared, before);
         }
-        let was = set_own_action(Some(&spared));
+        let was = set_program_action(Some(&spared));
         if !before.is_null() {
             *before = was;
         }
@@ -190,9 +177,9 @@ unsafe fn mask(how: c_int, set: *const sigset_t, before: *mut sigset_t) -> c_int
     unsafe {
         let mut spared = set.as_ref().copied();
         if let Some(set) = &mut spared {
-            *ptr::from_mut(set).cast::<u64>() &= !OF_LIBRARY;
-            if how != libc::SIG_UNBLOCK && is_served() {
-                spare(set);
+            *ptr::from_mut(set).cast::<u64>() &= !RESERVED;
+            if how != libc::SIG_UNBLOCK && adapts_signals() {
+                remove_sigbus(set);
             }
         }
         let new: *const c_void =

@@ -16,7 +16,7 @@
 //! program began, at a distance that is the same in all threads. A table at the thread pointer has
 //! the block of each object, for code that does not know the distance.
 
-use crate::{next, start};
+use crate::{next, state};
 use interleaf_pager::kernel::thread::{Join, Work};
 use libc::{c_int, c_void, dl_phdr_info, size_t};
 use rustix::thread::futex;
@@ -38,7 +38,7 @@ const STACK: usize = 2 << 20;
 const CONTROL: usize = 8192;
 
 /// Blocks farther from the thread pointer belong to objects that were loaded later.
-const FARTHEST: usize = 64 << 20;
+const OFFSET_MAX: usize = 64 << 20;
 
 /// Bytes of an entry in the table of blocks: the block's address, and the pointer to free.
 const ENTRY: usize = 16;
@@ -63,12 +63,16 @@ pub(crate) fn prepare() {
     MODULES.get_or_init(|| {
         let mut modules: Vec<Module> = vec![];
         // SAFETY: the function gets a pointer to the list, which lives longer.
-        unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut modules).cast()) };
+        unsafe { libc::dl_iterate_phdr(Some(record_module), (&raw mut modules).cast()) };
         modules
     });
 }
 
-unsafe extern "C" fn look(info: *mut dl_phdr_info, bytes: size_t, data: *mut c_void) -> c_int {
+unsafe extern "C" fn record_module(
+    info: *mut dl_phdr_info,
+    bytes: size_t,
+    data: *mut c_void,
+) -> c_int {
     // SAFETY: the loader passes a valid structure, and `prepare` the list.
     let (info, modules) = unsafe { (&*info, &mut *data.cast::<Vec<Module>>()) };
     if bytes < size_of::<dl_phdr_info>() || info.dlpi_tls_data.is_null() {
@@ -76,9 +80,9 @@ unsafe extern "C" fn look(info: *mut dl_phdr_info, bytes: size_t, data: *mut c_v
     }
     // SAFETY: the loader gives the number of headers.
     let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
-    let offset = info.dlpi_tls_data as isize - pointer() as isize;
+    let offset = info.dlpi_tls_data as isize - thread_pointer() as isize;
     let header = headers.iter().find(|header| header.p_type == libc::PT_TLS);
-    if let Some(header) = header.filter(|_| offset.unsigned_abs() < FARTHEST) {
+    if let Some(header) = header.filter(|_| offset.unsigned_abs() < OFFSET_MAX) {
         modules.push(Module {
             id: info.dlpi_tls_modid,
             offset,
@@ -91,7 +95,7 @@ unsafe extern "C" fn look(info: *mut dl_phdr_info, bytes: size_t, data: *mut c_v
 }
 
 /// The thread pointer.
-fn pointer() -> usize {
+fn thread_pointer() -> usize {
     let pointer: usize;
     #[cfg(target_arch = "x86_64")]
     // SAFETY: the thread pointer is stored at its own address.
@@ -107,13 +111,13 @@ fn pointer() -> usize {
 }
 
 /// The memory of a thread: a guard page, its stack, and its thread-local storage.
-struct Area {
+struct ThreadMemory {
     start: usize,
     bytes: usize,
     pointer: usize,
 }
 
-impl Area {
+impl ThreadMemory {
     fn new(modules: &[Module]) -> io::Result<Self> {
         let first = modules.iter().map(|module| -module.offset).max().unwrap_or(0).max(0);
         let end = |module: &Module| module.offset + module.bytes as isize;
@@ -176,7 +180,7 @@ impl Area {
     /// The destination is large enough.
     #[cfg(target_arch = "x86_64")]
     unsafe fn control(&self, table: usize) {
-        let (own, new) = (pointer() as *const usize, self.pointer as *mut usize);
+        let (own, new) = (thread_pointer() as *const usize, self.pointer as *mut usize);
         // SAFETY: by the caller; the calling thread has such a block too.
         unsafe {
             *new = self.pointer;
@@ -198,7 +202,7 @@ impl Area {
     }
 }
 
-impl Drop for Area {
+impl Drop for ThreadMemory {
     fn drop(&mut self) {
         // SAFETY: no thread runs in this memory.
         unsafe { libc::syscall(libc::SYS_munmap, self.start, self.bytes) };
@@ -206,21 +210,21 @@ impl Drop for Area {
 }
 
 /// The name and the start function of a thread.
-struct Begin {
+struct ThreadStart {
     name: CString,
     work: Work,
 }
 
 /// A started thread. The kernel sets `number` to 0 when the thread has ended, and wakes the
 /// waiters.
-pub(crate) struct Started {
+pub(crate) struct StartedThread {
     number: AtomicU32,
-    _area: Area,
+    _memory: ThreadMemory,
 }
 
-static STARTED: Mutex<Vec<Arc<Started>>> = Mutex::new(vec![]);
+static STARTED: Mutex<Vec<Arc<StartedThread>>> = Mutex::new(vec![]);
 
-fn started() -> Hold {
+fn started() -> ThreadList {
     STARTED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -231,15 +235,15 @@ pub(crate) fn running() -> Vec<u32> {
 }
 
 /// The locked list of threads: no thread is started or removed meanwhile.
-pub(crate) type Hold = MutexGuard<'static, Vec<Arc<Started>>>;
+pub(crate) type ThreadList = MutexGuard<'static, Vec<Arc<StartedThread>>>;
 
 /// Locks the list of threads during a fork.
-pub(crate) fn hold() -> Hold {
+pub(crate) fn lock_list() -> ThreadList {
     started()
 }
 
 /// Empties the list in a forked child, which has none of the threads.
-pub(crate) fn forget(mut hold: Hold) {
+pub(crate) fn forget(mut hold: ThreadList) {
     // The memory is leaked: threads of the parent hold references, which are never dropped here.
     std::mem::forget(std::mem::take(&mut *hold));
 }
@@ -247,11 +251,11 @@ pub(crate) fn forget(mut hold: Hold) {
 /// Starts a thread in which all signals are blocked but the one of [`crate::credentials`].
 pub(crate) fn spawn(name: &str, work: Work) -> io::Result<Join> {
     prepare();
-    let area = Area::new(MODULES.get().map_or(&[], Vec::as_slice))?;
+    let area = ThreadMemory::new(MODULES.get().map_or(&[], Vec::as_slice))?;
     let (stack, pointer) = (area.start + PAGE + STACK, area.pointer);
-    let thread = Arc::new(Started { number: AtomicU32::new(u32::MAX), _area: area });
+    let thread = Arc::new(StartedThread { number: AtomicU32::new(u32::MAX), _memory: area });
     let number = thread.number.as_ptr();
-    let begin = Box::into_raw(Box::new(Begin { name: CString::new(name)?, work }));
+    let begin = Box::into_raw(Box::new(ThreadStart { name: CString::new(name)?, work }));
     let flags = libc::CLONE_VM
         | libc::CLONE_FS
         | libc::CLONE_FILES
@@ -263,14 +267,14 @@ pub(crate) fn spawn(name: &str, work: Work) -> io::Result<Join> {
         | libc::CLONE_CHILD_CLEARTID;
     let mut threads = started();
     threads.retain(|thread| thread.number.load(Acquire) != 0);
-    let mask = start::block_all();
+    let mask = state::block_all();
     // SAFETY: the stack and the thread-local storage belong to the thread alone, and stay until it
     // has ended: the list holds them. The thread owns its argument.
     let outcome = unsafe {
         libc::clone(run, stack as *mut c_void, flags, begin.cast(), number, pointer, number)
     };
     let why = io::Error::last_os_error();
-    start::set_mask(mask);
+    state::set_mask(mask);
     if outcome == -1 {
         // SAFETY: the thread that would own it was not made.
         drop(unsafe { Box::from_raw(begin) });
@@ -282,18 +286,18 @@ pub(crate) fn spawn(name: &str, work: Work) -> io::Result<Join> {
 
 extern "C" fn run(begin: *mut c_void) -> c_int {
     // SAFETY: `spawn` passes the ownership to this thread.
-    let begin = unsafe { Box::from_raw(begin.cast::<Begin>()) };
+    let begin = unsafe { Box::from_raw(begin.cast::<ThreadStart>()) };
     // SAFETY: the call reads a string that ends with a zero.
     unsafe { libc::prctl(libc::PR_SET_NAME, begin.name.as_ptr()) };
-    start::set_mask(!crate::credentials::BIT);
-    let Begin { name, work } = *begin;
+    state::set_mask(!state::SIGSETXID_BIT);
+    let ThreadStart { name, work } = *begin;
     drop(name);
     work();
-    start::block_all();
+    state::block_all();
     0
 }
 
-fn join(thread: &Arc<Started>) {
+fn join(thread: &Arc<StartedThread>) {
     loop {
         match thread.number.load(Acquire) {
             0 => break,

@@ -2,7 +2,7 @@
 //! they do not notice.
 
 use interleaf_pager::{
-    kernel::uffd::Faults,
+    kernel::uffd::FaultMode,
     session::{Children, SCHEMA, SKIP_SBRK, Session, Settings, VARIABLE},
     shared,
 };
@@ -52,7 +52,7 @@ fn library() -> PathBuf {
 
 /// Runs a program in a folder, which its store is in too, in a session of its own as `interleaf
 /// extend` begins it.
-fn extended(program: &Path, folder: &Path, arguments: &[&str], faults: Faults) -> Output {
+fn extended(program: &Path, folder: &Path, arguments: &[&str], faults: FaultMode) -> Output {
     extended_with(None, program, folder, arguments, faults)
 }
 
@@ -62,7 +62,7 @@ fn extended_with(
     program: &Path,
     folder: &Path,
     arguments: &[&str],
-    faults: Faults,
+    faults: FaultMode,
 ) -> Output {
     let base = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
     let settings = Settings {
@@ -107,11 +107,11 @@ fn text(output: &Output) -> String {
 
 /// Runs a program both ways: it succeeds and says the same, and leaves nothing behind.
 fn same(name: &str, arguments: &[&str]) {
-    same_by(name, arguments, Faults::Thread);
+    same_by(name, arguments, FaultMode::Thread);
 }
 
 /// The same, with the choice of who serves faults.
-fn same_by(name: &str, arguments: &[&str], faults: Faults) {
+fn same_by(name: &str, arguments: &[&str], faults: FaultMode) {
     let (folder, program) = compile(name);
     same_program(None, &program, folder.path(), arguments, faults);
 }
@@ -122,7 +122,7 @@ fn same_program(
     program: &Path,
     folder: &Path,
     arguments: &[&str],
-    faults: Faults,
+    faults: FaultMode,
 ) {
     let mut plain = Command::new(program);
     plain.args(arguments).current_dir(folder).envs(preloaded.map(|it| ("LD_PRELOAD", it)));
@@ -181,30 +181,30 @@ fn a_transform_and_a_factorisation() {
 /// What waits for no system call does not notice who serves its faults.
 #[test]
 fn blocks_in_signals() {
-    same_by("malloc.c", &[], Faults::Signal);
+    same_by("malloc.c", &[], FaultMode::Signal);
 }
 
 #[test]
 fn pieces_in_signals() {
-    same_by("pieces.c", &[], Faults::Signal);
+    same_by("pieces.c", &[], FaultMode::Signal);
 }
 
 #[test]
 fn containers_in_signals() {
-    same_by("containers.cc", &[], Faults::Signal);
+    same_by("containers.cc", &[], FaultMode::Signal);
 }
 
 #[test]
 fn numbers_in_signals() {
-    same_by("numeric.c", &[], Faults::Signal);
+    same_by("numeric.c", &[], FaultMode::Signal);
 }
 
 /// Threads, a handler of SIGBUS and other handlers of the program's own, that block what they like;
 /// system calls that meet pages that are not there, and children.
 #[test]
 fn signals() {
-    same_by("signals.c", &["file"], Faults::Thread);
-    same_by("signals.c", &["file", "EFAULT"], Faults::Signal);
+    same_by("signals.c", &["file"], FaultMode::Thread);
+    same_by("signals.c", &["file", "EFAULT"], FaultMode::Signal);
 }
 
 /// Says that something is not tested, because a package is not installed; fails where it must be.
@@ -219,7 +219,7 @@ fn say(text: &str) {
     std::io::stderr().write_all(text.as_bytes()).expect("the standard error");
 }
 
-const BOTH: [Faults; 2] = [Faults::Thread, Faults::Signal];
+const BOTH: [FaultMode; 2] = [FaultMode::Thread, FaultMode::Signal];
 
 /// A program with an allocator of its own, over `mmap(2)`.
 #[test]
@@ -256,7 +256,7 @@ fn same_with(allocator: &Allocator) {
         same_program(Some(&library), &path("preloaded"), folder.path(), &[], faults);
     }
     // Not in signals: what it prints may be in memory that is not there (EFAULT).
-    same_program(Some(&library), &path("containers"), folder.path(), &[], Faults::Thread);
+    same_program(Some(&library), &path("containers"), folder.path(), &[], FaultMode::Thread);
 }
 
 #[test]
@@ -355,7 +355,7 @@ fn same_script(name: &str, needed: (&str, &[&str]), package: &str) {
     assert!(plain.status.success(), "{}", text(&plain));
     let script = script.to_str().expect("a path of letters");
     // Not in signals: Python reads what it imports into memory that may not be there (EFAULT).
-    let output = extended(Path::new(python), folder.path(), &[script], Faults::Thread);
+    let output = extended(Path::new(python), folder.path(), &[script], FaultMode::Thread);
     assert_eq!(text(&output), text(&plain));
 }
 

@@ -7,7 +7,7 @@ pub use plan::{CheckDocument, DriveDocument, EstimateDocument, PlanDocument};
 use super::rounded;
 use interleaf_pager::{
     cache::Counts,
-    session::ledger::{Board, Process},
+    session::ledger::{BudgetLedger, Process},
     session::{PAGE_BYTES, Settings},
 };
 use serde::{Deserialize, Serialize};
@@ -82,16 +82,16 @@ pub struct Seen(Vec<Process>);
 
 impl Seen {
     /// Takes in how they are now.
-    pub fn look(&mut self, board: &Board) {
+    pub fn look(&mut self, ledger: &BudgetLedger) {
         // First those that run: who ends meanwhile is among those that have gone.
-        let mut found = board.processes();
-        found.extend(board.recover());
+        let mut found = ledger.processes();
+        found.extend(ledger.recover());
         self.take(found);
     }
 
     /// The same, without clearing the slots of those who have gone.
-    pub fn watch(&mut self, board: &Board) {
-        self.take(board.processes());
+    pub fn watch(&mut self, ledger: &BudgetLedger) {
+        self.take(ledger.processes());
     }
 
     fn take(&mut self, found: Vec<Process>) {
@@ -107,9 +107,9 @@ impl Seen {
 
 impl ExtendDocument {
     /// What was done so far by the processes of a session.
-    pub fn new(settings: &Settings, board: &Board, seen: &Seen) -> Self {
-        let here = board.processes();
-        let all = here.iter().map(|process| process.counts).chain([board.past()]);
+    pub fn new(settings: &Settings, ledger: &BudgetLedger, seen: &Seen) -> Self {
+        let here = ledger.processes();
+        let all = here.iter().map(|process| process.counts).chain([ledger.past_counts()]);
         let total =
             all.map(CountsDocument::from).fold(CountsDocument::default(), |one, other| one + other);
         Self {
@@ -176,7 +176,7 @@ impl From<&Process> for ProcessDocument {
             name: process.name.clone(),
             dram_bytes: process.held * PAGE_BYTES,
             outside_bytes: None,
-            left_bytes: process.left_bytes,
+            left_bytes: process.unextended_bytes,
             counts: process.counts.into(),
         }
     }

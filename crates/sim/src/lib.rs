@@ -8,6 +8,7 @@
 //! This crate reads no file and no clock. Randomness has a seed: the same input gives the same
 //! output, bit for bit.
 
+#![warn(missing_docs)]
 #![forbid(unsafe_code)]
 
 pub mod cxl;

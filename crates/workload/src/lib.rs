@@ -4,8 +4,6 @@
 //! and a check afterwards that no word of them is wrong. The arrays come from the ordinary
 //! allocator by default, so that `interleaf extend` covers them.
 
-#![allow(missing_docs, reason = "a private crate: names that need no comment have none")]
-
 pub mod memory;
 
 pub mod run;

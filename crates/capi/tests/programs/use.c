@@ -1,4 +1,4 @@
-/* Uses all of interleaf.h: with arguments as they should be, and as they should not. */
+/* Uses all of interleaf.h, with valid and with invalid arguments. */
 #include "interleaf.h"
 
 #include <stdio.h>
@@ -52,7 +52,7 @@ static void keeps_more_than_fits(interleaf_pager *pager, interleaf_advice advice
     for (at = 0; at < words; at++) {
         CHECK(array[at] == at * 0x9e3779b97f4a7c15u);
     }
-    /* A part that does not begin or end with a page is zeros, and nothing beside it. */
+    /* A discarded part need not begin or end with a page; the bytes beside it stay. */
     CHECK(interleaf_discard(pager, array + 100, MIB) == INTERLEAF_OK);
     for (at = 0; at < 2 * MIB / sizeof(uint64_t); at++) {
         int is_within = at >= 100 && at < 100 + MIB / sizeof(uint64_t);
@@ -95,7 +95,7 @@ int main(int count, char **arguments)
     CHECK(interleaf_free(pager, NULL) == INTERLEAF_OK);
     CHECK(interleaf_get_statistics(pager, &statistics, 3) == INTERLEAF_BAD_ARGUMENT);
     CHECK(interleaf_get_statistics(pager, &statistics, sizeof statistics) == INTERLEAF_OK);
-    CHECK(statistics.read > 0 && statistics.written > 0 && statistics.touches > 0);
+    CHECK(statistics.read > 0 && statistics.written > 0 && statistics.faults > 0);
     CHECK(interleaf_version()[0] != '\0');
     interleaf_close(pager);
     puts("all is as the header says");

@@ -3,7 +3,7 @@
 use super::{pid, quantity};
 use clap::{Args, ValueEnum};
 use interleaf_model::units::Bytes;
-use interleaf_pager::{kernel::uffd::Faults, session::Children};
+use interleaf_pager::{kernel::uffd::FaultMode, session::Children};
 use std::{ffi::OsString, path::PathBuf};
 
 /// What to write when something is missing.
@@ -156,7 +156,7 @@ pub(crate) enum FaultsChoice {
     Signal,
 }
 
-impl From<FaultsChoice> for Faults {
+impl From<FaultsChoice> for FaultMode {
     fn from(choice: FaultsChoice) -> Self {
         match choice {
             FaultsChoice::Thread => Self::Thread,

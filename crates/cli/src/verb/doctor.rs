@@ -20,7 +20,7 @@ use interleaf_observe::{
     rapl::Meter,
     resctrl,
 };
-use interleaf_pager::rights::{self, Refused};
+use interleaf_pager::rights::{self, MissingRight};
 use interleaf_record::machine::DoctorDocument;
 use std::path::Path;
 
@@ -70,7 +70,7 @@ fn tried(capability: &mut Capability) {
     };
     capability.status = match outcome {
         Ok(()) => Status::Present(how.into()),
-        Err(Refused { why, remedy }) => Status::Missing { why, remedy },
+        Err(MissingRight { why, hint }) => Status::Missing { why, remedy: hint },
     };
 }
 

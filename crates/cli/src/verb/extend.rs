@@ -203,7 +203,7 @@ fn under(
 ) -> Result<(Ended, ExtendDocument), Failure> {
     let (program, arguments) = args.command.split_first().unwrap_or_else(|| unreachable!());
     let (mut seen, mut outside) = (Seen::default(), Outside::new());
-    let document = |seen: &Seen| ExtendDocument::new(&session.settings, &session.board, seen);
+    let document = |seen: &Seen| ExtendDocument::new(&session.settings, &session.ledger, seen);
     if let Some(signal) = signals.come() {
         let ended = Ended { status: None, elapsed: Duration::ZERO, signal: Some(signal) };
         return Ok((ended, document(&seen)));
@@ -217,20 +217,20 @@ fn under(
     ];
     let mut running =
         signals.start_with(&variables, program, arguments).map_err(system::start_failure)?;
-    session.board.set_first(running.pid());
+    session.ledger.set_first_process(running.pid());
     let mut line = Instant::now() + LINE;
     while !running.has_ended(TICK) {
-        seen.look(&session.board);
-        outside.look(&session.board);
+        seen.look(&session.ledger);
+        outside.look(&session.ledger);
         if args.monitor.is_some() && Instant::now() >= line {
             line += LINE;
             monitored(&running, document(&seen));
         }
     }
     let status = running.status().map_err(system::wait_failure)?;
-    seen.look(&session.board);
+    seen.look(&session.ledger);
     drop(server);
-    seen.look(&session.board);
+    seen.look(&session.ledger);
     let mut document = document(&seen);
     document.ended(Some(status), running.elapsed());
     outside.tell(&mut document);

@@ -1,15 +1,15 @@
 //! A command that runs under a policy of memory, and the signals that are meant for it.
 //!
-//! Who wraps a command has to outlive it, to put back what was changed for it. So signals that
-//! would end the wrapper are passed on to the command, and it is the command's end that ends the
-//! wrapper. What the keys of a terminal send, it sends to both: that is not passed on again.
-//! Nobody can tell a process that signals the whole group (`kill 0`, `timeout`) from one that
-//! signals the wrapper: the command gets such a signal twice.
+//! A wrapper has to outlive its command, in order to restore the settings that were changed for it.
+//! Signals that would end the wrapper are therefore passed on to the command, and the wrapper ends
+//! when the command does. A terminal sends the signals of its keys to both: those are not passed on
+//! again. A signal to the whole process group (`kill 0`, `timeout`) cannot be told from one to the
+//! wrapper alone: the command gets it twice.
 //!
-//! A signal that was ignored when this process was started stays ignored, as `nohup` and
-//! `trap '' INT` ask for, and the command starts with the dispositions and the mask that this
-//! process was started with. The one exception is SIGCHLD: while it is ignored, nobody learns how
-//! the command ended, so that the command has the default.
+//! A signal that was ignored when this process started stays ignored, as `nohup` and `trap '' INT`
+//! ask for, and the command starts with the dispositions and the mask that this process was started
+//! with. SIGCHLD is the one exception: while it is ignored, wait(2) does not report how the command
+//! ended, so that the command has the default.
 
 use crate::{place::mempolicy::Policy, process, root::Root, stop::StopFlag, syscall};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
@@ -35,8 +35,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Signals that are passed on: all that end a process which has not said otherwise, but for those
-/// of faults and of real time. Batch systems announce the end of a job by several of them.
+/// Signals that are passed on: all whose default action ends a process, except those of faults and
+/// real-time signals. Batch systems announce the end of a job by several of them.
 const SIGNALS: [i32; 13] = [
     SIGHUP,
     SIGINT,
@@ -53,8 +53,7 @@ const SIGNALS: [i32; 13] = [
     libc::SIGPWR,
 ];
 
-/// Signals that end a process that has not said otherwise, and here are held back. From when it is
-/// made, a signal no longer ends this process.
+/// Signals that are held back: as long as this exists, they do not end the process.
 #[derive(Debug)]
 pub struct Signals {
     events: Receiver<Event>,
@@ -62,21 +61,21 @@ pub struct Signals {
     stop: StopFlag,
 }
 
-/// What there is to react to.
+/// An event that the wrapper reacts to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A signal came.
+    /// A signal was delivered.
     Signal {
-        /// Its number.
+        /// The signal number.
         number: i32,
-        /// Whether it came to this process alone, not to the command too.
+        /// True when the signal was sent to this process alone and not to the command too.
         is_for_us: bool,
     },
-    /// The command has ended, at this time.
+    /// The command ended at this time.
     Ended(Instant),
 }
 
-/// A command that runs.
+/// A running command.
 #[derive(Debug)]
 pub struct Running<'a> {
     child: Child,
@@ -87,17 +86,17 @@ pub struct Running<'a> {
 }
 
 impl Signals {
-    /// Begins to hold them back.
+    /// Holds the signals back from now on.
     ///
     /// # Errors
-    /// When the system does not let us.
+    /// When the system refuses to register them.
     pub fn hold() -> io::Result<Self> {
         let (sender, events) = channel();
-        // What is ignored stays so, for the command too: nohup asks for that.
+        // Ignored signals stay ignored, for the command too: nohup asks for that.
         let ignored = ignored(&Root::live());
         let is_ignored = |number: i32| ignored & (1 << (number - 1)) != 0;
         if is_ignored(SIGCHLD) {
-            // But for this: nobody learns how a command ended while it is ignored.
+            // Except SIGCHLD: while it is ignored, wait(2) does not report how a command ended.
             flag::register(SIGCHLD, Arc::default())?;
         }
         let held = SIGNALS.iter().filter(|number| !is_ignored(**number));
@@ -119,13 +118,13 @@ impl Signals {
         Ok(Self { events, sender, stop })
     }
 
-    /// The flag that a signal sets, which ends long work early; the other functions still report
+    /// A flag that is set by any signal and ends long work early; the other functions still report
     /// the signal.
     pub fn stop_flag(&self) -> StopFlag {
         self.stop.clone()
     }
 
-    /// A signal that came meanwhile, if any did.
+    /// A signal that was delivered since, if any.
     pub fn come(&self) -> Option<i32> {
         self.events.try_iter().find_map(|event| match event {
             Event::Signal { number, .. } => Some(number),
@@ -133,7 +132,7 @@ impl Signals {
         })
     }
 
-    /// Waits for a signal, at most for `limit`.
+    /// Waits for a signal for at most `limit`.
     pub fn wait(&self, limit: Duration) -> Option<i32> {
         match self.events.recv_timeout(limit) {
             Ok(Event::Signal { number, .. }) => Some(number),
@@ -141,7 +140,7 @@ impl Signals {
         }
     }
 
-    /// Starts a command whose pages come under `policy`, and those of all that it starts.
+    /// Starts a command whose new pages, and those of its descendants, are placed by `policy`.
     ///
     /// # Errors
     /// When the kernel refuses the policy, or the command cannot be started.
@@ -154,7 +153,7 @@ impl Signals {
         self.start_into(None, policy, program, arguments)
     }
 
-    /// The same, with all that it writes going to `output`, where there is one.
+    /// As [`Signals::start`]; stdout and stderr go to `output` where one is given.
     ///
     /// # Errors
     /// As for [`Signals::start`].
@@ -174,7 +173,7 @@ impl Signals {
         self.launch(&mut command, Some(policy))
     }
 
-    /// Starts a command whose pages come as ours do, with these variables in its environment.
+    /// Starts a command under the policy of this process, with these variables in its environment.
     ///
     /// # Errors
     /// When the command cannot be started.
@@ -196,83 +195,83 @@ impl Signals {
     ) -> Result<Running<'_>, StartError> {
         let program = command.get_program().to_os_string();
         let failed = |why| StartError::command(&program, why);
-        // Before there is a command that would be left alone if this failed.
+        // Started before the command: if this fails, no command is left without a waiter.
         let waiter = self.waiter().map_err(failed)?;
         let set = |policy: &Policy| {
             policy.set().map_err(|why| StartError::Policy { policy: policy.to_string(), why })
         };
         if syscall::inherited_ignored_sigpipe() {
-            // Rust's runtime ignores it in this process, and gives every child the default.
+            // Rust's runtime ignores SIGPIPE in this process, and gives every child the default.
             syscall::with_ignored_signal(command, SIGPIPE);
         }
         policy.map_or(Ok(()), set)?;
         let begun = Instant::now();
         let started = command.spawn();
-        // Ours was only there to be inherited.
+        // The policy of this process was set only to be inherited.
         policy.map_or(Ok(()), |_| set(&Policy::Default))?;
         let child = started.map_err(failed)?;
-        // It waits as long as we have not told it.
+        // The waiter waits for the process ID.
         let _ = waiter.send(pid(&child));
         Ok(Running { child, signals: self, started: begun, elapsed: Duration::ZERO, signal: None })
     }
 
-    /// A thread that is told a process, and tells when that has ended.
+    /// A thread that receives a process ID and reports the end of that process.
     fn waiter(&self) -> io::Result<Sender<Pid>> {
         let (sender, told) = channel();
         let to = self.sender.clone();
         thread::Builder::new().name("waiter".into()).spawn(move || {
-            // None was started.
+            // No command was started.
             let Ok(pid) = told.recv() else { return };
-            // It stays to be waited for by its owner, so that its number is not given away while
-            // signals are still sent to it.
+            // `WNOWAIT`: the owner reaps the process, so that its ID is not reused while signals
+            // are still sent to it.
             let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
             while let Err(rustix::io::Errno::INTR) = waitid(WaitId::Pid(pid), options) {}
-            // Nobody listens when the owner has gone.
+            // Fails when the owner is gone.
             let _ = to.send(Event::Ended(Instant::now()));
         })?;
         Ok(sender)
     }
 }
 
-/// Starts `command` with the default disposition of every signal and none blocked, in place of what
-/// this process was started with: for tests, which may run under nohup, from Python or from a
-/// runner of jobs that ignores signals.
+/// Starts `command` with the default disposition of every signal and none blocked, instead of those
+/// that this process was started with: for tests, which may run under nohup, from Python or from a
+/// job runner that ignores signals.
 pub fn with_default_signals(command: &mut Command) -> &mut Command {
     syscall::with_default_signals(command)
 }
 
-/// Whether a signal came to this process alone, not to the command too.
+/// True when a signal was sent to this process alone and not to the command too.
 fn is_for_us(number: i32, cause: Cause) -> bool {
     match number {
         _ if !matches!(cause, Cause::Kernel) => true,
-        // Keys of a terminal: for all that run in its foreground.
+        // Keys of a terminal send these to the whole foreground process group.
         SIGINT | SIGQUIT => false,
-        // The terminal has gone. That is told to who began the session, and only when that has
-        // ended to the foreground.
+        // The terminal has hung up: the kernel sends SIGHUP to the session leader, and to the
+        // foreground group only when the leader has ended.
         SIGHUP => began_session(),
-        // A timer or a limit of this process, which it may have had before it was this program.
+        // A timer or limit of this process, possibly inherited from the program that it was before
+        // exec.
         _ => true,
     }
 }
 
-/// Whether this process began its session. Not by getsid(2): a session that began in another PID
-/// namespace has no number here, and the library takes none for an answer.
+/// True when this process is its session's leader. getsid(2) is not used: a session of another PID
+/// namespace has ID 0 here, which rustix does not accept.
 fn began_session() -> bool {
     let us = std::process::id();
     let found = process::process(&Root::live(), us);
     found.is_ok_and(|process| process.is_some_and(|process| process.session == us))
 }
 
-/// The signals that this process ignores, the first in the lowest bit.
+/// The signals that this process ignores; bit 0 is signal 1.
 fn ignored(root: &Root) -> u64 {
     let status = root.peek("/proc/self/status").ok().flatten().unwrap_or_default();
     interleaf_procfs::status::signals(status.as_bytes(), "SigIgn").unwrap_or(0)
 }
 
-/// Why a command does not run.
+/// The reason why a command does not run.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The kernel does not take the policy.
     #[error("the kernel refuses the policy \"{policy}\": {why}")]
     Policy {
         /// The policy.
@@ -280,7 +279,6 @@ pub enum StartError {
         /// Why.
         why: io::Error,
     },
-    /// There is no such program, or it cannot be run.
     #[error("{program}: cannot be started: {why}")]
     Command {
         /// The program.
@@ -297,15 +295,16 @@ impl StartError {
 }
 
 impl Running<'_> {
-    /// The number of its process.
+    /// The process ID.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Waits for its end, at most for `limit`, and passes signals on. `None` when it still runs.
+    /// Waits for the command's end for at most `limit` and passes signals on. `None` while it still
+    /// runs.
     ///
     /// # Errors
-    /// When it cannot be waited for.
+    /// When wait(2) fails.
     pub fn wait(&mut self, limit: Duration) -> io::Result<Option<ExitStatus>> {
         match self.has_ended(limit) {
             true => self.status().map(Some),
@@ -313,8 +312,8 @@ impl Running<'_> {
         }
     }
 
-    /// The same, but it stays to be looked at until its [`Running::status`] is asked for: what an
-    /// ended process has used is in `/proc` until then.
+    /// As [`Self::wait`], but without reaping the process before [`Running::status`] is called:
+    /// until then `/proc` still has its usage.
     pub fn has_ended(&mut self, limit: Duration) -> bool {
         let end = Instant::now() + limit;
         loop {
@@ -331,31 +330,31 @@ impl Running<'_> {
                     }
                 }
                 Err(RecvTimeoutError::Timeout) => return false,
-                // We hold a sender ourselves.
+                // Does not happen: this value holds a sender itself.
                 Err(RecvTimeoutError::Disconnected) => return true,
             }
         }
     }
 
-    /// How it ended, or ends.
+    /// Waits for the command's end and gives its exit status.
     ///
     /// # Errors
-    /// When it cannot be waited for.
+    /// When wait(2) fails.
     pub fn status(&mut self) -> io::Result<ExitStatus> {
         self.child.wait()
     }
 
-    /// How long ago it was started.
+    /// The time since the start.
     pub fn age(&self) -> Duration {
         self.started.elapsed()
     }
 
-    /// How long it ran from its start to its end; nothing before that.
+    /// The time from start to end; zero while the command runs.
     pub fn elapsed(&self) -> Duration {
         self.elapsed
     }
 
-    /// The first signal that came while it ran, for it or for us, if any did.
+    /// The first signal that was delivered while the command ran, to it or to this process.
     pub fn came(&self) -> Option<i32> {
         self.signal
     }
@@ -363,7 +362,7 @@ impl Running<'_> {
     /// Sends it a signal.
     pub fn signal(&self, number: i32) {
         if let Some(signal) = Signal::from_named_raw(number) {
-            // It fails when the command has just ended, which the next event says.
+            // Fails when the command has just ended, which the next event reports.
             let _ = kill_process(pid(&self.child), signal);
         }
     }
@@ -399,7 +398,7 @@ mod tests {
 
     #[test]
     fn a_signal_is_passed_on() {
-        // The command inherits what this process has.
+        // The command inherits the dispositions of this process.
         syscall::set_disposition(SIGTERM, libc::SIG_DFL).unwrap();
         let signals = Signals::hold().unwrap();
         let mut running = start(&signals, &["sleep", "60"]).unwrap();

@@ -1,4 +1,5 @@
-//! What a place is where pages could be kept: on which drive, and whether it is one.
+//! The storage behind a folder or device in which pages could be kept: its file system, and whether
+//! it is a drive at all.
 
 use crate::root::{Root, RootError};
 use rustix::fs::{major, minor, statfs};
@@ -9,7 +10,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// File systems by the number that statfs(2) gives (`linux/magic.h` and their own headers).
+/// File systems by the magic number of statfs(2) (`linux/magic.h` and their own headers).
 const FILE_SYSTEMS: [(u64, &str, Nature); 13] = [
     (0xef53, "ext4", Nature::Drive),
     (0x5846_5342, "xfs", Nature::Drive),
@@ -26,32 +27,29 @@ const FILE_SYSTEMS: [(u64, &str, Nature); 13] = [
     (0x6573_5546, "fuse", Nature::Network),
 ];
 
-/// Where what is stored really is.
+/// The kind of storage behind a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Nature {
-    /// On a drive.
+    /// A drive of this machine.
     Drive,
-    /// In the memory that is to be extended.
+    /// DRAM, which is what is to be extended.
     Memory,
-    /// On another machine, or in another program.
+    /// Another machine, or another program.
     Network,
 }
 
 /// A place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Storage {
-    /// The name of the file system that a folder is in; nothing of a block device.
+    /// The name of a folder's file system; `None` of a block device.
     pub file_system: Option<&'static str>,
-    /// Where it really is.
     pub nature: Nature,
-    /// Whether the drive turns; `None` where nobody knows.
+    /// True of a hard disk, false of a solid-state drive; `None` where the kernel does not know.
     pub is_rotational: Option<bool>,
 }
 
-/// Why nothing is known of a place.
 #[derive(Debug, thiserror::Error)]
 pub enum StorageError {
-    /// The system refuses.
     #[error("{}: {why}", path.display())]
     System {
         /// The place.
@@ -59,16 +57,15 @@ pub enum StorageError {
         /// Why.
         why: io::Error,
     },
-    /// What the kernel says of the drive cannot be read.
     #[error(transparent)]
     Root(#[from] RootError),
 }
 
 impl Storage {
-    /// Looks at a folder or a block device.
+    /// Inspects a folder or a block device.
     ///
     /// # Errors
-    /// When it is not there, or cannot be looked at.
+    /// When the path does not exist or cannot be inspected.
     pub fn probe(root: &Root, path: &Path) -> Result<Self, StorageError> {
         let failed = |why| StorageError::System { path: path.into(), why };
         let found = fs::metadata(path).map_err(failed)?;
@@ -86,10 +83,10 @@ impl Storage {
     }
 }
 
-/// Whether the drive of a file system or a partition turns.
+/// True when the drive of a file system or a partition is a hard disk.
 fn is_rotational(root: &Root, device: u64) -> Result<Option<bool>, RootError> {
     let folder = format!("/sys/dev/block/{}:{}", major(device), minor(device));
-    // What a virtual machine says of it is what nobody has told it.
+    // A virtual drive has a default there, which says nothing about the host's drive.
     let is_virtual = |part: &OsStr| part.to_string_lossy().starts_with("virtio");
     let path = fs::canonicalize(root.at(&folder)).unwrap_or_default();
     if path.iter().any(is_virtual) {
@@ -118,7 +115,7 @@ mod tests {
 
     #[test]
     fn memory_is_no_drive() {
-        // A machine without it has nothing to show here.
+        // Without /dev/shm the test has nothing to check.
         if let Ok(storage) = Storage::probe(&Root::live(), Path::new("/dev/shm")) {
             assert_eq!(storage.nature, Nature::Memory);
         }

@@ -1,9 +1,9 @@
 //! A swap file that exists for the time of a run.
 //!
-//! The journal knows of the file before it exists, so that whatever ends this process, the next
-//! start or `--restore` switches it off and removes it. The process that made a file holds a lock
-//! on it: a file without one is a leftover even where the journal is gone and its process number is
-//! in use again, as after a restart of a container.
+//! The journal records the file before it is created. However this process ends, the next start or
+//! `--restore` switches the file off and removes it. The process that made a file holds a lock on
+//! it: a file without a lock is a leftover, even where the journal is gone and the process ID is in
+//! use again, as after a restart of a container.
 
 use crate::{
     place::journal::{
@@ -20,24 +20,24 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Size of a write while the file is filled.
+/// Bytes of one write while the file is filled.
 const CHUNK: usize = 1 << 20;
 
-/// How many names are tried.
+/// The number of names that are tried.
 const NAMES: u32 = 1000;
 
-/// A file that the kernel swaps to. The journal that it was made with switches it off and removes
-/// it.
+/// A swap file. The journal that it was made with switches it off and removes it.
 #[derive(Debug)]
 pub struct SwapFile {
-    /// Open for as long as the file is in use: its lock says so to other processes.
+    /// Open as long as the file is in use: the lock tells other processes that it is.
     _lock: File,
 }
 
-/// Why there is no swap file.
+/// The reason why there is no swap file.
 #[derive(Debug, thiserror::Error)]
 pub enum SwapError {
-    /// One of an earlier run is still in use: pages of this run could go there.
+    /// The swap file of an earlier run is still in use: the kernel could swap pages of this run to
+    /// it.
     #[error("{}: the swap file of an earlier run cannot be switched off: {why}", path.display())]
     Leftover {
         /// The file.
@@ -45,24 +45,22 @@ pub enum SwapError {
         /// Why.
         why: io::Error,
     },
-    /// The system refuses.
     #[error(transparent)]
     System(#[from] io::Error),
     /// The journal cannot be written, so that a kill could leave the file in use.
     #[error(transparent)]
     Journal(#[from] JournalError),
-    /// `/proc/swaps` cannot be read.
     #[error(transparent)]
     Root(#[from] RootError),
 }
 
 impl SwapFile {
-    /// Creates a swap file of `bytes` in `folder` and switches it on. Those of runs that are gone
-    /// are removed from the folder first.
+    /// Creates a swap file of `bytes` in `folder` and switches it on, after removing those of
+    /// processes that have ended.
     ///
     /// # Errors
-    /// When there is no room, when this user may not, or when a leftover cannot be removed. The
-    /// journal then removes whatever was created.
+    /// When space or permission is missing, or a leftover cannot be removed. The journal then
+    /// removes whatever was created.
     pub fn new(
         root: &Root,
         journal: &mut Journal<'_>,
@@ -84,7 +82,7 @@ impl SwapFile {
     }
 }
 
-/// Creates the file, locked, under a name that nothing has yet.
+/// Creates the file under an unused name and locks it.
 fn create(journal: &mut Journal<'_>, folder: &Path) -> Result<(PathBuf, File), SwapError> {
     let pid = std::process::id();
     for count in 0..NAMES {
@@ -104,14 +102,14 @@ fn create(journal: &mut Journal<'_>, folder: &Path) -> Result<(PathBuf, File), S
     Err(io::Error::from(io::ErrorKind::AlreadyExists).into())
 }
 
-/// Removes the swap files of processes that are gone.
+/// Removes the swap files of processes that have ended.
 fn remove_leftovers(root: &Root, folder: &Path) -> Result<(), SwapError> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
         if !is_ours(&path) {
             continue;
         }
-        // The kernel lets nobody open a swap file to write, but a lock needs no more than reading.
+        // Opening a swap file for writing fails (`ETXTBSY`); a lock needs only reading.
         let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32;
         let file = File::options().read(true).custom_flags(flags).open(&path);
         if file.is_ok_and(|file| matches!(file.try_lock(), Err(fs::TryLockError::WouldBlock))) {
@@ -152,7 +150,7 @@ mod tests {
         assert!(!path.exists());
     }
 
-    /// `swapoff` of a file that is none fails on every machine, whoever asks.
+    /// `swapoff` of a file that is no swap file fails on every machine, for root too.
     #[test]
     fn what_swapoff_refuses_is_told_and_tried_again_by_the_next_journal() {
         let (folder, root) = machine("");
@@ -180,7 +178,7 @@ mod tests {
         let (folder, root) = machine("");
         let (mut journal, _) = Journal::open(&root).unwrap();
         let (held, lock) = create(&mut journal, folder.path()).unwrap();
-        // The number of a process that lives, as after a restart of a container.
+        // The ID of a running process, as after a restart of a container.
         let left = folder.path().join(format!("{PREFIX}{}-7", std::process::id()));
         fs::write(&left, "").unwrap();
         remove_leftovers(&root, folder.path()).unwrap();

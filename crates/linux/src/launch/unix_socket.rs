@@ -1,4 +1,4 @@
-//! Unix sockets at a path, where one program listens and others find it.
+//! Unix sockets with a path, at which one program listens and others connect.
 
 use crate::{
     replace::{self, FileId, Folder},
@@ -21,16 +21,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Why nobody can listen at a path.
+/// The reason why a path cannot be listened at.
 #[derive(Debug, thiserror::Error)]
 pub enum SocketError {
-    /// Somebody listens there already.
     #[error("{}: somebody else listens there", .0.display())]
     InUse(PathBuf),
-    /// Something else than a socket is there.
     #[error("{}: is there and is no socket", .0.display())]
     NoSocket(PathBuf),
-    /// The system refuses.
     #[error("{}: {why}", path.display())]
     Refused {
         /// The socket.
@@ -40,7 +37,7 @@ pub enum SocketError {
     },
 }
 
-/// A socket at a path, which is removed when this goes.
+/// A listening socket, which is removed when this is dropped.
 #[derive(Debug)]
 pub struct Socket {
     listener: UnixListener,
@@ -48,25 +45,25 @@ pub struct Socket {
     id: FileId,
 }
 
-/// Users that may connect to a socket beside this user and root.
+/// Users that may connect besides this user and root.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Access {
-    /// The members of this group; nobody when there is none.
+    /// Members of this group may connect; `None` for no group.
     pub group: Option<u32>,
 }
 
 impl Socket {
-    /// Binds a socket that is at `path` only once it is ready. One that nobody listens at any more
-    /// is replaced.
+    /// Creates a listening socket. It appears at `path` when it is ready. A socket at which no
+    /// process listens any more is replaced.
     ///
     /// # Errors
-    /// When somebody listens there, something else is there, or the system refuses.
+    /// When another process listens there, the path is not a socket, or the system refuses.
     pub fn listen(path: &Path, access: Access) -> Result<Self, SocketError> {
         let failed = |why| SocketError::Refused { path: path.into(), why };
         let (folder, name) = Folder::of_file(path).map_err(failed)?;
         remove_stale(&folder, &name, path)?;
-        // The folder may belong to another user: the name cannot be foreseen, and the path cannot
-        // lead elsewhere. It is short, too: the kernel takes 108 bytes at most.
+        // The folder may belong to another user: the random name cannot be guessed, and the path by
+        // descriptor cannot be redirected. It is short, too: the kernel takes 108 bytes at most.
         let making = Folder::random_name(OsStr::new("")).map_err(failed)?;
         let listener = UnixListener::bind(folder.path().join(&making)).map_err(failed)?;
         let placed = place(&folder, &making, &name, access);
@@ -80,12 +77,11 @@ impl Socket {
         }
     }
 
-    /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The listener, for a thread that serves it.
+    /// A second descriptor of the listener, for the thread that serves it.
     ///
     /// # Errors
     /// When this process has no file descriptor left.
@@ -98,12 +94,12 @@ impl Socket {
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        // Another program may have put its own there since.
+        // Another program may have replaced the socket since.
         let _ = replace::remove_kept(&self.path, self.id);
     }
 }
 
-/// Removes a socket that nobody listens at any more.
+/// Removes a socket at which no process listens any more.
 fn remove_stale(folder: &Folder, name: &OsStr, path: &Path) -> Result<(), SocketError> {
     let failed = |why| SocketError::Refused { path: path.into(), why };
     let found = match statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
@@ -123,7 +119,7 @@ fn remove_stale(folder: &Folder, name: &OsStr, path: &Path) -> Result<(), Socket
     }
 }
 
-/// Gives a socket its mode and group, and then its name.
+/// Sets the mode and group of a socket, then gives it its name.
 fn place(folder: &Folder, making: &OsStr, name: &OsStr, access: Access) -> io::Result<FileId> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let node = openat(folder, making, flags, Mode::empty())?;
@@ -142,15 +138,15 @@ fn place(folder: &Folder, making: &OsStr, name: &OsStr, access: Access) -> io::R
     };
     let at = format!("/proc/self/fd/{}", node.as_raw_fd());
     chmodat(CWD, at, Mode::from_raw_mode(mode), AtFlags::empty())?;
-    // Unlike a renaming, a link does not take the place of what another has put there since.
+    // Unlike rename(2), link(2) fails when the name was taken meanwhile.
     linkat(folder, making, folder, name, AtFlags::empty())?;
     Ok(FileId::from_stat(&found))
 }
 
-/// The number of a group by its name or number.
+/// The ID of a group by its name or number.
 ///
 /// # Errors
-/// Why there is no such group.
+/// A message when the group does not exist.
 pub fn group(root: &Root, name: &str) -> Result<u32, String> {
     const GROUPS: &str = "/etc/group";
     if let Ok(number) = name.parse() {

@@ -1,9 +1,9 @@
-//! DAMON: whether it is there, who uses it, and what it can do.
+//! DAMON: whether the kernel has it, which threads are set up, and what they can do.
 //!
-//! Its files grow as one sets it up: `kdamonds/N` is a thread, `contexts/0` in it what is watched,
-//! and how, `schemes/N` in that what is done with what was found. So most of what a kernel offers
-//! cannot be seen before someone has set it up: [`damon`] reads what is there, and [`probe::probe`]
-//! sets something up, looks, and removes it.
+//! Its sysfs files appear as it is set up: `kdamonds/N` is a thread, `contexts/0` below it holds
+//! the monitored memory and the intervals, `schemes/N` below that the actions on regions. Most
+//! features of a kernel are visible only after a set-up: [`damon`] reads the files as they are, and
+//! [`probe::probe`] sets a thread up, reads, and removes it.
 
 pub mod probe;
 
@@ -15,43 +15,43 @@ pub const ADMIN: &str = "/sys/kernel/mm/damon/admin/kdamonds";
 /// The number of threads: the process whose journal holds this setting has DAMON.
 pub const COUNT: &str = "/sys/kernel/mm/damon/admin/kdamonds/nr_kdamonds";
 
-/// Its own modules, and the switch of each.
+/// DAMON's own modules, each with the file that enables it.
 pub(crate) const MODULES: [(&str, &str); 3] = [
     ("damon_stat", "/sys/module/damon_stat/parameters/enabled"),
     ("damon_reclaim", "/sys/module/damon_reclaim/parameters/enabled"),
     ("damon_lru_sort", "/sys/module/damon_lru_sort/parameters/enabled"),
 ];
 
-/// What is known of DAMON without starting it.
+/// The state of DAMON, read without changing it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Damon {
-    /// Threads of it that someone set up.
+    /// Threads that are set up.
     pub kdamonds: Vec<KdamondSettings>,
-    /// Its own modules that are enabled: they and we exclude each other.
+    /// DAMON's own modules that are enabled: they and our thread exclude each other.
     pub modules: Vec<String>,
-    /// Operations that it offers, where some context was set up to ask: `vaddr`, `paddr`, ...
+    /// Operations that the kernel offers, where a context is set up: `vaddr`, `paddr`, ...
     pub operations: Vec<String>,
-    /// Whether schemes have destinations; `None` where nobody has set up a scheme.
+    /// True when schemes have destinations; `None` where no scheme is set up.
     pub destinations: Option<bool>,
-    /// Whether there is something that this user may not read: then the rest may be too little.
+    /// True when this user may not read some file: the rest may then be incomplete.
     pub hidden: bool,
 }
 
-/// A thread of DAMON that someone set up.
+/// A thread of DAMON that is set up.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KdamondSettings {
-    /// Whether it runs; not known to who may not read it.
+    /// True when the thread runs; `None` to users who may not read its state.
     pub on: Option<bool>,
-    /// What it watches: `paddr` is the memory of the machine, `vaddr` that of processes.
+    /// The monitored memory: `paddr` is that of the machine, `vaddr` that of processes.
     pub operations: Option<String>,
-    /// What its schemes do, in their order.
+    /// The actions of its schemes, in order.
     pub actions: Vec<String>,
 }
 
-/// DAMON as it stands; `None` where the kernel has none, or not its files.
+/// The state of DAMON; `None` where the kernel lacks it or its sysfs files.
 ///
 /// # Errors
-/// When a file cannot be read for another reason than that only root may.
+/// When a file cannot be read for another reason than missing root rights.
 pub fn damon(root: &Root) -> Result<Option<Damon>, RootError> {
     if !root.has(ADMIN) {
         return Ok(None);
@@ -65,7 +65,7 @@ pub fn damon(root: &Root) -> Result<Option<Damon>, RootError> {
     }
     for (module, path) in MODULES {
         let enabled = root.text_if_allowed(path)?.unwrap_or_default();
-        // In a capture, what could not be read is empty.
+        // In a capture, files that could not be read are empty.
         damon.hidden |= enabled.is_empty() && root.has(path);
         if matches!(enabled.trim(), "Y" | "1" | "true") {
             damon.modules.push(module.into());
@@ -74,7 +74,7 @@ pub fn damon(root: &Root) -> Result<Option<Damon>, RootError> {
     Ok(Some(damon))
 }
 
-/// A thread whose files are in `folder`, and what they show of what the kernel offers.
+/// Reads the thread whose files are in `folder`, and notes the features that its files show.
 fn kdamond(root: &Root, folder: &str, damon: &mut Damon) -> Result<KdamondSettings, RootError> {
     let context = format!("{folder}/contexts/0");
     let word = |path: String| -> Result<Option<String>, RootError> {

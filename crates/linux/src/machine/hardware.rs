@@ -1,6 +1,6 @@
-//! What a machine is made of, as far as it tells: caches, DIMMs, what sets the frequency of its
-//! cores, prefetchers, and whether it is a guest. It goes into every record of a measurement: the
-//! same kernel on another machine gives other figures, and so does the same machine set otherwise.
+//! The hardware of a machine as far as it can be read: caches, DIMMs, frequency settings,
+//! prefetchers, and the hypervisor of a guest. Every record of a measurement has it: the same
+//! kernel gives other figures on another machine, and on the same machine with other settings.
 
 mod dimms;
 
@@ -13,62 +13,57 @@ use crate::{
 
 const CPUS: &str = "/sys/devices/system/cpu";
 
-/// The MSR that switches the prefetchers of Intel's cores off, a bit each (SDM vol. 4; "Disclosure
-/// of Hardware Prefetcher Control on Some Intel Processors").
+/// The MSR that disables the prefetchers of Intel's cores, one bit each (SDM vol. 4; "Disclosure of
+/// Hardware Prefetcher Control on Some Intel Processors").
 const MISC_FEATURE_CONTROL: u64 = 0x1A4;
 
-/// What its bits switch off, from bit 0 on.
+/// The prefetchers of its bits, from bit 0 on.
 const PREFETCHERS: [&str; 4] = ["L2 stream", "L2 adjacent line", "L1 next line", "L1 stride"];
 
-/// What is known, or why it is not.
+/// A value, or the reason why it is not known.
 pub type Told<T> = Result<T, String>;
 
-/// What a machine is made of.
+/// The hardware of a machine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Hardware {
-    /// The caches of its first CPU.
+    /// The caches of the first CPU.
     pub caches: Vec<Cache>,
-    /// The last-level caches, each with the CPUs that share it: one a socket, or one for each few
-    /// cores of a chiplet.
+    /// The last-level caches, each with the CPUs that share it: one for each socket, or one for the
+    /// few cores of a chiplet.
     pub last_level: Vec<Cache>,
-    /// What is in its slots.
+    /// The installed memory modules.
     pub dimms: Told<Vec<Dimm>>,
-    /// What decides how fast its cores run.
+    /// The governor of the cores' frequency.
     pub governor: Told<String>,
-    /// Whether they may run faster than rated.
+    /// True when cores may exceed their rated frequency.
     pub turbo: Told<bool>,
-    /// Which prefetchers are on.
     pub prefetchers: Told<Vec<Prefetcher>>,
-    /// What it is a guest of; `None` of a machine that says nothing of it.
+    /// The hypervisor of a guest; `None` of a machine that does not say that it is one.
     pub guest_of: Option<String>,
-    /// What its maker calls it.
+    /// The product name.
     pub product: Option<String>,
 }
 
-/// A cache, as the kernel lists it. In guests it is what the host claims.
+/// A cache as the kernel lists it. In a guest it is what the hypervisor claims.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cache {
-    /// 1 is the nearest to the core.
+    /// 1 is the level nearest to the core.
     pub level: u32,
-    /// What it holds: `Data`, `Instruction` or `Unified`.
+    /// `Data`, `Instruction` or `Unified`.
     pub kind: String,
-    /// Its size.
     pub bytes: u64,
-    /// The CPUs that share it.
+    /// The CPUs that share the cache.
     pub cpus: IdList,
 }
 
-/// A prefetcher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prefetcher {
-    /// What it does.
     pub name: &'static str,
-    /// Whether it does it.
     pub is_on: bool,
 }
 
 impl Hardware {
-    /// Reads what the machine below `root` tells.
+    /// Reads the hardware of the machine below `root`.
     ///
     /// # Errors
     /// When a file that is there holds nonsense.
@@ -88,13 +83,14 @@ impl Hardware {
 }
 
 impl Hardware {
-    /// The last-level cache that a CPU reaches; `None` where the kernel does not say.
+    /// The last-level cache of a CPU; `None` where the kernel does not list it.
     pub fn last_level_of(&self, cpu: u32) -> Option<&Cache> {
         self.last_level.iter().find(|cache| cache.cpus.has(cpu))
     }
 
-    /// How much of the last-level caches each of some CPUs has when all of them are in use: where
-    /// fewest of them share one. `None` where the kernel does not say.
+    /// The part of the last-level cache that each of some CPUs has when all of them are in use,
+    /// bytes: that of the cache which fewest of them share. `None` where the kernel lists no
+    /// caches.
     pub fn last_level_share(&self, cpus: &[u32]) -> Option<u64> {
         let share = |cache: &Cache| {
             let sharing = cpus.iter().filter(|cpu| cache.cpus.has(**cpu)).count() as u64;
@@ -142,7 +138,7 @@ fn caches(root: &Root, cpu: u32) -> Result<Vec<Cache>, RootError> {
     Ok(found)
 }
 
-/// A size as the kernel writes that of a cache.
+/// A cache size as the kernel writes it.
 fn size(text: &str) -> Option<u64> {
     let (number, factor) = match text.strip_suffix('K') {
         Some(number) => (number, 1024),
@@ -182,8 +178,8 @@ fn prefetchers(root: &Root, info: &str) -> Told<Vec<Prefetcher>> {
     Ok(PREFETCHERS.iter().enumerate().map(prefetcher).collect())
 }
 
-/// What a machine is a guest of: processors of guests say that they are (CPUID leaf 1, ECX bit 31),
-/// and firmware mostly whose.
+/// The hypervisor of a guest: guests' CPUs say that they are such (CPUID leaf 1, ECX bit 31), and
+/// the firmware mostly names the hypervisor.
 fn guest_of(root: &Root, info: &str) -> Result<Option<String>, RootError> {
     let has_flag = |line: &str| {
         line.starts_with("flags") && line.split_whitespace().any(|flag| flag == "hypervisor")
@@ -270,7 +266,7 @@ mod tests {
         let lists: Vec<String> = found.last_level.iter().map(|it| it.cpus.to_string()).collect();
         assert_eq!(lists, ["0-2", "3-5", "6", "7"]);
         assert_eq!(found.last_level_of(5).map(|it| it.bytes), Some(96 << 20));
-        // Where three threads share 96 MiB each has 32 MiB; where one has them alone, all of them.
+        // Three threads that share 96 MiB have 32 MiB each; a thread alone has all of them.
         assert_eq!(found.last_level_share(&[0, 1, 2]), Some(32 << 20));
         assert_eq!(found.last_level_share(&[0, 1, 2, 5]), Some(96 << 20));
         assert_eq!(found.last_level_share(&[6, 7]), Some(32 << 20));

@@ -3,17 +3,16 @@
 
 use std::{collections::BTreeSet, fmt};
 
-/// The highest number of a CPU or node that is taken for one; far above any machine.
+/// The highest ID of a CPU or node that is accepted; far above any machine's.
 const NUMBER_MAX: u32 = 65_535;
 
-/// Numbers of CPUs or nodes.
+/// IDs of CPUs or nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IdList(BTreeSet<u32>);
 
-/// Why something is not a list.
+/// The reason why a text is not a list.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IdListError {
-    /// A part that is neither a number nor a range.
     #[error("\"{part}\" in \"{text}\" is neither a number nor a range such as 0-3")]
     Part {
         /// The whole text.
@@ -21,7 +20,6 @@ pub enum IdListError {
         /// The part of it.
         part: String,
     },
-    /// A range that ends before it begins.
     #[error("\"{part}\" in \"{text}\" ends before it begins")]
     Backwards {
         /// The whole text.
@@ -29,23 +27,21 @@ pub enum IdListError {
         /// The part of it.
         part: String,
     },
-    /// A number that the machine does not have.
     #[error("there is no {number} in \"{text}\": the machine has {allowed}")]
     Absent {
         /// The whole text.
         text: String,
         /// The number.
         number: u32,
-        /// What there is.
+        /// The IDs that the machine has.
         allowed: String,
     },
-    /// Nothing is left.
     #[error("\"{0}\" names nothing")]
     Empty(String),
 }
 
 impl IdList {
-    /// The numbers that the kernel wrote: `0-3,8`, or nothing.
+    /// Parses a list as the kernel writes it: `0-3,8`, or empty.
     ///
     /// # Errors
     /// When a part is neither a number nor a range.
@@ -61,12 +57,12 @@ impl IdList {
         Ok(Self(numbers))
     }
 
-    /// The numbers that a user wrote in numactl's grammar, out of those the machine `has`:
-    /// `all`, `0-3,8`, `!2` (all but 2), `0-3,!2`, and with `+` before it relative to what there is
-    /// (`+0` is the first one). Each once, in the order in which it was written.
+    /// Parses a user's list in numactl's grammar, with the IDs that the machine `has`: `all`,
+    /// `0-3,8`, `!2` (all but 2), `0-3,!2`, and with a leading `+` relative to the machine's IDs
+    /// (`+0` is the first). Gives each ID once, in the order of the text.
     ///
     /// # Errors
-    /// When it cannot be read, names what is not there, or names nothing.
+    /// When the text is malformed, names missing IDs, or names none.
     pub fn of_user(text: &str, has: &Self) -> Result<Vec<u32>, IdListError> {
         let trimmed = text.trim();
         if trimmed == "all" {
@@ -109,22 +105,19 @@ impl IdList {
         if left.is_empty() { Err(IdListError::Empty(text.into())) } else { Ok(left) }
     }
 
-    /// The numbers, in order.
+    /// The IDs in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
         self.0.iter().copied()
     }
 
-    /// How many they are.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether it has `number`.
     pub fn has(&self, number: u32) -> bool {
         self.0.contains(&number)
     }
@@ -151,7 +144,7 @@ impl fmt::Display for IdList {
     }
 }
 
-/// The numbers of one part of a list.
+/// Parses one part of a list.
 fn range(text: &str, part: &str) -> Result<std::ops::RangeInclusive<u32>, IdListError> {
     let wrong = || IdListError::Part { text: text.into(), part: part.into() };
     let number = |digits: &str| {

@@ -1,4 +1,4 @@
-//! NUMA nodes: memory, CPUs, distances, and what the firmware says of their speed.
+//! NUMA nodes: memory, CPUs, distances, and the speed that the firmware rates.
 
 use crate::{
     machine::id_list::IdList,
@@ -15,17 +15,16 @@ pub const GBPS_OF_MIBPS: f64 = 1.048_576e-3;
 /// A NUMA node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node {
-    /// Its number.
+    /// The node ID.
     pub id: u32,
-    /// Its CPUs; none of a node that is memory only.
+    /// Its CPUs; none of a memory-only node.
     pub cpus: IdList,
-    /// What it has, bytes.
     pub total_bytes: u64,
-    /// What is free, bytes.
     pub free_bytes: u64,
-    /// How far each online node is, in their order, as the firmware's SLIT has it: 10 is itself.
+    /// Distances to each online node, in order of their IDs, from the firmware's SLIT: 10 is the
+    /// node itself.
     pub distances: Vec<u32>,
-    /// What the nearest initiators get from it, as the firmware's HMAT or CDAT rates it.
+    /// Speed from the nearest initiators, as rated by the firmware's HMAT or CDAT.
     pub rated: Option<Rated>,
     /// Huge pages of each size.
     pub huge_pages: Vec<HugePages>,
@@ -36,47 +35,46 @@ pub struct Node {
 /// unrated.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Rated {
-    /// The nodes that are nearest.
+    /// The nodes with the nearest initiators.
     pub initiators: IdList,
-    /// Bandwidth of reads and writes, MiB/s, as the kernel gives it.
+    /// Read bandwidth, MiB/s, as the kernel gives it.
     pub read_mibps: Option<u64>,
-    /// The same of writes.
+    /// Write bandwidth, MiB/s.
     pub write_mibps: Option<u64>,
-    /// Latency of reads, ns.
+    /// Read latency, ns.
     pub read_ns: Option<u64>,
-    /// The same of writes.
+    /// Write latency, ns.
     pub write_ns: Option<u64>,
-    /// Figures that no memory has, which count as unrated: `read_latency of 500000000 ns`.
+    /// Figures that no memory can have, which count as unrated: `read_latency of 500000000 ns`.
     pub implausible: Vec<String>,
 }
 
 /// Huge pages of one size on one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HugePages {
-    /// Bytes of one.
     pub page_bytes: u64,
-    /// How many are reserved.
+    /// Pages that are reserved.
     pub total: u64,
-    /// How many of them are free.
+    /// Reserved pages that are free.
     pub free: u64,
 }
 
-/// The numbers of the nodes that are online.
+/// The IDs of online nodes.
 ///
 /// # Errors
-/// When the list cannot be read. A kernel without NUMA has node 0.
+/// When the list cannot be parsed. A kernel without NUMA has node 0.
 pub fn online(root: &Root) -> Result<IdList, RootError> {
     let path = format!("{NODES}/online");
     let list = root.value(&path, "a list of nodes", |text| IdList::of_kernel(text).ok())?;
     Ok(list.filter(|list| !list.is_empty()).unwrap_or_else(|| [0].into_iter().collect()))
 }
 
-/// The nodes that are online, in order.
+/// The online nodes, in order of their IDs.
 ///
 /// # Errors
-/// When a file that is there cannot be read or holds nonsense.
+/// When an existing file cannot be read or parsed.
 pub fn nodes(root: &Root) -> Result<Vec<Node>, RootError> {
-    // A kernel without NUMA has no folder of nodes.
+    // A kernel without NUMA lacks this folder.
     if !root.has(NODES) {
         return Ok(vec![whole(root)?]);
     }
@@ -102,10 +100,10 @@ fn node(root: &Root, id: u32) -> Result<Node, RootError> {
     })
 }
 
-/// What a node has and what of it is free, bytes; nothing of one that is not there.
+/// Total and free memory of a node, bytes; 0 of a missing node.
 ///
 /// # Errors
-/// When its file cannot be read, or has no such lines.
+/// When `meminfo` cannot be read or lacks these lines.
 pub fn memory(root: &Root, id: u32) -> Result<(u64, u64), RootError> {
     let path = format!("{NODES}/node{id}/meminfo");
     let meminfo = root.text(&path)?.unwrap_or_default();
@@ -121,7 +119,7 @@ pub fn memory(root: &Root, id: u32) -> Result<(u64, u64), RootError> {
     Ok((bytes("MemTotal")?, bytes("MemFree")?))
 }
 
-/// All memory as one node.
+/// The whole machine as one node.
 fn whole(root: &Root) -> Result<Node, RootError> {
     let list = |text: &str| IdList::of_kernel(text).ok();
     let cpus = root.value("/sys/devices/system/cpu/online", "a list of CPUs", list)?;
@@ -138,10 +136,10 @@ fn whole(root: &Root) -> Result<Node, RootError> {
     })
 }
 
-/// The largest size in bytes that is taken for one (8 PiB): sums over all nodes fit into a `u64`.
+/// The largest plausible size, bytes (8 PiB): sums over all nodes fit into a `u64`.
 const SIZE_MAX: u64 = 1 << 53;
 
-/// Bytes of a number of KiB; `None` above [`SIZE_MAX`].
+/// Converts KiB to bytes; `None` above [`SIZE_MAX`].
 fn of_kib(kib: u64) -> Option<u64> {
     kib.checked_mul(1024).filter(|bytes| *bytes <= SIZE_MAX)
 }
@@ -155,14 +153,14 @@ pub(crate) fn size(meminfo: &str, key: &str) -> Option<u64> {
 }
 
 fn rating(root: &Root, folder: &str) -> Result<Option<Rated>, RootError> {
-    // Class 0 has the nearest initiators of all kinds, class 1 the nearest CPUs.
+    // Access class 0 has the nearest initiators of any kind, class 1 the nearest CPUs.
     let folder = format!("{folder}/access0/initiators");
     if !root.has(&folder) {
         return Ok(None);
     }
     let mut implausible = vec![];
     let mut figure = |name: &str, unit: &str, scale: f64, allowed: RangeInclusive<f64>| {
-        // The kernel writes 0 for unknown.
+        // The kernel writes 0 for unknown figures.
         let number = root.number(&format!("{folder}/{name}"))?.filter(|number| *number > 0);
         let (known, odd) = match number {
             Some(number) if !allowed.contains(&(number as f64 * scale)) => (None, Some(number)),

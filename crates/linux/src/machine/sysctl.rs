@@ -1,38 +1,37 @@
-//! Sysctls of the kernel that move pages by themselves.
+//! Settings of the kernel that make it move pages by itself.
 
 use crate::root::{Root, RootError};
 
-/// `numa_balancing`: bit 0 moves pages to where their threads run, bit 1 promotes hot pages of slow
-/// tiers.
+/// `numa_balancing`: bit 0 migrates pages to the node of their threads, bit 1 promotes hot pages
+/// from slow tiers.
 pub const NUMA_BALANCING: &str = "/proc/sys/kernel/numa_balancing";
 
-/// Whether reclaim demotes pages to a slower tier in place of writing them out.
+/// True when reclaim demotes pages to a slower tier instead of swapping them out.
 pub const DEMOTION: &str = "/sys/kernel/mm/numa/demotion_enabled";
 
-/// Whether a node that is full is emptied before another one is used.
+/// Above 0, the kernel reclaims on a full node before it allocates on another one.
 const ZONE_RECLAIM: &str = "/proc/sys/vm/zone_reclaim_mode";
 
 /// Transparent huge pages.
 const THP: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
 
-/// What the kernel does with pages by itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sysctls {
-    /// The value of `numa_balancing`; `None` where there is none.
+    /// `None` on kernels without NUMA balancing.
     pub numa_balancing: Option<u64>,
-    /// Whether reclaim demotes; `None` where it cannot.
+    /// `None` on kernels without demotion.
     pub demotion: Option<bool>,
-    /// The value of `zone_reclaim_mode`: above 0, a node that is full is emptied before another one
-    /// is used; `None` where there is none.
+    /// Above 0, the kernel reclaims on a full node before it allocates on another one; `None`
+    /// without the setting.
     pub zone_reclaim: Option<u64>,
     /// `always`, `madvise` or `never`; `None` without transparent huge pages.
     pub huge_pages: Option<String>,
 }
 
-/// The switches as they stand.
+/// Reads the current settings.
 ///
 /// # Errors
-/// When a file that is there cannot be read or holds nonsense.
+/// When an existing file cannot be read or parsed.
 pub fn sysctls(root: &Root) -> Result<Sysctls, RootError> {
     let demotion = root.value(DEMOTION, "true or false", |text| match text {
         "true" | "1" => Some(true),

@@ -1,4 +1,4 @@
-//! A machine as a whole: what can be read of it without changing anything.
+//! A machine as a whole: everything that can be read of it without changing it.
 
 use crate::{
     machine::{
@@ -14,25 +14,25 @@ use crate::{
 const TIERS: &str = "/sys/devices/virtual/memory_tiering";
 const CPUS: &str = "/sys/devices/system/cpu";
 
-/// A machine as it stands.
+/// A machine's topology and settings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Machine {
-    /// The release of its kernel, such as `6.12.48`.
+    /// The kernel release, such as `6.12.48`.
     pub kernel: Option<String>,
-    /// The model of its CPUs.
+    /// The CPU model.
     pub cpu: Option<String>,
-    /// Its sockets, with their CPUs, by number.
+    /// Sockets by ID, with their CPUs.
     pub sockets: Vec<(u32, IdList)>,
-    /// Its whole memory as the kernel manages it, bytes; `None` where it does not tell. The sizes
-    /// of its nodes should sum to it, and on some kernels do not.
+    /// Memory that the kernel manages, bytes; `None` where it is not known. The sizes of the nodes
+    /// should sum to it, and on some kernels do not.
     pub total_bytes: Option<u64>,
-    /// Its NUMA nodes, in order.
+    /// NUMA nodes in order of their IDs.
     pub nodes: Vec<Node>,
-    /// The kernel's memory tiers, the fastest first, with their nodes; empty where it has none.
+    /// The kernel's memory tiers, the fastest first, with their nodes; empty where the kernel has
+    /// none.
     pub tiers: Vec<(u32, IdList)>,
     /// Weighted interleaving; `None` of a kernel without it.
     pub weighted_interleave: Option<WeightedInterleave>,
-    /// What the kernel does with pages by itself.
     pub sysctls: Sysctls,
     /// DAMON; `None` of a kernel without it.
     pub damon: Option<Damon>,
@@ -42,7 +42,7 @@ impl Machine {
     /// Reads the machine below `root`.
     ///
     /// # Errors
-    /// When a file that is there cannot be read or holds nonsense.
+    /// When an existing file cannot be read or parsed.
     pub fn read(root: &Root) -> Result<Self, RootError> {
         Ok(Self {
             kernel: root.text("/proc/sys/kernel/osrelease")?.map(|text| text.trim().to_string()),
@@ -57,25 +57,25 @@ impl Machine {
         })
     }
 
-    /// The numbers of its nodes.
+    /// The IDs of all nodes.
     pub fn node_list(&self) -> IdList {
         self.nodes.iter().map(|node| node.id).collect()
     }
 
-    /// The numbers of the nodes that have memory.
+    /// The IDs of the nodes with memory.
     pub fn memory_nodes(&self) -> IdList {
         self.nodes.iter().filter(|node| node.total_bytes > 0).map(|node| node.id).collect()
     }
 
-    /// The nodes in the order of their speed for CPUs of the machine: by the kernel's tiers where
-    /// it has several, else those with CPUs first; among equals by number.
+    /// Nodes in order of their speed for the machine's CPUs: by the kernel's tiers where it has
+    /// several, else nodes with CPUs first; equals by ID.
     pub fn by_speed(&self) -> Vec<&Node> {
         let mut nodes: Vec<&Node> = self.nodes.iter().collect();
         nodes.sort_by_key(|node| (self.rank(node), node.id));
         nodes
     }
 
-    /// The nodes that have memory, those of one tier together, the fastest tier first.
+    /// Nodes with memory, grouped by tier, the fastest tier first.
     pub fn memory_by_speed(&self) -> Vec<IdList> {
         let nodes = self.by_speed();
         let nodes: Vec<&Node> = nodes.into_iter().filter(|node| node.total_bytes > 0).collect();
@@ -83,14 +83,14 @@ impl Machine {
         tiers.map(|tier| tier.iter().map(|node| node.id).collect()).collect()
     }
 
-    /// How many tiers are faster than that of `node`, or more.
+    /// The rank of a node's tier: 0 is the fastest.
     fn rank(&self, node: &Node) -> usize {
         let of_kernel = self.tiers.iter().position(|(_, nodes)| nodes.has(node.id));
         of_kernel.filter(|_| self.tiers.len() > 1).unwrap_or(usize::from(node.cpus.is_empty()))
     }
 
-    /// The numbers of the nodes nearest to `node`: those that the firmware names, else those with
-    /// CPUs at the least distance.
+    /// The nodes with the initiators nearest to `node`: those that the firmware names, else those
+    /// with CPUs at the least distance.
     pub fn nearest(&self, node: &Node) -> IdList {
         if let Some(rated) = node.rated.as_ref().filter(|rated| !rated.initiators.is_empty()) {
             return rated.initiators.clone();
@@ -114,7 +114,7 @@ fn total(root: &Root) -> Result<Option<u64>, RootError> {
     root.value("/proc/meminfo", "a meminfo with MemTotal in kB", total)
 }
 
-/// The model of the CPUs, as x86 (`model name`) or the firmware of others (`Model`) call it.
+/// The CPU model, as x86 (`model name`) or other firmware (`Model`) names it.
 fn cpu(root: &Root) -> Result<Option<String>, RootError> {
     let text = root.text("/proc/cpuinfo")?.unwrap_or_default();
     let value = |key: &str| {
@@ -131,7 +131,7 @@ fn sockets(root: &Root) -> Result<Vec<(u32, IdList)>, RootError> {
             continue;
         };
         let path = format!("{CPUS}/{name}/topology/physical_package_id");
-        // A CPU that is offline has none; a guest may give -1.
+        // An offline CPU has no such file; a guest may have -1.
         let socket =
             root.value(&path, "the number of a socket", |text| text.parse::<i64>().ok())?;
         let Some(socket) = socket.map(|socket| socket.max(0) as u32) else { continue };
@@ -151,7 +151,7 @@ fn tiers(root: &Root) -> Result<Vec<(u32, IdList)>, RootError> {
         let Some(id) = name.strip_prefix("memory_tier").and_then(|id| id.parse().ok()) else {
             continue;
         };
-        // Documented as `nodes`, found as `nodelist`.
+        // The documentation says `nodes`, kernels have `nodelist`.
         for file in ["nodelist", "nodes"] {
             let path = format!("{TIERS}/{name}/{file}");
             let nodes =

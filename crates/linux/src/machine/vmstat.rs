@@ -1,36 +1,37 @@
-//! What the kernel counts of placement: pages that were placed, found elsewhere, moved, demoted and
-//! promoted, of the machine (`/proc/vmstat`) and of each node (its `vmstat` and `numastat`).
+//! The kernel's counters of placement: pages allocated, allocated on other nodes than wanted,
+//! migrated, demoted and promoted, of the machine (`/proc/vmstat`) and of each node (its `vmstat`
+//! and `numastat`).
 //!
-//! All of them only grow, from boot on; what a span of time had is the difference of two samples.
-//! A counter that this kernel does not have, or does not keep by node, is `None`, never 0: nothing
-//! was counted is another answer than nobody counts.
+//! All of them only grow from boot on; the growth over a span of time is the difference of two
+//! samples. A counter that the kernel does not have, or does not keep by node, is `None` and never
+//! 0: a count of nothing differs from no count.
 
 use crate::{
     machine::node::NODES,
     root::{Root, RootError},
 };
 
-/// The counters of the machine.
+/// The file with the counters of the machine.
 pub const VMSTAT: &str = "/proc/vmstat";
 
-/// A structure of counters, its names as the kernel has them, and what goes over all of them.
+/// Defines the structure of counters, with the kernel's names, and the functions over all of them.
 macro_rules! counters {
     ($($(#[$text:meta])* $name:ident,)*) => {
-        /// Counters since boot, or their growth between two samples. Pages are base pages, but
-        /// where it says otherwise.
+        /// Counters since boot, or their growth between two samples, in base pages unless stated
+        /// otherwise.
         #[derive(Clone, Debug, Default, PartialEq, Eq)]
         pub struct Counters {
             $($(#[$text])* pub $name: Option<u64>,)*
         }
 
         impl Counters {
-            /// Each counter by the name that it has in `/proc/vmstat`.
+            /// Each counter with its name in `/proc/vmstat`.
             pub fn by_name(&self) -> Vec<(&'static str, Option<u64>)> {
                 vec![$((stringify!($name), self.$name),)*]
             }
 
-            /// What was counted since `earlier`: 0 where a counter fell (a node that went and came
-            /// back begins anew), `None` where one of the two samples has none.
+            /// The growth since `earlier`: 0 where a counter fell (a node that was removed and
+            /// added begins anew), `None` where one of the two samples lacks the counter.
             pub fn since(&self, earlier: &Self) -> Self {
                 let grown = |now: Option<u64>, then: Option<u64>| {
                     Some(now?.saturating_sub(then?))
@@ -49,53 +50,53 @@ macro_rules! counters {
 }
 
 counters! {
-    /// Pages that were moved, by whomever: system calls, balancing, demotion, DAMON, compaction.
+    /// Pages migrated for any reason: system calls, balancing, demotion, DAMON, compaction.
     pgmigrate_success,
-    /// Pages that could not be moved.
+    /// Pages whose migration failed.
     pgmigrate_fail,
-    /// Huge pages that were moved whole.
+    /// Huge pages migrated as a whole.
     thp_migration_success,
-    /// Huge pages that could not be moved whole.
+    /// Huge pages whose migration as a whole failed.
     thp_migration_fail,
-    /// Huge pages that were split in order to be moved.
+    /// Huge pages split for migration.
     thp_migration_split,
-    /// Page table entries that `numa_balancing` marked, to see who touches them.
+    /// Page table entries that NUMA balancing marked in order to see accesses.
     numa_pte_updates,
-    /// Faults on what it marked.
+    /// Faults on marked entries.
     numa_hint_faults,
-    /// Those of them by a CPU of the page's own node.
+    /// Faults on marked entries from a CPU of the page's own node.
     numa_hint_faults_local,
-    /// Pages that `numa_balancing` moved.
+    /// Pages that NUMA balancing migrated.
     numa_pages_migrated,
     /// Pages that `kswapd` demoted to a slower tier.
     pgdemote_kswapd,
-    /// Pages that were demoted by who wanted memory and waited for it.
+    /// Pages demoted by direct reclaim, while an allocation waited.
     pgdemote_direct,
-    /// Pages that were demoted while huge pages were made.
+    /// Pages demoted by khugepaged.
     pgdemote_khugepaged,
-    /// Pages that were demoted because someone wrote to `memory.reclaim` (since 6.15).
+    /// Pages demoted by a write to `memory.reclaim` (since 6.15).
     pgdemote_proactive,
-    /// Pages that were promoted to a faster tier.
+    /// Pages promoted to a faster tier.
     pgpromote_success,
-    /// Pages that were hot enough to be promoted.
+    /// Pages hot enough to be promoted.
     pgpromote_candidate,
-    /// Those that the rate limit of promotion does not hold for.
+    /// Candidates for promotion that are exempt from its rate limit.
     pgpromote_candidate_nrl,
-    /// Pages that were placed where they were wanted.
+    /// Pages allocated on the intended node.
     numa_hit,
-    /// Pages that were placed here though another node was wanted, which was full.
+    /// Pages allocated here although another node was intended, which was full.
     numa_miss,
-    /// Pages that were wanted here and were placed elsewhere.
+    /// Pages intended for this node and allocated elsewhere.
     numa_foreign,
-    /// Pages that interleaving placed where it wanted.
+    /// Pages that interleaving allocated on the intended node.
     numa_interleave,
-    /// Pages that were placed on the node of the CPU that asked.
+    /// Pages allocated on the node of the allocating CPU.
     numa_local,
-    /// Pages that were placed on another node than that of the CPU that asked.
+    /// Pages allocated on another node than that of the allocating CPU.
     numa_other,
 }
 
-/// What `numastat` of a node calls otherwise than its `vmstat`.
+/// Counters with different names in `numastat` and `vmstat`.
 const NUMASTAT: [(&str, &str); 3] = [
     ("interleave_hit", "numa_interleave"),
     ("local_node", "numa_local"),
@@ -103,7 +104,7 @@ const NUMASTAT: [(&str, &str); 3] = [
 ];
 
 impl Counters {
-    /// Pages that were demoted, whoever had it done; `None` where nobody counts.
+    /// Pages demoted for any reason; `None` where no such counter exists.
     pub fn demoted(&self) -> Option<u64> {
         let kinds = [
             self.pgdemote_kswapd,
@@ -114,8 +115,7 @@ impl Counters {
         kinds.into_iter().flatten().reduce(u64::saturating_add)
     }
 
-    /// Takes the counters in the text of the file at `path`. Other lines are left: the file has
-    /// some two hundred.
+    /// Parses the counters in the file at `path`; the file has some two hundred other lines.
     fn parse(&mut self, path: &str, text: &str) -> Result<(), RootError> {
         for (at, line) in text.lines().enumerate() {
             let mut words = line.split_whitespace();
@@ -133,10 +133,10 @@ impl Counters {
     }
 }
 
-/// The counters of the machine; `None` where the kernel has none.
+/// The counters of the machine; `None` where the kernel lacks them.
 ///
 /// # Errors
-/// When the file cannot be read, or a counter in it is no number.
+/// When the file cannot be read, or a counter is not a number.
 pub fn of_machine(root: &Root) -> Result<Option<Counters>, RootError> {
     let Some(text) = root.text(VMSTAT)? else { return Ok(None) };
     let mut counters = Counters::default();
@@ -144,15 +144,16 @@ pub fn of_machine(root: &Root) -> Result<Option<Counters>, RootError> {
     Ok(Some(counters))
 }
 
-/// The counters of a node. Migrations are counted of the machine only; demotions are counted of the
-/// node that pages leave, promotions of the one that they come to, by kernels that count them by
-/// node. `None` where there is no such node.
+/// The counters of a node; `None` where the node does not exist. Migrations are counted for the
+/// machine only; kernels that count demotions and promotions by node count them on the node that
+/// pages leave, and on the one they arrive at.
 ///
 /// # Errors
-/// When a file cannot be read, or a counter in it is no number.
+/// When a file cannot be read, or a counter is not a number.
 pub fn of_node(root: &Root, node: u32) -> Result<Option<Counters>, RootError> {
     let mut counters = None;
-    // Both count the same placements; `vmstat` has more, and is not there in the oldest kernels.
+    // Both files count the same allocations; `vmstat` has more counters, and the oldest kernels
+    // lack it.
     for file in ["numastat", "vmstat"] {
         let path = format!("{NODES}/node{node}/{file}");
         if let Some(text) = root.text(&path)? {

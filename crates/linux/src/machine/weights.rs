@@ -1,23 +1,23 @@
-//! Weighted interleaving: the weights that the kernel keeps for each node (since 6.9), and its
-//! automatic ones (since 6.16).
+//! Weighted interleaving: the kernel's weight of each node (since 6.9), and its automatic weights
+//! (since 6.16).
 
 use crate::root::{Root, RootError};
 
 pub(crate) const FOLDER: &str = "/sys/kernel/mm/mempolicy/weighted_interleave";
 
-/// What the kernel offers of weighted interleaving.
+/// The state of weighted interleaving.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WeightedInterleave {
-    /// The weight of each node, by its number.
+    /// The weight of each node, by node ID.
     pub weights: Vec<(u32, u8)>,
-    /// Whether the kernel computes them from the firmware's tables; `None` where it cannot.
+    /// True when the kernel computes the weights from firmware tables; `None` where it cannot.
     pub auto: Option<bool>,
 }
 
-/// What the kernel offers; `None` of one that has no weighted interleaving.
+/// Reads the weights; `None` of a kernel without weighted interleaving.
 ///
 /// # Errors
-/// When a file that is there cannot be read or holds nonsense.
+/// When an existing file cannot be read or parsed.
 pub fn weighted_interleave(root: &Root) -> Result<Option<WeightedInterleave>, RootError> {
     if !root.has(FOLDER) {
         return Ok(None);
@@ -39,12 +39,12 @@ pub fn weighted_interleave(root: &Root) -> Result<Option<WeightedInterleave>, Ro
     Ok(Some(WeightedInterleave { weights, auto }))
 }
 
-/// The file with the weight of `node`. Writing it switches automatic weights off.
+/// The file with the weight of `node`. Writing it disables automatic weights.
 pub fn node_path(node: u32) -> String {
     format!("{FOLDER}/node{node}")
 }
 
-/// The file that says whether the kernel computes the weights itself.
+/// The file that enables automatic weights.
 pub fn auto_path() -> String {
     format!("{FOLDER}/auto")
 }

@@ -1,7 +1,7 @@
-//! What carries a decision out: pages of a scope go to the nodes that a goal wants them on, and
-//! stay there while processes come and go.
+//! Actuators: they migrate the pages of a scope to the nodes of a goal, and keep them there while
+//! processes come and go.
 //!
-//! There are four ways, and [`choose`] ranks those that a kernel and a scope have:
+//! There are four kinds, and [`choose`] ranks those that a kernel and a scope support:
 //!
 //! | way | since | pages are found by | the ratio is kept by |
 //! | --- | --- | --- | --- |
@@ -10,24 +10,22 @@
 //! | [`physical`]: `quota` | 6.11 | DAMON, in physical memory | quotas, set by looking |
 //! | [`pages`] | any | `/proc/PID/pagemap` | `move_pages(2)` |
 //!
-//! An [`Actuator`] is told a goal with [`Actuator::set`], and looked after with
-//! [`Actuator::follow`], about once a second. What it says of placement is looked up in
-//! `numa_maps`, `memory.numa_stat` or a node's `meminfo`, never taken from DAMON: kernels up to 7.2
-//! count a page as moved when it landed elsewhere.
+//! [`Actuator::set`] sets a goal, and [`Actuator::follow`] is called about once a second. Placement
+//! is read from `numa_maps`, `memory.numa_stat` or a node's `meminfo`, never from DAMON's
+//! statistics: kernels up to 7.2 count a page as migrated when it landed on another node.
 //!
-//! # What is put back
-//! An actuator of DAMON changes up to four files that outlive a moment, in this order, through the
-//! [`journal`](crate::place::journal):
+//! # Restored settings
+//! An actuator that uses DAMON changes up to four settings that outlive this process, in this
+//! order, through the [`journal`](crate::place::journal):
 //!
-//! 1. `numa_balancing`, 0, with leave: it pulls pages back;
-//! 2. `enabled` of DAMON's own modules, N, with leave: they exclude a thread of ours;
-//! 3. `nr_kdamonds`, 1: all that is written below it goes with the thread;
+//! 1. `numa_balancing`, 0, where permitted: it would migrate pages back;
+//! 2. `enabled` of DAMON's own modules, N, where permitted: they exclude our thread;
+//! 3. `nr_kdamonds`, 1: everything written below it is removed with the thread;
 //! 4. `state` of the thread, on.
 //!
-//! They are put back from the last to the first, which is the only order that works: a thread that
-//! runs cannot be removed, and a module does not start while one runs. So a process that is killed
-//! leaves what `interleaf run --restore` puts back. A thread that has ended, with the
-//! last of its processes, is off already, which is as it was.
+//! They are restored from the last to the first, the only order that works: a running thread cannot
+//! be removed, and a module does not start while a thread runs. A killed process leaves them to
+//! `interleaf run --restore`. A thread whose last process has ended is off already, as it was.
 
 pub mod choose;
 pub mod context;
@@ -62,104 +60,101 @@ use std::{
     rc::Rc,
 };
 
-/// The journal of this process, which has one for all that it changes.
+/// The journal of this process, shared by all of its actuators.
 pub type SharedJournal<'a> = Rc<RefCell<Journal<'a>>>;
 
-/// Where the pages of a scope should be.
+/// Target placement of a scope's pages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Goal {
-    /// Nodes with their weights, the fastest first, which is the order that
-    /// [`Order::HottestFirst`] fills them in. Pages are divided as the weights among each other; a
-    /// weight of 0 keeps a node free of those that are steered.
+    /// Nodes with weights, the fastest first, which is the order that [`Order::HottestFirst`] fills
+    /// them in. Pages are divided in proportion to the weights; a weight of 0 keeps the scope's
+    /// pages off a node.
     pub nodes: Vec<(u32, u32)>,
-    /// Which pages go where.
+    /// The order in which pages are assigned to nodes.
     pub order: Order,
-    /// From which nodes cold pages go when they are nearly full, and where: from the fastest one
-    /// near each socket to the next one near it.
+    /// Pairs of nodes for demotion: when the first is nearly full, its cold pages move to the
+    /// second. Per socket, the fastest near node and the next one.
     pub demotions: Vec<(u32, u32)>,
-    /// How much may move, bytes a second; `None` for as fast as it goes.
+    /// The rate limit, bytes a second; `None` for no limit.
     pub rate_limit_bytes_per_s: Option<u64>,
 }
 
-/// What was found by looking after an actuator.
+/// The state of an actuator after [`Actuator::follow`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Followed {
-    /// Where the pages of the scope are, anonymous memory, bytes; `None` when it was not looked
-    /// this time, because looking takes long here, or the scope has none.
+    /// Anonymous memory of the scope by node; `None` when it was not sampled this time, because
+    /// sampling takes long here, or when the scope has none.
     pub on: Option<NodeBytes>,
-    /// How far that is from the goal: the largest difference of a node's share, in points of 100.
+    /// Distance to the goal: the largest difference of a node's share, in percentage points.
     pub off_points: Option<f64>,
-    /// How many processes are steered; `None` of a scope that is not known by its processes.
+    /// The number of steered processes; `None` for a scope that is not tracked by processes.
     pub processes: Option<usize>,
-    /// Processes that have joined since the last time.
+    /// Processes that joined since the last call.
     pub joined: Vec<u32>,
-    /// Those that have left, or ended.
+    /// Processes that left or ended since the last call.
     pub left: Vec<u32>,
-    /// What was tried since the goal was set first, bytes, and counted again each time; pages that
-    /// are where they should be are tried too. `None` where nobody counts.
+    /// Bytes that migration was tried on since the first goal, counted at each attempt, pages that
+    /// are in place included. `None` where neither the kernel nor the mover counts.
     pub tried_bytes: Option<u64>,
-    /// What the kernel, or the mover, says that it moved, bytes.
+    /// Bytes migrated according to the kernel or the mover.
     pub applied_bytes: Option<u64>,
-    /// Pages of the whole machine that were moved since the last time, by whomever, bytes.
+    /// Bytes migrated on the whole machine since the last call, for any reason.
     pub moved_bytes: Option<u64>,
-    /// Whether cold pages are demoted, because the fastest node is nearly full.
+    /// True while cold pages are demoted because the fastest node is nearly full.
     pub demotes: bool,
-    /// Whether something went otherwise than it should, in words.
+    /// Remarks for the user on anything unexpected.
     pub notes: Vec<String>,
 }
 
-/// Brings the pages of a scope to where a goal wants them. What it changed on the machine is put
-/// back when it goes.
+/// Migrates the pages of a scope to a goal. Settings that it changed are restored when it is
+/// dropped.
 pub trait Actuator {
-    /// What it is called: `vaddr`, `paddr`, `quota`, `pages`.
+    /// The name: `vaddr`, `paddr`, `quota`, `pages`.
     fn name(&self) -> &'static str;
 
-    /// What it does, in a sentence or two.
+    /// A description in a sentence or two.
     fn describe(&self) -> String;
 
-    /// Sets a goal and returns; pages move from then on. The first time it starts what it needs.
+    /// Sets a goal and returns; pages migrate from then on. The first call starts what is needed.
     ///
     /// # Errors
-    /// When the goal is none for this machine, somebody else holds what is needed, or a file cannot
-    /// be written. What was set before stays.
+    /// When the goal does not fit this machine, another program holds DAMON, or a file cannot be
+    /// written. The previous goal stays.
     fn set(&mut self, goal: &Goal) -> Result<(), ActuatorError>;
 
-    /// Looks after it, once a second or so: processes that are new join, those that ended leave,
-    /// what moves is brought up to date. It waits for the kernel, up to two aggregations of DAMON.
+    /// Follows the scope, about once a second: new processes join, ended ones leave, and DAMON's
+    /// context is updated. Waits for the kernel up to two aggregations of DAMON.
     ///
     /// # Errors
-    /// When it can go on no more.
+    /// When the actuator cannot go on.
     fn follow(&mut self) -> Result<Followed, ActuatorError>;
 }
 
-/// What all actuators are given.
+/// Inputs common to all actuators: root, journal, scope, protected scopes.
 #[derive(Clone, Debug)]
 pub struct Setting<'a> {
-    /// The machine.
     pub root: &'a Root,
-    /// The journal of this process.
     pub journal: SharedJournal<'a>,
-    /// Whose pages.
+    /// The scope whose pages are steered.
     pub scope: Scope,
-    /// Whose pages are left alone, those of the scope too.
+    /// Scopes whose pages are left alone, even if they are in `scope`.
     pub protected: Vec<Scope>,
-    /// Whether rivals may be switched off for the time: DAMON's own modules and the kernel's
-    /// balancer.
+    /// Permission to disable rivals meanwhile: DAMON's own modules and the kernel's NUMA balancing.
     pub leave: bool,
-    /// Ends a look that takes long.
+    /// Ends long scans early.
     pub stop: StopFlag,
 }
 
 impl<'a> Setting<'a> {
-    /// For a scope of which nothing is protected, without leave, and without an early end.
+    /// For a scope without protected parts, without permission to disable rivals.
     pub fn new(root: &'a Root, journal: SharedJournal<'a>, scope: Scope) -> Self {
         Self { root, journal, scope, protected: vec![], leave: false, stop: StopFlag::default() }
     }
 
-    /// The processes that are steered: those of the scope, without those that are protected.
+    /// The steered processes: those of the scope except protected ones.
     ///
     /// # Errors
-    /// As [`Scope::processes`], and when there is reason to stop.
+    /// As [`Scope::processes`], and when the stop flag is set.
     pub fn processes(&self) -> Result<Vec<Process>, ActuatorError> {
         let snapshot = Snapshot::new(self.root, &self.stop);
         let mut found = self.scope.processes_of(&snapshot)?;
@@ -172,15 +167,15 @@ impl<'a> Setting<'a> {
         Ok(found)
     }
 
-    /// The scan was stopped, so that its result is incomplete.
+    /// Fails after the stop flag was set: the scan is incomplete.
     fn check_stop(&self) -> Result<(), ActuatorError> {
         if self.stop.is_set() { Err(ActuatorError::Stopped) } else { Ok(()) }
     }
 
-    /// Where the anonymous memory is that is steered; `None` where nobody counts.
+    /// Steered anonymous memory by node; `None` where the kernel does not count it.
     ///
     /// # Errors
-    /// As [`Scope::placement`], and when there is reason to stop.
+    /// As [`Scope::placement`], and when the stop flag is set.
     pub fn placement(&self, processes: &[Process]) -> Result<Option<NodeBytes>, ActuatorError> {
         let on = self.scope.placement(self.root, processes, &self.stop)?;
         self.check_stop()?;
@@ -197,53 +192,50 @@ impl<'a> Setting<'a> {
     }
 }
 
-/// Why a goal is not carried out.
+/// The reason why a goal is not carried out.
 #[derive(Debug, thiserror::Error)]
 pub enum ActuatorError {
-    /// The goal's nodes are none.
+    /// The goal's nodes or weights are invalid.
     #[error(transparent)]
     Target(#[from] TargetError),
-    /// Somebody else holds DAMON.
+    /// Another program holds DAMON.
     #[error("{who}")]
     Held {
-        /// Who.
+        /// The holder, and what it holds.
         who: String,
-        /// What to do.
+        /// How to proceed.
         hint: String,
     },
-    /// There is nothing that could do it.
+    /// No actuator is available.
     #[error("{0}")]
     None(String),
-    /// A node of the goal is there no more.
+    /// A node of the goal has gone offline.
     #[error("node {0} has gone offline")]
     Gone(u32),
-    /// A thread of DAMON did not take what it was told.
+    /// DAMON refused its configuration.
     #[error("DAMON refuses what it is told: {0}")]
     Refused(RootError),
-    /// What is needed of the machine is not there.
+    /// A file that is needed does not exist.
     #[error("{path}: there is none, and {why}")]
     Absent {
         /// The file.
         path: String,
-        /// What for.
+        /// The use of the file.
         why: &'static str,
     },
-    /// The scan was stopped on purpose: no error.
+    /// A scan was stopped on purpose: no error.
     #[error("stopped")]
     Stopped,
-    /// A process cannot be moved.
     #[error(transparent)]
     Migrate(#[from] MigrateError),
-    /// The journal cannot be kept.
     #[error(transparent)]
     Journal(#[from] JournalError),
-    /// A file cannot be read or written.
     #[error(transparent)]
     Root(#[from] RootError),
 }
 
 impl ActuatorError {
-    /// Whether the kernel refused a value (`EINVAL`), as DAMON does when a process or a control
+    /// True when the kernel refused a value (`EINVAL`), as DAMON does when a process or a control
     /// group of its context is gone.
     fn is_value_refused(&self) -> bool {
         match self {
@@ -254,7 +246,7 @@ impl ActuatorError {
         }
     }
 
-    /// What can be done about it.
+    /// How to proceed.
     pub fn hint(&self) -> String {
         match self {
             Self::Target(_) => "interleaf show lists the nodes".into(),
@@ -273,16 +265,16 @@ impl ActuatorError {
 }
 
 impl Goal {
-    /// The part of the pages that each node should have, 0 to 1, summing to 1.
+    /// The share of each node, 0 to 1, summing to 1.
     ///
     /// # Errors
-    /// When a node comes twice, or no weight is above 0.
+    /// When a node is listed twice, or no weight is above 0.
     pub fn shares(&self) -> Result<BTreeMap<u32, f64>, TargetError> {
         let target = self.target()?;
         Ok(target.weights().map(|(node, _)| (node, target.share(node))).collect())
     }
 
-    /// As [`crate::place::migrate`] takes it.
+    /// The goal as [`crate::place::migrate`] takes it.
     ///
     /// # Errors
     /// As [`Self::shares`].
@@ -290,8 +282,8 @@ impl Goal {
         crate::place::migrate::plan::Target::new(self.nodes.iter().copied())
     }
 
-    /// How far pages are from it: the largest difference of a node's share, in points of 100.
-    /// `None` where there are no pages.
+    /// The distance of a placement to the goal: the largest difference of a node's share, in
+    /// percentage points. `None` without pages.
     pub fn off_points(&self, on: &NodeBytes) -> Option<f64> {
         let shares = self.shares().ok()?;
         let total = on.total() as f64;

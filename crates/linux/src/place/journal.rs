@@ -1,10 +1,10 @@
-//! What was changed on a machine, on disk before it is changed: whoever leaves puts it back, and
-//! what a killed process left is put back by the next one.
+//! Journals of changed settings, written before each change: a process restores its settings when
+//! it leaves, and those of a killed process are restored by the next one.
 //!
-//! Each process that changes something keeps a file of its own below `/run/interleaf`, which is
-//! gone after a boot as the kernel's settings are. Settings are global, processes are not: several
-//! may hold the same file of the kernel as long as they want the same in it, and the last one puts
-//! back what the first one found. A setting that somebody else has changed meanwhile is left alone.
+//! Each process that changes settings keeps a file below `/run/interleaf`, which is empty after a
+//! boot, as the kernel's settings are. Settings are global: several processes may hold the same
+//! setting as long as they want the same value, and the last one restores the value that the first
+//! one found. A setting that another program has changed meanwhile is left alone.
 //!
 //! ```text
 //! A: 1 -> 3   found 1, wrote 3
@@ -34,14 +34,14 @@ use std::{io, path::Path};
 
 const SCHEMA: &str = "interleaf.journal/1";
 
-/// What this process has changed. It is put back when this goes.
+/// The settings that this process has changed. They are restored when this is dropped.
 #[derive(Debug)]
 pub struct Journal<'a> {
     root: &'a Root,
     document: Document,
-    /// What became of changes that were put back before the rest.
+    /// The outcome of changes that were undone before the others.
     undone: Vec<Undone>,
-    /// Whether it was put back already.
+    /// True after all changes were undone.
     is_closed: bool,
 }
 
@@ -52,66 +52,62 @@ struct Document {
     schema: String,
     pid: u32,
     start_ticks: u64,
-    /// What is changed, in the order in which it was.
+    /// Changes in the order in which they were made.
     changes: Vec<Change>,
-    /// Whose pages it steers; absent of one that steers none.
+    /// The pages that the process steers; absent of a process that steers none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     claim: Option<Claim>,
 }
 
-/// A setting of the kernel that is changed.
+/// A changed setting of the kernel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Change {
-    /// The file.
     pub path: String,
-    /// What was in it before anybody of us changed it.
+    /// The value before any process of Interleaf changed it.
     pub was: String,
-    /// What we want in it.
+    /// The value that this process wants.
     pub set: String,
 }
 
-/// What became of a change when it was to be put back.
+/// The outcome of undoing a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Undone {
-    /// It is as it was.
+    /// The setting has its old value.
     Restored(Change),
-    /// Another process of ours still wants it so.
+    /// Another process of Interleaf still wants the new value.
     Held(Change, u32),
-    /// Somebody has written something else since; it is left alone.
+    /// Another program has written another value since; it is left alone.
     ChangedSince(Change, String),
-    /// It could not be put back.
+    /// The old value could not be written.
     Failed(Change, String),
-    /// A journal is damaged: it was renamed, and what of it can be believed is put back.
+    /// A damaged journal was renamed, and its valid changes are undone.
     SetAside {
-        /// The file, and its fault.
+        /// The file and its fault.
         damaged: Damaged,
-        /// Its path now, or why it could not be renamed.
+        /// The new path, or the reason why the file could not be renamed.
         aside: Result<String, String>,
     },
 }
 
-/// A process that ended without putting back what it had changed.
+/// A process that ended without undoing its changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leftover {
-    /// The process.
     pub pid: u32,
-    /// What it changed.
     pub changes: Vec<Change>,
 }
 
-/// Why something is not changed, or not put back.
+/// The reason why a setting is not changed, or not restored.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
-    /// The journal cannot be kept, so nothing is changed.
+    /// The journal cannot be written, so that nothing is changed.
     #[error("{path}: cannot be kept: {why}")]
     Keep {
-        /// The file or folder.
         path: String,
         /// The system's reason.
         why: io::Error,
     },
-    /// Somebody else can write where the journals are.
+    /// Other users can write to the folder of the journals.
     #[error("{path}: is not used for journals: {why}")]
     Untrusted {
         /// The folder.
@@ -119,22 +115,21 @@ pub enum JournalError {
         /// Why.
         why: String,
     },
-    /// A setting or its value is none that is ever put back, so it is not changed.
+    /// A setting or value that is never restored, so that it is not changed.
     #[error("{0}")]
     Unknown(String),
-    /// Another process of ours wants something else.
+    /// Another process of Interleaf wants another value.
     #[error("{path}: process {pid} holds it at {holds}, and {wanted} is wanted")]
     Held {
-        /// The setting.
         path: String,
-        /// Who holds it.
+        /// The process that holds it.
         pid: u32,
-        /// What it wants.
+        /// The value that the holder wants.
         holds: String,
-        /// What was to be written.
+        /// The value that was to be written.
         wanted: String,
     },
-    /// Another process of ours steers some of the same pages.
+    /// Another process of Interleaf steers some of the same pages.
     #[error("process {pid} of interleaf steers some of these pages already, those of {claim}")]
     Claimed {
         /// The process that steers them.
@@ -142,19 +137,14 @@ pub enum JournalError {
         /// The pages that it steers.
         claim: Claim,
     },
-    /// There is no such setting.
     #[error("{path}: there is no such file")]
-    Absent {
-        /// The setting.
-        path: String,
-    },
-    /// The setting cannot be read or written.
+    Absent { path: String },
     #[error(transparent)]
     Root(#[from] RootError),
 }
 
 impl JournalError {
-    /// Whether it failed for want of permission.
+    /// True when permission was missing.
     pub fn is_permission(&self) -> bool {
         match self {
             Self::Keep { why, .. } => why.kind() == io::ErrorKind::PermissionDenied,
@@ -165,9 +155,9 @@ impl JournalError {
 }
 
 impl<'a> Journal<'a> {
-    /// A journal. What processes that are gone have left is put back first, and what an earlier
-    /// journal of this process could not put back is tried again: the changes that still fail are
-    /// in the new journal.
+    /// Opens the journal of this process. Settings of processes that have ended are restored first,
+    /// and changes that an earlier journal of this process could not undo are tried again: those
+    /// that still fail are in the new journal.
     ///
     /// # Errors
     /// When the journals cannot be read or written.
@@ -186,11 +176,11 @@ impl<'a> Journal<'a> {
         Ok((Self { root, document, undone: vec![], is_closed: false }, undone))
     }
 
-    /// Writes `text` to a setting, or joins those who hold it at that.
+    /// Writes `text` to a setting, or shares the setting with the processes that hold that value.
     ///
     /// # Errors
-    /// When somebody holds it at something else, when it is not there, or cannot be written;
-    /// nothing has changed then.
+    /// When another process holds another value, or the setting does not exist or cannot be
+    /// written; nothing has changed then.
     pub fn set(&mut self, path: &str, text: &str) -> Result<(), JournalError> {
         let _turn = lock(self.root)?;
         let now = self.root.text(path)?;
@@ -215,7 +205,7 @@ impl<'a> Journal<'a> {
             Some((_, held)) => held.was.clone(),
             None => now.trim().to_string(),
         };
-        // First the journal: a process that is killed in between has changed nothing then.
+        // The journal first: a process that is killed in between has then changed nothing.
         self.document.changes.push(Change { path: path.into(), was, set: text.into() });
         if let Err(why) = self.document.keep(self.root) {
             self.document.changes.pop();
@@ -252,8 +242,8 @@ impl<'a> Journal<'a> {
         self.document.keep(self.root)
     }
 
-    /// Writes to the journal that this process is about to create a swap file and to switch it on.
-    /// Undoing it switches the file off and removes it.
+    /// Records that this process is about to create a swap file and to switch it on. Undoing the
+    /// change switches the file off and removes it.
     ///
     /// # Errors
     /// When the journal cannot be written.
@@ -268,8 +258,8 @@ impl<'a> Journal<'a> {
         kept
     }
 
-    /// Puts back some of what was changed, the last change first, and keeps the rest; nothing of
-    /// what this process has not changed. What cannot be put back stays in the journal.
+    /// Undoes the changes of some settings, the last first, and keeps the others; settings that
+    /// this process has not changed are skipped. Changes whose undoing fails stay in the journal.
     ///
     /// # Errors
     /// When the journals cannot be read or written.
@@ -294,13 +284,12 @@ impl<'a> Journal<'a> {
         Ok(undone)
     }
 
-    /// What is changed so far.
+    /// The changes so far.
     pub fn changes(&self) -> &[Change] {
         &self.document.changes
     }
 
-    /// Puts everything back, the last change first; what became of it, and of what was put back
-    /// before.
+    /// Undoes all changes, the last first, and gives their outcomes and those of earlier undoing.
     ///
     /// # Errors
     /// When the journals cannot be read or written.
@@ -322,7 +311,7 @@ impl<'a> Journal<'a> {
 impl Drop for Journal<'_> {
     fn drop(&mut self) {
         if !self.is_closed {
-            // An error is on its way already, and the journal on disk remembers what is left.
+            // An error is being reported already, and the journal on disk still has the rest.
             let _ = self.put_back();
         }
     }
@@ -338,19 +327,19 @@ impl Document {
         format!("{}-{}.json", self.pid, self.start_ticks)
     }
 
-    /// Whether its process is still there.
+    /// True while its process runs.
     fn lives(&self) -> Result<bool, RootError> {
-        // Processes are those of this machine, whatever the root is.
+        // Processes are those of this machine, also for a captured root.
         let found = process(&Root::live(), self.pid)?;
         Ok(found.is_some_and(|found| found.start_ticks == self.start_ticks && !found.is_zombie))
     }
 
-    /// Whether there is nothing that others would have to know.
+    /// True when other processes need not know of it.
     fn is_empty(&self) -> bool {
         self.changes.is_empty() && self.claim.is_none()
     }
 
-    /// Writes it to its file, in one step; an empty one has none.
+    /// Writes the document to its file in one step; an empty one has no file.
     fn keep(&self, root: &Root) -> Result<(), JournalError> {
         if !root.is_live() {
             return Ok(());
@@ -364,8 +353,8 @@ impl Document {
         files::keep(root, &self.name(), Some(&text))
     }
 
-    /// Puts everything back, the last change first, and keeps the changes for which that fails;
-    /// without any, the file is removed.
+    /// Undoes all changes, the last first, and keeps those that fail; without any left, the file is
+    /// removed.
     fn undo(&mut self, root: &Root) -> Result<Vec<Undone>, JournalError> {
         let others: Vec<Self> = living(root)?.into_iter().filter(|other| !other.is(self)).collect();
         let undone: Vec<Undone> =
@@ -381,7 +370,8 @@ impl Document {
     }
 }
 
-/// Puts a change back, unless one of `others` holds it; nothing when it is as it was.
+/// Undoes a change unless one of `others` holds the setting; `None` when the old value is there
+/// already.
 fn undo(root: &Root, others: &[Document], change: &Change) -> Option<Undone> {
     if swap_file::is_swap_file(change) {
         return match swap_file::remove(root, Path::new(&change.path)) {
@@ -410,7 +400,7 @@ fn undo(root: &Root, others: &[Document], change: &Change) -> Option<Undone> {
     })
 }
 
-/// Puts back what processes that are gone have left.
+/// Undoes the changes of processes that have ended.
 ///
 /// # Errors
 /// When the journals cannot be read or written.
@@ -422,8 +412,8 @@ pub fn restore(root: &Root) -> Result<Vec<Undone>, JournalError> {
     restore_dead(root)
 }
 
-/// A journal that is damaged, or cannot be brought up to date, keeps none of the others from being
-/// put back.
+/// Undoes the changes of processes that have ended. A damaged journal, or one that cannot be
+/// updated, does not prevent the others from being undone.
 fn restore_dead(root: &Root) -> Result<Vec<Undone>, JournalError> {
     let mut undone = vec![];
     for found in files::all(root)? {
@@ -445,7 +435,7 @@ fn restore_dead(root: &Root) -> Result<Vec<Undone>, JournalError> {
     Ok(undone)
 }
 
-/// What processes that are gone have left. Changes nothing.
+/// The changes of processes that have ended. Changes nothing.
 ///
 /// # Errors
 /// When the journals cannot be read.
@@ -461,7 +451,7 @@ pub fn leftovers(root: &Root) -> Result<Vec<Leftover>, JournalError> {
     Ok(left)
 }
 
-/// Journals that are damaged: [`restore`] sets them aside. Changes nothing.
+/// Damaged journals, which [`restore`] sets aside. Changes nothing.
 ///
 /// # Errors
 /// When the journals cannot be read.
@@ -473,7 +463,7 @@ pub fn damaged(root: &Root) -> Result<Vec<Damaged>, JournalError> {
     Ok(damaged.collect())
 }
 
-/// The process of ours that is still there and holds a setting; `None` when none does.
+/// The running process of Interleaf that holds a setting; `None` when none does.
 ///
 /// # Errors
 /// When the journals cannot be read.
@@ -482,8 +472,8 @@ pub fn holder(root: &Root, path: &str) -> Result<Option<u32>, JournalError> {
     Ok(living(root)?.into_iter().find(holds).map(|other| other.pid))
 }
 
-/// The journals of processes that are still there. One that is damaged is of nobody who lives: each
-/// process replaces its own atomically.
+/// The journals of running processes. A damaged journal belongs to none: each process replaces its
+/// own atomically.
 fn living(root: &Root) -> Result<Vec<Document>, JournalError> {
     let mut living = vec![];
     for found in files::all(root)? {

@@ -1,8 +1,9 @@
-//! A machine as the control loop sees it: domains that traffic comes from, tiers that it goes to.
+//! The machine as the control loop sees it: domains that traffic comes from, and tiers that it goes
+//! to.
 //!
-//! Each socket with CPUs is a domain, and each node with memory a tier, the fastest first. Near a
-//! domain are the nodes whose nearest CPUs, as the firmware or the distances have them, are of that
-//! socket; an expander that is near several sockets is near each of them.
+//! Each socket with CPUs is a domain, and each node with memory a tier, the fastest first. A node
+//! is near a domain when its nearest CPUs, by the firmware's ratings or the distances, are of that
+//! socket; an expander can be near several sockets.
 
 use crate::{
     machine::{
@@ -18,29 +19,27 @@ use interleaf_model::{
     weights::Weights,
 };
 
-/// What DRAM and an expander take to answer where the firmware does not say, ns: some figure has to
-/// stand there, and policies that go by latency count it themselves.
+/// Assumed latency of DRAM and of an expander where the firmware rates none, ns. The layout needs a
+/// figure; policies that use latency measure it.
 const UNRATED_NS: [f64; 2] = [100.0, 250.0];
 
 /// A machine's domains and tiers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HostLayout {
-    /// Domains and tiers; scopes are up to who steers.
+    /// Domains and tiers; the caller adds the scopes.
     pub layout: Layout,
     /// The node of each tier.
     pub nodes: Vec<u32>,
-    /// Nodes whose bandwidth the firmware does not rate. As long as there is one, all tiers count
+    /// Nodes whose bandwidth the firmware does not rate. With at least one of them, all tiers count
     /// as equally fast.
     pub unrated: IdList,
 }
 
-/// Why a machine cannot be steered.
+/// The reason why a machine cannot be steered.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LayoutError {
-    /// There is nothing to choose from.
     #[error("all memory is on node {0}: there is nothing to steer")]
     OneNode(String),
-    /// No CPU is near any memory.
     #[error("no CPU is near the memory of nodes {0}")]
     NoCpus(String),
 }
@@ -49,7 +48,7 @@ impl HostLayout {
     /// The domains and tiers of `machine`.
     ///
     /// # Errors
-    /// When there are no two tiers, or no domain.
+    /// When it has fewer than two tiers, or no domain.
     pub fn new(machine: &Machine) -> Result<Self, LayoutError> {
         let nodes: Vec<&Node> =
             machine.by_speed().into_iter().filter(|node| node.total_bytes > 0).collect();
@@ -73,9 +72,9 @@ impl HostLayout {
         Ok(Self { layout, nodes: nodes.iter().map(|node| node.id).collect(), unrated })
     }
 
-    /// A target in the words of actuators: whole points of a hundred for each node near the scope's
-    /// domain. The nodes of other domains have no part in it: what threads over there have beside
-    /// them does not come here.
+    /// Converts a target to an actuator's goal: whole percentages for each node near the scope's
+    /// domain. Nodes of other domains get no pages: traffic of other domains is not part of the
+    /// target.
     pub fn goal(&self, target: &Target) -> Goal {
         let near = &self.layout.domains[self.layout.scopes[target.scope].domain].tiers;
         let shares: Vec<f64> = near.iter().map(|tier| target.shares[*tier]).collect();
@@ -91,7 +90,7 @@ impl HostLayout {
     }
 }
 
-/// What is rated of reads, GB/s.
+/// Rated read bandwidth, GB/s.
 fn rated_gbps(node: &Node) -> Option<f64> {
     Some(node.rated.as_ref()?.read_mibps? as f64 * node::GBPS_OF_MIBPS)
 }
@@ -108,7 +107,7 @@ fn tier(node: &Node, rated_gbps: f64) -> TierLayout {
     }
 }
 
-/// A socket with the nodes near it, as indices of `nodes`.
+/// The domain of a socket: its near nodes, as indices into `nodes`.
 fn domain(machine: &Machine, socket: u32, cpus: &IdList, nodes: &[&Node]) -> DomainLayout {
     let is_of_socket = |id: u32| {
         let node = machine.nodes.iter().find(|node| node.id == id);
@@ -136,7 +135,7 @@ mod tests {
         HostLayout::new(&Machine::read(&Root::captured(machines.join(name))).unwrap())
     }
 
-    /// `socket0: node0 node2; ...`
+    /// As `socket0: node0 node2; ...`.
     fn text(host: &HostLayout) -> String {
         let tier = |at: &usize| host.layout.tiers[*at].name.clone();
         let domains = host.layout.domains.iter().map(|domain| {

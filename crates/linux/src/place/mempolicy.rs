@@ -1,7 +1,7 @@
-//! Memory policies: where the kernel takes the new pages of a thread from.
+//! Memory policies: the nodes on which the kernel allocates new pages of a thread.
 //!
-//! A policy is inherited by what a thread starts, through `exec` too. It is about pages that are
-//! touched for the first time; those that are there already stay where they are.
+//! Children inherit the policy, through `exec` too. It applies to pages at their first touch;
+//! resident pages stay on their nodes.
 
 use crate::{machine::id_list::IdList, syscall};
 use std::{fmt, io};
@@ -9,35 +9,34 @@ use std::{fmt, io};
 /// `MPOL_WEIGHTED_INTERLEAVE` of `linux/mempolicy.h`, since 6.9.
 const WEIGHTED_INTERLEAVE: libc::c_int = 6;
 
-/// Mode flags in what `get_mempolicy` gives, `MPOL_MODE_FLAGS` of `linux/mempolicy.h`.
+/// Mode flags in the result of `get_mempolicy`, `MPOL_MODE_FLAGS` of `linux/mempolicy.h`.
 const MODE_FLAGS: libc::c_int = 7 << 13;
 
-/// Where the kernel takes new pages from.
+/// A policy for new pages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Policy {
-    /// From the node of the CPU that touches them, as long as it has some.
+    /// On the node of the allocating CPU while it has free memory.
     Default,
-    /// Only from these nodes, the nearest first.
+    /// On these nodes only, the nearest first.
     Bind(IdList),
-    /// From these nodes in turn, a page from each.
+    /// On these nodes in turn, a page on each.
     Interleave(IdList),
-    /// From these nodes in turn, of each as many as its weight says.
+    /// On these nodes in turn, on each as many pages as its weight.
     WeightedInterleave(IdList),
 }
 
 impl Policy {
-    /// Sets it for the calling thread, and the threads and processes that it starts.
+    /// Sets the policy of the calling thread, which its children inherit.
     ///
     /// # Errors
-    /// What the kernel says: of a policy that it does not know, or nodes of which it may use none,
-    /// that the argument is invalid.
+    /// `EINVAL` when the kernel does not know the policy or the process may use none of the nodes.
     pub fn set(&self) -> io::Result<()> {
         let (mode, mask) = self.mode();
         syscall::set_mempolicy(mode, &mask)
     }
 
-    /// Sets it for memory that has not been touched, whoever touches it. `memory` begins where a
-    /// page does.
+    /// Sets the policy of memory that is not touched yet, for any thread that touches it. `memory`
+    /// has to be page-aligned.
     ///
     /// # Errors
     /// As of [`Policy::set`].
@@ -70,18 +69,19 @@ impl fmt::Display for Policy {
     }
 }
 
-/// Whether the calling thread has a policy of its own: somebody has chosen one before us.
+/// True when the calling thread has a policy other than the default: the caller of this program
+/// chose one.
 ///
 /// # Errors
-/// When the kernel has no policies.
+/// When the kernel lacks memory policies.
 pub fn is_chosen() -> io::Result<bool> {
     Ok(syscall::get_mempolicy()? & !MODE_FLAGS != libc::MPOL_DEFAULT)
 }
 
-/// The node of each page of this process at `addresses`; `None` of one that is nowhere.
+/// The node of each page of this process at `addresses`; `None` of a page that is not resident.
 ///
 /// # Errors
-/// When the kernel has no nodes to ask for.
+/// When the kernel lacks NUMA.
 pub fn nodes_at(addresses: &[u64]) -> io::Result<Vec<Option<u32>>> {
     let mut status = vec![-1; addresses.len()];
     syscall::move_pages(0, addresses, None, &mut status)?;

@@ -1,14 +1,15 @@
-//! Interleaves the pages of running processes over nodes in a given ratio, with `move_pages(2)`.
+//! Interleaves the resident pages of running processes over nodes in a given ratio, with
+//! `move_pages(2)`.
 //!
-//! A policy of interleaving is for pages that are yet to come; this is for those that are there.
-//! Memory is looked at batch by batch: which pages are there (`pagemap`), on which node each is
-//! (`move_pages` without a target), which should go elsewhere ([`plan`]); these are moved in
-//! portions at the rate that is wanted, and looked for again. Passes are repeated until one finds
-//! nothing to move, so that the last look is after the last move. What does not move is tried
-//! again in the next pass, and others go in its place where there are any.
+//! An interleaving policy applies to new pages; this applies to resident ones. Memory is processed
+//! in batches: find the resident pages (`pagemap`), find the node of each (`move_pages` without a
+//! target), plan the moves ([`plan`]), move them in portions at the requested rate, and locate the
+//! pages again. Passes repeat until one finds nothing to move, so that pages are located after the
+//! last move. Pages that fail to move are tried again in the next pass, and others move in their
+//! place where possible.
 //!
-//! Pages stay where they are put as long as nobody else moves them: the kernel's own NUMA balancing
-//! pulls them back to the CPUs that use them.
+//! Pages stay on their nodes as long as nothing else moves them: the kernel's NUMA balancing
+//! migrates them back to the CPUs that use them.
 
 mod area;
 mod batch;
@@ -43,13 +44,13 @@ use std::{
     time::Duration,
 };
 
-/// How often all memory is gone through at most.
+/// The most passes over all memory.
 const PASSES_MAX: u32 = 4;
 
-/// How long pages that are in use are left alone before they are tried again.
+/// The pause before busy pages are tried again.
 const BUSY_PAUSE: Duration = Duration::from_millis(50);
 
-/// Moves pages of this machine's processes.
+/// Migrates pages of processes on this machine.
 #[derive(Debug)]
 pub struct Migrator {
     target: Target,
@@ -57,43 +58,42 @@ pub struct Migrator {
     memory: Live,
 }
 
-/// How far it has come, at least ten times a second while there is something to move.
+/// Progress, reported at least ten times a second while pages move.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress<'a> {
-    /// Which time this is that all memory is gone through, from 1.
+    /// The pass over all memory, from 1.
     pub pass: u32,
-    /// The process that is worked on.
+    /// The process whose pages are being processed.
     pub process: &'a Process,
-    /// What was looked at in this pass, bytes.
+    /// Bytes processed in this pass.
     pub looked_bytes: u64,
-    /// What there is to look at in this pass, bytes; it changes while programs run.
+    /// Bytes to process in this pass; it changes while programs run.
     pub total_bytes: u64,
-    /// What was moved in all passes, bytes.
+    /// Bytes migrated in all passes.
     pub moved_bytes: u64,
 }
 
-/// What would be moved.
+/// A forecast of a migration.
 #[derive(Debug, Default)]
 pub struct Forecast {
-    /// Where the pages are, of those that may be moved.
+    /// The present placement of migratable pages.
     pub bytes: NodeBytes,
-    /// What would be moved to reach the target, bytes.
+    /// Bytes that would be migrated.
     pub planned_bytes: u64,
-    /// What would have to be moved too, but is shared with other processes, bytes.
+    /// Bytes that would have to be migrated too, but are shared with other processes.
     pub shared_bytes: u64,
-    /// The processes.
     pub processes: Vec<Process>,
-    /// Children whose memory cannot be looked at.
+    /// Children whose memory cannot be read.
     pub refused: Vec<Refusal>,
-    /// Whether whoever watched wanted it to stop before it was done.
+    /// True when the caller stopped the forecast early.
     pub stopped: bool,
 }
 
 impl Migrator {
-    /// A mover of pages to a target, as fast as it goes.
+    /// A migration to a target, without a rate limit.
     ///
     /// # Errors
-    /// When the target names nodes that are not there or have no memory, the kernel has no NUMA, or
+    /// When the target names nodes that are missing or have no memory, the kernel lacks NUMA, or
     /// the machine cannot be read.
     pub fn new(target: Target) -> Result<Self, MigrateError> {
         let mut memory = Live::new()?;
@@ -104,30 +104,29 @@ impl Migrator {
         Ok(Self { target, rate: None, memory })
     }
 
-    /// The same, at so many bytes a second at most, averaged over a tenth of a second; of huge
-    /// pages over as long as one takes.
+    /// Limits the rate, bytes a second, averaged over a tenth of a second, or over the time that
+    /// one huge page takes.
     #[must_use]
     pub fn at_rate(mut self, bytes_per_s: u64) -> Self {
         self.rate = Some(bytes_per_s);
         self
     }
 
-    /// The same, for the processes that are named and not for those that they have started. One
-    /// that is gone is left out, one that may not be moved is among those that refused, and the
-    /// rest goes on.
+    /// Migrates only the named processes, without their descendants. A process that has ended is
+    /// left out, one that may not be migrated is among those that refused, and the rest continues.
     #[must_use]
     pub fn alone(mut self) -> Self {
         self.memory.alone = true;
         self
     }
 
-    /// Moves the pages of processes, and of all that they and their children have started, until
-    /// each is where the target wants it or cannot be moved. `watch` is told how far it is, and can
-    /// stop it; what was moved stays.
+    /// Migrates the pages of processes and their descendants, until each page is on its target node
+    /// or cannot be migrated. `watch` receives the progress and can stop the migration; migrated
+    /// pages stay.
     ///
     /// # Errors
-    /// When a process of `pids` is not there, or may not be moved. One that ends meanwhile is no
-    /// error, nor is a child that may not be moved.
+    /// When a process of `pids` does not exist, or may not be migrated. A process that ends
+    /// meanwhile is no error, nor is a child that may not be migrated.
     pub fn run(
         &mut self,
         pids: &[u32],
@@ -136,7 +135,7 @@ impl Migrator {
         run(&mut self.memory, &self.target, self.rate, pids, watch)
     }
 
-    /// Looks what [`Self::run`] would move, and moves nothing.
+    /// Forecasts [`Self::run`] without migrating.
     ///
     /// # Errors
     /// As [`Self::run`].
@@ -149,13 +148,13 @@ impl Migrator {
     }
 }
 
-/// Checks that a target is one of the machine.
+/// Checks a target against the machine.
 fn check(target: &Target, memory: &mut impl Memory) -> Result<(), MigrateError> {
     let has: IdList = memory.nodes()?.into_iter().map(|(node, _)| node).collect();
     Ok(target.check(&has)?)
 }
 
-/// A process and what became of it so far.
+/// A process and its results so far.
 struct Record {
     process: Process,
     memo: Memo,
@@ -238,7 +237,7 @@ fn forecast<M: Memory>(
     };
     Ok(Forecast {
         bytes: work.records.iter().map(|record| &record.moved.before).collect(),
-        // Nothing was tried, so what did not move is nobody's fault.
+        // Nothing was tried: pages count as busy.
         planned_bytes: left(Reason::Busy),
         shared_bytes: left(Reason::Shared),
         processes: work.records.into_iter().map(|record| record.process).collect(),
@@ -248,7 +247,7 @@ fn forecast<M: Memory>(
 }
 
 impl<M: Memory> Passes<'_, M> {
-    /// Goes through all memory once.
+    /// One pass over all memory.
     fn pass(&mut self, pass: u32) -> Result<(), MigrateError> {
         let (page_bytes, _) = self.shared.memory.page_sizes();
         self.shared.planner = Planner::new(self.target, page_bytes);
@@ -290,7 +289,7 @@ impl<M: Memory> Passes<'_, M> {
         failed.map_or(Ok(()), |refusal| Err(refusal.into()))
     }
 
-    /// Works on one process.
+    /// Processes one process.
     fn one(
         &mut self,
         areas: Result<Option<Vec<area::Area>>, RootError>,
@@ -301,12 +300,12 @@ impl<M: Memory> Passes<'_, M> {
         let pid = progress.process.pid;
         let areas = match areas {
             Ok(Some(areas)) => areas,
-            // It may be there without memory for a moment yet.
+            // A process that is about to end exists for a moment without memory.
             Ok(None) => return (Tally::default(), Some(Halt::Ended)),
             Err(why) if why.is_permission() => return refused(Why::Permission),
             Err(why) => return refused(Why::Read(why)),
         };
-        // What was in use may not be any more; that a page is shared, or part of another, stays so.
+        // Busy pages may be free by now; sharing and membership of a larger page persist.
         memo.stuck.retain(|_, reason| matches!(reason, Reason::Shared | Reason::Joined));
         let allowed = match self.shared.memory.allowed(pid) {
             Ok(allowed) => allowed,
@@ -325,8 +324,8 @@ impl<M: Memory> Passes<'_, M> {
         (work.tally, halt)
     }
 
-    /// Finds the processes: those that were named, what they have started since, and those that
-    /// are known already though who started them has gone.
+    /// Finds the processes: the named ones, their new descendants, and those that are known already
+    /// although their parent has ended.
     fn find(&mut self, pass: u32) -> Result<(), MigrateError> {
         let mut found: Vec<Process> = vec![];
         let is_alone = self.shared.memory.is_alone();
@@ -353,10 +352,10 @@ impl<M: Memory> Passes<'_, M> {
         Ok(())
     }
 
-    /// Notes that a process cannot be worked on.
+    /// Records that a process cannot be migrated.
     ///
     /// # Errors
-    /// When it is one that was named, and the named ones are not on their own.
+    /// When the process was named, and named processes are not handled on their own.
     fn refuse(&mut self, process: &Process, why: Why) -> Result<(), Refusal> {
         let refusal = Refusal { pid: process.pid, name: process.name.clone(), why };
         if self.pids.contains(&process.pid) && !self.shared.memory.is_alone() {
@@ -367,7 +366,7 @@ impl<M: Memory> Passes<'_, M> {
     }
 }
 
-/// Whether two are the same process, and still running.
+/// True when both are the same process, and it still runs.
 fn is_same(now: &Process, known: &Process) -> bool {
     (now.pid, now.start_ticks) == (known.pid, known.start_ticks) && !now.is_zombie
 }
@@ -385,7 +384,7 @@ impl Moved {
         }
     }
 
-    /// Takes in what a pass gave.
+    /// Adds the result of a pass.
     fn take_in(&mut self, tally: Tally, pass: u32, is_whole: bool) {
         if pass == 1 || self.before == NodeBytes::default() {
             self.before = tally.before.clone();
@@ -396,7 +395,7 @@ impl Moved {
             self.left = tally.left;
             return;
         }
-        // Of a pass that was cut short, only the difference is known.
+        // Only the difference is known of a pass that was cut short.
         for (node, bytes) in &tally.after.0 {
             *self.after.0.entry(*node).or_default() += bytes;
         }
@@ -408,7 +407,7 @@ impl Moved {
 }
 
 impl MigrateError {
-    /// What can be done about it.
+    /// How to proceed.
     pub fn hint(&self) -> &'static str {
         match self {
             Self::Target(TargetError::Absent { .. }) => "interleaf show lists the nodes",

@@ -1,9 +1,9 @@
-//! What a choice of weights means on a machine: how many pages of a round go to which node, how the
-//! kernel is told, and what it has to be told for it.
+//! The meaning of weights on a machine: pages of each node in a round, the memory policy, and the
+//! settings that it needs.
 //!
-//! Weights are given for the tiers of a machine or for its nodes. Of a tier with several nodes each
-//! takes its part: `3:1` on two sockets that each have DRAM and an expander is 3, 3, 1 and 1; with
-//! one expander for both it is 3, 3 and 2.
+//! Weights are given for the tiers of a machine or for its nodes. A tier's weight applies to each
+//! of its nodes, or is divided among the nodes that share it: `3:1` on two sockets that each have
+//! DRAM and an expander is 3, 3, 1 and 1; with one expander for both it is 3, 3 and 2.
 
 use crate::{
     machine::{
@@ -15,39 +15,37 @@ use crate::{
 };
 use interleaf_model::weights::{WEIGHT_MAX, Weights, gcd};
 
-/// Where pages are to go, and by which means.
+/// A placement: nodes with weights, and the mechanism.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placement {
     /// Nodes with their pages of a round, none of which is 0.
     pub nodes: Vec<(u32, u32)>,
-    /// How.
     pub means: Means,
 }
 
-/// How pages come to where they are to go.
+/// The mechanism that places pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Means {
-    /// By the kernel's weighted interleaving, since 6.9.
+    /// The kernel's weighted interleaving, since 6.9.
     Weighted,
-    /// By its interleaving without weights, which is all that equal weights need.
+    /// Interleaving without weights, which suffices for equal weights.
     Interleave,
-    /// They are spread evenly when they are touched first, and then moved: a kernel before 6.9.
+    /// Interleaved evenly at the first touch, and then migrated: kernels before 6.9.
     Moved,
 }
 
 /// A setting of the kernel that a placement needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SettingChange {
-    /// The file.
     pub path: String,
-    /// What has to be in it.
+    /// The value that it needs.
     pub text: String,
 }
 
-/// Why weights mean nothing on a machine.
+/// The reason why weights have no meaning on a machine.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlacementError {
-    /// There is nothing to choose from.
+    /// The machine has only one node with memory.
     #[error("all memory is on node {node}: {weights} has nothing to interleave")]
     OneNode {
         /// The only node.
@@ -55,39 +53,39 @@ pub enum PlacementError {
         /// The weights.
         weights: String,
     },
-    /// Another number of weights than there are tiers, or nodes.
+    /// The number of weights fits neither the tiers nor the nodes.
     #[error("{weights} has {given} weights, and the machine has {has}")]
     Count {
         /// The weights.
         weights: String,
-        /// How many they are.
+        /// The number of weights.
         given: usize,
-        /// What there is.
+        /// The tiers and nodes of the machine.
         has: String,
-        /// As many memory nodes as there are weights, from the fastest on, or all there are.
+        /// As many memory nodes as there are weights, from the fastest on, or all of them.
         fitting: String,
     },
-    /// Another number of weights than nodes were named.
+    /// The number of weights differs from that of the named nodes.
     #[error("{weights} has {given} weights, and --nodes {named} names {nodes}")]
     Named {
         /// The weights.
         weights: String,
-        /// How many they are.
+        /// The number of weights.
         given: usize,
         /// The nodes as they were named.
         named: String,
-        /// How many they are.
+        /// The number of nodes.
         nodes: usize,
     },
-    /// A node that is not there.
+    /// A node that does not exist.
     #[error("--nodes: {0}")]
     Nodes(#[from] IdListError),
-    /// A node on which nothing can be placed.
+    /// A node without memory.
     #[error("node {node} has no memory: nodes {nodes} have some")]
     NoMemory {
         /// The node.
         node: u32,
-        /// Those that have memory.
+        /// The nodes with memory.
         nodes: String,
     },
     /// A node that this process may not use.
@@ -95,10 +93,10 @@ pub enum PlacementError {
     Forbidden {
         /// The node.
         node: u32,
-        /// Those that it may use.
+        /// The nodes that it may use.
         allowed: String,
     },
-    /// More pages in a round than the kernel can be told.
+    /// A round has more pages of a node than the kernel accepts.
     #[error("{weights} makes {weight} pages in a round on node {node}, and {WEIGHT_MAX} is most")]
     TooMany {
         /// The weights.
@@ -111,7 +109,7 @@ pub enum PlacementError {
 }
 
 impl PlacementError {
-    /// How to mend it.
+    /// How to fix it.
     pub fn hint(&self) -> String {
         match self {
             Self::OneNode { .. } => "`interleaf doctor` says how an expander becomes a node; \
@@ -136,12 +134,12 @@ impl PlacementError {
 }
 
 impl Placement {
-    /// What `weights` mean on `machine`. With `named` they are for these nodes, in the order in
-    /// which they are named; without, for its tiers, or for its memory nodes from the fastest on.
-    /// `allowed` are the nodes that a process may use, where the kernel says so.
+    /// The meaning of `weights` on `machine`. With `named` they belong to these nodes, in that
+    /// order; otherwise to the machine's tiers, or to its memory nodes from the fastest on.
+    /// `allowed` are the nodes that the process may use, where the kernel has a limit.
     ///
     /// # Errors
-    /// When they mean nothing there.
+    /// When they have no meaning there.
     pub fn new(
         machine: &Machine,
         weights: &Weights,
@@ -165,7 +163,7 @@ impl Placement {
         }
         let equal = nodes.iter().all(|(_, weight)| *weight == nodes[0].1);
         let means = match machine.weighted_interleave {
-            // Equal weights need none of the machine's settings to be changed.
+            // Equal weights need no changed settings.
             _ if equal => Means::Interleave,
             Some(_) => Means::Weighted,
             None => Means::Moved,
@@ -173,12 +171,12 @@ impl Placement {
         Ok(Self { nodes, means })
     }
 
-    /// The nodes, in order.
+    /// The nodes, in order of their IDs.
     pub fn node_list(&self) -> IdList {
         self.nodes.iter().map(|(node, _)| *node).collect()
     }
 
-    /// The policy that new pages come under.
+    /// The policy for new pages.
     pub fn policy(&self) -> Policy {
         match self.means {
             Means::Weighted => Policy::WeightedInterleave(self.node_list()),
@@ -186,13 +184,13 @@ impl Placement {
         }
     }
 
-    /// What the kernel has to be told first, in this order.
+    /// Settings to be changed first, in this order.
     pub fn settings(&self, machine: &Machine) -> Vec<SettingChange> {
         if self.means != Means::Weighted {
             return vec![];
         }
-        // SettingChange a weight switches automatic weights off; done first, and by itself, it is undone
-        // last.
+        // Setting a weight disables automatic weights; disabling them first, on their own, makes
+        // that the last change to be undone.
         let auto = machine.weighted_interleave.as_ref().and_then(|weighted| weighted.auto);
         let auto = auto.map(|_| SettingChange { path: weights::auto_path(), text: "false".into() });
         let weight = |(node, weight): &(u32, u32)| SettingChange {
@@ -202,7 +200,7 @@ impl Placement {
         auto.into_iter().chain(self.nodes.iter().map(weight)).collect()
     }
 
-    /// What numactl would be told for the same policy. (It has weighted interleaving since 2.0.19.)
+    /// The arguments of numactl for the same policy. (It has weighted interleaving since 2.0.19.)
     pub fn numactl(&self) -> String {
         match self.means {
             Means::Weighted => format!("numactl --weighted-interleave={}", self.node_list()),
@@ -212,14 +210,14 @@ impl Placement {
         }
     }
 
-    /// The part of the pages that each node is to have, in the order of the nodes.
+    /// The share of each node, in the order of the nodes.
     pub fn shares(&self) -> Vec<f64> {
         let sum: u32 = self.nodes.iter().map(|(_, weight)| weight).sum();
         self.nodes.iter().map(|(_, weight)| f64::from(*weight) / f64::from(sum)).collect()
     }
 }
 
-/// Weights for nodes that were named, in the order of their naming.
+/// Weights for named nodes, in the order of their names.
 fn for_named(
     machine: &Machine,
     weights: &Weights,
@@ -242,7 +240,7 @@ fn for_named(
     Ok(nodes.into_iter().zip(weights.as_slice().iter().map(|weight| u32::from(*weight))).collect())
 }
 
-/// Weights for a machine's tiers, or its nodes.
+/// Weights for a machine's tiers or nodes.
 fn for_machine(machine: &Machine, weights: &Weights) -> Result<Vec<(u32, u32)>, PlacementError> {
     let tiers = machine.memory_by_speed();
     let nodes = machine.memory_nodes();
@@ -275,8 +273,8 @@ fn for_machine(machine: &Machine, weights: &Weights) -> Result<Vec<(u32, u32)>, 
     Err(PlacementError::Count { weights: weights.to_string(), given, has, fitting })
 }
 
-/// Without nodes that get nothing, and as given where that is within `max`; else the same ratio in
-/// the least numbers.
+/// Nodes with weights above 0, as given where they are within `max`; else the same ratio in the
+/// smallest numbers.
 fn within(nodes: Vec<(u32, u32)>, max: u32) -> Vec<(u32, u32)> {
     let nodes: Vec<(u32, u32)> = nodes.into_iter().filter(|(_, weight)| *weight > 0).collect();
     let common = match nodes.iter().all(|(_, weight)| *weight <= max) {
@@ -297,7 +295,7 @@ mod tests {
     use crate::machine::{node::Node, sysctl::Sysctls, weights::WeightedInterleave};
     use proptest::prelude::*;
 
-    /// A machine with these tiers; of a kernel with or without weighted interleaving.
+    /// A machine with these tiers, on a kernel with or without weighted interleaving.
     fn machine(tiers: &[&[u32]], weighted: bool) -> Machine {
         let node = |id: &u32| Node {
             id: *id,
@@ -330,7 +328,7 @@ mod tests {
         Placement::new(machine, &weights, named, None).map_err(|why| why.to_string())
     }
 
-    /// Tiers, weights, nodes that are named, and what that gives.
+    /// Tiers, weights, named nodes, and the expected result.
     type Row<'a, T> = (&'a [&'a [u32]], &'a str, Option<&'a str>, T);
 
     #[test]
@@ -420,7 +418,7 @@ mod tests {
     }
 
     proptest! {
-        /// Each tier gets the part that its weight says, whatever nodes it has.
+        /// Each tier gets the share of its weight, whatever its number of nodes.
         #[test]
         fn tiers_get_their_part(counts in prop::collection::vec(1u32..5, 2..4), seed in 1u16..60) {
             let mut next = 0;

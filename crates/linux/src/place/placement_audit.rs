@@ -1,11 +1,10 @@
-//! What of a program's memory is where a placement wants it, and what bypasses the placement and
-//! why.
+//! Placement audit: the memory of a program that is where the placement wants it, and the memory
+//! that bypasses the placement, with the cause.
 //!
-//! A policy of memory is a wish that is easily overridden: a launcher resets it for what it starts,
-//! a library binds its own buffers, what is mapped from a file was placed by whoever read the file
-//! first, and a full node sends pages elsewhere. All of it shows in `/proc/PID/numa_maps`, where
-//! each mapping has its policy. What does not show there: the policies of threads other than the
-//! first.
+//! A memory policy is easily overridden: a launcher resets it for its children, a library binds its
+//! own buffers, a mapped file was placed by the process that read it first, and a full node sends
+//! pages elsewhere. All of this shows in `/proc/PID/numa_maps`, which has the policy of each
+//! mapping. Policies of threads other than the first do not show there.
 
 use crate::{
     place::{mempolicy::Policy, placement::Placement},
@@ -17,20 +16,20 @@ use crate::{
     root::{Root, RootError},
 };
 
-/// What was found when the processes of a program were looked at.
+/// The result of an audit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PlacementAudit {
     /// Memory under the placement, by node.
     pub placed: NodeBytes,
-    /// What escaped, the most first.
+    /// Memory that bypassed the placement, the largest first.
     pub bypasses: Vec<Bypass>,
-    /// How many processes there are.
+    /// The number of processes.
     pub processes: usize,
-    /// How many of them may not be looked at: those of other users.
+    /// Processes of other users, which may not be read.
     pub hidden: usize,
 }
 
-/// Memory of a process that is not under the placement.
+/// Memory of a process that bypassed the placement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bypass {
     /// The process.
@@ -39,25 +38,25 @@ pub struct Bypass {
     pub name: String,
     /// Why.
     pub cause: Cause,
-    /// How much, by node.
+    /// Its bytes by node.
     pub bytes: NodeBytes,
 }
 
-/// Why memory is not under a placement.
+/// The cause of a bypass.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// The process has this policy, not the one that it was started with.
+    /// The process has this policy instead of the one that it was started with.
     Reset(String),
-    /// The process is under the placement, but chose this policy for some mappings.
+    /// The process has the placement's policy, but chose this one for some mappings.
     Bound(String),
-    /// It is of files: the page cache, placed by whoever read it first.
+    /// Pages of files: the page cache, placed by the process that read them first.
     File,
-    /// It is under the placement, but on other nodes: the right ones were full.
+    /// Under the placement's policy, but on other nodes: the intended ones were full.
     Elsewhere,
 }
 
 impl Cause {
-    /// What it is, in a few words.
+    /// The cause in a few words.
     pub fn what(&self) -> String {
         match self {
             Self::Reset(policy) => format!("the process has the policy \"{policy}\""),
@@ -67,7 +66,7 @@ impl Cause {
         }
     }
 
-    /// What to do about it.
+    /// How to avoid it.
     pub fn hint(&self) -> &'static str {
         match self {
             Self::Reset(_) => {
@@ -89,7 +88,7 @@ impl Cause {
 }
 
 impl PlacementAudit {
-    /// Looks at a process and all that it started.
+    /// Audits a process and its descendants.
     ///
     /// # Errors
     /// When `/proc` holds nonsense.
@@ -107,7 +106,7 @@ impl PlacementAudit {
         Ok(audit)
     }
 
-    /// Takes in the mappings of a process.
+    /// Adds the mappings of a process.
     pub fn add(&mut self, process: &Process, mappings: &[Mapping], placement: &Placement) {
         self.processes += 1;
         let nodes = placement.node_list();
@@ -152,30 +151,30 @@ impl PlacementAudit {
         }
     }
 
-    /// How much memory escaped, bytes.
+    /// Bytes that bypassed the placement.
     pub fn bypassed_bytes(&self) -> u64 {
         self.bypasses.iter().map(|bypass| bypass.bytes.total()).sum()
     }
 
-    /// All memory that was looked at, bytes.
+    /// Bytes audited.
     pub fn total_bytes(&self) -> u64 {
         self.placed.total() + self.bypassed_bytes()
     }
 
-    /// The part of the memory that escaped, 0 to 1.
+    /// The share of the memory that bypassed the placement, 0 to 1.
     pub fn bypassed_share(&self) -> f64 {
         self.bypassed_bytes() as f64 / (self.total_bytes().max(1)) as f64
     }
 }
 
-/// The policy that a process has: that of its stack, for which no program chooses one.
+/// The policy of a process: that of its stack, for which no program chooses another.
 fn own_policy(mappings: &[Mapping]) -> Option<&str> {
     let stack = mappings.iter().find(|mapping| mapping.kind == Kind::Stack);
     stack.map(|stack| stack.policy.as_str())
 }
 
-/// Whether a policy in `numa_maps` is `wanted`. The kernel may show flags behind the mode, as
-/// `=static`.
+/// True when a policy in `numa_maps` is the `wanted` one. The kernel may append flags to the mode,
+/// as `=static`.
 fn is_policy(shown: &str, wanted: &Policy) -> bool {
     let wanted = wanted.to_string();
     let (mode, nodes) = wanted.split_once(':').unwrap_or((&wanted, ""));
@@ -196,7 +195,7 @@ mod tests {
 
     const OURS: &str = "weighted interleave:0-1";
 
-    /// What bypasses of a process whose numa_maps is this, and what is placed on nodes 0 and 1.
+    /// The bypasses of a process with these numa_maps, and its placed bytes on nodes 0 and 1.
     fn survey(numa_maps: &str) -> (Vec<(Cause, u64)>, [u64; 2]) {
         let placement = Placement { nodes: vec![(0, 3), (1, 1)], means: Means::Weighted };
         let name = "app".to_string();

@@ -1,4 +1,4 @@
-//! Whose pages are steered: who they are now, and where their pages are.
+//! A scope: the processes whose pages are steered, and the placement of their pages.
 
 use crate::{
     machine::node::{self, NODES},
@@ -16,33 +16,32 @@ use std::{
     fmt,
 };
 
-/// A process with less memory does not join: watching it would cost more than it can gain. It joins
-/// when it has grown.
+/// The minimum memory of a process that joins, bytes: monitoring a smaller one would cost more than
+/// it can gain. It joins when it has grown.
 pub const JOINS_BYTES: u64 = 1 << 20;
 
-/// The process that all others descend from, but for the kernel's threads.
+/// Process 1, from which all others descend except the kernel's threads.
 const INIT: u32 = 1;
 
-/// With more memory than this, walking all pages of a process takes longer than a sample of them.
+/// Above this size, sampling a process is cheaper than walking all its pages.
 const LARGE_BYTES: u64 = 1 << 30;
 
-/// Whose pages are steered.
+/// The processes whose pages are steered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// All of the machine.
+    /// All processes of the machine.
     Machine,
-    /// The processes of a control group and of those below it.
+    /// The processes of a control group and of its descendants.
     Cgroup(Group),
-    /// These processes, and all that they and their children have started.
+    /// These processes and their descendants.
     Processes(Vec<u32>),
-    /// All processes of these names, and all that they and their children have started; those too
-    /// that come later.
+    /// All processes with these names and their descendants, including later ones.
     Named(Vec<String>),
 }
 
 impl Scope {
-    /// The processes of it that have some memory, in the order in which they are found: parents
-    /// before children. One whose starter has gone is known no more; a control group knows it.
+    /// The processes of the scope, parents before children. A process whose parent has ended is
+    /// found only by its control group.
     ///
     /// # Errors
     /// When `/proc` or the group's files cannot be read.
@@ -50,7 +49,7 @@ impl Scope {
         self.processes_of(&Snapshot::new(root, &StopFlag::default()))
     }
 
-    /// The same at the moment of a snapshot, which several scopes share.
+    /// The processes of the scope in a snapshot, which several scopes share.
     ///
     /// # Errors
     /// As [`Self::processes`].
@@ -82,14 +81,14 @@ impl Scope {
         Ok(found)
     }
 
-    /// Where the anonymous memory of the scope is; `None` where nobody counts.
+    /// Anonymous memory of the scope by node; `None` where the kernel does not count it.
     ///
-    /// For processes the kernel walks all their pages, about 10 ms a GiB; of large ones a sample
-    /// is looked at, and it is cut short when `stop` is set. For a control group and for the
-    /// machine the kernel has counted already.
+    /// For processes the kernel walks all their pages, about 10 ms a GiB; large ones are sampled,
+    /// and the walk ends early when `stop` is set. For a control group and for the machine the
+    /// kernel has counters.
     ///
     /// # Errors
-    /// When a file cannot be read. A process that ends meanwhile is none.
+    /// When a file cannot be read. A process that ends meanwhile is left out.
     pub fn placement(
         &self,
         root: &Root,
@@ -109,7 +108,7 @@ impl Scope {
                 let mut sum = None;
                 for process in processes.iter().take_while(|_| !stop.is_set()) {
                     let on = match of_process(root, process.pid, processes.len()) {
-                        // The process has changed its user: scan the others.
+                        // The process has changed its user: continue with the others.
                         Err(why) if why.is_permission() => None,
                         on => on?,
                     };
@@ -122,7 +121,7 @@ impl Scope {
         }
     }
 
-    /// Whether looking where its pages are takes time in proportion to them.
+    /// True when sampling placement takes time in proportion to the memory.
     pub fn is_slow_to_sample(&self) -> bool {
         matches!(self, Self::Processes(_) | Self::Named(_))
     }
@@ -142,7 +141,7 @@ impl fmt::Display for Scope {
     }
 }
 
-/// Anonymous memory of a process by node, as one of so many `processes`.
+/// Anonymous memory of a process by node; a sample is shared out among `processes`.
 fn of_process(root: &Root, pid: u32, processes: usize) -> Result<Option<NodeBytes>, RootError> {
     if root.is_live() && resident_bytes(root, pid)? >= LARGE_BYTES {
         let sampled = placement_sample::anonymous(root, pid, processes)?;
@@ -154,10 +153,10 @@ fn of_process(root: &Root, pid: u32, processes: usize) -> Result<Option<NodeByte
     Ok(mappings.map(|mappings| numa_maps::anonymous(&mappings)))
 }
 
-/// The resident memory of a process, bytes: the second number of `statm`.
+/// Resident memory of a process, bytes: the second number of `statm`.
 ///
 /// # Errors
-/// When the file is there and cannot be read.
+/// When the file exists and cannot be read.
 pub fn resident_bytes(root: &Root, pid: u32) -> Result<u64, RootError> {
     let text = root.peek(&format!("/proc/{pid}/statm"))?.unwrap_or_default();
     let pages = text.split_whitespace().nth(1).and_then(|word| word.parse::<u64>().ok());

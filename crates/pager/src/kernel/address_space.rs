@@ -1,13 +1,13 @@
-//! Whose pages come and go, and how.
+//! The address space that is served: pages are mapped into it and unmapped from it.
 
 use crate::{
     kernel::{
         frames::Frames,
-        relocate::{Held, Mover},
+        handle::FaultHandle,
+        relocate::{Pinned, Relocator},
         uffd::{Fault, Messages},
     },
     page::HUGE_BYTES,
-    pager::Kernel,
 };
 use std::{
     io,
@@ -16,106 +16,116 @@ use std::{
     sync::Arc,
 };
 
-/// Memory whose pages are brought in and given up. Pages are named by their addresses in the
-/// reservation of the pager, and parts of frames by bytes from the first of them.
-pub(crate) trait Space: Send {
-    /// Who has touched what was not there.
+/// An address space that the fault server maps pages into. Pages are named by their addresses in the
+/// reservation of the pager, and parts of frames by bytes from the first frame.
+pub(crate) trait AddressSpace: Send {
+    /// Pending faults.
     ///
     /// # Errors
-    /// When nobody can be served any more.
+    /// When faults cannot be read any more.
     fn faults(&mut self) -> io::Result<Vec<Fault>>;
 
-    /// What is readable when somebody has.
+    /// A descriptor that is readable when faults are pending.
     fn fd(&self) -> BorrowedFd<'_>;
 
-    /// Whether those who touch pages are threads of this process.
+    /// Whether the faulting threads belong to this process.
     fn has_threads_here(&self) -> bool;
 
-    /// Brings frames to the pages from an address on, and wakes who waits for them.
-    fn bring(&mut self, frames: &mut Frames, part: &Range<usize>, page: usize);
+    /// Maps frames at the pages from an address on, and wakes the threads that wait for them.
+    fn map_in(&mut self, frames: &mut Frames, part: &Range<usize>, page: usize);
 
-    /// Takes pages back to their frames, and says whether some were missing, which are zeros then.
-    fn fetch(
+    /// Unmaps pages, whose content returns to their frames. Returns whether some were missing; these
+    /// frames are zeros then.
+    fn unmap_out(
         &mut self,
         frames: &mut Frames,
         part: &Range<usize>,
         page: usize,
-    ) -> Result<bool, Held>;
+    ) -> Result<bool, Pinned>;
 
-    /// Lets go of pages that something holds, whose content is of no use any more.
-    fn drop_held(&mut self, frames: &mut Frames, part: &Range<usize>, page: usize);
+    /// Drops pinned pages whose content is not needed any more.
+    fn drop_pinned(&mut self, frames: &mut Frames, part: &Range<usize>, page: usize);
 
-    /// Wakes who waits for pages, which are there or are to be touched again.
+    /// Wakes the threads that wait for pages; they repeat the access.
     fn wake(&mut self, pages: &Range<usize>);
 
-    /// Lets whoever touches pages, or waits for them, get a SIGBUS.
+    /// Poisons pages: each access to them raises SIGBUS, also in threads that wait for them.
     fn poison(&mut self, pages: &Range<usize>);
 
-    /// Lets the kernel forget what it has for addresses where no page is.
+    /// Drops empty page tables for addresses without pages.
     fn clear(&mut self, pages: &Range<usize>);
 }
 
-/// Anonymous memory of this process, whose pages are the frames themselves.
+/// Private anonymous memory of this process, whose pages are the frames themselves.
 #[derive(Debug)]
-pub(crate) struct Own {
-    kernel: Arc<Kernel>,
-    mover: Mover,
+pub(crate) struct PrivateSpace {
+    handle: Arc<FaultHandle>,
+    relocator: Relocator,
     messages: Messages,
 }
 
-impl Own {
-    pub(crate) fn new(kernel: Arc<Kernel>) -> io::Result<Self> {
-        Ok(Self { kernel, mover: Mover::new()?, messages: Messages::default() })
+impl PrivateSpace {
+    pub(crate) fn new(handle: Arc<FaultHandle>) -> io::Result<Self> {
+        Ok(Self { handle, relocator: Relocator::new()?, messages: Messages::default() })
     }
 }
 
-impl Space for Own {
+impl AddressSpace for PrivateSpace {
     fn faults(&mut self) -> io::Result<Vec<Fault>> {
-        Ok(self.kernel.faults.faults(&mut self.messages)?.collect())
+        Ok(self.handle.userfault.faults(&mut self.messages)?.collect())
     }
 
     fn fd(&self) -> BorrowedFd<'_> {
-        self.kernel.faults.as_fd()
+        self.handle.userfault.as_fd()
     }
 
     fn has_threads_here(&self) -> bool {
         true
     }
 
-    fn bring(&mut self, frames: &mut Frames, part: &Range<usize>, page: usize) {
+    fn map_in(&mut self, frames: &mut Frames, part: &Range<usize>, page: usize) {
         if part.len() == HUGE_BYTES {
-            // The touch itself has made the kernel have a table of single pages, and a huge page
-            // moves only to where none is. Since 6.14 an empty one goes with the pages that are
-            // not there.
-            self.mover.clear(&(page..page + HUGE_BYTES));
+            // The fault has allocated a page table, and a huge page moves only to an address
+            // without one. Since Linux 6.14 `MADV_DONTNEED` frees an empty page table.
+            self.relocator.clear(&(page..page + HUGE_BYTES));
         }
-        frames.moves(part);
-        self.mover.bring(&self.kernel.faults, page, frames.start() + part.start, part.len());
+        frames.note_move(part);
+        self.relocator.map_in(
+            &self.handle.userfault,
+            page,
+            frames.start() + part.start,
+            part.len(),
+        );
     }
 
-    fn fetch(
+    fn unmap_out(
         &mut self,
         frames: &mut Frames,
         part: &Range<usize>,
         page: usize,
-    ) -> Result<bool, Held> {
-        self.mover.fetch(&self.kernel.faults, frames.start() + part.start, page, part.len())
+    ) -> Result<bool, Pinned> {
+        self.relocator.unmap_out(
+            &self.handle.userfault,
+            frames.start() + part.start,
+            page,
+            part.len(),
+        )
     }
 
-    fn drop_held(&mut self, frames: &mut Frames, part: &Range<usize>, page: usize) {
+    fn drop_pinned(&mut self, frames: &mut Frames, part: &Range<usize>, page: usize) {
         let frame = frames.start() + part.start;
-        self.mover.drop_held(&self.kernel.faults, frame, page, part.len());
+        self.relocator.drop_pinned(&self.handle.userfault, frame, page, part.len());
     }
 
     fn wake(&mut self, pages: &Range<usize>) {
-        let _ = self.kernel.faults.wake(pages);
+        let _ = self.handle.userfault.wake(pages);
     }
 
     fn poison(&mut self, pages: &Range<usize>) {
-        let _ = self.kernel.faults.poison(pages);
+        let _ = self.handle.userfault.poison(pages);
     }
 
     fn clear(&mut self, pages: &Range<usize>) {
-        self.mover.clear(pages);
+        self.relocator.clear(pages);
     }
 }

@@ -24,92 +24,92 @@ use std::{
 };
 
 /// The number of faults between two decisions.
-const TOUCHES: u32 = 64;
+const WINDOW_FAULTS: u32 = 64;
 
 /// The CPU is shared with a thread that waits for this part of its time: the pager's thread needs
 /// less than the other half of a CPU.
-const WAITS: f64 = 0.5;
+const WAIT_PART_MIN: f64 = 0.5;
 
 /// A `sched_yield(2)` that returns later than this has let another thread run.
-const AT_ONCE: Duration = Duration::from_micros(200);
+const YIELD_MAX: Duration = Duration::from_micros(200);
 
 /// Sharing ends when other threads needed the CPU this often between two decisions ...
-const OTHERS_MAX: u32 = 2;
+const PREEMPTED_MAX: u32 = 2;
 
 /// ... for this number of faults, doubled each time: two CPUs may have idle time sooner.
-const APART_MIN: u32 = 1 << 10;
-const APART_MAX: u32 = 1 << 20;
+const PAUSE_MIN: u32 = 1 << 10;
+const PAUSE_MAX: u32 = 1 << 20;
 
 /// Decides whether the pager's thread and the only thread that it serves share a CPU.
 #[derive(Debug, Default)]
-pub(crate) struct Beside {
+pub(crate) struct CpuSharing {
     /// The shared CPU, and the former affinity mask of the pager's thread.
     shared: Option<(usize, CpuSet)>,
     /// The pinned thread, the page that it waits for, and its former affinity mask.
-    guest: Option<(Pid, Page, CpuSet)>,
+    pinned_thread: Option<(Pid, Page, CpuSet)>,
     window: Option<Window>,
     /// Number of times that other threads had the CPU since the last decision.
-    others: u32,
+    preempted: u32,
     /// Faults left until the CPU may be shared again.
-    apart: u32,
+    paused: u32,
     /// The length of the last such pause, in faults.
-    was_apart: u32,
+    pause: u32,
 }
 
 /// Faults that were all taken by one thread.
 #[derive(Clone, Copy, Debug)]
 struct Window {
     thread: u32,
-    touches: u32,
+    faults: u32,
     began: Instant,
     /// Stall time of all threads at the beginning of the window.
     waited: Duration,
 }
 
-impl Beside {
+impl CpuSharing {
     pub(crate) const fn is_shared(&self) -> bool {
         self.shared.is_some()
     }
 
     /// Yields the CPU to other threads.
-    pub(crate) fn give_way(&mut self) {
-        let began = self.guest.is_some().then(Instant::now);
+    pub(crate) fn yield_cpu(&mut self) {
+        let began = self.pinned_thread.is_some().then(Instant::now);
         thread::yield_now();
         // Neither the pinned thread nor the pager's thread ran so long.
-        self.others += u32::from(began.is_some_and(|began| began.elapsed() > AT_ONCE));
+        self.preempted += u32::from(began.is_some_and(|began| began.elapsed() > YIELD_MAX));
     }
 
     /// A thread begins to wait for a page; `waited` is the stall time of all threads so far.
-    pub(crate) fn begin(&mut self, thread: u32, page: Page, now: Instant, waited: Duration) {
+    pub(crate) fn begin_wait(&mut self, thread: u32, page: Page, now: Instant, waited: Duration) {
         match &mut self.window {
             Some(window) if window.thread == thread => {
-                window.touches += 1;
-                if window.touches >= TOUCHES || self.others >= OTHERS_MAX {
+                window.faults += 1;
+                if window.faults >= WINDOW_FAULTS || self.preempted >= PREEMPTED_MAX {
                     self.decide(now, waited);
                 }
             }
             _ => {
-                self.part();
-                self.window = Some(Window { thread, touches: 0, began: now, waited });
+                self.separate();
+                self.window = Some(Window { thread, faults: 0, began: now, waited });
             }
         }
         if let Some((cpu, _)) = self.shared
-            && self.invite(thread, page, cpu).is_err()
+            && self.pin(thread, page, cpu).is_err()
         {
-            self.part();
+            self.separate();
         }
     }
 
     /// Unpins the thread that waited for one of these pages.
-    pub(crate) fn end(&mut self, pages: &Range<Page>) {
-        if self.guest.as_ref().is_some_and(|(_, page, _)| pages.contains(page)) {
-            self.free();
+    pub(crate) fn end_wait(&mut self, pages: &Range<Page>) {
+        if self.pinned_thread.as_ref().is_some_and(|(_, page, _)| pages.contains(page)) {
+            self.unpin();
         }
     }
 
     /// Restores all affinity masks.
-    pub(crate) fn part(&mut self) {
-        self.free();
+    pub(crate) fn separate(&mut self) {
+        self.unpin();
         if let Some((_, own)) = self.shared.take() {
             let _ = sched_setaffinity(None, &own);
         }
@@ -119,17 +119,17 @@ impl Beside {
         let Some(window) = &mut self.window else { return };
         let waits = (waited - window.waited).div_duration_f64(now - window.began);
         let thread = window.thread;
-        *window = Window { thread, touches: 0, began: now, waited };
-        self.apart = self.apart.saturating_sub(TOUCHES);
-        if mem::take(&mut self.others) >= OTHERS_MAX {
-            self.was_apart = (self.was_apart * 2).clamp(APART_MIN, APART_MAX);
-            self.apart = self.was_apart;
+        *window = Window { thread, faults: 0, began: now, waited };
+        self.paused = self.paused.saturating_sub(WINDOW_FAULTS);
+        if mem::take(&mut self.preempted) >= PREEMPTED_MAX {
+            self.pause = (self.pause * 2).clamp(PAUSE_MIN, PAUSE_MAX);
+            self.paused = self.pause;
         } else if self.is_shared() {
-            self.was_apart /= 2;
+            self.pause /= 2;
         }
-        match (waits >= WAITS && self.apart == 0, self.is_shared()) {
+        match (waits >= WAIT_PART_MIN && self.paused == 0, self.is_shared()) {
             (true, false) => self.share(thread),
-            (false, true) => self.part(),
+            (false, true) => self.separate(),
             _ => {}
         }
     }
@@ -137,36 +137,36 @@ impl Beside {
     /// Moves the pager's thread to the CPU of a thread, which stays near its memory that way.
     fn share(&mut self, thread: u32) {
         let (Some(cpu), Ok(own)) = (cpu_of(thread), sched_getaffinity(None)) else { return };
-        let is_choice = own.count() > 1 && own.is_set(cpu);
-        if is_choice && sched_setaffinity(None, &only(cpu)).is_ok() {
+        let may_share = own.count() > 1 && own.is_set(cpu);
+        if may_share && sched_setaffinity(None, &only(cpu)).is_ok() {
             self.shared = Some((cpu, own));
         }
     }
 
     /// Pins the thread that waits for a page to a CPU.
-    fn invite(&mut self, thread: u32, page: Page, cpu: usize) -> io::Result<()> {
-        self.free();
+    fn pin(&mut self, thread: u32, page: Page, cpu: usize) -> io::Result<()> {
+        self.unpin();
         let thread = i32::try_from(thread).ok().and_then(Pid::from_raw).ok_or(io::Errno::SRCH)?;
         let may = sched_getaffinity(Some(thread))?;
         if !may.is_set(cpu) {
             return Err(io::Errno::INVAL);
         }
         sched_setaffinity(Some(thread), &only(cpu))?;
-        self.guest = Some((thread, page, may));
+        self.pinned_thread = Some((thread, page, may));
         Ok(())
     }
 
     /// Restores the affinity mask of the pinned thread.
-    fn free(&mut self) {
-        if let Some((thread, _, may)) = self.guest.take() {
+    fn unpin(&mut self) {
+        if let Some((thread, _, may)) = self.pinned_thread.take() {
             let _ = sched_setaffinity(Some(thread), &may);
         }
     }
 }
 
-impl Drop for Beside {
+impl Drop for CpuSharing {
     fn drop(&mut self) {
-        self.part();
+        self.separate();
     }
 }
 
@@ -216,61 +216,61 @@ mod tests {
     }
 
     /// Faults of a thread that waits for this part of its time.
-    fn touches(beside: &mut Beside, thread: Pid, waits: f64) {
+    fn faults(sharing: &mut CpuSharing, thread: Pid, waits: f64) {
         let tick = Duration::from_millis(1);
         let began = Instant::now();
-        beside.window = None;
-        for touch in 0..=TOUCHES {
-            let (now, waited) = (began + tick * touch, (tick * touch).mul_f64(waits));
-            beside.begin(pid(thread), 7, now, waited);
-            if touch < TOUCHES {
-                beside.end(&(0..10));
+        sharing.window = None;
+        for fault in 0..=WINDOW_FAULTS {
+            let (now, waited) = (began + tick * fault, (tick * fault).mul_f64(waits));
+            sharing.begin_wait(pid(thread), 7, now, waited);
+            if fault < WINDOW_FAULTS {
+                sharing.end_wait(&(0..10));
             }
         }
     }
 
     #[test]
-    fn only_who_mostly_waits_is_brought_and_only_while_it_waits() {
+    fn a_thread_that_mostly_waits_is_pinned_while_it_waits() {
         let ([thread, other], _ends) = sleepers();
         let own = sched_getaffinity(None).expect("a mask");
-        let mut beside = Beside::default();
-        touches(&mut beside, thread, 0.4);
-        assert!(!beside.is_shared(), "it works for most of its time");
-        touches(&mut beside, thread, 0.6);
+        let mut sharing = CpuSharing::default();
+        faults(&mut sharing, thread, 0.4);
+        assert!(!sharing.is_shared(), "it works for most of its time");
+        faults(&mut sharing, thread, 0.6);
         if own.count() == 1 {
-            assert!(!beside.is_shared(), "there is one CPU");
+            assert!(!sharing.is_shared(), "there is one CPU");
             return;
         }
-        assert!(beside.is_shared());
+        assert!(sharing.is_shared());
         let here = sched_getaffinity(None).expect("a mask");
         assert_eq!(here.count(), 1);
         assert_eq!(cpus(thread), here);
-        beside.end(&(8..10));
+        sharing.end_wait(&(8..10));
         assert_eq!(cpus(thread), here, "it waits for another page");
-        beside.end(&(7..8));
+        sharing.end_wait(&(7..8));
         assert_eq!(cpus(thread), own);
-        beside.begin(pid(thread), 7, Instant::now(), Duration::ZERO);
+        sharing.begin_wait(pid(thread), 7, Instant::now(), Duration::ZERO);
         assert_eq!(cpus(thread), here);
-        beside.begin(pid(other), 9, Instant::now(), Duration::ZERO);
-        assert!(!beside.is_shared(), "another one waits too");
+        sharing.begin_wait(pid(other), 9, Instant::now(), Duration::ZERO);
+        assert!(!sharing.is_shared(), "another one waits too");
         assert_eq!([thread, other].map(cpus), [own, own]);
-        touches(&mut beside, thread, 0.6);
-        assert!(beside.is_shared());
-        beside.others = OTHERS_MAX;
-        beside.begin(pid(thread), 7, Instant::now(), Duration::MAX);
-        assert!(!beside.is_shared(), "others need the CPU");
-        for apart in [APART_MIN, 2 * APART_MIN] {
-            for _ in 1..apart / TOUCHES {
-                touches(&mut beside, thread, 0.6);
-                assert!(!beside.is_shared(), "for {apart}");
+        faults(&mut sharing, thread, 0.6);
+        assert!(sharing.is_shared());
+        sharing.preempted = PREEMPTED_MAX;
+        sharing.begin_wait(pid(thread), 7, Instant::now(), Duration::MAX);
+        assert!(!sharing.is_shared(), "preempted need the CPU");
+        for apart in [PAUSE_MIN, 2 * PAUSE_MIN] {
+            for _ in 1..apart / WINDOW_FAULTS {
+                faults(&mut sharing, thread, 0.6);
+                assert!(!sharing.is_shared(), "for {apart}");
             }
-            touches(&mut beside, thread, 0.6);
-            assert!(beside.is_shared(), "it is tried again");
-            beside.others = OTHERS_MAX;
-            beside.begin(pid(thread), 7, Instant::now(), Duration::MAX);
-            assert!(!beside.is_shared(), "others need it still");
+            faults(&mut sharing, thread, 0.6);
+            assert!(sharing.is_shared(), "it is tried again");
+            sharing.preempted = PREEMPTED_MAX;
+            sharing.begin_wait(pid(thread), 7, Instant::now(), Duration::MAX);
+            assert!(!sharing.is_shared(), "preempted need it still");
         }
-        drop(beside);
+        drop(sharing);
         assert_eq!([cpus(thread), sched_getaffinity(None).expect("a mask")], [own, own]);
     }
 }

@@ -17,11 +17,11 @@ use std::{mem, ops::Range};
 pub(crate) struct Frames {
     memory: Memory,
     /// Huge pages that were allocated.
-    made: Vec<bool>,
+    allocated: Vec<bool>,
     /// Huge pages that may have been split, because a part of them was moved.
-    parted: Vec<bool>,
+    split: Vec<bool>,
     /// Frames whose pages were given back to the kernel.
-    away: Vec<bool>,
+    given_back: Vec<bool>,
     zeros: Box<[u8; PAGE_BYTES]>,
     /// Whether pages are copied instead of moved: then the kernel allocates new pages for frames.
     is_plain: bool,
@@ -29,20 +29,21 @@ pub(crate) struct Frames {
 
 impl Frames {
     pub(crate) fn new(frames: u32) -> io::Result<Self> {
-        Self::over(Memory::frames(frames as usize * PAGE_BYTES)?, false)
+        Self::with_memory(Memory::frames(frames as usize * PAGE_BYTES)?, false)
     }
 
     /// Frames whose pages are copied instead of moved; a frame has a page only while it holds
     /// content.
     pub(crate) fn plain(frames: u32) -> io::Result<Self> {
-        Self::over(Memory::plain(frames as usize * PAGE_BYTES)?, true)
+        Self::with_memory(Memory::plain(frames as usize * PAGE_BYTES)?, true)
     }
 
-    fn over(memory: Memory, is_plain: bool) -> io::Result<Self> {
-        let made = vec![false; memory.bytes() / HUGE_BYTES];
-        let parted = made.clone();
-        let (away, zeros) = (vec![false; memory.bytes() / PAGE_BYTES], Box::new([0; PAGE_BYTES]));
-        Ok(Self { memory, made, parted, away, zeros, is_plain })
+    fn with_memory(memory: Memory, is_plain: bool) -> io::Result<Self> {
+        let allocated = vec![false; memory.bytes() / HUGE_BYTES];
+        let split = allocated.clone();
+        let (given_back, zeros) =
+            (vec![false; memory.bytes() / PAGE_BYTES], Box::new([0; PAGE_BYTES]));
+        Ok(Self { memory, allocated, split, given_back, zeros, is_plain })
     }
 
     pub(crate) const fn start(&self) -> usize {
@@ -54,12 +55,12 @@ impl Frames {
     }
 
     /// Allocates the pages of a part, given as bytes from the first frame.
-    pub(crate) fn make(&mut self, part: &Range<usize>, faults: &Userfault) -> io::Result<()> {
+    pub(crate) fn make(&mut self, part: &Range<usize>, userfault: &Userfault) -> io::Result<()> {
         if self.is_plain {
             return Ok(());
         }
         for huge in part.start / HUGE_BYTES..part.end.div_ceil(HUGE_BYTES) {
-            if self.made[huge] {
+            if self.allocated[huge] {
                 continue;
             }
             let start = huge * HUGE_BYTES;
@@ -67,16 +68,16 @@ impl Frames {
             unsafe { self.memory.zero(start..start + HUGE_BYTES) };
             let address = self.memory.start() + start;
             // Pages return to their frames by `UFFDIO_MOVE`, whose destination must be registered.
-            faults.register(&(address..address + HUGE_BYTES))?;
-            self.made[huge] = true;
+            userfault.register(&(address..address + HUGE_BYTES))?;
+            self.allocated[huge] = true;
         }
         for frame in part.start / PAGE_BYTES..part.end.div_ceil(PAGE_BYTES) {
-            if mem::take(&mut self.away[frame]) {
+            if mem::take(&mut self.given_back[frame]) {
                 let address = self.memory.start() + frame * PAGE_BYTES;
-                faults.copy_pages(address, self.zeros.as_ptr() as usize, PAGE_BYTES)?;
+                userfault.copy_pages(address, self.zeros.as_ptr() as usize, PAGE_BYTES)?;
             }
         }
-        if part.len() == HUGE_BYTES && mem::take(&mut self.parted[part.start / HUGE_BYTES]) {
+        if part.len() == HUGE_BYTES && mem::take(&mut self.split[part.start / HUGE_BYTES]) {
             // A huge page is used as a whole again, which is worth a copy. Without a free huge page
             // it stays split.
             memory::collapse(self.memory.start() + part.start);
@@ -85,15 +86,15 @@ impl Frames {
     }
 
     /// Notes that a part moves to a region or back; bytes from the first frame.
-    pub(crate) fn moves(&mut self, part: &Range<usize>) {
-        self.parted[part.start / HUGE_BYTES] |= part.len() < HUGE_BYTES;
+    pub(crate) fn note_move(&mut self, part: &Range<usize>) {
+        self.split[part.start / HUGE_BYTES] |= part.len() < HUGE_BYTES;
     }
 
     /// Gives the pages of a part back to the kernel; `make` allocates them again. Bytes from the
     /// first frame.
     pub(crate) fn release(&mut self, part: &Range<usize>) {
         for page in part.clone().step_by(PAGE_BYTES) {
-            self.away[page / PAGE_BYTES] |= self.made[page / HUGE_BYTES];
+            self.given_back[page / PAGE_BYTES] |= self.allocated[page / HUGE_BYTES];
         }
         let address = self.memory.start() + part.start;
         // SAFETY: no extent has these frames, so that their content is not needed.
@@ -112,7 +113,7 @@ impl Frames {
     /// The bytes of a part that no other code uses, to write.
     pub(crate) fn part_mut(&mut self, part: Range<usize>) -> &mut [u8] {
         // SAFETY: the kernel allocates pages of plain frames at a touch. The part belongs to one
-        // extent, and the borrow of `self` keeps other users away.
+        // extent, and the borrow of `self` keeps other users given_back.
         unsafe { self.memory.part_mut(part) }
     }
 

@@ -136,11 +136,11 @@ pub(crate) unsafe fn advise(pages: &Range<usize>, advice: Advice) -> io::Result<
 }
 
 /// Whether a page is resident; `false` at an unmapped address.
-pub(crate) fn is_here(page: usize) -> bool {
-    let mut is_here = 0;
+pub(crate) fn is_resident(page: usize) -> bool {
+    let mut status = 0;
     // SAFETY: for one page the call writes one byte.
-    let asked = unsafe { libc::mincore(page as *mut _, 1, &raw mut is_here) };
-    asked == 0 && is_here & 1 == 1
+    let outcome = unsafe { libc::mincore(page as *mut _, 1, &raw mut status) };
+    outcome == 0 && status & 1 == 1
 }
 
 /// `MADV_COLLAPSE` of `asm-generic/mman-common.h`, since 6.1.
@@ -173,7 +173,7 @@ pub(crate) unsafe fn reserve_again(pages: &Range<usize>) -> io::Result<()> {
 ///
 /// # Safety
 /// The pages belong to a region, and `to` holds nothing but what a former call moved there.
-pub(crate) unsafe fn lift(pages: &Range<usize>, to: usize) -> io::Result<()> {
+pub(crate) unsafe fn lift_out(pages: &Range<usize>, to: usize) -> io::Result<()> {
     let flags = MremapFlags::MAYMOVE | MremapFlags::DONTUNMAP;
     let (start, length) = (pages.start as *mut _, pages.len());
     // SAFETY: by the caller.

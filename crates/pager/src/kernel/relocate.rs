@@ -2,7 +2,7 @@
 //!
 //! `UFFDIO_MOVE` needs the same protection at both ends, writable memory, and one mapping for the
 //! whole range. A program may protect some pages of a region otherwise. So an extent that does not
-//! move as a whole moves page by page, and a page that does not move is copied in and lifted out
+//! move as a whole moves page by page, and a page that does not move is copied in and lift_area out
 //! (`mremap(2)`). A program may also change a page by a system call that the preloaded library does
 //! not see. That must never leave the program with wrong content: either the content of the page is
 //! known, or the program is ended.
@@ -38,42 +38,46 @@ const PAGE_TRIES: u32 = 100;
 /// ... unless another page was busy less than this time ago: then one try. Otherwise a large
 /// transfer (MPI pins 4 MiB of another rank at a time) would be waited for page by page: ranks with
 /// 24 MiB took a minute instead of 4 s.
-const HELD: Duration = Duration::from_millis(50);
+const PINNED_RECENTLY: Duration = Duration::from_millis(50);
 
 /// The kernel has pinned pages of the program, as for a transfer that is under way: they stay
 /// mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Held;
+pub(crate) struct Pinned;
 
 /// Moves pages in and out.
 #[derive(Debug)]
-pub(crate) struct Mover {
-    /// An address range of one page for pages that are lifted out.
-    lifted: Memory,
+pub(crate) struct Relocator {
+    /// An address range of one page for pages that are lift_area out.
+    lift_area: Memory,
     zeros: Box<[u8; PAGE_BYTES]>,
     /// When the last pinned page was met.
-    held: Cell<Option<Instant>>,
+    last_pinned: Cell<Option<Instant>>,
 }
 
-impl Mover {
+impl Relocator {
     pub(crate) fn new() -> io::Result<Self> {
-        let held = Cell::new(None);
-        Ok(Self { lifted: Memory::reserve(PAGE_BYTES)?, zeros: Box::new([0; PAGE_BYTES]), held })
+        let last_pinned = Cell::new(None);
+        Ok(Self {
+            lift_area: Memory::reserve(PAGE_BYTES)?,
+            zeros: Box::new([0; PAGE_BYTES]),
+            last_pinned,
+        })
     }
 
     /// Moves frames to pages, and wakes the threads that wait for them.
-    pub(crate) fn bring(&self, faults: &Userfault, page: usize, frame: usize, bytes: usize) {
+    pub(crate) fn map_in(&self, faults: &Userfault, page: usize, frame: usize, bytes: usize) {
         // SAFETY: by the state machine the content is in the frames, and the pages belong to
         // regions.
         let moved = unsafe { faults.move_pages(page, frame, bytes, FRAME_TRIES) };
         let Err((mut done, _)) = moved else { return };
         while done < bytes {
-            self.bring_one(faults, page + done, frame + done);
+            self.map_one(faults, page + done, frame + done);
             done += PAGE_BYTES;
         }
     }
 
-    fn bring_one(&self, faults: &Userfault, page: usize, frame: usize) {
+    fn map_one(&self, faults: &Userfault, page: usize, frame: usize) {
         // SAFETY: as of `map_in`.
         if unsafe { faults.move_pages(page, frame, PAGE_BYTES, 1) }.is_ok() {
             return;
@@ -103,23 +107,23 @@ impl Mover {
 
     /// Moves pages to frames. Returns whether some were missing; their frames are filled with
     /// zeros.
-    pub(crate) fn fetch(
+    pub(crate) fn unmap_out(
         &self,
         faults: &Userfault,
         frame: usize,
         page: usize,
         bytes: usize,
-    ) -> Result<bool, Held> {
+    ) -> Result<bool, Pinned> {
         // SAFETY: by the state machine the frames are empty, and the pages belong to regions.
         let moved = unsafe { faults.move_pages(frame, page, bytes, 1) };
         let Err((mut done, _)) = moved else { return Ok(false) };
         let mut is_missing = false;
         while done < bytes {
-            match self.fetch_one(faults, frame + done, page + done) {
+            match self.unmap_one(faults, frame + done, page + done) {
                 Ok(missing) => is_missing |= missing,
-                Err(Held) => {
-                    self.bring(faults, page, frame, done);
-                    return Err(Held);
+                Err(Pinned) => {
+                    self.map_in(faults, page, frame, done);
+                    return Err(Pinned);
                 }
             }
             done += PAGE_BYTES;
@@ -127,24 +131,32 @@ impl Mover {
         Ok(is_missing)
     }
 
-    fn fetch_one(&self, faults: &Userfault, frame: usize, page: usize) -> Result<bool, Held> {
-        let is_held = self.held.get().is_some_and(|last| last.elapsed() < HELD);
-        let tries = if is_held { 1 } else { PAGE_TRIES };
+    fn unmap_one(&self, faults: &Userfault, frame: usize, page: usize) -> Result<bool, Pinned> {
+        let was_pinned =
+            self.last_pinned.get().is_some_and(|last| last.elapsed() < PINNED_RECENTLY);
+        let tries = if was_pinned { 1 } else { PAGE_TRIES };
         // SAFETY: as of `unmap_out`.
         match unsafe { faults.move_pages(frame, page, PAGE_BYTES, tries) } {
             Ok(()) => return Ok(false),
             Err((_, Errno::BUSY)) => {
-                self.held.set(Some(Instant::now()));
-                return Err(Held);
+                self.last_pinned.set(Some(Instant::now()));
+                return Err(Pinned);
             }
             Err((_, Errno::NOENT)) => {}
             // SAFETY: the page belongs to a region, and the other addresses are this value's own.
             Err(_) => {
-                match unsafe { memory::lift(&(page..page + PAGE_BYTES), self.lifted.start()) } {
+                match unsafe {
+                    memory::lift_out(&(page..page + PAGE_BYTES), self.lift_area.start())
+                } {
                     Ok(()) => {
-                        // SAFETY: only this function knows the lifted page.
+                        // SAFETY: only this function knows the lift_area page.
                         let moved = unsafe {
-                            faults.move_pages(frame, self.lifted.start(), PAGE_BYTES, FRAME_TRIES)
+                            faults.move_pages(
+                                frame,
+                                self.lift_area.start(),
+                                PAGE_BYTES,
+                                FRAME_TRIES,
+                            )
                         };
                         match moved {
                             Ok(()) => return Ok(false),
@@ -169,7 +181,7 @@ impl Mover {
     }
 
     /// Drops pinned pages whose content is not needed any more.
-    pub(crate) fn drop_held(&self, faults: &Userfault, frame: usize, page: usize, bytes: usize) {
+    pub(crate) fn drop_pinned(&self, faults: &Userfault, frame: usize, page: usize, bytes: usize) {
         empty_all(&(page..page + bytes));
         self.fill(faults, frame, bytes);
     }

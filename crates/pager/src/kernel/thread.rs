@@ -1,16 +1,21 @@
-//! Threads of the pager.
+//! Threads of the pager, and their locks.
 //!
-//! As a rule they are those of the standard library. A program whose memory is extended without its
-//! knowledge may make its first large allocation anywhere: while it holds the lock of the dynamic
-//! loader (a constructor of a plug-in), a lock of its own allocator, or within a handler of a
-//! signal. A thread of the standard library registers a thread-local destructor, for which the C
-//! library takes the loader's lock, and `pthread_create(3)` allocates. Whoever starts such a pager
-//! has its threads made another way ([`set_spawn`]). What runs in them uses no thread-local
-//! variable that has a destructor, and so neither `std::sync::mpsc` ([`crate::reply`]) nor thread
-//! handles.
+//! As a rule these are threads of the standard library. A program whose memory is extended without
+//! its knowledge may make its first large allocation anywhere: while it holds the lock of the
+//! dynamic loader (a constructor of a plug-in), a lock of its own allocator, or within a signal
+//! handler. A thread of the standard library registers a thread-local destructor, for which the C
+//! library takes the loader's lock, and `pthread_create(3)` allocates. The preloaded library
+//! therefore starts the pager's threads in another way ([`set_spawn`]). Their code uses no
+//! thread-local variable that has a destructor, and so neither `std::sync::mpsc` ([`crate::reply`])
+//! nor thread handles.
 
-use crate::serve::fault_server::without_signals;
-use std::{io, sync::OnceLock, thread};
+#![expect(unsafe_code, reason = "signals are blocked by number")]
+
+use std::{
+    io, mem, ptr,
+    sync::{Mutex, MutexGuard, OnceLock, PoisonError},
+    thread,
+};
 
 /// Waits for the end of a thread.
 pub type Join = Box<dyn FnOnce() + Send>;
@@ -23,7 +28,7 @@ pub type Spawn = fn(&str, Work) -> io::Result<Join>;
 
 static SPAWN: OnceLock<Spawn> = OnceLock::new();
 
-/// Has all threads of pagers in this process started by this function from now on.
+/// Sets the function that starts all threads of pagers in this process from now on.
 pub fn set_spawn(spawn: Spawn) {
     // Set once, before the first thread starts.
     let _ = SPAWN.set(spawn);
@@ -33,7 +38,7 @@ pub fn set_spawn(spawn: Spawn) {
 pub(crate) struct Thread(Join);
 
 impl Thread {
-    /// Waits until it has ended.
+    /// Waits until the thread has ended.
     pub(crate) fn join(self) {
         (self.0)();
     }
@@ -45,13 +50,31 @@ impl std::fmt::Debug for Thread {
     }
 }
 
-/// Starts a thread that no signal of the program disturbs.
+/// Starts a thread that handles no signal of the program.
 pub(crate) fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<Thread> {
     let spawn = SPAWN.get().copied().unwrap_or(spawn_std);
     spawn(name, Box::new(work)).map(Thread)
 }
 
 fn spawn_std(name: &str, work: Work) -> io::Result<Join> {
-    let thread = without_signals(|| thread::Builder::new().name(name.into()).spawn(work))?;
+    let thread = block_signals(|| thread::Builder::new().name(name.into()).spawn(work))?;
     Ok(Box::new(move || drop(thread.join())))
+}
+
+/// Runs a function with all signals of the calling thread blocked.
+fn block_signals<T>(work: impl FnOnce() -> T) -> T {
+    // SAFETY: sets of signals are plain numbers, which the calls fill, and the mask is restored.
+    unsafe {
+        let (mut all, mut before) = (mem::zeroed(), mem::zeroed());
+        libc::sigfillset(&mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
+        let outcome = work();
+        libc::pthread_sigmask(libc::SIG_SETMASK, &before, ptr::null_mut());
+        outcome
+    }
+}
+
+/// Locks a mutex, also after its holder panicked.
+pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

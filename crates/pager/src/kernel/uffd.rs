@@ -5,7 +5,7 @@
 
 #![expect(unsafe_code, reason = "page tables are changed under the program")]
 
-use crate::{kernel::memory::is_here, page::PAGE_BYTES};
+use crate::{kernel::memory::is_resident, page::PAGE_BYTES};
 use rustix::{
     fs::{Mode, OFlags},
     io::{self, Errno},
@@ -149,7 +149,7 @@ impl Default for Messages {
 /// The thread that serves faults.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Faults {
+pub enum FaultMode {
     /// The pager's thread, for faults of all threads and of the kernel.
     #[default]
     Thread,
@@ -191,8 +191,8 @@ impl Userfault {
     /// # Errors
     /// Without the right (`CAP_SYS_PTRACE`, or `vm.unprivileged_userfaultfd`), and with `EINVAL`
     /// before Linux 6.8.
-    pub fn open(by: Faults) -> io::Result<Self> {
-        Self::with(FEATURES | if by == Faults::Signal { SIGBUS } else { 0 })
+    pub fn open(mode: FaultMode) -> io::Result<Self> {
+        Self::with(FEATURES | if mode == FaultMode::Signal { SIGBUS } else { 0 })
     }
 
     /// The same for memory that processes share.
@@ -208,7 +208,7 @@ impl Userfault {
         // SAFETY: the call makes a descriptor; nothing is registered with it yet.
         let fd = match unsafe { userfaultfd(flags) } {
             // A user who may not make the call may be allowed to open the device (Linux 6.1).
-            Err(Errno::PERM) => by_device(flags).map_err(|_| Errno::PERM)?,
+            Err(Errno::PERM) => open_device(flags).map_err(|_| Errno::PERM)?,
             made => made?,
         };
         let userfault = Self { fd };
@@ -320,7 +320,7 @@ impl Userfault {
                 }
                 // Linux 6.18 moves the shared zero page, counts it as not moved, and meets it again
                 // on the retry. (The kernel makes such pages when it splits huge pages of zeros.)
-                Err(Errno::EXIST) if !is_here(src as usize) && is_here(dst as usize) => {
+                Err(Errno::EXIST) if !is_resident(src as usize) && is_resident(dst as usize) => {
                     let _ = self.wake(&(dst as usize..dst as usize + PAGE_BYTES));
                     done += PAGE_BYTES;
                 }
@@ -411,7 +411,7 @@ impl AsFd for Userfault {
 }
 
 /// Opens a userfaultfd by the device, whose file permissions apply.
-fn by_device(flags: UserfaultfdFlags) -> io::Result<OwnedFd> {
+fn open_device(flags: UserfaultfdFlags) -> io::Result<OwnedFd> {
     let device = rustix::fs::open(DEVICE, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
     // SAFETY: the call takes flags by value and makes a descriptor.
     unsafe { ioctl(&device, NewDescriptor(flags)) }
@@ -452,7 +452,7 @@ mod tests {
     /// The kernel splits a huge page of zeros into shared zero pages.
     #[test]
     fn shared_pages_of_zeros_move_too() {
-        let faults = match Userfault::open(Faults::Thread) {
+        let faults = match Userfault::open(FaultMode::Thread) {
             Ok(faults) => faults,
             Err(why) => panic!("not tested: {why}"),
         };
@@ -472,7 +472,7 @@ mod tests {
             assert_eq!(moved, Ok(()), "{part:?}");
         }
         for address in from.addresses().step_by(PAGE_BYTES) {
-            assert!(!is_here(address), "{address:#x} stayed");
+            assert!(!is_resident(address), "{address:#x} stayed");
         }
         // SAFETY: all its pages are mapped.
         let moved = unsafe { to.part(0..HUGE_BYTES) };

@@ -12,7 +12,7 @@ use std::{
 
 /// Large regions begin at a huge page and are followed by at least one free huge page, so that no
 /// stream of accesses goes from one region to the next. Smaller regions are small.
-pub(crate) const PIECE: usize = 2 << 20;
+pub(crate) const SPACING: usize = 2 << 20;
 
 /// Bytes of a slab.
 const SLAB: usize = 64 << 20;
@@ -48,19 +48,19 @@ impl Arena {
     }
 
     /// Whether an address is in the reservation.
-    pub fn has(&self, address: usize) -> bool {
+    pub fn contains(&self, address: usize) -> bool {
         self.addresses.contains(&address)
     }
 
     /// Allocates whole pages for a new region, aligned to `align`, a power of two; `None` when no
     /// free range is large enough.
-    pub fn take(&mut self, bytes: usize, align: usize) -> Option<Range<usize>> {
+    pub fn allocate(&mut self, bytes: usize, align: usize) -> Option<Range<usize>> {
         let bytes = bytes.max(1).checked_next_multiple_of(PAGE_BYTES)?;
         // A slab without regions is dissolved.
         self.slabs.retain(|slab| self.used.range(slab..&(slab + SLAB)).next().is_some());
         let small =
-            if bytes < PIECE { self.find_small(bytes, align.max(PAGE_BYTES)) } else { None };
-        let align = align.max(PIECE);
+            if bytes < SPACING { self.find_small(bytes, align.max(PAGE_BYTES)) } else { None };
+        let align = align.max(SPACING);
         let start = small
             .or_else(|| self.find(bytes, align, true))
             .or_else(|| self.find(bytes, align, false))?;
@@ -72,7 +72,7 @@ impl Arena {
     fn find_small(&mut self, bytes: usize, align: usize) -> Option<usize> {
         let old = self.slabs.iter().find_map(|slab| self.find_in_slab(*slab, bytes, align));
         old.or_else(|| {
-            let slab = self.find(SLAB, PIECE, false)?;
+            let slab = self.find(SLAB, SPACING, false)?;
             self.slabs.insert(slab);
             self.find_in_slab(slab, bytes, align)
         })
@@ -94,24 +94,24 @@ impl Arena {
     }
 
     /// Ranges that large regions cannot use, in order.
-    fn taken(&self) -> Vec<(usize, usize)> {
+    fn occupied(&self) -> Vec<(usize, usize)> {
         let is_in_slab = |start: usize| {
             let slab = self.slabs.range(..=start).next_back();
             slab.is_some_and(|slab| start < slab + SLAB)
         };
         let large = self.used.iter().map(|(start, (end, _))| (*start, *end));
         let slabs = self.slabs.iter().map(|slab| (*slab, slab + SLAB));
-        let mut taken: Vec<_> = large.filter(|it| !is_in_slab(it.0)).chain(slabs).collect();
-        taken.sort_unstable();
-        taken
+        let mut occupied: Vec<_> = large.filter(|it| !is_in_slab(it.0)).chain(slabs).collect();
+        occupied.sort_unstable();
+        occupied
     }
 
     /// A free place for a region. With `grows`, the region and the one before it can double their
     /// length.
     fn find(&self, bytes: usize, align: usize, grows: bool) -> Option<usize> {
-        let behind = |length: usize| if grows { length.max(PIECE) } else { PIECE };
+        let behind = |length: usize| if grows { length.max(SPACING) } else { SPACING };
         let mut free = self.addresses.start;
-        for (start, end) in self.taken() {
+        for (start, end) in self.occupied() {
             let at = free.checked_next_multiple_of(align)?;
             if at.checked_add(bytes)?.checked_add(behind(bytes))? <= start {
                 return Some(at);
@@ -119,7 +119,7 @@ impl Arena {
             free = free.max(end.checked_add(behind(end - start))?);
         }
         let at = free.checked_next_multiple_of(align)?;
-        (at.checked_add(bytes)?.checked_add(PIECE)? <= self.addresses.end).then_some(at)
+        (at.checked_add(bytes)?.checked_add(SPACING)? <= self.addresses.end).then_some(at)
     }
 
     /// Sets the owner of pages.
@@ -178,7 +178,7 @@ impl Arena {
     /// Extends the region that ends at `end`, if the addresses behind it are free.
     pub fn grow(&mut self, end: usize, bytes: usize) -> bool {
         let Some(last) = end.checked_add(bytes) else { return false };
-        let Some(behind) = last.checked_add(PIECE) else { return false };
+        let Some(behind) = last.checked_add(SPACING) else { return false };
         let is_free = behind <= self.addresses.end
             && matches!(self.pieces(end..behind)[..], [(_, Owner::Free)]);
         if is_free {
@@ -208,24 +208,24 @@ mod tests {
 
     proptest! {
         #[test]
-        fn regions_are_apart_and_all_comes_back(
+        fn regions_are_apart_and_all_addresses_return(
             steps in proptest::collection::vec(
                 (1_usize..20 << 20, 12_u32..25, any::<bool>()), 0..100,
             ),
         ) {
-            let all = PIECE..1 << 30;
+            let all = SPACING..1 << 30;
             let mut arena = Arena::new(all.clone());
             let mut given: Vec<Range<usize>> = vec![];
             for (bytes, align, gives) in steps {
                 if gives && !given.is_empty() {
                     let region = given.swap_remove(bytes % given.len());
                     arena.set(region, Owner::Free);
-                } else if let Some(region) = arena.take(bytes, 1 << align) {
+                } else if let Some(region) = arena.allocate(bytes, 1 << align) {
                     prop_assert!(region.start.is_multiple_of(1 << align));
-                    prop_assert!(all.start <= region.start && region.end + PIECE <= all.end);
+                    prop_assert!(all.start <= region.start && region.end + SPACING <= all.end);
                     let apart = |other: &Range<usize>| {
-                        let is_small = region.len() < PIECE || other.len() < PIECE;
-                        let between = if is_small { 0 } else { PIECE };
+                        let is_small = region.len() < SPACING || other.len() < SPACING;
+                        let between = if is_small { 0 } else { SPACING };
                         region.end + between <= other.start || other.end + between <= region.start
                     };
                     prop_assert!(given.iter().all(apart));
@@ -233,11 +233,11 @@ mod tests {
                 }
             }
             given.into_iter().for_each(|region| arena.set(region, Owner::Free));
-            prop_assert_eq!(arena.take(all.len() - PIECE, 1), Some(PIECE..(1 << 30) - PIECE));
+            prop_assert_eq!(arena.allocate(all.len() - SPACING, 1), Some(SPACING..(1 << 30) - SPACING));
         }
 
         #[test]
-        fn every_page_is_whose_it_was_said_to_be_last(
+        fn every_page_has_its_last_owner(
             steps in proptest::collection::vec((0_usize..64, 1_usize..64, 0_u8..3), 0..50),
         ) {
             let mut arena = Arena::new(0..64 * PAGE_BYTES);
@@ -259,39 +259,43 @@ mod tests {
 
     #[test]
     fn small_regions_are_one_piece() {
-        let mut arena = Arena::new(0..1000 * PIECE);
-        let all: Vec<_> = (0..60).filter_map(|_| arena.take(PIECE / 2, 1)).collect();
+        let mut arena = Arena::new(0..1000 * SPACING);
+        let all: Vec<_> = (0..60).filter_map(|_| arena.allocate(SPACING / 2, 1)).collect();
         assert_eq!(all.len(), 60);
         let one = all[0].start..all[59].end;
         assert!(arena.regions().eq([one]), "they are one piece");
         assert!(!arena.grow(all[7].end, PAGE_BYTES), "over the next one");
         arena.set(all[7].clone(), Owner::Free);
-        assert_eq!(arena.take(PIECE / 4, 1).map(|it| it.start), Some(all[7].start));
-        let large = arena.take(PIECE, 1).map(|it| it.start);
+        assert_eq!(arena.allocate(SPACING / 4, 1).map(|it| it.start), Some(all[7].start));
+        let large = arena.allocate(SPACING, 1).map(|it| it.start);
         assert!(large > Some(all[0].start + SLAB) && large < Some(all[0].start + 3 * SLAB));
     }
 
     #[test]
-    fn what_grows_into_a_slab_is_not_given_again() {
-        let mut arena = Arena::new(0..1000 * PIECE);
-        let large = arena.take(PIECE, 1).map_or(0, |it| it.end);
-        let small = [arena.take(PAGE_BYTES, 1), arena.take(PIECE / 2, 1), arena.take(PIECE / 2, 1)];
+    fn addresses_that_a_region_grew_into_are_not_allocated_again() {
+        let mut arena = Arena::new(0..1000 * SPACING);
+        let large = arena.allocate(SPACING, 1).map_or(0, |it| it.end);
+        let small = [
+            arena.allocate(PAGE_BYTES, 1),
+            arena.allocate(SPACING / 2, 1),
+            arena.allocate(SPACING / 2, 1),
+        ];
         let small = small.map(Option::unwrap_or_default);
         arena.set(small[0].start..small[1].end, Owner::Free);
         let end = small[0].start + 4 * PAGE_BYTES;
         arena.set(large..end, Owner::Region);
-        assert_eq!(arena.take(PAGE_BYTES, 1), Some(end..end + PAGE_BYTES));
+        assert_eq!(arena.allocate(PAGE_BYTES, 1), Some(end..end + PAGE_BYTES));
     }
 
     #[test]
     fn a_region_grows_where_there_is_room() {
-        let mut arena = Arena::new(0..100 * PIECE);
-        let first = arena.take(4 * PIECE, 1);
-        let second = arena.take(PIECE, 1);
-        assert_eq!((first, second), (Some(0..4 * PIECE), Some(8 * PIECE..9 * PIECE)));
-        assert!(arena.grow(4 * PIECE, 3 * PIECE), "up to the free one before the second");
-        assert!(!arena.grow(7 * PIECE, PAGE_BYTES));
-        assert!(!arena.grow(9 * PIECE, 91 * PIECE), "over the end");
-        assert_eq!(arena.regions().collect::<Vec<_>>(), [0..7 * PIECE, 8 * PIECE..9 * PIECE]);
+        let mut arena = Arena::new(0..100 * SPACING);
+        let first = arena.allocate(4 * SPACING, 1);
+        let second = arena.allocate(SPACING, 1);
+        assert_eq!((first, second), (Some(0..4 * SPACING), Some(8 * SPACING..9 * SPACING)));
+        assert!(arena.grow(4 * SPACING, 3 * SPACING), "up to the free one before the second");
+        assert!(!arena.grow(7 * SPACING, PAGE_BYTES));
+        assert!(!arena.grow(9 * SPACING, 91 * SPACING), "over the end");
+        assert_eq!(arena.regions().collect::<Vec<_>>(), [0..7 * SPACING, 8 * SPACING..9 * SPACING]);
     }
 }

@@ -21,38 +21,38 @@ const UNKNOWN: u64 = 0;
 
 /// Hashes of what the store holds of each frame.
 #[derive(Debug)]
-pub(crate) struct Digests {
-    all: Vec<u64>,
+pub(crate) struct DirtyTracker {
+    stored: Vec<u64>,
     /// Hashes of dirty extents by their first frame: the store holds this content once it is
     /// written back.
-    fresh: HashMap<u32, Vec<u64>>,
-    of_zeros: u64,
+    unsaved: HashMap<u32, Vec<u64>>,
+    hash_of_zeros: u64,
 }
 
-impl Digests {
+impl DirtyTracker {
     /// Hashes for frames that are all zeros.
     pub(crate) fn new(frames: usize) -> Self {
-        let of_zeros = XxHash3_64::oneshot(&[0; PAGE_BYTES]);
-        Self { all: vec![of_zeros; frames], fresh: HashMap::new(), of_zeros }
+        let hash_of_zeros = XxHash3_64::oneshot(&[0; PAGE_BYTES]);
+        Self { stored: vec![hash_of_zeros; frames], unsaved: HashMap::new(), hash_of_zeros }
     }
 
     /// The frames of a span are zeros, and so are their pages in the store.
-    pub(crate) fn zero(&mut self, span: Span) {
-        self.all[frames(span)].fill(self.of_zeros);
+    pub(crate) fn record_zeros(&mut self, span: Span) {
+        self.stored[frames(span)].fill(self.hash_of_zeros);
     }
 
     /// The frames of a span were just read from the store.
-    pub(crate) fn learn(&mut self, memory: &Frames, span: Span) {
+    pub(crate) fn record_read(&mut self, memory: &Frames, span: Span) {
         for frame in frames(span) {
-            self.all[frame] = digest(memory, frame);
+            self.stored[frame] = hash(memory, frame);
         }
     }
 
     /// The frames of a span were written back with the content that was compared last.
-    pub(crate) fn wrote(&mut self, span: Span) {
-        match self.fresh.remove(&span.frame) {
-            Some(fresh) if fresh.len() == frames(span).len() => {
-                self.all[frames(span)].copy_from_slice(&fresh);
+    pub(crate) fn record_written(&mut self, span: Span) {
+        match self.unsaved.remove(&span.frame) {
+            Some(unsaved) if unsaved.len() == frames(span).len() => {
+                self.stored[frames(span)].copy_from_slice(&unsaved);
             }
             _ => self.forget(span),
         }
@@ -60,28 +60,28 @@ impl Digests {
 
     /// The store's content of a span is unknown.
     pub(crate) fn forget(&mut self, span: Span) {
-        self.fresh.remove(&span.frame);
-        self.all[frames(span)].fill(UNKNOWN);
+        self.unsaved.remove(&span.frame);
+        self.stored[frames(span)].fill(UNKNOWN);
     }
 
-    /// The dirty pages of a span. With `is_changed`, the program is known to have written to the
+    /// The dirty pages of a span. With `is_dirty`, the program is known to have written to the
     /// span.
-    pub(crate) fn changed(&mut self, memory: &Frames, span: Span, is_changed: bool) -> DirtyPages {
-        let fresh: Vec<u64> = frames(span).map(|frame| digest(memory, frame)).collect();
-        let is_known = is_changed && span.order <= COARSE_ORDER;
-        let mut changed = DirtyPages::EMPTY;
-        let before = &self.all[frames(span)];
-        for (page, (before, now)) in before.iter().zip(&fresh).enumerate() {
+    pub(crate) fn find(&mut self, memory: &Frames, span: Span, is_dirty: bool) -> DirtyPages {
+        let unsaved: Vec<u64> = frames(span).map(|frame| hash(memory, frame)).collect();
+        let is_known = is_dirty && span.order <= COARSE_ORDER;
+        let mut dirty = DirtyPages::EMPTY;
+        let before = &self.stored[frames(span)];
+        for (page, (before, now)) in before.iter().zip(&unsaved).enumerate() {
             if is_known || *before == UNKNOWN || before != now {
-                changed.insert(page);
+                dirty.insert(page);
             }
         }
-        if changed.is_empty() {
-            self.fresh.remove(&span.frame);
+        if dirty.is_empty() {
+            self.unsaved.remove(&span.frame);
         } else {
-            self.fresh.insert(span.frame, fresh);
+            self.unsaved.insert(span.frame, unsaved);
         }
-        changed
+        dirty
     }
 }
 
@@ -89,6 +89,6 @@ fn frames(span: Span) -> std::ops::Range<usize> {
     span.frame as usize..span.frame as usize + (1 << span.order)
 }
 
-fn digest(memory: &Frames, frame: usize) -> u64 {
+fn hash(memory: &Frames, frame: usize) -> u64 {
     XxHash3_64::oneshot(memory.page(frame * PAGE_BYTES))
 }

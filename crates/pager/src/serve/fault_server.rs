@@ -1,4 +1,13 @@
-//! The loop that only translates between the kernel, the drive and the state machine.
+//! The fault server: the loop that translates between the kernel, the store and the cache.
+//!
+//! ```text
+//!   fault          ->  Event::Fault      Action::Read, Zero      ->  store, frames
+//!   transfer done  ->  Event::Filled     Action::MoveIn, Wake    ->  address space
+//!   page moved     ->  Event::MovedIn    Action::MoveOut, Write  ->  address space, store
+//! ```
+//!
+//! All decisions are the cache's ([`crate::cache`]); this file executes them, and owns everything
+//! that touches the kernel.
 
 #![expect(unsafe_code, reason = "pages are moved under the program")]
 
@@ -9,26 +18,27 @@ use crate::{
     },
     fatal::fatal,
     kernel::{
-        address_space::{Own, Space},
-        cpu_sharing::Beside,
+        address_space::{AddressSpace, PrivateSpace},
+        cpu_sharing::CpuSharing,
         frames::Frames,
-        relocate::Held,
-        sigbus::{Outcome, Served, Waiting},
-        thread::{Thread, spawn},
-        uffd::{Fault, Faults},
+        handle::FaultHandle,
+        relocate::Pinned,
+        sigbus::Served,
+        thread::{Thread, lock, spawn},
+        uffd::{Fault, FaultMode},
+        waiters::{MapOutcome, TryMap, Waiters},
     },
     page::{HUGE_BYTES, PAGE_BYTES, Page},
-    pager::{Kernel, Request, Shared, lock},
     reply::Sender,
     serve::{
         arena::{Arena, Owner},
-        dirty::Digests,
-        error_log::Teller,
-        fork::{Child, Freeze},
+        context::{Child, Context, Freeze, Request},
+        dirty::DirtyTracker,
+        error_log::ErrorLog,
         stall::Stalls,
-        transfers::{Part, Transfers},
+        transfers::{Finished, Transfers},
     },
-    session::ledger::LEAST,
+    session::ledger::PAGES_MIN,
     store::Store,
 };
 use rustix::{
@@ -46,39 +56,39 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// After the last thing that happened the next is waited for without sleeping so long: about what
-/// it takes to fall asleep and be woken.
+/// How long to spin before blocking in poll(2): about the time to fall asleep and be woken.
 const SPIN: Duration = Duration::from_micros(50);
 
-/// The same while a drive is at work: what a page takes from a fast one.
+/// The same while transfers are under way: the time that a fast drive needs for a page.
 const SPIN_FOR_DRIVE: Duration = Duration::from_micros(200);
 
-/// After so long, what something held is tried again: nobody says when it is not held any more.
-const AGAIN: Timespec = Timespec { tv_sec: 0, tv_nsec: 5_000_000 };
+/// Retry interval for pinned pages; the kernel does not notify us when the pin goes.
+const PINNED_RETRY: Timespec = Timespec { tv_sec: 0, tv_nsec: 5_000_000 };
 
-/// So many extents threads map by themselves before they have to ask; the pager's thread is called
-/// before it comes to that.
-const TAKEN_MAX: usize = 128;
-const TAKEN_MANY: usize = 64;
+/// Capacity of the log of extents that faulting threads have mapped, and the length at which they
+/// wake the fault server to drain it.
+const MAPPED_MAX: usize = 128;
+const MAPPED_NOTIFY: usize = 64;
 
-/// So often they try a page that something holds: what takes longer is for the pager's thread.
-const TAKE_TRIES: u32 = 10;
+/// Retries of a faulting thread for a pinned page, before it defers to the fault server.
+const TRY_MAP_TRIES: u32 = 10;
 
 thread_local! {
-    static IS_WORKER: Cell<bool> = const { Cell::new(false) };
+    static IS_FAULT_SERVER: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether the calling thread is a pager's own, which must not wait for itself: it has to take its
-/// memory elsewhere.
-pub fn is_worker() -> bool {
-    IS_WORKER.get()
+/// Whether the calling thread is the pager's own, which must not wait for itself: its memory may
+/// not come from regions.
+pub fn is_fault_server() -> bool {
+    IS_FAULT_SERVER.get()
 }
 
-/// Starts the thread of a worker. Signals are the program's, whose handlers may touch what only
-/// this thread can bring; and if it ends, so must all who would wait for it.
-pub(crate) fn start(worker: Arc<Mutex<Worker>>) -> io::Result<Thread> {
+/// Starts the thread of a fault server, with all signals blocked: the handlers of the program may
+/// touch pages that only this thread maps. If the thread fails, it ends the program, whose threads
+/// would wait for ever.
+pub(crate) fn start(server: Arc<Mutex<FaultServer>>) -> io::Result<Thread> {
     spawn("pager", move || {
-        let outcome = panic::catch_unwind(AssertUnwindSafe(|| run(&worker)));
+        let outcome = panic::catch_unwind(AssertUnwindSafe(|| run(&server)));
         match outcome {
             Ok(Ok(())) => {}
             Ok(Err(why)) => fatal(format_args!("{why}")),
@@ -87,287 +97,280 @@ pub(crate) fn start(worker: Arc<Mutex<Worker>>) -> io::Result<Thread> {
     })
 }
 
-/// Does something with all signals of the calling thread blocked.
-pub(crate) fn without_signals<T>(work: impl FnOnce() -> T) -> T {
-    // SAFETY: sets of signals are plain numbers, which the calls fill, and the mask is put back.
-    unsafe {
-        let (mut all, mut before) = (mem::zeroed(), mem::zeroed());
-        libc::sigfillset(&mut all);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
-        let outcome = work();
-        libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut());
-        outcome
-    }
-}
-
-/// Serves faults until it is asked to stop.
+/// Serves faults until a request to stop.
 ///
 /// # Errors
-/// When nothing can be served any more.
-fn run(worker: &Mutex<Worker>) -> io::Result<()> {
-    IS_WORKER.set(true);
+/// When faults cannot be served any more.
+fn run(server: &Mutex<FaultServer>) -> io::Result<()> {
+    IS_FAULT_SERVER.set(true);
     let mut actions = vec![];
     let mut last = Instant::now();
     loop {
-        // Nobody else has it for longer than a move of pages takes: who serves faults of its own.
-        let mut own = lock(worker);
+        // Faulting threads in signal mode hold the lock for one move of pages at most.
+        let mut own = lock(server);
         let Some(is_busy) = own.step(&mut actions)? else { return Ok(()) };
-        if is_busy && !own.is_held {
+        if is_busy && !own.has_pinned {
             last = Instant::now();
-        } else if last.elapsed() < own.patience() && !own.is_held {
-            match own.waiting {
-                None => own.beside.give_way(),
+        } else if last.elapsed() < own.spin_time() && !own.has_pinned {
+            match own.waiters {
+                None => own.cpu_sharing.yield_cpu(),
                 Some(_) => {
                     drop(own);
                     std::thread::yield_now();
                 }
             }
         } else {
-            let waits = own.waits();
+            let sources = own.wake_sources();
             drop(own);
-            // SAFETY: the store lives as long as the worker does, which is ours.
-            unsafe { waits.wait() }?;
+            // SAFETY: the store and the address space live as long as the fault server, which is
+            // borrowed.
+            unsafe { sources.wait() }?;
             last = Instant::now();
         }
     }
 }
 
-/// What is waited for when there is nothing to do.
-struct Waits {
-    kernel: Arc<Kernel>,
-    /// What is readable when the store has done something.
-    ready: RawFd,
-    /// The same when somebody has touched what was not there.
-    touched: RawFd,
-    has_faults: bool,
-    /// Whether something is to be tried again.
-    is_held: bool,
+/// The descriptors that wake the fault server.
+struct WakeSources {
+    handle: Arc<FaultHandle>,
+    /// Readable when transfers are finished.
+    store: RawFd,
+    /// Readable when faults are pending.
+    faults: RawFd,
+    reads_faults: bool,
+    /// Whether a pinned page is to be retried.
+    has_pinned: bool,
 }
 
-impl Waits {
-    /// Waits until there is something to do.
+impl WakeSources {
+    /// Blocks in poll(2).
     ///
     /// # Safety
-    /// The store is there that `ready` is of, and the memory that `touched` is of.
+    /// The store and the address space that the descriptors belong to exist.
     unsafe fn wait(&self) -> io::Result<()> {
         // SAFETY: by the caller.
-        let ready = unsafe { BorrowedFd::borrow_raw(self.ready) };
-        // SAFETY: the same.
-        let touched = unsafe { BorrowedFd::borrow_raw(self.touched) };
-        let faults = if self.has_faults { PollFlags::IN } else { PollFlags::empty() };
+        let store = unsafe { BorrowedFd::borrow_raw(self.store) };
+        // SAFETY: by the caller.
+        let faults = unsafe { BorrowedFd::borrow_raw(self.faults) };
+        let flags = if self.reads_faults { PollFlags::IN } else { PollFlags::empty() };
         let mut fds = [
-            PollFd::new(&self.kernel.called, PollFlags::IN),
-            PollFd::new(&ready, PollFlags::IN),
-            PollFd::new(&touched, faults),
+            PollFd::new(&self.handle.doorbell, PollFlags::IN),
+            PollFd::new(&store, PollFlags::IN),
+            PollFd::new(&faults, flags),
         ];
-        match poll(&mut fds, self.is_held.then_some(&AGAIN)) {
+        match poll(&mut fds, self.has_pinned.then_some(&PINNED_RETRY)) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(why) => return Err(why.into()),
         }
         if !fds[0].revents().is_empty() {
-            let _ = rustix::io::read(&self.kernel.called, &mut [0_u8; 8]);
+            let _ = rustix::io::read(&self.handle.doorbell, &mut [0_u8; 8]);
         }
         Ok(())
     }
 }
 
-/// What a pager's own thread has.
-pub(crate) struct Worker {
-    shared: Arc<Shared>,
-    kernel: Arc<Kernel>,
+/// The state of the pager's thread.
+pub(crate) struct FaultServer {
+    context: Arc<Context>,
+    handle: Arc<FaultHandle>,
     frames: Frames,
-    space: Box<dyn Space>,
+    space: Box<dyn AddressSpace>,
     store: Box<dyn Store>,
     cache: Cache,
-    digests: Digests,
+    dirty: DirtyTracker,
     transfers: Transfers,
-    /// What is to leave the address space, and whether it has changed for sure.
-    leaving: Vec<(ExtentId, Span, bool)>,
-    /// Pages of which who touches them gets a signal.
+    /// Extents to unmap, and whether they are known to be dirty.
+    moving_out: Vec<(ExtentId, Span, bool)>,
+    /// Pages that raise SIGBUS at an access.
     poisoned: BTreeSet<Page>,
-    teller: Teller,
+    error_log: ErrorLog,
     stalls: Stalls,
-    beside: Beside,
-    /// Who waits for pages from this one on to be zeros.
-    erased: Vec<(Page, Sender<()>)>,
-    /// Pages that are given back once they are zeros.
-    gone: Vec<Range<Page>>,
-    /// A fork that waits until nothing is in the address space.
+    cpu_sharing: CpuSharing,
+    /// Threads that wait until pages from this one on are zeros.
+    discards: Vec<(Page, Sender<()>)>,
+    /// Pages that return to the arena once they are zeros.
+    frees: Vec<Range<Page>>,
+    /// A fork that waits until all pages are unmapped.
     freeze: Option<Freeze>,
-    /// Whether something holds pages.
-    is_held: bool,
-    /// Who waits, where faults are served by the threads that take them.
-    waiting: Option<Arc<Waiting>>,
-    /// What they have mapped by themselves since that was looked at; there is room since the start.
-    taken: Vec<Taken>,
-    /// The same of what is being looked at.
-    noted: Vec<Taken>,
+    /// Whether a page could not be unmapped because the kernel has pinned it.
+    has_pinned: bool,
+    /// Threads that wait for pages, in signal mode.
+    waiters: Option<Arc<Waiters>>,
+    /// Extents that faulting threads have mapped since the last drain. Never grows beyond its
+    /// capacity.
+    mapped: Vec<MappedExtent>,
+    /// The log that is being drained.
+    draining: Vec<MappedExtent>,
 }
 
-/// An extent that a thread has mapped by itself.
+/// An extent that the faulting thread has mapped by itself.
 #[derive(Clone, Copy, Debug)]
-struct Taken {
-    touch: PageFault,
+struct MappedExtent {
+    fault: PageFault,
     id: ExtentId,
-    /// As far as it has moved, bytes.
+    /// Bytes that were moved.
     done: usize,
 }
 
-impl Worker {
+impl TryMap for FaultServer {
+    fn try_map(&mut self, page: Page, fault: Fault) -> MapOutcome {
+        if self.mapped.len() == self.mapped.capacity() {
+            return MapOutcome::Defer;
+        }
+        let (id, span, is_prefetched) = match self.cache.try_map(page) {
+            MapAttempt::Move { id, span, is_prefetched } => (id, span, is_prefetched),
+            MapAttempt::AlreadyMapped => return MapOutcome::Mapped,
+            MapAttempt::Wait => return MapOutcome::Defer,
+        };
+        let (to, part) = (self.context.address(span.page), bytes(span));
+        let (frame, length) = (self.frames.start() + part.start, part.len());
+        if length == HUGE_BYTES {
+            // As of `PrivateSpace::map_in`.
+            self.space.clear(&(to..to + length));
+        }
+        self.frames.note_move(&part);
+        // SAFETY: by the state machine the content is in the frames, and the pages belong to a
+        // region.
+        let moved = unsafe { self.handle.userfault.move_pages(to, frame, length, TRY_MAP_TRIES) };
+        let done = moved.map_or_else(|(done, _)| done, |()| length);
+        let Fault { thread, offset, is_write, .. } = fault;
+        let fault = PageFault { thread, page, offset, is_write };
+        self.mapped.push(MappedExtent { fault, id, done });
+        if done < length {
+            // The fault server maps the rest, also by other means than a move.
+            MapOutcome::Defer
+        } else if is_prefetched || self.mapped.len() >= MAPPED_NOTIFY {
+            MapOutcome::MappedAndNotify
+        } else {
+            MapOutcome::Mapped
+        }
+    }
+}
+
+impl FaultServer {
     pub(crate) fn new(
-        shared: Arc<Shared>,
-        kernel: Arc<Kernel>,
+        context: Arc<Context>,
+        handle: Arc<FaultHandle>,
         frames: Frames,
         cache: Cache,
         store: Box<dyn Store>,
     ) -> io::Result<Self> {
-        let space = Box::new(Own::new(Arc::clone(&kernel))?);
-        Ok(Self::over(space, shared, kernel, frames, cache, store))
+        let space = Box::new(PrivateSpace::new(Arc::clone(&handle))?);
+        Ok(Self::with_space(space, context, handle, frames, cache, store))
     }
 
-    /// The same over pages that are not this process's alone.
-    pub(crate) fn over(
-        space: Box<dyn Space>,
-        shared: Arc<Shared>,
-        kernel: Arc<Kernel>,
+    /// A fault server for pages of another address space than this process's private memory.
+    pub(crate) fn with_space(
+        space: Box<dyn AddressSpace>,
+        context: Arc<Context>,
+        handle: Arc<FaultHandle>,
         frames: Frames,
         cache: Cache,
         store: Box<dyn Store>,
     ) -> Self {
         let count = cache.settings().frames;
-        let waiting = match shared.by {
-            Faults::Thread => None,
-            Faults::Signal => Some(Arc::default()),
+        let waiters = match context.mode {
+            FaultMode::Thread => None,
+            FaultMode::Signal => Some(Arc::default()),
         };
         Self {
-            shared,
-            kernel,
+            context,
+            handle,
             frames,
             space,
             store,
             cache,
-            digests: Digests::new(count as usize),
+            dirty: DirtyTracker::new(count as usize),
             transfers: Transfers::default(),
-            leaving: vec![],
+            moving_out: vec![],
             poisoned: BTreeSet::new(),
-            teller: Teller::default(),
+            error_log: ErrorLog::default(),
             stalls: Stalls::default(),
-            beside: Beside::default(),
-            erased: vec![],
-            gone: vec![],
+            cpu_sharing: CpuSharing::default(),
+            discards: vec![],
+            frees: vec![],
             freeze: None,
-            is_held: false,
-            waiting,
-            taken: Vec::with_capacity(TAKEN_MAX),
-            noted: Vec::with_capacity(TAKEN_MAX),
+            has_pinned: false,
+            waiters,
+            mapped: Vec::with_capacity(MAPPED_MAX),
+            draining: Vec::with_capacity(MAPPED_MAX),
         }
     }
 
-    /// What the thread has that is its own, and what handlers of signals need of it if they serve
-    /// faults.
-    pub(crate) fn shared(self) -> (Arc<Mutex<Self>>, Option<Served>) {
-        let (addresses, kernel) = (self.shared.memory.addresses(), Arc::clone(&self.kernel));
-        let waiting = self.waiting.clone();
-        let worker = Arc::new(Mutex::new(self));
-        let own = Arc::clone(&worker);
-        (own, waiting.map(|waiting| Served { addresses, kernel, worker, waiting }))
+    /// The fault server behind its lock, and in signal mode the state that handlers use.
+    pub(crate) fn into_shared(self) -> (Arc<Mutex<Self>>, Option<Served>) {
+        let (addresses, handle) = (self.context.memory.addresses(), Arc::clone(&self.handle));
+        let waiters = self.waiters.clone();
+        let server = Arc::new(Mutex::new(self));
+        let served = waiters.map(|waiters| {
+            let server: Arc<Mutex<FaultServer>> = Arc::clone(&server);
+            Served { addresses, handle, server, waiters }
+        });
+        (server, served)
     }
 
-    /// A thread has touched a page, and maps it if that is all there is to do; in a handler of
-    /// signals, of which `signal` says what it may do.
-    pub(crate) fn take(&mut self, page: Page, fault: Fault) -> Outcome {
-        if self.taken.len() == self.taken.capacity() {
-            return Outcome::Ask;
-        }
-        let (id, span, is_prefetched) = match self.cache.try_map(page) {
-            MapAttempt::Move { id, span, is_prefetched } => (id, span, is_prefetched),
-            MapAttempt::AlreadyMapped => return Outcome::Here,
-            MapAttempt::Wait => return Outcome::Ask,
-        };
-        let (to, part) = (self.shared.address(span.page), bytes(span));
-        let (frame, length) = (self.frames.start() + part.start, part.len());
-        if length == HUGE_BYTES {
-            // As whoever brings a huge page does.
-            self.space.clear(&(to..to + length));
-        }
-        self.frames.moves(&part);
-        // SAFETY: by the state machine the content is in the frames, and the pages are ours.
-        let moved = unsafe { self.kernel.faults.move_pages(to, frame, length, TAKE_TRIES) };
-        let done = moved.map_or_else(|(done, _)| done, |()| length);
-        let Fault { thread, offset, is_write, .. } = fault;
-        let touch = PageFault { thread, page, offset, is_write };
-        self.taken.push(Taken { touch, id, done });
-        if done < length {
-            // The rest is for who can do more than move pages.
-            Outcome::Ask
-        } else if is_prefetched || self.taken.len() >= TAKEN_MANY {
-            Outcome::Noted
-        } else {
-            Outcome::Here
-        }
-    }
-
-    /// Takes in what threads have mapped by themselves, before anything else is decided.
-    fn note(&mut self, actions: &mut Vec<Action>) -> io::Result<bool> {
-        if self.taken.is_empty() {
+    /// Passes the log of mapped extents to the cache, before any other decision.
+    fn drain_mapped(&mut self, actions: &mut Vec<Action>) -> io::Result<bool> {
+        if self.mapped.is_empty() {
             return Ok(false);
         }
-        mem::swap(&mut self.taken, &mut self.noted);
-        self.cache.commit_mapped(self.noted.iter().map(|taken| taken.touch), actions);
+        mem::swap(&mut self.mapped, &mut self.draining);
+        self.cache.commit_mapped(self.draining.iter().map(|mapped| mapped.fault), actions);
         self.act(actions)?;
-        debug_assert!(self.noted.is_empty(), "each of them was to be mapped");
+        debug_assert!(self.draining.is_empty(), "the cache confirms each mapped extent");
         Ok(true)
     }
 
-    /// So long it is not worth to fall asleep.
-    fn patience(&self) -> Duration {
-        match (self.beside.is_shared(), self.transfers.are_done()) {
+    /// How long to spin before blocking in poll(2).
+    fn spin_time(&self) -> Duration {
+        match (self.cpu_sharing.is_shared(), self.transfers.are_done()) {
             (false, true) => SPIN,
             (false, false) => SPIN_FOR_DRIVE,
-            // Who is served needs the CPU.
-            (true, _) if self.stalls.are_over() => Duration::ZERO,
+            // The served thread needs the CPU.
+            (true, _) if self.stalls.is_empty() => Duration::ZERO,
             (true, _) => SPIN_FOR_DRIVE,
         }
     }
 
-    /// Does what there is to do, and says whether there was something; `None` when all is over.
+    /// Handles finished transfers, requests and faults. Returns whether there were any; `None`
+    /// after a request to stop.
     fn step(&mut self, actions: &mut Vec<Action>) -> io::Result<Option<bool>> {
-        let mut is_busy = self.note(actions)?;
+        let mut is_busy = self.drain_mapped(actions)?;
         for (token, outcome) in self.store.done() {
             is_busy = true;
-            if let Err(lost) = &outcome {
-                self.teller.lost(lost);
+            if let Err(error) = &outcome {
+                self.error_log.transfer_failed(error);
             }
-            self.transferred(token, outcome.is_ok(), actions);
+            self.finish_transfer(token, outcome.is_ok(), actions);
         }
-        if mem::take(&mut self.is_held) {
+        if mem::take(&mut self.has_pinned) {
             self.cache.on(Event::RetryPinned, actions);
         }
-        // Who waits is served before it is asked who else does.
+        // Serve known faults before polling for new ones.
         is_busy |= !actions.is_empty();
         self.act(actions)?;
-        // Before a fork nothing more comes in.
-        let faults: Vec<_> = match (&self.freeze, &self.waiting) {
+        // No page is mapped while a fork is prepared.
+        let faults: Vec<_> = match (&self.freeze, &self.waiters) {
             (Some(_), _) => vec![],
-            (None, Some(waiting)) => waiting.faults(),
+            (None, Some(waiters)) => waiters.faults(),
             (None, None) => self.space.faults()?,
         };
-        // What a thread was given it may touch before we have seen that it was asked for.
-        if self.is_stopped(actions) {
+        // After the faults were read: a thread may touch a new region before its request is seen.
+        if self.handle_requests(actions) {
             return Ok(None);
         }
         let now = Instant::now();
         for Fault { address, offset, is_write, thread } in faults {
             is_busy = true;
-            let page = self.shared.page(address);
-            match &self.waiting {
-                Some(waiting) if self.is_foreign(address) => {
-                    waiting.wake(&(address..address + PAGE_BYTES), false);
+            let page = self.context.page(address);
+            match &self.waiters {
+                Some(waiters) if self.is_foreign(address) => {
+                    waiters.wake(&(address..address + PAGE_BYTES), false);
                     continue;
                 }
                 Some(_) => {}
                 None if self.space.has_threads_here() => {
-                    self.beside.begin(thread, page, now, self.stalls.total());
+                    self.cpu_sharing.begin_wait(thread, page, now, self.stalls.total());
                 }
                 None => {}
             }
@@ -377,58 +380,58 @@ impl Worker {
         }
         is_busy |= !actions.is_empty();
         self.act(actions)?;
-        is_busy |= self.begin_transfers(actions)?;
-        // What a thread waits for is under way: now there is time to make room.
-        for (id, span, is_changed) in mem::take(&mut self.leaving) {
+        is_busy |= self.start_transfers(actions)?;
+        // Evict while the reads that threads wait for are under way.
+        for (id, span, is_dirty) in mem::take(&mut self.moving_out) {
             is_busy = true;
-            self.move_out(id, span, is_changed, actions);
+            self.move_out(id, span, is_dirty, actions);
             self.act(actions)?;
         }
-        is_busy |= !self.leaving.is_empty() | self.begin_transfers(actions)?;
-        self.lend();
-        self.forks(actions)?;
+        is_busy |= !self.moving_out.is_empty() | self.start_transfers(actions)?;
+        self.release_frames();
+        self.continue_fork(actions)?;
         if is_busy {
             let stalled = self.stalls.total().as_nanos();
             let stalled_ns = u64::try_from(stalled).unwrap_or(u64::MAX);
             let counts = Counts { stalled_ns, ..*self.cache.counts() };
-            self.shared.tell(counts, self.cache.resident_frames().into());
+            self.context.publish(counts, self.cache.resident_frames().into());
         }
         Ok(Some(is_busy))
     }
 
-    /// Takes the part of the budget that is meant for this process, as far as others have left it.
+    /// Adopts this process's new share of the budget, as far as other processes have released it.
     fn rebalance(&mut self, actions: &mut Vec<Action>) {
-        let Some(seat) = lock(&self.shared.seat).clone() else { return };
-        let target = seat.target().max(LEAST);
-        let frames = if target > seat.held() { seat.grow(target) } else { target };
+        let Some(slot) = lock(&self.context.slot).clone() else { return };
+        let target = slot.target().max(PAGES_MIN);
+        let frames = if target > slot.held() { slot.grow(target) } else { target };
         let frames = u32::try_from(frames).unwrap_or(u32::MAX);
         self.cache.on(Event::Budget(frames), actions);
     }
 
-    /// Gives back the memory of frames that are others' now.
-    fn lend(&mut self) {
-        let mut has_lent = false;
+    /// Gives the memory of released frames back to the kernel, and their pages to the ledger.
+    fn release_frames(&mut self) {
+        let mut has_released = false;
         for (frame, order) in self.cache.newly_released() {
             let start = *frame as usize * PAGE_BYTES;
             self.frames.release(&(start..start + (PAGE_BYTES << order)));
-            has_lent = true;
+            has_released = true;
         }
-        if has_lent && let Some(seat) = &*lock(&self.shared.seat) {
-            seat.shrink(self.cache.used_frames().into());
+        if has_released && let Some(slot) = &*lock(&self.context.slot) {
+            slot.shrink(self.cache.used_frames().into());
         }
     }
 
-    /// Hands all to the drive that waits for it, and says whether there was something.
-    fn begin_transfers(&mut self, actions: &mut Vec<Action>) -> io::Result<bool> {
-        if self.transfers.are_begun() {
+    /// Submits all queued transfers. Returns whether there were any.
+    fn start_transfers(&mut self, actions: &mut Vec<Action>) -> io::Result<bool> {
+        if self.transfers.are_started() {
             return Ok(false);
         }
-        while !self.transfers.are_begun() {
-            // SAFETY: the frames are the extents' until the transfers are done, and their content
-            // is in nobody's address space meanwhile.
-            let failed = unsafe { self.transfers.begin(self.frames.start(), &mut *self.store) };
+        while !self.transfers.are_started() {
+            // SAFETY: the frames belong to the extents until the transfers are done, and their
+            // pages are not mapped meanwhile.
+            let failed = unsafe { self.transfers.start(self.frames.start(), &mut *self.store) };
             for token in failed {
-                self.transferred(token, false, actions);
+                self.finish_transfer(token, false, actions);
             }
             self.act(actions)?;
         }
@@ -436,59 +439,59 @@ impl Worker {
         Ok(true)
     }
 
-    fn waits(&self) -> Waits {
-        Waits {
-            kernel: Arc::clone(&self.kernel),
-            ready: self.store.ready().as_raw_fd(),
-            touched: self.space.fd().as_raw_fd(),
-            has_faults: self.freeze.is_none(),
-            is_held: self.is_held,
+    fn wake_sources(&self) -> WakeSources {
+        WakeSources {
+            handle: Arc::clone(&self.handle),
+            store: self.store.ready().as_raw_fd(),
+            faults: self.space.fd().as_raw_fd(),
+            reads_faults: self.freeze.is_none(),
+            has_pinned: self.has_pinned,
         }
     }
 
-    /// Whether the program has mapped something else at an address; not while that cannot be said,
-    /// when the thread touches it again and asks again. Who asks may have the lock himself, if what
-    /// touches is a handler of signals.
+    /// Whether the program has mapped something else at an address. `try_lock`: a signal handler may
+    /// fault while its thread holds the arena lock. A wrong `false` makes the thread fault again.
     fn is_foreign(&self, address: usize) -> bool {
         let is_foreign = |arena: MutexGuard<'_, Arena>| {
             let pieces = arena.pieces(address..address + PAGE_BYTES);
             pieces.iter().any(|(_, owner)| *owner == Owner::Foreign)
         };
-        self.shared.arena.try_lock().is_ok_and(is_foreign)
+        self.context.arena.try_lock().is_ok_and(is_foreign)
     }
 
-    /// Lets a process fork once nothing is under way, and waits until it has.
-    fn forks(&mut self, actions: &mut Vec<Action>) -> io::Result<()> {
-        let is_still =
-            self.cache.is_quiescent() && self.transfers.are_done() && self.gone.is_empty();
-        let Some(freeze) = self.freeze.take_if(|_| is_still) else { return Ok(()) };
+    /// Lets the process fork once no transfer is under way and all pages are unmapped, and waits
+    /// until it has.
+    fn continue_fork(&mut self, actions: &mut Vec<Action>) -> io::Result<()> {
+        let is_quiescent =
+            self.cache.is_quiescent() && self.transfers.are_done() && self.frees.is_empty();
+        let Some(freeze) = self.freeze.take_if(|_| is_quiescent) else { return Ok(()) };
         let child = match self.cache.for_child() {
             Some(cache) => self.store.fork().map(|store| Child { cache, store }),
             None => Err(io::Error::other("some of it could not be stored")),
         };
-        self.beside.part();
-        // Who asked waits for both.
+        self.cpu_sharing.separate();
+        // Neither channel fails: the forking thread waits for the first and sends to the second.
         freeze.frozen.send(child);
         let _ = freeze.thaw.receive();
         self.cache.on(Event::Thaw, actions);
         self.act(actions)
     }
 
-    /// Sees to what was asked for, and says whether that was to stop.
-    fn is_stopped(&mut self, actions: &mut Vec<Action>) -> bool {
-        let asked = mem::take(&mut *lock(&self.shared.asked));
-        if asked.is_empty() {
+    /// Handles all requests. Returns whether one was to stop.
+    fn handle_requests(&mut self, actions: &mut Vec<Action>) -> bool {
+        let requests = mem::take(&mut *lock(&self.context.requests));
+        if requests.is_empty() {
             return false;
         }
-        for request in asked {
+        for request in requests {
             match request {
                 Request::Add(pages) => self.cache.add_region(pages),
-                Request::Give(pages) => {
-                    self.gone.push(pages.clone());
+                Request::Free(pages) => {
+                    self.frees.push(pages.clone());
                     self.cache.on(Event::Discarded(pages), actions);
                 }
                 Request::Discard(pages, done) => {
-                    self.erased.push((pages.start, done));
+                    self.discards.push((pages.start, done));
                     self.cache.on(Event::Discarded(pages), actions);
                 }
                 Request::Remove(pages) => self.cache.remove_region(&pages),
@@ -501,32 +504,31 @@ impl Worker {
                     self.cache.on(Event::Freeze, actions);
                 }
                 // One fork at a time.
-                Request::Freeze(freeze) => self.shared.ask(Request::Freeze(freeze)),
+                Request::Freeze(freeze) => self.context.send(Request::Freeze(freeze)),
                 Request::Stop => return true,
             }
         }
-        self.want();
+        self.publish_wanted();
         false
     }
 
-    /// Says how many pages there are to be had in memory.
-    fn want(&self) {
-        if let Some(seat) = &*lock(&self.shared.seat) {
-            seat.want(self.cache.region_pages());
+    /// Publishes the number of pages of all regions, which is the most that this process can use.
+    fn publish_wanted(&self) {
+        if let Some(slot) = &*lock(&self.context.slot) {
+            slot.set_wanted(self.cache.region_pages());
         }
     }
 
-    /// Pages from this one on are zeros everywhere.
-    fn erased(&mut self, page: Page, actions: &mut Vec<Action>) {
-        if let Some(at) = self.gone.iter().position(|gone| gone.start == page) {
-            let pages = self.gone.swap_remove(at);
+    /// Completes a discard: pages from this one on are zeros in DRAM and in the store.
+    fn finish_discard(&mut self, page: Page, actions: &mut Vec<Action>) {
+        if let Some(at) = self.frees.iter().position(|pages| pages.start == page) {
+            let pages = self.frees.swap_remove(at);
             self.cache.remove_region(&pages);
-            self.want();
-            self.shared.release(&self.shared.addresses(&pages));
+            self.publish_wanted();
+            self.context.release(&self.context.addresses(&pages));
         }
-        if let Some(at) = self.erased.iter().position(|(first, _)| *first == page) {
-            // Who asked may be gone.
-            self.erased.swap_remove(at).1.send(());
+        if let Some(at) = self.discards.iter().position(|(first, _)| *first == page) {
+            self.discards.swap_remove(at).1.send(());
         }
         self.cache.on(Event::Erased(page), actions);
     }
@@ -538,57 +540,44 @@ impl Worker {
             at += 1;
             match action {
                 Action::Zero(id, span) => {
-                    self.frames.make(&bytes(span), &self.kernel.faults)?;
-                    // SAFETY: the frames are free, so that nobody uses them.
+                    self.frames.make(&bytes(span), &self.handle.userfault)?;
+                    // SAFETY: the frames are free, and not used by others.
                     unsafe { self.frames.zero(bytes(span)) };
-                    self.digests.zero(span);
+                    self.dirty.record_zeros(span);
                     self.cache.on(Event::Filled(id, Ok(())), actions);
                 }
                 Action::Read(id, span) => {
-                    self.frames.make(&bytes(span), &self.kernel.faults)?;
+                    self.frames.make(&bytes(span), &self.handle.userfault)?;
                     self.transfers.read(id, span);
                 }
-                Action::Write(id, span, changed) => self.transfers.write(id, span, &changed),
+                Action::Write(id, span, dirty) => self.transfers.write(id, span, &dirty),
                 Action::MoveIn(id, span) => {
-                    match self.noted.iter().position(|taken| taken.id == id) {
-                        Some(at) => {
-                            let done = self.noted.swap_remove(at).done;
-                            let Range { start, end } = bytes(span);
-                            let (rest, page) = (start + done..end, self.shared.address(span.page));
-                            if !rest.is_empty() {
-                                self.space.bring(&mut self.frames, &rest, page + done);
-                            }
-                        }
-                        None => self.move_in(span),
-                    }
-                    self.wakes(span.pages());
+                    self.move_in(id, span);
+                    self.wake_waiters(span.pages());
                     self.cache.on(Event::MovedIn(id), actions);
                 }
                 Action::MoveOut { id, span, is_dirty } => {
-                    self.leaving.push((id, span, is_dirty));
+                    self.moving_out.push((id, span, is_dirty));
                 }
                 Action::Drop(id, span) => {
-                    self.space.drop_held(
-                        &mut self.frames,
-                        &bytes(span),
-                        self.shared.address(span.page),
-                    );
-                    self.digests.forget(span);
+                    let page = self.context.address(span.page);
+                    self.space.drop_pinned(&mut self.frames, &bytes(span), page);
+                    self.dirty.forget(span);
                     self.cache.on(Event::MovedOut(id, DirtyPages::all(1 << span.order)), actions);
                 }
                 Action::Wake(page, pages) => {
-                    let addresses = self.shared.addresses(&(page..page + pages));
+                    let addresses = self.context.addresses(&(page..page + pages));
                     self.space.wake(&addresses);
-                    self.wakes(page..page + pages);
+                    self.wake_waiters(page..page + pages);
                 }
                 Action::Erase(page, pages) => {
                     self.store.erase(page * PAGE_BYTES as u64, pages * PAGE_BYTES as u64);
-                    self.cure(page..page + pages);
-                    self.erased(page, actions);
+                    self.clear_poison(page..page + pages);
+                    self.finish_discard(page, actions);
                 }
                 Action::Poison(page) => {
-                    let addresses = self.shared.addresses(&(page..page + 1));
-                    self.teller.signal(addresses.start);
+                    let addresses = self.context.addresses(&(page..page + 1));
+                    self.error_log.page_poisoned(addresses.start);
                     self.poisoned.insert(page);
                     self.space.poison(&addresses);
                 }
@@ -598,51 +587,58 @@ impl Worker {
         Ok(())
     }
 
-    /// Who waited for these pages has been woken.
-    fn wakes(&mut self, pages: Range<Page>) {
-        if let Some(waiting) = &self.waiting {
-            waiting.wake(&self.shared.addresses(&pages), true);
+    /// Ends the waits for these pages.
+    fn wake_waiters(&mut self, pages: Range<Page>) {
+        if let Some(waiters) = &self.waiters {
+            waiters.wake(&self.context.addresses(&pages), true);
         }
-        self.beside.end(&pages);
+        self.cpu_sharing.end_wait(&pages);
         self.stalls.end(pages);
     }
 
-    fn move_in(&mut self, span: Span) {
-        self.space.bring(&mut self.frames, &bytes(span), self.shared.address(span.page));
+    /// Maps an extent, or the rest of one that a faulting thread has begun to map.
+    fn move_in(&mut self, id: ExtentId, span: Span) {
+        let (part, page) = (bytes(span), self.context.address(span.page));
+        let mapped = self.draining.iter().position(|mapped| mapped.id == id);
+        let done = mapped.map_or(0, |at| self.draining.swap_remove(at).done);
+        let rest = part.start + done..part.end;
+        if !rest.is_empty() {
+            self.space.map_in(&mut self.frames, &rest, page + done);
+        }
     }
 
-    fn move_out(&mut self, id: ExtentId, span: Span, is_changed: bool, to: &mut Vec<Action>) {
-        let page = self.shared.address(span.page);
-        let event = match self.space.fetch(&mut self.frames, &bytes(span), page) {
-            // Nobody knows which are zeros now.
+    fn move_out(&mut self, id: ExtentId, span: Span, is_dirty: bool, to: &mut Vec<Action>) {
+        let page = self.context.address(span.page);
+        let event = match self.space.unmap_out(&mut self.frames, &bytes(span), page) {
+            // The missing pages are unknown, so that all count as dirty.
             Ok(true) => {
-                self.digests.forget(span);
+                self.dirty.forget(span);
                 Event::MovedOut(id, DirtyPages::all(1 << span.order))
             }
-            Ok(false) => Event::MovedOut(id, self.digests.changed(&self.frames, span, is_changed)),
-            Err(Held) => {
-                self.is_held = true;
+            Ok(false) => Event::MovedOut(id, self.dirty.find(&self.frames, span, is_dirty)),
+            Err(Pinned) => {
+                self.has_pinned = true;
                 Event::Pinned(id)
             }
         };
         self.cache.on(event, to);
     }
 
-    /// Lets pages that were lost be zeros like others.
-    fn cure(&mut self, pages: Range<Page>) {
+    /// Clears the poison of discarded pages, so that they read as zeros.
+    fn clear_poison(&mut self, pages: Range<Page>) {
         for page in self.poisoned.extract_if(pages, |_| true) {
-            self.space.clear(&self.shared.addresses(&(page..page + 1)));
+            self.space.clear(&self.context.addresses(&(page..page + 1)));
         }
     }
 
-    /// A transfer is done, and with it perhaps what is under way with some extents.
-    fn transferred(&mut self, token: u64, is_done: bool, actions: &mut Vec<Action>) {
-        for Part { id, span, is_write, is_done } in self.transfers.done(token, is_done) {
+    /// Handles the end of a transfer, which may complete the reads or writes of some extents.
+    fn finish_transfer(&mut self, token: u64, is_done: bool, actions: &mut Vec<Action>) {
+        for Finished { id, span, is_write, is_done } in self.transfers.finish(token, is_done) {
             let result = if is_done { Ok(()) } else { Err(Failed) };
             match (is_done, is_write) {
-                (true, true) => self.digests.wrote(span),
-                (true, false) => self.digests.learn(&self.frames, span),
-                (false, _) => self.digests.forget(span),
+                (true, true) => self.dirty.record_written(span),
+                (true, false) => self.dirty.record_read(&self.frames, span),
+                (false, _) => self.dirty.forget(span),
             }
             let event = if is_write { Event::Wrote(id, result) } else { Event::Filled(id, result) };
             self.cache.on(event, actions);
@@ -650,7 +646,7 @@ impl Worker {
     }
 }
 
-/// Where the frames of a span are, bytes from the first frame.
+/// The frames of a span, as bytes from the first frame.
 fn bytes(span: Span) -> Range<usize> {
     let start = span.frame as usize * PAGE_BYTES;
     start..start + (PAGE_BYTES << span.order)

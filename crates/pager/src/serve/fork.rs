@@ -1,23 +1,23 @@
-//! A process that forks: its child has the same memory, as of then, and a pager of its own.
+//! Forks: a child has the memory of its parent as of the fork, and a pager of its own.
 //!
-//! Pages in frames belong to one process. So before a fork all of them leave the address space, and
-//! what has changed is stored; parent and child then bring in what they touch, each into its own
-//! frames, and write what they change to places of their own ([`crate::store::Store::fork`]).
+//! The page of a frame belongs to one process. So before a fork all pages are unmapped, and dirty
+//! pages are written back; parent and child then map the pages that they touch, each from its own
+//! frames, and write changed pages to layers of their own ([`crate::store::Store::fork`]).
 
 #![expect(unsafe_code, reason = "descriptors of a parent are closed by number")]
 
 use crate::{
-    cache::{Cache, Counts},
-    kernel::{frames::Frames, memory},
-    pager::{Kernel, Pager, Request, Shared, lock},
+    cache::Counts,
+    kernel::{frames::Frames, handle::FaultHandle, memory, thread::lock},
+    pager::Pager,
     ranges::Ranges,
-    reply::{self, Receiver, Sender},
+    reply::{self, Sender},
     serve::{
         arena::{Arena, Owner},
-        fault_server::Worker,
+        context::{Child, Context, Freeze, Inherit, Request},
+        fault_server::FaultServer,
     },
-    session::ledger::Seat,
-    store::Born,
+    session::ledger::SlotGuard,
 };
 use rustix::{mm::Advice, process::getpid};
 use std::{
@@ -28,85 +28,54 @@ use std::{
     sync::{Arc, MutexGuard, PoisonError, RwLockWriteGuard, atomic::Ordering},
 };
 
-/// A fork that the worker waits for.
-#[derive(Debug)]
-pub(crate) struct Freeze {
-    /// What a child begins with, when nothing is in the address space any more.
-    pub(crate) frozen: Sender<io::Result<Child>>,
-    /// Told, or gone, when the worker goes on.
-    pub(crate) thaw: Receiver<()>,
-}
-
-/// What a child begins with.
-pub(crate) struct Child {
-    pub(crate) cache: Cache,
-    pub(crate) store: Born,
-}
-
-impl std::fmt::Debug for Child {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Child")
-    }
-}
-
-/// What becomes of pages in a child.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Inherit {
-    /// They are not there.
-    Not,
-    /// They are zeros.
-    Wiped,
-}
-
-/// A process between the moment when it is ready to fork and the moment when it has.
+/// A process that is ready to fork. Holds all locks of the pager, so that the child finds them free.
 #[derive(Debug)]
 pub struct Fork<'a> {
     pager: &'a Pager,
     child: io::Result<Child>,
-    /// Never dropped in a child: the worker of the parent, which the child has not, may hold what
-    /// is inside.
+    /// Never dropped in a child: the channel's lock may be held by the parent's fault server, which
+    /// does not exist there.
     thaw: ManuallyDrop<Sender<()>>,
     arena: MutexGuard<'a, Arena>,
-    /// Nobody is to have them while the process forks: in the child nobody would let go of them.
-    asked: MutexGuard<'a, Vec<Request>>,
+    requests: MutexGuard<'a, Vec<Request>>,
     _counts: MutexGuard<'a, Counts>,
-    seat: MutexGuard<'a, Option<Arc<Seat>>>,
+    slot: MutexGuard<'a, Option<Arc<SlotGuard>>>,
     _pinned: MutexGuard<'a, Ranges<()>>,
     inherit: MutexGuard<'a, Ranges<Inherit>>,
-    kernel: RwLockWriteGuard<'a, Arc<Kernel>>,
+    handle: RwLockWriteGuard<'a, Arc<FaultHandle>>,
 }
 
 impl Pager {
-    /// Whether this process is the one whose memory it is: one that was made by a system call
-    /// behind the library's back is not.
+    /// Whether the memory belongs to this process, and not to a parent that made this process by a
+    /// system call without the library.
     pub fn is_served(&self) -> bool {
-        self.shared.process.load(Ordering::Relaxed) == getpid().as_raw_nonzero().get()
+        self.context.process.load(Ordering::Relaxed) == getpid().as_raw_nonzero().get()
     }
 
-    /// Says what becomes of pages in a child; `None` as of all others, which are as they are here.
+    /// Sets the treatment of pages in a child; `None` copies them, which is the default.
     pub fn set_inherit(&self, pages: &Range<usize>, inherit: Option<Inherit>) {
-        lock(&self.shared.inherit).set(&self.shared.pages(pages), inherit);
+        lock(&self.context.inherit).set(&self.context.pages(pages), inherit);
     }
 
-    /// Makes ready for a fork, which follows at once. Nobody touches regions until it has been
-    /// said that it has happened.
+    /// Prepares a fork, which must follow at once. No thread touches regions until `in_parent` or
+    /// `in_child` was called.
     pub fn before_fork(&self) -> Fork<'_> {
         let (frozen, is_frozen) = reply::channel();
         let (thaw, is_thawed) = reply::channel();
-        self.shared.ask(Request::Freeze(Freeze { frozen, thaw: is_thawed }));
+        self.context.send(Request::Freeze(Freeze { frozen, thaw: is_thawed }));
         let child = is_frozen.receive().unwrap_or_else(|| Err(io::ErrorKind::BrokenPipe.into()));
-        let Shared { arena, asked, counts, seat, pinned, inherit, kernel, .. } = &*self.shared;
+        let Context { arena, requests, counts, slot, pinned, inherit, handle, .. } = &*self.context;
         let fork = Fork {
             pager: self,
             child,
             thaw: ManuallyDrop::new(thaw),
             arena: lock(arena),
-            asked: lock(asked),
+            requests: lock(requests),
             _counts: lock(counts),
-            seat: lock(seat),
+            slot: lock(slot),
             _pinned: lock(pinned),
             inherit: lock(inherit),
-            kernel: kernel.write().unwrap_or_else(PoisonError::into_inner),
+            handle: handle.write().unwrap_or_else(PoisonError::into_inner),
         };
         if fork.child.is_ok() {
             fork.advise(Advice::LinuxDoFork);
@@ -116,37 +85,37 @@ impl Pager {
 }
 
 impl Fork<'_> {
-    /// Advises all addresses but those that are the kernel's, or that a child has not.
+    /// Advises the whole reservation, except pages of the kernel and pages that a child omits.
     fn advise(&self, advice: Advice) {
-        let shared = &self.pager.shared;
-        for addresses in own(&self.arena, shared) {
+        let context = &self.pager.context;
+        for addresses in reserved(&self.arena, context) {
             // SAFETY: advice of these kinds changes no content.
             let _ = unsafe { memory::advise(&addresses, advice) };
         }
         for (pages, inherit) in self.inherit.iter() {
-            if inherit == Inherit::Not {
+            if inherit == Inherit::Omitted {
+                let addresses = context.addresses(&pages);
                 // SAFETY: as above.
-                let _ = unsafe { memory::advise(&shared.addresses(&pages), Advice::LinuxDontFork) };
+                let _ = unsafe { memory::advise(&addresses, Advice::LinuxDontFork) };
             }
         }
     }
 
-    /// It has happened, and this is the parent; or it has failed.
+    /// Continues in the parent, also after a failed fork.
     pub fn in_parent(self) {
         self.advise(Advice::LinuxDontFork);
-        // The worker has ended, and so has the process.
         ManuallyDrop::into_inner(self.thaw).send(());
     }
 
-    /// It has happened, and this is the child.
+    /// Continues in the child, with a fault server of its own.
     ///
     /// # Errors
-    /// When the child cannot have the memory, which is not there then.
+    /// When the child cannot have the memory, which is not mapped then.
     pub fn in_child(mut self) -> io::Result<()> {
-        let shared = &self.pager.shared;
-        let fds = [self.kernel.faults.as_fd().as_raw_fd(), self.kernel.called.as_raw_fd()];
-        for request in &mut *self.asked {
-            // Who asked is a thread that the child has not.
+        let context = &self.pager.context;
+        let fds = [self.handle.userfault.as_fd().as_raw_fd(), self.handle.doorbell.as_raw_fd()];
+        for request in &mut *self.requests {
+            // The thread that waits for the reply does not exist in the child.
             if let Request::Discard(_, done) = request {
                 mem::forget(mem::replace(done, reply::channel().0));
             }
@@ -159,36 +128,37 @@ impl Fork<'_> {
                 cache.reset_to_zeros(&pages);
             }
         }
-        // The slot of the parent is not the child's.
-        if let Some((seat, part)) = self.seat.as_ref().map(|seat| seat.child()).transpose()? {
-            let seat = Arc::new(seat);
-            *self.seat = Some(Arc::clone(&seat));
-            shared.follow(seat)?;
-            cache.resize(u32::try_from(part).unwrap_or(u32::MAX));
+        // The parent keeps its slot in the ledger.
+        if let Some((slot, frames)) = self.slot.as_ref().map(|slot| slot.for_child()).transpose()? {
+            let slot = Arc::new(slot);
+            *self.slot = Some(Arc::clone(&slot));
+            context.follow_share(slot)?;
+            cache.resize(u32::try_from(frames).unwrap_or(u32::MAX));
         }
         let frames = Frames::new(cache.settings().frames)?;
-        let kernel = Arc::new(Kernel::new(own(&self.arena, shared), &frames, shared.by)?);
-        // The worker of the parent has it too, and will never let go of it here.
-        mem::forget(mem::replace(&mut *self.kernel, Arc::clone(&kernel)));
+        let addresses = reserved(&self.arena, context);
+        let handle = Arc::new(FaultHandle::new(addresses, &frames, context.mode)?);
+        // The parent's fault server holds a reference too, which is never dropped in the child.
+        mem::forget(mem::replace(&mut *self.handle, Arc::clone(&handle)));
         for fd in fds {
-            // SAFETY: they were the parent's, and nobody here uses them any more.
+            // SAFETY: the descriptors were the parent's, and no code here uses them any more.
             unsafe { rustix::io::close(fd) };
         }
-        let worker = Worker::new(Arc::clone(shared), kernel, frames, cache, store()?)?;
-        shared.process.store(getpid().as_raw_nonzero().get(), Ordering::Relaxed);
-        self.pager.replace_worker(worker)
+        let server = FaultServer::new(Arc::clone(context), handle, frames, cache, store()?)?;
+        context.process.store(getpid().as_raw_nonzero().get(), Ordering::Relaxed);
+        self.pager.replace_server(server)
     }
 }
 
-/// The addresses of a reservation that the program has mapped nothing else at.
-fn own(arena: &Arena, shared: &Shared) -> Vec<Range<usize>> {
-    let mut own: Vec<Range<usize>> = vec![];
-    for (piece, owner) in arena.pieces(shared.memory.addresses()) {
-        match own.last_mut().filter(|last| last.end == piece.start) {
+/// The addresses of the reservation where the program has mapped nothing else.
+fn reserved(arena: &Arena, context: &Context) -> Vec<Range<usize>> {
+    let mut reserved: Vec<Range<usize>> = vec![];
+    for (piece, owner) in arena.pieces(context.memory.addresses()) {
+        match reserved.last_mut().filter(|last| last.end == piece.start) {
             _ if owner == Owner::Foreign => {}
             Some(last) => last.end = piece.end,
-            None => own.push(piece),
+            None => reserved.push(piece),
         }
     }
-    own
+    reserved
 }

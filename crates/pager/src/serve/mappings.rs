@@ -3,36 +3,37 @@
 
 use crate::{
     advice::Advice,
+    kernel::thread::lock,
     page::PAGE_BYTES,
-    pager::{Pager, Request, lock},
-    serve::arena::Owner,
+    pager::Pager,
+    serve::{arena::Owner, context::Request},
 };
 use std::{io, ops::Range};
 
 impl Pager {
     /// The address range of all regions.
     pub fn addresses(&self) -> Range<usize> {
-        self.shared.memory.addresses()
+        self.context.memory.addresses()
     }
 
     /// Whether some of these addresses belong to the pager: to regions, or to frames.
-    pub fn is_own(&self, pages: &Range<usize>) -> bool {
-        let own = [self.addresses(), self.shared.frames()];
-        own.iter().any(|own| own.start < pages.end && pages.start < own.end)
+    pub fn overlaps_pager(&self, pages: &Range<usize>) -> bool {
+        let ranges = [self.addresses(), self.context.frames()];
+        ranges.iter().any(|own| own.start < pages.end && pages.start < own.end)
     }
 
     /// The pages of all regions.
     pub fn regions(&self) -> Vec<Range<usize>> {
-        lock(&self.shared.arena).regions().collect()
+        lock(&self.context.arena).regions().collect()
     }
 
     /// The owners of pages, in order.
     pub fn pieces(&self, pages: &Range<usize>) -> Vec<(Range<usize>, Owner)> {
-        lock(&self.shared.arena).pieces(pages.clone())
+        lock(&self.context.arena).pieces(pages.clone())
     }
 
     /// Whether all pages belong to regions.
-    pub fn has_all(&self, pages: &Range<usize>) -> bool {
+    pub fn are_of_regions(&self, pages: &Range<usize>) -> bool {
         self.pieces(pages).iter().all(|(_, owner)| *owner == Owner::Region)
     }
 
@@ -43,9 +44,9 @@ impl Pager {
                 Owner::Free => {}
                 Owner::Region => {
                     self.remove(&piece);
-                    self.shared.release(&piece);
+                    self.context.release(&piece);
                 }
-                Owner::Foreign => self.take_back(&piece),
+                Owner::Foreign => self.reclaim(&piece),
             }
         }
     }
@@ -61,37 +62,37 @@ impl Pager {
                     self.discard(&piece);
                     continue;
                 }
-                Owner::Foreign => self.take_back(&piece),
+                Owner::Foreign => self.reclaim(&piece),
                 Owner::Free => {}
             }
-            lock(&self.shared.arena).set(piece.clone(), Owner::Region);
-            lock(&self.shared.asked).push(Request::Add(self.shared.pages(&piece)));
+            lock(&self.context.arena).set(piece.clone(), Owner::Region);
+            self.context.queue(Request::Add(self.context.pages(&piece)));
         }
-        self.shared.protect(pages, protection)
+        self.context.protect(pages, protection)
     }
 
     /// Leaves pages to the kernel: the caller is about to map something else there.
-    pub fn leave(&self, pages: &Range<usize>) {
+    pub fn leave_to_kernel(&self, pages: &Range<usize>) {
         for (piece, owner) in self.pieces(pages) {
             if owner == Owner::Region {
                 self.remove(&piece);
             }
         }
-        lock(&self.shared.arena).set(pages.clone(), Owner::Foreign);
+        lock(&self.context.arena).set(pages.clone(), Owner::Foreign);
     }
 
     /// Extends the region that ends at `end` in place. Returns whether that was possible.
     pub fn grow(&self, end: usize, bytes: usize, protection: u32) -> bool {
         let Some(bytes) = bytes.checked_next_multiple_of(PAGE_BYTES) else { return false };
-        if !lock(&self.shared.arena).grow(end, bytes) {
+        if !lock(&self.context.arena).grow(end, bytes) {
             return false;
         }
         let pages = end..end + bytes;
-        if self.shared.protect(&pages, protection).is_err() {
-            lock(&self.shared.arena).set(pages, Owner::Free);
+        if self.context.protect(&pages, protection).is_err() {
+            lock(&self.context.arena).set(pages, Owner::Free);
             return false;
         }
-        lock(&self.shared.asked).push(Request::Add(self.shared.pages(&pages)));
+        self.context.queue(Request::Add(self.context.pages(&pages)));
         true
     }
 
@@ -100,23 +101,23 @@ impl Pager {
     /// # Errors
     /// When the kernel refuses.
     pub fn protect(&self, pages: &Range<usize>, protection: u32) -> io::Result<()> {
-        self.shared.protect(pages, protection)
+        self.context.protect(pages, protection)
     }
 
     /// Passes the program's advice about pages of regions to the pager.
     pub fn advise(&self, pages: &Range<usize>, advice: Advice) {
-        self.shared.ask(Request::Advise(self.shared.pages(pages), advice));
+        self.context.send(Request::Advise(self.context.pages(pages), advice));
     }
 
     /// Pins pages of regions in memory; `false` when too many would be pinned.
     pub fn pin(&self, pages: &Range<usize>) -> bool {
-        let numbers = self.shared.pages(pages);
+        let numbers = self.context.pages(pages);
         {
-            let mut pinned = lock(&self.shared.pinned);
+            let mut pinned = lock(&self.context.pinned);
             let before = pinned.clone();
             pinned.set(&numbers, Some(()));
             let count: u64 = pinned.iter().map(|(pages, ())| pages.end - pages.start).sum();
-            if count > self.shared.pinned_max {
+            if count > self.context.pinned_max {
                 *pinned = before;
                 return false;
             }
@@ -127,46 +128,46 @@ impl Pager {
 
     /// Unpins pages of regions.
     pub fn unpin(&self, pages: &Range<usize>) {
-        lock(&self.shared.pinned).set(&self.shared.pages(pages), None);
+        lock(&self.context.pinned).set(&self.context.pages(pages), None);
         self.advise(pages, Advice::Unpin);
     }
 
     /// Records that a region, or a part of one, is the block at an address.
     pub fn set_block(&self, address: usize, region: Range<usize>) {
-        lock(&self.shared.arena).set_block(address, Some(region));
+        lock(&self.context.arena).set_block(address, Some(region));
     }
 
     /// The pages of the block at this address.
     pub fn block(&self, address: usize) -> Option<Range<usize>> {
-        lock(&self.shared.arena).block(address)
+        lock(&self.context.arena).block(address)
     }
 
     /// Frees the block at this address; its pages are reused later.
-    pub fn give_block(&self, address: usize) {
+    pub fn free_block(&self, address: usize) {
         let block = {
-            let mut arena = lock(&self.shared.arena);
+            let mut arena = lock(&self.context.arena);
             let block = arena.block(address);
             arena.set_block(address, None);
             block
         };
         if let Some(pages) = block {
-            self.give(pages);
+            self.free(&pages);
         }
     }
 
     /// Discards pages, and takes them out of their regions.
     fn remove(&self, pages: &Range<usize>) {
         self.discard(pages);
-        let numbers = self.shared.pages(pages);
-        lock(&self.shared.pinned).set(&numbers, None);
-        lock(&self.shared.inherit).set(&numbers, None);
-        lock(&self.shared.asked).push(Request::Remove(numbers));
+        let numbers = self.context.pages(pages);
+        lock(&self.context.pinned).set(&numbers, None);
+        lock(&self.context.inherit).set(&numbers, None);
+        self.context.queue(Request::Remove(numbers));
     }
 
     /// Reserves pages again that something else was mapped at.
-    fn take_back(&self, pages: &Range<usize>) {
-        if self.shared.reserve_again(pages).is_ok() {
-            lock(&self.shared.arena).set(pages.clone(), Owner::Free);
+    fn reclaim(&self, pages: &Range<usize>) {
+        if self.context.reserve_again(pages).is_ok() {
+            lock(&self.context.arena).set(pages.clone(), Owner::Free);
         }
     }
 }

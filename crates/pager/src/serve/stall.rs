@@ -38,7 +38,7 @@ impl Stalls {
     }
 
     /// Whether no thread waits.
-    pub(crate) fn are_over(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 }
@@ -60,9 +60,9 @@ mod tests {
         assert!((2 * second..3 * second).contains(&two), "{two:?}");
         stalls.end(0..8);
         assert_eq!(stalls.total(), two);
-        assert!(!stalls.are_over());
+        assert!(!stalls.is_empty());
         stalls.end(9..10);
         assert!(stalls.total() >= two + second);
-        assert!(stalls.are_over());
+        assert!(stalls.is_empty());
     }
 }

@@ -20,7 +20,7 @@ const GAP: usize = 8;
 
 /// The finished transfer of an extent.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Part {
+pub(crate) struct Finished {
     pub(crate) id: ExtentId,
     pub(crate) span: Span,
     pub(crate) is_write: bool,
@@ -30,7 +30,7 @@ pub(crate) struct Part {
 
 /// Neighbouring pages of an extent that are read or written together.
 #[derive(Clone, Debug)]
-struct Run {
+struct PageRun {
     first: Page,
     id: ExtentId,
     /// The frames, as bytes from the first frame.
@@ -39,7 +39,7 @@ struct Run {
 
 /// An extent that is partly under way.
 #[derive(Clone, Copy, Debug)]
-struct Under {
+struct Pending {
     span: Span,
     is_write: bool,
     runs: u32,
@@ -49,9 +49,9 @@ struct Under {
 /// Transfers that wait to be started, and transfers under way.
 #[derive(Debug, Default)]
 pub(crate) struct Transfers {
-    reads: Vec<Run>,
-    writes: Vec<Run>,
-    extents: BTreeMap<ExtentId, Under>,
+    reads: Vec<PageRun>,
+    writes: Vec<PageRun>,
+    extents: BTreeMap<ExtentId, Pending>,
     under_way: BTreeMap<u64, Vec<ExtentId>>,
     last: u64,
 }
@@ -59,9 +59,9 @@ pub(crate) struct Transfers {
 impl Transfers {
     /// Queues a read of an extent.
     pub(crate) fn read(&mut self, id: ExtentId, span: Span) {
-        self.extents.insert(id, Under { span, is_write: false, runs: 1, is_done: true });
+        self.extents.insert(id, Pending { span, is_write: false, runs: 1, is_done: true });
         let start = span.frame as usize * PAGE_BYTES;
-        self.reads.push(Run {
+        self.reads.push(PageRun {
             first: span.page,
             id,
             bytes: start..start + (PAGE_BYTES << span.order),
@@ -69,18 +69,18 @@ impl Transfers {
     }
 
     /// Queues the write-back of the dirty pages of an extent.
-    pub(crate) fn write(&mut self, id: ExtentId, span: Span, changed: &DirtyPages) {
-        let runs = changed.ranges(1 << span.order, GAP);
+    pub(crate) fn write(&mut self, id: ExtentId, span: Span, dirty: &DirtyPages) {
+        let runs = dirty.ranges(1 << span.order, GAP);
         self.extents
-            .insert(id, Under { span, is_write: true, runs: runs.len() as u32, is_done: true });
+            .insert(id, Pending { span, is_write: true, runs: runs.len() as u32, is_done: true });
         self.writes.extend(runs.into_iter().map(|run| {
             let at = |page: usize| (span.frame as usize + page) * PAGE_BYTES;
-            Run { first: span.page + run.start as u64, id, bytes: at(run.start)..at(run.end) }
+            PageRun { first: span.page + run.start as u64, id, bytes: at(run.start)..at(run.end) }
         }));
     }
 
     /// Whether no transfer waits to be started.
-    pub(crate) fn are_begun(&self) -> bool {
+    pub(crate) fn are_started(&self) -> bool {
         self.reads.is_empty() && self.writes.is_empty()
     }
 
@@ -96,14 +96,16 @@ impl Transfers {
     /// Until the transfers are done, the frames are not written to, and frames that are read into
     /// are not used.
     #[expect(unsafe_code, reason = "frames are handed to the store")]
-    pub(crate) unsafe fn begin(&mut self, frames: usize, store: &mut dyn Store) -> Vec<u64> {
+    pub(crate) unsafe fn start(&mut self, frames: usize, store: &mut dyn Store) -> Vec<u64> {
         let mut failed = vec![];
         for (runs, is_write) in [(&mut self.reads, false), (&mut self.writes, true)] {
             let mut runs = std::mem::take(runs);
             runs.sort_unstable_by_key(|run| run.first);
-            for joined in runs.chunk_by(follows).flat_map(short) {
-                let piece =
-                    |run: &Run| Piece { address: frames + run.bytes.start, bytes: run.bytes.len() };
+            for joined in runs.chunk_by(follows).flat_map(split_runs) {
+                let piece = |run: &PageRun| Piece {
+                    address: frames + run.bytes.start,
+                    bytes: run.bytes.len(),
+                };
                 let pieces: Vec<Piece> = joined.iter().map(piece).collect();
                 self.last += 1;
                 let (token, offset) = (self.last, joined[0].first * PAGE_BYTES as u64);
@@ -119,7 +121,7 @@ impl Transfers {
     }
 
     /// Ends a transfer. Returns the extents that have no other transfer under way.
-    pub(crate) fn done(&mut self, token: u64, is_done: bool) -> Vec<Part> {
+    pub(crate) fn finish(&mut self, token: u64, is_done: bool) -> Vec<Finished> {
         let ids = self.under_way.remove(&token).unwrap_or_default();
         let mut parts = vec![];
         for id in ids {
@@ -127,9 +129,9 @@ impl Transfers {
             under.runs -= 1;
             under.is_done &= is_done;
             if under.runs == 0 {
-                let Under { span, is_write, is_done, .. } = *under;
+                let Pending { span, is_write, is_done, .. } = *under;
                 self.extents.remove(&id);
-                parts.push(Part { id, span, is_write, is_done });
+                parts.push(Finished { id, span, is_write, is_done });
             }
         }
         parts
@@ -137,16 +139,16 @@ impl Transfers {
 }
 
 /// Whether one run ends where the other begins.
-fn follows(before: &Run, behind: &Run) -> bool {
+fn follows(before: &PageRun, behind: &PageRun) -> bool {
     before.first + (before.bytes.len() / PAGE_BYTES) as u64 == behind.first
 }
 
 /// Splits neighbours into groups that one transfer can take.
-fn short(runs: &[Run]) -> impl Iterator<Item = &[Run]> {
+fn split_runs(runs: &[PageRun]) -> impl Iterator<Item = &[PageRun]> {
     let mut rest = runs;
     std::iter::from_fn(move || {
         let mut bytes = 0;
-        let fits = |run: &&Run| {
+        let fits = |run: &&PageRun| {
             bytes += run.bytes.len();
             bytes <= JOINED_MAX
         };

@@ -28,7 +28,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn what_one_does_not_need_is_shared() {
+    fn the_unneeded_part_of_a_share_is_divided() {
         assert_eq!(share(100, &[10, 200, 30]), [10, 60, 30]);
         assert_eq!(share(100, &[200]), [100]);
         assert_eq!(share(100, &[20]), [100]);
@@ -39,7 +39,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn all_is_shared_and_nobody_is_worse_off_than_evenly(
+        fn the_whole_budget_is_divided_and_no_share_is_below_an_even_one(
             budget in 0_u64..1 << 40,
             wanted in proptest::collection::vec(0_u64..1 << 40, 1..50),
         ) {

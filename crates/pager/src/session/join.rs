@@ -3,7 +3,10 @@
 use super::{Children, Session};
 use crate::{
     cache::Settings,
-    session::ledger::{Identity, OWN, Seat},
+    session::{
+        identity::Identity,
+        ledger::{OUTSIDE_BUDGET, SlotGuard},
+    },
     store::{FileStore, Options, release::Releaser},
 };
 use std::{
@@ -20,25 +23,25 @@ impl Session {
     ///
     /// # Errors
     /// When all slots are taken.
-    pub fn seat(&self, name: &str) -> Result<(Seat, u32), String> {
-        let budget = self.board.budget();
-        let is_own = self.settings.children == Children::Own;
+    pub fn join(&self, name: &str) -> Result<(SlotGuard, u32), String> {
+        let budget = self.ledger.budget();
+        let is_outside = self.settings.children == Children::Own;
         let identity = Identity::own().map_err(|why| format!("/proc/self/stat: {why}"))?;
-        let wanted = if is_own { OWN } else { budget };
-        let seat = Arc::clone(&self.board).join(identity, name, wanted);
-        let seat = seat.ok_or("the session has no room for one more process")?;
-        let frames = match is_own {
-            true => seat.own(budget),
-            false => seat.begin(budget / u64::from(self.settings.processes.max(1))),
+        let wanted = if is_outside { OUTSIDE_BUDGET } else { budget };
+        let guard = Arc::clone(&self.ledger).join(identity, name, wanted);
+        let guard = guard.ok_or("the session has no room for one more process")?;
+        let frames = match is_outside {
+            true => guard.hold(budget),
+            false => guard.take_first(budget / u64::from(self.settings.processes.max(1))),
         };
-        Ok((seat, u32::try_from(frames).unwrap_or(u32::MAX)))
+        Ok((guard, u32::try_from(frames).unwrap_or(u32::MAX)))
     }
 
     /// Opens the store of this process.
     ///
     /// # Errors
     /// When a store cannot be used.
-    pub fn store(&self) -> Result<FileStore, String> {
+    pub fn open_store(&self) -> Result<FileStore, String> {
         let stores: Vec<&Path> = self.settings.stores.iter().map(PathBuf::as_path).collect();
         let options = Options { force: self.settings.force, ..Options::default() };
         let store = FileStore::open_all(&stores, options).map_err(|why| why.to_string())?;
@@ -50,8 +53,8 @@ impl Session {
     ///
     /// # Errors
     /// When the budget is too large.
-    pub fn cache(&self) -> Result<Settings, String> {
-        let frames = u32::try_from(self.board.budget()).map_err(|_| "the budget is too large")?;
+    pub fn cache_settings(&self) -> Result<Settings, String> {
+        let frames = u32::try_from(self.ledger.budget()).map_err(|_| "the budget is too large")?;
         Ok(Settings::for_budget(frames))
     }
 }

@@ -9,7 +9,7 @@
 //! target   its share of the budget, pages
 //! held     pages that it holds
 //! resident resident pages of its regions
-//! left     bytes of large allocations that are not extended
+//! unextended bytes of large allocations that are not extended
 //! counts   counters of its pager
 //! ```
 //!
@@ -20,7 +20,14 @@
 
 #![expect(unsafe_code, reason = "memory is shared with other processes")]
 
-use crate::{cache::Counts, prefetch::Tally, session::fair_share::share};
+use crate::{
+    cache::Counts,
+    prefetch::Tally,
+    session::{
+        fair_share::share,
+        identity::{CLEARING, Identity},
+    },
+};
 use rustix::{
     mm::{self, MapFlags, ProtFlags},
     thread::futex,
@@ -47,33 +54,20 @@ const COUNTS: usize = 16;
 
 /// Each process has at least this number of pages, even above the budget: with fewer, the pages
 /// that are read and the pages that are in use do not fit together.
-pub const LEAST: u64 = 1024;
+pub const PAGES_MIN: u64 = 1024;
 
 /// The value of `wanted` of a process whose pages are not part of the budget.
-pub const OWN: u64 = u64::MAX;
+pub const OUTSIDE_BUDGET: u64 = u64::MAX;
 
 /// A new process without pages polls this often for processes that have just ended, 1 ms apart.
-const LOOKS: u32 = 200;
+const POLLS_MAX: u32 = 200;
 
 /// The version of the layout below.
 const VERSION: u32 = 2;
 
-/// The owner of a slot that is being cleared or prepared.
-const CLEARING: u64 = u64::MAX;
-
-/// A process, also after its number was reused: a later process of the same number has another
-/// start time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Identity {
-    /// The process number.
-    pub pid: u32,
-    /// The lower 32 bits of its start time, in ticks after boot.
-    pub start: u32,
-}
-
 /// The layout of the file.
 #[repr(C)]
-struct Page {
+struct Layout {
     version: AtomicU32,
     /// Number of changes of targets; a futex.
     changes: AtomicU32,
@@ -94,20 +88,20 @@ struct Slot {
     target: AtomicU64,
     held: AtomicU64,
     resident: AtomicU64,
-    left_bytes: AtomicU64,
+    unextended_bytes: AtomicU64,
     counts: [AtomicU64; COUNTS],
 }
 
 /// The ledger of a session.
 #[derive(Debug)]
-pub struct Board {
-    page: NonNull<Page>,
+pub struct BudgetLedger {
+    layout: NonNull<Layout>,
 }
 
 // SAFETY: all shared memory is accessed by atomic operations.
-unsafe impl Send for Board {}
+unsafe impl Send for BudgetLedger {}
 // SAFETY: as above.
-unsafe impl Sync for Board {}
+unsafe impl Sync for BudgetLedger {}
 
 /// A process that has a slot, or had one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -125,70 +119,21 @@ pub struct Process {
     /// Resident pages of the process's regions.
     pub resident: u64,
     /// Bytes of allocations of 128 KiB and more that are not extended.
-    pub left_bytes: u64,
+    pub unextended_bytes: u64,
     /// Counters of the process's pager.
     pub counts: Counts,
 }
 
 /// The slot of this process, which is cleared when the guard is dropped.
 #[derive(Debug)]
-pub struct Seat {
-    board: Arc<Board>,
-    at: usize,
+pub struct SlotGuard {
+    ledger: Arc<BudgetLedger>,
+    index: usize,
     identity: Identity,
-    has_left: AtomicBool,
+    is_released: AtomicBool,
 }
 
-impl Identity {
-    /// The identity of this process.
-    ///
-    /// # Errors
-    /// When `/proc` cannot be read.
-    pub fn own() -> io::Result<Self> {
-        Self::of(std::process::id())?.ok_or_else(|| io::ErrorKind::NotFound.into())
-    }
-
-    /// The identity of a running process; `None` when it has ended.
-    ///
-    /// # Errors
-    /// When `/proc` cannot be read.
-    pub fn of(pid: u32) -> io::Result<Option<Self>> {
-        let text = match std::fs::read(format!("/proc/{pid}/stat")) {
-            Ok(text) => text,
-            Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(None),
-            // The process has ended since the file was opened.
-            Err(why) if why.raw_os_error() == Some(libc::ESRCH) => return Ok(None),
-            Err(why) => return Err(why),
-        };
-        // The process's name is in brackets before, and may contain any character.
-        let rest = text.iter().rposition(|byte| *byte == b')').map(|at| &text[at + 1..]);
-        let fields = String::from_utf8_lossy(rest.unwrap_or_default()).into_owned();
-        let fields: Vec<&str> = fields.split_whitespace().collect();
-        // Fields are numbered from 1, and the state is the third.
-        let is_there = fields.first().is_some_and(|state| !matches!(*state, "Z" | "X"));
-        let start = fields.get(19).and_then(|start| start.parse::<u64>().ok());
-        Ok(start.filter(|_| is_there).map(|start| Self { pid, start: start as u32 }))
-    }
-
-    /// Whether the process still runs; `true` when `/proc` cannot be read.
-    pub fn is_alive(&self) -> bool {
-        match Self::of(self.pid) {
-            Ok(found) => found == Some(*self),
-            Err(_) => true,
-        }
-    }
-
-    fn word(self) -> u64 {
-        u64::from(self.start) << 32 | u64::from(self.pid)
-    }
-
-    fn from_word(word: u64) -> Option<Self> {
-        let is_owner = word != 0 && word != CLEARING;
-        is_owner.then_some(Self { pid: word as u32, start: (word >> 32) as u32 })
-    }
-}
-
-impl Board {
+impl BudgetLedger {
     /// Makes a new ledger at `path`, private to its owner.
     ///
     /// # Errors
@@ -196,11 +141,11 @@ impl Board {
     pub fn create(path: &Path, budget: u64) -> io::Result<Self> {
         let mut options = OpenOptions::new();
         let file = options.read(true).write(true).create_new(true).mode(0o600).open(path)?;
-        file.set_len(size_of::<Page>() as u64)?;
-        let board = Self::map(&file)?;
-        board.page().budget.store(budget, SeqCst);
-        board.page().version.store(VERSION, SeqCst);
-        Ok(board)
+        file.set_len(size_of::<Layout>() as u64)?;
+        let ledger = Self::map(&file)?;
+        ledger.layout().budget.store(budget, SeqCst);
+        ledger.layout().version.store(VERSION, SeqCst);
+        Ok(ledger)
     }
 
     /// Opens the ledger at `path`.
@@ -209,49 +154,49 @@ impl Board {
     /// When the file does not exist, or has another version.
     pub fn open(path: &Path) -> io::Result<Self> {
         let file = OpenOptions::new().read(true).write(true).open(path)?;
-        if file.metadata()?.len() != size_of::<Page>() as u64 {
+        if file.metadata()?.len() != size_of::<Layout>() as u64 {
             return Err(io::Error::other("it is of another version"));
         }
-        let board = Self::map(&file)?;
-        match board.page().version.load(SeqCst) {
-            VERSION => Ok(board),
+        let ledger = Self::map(&file)?;
+        match ledger.layout().version.load(SeqCst) {
+            VERSION => Ok(ledger),
             _ => Err(io::Error::other("it is of another version")),
         }
     }
 
     fn map(file: &File) -> io::Result<Self> {
         let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
-        let length = size_of::<Page>();
+        let length = size_of::<Layout>();
         // SAFETY: a new mapping at an address that the kernel chooses overlaps no other.
-        let page = unsafe { mm::mmap(ptr::null_mut(), length, protection, flags, file, 0) }?;
-        Ok(Self { page: NonNull::new(page.cast()).ok_or(io::ErrorKind::OutOfMemory)? })
+        let address = unsafe { mm::mmap(ptr::null_mut(), length, protection, flags, file, 0) }?;
+        Ok(Self { layout: NonNull::new(address.cast()).ok_or(io::ErrorKind::OutOfMemory)? })
     }
 
-    fn page(&self) -> &Page {
+    fn layout(&self) -> &Layout {
         // SAFETY: the file is mapped as long as the value lives, is not truncated (it is private to
         // its owner), and any bytes are a valid layout.
-        unsafe { self.page.as_ref() }
+        unsafe { self.layout.as_ref() }
     }
 
     /// The budget, pages.
     pub fn budget(&self) -> u64 {
-        self.page().budget.load(SeqCst)
+        self.layout().budget.load(SeqCst)
     }
 
     /// Pages that all processes hold together.
     pub fn held(&self) -> u64 {
-        let slots = self.page().slots.iter();
+        let slots = self.layout().slots.iter();
         slots.map(|slot| slot.held.load(SeqCst)).fold(0, u64::saturating_add)
     }
 
     /// The process that was started first; `None` before it was recorded.
-    pub fn first(&self) -> Option<u32> {
-        u32::try_from(self.page().first.load(SeqCst)).ok().filter(|pid| *pid != 0)
+    pub fn first_process(&self) -> Option<u32> {
+        u32::try_from(self.layout().first.load(SeqCst)).ok().filter(|pid| *pid != 0)
     }
 
     /// Records the process that was started first.
-    pub fn set_first(&self, pid: u32) {
-        self.page().first.store(pid.into(), SeqCst);
+    pub fn set_first_process(&self, pid: u32) {
+        self.layout().first.store(pid.into(), SeqCst);
     }
 
     /// The processes that have a slot.
@@ -262,18 +207,18 @@ impl Board {
             // The slot may have been given to another process meanwhile.
             (slot.owner.load(SeqCst) == owner).then_some(process)
         };
-        self.page().slots.iter().filter_map(found).collect()
+        self.layout().slots.iter().filter_map(found).collect()
     }
 
     /// Sums of the counters of processes whose slots were cleared.
-    pub fn past(&self) -> Counts {
-        counts(&self.page().past)
+    pub fn past_counts(&self) -> Counts {
+        counts(&self.layout().past)
     }
 
     /// Clears the slots of processes that have ended, and returns these processes.
     pub fn recover(&self) -> Vec<Process> {
         let mut gone = vec![];
-        for slot in &self.page().slots {
+        for slot in &self.layout().slots {
             let identity = Identity::from_word(slot.owner.load(SeqCst));
             let Some(identity) = identity.filter(|identity| !identity.is_alive()) else { continue };
             gone.extend(self.clear(slot, identity));
@@ -288,10 +233,11 @@ impl Board {
     fn clear(&self, slot: &Slot, identity: Identity) -> Option<Process> {
         slot.owner.compare_exchange(identity.word(), CLEARING, SeqCst, SeqCst).ok()?;
         let process = slot.process(identity);
-        for (past, count) in self.page().past.iter().zip(&slot.counts) {
+        for (past, count) in self.layout().past.iter().zip(&slot.counts) {
             past.fetch_add(count.swap(0, SeqCst), SeqCst);
         }
-        for word in [&slot.wanted, &slot.target, &slot.held, &slot.resident, &slot.left_bytes] {
+        for word in [&slot.wanted, &slot.target, &slot.held, &slot.resident, &slot.unextended_bytes]
+        {
             word.store(0, SeqCst);
         }
         slot.owner.store(0, SeqCst);
@@ -300,19 +246,19 @@ impl Board {
 
     /// Takes a slot for this process; `None` when all are taken. `wanted` is the number of pages
     /// that it can use.
-    pub fn join(self: Arc<Self>, identity: Identity, name: &str, wanted: u64) -> Option<Seat> {
-        for slot in &self.page().slots {
+    pub fn join(self: Arc<Self>, identity: Identity, name: &str, wanted: u64) -> Option<SlotGuard> {
+        for slot in &self.layout().slots {
             // After `execve(2)` the process has the same number and start time, but its pages are
             // gone.
             if slot.owner.load(SeqCst) == identity.word() {
                 self.clear(slot, identity);
             }
         }
-        let at = self.free().or_else(|| {
+        let index = self.claim().or_else(|| {
             self.recover();
-            self.free()
+            self.claim()
         })?;
-        let slot = &self.page().slots[at];
+        let slot = &self.layout().slots[index];
         let mut bytes = [0; 16];
         let length = name.len().min(15);
         bytes[..length].copy_from_slice(&name.as_bytes()[..length]);
@@ -321,27 +267,31 @@ impl Board {
         }
         slot.wanted.store(wanted, SeqCst);
         slot.owner.store(identity.word(), SeqCst);
-        let seat =
-            Seat { board: Arc::clone(&self), at, identity, has_left: AtomicBool::new(false) };
+        let guard = SlotGuard {
+            ledger: Arc::clone(&self),
+            index,
+            identity,
+            is_released: AtomicBool::new(false),
+        };
         self.rebalance();
-        Some(seat)
+        Some(guard)
     }
 
     /// Claims a free slot and returns its index.
-    fn free(&self) -> Option<usize> {
-        let take = |slot: &Slot| slot.owner.compare_exchange(0, CLEARING, SeqCst, SeqCst).is_ok();
-        self.page().slots.iter().position(take)
+    fn claim(&self) -> Option<usize> {
+        let claim = |slot: &Slot| slot.owner.compare_exchange(0, CLEARING, SeqCst, SeqCst).is_ok();
+        self.layout().slots.iter().position(claim)
     }
 
     /// Computes the share of each process anew. Concurrent callers write the same shares, or those
     /// of the newer state.
     pub fn rebalance(&self) {
-        let page = self.page();
+        let layout = self.layout();
         let owned = |slot: &&Slot| {
             let is_owned = Identity::from_word(slot.owner.load(SeqCst)).is_some();
-            is_owned && slot.wanted.load(SeqCst) != OWN
+            is_owned && slot.wanted.load(SeqCst) != OUTSIDE_BUDGET
         };
-        let slots: Vec<&Slot> = page.slots.iter().filter(owned).collect();
+        let slots: Vec<&Slot> = layout.slots.iter().filter(owned).collect();
         let wanted: Vec<u64> = slots.iter().map(|slot| slot.wanted.load(SeqCst)).collect();
         let targets = share(self.budget(), &wanted);
         let mut changed = false;
@@ -349,23 +299,23 @@ impl Board {
             changed |= slot.target.swap(target, SeqCst) != target;
         }
         if changed {
-            self.call();
+            self.notify();
         }
     }
 
     /// Wakes all processes that wait for a change of targets.
-    fn call(&self) {
-        let changes = &self.page().changes;
+    fn notify(&self) {
+        let changes = &self.layout().changes;
         changes.fetch_add(1, SeqCst);
         // The call fails of wrong arguments only.
         let _ = futex::wake(changes, futex::Flags::empty(), i32::MAX as u32);
     }
 }
 
-impl Drop for Board {
+impl Drop for BudgetLedger {
     fn drop(&mut self) {
         // SAFETY: the mapping is the value's own. `munmap` fails of wrong arguments only.
-        let _ = unsafe { mm::munmap(self.page.as_ptr().cast(), size_of::<Page>()) };
+        let _ = unsafe { mm::munmap(self.layout.as_ptr().cast(), size_of::<Layout>()) };
     }
 }
 
@@ -380,21 +330,21 @@ impl Slot {
             target: self.target.load(SeqCst),
             held: self.held.load(SeqCst),
             resident: self.resident.load(SeqCst),
-            left_bytes: self.left_bytes.load(SeqCst),
+            unextended_bytes: self.unextended_bytes.load(SeqCst),
             counts: counts(&self.counts),
         }
     }
 }
 
-impl Seat {
+impl SlotGuard {
     fn slot(&self) -> &Slot {
-        &self.board.page().slots[self.at]
+        &self.ledger.layout().slots[self.index]
     }
 
     /// The share of this process, pages.
     pub fn target(&self) -> u64 {
         match self.slot().wanted.load(SeqCst) {
-            OWN => self.held(),
+            OUTSIDE_BUDGET => self.held(),
             _ => self.slot().target.load(SeqCst),
         }
     }
@@ -405,11 +355,11 @@ impl Seat {
     }
 
     /// Sets the number of pages that this process can use.
-    pub fn want(&self, pages: u64) {
+    pub fn set_wanted(&self, pages: u64) {
         let wanted = self.slot().wanted.load(SeqCst);
-        if wanted != OWN && wanted != pages {
+        if wanted != OUTSIDE_BUDGET && wanted != pages {
             self.slot().wanted.store(pages, SeqCst);
-            self.board.rebalance();
+            self.ledger.rebalance();
         }
     }
 
@@ -422,25 +372,25 @@ impl Seat {
             return was;
         }
         held.store(to, SeqCst);
-        let all = self.board.held();
-        let has = to.saturating_sub(all.saturating_sub(self.board.budget())).max(was);
+        let all = self.ledger.held();
+        let has = to.saturating_sub(all.saturating_sub(self.ledger.budget())).max(was);
         held.store(has, SeqCst);
         has
     }
 
-    /// Takes the first pages of a new process: `part`, or the rest of the budget, or [`LEAST`].
+    /// Takes the first pages of a new process: `part`, or the rest of the budget, or [`PAGES_MIN`].
     /// Processes that hold the other pages may have just ended, or be about to.
-    pub fn begin(&self, part: u64) -> u64 {
+    pub fn take_first(&self, part: u64) -> u64 {
         let mut has = self.grow(part);
-        for _ in 0..LOOKS {
-            if has >= part.min(LEAST) {
+        for _ in 0..POLLS_MAX {
+            if has >= part.min(PAGES_MIN) {
                 break;
             }
-            self.board.recover();
+            self.ledger.recover();
             has = self.grow(part);
             thread::sleep(Duration::from_millis(1));
         }
-        self.own(has.max(LEAST))
+        self.hold(has.max(PAGES_MIN))
     }
 
     /// Takes a slot for the child that this process was just forked into. Returns the slot and the
@@ -448,22 +398,22 @@ impl Seat {
     ///
     /// # Errors
     /// When all slots are taken.
-    pub fn child(&self) -> io::Result<(Self, u64)> {
+    pub fn for_child(&self) -> io::Result<(Self, u64)> {
         let name = self.slot().process(self.identity).name;
         let wanted = self.slot().wanted.load(SeqCst);
-        let seat = Arc::clone(&self.board).join(Identity::own()?, &name, wanted);
-        let seat = seat.ok_or_else(|| io::Error::other("the session has no room for it"))?;
+        let guard = Arc::clone(&self.ledger).join(Identity::own()?, &name, wanted);
+        let guard = guard.ok_or_else(|| io::Error::other("the session has no room for it"))?;
         let part = match wanted {
             // The parent's pages are not part of the budget, and neither are the child's.
-            OWN => seat.own(self.held()),
+            OUTSIDE_BUDGET => guard.hold(self.held()),
             // Most children soon call `execve(2)`, so that the child does not wait for its share.
-            _ => seat.own(seat.grow(self.held()).max(LEAST)),
+            _ => guard.hold(guard.grow(self.held()).max(PAGES_MIN)),
         };
-        Ok((seat, part))
+        Ok((guard, part))
     }
 
     /// Holds this number of pages regardless of the budget.
-    pub fn own(&self, pages: u64) -> u64 {
+    pub fn hold(&self, pages: u64) -> u64 {
         self.slot().held.store(pages, SeqCst);
         pages
     }
@@ -472,21 +422,21 @@ impl Seat {
     pub fn shrink(&self, to: u64) {
         if self.slot().held.fetch_min(to, SeqCst) > to {
             // Another process may wait for these pages.
-            self.board.call();
+            self.ledger.notify();
         }
     }
 
     /// Clears the slot: this process has no pages any more.
-    pub fn leave(&self) {
+    pub fn release(&self) {
         // A forked child has a copy of the value, but the slot belongs to the parent.
-        if self.identity.pid == std::process::id() && !self.has_left.swap(true, SeqCst) {
-            self.board.clear(self.slot(), self.identity);
-            self.board.rebalance();
+        if self.identity.pid == std::process::id() && !self.is_released.swap(true, SeqCst) {
+            self.ledger.clear(self.slot(), self.identity);
+            self.ledger.rebalance();
         }
     }
 
     /// Publishes the counters of the pager, and the number of resident pages.
-    pub fn tell(&self, counts: &Counts, resident: u64) {
+    pub fn publish(&self, counts: &Counts, resident: u64) {
         self.slot().resident.store(resident, SeqCst);
         for (word, count) in self.slot().counts.iter().zip(words(counts)) {
             word.store(count, SeqCst);
@@ -494,25 +444,25 @@ impl Seat {
     }
 
     /// Publishes the bytes of allocations of 128 KiB and more that are not extended.
-    pub fn tell_left(&self, bytes: u64) {
-        self.slot().left_bytes.store(bytes, SeqCst);
+    pub fn publish_unextended(&self, bytes: u64) {
+        self.slot().unextended_bytes.store(bytes, SeqCst);
     }
 
     /// The number of changes of targets, for `wait`.
     pub fn changes(&self) -> u32 {
-        self.board.page().changes.load(SeqCst)
+        self.ledger.layout().changes.load(SeqCst)
     }
 
     /// Waits until the number of changes differs from `since`.
     pub fn wait(&self, since: u32) {
         // The call may return early: the caller checks again.
-        let _ = futex::wait(&self.board.page().changes, futex::Flags::empty(), since, None);
+        let _ = futex::wait(&self.ledger.layout().changes, futex::Flags::empty(), since, None);
     }
 }
 
-impl Drop for Seat {
+impl Drop for SlotGuard {
     fn drop(&mut self) {
-        self.leave();
+        self.release();
     }
 }
 
@@ -583,10 +533,10 @@ mod tests {
     use super::*;
     use std::{process::Command, thread};
 
-    fn board(budget: u64) -> (tempfile::TempDir, Arc<Board>) {
+    fn ledger(budget: u64) -> (tempfile::TempDir, Arc<BudgetLedger>) {
         let folder = tempfile::tempdir().unwrap();
-        let board = Arc::new(Board::create(&folder.path().join("board"), budget).unwrap());
-        (folder, board)
+        let ledger = Arc::new(BudgetLedger::create(&folder.path().join("ledger"), budget).unwrap());
+        (folder, ledger)
     }
 
     /// An identity of a process that need not exist.
@@ -594,130 +544,119 @@ mod tests {
         Identity { pid, start: 1 }
     }
 
-    fn targets(board: &Board) -> Vec<(u32, u64)> {
-        let processes = board.processes().into_iter();
+    fn targets(ledger: &BudgetLedger) -> Vec<(u32, u64)> {
+        let processes = ledger.processes().into_iter();
         processes.map(|process| (process.identity.pid, process.target)).collect()
     }
 
     #[test]
-    fn a_process_is_known_by_its_number_and_its_start() {
-        let own = Identity::own().unwrap();
-        assert!(own.is_alive());
-        assert!(!Identity { start: own.start.wrapping_add(1), ..own }.is_alive());
-        let mut child = Command::new("true").spawn().unwrap();
-        let pid = child.id();
-        child.wait().unwrap();
-        assert_eq!(Identity::of(pid).unwrap(), None);
-    }
-
-    #[test]
-    fn who_comes_later_has_its_part_meant_for_it() {
-        let (folder, board) = board(1000);
-        let first = Arc::clone(&board).join(some(1), "solver", 5000).unwrap();
+    fn a_later_process_gets_its_share() {
+        let (folder, ledger) = ledger(1000);
+        let first = Arc::clone(&ledger).join(some(1), "solver", 5000).unwrap();
         assert_eq!((first.target(), first.grow(1000)), (1000, 1000));
         // Another process opens the ledger by its file.
-        let other = Arc::new(Board::open(&folder.path().join("board")).unwrap());
+        let other = Arc::new(BudgetLedger::open(&folder.path().join("ledger")).unwrap());
         let second = Arc::clone(&other).join(some(2), "a name of more than 15 bytes", 300).unwrap();
-        assert_eq!(targets(&board), [(1, 700), (2, 300)]);
+        assert_eq!(targets(&ledger), [(1, 700), (2, 300)]);
         assert_eq!(second.grow(300), 0, "nothing is left as long as the first has all");
         first.shrink(first.target());
         assert_eq!(second.grow(300), 300);
-        let names: Vec<String> = board.processes().into_iter().map(|it| it.name).collect();
+        let names: Vec<String> = ledger.processes().into_iter().map(|it| it.name).collect();
         assert_eq!(names, ["solver", "a name of more "]);
     }
 
     #[test]
-    fn who_waits_for_a_change_is_woken() {
-        let (_folder, board) = board(1000);
-        let seat = Arc::clone(&board).join(some(1), "first", 1000).unwrap();
-        let since = seat.changes();
+    fn a_process_that_waits_for_a_change_is_woken() {
+        let (_folder, ledger) = ledger(1000);
+        let guard = Arc::clone(&ledger).join(some(1), "first", 1000).unwrap();
+        let since = guard.changes();
         thread::scope(|scope| {
             let waits = scope.spawn(|| {
-                while seat.changes() == since {
-                    seat.wait(since);
+                while guard.changes() == since {
+                    guard.wait(since);
                 }
-                seat.target()
+                guard.target()
             });
-            let _second = Arc::clone(&board).join(some(2), "second", 1000).unwrap();
+            let _second = Arc::clone(&ledger).join(some(2), "second", 1000).unwrap();
             assert_eq!(waits.join().unwrap(), 500);
         });
     }
 
     #[test]
-    fn the_slots_of_those_who_were_killed_are_free_again_and_their_counts_stay() {
-        let (_folder, board) = board(1000);
+    fn the_slot_of_a_killed_process_is_freed_and_its_counts_stay() {
+        let (_folder, ledger) = ledger(1000);
         let mut child = Command::new("sleep").arg("60").spawn().unwrap();
         let identity = Identity::of(child.id()).unwrap().unwrap();
-        let seat = Arc::clone(&board).join(identity, "sleep", 1000).unwrap();
-        seat.grow(600);
-        seat.tell(&Counts { read: 7, stalled_ns: 9, ..Counts::default() }, 500);
-        assert_eq!(board.recover(), []);
+        let guard = Arc::clone(&ledger).join(identity, "sleep", 1000).unwrap();
+        guard.grow(600);
+        guard.publish(&Counts { read: 7, stalled_ns: 9, ..Counts::default() }, 500);
+        assert_eq!(ledger.recover(), []);
         child.kill().unwrap();
         child.wait().unwrap();
-        let gone = board.recover();
+        let gone = ledger.recover();
         assert_eq!((gone.len(), gone[0].held, gone[0].counts.read), (1, 600, 7));
-        assert_eq!(board.processes(), []);
+        assert_eq!(ledger.processes(), []);
         let past = Counts { read: 7, stalled_ns: 9, ..Counts::default() };
-        assert_eq!(board.past(), past);
-        assert_eq!(board.recover(), [], "nobody goes twice");
-        let next = Arc::clone(&board).join(some(1), "next", 1000).unwrap();
+        assert_eq!(ledger.past_counts(), past);
+        assert_eq!(ledger.recover(), [], "nobody goes twice");
+        let next = Arc::clone(&ledger).join(some(1), "next", 1000).unwrap();
         assert_eq!(next.grow(1000), 1000);
     }
 
     #[test]
-    fn a_program_that_became_another_begins_anew() {
-        let (_folder, board) = board(1000);
-        let before = Arc::clone(&board).join(some(1), "sh", 1000).unwrap();
+    fn execve_clears_the_slot_of_the_process() {
+        let (_folder, ledger) = ledger(1000);
+        let before = Arc::clone(&ledger).join(some(1), "sh", 1000).unwrap();
         before.grow(1000);
-        before.tell(&Counts { faults: 3, ..Counts::default() }, 0);
-        let after = Arc::clone(&board).join(some(1), "solver", 1000).unwrap();
+        before.publish(&Counts { faults: 3, ..Counts::default() }, 0);
+        let after = Arc::clone(&ledger).join(some(1), "solver", 1000).unwrap();
         assert_eq!((after.held(), after.grow(1000)), (0, 1000));
-        assert_eq!((board.processes().len(), board.past().faults), (1, 3));
+        assert_eq!((ledger.processes().len(), ledger.past_counts().faults), (1, 3));
     }
 
     #[test]
-    fn there_are_as_many_slots_as_are_said() {
-        let (_folder, board) = board(1000);
+    fn a_full_ledger_refuses_one_more_process() {
+        let (_folder, ledger) = ledger(1000);
         let own = Identity::own().unwrap();
         // All slots belong to this process, which lives; else they would be cleared.
-        for slot in &board.page().slots {
+        for slot in &ledger.layout().slots {
             slot.owner.store(own.word(), SeqCst);
         }
-        assert!(Arc::clone(&board).join(some(1), "one more", 1).is_none());
-        assert_eq!(board.processes().len(), SLOTS);
+        assert!(Arc::clone(&ledger).join(some(1), "one more", 1).is_none());
+        assert_eq!(ledger.processes().len(), SLOTS);
     }
 
     #[test]
-    fn what_all_hold_is_never_more_than_the_budget() {
-        let (_folder, board) = board(1000);
+    fn the_sum_of_all_pages_never_exceeds_the_budget() {
+        let (_folder, ledger) = ledger(1000);
         let held = AtomicU64::new(0);
         thread::scope(|scope| {
             for at in 1..=4_u32 {
-                let (board, held) = (&board, &held);
+                let (ledger, held) = (&ledger, &held);
                 scope.spawn(move || {
-                    let seat = Arc::clone(board).join(some(at), "one of them", 1000).unwrap();
+                    let guard = Arc::clone(ledger).join(some(at), "one of them", 1000).unwrap();
                     for lap in 0..2000_u64 {
-                        let has = seat.grow((u64::from(at) * 97 + lap * 31) % 900);
+                        let has = guard.grow((u64::from(at) * 97 + lap * 31) % 900);
                         // Pages are used only between `grow` and `shrink`.
                         let all = held.fetch_add(has, SeqCst) + has;
                         assert!(all <= 1000, "{all}");
                         held.fetch_sub(has, SeqCst);
-                        seat.shrink(0);
+                        guard.shrink(0);
                     }
                 });
             }
         });
-        assert!(board.processes().iter().all(|process| process.held == 0));
+        assert!(ledger.processes().iter().all(|process| process.held == 0));
     }
 
     #[test]
-    fn what_is_no_board_is_refused() {
+    fn an_invalid_ledger_is_refused() {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("board");
+        let path = folder.path().join("ledger");
         std::fs::write(&path, "short").unwrap();
-        assert_eq!(Board::open(&path).unwrap_err().to_string(), "it is of another version");
-        std::fs::write(&path, vec![0; size_of::<Page>()]).unwrap();
-        assert_eq!(Board::open(&path).unwrap_err().to_string(), "it is of another version");
-        assert!(Board::create(&path, 1).is_err(), "it is there already");
+        assert_eq!(BudgetLedger::open(&path).unwrap_err().to_string(), "it is of another version");
+        std::fs::write(&path, vec![0; size_of::<Layout>()]).unwrap();
+        assert_eq!(BudgetLedger::open(&path).unwrap_err().to_string(), "it is of another version");
+        assert!(BudgetLedger::create(&path, 1).is_err(), "it is there already");
     }
 }

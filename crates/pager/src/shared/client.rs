@@ -46,9 +46,9 @@ impl Client {
     /// When the server does not run, or without the right to `userfaultfd`.
     pub fn join(folder: &Path) -> io::Result<Self> {
         let path = folder.join(SOCKET);
-        let (wire, faults) = join(&path)?;
+        let (wire, faults) = connect(&path)?;
         let client = Self { path, wire, faults, pieces: Pieces::default() };
-        client.watch()?;
+        client.watch_server()?;
         Ok(client)
     }
 
@@ -56,9 +56,9 @@ impl Client {
     ///
     /// # Errors
     /// When the memory cannot be mapped or served.
-    pub fn take(&mut self, bytes: usize, protection: u32) -> io::Result<usize> {
+    pub fn allocate(&mut self, bytes: usize, protection: u32) -> io::Result<usize> {
         let bytes = bytes.checked_next_multiple_of(PAGE_BYTES).ok_or(io::ErrorKind::OutOfMemory)?;
-        let (page, fd) = self.wire.ask(Message::Take { bytes: bytes as u64 }, None)?;
+        let (page, fd) = self.wire.request(Message::Allocate { bytes: bytes as u64 }, None)?;
         let fd = fd.ok_or(Errno::NOMEM)?;
         // SAFETY: a new mapping at an address that the kernel chooses overlaps no other.
         let address = unsafe {
@@ -70,7 +70,7 @@ impl Client {
     }
 
     /// Whether some of these addresses are shared.
-    pub fn has(&self, addresses: &Range<usize>) -> bool {
+    pub fn overlaps(&self, addresses: &Range<usize>) -> bool {
         !self.pieces.parts(addresses).is_empty()
     }
 
@@ -79,7 +79,7 @@ impl Client {
         self.pieces.remove(addresses);
         let (address, bytes) = (addresses.start as u64, addresses.len() as u64);
         // A server that has ended needs no message.
-        let _ = self.wire.ask(Message::Unmap { address, bytes }, None);
+        let _ = self.wire.request(Message::Unmap { address, bytes }, None);
     }
 
     /// The addresses that a child forked now is to share, with their protection from `protections`.
@@ -97,7 +97,7 @@ impl Client {
     /// When a region cannot be served: it is not mapped then.
     pub fn in_child(&mut self, shares: &Shares) -> io::Result<()> {
         let pieces = std::mem::take(&mut self.pieces);
-        let (wire, faults) = join(&self.path)?;
+        let (wire, faults) = connect(&self.path)?;
         // The connection of the parent has kept the files until here, and from here on its own
         // The parent's connection has kept the files alive until here. From now on the child's own
         // does, once all are mapped.
@@ -105,7 +105,7 @@ impl Client {
         self.faults = faults;
         for (addresses, protection) in shares {
             let Some(page) = pieces.page(addresses.start) else { continue };
-            let (first, fd) = self.wire.ask(Message::Get { page: page as u64 }, None)?;
+            let (first, fd) = self.wire.request(Message::Get { page: page as u64 }, None)?;
             let (fd, offset) = (fd.ok_or(Errno::NOMEM)?, (page - first) as u64);
             let flags = MapFlags::SHARED | MapFlags::FIXED_NOREPLACE;
             let (to, bytes) = (addresses.start as *mut _, addresses.len());
@@ -118,12 +118,12 @@ impl Client {
         std::mem::forget(parents);
         // SAFETY: the descriptor was the parent's, and no code here uses it any more.
         unsafe { rustix::io::close(fd) };
-        self.watch()
+        self.watch_server()
     }
 
     /// Has the server serve a new mapping, and makes it accessible; on failure removes it.
     fn serve(&mut self, addresses: &Range<usize>, page: usize, protection: u32) -> io::Result<()> {
-        let served = self.begin(addresses, page, protection);
+        let served = self.start_serving(addresses, page, protection);
         if served.is_err() {
             // SAFETY: the mapping was just made, and no other code knows of it.
             let _ = unsafe { mm::munmap(addresses.start as *mut _, addresses.len()) };
@@ -132,7 +132,12 @@ impl Client {
         served
     }
 
-    fn begin(&mut self, addresses: &Range<usize>, page: usize, protection: u32) -> io::Result<()> {
+    fn start_serving(
+        &mut self,
+        addresses: &Range<usize>,
+        page: usize,
+        protection: u32,
+    ) -> io::Result<()> {
         for advice in [Advice::LinuxNoHugepage, Advice::LinuxDontFork] {
             // SAFETY: advice of these kinds changes no content.
             let advised = unsafe { memory::advise(addresses, advice) };
@@ -143,7 +148,7 @@ impl Client {
         }
         self.faults.register_shared(addresses)?;
         let (address, bytes) = (addresses.start as u64, addresses.len() as u64);
-        self.wire.ask(Message::Map { page: page as u64, address, bytes }, None)?;
+        self.wire.request(Message::Map { page: page as u64, address, bytes }, None)?;
         self.pieces.insert(addresses, page);
         // SAFETY: no other code knows the mapping yet.
         Ok(unsafe { memory::protect(addresses, protection) }?)
@@ -151,7 +156,7 @@ impl Client {
 
     /// Starts a thread that ends the process when the server has ended: other threads would wait
     /// for ever.
-    fn watch(&self) -> io::Result<()> {
+    fn watch_server(&self) -> io::Result<()> {
         let wire = Arc::clone(&self.wire);
         thread::spawn("pager-shared", move || {
             loop {
@@ -170,9 +175,9 @@ impl Client {
 }
 
 /// Connects to the server, and passes it a userfaultfd of this process.
-fn join(path: &Path) -> io::Result<(Arc<Wire>, Userfault)> {
+fn connect(path: &Path) -> io::Result<(Arc<Wire>, Userfault)> {
     let faults = Userfault::of_shared()?;
     let wire = Wire::connect(path)?;
-    wire.ask(Message::Hello, Some(faults.as_fd()))?;
+    wire.request(Message::Hello, Some(faults.as_fd()))?;
     Ok((Arc::new(wire), faults))
 }

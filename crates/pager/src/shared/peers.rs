@@ -4,9 +4,9 @@ use super::pieces::Pieces;
 use crate::{
     fatal::fatal,
     kernel::{
-        address_space::Space,
+        address_space::AddressSpace,
         frames::Frames,
-        relocate::Held,
+        relocate::Pinned,
         uffd::{Fault, Messages, Userfault},
     },
     page::PAGE_BYTES,
@@ -35,14 +35,14 @@ const EVENTS: usize = 16;
 
 /// An arbitrary address, which need not be mapped: at worst, removing write protection there causes
 /// one more fault.
-const ANYWHERE: usize = 1 << 30;
+const PROBE_ADDRESS: usize = 1 << 30;
 
 /// Resident pages behind a faulting one that are mapped with it: 64 KiB, as the kernel does for
 /// files (`fault_around_bytes`).
-const BEHIND: usize = 15 * PAGE_BYTES;
+const FAULT_AROUND: usize = 15 * PAGE_BYTES;
 
 /// Poll without waiting.
-const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
+const NO_WAIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
 /// The memory files and the processes that map them.
 #[derive(Debug)]
@@ -54,21 +54,21 @@ pub(super) struct Peers {
 #[derive(Debug, Default)]
 struct Table {
     /// Files, by the first of their addresses in the reservation.
-    files: BTreeMap<usize, Shared>,
+    files: BTreeMap<usize, MemoryFile>,
     /// Address spaces, by an identifier.
-    spaces: BTreeMap<u64, AddressSpace>,
-    last: u64,
+    spaces: BTreeMap<u64, PeerSpace>,
+    last_id: u64,
 }
 
 /// A memory file.
 #[derive(Debug)]
-struct Shared {
+struct MemoryFile {
     file: File,
     bytes: usize,
 }
 
 #[derive(Debug)]
-struct AddressSpace {
+struct PeerSpace {
     faults: Userfault,
     pieces: Pieces,
 }
@@ -82,12 +82,12 @@ impl Peers {
     /// Adds an address space, whose faults are read from this descriptor.
     pub(super) fn add_space(&self, faults: Userfault) -> io::Result<u64> {
         let mut table = self.table();
-        table.last += 1;
-        let name = table.last;
-        let data = epoll::EventData::new_u64(name);
+        table.last_id += 1;
+        let id = table.last_id;
+        let data = epoll::EventData::new_u64(id);
         epoll::add(&self.epoll, &faults, data, epoll::EventFlags::IN)?;
-        table.spaces.insert(name, AddressSpace { faults, pieces: Pieces::default() });
-        Ok(name)
+        table.spaces.insert(id, PeerSpace { faults, pieces: Pieces::default() });
+        Ok(id)
     }
 
     /// Makes a file for these addresses of the reservation.
@@ -98,7 +98,7 @@ impl Peers {
         fcntl_add_seals(&file, SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL)?;
         let file = File::from(file);
         let other = file.try_clone().map_err(|_| Errno::MFILE)?;
-        self.table().files.insert(pages.start, Shared { file, bytes: pages.len() });
+        self.table().files.insert(pages.start, MemoryFile { file, bytes: pages.len() });
         Ok(other)
     }
 
@@ -134,10 +134,11 @@ impl Peers {
     }
 
     /// Whether an address space has ended: its process has exited, or runs another program.
-    pub(super) fn has_gone(&self, space: u64) -> bool {
+    pub(super) fn has_ended(&self, space: u64) -> bool {
         let table = self.table();
         let Some(space) = table.spaces.get(&space) else { return true };
-        space.faults.write_protect(&(ANYWHERE..ANYWHERE + PAGE_BYTES), false) == Err(Errno::SRCH)
+        space.faults.write_protect(&(PROBE_ADDRESS..PROBE_ADDRESS + PAGE_BYTES), false)
+            == Err(Errno::SRCH)
     }
 
     /// Removes an address space that has ended.
@@ -174,9 +175,9 @@ impl Table {
     }
 }
 
-impl AddressSpace {
+impl PeerSpace {
     /// Write-protects pages, as far as they are mapped.
-    fn protect(&self, place: &Range<usize>) -> Result<(), Held> {
+    fn protect(&self, place: &Range<usize>) -> Result<(), Pinned> {
         match self.faults.write_protect(place, true) {
             Ok(()) => Ok(()),
             // The process has ended.
@@ -188,17 +189,17 @@ impl AddressSpace {
                 .try_for_each(|page| self.protect(&(page..page + PAGE_BYTES))),
             Err(Errno::NOENT | Errno::INVAL) => Ok(()),
             // The kernel has no memory for page tables.
-            Err(_) => Err(Held),
+            Err(_) => Err(Pinned),
         }
     }
 
     /// Maps the faulting page, if the file has it, together with the resident pages behind it;
     /// otherwise lets the thread repeat the access.
-    fn admit(&self, address: usize) {
+    fn map_resident(&self, address: usize) {
         let page = address..address + PAGE_BYTES;
         match self.faults.continue_pages(&page) {
             Ok(()) => {
-                for (part, _) in self.pieces.parts(&(page.end..page.end + BEHIND)) {
+                for (part, _) in self.pieces.parts(&(page.end..page.end + FAULT_AROUND)) {
                     // Stops at the first page that is missing or mapped already.
                     let _ = self.faults.continue_pages(&part);
                 }
@@ -215,7 +216,7 @@ impl AddressSpace {
 
 /// A thread that waits for a page.
 #[derive(Clone, Copy, Debug)]
-struct Waiting {
+struct Waiter {
     space: u64,
     address: usize,
     page: usize,
@@ -223,35 +224,35 @@ struct Waiting {
 
 /// The pages of memory files, in the address spaces that share them.
 #[derive(Debug)]
-pub(super) struct Files {
+pub(super) struct SharedSpace {
     peers: Arc<Peers>,
-    waiting: Vec<Waiting>,
+    waiters: Vec<Waiter>,
     messages: Messages,
 }
 
-impl Files {
+impl SharedSpace {
     pub(super) fn new(peers: Arc<Peers>) -> Self {
-        Self { peers, waiting: vec![], messages: Messages::default() }
+        Self { peers, waiters: vec![], messages: Messages::default() }
     }
 
     /// Removes the threads that wait for these pages from the list, and returns them.
-    fn waited(&mut self, pages: &Range<usize>) -> Vec<Waiting> {
-        self.waiting.extract_if(.., |waiting| pages.contains(&waiting.page)).collect()
+    fn take_waiters(&mut self, pages: &Range<usize>) -> Vec<Waiter> {
+        self.waiters.extract_if(.., |waiter| pages.contains(&waiter.page)).collect()
     }
 }
 
-impl Space for Files {
+impl AddressSpace for SharedSpace {
     fn faults(&mut self) -> std::io::Result<Vec<Fault>> {
         let mut events = [MaybeUninit::uninit(); EVENTS];
-        let (events, _) = match epoll::wait(&self.peers.epoll, &mut events, Some(&AT_ONCE)) {
+        let (events, _) = match epoll::wait(&self.peers.epoll, &mut events, Some(&NO_WAIT)) {
             Err(Errno::INTR) => return Ok(vec![]),
             events => events?,
         };
         let mut found = vec![];
         let table = self.peers.table();
         for event in events {
-            let name = event.data.u64();
-            let Some(space) = table.spaces.get(&name) else { continue };
+            let id = event.data.u64();
+            let Some(space) = table.spaces.get(&id) else { continue };
             let Ok(faults) = space.faults.faults(&mut self.messages) else { continue };
             for fault in faults {
                 let Some(page) = space.pieces.page(fault.address) else {
@@ -259,7 +260,7 @@ impl Space for Files {
                     let _ = space.faults.wake(&(fault.address..fault.address + PAGE_BYTES));
                     continue;
                 };
-                self.waiting.push(Waiting { space: name, address: fault.address, page });
+                self.waiters.push(Waiter { space: id, address: fault.address, page });
                 found.push(Fault { address: page, ..fault });
             }
         }
@@ -274,9 +275,9 @@ impl Space for Files {
         false
     }
 
-    fn bring(&mut self, frames: &mut Frames, part: &Range<usize>, page: usize) {
+    fn map_in(&mut self, frames: &mut Frames, part: &Range<usize>, page: usize) {
         let pages = page..page + part.len();
-        let waited = self.waited(&pages);
+        let waiters = self.take_waiters(&pages);
         let table = self.peers.table();
         // A page of a removed file is mapped nowhere.
         if let Some((file, offset)) = table.file_of(page)
@@ -285,24 +286,27 @@ impl Space for Files {
             fatal(format_args!("shared memory cannot be brought in: {why}"));
         }
         frames.release(part);
-        let spaces: BTreeSet<u64> = waited.iter().map(|waiting| waiting.space).collect();
-        for name in spaces {
-            let Some(space) = table.spaces.get(&name) else { continue };
+        let spaces: BTreeSet<u64> = waiters.iter().map(|waiter| waiter.space).collect();
+        for id in spaces {
+            let Some(space) = table.spaces.get(&id) else { continue };
             let places = space.pieces.places(&pages);
             if places.iter().all(|place| space.faults.continue_pages(place).is_ok()) {
                 continue;
             }
             // A range that is not mapped as a whole is mapped page by page, at each fault.
-            waited.iter().filter(|it| it.space == name).for_each(|it| space.admit(it.address));
+            waiters
+                .iter()
+                .filter(|it| it.space == id)
+                .for_each(|it| space.map_resident(it.address));
         }
     }
 
-    fn fetch(
+    fn unmap_out(
         &mut self,
         frames: &mut Frames,
         part: &Range<usize>,
         page: usize,
-    ) -> Result<bool, Held> {
+    ) -> Result<bool, Pinned> {
         let pages = page..page + part.len();
         let table = self.peers.table();
         let Some((file, offset)) = table.file_of(page) else {
@@ -322,26 +326,26 @@ impl Space for Files {
         Ok(false)
     }
 
-    fn drop_held(&mut self, frames: &mut Frames, part: &Range<usize>, page: usize) {
+    fn drop_pinned(&mut self, frames: &mut Frames, part: &Range<usize>, page: usize) {
         // The pages were pinned, so that write protection failed. No process has them mapped any
         // more.
-        if self.fetch(frames, part, page).is_err() {
+        if self.unmap_out(frames, part, page).is_err() {
             frames.part_mut(part.clone()).fill(0);
         }
     }
 
     fn wake(&mut self, pages: &Range<usize>) {
-        let waited = self.waited(pages);
+        let waiters = self.take_waiters(pages);
         let table = self.peers.table();
-        for Waiting { space, address, .. } in waited {
+        for Waiter { space, address, .. } in waiters {
             if let Some(space) = table.spaces.get(&space) {
-                space.admit(address);
+                space.map_resident(address);
             }
         }
     }
 
     fn poison(&mut self, pages: &Range<usize>) {
-        self.waited(pages);
+        self.take_waiters(pages);
         for space in self.peers.table().spaces.values() {
             for place in space.pieces.places(pages) {
                 let _ = space.faults.poison(&place);

@@ -2,13 +2,13 @@
 
 use super::{
     SOCKET,
-    peers::{Files, Peers},
+    peers::{Peers, SharedSpace},
     wire::{Message, Wire, listener},
 };
 use crate::{
     kernel::uffd::Userfault,
     pager::Pager,
-    serve::arena::PIECE,
+    serve::arena::SPACING,
     session::{ADDRESSES, Session},
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -26,10 +26,10 @@ use std::{
 const NAME: &str = "shared memory";
 
 /// Interval at which processes are polled that have closed their connection and not ended.
-const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
+const POLL_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
 
 /// A process that shares memory, or is about to.
-struct Peer {
+struct Connection {
     /// `None` after the process has closed it: its end must be polled for then.
     wire: Option<Wire>,
     space: Option<u64>,
@@ -42,7 +42,7 @@ struct Server<'a> {
     peers: Arc<Peers>,
     /// Made at the first request, since it takes a share of the budget.
     pager: Option<Pager>,
-    all: Vec<Peer>,
+    connections: Vec<Connection>,
 }
 
 /// Serves the processes of a session until the keeper has closed its end of a connection and all
@@ -60,15 +60,15 @@ pub fn serve(session: &Session, mut keeper: UnixStream, stays: impl FnOnce()) ->
     drop(fs::remove_file(&path));
     let listener = listener(&path)?;
     keeper.write_all(&[1])?;
-    let mut server = Server { session, peers: Peers::new()?, pager: None, all: vec![] };
+    let mut server = Server { session, peers: Peers::new()?, pager: None, connections: vec![] };
     while !server.step(&listener, Some(&keeper))? {}
-    if !server.all.is_empty() {
+    if !server.connections.is_empty() {
         stays();
         // The keeper may have been killed.
         let _ = keeper.write_all(&[1]);
     }
     drop(keeper);
-    while !server.all.is_empty() {
+    while !server.connections.is_empty() {
         server.step(&listener, None)?;
     }
     drop(fs::remove_file(&path));
@@ -79,43 +79,43 @@ impl Server<'_> {
     /// Waits for messages, and answers them. Returns whether the keeper has closed its end.
     fn step(&mut self, listener: &OwnedFd, keeper: Option<&UnixStream>) -> io::Result<bool> {
         let connected: Vec<usize> =
-            (0..self.all.len()).filter(|at| self.all[*at].wire.is_some()).collect();
-        let is_left = connected.len() < self.all.len();
-        let wires = connected.iter().filter_map(|at| self.all[*at].wire.as_ref());
+            (0..self.connections.len()).filter(|at| self.connections[*at].wire.is_some()).collect();
+        let is_left = connected.len() < self.connections.len();
+        let wires = connected.iter().filter_map(|at| self.connections[*at].wire.as_ref());
         let keeper = keeper.map(AsFd::as_fd);
         let all = [listener.as_fd()].into_iter().chain(wires.map(AsFd::as_fd)).chain(keeper);
         let all: Vec<BorrowedFd<'_>> = all.collect();
         let mut fds: Vec<PollFd<'_>> =
             all.iter().map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
-        match poll(&mut fds, is_left.then_some(&LOOK)) {
+        match poll(&mut fds, is_left.then_some(&POLL_INTERVAL)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(why) => return Err(why.into()),
         }
         let ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
         let is_over = ready.get(1 + connected.len()).is_some_and(|ready| *ready);
         for (at, _) in connected.iter().zip(&ready[1..]).filter(|(_, ready)| **ready) {
-            self.hear(*at);
+            self.handle_message(*at);
         }
         if ready[0]
             && let Some(wire) = Wire::accept(listener)?
         {
-            self.all.push(Peer { wire: Some(wire), space: None, file: None });
+            self.connections.push(Connection { wire: Some(wire), space: None, file: None });
         }
-        self.leave();
+        self.remove_ended();
         Ok(is_over)
     }
 
     /// Receives and answers one message. An invalid message ends the connection.
-    fn hear(&mut self, at: usize) {
-        let Some(wire) = &self.all[at].wire else { return };
-        let said = wire.receive().ok().flatten();
-        let answer = said.and_then(|(message, fd)| self.answer(at, message, fd));
-        let is_heard = answer.is_some_and(|(answer, fd)| {
-            let wire = self.all[at].wire.as_ref();
+    fn handle_message(&mut self, at: usize) {
+        let Some(wire) = &self.connections[at].wire else { return };
+        let message = wire.receive().ok().flatten();
+        let answer = message.and_then(|(message, fd)| self.answer(at, message, fd));
+        let is_answered = answer.is_some_and(|(answer, fd)| {
+            let wire = self.connections[at].wire.as_ref();
             wire.is_some_and(|wire| wire.send(answer, fd.as_ref().map(AsFd::as_fd)).is_ok())
         });
-        if !is_heard {
-            self.all[at].wire = None;
+        if !is_answered {
+            self.connections[at].wire = None;
         }
     }
 
@@ -136,15 +136,15 @@ impl Server<'_> {
             let start = number(start)?;
             Some(start..start.checked_add(number(bytes)?)?)
         };
-        let peer = &mut self.all[at];
+        let peer = &mut self.connections[at];
         Some(match (message, peer.space) {
             (Message::Hello, None) => {
                 peer.space = Some(peers.add_space(Userfault::from(fd?)).ok()?);
                 done
             }
-            (Message::Take { bytes }, Some(_)) => {
-                let file = self.take(number(bytes)?);
-                self.all[at].file = file.as_ref().map(|(page, _)| *page);
+            (Message::Allocate { bytes }, Some(_)) => {
+                let file = self.allocate(number(bytes)?);
+                self.connections[at].file = file.as_ref().map(|(page, _)| *page);
                 file.map_or(refused, given)
             }
             (Message::Get { page }, Some(_)) => {
@@ -168,9 +168,9 @@ impl Server<'_> {
     }
 
     /// Makes a new file of `bytes`.
-    fn take(&mut self, bytes: usize) -> Option<(usize, fs::File)> {
+    fn allocate(&mut self, bytes: usize) -> Option<(usize, fs::File)> {
         if self.pager.is_none() {
-            match begin(self.session, &self.peers) {
+            match start_pager(self.session, &self.peers) {
                 Ok(pager) => self.pager = Some(pager),
                 Err(why) => {
                     let text = format!("interleaf: shared memory is not extended: {why}\n");
@@ -180,39 +180,40 @@ impl Server<'_> {
         }
         let pager = self.pager.as_ref()?;
         // Small files would lie side by side, so that one extent could belong to several files.
-        let pages = pager.take_protected(bytes.max(PIECE), 1, 0)?;
+        let pages = pager.allocate_protected(bytes.max(SPACING), 1, 0)?;
         let file = self.peers.add_file(&pages);
         if file.is_err() {
-            pager.give(pages.clone());
+            pager.free(&pages);
         }
         Some((pages.start, file.ok()?))
     }
 
     /// Removes processes that have ended, and files that are not mapped any more.
-    fn leave(&mut self) {
+    fn remove_ended(&mut self) {
         let peers = &self.peers;
-        self.all.retain(|peer| {
-            let has_gone = peer.wire.is_none()
+        self.connections.retain(|peer| {
+            let has_ended = peer.wire.is_none()
                 && peer.space.is_none_or(|space| {
-                    let has_gone = peers.has_gone(space);
-                    if has_gone {
+                    let has_ended = peers.has_ended(space);
+                    if has_ended {
                         peers.remove_space(space);
                     }
-                    has_gone
+                    has_ended
                 });
-            !has_gone
+            !has_ended
         });
-        let given: Vec<usize> = self.all.iter().filter_map(|peer| peer.file).collect();
+        let given: Vec<usize> = self.connections.iter().filter_map(|peer| peer.file).collect();
         if let Some(pager) = &self.pager {
-            peers.sweep(&given).into_iter().for_each(|pages| pager.give(pages));
+            peers.sweep(&given).into_iter().for_each(|pages| pager.free(&pages));
         }
     }
 }
 
 /// Starts the pager of the shared memory.
-fn begin(session: &Session, peers: &Arc<Peers>) -> Result<Pager, String> {
-    let files = Box::new(Files::new(Arc::clone(peers)));
-    let seat = session.seat(NAME)?;
-    let pager = Pager::over(files, session.cache()?, ADDRESSES, session.store()?, seat);
+fn start_pager(session: &Session, peers: &Arc<Peers>) -> Result<Pager, String> {
+    let space = Box::new(SharedSpace::new(Arc::clone(peers)));
+    let slot = session.join(NAME)?;
+    let pager =
+        Pager::with_space(space, session.cache_settings()?, ADDRESSES, session.open_store()?, slot);
     pager.map_err(|why| why.to_string())
 }

@@ -28,7 +28,7 @@ pub(crate) enum Message {
     /// From a new client; its userfaultfd is attached.
     Hello,
     /// Requests a new file of `bytes`.
-    Take { bytes: u64 },
+    Allocate { bytes: u64 },
     /// Requests the file of a page again.
     Get { page: u64 },
     /// A part of a file is mapped from `page` on.
@@ -48,7 +48,7 @@ impl Message {
     fn words(self) -> [u64; WORDS] {
         match self {
             Self::Hello => [1, 0, 0, 0],
-            Self::Take { bytes } => [2, bytes, 0, 0],
+            Self::Allocate { bytes } => [2, bytes, 0, 0],
             Self::Get { page } => [3, page, 0, 0],
             Self::Map { page, address, bytes } => [4, page, address, bytes],
             Self::Unmap { address, bytes } => [5, address, bytes, 0],
@@ -61,7 +61,7 @@ impl Message {
     fn from_words(words: [u64; WORDS]) -> Option<Self> {
         Some(match words {
             [1, ..] => Self::Hello,
-            [2, bytes, ..] => Self::Take { bytes },
+            [2, bytes, ..] => Self::Allocate { bytes },
             [3, page, ..] => Self::Get { page },
             [4, page, address, bytes] => Self::Map { page, address, bytes },
             [5, address, bytes, ..] => Self::Unmap { address, bytes },
@@ -135,7 +135,7 @@ impl Wire {
     }
 
     /// Sends a request, and waits for the answer.
-    pub(crate) fn ask(
+    pub(crate) fn request(
         &self,
         message: Message,
         fd: Option<BorrowedFd<'_>>,
@@ -173,10 +173,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_said_is_understood() {
+    fn messages_survive_encoding() {
         let said = [
             Message::Hello,
-            Message::Take { bytes: 9 },
+            Message::Allocate { bytes: 9 },
             Message::Get { page: 8 },
             Message::Map { page: 2, address: 3, bytes: 4 },
             Message::Unmap { address: 5, bytes: 6 },

@@ -1,11 +1,6 @@
 //! The file or device behind a path, and the check whether it may be used.
 
-#![expect(unsafe_code, reason = "locks of open files have no wrapper")]
-
-use super::{
-    BLOCK, Refused,
-    release::{Releaser, merge_extents},
-};
+use super::{BLOCK, StoreRefused, extents::merge_extents, file_lock::lock, release::Releaser};
 use rustix::{
     fs::{AtFlags, FallocateFlags, FileType, StatxFlags, fallocate, ftruncate, statvfs, statx},
     io::Errno,
@@ -25,18 +20,18 @@ use std::{
 const MARK: &[u8] = b"interleaf: pages of a program\n";
 
 /// Offset of the pages behind the mark; 1 MiB keeps them aligned to the internal blocks of a drive.
-const BASE: u64 = 1 << 20;
+const DEVICE_OFFSET: u64 = 1 << 20;
 
 /// Bytes that are read at the start and the end of a device to find foreign content: labels of
 /// partitions, RAID, LVM and all common file systems lie in the first or last 128 KiB.
-const LOOKED_AT: usize = 128 << 10;
+const PROBED_BYTES: usize = 128 << 10;
 
 /// The length of a sparse file, which no store exceeds.
-const LONGEST: u64 = 8 << 40;
+const FILE_BYTES: u64 = 8 << 40;
 
 /// A file or device that holds pages.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct BackingFile {
     /// The path as the user named it.
     pub(super) name: Arc<str>,
     pub(super) path: PathBuf,
@@ -45,14 +40,14 @@ pub(super) struct Place {
     pub(super) base: u64,
     /// Capacity for pages, bytes.
     pub(super) bytes: u64,
-    pub(super) kind: Kind,
+    pub(super) kind: BackingKind,
     /// Whether a releaser process holds a descriptor of the file and frees its blocks.
     is_handed_over: bool,
 }
 
 /// The kind of a backing file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum BackingKind {
     /// An unnamed file.
     File,
     /// A block device.
@@ -61,13 +56,13 @@ pub(super) enum Kind {
     Memory,
 }
 
-impl Place {
+impl BackingFile {
     /// Opens an unnamed file in a folder, or an empty block device; with `force`, also a device
     /// with content. Nothing is written to the device.
-    pub(super) fn open(path: &Path, force: bool) -> Result<Self, Refused> {
+    pub(super) fn open(path: &Path, force: bool) -> Result<Self, StoreRefused> {
         let name = path.display().to_string();
         let refuse =
-            |why: String, hint: &str| Refused { store: name.clone(), why, hint: hint.into() };
+            |why: String, hint: &str| StoreRefused { store: name.clone(), why, hint: hint.into() };
         let found = fs::metadata(path).map_err(|why| {
             let hint = "name a folder on a fast drive that exists, or a block device";
             refuse(why.to_string(), hint)
@@ -82,7 +77,10 @@ impl Place {
         }
     }
 
-    fn file(path: &Path, refuse: &dyn Fn(String, &str) -> Refused) -> Result<Self, Refused> {
+    fn file(
+        path: &Path,
+        refuse: &dyn Fn(String, &str) -> StoreRefused,
+    ) -> Result<Self, StoreRefused> {
         let file = unnamed(path).map_err(|why| match Errno::from_io_error(&why) {
             Some(Errno::INVAL) => refuse(
                 "its file system has no direct transfers (O_DIRECT): pages would be kept in \
@@ -108,14 +106,22 @@ impl Place {
             refuse(format!("its file cannot be locked: {why}"), "name another folder")
         })?;
         let (name, path) = (path.display().to_string().into(), path.into());
-        Ok(Self { name, path, file, base: 0, bytes, kind: Kind::File, is_handed_over: false })
+        Ok(Self {
+            name,
+            path,
+            file,
+            base: 0,
+            bytes,
+            kind: BackingKind::File,
+            is_handed_over: false,
+        })
     }
 
     fn device(
         path: &Path,
         force: bool,
-        refuse: &dyn Fn(String, &str) -> Refused,
-    ) -> Result<Self, Refused> {
+        refuse: &dyn Fn(String, &str) -> StoreRefused,
+    ) -> Result<Self, StoreRefused> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).custom_flags(libc::O_DIRECT | libc::O_EXCL);
         let file = options.open(path).map_err(|why| match Errno::from_io_error(&why) {
@@ -132,14 +138,14 @@ impl Place {
             |why: io::Error| refuse(why.to_string(), "the device cannot be read and written");
         let bytes = rustix::fs::seek(&file, rustix::fs::SeekFrom::End(0))
             .map_err(|why| fault(why.into()))?;
-        if bytes < 2 * BASE {
+        if bytes < 2 * DEVICE_OFFSET {
             return Err(refuse(format!("the device has {bytes} bytes"), "name a larger one"));
         }
-        let mut first = Aligned([0; LOOKED_AT]);
-        let mut last = Aligned([0; LOOKED_AT]);
+        let mut first = Aligned([0; PROBED_BYTES]);
+        let mut last = Aligned([0; PROBED_BYTES]);
         file.read_exact_at(&mut first.0, 0).map_err(fault)?;
-        let behind = bytes / LOOKED_AT as u64 * LOOKED_AT as u64;
-        file.read_exact_at(&mut last.0, behind - LOOKED_AT as u64).map_err(fault)?;
+        let behind = bytes / PROBED_BYTES as u64 * PROBED_BYTES as u64;
+        file.read_exact_at(&mut last.0, behind - PROBED_BYTES as u64).map_err(fault)?;
         let is_ours = first.0.starts_with(MARK);
         let is_empty = first.0.iter().chain(&last.0).all(|byte| *byte == 0);
         if !(is_ours || is_empty || force) {
@@ -149,18 +155,26 @@ impl Place {
             ));
         }
         let (name, path) = (path.display().to_string().into(), path.into());
-        let bytes = (bytes - BASE) / BLOCK * BLOCK;
-        Ok(Self { name, path, file, base: BASE, bytes, kind: Kind::Device, is_handed_over: false })
+        let bytes = (bytes - DEVICE_OFFSET) / BLOCK * BLOCK;
+        Ok(Self {
+            name,
+            path,
+            file,
+            base: DEVICE_OFFSET,
+            bytes,
+            kind: BackingKind::Device,
+            is_handed_over: false,
+        })
     }
 
     /// Writes the mark to a device, whose former content is lost with that.
-    pub(super) fn mark(&self) -> Result<(), Refused> {
-        if self.kind != Kind::Device {
+    pub(super) fn mark(&self) -> Result<(), StoreRefused> {
+        if self.kind != BackingKind::Device {
             return Ok(());
         }
-        let mut first = Aligned([0; LOOKED_AT]);
+        let mut first = Aligned([0; PROBED_BYTES]);
         first.0[..MARK.len()].copy_from_slice(MARK);
-        self.file.write_all_at(&first.0, 0).map_err(|why| Refused {
+        self.file.write_all_at(&first.0, 0).map_err(|why| StoreRefused {
             store: self.name.to_string(),
             why: why.to_string(),
             hint: "the device cannot be written".into(),
@@ -170,37 +184,37 @@ impl Place {
     /// A file in memory.
     pub(super) fn memory() -> io::Result<Self> {
         let file = File::from(rustix::fs::memfd_create("pages", rustix::fs::MemfdFlags::CLOEXEC)?);
-        ftruncate(&file, LONGEST)?;
+        ftruncate(&file, FILE_BYTES)?;
         lock(&file, false)?;
         let name = "in memory".into();
-        let (path, kind) = (PathBuf::new(), Kind::Memory);
-        Ok(Self { name, path, file, base: 0, bytes: LONGEST, kind, is_handed_over: false })
+        let (path, kind) = (PathBuf::new(), BackingKind::Memory);
+        Ok(Self { name, path, file, base: 0, bytes: FILE_BYTES, kind, is_handed_over: false })
     }
 
     /// Opens a second file of the same kind at the same path, for pages of another process.
-    pub(super) fn again(&self) -> Result<Self, Refused> {
-        let no = |why: String| Refused {
+    pub(super) fn open_another(&self) -> Result<Self, StoreRefused> {
+        let no = |why: String| StoreRefused {
             store: self.name.to_string(),
             why,
             hint: "name a folder as the store: a device has no second place for a child".into(),
         };
         match self.kind {
-            Kind::File => Self::open(&self.path, false),
-            Kind::Memory => Self::memory().map_err(|why| no(why.to_string())),
-            Kind::Device => Err(no("a device is for one process".into())),
+            BackingKind::File => Self::open(&self.path, false),
+            BackingKind::Memory => Self::memory().map_err(|why| no(why.to_string())),
+            BackingKind::Device => Err(no("a device is for one process".into())),
         }
     }
 
     /// Opens the same file once more: it stays in use until all its descriptions are closed.
-    pub(super) fn share(&self) -> Result<Self, Refused> {
-        let fault = |why: io::Error| Refused {
+    pub(super) fn reopen(&self) -> Result<Self, StoreRefused> {
+        let fault = |why: io::Error| StoreRefused {
             store: self.name.to_string(),
             why: format!("its file cannot be shared with a child: {why}"),
             hint: "a file without a name is opened again by /proc: see that it is mounted".into(),
         };
         let mut options = OpenOptions::new();
         options.read(true).write(true);
-        if self.kind != Kind::Memory {
+        if self.kind != BackingKind::Memory {
             options.custom_flags(libc::O_DIRECT);
         }
         let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());
@@ -218,7 +232,7 @@ impl Place {
     /// Allocates space in advance, so that the file has few extents and its pages are written in
     /// parallel: file systems serialize writes that allocate.
     pub(super) fn allocate(&self, offset: u64, bytes: u64) -> io::Result<()> {
-        if self.kind != Kind::File {
+        if self.kind != BackingKind::File {
             return Ok(());
         }
         Ok(fallocate(&self.file, FallocateFlags::KEEP_SIZE, offset, bytes)?)
@@ -226,17 +240,17 @@ impl Place {
 
     /// Passes the file to a releaser, which frees its blocks once no pager has the file open.
     pub(super) fn hand_over(&mut self, releaser: &Releaser) {
-        if self.kind == Kind::File {
+        if self.kind == BackingKind::File {
             self.is_handed_over |= releaser.hand_over(&self.file).is_ok();
         }
     }
 
     /// Gives space back to the file system.
     pub(super) fn free(&self, offset: u64, bytes: u64) {
-        if self.kind == Kind::File {
+        if self.kind == BackingKind::File {
             merge_extents(&self.file, offset..offset + bytes);
         }
-        if self.kind != Kind::Device {
+        if self.kind != BackingKind::Device {
             let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
             // A file system without holes keeps the space until the file is closed.
             let _ = fallocate(&self.file, flags, offset, bytes);
@@ -244,10 +258,10 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for BackingFile {
     fn drop(&mut self) {
         // The close that follows frees the blocks, unless another process has the file open.
-        if self.kind == Kind::File && !self.is_handed_over && self.is_alone() {
+        if self.kind == BackingKind::File && !self.is_handed_over && self.is_alone() {
             merge_extents(&self.file, 0..self.bytes);
         }
     }
@@ -264,12 +278,12 @@ pub fn free(path: &Path) -> io::Result<u64> {
     }
     let file = File::open(path)?;
     let end = rustix::fs::seek(&file, rustix::fs::SeekFrom::End(0))?;
-    Ok(end.saturating_sub(BASE))
+    Ok(end.saturating_sub(DEVICE_OFFSET))
 }
 
 /// Memory that is aligned for direct transfers.
 #[repr(align(4096))]
-struct Aligned([u8; LOOKED_AT]);
+struct Aligned([u8; PROBED_BYTES]);
 
 /// Makes a file in a folder, private to its owner and without a name; it is gone when it is closed.
 fn unnamed(folder: &Path) -> io::Result<File> {
@@ -299,39 +313,14 @@ fn alignment(file: &File) -> Option<u64> {
 fn lengthen(file: &File) -> io::Result<u64> {
     // Exceeding the user's limit would raise SIGXFSZ.
     let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
-    let mut bytes = LONGEST.min(limit.unwrap_or(LONGEST)) / BLOCK * BLOCK;
+    let mut bytes = FILE_BYTES.min(limit.unwrap_or(FILE_BYTES)) / BLOCK * BLOCK;
     loop {
         match ftruncate(file, bytes) {
             Ok(()) => return Ok(bytes),
-            Err(Errno::FBIG | Errno::INVAL) if bytes > BASE => bytes = bytes / 2 / BLOCK * BLOCK,
+            Err(Errno::FBIG | Errno::INVAL) if bytes > DEVICE_OFFSET => {
+                bytes = bytes / 2 / BLOCK * BLOCK
+            }
             Err(why) => return Err(why.into()),
         }
-    }
-}
-
-/// Takes a lock of an open file description: a shared one, or with `is_alone` an exclusive one.
-fn lock(file: &File, is_alone: bool) -> io::Result<()> {
-    set_lock(file, libc::F_OFD_SETLK, is_alone)
-}
-
-/// Waits until no other description of the file holds a lock.
-pub(super) fn wait_until_alone(file: &File) -> io::Result<()> {
-    loop {
-        match set_lock(file, libc::F_OFD_SETLKW, true) {
-            Err(why) if why.kind() == io::ErrorKind::Interrupted => {}
-            done => return done,
-        }
-    }
-}
-
-fn set_lock(file: &File, command: libc::c_int, is_alone: bool) -> io::Result<()> {
-    let kind = if is_alone { libc::F_WRLCK } else { libc::F_RDLCK };
-    // SAFETY: a structure of numbers.
-    let mut lock: libc::flock = unsafe { std::mem::zeroed() };
-    (lock.l_type, lock.l_whence, lock.l_len) = (kind as _, libc::SEEK_SET as _, 1);
-    // SAFETY: the file is open, and the structure is the one that the call takes.
-    match unsafe { libc::fcntl(file.as_raw_fd(), command, &raw const lock) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
     }
 }

@@ -21,7 +21,7 @@ use std::{
 };
 
 /// The result of a job, by its token: transferred bytes, or the error.
-pub type Outcome = (u64, Result<usize, Errno>);
+pub type JobResult = (u64, Result<usize, Errno>);
 
 /// Carries out jobs and timers.
 pub trait Engine: Send {
@@ -42,7 +42,7 @@ pub trait Engine: Send {
     fn submit(&mut self) -> io::Result<()>;
 
     /// Appends the results of finished jobs.
-    fn done(&mut self, outcomes: &mut Vec<Outcome>);
+    fn done(&mut self, outcomes: &mut Vec<JobResult>);
 
     /// A descriptor that is readable when jobs are finished.
     fn ready(&self) -> BorrowedFd<'_>;
@@ -55,7 +55,7 @@ pub trait Engine: Send {
 const DEPTH: u32 = 256;
 
 /// Entries of the completion queue; beyond them the kernel allocates overflow entries.
-const DONE: u32 = 4096;
+const COMPLETIONS: u32 = 4096;
 
 /// `io_uring(7)`.
 pub struct Ring {
@@ -90,7 +90,7 @@ impl Ring {
     /// # Errors
     /// When the kernel has none, or forbids it (`kernel.io_uring_disabled`, seccomp).
     pub fn new() -> io::Result<Self> {
-        let ring = IoUring::builder().setup_cqsize(DONE).build(DEPTH)?;
+        let ring = IoUring::builder().setup_cqsize(COMPLETIONS).build(DEPTH)?;
         let (pieces, times) = (HashMap::new(), HashMap::new());
         Ok(Self { ring, waiting: VecDeque::new(), pieces, times })
     }
@@ -159,7 +159,7 @@ impl Engine for Ring {
         }
     }
 
-    fn done(&mut self, outcomes: &mut Vec<Outcome>) {
+    fn done(&mut self, outcomes: &mut Vec<JobResult>) {
         for entry in self.ring.completion() {
             let (token, result) = (entry.user_data(), entry.result());
             let is_time = self.times.remove(&token).is_some();
@@ -207,7 +207,7 @@ const THREADS: usize = 8;
 pub struct Threads {
     jobs: Option<Sender<Task>>,
     threads: Vec<Thread>,
-    done: Arc<Mutex<Vec<Outcome>>>,
+    done: Arc<Mutex<Vec<JobResult>>>,
     ready: Arc<OwnedFd>,
 }
 
@@ -283,7 +283,7 @@ impl Engine for Threads {
         Ok(())
     }
 
-    fn done(&mut self, outcomes: &mut Vec<Outcome>) {
+    fn done(&mut self, outcomes: &mut Vec<JobResult>) {
         let _ = rustix::io::read(&*self.ready, &mut [0_u8; 8]);
         outcomes.append(&mut self.done.lock().unwrap_or_else(PoisonError::into_inner));
     }

@@ -4,7 +4,7 @@
 
 use super::{
     Job,
-    engine::{Engine, Outcome},
+    engine::{Engine, JobResult},
 };
 use rustix::io::Errno;
 use std::{
@@ -17,7 +17,7 @@ use std::{
 
 /// The faults: each field is the number of transfers of which one fails; 0 means none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Plan {
+pub struct FaultPlan {
     /// Seed of the random choices.
     pub seed: u64,
     /// Transfers that fail with `EIO`.
@@ -40,7 +40,7 @@ pub struct Plan {
     pub room: u64,
 }
 
-impl FromStr for Plan {
+impl FromStr for FaultPlan {
     type Err = String;
 
     /// `seed=1,eio=100,room=1000000`
@@ -68,24 +68,24 @@ impl FromStr for Plan {
 }
 
 /// An injected result of a job.
-enum Fate {
+enum InjectedResult {
     Fails(Errno),
     /// The result is held back, with the drive's result once it is known.
     Held(Option<Result<usize, Errno>>),
 }
 
 /// A drive that follows a plan.
-pub struct Faulty {
+pub struct FaultyEngine {
     drive: Box<dyn Engine>,
-    plan: Plan,
+    plan: FaultPlan,
     state: u64,
-    fates: HashMap<u64, Fate>,
+    injected: HashMap<u64, InjectedResult>,
 }
 
-impl Faulty {
+impl FaultyEngine {
     /// Wraps a drive.
-    pub fn new(drive: Box<dyn Engine>, plan: Plan) -> Self {
-        Self { drive, plan, state: plan.seed, fates: HashMap::new() }
+    pub fn new(drive: Box<dyn Engine>, plan: FaultPlan) -> Self {
+        Self { drive, plan, state: plan.seed, injected: HashMap::new() }
     }
 
     /// `splitmix64` (Steele, Lea and Flood, "Fast splittable pseudorandom number generators",
@@ -129,7 +129,7 @@ fn cut(job: &Job, mut bytes: usize) -> Job {
     job
 }
 
-impl Engine for Faulty {
+impl Engine for FaultyEngine {
     unsafe fn push(&mut self, token: u64, job: &Job) {
         let plan = self.plan;
         let blocks = bytes(job) / 512;
@@ -144,7 +144,7 @@ impl Engine for Faulty {
             None
         };
         if let Some(why) = fails {
-            self.fates.insert(token, Fate::Fails(why));
+            self.injected.insert(token, InjectedResult::Fails(why));
             self.drive.wait(token, Duration::ZERO);
             return;
         }
@@ -154,9 +154,9 @@ impl Engine for Faulty {
             job = cut(&job, some * 512);
         }
         if is_torn {
-            self.fates.insert(token, Fate::Fails(Errno::IO));
+            self.injected.insert(token, InjectedResult::Fails(Errno::IO));
         } else if self.happens(plan.delayed) {
-            self.fates.insert(token, Fate::Held(None));
+            self.injected.insert(token, InjectedResult::Held(None));
         }
         // SAFETY: by the caller; the job is a part of the original one.
         unsafe { self.drive.push(token, &job) };
@@ -170,7 +170,7 @@ impl Engine for Faulty {
         self.drive.submit()
     }
 
-    fn done(&mut self, outcomes: &mut Vec<Outcome>) {
+    fn done(&mut self, outcomes: &mut Vec<JobResult>) {
         let mut done = vec![];
         self.drive.done(&mut done);
         if self.plan.reordered {
@@ -180,12 +180,12 @@ impl Engine for Faulty {
             }
         }
         for (token, result) in done {
-            match self.fates.remove(&token) {
+            match self.injected.remove(&token) {
                 None => outcomes.push((token, result)),
-                Some(Fate::Fails(why)) => outcomes.push((token, Err(why))),
-                Some(Fate::Held(Some(result))) => outcomes.push((token, result)),
-                Some(Fate::Held(None)) => {
-                    self.fates.insert(token, Fate::Held(Some(result)));
+                Some(InjectedResult::Fails(why)) => outcomes.push((token, Err(why))),
+                Some(InjectedResult::Held(Some(result))) => outcomes.push((token, result)),
+                Some(InjectedResult::Held(None)) => {
+                    self.injected.insert(token, InjectedResult::Held(Some(result)));
                     self.drive.wait(token, Duration::from_millis(self.plan.delay_ms));
                 }
             }

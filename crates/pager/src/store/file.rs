@@ -3,13 +3,13 @@
 #![expect(unsafe_code, reason = "what is handed on are addresses of frames")]
 
 use super::{
-    BLOCK, Born, Lost, PIECES_MAX, Piece, Refused, Store, Transfer,
-    backing::Place,
+    BLOCK, ChildStore, PIECES_MAX, Piece, Store, StoreRefused, Transfer, TransferError,
+    backing::BackingFile,
     engine::{Engine, Ring, Threads},
-    fault_injection::{Faulty, Plan},
+    fault_injection::{FaultPlan, FaultyEngine},
     release::Releaser,
-    retry::{Job, Next, Patience, Tried},
-    snapshot::{Layer, Layers, Lot, Run},
+    retry::{Job, NextStep, RetriedJob, RetryPolicy},
+    snapshot::{AllocationUnit, Layer, LayerRun, Layers},
     striped::Stripes,
 };
 use rustix::io::Errno;
@@ -24,10 +24,10 @@ use std::{
 };
 
 /// Pages of each file that are allocated and freed at once: 16 MiB.
-const LOT_PAGES: u64 = 4096;
+const UNIT_PAGES: u64 = 4096;
 
 /// Transfers between two checks whether children have ended.
-const LOOKS_EACH: u32 = 4096;
+const CHECK_INTERVAL: u32 = 4096;
 
 /// Options of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,9 +39,9 @@ pub struct Options {
     /// Whether threads carry out transfers although the kernel has `io_uring`.
     pub threads: bool,
     /// The retries of a failing drive.
-    pub patience: Patience,
+    pub retry: RetryPolicy,
     /// Injected faults, for tests.
-    pub faults: Option<Plan>,
+    pub faults: Option<FaultPlan>,
 }
 
 impl Default for Options {
@@ -50,14 +50,14 @@ impl Default for Options {
             stripe: 256 << 10,
             force: false,
             threads: false,
-            patience: Patience::default(),
+            retry: RetryPolicy::default(),
             faults: None,
         }
     }
 }
 
 /// The files of each layer.
-type Places = BTreeMap<Layer, Vec<Place>>;
+type LayerFiles = BTreeMap<Layer, Vec<BackingFile>>;
 
 /// A store in one or several files or block devices.
 pub struct FileStore {
@@ -66,19 +66,19 @@ pub struct FileStore {
     options: Options,
     stripes: Stripes,
     layers: Layers,
-    places: Places,
-    /// Why threads are used in place of `io_uring`.
+    files: LayerFiles,
+    /// Why threads are used in file of `io_uring`.
     no_ring: Option<io::Error>,
-    wholes: HashMap<u64, Whole>,
-    parts: Vec<Option<Part>>,
+    pending: HashMap<u64, PendingTransfer>,
+    parts: Vec<Option<TransferPart>>,
     unused: Vec<usize>,
-    until_look: u32,
+    until_check: u32,
     releaser: Option<Releaser>,
 }
 
 /// A transfer as the caller started it.
 #[derive(Debug)]
-struct Whole {
+struct PendingTransfer {
     is_write: bool,
     offset: u64,
     bytes: usize,
@@ -87,12 +87,12 @@ struct Whole {
     lost: Option<(Arc<str>, Errno)>,
 }
 
-/// A part of a transfer, in one file. Without `tried` it only reports the whole as done.
+/// A part of a transfer, in one file. Without `tried` it only reports the transfer as done.
 #[derive(Debug)]
-struct Part {
+struct TransferPart {
     token: u64,
     store: Arc<str>,
-    tried: Option<Tried>,
+    tried: Option<RetriedJob>,
     is_waiting: bool,
 }
 
@@ -101,7 +101,7 @@ impl FileStore {
     ///
     /// # Errors
     /// When it cannot be opened.
-    pub fn open(path: &Path) -> Result<Self, Refused> {
+    pub fn open(path: &Path) -> Result<Self, StoreRefused> {
         Self::open_all(&[path], Options::default())
     }
 
@@ -109,9 +109,9 @@ impl FileStore {
     ///
     /// # Errors
     /// When a path cannot be used, or none is given.
-    pub fn open_all(paths: &[&Path], options: Options) -> Result<Self, Refused> {
-        let store = Self::opened(paths, options)?;
-        store.places.values().flatten().try_for_each(Place::mark)?;
+    pub fn open_all(paths: &[&Path], options: Options) -> Result<Self, StoreRefused> {
+        let store = Self::try_open(paths, options)?;
+        store.files.values().flatten().try_for_each(BackingFile::mark)?;
         Ok(store)
     }
 
@@ -120,43 +120,43 @@ impl FileStore {
     ///
     /// # Errors
     /// When a path cannot be used, or none is given.
-    pub fn check(paths: &[&Path], options: Options) -> Result<(), Refused> {
-        Self::opened(paths, options).map(drop)
+    pub fn check(paths: &[&Path], options: Options) -> Result<(), StoreRefused> {
+        Self::try_open(paths, options).map(drop)
     }
 
-    fn opened(paths: &[&Path], options: Options) -> Result<Self, Refused> {
-        let open = |path: &&Path| Place::open(path, options.force);
-        Self::over(paths.iter().map(open).collect::<Result<_, _>>()?, options)
+    fn try_open(paths: &[&Path], options: Options) -> Result<Self, StoreRefused> {
+        let open = |path: &&Path| BackingFile::open(path, options.force);
+        Self::with_files(paths.iter().map(open).collect::<Result<_, _>>()?, options)
     }
 
     /// A store of files in memory: for tests, and where memory is the slow part.
     ///
     /// # Errors
     /// When the kernel refuses.
-    pub fn memory(files: usize, options: Options) -> Result<Self, Refused> {
-        let make = |_| Place::memory().map_err(|why| refused("in memory", &why));
-        Self::over((0..files).map(make).collect::<Result<_, _>>()?, options)
+    pub fn memory(files: usize, options: Options) -> Result<Self, StoreRefused> {
+        let make = |_| BackingFile::memory().map_err(|why| refused("in memory", &why));
+        Self::with_files((0..files).map(make).collect::<Result<_, _>>()?, options)
     }
 
-    fn over(places: Vec<Place>, options: Options) -> Result<Self, Refused> {
+    fn with_files(files: Vec<BackingFile>, options: Options) -> Result<Self, StoreRefused> {
         let stripe = options.stripe;
-        let is_stripe = stripe.is_power_of_two() && (BLOCK..=LOT_PAGES * BLOCK).contains(&stripe);
-        if places.is_empty() || !is_stripe {
+        let is_stripe = stripe.is_power_of_two() && (BLOCK..=UNIT_PAGES * BLOCK).contains(&stripe);
+        if files.is_empty() || !is_stripe {
             let why =
                 "a store has one file at least, and stripes are a power of two, 4 KiB to 16 MiB";
             return Err(refused("none", &io::Error::other(why)));
         }
-        let stripes = Stripes { files: places.len() as u64, bytes: options.stripe };
-        let layers = Layers::new(LOT_PAGES * stripes.files);
-        Self::with(stripes, layers, [(1, places)].into_iter().collect(), options)
+        let stripes = Stripes { files: files.len() as u64, bytes: options.stripe };
+        let layers = Layers::new(UNIT_PAGES * stripes.files);
+        Self::build(stripes, layers, [(1, files)].into_iter().collect(), options)
     }
 
-    fn with(
+    fn build(
         stripes: Stripes,
         layers: Layers,
-        places: Places,
+        files: LayerFiles,
         options: Options,
-    ) -> Result<Self, Refused> {
+    ) -> Result<Self, StoreRefused> {
         let ring = if options.threads { None } else { Some(Ring::new()) };
         let (engine, no_ring): (Box<dyn Engine>, _) = match ring {
             Some(Ok(ring)) => (Box::new(ring), None),
@@ -166,20 +166,20 @@ impl FileStore {
             }
         };
         let engine = match options.faults {
-            Some(plan) => Box::new(Faulty::new(engine, plan)),
+            Some(plan) => Box::new(FaultyEngine::new(engine, plan)),
             None => engine,
         };
         Ok(Self {
             options,
             stripes,
             layers,
-            places,
+            files,
             engine,
             no_ring,
-            wholes: HashMap::new(),
+            pending: HashMap::new(),
             parts: vec![],
             unused: vec![],
-            until_look: LOOKS_EACH,
+            until_check: CHECK_INTERVAL,
             releaser: None,
         })
     }
@@ -191,8 +191,8 @@ impl FileStore {
 
     /// Bytes that all files can hold; pages beyond have no space.
     pub fn capacity(&self) -> u64 {
-        let places = self.places.values().next();
-        let least = places.and_then(|places| places.iter().map(|place| place.bytes).min());
+        let files = self.files.values().next();
+        let least = files.and_then(|files| files.iter().map(|file| file.bytes).min());
         least.unwrap_or(0).saturating_mul(self.stripes.files)
     }
 
@@ -200,15 +200,15 @@ impl FileStore {
     #[must_use]
     pub fn released_by(mut self, releaser: Option<Releaser>) -> Self {
         if let Some(releaser) = &releaser {
-            let places = self.places.values_mut().flatten();
-            places.for_each(|place| place.hand_over(releaser));
+            let files = self.files.values_mut().flatten();
+            files.for_each(|file| file.hand_over(releaser));
         }
         self.releaser = releaser;
         self
     }
 
     /// Adds a part, without starting it.
-    fn add(&mut self, part: Part) -> u64 {
+    fn add_part(&mut self, part: TransferPart) -> u64 {
         match self.unused.pop() {
             Some(at) => {
                 self.parts[at] = Some(part);
@@ -222,9 +222,9 @@ impl FileStore {
     }
 
     /// Passes the rest of a part to the engine.
-    fn push(&mut self, at: u64) {
+    fn submit_part(&mut self, at: u64) {
         let part = self.parts.get(at as usize).and_then(Option::as_ref);
-        if let Some(Tried { job, .. }) = part.and_then(|part| part.tried.as_ref()) {
+        if let Some(RetriedJob { job, .. }) = part.and_then(|part| part.tried.as_ref()) {
             // SAFETY: the part belongs to a transfer that was started and is not done.
             unsafe { self.engine.push(at, job) };
         }
@@ -234,10 +234,10 @@ impl FileStore {
     fn begin_run(&mut self, transfer: &Transfer<'_>, layer: Layer, bytes: Range<u64>) -> u32 {
         let mut begun = 0;
         for part in self.stripes.parts(bytes) {
-            let Some(place) = self.places.get(&layer).and_then(|all| all.get(part.file)) else {
+            let Some(file) = self.files.get(&layer).and_then(|all| all.get(part.file)) else {
                 continue;
             };
-            let (file, base, name) = (place.file.as_raw_fd(), place.base, Arc::clone(&place.name));
+            let (file, base, name) = (file.file.as_raw_fd(), file.base, Arc::clone(&file.name));
             let inside = |of: &Range<u64>| (of.start - transfer.offset)..(of.end - transfer.offset);
             let pieces: Vec<_> =
                 part.of.iter().flat_map(|of| cut(transfer.pieces, inside(of))).collect();
@@ -247,33 +247,33 @@ impl FileStore {
                 let is_write = transfer.is_write;
                 let job = Job { file, is_write, offset, pieces: pieces.into() };
                 offset += length as u64;
-                let tried = Some(Tried::new(job));
+                let tried = Some(RetriedJob::new(job));
                 let (token, store) = (transfer.token, Arc::clone(&name));
-                let at = self.add(Part { token, store, tried, is_waiting: false });
-                self.push(at);
+                let at = self.add_part(TransferPart { token, store, tried, is_waiting: false });
+                self.submit_part(at);
                 begun += 1;
             }
         }
         begun
     }
 
-    /// Handles the result of a part. Returns the whole transfer if it is finished.
-    fn outcome(&mut self, at: u64, result: Result<usize, Errno>) -> Option<Done> {
+    /// Handles the result of a part. Returns the transfer transfer if it is finished.
+    fn on_result(&mut self, at: u64, result: Result<usize, Errno>) -> Option<Completed> {
         let part = self.parts.get_mut(at as usize)?.as_mut()?;
         let next = match &mut part.tried {
-            Some(_) if part.is_waiting => Next::Go,
-            Some(tried) => tried.on(result, self.options.patience),
-            None => Next::Done,
+            Some(_) if part.is_waiting => NextStep::Go,
+            Some(tried) => tried.on(result, self.options.retry),
+            None => NextStep::Done,
         };
         let lost = match next {
-            Next::Done => None,
-            Next::Lost(why) => Some((part.store.clone(), why)),
-            Next::Go => {
+            NextStep::Done => None,
+            NextStep::Lost(why) => Some((part.store.clone(), why)),
+            NextStep::Go => {
                 part.is_waiting = false;
-                self.push(at);
+                self.submit_part(at);
                 return None;
             }
-            Next::Later(time) => {
+            NextStep::Later(time) => {
                 part.is_waiting = true;
                 self.engine.wait(at, time);
                 return None;
@@ -282,14 +282,14 @@ impl FileStore {
         let token = part.token;
         self.parts[at as usize] = None;
         self.unused.push(at as usize);
-        let whole = self.wholes.get_mut(&token)?;
-        whole.parts_left -= 1;
-        whole.lost = whole.lost.take().or(lost);
-        if whole.parts_left > 0 {
+        let transfer = self.pending.get_mut(&token)?;
+        transfer.parts_left -= 1;
+        transfer.lost = transfer.lost.take().or(lost);
+        if transfer.parts_left > 0 {
             return None;
         }
-        let Whole { is_write, offset, bytes, lost, .. } = self.wholes.remove(&token)?;
-        let lost = lost.map(|(store, why)| Lost {
+        let PendingTransfer { is_write, offset, bytes, lost, .. } = self.pending.remove(&token)?;
+        let lost = lost.map(|(store, why)| TransferError {
             store: store.to_string(),
             is_write,
             offset,
@@ -300,21 +300,21 @@ impl FileStore {
     }
 
     /// The byte range of an allocation unit, the same in each file.
-    fn lot(&self, lot: Lot) -> Range<u64> {
-        let bytes = LOT_PAGES * BLOCK;
-        lot.lot * bytes..(lot.lot + 1) * bytes
+    fn unit_bytes(&self, unit: AllocationUnit) -> Range<u64> {
+        let bytes = UNIT_PAGES * BLOCK;
+        unit.index * bytes..(unit.index + 1) * bytes
     }
 
-    fn each_of(&self, lot: Lot, act: impl Fn(&Place, Range<u64>)) {
-        let range = self.lot(lot);
-        for place in self.places.get(&lot.layer).into_iter().flatten() {
-            act(place, range.start.min(place.bytes)..range.end.min(place.bytes));
+    fn each_file(&self, unit: AllocationUnit, act: impl Fn(&BackingFile, Range<u64>)) {
+        let range = self.unit_bytes(unit);
+        for file in self.files.get(&unit.layer).into_iter().flatten() {
+            act(file, range.start.min(file.bytes)..range.end.min(file.bytes));
         }
     }
 
-    fn give_back(&self, lots: &[Lot]) {
-        for lot in lots {
-            self.each_of(*lot, |place, range| place.free(range.start, range.end - range.start));
+    fn free_units(&self, units: &[AllocationUnit]) {
+        for unit in units {
+            self.each_file(*unit, |file, range| file.free(range.start, range.end - range.start));
         }
     }
 
@@ -323,65 +323,65 @@ impl FileStore {
         for (layer, has_pages) in self.layers.frozen() {
             if !has_pages {
                 self.layers.remove(layer);
-                self.places.remove(&layer);
+                self.files.remove(&layer);
                 continue;
             }
-            let is_alone = |places: &Vec<Place>| places.iter().all(Place::is_alone);
-            if self.places.get(&layer).is_some_and(is_alone) {
-                let mut lots = vec![];
-                self.layers.thaw(layer, &mut lots);
-                self.give_back(&lots);
+            let is_alone = |files: &Vec<BackingFile>| files.iter().all(BackingFile::is_alone);
+            if self.files.get(&layer).is_some_and(is_alone) {
+                let mut units = vec![];
+                self.layers.thaw(layer, &mut units);
+                self.free_units(&units);
             }
         }
     }
 
     /// Freezes all stored pages. Returns the layers and files of the child, with a layer of its
     /// own.
-    fn share(&mut self) -> io::Result<(Layers, Places)> {
-        if self.wholes.values().any(|whole| whole.is_write) {
+    fn share(&mut self) -> io::Result<(Layers, LayerFiles)> {
+        if self.pending.values().any(|transfer| transfer.is_write) {
             return Err(io::ErrorKind::ResourceBusy.into());
         }
         self.thaw();
-        let own = self.again()?;
+        let own = self.open_more()?;
         let mut layers = self.layers.clone();
         let Some(new) = layers.fork() else {
             return Err(io::Error::other("too many children share pages"));
         };
         if let Some(new) = new {
-            self.places.insert(new, own);
+            self.files.insert(new, own);
         }
         self.layers = layers;
         let (layers, own) = self.layers.child();
-        let mut places = Places::new();
-        for layer in layers.there().into_iter().filter(|layer| *layer != own) {
-            let shared = self.places.get(&layer).into_iter().flatten().map(Place::share);
-            places.insert(layer, shared.collect::<Result<_, _>>()?);
+        let mut files = LayerFiles::new();
+        for layer in layers.in_use().into_iter().filter(|layer| *layer != own) {
+            let shared = self.files.get(&layer).into_iter().flatten().map(BackingFile::reopen);
+            files.insert(layer, shared.collect::<Result<_, _>>()?);
         }
-        places.insert(own, self.again()?);
-        Ok((layers, places))
+        files.insert(own, self.open_more()?);
+        Ok((layers, files))
     }
 
     #[cfg(test)]
     fn child(&mut self) -> io::Result<Self> {
-        let (layers, places) = self.share()?;
-        Ok(Self::with(self.stripes, layers, places, self.options)?)
+        let (layers, files) = self.share()?;
+        Ok(Self::build(self.stripes, layers, files, self.options)?)
     }
 
     /// New files at the same paths, for pages of one process only.
-    fn again(&self) -> Result<Vec<Place>, Refused> {
-        let first = self.places.values().next();
-        let again = |place: &Place| {
-            let mut place = place.again()?;
+    fn open_more(&self) -> Result<Vec<BackingFile>, StoreRefused> {
+        let first = self.files.values().next();
+        let open = |file: &BackingFile| {
+            let mut file = file.open_another()?;
             if let Some(releaser) = &self.releaser {
-                place.hand_over(releaser);
+                file.hand_over(releaser);
             }
-            Ok(place)
+            Ok(file)
         };
-        first.into_iter().flatten().map(again).collect()
+        first.into_iter().flatten().map(open).collect()
     }
 }
 
-type Done = (u64, Result<(), Lost>);
+type Completed = (u64, Result<(), TransferError>);
 
 impl Store for FileStore {
     unsafe fn begin(&mut self, transfer: Transfer<'_>) -> io::Result<()> {
@@ -391,21 +391,21 @@ impl Store for FileStore {
         debug_assert!(offset.is_multiple_of(BLOCK) && end.is_multiple_of(BLOCK));
         // A write beyond the capacity of a device fails as on a full drive.
         let is_beyond = is_write && end > self.capacity();
-        self.until_look -= 1;
-        if self.until_look == 0 {
-            self.until_look = LOOKS_EACH;
+        self.until_check -= 1;
+        if self.until_check == 0 {
+            self.until_check = CHECK_INTERVAL;
             self.thaw();
         }
         let pages = offset / BLOCK..end / BLOCK;
         let runs = if is_beyond {
             vec![]
         } else if is_write {
-            let mut lots = vec![];
-            let runs = self.layers.write(pages, &mut lots);
-            for lot in lots {
+            let mut units = vec![];
+            let runs = self.layers.write(pages, &mut units);
+            for unit in units {
                 // Without space, the transfer fails.
-                self.each_of(lot, |place, range| {
-                    drop(place.allocate(range.start, range.end - range.start));
+                self.each_file(unit, |file, range| {
+                    drop(file.allocate(range.start, range.end - range.start));
                 });
             }
             runs
@@ -413,7 +413,7 @@ impl Store for FileStore {
             self.layers.read(pages)
         };
         let mut parts_left = 0;
-        for Run { layer, pages } in runs {
+        for LayerRun { layer, pages } in runs {
             let bytes = pages.start * BLOCK..pages.end * BLOCK;
             let Some(layer) = layer else {
                 for piece in cut(pieces, bytes.start - offset..bytes.end - offset) {
@@ -426,30 +426,35 @@ impl Store for FileStore {
         }
         if parts_left == 0 {
             parts_left = 1;
-            let at = self.add(Part { token, store: "".into(), tried: None, is_waiting: false });
+            let at = self.add_part(TransferPart {
+                token,
+                store: "".into(),
+                tried: None,
+                is_waiting: false,
+            });
             self.engine.wait(at, Duration::ZERO);
         }
-        let name = self.places.values().flatten().next().map(|place| Arc::clone(&place.name));
+        let name = self.files.values().flatten().next().map(|file| Arc::clone(&file.name));
         let lost = name.filter(|_| is_beyond).map(|name| (name, Errno::NOSPC));
-        self.wholes.insert(token, Whole { is_write, offset, bytes, parts_left, lost });
+        self.pending.insert(token, PendingTransfer { is_write, offset, bytes, parts_left, lost });
         Ok(())
     }
 
     fn erase(&mut self, offset: u64, bytes: u64) {
-        let mut lots = vec![];
-        self.layers.erase(offset / BLOCK..(offset + bytes) / BLOCK, &mut lots);
-        self.give_back(&lots);
+        let mut units = vec![];
+        self.layers.erase(offset / BLOCK..(offset + bytes) / BLOCK, &mut units);
+        self.free_units(&units);
     }
 
     fn submit(&mut self) -> io::Result<()> {
         self.engine.submit()
     }
 
-    fn done(&mut self) -> Vec<Done> {
+    fn done(&mut self) -> Vec<Completed> {
         let mut outcomes = vec![];
         self.engine.done(&mut outcomes);
         let done =
-            outcomes.into_iter().filter_map(|(at, result)| self.outcome(at, result)).collect();
+            outcomes.into_iter().filter_map(|(at, result)| self.on_result(at, result)).collect();
         // Submits retries at once: no other call would.
         let _ = self.engine.submit();
         done
@@ -459,10 +464,10 @@ impl Store for FileStore {
         self.engine.ready()
     }
 
-    fn fork(&mut self) -> io::Result<Born> {
-        let (layers, places) = self.share()?;
-        let all = self.places.values().flatten();
-        let mut inherited: Vec<RawFd> = all.map(|place| place.file.as_raw_fd()).collect();
+    fn fork(&mut self) -> io::Result<ChildStore> {
+        let (layers, files) = self.share()?;
+        let all = self.files.values().flatten();
+        let mut inherited: Vec<RawFd> = all.map(|file| file.file.as_raw_fd()).collect();
         inherited.extend(self.engine.inherited());
         let (stripes, options, releaser) = (self.stripes, self.options, self.releaser.clone());
         Ok(Box::new(move || {
@@ -470,7 +475,7 @@ impl Store for FileStore {
                 // SAFETY: in the child, the parent's store is never used.
                 drop(unsafe { OwnedFd::from_raw_fd(fd) });
             }
-            let store = Self::with(stripes, layers, places, options)?;
+            let store = Self::build(stripes, layers, files, options)?;
             Ok(Box::new(Self { releaser, ..store }))
         }))
     }
@@ -491,14 +496,14 @@ fn cut(pieces: &[Piece], part: Range<u64>) -> Vec<Piece> {
     cut
 }
 
-fn refused(store: &str, why: &io::Error) -> Refused {
+fn refused(store: &str, why: &io::Error) -> StoreRefused {
     let hint = "see the limits of the user, and memory that is free";
-    Refused { store: store.into(), why: why.to_string(), hint: hint.into() }
+    StoreRefused { store: store.into(), why: why.to_string(), hint: hint.into() }
 }
 
 impl std::fmt::Debug for FileStore {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("FileStore").field("places", &self.places).finish_non_exhaustive()
+        f.debug_struct("FileStore").field("files", &self.files).finish_non_exhaustive()
     }
 }
 

@@ -14,10 +14,8 @@
 //!
 //! Space is allocated and freed in units of some MiB, so that a file has few extents.
 
+use crate::page::Page;
 use std::ops::Range;
-
-/// A page number.
-pub type Page = u64;
 
 /// The number of a layer, from 1 on; 0 is no layer.
 pub type Layer = u8;
@@ -29,22 +27,22 @@ const NOWHERE: Layer = 0;
 pub struct Layers {
     /// By page.
     of: Vec<Layer>,
-    layers: Vec<Uses>,
-    lot_pages: u64,
+    layers: Vec<LayerUse>,
+    unit_pages: u64,
 }
 
 #[derive(Clone, Debug, Default)]
-struct Uses {
+struct LayerUse {
     is_frozen: bool,
-    is_there: bool,
+    is_in_use: bool,
     pages: u64,
     /// Number of pages in use, by allocation unit.
-    lots: Vec<u32>,
+    units: Vec<u32>,
 }
 
 /// Neighbouring pages in one layer, or in none.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Run {
+pub struct LayerRun {
     /// The layer.
     pub layer: Option<Layer>,
     /// The pages.
@@ -53,27 +51,27 @@ pub struct Run {
 
 /// An allocation unit of a layer whose first page was written, or whose last page was erased.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Lot {
+pub struct AllocationUnit {
     /// The layer.
     pub layer: Layer,
     /// The index of the unit.
-    pub lot: u64,
+    pub index: u64,
 }
 
 impl Layers {
     /// One writable layer, and no stored page.
-    pub fn new(lot_pages: u64) -> Self {
-        let top = Uses { is_there: true, ..Uses::default() };
-        Self { of: vec![], layers: Vec::from([top]), lot_pages }
+    pub fn new(unit_pages: u64) -> Self {
+        let top = LayerUse { is_in_use: true, ..LayerUse::default() };
+        Self { of: vec![], layers: Vec::from([top]), unit_pages }
     }
 
     /// The layers of pages to read.
-    pub fn read(&self, pages: Range<Page>) -> Vec<Run> {
+    pub fn read(&self, pages: Range<Page>) -> Vec<LayerRun> {
         runs(pages, |page| self.layer(page))
     }
 
-    /// The layers of pages to write. Units that become used are appended to `lots`.
-    pub fn write(&mut self, pages: Range<Page>, lots: &mut Vec<Lot>) -> Vec<Run> {
+    /// The layers of pages to write. Units that become used are appended to `units`.
+    pub fn write(&mut self, pages: Range<Page>, units: &mut Vec<AllocationUnit>) -> Vec<LayerRun> {
         if self.of.len() < pages.end as usize {
             self.of.resize(pages.end as usize, NOWHERE);
         }
@@ -83,31 +81,31 @@ impl Layers {
             let stays = layer != NOWHERE && !self.layers[usize::from(layer) - 1].is_frozen;
             if !stays {
                 self.leave(page, &mut vec![]);
-                self.enter(page, top, lots);
+                self.enter(page, top, units);
             }
         }
         runs(pages, |page| self.layer(page))
     }
 
-    /// Erases pages. Units that become unused are appended to `lots`.
-    pub fn erase(&mut self, pages: Range<Page>, lots: &mut Vec<Lot>) {
+    /// Erases pages. Units that become unused are appended to `units`.
+    pub fn erase(&mut self, pages: Range<Page>, units: &mut Vec<AllocationUnit>) {
         for page in pages.start..pages.end.min(self.of.len() as Page) {
-            self.leave(page, lots);
+            self.leave(page, units);
         }
     }
 
     /// Freezes all layers that have pages, for a child; `None` when there are too many layers.
     /// Returns the number of the new layer, if one was added.
     pub fn fork(&mut self) -> Option<Option<Layer>> {
-        let is_empty = |layer: &Uses| layer.is_there && !layer.is_frozen && layer.pages == 0;
+        let is_empty = |layer: &LayerUse| layer.is_in_use && !layer.is_frozen && layer.pages == 0;
         let new = if !self.layers.iter().any(is_empty) {
-            let free = self.layers.iter().position(|layer| !layer.is_there);
+            let free = self.layers.iter().position(|layer| !layer.is_in_use);
             let new = free.unwrap_or(self.layers.len());
             let name = Layer::try_from(new + 1).ok()?;
             if new == self.layers.len() {
-                self.layers.push(Uses::default());
+                self.layers.push(LayerUse::default());
             }
-            self.layers[new] = Uses { is_there: true, ..Uses::default() };
+            self.layers[new] = LayerUse { is_in_use: true, ..LayerUse::default() };
             Some(name)
         } else {
             None
@@ -123,21 +121,21 @@ impl Layers {
     pub fn child(&self) -> (Self, Layer) {
         let mut child = self.clone();
         for layer in child.layers.iter_mut().filter(|layer| !layer.is_frozen) {
-            *layer = Uses::default();
+            *layer = LayerUse::default();
         }
         let own = self.top();
-        child.layers[usize::from(own) - 1].is_there = true;
+        child.layers[usize::from(own) - 1].is_in_use = true;
         (child, own)
     }
 
     /// Makes the rest of a frozen layer writable again, whose other users have ended. Units that
-    /// become unused are appended to `lots`.
-    pub fn thaw(&mut self, layer: Layer, lots: &mut Vec<Lot>) {
+    /// become unused are appended to `units`.
+    pub fn thaw(&mut self, layer: Layer, units: &mut Vec<AllocationUnit>) {
         let of = &mut self.layers[usize::from(layer) - 1];
         of.is_frozen = false;
         let is_unused = |(_, pages): &(usize, &u32)| **pages == 0;
-        let unused = of.lots.iter().enumerate().filter(is_unused);
-        lots.extend(unused.map(|(lot, _)| Lot { layer, lot: lot as u64 }));
+        let unused = of.units.iter().enumerate().filter(is_unused);
+        units.extend(unused.map(|(unit, _)| AllocationUnit { layer, index: unit as u64 }));
     }
 
     /// Frozen layers, and whether pages are left in them.
@@ -147,14 +145,14 @@ impl Layers {
     }
 
     /// All layers in use.
-    pub fn there(&self) -> Vec<Layer> {
-        let layers = self.layers.iter().zip(1..).filter(|(layer, _)| layer.is_there);
+    pub fn in_use(&self) -> Vec<Layer> {
+        let layers = self.layers.iter().zip(1..).filter(|(layer, _)| layer.is_in_use);
         layers.map(|(_, name)| name).collect()
     }
 
     /// Removes a frozen layer without pages.
     pub fn remove(&mut self, layer: Layer) {
-        self.layers[usize::from(layer) - 1] = Uses::default();
+        self.layers[usize::from(layer) - 1] = LayerUse::default();
     }
 
     fn layer(&self, page: Page) -> Layer {
@@ -163,47 +161,47 @@ impl Layers {
 
     /// The layer that new pages are written to: one that is not frozen always exists.
     fn top(&self) -> Layer {
-        let is_open = |layer: &Uses| layer.is_there && !layer.is_frozen;
+        let is_open = |layer: &LayerUse| layer.is_in_use && !layer.is_frozen;
         self.layers.iter().position(is_open).map_or(NOWHERE, |at| at as Layer + 1)
     }
 
-    fn enter(&mut self, page: Page, layer: Layer, lots: &mut Vec<Lot>) {
-        let lot = page / self.lot_pages;
-        let uses = &mut self.layers[usize::from(layer) - 1];
-        if uses.lots.len() <= lot as usize {
-            uses.lots.resize(lot as usize + 1, 0);
+    fn enter(&mut self, page: Page, layer: Layer, units: &mut Vec<AllocationUnit>) {
+        let unit = page / self.unit_pages;
+        let in_layer = &mut self.layers[usize::from(layer) - 1];
+        if in_layer.units.len() <= unit as usize {
+            in_layer.units.resize(unit as usize + 1, 0);
         }
-        if uses.lots[lot as usize] == 0 {
-            lots.push(Lot { layer, lot });
+        if in_layer.units[unit as usize] == 0 {
+            units.push(AllocationUnit { layer, index: unit });
         }
-        uses.lots[lot as usize] += 1;
-        uses.pages += 1;
+        in_layer.units[unit as usize] += 1;
+        in_layer.pages += 1;
         self.of[page as usize] = layer;
     }
 
-    fn leave(&mut self, page: Page, lots: &mut Vec<Lot>) {
+    fn leave(&mut self, page: Page, units: &mut Vec<AllocationUnit>) {
         let layer = std::mem::replace(&mut self.of[page as usize], NOWHERE);
         if layer == NOWHERE {
             return;
         }
-        let lot = page / self.lot_pages;
-        let uses = &mut self.layers[usize::from(layer) - 1];
-        uses.pages -= 1;
-        uses.lots[lot as usize] -= 1;
+        let unit = page / self.unit_pages;
+        let in_layer = &mut self.layers[usize::from(layer) - 1];
+        in_layer.pages -= 1;
+        in_layer.units[unit as usize] -= 1;
         // Other processes may still need a frozen page.
-        if uses.lots[lot as usize] == 0 && !uses.is_frozen {
-            lots.push(Lot { layer, lot });
+        if in_layer.units[unit as usize] == 0 && !in_layer.is_frozen {
+            units.push(AllocationUnit { layer, index: unit });
         }
     }
 }
 
-fn runs(pages: Range<Page>, layer: impl Fn(Page) -> Layer) -> Vec<Run> {
-    let mut runs: Vec<Run> = vec![];
+fn runs(pages: Range<Page>, layer: impl Fn(Page) -> Layer) -> Vec<LayerRun> {
+    let mut runs: Vec<LayerRun> = vec![];
     for page in pages {
         let layer = Some(layer(page)).filter(|layer| *layer != NOWHERE);
         match runs.last_mut() {
             Some(run) if run.layer == layer => run.pages.end = page + 1,
-            _ => runs.push(Run { layer, pages: page..page + 1 }),
+            _ => runs.push(LayerRun { layer, pages: page..page + 1 }),
         }
     }
     runs
@@ -216,30 +214,30 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
-    fn run(layer: Option<Layer>, pages: Range<Page>) -> Run {
-        Run { layer, pages }
+    fn run(layer: Option<Layer>, pages: Range<Page>) -> LayerRun {
+        LayerRun { layer, pages }
     }
 
     #[test]
-    fn what_is_frozen_stays_as_it_is() {
-        let (mut parent, mut lots) = (Layers::new(8), vec![]);
-        assert_eq!(parent.write(0..4, &mut lots), [run(Some(1), 0..4)]);
-        assert_eq!(lots, [Lot { layer: 1, lot: 0 }]);
+    fn frozen_pages_do_not_change() {
+        let (mut parent, mut units) = (Layers::new(8), vec![]);
+        assert_eq!(parent.write(0..4, &mut units), [run(Some(1), 0..4)]);
+        assert_eq!(units, [AllocationUnit { layer: 1, index: 0 }]);
         assert_eq!(parent.fork(), Some(Some(2)));
         let child = parent.clone();
-        assert_eq!(parent.write(1..3, &mut lots), [run(Some(2), 1..3)]);
+        assert_eq!(parent.write(1..3, &mut units), [run(Some(2), 1..3)]);
         assert_eq!(parent.fork(), Some(Some(3)));
         assert_eq!(
             parent.read(0..6),
             [run(Some(1), 0..1), run(Some(2), 1..3), run(Some(1), 3..4), run(None, 4..6)]
         );
         assert_eq!(child.read(0..4), [run(Some(1), 0..4)]);
-        lots.clear();
-        parent.erase(0..4, &mut lots);
-        assert_eq!(lots, [], "others need what is frozen");
+        units.clear();
+        parent.erase(0..4, &mut units);
+        assert_eq!(units, [], "others need what is frozen");
         assert_eq!(parent.frozen(), [(1, false), (2, false)]);
-        parent.thaw(1, &mut lots);
-        assert_eq!(lots, [Lot { layer: 1, lot: 0 }]);
+        parent.thaw(1, &mut units);
+        assert_eq!(units, [AllocationUnit { layer: 1, index: 0 }]);
         assert_eq!(parent.fork(), Some(None), "there is nothing to share");
     }
 
@@ -299,11 +297,11 @@ mod tests {
         }
 
         fn erase(&mut self, at: usize, pages: &Range<Page>) {
-            let (process, mut lots) = (&mut self.processes[at], vec![]);
-            process.layers.erase(pages.clone(), &mut lots);
-            for lot in lots {
-                let gone = lot.lot * 8..lot.lot * 8 + 8;
-                let file = &mut self.files[process.files[&lot.layer]];
+            let (process, mut units) = (&mut self.processes[at], vec![]);
+            process.layers.erase(pages.clone(), &mut units);
+            for unit in units {
+                let gone = unit.index * 8..unit.index * 8 + 8;
+                let file = &mut self.files[process.files[&unit.layer]];
                 file.retain(|page, _| !gone.contains(page));
             }
             process.expected.retain(|page, _| !pages.contains(page));
@@ -313,9 +311,9 @@ mod tests {
             let process = &mut self.processes[at];
             let Some(new) = process.layers.fork() else { return };
             let (layers, own) = process.layers.child();
-            let there = layers.there();
+            let in_use = layers.in_use();
             let mut files = process.files.clone();
-            files.retain(|layer, _| there.contains(layer));
+            files.retain(|layer, _| in_use.contains(layer));
             files.insert(own, self.files.len());
             self.files.push(BTreeMap::new());
             if let Some(new) = new {
@@ -343,7 +341,7 @@ mod tests {
 
         fn holds(&self) {
             for process in &self.processes {
-                for Run { layer, pages } in process.layers.read(0..80) {
+                for LayerRun { layer, pages } in process.layers.read(0..80) {
                     let file = layer.map(|layer| &self.files[process.files[&layer]]);
                     for page in pages {
                         let found = file.map(|file| file[&page]);

@@ -13,7 +13,7 @@ pub struct Stripes {
 
 /// The part of a range that lies in one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Part {
+pub struct StripePart {
     /// The index of the file.
     pub file: usize,
     /// Offset of the part in the file.
@@ -24,11 +24,15 @@ pub struct Part {
 
 impl Stripes {
     /// Splits a range into one part for each file. Stripes of one file are neighbours in that file.
-    pub fn parts(&self, whole: Range<u64>) -> Vec<Part> {
+    pub fn parts(&self, whole: Range<u64>) -> Vec<StripePart> {
         if self.files == 1 {
-            return vec![Part { file: 0, offset: whole.start, of: iter::once(whole).collect() }];
+            return vec![StripePart {
+                file: 0,
+                offset: whole.start,
+                of: iter::once(whole).collect(),
+            }];
         }
-        let mut parts: Vec<Part> = vec![];
+        let mut parts: Vec<StripePart> = vec![];
         let mut at = whole.start;
         while at < whole.end {
             let (stripe, inside) = (at / self.bytes, at % self.bytes);
@@ -38,7 +42,7 @@ impl Stripes {
                 Some(part) => part.of.push(at..end),
                 None => {
                     let offset = stripe / self.files * self.bytes + inside;
-                    parts.push(Part { file, offset, of: iter::once(at..end).collect() });
+                    parts.push(StripePart { file, offset, of: iter::once(at..end).collect() });
                 }
             }
             at = end;
@@ -56,7 +60,7 @@ mod tests {
     #[test]
     fn stripes_go_round() {
         let stripes = Stripes { files: 2, bytes: 100 };
-        let part = |file, offset, of: &[(u64, u64)]| Part {
+        let part = |file, offset, of: &[(u64, u64)]| StripePart {
             file,
             offset,
             of: of.iter().map(|(start, end)| *start..*end).collect(),
@@ -75,7 +79,7 @@ mod tests {
             let stripes = Stripes { files, bytes: 8 };
             // The location of each byte, by one transfer for each byte and by one for all.
             let place = |whole: Range<u64>| -> Vec<(u64, usize, u64)> {
-                let flat = |part: Part| {
+                let flat = |part: StripePart| {
                     let bytes = part.of.into_iter().flatten().enumerate();
                     let place = move |(at, byte)| (byte, part.file, part.offset + at as u64);
                     bytes.map(place).collect::<Vec<_>>()

@@ -2,7 +2,7 @@
 
 #![expect(unsafe_code, reason = "calls that no crate wraps")]
 
-use super::Ask;
+use super::Hints;
 use crate::page::Page;
 use rustix::{
     ioctl::{Opcode, opcode},
@@ -18,10 +18,10 @@ use std::{
 const PAGE_BYTES: u64 = 4096;
 
 /// The most ranges that one scan returns.
-const RUNS: usize = 1024;
+const RANGES_MAX: usize = 1024;
 
 /// The most ranges of one `process_madvise(2)`: `UIO_MAXIOV`.
-const PIECES: usize = 1024;
+const HINTS_MAX: usize = 1024;
 
 /// `PAGE_IS_PRESENT` of `linux/fs.h`.
 const PRESENT: u64 = 1 << 3;
@@ -57,13 +57,13 @@ const SCAN: Opcode = opcode::read_write::<Scan>(b'f', 16);
 
 /// A process that is scanned.
 #[derive(Debug)]
-pub struct Looked {
+pub struct ScannedProcess {
     pid: u32,
     pagemap: File,
     process: OwnedFd,
 }
 
-impl Looked {
+impl ScannedProcess {
     /// Opens a process.
     ///
     /// # Errors
@@ -80,19 +80,19 @@ impl Looked {
     ///
     /// # Errors
     /// When the process has ended.
-    pub fn there(&self, least_bytes: u64) -> io::Result<Vec<Range<Page>>> {
+    pub fn resident(&self, least_bytes: u64) -> io::Result<Vec<Range<Page>>> {
         let maps = fs::read_to_string(format!("/proc/{}/maps", self.pid))?;
-        let mut there = vec![];
+        let mut resident = vec![];
         for range in maps.lines().filter_map(private) {
             if range.end - range.start >= least_bytes {
-                self.scan(&range, &mut there)?;
+                self.scan(&range, &mut resident)?;
             }
         }
-        Ok(there)
+        Ok(resident)
     }
 
-    fn scan(&self, range: &Range<u64>, there: &mut Vec<Range<Page>>) -> io::Result<()> {
-        let mut found = [Found::default(); RUNS];
+    fn scan(&self, range: &Range<u64>, resident: &mut Vec<Range<Page>>) -> io::Result<()> {
+        let mut found = [Found::default(); RANGES_MAX];
         let mut start = range.start;
         while start < range.end {
             let mut scan = Scan {
@@ -100,7 +100,7 @@ impl Looked {
                 start,
                 end: range.end,
                 vec: found.as_mut_ptr() as u64,
-                vec_len: RUNS as u64,
+                vec_len: RANGES_MAX as u64,
                 category_mask: PRESENT,
                 return_mask: PRESENT,
                 ..Scan::default()
@@ -111,9 +111,9 @@ impl Looked {
             if count < 0 {
                 return Err(io::Error::last_os_error());
             }
-            let runs = &found[..usize::try_from(count).unwrap_or(0).min(RUNS)];
-            for run in runs {
-                there.push(run.start / PAGE_BYTES..run.end / PAGE_BYTES);
+            let ranges = &found[..usize::try_from(count).unwrap_or(0).min(RANGES_MAX)];
+            for range in ranges {
+                resident.push(range.start / PAGE_BYTES..range.end / PAGE_BYTES);
             }
             if scan.walk_end <= start {
                 break;
@@ -124,9 +124,9 @@ impl Looked {
     }
 
     /// Gives hints to the kernel, which may ignore them.
-    pub fn ask(&self, ask: &Ask) {
-        self.advise(&ask.out, libc::MADV_PAGEOUT);
-        self.advise(&ask.ahead, libc::MADV_WILLNEED);
+    pub fn give(&self, hints: &Hints) {
+        self.advise(&hints.page_out, libc::MADV_PAGEOUT);
+        self.advise(&hints.read_ahead, libc::MADV_WILLNEED);
     }
 
     fn advise(&self, pages: &[Range<Page>], advice: i32) {
@@ -135,7 +135,7 @@ impl Looked {
             iov_len: ((pages.end - pages.start) * PAGE_BYTES) as usize,
         };
         let mut pieces: Vec<_> = pages.iter().map(piece).collect();
-        for pieces in pieces.chunks_mut(PIECES) {
+        for pieces in pieces.chunks_mut(HINTS_MAX) {
             let mut at = 0;
             while at < pieces.len() {
                 let rest = &pieces[at..];
@@ -195,19 +195,19 @@ mod tests {
     }
 
     #[test]
-    fn pages_that_are_there_are_seen() {
+    fn resident_pages_are_found() {
         let pages = 5000;
         let mut memory = vec![0_u8; pages * 4096];
         let first = memory.as_ptr() as u64 / PAGE_BYTES + 1;
         for page in (0..pages - 1).step_by(2) {
             memory[(page + 1) * 4096] = 1;
         }
-        let looked = Looked::new(std::process::id()).unwrap();
-        let there = looked.there(16 << 20).unwrap();
-        let is_there = |page: u64| there.iter().any(|range| range.contains(&page));
-        let seen = (0..pages as u64 - 2).filter(|page| is_there(first + page)).count();
+        let scanned = ScannedProcess::new(std::process::id()).unwrap();
+        let resident = scanned.resident(16 << 20).unwrap();
+        let is_resident = |page: u64| resident.iter().any(|range| range.contains(&page));
+        let seen = (0..pages as u64 - 2).filter(|page| is_resident(first + page)).count();
         // Huge pages are resident as a whole.
         assert!(seen >= pages / 2 - 2, "{seen} of {pages}");
-        looked.ask(&Ask { ahead: there, out: vec![] });
+        scanned.give(&Hints { read_ahead: resident, page_out: vec![] });
     }
 }

@@ -2,8 +2,8 @@
 
 #![expect(unsafe_code, reason = "the calls for swap have no wrapper")]
 
-use super::{Steer, count, scan::Looked};
-use crate::{prefetch::Limits, store::Refused};
+use super::{HintPolicy, count, scan::ScannedProcess};
+use crate::{prefetch::Limits, store::StoreRefused};
 use std::{
     collections::BTreeMap,
     ffi::CString,
@@ -17,77 +17,77 @@ use std::{
 };
 
 /// The prefix of a swap file's name, before the process number of its session.
-const FILE: &str = ".interleaf-swap-";
+const FILE_PREFIX: &str = ".interleaf-swap-";
 
 /// The prefix of a control group's name, before the process number.
-const GROUP: &str = "interleaf-extend-";
+const GROUP_PREFIX: &str = "interleaf-extend-";
 
 /// `SWAP_FLAG_PREFER` with the highest priority, of `linux/swap.h`: before all other swap, which
 /// may be slower or full.
-const FIRST: libc::c_int = 0x8000 | 0x7fff;
+const SWAP_FLAGS: libc::c_int = 0x8000 | 0x7fff;
 
 /// Shorter mappings are not scanned.
-const LEAST_BYTES: u64 = 1 << 20;
+const MAPPING_BYTES_MIN: u64 = 1 << 20;
 
 /// The pause between two scans: a minimum, and a multiple of the scan's duration.
-const LOOK: Duration = Duration::from_millis(2);
-const LOOKS_TIMES: u32 = 4;
+const SCAN_PAUSE: Duration = Duration::from_millis(2);
+const SCAN_PAUSE_FACTOR: u32 = 4;
 
 /// One part in this number of the budget is kept free for pages that are read ahead or paged out,
 /// where sweeps leave pages behind.
-const FREE_PART: u64 = 4;
+const FREE_FRACTION: u64 = 4;
 
 /// Streams are read ahead by at most one part in this number of the budget.
-const AHEAD_PART: u64 = 16;
+const READ_AHEAD_FRACTION: u64 = 16;
 
 /// Swap and a memory limit for a command, and the source of its hints.
 #[derive(Debug)]
-pub struct Steered {
+pub struct SwapSession {
     file: PathBuf,
     is_on: bool,
-    group: Option<Group>,
+    group: Option<MemoryGroup>,
     dram_bytes: u64,
-    processes: BTreeMap<u32, (Looked, Steer)>,
+    processes: BTreeMap<u32, (ScannedProcess, HintPolicy)>,
     /// Pages that the kernel was asked to read ahead, and to page out.
-    asked: (u64, u64),
+    hinted: (u64, u64),
 }
 
 #[derive(Debug)]
-struct Group {
+struct MemoryGroup {
     folder: PathBuf,
     limit: &'static str,
     /// The former control group of this process.
     before: PathBuf,
 }
 
-impl Steered {
+impl SwapSession {
     /// Makes a swap file of `swap_bytes` in a folder, turns it on, and makes a control group with a
     /// limit of `dram_bytes`. Both are removed when the value is dropped.
     ///
     /// # Errors
     /// When the swap file or the control group cannot be made: both need root.
-    pub fn begin(store: &Path, dram_bytes: u64, swap_bytes: u64) -> Result<Self, Refused> {
+    pub fn begin(store: &Path, dram_bytes: u64, swap_bytes: u64) -> Result<Self, StoreRefused> {
         check(store)?;
-        swept(store);
-        let file = store.join(format!("{FILE}{}", process::id()));
-        let mut steered = Self {
+        remove_leftovers(store);
+        let file = store.join(format!("{FILE_PREFIX}{}", process::id()));
+        let mut session = Self {
             file,
             is_on: false,
             group: None,
             dram_bytes,
             processes: BTreeMap::new(),
-            asked: (0, 0),
+            hinted: (0, 0),
         };
-        steered.swap_on(swap_bytes).map_err(|why| {
+        session.swap_on(swap_bytes).map_err(|why| {
             let hint =
                 "it takes root, free space, and a file system that can hold swap (ext4, XFS)";
             refused(store, format!("no swap there: {why}"), hint)
         })?;
-        steered.group = Some(Group::new(dram_bytes).map_err(|why| {
+        session.group = Some(MemoryGroup::new(dram_bytes).map_err(|why| {
             let hint = "it takes root, and the memory controller of control groups";
             refused(store, format!("there is no budget without a control group: {why}"), hint)
         })?);
-        Ok(steered)
+        Ok(session)
     }
 
     fn swap_on(&mut self, bytes: u64) -> io::Result<()> {
@@ -101,7 +101,7 @@ impl Steered {
         }
         let path = path(&self.file)?;
         // SAFETY: the path ends with a zero, and the file belongs to this session alone.
-        if unsafe { libc::swapon(path.as_ptr(), FIRST) } != 0 {
+        if unsafe { libc::swapon(path.as_ptr(), SWAP_FLAGS) } != 0 {
             return Err(io::Error::last_os_error());
         }
         self.is_on = true;
@@ -112,7 +112,7 @@ impl Steered {
     ///
     /// # Errors
     /// When the control group does not accept this process.
-    pub fn within<T>(&self, act: impl FnOnce() -> T) -> io::Result<T> {
+    pub fn run_in_group<T>(&self, act: impl FnOnce() -> T) -> io::Result<T> {
         let Some(group) = &self.group else { return Ok(act()) };
         let own = process::id().to_string();
         fs::write(group.folder.join("cgroup.procs"), &own)?;
@@ -123,40 +123,41 @@ impl Steered {
 
     /// Scans all processes of the group once, gives hints to the kernel, and returns the pause
     /// until the next scan.
-    pub fn look(&mut self) -> Duration {
+    pub fn scan(&mut self) -> Duration {
         let begun = Instant::now();
-        let Some(group) = &self.group else { return LOOK };
-        let most = (self.dram_bytes - self.dram_bytes / FREE_PART) / 4096;
-        let mut others: u64 = self.processes.values().map(|(_, steer)| steer.there()).sum();
+        let Some(group) = &self.group else { return SCAN_PAUSE };
+        let resident_max = (self.dram_bytes - self.dram_bytes / FREE_FRACTION) / 4096;
+        let mut resident_elsewhere: u64 =
+            self.processes.values().map(|(_, policy)| policy.resident()).sum();
         let pids = group.processes();
         self.processes.retain(|pid, _| pids.contains(pid));
         for pid in pids.into_iter().filter(|pid| *pid != process::id()) {
             if !self.processes.contains_key(&pid) {
-                let most = (self.dram_bytes / AHEAD_PART / 4096).max(1);
-                let steer = Steer::new(Limits { initial: most.min(256), max: most });
+                let max = (self.dram_bytes / READ_AHEAD_FRACTION / 4096).max(1);
+                let policy = HintPolicy::new(Limits { initial: max.min(256), max });
                 // The process may have ended.
-                let Ok(looked) = Looked::new(pid) else { continue };
-                self.processes.insert(pid, (looked, steer));
+                let Ok(scanned) = ScannedProcess::new(pid) else { continue };
+                self.processes.insert(pid, (scanned, policy));
             }
-            let Some((looked, steer)) = self.processes.get_mut(&pid) else { continue };
-            let Ok(there) = looked.there(LEAST_BYTES) else { continue };
-            others -= steer.there();
-            let ask = steer.look(there, most.saturating_sub(others));
-            others += steer.there();
-            looked.ask(&ask);
-            self.asked.0 += count(&ask.ahead);
-            self.asked.1 += count(&ask.out);
+            let Some((scanned, policy)) = self.processes.get_mut(&pid) else { continue };
+            let Ok(resident) = scanned.resident(MAPPING_BYTES_MIN) else { continue };
+            resident_elsewhere -= policy.resident();
+            let hints = policy.update(resident, resident_max.saturating_sub(resident_elsewhere));
+            resident_elsewhere += policy.resident();
+            scanned.give(&hints);
+            self.hinted.0 += count(&hints.read_ahead);
+            self.hinted.1 += count(&hints.page_out);
         }
-        LOOK.max(begun.elapsed() * LOOKS_TIMES)
+        SCAN_PAUSE.max(begun.elapsed() * SCAN_PAUSE_FACTOR)
     }
 
     /// Pages that the kernel was asked to read ahead, and to page out early.
-    pub const fn asked(&self) -> (u64, u64) {
-        self.asked
+    pub const fn hinted(&self) -> (u64, u64) {
+        self.hinted
     }
 }
 
-impl Drop for Steered {
+impl Drop for SwapSession {
     fn drop(&mut self) {
         self.processes.clear();
         self.group = None;
@@ -167,27 +168,27 @@ impl Drop for Steered {
     }
 }
 
-impl Group {
+impl MemoryGroup {
     fn new(bytes: u64) -> io::Result<Self> {
-        let one = Path::new("/sys/fs/cgroup/memory");
-        let two = Path::new("/sys/fs/cgroup");
-        let is_one = one.join("memory.limit_in_bytes").exists();
-        let tree = if is_one { one } else { two };
-        if !is_one {
+        let v1 = Path::new("/sys/fs/cgroup/memory");
+        let v2 = Path::new("/sys/fs/cgroup");
+        let is_v1 = v1.join("memory.limit_in_bytes").exists();
+        let tree = if is_v1 { v1 } else { v2 };
+        if !is_v1 {
             let has = fs::read_to_string(tree.join("cgroup.subtree_control"))?;
             if !has.split_ascii_whitespace().any(|name| name == "memory") {
                 fs::write(tree.join("cgroup.subtree_control"), "+memory")?;
             }
         }
-        let limit = if is_one { "memory.limit_in_bytes" } else { "memory.max" };
+        let limit = if is_v1 { "memory.limit_in_bytes" } else { "memory.max" };
         let own = fs::read_to_string("/proc/self/cgroup")?;
-        let is_ours = |line: &&str| match is_one {
+        let is_ours = |line: &&str| match is_v1 {
             true => line.split(':').nth(1).is_some_and(|of| of.split(',').any(|it| it == "memory")),
             false => line.starts_with("0::"),
         };
         let before = own.lines().find(is_ours).and_then(|line| line.splitn(3, ':').nth(2));
         let before = tree.join(before.unwrap_or("/").trim_start_matches('/'));
-        let folder = tree.join(format!("{GROUP}{}", process::id()));
+        let folder = tree.join(format!("{GROUP_PREFIX}{}", process::id()));
         fs::create_dir(&folder)?;
         let group = Self { folder, limit, before };
         fs::write(group.folder.join(group.limit), bytes.to_string())?;
@@ -200,7 +201,7 @@ impl Group {
     }
 }
 
-impl Drop for Group {
+impl Drop for MemoryGroup {
     /// Moves remaining processes back to the former control group, without a limit.
     fn drop(&mut self) {
         for _ in 0..100 {
@@ -219,7 +220,7 @@ impl Drop for Group {
 ///
 /// # Errors
 /// When they cannot.
-pub fn check(store: &Path) -> Result<(), Refused> {
+pub fn check(store: &Path) -> Result<(), StoreRefused> {
     if !store.is_dir() {
         let hint = "name a folder: swap for a static program is a file";
         return Err(refused(store, "is no folder".into(), hint));
@@ -228,10 +229,10 @@ pub fn check(store: &Path) -> Result<(), Refused> {
         let hint = "run it as root, or link the program dynamically";
         return Err(refused(store, "no swap there: swapon(2) takes root".into(), hint));
     }
-    let [one, two] = ["/sys/fs/cgroup/memory", "/sys/fs/cgroup"].map(Path::new);
-    let controllers = fs::read_to_string(two.join("cgroup.controllers")).unwrap_or_default();
-    let is_two = controllers.split_ascii_whitespace().any(|name| name == "memory");
-    if one.join("memory.limit_in_bytes").exists() || is_two {
+    let [v1, v2] = ["/sys/fs/cgroup/memory", "/sys/fs/cgroup"].map(Path::new);
+    let controllers = fs::read_to_string(v2.join("cgroup.controllers")).unwrap_or_default();
+    let is_v2 = controllers.split_ascii_whitespace().any(|name| name == "memory");
+    if v1.join("memory.limit_in_bytes").exists() || is_v2 {
         return Ok(());
     }
     let why = "there is no budget without a control group, and none has the memory controller";
@@ -240,20 +241,20 @@ pub fn check(store: &Path) -> Result<(), Refused> {
 }
 
 /// Removes the swap files in a folder, and the control groups, of sessions that were killed.
-pub fn swept(store: &Path) {
+pub fn remove_leftovers(store: &Path) {
     let is_gone = |name: &str, of: &str| {
         let pid = name.strip_prefix(of).and_then(|pid| pid.parse::<u32>().ok());
         pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists())
     };
     for entry in fs::read_dir(store).into_iter().flatten().flatten() {
-        if is_gone(&entry.file_name().to_string_lossy(), FILE) {
+        if is_gone(&entry.file_name().to_string_lossy(), FILE_PREFIX) {
             swap_off(&entry.path());
             let _ = fs::remove_file(entry.path());
         }
     }
     for tree in ["/sys/fs/cgroup/memory", "/sys/fs/cgroup"] {
         for entry in fs::read_dir(tree).into_iter().flatten().flatten() {
-            if is_gone(&entry.file_name().to_string_lossy(), GROUP) {
+            if is_gone(&entry.file_name().to_string_lossy(), GROUP_PREFIX) {
                 // A group that still has processes stays, without swap of its own.
                 let _ = fs::remove_dir(entry.path());
             }
@@ -273,6 +274,6 @@ fn path(file: &Path) -> io::Result<CString> {
     CString::new(file.as_os_str().as_bytes()).map_err(io::Error::other)
 }
 
-fn refused(store: &Path, why: String, hint: &str) -> Refused {
-    Refused { store: store.display().to_string(), why, hint: hint.into() }
+fn refused(store: &Path, why: String, hint: &str) -> StoreRefused {
+    StoreRefused { store: store.display().to_string(), why, hint: hint.into() }
 }

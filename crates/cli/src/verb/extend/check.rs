@@ -12,7 +12,7 @@ use interleaf_linux::{
 };
 use interleaf_model::units::Bytes;
 use interleaf_pager::{
-    rights::{self, Refused},
+    rights::{self, MissingRight},
     session::{PAGE_BYTES, Session, Settings},
     store::{self, FileStore, Options, backing},
 };
@@ -84,7 +84,7 @@ pub(super) fn checks(
     found.push(tried("userfaultfd", rights::userfaultfd()));
     found.push(match rights::io_uring() {
         // Threads do its work.
-        Err(Refused { why, remedy }) => {
+        Err(MissingRight { why, hint: remedy }) => {
             CheckDocument::warning("io_uring", format!("{why}: transfers are slower"), &remedy)
         }
         works => tried("io_uring", works),
@@ -98,7 +98,7 @@ pub(super) fn checks(
     });
     if args.dram.is_some() {
         // The memory of other processes of the session is in use already.
-        let held = session.map_or(0, |session| session.board.held());
+        let held = session.map_or(0, |session| session.ledger.held());
         found.extend(memory(&Root::live(), settings.dram_bytes, held * PAGE_BYTES));
     }
     found
@@ -203,10 +203,10 @@ fn pinned(program: &Program) -> Option<CheckDocument> {
     ))
 }
 
-fn tried(what: &str, outcome: Result<(), Refused>) -> CheckDocument {
+fn tried(what: &str, outcome: Result<(), MissingRight>) -> CheckDocument {
     match outcome {
         Ok(()) => CheckDocument::fine(what, "works".into()),
-        Err(Refused { why, remedy }) => CheckDocument::refused(what, why, &remedy),
+        Err(MissingRight { why, hint: remedy }) => CheckDocument::refused(what, why, &remedy),
     }
 }
 
@@ -222,7 +222,7 @@ fn stores(args: &ExtendArgs) -> Vec<CheckDocument> {
 }
 
 /// The kind of a store, unless it is the refused one.
-fn store(path: &Path, refused: Option<&store::Refused>) -> CheckDocument {
+fn store(path: &Path, refused: Option<&store::StoreRefused>) -> CheckDocument {
     let what = "store";
     let place = path.display();
     let storage = match Storage::probe(&Root::live(), path) {

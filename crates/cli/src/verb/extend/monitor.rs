@@ -36,14 +36,14 @@ pub(super) fn monitor(pid: Option<u32>, json: bool) -> Result<(), Failure> {
 fn find(pid: Option<u32>) -> Result<Session, Failure> {
     let base = Session::base().map_err(unbegun)?;
     let mut sessions = Session::all(&base).map_err(unbegun)?;
-    sessions.retain(Session::runs);
+    sessions.retain(Session::is_running);
     let hint = "start one with interleaf extend --dram SIZE --store PATH -- COMMAND; only who runs \
                 it may watch it";
     if let Some(pid) = pid {
         let has = |session: &Session| {
-            let processes = session.board.processes();
+            let processes = session.ledger.processes();
             session.settings.keeper == pid
-                || session.board.first() == Some(pid)
+                || session.ledger.first_process() == Some(pid)
                 || processes.iter().any(|process| process.identity.pid == pid)
         };
         let found = sessions.into_iter().find(has);
@@ -85,13 +85,13 @@ impl<'a> Watch<'a> {
 
     /// How it is now; `None` when it has ended.
     fn look(&mut self) -> Option<ExtendDocument> {
-        if !self.session.runs() {
+        if !self.session.is_running() {
             return None;
         }
         // Those who have gone are the keeper's affair.
-        self.seen.watch(&self.session.board);
-        let (settings, board) = (&self.session.settings, &self.session.board);
-        let mut document = ExtendDocument::new(settings, board, &self.seen);
+        self.seen.watch(&self.session.ledger);
+        let (settings, ledger) = (&self.session.settings, &self.session.ledger);
+        let mut document = ExtendDocument::new(settings, ledger, &self.seen);
         document.elapsed_s = self.since.elapsed().as_secs_f64();
         Some(document)
     }

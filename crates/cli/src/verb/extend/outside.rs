@@ -4,7 +4,7 @@
 use interleaf_linux::{process::anonymous_bytes, root::Root};
 use interleaf_pager::{
     session::PAGE_BYTES,
-    session::ledger::{Board, Process},
+    session::ledger::{BudgetLedger, Process},
 };
 use interleaf_record::extend::ExtendDocument;
 use std::collections::BTreeMap;
@@ -28,8 +28,8 @@ impl Outside {
     }
 
     /// Looks at the processes that have a part of the budget.
-    pub(super) fn look(&mut self, board: &Board) {
-        for Process { identity, held, resident, .. } in board.processes() {
+    pub(super) fn look(&mut self, ledger: &BudgetLedger) {
+        for Process { identity, held, resident, .. } in ledger.processes() {
             // A process that has ended, or is another user's, was looked at before or never.
             let Ok(Some(bytes)) = anonymous_bytes(&self.root, identity.pid) else { continue };
             let peak = self.peaks.entry(identity.pid).or_default();

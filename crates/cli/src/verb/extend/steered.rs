@@ -11,7 +11,7 @@ use interleaf_linux::{
 };
 use interleaf_pager::{
     store::backing,
-    swap_hints::swap::{self, Steered},
+    swap_hints::swap::{self, SwapSession},
 };
 use interleaf_record::extend::CheckDocument;
 use std::{path::Path, process::ExitCode};
@@ -59,24 +59,24 @@ pub(super) fn run(args: &ExtendArgs, dram_bytes: u64) -> Result<ExitCode, Failur
     // The checks have made sure of that.
     let Some(store) = args.store.first() else { return Ok(ExitCode::from(2)) };
     let signals = Signals::hold().map_err(system::signal_failure)?;
-    let mut steered = begun(store, dram_bytes)?;
+    let mut swap = begun(store, dram_bytes)?;
     say(
         args.quiet,
         "it is linked statically: its pages go to swap, which is steered. That is slower by far \
          than what programs get that are not",
     );
     let (program, arguments) = args.command.split_first().unwrap_or_else(|| unreachable!());
-    let started = steered.within(|| signals.start_with(&[], program, arguments));
+    let started = swap.run_in_group(|| signals.start_with(&[], program, arguments));
     let started = started.map_err(|why| {
         let hint = "it takes root, and the memory controller of control groups";
         Failure::new(format!("the control group takes no command: {why}"), hint)
     })?;
     let mut running = started.map_err(system::start_failure)?;
-    while !running.has_ended(steered.look()) {}
+    while !running.has_ended(swap.scan()) {}
     let status = running.status().map_err(system::wait_failure)?;
     let (elapsed, signal) = (running.elapsed(), running.came());
-    let (ahead, out) = steered.asked();
-    drop(steered);
+    let (ahead, out) = swap.hinted();
+    drop(swap);
     say(
         args.quiet,
         &format!("the kernel was asked for {ahead} pages ahead, and to put out {out} behind"),
@@ -84,11 +84,12 @@ pub(super) fn run(args: &ExtendArgs, dram_bytes: u64) -> Result<ExitCode, Failur
     Ok(placed::exit(&Ended { status: Some(status), elapsed, signal }))
 }
 
-fn begun(store: &Path, dram_bytes: u64) -> Result<Steered, Failure> {
+fn begun(store: &Path, dram_bytes: u64) -> Result<SwapSession, Failure> {
     let free = backing::free(store).map_err(|why| {
         let hint = "name a folder on a fast drive that exists";
         Failure::new(format!("the store {}: {why}", store.display()), hint)
     })?;
     let swap = (dram_bytes * SWAP_TIMES).min(free / SWAP_PART) & !0xf_ffff;
-    Steered::begin(store, dram_bytes, swap).map_err(|why| Failure::new(why.to_string(), why.hint))
+    SwapSession::begin(store, dram_bytes, swap)
+        .map_err(|why| Failure::new(why.to_string(), why.hint))
 }

@@ -1,19 +1,20 @@
-//! What DAMON takes, found out by asking: a thread is set up with one context and one scheme, words
-//! are written where they belong, and all of it is removed again. The thread is never started, so
-//! nothing is watched and nothing is done. It takes milliseconds.
+//! The features of a kernel's DAMON, found by trial: a thread is set up with one context and one
+//! scheme, keywords are written to its files, and all of it is removed again. The thread is never
+//! started, so that it monitors and does nothing. A probe takes milliseconds.
 //!
-//! The kernel takes a word that it knows, and answers `EINVAL` to others. What it takes is not all
-//! that it then does: destinations, say, are for contexts of `vaddr` and `fvaddr`.
+//! The kernel accepts keywords that it knows and answers `EINVAL` to others. An accepted keyword
+//! need not have an effect: destinations, for example, work only in contexts of `vaddr` and
+//! `fvaddr`.
 //!
-//! All of DAMON's threads are one list, whose length is set: setting it drops what was there,
-//! unless a thread runs, and then the kernel refuses. So it is not done where somebody has set up a
-//! thread, started or not. Who sets one up at the same moment (damo, say) meets us, as they would
-//! meet each other: there is no lock.
+//! DAMON's threads form one list, whose length is written to `nr_kdamonds`: writing it drops the
+//! old list, and fails while a thread runs. No probe is made, therefore, where threads are set up,
+//! started or not. A program that sets one up at the same moment (damo, say) collides with the
+//! probe as it would with any other: DAMON has no lock.
 
 use super::{ADMIN, words};
 use crate::root::{Root, RootError};
 
-/// What a scheme may do. Those that a kernel does not know, now or ever, cost one write.
+/// Actions of schemes. A keyword that the kernel does not know costs one write.
 const ACTIONS: [&str; 11] = [
     "willneed",
     "cold",
@@ -28,7 +29,7 @@ const ACTIONS: [&str; 11] = [
     "stat",
 ];
 
-/// What a quota may be tuned towards.
+/// Metrics that a quota can be tuned to.
 const GOALS: [&str; 10] = [
     "user_input",
     "some_mem_psi_us",
@@ -42,50 +43,51 @@ const GOALS: [&str; 10] = [
     "node_ineligible_mem_bp",
 ];
 
-/// How a quota may be tuned.
+/// Tuners of quotas.
 const TUNERS: [&str; 2] = ["consist", "temporal"];
 
-/// What pages may be told apart by.
+/// Types of filters.
 const FILTERS: [&str; 8] =
     ["anon", "active", "memcg", "young", "hugepage_size", "unmapped", "addr", "target"];
 
-/// Where filters are set up, since 6.14.
+/// The folders of filters since 6.14.
 const FILTER_FOLDERS: [&str; 2] = ["core_filters", "ops_filters"];
 
-/// Where they are set up before that; deprecated since 7.2.
+/// The folder of filters before that; deprecated since 7.2.
 const OLD_FILTER_FOLDER: &str = "filters";
 
-/// What DAMON takes.
+/// The features of DAMON in a kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Probed {
-    /// What it watches: `vaddr`, `fvaddr`, `paddr`.
+    /// Operations: `vaddr`, `fvaddr`, `paddr`.
     pub operations: Vec<String>,
-    /// What schemes do: `pageout`, `migrate_hot`, ...
+    /// Actions of schemes: `pageout`, `migrate_hot`, ...
     pub actions: Vec<String>,
-    /// Whether a scheme may have several destinations with weights: what interleaves the pages of
+    /// True when a scheme may have several destinations with weights, which interleave the pages of
     /// running programs.
     pub destinations: bool,
-    /// What quotas may be tuned towards: `node_mem_used_bp`, ...
+    /// Metrics that a quota can be tuned to: `node_mem_used_bp`, ...
     pub goals: Vec<String>,
-    /// How they may be tuned; none where the kernel has one way.
+    /// Tuners of quotas; empty where the kernel has only one.
     pub tuners: Vec<String>,
-    /// What pages may be told apart by: `anon`, `young`, ...
+    /// Types of filters: `anon`, `young`, ...
     pub filters: Vec<String>,
-    /// Whether it tunes its intervals itself.
+    /// True when DAMON can tune its intervals itself.
     pub interval_goal: bool,
-    /// Whether filters are in two folders by who applies them, `core_filters` and `ops_filters`.
+    /// True when filters are in two folders by the layer that applies them, `core_filters` and
+    /// `ops_filters`.
     pub split_filters: bool,
-    /// Whether a thread brings its own statistics up to date, `refresh_ms`.
+    /// True when a thread updates its statistics periodically, `refresh_ms`.
     pub refresh: bool,
-    /// Whether one process can be dropped while others are watched on, `obsolete_target`.
+    /// True when one process can be dropped while the others stay monitored, `obsolete_target`.
     pub obsolete_target: bool,
 }
 
 impl Probed {
-    /// What a kernel of this release takes, such as `6.17.13`, as far as it matters for moving
-    /// pages: of one that cannot be asked. From `docs/kernels.md`, which a test holds against
-    /// kernels, and for those in between the releases that kernels announce them for. `None` of
-    /// one before 6.11, whose DAMON moves no pages.
+    /// The features of a kernel release such as `6.17.13`, as far as they matter for moving pages,
+    /// where the kernel cannot be probed. From `docs/kernels.md`, which tests check against running
+    /// kernels; for releases in between, from the kernel's announcements. `None` before 6.11, whose
+    /// DAMON moves no pages.
     pub fn of_release(release: &str) -> Option<Self> {
         let mut numbers = release.split(['.', '-', '+']).map_while(|word| word.parse::<u32>().ok());
         let release = (numbers.next()?, numbers.next()?);
@@ -120,29 +122,25 @@ impl Probed {
     }
 }
 
-/// Why it was not found out.
+/// The reason why DAMON was not probed.
 #[derive(Debug, thiserror::Error)]
 pub enum ProbeError {
-    /// The machine was captured.
     #[error("a captured machine has no kernel to ask")]
     Captured,
-    /// There is no DAMON.
     #[error("the kernel has no DAMON, or its files are not there")]
     Missing,
-    /// Somebody has set up threads.
     #[error("somebody has set up {0} DAMON thread(s), which setting up another one would drop")]
     Held(u64),
-    /// A file that cannot be read or written.
     #[error(transparent)]
     Root(#[from] RootError),
 }
 
-/// Finds out what DAMON takes, on a machine where nobody has set up a thread of it; leaves it as it
-/// was found, whatever happens.
+/// Probes DAMON on a machine where no thread of it is set up, and leaves it as it was, also on
+/// errors.
 ///
 /// # Errors
-/// When the machine was captured, has no DAMON or somebody has set it up, which is left untouched;
-/// and when a file cannot be read or written: only root may.
+/// When the machine is a captured one, lacks DAMON or has threads set up, which are left untouched;
+/// and when a file cannot be read or written: that takes root.
 pub fn probe(root: &Root) -> Result<Probed, ProbeError> {
     if !root.is_live() {
         return Err(ProbeError::Captured);
@@ -206,8 +204,8 @@ fn filters(root: &Root, scheme: &str) -> Result<Vec<String>, RootError> {
     Ok(filters)
 }
 
-/// Those of `candidates` that the kernel takes in the file at `path`; none where it has no such
-/// file.
+/// The `candidates` that the kernel accepts in the file at `path`; none where the file does not
+/// exist.
 fn taken(root: &Root, path: &str, candidates: &[&str]) -> Result<Vec<String>, RootError> {
     let mut taken = vec![];
     if !root.has(path) {
@@ -223,12 +221,12 @@ fn taken(root: &Root, path: &str, candidates: &[&str]) -> Result<Vec<String>, Ro
     Ok(taken)
 }
 
-/// How many threads there are.
+/// The file with the number of threads.
 fn count_path() -> String {
     format!("{ADMIN}/nr_kdamonds")
 }
 
-/// One thread that was set up, and is removed when this goes.
+/// A thread that is set up for a probe, and removed when this is dropped.
 struct Setup<'a> {
     root: &'a Root,
     there: bool,
@@ -244,7 +242,7 @@ impl<'a> Setup<'a> {
         Ok(Self { root, there: true })
     }
 
-    /// Removes it, and tells whether that failed.
+    /// Removes the thread.
     fn remove(mut self) -> Result<(), RootError> {
         self.removed()
     }
@@ -253,7 +251,7 @@ impl<'a> Setup<'a> {
         if !std::mem::take(&mut self.there) {
             return Ok(());
         }
-        // Another number is somebody else's, who has dropped ours.
+        // Another number means that another program has replaced our list.
         if self.root.number(&count_path())? != Some(1) {
             return Ok(());
         }
@@ -263,7 +261,7 @@ impl<'a> Setup<'a> {
 
 impl Drop for Setup<'_> {
     fn drop(&mut self) {
-        // It was an error that led here: that is told, and this would hide it.
+        // An error led here and is reported already; a second one would hide it.
         _ = self.removed();
     }
 }

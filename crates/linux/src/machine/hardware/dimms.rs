@@ -1,5 +1,5 @@
-//! What is in the slots for memory: as the firmware describes it (SMBIOS, structure 17), which only
-//! root may read, or as the driver of the memory controller counts it (EDAC).
+//! Memory modules: as the firmware describes them (SMBIOS, structure 17), which only root may read,
+//! or as the driver of the memory controller counts them (EDAC).
 
 use super::Told;
 use crate::root::{Root, RootError};
@@ -7,22 +7,21 @@ use crate::root::{Root, RootError};
 const ENTRIES: &str = "/sys/firmware/dmi/entries";
 const EDAC: &str = "/sys/devices/system/edac/mc";
 
-/// A module in a slot.
+/// A memory module.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dimm {
-    /// The slot.
+    /// The slot's name.
     pub slot: String,
-    /// Its capacity.
     pub bytes: u64,
-    /// What kind of memory it is, such as `DDR5`.
+    /// The kind of memory, such as `DDR5`.
     pub kind: String,
-    /// How fast it runs, mega-transfers a second; `None` where it is not told.
+    /// The configured speed, mega-transfers a second; `None` where it is not known.
     pub mtps: Option<u32>,
-    /// Its maker and number.
+    /// Manufacturer and part number.
     pub part: String,
 }
 
-/// Kinds of memory by their numbers (SMBIOS 3.7, 7.18.2).
+/// Kinds of memory by their numbers in SMBIOS 3.7, 7.18.2.
 const KINDS: [(u8, &str); 9] = [
     (0x18, "DDR3"),
     (0x1A, "DDR4"),
@@ -35,7 +34,7 @@ const KINDS: [(u8, &str); 9] = [
     (0x23, "LPDDR5"),
 ];
 
-/// What is in the slots, or why that is not known.
+/// The installed modules, or the reason why they are not known.
 pub(super) fn dimms(root: &Root) -> Result<Told<Vec<Dimm>>, RootError> {
     let (mut found, mut refused) = (vec![], false);
     for name in root.names(ENTRIES)?.iter().filter(|name| name.starts_with("17-")) {
@@ -57,7 +56,7 @@ pub(super) fn dimms(root: &Root) -> Result<Told<Vec<Dimm>>, RootError> {
     })
 }
 
-/// A structure of type 17 with its strings behind it; `None` of an empty slot.
+/// Parses a structure of type 17 and the strings behind it; `None` of an empty slot.
 fn dimm(bytes: &[u8]) -> Option<Dimm> {
     let length = usize::from(*bytes.get(1)?);
     let fields = bytes.get(..length).filter(|fields| fields.first() == Some(&17))?;
@@ -70,7 +69,7 @@ fn dimm(bytes: &[u8]) -> Option<Dimm> {
         String::from_utf8_lossy(found).trim().to_string()
     };
     let bytes = match word(0x0C)? {
-        // Nothing in the slot, or nothing known of it.
+        // An empty slot, or an unknown size.
         0 | 0xFFFF => return None,
         0x7FFF => u64::from(long(0x1C)? & 0x7FFF_FFFF) << 20,
         kib if kib & 0x8000 != 0 => u64::from(kib & 0x7FFF) << 10,
@@ -88,7 +87,7 @@ fn dimm(bytes: &[u8]) -> Option<Dimm> {
     })
 }
 
-/// The modules that drivers of memory controllers count.
+/// Modules as counted by the driver of the memory controller.
 fn counted(root: &Root) -> Result<Vec<Dimm>, RootError> {
     let mut found = vec![];
     for controller in root.names(EDAC)?.iter().filter(|name| name.starts_with("mc")) {
@@ -116,7 +115,7 @@ mod tests {
     use proptest::prelude::*;
     use std::fs;
 
-    /// A structure as firmware has it: 64 GiB of DDR5-6400 that runs at 5200.
+    /// A structure of type 17: 64 GiB of DDR5-6400 that runs at 5200.
     fn structure() -> Vec<u8> {
         let mut bytes = vec![0; 0x28];
         (bytes[0], bytes[1]) = (17, 0x28);

@@ -1,4 +1,4 @@
-//! Which way carries a decision out best, by what the kernel takes and whose pages they are.
+//! Ranks the kinds of actuators by the features of the kernel and by the scope.
 
 use super::{
     Actuator, Scope, Setting, context::ELIGIBLE, pages::Pages, physical::Physical, vaddr::Vaddr,
@@ -7,39 +7,37 @@ use crate::machine::damon::probe::Probed;
 use interleaf_model::machine::Order;
 use std::fmt;
 
-/// A way to carry a decision out.
+/// A kind of actuator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// DAMON in the addresses of processes, with destinations.
+    /// DAMON on the addresses of processes, with destinations.
     Vaddr,
-    /// DAMON in physical memory, with a goal of the kernel's.
+    /// DAMON on physical memory, with a quota goal in the kernel.
     Paddr,
-    /// DAMON in physical memory, with quotas alone.
+    /// DAMON on physical memory, with quotas alone.
     Quota,
     /// `move_pages(2)`.
     Pages,
 }
 
-/// A way, and why it is taken or not.
+/// A kind of actuator with the reason why it is available or not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
-    /// The way.
     pub way: Way,
-    /// Why.
     pub reason: String,
 }
 
-/// All ways, for one kernel, scope and order.
+/// All kinds, for one kernel, scope and order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ranked {
-    /// Those that there are, the best first.
+    /// The available ones, the best first.
     pub there: Vec<Choice>,
-    /// Those that there are not.
+    /// The unavailable ones.
     pub missing: Vec<Choice>,
 }
 
 impl Way {
-    /// What it is called.
+    /// The name in configuration files and output.
     pub fn name(self) -> &'static str {
         match self {
             Self::Vaddr => "vaddr",
@@ -49,15 +47,15 @@ impl Way {
         }
     }
 
-    /// The way of this name.
+    /// The kind with this name.
     pub fn named(name: &str) -> Option<Self> {
         [Self::Vaddr, Self::Paddr, Self::Quota, Self::Pages]
             .into_iter()
             .find(|way| way.name() == name)
     }
 
-    /// An actuator that goes this way, on a kernel that takes what was probed. Nothing is changed
-    /// before it is set a goal.
+    /// Builds an actuator of this kind for a kernel with these features. The machine is not changed
+    /// before a goal is set.
     pub fn build<'a>(self, setting: Setting<'a>, kernel: &Probed) -> Box<dyn Actuator + 'a> {
         match self {
             Self::Vaddr => Box::new(Vaddr::new(setting, kernel.clone())),
@@ -67,7 +65,7 @@ impl Way {
         }
     }
 
-    /// Whether a kernel and a scope have it, and why.
+    /// True when a kernel and a scope support this kind, with the reason.
     fn judge(
         self,
         kernel: Option<&Probed>,
@@ -105,7 +103,7 @@ impl Way {
                 Err("it watches processes, and the scope is the machine".into())
             }
             Self::Vaddr if !has(&kernel.operations, "vaddr") => lacks("operations vaddr", "5.18"),
-            // Kernels that take the action for `vaddr`, and do nothing then, have none either.
+            // Kernels that accept the action for `vaddr` but ignore it have no destinations either.
             Self::Vaddr if !kernel.destinations => {
                 lacks("destinations, nor migration by virtual addresses", "6.17")
             }
@@ -129,13 +127,13 @@ impl Way {
     }
 }
 
-/// The ways that there are to move the pages of a scope, but for those that are protected; the best
-/// first, each with its reason. Without `kernel`, what DAMON
-/// takes is not known: there is none, or somebody holds it.
+/// Ranks the actuators for the pages of a scope except protected ones, the best first, each with
+/// its reason. `kernel` is `None` where DAMON's features are not known: it is missing, or another
+/// program holds it.
 ///
-/// `vaddr` is first because it is exact and does no more once it is there; `move_pages` is before
-/// DAMON in physical memory for a control group because it is exact too, and last for the machine,
-/// which has too many processes to look at each page.
+/// `vaddr` is first because it is exact and stops once pages are in place. `move_pages` comes
+/// before DAMON on physical memory for a control group because it is exact too, and last for the
+/// machine, which has too many processes to scan all their pages.
 pub fn choose(kernel: Option<&Probed>, scope: &Scope, protected: &[Scope], order: Order) -> Ranked {
     let ways = match (scope, order) {
         (Scope::Machine, _) | (_, Order::HottestFirst) => {

@@ -1,8 +1,8 @@
-//! A context of DAMON as the files that it is written into: pure.
+//! A context of DAMON as writes to its files: pure.
 //!
-//! The same context is written otherwise by kernel: filters have two folders since 6.15, a thread
-//! brings its statistics up to date by itself since 6.17. What is left out has the kernel's
-//! default, which is zero in all files that are numbers; so upper limits have to be written.
+//! The files differ by kernel: filters have two folders since 6.15, and a thread updates its
+//! statistics by itself since 6.17. Files that are not written keep the kernel's default, which is
+//! zero for all numbers; upper limits, therefore, have to be written.
 
 use crate::{
     machine::damon::{ADMIN, probe::Probed},
@@ -10,118 +10,115 @@ use crate::{
 };
 use std::ops::Range;
 
-/// How often a region is looked at. With [`AGGREGATION_US`] it is what the weights 60:40 were
-/// reached with exactly, in 12 s, and kept (6.17.13 and 7.2.12, a program that sweeps 200 MiB).
+/// Sampling interval. With [`AGGREGATION_US`], weights of 60:40 were reached exactly in 12 s, and
+/// kept (6.17.13 and 7.2.12, a program that sweeps 200 MiB).
 pub const SAMPLE_US: u64 = 100_000;
 
-/// How often what was found is put together, and schemes are applied.
+/// Aggregation interval; schemes are applied at its end.
 pub const AGGREGATION_US: u64 = 1_000_000;
 
-/// How often DAMON looks which mappings processes have.
+/// Interval at which DAMON reads the mappings of processes.
 const UPDATE_US: u64 = 1_000_000;
 
-/// The most accesses that an aggregation can find.
+/// The highest access count of an aggregation.
 pub const ACCESSES_MAX: u32 = (AGGREGATION_US / SAMPLE_US) as u32;
 
-/// Regions in all: DAMON's own default limits, but for many processes, which need some each.
+/// Limits of the number of regions: DAMON's defaults, except for many processes, which need some
+/// regions each.
 const REGIONS: Range<usize> = 10..1000;
 const REGIONS_OF_TARGET: usize = 20;
 
-/// The goal that a node has a part of the memory that a scheme is for, since 7.2.
+/// The metric of a quota goal on a node's share of the eligible memory, since 7.2.
 pub const ELIGIBLE: &str = "node_eligible_mem_bp";
 
-/// The first thread's first context.
+/// The first context of the first thread.
 pub const CONTEXT: &str = "0/contexts/0";
 
-/// What is watched, and what is done with what is found.
+/// A context: monitored memory and schemes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Context {
-    /// What is watched.
     pub watched: Watched,
-    /// What is done.
     pub schemes: Vec<Scheme>,
 }
 
-/// What is watched.
+/// Monitored memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Watched {
     /// The addresses of processes (`vaddr`).
     Processes(Vec<u32>),
-    /// Physical memory (`paddr`), by its addresses in bytes, in their order.
+    /// Physical memory (`paddr`): address ranges in bytes, in ascending order.
     Memory(Vec<Range<u64>>),
 }
 
-/// What is done with regions of some heat.
+/// A scheme: an action on regions of some access pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scheme {
     /// `migrate_hot` or `migrate_cold`.
     pub action: &'static str,
-    /// Where pages go.
     pub to: To,
-    /// Accesses that an aggregation has found, from and to; `None` for no region at all.
+    /// The range of access counts, inclusive; `None` matches no region.
     pub accesses: Option<(u32, u32)>,
-    /// For how many aggregations that has been so, at least.
+    /// The minimum age, in aggregations.
     pub age_min: u32,
-    /// How much is tried at most; `None` for all.
+    /// The quota; `None` for no limit.
     pub quota: Option<Quota>,
-    /// A goal that the quota is tuned to by the kernel, below what it says.
+    /// The goal to which the kernel tunes the quota, with `quota` as its upper limit.
     pub goal: Option<EligibleGoal>,
-    /// What is left out.
+    /// Pages that are left out.
     pub without: Vec<Without>,
 }
 
-/// Where pages go.
+/// The destination of pages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum To {
-    /// To a node.
+    /// A node.
     Node(u32),
-    /// To nodes by weights above 0, by the address of each page.
+    /// Nodes by weights above 0; each page's address selects one.
     Weighted(Vec<(u32, u32)>),
 }
 
-/// How much is tried at most, whether or not it moves then. Regions take turns, whatever their
-/// heat: with the kernel's preference for the hottest ones, those that are in place already would
-/// use it up for ever.
+/// An upper limit of the bytes that a scheme tries to migrate, successful or not. Regions take
+/// turns whatever their access count: with the kernel's preference for the hottest ones, those in
+/// place already would use the quota up for ever.
 ///
-/// What is written is whole pages. Kernels try whole pages, and remember where they stopped once
-/// all is used up, to a byte; of a rest of less than a page that never is so, and each window
-/// begins at the first address again (6.12 and 6.17: the first 20 MiB of the machine were tried for
-/// minutes, with `qt_exceeds` at 0; "mm/damon/core: handle <min_region_sz remaining quota as
-/// empty", 2026).
+/// The quota is written in whole pages. Kernels try whole pages, and remember where they stopped
+/// once the quota is used up to the byte; a remainder of less than a page is never used up, so that
+/// each window begins at the first address again (6.12 and 6.17: the first 20 MiB of the machine
+/// were tried for minutes, with `qt_exceeds` at 0; "mm/damon/core: handle <min_region_sz remaining
+/// quota as empty", 2026).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quota {
-    /// So many bytes.
+    /// Bytes in a window.
     pub bytes: u64,
-    /// In so many milliseconds.
+    /// The length of a window, ms.
     pub reset_ms: u64,
 }
 
-/// `node_eligible_mem_bp`: the part of the eligible memory that a node should have.
+/// `node_eligible_mem_bp`: the target share of a node in the eligible memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EligibleGoal {
-    /// The node.
     pub node: u32,
-    /// The part, in ten thousandths.
+    /// The share in basis points.
     pub share_bp: u64,
 }
 
 /// Pages that a scheme leaves alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Without {
-    /// Those at these physical addresses.
+    /// Pages in a range of physical addresses.
     Addresses(Range<u64>),
-    /// Those that a file stands behind.
+    /// Pages of files.
     Files,
-    /// Those of other control groups than these, named from where version 2 is mounted; more than
-    /// one only where filters are split. It comes last.
+    /// Pages of all control groups but these, named relative to the mount point of version 2; more
+    /// than one group only where filters are split. It comes last.
     OtherGroups(Vec<String>),
-    /// Those of this control group, without those below it, named likewise.
+    /// Pages of this control group without its descendants, named likewise.
     Group(String),
 }
 
 impl Context {
-    /// What is to be written, in order, once there is a thread: counts before what they make room
-    /// for. The state is not among it.
+    /// The writes that set a context up below an existing thread, in order: counts before the
+    /// folders that they create. The thread's state is not among them.
     pub fn writes(&self, kernel: &Probed) -> Vec<Write> {
         let mut out = WriteList(vec![]);
         if kernel.refresh {
@@ -166,7 +163,7 @@ impl Context {
 }
 
 impl Quota {
-    /// Its bytes in whole pages, and one at least: 0 would be no limit.
+    /// The bytes rounded to whole pages, at least one: 0 would be no limit.
     fn whole_pages(self) -> u64 {
         let page = rustix::param::page_size() as u64;
         (self.bytes / page).max(1) * page
@@ -178,7 +175,7 @@ impl Scheme {
         out.add(format!("{folder}/action"), self.action);
         match &self.to {
             To::Node(node) => {
-                // Destinations that were there before would come first.
+                // Destinations that exist already would come first.
                 if kernel.destinations {
                     out.add(format!("{folder}/dests/nr_dests"), 0);
                 }
@@ -194,7 +191,7 @@ impl Scheme {
         }
         let pattern = format!("{folder}/access_pattern");
         out.add(format!("{pattern}/sz/max"), u64::MAX);
-        // No region has as many accesses as a number can say.
+        // No region has as many accesses, so that nothing matches.
         let (from, to) = self.accesses.unwrap_or((u32::MAX, u32::MAX));
         out.add(format!("{pattern}/nr_accesses/min"), from);
         out.add(format!("{pattern}/nr_accesses/max"), to);
@@ -212,8 +209,8 @@ impl Scheme {
             out.add(format!("{goals}/0/target_metric"), ELIGIBLE);
             out.add(format!("{goals}/0/target_value"), goal.share_bp);
             out.add(format!("{goals}/0/nid"), goal.node);
-            // All of the quota until the goal is reached, then none: the other tuner begins with
-            // a page and doubles, which takes a minute to get going.
+            // The whole quota until the goal is reached, then none: the other tuner starts with a
+            // page and doubles, which takes a minute to become effective.
             if kernel.tuners.iter().any(|it| it == "temporal") {
                 out.add(format!("{folder}/quotas/goal_tuner"), "temporal");
             }
@@ -229,10 +226,10 @@ impl Scheme {
     }
 }
 
-/// Filters reject what matches, by default and before 6.14 always. Since then one can also allow
-/// what matches; the first that matches decides, and behind a last one that allows, all else is
-/// rejected. So several groups are allowed one by one, where without that only one can be told from
-/// others.
+/// Filters reject matching pages, by default and before 6.14 always. Since then a filter can also
+/// allow: the first match decides, and after a last filter that allows, all other pages are
+/// rejected. Several groups are allowed one by one that way; otherwise only a single group can be
+/// selected.
 fn filters(folder: &str, all: &[&Without], can_allow: bool, out: &mut WriteList) {
     if all.is_empty() {
         return;
@@ -260,7 +257,7 @@ fn filters(folder: &str, all: &[&Without], can_allow: bool, out: &mut WriteList)
 }
 
 impl Without {
-    /// A filter that matches it.
+    /// Writes a filter that matches these pages.
     fn writes(&self, filter: &str, out: &mut WriteList) {
         let kind = match self {
             Self::Addresses(_) => "addr",
@@ -286,7 +283,7 @@ impl Without {
     }
 }
 
-/// What is written below the folder of DAMON's threads.
+/// Writes below the folder of DAMON's threads.
 struct WriteList(Vec<Write>);
 
 impl WriteList {

@@ -1,8 +1,8 @@
 //! Demotes cold pages while the fastest node near a socket is nearly full.
 //!
-//! Interleaving moves what is hot. What is not stays where it was first touched, and fills the
-//! fastest node until new pages, hot ones too, go elsewhere. The kernel's own watermarks of a
-//! scheme are of the whole machine's memory, so the node's is looked at here.
+//! Interleaving migrates hot pages. Cold pages stay on the node of their first touch and fill the
+//! fastest node, until new pages, hot ones included, are allocated elsewhere. The watermarks of
+//! DAMON's schemes are those of the whole machine, so that the node's free memory is checked here.
 
 use super::{
     Goal,
@@ -13,42 +13,41 @@ use crate::{
     root::{Root, RootError},
 };
 
-/// Demotion begins where less than this part of the node is free, or less than so many bytes. The
-/// DMI prototype has 2 %; of a node of 512 MiB that the kernel takes for full, 5 % are still free.
+/// Demotion begins when less than this part of the node is free, or less than [`BEGIN_BYTES`]. The
+/// DMI prototype has 2 %; a node of 512 MiB that the kernel treats as full still has 5 % free.
 const BEGIN: f64 = 0.02;
 const BEGIN_BYTES: u64 = 64 << 20;
 
-/// It ends where so many times as much is free.
+/// Demotion ends when this multiple of the begin threshold is free.
 const END: u64 = 2;
 
-/// A page is cold when nobody touched it for so many aggregations. (The DMI prototype: 15 s.)
+/// Aggregations without an access after which a page is cold. (The DMI prototype: 15 s.)
 pub(super) const COLD_AGE: u32 = 5;
 
-/// How often the quota begins anew, ms.
+/// The length of a quota window, ms.
 const RESET_MS: u64 = 1000;
 
-/// The least that is demoted at once, bytes.
+/// The minimum of a demotion, bytes.
 const LEAST_BYTES: u64 = 1 << 20;
 
-/// The guards of a goal's demotions.
+/// The state of each of a goal's demotions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Guards(Vec<Guard>);
 
-/// Whether pages of a node are demoted, and how much is wanted.
+/// Hysteresis of one node's demotion.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Guard {
-    /// What should become free, bytes.
+    /// Bytes to be freed; `None` while demotion is off.
     wanted_bytes: Option<u64>,
 }
 
 impl Guards {
-    /// Whether any node's pages are demoted.
+    /// True while any node's pages are demoted.
     pub(super) fn demotes(&self) -> bool {
         self.0.iter().any(|guard| guard.wanted_bytes.is_some())
     }
 
-    /// Looks at the nodes that are demoted from, and says when one has become nearly full, or has
-    /// not been any more.
+    /// Reads the free memory of the source nodes, and notes when demotion of one begins or ends.
     pub(super) fn update(
         &mut self,
         root: &Root,
@@ -78,7 +77,7 @@ impl Guards {
         Ok(())
     }
 
-    /// A scheme for each demotion, with the node that its pages leave; idle while there is room.
+    /// A scheme for each demotion, with its source node; idle while there is room.
     pub(super) fn schemes(&self, goal: &Goal) -> Vec<(u32, Scheme)> {
         let most = goal.rate_limit_bytes_per_s.unwrap_or(u64::MAX);
         let scheme = |(at, (from, to)): (usize, &(u32, u32))| {
@@ -100,7 +99,7 @@ impl Guards {
 }
 
 impl Guard {
-    /// Takes in how much of the node is free, bytes.
+    /// Updates the hysteresis with a node's free bytes.
     fn step(&mut self, free_bytes: u64, total_bytes: u64) {
         let begin = ((total_bytes as f64 * BEGIN) as u64).max(BEGIN_BYTES);
         let end = begin * END;
@@ -116,7 +115,7 @@ mod tests {
     use interleaf_model::machine::Order;
     use std::fs;
 
-    /// What fills one socket's memory does not go to another's.
+    /// Demotions stay within a socket.
     #[test]
     fn each_socket_has_its_own() {
         let folder = tempfile::tempdir().unwrap();
@@ -144,7 +143,7 @@ mod tests {
     #[test]
     fn it_begins_late_and_ends_early() {
         let mut guard = Guard::default();
-        // Of 10 GiB it begins below 204.8 MiB, of 1 GiB below 64.
+        // On 10 GiB it begins below 204.8 MiB, on 1 GiB below 64.
         let steps = [(300, None), (200, Some(209)), (400, Some(9)), (410, None), (300, None)];
         for (free, wanted) in steps {
             guard.step(free << 20, 10 << 30);

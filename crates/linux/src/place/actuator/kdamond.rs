@@ -1,4 +1,4 @@
-//! A thread of DAMON that is ours: set up, brought up to date while it runs, and removed.
+//! Our DAMON thread: set up, updated while it runs, and removed.
 
 use super::{ActuatorError, Setting, context::Context, settings_guard::SettingsGuard};
 use crate::{
@@ -11,39 +11,39 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A thread of DAMON, which is removed when this goes.
+/// A DAMON thread, which is removed when this is dropped.
 #[derive(Debug)]
 pub struct Kdamond<'a> {
     setting: Setting<'a>,
     kernel: Probed,
-    /// What stands in its files, as far as it was written.
+    /// The content of its files, as far as this process wrote it.
     written: BTreeMap<String, String>,
     settings: SettingsGuard<'a>,
-    /// Whether the thread does not have yet what stands in its files.
+    /// True when files were written and not yet committed.
     is_behind: bool,
-    /// When it was started.
+    /// Start time.
     start: Option<Instant>,
 }
 
-/// How long schemes with a quota do nothing when a thread has started: longer than any window of
-/// a quota. In the first window kernels have no limit yet (6.12: all of 200 MiB moved at once where
+/// Warm-up after a start, during which schemes with a quota match nothing: longer than any quota
+/// window. In the first window kernels apply no limit (6.12: all of 200 MiB migrated at once where
 /// 24 were allowed).
 const WARM_UP: Duration = Duration::from_millis(4500);
 
-/// How often the same context may be refused. Once can be a thread that had just ended: it is
-/// started again then.
+/// Refusals of the same context before an error. One refusal can come from a thread that had just
+/// ended: it is started again then.
 const SAME_MAX: u32 = 2;
 
-/// How often one may be refused at all. Each refusal leaves out what had gone by then, which in a
-/// commit is an aggregation later: what lives shorter is gone after two or three.
+/// Refusals in all before an error. Each rebuilt context leaves out the processes that had ended by
+/// then; a commit takes an aggregation, so that short-lived processes are gone after two or three.
 const TRIES_MAX: u32 = 50;
 
-/// What schemes have done since they were set up, bytes.
+/// Statistics of a scheme since its set-up, bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// What they were applied to, pages that are in place already too.
+    /// Memory that the scheme was applied to, pages in place included.
     pub tried_bytes: u64,
-    /// What the kernel says that it moved.
+    /// Memory that the kernel reports as migrated.
     pub applied_bytes: u64,
 }
 
@@ -52,27 +52,27 @@ fn file(path: &str) -> String {
 }
 
 impl<'a> Kdamond<'a> {
-    /// One that is not set up yet.
+    /// A thread that is not set up yet.
     pub fn new(setting: Setting<'a>, kernel: Probed) -> Self {
         let (written, settings) = (BTreeMap::new(), SettingsGuard::new(setting.clone()));
         Self { setting, kernel, written, settings, is_behind: false, start: None }
     }
 
-    /// What the kernel takes.
+    /// The features of the kernel's DAMON.
     pub fn kernel(&self) -> &Probed {
         &self.kernel
     }
 
-    /// Whether it was set up; it may have ended since.
+    /// True after a set-up; the thread may have ended since.
     pub fn is_set_up(&self) -> bool {
         !self.settings.is_empty()
     }
 
-    /// Whether it runs. It ends by itself when no process that it watches is left. Of a captured
-    /// machine, whether it would.
+    /// True while the thread runs; it ends by itself when the last monitored process has. On a
+    /// captured machine, true after a set-up.
     ///
     /// # Errors
-    /// When its state cannot be read.
+    /// When the state cannot be read.
     pub fn runs(&self) -> Result<bool, RootError> {
         if !self.setting.root.is_live() {
             return Ok(self.is_set_up());
@@ -81,21 +81,21 @@ impl<'a> Kdamond<'a> {
         Ok(self.is_set_up() && state.is_some_and(|state| state.trim() == "on"))
     }
 
-    /// Whether schemes with a quota do what they should by now.
+    /// True when the warm-up is over and quotas hold.
     pub fn is_warm(&self) -> bool {
         self.start.is_some_and(|start| start.elapsed() >= WARM_UP)
     }
 
-    /// Sees to it that it runs with the context that `build` makes: sets it up, starts it, or
-    /// commits what has changed. It has that then; the call waits up to an aggregation.
+    /// Runs the thread with the context that `build` gives: sets it up, starts it, or commits the
+    /// difference. The thread has the context when this returns, up to an aggregation later.
     ///
     /// The kernel refuses a context as a whole (`EINVAL`) when one of its processes or control
-    /// groups is gone by then, so `build` is called again after each refusal, for a context without
-    /// those. It gives `None` when nothing is left to watch.
+    /// groups has ended, so that `build` is called again after each refusal, for a context without
+    /// those. It gives `None` when nothing is left to monitor.
     ///
     /// # Errors
-    /// When somebody else holds DAMON, `build` fails, or the kernel refuses the same context twice:
-    /// the thread runs on with the last one, and is told again the next time.
+    /// When another program holds DAMON, `build` fails, or the kernel refuses the same context
+    /// twice: the thread keeps the last one, and the next call tries again.
     pub fn apply(
         &mut self,
         build: &mut dyn FnMut() -> Result<Option<Context>, ActuatorError>,
@@ -108,7 +108,7 @@ impl<'a> Kdamond<'a> {
         done.map(drop)
     }
 
-    /// Builds the context and commits it; whether one was built.
+    /// Builds the context and commits it; true when one was built.
     fn build_and_apply(
         &mut self,
         build: &mut dyn FnMut() -> Result<Option<Context>, ActuatorError>,
@@ -138,7 +138,7 @@ impl<'a> Kdamond<'a> {
         let runs = self.runs()? && !self.written.is_empty();
         let is_warm = runs && self.is_warm();
         let mut context = context.clone();
-        // Of a captured machine, what it comes to is told.
+        // On a captured machine the final context is shown.
         for scheme in context.schemes.iter_mut().filter(|_| self.setting.root.is_live()) {
             if scheme.quota.is_some() && !is_warm {
                 scheme.accesses = None;
@@ -151,7 +151,7 @@ impl<'a> Kdamond<'a> {
             }
             self.is_behind = true;
             self.setting.root.write(&path, &text).map_err(ActuatorError::Refused)?;
-            // A count that is written makes new folders, empty ones.
+            // Writing a count replaces the folders below it by empty ones.
             if let Some((folder, name)) = path.rsplit_once('/')
                 && name.starts_with("nr_")
             {
@@ -175,7 +175,7 @@ impl<'a> Kdamond<'a> {
         Ok(())
     }
 
-    /// Takes DAMON for us, and switches rivals off where there is leave to.
+    /// Takes possession of DAMON, and disables rivals where that is permitted.
     fn claim(&mut self) -> Result<(), ActuatorError> {
         let root = self.setting.root;
         let Some(found) = damon(root)? else {
@@ -222,19 +222,19 @@ impl<'a> Kdamond<'a> {
         self.settings.set(COUNT, "1")
     }
 
-    /// Says what undoes its work, once.
+    /// Notes once that NUMA balancing undoes the work of this thread.
     ///
     /// # Errors
-    /// When that cannot be read.
+    /// When the setting cannot be read.
     pub(super) fn note_balancer(&mut self, notes: &mut Vec<String>) -> Result<(), ActuatorError> {
         if self.is_set_up() { self.settings.note_balancer(notes) } else { Ok(()) }
     }
 
-    /// What its schemes have done by now, in their order; nothing while it does not run. It answers
-    /// between two things that it does: what it moved until then is where it moved it.
+    /// Statistics of the schemes up to now, in order; empty while the thread does not run. The
+    /// thread answers between two steps, so that reported migrations are complete.
     ///
     /// # Errors
-    /// When it cannot be asked.
+    /// When the request fails.
     pub fn stats_now(&self) -> Result<Vec<Stats>, RootError> {
         if self.setting.root.is_live() && self.runs()? {
             match self.setting.root.write(&file("0/state"), "update_schemes_stats") {
@@ -246,7 +246,7 @@ impl<'a> Kdamond<'a> {
         self.stats()
     }
 
-    /// The same as of the last second, where the kernel brings that up to date by itself.
+    /// Statistics of the schemes as of the kernel's last periodic update, where it has one.
     ///
     /// # Errors
     /// When it cannot be read.
@@ -271,7 +271,7 @@ impl<'a> Kdamond<'a> {
         Ok(all)
     }
 
-    /// Stops and removes it, and puts everything back, the last change first.
+    /// Stops and removes the thread and restores all settings, the last change first.
     pub fn release(&mut self) {
         self.written.clear();
         self.settings.release();

@@ -1,38 +1,37 @@
-//! One actuator for several sockets, each of which has a goal of its own.
+//! One actuator for several sockets, each with a goal of its own.
 //!
-//! A policy decides for a socket, among the tiers near it. DAMON has one thread of ours, so what
-//! moves pages is one for all of them: it is given the goals of all sockets as one. No socket is to
-//! be emptied for another one, so each keeps as many of the scope's pages as it has: where 3/4 of
-//! them are near socket 0 and 1/4 near socket 1, goals of 80:20 and 60:40 make 60:15 and 15:10.
-//! Which pages they are is up to what moves them: one may change the socket for another that
-//! changes it the other way.
+//! A policy decides for each socket among its near tiers. DAMON has only one thread for us, so that
+//! a single actuator serves all sockets, with their goals combined into one. Pages should not
+//! change the socket, so that each socket keeps its share of the scope's pages: with 3/4 of them
+//! near socket 0 and 1/4 near socket 1, goals of 80:20 and 60:40 combine to 60:15 and 15:10.
+//! Individual pages may still be exchanged between sockets.
 
 use super::{Actuator, ActuatorError, Followed, Goal, Setting};
 use crate::process::numa_maps::NodeBytes;
 use interleaf_model::weights::Weights;
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
 
-/// What all sockets share.
+/// State that the sockets share.
 struct Shared<'a> {
     whole: Box<dyn Actuator + 'a>,
     setting: Setting<'a>,
     /// All nodes, the fastest first.
     nodes: Vec<u32>,
-    /// The nodes near each socket, and its goal once it has one.
+    /// The near nodes of each socket, and its goal once it has one.
     sockets: Vec<(Vec<u32>, Option<Goal>)>,
     followed: Followed,
-    /// Where the pages of the scope were when they were looked at last.
+    /// The scope's placement when it was sampled last.
     on: Option<NodeBytes>,
 }
 
-/// The actuator of one socket.
+/// The part of the actuator that serves one socket.
 struct SocketActuator<'a> {
     shared: Rc<RefCell<Shared<'a>>>,
     at: usize,
 }
 
-/// An actuator for each of `sockets`, which are the nodes near each, by one for all of them;
-/// `nodes` are all of the machine, the fastest first.
+/// Divides an actuator among `sockets`, each given by its near nodes; `nodes` are all nodes of the
+/// machine, the fastest first.
 pub fn divide<'a>(
     whole: Box<dyn Actuator + 'a>,
     setting: Setting<'a>,
@@ -53,7 +52,7 @@ pub fn divide<'a>(
 }
 
 impl Shared<'_> {
-    /// The goals of all sockets as one; `None` while some have none.
+    /// The combined goal; `None` until each socket has one.
     fn goal(&mut self) -> Result<Option<Goal>, ActuatorError> {
         if self.sockets.iter().any(|(_, goal)| goal.is_none()) {
             return Ok(None);
@@ -80,8 +79,8 @@ impl Shared<'_> {
 }
 
 impl Shared<'_> {
-    /// Where the pages are. Of processes that is what the actuator has found last: reading all of
-    /// `/proc` and their `numa_maps` again would double what a look costs.
+    /// The scope's placement. For processes it is the actuator's last sample: reading `/proc` and
+    /// all `numa_maps` again would double the cost.
     fn placement(&mut self) -> Result<NodeBytes, ActuatorError> {
         let setting = &self.setting;
         let is_slow = setting.scope.is_slow_to_sample();
@@ -95,8 +94,8 @@ impl Shared<'_> {
     }
 }
 
-/// The part of the pages that each socket has: alike where there are none. A node that is near
-/// several counts for each of them as much.
+/// The share of the pages of each socket; equal shares without pages. A node near several sockets
+/// counts for each of them in equal parts.
 fn parts<'n>(on: &NodeBytes, sockets: impl Iterator<Item = &'n [u32]> + Clone) -> Vec<f64> {
     let near = |node: u32| sockets.clone().filter(|nodes| nodes.contains(&node)).count() as f64;
     let of = |nodes: &[u32]| nodes.iter().map(|node| on.on(*node) as f64 / near(*node)).sum();
@@ -132,8 +131,8 @@ impl Actuator for SocketActuator<'_> {
         done
     }
 
-    /// The first one looks after the one for all. What is told of pages is of the nodes near this
-    /// socket, everything else of all of them, and by the first.
+    /// The first socket calls the shared actuator. Placement is reported for this socket's near
+    /// nodes, everything else for all sockets and by the first one.
     fn follow(&mut self) -> Result<Followed, ActuatorError> {
         let mut shared = self.shared.borrow_mut();
         if self.at == 0 {
@@ -169,7 +168,7 @@ mod tests {
     use interleaf_model::machine::Order;
     use std::{fs, path::Path};
 
-    /// Notes what it is told, and finds pages where the test says.
+    /// Records goals, and reports the placement that the test gives.
     struct Notes(Rc<RefCell<Vec<Goal>>>);
 
     impl Actuator for Notes {
@@ -192,7 +191,7 @@ mod tests {
         }
     }
 
-    /// A machine with so many KiB of anonymous memory on its nodes.
+    /// A machine with anonymous memory on its nodes, KiB.
     fn machine(folder: &Path, kib: &[u64]) -> Root {
         let nodes = folder.join("sys/devices/system/node");
         for (node, kib) in kib.iter().enumerate() {
@@ -205,7 +204,7 @@ mod tests {
         Root::captured(folder)
     }
 
-    /// As a host has it: all nodes in the order of their speed.
+    /// A goal as the host gives it: all nodes, the fastest first.
     fn goal(weights: [u32; 4]) -> Goal {
         Goal {
             nodes: (0..).zip(weights).collect(),

@@ -1,7 +1,8 @@
-//! Brings the pages of processes to a ratio with `move_pages(2)`, a portion at a time: any kernel.
+//! Migrates the pages of processes to a ratio with `move_pages(2)`, in portions: works on any
+//! kernel.
 //!
-//! Nothing stays in the kernel but the balancer's switch, which is put back. Which pages are
-//! hot is not known, so that all are interleaved, and [`Order::HottestFirst`] is the ratio only.
+//! The only changed setting is NUMA balancing, which is restored. Access counts are not known, so
+//! that all pages are interleaved, and [`Order::HottestFirst`] keeps only the ratio.
 
 use super::{
     Actuator, ActuatorError, Followed, Goal, Setting,
@@ -17,13 +18,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long a portion may take once something has moved: the rest of the second is the caller's.
+/// The duration of a portion after its first move: the rest of the second is the caller's.
 const PORTION: Duration = Duration::from_millis(500);
 
-/// A portion is not less than this, bytes, where the rate allows it.
+/// The minimum of a portion, bytes, where the rate limit allows it.
 const LEAST_BYTES: u64 = 4 << 20;
 
-/// Brings the pages of processes to a ratio.
+/// Migrates the pages of processes to a ratio.
 #[derive(Debug)]
 pub struct Pages<'a> {
     setting: Setting<'a>,
@@ -32,7 +33,7 @@ pub struct Pages<'a> {
     mover: Option<Migrator>,
     known: Vec<Process>,
     scan: Scan,
-    /// Those whose pages may not be moved, which was told.
+    /// Processes whose pages may not be moved, which was reported.
     refused: BTreeSet<(u32, u64)>,
     sampler: PlacementSampler,
     duty: Duty,
@@ -41,8 +42,8 @@ pub struct Pages<'a> {
 }
 
 impl<'a> Pages<'a> {
-    /// An actuator for the processes of a scope. Nothing moves before a goal is set and it is
-    /// looked after.
+    /// An actuator for the processes of a scope. It is idle until a goal is set and
+    /// [`Actuator::follow`] is called.
     pub fn new(setting: Setting<'a>) -> Self {
         Self {
             held: SettingsGuard::new(setting.clone()),
@@ -59,7 +60,7 @@ impl<'a> Pages<'a> {
         }
     }
 
-    /// Moves a portion.
+    /// Migrates a portion.
     fn portion(&mut self, goal: &Goal, followed: &mut Followed) -> Result<(), ActuatorError> {
         let Some(mover) = self.mover.as_mut().filter(|_| self.duty.is_due()) else {
             return Ok(());
@@ -70,8 +71,8 @@ impl<'a> Pages<'a> {
         let (mut moved, mut looked) = (0, 0);
         let pids: Vec<u32> = self.known.iter().map(|it| it.pid).collect();
         let stop = self.setting.stop.clone();
-        // What is settled already is looked at again each time, and of each mapping one page is
-        // tried first: the time of a portion begins when the rest moves.
+        // Settled pages are located again each time, and one page of each mapping is tried first:
+        // the duration of a portion is measured from its first other move.
         let mut first = None;
         let done = mover.run(&pids, &mut |progress| {
             (moved, looked) = (progress.moved_bytes, looked.max(progress.looked_bytes));

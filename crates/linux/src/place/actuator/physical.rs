@@ -1,13 +1,14 @@
-//! Brings the whole machine, or a control group, to a ratio by DAMON's `paddr`.
+//! Steers the whole machine, or a control group, to a ratio by DAMON's `paddr`.
 //!
-//! Physical memory has no destinations by address, so a ratio is kept by how much moves: from the
-//! node that has most too much to the one that lacks most, as much as [`QuotaController`] wants from where
-//! anonymous memory is in truth. Which of the hot pages go is chance, so that the ratio is kept
-//! over all of them and not within each array.
+//! Schemes on physical memory have no destinations by address, so that the ratio is controlled by
+//! quotas: pages move from the node with the largest excess to the one with the largest deficit, as
+//! much as [`QuotaController`] derives from the measured placement of anonymous memory. Chance
+//! decides which of the hot pages move: the ratio holds over all of them and not within each array.
 //!
-//! `paddr` also gives the kernel the goal `node_eligible_mem_bp` (since 7.2): it stops by itself
-//! when whoever looks is late. Its own estimate lags, and alone swings between 15:85 and 98:2;
-//! where it stops too early, it is left out. `quota` is the same without the goal (since 6.11).
+//! `paddr` also gives the kernel the goal `node_eligible_mem_bp` (since 7.2), so that it stops by
+//! itself when the next call is late. Its own estimate lags, and alone swings between 15:85 and
+//! 98:2; where it stops too early, the goal is left out. `quota` is the same without the goal
+//! (since 6.11).
 
 use super::{
     Actuator, ActuatorError, Followed, Goal, Scope, Setting,
@@ -24,14 +25,14 @@ use crate::{
 };
 use std::{collections::BTreeMap, ops::Range};
 
-/// What says where the memory of nodes is.
+/// The zones of each node with their physical addresses.
 pub const ZONEINFO: &str = "/proc/zoneinfo";
 
-/// How often a quota begins anew, ms: twice as long as an aggregation, so that what was moved in
-/// one is seen in the next.
+/// The length of a quota window, ms: two aggregations, so that moves of one window show in the
+/// next.
 const RESET_MS: u64 = 2000;
 
-/// Brings physical memory to a ratio.
+/// Steers physical memory to a ratio.
 #[derive(Debug)]
 pub struct Physical<'a> {
     setting: Setting<'a>,
@@ -62,28 +63,29 @@ impl<'a> Physical<'a> {
         }
     }
 
-    /// With the kernel's goal.
+    /// With a quota goal in the kernel.
     pub fn paddr(setting: Setting<'a>, kernel: Probed) -> Self {
         Self { has_goal: true, ..Self::quota(setting, kernel) }
     }
 
-    /// Sees to it that DAMON does what is wanted now.
+    /// Applies the context for the present goal and push.
     fn apply_goal(&mut self, goal: &Goal) -> Result<(), ActuatorError> {
         let Self { kdamond, setting, has_goal, ranges, guards, push, .. } = self;
         let wanted = Wanted { setting, has_goal: *has_goal, goal, ranges, guards, push: *push };
-        // A control group that has gone since is left out the next time.
+        // A control group that has been removed is left out of the next context.
         kdamond.apply(&mut || Ok(Some(wanted.context()?)))
     }
 
     fn sample(&mut self, goal: &Goal, followed: &mut Followed) -> Result<(), ActuatorError> {
         let root = self.setting.root;
-        // Asked first: while pages move, one would see a part of what comes, and ask for more.
+        // Statistics before placement: while pages move, the other order would miss some arrivals
+        // and request too much.
         let stats = self.kdamond.stats_now()?;
         followed.tried_bytes = Some(stats.iter().map(|it| it.tried_bytes).sum());
         followed.applied_bytes = Some(stats.iter().map(|it| it.applied_bytes).sum());
         let on = self.sampler.sample_placement(&self.setting, &[])?;
         if let Some(on) = &on {
-            // Pages that cannot move yet are tried again.
+            // Pages that cannot move during warm-up do not count as failures.
             if !self.kdamond.is_warm() {
                 self.quota = QuotaController::default();
             }
@@ -106,7 +108,7 @@ struct Wanted<'w, 'a> {
 }
 
 impl Wanted<'_, '_> {
-    /// What is left alone when pages leave a node.
+    /// Filters of a scheme that takes pages from a node.
     fn without(&self, from: u32) -> Result<Vec<Without>, RootError> {
         let others = self.ranges.iter().filter(|(node, _)| **node != from);
         let ranges = others.flat_map(|(_, ranges)| ranges).cloned();
@@ -114,7 +116,8 @@ impl Wanted<'_, '_> {
         without.push(Without::Files);
         let root = self.setting.root;
         for scope in &self.setting.protected {
-            // Those that are protected by their names are not known here, and never chosen for.
+            // Scopes that are protected by process names cannot be filtered; `choose` does not
+            // offer this actuator then.
             let Scope::Cgroup(group) = scope else { continue };
             without.extend(all_of(root, group)?.into_iter().map(Without::Group));
         }
@@ -206,15 +209,14 @@ impl Actuator for Physical<'_> {
     }
 }
 
-/// The names of a group and of those below it: DAMON takes each for itself. One that is not there
-/// has no pages, and its name is refused.
+/// The names of a group and its descendants, as a filter matches one group alone. The kernel
+/// refuses the names of groups that do not exist.
 fn all_of(root: &Root, group: &Group) -> Result<Vec<String>, RootError> {
     let groups = [group.clone()].into_iter().chain(group.descendants(root)?);
     Ok(groups.filter(|group| group.is_there(root)).map(|group| group.name).collect())
 }
 
-/// Where the memory of nodes is, by physical addresses in bytes: the zones of each, joined where
-/// they touch.
+/// Physical addresses of each node's memory, bytes: its zones, adjacent ones joined.
 ///
 /// # Errors
 /// When the file cannot be read.

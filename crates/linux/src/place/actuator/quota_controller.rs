@@ -1,8 +1,8 @@
-//! Which pages should move next, from where the pages are: pure.
+//! Controls how many pages migrate next from the measured placement: pure.
 //!
-//! DAMON moves what is hot, of whole regions, and knows seconds later what became of it; left to
-//! its own goals it swings around the ratio between 15:85 and 98:2 (7.2.12). So a quota is set from
-//! where the pages are in truth, a part of what is missing, and nothing at all near the goal:
+//! DAMON migrates whole regions of hot pages, and the result shows seconds later; with its own
+//! goals it swings around the ratio between 15:85 and 98:2 (7.2.12). The quota is therefore
+//! computed from the measured placement: a part of the missing bytes, and zero near the goal:
 //!
 //! ```text
 //! 200 MiB, all on node 0, wanted 60:40: 80 MiB are missing
@@ -12,85 +12,83 @@
 //!      3   0.3 * 39 = 12     53 ...
 //! ```
 //!
-//! A quota that is still in force for a window after the pages were looked at moves 0.6 of what was
-//! missing at most: it does not overshoot, and one of three windows still comes back.
+//! If placement is sampled only every second window, the quota moves at most 0.6 of the missing
+//! bytes: no overshoot; with every third window the error still shrinks.
 //!
-//! What counts for a quota is what was tried, pages of files and free memory too (6.12: of 15 MiB
-//! in a window nothing moved, eight windows long). So where all is tried in vain the quota grows,
-//! up to what is missing, and falls back as soon as something moves. Where nothing is tried, a
-//! larger quota would only come upon more at once later: pages that are less hot may go instead.
+//! The kernel charges attempts to the quota, on file pages and free memory too (6.12: of 15 MiB in
+//! a window nothing moved, eight windows long). While all attempts fail the quota grows, up to the
+//! missing bytes, and falls back as soon as something moves. Where nothing is tried, a larger quota
+//! would only migrate more at once later: pages with fewer accesses are allowed instead.
 
 use super::{Goal, context::ACCESSES_MAX, kdamond::Stats};
 use crate::process::numa_maps::NodeBytes;
 use interleaf_model::machine::Order;
 
-/// The part of what is missing that a window may move.
+/// The part of the missing bytes that a window may move.
 const GAIN: f64 = 0.3;
 
-/// The most that it becomes where nothing moves. Above 2 an error could come back as large as it
-/// was, with the other sign.
+/// Upper bound of the gain while nothing moves; at 2 or more the loop would oscillate.
 const GAIN_MAX: f64 = 1.5;
 
-/// Pages rest within so many points of the goal ...
+/// Dead band: pages rest within this distance of the goal, percentage points ...
 const REST_POINTS: f64 = 1.0;
 
-/// ... until they are off by more than so many.
+/// ... until they are off by more than this.
 const WAKE_POINTS: f64 = 2.0;
 
-/// A window moves so many bytes at least, and so many count as having moved.
+/// The minimum of a window, and of a migration that counts as progress, bytes.
 const LEAST_BYTES: u64 = 1 << 20;
 const STALL_BYTES: u64 = 256 << 10;
 
-/// After so many looks at which nothing was tried, pages that are less hot (or less cold) may go
-/// too, and likewise when as much was tried in vain as there is on the node. At the goal, after so
-/// many looks at which nothing moved, it is the other way's turn.
+/// Samples without an attempt after which pages with fewer (or more) accesses are allowed, as after
+/// failed attempts on as much memory as the node has. At the goal, samples without progress after
+/// which the direction of the exchange turns.
 const IDLE_MAX: u32 = 8;
 
-/// How far that goes.
+/// The highest level of that relaxation.
 const LEVEL_MAX: u32 = 2;
 
-/// Hot, for [`Order::HottestFirst`]: found accessed in half of the samples.
+/// Hot pages, for [`Order::HottestFirst`]: accessed in half of the samples.
 const HOT: u32 = ACCESSES_MAX / 2;
 
-/// Decides what should move next.
+/// Controller of the next push.
 #[derive(Clone, Debug, Default)]
 pub struct QuotaController {
     is_moving: bool,
     demotes: bool,
-    /// Looks in a row at which nothing was tried ...
+    /// Consecutive samples without an attempt ...
     idle: u32,
-    /// ... and at which nothing moved.
+    /// ... and without a migration.
     still: u32,
-    /// What was tried since something moved last, bytes.
+    /// Bytes tried since the last migration.
     vain_bytes: u64,
     level: u32,
     last: Option<(u32, u32, Stats)>,
 }
 
-/// What should move next.
+/// A migration to request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Push {
-    /// The node that pages leave.
+    /// The source node.
     pub from: u32,
-    /// The node that they go to.
+    /// The destination node.
     pub to: u32,
-    /// How much in a window at most, bytes.
+    /// The quota of a window, bytes.
     pub bytes: u64,
-    /// Whether the hottest go first, or the coldest.
+    /// True to migrate the hottest pages first, false for the coldest.
     pub is_hot: bool,
-    /// Accesses in an aggregation, from and to.
+    /// The range of access counts of an aggregation.
     pub accesses: (u32, u32),
-    /// How often it was in vain so far; from 1 on, pages of other heat go too.
+    /// Relaxation after failed pushes; from 1 on, pages of other access counts are allowed too.
     pub level: u32,
 }
 
 impl QuotaController {
-    /// What should move, with the pages where they are and what was done so far; `None` to let them
-    /// rest.
+    /// The next push for a measured placement and the statistics so far; `None` to let pages rest.
     pub fn step(&mut self, goal: &Goal, on: &NodeBytes, done: Stats) -> Option<Push> {
         let shares = goal.shares().ok()?;
         let total = on.total() as f64;
-        // Only the nodes of the goal take part: positive is too much.
+        // Excess of a node, bytes. Only nodes of the goal take part.
         let over = |node: u32| on.on(node) as f64 - shares.get(&node).unwrap_or(&0.0) * total;
         let nodes = || goal.nodes.iter().map(|(node, _)| *node);
         let most = nodes().max_by(|a, b| over(*a).total_cmp(&over(*b)))?;
@@ -113,8 +111,8 @@ impl QuotaController {
         Some(self.push(goal, most, least, bytes, is_hot))
     }
 
-    /// At the goal, with the hottest first: hot pages of the second node go to the first until it
-    /// has a little more than its part, then cold ones come back, and so on while there are any.
+    /// At the goal with the hottest first, hot pages of the second node go to the first until it
+    /// has a little more than its share, then cold ones come back, and so on while there are any.
     fn exchange(
         &mut self,
         goal: &Goal,
@@ -139,9 +137,9 @@ impl QuotaController {
         Some(self.push(goal, from, to, bytes, !self.demotes))
     }
 
-    /// Sees what came of the last push: something moved, all was tried in vain, or nothing was
-    /// tried. By what the kernel says, which is of one moment; what landed elsewhere because the
-    /// node is full has moved too, and more of it would be no help.
+    /// Classifies the last push by the kernel's statistics: pages migrated, all attempts failed, or
+    /// none was made. Pages that landed elsewhere because the node is full count as migrated: a
+    /// larger quota would not help.
     fn watch(&mut self, (from, to): (u32, u32), on: &NodeBytes, done: Stats) {
         match self.last {
             Some((was_from, was_to, before)) if (was_from, was_to) == (from, to) => {
@@ -189,8 +187,8 @@ mod tests {
         NodeBytes(pairs.iter().map(|(node, mib)| (*node, mib * MIB)).collect())
     }
 
-    /// What is left to move when each window moves all that it may, and pages are looked at only
-    /// every so many windows.
+    /// Missing bytes when each window moves its whole quota, and placement is sampled only every
+    /// `looks_every` windows.
     fn run(looks_every: u32) -> Vec<f64> {
         let goal = goal(&[(0, 60), (1, 40)], Order::Interleave);
         let (mut steer, mut here) = (QuotaController::default(), on(&[(0, 200), (1, 0)]));
@@ -230,7 +228,7 @@ mod tests {
         assert_eq!((push.bytes, push.accesses), (12 * MIB, (1, u32::MAX)));
     }
 
-    /// What pushes come to when each window tries so much and moves nothing.
+    /// Pushes when each window tries this much and moves nothing.
     fn in_vain(tries_mib: u64) -> Vec<Push> {
         let goal = goal(&[(0, 1), (1, 1)], Order::Interleave);
         let (mut steer, here) = (QuotaController::default(), on(&[(0, 100)]));
@@ -276,8 +274,8 @@ mod tests {
         assert_eq!((push.to, push.is_hot, push.accesses), (0, true, (HOT, u32::MAX)));
         let push = QuotaController::default().step(&goal, &on(&[(0, 90), (1, 10)]), none).unwrap();
         assert_eq!((push.to, push.is_hot, push.accesses), (1, false, (0, 0)));
-        // At the goal they are exchanged, and the direction turns where there is nothing.
-        // What is in place is tried too where it is found by its addresses.
+        // At the goal pages are exchanged, and the direction turns where nothing moves. Pages in
+        // place are tried too where they are found by their addresses.
         for tries in [0, MIB] {
             let (mut steer, here) = (QuotaController::default(), on(&[(0, 50), (1, 50)]));
             let done = |look| Stats { tried_bytes: look * tries, applied_bytes: 0 };

@@ -1,4 +1,4 @@
-//! Looking at what is so, at a price that is bounded.
+//! Samples page placement within a bounded share of CPU time.
 
 use super::{ActuatorError, Followed, Goal, Setting};
 use crate::{
@@ -11,32 +11,32 @@ use crate::{
 };
 use std::time::{Duration, Instant};
 
-/// Looking takes at most this part of the time: one in so many ...
+/// Sampling takes at most one part in this many of the time ...
 const ONE_IN: u32 = 20;
 
-/// ... and this while pages rest, which is most of the time, unless that were longer than so long:
-/// somebody else may move them.
+/// ... and one part in this many while pages rest, which is most of the time, unless the pause
+/// exceeds [`PAUSE_AT_REST`]: another program may move pages.
 const ONE_IN_AT_REST: u32 = 400;
 const PAUSE_AT_REST: Duration = Duration::from_secs(60);
 
-/// They rest within so many points of their goal.
+/// Pages rest within this distance of the goal, percentage points.
 const REST_POINTS: f64 = 2.0;
 
-/// What looks, and what it saw last.
+/// Samples placement at intervals that follow from its cost.
 #[derive(Debug, Default)]
 pub(super) struct PlacementSampler {
-    /// When it looked last, and how long that took.
+    /// The end of the last sample, and its duration.
     last: Option<(Instant, Duration)>,
-    /// Who was looked at, and whether their pages were where they should be.
+    /// The sampled processes, and true when their pages were at the goal.
     processes: Vec<u32>,
     is_at_rest: bool,
     moved_pages: Option<u64>,
-    /// A node that was told to be full.
+    /// The node that was last reported as full.
     full: Option<u32>,
 }
 
 impl PlacementSampler {
-    /// Where the pages of a scope are, if it is time to look.
+    /// Samples the placement of a scope; `None` when the next sample is not due.
     pub(super) fn sample_placement(
         &mut self,
         setting: &Setting<'_>,
@@ -60,12 +60,12 @@ impl PlacementSampler {
         Ok(found.filter(|on| on.total() > 0))
     }
 
-    /// There is another goal: nothing is at rest.
+    /// Makes a sample due: the goal has changed.
     pub(super) fn restart(&mut self) {
         (self.last, self.is_at_rest) = (None, false);
     }
 
-    /// What the whole machine has moved since the last time, bytes.
+    /// Bytes migrated on the whole machine since the last call.
     pub(super) fn moved_bytes(&mut self, root: &Root) -> Result<Option<u64>, ActuatorError> {
         let now = vmstat::of_machine(root)?.and_then(|counters| counters.pgmigrate_success);
         let before = std::mem::replace(&mut self.moved_pages, now);
@@ -73,7 +73,7 @@ impl PlacementSampler {
         Ok(now.zip(before).map(|(now, before)| now.saturating_sub(before) * page))
     }
 
-    /// Notes placement and movement.
+    /// Notes placement and migration.
     pub(super) fn note(
         &mut self,
         followed: &mut Followed,
@@ -95,7 +95,7 @@ impl PlacementSampler {
 }
 
 impl PlacementSampler {
-    /// Says once that a node is full that should have more pages.
+    /// Reports once that a node is full that should have more pages.
     fn note_full_node(
         &mut self,
         root: &Root,
@@ -126,18 +126,18 @@ impl PlacementSampler {
     }
 }
 
-/// A node is full when less than this part of it is free, or less than so many bytes: below its
-/// watermarks the kernel puts no page there that is moved.
+/// A node is full when less than this part of it is free, or less than [`FULL_BYTES`]: the kernel
+/// migrates no page to a node below its watermarks.
 const FULL: f64 = 0.02;
 const FULL_BYTES: u64 = 32 << 20;
 
-/// It matters when so many points of 100 are missing there.
+/// The deficit from which a full node is reported, percentage points.
 const MISSING_POINTS: f64 = 3.0;
 
-/// A node of a goal that is there no more, with all its memory.
+/// Checks that the goal's nodes are online and have memory.
 ///
 /// # Errors
-/// It is [`ActuatorError::Gone`].
+/// [`ActuatorError::Gone`].
 pub(super) fn check_nodes_online(root: &Root, goal: &Goal) -> Result<(), ActuatorError> {
     let wanted = goal.nodes.iter().filter(|(_, weight)| *weight > 0);
     for (node, _) in wanted {
@@ -149,7 +149,7 @@ pub(super) fn check_nodes_online(root: &Root, goal: &Goal) -> Result<(), Actuato
     Ok(())
 }
 
-/// Says who has come or gone since the last time.
+/// Notes the processes that joined or left.
 pub(super) fn note_membership(notes: &mut Vec<String>, verb: [&str; 2], processes: &[Process]) {
     let [one, many] = verb;
     match processes {
@@ -165,7 +165,7 @@ pub(super) fn note_membership(notes: &mut Vec<String>, verb: [&str; 2], processe
 pub(super) const JOINED: [&str; 2] = ["has joined", "have joined"];
 pub(super) const ENDED: [&str; 2] = ["has ended or left", "have ended or left"];
 
-/// Keeps what takes long to a part of the time.
+/// Limits the CPU time of an expensive task.
 #[derive(Debug, Default)]
 pub(super) struct Duty(Option<Instant>);
 

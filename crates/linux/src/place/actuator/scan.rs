@@ -1,8 +1,8 @@
-//! Finding the processes of a scope, in a bounded part of the time.
+//! Finds the processes of a scope within a bounded share of CPU time.
 //!
-//! A scan reads `/proc/PID/stat` of every process of the machine, some 10 to 20 us each, so its
-//! cost grows with all processes and not with those that are steered. The pause after a scan is a
-//! multiple of the CPU time that it took:
+//! A scan reads `/proc/PID/stat` of every process of the machine, some 10 to 20 us each: its cost
+//! grows with all processes and not with the steered ones. The pause after a scan is a multiple of
+//! the CPU time that it took:
 //!
 //! ```text
 //! processes   a scan   every
@@ -22,13 +22,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Scans take at most this part of the time, one in so many, ...
+/// Scans take at most one part in this many of the time ...
 const ONE_IN: u32 = 400;
 
-/// ... unless that left more than this between two of them.
+/// ... unless the pause exceeds this.
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 
-/// When to scan next, and what was found last.
+/// The time of the next scan, and the result of the last one.
 #[derive(Debug, Default)]
 pub(super) struct Scan {
     next: Option<Instant>,
@@ -36,7 +36,7 @@ pub(super) struct Scan {
     found: Option<BTreeSet<(u32, u64)>>,
 }
 
-/// How the processes of a scope differ from those that are steered.
+/// Difference between the processes of a scope and the steered ones.
 #[derive(Debug, Default)]
 pub(super) struct Changes {
     pub(super) joined: Vec<Process>,
@@ -44,12 +44,12 @@ pub(super) struct Changes {
 }
 
 impl Scan {
-    /// Whether enough time has passed since the last one.
+    /// True when the next scan is due.
     pub(super) fn is_due(&self) -> bool {
         self.next.is_none_or(|next| Instant::now() >= next)
     }
 
-    /// Compares the processes of a scope with the `known` ones. One that has less memory than
+    /// Compares the processes of a scope with the `known` ones. A process with less memory than
     /// `least_bytes` does not join.
     pub(super) fn changes(
         &mut self,
@@ -82,7 +82,7 @@ impl Scan {
     }
 }
 
-/// The CPU time of this thread: what others run meanwhile costs nothing.
+/// CPU time of this thread.
 fn cpu_time() -> Duration {
     let now = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or(0))

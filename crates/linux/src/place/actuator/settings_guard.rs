@@ -1,19 +1,18 @@
-//! What an actuator has changed on the machine, and the balancer that would undo its work.
+//! The settings that an actuator has changed, and the NUMA balancing that would undo its work.
 
 use super::{ActuatorError, Setting};
 use crate::machine::sysctl::NUMA_BALANCING;
 
-/// Settings that are held for an actuator, and put back when this goes.
+/// Settings held for an actuator, and restored when this is dropped.
 #[derive(Debug)]
 pub(super) struct SettingsGuard<'a> {
     setting: Setting<'a>,
     paths: Vec<String>,
-    /// Whether it was told that the balancer is on.
+    /// True when NUMA balancing was reported.
     is_told: bool,
 }
 
 impl<'a> SettingsGuard<'a> {
-    /// Nothing yet.
     pub(super) fn new(setting: Setting<'a>) -> Self {
         Self { setting, paths: vec![], is_told: false }
     }
@@ -31,14 +30,14 @@ impl<'a> SettingsGuard<'a> {
         if self.setting.root.is_live() {
             self.setting.journal.borrow_mut().set(path, text)?;
         } else {
-            // Most files of DAMON are there only once it is set up.
+            // On a captured machine most files of DAMON do not exist before its set-up.
             self.setting.root.write(path, text)?;
         }
         self.paths.push(path.into());
         Ok(())
     }
 
-    /// Sysctls the kernel's balancer off where there is leave to: it pulls pages back.
+    /// Disables NUMA balancing where that is permitted: it migrates pages back.
     pub(super) fn quiet_balancer(&mut self) -> Result<(), ActuatorError> {
         let is_on = self.setting.root.number(NUMA_BALANCING)?.is_some_and(|value| value > 0);
         if is_on && self.setting.leave && !self.has(NUMA_BALANCING) {
@@ -47,7 +46,7 @@ impl<'a> SettingsGuard<'a> {
         Ok(())
     }
 
-    /// Says once that the balancer is on: without leave to switch it off, or again since.
+    /// Reports once that NUMA balancing is on: not permitted to disable it, or enabled again since.
     pub(super) fn note_balancer(&mut self, notes: &mut Vec<String>) -> Result<(), ActuatorError> {
         let value = self.setting.root.number(NUMA_BALANCING)?.unwrap_or(0);
         if value > 0 && !self.is_told {
@@ -64,11 +63,11 @@ impl<'a> SettingsGuard<'a> {
         Ok(())
     }
 
-    /// Puts everything back, the last change first.
+    /// Restores all settings, the last change first.
     pub(super) fn release(&mut self) {
         let paths = std::mem::take(&mut self.paths);
         if self.setting.root.is_live() {
-            // What became of it is told when the journal is closed; what fails stays in it.
+            // The journal reports the outcome when it is closed, and keeps the failed ones.
             let _ = self.setting.journal.borrow_mut().release(&paths);
         }
     }

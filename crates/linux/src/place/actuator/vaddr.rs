@@ -1,14 +1,14 @@
 //! Interleaves the pages of processes by DAMON's `vaddr`: `migrate_hot` with several destinations.
 //!
-//! Each page has its node by its address, as under weighted interleaving, so that one that is in
-//! place is left alone: all pages that are hot come to the ratio exactly and then rest (6.17.13 and
-//! 7.2.12: 60:40 in 12 s, and not one page more). A changed goal, or changed processes, are written
-//! and committed while it runs.
+//! A page's address determines its node, as under weighted interleaving, so that pages in place are
+//! left alone: all hot pages reach the ratio exactly and then rest (6.17.13 and 7.2.12: 60:40 in 12
+//! s, and not one page more). Changes of goal or processes are written and committed while the
+//! thread runs.
 //!
-//! The weights divide the pages of a mapping in the order of their addresses, and a huge page is
-//! one of them. With 60 and 40 the first 60 of 100 huge pages, 120 MiB, are on one node: in a
-//! mapping of 128 MiB pages stayed at 83:17 for good (6.17.13). So the hundred is written as ten
-//! blocks:
+//! The weights divide the pages of a mapping in order of their addresses, and a huge page counts as
+//! one. With 60 and 40, the first 60 of 100 huge pages, 120 MiB, are on one node: in a mapping of
+//! 128 MiB pages stayed at 83:17 for good (6.17.13). The hundred is written as ten blocks,
+//! therefore:
 //!
 //! ```text
 //! 60:40   6 4, again and again
@@ -16,11 +16,11 @@
 //! 63:37   7 3  6 4  7 3  6 4  6 4  7 3  6 4  6 4  6 4  6 4
 //! ```
 //!
-//! Blocks that have one page more have it for all larger weights too, so that a step of two points
-//! moves two pages of a hundred.
+//! Blocks with an additional page keep it for all larger weights too, so that a step of two
+//! percentage points moves two pages of a hundred.
 //!
-//! [`Order::HottestFirst`] has no destinations: it moves hot pages to a node or cold ones away from
-//! it, as much as [`QuotaController`] wants from where the pages are.
+//! [`Order::HottestFirst`] has no destinations: it migrates hot pages to a node or cold ones away
+//! from it, as much as [`QuotaController`] derives from the placement.
 
 use super::{
     Actuator, ActuatorError, Followed, Goal, Setting,
@@ -40,15 +40,15 @@ use crate::{
 use interleaf_model::machine::Order;
 use std::collections::BTreeSet;
 
-/// How often a quota begins anew, ms.
+/// The length of a quota window, ms.
 const RESET_MS: u64 = 1000;
 
-/// Blocks that the weights of a hundred are divided into. More of them would spread a small mapping
-/// more evenly, but the kernel goes through the list for each page.
+/// Blocks into which the weights of a hundred are divided. More would spread a small mapping more
+/// evenly, but the kernel searches the list for each page.
 const BLOCKS: u32 = 10;
 const HUNDRED: u32 = 100;
 
-/// The rank of each block among those that are rounded up: neighbours in rank are far apart.
+/// The rank of each block for rounding up: neighbouring ranks are far apart.
 const ROUNDED_UP: [u32; 10] = [0, 6, 2, 8, 4, 1, 7, 3, 9, 5];
 
 /// Interleaves the pages of processes.
@@ -57,8 +57,8 @@ pub struct Vaddr<'a> {
     setting: Setting<'a>,
     kdamond: Kdamond<'a>,
     goal: Option<Goal>,
-    /// In the order of DAMON's targets. One that leaves gives its place to another, so that what
-    /// was found of the rest stays with them.
+    /// Processes in the order of DAMON's targets. A process that leaves is replaced in its slot, so
+    /// that DAMON keeps the regions of the others.
     processes: Vec<Process>,
     scan: Scan,
     sampler: PlacementSampler,
@@ -68,8 +68,8 @@ pub struct Vaddr<'a> {
 }
 
 impl<'a> Vaddr<'a> {
-    /// An actuator for the processes of a scope, by a kernel that takes what was probed. Nothing is
-    /// changed before a goal is set.
+    /// An actuator for the processes of a scope, on a kernel with these features. The machine is
+    /// not changed before a goal is set.
     pub fn new(setting: Setting<'a>, kernel: Probed) -> Self {
         let kdamond = Kdamond::new(setting.clone(), kernel);
         Self {
@@ -85,9 +85,9 @@ impl<'a> Vaddr<'a> {
         }
     }
 
-    /// Finds the processes that have joined or left.
+    /// Finds the processes that joined or left.
     fn find(&mut self, followed: &mut Followed) -> Result<(), ActuatorError> {
-        // A thread ends with the last of its processes.
+        // The thread ends with the last of its processes.
         let has_ended = !self.processes.is_empty() && !self.kdamond.runs()?;
         if !self.scan.is_due() && !has_ended {
             return Ok(());
@@ -102,7 +102,7 @@ impl<'a> Vaddr<'a> {
         Ok(())
     }
 
-    /// Sees to it that DAMON does what is wanted now.
+    /// Applies the context for the present goal and processes.
     fn apply_context(&mut self, followed: &mut Followed) -> Result<(), ActuatorError> {
         let Some(goal) = self.goal.clone() else { return Ok(()) };
         self.find(followed)?;
@@ -122,8 +122,8 @@ impl<'a> Vaddr<'a> {
     }
 }
 
-/// Takes out those that are gone, and puts in those that have joined: into the places of the
-/// others first, so that what DAMON found of the rest stays with them.
+/// Removes processes that are gone and adds those that joined, into the vacated slots first, so
+/// that DAMON keeps the regions of the others.
 fn replace(processes: &mut Vec<Process>, gone: &[Process], joined: Vec<Process>) {
     let gone: BTreeSet<_> = gone.iter().map(Process::identity).collect();
     let mut joined = joined.into_iter();
@@ -141,7 +141,7 @@ fn replace(processes: &mut Vec<Process>, gone: &[Process], joined: Vec<Process>)
     processes.extend(joined);
 }
 
-/// Takes out those that have ended, and gives them back.
+/// Removes the processes that have ended, and returns them.
 fn drop_gone(root: &Root, processes: &mut Vec<Process>) -> Result<Vec<Process>, RootError> {
     let mut gone = vec![];
     for process in processes.iter() {
@@ -153,7 +153,7 @@ fn drop_gone(root: &Root, processes: &mut Vec<Process>) -> Result<Vec<Process>, 
     Ok(gone)
 }
 
-/// DAMON's destinations for a goal.
+/// The context for a goal.
 fn context(goal: &Goal, processes: &[Process], guards: &Guards, push: Option<Push>) -> Context {
     let rate = goal.rate_limit_bytes_per_s;
     let all = rate.map(|bytes| Quota { bytes, reset_ms: RESET_MS });
@@ -181,7 +181,7 @@ fn context(goal: &Goal, processes: &[Process], guards: &Guards, push: Option<Pus
             without: vec![],
         },
     };
-    // By addresses of processes nobody can tell which socket's pages are cold.
+    // Addresses of processes do not tell which socket's pages are cold.
     let demotions = match goal.demotions.len() {
         1 => guards.schemes(goal),
         _ => vec![],
@@ -191,7 +191,7 @@ fn context(goal: &Goal, processes: &[Process], guards: &Guards, push: Option<Pus
     Context { watched, schemes: [mover].into_iter().chain(demotions).collect() }
 }
 
-/// Nodes in the order of a mapping's pages, with how many pages each has in a row.
+/// Destinations in the order of a mapping's pages: nodes with the number of consecutive pages.
 fn destinations(goal: &Goal) -> Vec<(u32, u32)> {
     let nodes = goal.nodes.iter().copied().filter(|(_, weight)| *weight > 0);
     let nodes: Vec<(u32, u32)> = nodes.collect();
@@ -284,7 +284,7 @@ mod tests {
         }
     }
 
-    /// The node of each page, as the kernel finds it, of two hundred in a row.
+    /// The node of each of two hundred consecutive pages, as the kernel selects it.
     fn pages(weights: &[u32]) -> Vec<u32> {
         let found = destinations(&goal(weights));
         let cycle = found.iter().flat_map(|(node, count)| vec![*node; *count as usize]);
@@ -302,7 +302,7 @@ mod tests {
             ),
             (&[62, 38], "0:7 1:3 0:6 1:4 0:6 1:4 0:6 1:4 0:6 1:4"),
             (&[50, 30, 20], "0:5 1:3 2:2"),
-            // Weights that do not sum to a hundred are short already, or were given so.
+            // Weights that do not sum to a hundred are short already, or given that way.
             (&[3, 1], "0:3 1:1"),
             (&[255, 1], "0:255 1:1"),
         ] {
@@ -313,8 +313,8 @@ mod tests {
         }
     }
 
-    /// A hundred pages have the ratio exactly, and the 64 huge pages of 128 MiB within six points,
-    /// wherever they begin. A larger weight takes no page away.
+    /// A hundred pages have the ratio exactly, and the 64 huge pages of 128 MiB within six
+    /// percentage points, wherever they begin. A larger weight takes no page away.
     #[test]
     fn a_small_mapping_has_the_ratio_too() {
         for weight in 0..=100 {

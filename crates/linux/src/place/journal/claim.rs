@@ -1,10 +1,10 @@
-//! Whose pages a process of ours steers, so that no two of them steer the same.
+//! Claims to pages, so that no two processes of Interleaf steer the same ones.
 //!
 //! DAMON has one user at a time, but pages that are moved with `move_pages(2)` could be steered by
-//! any number of processes, each undoing what the others did. So each notes in its journal whose
-//! pages it steers, and one whose pages overlap with those is refused. Two daemons may run side by
-//! side where they steer different programs or control groups, or where one protects what the other
-//! steers.
+//! any number of processes, each undoing the work of the others. Each process therefore records in
+//! its journal the pages that it steers, and a claim that overlaps with another is refused. Two
+//! daemons may run side by side where they steer different programs or control groups, or where one
+//! protects what the other steers.
 
 use crate::{
     place::scope::Scope,
@@ -14,7 +14,7 @@ use crate::{
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeSet, fmt};
 
-/// Whose pages are steered, and whose are left alone.
+/// The pages that a process steers, and those that it leaves alone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Claim {
@@ -22,7 +22,7 @@ pub struct Claim {
     protected: Vec<Claimed>,
 }
 
-/// A [`Scope`] as it is written.
+/// A [`Scope`] as it is written to the journal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Claimed {
@@ -33,14 +33,14 @@ enum Claimed {
 }
 
 impl Claim {
-    /// A claim to the pages of a scope, but for those that are protected.
+    /// A claim to the pages of a scope except protected ones.
     pub fn new(scope: &Scope, protected: &[Scope]) -> Self {
         let protected = protected.iter().map(Claimed::from).collect();
         Self { scope: scope.into(), protected }
     }
 
-    /// Whether two claims are to the same pages: by what they name, or since both have a process
-    /// that runs now.
+    /// True when two claims overlap: by the names in them, or because both have a process that runs
+    /// now.
     pub(super) fn overlaps(&self, other: &Self, root: &Root) -> Result<bool, RootError> {
         let excludes = |one: &Self, scope| one.protected.iter().any(|it| it.contains(scope));
         if excludes(self, &other.scope) || excludes(other, &self.scope) {
@@ -53,7 +53,7 @@ impl Claim {
         Ok(self.processes(root)?.iter().any(|pid| theirs.contains(pid)))
     }
 
-    /// The processes that run now.
+    /// The processes of the claim that run now.
     fn processes(&self, root: &Root) -> Result<BTreeSet<u32>, RootError> {
         let mut found = self.scope.processes(root)?;
         for protected in &self.protected {
@@ -65,7 +65,7 @@ impl Claim {
 }
 
 impl Claimed {
-    /// Whether all of `other` is in it, whatever runs.
+    /// True when the scope contains all of `other`, whatever processes run.
     fn contains(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Cgroup(group), Self::Cgroup(below)) => is_below(below, group),
@@ -77,7 +77,7 @@ impl Claimed {
         }
     }
 
-    /// Whether they have something in common, whatever runs.
+    /// True when the scopes have something in common, whatever processes run.
     fn intersects(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Machine, _) | (_, Self::Machine) => true,
@@ -110,7 +110,7 @@ impl Claimed {
     }
 }
 
-/// Whether a control group equals another one or is its descendant.
+/// True when a control group equals another one or is its descendant.
 fn is_below(group: &str, of: &str) -> bool {
     let parts = |name: &'_ str| -> Vec<String> {
         name.split('/').filter(|part| !part.is_empty()).map(String::from).collect()
@@ -182,7 +182,7 @@ mod tests {
             (group("/batch"), group("/batches"), false),
             (named(&["solver"]), named(&["java", "solver"]), true),
             (named(&["solver"]), named(&["java"]), false),
-            // One starts the other.
+            // One is the parent of the other.
             (named(&["solver"]), named(&["helper"]), true),
             (named(&["solver"]), Claimed::Processes(vec![11]), true),
             (named(&["solver"]), Claimed::Processes(vec![12]), false),

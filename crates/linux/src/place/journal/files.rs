@@ -1,9 +1,9 @@
-//! The files of journals: who may write them, and what becomes of damaged ones.
+//! The files of journals: their owners, and the handling of damaged ones.
 //!
-//! Root believes a journal, so that only root may have written it: the folder and each file belong
-//! to root or to this user and can be written by nobody else. A file that fails this or holds
-//! something else than a journal is damaged; it is renamed, so that it is told once, and everything
-//! else is put back.
+//! Root follows a journal, so that only root may have written it: the folder and each file belong
+//! to root or to this user, and no other user can write to them. A file that fails this check, or
+//! does not hold a journal, is damaged; it is renamed, so that it is reported once, and everything
+//! else is restored.
 
 use super::{Change, Document, JournalError, SCHEMA, settings, swap_file};
 use crate::{replace::Folder, root::Root};
@@ -14,45 +14,43 @@ use std::{
     os::unix::fs::DirBuilderExt as _,
 };
 
-/// Where the journals are, below the root.
+/// The folder of the journals, below the root.
 pub(super) const FOLDER: &str = "/run/interleaf";
 
-/// Whose turn it is.
+/// The lock file, which serializes changes.
 pub(super) const LOCK: &str = "lock";
 
-/// Suffix of the name of a damaged journal.
+/// Suffix of the names of damaged journals.
 const ASIDE: &str = ".damaged";
 
-/// The longest journal, bytes. One of a machine with 256 nodes has some 40 KB.
+/// The longest journal, bytes. On a machine with 256 nodes it has some 40 KB.
 const BYTES_MAX: u64 = 1 << 20;
 
-/// The folder's mode: whoever may, reads what is published there.
+/// The folder's mode: all users may read the daemon's socket and files in it.
 const FOLDER_MODE: u32 = 0o755;
 
-/// A file among the journals.
+/// A file in the folder of the journals.
 #[derive(Debug)]
 pub(super) enum Found {
-    /// A journal.
+    /// A valid journal.
     Whole(Document),
-    /// Something else, or a journal of which only a part can be believed.
+    /// Another content, or a journal of which only a part is valid.
     Damaged(Damaged),
 }
 
-/// A journal that is damaged.
+/// A damaged journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damaged {
-    /// The file.
     pub path: String,
-    /// Its fault.
     pub why: String,
     /// Its valid changes.
     pub(super) rest: Option<Document>,
 }
 
-/// All files among the journals.
+/// All journals.
 ///
 /// # Errors
-/// When the folder cannot be listed, or somebody else could have written to it.
+/// When the folder cannot be listed, or other users can write to it.
 pub(super) fn all(root: &Root) -> Result<Vec<Found>, JournalError> {
     let is_journal = |name: &String| name.ends_with(".json");
     if !root.is_live() {
@@ -72,7 +70,7 @@ pub(super) fn all(root: &Root) -> Result<Vec<Found>, JournalError> {
     Ok(names.filter_map(read).collect())
 }
 
-/// Classifies a file; `None` when it has gone.
+/// Classifies a file; `None` when it has been removed.
 fn found(name: &str, text: Result<Option<String>, String>) -> Option<Found> {
     let damaged =
         |why, rest| Found::Damaged(Damaged { path: format!("{FOLDER}/{name}"), why, rest });
@@ -111,7 +109,7 @@ fn found(name: &str, text: Result<Option<String>, String>) -> Option<Found> {
     }
 }
 
-/// Renames a damaged journal, so that it is not read again; its new path.
+/// Renames a damaged journal, so that it is not read again, and gives its new path.
 pub(super) fn set_aside(root: &Root, damaged: &Damaged) -> Result<String, JournalError> {
     let name = damaged.path.rsplit_once('/').map_or("", |(_, name)| name);
     let Some(folder) = folder(root)? else { return Ok(damaged.path.clone()) };
@@ -140,7 +138,7 @@ pub(super) fn keep(root: &Root, name: &str, text: Option<&str>) -> Result<(), Jo
     }
 }
 
-/// Waits for our turn; it ends when the file is closed. A captured machine has no turns.
+/// Locks the folder of the journals until the file is closed. A captured machine has no lock.
 pub(super) fn lock(root: &Root) -> Result<Option<File>, JournalError> {
     if !root.is_live() {
         return Ok(None);
@@ -148,24 +146,24 @@ pub(super) fn lock(root: &Root) -> Result<Option<File>, JournalError> {
     make(root).map_err(|why| unusable(root, why))?;
     let failed = |why| JournalError::Keep { path: format!("{FOLDER}/{LOCK}"), why };
     let Some(folder) = folder(root)? else { return Err(failed(io::ErrorKind::NotFound.into())) };
-    // Nobody else can open it, and so lock it and keep us waiting.
+    // Private: no other user can open the file, and so hold its lock.
     let file = folder.private_file(LOCK).map_err(failed)?;
     file.lock().map_err(failed)?;
     Ok(Some(file))
 }
 
-/// Makes the folder where there is none.
+/// Creates the folder where it is missing.
 fn make(root: &Root) -> io::Result<()> {
     let path = root.at(FOLDER);
     if fs::symlink_metadata(&path).is_ok() {
         return Ok(());
     }
     DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(&path)?;
-    // Whatever the umask is.
+    // Regardless of the umask.
     Folder::trusted(&path)?.set_mode(FOLDER_MODE)
 }
 
-/// The folder, in which nobody else can write; `None` when there is none.
+/// The folder, which no other user may be able to write to; `None` when it does not exist.
 fn folder(root: &Root) -> Result<Option<Folder>, JournalError> {
     let opened = Folder::trusted(&root.at(FOLDER)).and_then(|folder| {
         folder.check_private()?;

@@ -1,7 +1,7 @@
-//! The settings of the kernel that this program changes, and the values that they can have.
+//! The settings of the kernel that this program changes, and their valid values.
 //!
-//! A journal tells root what to write where. Whoever could forge or damage one must not choose a
-//! path or a value: nothing that is not in this table is written, nor put back.
+//! A journal makes root write to the files in it. A forged or damaged journal must not choose a
+//! path or a value: no setting outside this table is written or restored.
 
 use crate::machine::{
     damon::{ADMIN, COUNT, MODULES},
@@ -12,7 +12,7 @@ use crate::machine::{
 /// The values of a setting.
 #[derive(Clone, Copy, Debug)]
 enum Values {
-    /// A whole number up to this.
+    /// A decimal number up to this.
     UpTo(u64),
     /// One of these words.
     Words(&'static [&'static str]),
@@ -20,10 +20,10 @@ enum Values {
 
 const SWITCH: Values = Values::Words(&["Y", "N", "true", "false", "1", "0"]);
 
-/// The last part of the path of a node's weight, before its number.
+/// The name of a node's weight, before its number.
 const NODE: &str = "node";
 
-/// The values that the setting at `path` can have; `None` of a path that this program never writes.
+/// The valid values of the setting at `path`; `None` of a path that this program never writes.
 fn values(path: &str) -> Option<Values> {
     if MODULES.iter().any(|(_, module)| *module == path) || path == weights::auto_path() {
         return Some(SWITCH);
@@ -33,7 +33,7 @@ fn values(path: &str) -> Option<Values> {
         && let Some(number) = name.strip_prefix(NODE)
     {
         let node: u32 = number.parse().ok()?;
-        // Neither `+1` nor `01`.
+        // Refuses `+1` and `01`.
         return (path == weights::node_path(node)).then_some(Values::UpTo(255));
     }
     match path {
@@ -46,10 +46,10 @@ fn values(path: &str) -> Option<Values> {
     }
 }
 
-/// Makes sure that a setting is one of those that this program changes, to or from such a value.
+/// Checks that a setting is in the table, with this value.
 ///
 /// # Errors
-/// Why it is not.
+/// A message with the path or value that is refused.
 pub(super) fn check(path: &str, value: &str) -> Result<(), String> {
     let Some(values) = values(path) else {
         return Err(format!("{path} is no setting that this program changes"));

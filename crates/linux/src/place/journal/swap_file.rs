@@ -1,7 +1,7 @@
 //! The change that is a swap file: how a journal records one, and how it is undone.
 //!
-//! The file is made by [`crate::launch::swapfile`]; undoing needs nothing of what made it, so that
-//! `--restore` can do so after a kill.
+//! [`crate::launch::swapfile`] creates the file; undoing the change is here, so that the journal
+//! does not depend on it, and `--restore` can undo it after a kill.
 
 use super::Change;
 use crate::{
@@ -16,22 +16,20 @@ use std::{
     process::Command,
 };
 
-/// The prefix of the names of swap files; the number of the process comes next, then a counter.
+/// The prefix of the names of swap files; the process ID comes next, then a counter.
 pub(crate) const PREFIX: &str = "interleaf-bench-swap-";
 
-/// The journal's word for a file that is neither there nor in use.
+/// The recorded value of a file that neither exists nor is in use.
 pub(super) const ABSENT: &str = "no file";
 
-/// The journal's word for a file that is in use as swap, or about to be.
+/// The recorded value of a file that is in use as swap, or is about to be.
 pub(super) const IN_USE: &str = "in use as swap";
 
 /// The reason why a swap file stays.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RemoveError {
-    /// The system refuses.
     #[error(transparent)]
     System(#[from] io::Error),
-    /// `/proc/swaps` cannot be read.
     #[error(transparent)]
     Root(#[from] RootError),
 }
@@ -47,10 +45,10 @@ pub(crate) fn is_ours(path: &Path) -> bool {
     path.is_absolute() && name.is_some_and(|name| name.starts_with(PREFIX))
 }
 
-/// Sysctls a swap file off where it is in use, and removes it; whether there was one.
+/// Switches a swap file off where it is in use, and removes it; true when the file existed.
 ///
 /// # Errors
-/// When the kernel does not switch it off, as where memory is short, or the file cannot be removed.
+/// When the kernel cannot switch it off, as where memory is short, or the file cannot be removed.
 pub(crate) fn remove(root: &Root, path: &Path) -> Result<bool, RemoveError> {
     let found = match path.symlink_metadata() {
         Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(false),
@@ -76,8 +74,8 @@ fn is_in_use(root: &Root, path: &Path) -> Result<bool, RootError> {
     Ok(swap::is_in_use(&swaps, &name))
 }
 
-/// Runs a tool of util-linux on a file. Ctrl-C in a terminal is for its whole process group:
-/// swapoff(2) would end with `EINTR` and leave the file in use, so that the tool is in another.
+/// Runs a tool of util-linux on a file, in a process group of its own: Ctrl-C in a terminal signals
+/// the whole foreground group, and swapoff(2) would end with `EINTR` and leave the file in use.
 pub(crate) fn tool(name: &str, path: &Path) -> io::Result<()> {
     let ran = Command::new(name).arg(path).process_group(0).output().map_err(|why| {
         io::Error::new(why.kind(), format!("{name} (of util-linux) cannot be run: {why}"))

@@ -33,8 +33,8 @@ fn now(root: &Root) -> [String; 2] {
     [NODE0, NODE1].map(|path| root.text(path).unwrap().unwrap())
 }
 
-/// A journal on disk of a process: one that lives has our number, one that is gone has a start
-/// that was never.
+/// A journal of a process on disk: a running one has our process ID, an ended one a start time that
+/// never was.
 fn other(root: &Root, lives: bool, changes: &[(&str, &str, &str)]) -> Document {
     // The first process of the machine lives as long as this one.
     let start = process(&Root::live(), 1).unwrap().unwrap().start_ticks;
@@ -168,7 +168,7 @@ fn what_is_not_there_is_not_changed() {
 #[test]
 fn what_the_kernel_refuses_leaves_no_journal() {
     let (_folder, root) = machine();
-    // A file that can be read, but not even root can write to it.
+    // Readable, but not even root can write to it.
     symlink("/proc/sys/kernel/cap_last_cap", root.at(NODE9)).unwrap();
     let (mut journal, _) = Journal::open(&root).unwrap();
     let why = journal.set(NODE9, "3").unwrap_err();
@@ -197,7 +197,7 @@ fn others_can_neither_write_journals_nor_keep_us_waiting() {
     assert_eq!(mode(&root.at(FOLDER).join(journal.document.name())) & 0o022, 0);
 }
 
-/// One journal of a process that is gone is whole, and one file is damaged in each of these ways.
+/// One journal of an ended process is valid, and one file is damaged in each of these ways.
 #[test]
 fn a_damaged_journal_is_set_aside_and_the_rest_is_restored() {
     let start = process(&Root::live(), 1).unwrap().unwrap().start_ticks;
@@ -225,7 +225,7 @@ fn a_damaged_journal_is_set_aside_and_the_rest_is_restored() {
         fs::write(root.at(FOLDER).join(&name), &text).unwrap();
         assert_eq!(damaged(&root).unwrap().len(), 1, "{text}");
         assert_eq!(leftovers(&root).unwrap().len(), 1, "{text}");
-        // As a daemon does when it starts.
+        // As a starting daemon does.
         let (_journal, undone) = Journal::open(&root).unwrap();
         let [first, second] = &undone[..] else { panic!("{undone:?}") };
         let (Undone::Restored(change), Undone::SetAside { damaged, aside }) = (first, second)

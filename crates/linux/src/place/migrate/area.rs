@@ -1,31 +1,29 @@
-//! Which memory of a process is moved: `numa_maps` says of what mappings are and where their pages
-//! are, `smaps` where they end and whether they have huge pages.
+//! The memory of a process that is migrated: `numa_maps` has the kinds of mappings and the nodes of
+//! their pages, `smaps` their ends and their huge pages.
 //!
-//! Moved is what is the process's own: anonymous memory, its heap, its stack, pages of hugetlbfs,
-//! and shared memory that no other process maps. Files stay where they are, also what the process
-//! has written to privately: pages of the page cache belong to everybody.
+//! Migrated is the process's own memory: anonymous memory, heap, stack, pages of hugetlbfs, and
+//! shared memory that no other process maps. Pages of files stay on their nodes, also private
+//! copies that the process has written to: the page cache belongs to all processes.
 
 use crate::process::numa_maps::{Kind, Mapping, addresses};
 use std::{collections::BTreeMap, ops::Range};
 
-/// A mapping whose pages may be moved.
+/// A mapping whose pages may be migrated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Area {
-    /// Its addresses.
     pub(super) addresses: Range<u64>,
-    /// What of it is resident, bytes.
     pub(super) resident_bytes: u64,
-    /// Bytes of one page: more than the machine's of hugetlbfs, and where all there is are
-    /// transparent huge pages, so that one look is for each of them and not for its 512 parts.
-    /// Should one be split on its way, the next pass finds that out.
+    /// Bytes of a page: of hugetlbfs its own size, and the size of a huge page where all resident
+    /// memory is in transparent huge pages, so that each of them is located once and not 512 times.
+    /// If one is split meanwhile, the next pass finds its parts.
     pub(super) page_bytes: u64,
-    /// How many pages go as one where they lie together; a power of two.
+    /// Adjacent pages that migrate as one; a power of two.
     pub(super) unit_pages: u32,
-    /// Whether it is shared memory, whose pages look like those of files.
+    /// True of shared memory, whose pages look like those of files.
     pub(super) is_shared: bool,
 }
 
-/// What `smaps` says of a mapping.
+/// The entry of a mapping in `smaps`.
 #[derive(Debug, PartialEq, Eq)]
 struct Extent {
     end: u64,
@@ -33,7 +31,7 @@ struct Extent {
     huge_bytes: u64,
 }
 
-/// The mappings of a process that are moved, by address.
+/// The mappings of a process that are migrated, in order of their addresses.
 pub(super) fn areas(
     smaps: &str,
     mappings: &[Mapping],
@@ -42,7 +40,7 @@ pub(super) fn areas(
 ) -> Vec<Area> {
     let extents = extents(smaps);
     let area = |mapping: &Mapping| {
-        // One that is not there has come or gone between the two readings.
+        // A mapping in only one of the two files was added or removed between the two readings.
         let extent = extents.get(&mapping.start)?;
         let is_hugetlb = mapping.page_bytes > page_bytes;
         let is_shared = is_hugetlb || mapping.is_named_memory(page_bytes);
@@ -62,7 +60,7 @@ pub(super) fn areas(
     mappings.iter().filter_map(area).collect()
 }
 
-/// Where the mappings of a text of `smaps` end, by where they begin.
+/// The end of each mapping in a text of `smaps`, by start address.
 fn extents(smaps: &str) -> BTreeMap<u64, Extent> {
     let mut all = BTreeMap::new();
     let mut last = None;

@@ -1,4 +1,4 @@
-//! Pages that are looked at together, and what of them moves as one.
+//! A batch of pages, and the units that migrate as one.
 
 use super::{
     area::Area,
@@ -9,39 +9,37 @@ use crate::process::numa_maps::NodeBytes;
 use interleaf_procfs::pagemap::ResidentPage;
 use std::{io, ops::Range};
 
-/// Addresses of one call that looks: enough that the call itself costs nothing.
+/// Addresses of one call that locates pages: enough to make the cost of the call itself negligible.
 const LOCATE_PAGES: usize = 1 << 14;
 
-/// A page that is there, or was a moment ago.
+/// A page that is resident, or was a moment ago.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Page {
-    /// Its address.
     pub(super) address: u64,
-    /// The node that it is on, when it is on one.
+    /// Its node; `None` when it is not resident.
     pub(super) node: Option<u32>,
-    /// Its area, by its place in the list.
+    /// The index of its area.
     pub(super) area: usize,
-    /// Whether other processes map it too.
+    /// True when other processes map the page too.
     pub(super) is_shared: bool,
 }
 
-/// Pages in the order of their addresses.
+/// Pages in order of their addresses.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
-    /// The pages.
     pub(super) pages: Vec<Page>,
 }
 
-/// What moves as one, and the pages that it is of.
+/// Units that migrate as one, with their pages.
 #[derive(Debug, Default)]
 pub(super) struct Units {
     pub(super) units: Vec<Unit>,
-    /// Of each unit, its pages by their place in the batch.
+    /// For each unit, the indices of its pages in the batch.
     pub(super) pages: Vec<Range<usize>>,
 }
 
 impl Batch {
-    /// Adds pages of an area, which are behind all that there are.
+    /// Appends pages of an area; their addresses follow those of the batch.
     pub(super) fn add(&mut self, area: usize, found: &[ResidentPage]) {
         let page = |found: &ResidentPage| {
             let ResidentPage { address, is_shared } = *found;
@@ -50,7 +48,7 @@ impl Batch {
         self.pages.extend(found.iter().map(page));
     }
 
-    /// Looks where some of the pages are.
+    /// Finds the nodes of some pages.
     pub(super) fn locate(
         &mut self,
         memory: &mut impl Memory,
@@ -59,18 +57,18 @@ impl Batch {
     ) -> io::Result<()> {
         for pages in pages.chunks(LOCATE_PAGES) {
             let addresses: Vec<u64> = pages.iter().map(|at| self.pages[*at].address).collect();
-            // What the kernel does not come to is nowhere.
+            // A page that the kernel does not report counts as not resident.
             let mut status = vec![-1; addresses.len()];
             memory.locate(pid, &addresses, &mut status)?;
             for (at, status) in pages.iter().zip(status) {
-                // The zero page, which stands for all that was only read, is on no node here.
+                // The zero page, which backs memory that was only read, has no node here.
                 self.pages[*at].node = u32::try_from(status).ok();
             }
         }
         Ok(())
     }
 
-    /// How much is on each node, bytes.
+    /// Bytes on each node.
     pub(super) fn bytes(&self, areas: &[Area]) -> NodeBytes {
         let mut bytes = NodeBytes::default();
         for pages in self.pages.chunk_by(|a, b| (a.node, a.area) == (b.node, b.area)) {
@@ -82,8 +80,8 @@ impl Batch {
         bytes
     }
 
-    /// What moves as one: a page, or where huge ones are a whole block of addresses whose pages
-    /// are all there, on one node.
+    /// Units that migrate as one: a page, or in areas with larger pages a whole aligned block whose
+    /// pages are all resident on one node.
     pub(super) fn units(
         &self,
         areas: &[Area],
@@ -112,7 +110,7 @@ impl Batch {
         all
     }
 
-    /// How many pages from `first` on move as one.
+    /// The number of pages from `first` on that migrate as one.
     fn block(&self, first: usize, area: &Area) -> usize {
         let count = area.unit_pages as usize;
         let page = &self.pages[first];
@@ -121,12 +119,12 @@ impl Batch {
             return 1;
         };
         let last = pages[count - 1].address;
-        // They are in order, so that when the last is where it should be, none is missing.
+        // Pages are in order: if the last one has its place, none is missing.
         let whole = last - page.address == area.page_bytes * (count as u64 - 1);
         if whole && pages.iter().all(|other| other.node == page.node) { count } else { 1 }
     }
 
-    /// The pages of an area in the aligned block of `bytes` in which the page `at` is.
+    /// The pages of an area in the aligned block of `bytes` around the page `at`.
     pub(super) fn block_around(&self, at: usize, bytes: u64) -> Range<usize> {
         let Page { address, area, .. } = self.pages[at];
         let block = address / bytes;

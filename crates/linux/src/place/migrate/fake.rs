@@ -1,5 +1,5 @@
-//! A machine in a test, which moves pages as `mm/migrate.c` of the kernel does: in groups, up to
-//! the first that does not go as a whole.
+//! A simulated machine that migrates pages as `mm/migrate.c` of the kernel does: in groups, up to
+//! the first group that does not migrate as a whole.
 
 use super::{area::Area, memory::Memory};
 use crate::{machine::id_list::IdList, process::Process, root::RootError};
@@ -13,18 +13,18 @@ use std::{
 
 pub(super) const PAGE: u64 = 4096;
 
-/// What keeps a page where it is.
+/// The behaviour of a page under migration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Hold {
-    /// Nothing.
+    /// Migrates.
     Free,
-    /// It cannot be taken from its list, so many times.
+    /// Cannot be isolated from its list, for this many attempts.
     Busy(u32),
-    /// It is taken, and then does not move.
+    /// Is isolated and then fails to migrate.
     Pinned,
-    /// The kernel says that another process maps it.
+    /// Another process maps the page, according to the kernel.
     Shared,
-    /// It is said to be moved, and is not.
+    /// Is reported as migrated and is not.
     Lies,
 }
 
@@ -40,28 +40,28 @@ pub(super) struct Fake {
     pub(super) processes: Vec<Process>,
     pub(super) areas: BTreeMap<u32, Vec<Area>>,
     pub(super) pages: BTreeMap<(u32, u64), FakePage>,
-    /// Pages in an aligned block that go as one; 0 is one, too.
+    /// Pages in an aligned block that migrate as one; 0 counts as 1.
     pub(super) folio: u64,
     /// Free pages of each node.
     pub(super) free: BTreeMap<u32, u64>,
-    /// Whether named processes are on their own.
+    /// See [`Memory::is_alone`].
     pub(super) alone: bool,
-    /// Processes that are not ours to move.
+    /// Processes of other users.
     pub(super) foreign: BTreeSet<u32>,
     pub(super) allowed: Option<IdList>,
-    /// A process, and after how many calls that move it ends.
+    /// A process, and the number of moving calls after which it ends.
     pub(super) ends: Option<(u32, u32)>,
-    /// Whether it is still there afterwards, without memory.
+    /// True when the process exists without memory after its end.
     pub(super) ends_slowly: bool,
     pub(super) clock: Duration,
     pub(super) paused: Duration,
-    /// Calls that move, and the addresses in them.
+    /// Moving calls, and the addresses in them.
     pub(super) calls: u32,
     pub(super) asked: u64,
 }
 
 impl Fake {
-    /// A machine with nodes that have so many free pages.
+    /// A machine with this many free pages on each node.
     pub(super) fn new(free: &[u64]) -> Self {
         Self { free: (0..).zip(free.iter().copied()).collect(), ..Self::default() }
     }
@@ -74,7 +74,7 @@ impl Fake {
         self.areas.entry(pid).or_default();
     }
 
-    /// Maps pages on nodes, in units of so many that `smaps` knows of.
+    /// Maps pages on nodes, in units of the size that `smaps` reports.
     pub(super) fn map(&mut self, pid: u32, start: u64, unit_pages: u32, nodes: &[u32]) {
         let end = start + nodes.len() as u64 * PAGE;
         let area = Area {
@@ -110,13 +110,13 @@ impl Fake {
         near.map(|((_, address), _)| *address).collect()
     }
 
-    /// What is said of a process without memory.
+    /// The error for a process without memory.
     fn gone(&self, pid: u32) -> io::Error {
         let is_there = self.processes.iter().any(|process| process.pid == pid);
         io::Error::from_raw_os_error(if is_there { libc::EINVAL } else { libc::ESRCH })
     }
 
-    /// Moves a group; how many of it did not go.
+    /// Migrates a group; gives the number of pages that failed.
     fn flush(&mut self, pid: u32, group: &BTreeSet<u64>, node: u32) -> io::Result<u64> {
         let mut failed = 0;
         for address in group {
@@ -138,7 +138,7 @@ impl Fake {
         Ok(failed)
     }
 
-    /// Takes a page from its list, or says what is to be reported of it at once.
+    /// Isolates a page, or gives the status to report at once.
     fn isolate(
         &mut self,
         pid: u32,
@@ -230,7 +230,7 @@ impl Memory for Fake {
         if self.ends.is_some_and(|(_, calls)| self.calls > calls)
             && let Some((pid, _)) = self.ends.take()
         {
-            // Its memory goes first; who asks in between is told something else.
+            // Memory is released first, so that a call in between gets another error.
             if !self.ends_slowly {
                 self.processes.retain(|process| process.pid != pid);
             }

@@ -1,5 +1,5 @@
-//! The memory of processes as the kernel shows and moves it, behind a trait: a machine with one
-//! node can move nothing, so that tests bring their own.
+//! The seam to the kernel for reading and migrating the memory of processes: a machine with one
+//! node cannot migrate, so that tests implement their own.
 
 use super::area::{self, Area};
 use crate::{
@@ -22,35 +22,35 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Where the kernel says how large a transparent huge page is.
+/// The file with the size of a transparent huge page.
 const HUGE: &str = "/sys/kernel/mm/transparent_hugepage/hpage_pmd_size";
 
-/// Processes with memory that can be looked at and moved.
+/// Processes whose memory can be read and migrated.
 pub(super) trait Memory {
     /// Bytes of a page and of a transparent huge page.
     fn page_sizes(&self) -> (u64, u64);
 
-    /// The nodes with memory, and what is free on each, bytes.
+    /// Nodes with memory, and their free bytes.
     fn nodes(&mut self) -> Result<Vec<(u32, u64)>, RootError>;
 
-    /// Of each of these processes the tree, as found in one pass over all; empty where there is no
-    /// such process.
+    /// The process tree of each of these processes, found in one pass over all; empty for a missing
+    /// process.
     fn trees(&mut self, pids: &[u32]) -> Result<Vec<Vec<Process>>, RootError>;
 
-    /// Whether the named processes are on their own: without those that they have started, and one
-    /// that is gone or refuses does not keep the others.
+    /// True when named processes are handled on their own: without their descendants, and an ended
+    /// process or a refusal does not stop the others.
     fn is_alone(&self) -> bool;
 
-    /// A process, if there is one.
+    /// A process; `None` when it does not exist.
     fn process(&mut self, pid: u32) -> Result<Option<Process>, RootError>;
 
-    /// The nodes that a process may have memory of, if there is a limit.
+    /// The nodes that a process may allocate on; `None` without a limit.
     fn allowed(&mut self, pid: u32) -> Result<Option<IdList>, RootError>;
 
-    /// What of its memory may be moved; `None` when it has ended.
+    /// Its migratable memory; `None` when the process has ended.
     fn areas(&mut self, pid: u32) -> Result<Option<Vec<Area>>, RootError>;
 
-    /// Adds the pages that are there at some addresses of an area.
+    /// Appends the resident pages in some addresses of an area.
     fn resident(
         &mut self,
         pid: u32,
@@ -59,11 +59,11 @@ pub(super) trait Memory {
         to: &mut Vec<ResidentPage>,
     );
 
-    /// Puts where each page is into `status`: its node, or something negative when it is nowhere.
+    /// Writes the node of each page into `status`, negative for a page that is not resident.
     fn locate(&mut self, pid: u32, addresses: &[u64], status: &mut [i32]) -> io::Result<()>;
 
-    /// As `move_pages(2)`, all to one node: gives how many pages it did not get to, and puts into
-    /// `status` what became of those it did get to, each where it is now or a negative error.
+    /// `move_pages(2)` to one node: gives the number of pages that the kernel did not try, and
+    /// writes into `status` the node of each tried page or a negative error.
     fn move_to(
         &mut self,
         pid: u32,
@@ -72,7 +72,7 @@ pub(super) trait Memory {
         status: &mut [i32],
     ) -> io::Result<u64>;
 
-    /// Time since some moment.
+    /// Time on a monotonic clock.
     fn now(&self) -> Duration;
 
     /// Waits.
@@ -86,7 +86,7 @@ pub(super) struct Live {
     page_bytes: u64,
     huge_bytes: u64,
     start: Instant,
-    /// The pagemap that was read last, and whose it is; without a file where it cannot be opened.
+    /// The last pagemap with its process; `None` in place of the file where it cannot be opened.
     pagemap: Option<(u32, Option<File>)>,
     /// See [`Memory::is_alone`].
     pub(super) alone: bool,
@@ -107,13 +107,13 @@ impl Live {
         })
     }
 
-    /// Whether the kernel says of processes where their pages are.
+    /// True when the kernel reports the nodes of pages.
     pub(super) fn has_numa(&self) -> bool {
         self.root.has("/proc/self/numa_maps")
     }
 
-    /// The entries of a pagemap for some addresses; shorter where they end, `None` where there is
-    /// no pagemap to read.
+    /// The entries of a pagemap for some addresses, fewer where the process ends; `None` without a
+    /// readable pagemap.
     fn entries(&mut self, pid: u32, addresses: &Range<u64>) -> Option<Vec<u8>> {
         if self.pagemap.as_ref().is_none_or(|(of, _)| *of != pid) {
             let path = self.root.at(&format!("/proc/{pid}/pagemap"));
@@ -126,7 +126,7 @@ impl Live {
         let mut read = 0;
         while read < bytes.len() {
             match file.read_at(&mut bytes[read..], offset + read as u64) {
-                // Nothing more, or the process has ended: what is not known is not there.
+                // The end of the file, or of the process: the other pages count as not resident.
                 Ok(0) | Err(_) => break,
                 Ok(count) => read += count,
             }
@@ -169,7 +169,7 @@ impl Memory for Live {
     }
 
     fn areas(&mut self, pid: u32) -> Result<Option<Vec<Area>>, RootError> {
-        // Another program may have taken the place of the one whose pagemap is open.
+        // Another process may have the ID by now.
         self.pagemap = None;
         let Some(mappings) = numa_maps::mappings(&self.root, pid)? else { return Ok(None) };
         let Some(smaps) = self.root.peek(&format!("/proc/{pid}/smaps"))? else { return Ok(None) };
@@ -185,14 +185,14 @@ impl Memory for Live {
     ) {
         let step = self.page_bytes;
         let entries = self.entries(pid, &addresses);
-        // Of a page of hugetlbfs, each part has an entry.
+        // A page of hugetlbfs has an entry for each of its parts.
         let is_first = |page: &ResidentPage| page.address.is_multiple_of(area.page_bytes);
         match entries {
             Some(entries) => {
                 let found = pagemap::resident(&entries, addresses.start, step, area.is_shared);
                 to.extend(found.filter(is_first));
             }
-            // A kernel without pagemaps, or one that keeps them to itself: each could be there.
+            // The kernel has no pagemaps, or hides them: any page could be resident.
             None => {
                 let page = |address| ResidentPage { address, is_shared: false };
                 to.extend(addresses.step_by(step as usize).map(page).filter(is_first));
@@ -211,7 +211,7 @@ impl Memory for Live {
         node: u32,
         status: &mut [i32],
     ) -> io::Result<u64> {
-        // No node has a number that does not fit; the kernel says so of -1.
+        // A node ID that does not fit does not exist; the kernel refuses -1 as such.
         let node = i32::try_from(node).unwrap_or(-1);
         syscall::move_pages(pid, addresses, Some(&vec![node; addresses.len()]), status)
     }

@@ -1,58 +1,58 @@
-//! What became of moving pages.
+//! The result of a migration.
 
 use crate::{machine::id_list::IdList, process::numa_maps::NodeBytes, root::RootError};
 use std::{collections::BTreeMap, fmt, io};
 
-/// What became of moving the pages of some processes.
+/// The result for several processes.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// The processes whose memory could be looked at, parents before children.
+    /// Processes whose memory could be read, parents before children.
     pub processes: Vec<Moved>,
-    /// Children whose memory could not.
+    /// Children whose memory could not be read.
     pub refused: Vec<Refusal>,
-    /// Whether whoever watched wanted it to stop before it was done.
+    /// True when the caller stopped the migration early.
     pub stopped: bool,
-    /// How often all memory was looked at, from 1. The last time is what `after` is from.
+    /// The number of passes over all memory, from 1. `after` is of the last one.
     pub passes: u32,
 }
 
-/// What became of the pages of a process. Counted is what may be moved: no files.
+/// The result for a process. Only migratable memory is counted: no files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Moved {
-    /// Its number.
     pub pid: u32,
-    /// Its name, of at most 15 bytes.
+    /// Its name, at most 15 bytes.
     pub name: String,
-    /// Where its pages were when each was first looked at; new ones come while it runs.
+    /// Placement of its pages when each was first located; the process may allocate new ones
+    /// meanwhile.
     pub before: NodeBytes,
-    /// Where they were when last looked at, which is after the last move. It is this that says how
-    /// it went: the kernel may have moved pages back meanwhile, or reported what did not happen.
+    /// Placement when pages were last located, after the last move. This is the measure of success:
+    /// the kernel may have migrated pages back meanwhile, or reported moves that did not happen.
     pub after: NodeBytes,
-    /// What was moved, bytes; a page that was moved twice counts twice.
+    /// Bytes migrated; a page that was migrated twice counts twice.
     pub moved_bytes: u64,
-    /// What would have to be moved, but could not: bytes by reason.
+    /// Bytes that should have been migrated and could not be, by reason.
     pub left: BTreeMap<Reason, u64>,
-    /// Whether it has ended meanwhile. Where its pages were last seen says nothing then.
+    /// True when the process has ended meanwhile. Its last placement means nothing then.
     pub ended: bool,
 }
 
 impl Outcome {
-    /// Where the pages were first, of all processes that did not end.
+    /// Initial placement, over all processes that did not end.
     pub fn before(&self) -> NodeBytes {
         self.alive().map(|process| &process.before).collect()
     }
 
-    /// Where they were last.
+    /// Final placement, likewise.
     pub fn after(&self) -> NodeBytes {
         self.alive().map(|process| &process.after).collect()
     }
 
-    /// What was moved, bytes, of all processes.
+    /// Bytes migrated, over all processes.
     pub fn moved_bytes(&self) -> u64 {
         self.processes.iter().map(|process| process.moved_bytes).sum()
     }
 
-    /// What would have to be moved, but could not: bytes by reason.
+    /// Bytes that should have been migrated and could not be, by reason.
     pub fn left(&self) -> BTreeMap<Reason, u64> {
         let mut sum = BTreeMap::new();
         for (reason, bytes) in self.alive().flat_map(|process| &process.left) {
@@ -66,25 +66,25 @@ impl Outcome {
     }
 }
 
-/// Why pages could not be moved.
+/// The reason why pages could not be migrated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reason {
     /// In use at each attempt (`EBUSY`).
     Busy,
     /// Mapped by another process too (`EACCES`).
     Shared,
-    /// Part of a large page that is mapped in part only, and goes with the rest of it.
+    /// Part of a large page that is mapped only in part, and migrates with the rest of it.
     Joined,
-    /// This node, where they should go, has no room (`ENOMEM`).
+    /// The target node is full (`ENOMEM`).
     Full(u32),
-    /// The kernel said that they were moved, but they were not there a moment later.
+    /// The kernel reported a move, but the page was on another node a moment later.
     Returned,
-    /// Something else: the number of the system's error.
+    /// Another error number.
     Other(i32),
 }
 
 impl Reason {
-    /// What can be done about it.
+    /// How to proceed.
     pub fn hint(&self) -> &'static str {
         match self {
             Self::Busy => {
@@ -119,7 +119,7 @@ impl fmt::Display for Reason {
     }
 }
 
-/// A process whose memory could not be looked at or moved at all.
+/// A process whose memory could not be read or migrated at all.
 #[derive(Debug, thiserror::Error)]
 #[error("process {pid} ({name}): {why}")]
 pub struct Refusal {
@@ -131,30 +131,29 @@ pub struct Refusal {
     pub why: Why,
 }
 
-/// Why the memory of a process cannot be looked at or moved.
+/// The reason why the memory of a process cannot be read or migrated.
 #[derive(Debug, thiserror::Error)]
 pub enum Why {
-    /// Another user's, or a container that does not allow it (`EPERM`).
+    /// A process of another user, or a container that forbids it (`EPERM`).
     #[error("its memory is not ours to move")]
     Permission,
-    /// Its cpuset does not have all nodes that pages should go to.
+    /// The cpuset of the process lacks nodes of the target.
     #[error("it may not have memory on node {missing}: its cpuset has {allowed}")]
     Cpuset {
         /// Nodes of the target that it may not use.
         missing: IdList,
-        /// Those that it may.
+        /// Nodes that it may use.
         allowed: IdList,
     },
-    /// A file of the kernel cannot be read.
     #[error(transparent)]
     Read(RootError),
-    /// `move_pages` failed otherwise.
+    /// Another failure of `move_pages`.
     #[error("its pages cannot be moved: {0}")]
     System(io::Error),
 }
 
 impl Why {
-    /// What can be done about it.
+    /// How to proceed.
     pub fn hint(&self) -> &'static str {
         match self {
             Self::Permission => {
@@ -170,22 +169,20 @@ impl Why {
     }
 }
 
-/// Why nothing was moved.
+/// The reason why nothing was migrated.
 #[derive(Debug, thiserror::Error)]
 pub enum MigrateError {
-    /// The target is not one of this machine.
+    /// The target does not fit this machine.
     #[error(transparent)]
     Target(#[from] super::plan::TargetError),
-    /// The kernel does not say where pages are.
+    /// The kernel lacks NUMA.
     #[error("there is no /proc/self/numa_maps: this kernel has no NUMA")]
     Numa,
-    /// There is no such process.
     #[error("there is no process {0}")]
     Absent(u32),
-    /// A process that was named cannot be moved.
+    /// A named process cannot be migrated.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// What the machine says of itself cannot be read.
     #[error(transparent)]
     Read(#[from] RootError),
 }

@@ -1,40 +1,40 @@
-//! How fast pages are moved.
+//! The rate limit of a migration.
 
 use std::time::Duration;
 
-/// Keeps to a rate: who has moved something waits until it would have been done at that rate.
-/// Nothing is saved up while there is nothing to move.
+/// Rate limiter: after each portion it waits until the portion would have been done at the given
+/// rate. Idle time gives no credit.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pace {
-    /// Bytes a second; `None` is as fast as it goes.
+    /// Bytes a second; `None` for no limit.
     bytes_per_s: Option<u64>,
-    /// When what was moved so far would be done, on the caller's clock.
+    /// When the bytes so far would be done at the rate, on the caller's clock.
     done: Duration,
 }
 
 impl Pace {
-    /// A pace of so many bytes a second, at least 1.
+    /// A limiter for this rate, at least 1 byte a second.
     pub(super) fn new(bytes_per_s: Option<u64>) -> Self {
         Self { bytes_per_s: bytes_per_s.map(|rate| rate.max(1)), done: Duration::ZERO }
     }
 
-    /// How long to wait from `now` on before more is moved.
+    /// The time to wait from `now` before more is migrated.
     pub(super) fn wait(&self, now: Duration) -> Duration {
         self.done.saturating_sub(now)
     }
 
-    /// Notes that bytes were moved by a call that began at `now`.
+    /// Counts bytes that were migrated by a call that began at `now`.
     pub(super) fn spend(&mut self, bytes: u64, now: Duration) {
         if let Some(rate) = self.bytes_per_s {
             let seconds = bytes as f64 / rate as f64;
-            // The longest times are beyond what anyone waits for, but within what fits.
+            // Longer than any wait, but short enough for a `Duration`.
             let takes = Duration::try_from_secs_f64(seconds.min(1e9)).unwrap_or_default();
             self.done = self.done.max(now).saturating_add(takes);
         }
     }
 
-    /// How much to move at a time, bytes, at most `most`: what takes a tenth of a second, so that
-    /// the rate is even and whoever wants it to stop need not wait.
+    /// The size of a portion, bytes, at most `most`: a tenth of a second's, so that the rate is
+    /// even and a stop takes effect soon.
     pub(super) fn portion(&self, most: u64) -> u64 {
         self.bytes_per_s.map_or(most, |rate| (rate / 10).min(most))
     }

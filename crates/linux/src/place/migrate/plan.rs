@@ -1,57 +1,53 @@
-//! Which pages should go to which node: pure, and no more than the ratio lacks.
+//! Plans which pages migrate to which node: pure, and the fewest moves for the ratio.
 //!
-//! A window is 2 MiB of addresses, or 64 units where units are large. In each window the pages that
-//! are there are divided by the weights; a node that has more than its part gives away the
-//! difference, and no other page moves. What rounding leaves over is carried into the next window,
-//! so that the whole is right to one page for each node. Of 512 pages on node 0 with weights 60:40,
-//! in the first window 205 go, in the next 204, in the next 205: 40 % of 512 are 204.8.
+//! A window is 2 MiB of addresses, or 64 units where units are large. In each window the resident
+//! pages are divided by the weights; a node with more than its share gives away the difference, and
+//! no other page moves. The remainder of rounding is carried into the next window, so that the
+//! whole is right to one page for each node. Of 512 pages on node 0 with weights 60:40, 205 go in
+//! the first window, 204 in the next, 205 in the next: 40 % of 512 are 204.8.
 //!
 //! Windows are small because a program that walks through memory should meet both nodes all the
-//! time; they are no smaller because a page that is in the right window is where it should be, and
-//! moving it would be for nothing.
+//! time; they are no smaller because a page in the right window is in its place, and moving it
+//! would be wasted.
 
 use super::sequence::Sequence;
 use crate::machine::id_list::IdList;
 use std::collections::BTreeMap;
 
-/// Bytes of a window, where units are not larger than a 64th of that.
+/// Bytes of a window, where units are at most a 64th of it.
 const WINDOW_BYTES: u64 = 2 << 20;
 
-/// The fewest units that make a window: with fewer a ratio means little.
+/// The fewest units of a window: with fewer a ratio means little.
 const WINDOW_UNITS: u64 = 64;
 
-/// The part of the pages that each node should have.
+/// The target share of each node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target(BTreeMap<u32, u32>);
 
-/// Why nodes with weights are no target.
+/// The reason why nodes with weights are no target.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TargetError {
-    /// A node with two weights.
     #[error("node {0} has two weights")]
     Twice(u32),
-    /// Nothing but zeros.
     #[error("no node has a weight above zero, so there is nowhere for pages to be")]
     Nowhere,
-    /// They cannot be calculated with.
     #[error("the weights sum to {0}, which is not below 2^32")]
     TooLarge(u64),
-    /// Nodes that are not there or have no memory.
+    /// Nodes that are missing or have no memory.
     #[error("no node {missing} with memory: the machine has {has}")]
     Absent {
-        /// The nodes.
         missing: IdList,
-        /// Those that the machine has.
+        /// Nodes that the machine has.
         has: IdList,
     },
 }
 
 impl Target {
-    /// Nodes with their weights, in any order. A weight of zero, or no weight, keeps a node free of
-    /// pages. Pages are divided as the weights among each other: 3:1 is 75:25.
+    /// A target from nodes with weights, in any order. A weight of zero, or none, keeps a node free
+    /// of pages. Pages are divided in proportion to the weights: 3:1 is 75:25.
     ///
     /// # Errors
-    /// When a node comes twice, no weight is above zero, or their sum is not below 2^32.
+    /// When a node is listed twice, no weight is above zero, or their sum is not below 2^32.
     pub fn new(weights: impl IntoIterator<Item = (u32, u32)>) -> Result<Self, TargetError> {
         let mut all = BTreeMap::new();
         for (node, weight) in weights {
@@ -66,7 +62,7 @@ impl Target {
         }
     }
 
-    /// All nodes that were named, with their weights, by number.
+    /// All named nodes with their weights, by ID.
     pub fn weights(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
         self.0.iter().map(|(node, weight)| (*node, *weight))
     }
@@ -76,7 +72,7 @@ impl Target {
         self.weights().filter(|(_, weight)| *weight > 0).map(|(node, _)| node).collect()
     }
 
-    /// The part of all pages that a node should have, 0 to 1.
+    /// The share of a node, 0 to 1.
     pub fn share(&self, node: u32) -> f64 {
         let sum: f64 = self.0.values().map(|weight| f64::from(*weight)).sum();
         self.0.get(&node).map_or(0.0, |weight| f64::from(*weight) / sum)
@@ -93,78 +89,79 @@ impl Target {
     }
 }
 
-/// What moves as one: a page, or a huge page.
+/// A unit that migrates as one: a page, or a huge page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unit {
-    /// Its first address, bytes.
+    /// Its first address.
     pub address: u64,
-    /// How many pages of the machine it is, from 1.
+    /// Its size in base pages, at least 1.
     pub pages: u32,
-    /// Where it is.
     pub place: Place,
 }
 
-/// Where a unit is.
+/// The placement of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// Nowhere: it has not been touched, or is swapped out.
+    /// Not resident: never touched, or swapped out.
     Absent,
     /// On this node.
     On(u32),
-    /// On this node, and not to be moved: it has been tried.
+    /// On this node, and known to fail to migrate.
     Stuck(u32),
 }
 
-/// What should move, in the order of addresses, small units before large ones.
+/// The moves of a plan, in order of addresses, small units before large ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// What goes where.
     pub moves: Vec<Move>,
-    /// Units, by their place in the list, that should go but are stuck.
+    /// Units, by index, that should move but are stuck.
     pub kept: Vec<usize>,
 }
 
-/// What goes where.
+/// A move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Move {
-    /// The unit, by its place in the list.
+    /// The index of the unit.
     pub unit: usize,
     /// The node that it is on.
     pub from: u32,
-    /// The node that it should be on.
+    /// Its target node.
     pub to: u32,
 }
 
-/// Plans stretch after stretch of addresses, and carries over what rounding leaves.
+/// Plans one range of addresses after another, and carries the remainders of rounding over.
+///
+/// Planning the same ranges again from the start, with the pages on the nodes of the first plan,
+/// gives no moves.
 ///
 /// Planning the same stretches again from the start, with the pages where the first plan wanted
 /// them, gives no moves.
 #[derive(Clone, Debug)]
 pub struct Planner {
     page_bytes: u64,
-    /// The target's nodes, and behind them all others that pages were found on.
+    /// The target's nodes, followed by all others that pages were found on.
     nodes: Vec<u32>,
-    /// Whose turn it would be, if nothing were anywhere yet.
+    /// The sequence of nodes for newly placed pages.
     fresh: Sequence,
-    /// Where the turns are for units of each size: what a large unit rounds away cannot be made up
-    /// for by the few small ones in the next window.
+    /// The position in that sequence for units of each size: the remainder of large units cannot be
+    /// made up for by the few small ones in the next window.
     turns: BTreeMap<u32, Sequence>,
 }
 
-/// What is known of a node in a window. All are counts of units.
+/// Counts of a node's units in a window.
 #[derive(Clone, Copy, Debug, Default)]
 struct NodeUnits {
-    /// That are on it.
+    /// On the node.
     has: u64,
-    /// That are on it and can move.
+    /// On the node and movable.
     movable: u64,
-    /// That should be on it.
+    /// Wanted on the node.
     wanted: u64,
-    /// That should leave and can.
+    /// To leave, and movable.
     leaving: u64,
-    /// That should leave and cannot.
+    /// To leave, but stuck.
     kept: u64,
-    /// Where it stands in spreading the leaving ones over the movable ones.
+    /// Error accumulator for spreading the leaving units evenly over the movable ones.
     spread: u64,
 }
 
@@ -177,13 +174,13 @@ impl Planner {
         Self { page_bytes: page_bytes.max(1), nodes, fresh, turns: BTreeMap::new() }
     }
 
-    /// What should move of units in the order of their addresses. They should be whole windows, or
-    /// the windows that they cut are two.
+    /// Plans units in the order of their addresses. A range should consist of whole windows: one
+    /// that it cuts counts as two.
     pub fn plan(&mut self, units: &[Unit]) -> Plan {
         let mut sizes: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
         let (mut size, mut of_size) = (0, vec![]);
         for (at, unit) in units.iter().enumerate() {
-            // Neighbours are most often alike: the map is asked only where they are not.
+            // Neighbours mostly have the same size: the map is searched only at a change.
             if unit.pages != size {
                 sizes.insert(size, of_size);
                 size = unit.pages;
@@ -206,7 +203,7 @@ impl Planner {
         plan
     }
 
-    /// Plans a window: the units at `of_window`, all of them resident and of `size` pages.
+    /// Plans a window: the units at `of_window`, all resident and of `size` pages.
     fn window(&mut self, units: &[Unit], size: u32, of_window: &[usize], plan: &mut Plan) {
         let mut parts = self.parts(units, of_window);
         let turns = self.turns.entry(size).or_insert_with(|| self.fresh.clone());
@@ -224,7 +221,7 @@ impl Planner {
         if parts.iter().all(|part| part.leaving == 0 && part.kept == 0) {
             return;
         }
-        // As many are lacking as leave or are kept, so there is someone whose turn it is.
+        // As many units are lacking as leave or are kept, so that a next node always exists.
         let mut to = Sequence::new(&lacking);
         for at in of_window {
             match units[*at].place {
@@ -249,7 +246,7 @@ impl Planner {
         }
     }
 
-    /// What each node has in a window.
+    /// The counts of each node in a window.
     fn parts(&mut self, units: &[Unit], of_window: &[usize]) -> Vec<NodeUnits> {
         let mut parts = vec![NodeUnits::default(); self.nodes.len()];
         for at in of_window {
@@ -269,7 +266,7 @@ impl Planner {
         parts
     }
 
-    /// Where a node stands; the end when it is not known yet. There are few.
+    /// The index of a node; the end of the list when it is new. The list is short.
     fn slot(&self, node: u32) -> usize {
         self.nodes.iter().position(|known| *known == node).unwrap_or(self.nodes.len())
     }

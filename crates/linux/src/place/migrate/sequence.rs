@@ -1,30 +1,30 @@
-//! Turns: a fair sequence of whole things in a ratio, in which no one is ever a whole turn early or
+//! A fair sequence of turns in an integer ratio, in which no member is ever a whole turn early or
 //! late.
 //!
-//! For 3:2 it is 0 1 0 0 1, and again. After any number of turns each has had its share of them,
-//! rounded up or down. Rounding shares of each stretch by itself does not give that, nor does
-//! giving the next turn to whom most is due when there are more than two; taking turns by deadline
-//! does (earliest deadline first among those whose time has come: Liu and Layland 1973; that the
-//! shares can be kept to less than one is Baruah et al., "Proportionate progress", 1996).
+//! For 3:2 it is 0 1 0 0 1, repeated. After any number of turns each member has had its share of
+//! them, rounded up or down. Rounding the shares of each range by itself does not give that, nor
+//! does giving the next turn to the member that is most due when there are more than two; earliest
+//! deadline first among the eligible members does (Liu and Layland 1973; that the error stays below
+//! one turn is in Baruah et al., "Proportionate progress", 1996).
 
 use interleaf_model::weights::gcd;
 
-/// A sequence of turns in a ratio of weights. It is the same each time, and repeats itself.
+/// A sequence of turns in a ratio of weights. It is deterministic and periodic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Sequence {
-    /// Without common divisor.
+    /// Weights without a common divisor.
     weights: Vec<u64>,
-    /// Their sum, and so the turns until it repeats itself; below 2^32.
+    /// Sum of the weights, which is the period; below 2^32.
     period: u64,
-    /// Turns since it last began.
+    /// Turns since the last beginning of a period.
     turns: u64,
-    /// Those of each.
+    /// Turns of each member in this period.
     had: Vec<u64>,
 }
 
 impl Sequence {
-    /// A sequence for weights of which at least one is not zero, and whose sum is below 2^32: then
-    /// no product here is above 64 bits.
+    /// A sequence for weights of which at least one is above zero, with a sum below 2^32: no
+    /// product here exceeds 64 bits then.
     pub(crate) fn new(weights: &[u64]) -> Self {
         let divisor = weights.iter().copied().fold(0, gcd).max(1);
         let weights: Vec<u64> = weights.iter().map(|weight| weight / divisor).collect();
@@ -33,12 +33,12 @@ impl Sequence {
         Self { had: vec![0; weights.len()], weights, period, turns: 0 }
     }
 
-    /// Whose turn it is.
+    /// The member of the next turn.
     pub(crate) fn turn(&mut self) -> usize {
         let turn = self.turns + 1;
         let waiting = self.weights.iter().zip(&self.had).enumerate();
-        // Its next turn is due as soon as its share of all turns is above those it has had, and
-        // before the share reaches one more.
+        // A member is eligible as soon as its share of all turns exceeds those that it has had; its
+        // deadline is when the share reaches one more.
         let due = waiting.filter(|(_, (weight, had))| **had * self.period < turn * **weight);
         let deadline = |(at, (weight, had)): (usize, (&u64, &u64))| {
             (((had + 1) * self.period).div_ceil(*weight), at)
@@ -53,7 +53,7 @@ impl Sequence {
         next
     }
 
-    /// Takes `count` turns, and adds to `counts` how many of them each had.
+    /// Advances by `count` turns, and adds those of each member to `counts`.
     pub(crate) fn count_turns(&mut self, count: u64, counts: &mut [u64]) {
         for (counted, weight) in counts.iter_mut().zip(&self.weights) {
             *counted += weight * (count / self.period);
@@ -86,7 +86,7 @@ mod tests {
     }
 
     proptest! {
-        /// After any number of turns, nobody is a whole turn early or late.
+        /// After any number of turns, no member is a whole turn early or late.
         #[test]
         fn shares_are_kept(weights in weights()) {
             let sum: u64 = weights.iter().sum();
@@ -100,7 +100,7 @@ mod tests {
             }
         }
 
-        /// Many turns at once are the same as one after the other.
+        /// Many turns at once equal the same number one by one.
         #[test]
         fn many_turns_are_turns(
             weights in weights(),

@@ -55,7 +55,7 @@ fn huge_pages_are_asked_for_once() {
     fake.map(ONE, START - 100 * PAGE, 512, &[0; 100 + 512 * 100 + 100]);
     fake.folio = 512;
     let outcome = all(&mut fake, &[1, 1]);
-    // The parts at the ends look like small pages, and go in one piece all the same.
+    // The parts at the ends look like small pages, and still migrate as one.
     let huge = |count: usize| count / 512;
     assert_eq!(fake.counts().into_iter().map(huge).collect::<Vec<_>>(), [50, 50]);
     assert!(fake.asked < 1000, "{} asked for", fake.asked);
@@ -107,7 +107,7 @@ fn what_does_not_move_is_told() {
         let mut fake = one(&[0; 2048]);
         fake.hold(hold, |page| page % 4 != 0);
         let outcome = all(&mut fake, &[1, 1]);
-        // A quarter can move, a half should.
+        // A quarter can migrate, a half should.
         assert_eq!(fake.counts(), [1536, 512], "{hold:?}");
         assert_eq!(left(&outcome), [(reason, 512)], "{hold:?}");
         assert_eq!(pages(&outcome.after()), [(0, 1536), (1, 512)], "{hold:?}");
@@ -136,7 +136,7 @@ fn a_full_node_is_left_alone_and_told() {
 
 #[test]
 fn what_leaves_a_full_node_makes_room() {
-    // Each window has too much of one node, and one of the nodes has no room.
+    // Each window has an excess on one node, and one of the nodes is full.
     let nodes: Vec<u32> = (0..512 * 40).map(|at| u32::from(at / 512 % 2 == 0)).collect();
     for free in [[0, 2000], [2000, 0], [50, 50]] {
         let mut fake = one(&nodes);
@@ -187,8 +187,8 @@ fn children_are_moved_and_those_that_may_not_be_are_told() {
     assert_eq!(said, format!("process 42 (program-42): {expected}"));
 }
 
-/// The pages of several processes on their own: one that is gone, one that ends and one that may
-/// not be moved keep nobody else's where they are.
+/// Named processes on their own: an ended one, one that ends and one that may not be migrated do
+/// not stop the others.
 #[test]
 fn the_rest_goes_on_without_those_that_are_gone_or_refuse() {
     let mut fake = one(&[0; 100]);
@@ -234,7 +234,7 @@ fn a_rate_is_kept() {
     let target = target(&[1, 1]);
     run(&mut fake, &target, rate, &[ONE], &mut |_| ControlFlow::Continue(())).unwrap();
     assert_eq!(fake.counts(), [1000, 1000]);
-    // Nobody waits for the last portion, nor for the first.
+    // No wait follows the last portion or precedes the first.
     let seconds = fake.paused.as_secs_f64();
     assert!((9.8..10.1).contains(&seconds), "{seconds} s for 1000 pages at 100 a second");
 }
@@ -277,8 +277,8 @@ fn any_hold() -> impl Strategy<Value = Hold> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever is in the way, nothing is invented: bytes before and after are those of the
-    /// machine, and what is not at the target has a reason.
+    /// Under any fault, bytes before and after are those of the machine, and pages off target have
+    /// a reason.
     #[test]
     fn any_machine(
         runs in prop::collection::vec((0..3_u32, 1..600_usize, any_hold(), 0..300_u64), 1..6),

@@ -1,4 +1,4 @@
-//! Moving the pages of one process: look, plan, move, look again.
+//! Migrates the pages of one process: locate, plan, move, locate again.
 //!
 //! What `move_pages` makes hard, as read in `mm/migrate.c` of Linux 6.1 to 6.12:
 //! - It stops at the first group of pages of which it cannot move all, without a word about those
@@ -27,79 +27,79 @@ use std::{
     time::Duration,
 };
 
-/// Pages in a batch, and the addresses of a slice of an area: so many are planned at a time.
+/// Pages of a batch, and of the range of addresses that is planned at a time.
 const BATCH_PAGES: u64 = 1 << 16;
 
-/// The most units of which a window of the planner is, so that a slice is of whole windows.
+/// The units of the planner's largest window, so that a range consists of whole windows.
 const WINDOW_UNITS: u64 = 64;
 
-/// The most bytes of one call that moves: each makes all CPUs hand over the pages that they hold
-/// back, so that small calls are slow; large ones are long without news.
+/// The most bytes of one moving call. Each call drains the per-CPU lists of all CPUs, so that small
+/// calls are slow; large ones give no progress for long.
 const MOVE_BYTES: u64 = 32 << 20;
 
-/// How often a batch is planned anew: with other pages in place of those that did not move, or as
-/// two nodes that are nearly full make room for each other.
+/// The most plans of a batch: other pages take the place of failed ones, or two nearly full nodes
+/// make room for each other.
 const ROUNDS_MAX: u32 = 32;
 
-/// How many rounds may move nothing before a batch is left as it is.
+/// Consecutive rounds without a move after which a batch is left as it is.
 const BARREN_MAX: u32 = 3;
 
-/// How many times what a batch was to move at first is moved at most: someone else may be moving
-/// the pages too, and the other way.
+/// The most bytes that a batch moves, as a multiple of its first plan: another program may be
+/// moving the pages back.
 const TO_AND_FRO: u64 = 3;
 
-/// How often the rest of a call is asked for again.
+/// The most repetitions of a call for the pages that it did not try.
 const CALLS_MAX: u32 = 64;
 
-/// The longest wait without asking whether to stop.
+/// The longest wait between two checks of the stop request.
 const PAUSE_MAX: Duration = Duration::from_millis(100);
 
-/// What a status holds that the kernel did not come to.
+/// The status of a page that the kernel did not try.
 const UNTOLD: i32 = i32::MIN;
 
-/// Why work on a process ends early.
+/// The reason why work on a process ends early.
 #[derive(Debug)]
 pub(super) enum Halt {
-    /// Whoever watches wants it.
+    /// The caller stopped it.
     Stopped,
-    /// The process has ended.
     Ended,
-    /// It may not or cannot go on.
+    /// The process may not or cannot be migrated further.
     Refused(Why),
 }
 
-/// What is remembered of a process from pass to pass.
+/// Knowledge of a process that is kept from pass to pass.
 #[derive(Debug, Default)]
 pub(super) struct Memo {
-    /// Pages that did not move, by address, with the reason.
+    /// Pages that did not migrate, by address, with the reason.
     pub(super) stuck: HashMap<u64, Reason>,
-    /// How many pages go as one, of areas by their first address; areas that have been tried.
+    /// Pages that migrate as one in each tried area, by the area's first address.
     learned: HashMap<u64, u32>,
 }
 
-/// What a pass over a process found and did.
+/// The result of a pass over a process.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
-    /// Where pages were when first looked at.
+    /// Placement of pages when they were first located.
     pub(super) before: NodeBytes,
-    /// And when last looked at.
+    /// Placement when they were last located.
     pub(super) after: NodeBytes,
-    /// What moved, bytes.
+    /// Bytes migrated.
     pub(super) moved_bytes: u64,
-    /// What should move and could not or, where pages are only looked at, was not to; bytes.
+    /// Bytes that should have been migrated and were not, by reason; in a forecast, all planned
+    /// bytes.
     pub(super) left: BTreeMap<Reason, u64>,
 }
 
-/// What is the same for all processes.
+/// State that is common to all processes.
 pub(super) struct Common<'a, M> {
     pub(super) memory: &'a mut M,
     pub(super) planner: Planner,
     pub(super) pace: Pace,
-    /// What is free on each node, bytes, as it was when the pass began.
+    /// Free bytes of each node when the pass began.
     pub(super) free: BTreeMap<u32, u64>,
-    /// Nodes that took no page any more.
+    /// Nodes that accept no more pages.
     pub(super) full: BTreeSet<u32>,
-    /// Whether pages are only looked at.
+    /// True for a forecast.
     pub(super) dry: bool,
     pub(super) watch: &'a mut dyn FnMut(&Progress<'_>) -> ControlFlow<()>,
 }
@@ -114,7 +114,7 @@ pub(super) struct Work<'a, 'b, M> {
 }
 
 impl<M: Memory> Work<'_, '_, M> {
-    /// Does it. What was done up to a halt is in the tally.
+    /// Runs the pass. The tally has the result up to a halt.
     pub(super) fn pass(&mut self) -> Result<(), Halt> {
         for area in &mut self.areas {
             if let Some(learned) = self.memo.learned.get(&area.addresses.start) {
@@ -125,7 +125,7 @@ impl<M: Memory> Work<'_, '_, M> {
         let (mut behind, mut found) = (0, vec![]);
         for (area, Range { start, end }) in self.slices() {
             let pid = self.progress.process.pid;
-            // Mappings that changed while they were read may overlap; no page is to come twice.
+            // Mappings that changed while they were read may overlap; no page may be listed twice.
             let start = start.max(behind);
             if start < end {
                 behind = end;
@@ -140,7 +140,7 @@ impl<M: Memory> Work<'_, '_, M> {
         self.settle(batch)
     }
 
-    /// Stretches of addresses, aligned so that windows are whole.
+    /// Ranges of addresses, aligned so that windows are whole.
     fn slices(&self) -> Vec<(usize, Range<u64>)> {
         let mut slices = vec![];
         for (at, area) in self.areas.iter().enumerate() {
@@ -157,7 +157,7 @@ impl<M: Memory> Work<'_, '_, M> {
         slices
     }
 
-    /// Brings the pages of a batch to where they should be, as far as it goes.
+    /// Migrates the pages of a batch to their target nodes as far as possible.
     fn settle(&mut self, mut batch: Batch) -> Result<(), Halt> {
         let all = 0..batch.pages.len();
         self.locate(&mut batch, all)?;
@@ -165,7 +165,7 @@ impl<M: Memory> Work<'_, '_, M> {
         self.tally.before.add(&before);
         self.progress.looked_bytes += before.total();
         let done = self.rounds(&mut batch);
-        // Also when stopped: what was moved before counts.
+        // After a stop too: pages migrated before it count.
         self.tally.after.add(&batch.bytes(&self.areas));
         done?;
         self.tell()
@@ -191,7 +191,7 @@ impl<M: Memory> Work<'_, '_, M> {
                 let bytes = |at: usize| self.unit_bytes(batch, &units.pages[at]);
                 let kept = kept.iter().map(|at| (self.reason(batch, units.pages[*at].start), *at));
                 let futile = futile.iter().map(|found| (Reason::Full(found.to), found.unit));
-                // There would be rounds enough, if pages moved when they are asked to.
+                // The rounds suffice if pages migrate when they are asked to.
                 let rest = moves.iter().map(|found| (Reason::Busy, found.unit));
                 let left = kept.chain(futile).chain(rest);
                 let left: Vec<_> = left.map(|(reason, at)| (reason, bytes(at))).collect();
@@ -212,7 +212,7 @@ impl<M: Memory> Work<'_, '_, M> {
         batch.units(&self.areas, page_bytes, |address| self.memo.stuck.contains_key(&address))
     }
 
-    /// Why a page is not tried.
+    /// The reason why a page is not tried.
     fn reason(&self, batch: &Batch, at: usize) -> Reason {
         let stuck = self.memo.stuck.get(&batch.pages[at].address);
         stuck.copied().unwrap_or(Reason::Shared)
@@ -222,13 +222,13 @@ impl<M: Memory> Work<'_, '_, M> {
         self.areas[batch.pages[pages.start].area].page_bytes * pages.len() as u64
     }
 
-    /// Of areas from which nothing has gone yet, keeps only the first move.
+    /// Keeps only the first move of areas from which nothing has migrated yet.
     fn keep_to_trials(&mut self, batch: &Batch, units: &Units, moves: &mut Vec<Move>) {
         let mut trying = BTreeSet::new();
         moves.retain(|found| {
             let at = batch.pages[units.pages[found.unit].start].area;
             let area = &self.areas[at];
-            // What smaps says has huge pages needs no trial.
+            // Areas with huge pages according to smaps need no trial.
             let known =
                 area.unit_pages > 1 || self.memo.learned.contains_key(&area.addresses.start);
             known || trying.insert(at)
@@ -238,7 +238,7 @@ impl<M: Memory> Work<'_, '_, M> {
         }
     }
 
-    /// Carries out moves, those from the nodes with the least room first, so that there is room.
+    /// Carries out moves, those from the fullest nodes first, so that room becomes free.
     fn carry_out(
         &mut self,
         batch: &mut Batch,
@@ -277,7 +277,7 @@ impl<M: Memory> Work<'_, '_, M> {
         Ok(())
     }
 
-    /// Moves a portion of units to a node, and sees how far it went.
+    /// Moves a portion of units to a node, and counts the pages that arrived.
     fn portion(
         &mut self,
         batch: &mut Batch,
@@ -290,7 +290,7 @@ impl<M: Memory> Work<'_, '_, M> {
         let firsts: Vec<usize> = spans.iter().map(|span| span.start).collect();
         let (mut told, mut is_full) = self.call(batch, &firsts, to)?;
         self.locate(batch, spans.iter().flat_map(Clone::clone))?;
-        // What was taken for a huge page and was not: its other pages are still there.
+        // The unit turned out not to be a huge page: its other pages have not migrated.
         let arrived = |span: &&Range<usize>| batch.pages[span.start].node == Some(to);
         let behind = spans.iter().filter(arrived).flat_map(Clone::clone);
         let behind: Vec<usize> = behind.filter(|at| batch.pages[*at].node == Some(from)).collect();
@@ -307,7 +307,7 @@ impl<M: Memory> Work<'_, '_, M> {
         self.tally.moved_bytes += bytes;
         self.progress.moved_bytes += bytes;
         if bytes > 0 {
-            // There may be room again where they were.
+            // Their former node has room again.
             self.shared.full.remove(&from);
         } else if is_full {
             self.shared.full.insert(to);
@@ -315,7 +315,7 @@ impl<M: Memory> Work<'_, '_, M> {
         for (at, status) in firsts.iter().chain(&behind).zip(told) {
             let page = &batch.pages[*at];
             let Some(reason) = reason(status, is_full) else { continue };
-            // What is nowhere now has gone, and what is elsewhere moved by itself.
+            // The process freed the page, or something else migrated it.
             if page.node == Some(from) {
                 self.memo.stuck.insert(page.address, reason);
             }
@@ -323,8 +323,8 @@ impl<M: Memory> Work<'_, '_, M> {
         Ok(())
     }
 
-    /// Asks the kernel to move pages to a node, and again for those that it did not come to. Gives
-    /// back what it said of each, and whether the node is full.
+    /// Asks the kernel to move pages to a node, again for those that it did not try. Gives the
+    /// status of each, and true when the node is full.
     fn call(&mut self, batch: &Batch, pages: &[usize], to: u32) -> Result<(Vec<i32>, bool), Halt> {
         let pid = self.progress.process.pid;
         let mut told = vec![UNTOLD; pages.len()];
@@ -352,7 +352,7 @@ impl<M: Memory> Work<'_, '_, M> {
         Ok((told, false))
     }
 
-    /// Learns from pages that went along with others how many go as one.
+    /// Learns from pages that migrated along with others how many migrate as one.
     fn learn(&mut self, batch: &Batch, before: &[Option<u32>], asked: &[(usize, u32)]) {
         for (at, was) in before.iter().enumerate() {
             let page = &batch.pages[at];
@@ -376,7 +376,7 @@ impl<M: Memory> Work<'_, '_, M> {
                 area.unit_pages = unit_pages;
                 self.memo.learned.insert(area.addresses.start, unit_pages);
             }
-            // Of a large page that is not all there, the parts would go to and fro.
+            // The parts of a large page that is not all resident would be moved to and fro.
             let unit_pages = u64::from(area.unit_pages);
             let block = batch.block_around(at, unit_pages * area.page_bytes);
             if (block.len() as u64) < unit_pages && !self.memo.stuck.contains_key(&page.address) {
@@ -386,8 +386,8 @@ impl<M: Memory> Work<'_, '_, M> {
         }
     }
 
-    /// How many pages are in the smallest block with both of two pages, if all of it is on one
-    /// node now and it is no larger than a huge page.
+    /// The pages of the smallest aligned block with both of two pages, if all of it is on one node
+    /// now and the block is no larger than a huge page.
     fn went_as_one(&self, batch: &Batch, at: usize, other: usize) -> Option<u32> {
         let (page_bytes, huge_bytes) = self.shared.memory.page_sizes();
         let (one, other) = (&batch.pages[at], &batch.pages[other]);
@@ -410,7 +410,7 @@ impl<M: Memory> Work<'_, '_, M> {
         batch.locate(self.shared.memory, self.progress.process.pid, &pages).map_err(halt)
     }
 
-    /// Waits until the rate allows more, and asks whether there should be more.
+    /// Waits until the rate allows more, and checks for a stop request.
     fn wait(&mut self) -> Result<(), Halt> {
         loop {
             self.tell()?;
@@ -430,23 +430,23 @@ impl<M: Memory> Work<'_, '_, M> {
     }
 }
 
-/// What a call that failed means.
+/// The meaning of a failed call.
 fn halt(why: io::Error) -> Halt {
     match why.raw_os_error() {
-        // A process that is about to end has given its memory back already: `EINVAL`.
+        // A process that is about to end has freed its memory already: `EINVAL`.
         Some(libc::ESRCH | libc::EINVAL) => Halt::Ended,
         Some(libc::EPERM) => Halt::Refused(Why::Permission),
         _ => Halt::Refused(Why::System(why)),
     }
 }
 
-/// Why a page did not move that should have; `None` when that is up to the node, or the page went
-/// away.
+/// The reason why a page did not migrate; `None` when the node is the reason, or the page was
+/// freed.
 fn reason(status: i32, is_full: bool) -> Option<Reason> {
     match status.checked_neg() {
         Some(libc::ENOMEM) => None,
         _ if status == UNTOLD && is_full => None,
-        // The kernel came to it, or says nothing of what is in the way.
+        // The kernel tried the page, or names no obstacle.
         None | Some(libc::EBUSY) => Some(Reason::Busy),
         Some(libc::EACCES) => Some(Reason::Shared),
         Some(libc::EFAULT | libc::ENOENT) => None,

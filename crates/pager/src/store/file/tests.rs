@@ -7,8 +7,8 @@ use rand_pcg::{
 };
 use rustix::event::{PollFd, PollFlags, poll};
 
-/// Pages that tests use: some stripes, and more than one lot.
-const PAGES: u64 = 3 * LOT_PAGES;
+/// Pages that tests use: some stripes, and more than one allocation unit.
+const PAGES: u64 = 3 * UNIT_PAGES;
 
 /// Frames, as a drive wants them.
 #[repr(align(4096))]
@@ -65,7 +65,12 @@ impl World {
         frames.map(page).collect()
     }
 
-    fn transfer(&mut self, is_write: bool, page: u64, pieces: &[Piece]) -> Result<(), Lost> {
+    fn transfer(
+        &mut self,
+        is_write: bool,
+        page: u64,
+        pieces: &[Piece],
+    ) -> Result<(), TransferError> {
         let offset = page * BLOCK;
         let transfer = Transfer { token: 7, is_write, offset, pieces };
         // SAFETY: the frames are there until it is done.
@@ -82,7 +87,7 @@ impl World {
         result
     }
 
-    fn write(&mut self, page: u64, count: u64) -> Result<(), Lost> {
+    fn write(&mut self, page: u64, count: u64) -> Result<(), TransferError> {
         let pieces = self.pieces(count);
         let first = self.written + 1;
         self.written += count;
@@ -96,7 +101,7 @@ impl World {
         result
     }
 
-    fn read(&mut self, page: u64, count: u64) -> Result<(), Lost> {
+    fn read(&mut self, page: u64, count: u64) -> Result<(), TransferError> {
         let pieces = self.pieces(count);
         self.words(&pieces).into_iter().for_each(|words| words.fill(u64::MAX));
         self.transfer(false, page, &pieces)?;
@@ -132,12 +137,12 @@ const OPTIONS: Options = Options {
     stripe: 64 << 10,
     force: false,
     threads: false,
-    patience: Patience { tries: 12, first: Duration::from_nanos(1) },
+    retry: RetryPolicy { tries: 12, first: Duration::from_nanos(1) },
     faults: None,
 };
 
 /// What can be made good again.
-const FAULTS: Plan = Plan {
+const FAULTS: FaultPlan = FaultPlan {
     seed: 1,
     eio: 10,
     again: 10,
@@ -151,7 +156,7 @@ const FAULTS: Plan = Plan {
 };
 
 #[test]
-fn what_was_written_is_read() {
+fn written_pages_are_read_back() {
     let folder = tempfile::tempdir_in(".").unwrap();
     let path = folder.path();
     let faults = Some(FAULTS);
@@ -172,8 +177,8 @@ fn what_was_written_is_read() {
 }
 
 #[test]
-fn what_is_lost_is_said() {
-    let faults = Some(Plan { lost_mib: 2, room: 3 << 20, ..Plan::default() });
+fn a_failed_transfer_is_reported() {
+    let faults = Some(FaultPlan { lost_mib: 2, room: 3 << 20, ..FaultPlan::default() });
     let store = FileStore::memory(1, Options { faults, ..OPTIONS }).unwrap();
     let mut world = World::new(store, 1);
     world.write(200, 64).unwrap();
@@ -217,7 +222,7 @@ fn a_child_shares_what_its_parent_had() {
 }
 
 #[test]
-fn what_is_no_store_is_refused() {
+fn an_invalid_store_is_refused() {
     let file = tempfile::NamedTempFile::new_in(".").unwrap();
     let why = FileStore::open(file.path()).unwrap_err();
     assert_eq!(why.why, "is neither a folder nor a block device");

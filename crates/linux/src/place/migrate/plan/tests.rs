@@ -67,8 +67,8 @@ fn a_ratio_is_reached_page_by_page() {
 
 #[test]
 fn only_what_lacks_moves() {
-    // 50:50 page by page, and 60:40 is wanted: a tenth moves, not the half that a fresh
-    // interleaving would differ in.
+    // Pages alternate 50:50, and 60:40 is wanted: a tenth moves, not the half in which a fresh
+    // interleaving would differ.
     let mut units = pages(0, (0..51200).map(|at| Place::On(at % 2)));
     let plan = Planner::new(&target(&[(0, 60), (1, 40)]), PAGE).plan(&units);
     assert_eq!(plan.moves.len(), 5120);
@@ -124,7 +124,7 @@ fn odd_input_is_no_panic() {
 // --- Properties ---------------------------------------------------------------------------------
 
 prop_compose! {
-    /// Up to 5 nodes with weights, of which one at least is not zero.
+    /// Up to 5 nodes with weights, at least one of them above zero.
     fn any_target()(
         first in (0..6_u32, 1..300_u32),
         more in prop::collection::btree_map(0..6_u32, 0..300_u32, 0..5),
@@ -143,7 +143,7 @@ fn any_place() -> impl Strategy<Value = Place> {
 }
 
 prop_compose! {
-    /// Runs of pages that are alike, as memory has them, with gaps, and huge ones in between.
+    /// Runs of equal pages, as memory has them, with gaps, and huge pages in between.
     fn any_units()(
         runs in prop::collection::vec((any_place(), 1..400_usize, 0..700_u64, any::<bool>()), 0..8),
         start in 0..1000_u64,
@@ -186,8 +186,8 @@ proptest! {
         prop_assert_eq!(Planner::new(&target, PAGE).plan(&units), Plan::default());
     }
 
-    /// A node that ends with fewer than it had has lost exactly the difference, and one that ends
-    /// with more lost none: there is no way to these counts with fewer moves.
+    /// A node that ends with fewer units than before has lost exactly the difference, and one that
+    /// ends with more has lost none: no plan reaches these counts with fewer moves.
     #[test]
     fn no_page_moves_in_vain(target in any_target(), units in any_units()) {
         let plan = Planner::new(&target, PAGE).plan(&units);
@@ -223,7 +223,7 @@ proptest! {
         }
         let plan = Planner::new(&target, PAGE).plan(&units);
         prop_assert!(plan.moves.iter().all(|found| found.from != found.to));
-        // This fails for a unit that is absent, stuck, or comes twice.
+        // Fails for a unit that is absent, stuck, or listed twice.
         carry_out(&mut units, &plan);
         let again = Planner::new(&target, PAGE).plan(&units);
         prop_assert_eq!(&again.moves, &[], "also with what is stuck, a second time is nothing");

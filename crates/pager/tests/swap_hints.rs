@@ -1,9 +1,9 @@
-//! Static programs on swap that is steered: they compute what they do in memory, and nothing is
-//! left of it, however it ends.
+//! Static programs on swap with hints: they compute the same as in memory, and no swap file or
+//! control group remains, however the session ends.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use interleaf_pager::swap_hints::swap::{self, Steered};
+use interleaf_pager::swap_hints::swap::{self, SwapSession};
 use std::{
     env, fs,
     path::{Path, PathBuf},
@@ -15,7 +15,7 @@ use std::{
 
 const MIB: u64 = 1 << 20;
 
-/// One at a time: a control group is named after its process.
+/// One test at a time: a control group is named after its process.
 static TURN: Mutex<()> = Mutex::new(());
 
 /// The program, linked statically.
@@ -49,18 +49,18 @@ fn a_static_program_computes_the_same() {
     let folder = tempfile::tempdir_in(".").unwrap();
     let program = program(folder.path());
     let expected = command(&program, "160").output().unwrap();
-    let mut steered = Steered::begin(folder.path(), 64 * MIB, 256 * MIB).unwrap();
+    let mut swap = SwapSession::begin(folder.path(), 64 * MIB, 256 * MIB).unwrap();
     assert!(swaps().contains(".interleaf-swap-"), "{}", swaps());
-    let mut child = steered.within(|| command(&program, "160").spawn().unwrap()).unwrap();
+    let mut child = swap.run_in_group(|| command(&program, "160").spawn().unwrap()).unwrap();
     while child.try_wait().unwrap().is_none() {
-        thread::sleep(steered.look());
+        thread::sleep(swap.scan());
     }
     let output = child.wait_with_output().unwrap();
-    let (ahead, out) = steered.asked();
+    let (ahead, out) = swap.hinted();
     assert_eq!((output.status, output.stdout), (expected.status, expected.stdout));
-    // How much of it the kernel has done by itself before it is asked depends on who else runs.
+    // The amounts depend on other programs: the kernel may have done a part by itself.
     assert!(ahead > 0 && out > 0, "{ahead} ahead, {out} out");
-    drop(steered);
+    drop(swap);
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "the program");
     assert!(!swaps().contains(".interleaf-swap-") && groups().is_empty(), "{}", swaps());
 }
@@ -68,19 +68,19 @@ fn a_static_program_computes_the_same() {
 /// The session itself: a test that does nothing unless it was started by another.
 #[test]
 fn a_session() {
-    let Ok(folder) = env::var("INTERLEAF_TEST_STEER") else { return };
-    let _steered = Steered::begin(Path::new(&folder), 64 * MIB, 64 * MIB).unwrap();
+    let Ok(folder) = env::var("INTERLEAF_TEST_SWAP") else { return };
+    let _swap = SwapSession::begin(Path::new(&folder), 64 * MIB, 64 * MIB).unwrap();
     fs::write(Path::new(&folder).join("begun"), "").unwrap();
     thread::sleep(Duration::from_secs(60));
 }
 
 #[test]
-fn what_a_killed_session_leaves_the_next_removes() {
+fn leftovers_of_a_killed_session_are_removed() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let folder = tempfile::tempdir_in(".").unwrap();
     let mut session = Command::new(env::current_exe().unwrap())
         .args(["--exact", "a_session"])
-        .env("INTERLEAF_TEST_STEER", folder.path())
+        .env("INTERLEAF_TEST_SWAP", folder.path())
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
@@ -91,18 +91,22 @@ fn what_a_killed_session_leaves_the_next_removes() {
     session.kill().unwrap();
     session.wait().unwrap();
     assert!(swaps().contains(".interleaf-swap-") && !groups().is_empty());
-    swap::swept(folder.path());
+    swap::remove_leftovers(folder.path());
     assert!(!swaps().contains(".interleaf-swap-") && groups().is_empty());
-    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "the word that it had begun");
+    assert_eq!(
+        fs::read_dir(folder.path()).unwrap().count(),
+        1,
+        "the file that says that it had begun"
+    );
 }
 
 #[test]
-fn what_cannot_hold_swap_is_refused() {
+fn a_store_without_swap_is_refused() {
     let file = tempfile::NamedTempFile::new_in(".").unwrap();
-    let why = Steered::begin(file.path(), MIB, MIB).unwrap_err();
+    let why = SwapSession::begin(file.path(), MIB, MIB).unwrap_err();
     assert!(why.to_string().ends_with("is no folder"), "{why}");
     let folder = tempfile::tempdir_in(".").unwrap();
-    let why = Steered::begin(folder.path(), MIB, 1 << 50).unwrap_err();
+    let why = SwapSession::begin(folder.path(), MIB, 1 << 50).unwrap_err();
     assert!(why.why.starts_with("no swap there: "), "{why}");
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
 }

@@ -1,0 +1,38 @@
+//! The kernel objects of a pager that belong to one process: a forked child makes its own.
+
+use crate::kernel::{
+    frames::Frames,
+    uffd::{FaultMode, Userfault},
+};
+use rustix::event::{EventfdFlags, eventfd};
+use std::{io, ops::Range, os::fd::OwnedFd};
+
+/// The userfaultfd of a process, the addresses of its frames, and the doorbell of its fault server.
+#[derive(Debug)]
+pub(crate) struct FaultHandle {
+    pub(crate) userfault: Userfault,
+    pub(crate) frames: Range<usize>,
+    /// An eventfd, which is readable when a request must be handled before the next fault.
+    pub(crate) doorbell: OwnedFd,
+}
+
+impl FaultHandle {
+    /// Opens a userfaultfd, and registers these addresses.
+    pub(crate) fn new(
+        addresses: impl IntoIterator<Item = Range<usize>>,
+        frames: &Frames,
+        mode: FaultMode,
+    ) -> io::Result<Self> {
+        let doorbell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let userfault = Userfault::open(mode)?;
+        let handle = Self { userfault, frames: frames.addresses(), doorbell };
+        addresses.into_iter().try_for_each(|addresses| handle.userfault.register(&addresses))?;
+        Ok(handle)
+    }
+
+    /// Wakes the fault server.
+    pub(crate) fn ring(&self) {
+        // The call fails only after 2^64 - 1 rings without a read.
+        let _ = rustix::io::write(&self.doorbell, &1_u64.to_ne_bytes());
+    }
+}

@@ -1,0 +1,144 @@
+//! Threads that take faults themselves, in a handler of SIGBUS, and wait for the fault server where
+//! they cannot map the page. All of it may be called in a signal handler: a fixed table of slots,
+//! atomic operations, and futexes.
+
+use crate::{
+    kernel::{handle::FaultHandle, uffd::Fault},
+    page::Page,
+};
+use rustix::thread::futex;
+use std::{
+    ops::Range,
+    sync::atomic::{AtomicU32, AtomicUsize, Ordering::*},
+    thread,
+};
+
+/// Threads that wait at the same time; others retry until a slot is free.
+const SLOTS: usize = 512;
+
+/// Maps resident pages in the thread that takes the fault.
+pub(crate) trait TryMap: Send {
+    /// Maps a page if its content is in a frame. The function allocates nothing and waits for
+    /// nothing.
+    fn try_map(&mut self, page: Page, fault: Fault) -> MapOutcome;
+}
+
+/// The result of a thread's own try to map a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MapOutcome {
+    /// The page is mapped.
+    Mapped,
+    /// The page is mapped, and the fault server must be woken to follow it up.
+    MappedAndNotify,
+    /// Only the fault server can map the page.
+    Defer,
+}
+
+/// Threads that wait for the fault server.
+#[derive(Debug)]
+pub(crate) struct Waiters {
+    slots: [WaiterSlot; SLOTS],
+    /// Number of faults that the server has not read yet.
+    queued: AtomicU32,
+    /// Number of threads that wait.
+    count: AtomicU32,
+}
+
+#[derive(Debug)]
+struct WaiterSlot {
+    state: AtomicU32,
+    thread: AtomicU32,
+    /// The address of the fault; its lowest bit is set for a write.
+    address: AtomicUsize,
+}
+
+/// States of a slot: unused, being filled, waiting to be read by the server, read, page mapped,
+/// address not of a region.
+const FREE: u32 = 0;
+const CLAIMED: u32 = 1;
+const QUEUED: u32 = 2;
+const READ: u32 = 3;
+const DONE: u32 = 4;
+const DENIED: u32 = 5;
+
+impl Default for Waiters {
+    fn default() -> Self {
+        let slot = || WaiterSlot {
+            state: AtomicU32::new(FREE),
+            thread: AtomicU32::new(0),
+            address: AtomicUsize::new(0),
+        };
+        Self {
+            slots: std::array::from_fn(|_| slot()),
+            queued: AtomicU32::new(0),
+            count: AtomicU32::new(0),
+        }
+    }
+}
+
+impl Waiters {
+    /// Queues a fault, and waits until its page is mapped; `false` when the address is not of a
+    /// region.
+    pub(crate) fn wait_for(&self, handle: &FaultHandle, fault: Fault) -> bool {
+        let claim = |slot: &&WaiterSlot| {
+            slot.state.compare_exchange(FREE, CLAIMED, Acquire, Relaxed).is_ok()
+        };
+        let slot = loop {
+            match self.slots.iter().find(claim) {
+                Some(slot) => break slot,
+                None => thread::yield_now(),
+            }
+        };
+        slot.thread.store(fault.thread, Relaxed);
+        let at = fault.address + usize::from(fault.offset);
+        slot.address.store(at & !1 | usize::from(fault.is_write), Relaxed);
+        slot.state.store(QUEUED, Release);
+        self.count.fetch_add(1, SeqCst);
+        self.queued.fetch_add(1, SeqCst);
+        handle.ring();
+        let is_of_region = loop {
+            match slot.state.load(Acquire) {
+                DONE => break true,
+                DENIED => break false,
+                // A futex wait may return early: the loop checks again.
+                waits => drop(futex::wait(&slot.state, futex::Flags::PRIVATE, waits, None)),
+            }
+        };
+        self.count.fetch_sub(1, SeqCst);
+        slot.state.store(FREE, Release);
+        is_of_region
+    }
+
+    /// Faults that were queued since the last call.
+    pub(crate) fn faults(&self) -> Vec<Fault> {
+        if self.queued.load(SeqCst) == 0 {
+            return vec![];
+        }
+        let mut faults = vec![];
+        for slot in &self.slots {
+            if slot.state.compare_exchange(QUEUED, READ, Acquire, Relaxed).is_ok() {
+                self.queued.fetch_sub(1, SeqCst);
+                let address = slot.address.load(Relaxed);
+                let (thread, is_write) = (slot.thread.load(Relaxed), address & 1 == 1);
+                faults.push(Fault::at(address & !1, is_write, thread));
+            }
+        }
+        faults
+    }
+
+    /// Wakes the threads that wait for pages at these addresses: the pages are mapped, or are not
+    /// of a region.
+    pub(crate) fn wake(&self, addresses: &Range<usize>, are_of_region: bool) {
+        if self.count.load(SeqCst) == 0 {
+            return;
+        }
+        let outcome = if are_of_region { DONE } else { DENIED };
+        for slot in &self.slots {
+            let is_read = slot.state.load(Acquire) == READ;
+            if is_read && addresses.contains(&(slot.address.load(Relaxed) & !1)) {
+                slot.state.store(outcome, Release);
+                let _ = futex::wake(&slot.state, futex::Flags::PRIVATE, 1);
+            }
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! The state that the threads of a program share with the pager's thread, and their requests to it.
+
+#![expect(unsafe_code, reason = "regions are protected and reserved")]
+
+use crate::{
+    advice::Advice,
+    cache::{Cache, Counts},
+    kernel::{
+        handle::FaultHandle,
+        memory::{self, Memory},
+        thread::{self, lock},
+        uffd::FaultMode,
+    },
+    page::{PAGE_BYTES, Page},
+    ranges::Ranges,
+    reply::{Receiver, Sender},
+    serve::arena::{Arena, Owner},
+    session::ledger::SlotGuard,
+    store::ChildStore,
+};
+use std::{
+    io,
+    ops::Range,
+    sync::{Arc, Mutex, PoisonError, RwLock, atomic::AtomicI32},
+};
+
+/// The state that the threads of a program share with the pager's thread.
+#[derive(Debug)]
+pub(crate) struct Context {
+    /// A forked child replaces the handle by its own.
+    pub(crate) handle: RwLock<Arc<FaultHandle>>,
+    pub(crate) memory: Memory,
+    pub(crate) arena: Mutex<Arena>,
+    pub(crate) requests: Mutex<Vec<Request>>,
+    pub(crate) counts: Mutex<Counts>,
+    /// The slot of this process in the ledger of the session.
+    pub(crate) slot: Mutex<Option<Arc<SlotGuard>>>,
+    pub(crate) inherit: Mutex<Ranges<Inherit>>,
+    /// Pages that the program has locked in memory.
+    pub(crate) pinned: Mutex<Ranges<()>>,
+    /// The most pages that may be locked.
+    pub(crate) pinned_max: u64,
+    /// The process that the memory belongs to.
+    pub(crate) process: AtomicI32,
+    pub(crate) mode: FaultMode,
+}
+
+/// A request to the fault server.
+#[derive(Debug)]
+pub(crate) enum Request {
+    /// Adds pages of a new region, or at the end of a region.
+    Add(Range<Page>),
+    /// Frees pages of a region that are not used any more: they return to the arena.
+    Free(Range<Page>),
+    /// Makes pages zeros, and replies when they are.
+    Discard(Range<Page>, Sender<()>),
+    /// Removes discarded pages from their region.
+    Remove(Range<Page>),
+    /// The ledger assigns a new share of the budget to this process.
+    Budget,
+    /// Applies the program's advice about pages.
+    Advise(Range<Page>, Advice),
+    /// The process is about to fork.
+    Freeze(Freeze),
+    /// Ends the fault server.
+    Stop,
+}
+
+/// A fork that the fault server prepares.
+#[derive(Debug)]
+pub(crate) struct Freeze {
+    /// Receives the child's state when no page is mapped any more.
+    pub(crate) frozen: Sender<io::Result<Child>>,
+    /// The fault server continues when it receives a value, or the channel is closed.
+    pub(crate) thaw: Receiver<()>,
+}
+
+/// The initial state of a child's pager.
+pub(crate) struct Child {
+    pub(crate) cache: Cache,
+    pub(crate) store: ChildStore,
+}
+
+impl std::fmt::Debug for Child {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Child")
+    }
+}
+
+/// The treatment of pages in a child, by `madvise(2)`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Inherit {
+    /// The pages are not mapped in the child (`MADV_DONTFORK`).
+    Omitted,
+    /// The pages are zeros in the child (`MADV_WIPEONFORK`).
+    Wiped,
+}
+
+impl Context {
+    /// The page that an address is in.
+    pub(crate) fn page(&self, address: usize) -> Page {
+        ((address - self.memory.start()) / PAGE_BYTES) as Page
+    }
+
+    /// The pages of a region, rounded up to whole pages.
+    pub(crate) fn pages(&self, region: &Range<usize>) -> Range<Page> {
+        self.page(region.start)..self.page(region.end.next_multiple_of(PAGE_BYTES))
+    }
+
+    pub(crate) fn address(&self, page: Page) -> usize {
+        self.memory.start() + page as usize * PAGE_BYTES
+    }
+
+    /// The addresses of pages.
+    pub(crate) fn addresses(&self, pages: &Range<Page>) -> Range<usize> {
+        self.address(pages.start)..self.address(pages.end)
+    }
+
+    /// The addresses of the frames.
+    pub(crate) fn frames(&self) -> Range<usize> {
+        self.handle().frames.clone()
+    }
+
+    pub(crate) fn handle(&self) -> Arc<FaultHandle> {
+        Arc::clone(&self.handle.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Sets the protection of pages of regions.
+    pub(crate) fn protect(&self, pages: &Range<usize>, protection: u32) -> io::Result<()> {
+        debug_assert!(self.memory.addresses().contains(&pages.start));
+        // SAFETY: the pages belong to regions, whose protection the program may choose.
+        Ok(unsafe { memory::protect(pages, protection) }?)
+    }
+
+    /// Reserves addresses again after something else was mapped there.
+    pub(crate) fn reserve_again(&self, pages: &Range<usize>) -> io::Result<()> {
+        // SAFETY: the addresses belong to the reservation, and the mapping there is not needed any
+        // more.
+        unsafe { memory::reserve_again(pages) }?;
+        Ok(self.handle().userfault.register(pages)?)
+    }
+
+    /// Takes pages out of their region, which the program does not use any more.
+    pub(crate) fn release(&self, pages: &Range<usize>) {
+        // With too many mappings the call fails, and the pages stay accessible and zero.
+        let _ = self.protect(pages, 0);
+        lock(&self.arena).set(pages.clone(), Owner::Free);
+    }
+
+    /// Sets the slot of this process, and follows its share of the budget.
+    pub(crate) fn set_slot(self: &Arc<Self>, slot: SlotGuard) -> io::Result<()> {
+        let slot = Arc::new(slot);
+        *lock(&self.slot) = Some(Arc::clone(&slot));
+        self.follow_share(slot)
+    }
+
+    /// Starts a thread that notifies the fault server whenever the share of the process changes.
+    pub(crate) fn follow_share(self: &Arc<Self>, slot: Arc<SlotGuard>) -> io::Result<()> {
+        let context = Arc::downgrade(self);
+        thread::spawn("pager-budget", move || {
+            let mut since = slot.changes();
+            while let Some(context) = context.upgrade() {
+                context.send(Request::Budget);
+                drop(context);
+                slot.wait(since);
+                since = slot.changes();
+            }
+        })
+        .map(drop)
+    }
+
+    /// Publishes the counters of the pager and the number of resident pages.
+    pub(crate) fn publish(&self, counts: Counts, resident: u64) {
+        *lock(&self.counts) = counts;
+        if let Some(slot) = &*lock(&self.slot) {
+            slot.publish(&counts, resident);
+        }
+    }
+
+    /// Queues a request, which the fault server handles before its next fault.
+    pub(crate) fn queue(&self, request: Request) {
+        lock(&self.requests).push(request);
+    }
+
+    /// Queues a request, and wakes the fault server.
+    pub(crate) fn send(&self, request: Request) {
+        self.queue(request);
+        self.handle().ring();
+    }
+}

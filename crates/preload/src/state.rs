@@ -1,0 +1,200 @@
+//! The state of the library in this process, and the guard of its own work: signals blocked, and
+//! allocations not extended. [`crate::start`] fills it.
+
+use interleaf_pager::{pager::Pager, serve::fault_server::is_fault_server};
+use libc::c_int;
+use std::{
+    cell::Cell,
+    fmt,
+    path::PathBuf,
+    ptr,
+    sync::{
+        Mutex, MutexGuard, OnceLock, PoisonError,
+        atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicUsize, Ordering::*},
+    },
+};
+
+/// Smaller allocations never reach the pager or a thread-local variable: most are. The value is the
+/// C library's threshold for `mmap(2)` (`M_MMAP_THRESHOLD` of `mallopt(3)`).
+pub(crate) const BYTES_MIN: usize = 128 << 10;
+
+/// Bytes of allocations that could be extended, and were not.
+pub(crate) static UNEXTENDED: AtomicUsize = AtomicUsize::new(0);
+
+/// The state of an extended process.
+pub(crate) struct Extended {
+    pub(crate) pager: Pager,
+    /// Smaller allocations are left to the C library.
+    pub(crate) bytes_min: usize,
+    /// The folder of the session, if shared memory is extended.
+    pub(crate) shared_folder: Option<PathBuf>,
+}
+
+pub(crate) static EXTENDED: OnceLock<Option<Extended>> = OnceLock::new();
+
+/// Held by the thread that starts the pager, and by a thread that forks: a child must not inherit a
+/// start that is half done.
+static STARTING: Mutex<()> = Mutex::new(());
+
+thread_local! {
+    /// Nesting depth of this library's own work in the thread.
+    static DEPTH: Cell<u32> = const { Cell::new(0) };
+
+    /// The signals that the thread had blocked before.
+    static MASK: Cell<u64> = const { Cell::new(0) };
+}
+
+/// The process that owns the address space. The page is wiped in a child of `fork(2)` and unchanged
+/// in a child of `vfork(2)`.
+pub(crate) static PROCESS: AtomicPtr<AtomicI32> = AtomicPtr::new(ptr::null_mut());
+
+/// Whether faults are served in a handler of SIGBUS, which must never be blocked then.
+static SERVES_IN_SIGNAL: AtomicBool = AtomicBool::new(false);
+
+/// Sets whether faults are served in a handler of SIGBUS.
+pub(crate) fn set_serves_in_signal(serves: bool) {
+    SERVES_IN_SIGNAL.store(serves, Relaxed);
+}
+
+/// Whether faults are served in a handler of SIGBUS.
+pub(crate) fn serves_in_signal() -> bool {
+    SERVES_IN_SIGNAL.load(Relaxed)
+}
+
+/// Takes SIGBUS out of a set of signals to block, if it must not be blocked.
+fn blockable(mask: u64) -> u64 {
+    if serves_in_signal() { mask & !(1 << (libc::SIGBUS - 1)) } else { mask }
+}
+
+/// Whether this process uses the memory of another, as a child of `vfork(2)` does until it calls
+/// `execve(2)`: a pager started here would belong to the other process.
+pub(crate) fn shares_memory() -> bool {
+    // SAFETY: the page is never unmapped.
+    let Some(process) = (unsafe { PROCESS.load(Acquire).as_ref() }) else { return false };
+    let own = rustix::process::getpid().as_raw_nonzero().get();
+    match process.compare_exchange(0, own, AcqRel, Acquire) {
+        Ok(_) => false,
+        Err(process) => process != own,
+    }
+}
+
+/// Prints a message. It takes no lock, unlike standard error of the standard library.
+pub(crate) fn print(text: fmt::Arguments<'_>) {
+    // A failed write is ignored.
+    let _ = rustix::io::write(rustix::stdio::stderr(), format!("interleaf: {text}\n").as_bytes());
+}
+
+/// Runs work of this library: its allocations are not extended. Signals are blocked meanwhile,
+/// since a handler could wait for a lock that its own thread holds; those of faults stay unblocked.
+pub(crate) fn inside<T>(work: impl FnOnce() -> T) -> T {
+    let mask = enter();
+    let outcome = work();
+    exit(mask);
+    outcome
+}
+
+/// Begins work of this library and returns the signals that were blocked before; nested calls
+/// change nothing.
+pub(crate) fn enter() -> u64 {
+    if DEPTH.get() == 0 {
+        MASK.set(block_all());
+    }
+    DEPTH.set(DEPTH.get() + 1);
+    MASK.get()
+}
+
+/// Ends the work that [`enter`] began.
+pub(crate) fn exit(mask: u64) {
+    DEPTH.set(DEPTH.get() - 1);
+    if DEPTH.get() == 0 {
+        set_mask(blockable(mask));
+    }
+}
+
+/// Runs long work that holds no lock, under the program's own signal mask.
+pub(crate) fn interruptible<T>(work: impl FnOnce() -> T) -> T {
+    set_mask(blockable(MASK.get()));
+    let outcome = work();
+    block_all();
+    outcome
+}
+
+/// `SIGSETXID` of the C library, which programs cannot use ([`crate::credentials`]).
+pub(crate) const SIGSETXID: c_int = 33;
+
+/// The bit of `SIGSETXID` in the kernel's signal set.
+pub(crate) const SIGSETXID_BIT: u64 = 1 << (SIGSETXID - 1);
+
+/// Signals of faults.
+const FAULTS: [c_int; 6] =
+    [libc::SIGBUS, libc::SIGSEGV, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP, libc::SIGSYS];
+
+/// Blocks all signals in the calling thread but those of faults, including those that the C library
+/// reserves. Returns the signals that were blocked before.
+pub(crate) fn block_all() -> u64 {
+    change_mask(!FAULTS.iter().fold(0, |all, signal| all | 1_u64 << (signal - 1)), libc::SIG_BLOCK)
+}
+
+/// Blocks these signals and no others.
+pub(crate) fn set_mask(mask: u64) {
+    change_mask(mask, libc::SIG_SETMASK);
+}
+
+fn change_mask(mask: u64, how: c_int) -> u64 {
+    let mut before = 0_u64;
+    // SAFETY: the call reads and writes one set of the kernel's size, and cannot fail.
+    unsafe {
+        let (new, old) = (&raw const mask, &raw mut before);
+        libc::syscall(libc::SYS_rt_sigprocmask, how, new, old, size_of::<u64>());
+    }
+    before
+}
+
+/// Whether the calling thread runs code of this library.
+pub(crate) fn is_inside() -> bool {
+    DEPTH.get() > 0 || is_fault_server()
+}
+
+/// While this guard is held, no thread starts the pager, forks or changes the user.
+pub(crate) fn hold_start() -> MutexGuard<'static, ()> {
+    STARTING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Counts an allocation that is not extended.
+pub(crate) fn count_unextended(bytes: usize) {
+    if bytes >= BYTES_MIN && !is_inside() {
+        let total = UNEXTENDED.fetch_add(bytes, Relaxed) + bytes;
+        if let Some(pager) = pager() {
+            pager.publish_unextended(total as u64);
+        }
+    }
+}
+
+/// Counts the end of an allocation that was not extended.
+pub(crate) fn uncount_unextended(bytes: usize) {
+    if bytes >= BYTES_MIN && !is_inside() {
+        // Allocations before this library's start were not counted.
+        let _ =
+            UNEXTENDED.fetch_update(Relaxed, Relaxed, |total| Some(total.saturating_sub(bytes)));
+    }
+}
+
+/// The pager, if it runs and serves this process.
+pub(crate) fn pager() -> Option<&'static Pager> {
+    let pager = &EXTENDED.get()?.as_ref()?.pager;
+    pager.is_served().then_some(pager)
+}
+
+/// The pager whose range contains an address, whether it serves this process or not.
+pub(crate) fn pager_of(address: usize) -> Option<&'static Pager> {
+    let pager = &EXTENDED.get()?.as_ref()?.pager;
+    pager.contains(address).then_some(pager)
+}
+
+/// The pager whose range overlaps these addresses.
+pub(crate) fn pager_over(address: usize, bytes: usize) -> Option<&'static Pager> {
+    let pager = &EXTENDED.get()?.as_ref()?.pager;
+    let all = pager.addresses();
+    let is_over = address < all.end && address.saturating_add(bytes) > all.start;
+    (is_over && pager.is_served() && !is_fault_server()).then_some(pager)
+}
