@@ -147,12 +147,16 @@ fn actuate(args: &Args, out: &mut impl Write) -> io::Result<()> {
     let way = args.way.or(ranked.there.first().map(|choice| choice.way));
     let way = way.ok_or_else(|| io::Error::other("there is no way"))?;
     let setting = Setting { leave: args.leave, ..Setting::new(&root, journal, scope) };
-    let mut actuator = way.build(setting, &kernel.unwrap_or_default());
+    let mut actuator = way.build(setting.clone(), &kernel.unwrap_or_default());
     let told = |why: interleaf_linux::place::actuator::ActuatorError| {
         io::Error::other(format!("{why}\nhint: {}", why.hint()))
     };
+    let mut goals = vec![];
     for weights in &args.weights {
-        actuator.set(&goal(args, weights)?).map_err(told)?;
+        goals.push((weights, goal(args, weights)?));
+    }
+    for (weights, goal) in &goals {
+        actuator.set(goal).map_err(told)?;
         let start = Instant::now();
         writeln!(out, "{}: {}", actuator.name(), actuator.describe())?;
         let mut in_a_row = 0;
@@ -160,7 +164,7 @@ fn actuate(args: &Args, out: &mut impl Write) -> io::Result<()> {
             if look > args.follows {
                 return Err(io::Error::other(format!("{weights} is not reached")));
             }
-            in_a_row = match follow(&mut *actuator, out)?.off_points {
+            in_a_row = match follow(&mut *actuator, &setting, goal, out)?.off_points {
                 Some(off) if off <= args.within => in_a_row + 1,
                 Some(_) => 0,
                 None => in_a_row,
@@ -174,7 +178,8 @@ fn actuate(args: &Args, out: &mut impl Write) -> io::Result<()> {
     assert!(!args.panic, "as it was told");
     let mut most: f64 = 0.0;
     for _ in 0..args.stay {
-        let found = follow(&mut *actuator, out)?;
+        let Some((_, goal)) = goals.last() else { break };
+        let found = follow(&mut *actuator, &setting, goal, out)?;
         most = most.max(found.off_points.unwrap_or(0.0));
         let has = |word: &String| found.notes.iter().any(|note| note.contains(word.as_str()));
         if args.until.as_ref().is_some_and(has) || stop.load(Ordering::Relaxed) {
@@ -184,10 +189,21 @@ fn actuate(args: &Args, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "stayed within {most:.2}")
 }
 
-/// A look, a second later.
-fn follow(actuator: &mut dyn Actuator, out: &mut impl Write) -> io::Result<Followed> {
+/// A look, a second later. The actuator looks at the pages of processes rarely, since that costs
+/// time; where it did not, this looks.
+fn follow(
+    actuator: &mut dyn Actuator,
+    setting: &Setting<'_>,
+    goal: &Goal,
+    out: &mut impl Write,
+) -> io::Result<Followed> {
     thread::sleep(Duration::from_secs(1));
-    let found = actuator.follow().map_err(io::Error::other)?;
+    let mut found = actuator.follow().map_err(io::Error::other)?;
+    if found.on.is_none() {
+        let processes = setting.processes().map_err(io::Error::other)?;
+        found.on = setting.placement(&processes).map_err(io::Error::other)?;
+        found.off_points = found.on.as_ref().and_then(|on| goal.off_points(on));
+    }
     for (word, pids) in [("joined", &found.joined), ("left", &found.left)] {
         pids.iter().try_for_each(|pid| writeln!(out, "{word} {pid}"))?;
     }

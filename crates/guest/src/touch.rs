@@ -262,14 +262,19 @@ fn checked(
     writeln!(out, "intact after {round} sweeps")
 }
 
-/// Rests as long as what has begun then has taken, so that others have the processor too; so that
-/// DAMON, which looks every 100 ms, still finds most pages accessed, not for longer than that.
+/// Sleeps until the next sweep, so that other programs have the processor. DAMON samples a page
+/// every 100 ms: with a sweep each 80 ms it still finds the pages accessed. A sweep that takes
+/// longer than half of that is followed by as much sleep, but never by more than 100 ms.
 fn rest(begun: Instant) {
-    thread::sleep(begun.elapsed().clamp(REST_MIN, REST_MAX));
+    let swept = begun.elapsed();
+    thread::sleep(swept.max(PERIOD.saturating_sub(swept)).min(REST_MAX));
 }
 
-const REST_MIN: Duration = Duration::from_millis(20);
+const PERIOD: Duration = Duration::from_millis(80);
 const REST_MAX: Duration = Duration::from_millis(100);
+
+/// How often `--tell` looks where the pages are: the look costs more than a sweep.
+const TELL_EVERY: Duration = Duration::from_millis(250);
 
 /// Words of 8 bytes in a page.
 const WORDS: usize = PAGE / 8;
@@ -303,16 +308,22 @@ struct Awaited<'a> {
     weights: &'a [String],
     /// Whether node 0 had more pages than the first of them give it, when that was looked at first.
     above: Option<bool>,
+    /// When the pages were looked at last.
+    looked: Option<Instant>,
 }
 
 impl<'a> Awaited<'a> {
     fn new(weights: &'a [String]) -> Self {
-        Self { weights, above: None }
+        Self { weights, above: None, looked: None }
     }
 
     /// Says that the first ones are reached, when they are.
     fn tell(&mut self, memory: &[u8], out: &mut impl Write) -> io::Result<()> {
         let Some((weights, others)) = self.weights.split_first() else { return Ok(()) };
+        if self.looked.is_some_and(|looked| looked.elapsed() < TELL_EVERY) {
+            return Ok(());
+        }
+        self.looked = Some(Instant::now());
         if self.are_reached(weights, &placed(memory)?) {
             *self = Self::new(others);
             writeln!(out, "reached {weights}")?;

@@ -81,22 +81,17 @@ pub fn said_by(
     }
 }
 
-/// Guests that are there at once in a test: they wait most of the time.
-const GUESTS: usize = 2;
-
-/// Does it with a guest of each kernel, two of them side by side.
+/// Runs a test for each kernel, all of them side by side: guests sleep most of the time.
 ///
 /// # Panics
 ///
 /// When one of them does.
 pub fn on_each(all: &[Series], test: impl Fn(Series) + Sync) {
-    for some in all.chunks(GUESTS) {
-        thread::scope(|scope| {
-            for series in some {
-                scope.spawn(|| test(*series));
-            }
-        });
-    }
+    thread::scope(|scope| {
+        for series in all {
+            scope.spawn(|| test(*series));
+        }
+    });
 }
 
 /// The step of this text.

@@ -16,7 +16,7 @@ pub enum Series {
 pub struct Kernel {
     /// Its release, as the name of its folder has it.
     pub release: String,
-    /// The image.
+    /// The image: uncompressed, where `crates/vm/kernels` could do that, since it boots sooner.
     pub image: PathBuf,
 }
 
@@ -70,7 +70,8 @@ impl Series {
         let entries = fs::read_dir(&folder).into_iter().flatten().flatten();
         let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
         let kernels = names.map(|release| {
-            let image = folder.join(&release).join("vmlinuz");
+            let images = ["vmlinux", "vmlinuz"].map(|name| folder.join(&release).join(name));
+            let image = images.iter().find(|image| image.is_file()).unwrap_or(&images[1]).clone();
             Kernel { release, image }
         });
         kernels
