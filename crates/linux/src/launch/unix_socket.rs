@@ -29,12 +29,7 @@ pub enum SocketError {
     #[error("{}: is there and is no socket", .0.display())]
     NoSocket(PathBuf),
     #[error("{}: {why}", path.display())]
-    Refused {
-        /// The socket.
-        path: PathBuf,
-        /// The system's reason.
-        why: io::Error,
-    },
+    Refused { path: PathBuf, why: io::Error },
 }
 
 /// A listening socket, which is removed when this is dropped.

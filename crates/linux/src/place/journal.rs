@@ -102,19 +102,10 @@ pub struct Leftover {
 pub enum JournalError {
     /// The journal cannot be written, so that nothing is changed.
     #[error("{path}: cannot be kept: {why}")]
-    Keep {
-        path: String,
-        /// The system's reason.
-        why: io::Error,
-    },
+    Keep { path: String, why: io::Error },
     /// Other users can write to the folder of the journals.
     #[error("{path}: is not used for journals: {why}")]
-    Untrusted {
-        /// The folder.
-        path: String,
-        /// Why.
-        why: String,
-    },
+    Untrusted { path: String, why: String },
     /// A setting or value that is never restored, so that it is not changed.
     #[error("{0}")]
     Unknown(String),
