@@ -132,9 +132,9 @@ impl Root {
         Self::new("/".into(), false, Writes::Done)
     }
 
-    /// A machine whose files are below `path` and are written to: where the kernel's file systems
-    /// are mounted elsewhere, or a test simulates them.
-    pub fn live_below(path: impl Into<PathBuf>) -> Self {
+    /// A simulated live machine below `path`, whose files are written to.
+    #[cfg(test)]
+    pub(crate) fn live_below(path: impl Into<PathBuf>) -> Self {
         Self::new(path.into(), false, Writes::Done)
     }
 
@@ -187,9 +187,9 @@ impl Root {
     /// # Errors
     /// When it exists and cannot be read.
     pub fn text(&self, path: &str) -> Result<Option<String>, RootError> {
-        let Some(text) = self.whole(path)? else { return Ok(None) };
+        let Some(text) = self.read_text(path)? else { return Ok(None) };
         self.seen.borrow_mut().insert(path.into(), Seen::File(text.clone()));
-        Ok(Some(without_end(text)))
+        Ok(Some(without_last_newline(text)))
     }
 
     /// As [`Self::text`], but also `None` of a file that this user may not read.
@@ -208,10 +208,10 @@ impl Root {
     /// # Errors
     /// When it exists and cannot be read.
     pub fn peek(&self, path: &str) -> Result<Option<String>, RootError> {
-        Ok(self.whole(path)?.map(without_end))
+        Ok(self.read_text(path)?.map(without_last_newline))
     }
 
-    fn whole(&self, path: &str) -> Result<Option<String>, RootError> {
+    fn read_text(&self, path: &str) -> Result<Option<String>, RootError> {
         Ok(self.bytes(path)?.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
     }
 
@@ -225,7 +225,7 @@ impl Root {
             true => input::content(input::open_below(&self.path, path)?, CAPTURED_FILE_MAX),
             false => input::read_kernel_file(&self.at(path), KERNEL_FILE_MAX),
         };
-        match patiently(read) {
+        match retry_while_busy(read) {
             Ok(bytes) => Ok(Some(bytes)),
             Err(why) if is_absent(&why) => Ok(None),
             Err(why) => Err(RootError::Read { path: path.into(), why }),
@@ -274,7 +274,7 @@ impl Root {
     /// # Errors
     /// When it exists and cannot be listed.
     pub fn names(&self, path: &str) -> Result<Vec<String>, RootError> {
-        let Some(names) = self.listed(path)? else { return Ok(vec![]) };
+        let Some(names) = self.list(path)? else { return Ok(vec![]) };
         self.seen.borrow_mut().insert(path.into(), Seen::Folder(names.clone()));
         Ok(names)
     }
@@ -284,10 +284,10 @@ impl Root {
     /// # Errors
     /// When the folder exists and cannot be listed.
     pub fn peek_names(&self, path: &str) -> Result<Vec<String>, RootError> {
-        Ok(self.listed(path)?.unwrap_or_default())
+        Ok(self.list(path)?.unwrap_or_default())
     }
 
-    fn listed(&self, path: &str) -> Result<Option<Vec<String>>, RootError> {
+    fn list(&self, path: &str) -> Result<Option<Vec<String>>, RootError> {
         self.reads.update(|reads| reads + 1);
         let name = |entry: io::Result<fs::DirEntry>| {
             entry.map(|entry| entry.file_name().to_string_lossy().into_owned())
@@ -323,13 +323,15 @@ impl Root {
                 }
                 Seen::Folder(names) => {
                     fs::create_dir_all(&at)?;
-                    names.iter().try_for_each(|name| stand_in(&self.at(path), &at, name))?;
+                    names
+                        .iter()
+                        .try_for_each(|name| create_placeholder(&self.at(path), &at, name))?;
                 }
                 Seen::There => {
                     let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
                     let within = target.join(folder.trim_start_matches('/'));
                     fs::create_dir_all(&within)?;
-                    stand_in(&self.at(folder), &within, name)?;
+                    create_placeholder(&self.at(folder), &within, name)?;
                 }
             }
         }
@@ -347,7 +349,7 @@ impl Root {
                 writes.borrow_mut().push(Write { path: path.into(), text: text.into() });
                 Ok(())
             }
-            Writes::Done => patiently(|| fs::write(self.at(path), text))
+            Writes::Done => retry_while_busy(|| fs::write(self.at(path), text))
                 .map_err(|why| RootError::Write { path: path.into(), text: text.into(), why }),
             Writes::Answered(answer) => answer(path, text).map_err(|why| RootError::Write {
                 path: path.into(),
@@ -399,7 +401,7 @@ impl Root {
 }
 
 /// Creates an empty file or folder in `to` for the entry `name` of `from`, whose name was read.
-fn stand_in(from: &Path, to: &Path, name: &str) -> io::Result<()> {
+fn create_placeholder(from: &Path, to: &Path, name: &str) -> io::Result<()> {
     let at = to.join(name);
     match at.exists() {
         true => Ok(()),
@@ -421,7 +423,7 @@ fn excerpt(text: &str) -> String {
     if text.chars().nth(EXCERPT_MAX).is_some() { shown + "..." } else { shown }
 }
 
-fn without_end(mut text: String) -> String {
+fn without_last_newline(mut text: String) -> String {
     if text.ends_with('\n') {
         text.pop();
     }
@@ -437,7 +439,7 @@ const TRIES_MAX: u32 = 200;
 const BUSY_PAUSE: Duration = Duration::from_millis(1);
 
 /// Repeats an operation while the file is busy.
-fn patiently<T>(try_it: impl Fn() -> io::Result<T>) -> io::Result<T> {
+fn retry_while_busy<T>(try_it: impl Fn() -> io::Result<T>) -> io::Result<T> {
     for _ in 1..TRIES_MAX {
         match try_it() {
             Err(why) if is_busy(&why) => thread::sleep(BUSY_PAUSE),

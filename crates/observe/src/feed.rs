@@ -210,7 +210,7 @@ impl Client {
             Ok(0) => {
                 // A last line without a newline counts.
                 if !self.begun.is_empty() && !self.skipping {
-                    take_line(&self.begun, &mut self.first, &mut lock(shared));
+                    count_line(&self.begun, &mut self.first, &mut lock(shared));
                 }
                 return false;
             }
@@ -225,9 +225,9 @@ impl Client {
             self.begun.extend_from_slice(&rest[..end]);
             rest = &rest[end + 1..];
             if self.begun.len() > LINE_MAX && !self.skipping {
-                refuse(&self.begun, "too long", shared);
+                note_wrong_line(&self.begun, "too long", shared);
             } else if !self.skipping {
-                take_line(&self.begun, &mut self.first, shared);
+                count_line(&self.begun, &mut self.first, shared);
             }
             self.begun.clear();
             self.skipping = false;
@@ -236,7 +236,7 @@ impl Client {
             self.begun.extend_from_slice(rest);
         }
         if self.begun.len() > LINE_MAX {
-            refuse(&self.begun, "too long", shared);
+            note_wrong_line(&self.begun, "too long", shared);
             self.begun = vec![];
             self.skipping = true;
         }
@@ -245,23 +245,23 @@ impl Client {
 }
 
 /// Counts a line of a program whose `first` line ended then.
-fn take_line(line: &[u8], first: &mut Option<Duration>, shared: &mut Shared) {
+fn count_line(line: &[u8], first: &mut Option<Duration>, shared: &mut Shared) {
     if line.trim_ascii().is_empty() {
         return;
     }
     let parsed: Line = match serde_json::from_slice(line) {
         Ok(parsed) => parsed,
-        Err(why) => return refuse(line, &why.to_string(), shared),
+        Err(why) => return note_wrong_line(line, &why.to_string(), shared),
     };
     let fed = [parsed.read_bytes, parsed.written_bytes, parsed.inserts, parsed.occupancy_ns];
     if fed.into_iter().flatten().any(|count| count < 0.0) {
-        return refuse(line, "a count below 0", shared);
+        return note_wrong_line(line, "a count below 0", shared);
     }
     let shape = (shared.traffic.len(), shared.traffic.first().map_or(0, Vec::len));
     let tiers = shared.traffic.get_mut(parsed.domain);
     let Some(traffic) = tiers.and_then(|tiers| tiers.get_mut(parsed.tier)) else {
         let why = format!("no such domain or tier: there are {} and {}", shape.0, shape.1);
-        return refuse(line, &why, shared);
+        return note_wrong_line(line, &why, shared);
     };
     shared.state.lines += 1;
     // A time in the future or before the feed, from another machine or clock, is ignored.
@@ -283,7 +283,7 @@ fn take_line(line: &[u8], first: &mut Option<Duration>, shared: &mut Shared) {
     shared.until = Some(told.filter(|told| *told >= least).unwrap_or(came));
 }
 
-fn refuse(line: &[u8], why: &str, shared: &mut Shared) {
+fn note_wrong_line(line: &[u8], why: &str, shared: &mut Shared) {
     let told: String = String::from_utf8_lossy(line).chars().take(TOLD_MAX).collect();
     shared.state.wrong += 1;
     shared.state.last_wrong = Some(format!("{told:?}: {why}"));

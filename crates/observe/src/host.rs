@@ -45,8 +45,8 @@ pub struct Host<'a> {
     /// Remarks since the last call of [`Host::take_notes`].
     notes: Vec<String>,
     counters: Option<Counters>,
-    sampled: Instant,
-    followed_last: Instant,
+    last_sample: Instant,
+    last_follow: Instant,
     page_bytes: u64,
 }
 
@@ -101,8 +101,8 @@ impl<'a> Host<'a> {
             clock,
             actuators,
             counters: vmstat::of_machine(root)?,
-            sampled: now,
-            followed_last: now,
+            last_sample: now,
+            last_follow: now,
             page_bytes: rustix::param::page_size() as u64,
         })
     }
@@ -129,7 +129,7 @@ impl<'a> Host<'a> {
 
     /// Has each actuator follow the processes of its scope, once in [`FOLLOW`].
     fn follow(&mut self) -> Result<(), HostError> {
-        if self.followed_last.elapsed() < FOLLOW {
+        if self.last_follow.elapsed() < FOLLOW {
             return Ok(());
         }
         for (actuator, followed) in self.actuators.iter_mut().zip(&mut self.followed) {
@@ -146,7 +146,7 @@ impl<'a> Host<'a> {
             let on = new.on.clone().or(last);
             *followed = Followed { on, ..new };
         }
-        self.followed_last = Instant::now();
+        self.last_follow = Instant::now();
         Ok(())
     }
 
@@ -205,7 +205,7 @@ impl Machine for Host<'_> {
     fn observe(&mut self, _span: Duration) -> Result<Sample, HostError> {
         let reading = self.source.read()?;
         let now = Instant::now();
-        let waited = now - mem::replace(&mut self.sampled, now);
+        let waited = now - mem::replace(&mut self.last_sample, now);
         // A recording has its own time; a source that counted no time has counted nothing that
         // could be divided by it.
         let span = if reading.span.is_zero() { waited } else { reading.span };

@@ -163,7 +163,10 @@ mod tests {
     #[test]
     fn a_group_counts_and_goes() {
         let folder = mounted("llc_occupancy\nmbm_total_bytes\n");
-        let root = Root::live_below(folder.path());
+        let top = folder.path().to_path_buf();
+        let write =
+            move |path: &str, text: &str| fs::write(top.join(path.trim_start_matches('/')), text);
+        let root = Root::live_answered(folder.path(), write);
         let groups = folder.path().join("sys/fs/resctrl/mon_groups");
         // A group of a killed process, one of another program, and one of a running process.
         for name in ["interleaf-8-1", "theirs", "interleaf-7-9876", "interleaf-x"] {

@@ -8,7 +8,7 @@
 use crate::{
     place::journal::{
         Journal, JournalError,
-        swap_file::{PREFIX, RemoveError, is_ours, remove, tool},
+        swap_file::{PREFIX, RemoveError, is_ours, remove, run_tool},
     },
     root::{Root, RootError},
 };
@@ -71,8 +71,8 @@ impl SwapFile {
             file.write_all(&zeros)?;
         }
         file.sync_all()?;
-        tool("mkswap", &path)?;
-        tool("swapon", &path)?;
+        run_tool("mkswap", &path)?;
+        run_tool("swapon", &path)?;
         Ok(Self { _lock: file })
     }
 }

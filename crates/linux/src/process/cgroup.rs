@@ -174,7 +174,7 @@ impl Tree {
         let Some(text) = root.text(&path)? else { return Ok(None) };
         for (at, line) in text.lines().enumerate() {
             let Some(found) = Membership::parse(line) else {
-                return Err(wrong(&path, at, line, "a tree, its controllers and a group"));
+                return Err(malformed_line(&path, at, line, "a tree, its controllers and a group"));
             };
             if found.has(self.version, self.controller) && found.is_visible() {
                 return Ok(below(&self.top, found.path).map(|name| self.group(name)));
@@ -235,7 +235,7 @@ impl Group {
             match line.trim().parse() {
                 Ok(0) => {}
                 Ok(process) => processes.push(process),
-                Err(_) => return Err(wrong(&path, at, line, "the number of a process")),
+                Err(_) => return Err(malformed_line(&path, at, line, "the number of a process")),
             }
         }
         Ok(processes)
@@ -325,7 +325,8 @@ impl Group {
             let (key, value) = line.split_once(' ').unwrap_or((line, ""));
             if keys.contains(&key) {
                 let bytes = value.trim().parse::<u64>();
-                let bytes = bytes.map_err(|_| wrong(&path, at, line, "a name and a number"))?;
+                let bytes =
+                    bytes.map_err(|_| malformed_line(&path, at, line, "a name and a number"))?;
                 sum = sum.saturating_add(bytes);
             }
         }
@@ -356,7 +357,7 @@ impl Group {
 }
 
 /// The error for a line that is not of its format.
-fn wrong(path: &str, at: usize, line: &str, expected: &'static str) -> RootError {
+fn malformed_line(path: &str, at: usize, line: &str, expected: &'static str) -> RootError {
     RootError::Content { path: format!("{path}:{}", at + 1), text: line.into(), expected }
 }
 
@@ -389,7 +390,8 @@ fn cgroup_mounts(root: &Root) -> Result<Option<Vec<GroupMount>>, RootError> {
         let Some(text) = root.text(path)? else { continue };
         let mut mounts = vec![];
         for (at, line) in text.lines().enumerate() {
-            let found = parse(line).ok_or_else(|| wrong(path, at, line, "a line of a mount"))?;
+            let found =
+                parse(line).ok_or_else(|| malformed_line(path, at, line, "a line of a mount"))?;
             let version = match found.kind {
                 "cgroup" => Version::One,
                 "cgroup2" => Version::Two,
@@ -413,7 +415,8 @@ fn numa_stat(
 ) -> Result<Vec<OnNode>, RootError> {
     let mut nodes = BTreeMap::<u32, OnNode>::new();
     for (at, line) in text.lines().enumerate() {
-        let wrong = || wrong(path, at, line, "a kind of memory with its size on each node");
+        let wrong =
+            || malformed_line(path, at, line, "a kind of memory with its size on each node");
         let (kind, rest) = line.split_once(' ').unwrap_or((line, ""));
         let row = match version {
             Version::One => kind.split_once('=').ok_or_else(wrong)?.0.strip_prefix("hierarchical_"),

@@ -63,7 +63,7 @@ impl<'a> MemoryCgroup<'a> {
     }
 
     /// The file that a process writes its ID to in order to enter the group.
-    pub fn entrance(&self) -> String {
+    pub fn procs_path(&self) -> String {
         format!("{}/{PROCESSES_FILE}", self.group.folder())
     }
 
@@ -79,7 +79,7 @@ impl<'a> MemoryCgroup<'a> {
     }
 
     /// Kills all processes in the group.
-    pub fn end_all(&self) {
+    pub fn kill_all(&self) {
         for pid in self.group.processes(self.root).unwrap_or_default() {
             if let Some(pid) = Pid::from_raw(pid as i32) {
                 // Fails when the process has just ended.
@@ -113,7 +113,7 @@ fn remove_leftovers_of(root: &Root, tree: &Tree) -> Result<(), RootError> {
 impl Drop for MemoryCgroup<'_> {
     fn drop(&mut self) {
         for _ in 0..TRIES {
-            self.end_all();
+            self.kill_all();
             // A group can be removed only when its last process has exited, which takes a moment.
             if self.root.remove_folder(&self.group.folder()).is_ok() {
                 return;

@@ -13,10 +13,10 @@ use interleaf_procfs::maps;
 use std::{collections::BTreeMap, ops::Range};
 
 /// Policies whose name has a space.
-const SPACED: [&str; 2] = ["weighted interleave", "prefer (many)"];
+const NAMES_WITH_SPACES: [&str; 2] = ["weighted interleave", "prefer (many)"];
 
 /// Prefixes of names of shared memory that is not on a disk.
-const SHARED: [&str; 4] = ["/dev/zero", "/memfd:", "/SYSV", "/dev/shm/"];
+const SHARED_PREFIXES: [&str; 4] = ["/dev/zero", "/memfd:", "/SYSV", "/dev/shm/"];
 
 /// A mapping of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,7 +52,7 @@ impl Mapping {
     /// than the machine's `page_bytes`.
     pub fn is_named_memory(&self, page_bytes: u64) -> bool {
         let Kind::File(path) = &self.kind else { return false };
-        self.page_bytes > page_bytes || SHARED.iter().any(|name| path.starts_with(name))
+        self.page_bytes > page_bytes || SHARED_PREFIXES.iter().any(|name| path.starts_with(name))
     }
 }
 
@@ -149,7 +149,8 @@ pub fn parse(text: &str) -> Result<Vec<Mapping>, String> {
 fn mapping(line: &str) -> Option<Mapping> {
     let (start, rest) = line.split_once(' ')?;
     let start = u64::from_str_radix(start, 16).ok()?;
-    let spaced = SPACED.iter().find(|name| rest.starts_with(**name)).map_or(0, |name| name.len());
+    let spaced =
+        NAMES_WITH_SPACES.iter().find(|name| rest.starts_with(**name)).map_or(0, |name| name.len());
     let policy_end = rest[spaced..].find(' ').map_or(rest.len(), |at| spaced + at);
     let (policy, words) = rest.split_at(policy_end);
     let mut kind = Kind::Anonymous;

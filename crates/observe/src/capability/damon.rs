@@ -33,7 +33,7 @@ pub(super) fn operations(machine: &Machine, asked: Asked) -> Status {
 }
 
 pub(super) fn actions(machine: &Machine, asked: Asked) -> Status {
-    let probed = match ask(machine, asked) {
+    let probed = match probe_result(machine, asked) {
         Ok(probed) => probed,
         Err(status) => return status,
     };
@@ -57,7 +57,7 @@ pub(super) fn destinations(machine: &Machine, asked: Asked) -> Status {
         {
             (*there, operations)
         }
-        _ => match ask(machine, asked) {
+        _ => match probe_result(machine, asked) {
             Ok(probed) => (probed.destinations, &probed.operations),
             Err(status) => return status,
         },
@@ -78,7 +78,7 @@ pub(super) fn destinations(machine: &Machine, asked: Asked) -> Status {
 }
 
 pub(super) fn goals(machine: &Machine, asked: Asked) -> Status {
-    let probed = match ask(machine, asked) {
+    let probed = match probe_result(machine, asked) {
         Ok(probed) => probed,
         Err(status) => return status,
     };
@@ -97,7 +97,7 @@ pub(super) fn goals(machine: &Machine, asked: Asked) -> Status {
 }
 
 /// The result of the probe, or the reason why it is not known.
-fn ask<'a>(machine: &Machine, asked: Asked<'a>) -> Result<&'a Probed, Status> {
+fn probe_result<'a>(machine: &Machine, asked: Asked<'a>) -> Result<&'a Probed, Status> {
     if machine.damon.is_none() {
         return Err(no_damon());
     }

@@ -136,7 +136,7 @@ impl Counters {
         if plan.events.is_empty() {
             return Err(OpenError::Nothing);
         }
-        room(plan.events.len() as u64)?;
+        raise_file_limit(plan.events.len() as u64)?;
         let mut groups: Vec<Group> = vec![];
         let mut number = None;
         for (at, event) in plan.events.iter().enumerate() {
@@ -355,7 +355,7 @@ pub(super) fn refused(
 }
 
 /// Raises this process's limit on open files as far as possible.
-fn room(counters: u64) -> Result<(), OpenError> {
+fn raise_file_limit(counters: u64) -> Result<(), OpenError> {
     let limit = getrlimit(Resource::Nofile);
     let wanted = counters + OTHER_FILES;
     if limit.current.is_none_or(|current| current >= wanted) {

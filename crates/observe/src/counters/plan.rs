@@ -188,7 +188,7 @@ fn plan_of(
         making.add_table(table, wanted)?;
     }
     if !making.plan.events.is_empty() {
-        making.tell_what_is_missing();
+        making.note_missing();
         return Ok(making.plan);
     }
     let name = machine.cpu.clone().unwrap_or_else(|| "no model name".into());
@@ -236,7 +236,7 @@ impl Making<'_> {
             let of_pmu: Vec<&Event> =
                 events.iter().copied().filter(|event| event.pmu == prefix).collect();
             // A device may lack the PMU, a CPU should not.
-            if !self.take_pmu(prefix, &of_pmu)? && !table.cpus.is_empty() {
+            if !self.add_pmu(prefix, &of_pmu)? && !table.cpus.is_empty() {
                 self.note(format!("there is no {prefix}"));
             }
         }
@@ -248,7 +248,7 @@ impl Making<'_> {
     }
 
     /// Adds the events of one kind of PMU; false when the machine has none.
-    fn take_pmu(&mut self, prefix: &str, events: &[&Event]) -> Result<bool, RootError> {
+    fn add_pmu(&mut self, prefix: &str, events: &[&Event]) -> Result<bool, RootError> {
         let units = pmus(self.root, prefix)?;
         let Some(first) = units.first() else { return Ok(false) };
         // Units of a kind have the same formats: if the first cannot express an event, none can.
@@ -330,7 +330,7 @@ impl Making<'_> {
     }
 
     /// Notes the uncounted traffic of the tiers near a domain.
-    fn tell_what_is_missing(&mut self) {
+    fn note_missing(&mut self) {
         let layout = self.layout;
         for (domain, near) in layout.domains.iter().enumerate() {
             for tier in &near.tiers {

@@ -282,7 +282,7 @@ pub struct CoreSlots {
 impl CoreSlots {
     /// The sum of two spans. A kind that one span does not know is unknown in the sum, except where
     /// no thread ran in it.
-    pub fn and(self, other: Self) -> Self {
+    pub fn plus(self, other: Self) -> Self {
         if self.enabled_ns == 0.0 {
             return other;
         }

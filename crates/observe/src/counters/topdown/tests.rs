@@ -82,9 +82,9 @@ fn sums_know_what_both_know() {
         ..CoreSlots::default()
     };
     let other = CoreSlots { memory: None, ..one };
-    assert_eq!((one.and(other).all, one.and(other).memory), (Some(20.0), None));
-    assert_eq!(one.and(CoreSlots::default()), one, "no thread ran");
-    assert_eq!(CoreSlots::default().and(one), one);
+    assert_eq!((one.plus(other).all, one.plus(other).memory), (Some(20.0), None));
+    assert_eq!(one.plus(CoreSlots::default()), one, "no thread ran");
+    assert_eq!(CoreSlots::default().plus(one), one);
 }
 
 fn written(folder: &Path, path: &str, text: &str) {
