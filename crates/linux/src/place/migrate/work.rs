@@ -1,8 +1,8 @@
 //! Migrates the pages of one process: locate, plan, move, locate again.
 //!
 //! Difficulties of `move_pages`, from `mm/migrate.c` of Linux 6.1 to 6.12:
-//! - It stops at the first group of pages of which it cannot move all, and does not report the pages
-//!   behind it. These are requested again, as long as each call gets further.
+//! - It stops at the first group of pages of which it cannot move all, and does not report the
+//!   pages behind it. These are requested again, as long as each call gets further.
 //! - When a node is full, the call fails as a whole, whatever it had moved before.
 //! - A page of a large one (THP) takes all of it along, and the other parts, if requested too, are
 //!   reported as busy. Of a huge page only the first address is passed, therefore. The kernel does
