@@ -511,7 +511,7 @@ fn what_a_control_group_does_not_allow_is_refused() {
     let place = Place::new();
     let within = |verb: &str, words: &[&str]| {
         let mut command = Command::new("sh");
-        command.args(["-c", "echo $$ > \"$0\" && exec \"$@\""]).arg(root.at(&group.entrance()));
+        command.args(["-c", "echo $$ > \"$0\" && exec \"$@\""]).arg(root.at(&group.procs_path()));
         command.arg(env!("CARGO_BIN_EXE_interleaf")).arg(verb).args(words);
         command.env("INTERLEAF_PRELOAD", library()).env("XDG_RUNTIME_DIR", place.at("run"));
         command.output().unwrap()

@@ -141,10 +141,10 @@ fn actuate(args: &Args, out: &mut impl Write) -> io::Result<()> {
     };
     let kernel = probed(&root, out)?;
     let ranked = choose(kernel.as_ref(), &scope, &[], args.order);
-    for choice in ranked.there.iter().chain(&ranked.missing) {
+    for choice in ranked.available.iter().chain(&ranked.missing) {
         writeln!(out, "choice {choice}")?;
     }
-    let way = args.way.or(ranked.there.first().map(|choice| choice.way));
+    let way = args.way.or(ranked.available.first().map(|choice| choice.way));
     let way = way.ok_or_else(|| io::Error::other("there is no way"))?;
     let setting = Setting { leave: args.leave, ..Setting::new(&root, journal, scope) };
     let mut actuator = way.build(setting.clone(), &kernel.unwrap_or_default());

@@ -24,7 +24,7 @@ const READ: OFlags =
     OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 
 /// Flags for a descriptor that serves only to find the type of a file: no device is opened.
-const LOOK: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
+const TYPE_ONLY: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 
 /// The number of attempts of an `openat2` that fails with `EAGAIN` because of a rename.
 const TRIES_MAX: u32 = 16;
@@ -94,7 +94,7 @@ fn bytes(source: impl Read, limit: u64) -> io::Result<Vec<u8>> {
 /// Opens a regular file or an anonymous pipe: first by a descriptor without effect on a device,
 /// then for reading, and checks the type again.
 fn regular(open: impl Fn(OFlags) -> io::Result<OwnedFd>) -> io::Result<File> {
-    check(open(LOOK)?.as_fd())?;
+    check(open(TYPE_ONLY)?.as_fd())?;
     let file = open(READ)?;
     check(file.as_fd())?;
     Ok(file.into())
@@ -130,7 +130,7 @@ pub(crate) fn names_below(folder: &Path, path: &str) -> io::Result<Vec<String>> 
 /// True when `path` exists below `folder`, and when a symlink on the way leaves it: reading then
 /// fails.
 pub(crate) fn is_below(folder: &Path, path: &str) -> bool {
-    match below(folder, path, LOOK) {
+    match below(folder, path, TYPE_ONLY) {
         Ok(_) => true,
         Err(why) => leaves(&why),
     }
@@ -164,7 +164,7 @@ fn below(folder: &Path, path: &str, flags: OFlags) -> io::Result<OwnedFd> {
         "" => ".",
         path => path,
     };
-    let top = rustix::fs::open(folder, LOOK | OFlags::DIRECTORY, Mode::empty())?;
+    let top = rustix::fs::open(folder, TYPE_ONLY | OFlags::DIRECTORY, Mode::empty())?;
     for _ in 0..TRIES_MAX {
         let resolve = ResolveFlags::BENEATH;
         match rustix::fs::openat2(&top, path, flags, Mode::empty(), resolve) {
@@ -172,7 +172,7 @@ fn below(folder: &Path, path: &str, flags: OFlags) -> io::Result<OwnedFd> {
             Err(Errno::AGAIN) => {}
             Err(Errno::XDEV) => return Err(Refused::Leaves.into()),
             // Linux before 5.6, or a sandbox that refuses the call.
-            Err(Errno::NOSYS | Errno::PERM) => return walked(folder, path, flags),
+            Err(Errno::NOSYS | Errno::PERM) => return open_by_components(folder, path, flags),
             Err(why) => return Err(why.into()),
         }
     }
@@ -181,19 +181,19 @@ fn below(folder: &Path, path: &str, flags: OFlags) -> io::Result<OwnedFd> {
 
 /// As [`below`] without `openat2`: symlinks are resolved first, and the components of the result
 /// are opened one by one with `O_NOFOLLOW`, in case one was replaced by a symlink meanwhile.
-fn walked(folder: &Path, path: &str, flags: OFlags) -> io::Result<OwnedFd> {
+fn open_by_components(folder: &Path, path: &str, flags: OFlags) -> io::Result<OwnedFd> {
     let top = fs::canonicalize(folder)?;
     let target = fs::canonicalize(top.join(path))?;
     let rest = target.strip_prefix(&top).map_err(|_| Refused::Leaves)?;
     let mut parts = rest.components().peekable();
-    let mut at = rustix::fs::open(&top, LOOK | OFlags::DIRECTORY, Mode::empty())?;
+    let mut at = rustix::fs::open(&top, TYPE_ONLY | OFlags::DIRECTORY, Mode::empty())?;
     if parts.peek().is_none() {
         return Ok(rustix::fs::openat(&at, ".", flags, Mode::empty())?);
     }
     while let Some(part) = parts.next() {
         let Component::Normal(name) = part else { return Err(Refused::Leaves.into()) };
         let is_last = parts.peek().is_none();
-        let flags = if is_last { flags } else { LOOK | OFlags::DIRECTORY };
+        let flags = if is_last { flags } else { TYPE_ONLY | OFlags::DIRECTORY };
         at = rustix::fs::openat(&at, name, flags | OFlags::NOFOLLOW, Mode::empty())?;
     }
     Ok(at)
@@ -260,14 +260,14 @@ mod tests {
         symlink("../outside", top.join("relative")).unwrap();
         symlink(folder.path().join("outside"), top.join("absolute")).unwrap();
         symlink("/proc/self/root/etc", top.join("magic")).unwrap();
-        for open in [below, walked] {
+        for open in [below, open_by_components] {
             for name in ["a/file", "a/b/inside", "folder/file", "."] {
-                assert!(open(&top, name, LOOK).is_ok(), "{name}");
+                assert!(open(&top, name, TYPE_ONLY).is_ok(), "{name}");
             }
             for name in ["relative", "absolute", "magic/passwd", "a/../../outside"] {
-                assert!(leaves(&open(&top, name, LOOK).unwrap_err()), "{name}");
+                assert!(leaves(&open(&top, name, TYPE_ONLY).unwrap_err()), "{name}");
             }
-            let none = open(&top, "a/none", LOOK).unwrap_err();
+            let none = open(&top, "a/none", TYPE_ONLY).unwrap_err();
             assert_eq!(none.kind(), io::ErrorKind::NotFound);
         }
         assert!(is_below(&top, "/a/file") && !is_below(&top, "/a/none"));

@@ -15,6 +15,8 @@
 //! Each room uses only those below it in this list. `interleaf-observe` stands above all of them
 //! and counts traffic.
 
+#![allow(missing_docs, reason = "the crate is private: comments only where they add something")]
+
 pub mod input;
 
 pub mod replace;

@@ -1,4 +1,4 @@
-//! Processes: who started whom, where their memory is, and how much of it they may have.
+//! Processes: their descendants, the placement of their memory, and the limits on it.
 
 pub mod table;
 

@@ -52,25 +52,25 @@ const STICKY: u32 = 0o1000;
 const WRITABLE_BY_OTHERS: u32 = 0o022;
 const WRITABLE_BY_ALL: u32 = 0o002;
 
-/// Whether contents survive a power cut.
+/// Durability of the contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
     /// Contents are on the drive before the target is replaced (`fsync`).
     Synced,
-    /// The kernel writes them when it likes: for files that are soon replaced again.
+    /// The kernel writes them back later: for files that are soon replaced again.
     Cached,
 }
 
-/// Whether a file that is opened to be written piece by piece keeps its contents.
+/// Treatment of existing contents when a file is opened for writing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Existing {
-    /// They stay, and what is written is added.
+    /// Contents stay, and writes append.
     Append,
-    /// They are dropped.
+    /// Contents are dropped.
     Truncate,
 }
 
-/// Which file is meant, whatever its name is now.
+/// Identity of a file, independent of its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileId {
     device: u64,
@@ -85,8 +85,8 @@ pub struct Folder(OwnedFd);
 /// Replaces the file that a user named as an output.
 ///
 /// A file that cannot be replaced, since its folder is read-only or it is a mount point, is
-/// overwritten in place; its space is reserved first, so that a full file system leaves it as it
-/// was.
+/// overwritten in place; its space is reserved first, so that a full file system leaves it
+/// unchanged.
 ///
 /// # Errors
 /// When the system refuses, or for root when the target belongs to another user who could choose
@@ -113,7 +113,7 @@ pub fn named(target: &Path, contents: &[u8], durability: Durability) -> io::Resu
     }
 }
 
-/// Opens a file that a user named as an output, to write it piece by piece and read it again.
+/// Opens a file that a user named as an output, for incremental writing and reading back.
 ///
 /// # Errors
 /// As [`named`].
@@ -133,12 +133,12 @@ pub fn open_named(target: &Path, existing: Existing) -> io::Result<File> {
     }
 }
 
-/// Finds out whether [`named`] could write `target`, without changing what it holds.
+/// Checks whether [`named`] could write `target`, without changing its contents.
 ///
 /// # Errors
 /// As [`named`].
 pub fn check_named(target: &Path) -> io::Result<()> {
-    // Closing a FIFO again would tell its reader that the output has ended.
+    // Closing a FIFO again would signal the end of the output to its reader.
     if std::fs::metadata(target).is_ok_and(|found| found.file_type().is_fifo()) {
         return Ok(());
     }
@@ -154,7 +154,7 @@ pub fn check_named(target: &Path) -> io::Result<()> {
     }
 }
 
-/// Replaces a file that the program itself keeps, with this mode whatever the umask is.
+/// Replaces a file that the program itself keeps, with this mode regardless of the umask.
 ///
 /// # Errors
 /// When the system refuses, something other than a regular file is there, or the path leads through
@@ -164,7 +164,7 @@ pub fn kept(path: &Path, contents: &[u8], mode: u32) -> io::Result<FileId> {
     folder.keep(&name, contents, mode)
 }
 
-/// Finds out whether [`kept`] could write `path`, without changing what it holds.
+/// Checks whether [`kept`] could write `path`, without changing its contents.
 ///
 /// # Errors
 /// As [`kept`].
@@ -175,7 +175,7 @@ pub fn check_kept(path: &Path) -> io::Result<()> {
     Ok(unlinkat(&folder, &name, AtFlags::empty())?)
 }
 
-/// Removes a file that [`kept`] wrote, if it is still that one.
+/// Removes a file that [`kept`] wrote, unless it was replaced since.
 ///
 /// # Errors
 /// As [`kept`].
@@ -188,7 +188,7 @@ pub fn remove_kept(path: &Path, id: FileId) -> io::Result<()> {
 enum Output {
     /// A device, a FIFO or an inherited descriptor: written in place.
     Stream(File),
-    /// A regular file, or none yet.
+    /// A regular file; `existing` is `None` for a new one.
     File { folder: Folder, name: OsString, existing: Option<Stat> },
 }
 
@@ -229,15 +229,15 @@ fn resolve(target: &Path) -> io::Result<Output> {
     Err(Errno::LOOP.into())
 }
 
-/// Opens a device, a FIFO or an inherited descriptor. What a redirected descriptor holds already
-/// stays.
+/// Opens a device, a FIFO or an inherited descriptor. Earlier contents of a redirected descriptor
+/// stay.
 fn stream(path: &Path) -> io::Result<Output> {
     let is_file = std::fs::metadata(path).is_ok_and(|found| found.is_file());
     let mut options = File::options();
     Ok(Output::Stream(options.write(true).append(is_file).open(path)?))
 }
 
-/// No output is meant to overwrite a drive.
+/// Refuses block devices: an output never overwrites a drive.
 fn refuse_device(path: &Path) -> io::Result<()> {
     match std::fs::metadata(path)?.file_type().is_block_device() {
         true => Err(denied("it is a block device: its contents would be lost".into())),
@@ -255,7 +255,7 @@ fn inherit(file: &File, existing: &Stat) -> io::Result<()> {
     Ok(fchmod(file, Mode::from_raw_mode(existing.st_mode & 0o7777))?)
 }
 
-/// Whether a file cannot be replaced where it may still be written to: its folder is read-only or
+/// True when a file cannot be replaced but may still be writable: its folder is read-only or
 /// sticky, its owner cannot be kept, or it is a mount point.
 fn is_irreplaceable(why: &io::Error) -> bool {
     let reasons = [Errno::ACCESS, Errno::PERM, Errno::ROFS, Errno::BUSY, Errno::XDEV];
@@ -277,7 +277,7 @@ impl AsFd for Folder {
 }
 
 impl Folder {
-    /// Opens a folder as the kernel finds it.
+    /// Opens a folder.
     fn open(path: &Path) -> io::Result<Self> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         Ok(Self(openat(CWD, path, flags, Mode::empty())?))
@@ -292,11 +292,11 @@ impl Folder {
         Ok((Self::trusted(parent(path))?, name.into()))
     }
 
-    /// Opens a folder by a path on which no symbolic link belongs to anybody but root and this
-    /// user: whoever owns a link could make it lead elsewhere at any time.
+    /// Opens a folder by a path on which every symbolic link belongs to root or this user: the
+    /// owner of a link could redirect it at any time.
     ///
     /// # Errors
-    /// When there is no such folder, or a link on the way belongs to somebody else.
+    /// When the folder does not exist, or a link on the way belongs to another user.
     pub fn trusted(path: &Path) -> io::Result<Self> {
         let mut folder = Self::open(Path::new(if path.is_absolute() { "/" } else { "." }))?;
         let (mut left, mut links) = (components(path), 0);
@@ -330,20 +330,20 @@ impl Folder {
         Ok(folder)
     }
 
-    /// Makes sure that nobody but root and this user can change what is in it.
+    /// Checks that only root and this user can change the folder.
     ///
     /// # Errors
-    /// When somebody else can.
+    /// When another user can.
     pub fn check_private(&self) -> io::Result<()> {
         check_private(&fstat(self)?)
     }
 
-    /// Where it is for system calls that take no folder, such as bind(2).
+    /// Its path for system calls that take no folder descriptor, such as bind(2).
     pub fn path(&self) -> PathBuf {
         format!("/proc/self/fd/{}", self.0.as_raw_fd()).into()
     }
 
-    /// The names in it, in order.
+    /// The names in the folder, in order.
     ///
     /// # Errors
     /// When it cannot be listed.
@@ -358,10 +358,10 @@ impl Folder {
         Ok(names)
     }
 
-    /// Opens or makes an empty file that only this user can open.
+    /// Opens or creates an empty file that only this user can open.
     ///
     /// # Errors
-    /// When the system refuses, or a symbolic link is there.
+    /// When the system refuses, or the name is a symbolic link.
     pub fn private_file(&self, name: &str) -> io::Result<File> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = openat(self, name, flags | OFlags::NONBLOCK, Mode::RUSR | Mode::WUSR)?;
@@ -369,13 +369,14 @@ impl Folder {
         Ok(file.into())
     }
 
-    /// The text of a regular file that nobody but root and this user can change; `None` when there
-    /// is none.
+    /// The text of a regular file that only root and this user can change; `None` when it does not
+    /// exist.
     ///
     /// # Errors
-    /// When it is something else, somebody else can change it, or it is longer than `bytes_max`.
+    /// When it is another type of file, another user can change it, or it is longer than
+    /// `bytes_max`.
     pub fn private_text(&self, name: &str, bytes_max: u64) -> io::Result<Option<String>> {
-        // A FIFO would hold up who opens it.
+        // `O_NONBLOCK`: opening a FIFO would block.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = match openat(self, name, flags, Mode::empty()) {
             Err(Errno::NOENT) => return Ok(None),
@@ -395,7 +396,7 @@ impl Folder {
         Ok(Some(text))
     }
 
-    /// Replaces a regular file in it, or makes one, with this mode.
+    /// Replaces or creates a regular file in the folder, with this mode.
     ///
     /// # Errors
     /// As [`kept`].
@@ -408,23 +409,23 @@ impl Folder {
         self.create(name, Mode::RUSR | Mode::WUSR, Durability::Cached, write)
     }
 
-    /// Sets its own mode.
+    /// Sets the folder's mode.
     ///
     /// # Errors
     /// When the system refuses.
     pub fn set_mode(&self, mode: u32) -> io::Result<()> {
-        // A descriptor of `O_PATH` takes no fchmod(2).
+        // fchmod(2) fails on an `O_PATH` descriptor.
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let folder = openat(self, ".", flags, Mode::empty())?;
         Ok(fchmod(folder, Mode::from_raw_mode(mode))?)
     }
 
-    /// Whether something of this name is in it.
+    /// True when the folder has an entry of this name.
     pub fn has(&self, name: &OsStr) -> bool {
         statat(self, name, AtFlags::SYMLINK_NOFOLLOW).is_ok()
     }
 
-    /// Renames something in it.
+    /// Renames an entry of the folder.
     ///
     /// # Errors
     /// When the system refuses.
@@ -432,7 +433,7 @@ impl Folder {
         Ok(renameat(self, from, self, to)?)
     }
 
-    /// Removes a file of this name, if there is one.
+    /// Removes a file, if it exists.
     ///
     /// # Errors
     /// When the system refuses.
@@ -443,7 +444,7 @@ impl Folder {
         }
     }
 
-    /// Removes a file of this name if it is this one.
+    /// Removes a file if it is this one.
     ///
     /// # Errors
     /// When the system refuses.
@@ -457,12 +458,12 @@ impl Folder {
         }
     }
 
-    /// A name that nobody can foresee, for something that becomes `name` once it is complete.
+    /// An unguessable name for a file that becomes `name` once it is complete.
     pub fn random_name(name: &OsStr) -> io::Result<OsString> {
         let mut bytes = [0; 8];
         getrandom(&mut bytes, GetRandomFlags::empty())?;
         let mut random = OsString::from(".");
-        // The longest name has 255 bytes.
+        // Names have at most 255 bytes.
         random.push(OsStr::from_bytes(&name.as_bytes()[..name.len().min(200)]));
         random.push(format!(".{:016x}.tmp", u64::from_ne_bytes(bytes)));
         Ok(random)
@@ -500,7 +501,7 @@ impl Folder {
         match &done {
             Ok(_) if durability == Durability::Synced => self.sync(),
             Ok(_) => {}
-            // A rest of it would only take space, which may be what is missing.
+            // A partial file would only take space, which may be the cause of the failure.
             Err(_) => drop(unlinkat(self, &temporary, AtFlags::empty())),
         }
         done
@@ -522,7 +523,7 @@ impl Folder {
         if durability == Durability::Synced { file.sync_all() } else { Ok(()) }
     }
 
-    /// Writes the names of a folder to the drive. Where that cannot be, the file itself is there.
+    /// Flushes the entries of the folder to the drive. Where that fails, the file itself is safe.
     fn sync(&self) {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         if let Ok(folder) = openat(self, ".", flags, Mode::empty()) {
@@ -535,12 +536,12 @@ impl Folder {
         Ok(OsString::from_vec(to.into_bytes()).into())
     }
 
-    /// Whether it is in procfs, where symbolic links are open descriptors.
+    /// True in procfs, where symbolic links are open descriptors.
     fn is_proc(&self) -> bool {
         fstatfs(self).is_ok_and(|found| i128::from(found.f_type) == PROC_MAGIC)
     }
 
-    /// A file that the program keeps takes the place of a regular one only.
+    /// Refuses to replace anything but a regular file.
     fn refuse_special(&self, name: &OsStr) -> io::Result<()> {
         match statat(self, name, AtFlags::SYMLINK_NOFOLLOW) {
             Err(Errno::NOENT) => Ok(()),
@@ -553,8 +554,9 @@ impl Folder {
         }
     }
 
-    /// As the kernel does where `fs.protected_symlinks` and `fs.protected_regular` are on, and for
-    /// root everywhere but for files: what another user has put there is not what was meant.
+    /// Refuses entries of other users, as the kernel does with `fs.protected_symlinks` and
+    /// `fs.protected_regular`, and for root always but for files: another user's entry is not the
+    /// intended one.
     fn refuse_foreign(&self, found: &Stat, what: &str) -> io::Result<()> {
         let folder = fstat(self)?;
         let is_shared = folder.st_mode & (STICKY | WRITABLE_BY_ALL) == STICKY | WRITABLE_BY_ALL;
@@ -571,7 +573,6 @@ impl Folder {
 }
 
 impl FileId {
-    /// Of a file that was looked at.
     pub fn from_stat(found: &Stat) -> Self {
         Self { device: found.st_dev, inode: found.st_ino }
     }
@@ -585,12 +586,12 @@ fn components(path: &Path) -> VecDeque<OsString> {
     names.collect()
 }
 
-/// Whether a file of this user does only what this process may do anyway.
+/// True when a file's owner could only do what this process may do anyway.
 fn is_ours(uid: u32) -> bool {
     uid == 0 || uid == geteuid().as_raw()
 }
 
-/// Makes sure that nobody but root and this user can write.
+/// Checks that only root and this user can write.
 fn check_private(found: &Stat) -> io::Result<()> {
     if !is_ours(found.st_uid) {
         return Err(invalid(format!("it belongs to user {}", found.st_uid)));

@@ -13,27 +13,27 @@ use std::{
     time::Duration,
 };
 
-/// The most that is read of a file of the kernel: `smaps` of a process with a million mappings
-/// has 700 MB.
+/// Limit on a file of the kernel, bytes: `smaps` of a process with a million mappings has 700 MB.
 const KERNEL_FILE_MAX: u64 = 1 << 30;
 
-/// The most that is read of a file of a captured machine.
+/// Limit on a file of a captured machine, bytes.
 const CAPTURED_FILE_MAX: u64 = 64 << 20;
 
 /// The root of a machine's files.
 #[derive(Debug)]
 pub struct Root {
     path: PathBuf,
-    /// Whether symlinks may not lead out of it: of a captured machine, which others may have made.
+    /// True when symlinks may not lead out of the root: for captured machines, which others may
+    /// have made.
     is_confined: bool,
     writes: Writes,
-    /// What was looked at: the text of files, and of folders the names.
+    /// Everything that was read, for a capture: the text of files, and the names in folders.
     seen: RefCell<BTreeMap<String, Seen>>,
-    /// How many files and folders were read.
+    /// Files and folders read so far.
     reads: Cell<u64>,
 }
 
-/// What was found at a path.
+/// The content found at a path.
 #[derive(Clone, Debug)]
 enum Seen {
     File(String),
@@ -41,17 +41,17 @@ enum Seen {
     There,
 }
 
-/// What becomes of a write.
+/// Handling of writes.
 enum Writes {
-    /// It is done.
+    /// Writes are carried out.
     Done,
-    /// A test decides.
+    /// A test answers in the kernel's place.
     Answered(Box<Answer>),
-    /// It is noted, and nothing changes.
+    /// Writes are recorded, and nothing changes.
     Noted(RefCell<Vec<Write>>),
 }
 
-/// A test's stand-in for the kernel: takes the path and the text of a write.
+/// A test's stand-in for the kernel: receives the path and text of a write.
 type Answer = dyn Fn(&str, &str) -> io::Result<()> + Send;
 
 impl fmt::Debug for Writes {
@@ -64,50 +64,41 @@ impl fmt::Debug for Writes {
     }
 }
 
-/// A write that was done or noted.
+/// A write that was carried out or recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Write {
-    /// The file as the machine has it, such as `/proc/sys/kernel/numa_balancing`.
+    /// The path on the machine, such as `/proc/sys/kernel/numa_balancing`.
     pub path: String,
-    /// What was written.
     pub text: String,
 }
 
-/// Why a file cannot be read or written, or does not hold what it should.
+/// The reason why a file cannot be read or written, or its content is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum RootError {
-    /// It is there, but cannot be read.
+    /// The file exists but cannot be read.
     #[error("{path}: cannot be read: {why}")]
-    Read {
-        /// The file.
-        path: String,
-        /// The system's reason.
-        why: io::Error,
-    },
-    /// It cannot be written.
+    Read { path: String, why: io::Error },
+    /// The file cannot be written.
     #[error("{path}: \"{text}\" cannot be written: {why}")]
     Write {
-        /// The file.
         path: String,
-        /// What was to be written.
+        /// The text to be written.
         text: String,
-        /// The system's reason.
         why: io::Error,
     },
-    /// It holds something else than it should.
+    /// The content is not of the expected form.
     #[error("{path}: \"{}\" is not {expected}", excerpt(text))]
     Content {
-        /// The file.
         path: String,
-        /// What it holds.
+        /// The content.
         text: String,
-        /// What it should hold.
+        /// A description of the expected content.
         expected: &'static str,
     },
 }
 
 impl RootError {
-    /// Whether it failed for want of permission.
+    /// True when permission was missing.
     pub fn is_permission(&self) -> bool {
         match self {
             Self::Read { why, .. } | Self::Write { why, .. } => {
@@ -117,15 +108,15 @@ impl RootError {
         }
     }
 
-    /// Whether the file of a captured machine is none that is read: no regular file, too large, or
+    /// True for a file of a captured machine that is never read: not a regular file, too large, or
     /// outside the root.
     pub fn is_refused(&self) -> bool {
         let Self::Read { why, .. } = self else { return false };
         why.get_ref().is_some_and(|why| why.is::<input::Refused>())
     }
 
-    /// Whether the kernel knows the file but not what was written (`EINVAL`): how it answers a word
-    /// that a later one may take.
+    /// True when the kernel knows the file but not the written value (`EINVAL`): its answer to
+    /// keywords of later versions.
     pub fn is_not_taken(&self) -> bool {
         matches!(self, Self::Write { why, .. } if why.kind() == io::ErrorKind::InvalidInput)
     }
@@ -136,19 +127,19 @@ impl Root {
         Self { path, is_confined, writes, seen: RefCell::default(), reads: Cell::default() }
     }
 
-    /// The machine that this runs on.
+    /// The running machine.
     pub fn live() -> Self {
         Self::new("/".into(), false, Writes::Done)
     }
 
-    /// A machine whose files are below `path`, and are written to: where the kernel's file systems
-    /// are mounted elsewhere, or a test stands in for them.
-    pub fn live_below(path: impl Into<PathBuf>) -> Self {
+    /// A simulated live machine below `path`, whose files are written to.
+    #[cfg(test)]
+    pub(crate) fn live_below(path: impl Into<PathBuf>) -> Self {
         Self::new(path.into(), false, Writes::Done)
     }
 
-    /// A live machine whose files are below `path`, and whose writes `answer` takes in the kernel's
-    /// place, with their path and text: for tests of what a kernel refuses.
+    /// A simulated live machine below `path`; `answer` receives the path and text of each write in
+    /// the kernel's place: for tests of refusals.
     pub fn live_answered(
         path: impl Into<PathBuf>,
         answer: impl Fn(&str, &str) -> io::Result<()> + Send + 'static,
@@ -156,31 +147,30 @@ impl Root {
         Self::new(path.into(), false, Writes::Answered(Box::new(answer)))
     }
 
-    /// The machine whose files are below `path`. Writes are noted, not done: a captured machine
-    /// stays as it is.
+    /// A captured machine below `path`. Writes are recorded and not carried out.
     pub fn captured(path: impl Into<PathBuf>) -> Self {
         let path = path.into();
-        // The machine that this runs on, read without being written to: /proc has magic links.
+        // The running machine, read without being written to: its /proc has magic links.
         let is_confined = fs::canonicalize(&path).map_or(true, |path| path != Path::new("/"));
         Self::new(path, is_confined, Writes::Noted(RefCell::default()))
     }
 
-    /// Whether writes are done, not noted.
+    /// True when writes are carried out.
     pub fn is_live(&self) -> bool {
         !matches!(self.writes, Writes::Noted(_))
     }
 
-    /// How many files and folders were read so far: what tests bound the cost of a look by.
+    /// Files and folders read so far, by which tests bound the cost of a scan.
     pub fn reads(&self) -> u64 {
         self.reads.get()
     }
 
-    /// Where a file of the machine is.
+    /// The path of a machine's file on this system.
     pub fn at(&self, path: &str) -> PathBuf {
         self.path.join(path.trim_start_matches('/'))
     }
 
-    /// Whether there is such a file or folder.
+    /// True when the file or folder exists.
     pub fn has(&self, path: &str) -> bool {
         let there = match self.is_confined {
             true => input::is_below(&self.path, path),
@@ -192,17 +182,17 @@ impl Root {
         there
     }
 
-    /// The text of a file without its last end of line; `None` when there is no such file.
+    /// The text of a file without its last newline; `None` when it does not exist. Captured.
     ///
     /// # Errors
-    /// When it is there and cannot be read.
+    /// When it exists and cannot be read.
     pub fn text(&self, path: &str) -> Result<Option<String>, RootError> {
-        let Some(text) = self.whole(path)? else { return Ok(None) };
+        let Some(text) = self.read_text(path)? else { return Ok(None) };
         self.seen.borrow_mut().insert(path.into(), Seen::File(text.clone()));
-        Ok(Some(without_end(text)))
+        Ok(Some(without_last_newline(text)))
     }
 
-    /// As [`Self::text`], but `None` of a file that this user may not read, too.
+    /// As [`Self::text`], but also `None` of a file that this user may not read.
     ///
     /// # Errors
     /// When it cannot be read for another reason.
@@ -213,42 +203,39 @@ impl Root {
         }
     }
 
-    /// As [`Self::text`], but a capture does not have it: for files of which there are many, and
-    /// which are nobody's business.
+    /// As [`Self::text`], but not captured: for files that are numerous, or private to users.
     ///
     /// # Errors
-    /// When it is there and cannot be read.
+    /// When it exists and cannot be read.
     pub fn peek(&self, path: &str) -> Result<Option<String>, RootError> {
-        Ok(self.whole(path)?.map(without_end))
+        Ok(self.read_text(path)?.map(without_last_newline))
     }
 
-    fn whole(&self, path: &str) -> Result<Option<String>, RootError> {
+    fn read_text(&self, path: &str) -> Result<Option<String>, RootError> {
         Ok(self.bytes(path)?.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
     }
 
-    /// The bytes of a file that is no text; a capture does not have it. `None` when there is no
-    /// such file.
+    /// The bytes of a binary file; `None` when it does not exist. Not captured.
     ///
     /// # Errors
-    /// When it is there and cannot be read.
+    /// When it exists and cannot be read.
     pub fn bytes(&self, path: &str) -> Result<Option<Vec<u8>>, RootError> {
         self.reads.update(|reads| reads + 1);
         let read = || match self.is_confined {
             true => input::content(input::open_below(&self.path, path)?, CAPTURED_FILE_MAX),
             false => input::read_kernel_file(&self.at(path), KERNEL_FILE_MAX),
         };
-        match patiently(read) {
+        match retry_while_busy(read) {
             Ok(bytes) => Ok(Some(bytes)),
             Err(why) if is_absent(&why) => Ok(None),
             Err(why) => Err(RootError::Read { path: path.into(), why }),
         }
     }
 
-    /// Fills `bytes` from what is at `offset` of a file, such as that of a CPU's MSRs; a capture
-    /// does not have it.
+    /// Fills `bytes` from `offset` of a file, such as that of a CPU's MSRs. Not captured.
     ///
     /// # Errors
-    /// When it cannot be read, or ends before.
+    /// When it cannot be read, or ends earlier.
     pub fn read_at(&self, path: &str, offset: u64, bytes: &mut [u8]) -> io::Result<()> {
         let file = match self.is_confined {
             true => input::open_below(&self.path, path)?,
@@ -257,10 +244,10 @@ impl Root {
         file.read_exact_at(bytes, offset)
     }
 
-    /// The value in a file, as `parse` reads it; `None` when there is no such file.
+    /// The value in a file, parsed by `parse`; `None` when the file does not exist.
     ///
     /// # Errors
-    /// When it cannot be read, or `parse` finds no value.
+    /// When it cannot be read, or `parse` gives `None`.
     pub fn value<T>(
         &self,
         path: &str,
@@ -274,7 +261,7 @@ impl Root {
         }
     }
 
-    /// A whole number in a file.
+    /// The decimal number in a file.
     ///
     /// # Errors
     /// As [`Self::value`].
@@ -282,25 +269,25 @@ impl Root {
         self.value(path, "a whole number", |text| text.parse().ok())
     }
 
-    /// The names in a folder, in order; empty when there is none.
+    /// The names in a folder, in order; empty when it does not exist. Captured.
     ///
     /// # Errors
-    /// When it is there and cannot be listed.
+    /// When it exists and cannot be listed.
     pub fn names(&self, path: &str) -> Result<Vec<String>, RootError> {
-        let Some(names) = self.listed(path)? else { return Ok(vec![]) };
+        let Some(names) = self.list(path)? else { return Ok(vec![]) };
         self.seen.borrow_mut().insert(path.into(), Seen::Folder(names.clone()));
         Ok(names)
     }
 
-    /// As [`Self::names`], but a capture does not have them.
+    /// As [`Self::names`], but not captured.
     ///
     /// # Errors
-    /// When the folder is there and cannot be listed.
+    /// When the folder exists and cannot be listed.
     pub fn peek_names(&self, path: &str) -> Result<Vec<String>, RootError> {
-        Ok(self.listed(path)?.unwrap_or_default())
+        Ok(self.list(path)?.unwrap_or_default())
     }
 
-    fn listed(&self, path: &str) -> Result<Option<Vec<String>>, RootError> {
+    fn list(&self, path: &str) -> Result<Option<Vec<String>>, RootError> {
         self.reads.update(|reads| reads + 1);
         let name = |entry: io::Result<fs::DirEntry>| {
             entry.map(|entry| entry.file_name().to_string_lossy().into_owned())
@@ -319,11 +306,11 @@ impl Root {
         }
     }
 
-    /// Copies what was looked at so far to `target`, a folder that is not there yet: a machine to
-    /// read again elsewhere with [`Self::captured`].
+    /// Copies everything that was read so far to `target`, a new folder, which [`Self::captured`]
+    /// can read elsewhere.
     ///
     /// # Errors
-    /// When the folder is there already or cannot be written.
+    /// When the folder exists already or cannot be written.
     pub fn capture(&self, target: &Path) -> io::Result<()> {
         fs::create_dir(target)?;
         let seen = self.seen.borrow();
@@ -336,21 +323,23 @@ impl Root {
                 }
                 Seen::Folder(names) => {
                     fs::create_dir_all(&at)?;
-                    names.iter().try_for_each(|name| stand_in(&self.at(path), &at, name))?;
+                    names
+                        .iter()
+                        .try_for_each(|name| create_placeholder(&self.at(path), &at, name))?;
                 }
                 Seen::There => {
                     let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
                     let within = target.join(folder.trim_start_matches('/'));
                     fs::create_dir_all(&within)?;
-                    stand_in(&self.at(folder), &within, name)?;
+                    create_placeholder(&self.at(folder), &within, name)?;
                 }
             }
         }
         Ok(())
     }
 
-    /// Writes `text` to a file of the machine: with the two below, the only place where the tool
-    /// changes one.
+    /// Writes `text` to a file of the machine. Together with the two functions below, the only
+    /// place where this crate changes a machine's settings.
     ///
     /// # Errors
     /// When the system refuses.
@@ -360,7 +349,7 @@ impl Root {
                 writes.borrow_mut().push(Write { path: path.into(), text: text.into() });
                 Ok(())
             }
-            Writes::Done => patiently(|| fs::write(self.at(path), text))
+            Writes::Done => retry_while_busy(|| fs::write(self.at(path), text))
                 .map_err(|why| RootError::Write { path: path.into(), text: text.into(), why }),
             Writes::Answered(answer) => answer(path, text).map_err(|why| RootError::Write {
                 path: path.into(),
@@ -370,7 +359,7 @@ impl Root {
         }
     }
 
-    /// Makes a folder, where that is how the kernel is told something.
+    /// Creates a folder, in file systems where that is a request to the kernel.
     ///
     /// # Errors
     /// When the system refuses.
@@ -378,7 +367,7 @@ impl Root {
         self.change_folder(path, "a folder", |at| fs::create_dir(at))
     }
 
-    /// Removes such a folder, which the kernel's own files do not keep.
+    /// Removes such a folder, whose files the kernel removes with it.
     ///
     /// # Errors
     /// When the system refuses.
@@ -402,7 +391,7 @@ impl Root {
         }
     }
 
-    /// What was noted in place of being written.
+    /// The writes that were recorded instead of being carried out.
     pub fn noted(&self) -> Vec<Write> {
         match &self.writes {
             Writes::Noted(writes) => writes.borrow().clone(),
@@ -411,8 +400,8 @@ impl Root {
     }
 }
 
-/// An empty file or folder in `to` for what is called `name` in `from`: its name was looked at.
-fn stand_in(from: &Path, to: &Path, name: &str) -> io::Result<()> {
+/// Creates an empty file or folder in `to` for the entry `name` of `from`, whose name was read.
+fn create_placeholder(from: &Path, to: &Path, name: &str) -> io::Result<()> {
     let at = to.join(name);
     match at.exists() {
         true => Ok(()),
@@ -421,10 +410,10 @@ fn stand_in(from: &Path, to: &Path, name: &str) -> io::Result<()> {
     }
 }
 
-/// The most characters of a file that stand in a message.
+/// The most characters of a file in a message.
 const EXCERPT_MAX: usize = 120;
 
-/// The begin of a text on one line, without what would control a terminal.
+/// The beginning of a text on one line, without control characters.
 fn excerpt(text: &str) -> String {
     let plain = |c: char| match c.is_control() {
         true => c.escape_default().to_string(),
@@ -434,23 +423,23 @@ fn excerpt(text: &str) -> String {
     if text.chars().nth(EXCERPT_MAX).is_some() { shown + "..." } else { shown }
 }
 
-fn without_end(mut text: String) -> String {
+fn without_last_newline(mut text: String) -> String {
     if text.ends_with('\n') {
         text.pop();
     }
     text
 }
 
-/// How often a file is tried that is busy. Files of DAMON are now and then (`EBUSY`): the kernel
-/// does not wait for its own lock there (`mutex_trylock` in `mm/damon/sysfs.c`), which who reads
-/// one of them has for a moment, and a thread that brings its statistics up to date.
+/// Attempts on a busy file. Files of DAMON are busy now and then (`EBUSY`): the kernel does not
+/// wait for its own lock there (`mutex_trylock` in `mm/damon/sysfs.c`), which readers of its files
+/// and its statistics updates hold for a moment.
 const TRIES_MAX: u32 = 200;
 
-/// How long to wait in between.
+/// The pause between attempts.
 const BUSY_PAUSE: Duration = Duration::from_millis(1);
 
-/// Tries again while somebody else is at a file.
-fn patiently<T>(try_it: impl Fn() -> io::Result<T>) -> io::Result<T> {
+/// Repeats an operation while the file is busy.
+fn retry_while_busy<T>(try_it: impl Fn() -> io::Result<T>) -> io::Result<T> {
     for _ in 1..TRIES_MAX {
         match try_it() {
             Err(why) if is_busy(&why) => thread::sleep(BUSY_PAUSE),
@@ -460,7 +449,6 @@ fn patiently<T>(try_it: impl Fn() -> io::Result<T>) -> io::Result<T> {
     try_it()
 }
 
-/// Whether somebody else is at a file just now.
 fn is_busy(why: &io::Error) -> bool {
     why.kind() == io::ErrorKind::ResourceBusy
 }
@@ -469,8 +457,8 @@ fn is_busy(why: &io::Error) -> bool {
 /// group or device was removed (`ENODEV`).
 const GONE: [i32; 2] = [libc::ESRCH, libc::ENODEV];
 
-/// Whether a file is just not there. A folder in the way of one, or a device or process that has
-/// gone meanwhile, is as good as that.
+/// True when a file does not exist. A file in place of a folder on the path, or a process or device
+/// that has gone meanwhile, counts as absence.
 fn is_absent(why: &io::Error) -> bool {
     matches!(why.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
         || why.raw_os_error().is_some_and(|number| GONE.contains(&number))

@@ -1,21 +1,21 @@
-//! A request to stop, which work that takes long looks at.
+//! A request to stop, which long work polls.
 
 use std::sync::{
     Arc,
     atomic::{AtomicBool, Ordering},
 };
 
-/// A flag that is set once, from any thread. Copies share it.
+/// A flag that any thread can set once. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct StopFlag(Arc<AtomicBool>);
 
 impl StopFlag {
-    /// Asks for the end.
+    /// Requests the stop.
     pub fn set(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the end was asked for.
+    /// True after the request.
     pub fn is_set(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }

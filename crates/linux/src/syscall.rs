@@ -1,5 +1,5 @@
-//! The system calls that no crate wraps: the only `unsafe` of this crate. Each function says what
-//! the kernel needs, checks it, and gives back what the kernel said.
+//! The system calls that no crate wraps: the only `unsafe` of this crate. Each function states its
+//! preconditions, checks them, and returns the kernel's answer.
 
 #![expect(unsafe_code, reason = "no crate wraps these system calls")]
 
@@ -18,27 +18,27 @@ const MPOL_MF_MOVE: libc::c_int = 1 << 1;
 /// Bits of a word of a node mask.
 const WORD_BITS: usize = libc::c_ulong::BITS as usize;
 
-/// `set_mempolicy(2)`: the policy of the calling thread, and of the threads and processes that it
-/// starts from now on. An empty mask is none.
+/// `set_mempolicy(2)`: the policy of the calling thread and of its future threads and children. An
+/// empty mask means no mask.
 pub(crate) fn set_mempolicy(mode: libc::c_int, mask: &[libc::c_ulong]) -> io::Result<()> {
     let (pointer, bits) = bits_of(mask);
     // SAFETY: the kernel reads `bits - 1` bits from `pointer`, which are those of `mask`, and
-    // writes no memory of this process. It has effect only on where later pages come from.
+    // writes no memory of this process. The call affects only the allocation of later pages.
     let result = unsafe {
         libc::syscall(libc::SYS_set_mempolicy, libc::c_long::from(mode), pointer, bits as u64)
     };
     done(result).map(drop)
 }
 
-/// `mbind(2)`: the policy of memory of this process. Pages that are there already stay.
+/// `mbind(2)`: the policy of memory of this process. Resident pages stay on their nodes.
 pub(crate) fn mbind(
     memory: &mut [u8],
     mode: libc::c_int,
     mask: &[libc::c_ulong],
 ) -> io::Result<()> {
     let (pointer, bits) = bits_of(mask);
-    // SAFETY: the kernel reads `bits - 1` bits from `pointer`, which are those of `mask`. What is
-    // in `memory` it neither reads nor writes: it notes where its pages are to come from.
+    // SAFETY: the kernel reads `bits - 1` bits from `pointer`, which are those of `mask`. It
+    // neither reads nor writes `memory`: it records the policy for its pages.
     let result = unsafe {
         libc::syscall(
             libc::SYS_mbind,
@@ -53,8 +53,8 @@ pub(crate) fn mbind(
     done(result).map(drop)
 }
 
-/// A node mask as the kernel takes it: it takes one less than the length it is given for the number
-/// of bits. An empty mask is none.
+/// A node mask as the kernel takes it: the kernel uses one bit less than the given length. An empty
+/// mask means no mask.
 fn bits_of(mask: &[libc::c_ulong]) -> (*const libc::c_ulong, usize) {
     if mask.is_empty() { (ptr::null(), 0) } else { (mask.as_ptr(), mask.len() * WORD_BITS + 1) }
 }
@@ -70,12 +70,12 @@ pub(crate) fn get_mempolicy() -> io::Result<libc::c_int> {
     done(result).map(|_| mode)
 }
 
-/// `move_pages(2)`: moves the pages at `addresses` of a process, or with no nodes only looks where
-/// they are. `status` takes for each the node that it is on, or the negative of an error; entries
-/// that the kernel did not come to stay as they were. Gives back how many pages it did not get to.
+/// `move_pages(2)`: moves the pages at `addresses` of a process, or without `nodes` only locates
+/// them. Each entry of `status` becomes the page's node or a negative error; entries of pages that
+/// the kernel did not try are unchanged. Gives the number of pages that it did not try.
 ///
 /// # Panics
-/// When the lengths differ: that would be a fault of ours.
+/// When the lengths differ, which is a bug of the caller.
 pub(crate) fn move_pages(
     pid: u32,
     addresses: &[u64],
@@ -87,8 +87,9 @@ pub(crate) fn move_pages(
     let nodes = nodes.map_or(ptr::null(), <[i32]>::as_ptr);
     // SAFETY: the kernel reads as many addresses and, where they are given, nodes as `status` is
     // long, and writes that many entries of `status`; the lengths were compared above. An address
-    // is 8 bytes wide on every system with NUMA that Linux and this crate are built for. It never
-    // reads or writes what the addresses point at, which is memory of the other process.
+    // is 8 bytes wide on every system with NUMA that Linux and this crate are built for. The kernel
+    // never accesses the memory at the addresses through this process: it belongs to the other
+    // process.
     let result = unsafe {
         libc::syscall(
             libc::SYS_move_pages,
@@ -103,10 +104,10 @@ pub(crate) fn move_pages(
     done(result)
 }
 
-/// The highest number of a signal on Linux.
+/// The highest signal number on Linux.
 const SIGNAL_MAX: libc::c_int = 64;
 
-/// Starts `command` with the default disposition of every signal, and with none blocked.
+/// Starts `command` with the default disposition of every signal and none blocked.
 pub(crate) fn with_default_signals(command: &mut Command) -> &mut Command {
     let reset = || {
         for signal in 1..=SIGNAL_MAX {
@@ -138,15 +139,16 @@ pub(crate) fn set_disposition(
     signal: libc::c_int,
     disposition: libc::sighandler_t,
 ) -> io::Result<()> {
-    // SAFETY: the default disposition or none at all, never a handler, so no code of ours is run.
+    // SAFETY: the default disposition or none at all, never a handler, so that no code of this
+    // process runs.
     match unsafe { libc::signal(signal, disposition) } {
         libc::SIG_ERR => Err(io::Error::last_os_error()),
         _ => Ok(()),
     }
 }
 
-/// Whether this process was started with SIGPIPE ignored. Rust's runtime ignores it before `main`,
-/// so that it has to be asked earlier.
+/// True when this process was started with SIGPIPE ignored. Rust's runtime ignores it before
+/// `main`, so that it is read earlier.
 pub(crate) fn inherited_ignored_sigpipe() -> bool {
     SIGPIPE_IGNORED.load(Relaxed)
 }
@@ -164,9 +166,9 @@ extern "C" fn note_sigpipe() {
     SIGPIPE_IGNORED.store(found.sa_sigaction == libc::SIG_IGN, Relaxed);
 }
 
-/// The loader calls what is in this section before `main` and before Rust's runtime.
-// SAFETY: the section holds addresses of functions of this type, which take what they are given or
-// ignore it.
+/// The loader calls the functions in this section before `main` and before Rust's runtime.
+// SAFETY: the section holds addresses of functions of this type, which use or ignore their
+// arguments.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static NOTE_SIGPIPE: extern "C" fn() = note_sigpipe;

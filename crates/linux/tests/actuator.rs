@@ -21,6 +21,14 @@ use std::{
     sync::{Arc, Mutex},
 };
 
+/// A simulated live machine below `top`, whose files are written to.
+fn live_below(top: &Path) -> Root {
+    let to = top.to_path_buf();
+    Root::live_answered(top, move |path, text| {
+        fs::write(to.join(path.trim_start_matches('/')), text)
+    })
+}
+
 const ADMIN: &str = "/sys/kernel/mm/damon/admin/kdamonds/";
 
 /// Two nodes of 512 MiB, all that is anonymous on the first; two processes of 200 MiB and 8 KiB.
@@ -114,7 +122,7 @@ fn ways(release: &str, scope: &Scope, order: Order) -> String {
     let names = |all: &[interleaf_linux::place::actuator::Choice]| {
         all.iter().map(|choice| choice.way.name()).collect::<Vec<_>>().join(" ")
     };
-    format!("{} | {}", names(&ranked.there), names(&ranked.missing))
+    format!("{} | {}", names(&ranked.available), names(&ranked.missing))
 }
 
 #[test]
@@ -354,7 +362,7 @@ fn a_group_is_steered_with_those_below_it() {
 fn names_are_not_protected_in_physical_memory() {
     let protected = [Scope::Named(vec!["server".into()])];
     let ranked = choose(kernel("newest").as_ref(), &Scope::Machine, &protected, Order::Interleave);
-    assert_eq!(ranked.there[0].way, Way::Pages);
+    assert_eq!(ranked.available[0].way, Way::Pages);
     let why = ranked.missing.iter().find(|choice| choice.way == Way::Paddr).unwrap();
     assert!(why.reason.ends_with("protect control groups, not names"), "{why}");
 }
@@ -366,7 +374,7 @@ const BALANCER: &str = "proc/sys/kernel/numa_balancing";
 #[test]
 fn the_balancer_is_switched_off_and_on_again() {
     let folder = machine(&[(BALANCER, "1\n")]);
-    let root = Root::live_below(folder.path());
+    let root = live_below(folder.path());
     let now = || fs::read_to_string(folder.path().join(BALANCER)).unwrap().trim().to_string();
     let to_first = Goal { nodes: vec![(0, 1)], ..goal(Order::Interleave, None) };
     let started = |leave| {
@@ -406,7 +414,7 @@ fn the_balancer_is_switched_off_and_on_again() {
 #[test]
 fn a_node_that_has_gone_is_told() {
     let folder = machine(&[]);
-    let root = Root::live_below(folder.path());
+    let root = live_below(folder.path());
     let journal = Rc::new(RefCell::new(Journal::open(&root).unwrap().0));
     let scope = Scope::Processes(vec![]);
     let setting = Setting::new(&root, journal, scope);
@@ -436,7 +444,7 @@ fn what_others_hold_is_refused() {
     ];
     let refused = |files: &[(&str, &str)], leave| {
         let folder = machine(files);
-        let root = Root::live_below(folder.path());
+        let root = live_below(folder.path());
         let journal = Rc::new(RefCell::new(Journal::open(&root).unwrap().0));
         let scope = Scope::Processes(vec![42]);
         let setting = Setting { leave, ..Setting::new(&root, journal, scope) };
@@ -461,7 +469,7 @@ fn what_others_hold_is_refused() {
 fn another_one_of_ours_is_told() {
     let count = format!("{ADMIN}nr_kdamonds");
     let folder = machine(&[("sys/kernel/mm/damon/admin/kdamonds/0/state", "on\n")]);
-    let root = Root::live_below(folder.path());
+    let root = live_below(folder.path());
     // The first process of the machine lives as long as this one.
     let start = process(&Root::live(), 1).unwrap().unwrap().start_ticks;
     let other = format!(

@@ -11,6 +11,14 @@ use interleaf_linux::{
 };
 use std::{fs, path::Path};
 
+/// A simulated live machine below `top`, whose files are written to.
+fn live_below(top: &Path) -> Root {
+    let to = top.to_path_buf();
+    Root::live_answered(top, move |path, text| {
+        fs::write(to.join(path.trim_start_matches('/')), text)
+    })
+}
+
 const ADMIN: &str = "sys/kernel/mm/damon/admin/kdamonds";
 const COUNT: &str = "sys/kernel/mm/damon/admin/kdamonds/nr_kdamonds";
 
@@ -90,7 +98,7 @@ const READY: [(&str, &str); 12] = [
 
 fn probed(files: &[(&str, &str)]) -> Probed {
     let folder = machine(files);
-    let probed = probe(&Root::live_below(folder.path())).unwrap();
+    let probed = probe(&live_below(folder.path())).unwrap();
     assert_eq!(fs::read_to_string(folder.path().join(COUNT)).unwrap(), "0");
     probed
 }
@@ -123,7 +131,7 @@ fn it_is_removed_when_something_fails_in_the_middle() {
         let files: Vec<_> = READY.into_iter().filter(|(path, _)| *path != broken).collect();
         let folder = machine(&files);
         fs::create_dir_all(folder.path().join(ADMIN).join(broken)).unwrap();
-        let error = probe(&Root::live_below(folder.path())).unwrap_err().to_string();
+        let error = probe(&live_below(folder.path())).unwrap_err().to_string();
         assert!(error.contains(broken), "{error}");
         assert_eq!(fs::read_to_string(folder.path().join(COUNT)).unwrap(), "0", "{broken}");
     }
@@ -134,7 +142,7 @@ fn somebody_elses_is_left_alone() {
     let mut files = READY.to_vec();
     files[0].1 = "2\n";
     let folder = machine(&files);
-    let error = probe(&Root::live_below(folder.path())).unwrap_err();
+    let error = probe(&live_below(folder.path())).unwrap_err();
     assert!(matches!(error, ProbeError::Held(2)), "{error}");
     for (path, text) in files {
         let found = fs::read_to_string(folder.path().join(ADMIN).join(path)).unwrap();
@@ -149,6 +157,6 @@ fn where_there_is_nothing_to_ask() {
     assert!(matches!(probe(&root).unwrap_err(), ProbeError::Captured));
     assert_eq!(root.noted(), []);
     let folder = machine(&[]);
-    let error = probe(&Root::live_below(folder.path())).unwrap_err();
+    let error = probe(&live_below(folder.path())).unwrap_err();
     assert!(matches!(error, ProbeError::Missing), "{error}");
 }

@@ -1,4 +1,5 @@
-//! What a machine can do for us: each capability with how, or why not and what to do about it.
+//! The capabilities of a machine: each with its mechanism, or with the reason why it is missing and
+//! a remedy.
 
 mod damon;
 mod nodes;
@@ -15,39 +16,35 @@ use interleaf_linux::{
 };
 use rights::Rights;
 
-/// Something that the tool can use, or that gets in its way.
+/// A feature that the tool can use, or a rival that interferes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Capability {
-    /// What it is.
     pub name: &'static str,
-    /// Whether it is there.
     pub status: Status,
 }
 
-/// Whether a capability is there.
+/// The state of a capability.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Status {
-    /// It is, and this is how.
+    /// Available, by this mechanism.
     Present(String),
-    /// It is not.
     Missing {
-        /// Why.
         why: String,
-        /// What to do.
+        /// How to get it.
         remedy: String,
     },
-    /// Whether it is there is not known.
+    /// Not known.
     Unknown {
-        /// Why not.
+        /// The reason.
         why: String,
         /// How to find out.
         remedy: String,
     },
-    /// Something is at work that moves the same pages.
+    /// A program or kernel feature that moves the same pages.
     Rival {
-        /// What it is.
+        /// The rival.
         what: String,
-        /// What to do.
+        /// How to stop it.
         remedy: String,
     },
 }
@@ -66,11 +63,11 @@ impl Status {
     }
 }
 
-/// Every capability of `machine`, which was read below `root`; `asked` is what DAMON said when it
-/// was asked ([`interleaf_linux::machine::damon::probe::probe`]), `None` when it was not.
+/// All capabilities of `machine`, which was read below `root`; `asked` is the result of
+/// [`interleaf_linux::machine::damon::probe::probe`], `None` when DAMON was not probed.
 ///
 /// # Errors
-/// When a file that is there cannot be read.
+/// When an existing file cannot be read.
 pub fn capabilities(
     root: &Root,
     machine: &Machine,

@@ -1,11 +1,11 @@
-//! The counters of the processor: which there are, what they count, and their readings.
+//! Hardware counters of the processor: the available ones, their events, and their readings.
 //!
 //! A unit outside the cores (a memory controller, a CXL port, a home agent) has a PMU, which the
-//! kernel shows in `/sys/bus/event_source/devices`. Its events are numbers that differ from one
-//! family of CPUs to the next; [`table`] has them as data, each with where it is from. [`plan()`]
-//! puts together a CPU's table and a machine's PMUs into events to open, and touches nothing, so
-//! that a captured machine has a plan too. [`host::Counters`] opens a plan and reads it. What the
-//! cores themselves did for one command, [`topdown`] counts.
+//! kernel lists in `/sys/bus/event_source/devices`. Its events are numbers that differ between CPU
+//! families; [`table`] has them as data with their sources. [`plan()`] combines a CPU's table and a
+//! machine's PMUs into events to open, without opening any, so that a captured machine has a plan
+//! too. [`host::Counters`] opens a plan and reads it. [`topdown`] counts the cores' issue slots for
+//! one command.
 //!
 //! # Latency
 //!

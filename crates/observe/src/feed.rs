@@ -1,22 +1,22 @@
-//! A source that any program feeds through a Unix socket: where the machine has no counters of its
-//! own, or a simulator or another tool has better ones.
+//! A source that programs feed through a Unix socket: where the machine has no counters of its own,
+//! or a simulator or another tool has better ones.
 //!
-//! A program connects and writes lines of JSON, each with what was added since its last line:
+//! A program connects and writes lines of JSON, each with the traffic since its last line:
 //!
 //! ```json
 //! {"domain":0,"tier":1,"read_bytes":64000,"written_bytes":0,"inserts":1000,"occupancy_ns":250000}
 //! ```
 //!
-//! Domains and tiers are counted from 0; a number that is left out is not counted. What several
-//! programs feed is summed. A wrong line is left out and told in [`Feed::state`]; it stops nobody.
+//! Domains and tiers are counted from 0; a missing number counts as unknown. Traffic of several
+//! programs is summed. A wrong line is ignored and reported in [`Feed::state`].
 //!
-//! A reading covers the time up to the last line that is in it, and the next one begins there: a
-//! line is about the time before it, and who reads in the midst of that would find too little now
-//! and too much the next time. Without a line it covers none. So programs should write at least
-//! once in each sample. A line may say with `"time_ns"` until when it counted, by the clock
-//! `CLOCK_MONOTONIC`; else that is when it comes, which on a busy machine is later now and then.
-//! The first line of a program that says so is about a time that began nobody knows when: it is not
-//! counted, and the next one begins where it ends.
+//! A reading covers the time up to the last line in it, and the next one begins there: a line
+//! describes the time before it, so that a reading that ended between two lines would have too
+//! little traffic, and the next one too much. Without a line a reading covers no time. Programs
+//! should therefore write at least once in each sample. A line may give the end of its time as
+//! `"time_ns"` of the clock `CLOCK_MONOTONIC`; otherwise that is the time of its arrival, which on
+//! a busy machine is sometimes late. The first line of a program that gives its time has an unknown
+//! beginning: it is not counted, and the next one begins at its end.
 
 use crate::source::{Reading, Source, SourceError, add, nothing};
 use interleaf_linux::launch::unix_socket::{Access, Socket, SocketError};
@@ -33,13 +33,13 @@ use std::{
     time::Duration,
 };
 
-/// The longest line, bytes. One with every number at its longest is some 200.
+/// The longest line, bytes. A line with the longest numbers has some 200.
 const LINE_MAX: usize = 4096;
 
-/// Programs that may be connected at once; another one waits until one leaves.
+/// Programs that may be connected at once; further ones wait.
 const CLIENTS_MAX: usize = 64;
 
-/// What of a wrong line is told, characters.
+/// The part of a wrong line that is reported, characters.
 const TOLD_MAX: usize = 80;
 
 /// A socket that programs feed.
@@ -50,34 +50,34 @@ pub struct Feed {
     worker: Worker,
 }
 
-/// What was fed so far.
+/// The state of the feed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct State {
     /// Programs that are connected.
     pub clients: usize,
-    /// Lines that were taken.
+    /// Valid lines.
     pub lines: u64,
-    /// Lines that were wrong.
+    /// Wrong lines.
     pub wrong: u64,
-    /// The last wrong line, and what is wrong with it.
+    /// The last wrong line and its fault.
     pub last_wrong: Option<String>,
 }
 
 #[derive(Debug)]
 struct Shared {
-    /// What was fed since the last reading.
+    /// Traffic since the last reading.
     traffic: Vec<Vec<Traffic>>,
-    /// Since when that is, by the clock of [`now`]: the last line before it, or when the first
-    /// program connected.
+    /// The beginning of that traffic by the clock of [`now`]: the last line before it, or the
+    /// connection of the first program.
     since: Duration,
-    /// Until when its last line is; `None` when there is none.
+    /// The end of the last line; `None` without a line.
     until: Option<Duration>,
-    /// Whether that is when a program connected that has written nothing yet.
+    /// True when `since` is the time of a connection without a line yet.
     is_new: bool,
     state: State,
 }
 
-/// A line as a program writes it.
+/// A line of a program.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Line {
@@ -91,11 +91,11 @@ struct Line {
 }
 
 impl Feed {
-    /// Listens at `path` for the traffic of so many domains and tiers. A socket that nobody listens
-    /// at any more is replaced. The socket is removed when the feed is dropped.
+    /// Listens at `path` for the traffic of `domains` and `tiers`. A socket at which no process
+    /// listens any more is replaced. The socket is removed when the feed is dropped.
     ///
     /// # Errors
-    /// When somebody listens there, something else is there, or the system refuses.
+    /// When another process listens there, the path is not a socket, or the system refuses.
     pub fn listen(
         path: &Path,
         access: Access,
@@ -116,7 +116,7 @@ impl Feed {
         Ok(Self { socket, shared, worker })
     }
 
-    /// Who feeds, and what was wrong.
+    /// Connected programs and faults.
     pub fn state(&self) -> State {
         lock(&self.shared).state.clone()
     }
@@ -153,13 +153,13 @@ impl Source for Feed {
     }
 }
 
-/// The time that all programs of this machine have in common.
+/// The clock that all programs of this machine share.
 fn now() -> Duration {
     let now = clock_gettime(ClockId::Monotonic);
     Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec.unsigned_abs() as u32)
 }
 
-/// A thread that panicked was in the middle of no sum: what is there is whole.
+/// A poisoned lock is safe: a panic leaves no sum half done.
 fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -167,11 +167,11 @@ fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
 /// A program that is connected.
 struct Client {
     stream: UnixStream,
-    /// The beginning of a line whose end is still to come.
+    /// The beginning of an unfinished line.
     begun: Vec<u8>,
-    /// Whether the line was too long: the rest of it is left out.
+    /// True while the rest of a line that is too long is skipped.
     skipping: bool,
-    /// Until when its first line is.
+    /// The end of its first line.
     first: Option<Duration>,
 }
 
@@ -208,25 +208,26 @@ impl Client {
         let mut bytes = [0; LINE_MAX];
         let count = match self.stream.read(&mut bytes) {
             Ok(0) => {
-                // A last line without its end counts all the same.
+                // A last line without a newline counts.
                 if !self.begun.is_empty() && !self.skipping {
-                    take_line(&self.begun, &mut self.first, &mut lock(shared));
+                    count_line(&self.begun, &mut self.first, &mut lock(shared));
                 }
                 return false;
             }
             Ok(count) => count,
             Err(why) => return is_retry(&why),
         };
-        // What was written at once is read at once: lines of several tiers are about one time.
+        // Lines that were written together are read together: those of several tiers belong to one
+        // time.
         let shared = &mut *lock(shared);
         let mut rest = &bytes[..count];
         while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
             self.begun.extend_from_slice(&rest[..end]);
             rest = &rest[end + 1..];
             if self.begun.len() > LINE_MAX && !self.skipping {
-                refuse(&self.begun, "too long", shared);
+                note_wrong_line(&self.begun, "too long", shared);
             } else if !self.skipping {
-                take_line(&self.begun, &mut self.first, shared);
+                count_line(&self.begun, &mut self.first, shared);
             }
             self.begun.clear();
             self.skipping = false;
@@ -235,7 +236,7 @@ impl Client {
             self.begun.extend_from_slice(rest);
         }
         if self.begun.len() > LINE_MAX {
-            refuse(&self.begun, "too long", shared);
+            note_wrong_line(&self.begun, "too long", shared);
             self.begun = vec![];
             self.skipping = true;
         }
@@ -243,27 +244,27 @@ impl Client {
     }
 }
 
-/// Takes a line of a program that wrote its `first` one until then.
-fn take_line(line: &[u8], first: &mut Option<Duration>, shared: &mut Shared) {
+/// Counts a line of a program whose `first` line ended then.
+fn count_line(line: &[u8], first: &mut Option<Duration>, shared: &mut Shared) {
     if line.trim_ascii().is_empty() {
         return;
     }
     let parsed: Line = match serde_json::from_slice(line) {
         Ok(parsed) => parsed,
-        Err(why) => return refuse(line, &why.to_string(), shared),
+        Err(why) => return note_wrong_line(line, &why.to_string(), shared),
     };
     let fed = [parsed.read_bytes, parsed.written_bytes, parsed.inserts, parsed.occupancy_ns];
     if fed.into_iter().flatten().any(|count| count < 0.0) {
-        return refuse(line, "a count below 0", shared);
+        return note_wrong_line(line, "a count below 0", shared);
     }
     let shape = (shared.traffic.len(), shared.traffic.first().map_or(0, Vec::len));
     let tiers = shared.traffic.get_mut(parsed.domain);
     let Some(traffic) = tiers.and_then(|tiers| tiers.get_mut(parsed.tier)) else {
         let why = format!("no such domain or tier: there are {} and {}", shape.0, shape.1);
-        return refuse(line, &why, shared);
+        return note_wrong_line(line, &why, shared);
     };
     shared.state.lines += 1;
-    // A time that cannot be, of another machine or another clock, is none.
+    // A time in the future or before the feed, from another machine or clock, is ignored.
     let came = now();
     let told = parsed.time_ns.map(Duration::from_nanos).filter(|told| *told <= came);
     let (first, is_new) = (*first.get_or_insert(told.unwrap_or(came)), shared.is_new);
@@ -282,7 +283,7 @@ fn take_line(line: &[u8], first: &mut Option<Duration>, shared: &mut Shared) {
     shared.until = Some(told.filter(|told| *told >= least).unwrap_or(came));
 }
 
-fn refuse(line: &[u8], why: &str, shared: &mut Shared) {
+fn note_wrong_line(line: &[u8], why: &str, shared: &mut Shared) {
     let told: String = String::from_utf8_lossy(line).chars().take(TOLD_MAX).collect();
     shared.state.wrong += 1;
     shared.state.last_wrong = Some(format!("{told:?}: {why}"));

@@ -1,9 +1,9 @@
-//! A real machine behind the seam of the control loop: it waits, reads the counters, sees where
-//! pages are, and has decisions carried out.
+//! A real machine behind the trait of the control loop: it waits, reads the counters, reports
+//! placement, and carries out decisions.
 //!
-//! A sample covers the time that its source says that it counted, which is not always the span that
-//! was waited for: looking after what moves pages takes some, and the system may be busy. Of a
-//! recording it is the time of then.
+//! A sample covers the time that its source counted, which can differ from the span that was waited
+//! for: the actuators take time, and the system may be busy. For a recording it is the recorded
+//! time.
 
 use crate::source::{Source, SourceError};
 use interleaf_linux::{
@@ -23,12 +23,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How often what moves pages is looked after.
+/// The interval of [`Actuator::follow`].
 const FOLLOW: Duration = Duration::from_secs(1);
 
-/// Waits for a span, and says whether to go on.
+/// Waits between samples.
 pub trait Clock {
-    /// Waits, or less when there is reason to stop; whether to go on.
+    /// Waits for a span, or less when a stop was requested; false to stop.
     fn wait(&mut self, span: Duration) -> bool;
 }
 
@@ -38,31 +38,28 @@ pub struct Host<'a> {
     host: HostLayout,
     source: Box<dyn Source + 'a>,
     clock: Box<dyn Clock + 'a>,
-    /// One for each scope of the layout; none where nothing is to be changed.
+    /// An actuator for each scope of the layout; `None` where nothing is to be changed.
     actuators: Vec<Option<Box<dyn Actuator + 'a>>>,
     goals: Vec<Option<Goal>>,
     followed: Vec<Followed>,
-    /// What was noted since somebody asked.
+    /// Remarks since the last call of [`Host::take_notes`].
     notes: Vec<String>,
     counters: Option<Counters>,
-    sampled: Instant,
-    followed_last: Instant,
+    last_sample: Instant,
+    last_follow: Instant,
     page_bytes: u64,
 }
 
-/// Why a machine cannot be observed or steered any more.
+/// The reason why a machine cannot be observed or steered any more.
 #[derive(Debug, thiserror::Error)]
 pub enum HostError {
-    /// There was reason to stop: no fault.
+    /// A stop was requested: no error.
     #[error("stopped")]
     Stopped,
-    /// The counters cannot be read.
     #[error(transparent)]
     Source(#[from] SourceError),
-    /// Pages cannot be moved.
     #[error(transparent)]
     Actuator(ActuatorError),
-    /// A file of the kernel cannot be read.
     #[error(transparent)]
     Root(#[from] RootError),
 }
@@ -77,14 +74,14 @@ impl From<ActuatorError> for HostError {
 }
 
 impl<'a> Host<'a> {
-    /// A machine below `root`, with what counts its traffic and, for each scope of its layout, what
-    /// moves its pages.
+    /// A machine below `root`, with the source of its traffic and an actuator for each scope of its
+    /// layout.
     ///
     /// # Errors
     /// When the kernel's counters cannot be read.
     ///
     /// # Panics
-    /// When there is not one place for an actuator for each scope: that would be a fault of ours.
+    /// When the numbers of scopes and actuators differ, which is a bug of the caller.
     pub fn new(
         root: &'a Root,
         host: HostLayout,
@@ -104,18 +101,18 @@ impl<'a> Host<'a> {
             clock,
             actuators,
             counters: vmstat::of_machine(root)?,
-            sampled: now,
-            followed_last: now,
+            last_sample: now,
+            last_follow: now,
             page_bytes: rustix::param::page_size() as u64,
         })
     }
 
-    /// What was found when each scope's actuator was last looked after.
+    /// The last state of each scope's actuator.
     pub fn followed(&self) -> &[Followed] {
         &self.followed
     }
 
-    /// What was noted since this was asked last, each once.
+    /// Remarks since the last call, each once.
     pub fn take_notes(&mut self) -> Vec<String> {
         mem::take(&mut self.notes)
     }
@@ -132,7 +129,7 @@ impl<'a> Host<'a> {
 
     /// Has each actuator follow the processes of its scope, once in [`FOLLOW`].
     fn follow(&mut self) -> Result<(), HostError> {
-        if self.followed_last.elapsed() < FOLLOW {
+        if self.last_follow.elapsed() < FOLLOW {
             return Ok(());
         }
         for (actuator, followed) in self.actuators.iter_mut().zip(&mut self.followed) {
@@ -143,19 +140,19 @@ impl<'a> Host<'a> {
                     self.notes.push(note.clone());
                 }
             }
-            // Where it was not looked this time, pages are where they were the last time; where
-            // nobody is left, nowhere.
+            // A scope that was not sampled this time keeps its last placement; one without
+            // processes has none.
             let last = followed.on.take().filter(|_| new.processes != Some(0));
             let on = new.on.clone().or(last);
             *followed = Followed { on, ..new };
         }
-        self.followed_last = Instant::now();
+        self.last_follow = Instant::now();
         Ok(())
     }
 
-    /// Bytes in use and free on each tier. All that migrated is put down as having come to the
-    /// first tier of each domain: the kernel counts it for the machine as a whole, and it may have
-    /// disturbed any.
+    /// Used and free bytes of each tier. All migrated pages are attributed to the first tier of
+    /// each domain: the kernel counts them for the whole machine, and they may have disturbed any
+    /// tier.
     fn stock(&mut self) -> Result<Vec<Stock>, HostError> {
         let now = vmstat::of_machine(self.root)?;
         let moved = match (&now, &self.counters) {
@@ -208,9 +205,9 @@ impl Machine for Host<'_> {
     fn observe(&mut self, _span: Duration) -> Result<Sample, HostError> {
         let reading = self.source.read()?;
         let now = Instant::now();
-        let waited = now - mem::replace(&mut self.sampled, now);
-        // A recording covers the time in which it was made; what counted no time has counted
-        // nothing that could be divided by it.
+        let waited = now - mem::replace(&mut self.last_sample, now);
+        // A recording has its own time; a source that counted no time has counted nothing that
+        // could be divided by it.
         let span = if reading.span.is_zero() { waited } else { reading.span };
         let stock = self.stock()?;
         Ok(Sample { span, traffic: reading.traffic, stock, scopes: self.residency() })

@@ -1,5 +1,5 @@
-//! Who used the processors while something was measured: others than this process, the host that
-//! took them away (steal), and at which frequency they ran.
+//! Interference during a measurement: CPU time of other programs, CPU time that the hypervisor took
+//! (steal), and changes of CPU frequency.
 
 use interleaf_linux::root::{Root, RootError};
 use interleaf_procfs::stat::Stat;
@@ -8,39 +8,38 @@ const STAT: &str = "/proc/stat";
 const OWN: &str = "/proc/self/stat";
 const CPUS: &str = "/sys/devices/system/cpu";
 
-/// What was counted until a moment. Times are of all processors together, in ticks of
+/// Counters up to a moment. Times are summed over all CPUs, in ticks of
 /// [`rustix::param::clock_ticks_per_second`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CpuCounters {
-    /// Time in which processors worked, whoever for.
+    /// Time in which CPUs worked for any process.
     pub worked: u64,
     /// Time in which they worked for this process.
     pub own: u64,
-    /// Time in which the host had them do something else.
+    /// Time that the hypervisor took.
     pub stolen: u64,
-    /// How fast each runs, kHz; none where the kernel does not say.
+    /// The frequency of each CPU, kHz; empty where the kernel does not tell.
     pub frequencies_khz: Vec<u64>,
 }
 
-/// What happened between two moments.
+/// Interference between two moments.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Interference {
-    /// Processors that others kept busy, on average.
+    /// CPUs that other programs kept busy, on average.
     pub others: f64,
-    /// Processors that the host took away, on average.
+    /// CPUs that the hypervisor took, on average.
     pub stolen: f64,
-    /// How much the frequency changed at most, as a part of what it was; `None` where it is not
-    /// known.
+    /// The largest relative change of a CPU's frequency; `None` where it is not known.
     pub frequency_change: Option<f64>,
 }
 
 impl CpuCounters {
-    /// Reads what was counted until now.
+    /// Reads the counters.
     ///
     /// # Errors
-    /// When a file holds nonsense.
+    /// When a file is malformed.
     pub fn read(root: &Root) -> Result<Self, RootError> {
-        // Looked at, not captured: it is another a moment later.
+        // Not captured: it changes all the time.
         let text = root.peek(STAT)?.unwrap_or_default();
         let (worked, stolen) = machine(&text).unwrap_or_default();
         let own = own(&root.peek(OWN)?.unwrap_or_default()).unwrap_or(0);
@@ -54,7 +53,7 @@ impl CpuCounters {
         Ok(Self { worked, own, stolen, frequencies_khz })
     }
 
-    /// What happened since `earlier`, which was `seconds` before.
+    /// Interference since `earlier`, `seconds` ago.
     pub fn since(&self, earlier: &Self, seconds: f64) -> Interference {
         let ticks = (rustix::param::clock_ticks_per_second() as f64 * seconds).max(1e-9);
         let passed = |now: u64, then: u64| now.saturating_sub(then) as f64;
@@ -69,7 +68,7 @@ impl CpuCounters {
     }
 }
 
-/// Of the first line of `/proc/stat` (proc_stat(5)), what worked and what was stolen.
+/// Busy and stolen ticks in the first line of `/proc/stat` (proc_stat(5)).
 fn machine(text: &str) -> Option<(u64, u64)> {
     let line = text.lines().find_map(|line| line.strip_prefix("cpu "))?;
     let ticks: Vec<u64> = line.split_whitespace().map_while(|word| word.parse().ok()).collect();
@@ -111,7 +110,7 @@ mod tests {
         let between = now.since(&earlier, 2.0);
         assert_eq!((between.others, between.stolen), (0.5, 0.25));
         assert!((between.frequency_change.unwrap() - 0.1).abs() < 1e-12);
-        // What is rounded to ticks never makes less than nobody.
+        // Rounding to ticks never makes the time of others negative.
         assert_eq!(earlier.since(&now, 1.0).others, 0.0);
     }
 

@@ -1,7 +1,9 @@
-//! Observing a Linux machine: traffic of memory, energy, interference, and what the machine can do.
+//! Observing a Linux machine: memory traffic, energy, interference, and the machine's capabilities.
 //!
-//! Above [`interleaf_linux`], which reads and places. [`source::Source`] is the seam behind which
-//! traffic is counted; [`host::Host`] is a machine that is observed and steered.
+//! Above [`interleaf_linux`], which reads and places. [`source::Source`] is the trait of everything
+//! that counts traffic; [`host::Host`] is a machine that is observed and steered.
+
+#![allow(missing_docs, reason = "the crate is private: comments only where they add something")]
 
 pub mod source;
 

@@ -1,8 +1,8 @@
-//! Energy, as RAPL meters it: zones of `/sys/class/powercap`.
+//! Energy, as metered by RAPL: zones of `/sys/class/powercap`.
 //!
-//! A package's zone has the energy of its cores and caches, a zone `dram` below it that of the
-//! DIMMs; memory behind CXL is in neither. Counters are in µJ and wrap at the zone's range, in an
-//! hour or so at full load (Documentation/power/powercap/powercap.rst of Linux).
+//! A package's zone has the energy of its cores and caches, its child zone `dram` that of the
+//! DIMMs; memory behind CXL is in neither. Counters are in µJ and wrap at the zone's range, after
+//! an hour or so at full load (Documentation/power/powercap/powercap.rst of Linux).
 
 use crate::source::{Reading, Source, SourceError};
 use interleaf_linux::root::{Root, RootError};
@@ -18,21 +18,21 @@ pub struct Meter {
 
 #[derive(Debug)]
 struct Zone {
-    /// What it meters: `package-0`, or of a part of a package `package-0 dram`.
+    /// The zone: `package-0`, or a part of a package such as `package-0 dram`.
     name: String,
     path: String,
-    /// What the counter wraps at, µJ.
+    /// The value at which the counter wraps, µJ.
     range_uj: u64,
     /// The counter at the last reading, µJ.
     last_uj: u64,
 }
 
 impl Meter {
-    /// The meters below `root` that this user may read; `None` where there is none. (Since 5.10
-    /// only root may: the counter gives secrets away, CVE-2020-8694.)
+    /// The meters below `root` that this user may read; `None` where there are none. (Since 5.10
+    /// only root may: the counters are a side channel, CVE-2020-8694.)
     ///
     /// # Errors
-    /// When a meter that is there cannot be read for another reason, or holds no number.
+    /// When an existing meter cannot be read for another reason, or is not a number.
     pub fn open(root: Root) -> Result<Option<Self>, RootError> {
         let mut zones = vec![];
         for (name, path) in metered(&root)? {
@@ -44,7 +44,7 @@ impl Meter {
         Ok((!zones.is_empty()).then_some(Self { root, zones }))
     }
 
-    /// What is metered below `root`, whoever may read it, as [`Meter::names`] has it.
+    /// The zones below `root` by name, readable or not, as [`Meter::names`] has them.
     ///
     /// # Errors
     /// When a folder cannot be listed.
@@ -52,8 +52,8 @@ impl Meter {
         Ok(metered(root)?.into_iter().map(|(name, _)| name).collect())
     }
 
-    /// Energy since the last reading or, at first, since it was opened, J. It must be read once an
-    /// hour: of a counter that wrapped twice, one round is lost.
+    /// Energy since the last reading or, at first, since the meters were opened, J. Read it at
+    /// least once an hour: of a counter that wrapped twice, one range is lost.
     ///
     /// # Errors
     /// When a counter cannot be read any more.
@@ -61,8 +61,8 @@ impl Meter {
         Ok(self.read_each()?.into_iter().flatten().sum())
     }
 
-    /// What each of [`Meter::names`] has metered since the last reading, J; `None` of one that can
-    /// not be read any more.
+    /// Energy of each of [`Meter::names`] since the last reading, J; `None` of a meter that cannot
+    /// be read any more.
     ///
     /// # Errors
     /// As [`Meter::read`].
@@ -79,18 +79,18 @@ impl Meter {
         Ok(joules)
     }
 
-    /// What is metered: packages as `package-0`, a part of one as `package-0 dram`.
+    /// The zones: packages as `package-0`, a part of one as `package-0 dram`.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.zones.iter().map(|zone| zone.name.as_str())
     }
 }
 
-/// Names and folders of the zones that count: packages and their DIMMs.
+/// Names and folders of the counted zones: packages and their DIMMs.
 fn metered(root: &Root) -> Result<Vec<(String, String)>, RootError> {
     let mut found = vec![];
     for name in root.names(ZONES)? {
         let path = format!("{ZONES}/{name}");
-        // `intel-rapl-mmio` meters the same packages another way.
+        // `intel-rapl-mmio` meters the same packages in another way.
         if !name.starts_with("intel-rapl:") {
             continue;
         }
@@ -108,7 +108,7 @@ fn metered(root: &Root) -> Result<Vec<(String, String)>, RootError> {
 
 fn energy(root: &Root, zone: &str) -> Result<Option<u64>, RootError> {
     let path = format!("{zone}/energy_uj");
-    // A capture need not have it: it says nothing without a second reading.
+    // Not captured: a single reading has no meaning.
     match root.peek(&path) {
         Err(why) if why.is_permission() => Ok(None),
         Err(why) => Err(why),
@@ -129,7 +129,7 @@ pub struct Metered<S> {
 }
 
 impl<S: Source> Metered<S> {
-    /// `source`, and what `meter` reads.
+    /// Adds the readings of `meter` to those of `source`.
     pub fn new(source: S, meter: Meter) -> Self {
         Self { source, meter }
     }
@@ -142,7 +142,7 @@ impl<S: Source> Source for Metered<S> {
 
     fn read(&mut self) -> Result<Reading, SourceError> {
         let mut reading = self.source.read()?;
-        // Energy that cannot be read is no reason to go without traffic.
+        // Traffic is still useful when energy cannot be read.
         reading.extras.energy_j = self.meter.read().ok();
         Ok(reading)
     }

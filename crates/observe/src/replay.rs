@@ -1,4 +1,4 @@
-//! A recording of what a source counted, and a source that reads it again.
+//! Recordings of a source, and a source that replays them.
 //!
 //! A CSV file that begins with `# interleaf.counters/1` and a line of its columns:
 //!
@@ -10,8 +10,8 @@
 //! | `inserts` | requests that began to wait in it |
 //! | `occupancy_ns` | time that requests waited in it, summed over them, ns |
 //!
-//! An empty field is not counted, which is not 0. Lines of the same time are one reading. A file
-//! that was not recorded here may do without the first line.
+//! An empty field is unknown, not 0. Lines of the same time form one reading. Files that were not
+//! recorded here may lack the first line.
 
 use crate::source::{Reading, Source, SourceError, nothing};
 use interleaf_linux::input;
@@ -25,13 +25,13 @@ use std::{
 const SCHEMA: &str = "# interleaf.counters/1";
 const COLUMNS: &str = "time_s,domain,tier,read_bytes,written_bytes,inserts,occupancy_ns";
 
-/// The most that is read of a recording: days of ten readings a second.
+/// Limit on a recording, bytes: days of ten readings a second.
 const RECORDING_MAX: u64 = 256 << 20;
 
-/// The most domains or tiers that a file may have; far above any machine.
+/// The most domains or tiers of a file; far above any machine's.
 const INDEX_MAX: usize = 255;
 
-/// A recording that is read.
+/// A recording that is replayed.
 #[derive(Clone, Debug)]
 pub struct Replay {
     path: PathBuf,
@@ -39,35 +39,24 @@ pub struct Replay {
     next: usize,
 }
 
-/// Why a file is no recording.
+/// The reason why a file is no recording.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
-    /// It cannot be read.
     #[error("{}: cannot be read: {why}", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// The system's reason.
-        why: io::Error,
-    },
-    /// A line of it is wrong.
+    Read { path: PathBuf, why: io::Error },
+    /// A malformed line.
     #[error("{}:{line}: \"{text}\" is not {expected}", path.display())]
     Line {
-        /// The file.
         path: PathBuf,
-        /// The line, from 1.
+        /// The line number, from 1.
         line: usize,
-        /// What it holds.
+        /// The content.
         text: String,
-        /// What it should hold.
+        /// A description of the expected content.
         expected: &'static str,
     },
-    /// There is nothing in it.
     #[error("{}: no readings", path.display())]
-    Empty {
-        /// The file.
-        path: PathBuf,
-    },
+    Empty { path: PathBuf },
 }
 
 /// A line of a recording.
@@ -79,10 +68,10 @@ struct Row {
 }
 
 impl Replay {
-    /// Reads the recording at `path`.
+    /// Opens the recording at `path`.
     ///
     /// # Errors
-    /// When it cannot be read, or a line of it is wrong.
+    /// When it cannot be read, or a line is malformed.
     pub fn open(path: &Path) -> Result<Self, ReplayError> {
         let read = input::read_file(path, RECORDING_MAX);
         let bytes = read.map_err(|why| ReplayError::Read { path: path.into(), why })?;
@@ -120,12 +109,12 @@ impl Replay {
         Ok(Self { path: path.into(), readings: readings(&rows), next: 0 })
     }
 
-    /// How many domains each reading has.
+    /// Domains of each reading.
     pub fn domains(&self) -> usize {
         self.readings.first().map_or(0, |reading| reading.traffic.len())
     }
 
-    /// How many tiers each reading has.
+    /// Tiers of each reading.
     pub fn tiers(&self) -> usize {
         let first = self.readings.first().and_then(|reading| reading.traffic.first());
         first.map_or(0, Vec::len)
@@ -185,7 +174,7 @@ fn readings(rows: &[Row]) -> Vec<Reading> {
         .collect()
 }
 
-/// A source whose readings are recorded as they are read. Extras are not.
+/// A source whose readings are recorded while they are read, without extras.
 #[derive(Debug)]
 pub struct Recorder<S, W> {
     source: S,
@@ -194,11 +183,11 @@ pub struct Recorder<S, W> {
 }
 
 impl<S: Source, W: io::Write> Recorder<S, W> {
-    /// Records what `source` reads `to` somewhere. Each reading is written at once, so that an
+    /// Records the readings of `source` to a writer. Each reading is written at once, so that an
     /// interruption loses none.
     ///
     /// # Errors
-    /// When the beginning cannot be written.
+    /// When the header cannot be written.
     pub fn new(source: S, mut to: W) -> io::Result<Self> {
         writeln!(to, "{SCHEMA}\n{COLUMNS}")?;
         Ok(Self { source, to, time: Duration::ZERO })

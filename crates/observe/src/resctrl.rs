@@ -1,13 +1,13 @@
 //! Traffic of one command, as caches count it for groups of processes: the kernel's resource
 //! control (Documentation/filesystems/resctrl.rst of Linux).
 //!
-//! A monitoring group is a folder; processes whose numbers are written to its `tasks`, and what
-//! they start from then on, are counted together: `mon_data/mon_L3_*/mbm_total_bytes` are the
-//! bytes between the last cache of a socket and memory, whatever tier that is and whether they are
-//! read or written. Where nothing counts tiers, that is still a bandwidth, and the command's own.
+//! A monitoring group is a folder; processes whose IDs are written to its `tasks`, and their later
+//! children, are counted together: `mon_data/mon_L3_*/mbm_total_bytes` are the bytes between the
+//! last-level cache of a socket and memory of any tier, reads and writes together. Where no tier is
+//! counted, that is still the command's own bandwidth.
 //!
-//! The folder goes when the command has ended. Its name has the process that made it, so that what
-//! a killed one left is found and removed by the next.
+//! The folder is removed when the command has ended. Its name has the process ID of its creator, so
+//! that a later process finds and removes the folder of a killed one.
 
 use interleaf_linux::{
     process::process,
@@ -17,36 +17,32 @@ use interleaf_linux::{
 const MOUNT: &str = "/sys/fs/resctrl";
 const GROUPS: &str = "/sys/fs/resctrl/mon_groups";
 
-/// How the names of our groups begin: then come the process and when that began.
+/// The prefix of our groups' names, before the process ID and start time.
 const PREFIX: &str = "interleaf-";
 
-/// What is counted.
 const TOTAL: &str = "mbm_total_bytes";
 
-/// Why there is no such count.
+/// The reason why traffic is not counted.
 #[derive(Debug, thiserror::Error)]
 pub enum ResctrlError {
-    /// Nothing is mounted.
     #[error("resctrl is not mounted")]
     NotMounted,
-    /// Caches do not count traffic.
     #[error("the caches of this CPU do not count traffic (mbm_total_bytes)")]
     NotCounted,
-    /// A file cannot be read or written.
     #[error(transparent)]
     Root(#[from] RootError),
 }
 
-/// A group of processes that is monitored. It is removed when this goes.
+/// A monitored group of processes, which is removed when this is dropped.
 #[derive(Debug)]
 pub struct Monitor<'a> {
     root: &'a Root,
     folder: String,
-    /// By cache, what was read last.
+    /// The last reading of each cache.
     last: Vec<(String, u64)>,
 }
 
-/// Whether a command's traffic could be counted, without changing anything.
+/// Checks whether a command's traffic could be counted, without changing anything.
 ///
 /// # Errors
 /// When it could not be.
@@ -61,7 +57,7 @@ pub fn probe(root: &Root) -> Result<(), ResctrlError> {
     }
 }
 
-/// Removes groups that killed processes have left, and says how many.
+/// Removes the groups of killed processes, and gives their number.
 ///
 /// # Errors
 /// When they cannot be listed or removed.
@@ -82,10 +78,10 @@ pub fn remove_leftovers(root: &Root) -> Result<usize, RootError> {
 }
 
 impl<'a> Monitor<'a> {
-    /// Makes a group of process `own`, which is the one that asks.
+    /// Creates a group for process `own`, the calling one.
     ///
     /// # Errors
-    /// When there is no such count, or this user may not make groups.
+    /// When the CPU cannot count, or this user may not create groups.
     pub fn open(root: &'a Root, own: u32) -> Result<Self, ResctrlError> {
         probe(root)?;
         remove_leftovers(root)?;
@@ -95,15 +91,15 @@ impl<'a> Monitor<'a> {
         Ok(Self { root, folder, last: vec![] })
     }
 
-    /// Counts a process from now on, and what it starts from now on.
+    /// Counts a process and its later children from now on.
     ///
     /// # Errors
-    /// When the kernel refuses: the process may be in a group of somebody else's.
+    /// When the kernel refuses: the process may be in another program's group.
     pub fn add_process(&self, pid: u32) -> Result<(), RootError> {
         self.root.write(&format!("{}/tasks", self.folder), &format!("{pid}\n"))
     }
 
-    /// Bytes since the last reading; `None` when no cache tells.
+    /// Bytes since the last reading; `None` when no cache counts.
     ///
     /// # Errors
     /// When a file cannot be read.
@@ -112,7 +108,7 @@ impl<'a> Monitor<'a> {
         let mut sum = None;
         let mut now = vec![];
         for cache in self.root.peek_names(&data)? {
-            // A cache that is out of counters says `Unavailable`.
+            // A cache that is out of counters gives `Unavailable`.
             let text = self.root.peek(&format!("{data}/{cache}/{TOTAL}"))?.unwrap_or_default();
             let Ok(bytes) = text.trim().parse::<u64>() else { continue };
             let before = self.last.iter().find(|(name, _)| *name == cache);
@@ -127,7 +123,7 @@ impl<'a> Monitor<'a> {
 
 impl Drop for Monitor<'_> {
     fn drop(&mut self) {
-        // Where it fails, the next one tries again.
+        // If it fails, the next process tries again.
         drop(self.root.remove_folder(&self.folder));
     }
 }
@@ -144,7 +140,7 @@ mod tests {
         fs::write(path, text).unwrap();
     }
 
-    /// A folder with process 7, where resctrl is mounted and counts so.
+    /// A folder with process 7, resctrl mounted, and these features.
     fn mounted(features: &str) -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
         let line = "7 (a) R 1 7 7 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 9876 0 0";
@@ -167,9 +163,12 @@ mod tests {
     #[test]
     fn a_group_counts_and_goes() {
         let folder = mounted("llc_occupancy\nmbm_total_bytes\n");
-        let root = Root::live_below(folder.path());
+        let top = folder.path().to_path_buf();
+        let write =
+            move |path: &str, text: &str| fs::write(top.join(path.trim_start_matches('/')), text);
+        let root = Root::live_answered(folder.path(), write);
         let groups = folder.path().join("sys/fs/resctrl/mon_groups");
-        // One that a killed process left, one of somebody else, and one of a process that lives.
+        // A group of a killed process, one of another program, and one of a running process.
         for name in ["interleaf-8-1", "theirs", "interleaf-7-9876", "interleaf-x"] {
             fs::create_dir(groups.join(name)).unwrap();
         }
@@ -189,7 +188,7 @@ mod tests {
         assert_eq!(monitor.read().unwrap(), Some(1000.0));
         caches("1500\n", "200\n");
         assert_eq!(monitor.read().unwrap(), Some(700.0));
-        // The kernel's files go with the folder.
+        // The kernel's files are removed with the folder.
         fs::remove_dir_all(own.join("mon_data")).unwrap();
         fs::remove_file(own.join("tasks")).unwrap();
         drop(monitor);

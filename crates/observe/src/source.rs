@@ -1,5 +1,5 @@
-//! The seam behind which traffic is counted: the counters of the machine, a recording of some, or
-//! whatever a program feeds.
+//! The trait of everything that counts traffic: the machine's counters, a recording, or a program's
+//! feed.
 
 use interleaf_model::machine::Traffic;
 use std::{
@@ -8,16 +8,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Something that counts traffic.
+/// A source of traffic counts.
 pub trait Source {
-    /// What it is, in a line: the table or file it reads, and what it cannot tell.
+    /// A description in a line: the table or file that it reads, and its gaps.
     fn describe(&self) -> String;
 
-    /// What was counted since the last reading; the first one covers the time since the source was
+    /// Traffic since the last reading; the first reading covers the time since the source was
     /// opened.
     ///
     /// # Errors
-    /// When a counter that was there before cannot be read, or a recording is at its end.
+    /// When a counter cannot be read any more, or a recording is at its end.
     fn read(&mut self) -> Result<Reading, SourceError>;
 }
 
@@ -31,7 +31,7 @@ impl<S: Source + ?Sized> Source for Box<S> {
     }
 }
 
-/// What was counted since the reading before.
+/// Counts since the previous reading.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Reading {
     /// The time that it covers.
@@ -39,62 +39,50 @@ pub struct Reading {
     /// Traffic by domain (socket), then by tier, in the order of
     /// [`interleaf_model::machine::Layout`].
     pub traffic: Vec<Vec<Traffic>>,
-    /// What else was counted.
     pub extras: Extras,
 }
 
-/// What is counted beside the traffic of tiers.
+/// Counts beside the traffic of tiers.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Extras {
     /// Bytes that each domain sent to others over the links between sockets (UPI, xGMI); empty
-    /// where no domain's are counted.
+    /// where they are not counted.
     pub link_bytes: Vec<Option<f64>>,
-    /// Issue slots of the cores of each domain; empty where no domain's are counted.
+    /// Issue slots of the cores of each domain; empty where they are not counted.
     pub slots: Vec<Option<Slots>>,
-    /// Energy of all packages and memory that are metered, J.
+    /// Energy of all metered packages and memory, J.
     pub energy_j: Option<f64>,
 }
 
 /// Issue slots of cores, and those of them that waited for memory (top-down analysis).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Slots {
-    /// All of them.
     pub all: f64,
-    /// Those in which nothing was issued for want of data.
+    /// Slots in which nothing was issued because data was missing.
     pub memory: f64,
 }
 
-/// Why a source has no reading.
+/// The reason why a source has no reading.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
     /// A counter cannot be read any more.
     #[error("{what}: cannot be read: {why}")]
-    Counter {
-        /// The counter.
-        what: String,
-        /// The system's reason.
-        why: io::Error,
-    },
-    /// A recording has no more readings.
+    Counter { what: String, why: io::Error },
     #[error("{}: the recording is at its end", path.display())]
-    Ended {
-        /// The recording.
-        path: PathBuf,
-    },
-    /// A recording cannot be written.
+    Ended { path: PathBuf },
     #[error("the recording cannot be written: {0}")]
     Record(io::Error),
-    /// What counts in the background has stopped.
+    /// A background thread that counts has stopped.
     #[error("{0} has stopped")]
     Stopped(String),
 }
 
-/// Traffic of which nothing is counted, of so many domains and tiers.
+/// Traffic of which nothing is counted.
 pub fn nothing(domains: usize, tiers: usize) -> Vec<Vec<Traffic>> {
     vec![vec![Traffic::default(); tiers]; domains]
 }
 
-/// A source that counts nothing: for who decides without looking.
+/// A source that counts nothing: for policies that need no counts.
 #[derive(Clone, Copy, Debug)]
 pub struct Uncounted {
     domains: usize,
@@ -103,7 +91,6 @@ pub struct Uncounted {
 }
 
 impl Uncounted {
-    /// Of so many domains and tiers.
     pub fn new(domains: usize, tiers: usize) -> Self {
         Self { domains, tiers, last: Instant::now() }
     }
@@ -122,7 +109,7 @@ impl Source for Uncounted {
     }
 }
 
-/// Adds what is known of `more` to `sum`: what neither knows stays unknown.
+/// Adds `more` to `sum`; unknown when both are.
 pub(crate) fn add(sum: &mut Option<f64>, more: Option<f64>) {
     if let Some(more) = more {
         *sum = Some(sum.unwrap_or(0.0) + more);

@@ -9,11 +9,11 @@ use std::{
     os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
 };
 
-/// `perf_event_open(2)`: counts an event of the PMU with number `kind` on one CPU, whoever runs
-/// there, from now on; in the group of `leader` where there is one, so that they are counted at
-/// once and read with it. A read of the leader gives, each in 8 bytes of the machine's order, the
-/// number of events in the group, the time that it was enabled and that it was counted, both in ns,
-/// and the count of each event.
+/// `perf_event_open(2)`: counts an event of the PMU with type number `kind` on one CPU for all
+/// processes, from now on; in the group of `leader` where one is given, so that both are counted at
+/// the same time and read together. A read of the leader gives, each in 8 bytes of native order,
+/// the number of events in the group, the times for which it was enabled and counted, in ns, and
+/// the count of each event.
 pub(crate) fn perf_event_open(
     kind: u32,
     config: [u64; 3],
@@ -24,10 +24,10 @@ pub(crate) fn perf_event_open(
     open_event(&attributes(kind, config), -1, cpu, leader)
 }
 
-/// `perf_event_open(2)`: counts an event of the PMU with number `kind` in all programs that this
-/// thread starts from now on, and in all that they start, on whichever CPU; not in this thread. In
-/// a group and read as of [`perf_event_open`]. With `user_only` what the kernel does for them is
-/// left out, which takes fewer rights.
+/// `perf_event_open(2)`: counts an event of the PMU with type number `kind` in all programs that
+/// this thread starts from now on, and in their descendants, on any CPU; not in this thread. Groups
+/// and reads are as of [`perf_event_open`]. `user_only` leaves the kernel's work for them out,
+/// which takes fewer rights.
 pub(crate) fn perf_event_open_for_children(
     kind: u32,
     config: [u64; 3],
@@ -38,15 +38,15 @@ pub(crate) fn perf_event_open_for_children(
     attr.set_inherit(1);
     attr.set_exclude_kernel(user_only.into());
     attr.set_exclude_hv(user_only.into());
-    // Ours is never enabled; a child's is when it becomes another program. Those behind the leader
-    // go with it.
+    // The event of this process is never enabled; a child's is enabled at exec. Group members
+    // follow the leader.
     attr.set_disabled(leader.is_none().into());
     attr.set_enable_on_exec(leader.is_none().into());
     open_event(&attr, 0, -1, leader)
 }
 
-/// `getrusage(2)`: the most memory that this process had, and that one of its children had which
-/// have ended and were waited for, or one of theirs; bytes.
+/// `getrusage(2)`: peak memory of this process, and the highest peak among its descendants that
+/// have ended and were waited for, bytes.
 pub(crate) fn resident_max() -> io::Result<[u64; 2]> {
     Ok([usage(libc::RUSAGE_SELF)?, usage(libc::RUSAGE_CHILDREN)?])
 }
@@ -62,7 +62,7 @@ fn usage(whose: libc::c_int) -> io::Result<u64> {
     Ok(u64::try_from(usage.ru_maxrss).unwrap_or(0).saturating_mul(1024))
 }
 
-/// An event that is counted, and read as [`perf_event_open`] says.
+/// The attributes of an event that is counted and read as [`perf_event_open`] describes.
 fn attributes(kind: u32, config: [u64; 3]) -> bindings::perf_event_attr {
     let mut attr = bindings::perf_event_attr {
         type_: kind,
@@ -90,14 +90,15 @@ fn open_event(
     let mut attr = *attr;
     let leader = leader.map_or(-1, |leader| leader.as_raw_fd());
     let flags = libc::c_ulong::from(bindings::PERF_FLAG_FD_CLOEXEC);
-    // SAFETY: `attr` is a whole and initialised structure that outlives the call, and says its own
-    // size; the kernel reads it, and writes no more than its `size` field. Counting touches no
+    // SAFETY: `attr` is a whole and initialised structure that outlives the call, and contains its
+    // own size; the kernel reads it, and writes no more than its `size` field. Counting accesses no
     // memory of this process: there is no buffer and no signal.
     let fd =
         unsafe { perf_event_open_sys::perf_event_open(&raw mut attr, thread, cpu, leader, flags) };
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the kernel has just opened this descriptor for us, and nobody else has it.
+    // SAFETY: the kernel has just opened this descriptor for this function, which is its only
+    // owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }

@@ -1,13 +1,12 @@
-//! What a command has used: the CPU time, memory and storage of its process and of all that it
-//! started, from `/proc/PID/stat` and `/proc/PID/io`.
+//! Resource usage of a command: CPU time, memory and storage of its process and all descendants,
+//! from `/proc/PID/stat` and `/proc/PID/io`.
 //!
-//! The kernel adds what an ended process has used to whoever waited for it, so sums over those that
-//! live lose nothing, as long as parents wait for their children: of one whose parent has gone
-//! first, what it used is seen only while it runs. A process that has ended and is not waited for
-//! yet still says what it used, but for its memory.
+//! The kernel adds the usage of an ended process to the parent that waits for it, so that sums over
+//! living processes lose nothing as long as parents wait for their children: a process whose parent
+//! ended first shows only while it runs. A zombie still shows its usage, except memory.
 //!
-//! Resident memory of a process is what the kernel keeps for `stat`, which on machines with many
-//! CPUs is some MiB off; memory that processes share counts for each of them.
+//! Resident memory is the kernel's figure in `stat`, which on machines with many CPUs is some MiB
+//! off; shared memory counts for each process.
 
 use crate::syscall;
 use interleaf_linux::{
@@ -17,38 +16,36 @@ use interleaf_linux::{
 use interleaf_procfs::stat::Stat;
 use std::{io, time::Duration};
 
-/// What was used, up to when it was looked at.
+/// Usage up to the moment of reading.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Usage {
-    /// Processes that live.
+    /// Living processes.
     pub processes: usize,
-    /// Their threads.
     pub threads: usize,
     /// Threads that run or wait for a CPU.
     pub running: usize,
-    /// CPU time, also of those that have ended.
+    /// CPU time, ended processes included.
     pub cpu: Duration,
-    /// Memory of all that live, bytes.
+    /// Resident memory of living processes, bytes.
     pub resident_bytes: u64,
-    /// Faults that waited for storage, also of those that have ended.
+    /// Major faults, ended processes included.
     pub major_faults: u64,
     /// Bytes from and to storage; `None` where the kernel does not account for them.
     pub storage: Option<Storage>,
-    /// Processes whose storage may not be looked at: those of other users.
+    /// Processes of other users, whose storage may not be read.
     pub hidden: usize,
 }
 
-/// Bytes that storage carried for processes, also for those that have ended.
+/// Storage traffic, ended processes included, bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Storage {
-    /// Read from it.
     pub read_bytes: u64,
-    /// Dirtied in the page cache on the way to it, without what was taken back (a file that was
-    /// removed before it was written).
+    /// Bytes dirtied in the page cache, less those that were cancelled (a file removed before
+    /// write-back).
     pub written_bytes: u64,
 }
 
-/// What `/proc/PID/stat` says of one process.
+/// Fields of `/proc/PID/stat`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Used {
     is_running: bool,
@@ -59,10 +56,10 @@ struct Used {
 }
 
 impl Usage {
-    /// Looks at a process and all that it started; all 0 when there is no such process.
+    /// Usage of a process and its descendants; all 0 when the process does not exist.
     ///
     /// # Errors
-    /// When `/proc` holds nonsense.
+    /// When a file of `/proc` is malformed.
     pub fn of_tree(root: &Root, pid: u32) -> Result<Self, RootError> {
         let mut usage = Self::default();
         let (mut ticks, mut pages) = (0, 0);
@@ -100,19 +97,19 @@ impl Usage {
     }
 }
 
-/// What all CPUs of a machine did since it was started.
+/// CPU time of a machine since boot.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct MachineTime {
-    /// In programs and for them.
+    /// Time in programs and in the kernel.
     pub busy: Duration,
-    /// Taken by the host of a virtual machine while there was work.
+    /// Steal time: taken by the hypervisor while there was work.
     pub stolen: Duration,
 }
 
-/// What the CPUs did; `None` where nobody tells.
+/// CPU time of the machine; `None` where the kernel does not tell.
 ///
 /// # Errors
-/// When `/proc/stat` holds nonsense.
+/// When `/proc/stat` is malformed.
 pub fn machine_time(root: &Root) -> Result<Option<MachineTime>, RootError> {
     let path = "/proc/stat";
     let Some(text) = root.peek(path)? else { return Ok(None) };
@@ -133,9 +130,9 @@ pub fn machine_time(root: &Root) -> Result<Option<MachineTime>, RootError> {
     Ok(Some(MachineTime { busy, stolen: time(*stolen) }))
 }
 
-/// The most memory that one process had of those that this one started, waited for and so on,
-/// bytes. `None` where that is no more than this one has: a child counts as what it was started
-/// from until it becomes another program (exec_mmap of Linux), so it may have been less.
+/// The highest peak memory of a process among the descendants of this one that were waited for,
+/// bytes. `None` where it does not exceed that of this process: a child inherits its parent's peak
+/// until exec (exec_mmap of Linux), so that its own may have been lower.
 ///
 /// # Errors
 /// When the system does not say.
@@ -144,7 +141,7 @@ pub fn children_resident_max() -> io::Result<Option<u64>> {
     Ok((of_children > own).then_some(of_children))
 }
 
-/// Whether the kernel accounts for storage; as far as this process may see its own account.
+/// True when the kernel accounts for storage, as far as this process may read its own account.
 pub fn accounts_for_storage(root: &Root) -> bool {
     root.peek("/proc/self/io").is_ok_and(|text| text.is_some())
 }
@@ -160,7 +157,7 @@ fn used(text: &str) -> Option<Used> {
     })
 }
 
-/// How many threads of a process run. One that ended meanwhile does not.
+/// Running threads of a process. A thread that ended meanwhile does not count.
 fn running(root: &Root, pid: u32, used: &Used) -> Result<usize, RootError> {
     if used.threads <= 1 {
         return Ok(usize::from(used.is_running));
@@ -175,7 +172,7 @@ fn running(root: &Root, pid: u32, used: &Used) -> Result<usize, RootError> {
     Ok(running)
 }
 
-/// `/proc/PID/io`; `None` when there is no such process, or the kernel keeps no account.
+/// `/proc/PID/io`; `None` when the process does not exist, or the kernel keeps no account.
 fn storage(root: &Root, pid: u32) -> Result<Option<Storage>, RootError> {
     let path = format!("/proc/{pid}/io");
     let Some(text) = root.peek(&path)? else { return Ok(None) };
@@ -236,7 +233,7 @@ mod tests {
         written(at, "proc/20/stat", child);
         let io = "read_bytes: 1\nwrite_bytes: 100\ncancelled_write_bytes: 60\n";
         written(at, "proc/20/io", io);
-        // It has ended: it holds no memory, and what it used is still told.
+        // A zombie: no memory, but its usage still shows.
         let zombie = "21 (d) Z 20 7 7 0 -1 0 0 0 2 0 5 0 0 0 20 0 1 0 9999 0 0";
         written(at, "proc/21/stat", zombie);
         written(at, "proc/30/stat", "30 (e) R 1 1 1 0 -1 0 0 0 9 9 9 9 9 9 20 0 1 0 1 1 999");

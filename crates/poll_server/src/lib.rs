@@ -1,9 +1,9 @@
 //! The poll(2) loop of a server with a few clients.
 //!
-//! Every server of Interleaf has the same shape: one thread waits for a descriptor that ends it, for
-//! a listener, and for some tens of clients, and never blocks on one of them. [`wait`] is one turn of
-//! such a loop; [`Worker`] is the thread with the descriptor that wakes and ends it. What a client is
-//! and how it is served stay with the caller:
+//! Every server of Interleaf has the same shape: one thread waits for a descriptor that ends it,
+//! for a listener, and for some tens of clients, and never blocks on one of them. [`wait`] is one
+//! turn of such a loop; [`Worker`] is the thread with the descriptor that wakes and ends it. The
+//! type of a client and the way it is served stay with the caller:
 //!
 //! ```text
 //! loop {

@@ -273,19 +273,9 @@ fn ignored(root: &Root) -> u64 {
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     #[error("the kernel refuses the policy \"{policy}\": {why}")]
-    Policy {
-        /// The policy.
-        policy: String,
-        /// Why.
-        why: io::Error,
-    },
+    Policy { policy: String, why: io::Error },
     #[error("{program}: cannot be started: {why}")]
-    Command {
-        /// The program.
-        program: String,
-        /// Why.
-        why: io::Error,
-    },
+    Command { program: String, why: io::Error },
 }
 
 impl StartError {
@@ -359,7 +349,6 @@ impl Running<'_> {
         self.signal
     }
 
-    /// Sends it a signal.
     pub fn signal(&self, number: i32) {
         if let Some(signal) = Signal::from_named_raw(number) {
             // Fails when the command has just ended, which the next event reports.

@@ -38,7 +38,6 @@ pub enum Nature {
     Network,
 }
 
-/// A place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Storage {
     /// The name of a folder's file system; `None` of a block device.
@@ -51,12 +50,7 @@ pub struct Storage {
 #[derive(Debug, thiserror::Error)]
 pub enum StorageError {
     #[error("{}: {why}", path.display())]
-    System {
-        /// The place.
-        path: PathBuf,
-        /// Why.
-        why: io::Error,
-    },
+    System { path: PathBuf, why: io::Error },
     #[error(transparent)]
     Root(#[from] RootError),
 }

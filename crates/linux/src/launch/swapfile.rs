@@ -8,7 +8,7 @@
 use crate::{
     place::journal::{
         Journal, JournalError,
-        swap_file::{PREFIX, RemoveError, is_ours, remove, tool},
+        swap_file::{PREFIX, RemoveError, is_ours, remove, run_tool},
     },
     root::{Root, RootError},
 };
@@ -39,12 +39,7 @@ pub enum SwapError {
     /// The swap file of an earlier run is still in use: the kernel could swap pages of this run to
     /// it.
     #[error("{}: the swap file of an earlier run cannot be switched off: {why}", path.display())]
-    Leftover {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        why: io::Error,
-    },
+    Leftover { path: PathBuf, why: io::Error },
     #[error(transparent)]
     System(#[from] io::Error),
     /// The journal cannot be written, so that a kill could leave the file in use.
@@ -76,8 +71,8 @@ impl SwapFile {
             file.write_all(&zeros)?;
         }
         file.sync_all()?;
-        tool("mkswap", &path)?;
-        tool("swapon", &path)?;
+        run_tool("mkswap", &path)?;
+        run_tool("swapon", &path)?;
         Ok(Self { _lock: file })
     }
 }

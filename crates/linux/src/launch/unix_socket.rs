@@ -29,12 +29,7 @@ pub enum SocketError {
     #[error("{}: is there and is no socket", .0.display())]
     NoSocket(PathBuf),
     #[error("{}: {why}", path.display())]
-    Refused {
-        /// The socket.
-        path: PathBuf,
-        /// The system's reason.
-        why: io::Error,
-    },
+    Refused { path: PathBuf, why: io::Error },
 }
 
 /// A listening socket, which is removed when this is dropped.
@@ -66,7 +61,7 @@ impl Socket {
         // descriptor cannot be redirected. It is short, too: the kernel takes 108 bytes at most.
         let making = Folder::random_name(OsStr::new("")).map_err(failed)?;
         let listener = UnixListener::bind(folder.path().join(&making)).map_err(failed)?;
-        let placed = place(&folder, &making, &name, access);
+        let placed = give_name(&folder, &making, &name, access);
         let removed = folder.unlink(&making);
         match placed.and_then(|id| removed.map(|()| id)) {
             Ok(id) => Ok(Self { listener, path: path.into(), id }),
@@ -120,7 +115,7 @@ fn remove_stale(folder: &Folder, name: &OsStr, path: &Path) -> Result<(), Socket
 }
 
 /// Sets the mode and group of a socket, then gives it its name.
-fn place(folder: &Folder, making: &OsStr, name: &OsStr, access: Access) -> io::Result<FileId> {
+fn give_name(folder: &Folder, making: &OsStr, name: &OsStr, access: Access) -> io::Result<FileId> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let node = openat(folder, making, flags, Mode::empty())?;
     let found = fstat(&node)?;

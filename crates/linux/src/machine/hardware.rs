@@ -21,7 +21,7 @@ const MISC_FEATURE_CONTROL: u64 = 0x1A4;
 const PREFETCHERS: [&str; 4] = ["L2 stream", "L2 adjacent line", "L1 next line", "L1 stride"];
 
 /// A value, or the reason why it is not known.
-pub type Told<T> = Result<T, String>;
+pub type Known<T> = Result<T, String>;
 
 /// The hardware of a machine.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,12 +32,12 @@ pub struct Hardware {
     /// few cores of a chiplet.
     pub last_level: Vec<Cache>,
     /// The installed memory modules.
-    pub dimms: Told<Vec<Dimm>>,
+    pub dimms: Known<Vec<Dimm>>,
     /// The governor of the cores' frequency.
-    pub governor: Told<String>,
+    pub governor: Known<String>,
     /// True when cores may exceed their rated frequency.
-    pub turbo: Told<bool>,
-    pub prefetchers: Told<Vec<Prefetcher>>,
+    pub turbo: Known<bool>,
+    pub prefetchers: Known<Vec<Prefetcher>>,
     /// The hypervisor of a guest; `None` of a machine that does not say that it is one.
     pub guest_of: Option<String>,
     /// The product name.
@@ -147,13 +147,13 @@ fn size(text: &str) -> Option<u64> {
     number.parse::<u64>().ok()?.checked_mul(factor)
 }
 
-fn governor(root: &Root) -> Result<Told<String>, RootError> {
+fn governor(root: &Root) -> Result<Known<String>, RootError> {
     let found = root.text(&format!("{CPUS}/cpu0/cpufreq/scaling_governor"))?;
     let why = || "the kernel does not set the frequency (no cpufreq): firmware or host does";
     Ok(found.map(|text| text.trim().to_string()).ok_or_else(|| why().into()))
 }
 
-fn turbo(root: &Root) -> Result<Told<bool>, RootError> {
+fn turbo(root: &Root) -> Result<Known<bool>, RootError> {
     if let Some(off) = root.number(&format!("{CPUS}/intel_pstate/no_turbo"))? {
         return Ok(Ok(off == 0));
     }
@@ -161,7 +161,7 @@ fn turbo(root: &Root) -> Result<Told<bool>, RootError> {
     Ok(boost.map(|on| on != 0).ok_or_else(|| "neither no_turbo nor boost is there".into()))
 }
 
-fn prefetchers(root: &Root, info: &str) -> Told<Vec<Prefetcher>> {
+fn prefetchers(root: &Root, info: &str) -> Known<Vec<Prefetcher>> {
     if !info.contains("GenuineIntel") {
         return Err("only of Intel's cores is it known how to ask".into());
     }

@@ -14,24 +14,12 @@ pub struct IdList(BTreeSet<u32>);
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IdListError {
     #[error("\"{part}\" in \"{text}\" is neither a number nor a range such as 0-3")]
-    Part {
-        /// The whole text.
-        text: String,
-        /// The part of it.
-        part: String,
-    },
+    Part { text: String, part: String },
     #[error("\"{part}\" in \"{text}\" ends before it begins")]
-    Backwards {
-        /// The whole text.
-        text: String,
-        /// The part of it.
-        part: String,
-    },
+    Backwards { text: String, part: String },
     #[error("there is no {number} in \"{text}\": the machine has {allowed}")]
     Absent {
-        /// The whole text.
         text: String,
-        /// The number.
         number: u32,
         /// The IDs that the machine has.
         allowed: String,

@@ -76,7 +76,7 @@ pub fn online(root: &Root) -> Result<IdList, RootError> {
 pub fn nodes(root: &Root) -> Result<Vec<Node>, RootError> {
     // A kernel without NUMA lacks this folder.
     if !root.has(NODES) {
-        return Ok(vec![whole(root)?]);
+        return Ok(vec![whole_machine(root)?]);
     }
     online(root)?.iter().map(|id| node(root, id)).collect()
 }
@@ -120,7 +120,7 @@ pub fn memory(root: &Root, id: u32) -> Result<(u64, u64), RootError> {
 }
 
 /// The whole machine as one node.
-fn whole(root: &Root) -> Result<Node, RootError> {
+fn whole_machine(root: &Root) -> Result<Node, RootError> {
     let list = |text: &str| IdList::of_kernel(text).ok();
     let cpus = root.value("/sys/devices/system/cpu/online", "a list of CPUs", list)?;
     let meminfo = root.text("/proc/meminfo")?.unwrap_or_default();

@@ -218,7 +218,6 @@ pub enum ActuatorError {
     /// A file that is needed does not exist.
     #[error("{path}: there is none, and {why}")]
     Absent {
-        /// The file.
         path: String,
         /// The use of the file.
         why: &'static str,

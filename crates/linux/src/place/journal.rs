@@ -102,19 +102,10 @@ pub struct Leftover {
 pub enum JournalError {
     /// The journal cannot be written, so that nothing is changed.
     #[error("{path}: cannot be kept: {why}")]
-    Keep {
-        path: String,
-        /// The system's reason.
-        why: io::Error,
-    },
+    Keep { path: String, why: io::Error },
     /// Other users can write to the folder of the journals.
     #[error("{path}: is not used for journals: {why}")]
-    Untrusted {
-        /// The folder.
-        path: String,
-        /// Why.
-        why: String,
-    },
+    Untrusted { path: String, why: String },
     /// A setting or value that is never restored, so that it is not changed.
     #[error("{0}")]
     Unknown(String),
@@ -207,7 +198,7 @@ impl<'a> Journal<'a> {
         };
         // The journal first: a process that is killed in between has then changed nothing.
         self.document.changes.push(Change { path: path.into(), was, set: text.into() });
-        if let Err(why) = self.document.keep(self.root) {
+        if let Err(why) = self.document.save(self.root) {
             self.document.changes.pop();
             return Err(why);
         }
@@ -215,7 +206,7 @@ impl<'a> Journal<'a> {
             && let Err(why) = self.root.write(path, text)
         {
             self.document.changes.pop();
-            self.document.keep(self.root)?;
+            self.document.save(self.root)?;
             return Err(why.into());
         }
         Ok(())
@@ -239,7 +230,7 @@ impl<'a> Journal<'a> {
             }
         }
         self.document.claim = Some(claim);
-        self.document.keep(self.root)
+        self.document.save(self.root)
     }
 
     /// Records that this process is about to create a swap file and to switch it on. Undoing the
@@ -251,7 +242,7 @@ impl<'a> Journal<'a> {
         let _turn = lock(self.root)?;
         let (was, set) = (swap_file::ABSENT.into(), swap_file::IN_USE.into());
         self.document.changes.push(Change { path: path.into(), was, set });
-        let kept = self.document.keep(self.root);
+        let kept = self.document.save(self.root);
         if kept.is_err() {
             self.document.changes.pop();
         }
@@ -279,7 +270,7 @@ impl<'a> Journal<'a> {
             undone.iter().any(|it| matches!(it, Undone::Failed(other, _) if other == change))
         };
         self.document.changes.retain(|change| !is_named(change) || failed(change));
-        self.document.keep(self.root)?;
+        self.document.save(self.root)?;
         self.undone.extend(undone.iter().filter(|it| !matches!(it, Undone::Failed(..))).cloned());
         Ok(undone)
     }
@@ -294,10 +285,10 @@ impl<'a> Journal<'a> {
     /// # Errors
     /// When the journals cannot be read or written.
     pub fn close(mut self) -> Result<Vec<Undone>, JournalError> {
-        self.put_back()
+        self.undo_all()
     }
 
-    fn put_back(&mut self) -> Result<Vec<Undone>, JournalError> {
+    fn undo_all(&mut self) -> Result<Vec<Undone>, JournalError> {
         self.is_closed = true;
         let mut undone = std::mem::take(&mut self.undone);
         if !self.document.is_empty() {
@@ -312,7 +303,7 @@ impl Drop for Journal<'_> {
     fn drop(&mut self) {
         if !self.is_closed {
             // An error is being reported already, and the journal on disk still has the rest.
-            let _ = self.put_back();
+            let _ = self.undo_all();
         }
     }
 }
@@ -328,7 +319,7 @@ impl Document {
     }
 
     /// True while its process runs.
-    fn lives(&self) -> Result<bool, RootError> {
+    fn is_alive(&self) -> Result<bool, RootError> {
         // Processes are those of this machine, also for a captured root.
         let found = process(&Root::live(), self.pid)?;
         Ok(found.is_some_and(|found| found.start_ticks == self.start_ticks && !found.is_zombie))
@@ -340,7 +331,7 @@ impl Document {
     }
 
     /// Writes the document to its file in one step; an empty one has no file.
-    fn keep(&self, root: &Root) -> Result<(), JournalError> {
+    fn save(&self, root: &Root) -> Result<(), JournalError> {
         if !root.is_live() {
             return Ok(());
         }
@@ -365,7 +356,7 @@ impl Document {
         };
         self.changes = undone.iter().rev().filter_map(left).collect();
         self.claim = None;
-        self.keep(root)?;
+        self.save(root)?;
         Ok(undone)
     }
 }
@@ -427,7 +418,7 @@ fn restore_dead(root: &Root) -> Result<Vec<Undone>, JournalError> {
             }
         };
         if let Some(mut document) = document
-            && !document.lives()?
+            && !document.is_alive()?
         {
             undone.extend(document.undo(root)?);
         }
@@ -443,7 +434,7 @@ pub fn leftovers(root: &Root) -> Result<Vec<Leftover>, JournalError> {
     let mut left = vec![];
     for found in files::all(root)? {
         if let Found::Whole(document) = found
-            && !document.lives()?
+            && !document.is_alive()?
         {
             left.push(Leftover { pid: document.pid, changes: document.changes });
         }
@@ -478,7 +469,7 @@ fn living(root: &Root) -> Result<Vec<Document>, JournalError> {
     let mut living = vec![];
     for found in files::all(root)? {
         if let Found::Whole(document) = found
-            && document.lives()?
+            && document.is_alive()?
         {
             living.push(document);
         }

@@ -276,7 +276,7 @@ impl<M: Memory> Passes<'_, M> {
             let (tally, halt) = self.one(areas, &mut record.memo, progress);
             looked_bytes += tally.before.total();
             self.moved_bytes += tally.moved_bytes;
-            record.moved.take_in(tally, pass, halt.is_none());
+            record.moved.add_tally(tally, pass, halt.is_none());
             match halt {
                 None => {}
                 Some(Halt::Stopped) => self.stopped = true,
@@ -385,7 +385,7 @@ impl Moved {
     }
 
     /// Adds the result of a pass.
-    fn take_in(&mut self, tally: Tally, pass: u32, is_whole: bool) {
+    fn add_tally(&mut self, tally: Tally, pass: u32, is_whole: bool) {
         if pass == 1 || self.before == NodeBytes::default() {
             self.before = tally.before.clone();
         }

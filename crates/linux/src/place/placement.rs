@@ -50,13 +50,11 @@ pub enum PlacementError {
     OneNode {
         /// The only node.
         node: String,
-        /// The weights.
         weights: String,
     },
     /// The number of weights fits neither the tiers nor the nodes.
     #[error("{weights} has {given} weights, and the machine has {has}")]
     Count {
-        /// The weights.
         weights: String,
         /// The number of weights.
         given: usize,
@@ -68,7 +66,6 @@ pub enum PlacementError {
     /// The number of weights differs from that of the named nodes.
     #[error("{weights} has {given} weights, and --nodes {named} names {nodes}")]
     Named {
-        /// The weights.
         weights: String,
         /// The number of weights.
         given: usize,
@@ -83,7 +80,6 @@ pub enum PlacementError {
     /// A node without memory.
     #[error("node {node} has no memory: nodes {nodes} have some")]
     NoMemory {
-        /// The node.
         node: u32,
         /// The nodes with memory.
         nodes: String,
@@ -91,7 +87,6 @@ pub enum PlacementError {
     /// A node that this process may not use.
     #[error("node {node} is not among those that this process may use: {allowed}")]
     Forbidden {
-        /// The node.
         node: u32,
         /// The nodes that it may use.
         allowed: String,
@@ -99,9 +94,7 @@ pub enum PlacementError {
     /// A round has more pages of a node than the kernel accepts.
     #[error("{weights} makes {weight} pages in a round on node {node}, and {WEIGHT_MAX} is most")]
     TooMany {
-        /// The weights.
         weights: String,
-        /// The node.
         node: u32,
         /// Its pages.
         weight: u32,

@@ -32,11 +32,8 @@ pub struct PlacementAudit {
 /// Memory of a process that bypassed the placement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bypass {
-    /// The process.
     pub pid: u32,
-    /// Its name.
     pub name: String,
-    /// Why.
     pub cause: Cause,
     /// Its bytes by node.
     pub bytes: NodeBytes,

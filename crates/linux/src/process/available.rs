@@ -1,5 +1,5 @@
-//! How much memory the calling process can still have: of the machine or of some nodes, and within
-//! the limits of its control groups. Everything that asks for much memory asks here first.
+//! Memory that the calling process can still allocate: on the machine or on some nodes, and within
+//! the limits of its control groups. Every large allocation of the tool asks here first.
 
 use crate::{
     machine::{
@@ -10,32 +10,30 @@ use crate::{
     root::{Root, RootError},
 };
 
-/// Memory that can be had.
+/// Memory available to this process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Available {
-    /// How much, bytes.
     pub bytes: u64,
-    /// The limit of a control group, where that allows less than there is.
+    /// The limit of a control group, where it is lower than the free memory.
     pub limit: Option<Headroom>,
 }
 
-/// The part of what is available that may be asked for, in sixteenths: the rest is for what else
-/// needs memory meanwhile.
+/// The part of the available memory that may be requested, in sixteenths: the rest is for other
+/// programs.
 const SIXTEENTHS: u64 = 15;
 
 impl Available {
-    /// The most that a request may take, bytes.
+    /// The largest request, bytes.
     pub fn usable_bytes(&self) -> u64 {
         self.bytes / 16 * SIXTEENTHS
     }
 }
 
-/// The memory that this process can have of the machine, or of some nodes: what is free, and what
-/// the kernel reclaims of files, within the limits of the process's control groups. `None` where
-/// the machine does not tell.
+/// Memory available on the machine, or on some nodes: free memory and reclaimable page cache,
+/// within the limits of the process's control groups. `None` where the machine does not tell.
 ///
 /// # Errors
-/// When a file that is there cannot be read or holds nonsense.
+/// When an existing file cannot be read or parsed.
 pub fn available(root: &Root, nodes: Option<&IdList>) -> Result<Option<Available>, RootError> {
     let meminfo = root.text("/proc/meminfo")?.unwrap_or_default();
     let of_machine = size(&meminfo, "MemAvailable");
@@ -53,10 +51,10 @@ pub fn available(root: &Root, nodes: Option<&IdList>) -> Result<Option<Available
     Ok(bytes.map(|bytes| Available { bytes, limit }))
 }
 
-/// Swap space that is free, bytes; 0 where there is none.
+/// Free swap, bytes; 0 without swap.
 ///
 /// # Errors
-/// When a file that is there cannot be read.
+/// When an existing file cannot be read.
 pub fn swap(root: &Root) -> Result<u64, RootError> {
     let meminfo = root.text("/proc/meminfo")?.unwrap_or_default();
     Ok(size(&meminfo, "SwapFree").unwrap_or(0))
@@ -67,6 +65,7 @@ fn of_node(root: &Root, id: u32) -> Result<Option<u64>, RootError> {
     let Some(free) = size(&meminfo, "MemFree") else { return Ok(None) };
     let files: u64 =
         ["Active(file)", "Inactive(file)"].iter().filter_map(|key| size(&meminfo, key)).sum();
-    // As the kernel reckons it: not all files can go (`si_mem_available` in mm/show_mem.c).
+    // The kernel's estimate: not all of the page cache can be reclaimed (`si_mem_available` in
+    // mm/show_mem.c).
     Ok(Some(free + files / 2))
 }

@@ -1,14 +1,14 @@
-//! Control groups: which one a process is in, its processes and groups below it, where its memory
-//! is, how much it may have, and from which nodes.
+//! Control groups: the group of a process, its members and descendants, its memory by node, its
+//! limits, and its nodes.
 //!
-//! There are two versions, and machines that mount both (hybrid): the controllers of version 1 have
-//! a tree of groups each, version 2 has one tree for all that version 1 did not take. So each
-//! controller has its own tree, and a process a group in each.
+//! There are two versions, and machines that mount both (hybrid): each controller of version 1 has
+//! a tree of groups, and version 2 has one tree for all controllers that version 1 did not take.
+//! Each controller therefore has its own tree, and a process a group in each.
 //!
-//! What a group has is told with all groups below it, in bytes, whatever the version. (Version 1
-//! counts pages, and both for itself and, as `hierarchical_`, with what is below.)
-//! Sources: Linux, Documentation/admin-guide/cgroup-v2.rst, cgroup-v1/memory.rst, cgroup-v1/
-//! cpusets.rst; proc(5) for `mountinfo`; cgroups(7) for `/proc/PID/cgroup`.
+//! All figures of a group include its descendants and are in bytes, in both versions. (Version 1
+//! counts pages, and gives figures for the group itself and, as `hierarchical_`, with its
+//! descendants.) Sources: Linux, Documentation/admin-guide/cgroup-v2.rst, cgroup-v1/memory.rst,
+//! cgroup-v1/cpusets.rst; proc(5) for `mountinfo`; cgroups(7) for `/proc/PID/cgroup`.
 
 use crate::{
     machine::id_list::IdList,
@@ -21,86 +21,83 @@ use interleaf_procfs::{
 };
 use std::collections::BTreeMap;
 
-/// What is mounted, with the part of it that shows at each place.
+/// Mounts, with the folder of the file system that each one shows.
 const MOUNTINFO: &str = "/proc/self/mountinfo";
 
-/// The same in fewer words.
+/// Mounts without that folder, for machines that lack `mountinfo`.
 const MOUNTS: &str = "/proc/mounts";
 
-/// A tree of control groups that has a controller.
+/// The tree of control groups that has a controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tree {
-    /// Its version.
     pub version: Version,
-    /// The controller, as the kernel calls it: `memory`, `cpuset`.
+    /// The controller's name in the kernel: `memory`, `cpuset`.
     pub controller: &'static str,
-    /// Where it is mounted, such as `/sys/fs/cgroup/memory`.
+    /// The mount point, such as `/sys/fs/cgroup/memory`.
     pub mount: String,
-    /// The group that shows there: `/`, but for a container that has its own group alone.
+    /// The group at the mount point: `/`, or the own group of a container.
     pub top: String,
 }
 
-/// The trees that matter for memory.
+/// The trees of the controllers for memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trees {
-    /// The one with the controller `memory`; `None` where none is mounted.
+    /// The tree with the controller `memory`; `None` where none is mounted.
     pub memory: Option<Tree>,
-    /// The one with the controller `cpuset`.
+    /// The tree with the controller `cpuset`.
     pub cpuset: Option<Tree>,
-    /// Whether both versions are mounted.
+    /// True when both versions are mounted.
     pub hybrid: bool,
 }
 
 /// A control group of one tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
-    /// The tree.
     pub tree: Tree,
-    /// Its name below the place where the tree is mounted: `/`, or such as `/system.slice/x`.
+    /// The path below the mount point: `/`, or such as `/system.slice/x`.
     pub name: String,
 }
 
-/// Where the memory of a group is, with that of all groups below it.
+/// Memory of a group and its descendants on a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OnNode {
-    /// The number of the node.
+    /// The node ID.
     pub node: u32,
-    /// Memory of processes that no file stands behind, bytes.
+    /// Anonymous memory, bytes.
     pub anon_bytes: u64,
-    /// Files in memory, bytes.
+    /// Page cache, bytes.
     pub file_bytes: u64,
-    /// Locked pages, bytes, where they are counted apart (version 1); in version 2 they are in the
+    /// Locked pages where they are counted apart (version 1), bytes; version 2 counts them with the
     /// other two, and this is 0.
     pub locked_bytes: u64,
 }
 
 impl OnNode {
-    /// All that the group has on the node, bytes.
+    /// All memory of the group on the node, bytes.
     pub fn bytes(&self) -> u64 {
         self.anon_bytes.saturating_add(self.file_bytes).saturating_add(self.locked_bytes)
     }
 }
 
-/// What a group has, and may have.
+/// Memory of a group, and its limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Usage {
-    /// What it has with all groups below it, bytes; `None` of the topmost group of version 2.
+    /// Memory of the group and its descendants, bytes; `None` of the root group of version 2.
     pub used_bytes: Option<u64>,
-    /// The least of its limit and those of the groups above it, bytes; `None` where there is none.
-    /// (In a container those above may not show.)
+    /// The lowest limit of the group and its ancestors, bytes; `None` without a limit. (Ancestors
+    /// outside a container are not visible.)
     pub limit_bytes: Option<u64>,
 }
 
-/// The memory limit of a group that applies to a process in it or below it.
+/// The memory limit that applies to a process in a group or in one of its descendants.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Headroom {
     /// The group that has the limit.
     pub group: Group,
     /// The file of the limit: `memory.max`, `memory.high` or `memory.limit_in_bytes`.
     pub file: &'static str,
-    /// The limit, bytes.
     pub limit_bytes: u64,
-    /// Memory that is charged to the group and to all below it, and cannot be reclaimed without
+    /// Memory that is charged to the group and its descendants and cannot be reclaimed without
     /// swap, bytes.
     pub used_bytes: u64,
 }
@@ -111,30 +108,30 @@ impl Headroom {
         self.limit_bytes.saturating_sub(self.used_bytes)
     }
 
-    /// The path of the file that has the limit.
+    /// The path of the file with the limit.
     pub fn path(&self) -> String {
         join(&self.group.folder(), self.file)
     }
 }
 
-/// The least headroom of all groups that the calling process is in: the nearest to it that has no
-/// more than any other. `None` where no group limits its memory.
+/// The smallest headroom among all groups of the calling process, that of the nearest group if
+/// several are equal. `None` where no group limits memory.
 ///
 /// # Errors
-/// When a file that is there cannot be read or holds nonsense.
+/// When an existing file cannot be read or parsed.
 pub fn headroom(root: &Root) -> Result<Option<Headroom>, RootError> {
     let Some(tree) = Trees::read(root)?.and_then(|trees| trees.memory) else { return Ok(None) };
-    // Of a container whose group is named otherwise outside, the topmost group is the one that it
-    // sees.
+    // Without a visible group, as in a container with another namespace, the root group of the
+    // mount applies.
     let group = tree.group_of(root, None)?.unwrap_or_else(|| tree.group("/"));
     group.headroom(root)
 }
 
 impl Trees {
-    /// The trees that are mounted; `None` where nobody tells what is mounted.
+    /// The mounted trees; `None` where the mounts are not known.
     ///
     /// # Errors
-    /// When a file cannot be read, or has a line that is none of a mount.
+    /// When a file cannot be read, or a line is not of its format.
     pub fn read(root: &Root) -> Result<Option<Self>, RootError> {
         let Some(mounts) = cgroup_mounts(root)? else { return Ok(None) };
         let has = |version| mounts.iter().any(|mount| mount.version == version);
@@ -149,7 +146,7 @@ impl Trees {
                 has.iter().flat_map(|has| has.split([',', ' '])).map(str::trim).collect();
             for (controller, tree) in [("memory", &mut trees.memory), ("cpuset", &mut trees.cpuset)]
             {
-                // A tree may be mounted again, or a part of it; the first place is the system's.
+                // A tree may be mounted several times, or in part; the first mount is the system's.
                 if tree.is_none() && has.contains(&controller) {
                     let (version, mount, top) =
                         (mount.version, mount.at.clone(), mount.top.clone());
@@ -162,23 +159,22 @@ impl Trees {
 }
 
 impl Tree {
-    /// The group called `name` below the place where the tree is mounted, whether or not it is
-    /// there: `/` is the topmost one.
+    /// The group with this path below the mount point, existing or not: `/` is the topmost one.
     pub fn group(&self, name: &str) -> Group {
         Group { tree: self.clone(), name: format!("/{}", name.trim_matches('/')) }
     }
 
-    /// The group of a process, or with `None` of the process that asks. `None` when there is no
-    /// such process, or its group does not show at the place where the tree is mounted.
+    /// The group of a process, or with `None` of the calling process. `None` when the process does
+    /// not exist, or its group is not below the mount.
     ///
     /// # Errors
-    /// When the process's file cannot be read, or has a line that is none of a group.
+    /// When the process's file cannot be read, or a line is not of its format.
     pub fn group_of(&self, root: &Root, process: Option<u32>) -> Result<Option<Group>, RootError> {
         let path = format!("/proc/{}/cgroup", process.map_or("self".into(), |id| id.to_string()));
         let Some(text) = root.text(&path)? else { return Ok(None) };
         for (at, line) in text.lines().enumerate() {
             let Some(found) = Membership::parse(line) else {
-                return Err(wrong(&path, at, line, "a tree, its controllers and a group"));
+                return Err(malformed_line(&path, at, line, "a tree, its controllers and a group"));
             };
             if found.has(self.version, self.controller) && found.is_visible() {
                 return Ok(below(&self.top, found.path).map(|name| self.group(name)));
@@ -189,24 +185,22 @@ impl Tree {
 }
 
 impl Group {
-    /// Its folder.
     pub fn folder(&self) -> String {
         join(&self.tree.mount, self.name.trim_matches('/'))
     }
 
-    /// Whether it is there.
     pub fn is_there(&self, root: &Root) -> bool {
         root.has(&join(&self.folder(), PROCESSES_FILE))
     }
 
-    /// The group that it is in; `None` of the topmost one that shows.
+    /// The parent group; `None` of the topmost visible one.
     pub fn above(&self) -> Option<Self> {
         let name = self.name.trim_end_matches('/');
         let (above, _) = name.rsplit_once('/')?;
         Some(self.tree.group(above))
     }
 
-    /// The groups below it, each behind the one that it is in.
+    /// Its descendants, parents before children.
     ///
     /// # Errors
     /// When a folder cannot be listed.
@@ -227,12 +221,12 @@ impl Group {
         Ok(found.split_off(1))
     }
 
-    /// The processes in it, without those of the groups below it, in the kernel's order; none of a
-    /// group that is not there. Those that have no number in the reader's namespace are left out.
+    /// Processes in the group itself, without its descendants, in the kernel's order; none of a
+    /// group that does not exist. Processes outside the reader's PID namespace are left out.
     ///
     /// # Errors
-    /// When the file cannot be read (a threaded group of version 2 has none) or has a line that is
-    /// no number.
+    /// When the file cannot be read (a threaded group of version 2 has none) or a line is not a
+    /// number.
     pub fn processes(&self, root: &Root) -> Result<Vec<u32>, RootError> {
         let path = join(&self.folder(), PROCESSES_FILE);
         let text = root.text(&path)?.unwrap_or_default();
@@ -241,17 +235,17 @@ impl Group {
             match line.trim().parse() {
                 Ok(0) => {}
                 Ok(process) => processes.push(process),
-                Err(_) => return Err(wrong(&path, at, line, "the number of a process")),
+                Err(_) => return Err(malformed_line(&path, at, line, "the number of a process")),
             }
         }
         Ok(processes)
     }
 
-    /// Where its memory is, with that of all groups below it, by node; `None` where nobody counts
-    /// (version 2 before 5.10, its topmost group, and kernels without NUMA).
+    /// Memory of the group and its descendants by node; `None` where the kernel does not count it
+    /// (version 2 before 5.10, its root group, and kernels without NUMA).
     ///
     /// # Errors
-    /// When the file cannot be read or has a line of another kind.
+    /// When the file cannot be read, or a line is not of its format.
     pub fn on_nodes(&self, root: &Root) -> Result<Option<Vec<OnNode>>, RootError> {
         let path = join(&self.folder(), "memory.numa_stat");
         let Some(text) = root.text(&path)? else { return Ok(None) };
@@ -262,10 +256,10 @@ impl Group {
         numa_stat(&path, &text, self.tree.version, unit).map(Some)
     }
 
-    /// What it has and may have.
+    /// The memory of the group, and its limit.
     ///
     /// # Errors
-    /// When a file cannot be read or holds no number.
+    /// When a file cannot be read, or is not a number.
     pub fn usage(&self, root: &Root) -> Result<Usage, RootError> {
         let used_bytes = self.used_bytes(root)?;
         let mut limits = vec![];
@@ -286,20 +280,21 @@ impl Group {
         Ok(found.and_then(Limit::bytes))
     }
 
-    /// This group and those that it is in, as far as they show.
+    /// This group and its visible ancestors, the nearest first.
     fn with_ancestors(&self) -> impl Iterator<Item = Self> {
         std::iter::successors(Some(self.clone()), Self::above)
     }
 
-    /// The least headroom of this group and of those that it is in; `None` where none of them has a
+    /// The smallest headroom of this group and its ancestors; `None` where none of them has a
     /// limit.
     ///
     /// # Errors
-    /// When a file cannot be read or holds no number.
+    /// When a file cannot be read, or is not a number.
     pub fn headroom(&self, root: &Root) -> Result<Option<Headroom>, RootError> {
         let mut least: Option<Headroom> = None;
         for group in self.with_ancestors() {
-            // Version 1 could be told to charge nothing to the groups above (before Linux 5.11).
+            // Groups of version 1 could be excluded from their parents' charges (before Linux
+            // 5.11).
             let file = join(&group.folder(), "memory.use_hierarchy");
             if group != *self && root.number(&file)? == Some(0) {
                 break;
@@ -317,8 +312,8 @@ impl Group {
         Ok(least)
     }
 
-    /// File pages on the LRU lists and reclaimable slab, which the kernel reclaims before it ends a
-    /// process, bytes. Pages of tmpfs are on the lists of anonymous memory.
+    /// Page cache on the LRU lists and reclaimable slab, which the kernel reclaims before it kills
+    /// a process, bytes. Pages of tmpfs are on the lists of anonymous memory.
     fn reclaimable_bytes(&self, root: &Root) -> Result<u64, RootError> {
         let path = join(&self.folder(), "memory.stat");
         let keys: &[&str] = match self.tree.version {
@@ -330,19 +325,19 @@ impl Group {
             let (key, value) = line.split_once(' ').unwrap_or((line, ""));
             if keys.contains(&key) {
                 let bytes = value.trim().parse::<u64>();
-                let bytes = bytes.map_err(|_| wrong(&path, at, line, "a name and a number"))?;
+                let bytes =
+                    bytes.map_err(|_| malformed_line(&path, at, line, "a name and a number"))?;
                 sum = sum.saturating_add(bytes);
             }
         }
         Ok(sum)
     }
 
-    /// The nodes that its processes may have memory of, as they take effect; `None` where no group
-    /// of it says (all nodes then). Of a group without the controller (version 2) it is what the
-    /// nearest group above it has.
+    /// The nodes on which its processes may allocate; `None` where no group has a list (all nodes
+    /// then). A group without the controller (version 2) has the list of its nearest ancestor.
     ///
     /// # Errors
-    /// When a file cannot be read or is no list of nodes.
+    /// When a file cannot be read, or is not a list of nodes.
     pub fn memory_nodes(&self, root: &Root) -> Result<Option<IdList>, RootError> {
         let file = match self.tree.version {
             Version::One => "cpuset.effective_mems",
@@ -361,8 +356,8 @@ impl Group {
     }
 }
 
-/// A line of a file that is not what it should be.
-fn wrong(path: &str, at: usize, line: &str, expected: &'static str) -> RootError {
+/// The error for a line that is not of its format.
+fn malformed_line(path: &str, at: usize, line: &str, expected: &'static str) -> RootError {
     RootError::Content { path: format!("{path}:{}", at + 1), text: line.into(), expected }
 }
 
@@ -376,17 +371,17 @@ fn below<'a>(top: &str, name: &'a str) -> Option<&'a str> {
     (rest.is_empty() || rest.starts_with('/')).then_some(rest)
 }
 
-/// A tree of groups that is mounted somewhere.
+/// A mounted tree of control groups.
 #[derive(Debug, PartialEq)]
 struct GroupMount {
     version: Version,
     at: String,
     top: String,
-    /// Of the file system, by commas: those of version 1 have its controllers.
+    /// Options of the file system, separated by commas: those of version 1 name its controllers.
     options: Option<String>,
 }
 
-/// What is mounted of control groups, in order; `None` when nobody tells.
+/// Mounts of control groups, in order; `None` when the mounts are not known.
 fn cgroup_mounts(root: &Root) -> Result<Option<Vec<GroupMount>>, RootError> {
     type Parse = fn(&str) -> Option<Mount<'_>>;
     let places: [(&str, Parse); 2] =
@@ -395,7 +390,8 @@ fn cgroup_mounts(root: &Root) -> Result<Option<Vec<GroupMount>>, RootError> {
         let Some(text) = root.text(path)? else { continue };
         let mut mounts = vec![];
         for (at, line) in text.lines().enumerate() {
-            let found = parse(line).ok_or_else(|| wrong(path, at, line, "a line of a mount"))?;
+            let found =
+                parse(line).ok_or_else(|| malformed_line(path, at, line, "a line of a mount"))?;
             let version = match found.kind {
                 "cgroup" => Version::One,
                 "cgroup2" => Version::Two,
@@ -419,7 +415,8 @@ fn numa_stat(
 ) -> Result<Vec<OnNode>, RootError> {
     let mut nodes = BTreeMap::<u32, OnNode>::new();
     for (at, line) in text.lines().enumerate() {
-        let wrong = || wrong(path, at, line, "a kind of memory with its size on each node");
+        let wrong =
+            || malformed_line(path, at, line, "a kind of memory with its size on each node");
         let (kind, rest) = line.split_once(' ').unwrap_or((line, ""));
         let row = match version {
             Version::One => kind.split_once('=').ok_or_else(wrong)?.0.strip_prefix("hierarchical_"),
@@ -444,7 +441,7 @@ fn numa_stat(
     Ok(nodes.into_values().collect())
 }
 
-/// Bytes of a base page: the least of those that the mappings of this process have; 4 KiB of a
+/// Bytes of a base page: the smallest page size among the mappings of this process; 4 KiB of a
 /// machine that does not tell.
 fn page_bytes(root: &Root) -> Result<u64, RootError> {
     let text = root.text("/proc/self/smaps")?.unwrap_or_default();

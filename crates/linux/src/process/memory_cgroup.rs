@@ -1,5 +1,5 @@
-//! A control group whose processes have so much memory together, files in memory counted, and
-//! which is gone when they are.
+//! A control group with a memory limit for some processes, page cache included, which is removed
+//! after use.
 
 use crate::{
     process::{
@@ -12,37 +12,36 @@ use interleaf_procfs::cgroup::PROCESSES_FILE;
 use rustix::process::{Pid, Signal, kill_process};
 use std::{thread, time::Duration};
 
-/// What the names of our groups begin with; the process that made it is behind that.
+/// The prefix of the names of our groups; the process ID of their creator follows.
 const PREFIX: &str = "interleaf-bench-";
 
-/// How often, and how long, a group is waited for that its last process has just left.
+/// Attempts to remove a group whose last process is just exiting, and the pause between them.
 const TRIES: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// A group with a limit. It is removed when this goes, and so are its processes.
+/// A control group with a memory limit. Dropping it kills its processes and removes it.
 #[derive(Debug)]
 pub struct MemoryCgroup<'a> {
     root: &'a Root,
     group: Group,
 }
 
-/// Why there is none.
+/// The reason why a group cannot be created.
 #[derive(Debug, thiserror::Error)]
 pub enum MemoryCgroupError {
-    /// Groups cannot limit memory here.
+    /// Control groups cannot limit memory here.
     #[error("no control group counts memory here: {0}")]
     Missing(&'static str),
-    /// The kernel refuses.
     #[error(transparent)]
     Root(#[from] RootError),
 }
 
 impl<'a> MemoryCgroup<'a> {
-    /// A group that has at most so many bytes of memory; as much as there is without a limit. What
-    /// a process that is gone has left is removed first.
+    /// Creates a group with at most `limit` bytes of memory; without a limit, to measure its usage.
+    /// Groups of processes that have ended are removed first.
     ///
     /// # Errors
-    /// When no such groups are to be had, or this user may not make one.
+    /// When the machine has no such groups, or this user may not create one.
     pub fn new(root: &'a Root, limit: Option<u64>) -> Result<Self, MemoryCgroupError> {
         let tree = Trees::read(root)?.and_then(|trees| trees.memory);
         let tree =
@@ -63,37 +62,37 @@ impl<'a> MemoryCgroup<'a> {
         Ok(this)
     }
 
-    /// The file into which a process writes its number to be in the group.
-    pub fn entrance(&self) -> String {
+    /// The file that a process writes its ID to in order to enter the group.
+    pub fn procs_path(&self) -> String {
         format!("{}/{PROCESSES_FILE}", self.group.folder())
     }
 
-    /// The most memory it ever had; `None` where the kernel does not say.
+    /// The highest memory usage so far, bytes; `None` where the kernel does not record it.
     pub fn used_max(&self) -> Option<u64> {
         let name = self.group.tree.version.peak_file();
         self.root.number(&format!("{}/{name}", self.group.folder())).ok().flatten()
     }
 
-    /// Whether anything runs in it.
+    /// True while a process is in the group.
     pub fn is_in_use(&self) -> bool {
         self.group.processes(self.root).is_ok_and(|processes| !processes.is_empty())
     }
 
-    /// Ends all that runs in it.
-    pub fn end_all(&self) {
+    /// Kills all processes in the group.
+    pub fn kill_all(&self) {
         for pid in self.group.processes(self.root).unwrap_or_default() {
             if let Some(pid) = Pid::from_raw(pid as i32) {
-                // It fails when the process has just ended.
+                // Fails when the process has just ended.
                 let _ = kill_process(pid, Signal::KILL);
             }
         }
     }
 }
 
-/// Removes the groups of processes that are gone, and ends what runs in them.
+/// Removes the groups of processes that have ended, and kills the processes in them.
 ///
 /// # Errors
-/// When the groups cannot be read.
+/// When the groups cannot be listed.
 pub(crate) fn remove_leftovers(root: &Root) -> Result<(), RootError> {
     match Trees::read(root)?.and_then(|trees| trees.memory) {
         Some(tree) => remove_leftovers_of(root, &tree),
@@ -114,8 +113,8 @@ fn remove_leftovers_of(root: &Root, tree: &Tree) -> Result<(), RootError> {
 impl Drop for MemoryCgroup<'_> {
     fn drop(&mut self) {
         for _ in 0..TRIES {
-            self.end_all();
-            // A group can be removed when nothing runs in it; that takes a moment.
+            self.kill_all();
+            // A group can be removed only when its last process has exited, which takes a moment.
             if self.root.remove_folder(&self.group.folder()).is_ok() {
                 return;
             }

@@ -1,9 +1,9 @@
-//! Where the pages of a process are, and under which policy: `/proc/PID/numa_maps`.
+//! Memory of a process by node, with its policies: `/proc/PID/numa_maps`.
 //!
-//! A line a mapping: its first address, its policy, and words as `anon=3 N0=2 N1=1
-//! kernelpagesize_kB=4`, where `N1=1` is one page on node 1. A transparent huge page counts as the
-//! small ones that it is made of, a page of hugetlbfs as one of its own size. The policy is the
-//! mapping's own, or else that of the process's first thread.
+//! Each line is a mapping: its start address, its policy, and words such as `anon=3 N0=2 N1=1
+//! kernelpagesize_kB=4`, where `N1=1` is one page on node 1. A transparent huge page counts as 512
+//! base pages, a page of hugetlbfs as one of its own size. The policy is the mapping's own, or else
+//! that of the process's first thread.
 
 use crate::{
     process::tree,
@@ -12,48 +12,47 @@ use crate::{
 use interleaf_procfs::maps;
 use std::{collections::BTreeMap, ops::Range};
 
-/// Policies whose name has a space, as the kernel writes them.
-const SPACED: [&str; 2] = ["weighted interleave", "prefer (many)"];
+/// Policies whose name has a space.
+const NAMES_WITH_SPACES: [&str; 2] = ["weighted interleave", "prefer (many)"];
 
-/// How names of memory that processes share, but that is no file on a disk, begin.
-const SHARED: [&str; 4] = ["/dev/zero", "/memfd:", "/SYSV", "/dev/shm/"];
+/// Prefixes of names of shared memory that is not on a disk.
+const SHARED_PREFIXES: [&str; 4] = ["/dev/zero", "/memfd:", "/SYSV", "/dev/shm/"];
 
 /// A mapping of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mapping {
     /// Its first address.
     pub start: u64,
-    /// Its policy, as the kernel writes it: `default`, `weighted interleave:0-1`.
+    /// The policy as the kernel writes it: `default`, `weighted interleave:0-1`.
     pub policy: String,
-    /// What it is of.
     pub kind: Kind,
-    /// How much of it is resident on each node, bytes.
+    /// Resident bytes on each node.
     pub bytes: NodeBytes,
-    /// How much of it is anonymous, bytes: of a file, what the process has written to privately.
+    /// Anonymous bytes; in a mapping of a file, the private copies of written pages.
     pub anonymous_bytes: u64,
-    /// Bytes of one page: more than the machine's pages of hugetlbfs only.
+    /// Bytes of a page; larger than a base page only in hugetlbfs.
     pub page_bytes: u64,
 }
 
-/// What a mapping is of.
+/// The kind of a mapping.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Anonymous memory.
     Anonymous,
-    /// What `brk` gives.
+    /// The heap of brk(2).
     Heap,
     /// The stack of the first thread.
     Stack,
-    /// A file; so is shared memory.
+    /// A file; shared memory too.
     File(String),
 }
 
 impl Mapping {
-    /// Whether it is memory of programs that has the name of a file: shared memory, or pages of
-    /// hugetlbfs, where a page is more than `page_bytes`, those of the machine.
+    /// True of memory that has a file name: shared memory, and hugetlbfs, whose pages are larger
+    /// than the machine's `page_bytes`.
     pub fn is_named_memory(&self, page_bytes: u64) -> bool {
         let Kind::File(path) = &self.kind else { return false };
-        self.page_bytes > page_bytes || SHARED.iter().any(|name| path.starts_with(name))
+        self.page_bytes > page_bytes || SHARED_PREFIXES.iter().any(|name| path.starts_with(name))
     }
 }
 
@@ -62,17 +61,16 @@ impl Mapping {
 pub struct NodeBytes(pub BTreeMap<u32, u64>);
 
 impl NodeBytes {
-    /// Of all nodes.
+    /// Bytes on all nodes.
     pub fn total(&self) -> u64 {
         self.0.values().sum()
     }
 
-    /// Of one.
+    /// Bytes on one node.
     pub fn on(&self, node: u32) -> u64 {
         self.0.get(&node).copied().unwrap_or(0)
     }
 
-    /// Adds those of `other`.
     pub fn add(&mut self, other: &Self) {
         for (node, bytes) in &other.0 {
             *self.0.entry(*node).or_default() += bytes;
@@ -88,11 +86,11 @@ impl<'a> FromIterator<&'a NodeBytes> for NodeBytes {
     }
 }
 
-/// The mappings of a process that have resident pages; `None` when there is no such process, or
-/// the kernel has no NUMA.
+/// The mappings of a process that have resident pages; `None` when the process does not exist, or
+/// the kernel lacks NUMA.
 ///
 /// # Errors
-/// When it may not be looked at, or a line cannot be read.
+/// When this user may not read the file, or a line is not of its format.
 pub fn mappings(root: &Root, pid: u32) -> Result<Option<Vec<Mapping>>, RootError> {
     let path = format!("/proc/{pid}/numa_maps");
     let Some(text) = root.peek(&path)? else { return Ok(None) };
@@ -103,22 +101,22 @@ pub fn mappings(root: &Root, pid: u32) -> Result<Option<Vec<Mapping>>, RootError
     })
 }
 
-/// Where the memory of a process and of all that it started is.
+/// Memory of a process tree.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Resident {
-    /// All of it; what processes share counts for each of them.
+    /// All memory; shared pages count for each process.
     pub all: NodeBytes,
-    /// What of it is [`anonymous`].
+    /// The [`anonymous`] part.
     pub anonymous: NodeBytes,
-    /// Processes that may not be looked at: those of other users.
+    /// Processes of other users, which may not be read.
     pub hidden: usize,
 }
 
-/// Where the memory of a process and of all that it started is; `None` where nobody tells: there is
-/// no such process any more, or the kernel has no NUMA.
+/// Memory of a process and its descendants; `None` when the process has ended, or the kernel lacks
+/// NUMA.
 ///
 /// # Errors
-/// When `/proc` holds nonsense.
+/// When a file of `/proc` is malformed.
 pub fn of_tree(root: &Root, pid: u32) -> Result<Option<Resident>, RootError> {
     let mut found: Option<Resident> = None;
     for process in tree(root, pid)?.iter().filter(|process| !process.is_zombie) {
@@ -136,10 +134,10 @@ pub fn of_tree(root: &Root, pid: u32) -> Result<Option<Resident>, RootError> {
     Ok(found)
 }
 
-/// The mappings of a text that have resident pages, or the line that is none.
+/// Parses the mappings with resident pages.
 ///
 /// # Errors
-/// The first line that cannot be read.
+/// The first malformed line.
 pub fn parse(text: &str) -> Result<Vec<Mapping>, String> {
     let lines = text.lines().map(|line| mapping(line).ok_or_else(|| line.to_string()));
     let resident = |mapping: &Result<Mapping, String>| {
@@ -151,7 +149,8 @@ pub fn parse(text: &str) -> Result<Vec<Mapping>, String> {
 fn mapping(line: &str) -> Option<Mapping> {
     let (start, rest) = line.split_once(' ')?;
     let start = u64::from_str_radix(start, 16).ok()?;
-    let spaced = SPACED.iter().find(|name| rest.starts_with(**name)).map_or(0, |name| name.len());
+    let spaced =
+        NAMES_WITH_SPACES.iter().find(|name| rest.starts_with(**name)).map_or(0, |name| name.len());
     let policy_end = rest[spaced..].find(' ').map_or(rest.len(), |at| spaced + at);
     let (policy, words) = rest.split_at(policy_end);
     let mut kind = Kind::Anonymous;
@@ -190,8 +189,8 @@ pub fn addresses(line: &str) -> Option<Range<u64>> {
     maps::Mapping::parse(line.as_bytes()).map(|it| it.addresses).filter(|range| !range.is_empty())
 }
 
-/// Where the anonymous memory of mappings is; of a file that a process has written to privately,
-/// where the whole of it is, since the kernel does not tell the two apart.
+/// Memory of mappings with anonymous pages, by node. Mappings of files that the process has written
+/// to privately count as a whole, since the kernel does not separate the two kinds by node.
 pub fn anonymous(mappings: &[Mapping]) -> NodeBytes {
     mappings.iter().filter(|mapping| mapping.anonymous_bytes > 0).map(|it| &it.bytes).collect()
 }

@@ -1,16 +1,17 @@
-//! Where the anonymous pages of a large process are, by a sample of them.
+//! Estimates the placement of a large process's anonymous memory from a stratified sample.
 //!
-//! `numa_maps` walks every page, about 10 ms a GiB. A sample costs the same for any size: the
-//! process's anonymous memory is cut into parts of one length, one page is drawn of each, and
-//! `move_pages(2)` says where it is.
+//! Reading `numa_maps` walks every page, about 10 ms a GiB. A sample costs the same for any size:
+//! the anonymous memory is divided into strata of equal length, one page is drawn from each, and
+//! `move_pages(2)` gives its node.
 //!
 //! ```text
 //! 16384 pages, each on node 0 with 6 chances of 10: off by sqrt(0.6 * 0.4 / 16384) = 0.4 points
 //! ```
 //!
-//! That is the most: where neighbours are alike, parts of one length do better than chance. The
-//! pages are drawn anew by position and not evenly spaced, since interleaved pages are evenly
-//! spaced too; and the same are drawn each time, so that what changes between two looks is pages.
+//! This is an upper bound: where neighbouring pages are alike, stratification does better than
+//! chance. The position within a stratum is pseudo-random, since interleaved pages are evenly
+//! spaced; it is the same in each sample, so that differences between two samples are differences
+//! of pages.
 
 use crate::{
     process::numa_maps::NodeBytes,
@@ -20,21 +21,21 @@ use crate::{
 use interleaf_procfs::maps::{Mapping, mappings};
 use std::{collections::BTreeMap, ops::Range};
 
-/// How many pages are drawn of all processes that are looked at together.
+/// Pages drawn from all processes that are sampled together.
 const STRATA: u64 = 1 << 14;
 
-/// And of each at least so many.
+/// The minimum of one process.
 const STRATA_MIN: u64 = 1 << 10;
 
-/// When fewer of them than one in so many are resident, too little is known: the memory is reserved
-/// more than used.
+/// At least one drawn page in this many has to be resident: with fewer, the memory is reserved more
+/// than used, and the sample says too little.
 const RESIDENT_ONE_IN: u64 = 16;
 
-/// Where the anonymous memory of a process is, about, as one of so many `processes`; `None` where
-/// a sample says too little, the kernel does not tell, or there is no such process.
+/// Estimated anonymous memory of a process by node, as one of `processes`; `None` where the sample
+/// says too little, the kernel refuses, or the process does not exist.
 ///
 /// # Errors
-/// When its files are there and cannot be read.
+/// When its files exist and cannot be read.
 pub fn anonymous(root: &Root, pid: u32, processes: usize) -> Result<Option<NodeBytes>, RootError> {
     let Some(maps) = root.peek(&format!("/proc/{pid}/maps"))? else { return Ok(None) };
     let statm = root.peek(&format!("/proc/{pid}/statm"))?.unwrap_or_default();
@@ -42,15 +43,14 @@ pub fn anonymous(root: &Root, pid: u32, processes: usize) -> Result<Option<NodeB
     let strata = (STRATA / processes.max(1) as u64).max(STRATA_MIN);
     let addresses = draw(&areas(&maps), page_bytes, strata);
     let mut status = vec![-1; addresses.len()];
-    // A process of another user, or one that has ended: `numa_maps` says which.
+    // The process belongs to another user, or has ended: reading `numa_maps` tells which.
     if syscall::move_pages(pid, &addresses, None, &mut status).is_err() {
         return Ok(None);
     }
     Ok(estimate(&status, anonymous_pages(&statm) * page_bytes))
 }
 
-/// The private memory in a text of `maps` that no file stands behind and that can be used:
-/// `7f00-8000 rw-p 00000000 00:00 0 [heap]`.
+/// Private anonymous mappings that are accessible: `7f00-8000 rw-p 00000000 00:00 0 [heap]`.
 fn areas(maps: &str) -> Vec<Range<u64>> {
     let is_usable = |mapping: &Mapping<'_>| {
         mapping.is_private_anonymous() && mapping.protection() != 0 && !mapping.addresses.is_empty()
@@ -58,7 +58,7 @@ fn areas(maps: &str) -> Vec<Range<u64>> {
     mappings(maps.as_bytes()).filter(is_usable).map(|mapping| mapping.addresses).collect()
 }
 
-/// A page of each part, by its address; fewer than parts where there are fewer pages.
+/// Draws a page of each stratum, by address; with fewer pages than strata, all pages.
 fn draw(areas: &[Range<u64>], page_bytes: u64, strata: u64) -> Vec<u64> {
     let total: u64 = areas.iter().map(|area| (area.end - area.start) / page_bytes).sum();
     let strata = strata.min(total);
@@ -81,7 +81,7 @@ fn draw(areas: &[Range<u64>], page_bytes: u64, strata: u64) -> Vec<u64> {
     addresses
 }
 
-/// A number that looks random: the finalizer of SplitMix64 (Steele, Lea and Flood, "Fast Splittable
+/// A pseudo-random number: the finalizer of SplitMix64 (Steele, Lea and Flood, "Fast Splittable
 /// Pseudorandom Number Generators", OOPSLA 2014).
 fn mixed(number: u64) -> u64 {
     let mut z = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -90,15 +90,15 @@ fn mixed(number: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Pages of a process in memory that are of no file: the second number of `statm` less the third.
+/// Resident anonymous pages: the second number of `statm` less the third.
 fn anonymous_pages(statm: &str) -> u64 {
     let mut numbers = statm.split_whitespace().skip(1).map(|word| word.parse().unwrap_or(0_u64));
     let (resident, of_files) = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
     resident.saturating_sub(of_files)
 }
 
-/// `bytes` in the proportions in which pages were found on nodes; a negative status is of a page
-/// that is not there.
+/// Divides `bytes` in proportion to the nodes of the drawn pages; a negative status is a page that
+/// is not resident.
 fn estimate(status: &[i32], bytes: u64) -> Option<NodeBytes> {
     let mut found: BTreeMap<u32, u64> = BTreeMap::new();
     for node in status.iter().filter_map(|status| u32::try_from(*status).ok()) {
@@ -135,7 +135,7 @@ mod tests {
         assert_eq!(anonymous_pages(""), 0);
     }
 
-    /// The nodes of pages that lie as `node` says, and what a sample makes of them.
+    /// The estimate for pages placed by `node`.
     fn seen(pages: u64, node: impl Fn(u64) -> i32) -> Option<NodeBytes> {
         let areas =
             [0x1000..0x1000 + pages / 3 * 4096, 1 << 40..(1 << 40) + (pages - pages / 3) * 4096];

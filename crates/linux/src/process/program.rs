@@ -1,5 +1,5 @@
-//! What a command is: a program of its own, or a script and what reads it; and how it is linked,
-//! which decides whether a library can be put between it and its C library.
+//! Inspects a command: its executable, or its script and interpreter; and its linkage, which
+//! decides whether a library can be preloaded between it and its C library.
 
 use elf::{ElfStream, abi, endian::AnyEndian, file::Class};
 use std::{
@@ -15,66 +15,58 @@ use std::{
     process::Command,
 };
 
-/// A script's reader may be a script, but not for ever: the kernel takes five.
+/// Nested interpreters: the kernel accepts five.
 const SCRIPTS_MAX: usize = 5;
 
-/// The kernel reads so much of a script's first line (`BINPRM_BUF_SIZE`).
+/// Bytes of a script's first line that the kernel reads (`BINPRM_BUF_SIZE`).
 const LINE_MAX: u64 = 256;
 
-/// A program.
+/// A program behind a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program {
-    /// The file that is loaded.
+    /// The executable.
     pub path: PathBuf,
-    /// The scripts before it, the first first.
+    /// Scripts before it, the first one first.
     pub scripts: Vec<PathBuf>,
-    /// How it is linked.
     pub linked: Linked,
-    /// The libraries that it names itself.
+    /// Libraries that the executable names itself.
     pub needs: Vec<String>,
-    /// What loads it, unless it is static.
+    /// The dynamic loader; `None` of a static program.
     pub loader: Option<PathBuf>,
-    /// Whether it gets rights that its caller does not have, so that the loader does not let the
-    /// caller choose its libraries.
+    /// True when the program gains rights that its caller lacks: the loader then ignores
+    /// LD_PRELOAD.
     pub is_privileged: bool,
 }
 
-/// How a program is linked.
+/// The linkage of a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Linked {
-    /// With the GNU C library, by its loader.
+    /// Dynamically, with the GNU C library.
     Gnu,
-    /// With musl, by its loader.
+    /// Dynamically, with musl.
     Musl,
-    /// With what it needs inside.
+    /// Statically.
     Static,
-    /// For another processor, or another width of addresses.
+    /// For another processor or address width.
     Foreign(String),
-    /// By a loader that we do not know.
+    /// Dynamically, by an unknown loader.
     Other(PathBuf),
 }
 
-/// Why it cannot be said what a command is.
+/// The reason why a command cannot be inspected.
 #[derive(Debug, thiserror::Error)]
 pub enum ProgramError {
-    /// There is none of that name.
     #[error("{0}: there is no such program")]
     Absent(String),
-    /// It cannot be looked at.
     #[error("{}: {why}", path.display())]
-    Unread {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        why: io::Error,
-    },
+    Unread { path: PathBuf, why: io::Error },
 }
 
 impl Program {
-    /// What the command `name` is.
+    /// Inspects the command `name`.
     ///
     /// # Errors
-    /// When there is none, or it cannot be looked at.
+    /// When it does not exist or cannot be read.
     pub fn inspect(name: &OsStr) -> Result<Self, ProgramError> {
         let mut path = find(name)?;
         let mut scripts = vec![];
@@ -94,8 +86,8 @@ impl Program {
         Ok(Self { path, scripts, linked, needs, loader, is_privileged })
     }
 
-    /// The libraries that come with it, those of its libraries too, as its loader lists them, who
-    /// does not run it for that; none where that is no loader of the GNU C library.
+    /// All libraries that are loaded with it, as the loader's `--list` gives them without running
+    /// the program; none unless the loader is that of the GNU C library.
     pub fn libraries(&self) -> Vec<String> {
         let (Linked::Gnu, Some(loader)) = (&self.linked, &self.loader) else { return vec![] };
         let listed = Command::new(loader).arg("--list").arg(&self.path).output();
@@ -106,7 +98,7 @@ impl Program {
     }
 }
 
-/// The file of a name, as execvp(3) finds it.
+/// The file of a command name, as execvp(3) finds it.
 fn find(name: &OsStr) -> Result<PathBuf, ProgramError> {
     let absent = || ProgramError::Absent(name.to_string_lossy().into_owned());
     if name.as_bytes().contains(&b'/') {
@@ -120,7 +112,7 @@ fn find(name: &OsStr) -> Result<PathBuf, ProgramError> {
     env::split_paths(&folders).map(|folder| folder.join(name)).find(runs).ok_or_else(absent)
 }
 
-/// What reads a script; `None` of a program.
+/// The interpreter of a script; `None` of an executable.
 fn reader(path: &Path) -> io::Result<Option<OsString>> {
     let mut line = vec![];
     File::open(path)?.take(LINE_MAX).read_to_end(&mut line)?;
@@ -132,20 +124,20 @@ fn reader_of(start: &[u8]) -> Option<OsString> {
         return None;
     }
     let Some(line) = start.strip_prefix(b"#!") else {
-        // What execvp(3) and shells make of a file that the kernel does not know.
+        // execvp(3) and shells run a file of unknown format with /bin/sh.
         return Some("/bin/sh".into());
     };
     let line = line.split(|byte| *byte == b'\n').next().unwrap_or_default();
     let mut words = line.split(|byte| b" \t".contains(byte)).filter(|word| !word.is_empty());
     let first = words.next()?;
-    // `env` becomes what it is told to find.
+    // `env` executes its argument.
     let is_env = first.ends_with(b"/env");
     let found = words.find(|word| !word.starts_with(b"-") && !word.contains(&b'='));
     let reader = found.filter(|_| is_env).unwrap_or(first);
     Some(OsString::from_vec(reader.to_vec()))
 }
 
-/// How a program is linked, by what it is loaded, and with what.
+/// The linkage of a program, its loader, and its libraries.
 fn linked(path: &Path) -> io::Result<(Linked, Option<PathBuf>, Vec<String>)> {
     let other = io::Error::other;
     let mut elf = ElfStream::<AnyEndian, _>::open_stream(File::open(path)?).map_err(other)?;
@@ -169,7 +161,7 @@ fn linked(path: &Path) -> io::Result<(Linked, Option<PathBuf>, Vec<String>)> {
     Ok((linked, Some(loader), needs))
 }
 
-/// The libraries that a program names; nothing where it has no table of sections.
+/// The libraries that a program names; none without a section table.
 fn needs(elf: &mut ElfStream<AnyEndian, File>) -> Result<Vec<String>, elf::ParseError> {
     let dynamic = elf.dynamic()?;
     let wanted = |entry: elf::dynamic::Dyn| (entry.d_tag == abi::DT_NEEDED).then(|| entry.d_val());
@@ -180,7 +172,7 @@ fn needs(elf: &mut ElfStream<AnyEndian, File>) -> Result<Vec<String>, elf::Parse
     offsets.into_iter().map(|at| names.get(at as usize).map(String::from)).collect()
 }
 
-/// What this program is for.
+/// The address width and processor of this program.
 fn own() -> (Class, u16) {
     let machine = match env::consts::ARCH {
         "x86_64" => abi::EM_X86_64,
@@ -193,14 +185,14 @@ fn own() -> (Class, u16) {
     (if cfg!(target_pointer_width = "64") { Class::ELF64 } else { Class::ELF32 }, machine)
 }
 
-/// Whether it runs with rights that are not its caller's (`AT_SECURE` of getauxval(3)).
+/// True when the program runs with rights that its caller lacks (`AT_SECURE` of getauxval(3)).
 fn is_privileged(path: &Path) -> io::Result<bool> {
     let file = fs::metadata(path)?;
     let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
     let is_other = |bit: u32, owner: u32, own: u32| file.mode() & bit != 0 && owner != own;
     let changes = is_other(0o4000, file.uid(), user.as_raw())
         || is_other(0o2010, file.gid(), group.as_raw()) && file.mode() & 0o2010 == 0o2010;
-    // Capabilities of a file give root nothing that it has not.
+    // Capabilities of a file give root nothing new.
     let mut value = [0_u8; 64];
     let has = rustix::fs::getxattr(path, "security.capability", &mut value[..]);
     Ok(changes || !user.is_root() && has.is_ok_and(|length| length > 0))

@@ -1,4 +1,4 @@
-//! Processes: who started whom, and whether one is still the one it was.
+//! Processes and their descendants, identified by process ID and start time.
 
 use crate::{
     machine::{id_list::IdList, node::size},
@@ -11,30 +11,28 @@ use std::{
     collections::{BTreeMap, BTreeSet},
 };
 
-/// A process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Process {
-    /// Its number.
     pub pid: u32,
-    /// Who started it, or who took it over.
+    /// The parent; after its end, the process that adopted this one.
     pub parent: u32,
-    /// Its session, by who began that; 0 when that is in another PID namespace (`docker exec`).
+    /// The session, by its leader; 0 when the leader is in another PID namespace (`docker exec`).
     pub session: u32,
-    /// Its name, of at most 15 bytes.
+    /// The command name, at most 15 bytes.
     pub name: String,
-    /// When it began, ticks after boot: with the number it names a process for good.
+    /// Start time, clock ticks after boot: with the process ID it identifies a process for good.
     pub start_ticks: u64,
-    /// Whether it has ended and waits to be noticed.
+    /// True when it has ended and was not waited for yet.
     pub is_zombie: bool,
 }
 
 impl Process {
-    /// Unique identity of the process: process numbers are reused.
+    /// Unique identity of the process: process IDs are reused.
     pub fn identity(&self) -> (u32, u64) {
         (self.pid, self.start_ticks)
     }
 
-    /// Whether it still runs.
+    /// True while this very process runs.
     ///
     /// # Errors
     /// When its file cannot be read.
@@ -44,10 +42,10 @@ impl Process {
     }
 }
 
-/// A process; `None` when there is none of that number.
+/// A process; `None` when it does not exist.
 ///
 /// # Errors
-/// When its line cannot be read.
+/// When its `stat` cannot be read or parsed.
 pub fn process(root: &Root, pid: u32) -> Result<Option<Process>, RootError> {
     let path = format!("/proc/{pid}/stat");
     let Some(text) = root.peek(&path)? else { return Ok(None) };
@@ -69,8 +67,8 @@ fn parse(text: &str) -> Option<Process> {
     })
 }
 
-/// A process and all that it and its children have started, parents before children; empty when
-/// there is no such process. Without those that are hidden from this user (`hidepid` of proc(5)).
+/// A process and its descendants, parents before children; empty when the process does not exist.
+/// Processes hidden from this user (`hidepid` of proc(5)) are left out.
 ///
 /// # Errors
 /// When `/proc` cannot be read.
@@ -86,7 +84,7 @@ pub struct ProcessTable {
 }
 
 impl ProcessTable {
-    /// Reads `stat` of each process once. It is cut short when `stop` is set.
+    /// Reads `stat` of each process once; ends early when `stop` is set.
     ///
     /// # Errors
     /// When `/proc` cannot be read.
@@ -104,18 +102,18 @@ impl ProcessTable {
         Ok(table)
     }
 
-    /// A process.
     pub fn get(&self, pid: u32) -> Option<&Process> {
         self.processes.get(&pid)
     }
 
-    /// A process and its descendants, parents before children; empty when there is no such process.
+    /// A process and its descendants, parents before children; empty when the process does not
+    /// exist.
     pub fn tree(&self, pid: u32) -> Vec<Process> {
         self.tree_of(pid).into_iter().cloned().collect()
     }
 
-    /// The processes in the tree of `pid` that are wanted, and all their descendants, parents
-    /// before children.
+    /// The wanted processes in the tree of `pid` and all their descendants, parents before
+    /// children.
     pub fn within(&self, pid: u32, is_wanted: impl Fn(&Process) -> bool) -> Vec<Process> {
         let mut found = BTreeSet::new();
         let mut all = self.tree_of(pid);
@@ -125,7 +123,7 @@ impl ProcessTable {
 
     fn tree_of(&self, pid: u32) -> Vec<&Process> {
         let mut found: Vec<&Process> = self.processes.get(&pid).into_iter().collect();
-        // The parents of a captured machine may go in a circle.
+        // The parents in a captured machine may form a cycle.
         let mut seen = BTreeSet::from([pid]);
         let mut at = 0;
         while let Some(parent) = found.get(at) {
@@ -138,7 +136,7 @@ impl ProcessTable {
     }
 }
 
-/// A process; `None` when there is none of that number, or it is hidden from this user.
+/// A process; `None` when it does not exist or is hidden from this user.
 fn visible(root: &Root, pid: u32) -> Result<Option<Process>, RootError> {
     match process(root, pid) {
         Err(why) if why.is_permission() => Ok(None),
@@ -146,8 +144,8 @@ fn visible(root: &Root, pid: u32) -> Result<Option<Process>, RootError> {
     }
 }
 
-/// The processes of a machine at one moment: `/proc` is gone through when the table is first asked
-/// for, and not again.
+/// The processes of a machine at one moment: `/proc` is read when the table is first requested, and
+/// not again.
 #[derive(Debug)]
 pub struct Snapshot<'a> {
     root: &'a Root,
@@ -156,17 +154,15 @@ pub struct Snapshot<'a> {
 }
 
 impl<'a> Snapshot<'a> {
-    /// Reads nothing yet.
     pub fn new(root: &'a Root, stop: &'a StopFlag) -> Self {
         Self { root, stop, table: OnceCell::new() }
     }
 
-    /// The machine.
     pub fn root(&self) -> &'a Root {
         self.root
     }
 
-    /// All processes.
+    /// The table of all processes.
     ///
     /// # Errors
     /// When `/proc` cannot be read.
@@ -178,7 +174,7 @@ impl<'a> Snapshot<'a> {
         Ok(self.table.get_or_init(|| table))
     }
 
-    /// One process, which costs one file where the table was not asked for.
+    /// One process, which costs one file as long as the table was not requested.
     ///
     /// # Errors
     /// When its file cannot be read.
@@ -190,29 +186,29 @@ impl<'a> Snapshot<'a> {
     }
 }
 
-/// Resident anonymous memory of a process, bytes: without files and shared memory. `None` when
-/// there is no such process, or it has ended.
+/// Resident anonymous memory of a process without files and shared memory, bytes. `None` when the
+/// process does not exist or has ended.
 ///
 /// # Errors
-/// When its status cannot be read.
+/// When its `status` cannot be read.
 pub fn anonymous_bytes(root: &Root, pid: u32) -> Result<Option<u64>, RootError> {
     let status = root.peek(&format!("/proc/{pid}/status"))?.unwrap_or_default();
     Ok(size(&status, "RssAnon"))
 }
 
-/// The nodes that a process may have memory of; `None` when there is no such process, or the kernel
-/// has no cpusets.
+/// The nodes on which a process may allocate; `None` when the process does not exist, or the kernel
+/// lacks cpusets.
 ///
 /// # Errors
-/// When its status cannot be read.
+/// When its `status` cannot be read or parsed.
 pub fn allowed_nodes(root: &Root, pid: &str) -> Result<Option<IdList>, RootError> {
     allowed(root, pid, "Mems_allowed_list", "a list of nodes")
 }
 
-/// The CPUs that a process may run on; `None` when there is no such process.
+/// The CPUs on which a process may run; `None` when the process does not exist.
 ///
 /// # Errors
-/// When its status cannot be read.
+/// When its `status` cannot be read or parsed.
 pub fn allowed_cpus(root: &Root, pid: &str) -> Result<Option<IdList>, RootError> {
     allowed(root, pid, "Cpus_allowed_list", "a list of CPUs")
 }

@@ -1,4 +1,4 @@
-//! Old contents or new ones, whatever is at the target and whoever put it there.
+//! The target has old contents or new ones, whatever is there and whoever owns it.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 use super::*;
@@ -13,7 +13,7 @@ fn mode(path: &Path) -> u32 {
     fs::metadata(path).unwrap().mode() & 0o7777
 }
 
-/// The names in a folder, hidden ones too.
+/// The names in a folder, hidden ones included.
 fn names(folder: &Path) -> Vec<String> {
     let mut names: Vec<String> = fs::read_dir(folder)
         .unwrap()
@@ -23,7 +23,7 @@ fn names(folder: &Path) -> Vec<String> {
     names
 }
 
-/// Gives a file to another user; only root can.
+/// Gives a file to another user; fails except for root.
 fn give_away(path: &Path) -> bool {
     let given = std::os::unix::fs::lchown(path, Some(OTHER), Some(OTHER));
     if given.is_err() {
@@ -41,7 +41,7 @@ fn an_output_is_replaced_and_keeps_mode_and_links() {
     fs::set_permissions(at("real"), fs::Permissions::from_mode(0o640)).unwrap();
     symlink("real", at("link")).unwrap();
     symlink("later", at("dangling")).unwrap();
-    // Files with names that an implementation might take for temporary ones.
+    // Files whose names an implementation might use for temporary ones.
     for name in ["real.new", ".real.new", "link.new"] {
         fs::write(at(name), "bystander").unwrap();
     }
@@ -114,7 +114,7 @@ fn what_another_user_put_there_is_not_followed() {
     give_away(&at("theirs"));
     assert!(named(&at("theirs"), b"x", Durability::Cached).is_err());
     assert_eq!(fs::read(at("victim")).unwrap(), b"root's");
-    // In a folder that is not shared it is replaced, and stays theirs.
+    // In an unshared folder it is replaced, and keeps its owner.
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
     named(&at("theirs"), b"new", Durability::Cached).unwrap();
     assert_eq!(fs::metadata(at("theirs")).unwrap().uid(), OTHER);

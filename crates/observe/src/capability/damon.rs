@@ -1,4 +1,4 @@
-//! What DAMON can do, as far as it is known: most of it shows only when it is asked.
+//! The capabilities of DAMON, as far as they are known: most of them show only in a probe.
 
 use super::Status;
 use interleaf_linux::machine::{
@@ -9,7 +9,7 @@ use interleaf_linux::machine::{
     topology::Machine,
 };
 
-/// What asking gave; `None` when nobody asked.
+/// The result of a probe; `None` when none was made.
 pub(super) type Asked<'a> = Option<&'a Result<Probed, ProbeError>>;
 
 const PROBE: &str = "interleaf doctor --probe, as root, finds out: it sets up a thread, does not \
@@ -33,7 +33,7 @@ pub(super) fn operations(machine: &Machine, asked: Asked) -> Status {
 }
 
 pub(super) fn actions(machine: &Machine, asked: Asked) -> Status {
-    let probed = match ask(machine, asked) {
+    let probed = match probe_result(machine, asked) {
         Ok(probed) => probed,
         Err(status) => return status,
     };
@@ -47,17 +47,17 @@ pub(super) fn actions(machine: &Machine, asked: Asked) -> Status {
     )
 }
 
-/// Whether pages of running programs can be interleaved: a scheme needs several destinations, and
-/// they are for operations on virtual addresses only.
+/// The capability to interleave pages of running programs: a scheme needs several destinations, and
+/// operations on virtual addresses.
 pub(super) fn destinations(machine: &Machine, asked: Asked) -> Status {
     let (destinations, operations) = match (&machine.damon, asked) {
-        // Somebody's context shows it without asking.
+        // A context that another program has set up shows it without a probe.
         (Some(Damon { destinations: Some(there), operations, .. }), _)
             if !operations.is_empty() =>
         {
             (*there, operations)
         }
-        _ => match ask(machine, asked) {
+        _ => match probe_result(machine, asked) {
             Ok(probed) => (probed.destinations, &probed.operations),
             Err(status) => return status,
         },
@@ -78,7 +78,7 @@ pub(super) fn destinations(machine: &Machine, asked: Asked) -> Status {
 }
 
 pub(super) fn goals(machine: &Machine, asked: Asked) -> Status {
-    let probed = match ask(machine, asked) {
+    let probed = match probe_result(machine, asked) {
         Ok(probed) => probed,
         Err(status) => return status,
     };
@@ -96,8 +96,8 @@ pub(super) fn goals(machine: &Machine, asked: Asked) -> Status {
     Status::present(format!("{goals}{tuners}"))
 }
 
-/// What DAMON said, or why that is not known.
-fn ask<'a>(machine: &Machine, asked: Asked<'a>) -> Result<&'a Probed, Status> {
+/// The result of the probe, or the reason why it is not known.
+fn probe_result<'a>(machine: &Machine, asked: Asked<'a>) -> Result<&'a Probed, Status> {
     if machine.damon.is_none() {
         return Err(no_damon());
     }

@@ -1,4 +1,4 @@
-//! Nodes, their weights, and whose pages can be moved.
+//! Capabilities of nodes: their weights, and the migration of pages.
 
 use super::{Status, rights::Rights};
 use interleaf_linux::{
@@ -18,12 +18,12 @@ pub(super) fn memory_nodes(machine: &Machine) -> Status {
     )
 }
 
-/// How far the sizes of nodes may be from that of the machine, as one part of so many: they are
-/// read one after the other.
+/// The tolerated difference between the sizes of nodes and that of the machine, as one part in this
+/// many: they are read one after the other.
 const SIZES_APART: u64 = 64;
 
-/// Whether the sizes of the nodes can be believed. Some kernels tell too little of a node whose
-/// memory they set up late, or got from a hypervisor after boot.
+/// Plausibility of the nodes' sizes. Some kernels report too little of a node whose memory they set
+/// up late, or got from a hypervisor after boot.
 pub(super) fn sizes(machine: &Machine) -> Status {
     let sizes = machine.nodes.iter().map(|node| node.total_bytes);
     let sum = sizes.fold(0, u64::saturating_add);
@@ -50,7 +50,7 @@ pub(super) fn sizes(machine: &Machine) -> Status {
     }
 }
 
-/// Whether some memory has no rated bandwidth.
+/// True when the bandwidth of some memory is not rated.
 fn is_unrated(machine: &Machine) -> bool {
     let mut nodes = machine.nodes.iter().filter(|node| node.total_bytes > 0);
     nodes.any(|node| node.rated.as_ref().and_then(|rated| rated.read_mibps).is_none())

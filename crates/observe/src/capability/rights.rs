@@ -1,6 +1,6 @@
-//! What the user may do, as the kernel decides it: `move_pages` looks into another user's process
-//! with the right to trace it, and moves pages that several processes map with `CAP_SYS_NICE`
-//! (move_pages(2)); files of sysfs that are root's are written by root, or with `CAP_DAC_OVERRIDE`.
+//! The user's rights, as the kernel checks them: `move_pages` on another user's process takes the
+//! right to trace it, and on pages that several processes map `CAP_SYS_NICE` (move_pages(2));
+//! root's files in sysfs are written by root, or with `CAP_DAC_OVERRIDE`.
 
 use interleaf_linux::root::{Root, RootError};
 
@@ -11,7 +11,7 @@ const DAC_OVERRIDE: u32 = 1;
 const SYS_PTRACE: u32 = 19;
 const SYS_NICE: u32 = 23;
 
-/// The rights of the process that reads them.
+/// The rights of the reading process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Rights {
     is_root: bool,
@@ -20,7 +20,7 @@ pub(super) struct Rights {
 }
 
 impl Rights {
-    /// `None` of a machine that does not tell.
+    /// `None` of a machine without this information.
     pub(super) fn read(root: &Root) -> Result<Option<Self>, RootError> {
         let Some(text) = root.text(STATUS)? else { return Ok(None) };
         let mut user = None;
@@ -33,7 +33,7 @@ impl Rights {
             };
             match line.split_once(':') {
                 Some(("Uid", users)) => {
-                    // The real one, and the one that counts.
+                    // The real user ID comes first, then the effective one.
                     let effective = users.split_whitespace().nth(1);
                     let number = effective.and_then(|user| user.parse::<u32>().ok());
                     user = Some(number.ok_or_else(wrong)?);
@@ -53,17 +53,17 @@ impl Rights {
         self.capabilities & (1 << capability) != 0
     }
 
-    /// Whether pages of other users' processes can be moved.
+    /// True when pages of other users' processes can be moved.
     pub(super) fn traces_others(self) -> bool {
         self.has(SYS_PTRACE)
     }
 
-    /// Whether pages that several processes map can be moved.
+    /// True when pages that several processes map can be moved.
     pub(super) fn moves_shared(self) -> bool {
         self.has(SYS_NICE)
     }
 
-    /// Whether files can be written that are root's.
+    /// True when root's files can be written.
     pub(super) fn writes_as_root(self) -> bool {
         self.is_root || self.has(DAC_OVERRIDE)
     }

@@ -1,4 +1,4 @@
-//! Who else moves pages, or holds what moves them.
+//! Rivals: programs and kernel features that move pages, or hold the mechanisms for it.
 
 use super::Status;
 use interleaf_linux::{
@@ -10,15 +10,15 @@ use interleaf_linux::{
     root::{Root, RootError},
 };
 
-/// Programs that move pages as long as they run, by the name of their process. Not those that only
-/// set a switch when they start, such as tuned: the switch is looked at.
+/// Programs that move pages as long as they run, by process name. Programs that only change a
+/// setting when they start, such as tuned, are not listed: the setting is checked itself.
 const PROGRAMS: [(&str, &str, &str); 3] = [
     ("numad", "numad moves processes and their pages to nodes", "systemctl stop numad"),
     ("memtierd", "memtierd moves pages between tiers", "stop memtierd where it was started"),
     ("damo", "damo is at work with DAMON", "damo stop"),
 ];
 
-/// A rival, and what to do about it.
+/// A rival, and how to stop it.
 struct Rival {
     what: String,
     remedy: String,
@@ -28,7 +28,7 @@ fn rival(what: impl Into<String>, remedy: impl Into<String>) -> Rival {
     Rival { what: what.into(), remedy: remedy.into() }
 }
 
-/// Others that move pages, or hold DAMON.
+/// Programs and kernel features that move pages, or hold DAMON.
 pub(super) fn rivals(root: &Root, machine: &Machine) -> Result<Status, RootError> {
     let mut rivals = vec![];
     if machine.memory_nodes().len() > 1 {
@@ -53,7 +53,7 @@ pub(super) fn rivals(root: &Root, machine: &Machine) -> Result<Status, RootError
     Ok(Status::present("nobody else moves pages or holds DAMON"))
 }
 
-/// `numa_balancing`: bit 0 and bit 1 are two movers.
+/// `numa_balancing`: bits 0 and 1 are two mechanisms.
 fn balancing(machine: &Machine) -> Option<Rival> {
     let value = machine.sysctls.numa_balancing.filter(|value| *value > 0)?;
     let does = match (value & 1 > 0, value & 2 > 0) {
@@ -77,9 +77,9 @@ fn reclaim(machine: &Machine) -> Option<Rival> {
     ))
 }
 
-/// `khugepaged`: of 2 MiB it makes one huge page where most of the small ones are, so that a ratio
-/// within them is lost (`hpage_collapse_find_target_node` in `mm/khugepaged.c`). With `madvise` it
-/// does so for programs that ask.
+/// `khugepaged` collapses 2 MiB into one huge page on the node of most of its small pages, so that
+/// a ratio within them is lost (`hpage_collapse_find_target_node` in `mm/khugepaged.c`). With
+/// `madvise` it does so for programs that ask.
 fn huge_pages(machine: &Machine) -> Option<Rival> {
     machine.sysctls.huge_pages.as_deref().filter(|chosen| *chosen == "always")?;
     Some(rival(
@@ -110,7 +110,7 @@ fn of_damon(damon: &Damon) -> Vec<Rival> {
     modules.chain(damon.kdamonds.iter().map(thread)).collect()
 }
 
-/// Programs that run. What else runs is not noted, so that a capture does not tell it.
+/// Running programs. Other processes are not captured: their names are private.
 fn programs(root: &Root) -> Result<Vec<Rival>, RootError> {
     let mut found: Vec<Rival> = vec![];
     for process in root.peek_names("/proc")? {
@@ -122,7 +122,7 @@ fn programs(root: &Root) -> Result<Vec<Rival>, RootError> {
         let Some((_, what, remedy)) = PROGRAMS.iter().find(|(program, ..)| *program == name) else {
             continue;
         };
-        // This one a capture should have.
+        // A rival's name is captured.
         root.text(&path)?;
         if !found.iter().any(|rival| rival.what == *what) {
             found.push(rival(*what, *remedy));
@@ -131,7 +131,7 @@ fn programs(root: &Root) -> Result<Vec<Rival>, RootError> {
     Ok(found)
 }
 
-/// Settings that a process of ours changed and was killed before it put them back.
+/// Settings that a process of Interleaf changed before it was killed.
 pub(super) fn left_behind(root: &Root) -> Status {
     let remedy = "interleaf run --restore, as root";
     let (left, damaged) = match leftovers(root).and_then(|left| Ok((left, damaged(root)?))) {

@@ -1,4 +1,5 @@
-//! What the kernel counts, limits and offers beside the placement of pages.
+//! Capabilities of the kernel beside the placement of pages: counters, limits, pressure stall
+//! information.
 
 use super::Status;
 use crate::counters::{PlanError, plan, rough_layout};
@@ -9,7 +10,7 @@ use interleaf_linux::{
 };
 use std::io;
 
-/// Uncore units that count traffic, by the beginning of their name.
+/// Uncore units that count traffic, by the prefix of their names.
 const COUNTERS: [(&str, &str); 8] = [
     ("uncore_imc", "Intel memory controllers"),
     ("uncore_cxlcm", "Intel CXL ports"),
@@ -40,7 +41,7 @@ pub(super) fn counters(root: &Root, machine: &Machine) -> Result<Status, RootErr
     }
 }
 
-/// The units that count traffic, by what they are.
+/// The units that count traffic, by kind.
 fn units(root: &Root) -> Result<String, RootError> {
     let units = root.names("/sys/bus/event_source/devices")?;
     let mut found = vec![];
@@ -53,7 +54,7 @@ fn units(root: &Root) -> Result<String, RootError> {
     Ok(found.join(", "))
 }
 
-/// The state of a kernel that was built with pressure stall information and does not keep it.
+/// True for a kernel that was built with pressure stall information and does not collect it.
 fn pressure_off(why: &RootError) -> bool {
     matches!(why, RootError::Read { why, .. } if why.kind() == io::ErrorKind::Unsupported)
 }
@@ -72,7 +73,7 @@ pub(super) fn swap(root: &Root) -> Result<Status, RootError> {
     let Some(text) = root.text("/proc/swaps")? else {
         return Ok(Status::missing("the kernel cannot swap", "run a kernel with CONFIG_SWAP"));
     };
-    // A header, then a line for each: its name, type, size and use in KiB, priority.
+    // A header, then a line for each: name, type, size and use in KiB, priority.
     let kib = |line: &str| line.split_whitespace().rev().nth(2)?.parse::<u64>().ok();
     let sizes: Vec<u64> = text.lines().skip(1).filter_map(kib).collect();
     if sizes.is_empty() {

@@ -1,12 +1,12 @@
-//! Which CPU a machine has, as `/proc/cpuinfo` tells it.
+//! The CPU model of a machine, from `/proc/cpuinfo`.
 
 use interleaf_linux::root::{Root, RootError};
 use std::fmt;
 
-/// A CPU's model in numbers, which its event codes go by.
+/// A CPU model in numbers, by which event codes are chosen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cpu {
-    /// Who made it, such as `GenuineIntel`.
+    /// The manufacturer, such as `GenuineIntel`.
     pub vendor: String,
     /// Its family, such as 6 for Intel's servers and 26 for Zen 5.
     pub family: u32,
@@ -22,10 +22,10 @@ impl fmt::Display for Cpu {
     }
 }
 
-/// The CPU of a machine; `None` where the file has no such numbers, as on AArch64.
+/// The CPU of a machine; `None` where the file lacks these numbers, as on AArch64.
 ///
 /// # Errors
-/// When the file is there and cannot be read.
+/// When the file exists and cannot be read.
 pub fn cpu(root: &Root) -> Result<Option<Cpu>, RootError> {
     let text = root.text("/proc/cpuinfo")?.unwrap_or_default();
     let value = |key: &str| {

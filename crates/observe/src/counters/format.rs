@@ -1,12 +1,12 @@
-//! Where the fields of an event go: `format/` of a PMU, such as `config:0-7,32-35`.
+//! Bit positions of an event's fields: `format/` of a PMU, such as `config:0-7,32-35`.
 //!
 //! The lowest bits of a value go to the first range, the next ones to the second. With
 //! `config:8-15,32-63` the value 0x10c8178201 is 0x01 in bits 8 to 15 and 0x10c81782 from bit 32.
 
-/// Words of an event's configuration: `config`, `config1`, `config2`.
+/// Configuration words of an event: `config`, `config1`, `config2`.
 pub const WORDS: usize = 3;
 
-/// Where one field goes.
+/// The position of a field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Field {
     /// The word: 0 is `config`, 1 `config1`, 2 `config2`.
@@ -16,7 +16,7 @@ pub struct Field {
 }
 
 impl Field {
-    /// Reads what the kernel wrote; `None` when it is no format of the words that are known.
+    /// Parses the kernel's notation; `None` when it uses another word.
     pub fn parse(text: &str) -> Option<Self> {
         let (word, ranges) = text.trim().split_once(':')?;
         let word = match word {
@@ -35,12 +35,12 @@ impl Field {
         (bits <= u64::BITS).then_some(Self { word, ranges })
     }
 
-    /// How many bits it has, 1 to 64.
+    /// The width in bits, 1 to 64.
     pub fn bits(&self) -> u32 {
         self.ranges.iter().map(|(first, last)| last - first + 1).sum()
     }
 
-    /// Puts `value` into `words`; whether it fits. Words stay as they are when it does not.
+    /// Inserts `value` into `words`; false when it does not fit, and `words` are unchanged.
     pub fn put(&self, value: u64, words: &mut [u64; WORDS]) -> bool {
         if self.bits() < u64::BITS && value >> self.bits() != 0 {
             return false;
@@ -55,7 +55,7 @@ impl Field {
         true
     }
 
-    /// What `words` have of it.
+    /// Extracts the field from `words`.
     pub fn get(&self, words: &[u64; WORDS]) -> u64 {
         let (mut value, mut at) = (0, 0);
         for (first, last) in &self.ranges {
@@ -67,7 +67,7 @@ impl Field {
     }
 }
 
-/// The lowest `count` bits, 1 to 64.
+/// A mask of the lowest `count` bits, 1 to 64.
 fn mask(count: u32) -> u64 {
     u64::MAX >> (u64::BITS - count)
 }
@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn by_hand() {
-        // Formats of Linux, and words that were worked out on paper.
+        // Formats of Linux, with words calculated by hand.
         let table = [
             ("config:0-7", 0x05, [0x05, 0, 0]),
             ("config:8-15", 0xcf, [0xcf00, 0, 0]),
@@ -119,7 +119,7 @@ mod tests {
     }
 
     proptest! {
-        /// What is put is what is got, and no bit lands elsewhere.
+        /// An inserted value can be extracted, and no other bit changes.
         #[test]
         fn there_and_back(widths in prop::collection::vec((1u32..12, 0u32..4), 1..5), value: u64) {
             let mut next = 0;

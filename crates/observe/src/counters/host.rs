@@ -1,4 +1,4 @@
-//! Counters that are open, and their readings.
+//! Open counters and their readings.
 
 use super::{
     plan::{Plan, Planned},
@@ -18,7 +18,7 @@ use std::{
 
 const PARANOID: &str = "/proc/sys/kernel/perf_event_paranoid";
 
-/// Files that a process has open beside counters, and those it may come to open.
+/// Open files beside counters, with a reserve.
 const OTHER_FILES: u64 = 128;
 
 /// Open counters.
@@ -29,18 +29,18 @@ pub struct Counters {
     last: Instant,
 }
 
-/// Events that are counted at once.
+/// Events that are counted at the same time.
 #[derive(Debug)]
 pub(super) struct Group {
     pub(super) leader: OwnedFd,
-    /// The others; held open, and read with the leader.
+    /// The other descriptors, kept open; they are read with the leader.
     pub(super) _others: Vec<OwnedFd>,
     /// The events, as indices into the plan.
     pub(super) events: Vec<usize>,
     pub(super) last: Raw,
 }
 
-/// What the kernel says of a group.
+/// A reading of a group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Raw {
     pub(super) enabled_ns: u64,
@@ -48,52 +48,48 @@ pub(super) struct Raw {
     pub(super) counts: Vec<u64>,
 }
 
-/// Why counters cannot be opened.
+/// The reason why counters cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// There is nothing in the plan.
     #[error("there is nothing to count")]
     Nothing,
-    /// This user may not count what others do.
+    /// This user may not count the activity of other processes.
     #[error(
         "this user may not count what {}{}",
         if *.whole_machine { "the whole machine does" } else { "programs do" },
         setting(.paranoid)
     )]
     NotPermitted {
-        /// Whether it was to be counted whoever runs, not one command alone.
+        /// True for counting on all CPUs, false for one command alone.
         whole_machine: bool,
         /// `kernel.perf_event_paranoid`; `None` where it cannot be read.
         paranoid: Option<i64>,
     },
-    /// The machine has no such unit after all.
+    /// The machine lacks a planned unit.
     #[error("{pmu}{}: no such unit: {why}", on_cpu(.cpu))]
     NoUnit {
         /// The PMU.
         pmu: String,
-        /// The CPU; `None` for any that a command runs on.
+        /// The CPU; `None` for all CPUs that a command runs on.
         cpu: Option<u32>,
-        /// The system's reason.
         why: io::Error,
     },
-    /// More files are needed than a process may have.
+    /// More files are needed than a process may open.
     #[error("{needed} counters are needed, and a process may have {limit} files")]
     Files {
-        /// How many counters.
+        /// The number of counters.
         needed: u64,
-        /// How many files.
+        /// The limit on files.
         limit: u64,
     },
     /// The kernel refuses an event.
     #[error("{event} of {pmu}{}: refused: {why}", on_cpu(.cpu))]
     Refused {
-        /// The event.
         event: String,
         /// The PMU.
         pmu: String,
-        /// The CPU; `None` for any that a command runs on.
+        /// The CPU; `None` for all CPUs that a command runs on.
         cpu: Option<u32>,
-        /// The system's reason.
         why: io::Error,
     },
 }
@@ -107,7 +103,7 @@ fn setting(value: &Option<i64>) -> String {
 }
 
 impl OpenError {
-    /// What to do about it, or what could serve instead.
+    /// How to proceed, or an alternative.
     pub fn hint(&self) -> &'static str {
         match self {
             Self::NotPermitted { whole_machine: true, .. } => {
@@ -130,9 +126,9 @@ impl OpenError {
 }
 
 impl Counters {
-    /// Opens what is planned for the machine that this runs on; it counts from now on. `root` is
-    /// asked why where the kernel does not permit it. Where it takes more files than this process
-    /// may have, the limit is raised as far as it may be, for its children too.
+    /// Opens a plan on the running machine; events are counted from now on. `root` gives the reason
+    /// where the kernel denies permission. If the plan needs more files than this process may open,
+    /// the limit is raised as far as possible, for its children too.
     ///
     /// # Errors
     /// When an event cannot be opened.
@@ -140,7 +136,7 @@ impl Counters {
         if plan.events.is_empty() {
             return Err(OpenError::Nothing);
         }
-        room(plan.events.len() as u64)?;
+        raise_file_limit(plan.events.len() as u64)?;
         let mut groups: Vec<Group> = vec![];
         let mut number = None;
         for (at, event) in plan.events.iter().enumerate() {
@@ -149,7 +145,7 @@ impl Counters {
             let leader = groups.last().filter(|_| same).map(|group| group.leader.as_fd());
             let opened =
                 match syscall::perf_event_open(event.kind, event.config, event.cpu, leader) {
-                    // The group is full: this one takes turns with it.
+                    // The group is full: this event takes turns with it.
                     Err(why) if same && why.raw_os_error() == Some(libc::EINVAL) => {
                         number = None;
                         syscall::perf_event_open(event.kind, event.config, event.cpu, None)
@@ -178,7 +174,7 @@ impl Counters {
         Ok(Self { plan, groups, last: Instant::now() })
     }
 
-    /// What is counted, and how.
+    /// The plan that is being counted.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
@@ -194,7 +190,7 @@ impl Group {
             [_, enabled, running, counts @ ..] if counts.len() == self.events.len() => {
                 Ok(Raw { enabled_ns: *enabled, running_ns: *running, counts: counts.to_vec() })
             }
-            // The kernel gives nothing of a group in error.
+            // A group in an error state gives no bytes.
             _ => Err(io::ErrorKind::UnexpectedEof.into()),
         }
     }
@@ -231,11 +227,11 @@ impl Source for Counters {
     }
 }
 
-/// What a group counted between two readings.
+/// The growth of a group's counts between two readings.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Grown {
     pub(super) enabled_ns: f64,
-    /// What each would have counted had it had a counter all the time; `None` when it had none.
+    /// Each count, scaled up to the whole time; `None` when the group had no counter.
     pub(super) counts: Option<Vec<f64>>,
 }
 
@@ -253,8 +249,7 @@ impl Grown {
     }
 }
 
-/// Puts together what groups counted. Where one that should count had no counter at any time, the
-/// sum it belongs to is not known.
+/// Sums the counts of groups. Where a group never had a counter, its sum is unknown.
 fn sum(plan: &Plan, grown: &[(&[usize], Grown)]) -> Reading {
     let mut reading = Reading { traffic: nothing(plan.domains, plan.tiers), ..Reading::default() };
     let mut unknown = vec![];
@@ -319,7 +314,7 @@ fn forget(reading: &mut Reading, domain: usize, tier: Option<usize>, quantity: Q
         (Quantity::Slots | Quantity::MemorySlots, _) => clear(&mut reading.extras.slots, domain),
         (Quantity::Read, Some(tier)) => reading.traffic[domain][tier].read_bytes = None,
         (Quantity::Written, Some(tier)) => reading.traffic[domain][tier].written_bytes = None,
-        // A latency is their ratio: neither tells anything alone.
+        // Latency is their ratio: neither has a meaning alone.
         (_, Some(tier)) => {
             let traffic = &mut reading.traffic[domain][tier];
             (traffic.inserts, traffic.occupancy_ns) = (None, None);
@@ -338,7 +333,7 @@ fn refused_of(event: &Planned, why: io::Error, root: &Root) -> OpenError {
     refused(&event.name, &event.pmu, Some(event.cpu), why, root)
 }
 
-/// Why an event is refused; on one CPU, or with `None` on all that a command runs on.
+/// The error for a refused event; `None` for all CPUs that a command runs on.
 pub(super) fn refused(
     event: &str,
     pmu: &str,
@@ -359,15 +354,15 @@ pub(super) fn refused(
     }
 }
 
-/// Sees to it that so many files can be opened: raises the limit of this process as far as it may.
-fn room(counters: u64) -> Result<(), OpenError> {
+/// Raises this process's limit on open files as far as possible.
+fn raise_file_limit(counters: u64) -> Result<(), OpenError> {
     let limit = getrlimit(Resource::Nofile);
     let wanted = counters + OTHER_FILES;
     if limit.current.is_none_or(|current| current >= wanted) {
         return Ok(());
     }
     let current = Some(limit.maximum.map_or(wanted, |maximum| maximum.min(wanted)));
-    // Where it is refused, opening says so.
+    // If the limit cannot be raised, opening reports it.
     let raised = setrlimit(Resource::Nofile, Rlimit { current, ..limit }).is_ok();
     match current {
         Some(current) if raised && current >= counters => Ok(()),

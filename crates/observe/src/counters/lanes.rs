@@ -1,16 +1,16 @@
-//! Which unit counts for which lane, where a unit cannot count for all of them at once.
+//! Assignment of units to lanes, where a unit cannot count for all lanes at once.
 
 use super::table::{Event, Quantity};
 
-/// Units that count for one lane, at most: a unit takes a file for each of its events on each
-/// socket, and addresses are spread so evenly that more would add little.
+/// Units that count for one lane, at most: each takes a file for each of its events on each socket,
+/// and addresses are spread so evenly that more would add little.
 const UNITS_MAX: usize = 8;
 
-/// What a unit counts: the events, and for each how many units one that counts stands for.
+/// The events of a unit, each with the number of units that it represents.
 pub(super) type Dealt<'a> = Vec<(&'a Event, f64)>;
 
-/// Deals the events of one PMU to its `units`, in their order. Events without a lane are counted by
-/// all units; ticks by those that need them.
+/// Assigns the events of one PMU to its `units`, in order. Events without a lane are counted by all
+/// units; ticks by those that need them.
 pub(super) fn deal<'a>(events: &[&'a Event], units: usize) -> Vec<Dealt<'a>> {
     let mut dealt: Vec<Dealt<'a>> = vec![vec![]; units];
     let mut lanes: Vec<u32> = events.iter().filter_map(|event| event.lane).collect();
@@ -19,7 +19,7 @@ pub(super) fn deal<'a>(events: &[&'a Event], units: usize) -> Vec<Dealt<'a>> {
     for (at, lane) in lanes.iter().enumerate() {
         let of_lane: Vec<usize> = match units > lanes.len() {
             true => (at..units).step_by(lanes.len()).collect(),
-            // Fewer units than lanes: the kernel lets those of one unit take turns.
+            // Fewer units than lanes: the kernel multiplexes the lanes of a unit.
             false => (0..units).filter(|unit| *unit == at % units).collect(),
         };
         let chosen = spread(&of_lane);
@@ -53,7 +53,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// However many units there are, what is counted of an event stands for all of them.
+        /// With any number of units, the counted ones represent all of them.
         #[test]
         fn units_that_count_stand_for_all(units in 1usize..130, which in 0usize..5) {
             let table = &tables()[which];

@@ -1,4 +1,4 @@
-//! What is opened on a machine, decided without opening anything.
+//! Plans the events to open on a machine, without opening any.
 
 use super::{
     cpu::cpu,
@@ -16,45 +16,44 @@ use interleaf_model::{
 };
 use std::{collections::BTreeSet, fmt};
 
-/// What is to be opened, and what its counts stand for.
+/// The events to open, and the meaning of their counts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
-    /// The tables that serve, by name; that of the CPU first.
+    /// The names of the tables used; that of the CPU comes first.
     pub tables: Vec<String>,
-    /// How many domains a reading has.
+    /// Domains of a reading.
     pub domains: usize,
-    /// How many tiers a reading has.
+    /// Tiers of a reading.
     pub tiers: usize,
-    /// The events; those of one group stand together.
+    /// The events; those of one group are adjacent.
     pub events: Vec<Planned>,
-    /// What is to be minded, in sentences.
+    /// Remarks for the user.
     pub notes: Vec<String>,
-    /// What of the tiers near a domain is not counted, such as `socket 0 to node 1: bytes`.
+    /// Uncounted traffic of the tiers near a domain, such as `socket 0 to node 1: bytes`.
     pub missing: Vec<String>,
 }
 
 /// An event to open.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Planned {
-    /// The vendor's name for it.
+    /// The vendor's name.
     pub name: String,
     /// The PMU.
     pub pmu: String,
-    /// The PMU's number.
+    /// The PMU's type number.
     pub kind: u32,
     /// The CPU that it is opened on.
     pub cpu: u32,
     /// `config`, `config1` and `config2`.
     pub config: [u64; 3],
-    /// What it counts.
     pub quantity: Quantity,
     /// The domain whose traffic it counts, as an index into [`Layout::domains`].
     pub domain: usize,
-    /// The tier, as an index into [`Layout::tiers`]; `None` of what is not a tier's.
+    /// The tier, as an index into [`Layout::tiers`]; `None` of events that belong to no tier.
     pub tier: Option<usize>,
-    /// What one count stands for: bytes, ns, requests or cycles of all units alike.
+    /// The meaning of one count: bytes, ns, requests or cycles over all units of the kind.
     pub scale: f64,
-    /// Events with the same number are counted at once: they are of one PMU and one CPU.
+    /// Events of one group are counted at the same time: they have the same PMU and CPU.
     pub group: usize,
 }
 
@@ -73,33 +72,32 @@ impl fmt::Display for Planned {
     }
 }
 
-/// Why a machine has no plan.
+/// The reason why a machine has no plan.
 #[derive(Debug, thiserror::Error)]
 pub enum PlanError {
-    /// A file cannot be read.
     #[error(transparent)]
     Root(#[from] RootError),
-    /// There are no PMUs for an event to be opened on.
+    /// No PMU has a planned event.
     #[error("no unit counts the traffic of memory: {0}")]
     NoUnits(String),
-    /// Nobody has written down what this CPU's events are.
+    /// No table has this CPU.
     #[error("the events of this CPU are not known: {0}")]
     UnknownCpu(String),
     /// The layout's domains are not the machine's sockets.
     #[error("{domains} domains are to be told apart, and units count for {sockets} sockets")]
     Domains {
-        /// How many the layout has.
+        /// Domains of the layout.
         domains: usize,
-        /// How many sockets the machine has.
+        /// Sockets of the machine.
         sockets: usize,
     },
 }
 
-/// What can stand in for counters.
+/// Alternatives to counters.
 const INSTEAD: &str = "a program that can count may feed readings, or a recording be replayed";
 
 impl PlanError {
-    /// What to do about it, or what could serve instead.
+    /// How to proceed, or an alternative.
     pub fn hint(&self) -> String {
         match self {
             Self::Root(_) => "capture the machine again, or run where its files can be read".into(),
@@ -115,8 +113,8 @@ impl PlanError {
     }
 }
 
-/// The layout of a machine as far as its topology tells: sockets, and the tiers in the order of
-/// their speed, near every socket. Memory of nodes without CPUs is taken for CXL. Nothing is rated.
+/// A layout from the topology alone: sockets, and the tiers in the order of their speed, near every
+/// socket. Memory of nodes without CPUs counts as CXL. No bandwidth is rated.
 pub fn rough_layout(machine: &Machine) -> Layout {
     let tiers: Vec<IdList> = machine.memory_by_speed();
     let tier = |nodes: &IdList| {
@@ -142,19 +140,19 @@ pub fn rough_layout(machine: &Machine) -> Layout {
     Layout { domains, tiers: tiers.iter().map(tier).collect(), scopes: vec![] }
 }
 
-/// What is opened to count the traffic of each tier of `layout` on `machine`, which was read below
-/// `root`. Domains of the layout are the machine's sockets in order, or one for all of them. A tier
-/// stands for the events of its kind where it is the first of that kind near a domain.
+/// Plans the events for the traffic of each tier of `layout` on `machine`, which was read below
+/// `root`. Domains of the layout are the machine's sockets in order, or one for all of them. Events
+/// for a kind of tier are assigned to the first tier of that kind near a domain.
 ///
 /// # Errors
-/// When no table or no unit serves, the domains are no sockets, or a file cannot be read.
+/// When no table or no unit fits, the domains are not sockets, or a file cannot be read.
 pub fn plan(root: &Root, machine: &Machine, layout: &Layout) -> Result<Plan, PlanError> {
     plan_of(root, machine, layout, &|quantity| {
         !matches!(quantity, Quantity::Slots | Quantity::MemorySlots) && !quantity.is_of_core()
     })
 }
 
-/// As [`plan`], and the issue slots of all cores, where the table has them: two files a CPU.
+/// As [`plan`], with the issue slots of all cores, where the table has them: two files a CPU.
 ///
 /// # Errors
 /// As [`plan`].
@@ -190,7 +188,7 @@ fn plan_of(
         making.add_table(table, wanted)?;
     }
     if !making.plan.events.is_empty() {
-        making.tell_what_is_missing();
+        making.note_missing();
         return Ok(making.plan);
     }
     let name = machine.cpu.clone().unwrap_or_else(|| "no model name".into());
@@ -201,19 +199,19 @@ fn plan_of(
     })
 }
 
-/// A plan that is being made.
+/// A plan under construction.
 struct Making<'a> {
     root: &'a Root,
     machine: &'a Machine,
     layout: &'a Layout,
-    /// What is counted already, by quantity and kind of tier: a table for devices fills the rest.
+    /// Quantities that are counted already, by kind of tier: a table for devices fills the gaps.
     covered: BTreeSet<(Quantity, &'static str)>,
     groups: usize,
     plan: Plan,
 }
 
 impl Making<'_> {
-    /// Adds what `table` has to count that nothing before has.
+    /// Adds the events of `table` that no earlier table has.
     fn add_table(
         &mut self,
         table: &Table,
@@ -237,8 +235,8 @@ impl Making<'_> {
         for prefix in prefixes {
             let of_pmu: Vec<&Event> =
                 events.iter().copied().filter(|event| event.pmu == prefix).collect();
-            // A device may have a PMU, a CPU should.
-            if !self.take_pmu(prefix, &of_pmu)? && !table.cpus.is_empty() {
+            // A device may lack the PMU, a CPU should not.
+            if !self.add_pmu(prefix, &of_pmu)? && !table.cpus.is_empty() {
                 self.note(format!("there is no {prefix}"));
             }
         }
@@ -249,11 +247,11 @@ impl Making<'_> {
         Ok(())
     }
 
-    /// Adds the events of one kind of PMU; whether there is one.
-    fn take_pmu(&mut self, prefix: &str, events: &[&Event]) -> Result<bool, RootError> {
+    /// Adds the events of one kind of PMU; false when the machine has none.
+    fn add_pmu(&mut self, prefix: &str, events: &[&Event]) -> Result<bool, RootError> {
         let units = pmus(self.root, prefix)?;
         let Some(first) = units.first() else { return Ok(false) };
-        // Units alike have formats alike: an event that the first cannot be told, none can.
+        // Units of a kind have the same formats: if the first cannot express an event, none can.
         let mut told = vec![];
         for event in events {
             match first.compose(&event.values()) {
@@ -306,8 +304,8 @@ impl Making<'_> {
         unit.cpus.clone().unwrap_or_else(sockets)
     }
 
-    /// The domain that a CPU is of: its socket. Where the CPU is not listed with a socket, that of
-    /// its node's other CPUs is.
+    /// The domain of a CPU: its socket. A CPU that no socket lists belongs to that of its node's
+    /// other CPUs.
     fn domain(&self, cpu: u32) -> usize {
         let sockets = &self.machine.sockets;
         if self.layout.domains.len() == 1 {
@@ -331,8 +329,8 @@ impl Making<'_> {
         }
     }
 
-    /// Notes what is not counted of the tiers near a domain.
-    fn tell_what_is_missing(&mut self) {
+    /// Notes the uncounted traffic of the tiers near a domain.
+    fn note_missing(&mut self) {
         let layout = self.layout;
         for (domain, near) in layout.domains.iter().enumerate() {
             for tier in &near.tiers {
@@ -351,7 +349,7 @@ impl Making<'_> {
     }
 }
 
-/// What these quantities leave open of a tier.
+/// The quantities of a tier that are not among these.
 fn missing(counted: &[Quantity]) -> Vec<&'static str> {
     let bytes = counted.contains(&Quantity::Read) && counted.contains(&Quantity::Written);
     let waited = counted.contains(&Quantity::OccupancyNs)

@@ -9,24 +9,23 @@ use std::collections::BTreeMap;
 
 pub(crate) const DEVICES: &str = "/sys/bus/event_source/devices";
 
-/// A PMU, or one of several units alike.
+/// A PMU, or one of several equal units.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pmu {
     /// Its name, such as `uncore_imc_3`.
     pub name: String,
-    /// Its number in `perf_event_attr.type`.
+    /// The type number, for `perf_event_attr.type`.
     pub kind: u32,
-    /// The CPUs that it is opened on, one for each socket that it counts; `None` of a PMU of cores,
+    /// The CPUs that it is opened on, one for each socket that it counts; `None` of a core PMU,
     /// which has no such list.
     pub cpus: Option<IdList>,
-    /// Where the fields of an event go; those that cannot be read are left out.
+    /// Positions of event fields; malformed ones are left out.
     pub format: BTreeMap<String, Field>,
 }
 
-/// Why an event cannot be told to a PMU.
+/// The reason why a PMU cannot express an event.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ComposeError {
-    /// Its format has no such field.
     #[error("{pmu} has no field {field}")]
     Field {
         /// The PMU.
@@ -41,18 +40,18 @@ pub enum ComposeError {
         pmu: String,
         /// The field.
         field: String,
-        /// How many bits it has.
+        /// The width of the field.
         bits: u32,
-        /// What has to go there.
+        /// The value.
         value: u64,
     },
 }
 
 impl Pmu {
-    /// The configuration words of an event that sets these fields.
+    /// The configuration words of an event with these field values.
     ///
     /// # Errors
-    /// When the format lacks a field or the room for its value.
+    /// When the format lacks a field, or a value does not fit.
     pub fn compose(&self, values: &[(&str, u64)]) -> Result<[u64; WORDS], ComposeError> {
         let mut words = [0; WORDS];
         for (name, value) in values {
@@ -68,11 +67,11 @@ impl Pmu {
     }
 }
 
-/// The PMUs whose names begin with `prefix` and end in a number, or have none, in the order of
-/// their numbers, which may have gaps.
+/// The PMUs whose names consist of `prefix` and a number or nothing, in order of their numbers,
+/// which may have gaps.
 ///
 /// # Errors
-/// When a file that is there cannot be read or holds nonsense.
+/// When an existing file cannot be read or parsed.
 pub fn pmus(root: &Root, prefix: &str) -> Result<Vec<Pmu>, RootError> {
     let names = root.names(DEVICES)?;
     let numbered = names.iter().filter_map(|name| Some((number(name, prefix)?, name)));
@@ -82,8 +81,8 @@ pub fn pmus(root: &Root, prefix: &str) -> Result<Vec<Pmu>, RootError> {
     Ok(found.collect::<Result<Vec<Option<Pmu>>, _>>()?.into_iter().flatten().collect())
 }
 
-/// The number of a unit: `3` of `uncore_imc_3`, `0.1` of `cxl_pmu_mem0.1`, nothing of `amd_l3`.
-/// `None` of another PMU, such as `uncore_imc_free_running_0` when `uncore_imc` is wanted.
+/// The number of a unit: `3` of `uncore_imc_3`, `0.1` of `cxl_pmu_mem0.1`, empty of `amd_l3`.
+/// `None` of another PMU, such as `uncore_imc_free_running_0` for the prefix `uncore_imc`.
 fn number(name: &str, prefix: &str) -> Option<Vec<u32>> {
     let rest = name.strip_prefix(prefix)?;
     if rest.is_empty() {

@@ -1,11 +1,11 @@
-//! Which events count what, by CPU: data, one file a family in `crates/observe/counters/`.
+//! Tables of events by CPU: data, one file for each family in `crates/observe/counters/`.
 
 use super::cpu::Cpu;
 use interleaf_model::tier::TierKind;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// The files. One for any CPU comes last: it fills what a CPU's own leaves open.
+/// The files. The one for any CPU comes last: it fills the gaps of a CPU's own table.
 const FILES: [(&str, &str); 8] = [
     ("intel-icx.toml", include_str!("../../counters/intel-icx.toml")),
     ("intel-spr.toml", include_str!("../../counters/intel-spr.toml")),
@@ -17,7 +17,7 @@ const FILES: [(&str, &str); 8] = [
     ("cxl.toml", include_str!("../../counters/cxl.toml")),
 ];
 
-/// The events of a family of CPUs.
+/// The events of a CPU family.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Table {
@@ -25,18 +25,17 @@ pub struct Table {
     pub name: String,
     /// Its CPUs; none of a table for devices, which any CPU may have.
     pub cpus: Vec<Cpus>,
-    /// What is not known, or to be minded.
+    /// Gaps and caveats.
     pub notes: Vec<String>,
-    /// Its events.
     #[serde(rename = "event")]
     pub events: Vec<Event>,
 }
 
-/// Some CPUs.
+/// A range of CPU models.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cpus {
-    /// Who made them, as `vendor_id` of `/proc/cpuinfo` has it.
+    /// The manufacturer, as `vendor_id` in `/proc/cpuinfo`.
     pub vendor: String,
     /// `cpu family`.
     pub family: u32,
@@ -44,22 +43,21 @@ pub struct Cpus {
     pub models: Vec<(u32, u32)>,
 }
 
-/// An event, and what a count of it stands for.
+/// An event, and the meaning of its counts.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Event {
-    /// The vendor's name for it.
+    /// The vendor's name.
     pub name: String,
-    /// The beginning of the names of the PMUs that count it: `uncore_imc` is `uncore_imc_0` and
-    /// its like.
+    /// The prefix of the PMUs that count it: `uncore_imc` for `uncore_imc_0` and so on.
     pub pmu: String,
-    /// The event's code; `None` of a PMU whose events are told by other fields.
+    /// The event code; `None` of a PMU whose events use other fields.
     #[serde(default)]
     pub event: Option<u64>,
     /// The unit mask.
     #[serde(default)]
     pub umask: Option<u64>,
-    /// Its extension, which goes above the 8 bits of the unit mask.
+    /// The extension above the 8 bits of the unit mask.
     #[serde(default)]
     pub umask_ext: Option<u64>,
     /// Further fields of the PMU's format.
@@ -67,23 +65,21 @@ pub struct Event {
     pub fields: BTreeMap<String, u64>,
     /// The counters that can count it; empty for any.
     pub counters: Vec<u32>,
-    /// What it counts.
     pub quantity: Quantity,
-    /// The kind of tier whose traffic it counts; `None` of what is not a tier's.
+    /// The kind of tier whose traffic it counts; `None` of events that belong to no tier.
     #[serde(default, deserialize_with = "kind")]
     pub tier: Option<TierKind>,
-    /// What one count stands for: bytes of traffic, ns of waiting, else 1.
+    /// The meaning of one count: bytes of traffic, ns of waiting, else 1.
     pub per_count: f64,
-    /// Which of the PMU's units count it, where they take turns: units are dealt to lanes, and
-    /// each counts what its lane has. `None` for all units. Events of a core with the same lane are
-    /// counted at once.
+    /// The lane, where units of the PMU are divided among several: each unit counts the events of
+    /// its lane. `None` for all units. Core events with the same lane are counted at the same time.
     #[serde(default)]
     pub lane: Option<u32>,
-    /// Where all this is from.
+    /// The source of this row.
     pub source: String,
 }
 
-/// What an event counts.
+/// The quantity that an event counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Quantity {
@@ -95,7 +91,7 @@ pub enum Quantity {
     Inserts,
     /// Time that requests waited for a tier, summed over them, ns.
     OccupancyNs,
-    /// The same in cycles of the unit that counts; its ticks say how long they are.
+    /// As `OccupancyNs`, in cycles of the counting unit; its ticks give their length.
     OccupancyCycles,
     /// Cycles of the unit that counts.
     Ticks,
@@ -105,35 +101,35 @@ pub enum Quantity {
     Slots,
     /// Issue slots of a core that waited for memory.
     MemorySlots,
-    /// Slots of a core as [`super::topdown`] has them, where those that wait for memory are not
-    /// counted by themselves.
+    /// Slots of a core for [`super::topdown`], on CPUs that do not count those waiting for memory
+    /// by themselves.
     DispatchSlots,
-    /// Slots whose work was kept.
+    /// Slots whose operations retired.
     RetiringSlots,
-    /// Slots whose work was thrown away.
+    /// Slots whose operations were discarded.
     BadSlots,
-    /// Slots for which there was no work.
+    /// Slots without an operation from the front end.
     FrontendSlots,
-    /// Slots that found something in the way.
+    /// Slots stalled by the back end.
     BackendSlots,
-    /// Slots that the other thread of the core had.
+    /// Slots given to the core's other thread.
     ContentionSlots,
-    /// Slots that were filled, whatever became of it.
+    /// Slots that were filled, retired or not.
     FilledSlots,
-    /// Of those kept, the ones of instructions that are made of many.
+    /// Retired slots of instructions with many operations.
     HeavySlots,
-    /// Of those thrown away, the ones behind a branch that was guessed wrong.
+    /// Discarded slots after a mispredicted branch.
     MispredictSlots,
-    /// Of those without work, the ones that waited for it.
+    /// Empty slots while the front end waited for instructions.
     FetchLatencySlots,
-    /// Cycles in which nothing was kept because the oldest was not done.
+    /// Cycles in which nothing retired because the oldest operation was not done.
     StalledCycles,
-    /// The same where the oldest was a load.
+    /// As `StalledCycles`, where the oldest operation was a load.
     LoadStalledCycles,
 }
 
 impl Quantity {
-    /// Whether it is one of a core, for [`super::topdown`] alone.
+    /// True of events of a core, for [`super::topdown`] alone.
     pub fn is_of_core(self) -> bool {
         self >= Self::DispatchSlots
     }
@@ -153,7 +149,7 @@ impl Event {
 }
 
 impl Table {
-    /// Whether it is for `cpu`.
+    /// True when the table applies to `cpu`.
     pub fn is_for(&self, cpu: &Cpu) -> bool {
         let has = |cpus: &Cpus| {
             let within = |(first, last): &(u32, u32)| (*first..=*last).contains(&cpu.model);
@@ -166,7 +162,7 @@ impl Table {
 /// All tables.
 ///
 /// # Panics
-/// When one that is built in is wrong: a test holds that none is.
+/// When a built-in table is malformed: a test checks that none is.
 pub fn tables() -> Vec<Table> {
     let table = |(name, text): &(&str, &str)| match toml::from_str::<Table>(text) {
         Ok(table) => table,
@@ -185,10 +181,10 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
 
-    /// Counters that a unit has, where a row does not say: the fewest of any unit in the tables.
+    /// Counters of a unit, where a row does not say: the fewest of any unit in the tables.
     const COUNTERS: u32 = 4;
 
-    /// Whether events that may use these counters can all be counted at once.
+    /// True when events that are restricted to these counters can all be counted at once.
     fn fit(allowed: &[Vec<u32>], used: &mut Vec<u32>) -> bool {
         let Some((first, rest)) = allowed.split_first() else { return true };
         let any: Vec<u32> = (0..COUNTERS).collect();
@@ -244,7 +240,7 @@ mod tests {
     fn what_a_unit_counts_fits_its_counters() {
         for table in tables() {
             for event in table.events.iter().filter(|event| {
-                // The slots of a core have registers of their own (Intel), or are few (AMD).
+                // Slots have registers of their own (Intel), or are few (AMD).
                 !["amd_df", "cpu"].contains(&event.pmu.as_str())
             }) {
                 let lane = |other: &&Event| {

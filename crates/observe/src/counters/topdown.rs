@@ -1,21 +1,21 @@
-//! Where the issue slots of cores go while a command runs (top-down analysis).
+//! Issue slots of cores while a command runs (top-down analysis).
 //!
-//! A core can begin so many operations in each cycle: these are its slots. At the first level each
-//! slot is of one of four kinds: its work was kept (retiring), thrown away (bad speculation),
-//! there was none (frontend bound), or something was in its way (backend bound). At the second
-//! level each of these is divided in two; of what was in the way, memory is one half. (A. Yasin,
-//! "A Top-Down Method for Performance Analysis and Counters Architecture", ISPASS 2014.)
+//! A core can issue a fixed number of operations in each cycle: these are its slots. At the first
+//! level each slot is of one of four kinds: its operation retired (retiring), was discarded (bad
+//! speculation), was not supplied (frontend bound), or stalled (backend bound). At the second level
+//! each kind is divided in two; memory is one half of the stalls. (A. Yasin, "A Top-Down Method for
+//! Performance Analysis and Counters Architecture", ISPASS 2014.)
 //!
-//! Counted is the command with all that it starts, wherever it runs, and nothing else: its slots
-//! are its own, while traffic of memory is the machine's. Intel's cores count the kinds in a
-//! register of their own behind `slots`, from Ice Lake the first level and from Sapphire Rapids
-//! both. AMD's since Zen 4 count slots by ordinary counters: five for the first level, and three
-//! that take turns with them for the other thread of the core and for memory's part, by the cycles
-//! in which the oldest operation waited for a load. A core has six, and the kernel's watchdog often
-//! holds one: a group that is larger would never be counted.
+//! Counted is the command with its descendants on all CPUs, and nothing else: slots belong to the
+//! command, while traffic of memory is the machine's. Intel's cores count the kinds in a register
+//! of their own behind `slots`, from Ice Lake the first level and from Sapphire Rapids both. AMD's
+//! since Zen 4 count slots by ordinary counters: five for the first level, and three that take
+//! turns with them for the core's other thread and for the part of memory, by the cycles in which
+//! the oldest operation waited for a load. A core has six counters, and the kernel's watchdog often
+//! holds one: a larger group would never be counted.
 //!
-//! What had no counter for a while is scaled up, and how much of the time it had one is told; what
-//! had none at all is not known, which is not 0.
+//! Counts of events that had no counter for a while are scaled up, and the share of the counted
+//! time is reported; an event that never had a counter is unknown, not 0.
 
 use super::{
     cpu::cpu,
@@ -30,34 +30,33 @@ use std::{collections::BTreeMap, io, os::fd::AsFd};
 /// The PMU of the cores.
 const CORES: &str = "cpu";
 
-/// What is to be opened.
+/// The events to open.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TopdownPlan {
-    /// The table that serves.
+    /// The table used.
     pub table: String,
-    /// The number of the cores' PMU.
+    /// The type number of the cores' PMU.
     pub kind: u32,
-    /// Events that are counted at once stand together.
+    /// Groups of events that are counted at the same time.
     pub groups: Vec<Vec<CoreEvent>>,
-    /// What is to be minded, in sentences.
+    /// Remarks for the user.
     pub notes: Vec<String>,
 }
 
 /// An event of a core.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CoreEvent {
-    /// The vendor's name for it.
+    /// The vendor's name.
     pub name: String,
     /// `config`, `config1` and `config2`.
     pub config: [u64; 3],
-    /// What it counts.
     pub quantity: Quantity,
-    /// What one count stands for.
+    /// The meaning of one count.
     pub scale: f64,
 }
 
 impl TopdownPlan {
-    /// How many levels are told apart, by what is opened: 2, or 1.
+    /// The levels that these events distinguish: 2, or 1.
     pub fn levels(&self) -> u32 {
         let has = |quantity| {
             self.groups.iter().flatten().any(|event: &CoreEvent| event.quantity == quantity)
@@ -67,22 +66,21 @@ impl TopdownPlan {
     }
 }
 
-/// Why a machine has no plan.
+/// The reason why a machine has no plan.
 #[derive(Debug, thiserror::Error)]
 pub enum TopdownError {
-    /// A file cannot be read.
     #[error(transparent)]
     Root(#[from] RootError),
-    /// Nobody has written down what events this CPU has for them.
+    /// No table has this CPU's events.
     #[error("how the slots of this CPU are counted is not known: {0}")]
     UnknownCpu(String),
-    /// The cores' counters are not there, or not such.
+    /// The cores' PMU is missing or lacks the format.
     #[error("the cores of {0} {1}")]
     NoCounters(String, &'static str),
 }
 
 impl TopdownError {
-    /// What to do about it.
+    /// How to proceed.
     pub fn hint(&self) -> &'static str {
         match self {
             Self::Root(_) => "capture the machine again, or run where its files can be read",
@@ -97,10 +95,10 @@ impl TopdownError {
     }
 }
 
-/// What is opened to count the slots of a command on a machine.
+/// Plans the events for the slots of a command on a machine.
 ///
 /// # Errors
-/// When no table serves, or the machine has no such PMU.
+/// When no table fits, or the machine lacks the PMU.
 pub fn plan(root: &Root) -> Result<TopdownPlan, TopdownError> {
     let cpu = cpu(root)?;
     let name = cpu.as_ref().map_or("without family and model".into(), ToString::to_string);
@@ -137,7 +135,7 @@ pub fn plan(root: &Root) -> Result<TopdownPlan, TopdownError> {
         }
     }
     for events in groups.values_mut() {
-        // The register of the kinds is read behind the slots only.
+        // The register of the kinds can be read only behind the slots.
         events.sort_by_key(|event| !is_all(event.quantity));
     }
     let groups: Vec<Vec<CoreEvent>> = groups.into_values().collect();
@@ -153,7 +151,7 @@ fn is_all(quantity: Quantity) -> bool {
     matches!(quantity, Quantity::Slots | Quantity::DispatchSlots)
 }
 
-/// Counters of what a command does, opened before it is started.
+/// Counters of a command, opened before it starts.
 #[derive(Debug)]
 pub struct Topdown {
     plan: TopdownPlan,
@@ -162,8 +160,8 @@ pub struct Topdown {
 }
 
 impl Topdown {
-    /// Opens what is planned, for all that the calling thread starts from now on. Whoever may not
-    /// count what the kernel does for a command counts the command alone.
+    /// Opens a plan for all processes that the calling thread starts from now on. A user who may
+    /// not count the kernel's work for a command counts user mode alone.
     ///
     /// # Errors
     /// When an event of the first group cannot be opened.
@@ -179,7 +177,7 @@ impl Topdown {
         Ok(Self { plan, groups, user_only })
     }
 
-    /// What is counted, and how, in a line.
+    /// A description in a line.
     pub fn describe(&self) -> String {
         let whose = if self.user_only { ", without what the kernel does for it" } else { "" };
         let mut text = format!(
@@ -192,7 +190,7 @@ impl Topdown {
         text
     }
 
-    /// What was counted since the last reading.
+    /// Slots since the last reading.
     ///
     /// # Errors
     /// When a counter cannot be read any more.
@@ -215,7 +213,7 @@ impl Topdown {
 
 type Unopened = (CoreEvent, io::Error);
 
-/// Opens all groups. One behind the first that is refused is left out, and noted.
+/// Opens all groups. A group behind the first that is refused is left out, and noted.
 fn open_all(plan: &mut TopdownPlan, user_only: bool) -> Result<Vec<Group>, Unopened> {
     let mut groups = vec![];
     for (at, events) in plan.groups.iter().enumerate() {
@@ -253,39 +251,38 @@ fn refused(event: &CoreEvent, why: io::Error, root: &Root) -> OpenError {
     super::host::refused(&event.name, CORES, None, why, root)
 }
 
-/// Slots of cores in some time, by kind; `None` where a kind is not counted.
+/// Slots of cores by kind; `None` where a kind is not counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CoreSlots {
-    /// All of them.
     pub all: Option<f64>,
-    /// The work was kept.
+    /// Operations that retired.
     pub retiring: Option<f64>,
-    /// The work was thrown away.
+    /// Operations that were discarded.
     pub bad_speculation: Option<f64>,
-    /// There was no work.
+    /// Not supplied by the front end.
     pub frontend: Option<f64>,
-    /// Something was in the way.
+    /// Stalled by the back end.
     pub backend: Option<f64>,
-    /// The other thread of the core had them (AMD).
+    /// Given to the core's other thread (AMD).
     pub contention: Option<f64>,
-    /// Of those kept: instructions made of many operations.
+    /// Of the retired ones: instructions with many operations.
     pub heavy: Option<f64>,
-    /// Of those thrown away: behind a branch that was guessed wrong.
+    /// Of the discarded ones: after a mispredicted branch.
     pub mispredicts: Option<f64>,
-    /// Of those without work: it was waited for.
+    /// Of the unsupplied ones: waiting for instructions.
     pub fetch_latency: Option<f64>,
-    /// Of those with something in the way: memory.
+    /// Of the stalled ones: waiting for memory.
     pub memory: Option<f64>,
-    /// The time that the counters should have counted, ns, over all threads.
+    /// Time for which counting was enabled, ns, summed over threads.
     pub enabled_ns: f64,
-    /// The time that they did, ns: less where others had them.
+    /// Time for which the events had a counter, ns: less when others used the counters.
     pub running_ns: f64,
 }
 
 impl CoreSlots {
-    /// Those of two times together. What one of them does not know is unknown of both, but for
-    /// times in which no thread ran, of which there is nothing to know.
-    pub fn and(self, other: Self) -> Self {
+    /// The sum of two spans. A kind that one span does not know is unknown in the sum, except where
+    /// no thread ran in it.
+    pub fn plus(self, other: Self) -> Self {
         if self.enabled_ns == 0.0 {
             return other;
         }
@@ -310,7 +307,7 @@ impl CoreSlots {
     }
 }
 
-/// What events counted.
+/// Counts of events.
 #[derive(Clone, Debug, Default)]
 struct CoreCounts {
     counts: BTreeMap<Quantity, f64>,
@@ -332,7 +329,7 @@ impl CoreCounts {
         let of = |quantity| self.counts.get(&quantity).copied();
         let retiring = of(Quantity::RetiringSlots);
         let filled = of(Quantity::FilledSlots).zip(retiring);
-        // The two are counted at once, and yet not to the cycle.
+        // The two are counted at the same time, but not exact to the cycle.
         let thrown_away = filled.map(|(filled, kept)| (filled - kept).max(0.0));
         let backend = of(Quantity::BackendSlots);
         let stalled = of(Quantity::LoadStalledCycles).zip(of(Quantity::StalledCycles));

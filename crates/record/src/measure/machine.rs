@@ -2,7 +2,7 @@
 
 use crate::machine::NodeDocument;
 use interleaf_linux::machine::{
-    hardware::{Hardware, Told},
+    hardware::{Hardware, Known},
     topology::Machine,
 };
 use serde::{Deserialize, Serialize};
@@ -55,7 +55,7 @@ pub struct DimmDocument {
 }
 
 /// What is known, and why it is not.
-fn told<T: Clone>(told: &Told<T>) -> (Option<T>, Option<String>) {
+fn told<T: Clone>(told: &Known<T>) -> (Option<T>, Option<String>) {
     (told.as_ref().ok().cloned(), told.as_ref().err().cloned())
 }
 

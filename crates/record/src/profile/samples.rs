@@ -190,7 +190,7 @@ impl SampleDocument {
             }
         };
         let slots = match (self.slots, next.slots) {
-            (Some(a), Some(b)) => Some(CoreSlots::from(a).and(b.into()).into()),
+            (Some(a), Some(b)) => Some(CoreSlots::from(a).plus(b.into()).into()),
             (a, b) => a.or(b),
         };
         let fuller = |a: &[u64], b: &[u64]| a.iter().sum::<u64>() > b.iter().sum::<u64>();

@@ -215,7 +215,7 @@ impl Setup {
             WantedWay::Way(way) => Some(way),
         };
         let is_it = |choice: &Choice| wanted.is_none_or(|way| way == choice.way);
-        let Ranked { there, missing } = ranked;
+        let Ranked { available: there, missing } = ranked;
         let Some(choice) = there.into_iter().find(&is_it) else {
             let missing = missing.iter().filter(|it| is_it(it));
             let why: Vec<String> = missing.map(ToString::to_string).collect();

@@ -159,10 +159,10 @@ fn look(root: &Root) -> Result<Probed, RootError> {
     let operations = root.text(&format!("{context}/avail_operations"))?.unwrap_or_default();
     Ok(Probed {
         operations: words(&operations),
-        actions: taken(root, &format!("{scheme}/action"), &ACTIONS)?,
+        actions: accepted(root, &format!("{scheme}/action"), &ACTIONS)?,
         destinations: root.has(&format!("{scheme}/dests")),
         goals: goals(root, &format!("{scheme}/quotas/goals"))?,
-        tuners: taken(root, &format!("{scheme}/quotas/goal_tuner"), &TUNERS)?,
+        tuners: accepted(root, &format!("{scheme}/quotas/goal_tuner"), &TUNERS)?,
         filters: filters(root, &scheme)?,
         interval_goal: root.has(&format!("{context}/monitoring_attrs/intervals/intervals_goal")),
         split_filters: FILTER_FOLDERS.iter().all(|it| root.has(&format!("{scheme}/{it}"))),
@@ -186,7 +186,7 @@ fn goals(root: &Root, folder: &str) -> Result<Vec<String>, RootError> {
     root.write(&format!("{folder}/nr_goals"), "1")?;
     let metric = format!("{folder}/0/target_metric");
     // The first kernels with goals (6.8 and 6.9) have one metric, and no file for it.
-    if root.has(&metric) { taken(root, &metric, &GOALS) } else { Ok(vec![GOALS[0].into()]) }
+    if root.has(&metric) { accepted(root, &metric, &GOALS) } else { Ok(vec![GOALS[0].into()]) }
 }
 
 fn filters(root: &Root, scheme: &str) -> Result<Vec<String>, RootError> {
@@ -199,14 +199,14 @@ fn filters(root: &Root, scheme: &str) -> Result<Vec<String>, RootError> {
     let mut filters = vec![];
     for folder in folders {
         root.write(&format!("{scheme}/{folder}/nr_filters"), "1")?;
-        filters.extend(taken(root, &format!("{scheme}/{folder}/0/type"), &FILTERS)?);
+        filters.extend(accepted(root, &format!("{scheme}/{folder}/0/type"), &FILTERS)?);
     }
     Ok(filters)
 }
 
 /// The `candidates` that the kernel accepts in the file at `path`; none where the file does not
 /// exist.
-fn taken(root: &Root, path: &str, candidates: &[&str]) -> Result<Vec<String>, RootError> {
+fn accepted(root: &Root, path: &str, candidates: &[&str]) -> Result<Vec<String>, RootError> {
     let mut taken = vec![];
     if !root.has(path) {
         return Ok(taken);
@@ -229,7 +229,7 @@ fn count_path() -> String {
 /// A thread that is set up for a probe, and removed when this is dropped.
 struct Setup<'a> {
     root: &'a Root,
-    there: bool,
+    is_set_up: bool,
 }
 
 impl<'a> Setup<'a> {
@@ -239,7 +239,7 @@ impl<'a> Setup<'a> {
             return Err(ProbeError::Held(count));
         }
         root.write(&count_path(), "1")?;
-        Ok(Self { root, there: true })
+        Ok(Self { root, is_set_up: true })
     }
 
     /// Removes the thread.
@@ -248,7 +248,7 @@ impl<'a> Setup<'a> {
     }
 
     fn removed(&mut self) -> Result<(), RootError> {
-        if !std::mem::take(&mut self.there) {
+        if !std::mem::take(&mut self.is_set_up) {
             return Ok(());
         }
         // Another number means that another program has replaced our list.

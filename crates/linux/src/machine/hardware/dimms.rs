@@ -1,7 +1,7 @@
 //! Memory modules: as the firmware describes them (SMBIOS, structure 17), which only root may read,
 //! or as the driver of the memory controller counts them (EDAC).
 
-use super::Told;
+use super::Known;
 use crate::root::{Root, RootError};
 
 const ENTRIES: &str = "/sys/firmware/dmi/entries";
@@ -35,7 +35,7 @@ const KINDS: [(u8, &str); 9] = [
 ];
 
 /// The installed modules, or the reason why they are not known.
-pub(super) fn dimms(root: &Root) -> Result<Told<Vec<Dimm>>, RootError> {
+pub(super) fn dimms(root: &Root) -> Result<Known<Vec<Dimm>>, RootError> {
     let (mut found, mut refused) = (vec![], false);
     for name in root.names(ENTRIES)?.iter().filter(|name| name.starts_with("17-")) {
         match root.bytes(&format!("{ENTRIES}/{name}/raw")) {

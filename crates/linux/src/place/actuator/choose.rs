@@ -31,7 +31,7 @@ pub struct Choice {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ranked {
     /// The available ones, the best first.
-    pub there: Vec<Choice>,
+    pub available: Vec<Choice>,
     /// The unavailable ones.
     pub missing: Vec<Choice>,
 }
@@ -144,7 +144,7 @@ pub fn choose(kernel: Option<&Probed>, scope: &Scope, protected: &[Scope], order
     let mut ranked = Ranked::default();
     for way in ways {
         match way.judge(kernel, (scope, protected), order) {
-            Ok(reason) => ranked.there.push(Choice { way, reason }),
+            Ok(reason) => ranked.available.push(Choice { way, reason }),
             Err(reason) => ranked.missing.push(Choice { way, reason }),
         }
     }

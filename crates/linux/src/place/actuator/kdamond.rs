@@ -213,7 +213,7 @@ impl<'a> Kdamond<'a> {
                 ),
             });
         }
-        self.settings.quiet_balancer()?;
+        self.settings.disable_balancer()?;
         for (module, path) in MODULES {
             if found.modules.iter().any(|name| name == module) {
                 self.settings.set(path, "N")?;

@@ -133,7 +133,7 @@ impl Actuator for Pages<'_> {
             });
         }
         self.sampler.restart();
-        self.held.quiet_balancer()?;
+        self.held.disable_balancer()?;
         (self.goal, self.duty) = (Some(goal.clone()), Duty::default());
         Ok(())
     }

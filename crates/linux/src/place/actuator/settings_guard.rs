@@ -38,7 +38,7 @@ impl<'a> SettingsGuard<'a> {
     }
 
     /// Disables NUMA balancing where that is permitted: it migrates pages back.
-    pub(super) fn quiet_balancer(&mut self) -> Result<(), ActuatorError> {
+    pub(super) fn disable_balancer(&mut self) -> Result<(), ActuatorError> {
         let is_on = self.setting.root.number(NUMA_BALANCING)?.is_some_and(|value| value > 0);
         if is_on && self.setting.leave && !self.has(NUMA_BALANCING) {
             self.set(NUMA_BALANCING, "0")?;

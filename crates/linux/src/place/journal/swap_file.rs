@@ -61,7 +61,7 @@ pub(crate) fn remove(root: &Root, path: &Path) -> Result<bool, RemoveError> {
     if is_in_use(root, path)? {
         // The pages have to fit into memory, and into the control group of the run that has ended.
         let _ = memory_cgroup::remove_leftovers(root);
-        tool("swapoff", path)?;
+        run_tool("swapoff", path)?;
     }
     fs::remove_file(path)?;
     Ok(true)
@@ -76,7 +76,7 @@ fn is_in_use(root: &Root, path: &Path) -> Result<bool, RootError> {
 
 /// Runs a tool of util-linux on a file, in a process group of its own: Ctrl-C in a terminal signals
 /// the whole foreground group, and swapoff(2) would end with `EINTR` and leave the file in use.
-pub(crate) fn tool(name: &str, path: &Path) -> io::Result<()> {
+pub(crate) fn run_tool(name: &str, path: &Path) -> io::Result<()> {
     let ran = Command::new(name).arg(path).process_group(0).output().map_err(|why| {
         io::Error::new(why.kind(), format!("{name} (of util-linux) cannot be run: {why}"))
     })?;

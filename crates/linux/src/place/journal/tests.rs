@@ -51,7 +51,7 @@ fn other(root: &Root, lives: bool, changes: &[(&str, &str, &str)]) -> Document {
         claim: None,
     };
     drop(lock(root).unwrap());
-    document.keep(root).unwrap();
+    document.save(root).unwrap();
     document
 }
 
@@ -363,7 +363,7 @@ fn pages_are_steered_by_one_process() {
     };
     let mut first = other(&root, true, &[]);
     first.claim = Some(claim(&["solver"]));
-    first.keep(&root).unwrap();
+    first.save(&root).unwrap();
     let (mut second, _) = Journal::open(&root).unwrap();
     let why = second.claim(claim(&["java", "solver"])).unwrap_err().to_string();
     let expected = "process 1 of interleaf steers some of these pages already, those of solver";
@@ -376,7 +376,7 @@ fn pages_are_steered_by_one_process() {
     // A killed process steers no pages.
     let mut gone = other(&root, false, &[]);
     gone.claim = Some(claim(&["java"]));
-    gone.keep(&root).unwrap();
+    gone.save(&root).unwrap();
     let (mut third, undone) = Journal::open(&root).unwrap();
     assert_eq!((undone, journals(&root)), (vec![], 1));
     third.claim(claim(&["java"])).unwrap();

@@ -34,7 +34,6 @@ pub(super) struct FakePage {
     pub(super) hold: Hold,
 }
 
-/// A machine.
 #[derive(Debug, Default)]
 pub(super) struct Fake {
     pub(super) processes: Vec<Process>,

@@ -75,11 +75,9 @@ pub(super) trait Memory {
     /// Time on a monotonic clock.
     fn now(&self) -> Duration;
 
-    /// Waits.
     fn pause(&mut self, span: Duration);
 }
 
-/// This machine.
 #[derive(Debug)]
 pub(super) struct Live {
     root: Root,

@@ -123,11 +123,8 @@ impl fmt::Display for Reason {
 #[derive(Debug, thiserror::Error)]
 #[error("process {pid} ({name}): {why}")]
 pub struct Refusal {
-    /// Its number.
     pub pid: u32,
-    /// Its name.
     pub name: String,
-    /// Why.
     pub why: Why,
 }
 

@@ -1,14 +1,14 @@
 //! Migrates the pages of one process: locate, plan, move, locate again.
 //!
-//! What `move_pages` makes hard, as read in `mm/migrate.c` of Linux 6.1 to 6.12:
-//! - It stops at the first group of pages of which it cannot move all, without a word about those
-//!   behind. So the rest is asked for again, as long as a call comes further.
+//! Difficulties of `move_pages`, from `mm/migrate.c` of Linux 6.1 to 6.12:
+//! - It stops at the first group of pages of which it cannot move all, and does not report the
+//!   pages behind it. These are requested again, as long as each call gets further.
 //! - When a node is full, the call fails as a whole, whatever it had moved before.
-//! - A page that is part of a large one (THP) takes all of it along, and the other parts, asked
-//!   for as well, are reported busy. So of a huge page only the first address is given. Where large
-//!   pages of other sizes are, nobody says; the first page of a mapping goes alone, and those that
-//!   went along with it tell.
-//! - What it reports may no longer be true. So what counts is only where pages are found to be.
+//! - A page of a large one (THP) takes all of it along, and the other parts, if requested too, are
+//!   reported as busy. Of a huge page only the first address is passed, therefore. The kernel does
+//!   not report large pages of other sizes: the first page of a mapping migrates alone, and the
+//!   pages that migrated along with it show the size.
+//! - Its status can be outdated. Only the located nodes of pages count, therefore.
 
 use super::{
     Progress,

@@ -1,4 +1,4 @@
-//! Arithmetic of readings against figures worked out by hand, and the kernel's own counters.
+//! Readings against figures calculated by hand, and the kernel's own counters.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -69,7 +69,7 @@ fn sub_channels_add_up() {
 #[test]
 fn cycles_become_time_by_ticks() {
     // 2 GHz for 1 ms are 2e6 ticks; 4e6 cycles of waiting are 2e6 ns, over 1e4 reads 200 ns. The
-    // unit stands for 12.
+    // unit represents 12.
     let plan = plan(vec![
         event(Quantity::Ticks, None, 1.0, 0),
         event(Quantity::OccupancyCycles, Some(1), 12.0, 0),
@@ -94,7 +94,7 @@ fn a_sum_with_a_part_unknown_is_unknown() {
     assert_eq!(reading.traffic[0][0].written_bytes, Some(128.0));
 }
 
-/// The kernel's software clock stands in for a unit: a group of two on CPU 0.
+/// The kernel's software clock replaces a unit: a group of two on CPU 0.
 #[test]
 fn the_kernel_counts() {
     let events = vec![
@@ -104,7 +104,7 @@ fn the_kernel_counts() {
     ];
     let mut counters = match Counters::open(plan(events), &Root::live()) {
         Err(why @ OpenError::NotPermitted { .. }) => {
-            // What a user without the right is told; with it, the rest is tried.
+            // The message to a user without permission; with it, the rest is tested.
             assert!(why.to_string().starts_with("this user may not count"), "{why}");
             return;
         }
@@ -131,7 +131,7 @@ fn what_is_not_there_is_told() {
     let mut unit = event(Quantity::Read, Some(0), 64.0, 0);
     (unit.pmu, unit.kind) = ("uncore_imc_0".into(), 0x7fff);
     match Counters::open(plan(vec![unit]), &Root::live()).unwrap_err() {
-        // Rights are asked for first.
+        // Permission is checked first.
         OpenError::NotPermitted { .. } => {}
         why => {
             let text = why.to_string();

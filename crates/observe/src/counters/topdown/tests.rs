@@ -1,4 +1,4 @@
-//! Slots against figures worked out by hand, plans of made-up machines, and the kernel's own
+//! Slots against figures calculated by hand, plans of made-up machines, and the kernel's own
 //! counters of a command.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -49,8 +49,8 @@ fn amd_is_worked_out_of_what_it_counts() {
         BackendSlots, ContentionSlots, DispatchSlots, FilledSlots, FrontendSlots,
         LoadStalledCycles, RetiringSlots, StalledCycles,
     };
-    // 1000 cycles of 8 slots; 2400 filled, of which 2000 were kept; of 500 cycles that waited, 400
-    // for a load.
+    // 1000 cycles of 8 slots; 2400 filled, of which 2000 retired; of 500 stalled cycles, 400 on a
+    // load.
     let first: &[(Quantity, f64, f64)] = &[
         (DispatchSlots, 8.0, 1000.0),
         (RetiringSlots, 1.0, 2000.0),
@@ -82,9 +82,9 @@ fn sums_know_what_both_know() {
         ..CoreSlots::default()
     };
     let other = CoreSlots { memory: None, ..one };
-    assert_eq!((one.and(other).all, one.and(other).memory), (Some(20.0), None));
-    assert_eq!(one.and(CoreSlots::default()), one, "no thread ran");
-    assert_eq!(CoreSlots::default().and(one), one);
+    assert_eq!((one.plus(other).all, one.plus(other).memory), (Some(20.0), None));
+    assert_eq!(one.plus(CoreSlots::default()), one, "no thread ran");
+    assert_eq!(CoreSlots::default().plus(one), one);
 }
 
 fn written(folder: &Path, path: &str, text: &str) {
@@ -157,8 +157,8 @@ fn what_has_no_plan_says_why() {
     assert!(why.to_string().contains("not known: Intel Sierra Forest"), "{why}");
 }
 
-/// The software's clock and its page faults stand in for a PMU: what a command does is counted,
-/// with what it starts, and nothing that this process does.
+/// The software clock and page faults replace a PMU: a command is counted with its descendants, and
+/// this process is not.
 #[test]
 fn the_kernel_counts_a_command_alone() {
     let events =

@@ -233,7 +233,7 @@ impl<'a> Bench<'a> {
         words.extend(self.args.by.iter().flat_map(|by| by.split_whitespace()).map(OsString::from));
         if let Some(group) = group {
             words.extend(["sh", "-c", ENTER].map(OsString::from));
-            words.push(group.entrance().into());
+            words.push(group.procs_path().into());
         }
         words.extend(self.command(run, stats.path()));
         words.push("-o".into());
@@ -247,7 +247,7 @@ impl<'a> Bench<'a> {
         let used_max = group.and_then(MemoryCgroup::used_max);
         let Some(status) = status else {
             match group {
-                Some(group) => group.end_all(),
+                Some(group) => group.kill_all(),
                 None => running.signal(9),
             }
             let _ = running.status();
