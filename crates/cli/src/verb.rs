@@ -6,12 +6,9 @@ mod compare;
 mod doctor;
 mod extend;
 mod measure;
-mod placed;
 mod predict;
 mod report;
-
 mod reproduce;
-mod restore;
 mod run;
 mod show;
 mod simulate;

@@ -25,10 +25,10 @@ mod notify;
 
 mod monitor;
 
-use super::{placed, restore};
 use crate::args::BalanceArgs;
 use config::{Config, EXAMPLE, Overruled};
 use interleaf_console::{Failure, output, system};
+use interleaf_launch::restore;
 use interleaf_linux::{
     actuator::SharedJournal,
     command::Signals,
@@ -106,7 +106,7 @@ fn put_back(journal: SharedJournal<'_>) -> Result<(), Failure> {
     let Some(journal) = Rc::into_inner(journal) else { return Ok(()) };
     let undone = journal.into_inner().close().map_err(system::journal_failure)?;
     let undone: Vec<PutBackDocument> = undone.iter().map(PutBackDocument::from).collect();
-    placed::tell_put_back(false, &undone);
+    interleaf_launch::restore::report_restored(false, &undone);
     Ok(())
 }
 

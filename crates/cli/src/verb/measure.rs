@@ -9,7 +9,6 @@ mod task;
 mod tasks;
 mod weights;
 
-use super::placed;
 use crate::args::{
     ChaseArgs, CommonArgs, InterleaveArgs, LoadArgs, Measure, MeasureArgs, TrafficArgs,
 };
@@ -68,14 +67,14 @@ pub(super) fn run(args: &MeasureArgs, root: Option<&Path>) -> Result<ExitCode, F
         }
         Ended::Signal(number) => {
             document.stop("signal", format!("signal {number} came"));
-            placed::signal_status(*number)
+            interleaf_launch::signal_status(*number)
         }
         Ended::Failed(_) => {
             document.stop("failed", "an error came");
             ExitCode::from(2)
         }
     };
-    placed::tell_put_back(common.quiet, &document.put_back);
+    interleaf_launch::restore::report_restored(common.quiet, &document.put_back);
     // What was measured before an error is worth as much as without it.
     if !document.points.is_empty() || matches!(ended, Ended::Done) {
         give(common, &document)?;

@@ -7,11 +7,9 @@ use super::{
     setup::Setup,
     started, steer,
 };
-use crate::{
-    args::RunArgs,
-    verb::placed::{self, Ended, say},
-};
+use crate::args::RunArgs;
 use interleaf_console::{Failure, output, system};
+use interleaf_launch::Ended;
 use interleaf_linux::{
     actuator::{Scope, SharedJournal},
     command::{Running, Signals},
@@ -56,10 +54,10 @@ pub(in crate::verb) fn steered(
     let mut document = document(&setup, &config, root, command)?;
     if let Some(balanced) = &mut document.balance {
         balanced.source = source.describe();
-        say(args.quiet, &interleaf_report::run::balanced(balanced));
+        output::note(args.quiet, &interleaf_report::run::balanced(balanced));
     }
     let ended = match signals.come() {
-        Some(signal) => Ended { status: None, elapsed: Duration::ZERO, signal: Some(signal) },
+        Some(signal) => Ended::unstarted(signal),
         None => {
             let job = Job { args, config: &config, root, setup: &mut setup, source };
             job.run(&signals, &journal, &mut document)?
@@ -68,7 +66,7 @@ pub(in crate::verb) fn steered(
     if let Ok(journal) = Rc::try_unwrap(journal) {
         let undone = journal.into_inner().close().map_err(system::journal_failure)?;
         document.put_back = undone.iter().map(PutBackDocument::from).collect();
-        placed::tell_put_back(args.quiet, &document.put_back);
+        interleaf_launch::restore::report_restored(args.quiet, &document.put_back);
     }
     Ok((document, Some(ended)))
 }
@@ -155,7 +153,7 @@ impl<'a> Job<'_, 'a> {
         let mut periods = vec![];
         let steered = self.steer(&child, journal, &mut controller, &mut |period| {
             for document in period {
-                say(quiet, interleaf_report::balance::line(document).trim_start());
+                output::note(quiet, interleaf_report::balance::line(document).trim_start());
             }
             periods.extend_from_slice(period);
             Ok(())

@@ -5,9 +5,9 @@
 
 mod view;
 
-use super::unbegun;
 use crate::verb::terminal;
 use interleaf_console::{Failure, output, system};
+use interleaf_launch::extend::session_failure;
 use interleaf_linux::command::Signals;
 use interleaf_pager::session::Session;
 use interleaf_record::extend::{ExtendDocument, Seen};
@@ -34,8 +34,8 @@ pub(super) fn monitor(pid: Option<u32>, json: bool) -> Result<(), Failure> {
 
 /// The session of a process, which is who began it, or one that is extended.
 fn find(pid: Option<u32>) -> Result<Session, Failure> {
-    let base = Session::base().map_err(unbegun)?;
-    let mut sessions = Session::all(&base).map_err(unbegun)?;
+    let base = Session::base().map_err(session_failure)?;
+    let mut sessions = Session::all(&base).map_err(session_failure)?;
     sessions.retain(Session::runs);
     let hint = "start one with interleaf extend --dram SIZE --store PATH -- COMMAND; only who runs \
                 it may watch it";

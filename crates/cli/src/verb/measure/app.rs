@@ -4,8 +4,9 @@ mod demand;
 mod sources;
 mod watch;
 
-use crate::{args::AppArgs, verb::placed};
+use crate::args::AppArgs;
 use interleaf_console::{Failure, output, system};
+use interleaf_launch::Ended;
 use interleaf_linux::{
     command::Signals, hardware::Hardware, mempolicy::Policy, root::Root, topology::Machine,
 };
@@ -42,7 +43,7 @@ pub(super) fn run(args: &AppArgs, root: Option<&Path>) -> Result<ExitCode, Failu
     }
     let signals = Signals::hold().map_err(system::signal_failure)?;
     let (status, came) = match signals.come() {
-        Some(signal) => return Ok(placed::signal_status(signal)),
+        Some(signal) => return Ok(interleaf_launch::signal_status(signal)),
         None => measured(args, &root, &signals, sources, &mut document)?,
     };
     let wanted = args.demand.as_deref().map(|path| (path, args));
@@ -196,8 +197,8 @@ fn live_line(args: &AppArgs) -> indicatif::ProgressBar {
 }
 
 fn exit(status: ExitStatus) -> ExitCode {
-    let ended = placed::Ended { status: Some(status), elapsed: Duration::ZERO, signal: None };
-    placed::exit(&ended)
+    let ended = Ended { status: Some(status), elapsed: Duration::ZERO, signal: None };
+    ended.exit_code()
 }
 
 /// Records and prints a document as the options say.

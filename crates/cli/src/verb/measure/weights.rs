@@ -4,11 +4,9 @@ use super::{
     setup::{Given, Setup},
     task::Task,
 };
-use crate::{
-    args::{WayChoice, WeightsChoice},
-    verb::placed,
-};
+use crate::args::{WayChoice, WeightsChoice};
 use interleaf_console::{Failure, system};
+use interleaf_launch::placed;
 use interleaf_linux::{
     journal::Journal,
     placement::{Means, Placement, PlacementError},

@@ -3,7 +3,6 @@
 use crate::{
     args::BenchCompareArgs,
     comparison::{pattern::Pattern, way::Way},
-    verb::placed,
 };
 use interleaf_console::Failure;
 use interleaf_linux::{
@@ -336,5 +335,5 @@ fn no_setting(why: &JournalError) -> Failure {
 /// Tells what was undone, unless told not to, and what could not be undone in any case.
 fn tell(quiet: bool, undone: &[Undone]) {
     let undone: Vec<PutBackDocument> = undone.iter().map(PutBackDocument::from).collect();
-    placed::tell_put_back(quiet, &undone);
+    interleaf_launch::restore::report_restored(quiet, &undone);
 }

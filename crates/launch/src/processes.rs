@@ -1,10 +1,6 @@
-//! The pages of programs that run already.
+//! Programs that run already: their pages are migrated to a ratio.
 
-use super::give;
-use crate::{
-    args::RunArgs,
-    verb::placed::{migrator, say},
-};
+use crate::placed::migrator;
 use interleaf_console::{Failure, output, system};
 use interleaf_linux::{
     command::Signals,
@@ -12,21 +8,36 @@ use interleaf_linux::{
     placement::Placement,
     topology::Machine,
 };
+use interleaf_model::units::Bandwidth;
 use interleaf_record::run::{MovedDocument, RunDocument};
-use std::{ops::ControlFlow, process::ExitCode};
+use std::ops::ControlFlow;
 
-/// How far from its share a node may be in the end, points of a hundred.
+/// The largest difference between the share of a node and its target, percentage points.
 const POINTS: f64 = 1.0;
 
-/// Moves the pages of the processes that are named, and says where they were and are.
-pub(super) fn place(
-    args: &RunArgs,
-    machine: &Machine,
+/// Pages that are to be migrated.
+#[derive(Clone, Debug)]
+pub struct MoveOptions {
+    /// The processes, with all that they started.
+    pub pids: Vec<u32>,
+    /// The highest rate.
+    pub rate: Bandwidth,
+    /// Whether nothing is migrated, and the document only says what would be.
+    pub dry_run: bool,
+}
+
+/// Migrates the pages of processes to the ratio of a placement, until a signal comes. The document
+/// gets the pages of each node before and after it. Returns whether each node has its share.
+///
+/// # Errors
+/// When the pages cannot be migrated, or there are none.
+pub fn move_processes(
+    options: &MoveOptions,
     placement: &Placement,
     document: &mut RunDocument,
-) -> Result<ExitCode, Failure> {
+) -> Result<bool, Failure> {
     let signals = Signals::hold().map_err(system::signal_failure)?;
-    let mut migrator = migrator(args.migration_rate, placement)?;
+    let mut migrator = migrator(options.rate, placement)?;
     let bar = output::progress_bytes("moving pages");
     let watch = &mut |progress: &Progress<'_>| {
         bar.set_length(progress.total_bytes);
@@ -37,14 +48,14 @@ pub(super) fn place(
             None => ControlFlow::Continue(()),
         }
     };
-    let moved = if args.dry_run {
-        let found = migrator.forecast(&args.pid, watch).map_err(system::migrate_failure)?;
+    let moved = if options.dry_run {
+        let found = migrator.forecast(&options.pids, watch).map_err(system::migrate_failure)?;
         MovedDocument::planned(&found)
     } else {
-        let outcome = migrator.run(&args.pid, watch).map_err(system::migrate_failure)?;
+        let outcome = migrator.run(&options.pids, watch).map_err(system::migrate_failure)?;
         let has_none = |it: &Moved| !it.ended && it.before.total() == 0;
         if !outcome.stopped && outcome.processes.iter().all(has_none) {
-            let pids: Vec<String> = args.pid.iter().map(u32::to_string).collect();
+            let pids: Vec<String> = options.pids.iter().map(u32::to_string).collect();
             return Err(Failure::new(
                 format!("process {} has no memory of its own to move", pids.join(", ")),
                 "name a program that runs: threads of the kernel and what has ended have none",
@@ -53,18 +64,18 @@ pub(super) fn place(
         MovedDocument::from(&outcome)
     };
     bar.finish_and_clear();
-    let reached = args.dry_run || is_reached(placement, &moved);
+    let reached = options.dry_run || is_reached(placement, &moved);
     let stopped = moved.stopped;
     document.moved = Some(moved);
-    give(args, document, interleaf_report::run::moved)?;
-    if machine.switches.numa_balancing.is_some_and(|value| value > 0) && !args.dry_run {
-        say(
-            args.quiet,
-            "numa_balancing is on and may pull the pages back to the CPUs that use them: sysctl \
-             kernel.numa_balancing=0",
-        );
-    }
-    Ok(if reached && !stopped { ExitCode::SUCCESS } else { ExitCode::from(1) })
+    Ok(reached && !stopped)
+}
+
+/// Why pages that were migrated may be migrated back; `None` where nothing does so.
+pub fn rival(machine: &Machine) -> Option<&'static str> {
+    machine.switches.numa_balancing.is_some_and(|value| value > 0).then_some(
+        "numa_balancing is on and may pull the pages back to the CPUs that use them: sysctl \
+         kernel.numa_balancing=0",
+    )
 }
 
 /// Whether each node has its share.

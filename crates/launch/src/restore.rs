@@ -1,4 +1,4 @@
-//! What processes that were killed have left is put back: `--restore` of the verbs that act.
+//! Settings that killed processes have left: `--restore` of the verbs that change settings.
 
 use interleaf_console::{Failure, output, system};
 use interleaf_linux::{
@@ -7,10 +7,14 @@ use interleaf_linux::{
 };
 use interleaf_record::run::{PutBackDocument, SettingDocument};
 
-/// Puts back what processes that were killed have left.
-pub(super) fn restore(dry_run: bool, json: bool, root: &Root) -> Result<(), Failure> {
+/// Restores the settings that killed processes have left, and prints them; in a dry run, and on a
+/// captured machine, only prints them.
+///
+/// # Errors
+/// When a journal cannot be read, or a setting cannot be restored.
+pub fn restore(dry_run: bool, json: bool, root: &Root) -> Result<(), Failure> {
     if dry_run || !root.is_live() {
-        return left(json, root);
+        return print_leftovers(json, root);
     }
     let undone = journal::restore(root).map_err(system::journal_failure)?;
     let undone: Vec<PutBackDocument> = undone.iter().map(PutBackDocument::from).collect();
@@ -23,8 +27,8 @@ pub(super) fn restore(dry_run: bool, json: bool, root: &Root) -> Result<(), Fail
     output::data(&listed(&lines))
 }
 
-/// Says what processes that were killed have left.
-fn left(json: bool, root: &Root) -> Result<(), Failure> {
+/// Prints the settings that killed processes have left.
+fn print_leftovers(json: bool, root: &Root) -> Result<(), Failure> {
     let left = journal::leftovers(root).map_err(system::journal_failure)?;
     let damaged = journal::damaged(root).map_err(system::journal_failure)?;
     let changes = left.iter().flat_map(|left| {
@@ -52,10 +56,21 @@ fn left(json: bool, root: &Root) -> Result<(), Failure> {
     output::data(&listed(&lines))
 }
 
-/// Lines of what was left, or that there was nothing.
+/// The lines, or that there are none.
 fn listed(lines: &[String]) -> String {
     match lines.is_empty() {
         true => "nothing was left\n".to_string(),
         false => format!("{}\n", lines.join("\n")),
+    }
+}
+
+/// Prints the settings that were restored, and in any case those that could not be.
+pub fn report_restored(quiet: bool, undone: &[PutBackDocument]) {
+    for undone in undone {
+        let line = interleaf_report::run::put_back(undone);
+        match undone.outcome == "restored" {
+            true => output::note(quiet, &line),
+            false => output::message(&format!("interleaf: {line}")),
+        }
     }
 }

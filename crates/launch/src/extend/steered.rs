@@ -1,10 +1,8 @@
 //! A program that takes no library in between: its pages go to swap, and the kernel is told which.
 
-use crate::{
-    args::{ExtendArgs, FaultsChoice},
-    verb::placed::{self, Ended, say},
-};
-use interleaf_console::{Failure, system};
+use super::ExtendOptions;
+use crate::Ended;
+use interleaf_console::{Failure, output, system};
 use interleaf_linux::{
     command::Signals,
     program::{Linked, Program},
@@ -12,23 +10,24 @@ use interleaf_linux::{
 use interleaf_pager::{
     steer::swap::{self, Steered},
     store::place,
+    uffd::Faults,
 };
 use interleaf_record::extend::CheckDocument;
-use std::{path::Path, process::ExitCode};
+use std::path::Path;
 
 /// So many times the budget is had for swap, or a part of what is free, whichever is less.
 const SWAP_TIMES: u64 = 16;
 const SWAP_PART: u64 = 2;
 
 /// Whether a command is of that kind.
-pub(super) fn is_static(args: &ExtendArgs) -> bool {
-    let program = args.command.first().and_then(|name| Program::look(name).ok());
+pub(super) fn is_static(options: &ExtendOptions) -> bool {
+    let program = options.command.first().and_then(|name| Program::look(name).ok());
     program.is_some_and(|program| matches!(program.linked, Linked::Static))
 }
 
 /// Obstacles to swapping a static program that `--force` lets run.
-pub(super) fn check(args: &ExtendArgs) -> Vec<CheckDocument> {
-    if !args.force || !is_static(args) {
+pub(super) fn check(options: &ExtendOptions) -> Vec<CheckDocument> {
+    if !options.force || !is_static(options) {
         return vec![];
     }
     let mut found = vec![];
@@ -36,14 +35,14 @@ pub(super) fn check(args: &ExtendArgs) -> Vec<CheckDocument> {
         let detail = format!("the program is linked statically{why}");
         found.push(CheckDocument::refused("swap", detail, remedy));
     };
-    if args.stats.is_some() || args.monitor.is_some() {
+    if options.statistics || options.watch {
         let remedy = "leave --stats and --monitor out";
         refuse(": there are no statistics of what the kernel swaps", remedy);
     }
-    if args.faults == FaultsChoice::Signal {
+    if options.faults == Faults::Signal {
         refuse(": the kernel serves its faults, not a signal", "leave --faults out");
     }
-    match args.store.as_slice() {
+    match options.stores.as_slice() {
         [store] => {
             if let Err(why) = swap::check(store) {
                 found.push(CheckDocument::refused("swap", why.to_string(), &why.hint));
@@ -55,17 +54,19 @@ pub(super) fn check(args: &ExtendArgs) -> Vec<CheckDocument> {
 }
 
 /// Runs it.
-pub(super) fn run(args: &ExtendArgs, dram_bytes: u64) -> Result<ExitCode, Failure> {
+pub(super) fn run(options: &ExtendOptions, dram_bytes: u64) -> Result<Ended, Failure> {
     // The checks have made sure of that.
-    let Some(store) = args.store.first() else { return Ok(ExitCode::from(2)) };
+    let Some(store) = options.stores.first() else {
+        return Err(Failure::new("there is no store for swap", "name one --store"));
+    };
     let signals = Signals::hold().map_err(system::signal_failure)?;
     let mut steered = begun(store, dram_bytes)?;
-    say(
-        args.quiet,
+    output::note(
+        options.quiet,
         "it is linked statically: its pages go to swap, which is steered. That is slower by far \
          than what programs get that are not",
     );
-    let (program, arguments) = args.command.split_first().unwrap_or_else(|| unreachable!());
+    let (program, arguments) = options.command.split_first().unwrap_or_else(|| unreachable!());
     let started = steered.within(|| signals.start_with(&[], program, arguments));
     let started = started.map_err(|why| {
         let hint = "it takes root, and the memory controller of control groups";
@@ -77,11 +78,11 @@ pub(super) fn run(args: &ExtendArgs, dram_bytes: u64) -> Result<ExitCode, Failur
     let (elapsed, signal) = (running.elapsed(), running.came());
     let (ahead, out) = steered.asked();
     drop(steered);
-    say(
-        args.quiet,
+    output::note(
+        options.quiet,
         &format!("the kernel was asked for {ahead} pages ahead, and to put out {out} behind"),
     );
-    Ok(placed::exit(&Ended { status: Some(status), elapsed, signal }))
+    Ok(Ended { status: Some(status), elapsed, signal })
 }
 
 fn begun(store: &Path, dram_bytes: u64) -> Result<Steered, Failure> {

@@ -1,7 +1,6 @@
 //! Whether a command can be extended here: everything that speaks for it and against it.
 
-use super::steered;
-use crate::args::ExtendArgs;
+use super::{ExtendOptions, failure::session_hint, steered};
 use interleaf_linux::{
     available::available,
     program::{Linked, Program},
@@ -68,14 +67,18 @@ const STRICT: u64 = 2;
 
 /// Everything that was found.
 pub(super) fn checks(
-    args: &ExtendArgs,
+    options: &ExtendOptions,
     settings: &Settings,
     name: Option<&str>,
     library: &Path,
 ) -> Vec<CheckDocument> {
     let mut found = vec![preloaded(library)];
-    for name in
-        args.command.first().map(OsString::as_os_str).into_iter().chain(launched(&args.command))
+    for name in options
+        .command
+        .first()
+        .map(OsString::as_os_str)
+        .into_iter()
+        .chain(launched(&options.command))
     {
         found.extend(program(name));
     }
@@ -87,14 +90,14 @@ pub(super) fn checks(
         }
         works => tried("io_uring", works),
     });
-    found.extend(stores(args));
-    found.extend(steered::check(args));
+    found.extend(stores(options));
+    found.extend(steered::check(options));
     found.extend(limits());
     let session = joined(name, settings).unwrap_or_else(|why| {
         found.push(why);
         None
     });
-    if args.dram.is_some() {
+    if options.dram.is_some() {
         // The memory of other processes of the session is in use already.
         let held = session.map_or(0, |session| session.board.held());
         found.extend(memory(&Root::live(), settings.dram_bytes, held * PAGE_BYTES));
@@ -209,12 +212,12 @@ fn tried(what: &str, outcome: Result<(), Refused>) -> CheckDocument {
 }
 
 /// Whether pages can be kept in all stores together: it is tried, as far as that changes nothing.
-fn stores(args: &ExtendArgs) -> Vec<CheckDocument> {
-    let paths: Vec<&Path> = args.store.iter().map(PathBuf::as_path).collect();
-    let options = Options { force: args.force, ..Options::default() };
+fn stores(options: &ExtendOptions) -> Vec<CheckDocument> {
+    let paths: Vec<&Path> = options.stores.iter().map(PathBuf::as_path).collect();
+    let open = Options { force: options.force, ..Options::default() };
     let refused = match paths.is_empty() {
         true => None,
-        false => FileStore::check(&paths, options).err(),
+        false => FileStore::check(&paths, open).err(),
     };
     paths.into_iter().map(|path| store(path, refused.as_ref())).collect()
 }
@@ -264,9 +267,7 @@ fn joined(name: Option<&str>, settings: &Settings) -> Result<Option<Session>, Ch
         Some(name) => Session::joined(&base, name, settings),
         None => Ok(None),
     });
-    joined.map_err(|why| {
-        CheckDocument::refused("session", why.to_string(), super::session_hint(&why))
-    })
+    joined.map_err(|why| CheckDocument::refused("session", why.to_string(), session_hint(&why)))
 }
 
 /// Limits of the user and of the system that are in the way.

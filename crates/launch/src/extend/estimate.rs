@@ -1,6 +1,6 @@
 //! What speed the stores allow, before anything is run on them.
 
-use crate::args::ExtendArgs;
+use super::ExtendOptions;
 use interleaf_console::{Failure, output};
 use interleaf_pager::{
     drive::{self, DriveError},
@@ -18,23 +18,23 @@ const LIMIT: Duration = Duration::from_millis(1500);
 const DEPTHS: [usize; 3] = [1, 16, 64];
 
 /// Measures every store.
-pub(super) fn estimate(args: &ExtendArgs, dram: u64) -> Result<EstimateDocument, Failure> {
-    let progress = output::progress(args.store.len() as u64, "measuring the stores");
+pub(super) fn estimate(options: &ExtendOptions, dram: u64) -> Result<EstimateDocument, Failure> {
+    let progress = output::progress(options.stores.len() as u64, "measuring the stores");
     let mut drives = vec![];
-    for path in &args.store {
+    for path in &options.stores {
         let failed = |why: &DriveError| {
             Failure::new(
                 format!("{}: it cannot be measured: {why}", path.display()),
                 "name a folder on a drive with 1 GiB of space, or a block device",
             )
         };
-        let options = Options { force: args.force, ..Options::default() };
-        let mut store = FileStore::open_all(&[path], options)
+        let open = Options { force: options.force, ..Options::default() };
+        let mut store = FileStore::open_all(&[path], open)
             .map_err(|why| Failure::new(why.to_string(), why.hint))?;
         let drive = drive::measure(&mut store, BYTES, LIMIT, &DEPTHS);
         drives.push(DriveDocument::new(path, &drive.map_err(|why| failed(&why))?));
         progress.inc(1);
     }
     progress.finish_and_clear();
-    Ok(EstimateDocument::new(dram, args.footprint.map(|footprint| footprint.get()), drives))
+    Ok(EstimateDocument::new(dram, options.footprint.map(|footprint| footprint.get()), drives))
 }

@@ -1,5 +1,11 @@
-//! A command under a placement: once for `run`, again and again for `tune`.
+//! A command under a placement: its new pages go to nodes in a ratio.
+//!
+//! The settings that the placement needs (the weights of weighted interleaving) are kept in a
+//! journal while the command runs, and restored when it ends. Its memory is audited now and then:
+//! the audit with the most memory goes into the document. Where the kernel has no weighted
+//! interleaving, new pages are spread evenly, and then migrated to the ratio every [`MOVE_MAX`].
 
+use crate::{Ended, restore::report_restored};
 use interleaf_console::{Failure, output, system};
 use interleaf_linux::{
     command::{Running, Signals},
@@ -18,75 +24,72 @@ use std::{
     ffi::OsString,
     fs::File,
     ops::ControlFlow,
-    os::unix::process::ExitStatusExt,
-    process::{ExitCode, ExitStatus},
+    process::ExitStatus,
     time::{Duration, Instant},
 };
 
-/// When a command is looked at first, and how much later each time: a program that is short is
-/// seen, and one that is long is left alone.
-const FIRST_LOOK: Duration = Duration::from_millis(100);
-const LOOK_FACTOR: u32 = 2;
-const LOOK_MAX: Duration = Duration::from_secs(60);
+/// The pause before the first placement audit, the factor by which each pause is longer than the
+/// last, and the longest: a short program is audited too, and a long one is hardly disturbed.
+const FIRST_AUDIT: Duration = Duration::from_millis(100);
+const AUDIT_FACTOR: u32 = 2;
+const AUDIT_MAX: Duration = Duration::from_secs(60);
 
-/// How often whoever waits for a command may do something else.
+/// How often a caller runs its own code while it waits for a command.
 const TICK: Duration = Duration::from_millis(100);
 
 /// A command, and how it is run.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Job<'a> {
-    pub(super) root: &'a Root,
-    pub(super) command: &'a [OsString],
-    /// Where all that it writes goes, in place of where our own goes.
-    pub(super) output: Option<&'a File>,
-    /// How fast pages are moved at most, where that is the means.
-    pub(super) rate: Bandwidth,
-    /// Looking keeps the program from changing its mappings meanwhile: it gets at most one part of
-    /// so many of its time.
-    pub(super) look_cost: u32,
-    /// Whether only what went wrong is told.
-    pub(super) quiet: bool,
+pub struct Job<'a> {
+    /// The machine.
+    pub root: &'a Root,
+    /// The program and its arguments; never empty.
+    pub command: &'a [OsString],
+    /// The file that its stdout and stderr go to; `None` for those of this process.
+    pub output: Option<&'a File>,
+    /// The highest rate at which pages are migrated, where they are.
+    pub rate: Bandwidth,
+    /// An audit keeps the program from changing its mappings: audits take at most one part in
+    /// `audit_cost` of its time.
+    pub audit_cost: u32,
+    /// Whether only errors are printed.
+    pub quiet: bool,
 }
 
-/// How a command ended.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Ended {
-    /// `None` when a signal came before it was started.
-    pub(crate) status: Option<ExitStatus>,
-    pub(crate) elapsed: Duration,
-    /// The first signal that came.
-    pub(crate) signal: Option<i32>,
-}
+/// Called every [`TICK`] while a command runs.
+pub type Meanwhile<'a> = &'a mut dyn FnMut(&mut Running<'_>);
 
-/// What is done while a command runs, now and then.
-pub(super) type Meanwhile<'a> = &'a mut dyn FnMut(&mut Running<'_>);
-
-/// Runs the command under the placement, and puts back what was set for it. `document` has the
-/// settings, and is told how it went.
-pub(super) fn under(
+/// Runs the command under the placement, and restores the settings that it changed. `document` has
+/// the settings, and gets the status, the memory and the restored settings.
+///
+/// # Errors
+/// When the settings cannot be changed or restored, or the command cannot be started.
+pub fn run_placed(
     job: &Job<'_>,
     signals: &Signals,
     placement: &Placement,
     document: &mut RunDocument,
     meanwhile: Option<Meanwhile<'_>>,
 ) -> Result<Ended, Failure> {
-    say(job.quiet, &interleaf_report::run::placement(document));
-    let journal = set(job, &document.settings)?;
+    output::note(job.quiet, &interleaf_report::run::placement(document));
+    let journal = apply_settings(job, &document.settings)?;
     let ended = match signals.come() {
-        Some(signal) => Ok(Ended { status: None, elapsed: Duration::ZERO, signal: Some(signal) }),
-        None => command(job, signals, placement, document, meanwhile),
+        Some(signal) => Ok(Ended::unstarted(signal)),
+        None => run_command(job, signals, placement, document, meanwhile),
     };
     if let Some(journal) = journal {
         let undone = journal.close().map_err(system::journal_failure)?;
         document.put_back = undone.iter().map(PutBackDocument::from).collect();
-        tell_put_back(job.quiet, &document.put_back);
+        report_restored(job.quiet, &document.put_back);
     }
     ended
 }
 
-/// Sets what has to be set, with a journal of it. None is needed, and none can be kept, when an
-/// ordinary user finds it set already.
-fn set<'a>(job: &Job<'a>, settings: &[SettingDocument]) -> Result<Option<Journal<'a>>, Failure> {
+/// Changes the settings, with a journal of them. An ordinary user, who can keep no journal, needs
+/// none where the settings have their values already.
+fn apply_settings<'a>(
+    job: &Job<'a>,
+    settings: &[SettingDocument],
+) -> Result<Option<Journal<'a>>, Failure> {
     if settings.is_empty() {
         return Ok(None);
     }
@@ -96,7 +99,7 @@ fn set<'a>(job: &Job<'a>, settings: &[SettingDocument]) -> Result<Option<Journal
         Err(why) if why.is_permission() => return Err(settings_failure(&why, settings)),
         opened => opened.map_err(system::journal_failure)?,
     };
-    tell_put_back(job.quiet, &undone.iter().map(PutBackDocument::from).collect::<Vec<_>>());
+    report_restored(job.quiet, &undone.iter().map(PutBackDocument::from).collect::<Vec<_>>());
     for setting in settings {
         journal.set(&setting.path, &setting.set).map_err(|why| match why.is_permission() {
             true => settings_failure(&why, settings),
@@ -110,16 +113,16 @@ fn set<'a>(job: &Job<'a>, settings: &[SettingDocument]) -> Result<Option<Journal
         .map(|change| format!("{}: {} -> {}", change.path, change.was, change.set))
         .collect();
     if !changed.is_empty() {
-        say(job.quiet, &format!("set until the end: {}", changed.join(", ")));
+        output::note(job.quiet, &format!("set until the end: {}", changed.join(", ")));
     }
     Ok(Some(journal))
 }
 
-/// How long new pages wait at most until they are moved to where the weights want them.
+/// The longest time for which new pages wait to be migrated to the ratio.
 const MOVE_MAX: Duration = Duration::from_secs(2);
 
-/// Starts the command and waits for its end, looking at its memory now and then.
-fn command(
+/// Starts the command and waits for its end, auditing its memory now and then.
+fn run_command(
     job: &Job<'_>,
     signals: &Signals,
     placement: &Placement,
@@ -127,7 +130,7 @@ fn command(
     meanwhile: Option<Meanwhile<'_>>,
 ) -> Result<Ended, Failure> {
     let (program, arguments) = job.command.split_first().unwrap_or_else(|| unreachable!());
-    // All that can fail comes before the command: once it runs, nobody else waits for it.
+    // Everything that can fail comes first: an error after the start would orphan the command.
     let migrator = match placement.means {
         Means::Moved => Some(migrator(job.rate, placement)?),
         Means::Weighted | Means::Interleave => None,
@@ -135,83 +138,92 @@ fn command(
     let mut running = signals
         .start_into(job.output, &placement.policy(), program, arguments)
         .map_err(system::start_failure)?;
-    let mut watch = Watch { job, placement, most: None, unseen: None, moved: None, unmoved: None };
+    let mut watch = Watch {
+        job,
+        placement,
+        largest: None,
+        audit_failure: None,
+        migration: None,
+        migrate_failure: None,
+    };
     let status = watch.until_end(&mut running, migrator, meanwhile)?;
-    if let Some(moved) = watch.moved.as_ref().map(MovedDocument::from) {
+    if let Some(moved) = watch.migration.as_ref().map(MovedDocument::from) {
         document.moved = Some(moved);
-        say(job.quiet, &interleaf_report::run::moved(document));
+        output::note(job.quiet, &interleaf_report::run::moved(document));
     }
-    if let Some(why) = watch.unmoved {
+    if let Some(why) = watch.migrate_failure {
         output::message(&format!("interleaf: its pages are spread evenly, and not moved: {why}"));
     }
-    if let Some(why) = watch.unseen {
+    if let Some(why) = watch.audit_failure {
         output::message(&format!("interleaf: its memory could not be looked at: {why}"));
     }
-    if let Some(most) = watch.most {
-        let memory = MemoryDocument::from(&most);
-        say(job.quiet, &interleaf_report::run::memory(&memory));
+    if let Some(largest) = watch.largest {
+        let memory = MemoryDocument::from(&largest);
+        output::note(job.quiet, &interleaf_report::run::memory(&memory));
         document.memory = Some(memory);
     }
     document.ended(status);
     Ok(Ended { status: Some(status), elapsed: running.elapsed(), signal: running.came() })
 }
 
-/// What is seen of a command while it runs.
+/// Observations of a command while it runs.
 struct Watch<'a> {
     job: &'a Job<'a>,
     placement: &'a Placement,
-    /// Its memory when it had the most.
-    most: Option<Survey>,
-    /// Why it could not be looked at, the last time.
-    unseen: Option<RootError>,
-    /// What became of moving its pages, the last time it was there to the end of it.
-    moved: Option<Outcome>,
-    /// Why they could not be moved.
-    unmoved: Option<MigrateError>,
+    /// The audit in which it had the most memory.
+    largest: Option<Survey>,
+    /// The last failure of an audit.
+    audit_failure: Option<RootError>,
+    /// The last migration during which no process ended.
+    migration: Option<Outcome>,
+    /// The last failure of a migration.
+    migrate_failure: Option<MigrateError>,
 }
 
 impl Watch<'_> {
-    /// Waits for the end of a command, and looks at its memory now and then; moves its pages where
-    /// that is the means.
+    /// Waits for the end of a command, and audits its memory now and then; migrates its pages where
+    /// `migrator` is given.
     fn until_end(
         &mut self,
         running: &mut Running<'_>,
         mut migrator: Option<Migrator>,
         mut meanwhile: Option<Meanwhile<'_>>,
     ) -> Result<ExitStatus, Failure> {
-        let mut pause = FIRST_LOOK;
+        let mut pause = FIRST_AUDIT;
         loop {
             if let Some(status) = wait(running, pause, &mut meanwhile)? {
                 return Ok(status);
             }
             let start = Instant::now();
             if let Some(migrator) = &mut migrator
-                && let Some(status) = self.move_pages(running, migrator)?
+                && let Some(status) = self.migrate_pages(running, migrator)?
             {
                 return Ok(status);
             }
-            self.look(running.pid());
-            pause = (pause * LOOK_FACTOR).min(LOOK_MAX).max(start.elapsed() * self.job.look_cost);
+            self.audit(running.pid());
+            pause =
+                (pause * AUDIT_FACTOR).min(AUDIT_MAX).max(start.elapsed() * self.job.audit_cost);
             if migrator.is_some() {
                 pause = pause.min(MOVE_MAX).max(start.elapsed());
             }
         }
     }
 
-    /// Looks at the command's memory. That it cannot be seen is no reason to leave it alone.
-    fn look(&mut self, pid: u32) {
-        let is_most = |survey: &Survey| {
-            self.most.as_ref().is_none_or(|most| most.total_bytes() <= survey.total_bytes())
+    /// Audits the command's memory. A failed audit is remembered, not fatal.
+    fn audit(&mut self, pid: u32) {
+        let is_largest = |survey: &Survey| {
+            let largest = self.largest.as_ref();
+            largest.is_none_or(|largest| largest.total_bytes() <= survey.total_bytes())
         };
         match Survey::of_tree(self.job.root, pid, self.placement) {
-            Ok(survey) if is_most(&survey) => self.most = Some(survey),
+            Ok(survey) if is_largest(&survey) => self.largest = Some(survey),
             Ok(_) => {}
-            Err(why) => self.unseen = Some(why),
+            Err(why) => self.audit_failure = Some(why),
         }
     }
 
-    /// Moves the command's pages; its status if it ended meanwhile.
-    fn move_pages(
+    /// Migrates the command's pages; returns its status if it ended meanwhile.
+    fn migrate_pages(
         &mut self,
         running: &mut Running<'_>,
         migrator: &mut Migrator,
@@ -226,17 +238,17 @@ impl Watch<'_> {
         });
         match outcome {
             Ok(outcome) if !outcome.processes.iter().any(|process| process.ended) => {
-                self.moved = Some(outcome);
+                self.migration = Some(outcome);
             }
-            // It has ended, which is noticed in a moment.
+            // The command has ended; the next wait returns its status.
             Ok(_) | Err(MigrateError::Absent(_)) => {}
-            Err(why) => self.unmoved = Some(why),
+            Err(why) => self.migrate_failure = Some(why),
         }
         ended.map_err(system::wait_failure)
     }
 }
 
-/// Waits for the end of a command for so long, doing something else meanwhile.
+/// Waits for the end of a command for at most `pause`, and calls `meanwhile` every [`TICK`].
 fn wait(
     running: &mut Running<'_>,
     pause: Duration,
@@ -256,22 +268,6 @@ fn wait(
     }
 }
 
-/// Our status for that of a command.
-pub(super) fn exit(ended: &Ended) -> ExitCode {
-    match (ended.status, ended.signal) {
-        (Some(status), _) => match (status.code(), status.signal()) {
-            (Some(code), _) => ExitCode::from(code as u8),
-            (None, signal) => signal_status(signal.unwrap_or(0)),
-        },
-        (None, signal) => signal_status(signal.unwrap_or(0)),
-    }
-}
-
-/// The status of what a signal has ended, as shells have it.
-pub(super) fn signal_status(signal: i32) -> ExitCode {
-    ExitCode::from((128 + signal) as u8)
-}
-
 fn settings_failure(why: &JournalError, settings: &[SettingDocument]) -> Failure {
     let line = |setting: &SettingDocument| format!("echo {} > {}", setting.set, setting.path);
     let lines: Vec<String> =
@@ -285,8 +281,11 @@ fn settings_failure(why: &JournalError, settings: &[SettingDocument]) -> Failure
     )
 }
 
-/// What has to be set for a placement, and what is set now.
-pub(super) fn settings(
+/// The settings that a placement needs, with their present values.
+///
+/// # Errors
+/// When a setting cannot be read.
+pub fn settings(
     root: &Root,
     machine: &Machine,
     placement: &Placement,
@@ -301,28 +300,11 @@ pub(super) fn settings(
     Ok(found)
 }
 
-/// Tells the user, unless told not to.
-pub(super) fn say(quiet: bool, text: &str) {
-    if !quiet {
-        for line in text.lines() {
-            output::message(&format!("interleaf: {line}"));
-        }
-    }
-}
-
-/// What went wrong is told in any case.
-pub(super) fn tell_put_back(quiet: bool, undone: &[PutBackDocument]) {
-    for undone in undone {
-        let line = interleaf_report::run::put_back(undone);
-        match undone.outcome == "restored" {
-            true => say(quiet, &line),
-            false => output::message(&format!("interleaf: {line}")),
-        }
-    }
-}
-
-/// A mover of pages to where a placement wants them.
-pub(super) fn migrator(rate: Bandwidth, placement: &Placement) -> Result<Migrator, Failure> {
+/// A migrator of pages to the ratio of a placement.
+///
+/// # Errors
+/// When the kernel cannot migrate pages, or not to these nodes.
+pub fn migrator(rate: Bandwidth, placement: &Placement) -> Result<Migrator, Failure> {
     let target = Target::new(placement.nodes.iter().copied())
         .map_err(|why| system::migrate_failure(MigrateError::Target(why)))?;
     let migrator = Migrator::new(target).map_err(system::migrate_failure)?;

@@ -1,7 +1,7 @@
-//! What is tried first: by curves where a platform is given, else by what the firmware rates nodes
-//! at, as the kernel's automatic weights are.
+//! The first weights of a search: by the curves of a platform where one is given, else by the
+//! bandwidths at which the firmware rates the nodes, as the kernel's automatic weights are.
 
-use crate::args::TuneArgs;
+use super::TuneOptions;
 use interleaf_console::Failure;
 use interleaf_linux::{list::List, node::Node, topology::Machine};
 use interleaf_model::{
@@ -17,9 +17,13 @@ pub(super) struct Proposal {
 /// Ratios of curves that are tried: whole numbers up to this, for so many tiers at most.
 const LIMITS: [u16; 3] = [10, 6, 4];
 
-pub(super) fn of(args: &TuneArgs, machine: &Machine) -> Result<Proposal, Failure> {
-    let tiers = tiers(args, machine)?;
-    if let Some(wrong) = args.weights.iter().find(|it| it.as_slice().len() != tiers.len()) {
+/// The weights to begin with.
+///
+/// # Errors
+/// When there is nothing to interleave, or the options do not fit the tiers.
+pub(super) fn propose(options: &TuneOptions, machine: &Machine) -> Result<Proposal, Failure> {
+    let tiers = tiers(options, machine)?;
+    if let Some(wrong) = options.weights.iter().find(|it| it.as_slice().len() != tiers.len()) {
         return Err(Failure::new(
             format!(
                 "{wrong} has {} weights, and there are {}",
@@ -29,27 +33,27 @@ pub(super) fn of(args: &TuneArgs, machine: &Machine) -> Result<Proposal, Failure
             "give one weight for each of them in each of the weights, 0 keeps one out",
         ));
     }
-    // The runs that cannot be done without: each of the list, the first tier, and these two again.
-    let least = args.weights.len() + 1;
-    if args.runs < least {
+    // Each weight of the list and the first tier need a run; the best two of them a second one.
+    let least = options.weights.len() + 1;
+    if options.runs < least {
         return Err(Failure::new(
             format!(
                 "--runs {} is too few for {} weights and all on the first tier",
-                args.runs,
-                args.weights.len()
+                options.runs,
+                options.weights.len()
             ),
             format!("allow --runs {}, or list fewer weights", least + 2),
         ));
     }
-    if let Some(name) = &args.platform {
+    if let Some(name) = &options.platform {
         return by_curves(name, &tiers);
     }
     Ok(by_ratings(machine, &tiers))
 }
 
 /// The nodes of each tier, or of those that are named each one for itself.
-fn tiers(args: &TuneArgs, machine: &Machine) -> Result<Vec<List>, Failure> {
-    let tiers = match &args.nodes {
+fn tiers(options: &TuneOptions, machine: &Machine) -> Result<Vec<List>, Failure> {
+    let tiers = match &options.nodes {
         Some(named) => {
             let nodes = List::of_user(named, &machine.node_list()).map_err(|why| {
                 Failure::new(format!("--nodes: {why}"), "`interleaf show` lists the nodes")
@@ -63,7 +67,7 @@ fn tiers(args: &TuneArgs, machine: &Machine) -> Result<Vec<List>, Failure> {
     }
     let nodes = machine.memory_nodes();
     if nodes.len() > 1 {
-        let problem = match &args.nodes {
+        let problem = match &options.nodes {
             Some(named) => format!("--nodes {named} names one node: there is nothing to tune"),
             None => format!("nodes {nodes} are one tier: there is nothing to tune"),
         };

@@ -1,18 +1,19 @@
-//! What the command writes, run after run: in a file, read while it grows.
+//! The output of the command, run after run, in a file that is read while it grows.
 
-use crate::args::TuneArgs;
+use super::TuneOptions;
 use indicatif::ProgressBar;
 use interleaf_console::{Failure, output};
 use interleaf_linux::replace::Existing;
 use regex_lite::Regex;
 use std::{fs::File, io, os::unix::fs::FileExt};
 
-/// The most of a run's output that a metric is looked for in, from its end, bytes.
+/// The longest end of a run's output in which a metric is searched, bytes.
 const TEXT_MAX: u64 = 16 << 20;
 
-/// Lines that are told of a command that failed.
+/// Lines that are printed of a command that failed.
 const LAST_LINES: usize = 10;
 
+/// The log of all runs.
 pub(super) struct Log {
     file: File,
     /// Where the output of this run begins.
@@ -23,13 +24,13 @@ pub(super) struct Log {
 
 impl Log {
     /// The file that is asked for, to which it is appended, or one without a name.
-    pub(super) fn open(args: &TuneArgs) -> Result<Self, Failure> {
-        let file = match &args.log {
+    pub(super) fn open(options: &TuneOptions) -> Result<Self, Failure> {
+        let file = match &options.log {
             Some(path) => output::growing(path, Existing::Append)?,
             None => tempfile::tempfile().map_err(log_failure)?,
         };
         let start = file.metadata().map_err(log_failure)?.len();
-        Ok(Self { file, start, is_shown: args.log.is_none() && !args.quiet })
+        Ok(Self { file, start, is_shown: options.log.is_none() && !options.quiet })
     }
 
     pub(super) fn file(&self) -> &File {
@@ -40,17 +41,17 @@ impl Log {
         self.file.metadata().map_or(self.start, |metadata| metadata.len())
     }
 
-    /// A run begins.
+    /// Begins the output of a run.
     pub(super) fn begin(&mut self) {
         self.start = self.length();
     }
 
-    /// What shows the output of this run while it comes.
+    /// A reader that prints the output of this run while it grows.
     pub(super) fn shown(&self) -> Shown<'_> {
         Shown { log: self, next: self.start }
     }
 
-    /// What this run has written.
+    /// The output of this run.
     pub(super) fn text(&self) -> Result<String, Failure> {
         let end = self.length();
         let start = self.start.max(end.saturating_sub(TEXT_MAX));
@@ -73,14 +74,15 @@ fn log_failure(why: io::Error) -> Failure {
     )
 }
 
-/// Shows what is new of a run's output.
+/// Prints the new output of a run.
 pub(super) struct Shown<'a> {
     log: &'a Log,
     next: u64,
 }
 
 impl Shown<'_> {
-    pub(super) fn go_on(&mut self, bar: &ProgressBar) {
+    /// Prints the output since the last call.
+    pub(super) fn print_new(&mut self, bar: &ProgressBar) {
         let end = self.log.length();
         if !self.log.is_shown || end <= self.next {
             return;

@@ -1,7 +1,7 @@
 //! The process that serves the memory that processes of a session share: it may outlive the command
 //! and whoever keeps the session, since some of those that share memory may.
 
-use super::{helper, unbegun};
+use super::{failure::session_failure, helper};
 use interleaf_console::Failure;
 use interleaf_pager::{session::Session, shared};
 use std::{
@@ -40,8 +40,8 @@ impl Drop for Server {
 }
 
 /// Is such a process, whose standard input is the other end.
-pub(super) fn serve(folder: &Path) -> Result<(), Failure> {
-    let session = Session::open(folder).map_err(unbegun)?;
+pub fn serve(folder: &Path) -> Result<(), Failure> {
+    let session = Session::open(folder).map_err(session_failure)?;
     let serve = |connection| shared::serve(&session, connection, let_go);
     helper::connection().and_then(serve).map_err(unserved)
 }

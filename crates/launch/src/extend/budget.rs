@@ -1,10 +1,25 @@
 //! The budget of a command, and from which size on its allocations are extended.
 
-use crate::args::{ALLOC_MIN, DRAM_MIN, Dram, ExtendArgs};
+use super::ExtendOptions;
 use interleaf_console::{Failure, system};
 use interleaf_linux::{available::available, root::Root};
 use interleaf_model::units::Bytes;
 use interleaf_pager::session::PAGE_BYTES;
+
+/// A budget of DRAM.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Dram {
+    /// A size.
+    Size(Bytes),
+    /// A part of the memory that this process can have.
+    Percent(u8),
+}
+
+/// The least budget, bytes: the pages that are read and those that are in use have to fit.
+pub const DRAM_MIN: u64 = 4 << 20;
+
+/// The least allocation that the preloaded library extends, bytes.
+pub const ALLOC_MIN: u64 = 128 << 10;
 
 /// Without `--min-alloc`, allocations of this part of the budget and more are extended. Less than
 /// twice that much can stay outside the budget in pieces of 128 KiB and more: as much together as
@@ -15,8 +30,8 @@ const MIN_ALLOC_PART: u64 = 8;
 const MIN_ALLOC_MAX: u64 = 64 << 20;
 
 /// The budget, bytes; 0 where none is given.
-pub(super) fn dram(root: &Root, args: &ExtendArgs) -> Result<u64, Failure> {
-    let percent = match args.dram {
+pub(super) fn dram(root: &Root, options: &ExtendOptions) -> Result<u64, Failure> {
+    let percent = match options.dram {
         None => return Ok(0),
         Some(Dram::Size(size)) => return Ok(size.get()),
         Some(Dram::Percent(percent)) => percent,
@@ -43,8 +58,8 @@ pub(super) fn dram(root: &Root, args: &ExtendArgs) -> Result<u64, Failure> {
 }
 
 /// The size from which on allocations are extended, bytes.
-pub(super) fn min_alloc(args: &ExtendArgs, dram: u64) -> u64 {
-    args.min_alloc.map_or_else(
+pub(super) fn min_alloc(options: &ExtendOptions, dram: u64) -> u64 {
+    options.min_alloc.map_or_else(
         || {
             let part = (dram / MIN_ALLOC_PART).clamp(ALLOC_MIN, MIN_ALLOC_MAX);
             part / PAGE_BYTES * PAGE_BYTES

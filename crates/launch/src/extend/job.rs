@@ -13,16 +13,16 @@ const RANKS: [&str; 3] =
 
 /// The job that this process is a rank of.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Job {
+pub struct Job {
     /// Its name, the same for all ranks on this node.
-    pub(super) name: String,
+    pub name: String,
     /// Its ranks on this node; `None` where nobody says.
-    pub(super) ranks: Option<u32>,
+    pub ranks: Option<u32>,
 }
 
 impl Job {
     /// The job that started this process, if one did.
-    pub(super) fn find() -> Option<Self> {
+    pub fn find() -> Option<Self> {
         let parent = rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get());
         Self::of(&|name| env::var_os(name), parent)
     }

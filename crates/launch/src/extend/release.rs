@@ -29,7 +29,7 @@ pub(super) fn start(session: &Session) -> Option<Started> {
 }
 
 /// Is a releaser.
-pub(super) fn serve(folder: &Path) -> Result<(), Failure> {
+pub fn serve(folder: &Path) -> Result<(), Failure> {
     // A service manager that stops what the command has left would interrupt the merge of extents.
     let _held = Signals::hold().map_err(system::signal_failure)?;
     let serve = |connection| release::serve(folder, connection);
