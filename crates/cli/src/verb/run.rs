@@ -1,8 +1,8 @@
 //! `interleaf run`.
 
-use super::balance;
 use crate::args::RunArgs;
 use interleaf_console::{Failure, output, system};
+use interleaf_daemon::SteerOptions;
 use interleaf_launch::{
     placed::{self, Job, settings},
     processes::{self, MoveOptions},
@@ -72,13 +72,30 @@ fn by_policy(args: &RunArgs, root: Root) -> Result<ExitCode, Failure> {
         system::check_live(&root)?;
         check_stdout(args)?;
     }
-    let (document, ended) = balance::steered(args, &root, words(args))?;
+    let (document, ended) =
+        interleaf_daemon::run_steered(&steer_options(args), &root, words(args))?;
     let Some(ended) = ended else {
         give(args, &document, interleaf_report::run::dry_run)?;
         return Ok(ExitCode::SUCCESS);
     };
     give(args, &document, |_| String::new())?;
     Ok(ended.exit_code())
+}
+
+/// The options of a command that a policy steers.
+fn steer_options(args: &RunArgs) -> SteerOptions {
+    SteerOptions {
+        command: args.command.clone(),
+        policy: args.policy.clone(),
+        period: args.period,
+        feed: args.feed.clone(),
+        way: args.way.clone(),
+        platform: args.platform.clone(),
+        stop_rivals: args.stop_rivals,
+        migration_rate: args.migration_rate,
+        dry_run: args.dry_run,
+        quiet: args.quiet,
+    }
 }
 
 /// Migrates the pages of processes that run already.

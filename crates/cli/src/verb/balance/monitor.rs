@@ -7,10 +7,10 @@
 mod history;
 mod view;
 
-use super::watchers::SOCKET;
 use crate::verb::terminal;
 use history::History;
 use interleaf_console::{Failure, output};
+use interleaf_daemon::SOCKET;
 use interleaf_record::balance::PeriodDocument;
 use ratatui::Frame;
 use std::{

@@ -1,13 +1,13 @@
 //! What the daemon tells others while it runs.
 
-use super::{
+use crate::{
     config::Config,
     metrics::Metrics,
     notify::Manager,
+    options::Options,
     outlet::{LineFile, Outlet},
     watchers::{self, Watchers},
 };
-use crate::args::BalanceArgs;
 use interleaf_console::{Failure, output};
 use interleaf_linux::{
     replace::{self, Existing, FileId},
@@ -45,8 +45,8 @@ struct Target {
 
 impl<'a> Publisher<'a> {
     /// Tells who reads what we print, and who asked for a record.
-    pub(super) fn here(args: &BalanceArgs, manager: &'a Manager) -> Result<Self, Failure> {
-        let record = match &args.output {
+    pub(super) fn here(options: &Options, manager: &'a Manager) -> Result<Self, Failure> {
+        let record = match &options.output {
             None => None,
             Some(path) => {
                 let file = output::growing(path, Existing::Append)?;
@@ -54,7 +54,7 @@ impl<'a> Publisher<'a> {
             }
         };
         Ok(Self {
-            json: args.json,
+            json: options.json,
             stdout: output::Lines::default(),
             printed: Outlet::new("stdout"),
             record,
@@ -68,10 +68,10 @@ impl<'a> Publisher<'a> {
     /// Tells other programs too, as a daemon does.
     pub(super) fn daemon(
         config: &Config,
-        args: &BalanceArgs,
+        options: &Options,
         manager: &'a Manager,
     ) -> Result<Self, Failure> {
-        let here = Self::here(args, manager)?;
+        let here = Self::here(options, manager)?;
         let metrics = match config.metrics {
             None => None,
             Some(address) => {

@@ -1,13 +1,10 @@
-//! A command whose pages the loop steers for as long as it runs: `interleaf run --policy`.
+//! A command whose pages the loop steers for as long as it runs.
 
-use super::{
-    Stop,
-    config::{Config, Overruled, Scope as Wanted},
-    failed,
+use crate::{
+    config::{Config, Overrides, Scope as Wanted},
+    control_loop::{Stop, host_failure, place_first, steer},
     setup::Setup,
-    started, steer,
 };
-use crate::args::RunArgs;
 use interleaf_console::{Failure, output, system};
 use interleaf_launch::Ended;
 use interleaf_linux::{
@@ -20,25 +17,58 @@ use interleaf_linux::{
     source::Source,
     stop::StopFlag,
 };
-use interleaf_model::control::Controller;
+use interleaf_model::{
+    control::Controller,
+    units::{Bandwidth, Time},
+};
 use interleaf_record::{
     balance::PeriodDocument,
     run::{BalancedDocument, PutBackDocument, RunDocument},
 };
-use std::{cell::RefCell, io, process::ExitStatus, rc::Rc, time::Duration};
+use std::{
+    cell::RefCell, ffi::OsString, io, path::PathBuf, process::ExitStatus, rc::Rc, time::Duration,
+};
 
 /// What is waited for at a time once nothing is steered any more.
 const LONG: Duration = Duration::from_secs(3600);
 
-/// Runs the command of `args`, and steers its pages; in a dry run only says how it would. The
-/// document has how it went; it ended, if it ran.
-pub(in crate::verb) fn steered(
-    args: &RunArgs,
+/// A command whose pages a policy steers.
+#[derive(Clone, Debug)]
+pub struct SteerOptions {
+    /// The command and its arguments; never empty.
+    pub command: Vec<OsString>,
+    /// The policy, by name.
+    pub policy: Option<String>,
+    /// The span after which the policy decides.
+    pub period: Option<Time>,
+    /// The socket that programs write bandwidth to, in place of counters.
+    pub feed: Option<PathBuf>,
+    /// The way in which pages move: auto, vaddr or pages.
+    pub way: Option<String>,
+    /// The platform whose curves the policy believes, by name or file.
+    pub platform: Option<String>,
+    /// Whether whatever else moves pages is switched off meanwhile.
+    pub stop_rivals: bool,
+    /// The highest rate at which pages move.
+    pub migration_rate: Bandwidth,
+    /// Whether nothing is run.
+    pub dry_run: bool,
+    /// Whether only errors are printed.
+    pub quiet: bool,
+}
+
+/// Runs a command, and steers its pages while it runs; in a dry run only plans it. `command` is the
+/// command as it is recorded. Returns the record, and the end of the command if it ran.
+///
+/// # Errors
+/// When the pages cannot be steered, or the command cannot be started.
+pub fn run_steered(
+    options: &SteerOptions,
     root: &Root,
     command: Vec<String>,
 ) -> Result<(RunDocument, Option<Ended>), Failure> {
-    let config = config(args, &command)?;
-    if args.dry_run {
+    let config = config(options, &command)?;
+    if options.dry_run {
         let setup = ready(&config, root)?;
         let document = document(&setup, &config, root, command)?;
         return Ok((document, None));
@@ -54,33 +84,33 @@ pub(in crate::verb) fn steered(
     let mut document = document(&setup, &config, root, command)?;
     if let Some(balanced) = &mut document.balance {
         balanced.source = source.describe();
-        output::note(args.quiet, &interleaf_report::run::balanced(balanced));
+        output::note(options.quiet, &interleaf_report::run::balanced(balanced));
     }
     let ended = match signals.come() {
         Some(signal) => Ended::unstarted(signal),
         None => {
-            let job = Job { args, config: &config, root, setup: &mut setup, source };
+            let job = Job { options, config: &config, root, setup: &mut setup, source };
             job.run(&signals, &journal, &mut document)?
         }
     };
     if let Ok(journal) = Rc::try_unwrap(journal) {
         let undone = journal.into_inner().close().map_err(system::journal_failure)?;
         document.put_back = undone.iter().map(PutBackDocument::from).collect();
-        interleaf_launch::restore::report_restored(args.quiet, &document.put_back);
+        interleaf_launch::restore::report_restored(options.quiet, &document.put_back);
     }
     Ok((document, Some(ended)))
 }
 
 /// The daemon's configuration for a command.
-fn config(args: &RunArgs, command: &[String]) -> Result<Config, Failure> {
-    let mut config = Config { rate_limit: args.migration_rate, ..Config::default() };
-    config.overrule(&Overruled {
-        policy: args.policy.as_deref(),
-        period: args.period,
-        feed: args.feed.as_deref(),
-        way: args.way.as_deref(),
-        curves: args.platform.as_deref(),
-        stop_rivals: args.stop_rivals,
+fn config(options: &SteerOptions, command: &[String]) -> Result<Config, Failure> {
+    let mut config = Config { rate_limit: options.migration_rate, ..Config::default() };
+    config.overrule(&Overrides {
+        policy: options.policy.as_deref(),
+        period: options.period,
+        feed: options.feed.as_deref(),
+        way: options.way.as_deref(),
+        curves: options.platform.as_deref(),
+        stop_rivals: options.stop_rivals,
     })?;
     config.scope = Wanted::Processes(command.first().cloned().into_iter().collect());
     Ok(config)
@@ -120,7 +150,7 @@ fn document(
 
 /// A command that is to run.
 struct Job<'j, 'a> {
-    args: &'j RunArgs,
+    options: &'j SteerOptions,
     config: &'j Config,
     root: &'a Root,
     setup: &'j mut Setup,
@@ -144,12 +174,12 @@ impl<'a> Job<'_, 'a> {
         // All that can fail comes before the command: once it runs, nobody else waits for it.
         let mut controller = self.setup.controller(self.config)?;
         let (program, arguments) =
-            self.args.command.split_first().unwrap_or_else(|| unreachable!());
+            self.options.command.split_first().unwrap_or_else(|| unreachable!());
         let running =
             signals.start(&Policy::Default, program, arguments).map_err(system::start_failure)?;
         self.setup.scope = Scope::Processes(vec![running.pid()]);
         let child = RefCell::new(Child { running, ended: None });
-        let quiet = self.args.quiet;
+        let quiet = self.options.quiet;
         let mut periods = vec![];
         let steered = self.steer(&child, journal, &mut controller, &mut |period| {
             for document in period {
@@ -193,12 +223,12 @@ impl<'a> Job<'_, 'a> {
         let actuators = setup.actuators(config, root, journal, StopFlag::default())?;
         let clock = Box::new(Until(child));
         let mut host = Host::new(root, setup.host.clone(), source, clock, actuators)
-            .map_err(|why| failed(&why))?;
-        let done = started(&mut host, controller, setup, config)
+            .map_err(|why| host_failure(&why))?;
+        let done = place_first(&mut host, controller, setup, config)
             .and_then(|()| steer(&mut host, controller, tell));
         match done {
             Ok(()) | Err(Stop::Machine(HostError::Stopped)) => Ok(()),
-            Err(Stop::Machine(why)) => Err(failed(&why)),
+            Err(Stop::Machine(why)) => Err(host_failure(&why)),
             Err(Stop::Output(why)) => Err(why),
         }
     }

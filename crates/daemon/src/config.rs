@@ -17,7 +17,7 @@ use std::{
 use toml::Spanned;
 
 /// A file with every key, its default, and what it is for.
-pub(crate) const EXAMPLE: &str = include_str!("example.toml");
+pub const EXAMPLE: &str = include_str!("example.toml");
 
 const SCHEMA: &str = "interleaf.balance/1";
 
@@ -33,41 +33,43 @@ const NAME_BYTES: usize = 15;
 
 /// What the daemon is to do.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Config {
-    pub(crate) scope: Scope,
+pub struct Config {
+    /// The pages that are steered. Default: the whole machine.
+    pub scope: Scope,
     /// Whose pages are left alone: processes by name with what they start, and control groups,
     /// which begin with `/`, with those below them. Default: none.
-    pub(crate) protected: Vec<String>,
+    pub protected: Vec<String>,
     /// Default: dmi.
-    pub(crate) policy: PolicyKind,
+    pub policy: PolicyKind,
     /// With the static policy, its weights. Default: none.
-    pub(crate) weights: Option<Weights>,
+    pub weights: Option<Weights>,
     /// A platform whose curves the policy believes, by name or file. Default: none.
-    pub(crate) platform: Option<String>,
+    pub platform: Option<String>,
     /// The span of a sample. Default: 200 ms.
-    pub(crate) sample: Duration,
+    pub sample: Duration,
     /// The span after which the policy decides. Default: 6 s.
-    pub(crate) period: Duration,
+    pub period: Duration,
     /// Default: auto.
-    pub(crate) way: WantedWay,
+    pub way: WantedWay,
     /// How fast pages move at most. Default: 2 GB/s.
-    pub(crate) rate_limit: Bandwidth,
+    pub rate_limit: Bandwidth,
     /// Whether what else moves pages or holds DAMON may be switched off. Default: no.
-    pub(crate) stop_rivals: bool,
-    pub(crate) source: SourceChoice,
+    pub stop_rivals: bool,
+    /// The source of bandwidth. Default: counters.
+    pub source: SourceChoice,
     /// The group whose members may feed, by name or number. Default: nobody but this user.
-    pub(crate) feed_group: Option<String>,
+    pub feed_group: Option<String>,
     /// A file for the wanted weights. Default: none.
-    pub(crate) target: Option<PathBuf>,
+    pub target: Option<PathBuf>,
     /// Where metrics are served. Default: nowhere.
-    pub(crate) metrics: Option<SocketAddr>,
+    pub metrics: Option<SocketAddr>,
     /// A socket at which others watch. Default: `/run/interleaf/balance.sock`, where it is free.
-    pub(crate) monitor: Option<PathBuf>,
+    pub monitor: Option<PathBuf>,
 }
 
 /// What is steered.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Scope {
+pub enum Scope {
     /// The whole machine.
     Machine,
     /// A control group, by its path below the hierarchy's root.
@@ -76,20 +78,26 @@ pub(crate) enum Scope {
     Processes(Vec<String>),
 }
 
-/// What the command line says in place of a configuration.
+/// Values that replace those of a configuration.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Overruled<'a> {
-    pub(super) policy: Option<&'a str>,
-    pub(super) period: Option<Time>,
-    pub(super) feed: Option<&'a Path>,
-    pub(super) way: Option<&'a str>,
-    pub(super) curves: Option<&'a str>,
-    pub(super) stop_rivals: bool,
+pub struct Overrides<'a> {
+    /// The policy, by name.
+    pub policy: Option<&'a str>,
+    /// The span after which the policy decides.
+    pub period: Option<Time>,
+    /// The socket that programs write bandwidth to.
+    pub feed: Option<&'a Path>,
+    /// The way in which pages move: auto, vaddr, paddr, quota or pages.
+    pub way: Option<&'a str>,
+    /// The platform whose curves the policy believes, by name or file.
+    pub curves: Option<&'a str>,
+    /// Whether whatever else moves pages may be switched off; no leaves it to the configuration.
+    pub stop_rivals: bool,
 }
 
 /// How pages are moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum WantedWay {
+pub enum WantedWay {
     /// The best that there is.
     Auto,
     /// This one.
@@ -103,7 +111,7 @@ const AUTO: &str = "auto";
 
 /// Where bandwidth is read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum SourceChoice {
+pub enum SourceChoice {
     /// The machine's own counters.
     Counters,
     /// A socket that programs write to.
@@ -181,7 +189,7 @@ struct PublishTable {
 
 impl Config {
     /// The configuration in a file.
-    pub(crate) fn read(path: &Path) -> Result<Self, Failure> {
+    fn read(path: &Path) -> Result<Self, Failure> {
         let hint = "name a configuration; `interleaf balance --example-config` prints one";
         let text = interleaf_catalog::text(path, hint)?;
         Ok(Self::parse(&path.display().to_string(), &text)?)
@@ -222,7 +230,29 @@ impl Config {
     }
 
     /// What the command line says otherwise.
-    pub(super) fn overrule(&mut self, by: &Overruled<'_>) -> Result<(), Failure> {
+    /// The configuration in `file`, or the default one, with other values.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or a value is invalid.
+    pub fn load(file: Option<&Path>, overrides: &Overrides<'_>) -> Result<Self, Failure> {
+        let mut config = match file {
+            Some(path) => Self::read(path)?,
+            None => Self::default(),
+        };
+        config.overrule(overrides)?;
+        Ok(config)
+    }
+
+    /// Steers the processes of these names; `option` is the option that names them.
+    ///
+    /// # Errors
+    /// When no process can have one of the names.
+    pub fn steer_processes(&mut self, names: &[String], option: &str) -> Result<(), Failure> {
+        self.scope = Scope::Processes(names.to_vec());
+        self.check_names(option)
+    }
+
+    pub(super) fn overrule(&mut self, by: &Overrides<'_>) -> Result<(), Failure> {
         if let Some(policy) = by.policy {
             self.policy = policy.parse().map_err(|why: String| Failure::new(why, ""))?;
             if self.policy != PolicyKind::Static {

@@ -6,7 +6,7 @@
 //! units (bytes, seconds, ratios from 0 to 1), and `_total` behind what only grows. Nobody is
 //! asked who they are: let it be served on this machine alone.
 
-use super::{
+use crate::{
     exposition::{Format, OPEN_METRICS, TEXT, plain},
     http::{Page, Request, Server},
 };
@@ -254,7 +254,7 @@ fn page(request: &Request<'_>, registry: &Registry) -> Page {
 }
 
 #[cfg(test)]
-#[path = "../../../tests/promtool/mod.rs"]
+#[path = "../../cli/tests/promtool/mod.rs"]
 mod promtool;
 
 #[cfg(test)]

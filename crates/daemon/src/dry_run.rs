@@ -3,7 +3,7 @@
 //! Everything that would be done is done, on a root whose writes are noted: what is printed is what
 //! the daemon writes, not what somebody thinks that it does.
 
-use super::{
+use crate::{
     config::Config,
     setup::{Setup, actuator_failure},
 };
@@ -17,7 +17,11 @@ use interleaf_linux::{
 use interleaf_record::balance::{PlanDocument, WriteDocument};
 use std::{cell::RefCell, rc::Rc};
 
-pub(super) fn run(config: &Config, json: bool, root: &Root) -> Result<(), Failure> {
+/// Prints the setup of the daemon, and every write to the kernel that it would make.
+///
+/// # Errors
+/// When the machine cannot be read, or its pages cannot be moved.
+pub fn run(config: &Config, json: bool, root: &Root) -> Result<(), Failure> {
     let document = plan(config, root)?;
     output::data(&match json {
         true => interleaf_record::json(&document),

@@ -1,7 +1,7 @@
 //! What the daemon works with: the machine as the loop sees it, what moves its pages, and what
 //! counts.
 
-use super::config::{Config, Scope as Wanted, SourceChoice, WantedWay};
+use crate::config::{Config, Scope as Wanted, SourceChoice, WantedWay};
 use interleaf_console::{Failure, system};
 use interleaf_linux::{
     actuator::{

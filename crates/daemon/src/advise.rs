@@ -6,16 +6,20 @@
 //! say, corrected by what was counted. Without curves there are the firmware's ratings, which
 //! bound what can be gained: more than they say no memory carries.
 
-use super::{
-    Clock, Signals, Waits, config::Config, failed, notify::Manager, publish::Publisher,
+use crate::{
+    config::Config,
+    control_loop::{self, Waits, host_failure},
+    notify::Manager,
+    options::Options,
+    publish::Publisher,
     setup::Setup,
 };
-use crate::args::BalanceArgs;
 use core::time::Duration;
 use interleaf_console::{Failure, output, system};
 use interleaf_linux::{
     actuator::Way,
-    host::{Host, HostError},
+    command::Signals,
+    host::{Clock, Host, HostError},
     numa_maps::NodeBytes,
     root::Root,
     source::SourceError,
@@ -29,7 +33,6 @@ use interleaf_model::{
 use interleaf_record::balance::{
     AdviceDocument, PeriodDocument, PointsDocument, SUMMARY_SCHEMA, SourceDocument, SummaryDocument,
 };
-use std::process::ExitCode;
 
 /// How often the same has to be advised, and how many periods it takes at most.
 const ALIKE: usize = 3;
@@ -38,12 +41,17 @@ const PERIODS_MAX: usize = 30;
 /// Advices that differ by less are the same, points of a hundred.
 const POINTS: i32 = 3;
 
-pub(super) fn run(
-    args: &BalanceArgs,
+/// Observes, and prints for each domain the advice of each period and their summary. Nothing is
+/// changed on the machine.
+///
+/// # Errors
+/// When the machine cannot be observed, or no period was counted.
+pub fn run(
+    options: &Options,
     config: &Config,
     root: &Root,
     is_captured: bool,
-) -> Result<ExitCode, Failure> {
+) -> Result<(), Failure> {
     let setup = Setup::read(config, root)?;
     let way = setup.choice(config)?.way;
     if is_captured && config.is_counted_here() {
@@ -61,22 +69,24 @@ pub(super) fn run(
     // What was recorded need not be waited for.
     let clock: Box<dyn Clock + '_> = match config.is_replayed() {
         true => Box::new(AtOnce(&signals)),
-        false => Box::new(Waits { signals: &signals, manager, until: super::until(args) }),
+        false => {
+            Box::new(Waits { signals: &signals, manager, until: control_loop::until(options) })
+        }
     };
     let nobody = setup.scopes().iter().map(|_| None).collect();
-    let mut host =
-        Host::new(root, setup.host.clone(), source, clock, nobody).map_err(|why| failed(&why))?;
-    let mut publisher = Publisher::here(args, manager)?;
+    let mut host = Host::new(root, setup.host.clone(), source, clock, nobody)
+        .map_err(|why| host_failure(&why))?;
+    let mut publisher = Publisher::here(options, manager)?;
     let mut advised: Vec<Vec<PeriodDocument>> = vec![vec![]; host.layout().domains.len()];
     let mut time_s = 0.0;
-    let most = if args.duration.is_some() { usize::MAX } else { PERIODS_MAX };
+    let most = if options.duration.is_some() { usize::MAX } else { PERIODS_MAX };
     for _ in 0..most {
         // One that has just begun.
         let mut controller = setup.controller(config)?;
-        let period = match controller.period(&mut host, super::FOR_EVER) {
+        let period = match controller.period(&mut host, control_loop::FOR_EVER) {
             Ok(period) => period,
             Err(HostError::Stopped | HostError::Source(SourceError::Ended { .. })) => break,
-            Err(why) => return Err(failed(&why)),
+            Err(why) => return Err(host_failure(&why)),
         };
         time_s += period.time_s;
         let on = setup.placement(root)?;
@@ -86,7 +96,7 @@ pub(super) fn run(
         for (domain, document) in domains.into_iter().zip(told) {
             advised[domain].push(document);
         }
-        let is_over = match args.duration {
+        let is_over = match options.duration {
             Some(limit) => time_s >= limit.seconds(),
             None => advised.iter().all(|of_domain| is_known(of_domain)),
         };
@@ -95,8 +105,8 @@ pub(super) fn run(
         }
     }
     let missing = publisher.close();
-    let done = summarize(args, config, &setup, way, &advised)?;
-    missing.map(|()| done)
+    summarize(options, config, &setup, way, &advised)?;
+    missing
 }
 
 /// A captured machine counts nothing, even if it had what does.
@@ -204,12 +214,12 @@ fn is_known(periods: &[PeriodDocument]) -> bool {
 }
 
 fn summarize(
-    args: &BalanceArgs,
+    options: &Options,
     config: &Config,
     setup: &Setup,
     way: Way,
     advised: &[Vec<PeriodDocument>],
-) -> Result<ExitCode, Failure> {
+) -> Result<(), Failure> {
     let start = setup.points(&setup.start(config)?);
     let of_domain = |(periods, start): (&Vec<PeriodDocument>, PointsDocument)| {
         let start = start.nodes.iter().map(|node| node.points).collect();
@@ -218,7 +228,7 @@ fn summarize(
     let summaries: Vec<SummaryDocument> = advised.iter().zip(start).filter_map(of_domain).collect();
     for summary in &summaries {
         let line = interleaf_record::json_line(summary);
-        output::data(&match args.json {
+        output::data(&match options.json {
             true => line + "\n",
             false => interleaf_report::balance::summary(summary),
         })?;
@@ -229,7 +239,7 @@ fn summarize(
             "observe for longer, or see whether what counts has counted anything",
         ));
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 /// What the periods of a domain come to; `None` when nothing was counted in any.

@@ -16,7 +16,7 @@ use std::{
 };
 
 /// Where it is when nobody says.
-pub(super) const SOCKET: &str = "/run/interleaf/balance.sock";
+pub const SOCKET: &str = "/run/interleaf/balance.sock";
 
 /// Lines that are kept for who comes later: an hour of periods of 6 s.
 const KEPT: usize = 600;
