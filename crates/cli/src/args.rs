@@ -18,8 +18,7 @@ pub(crate) use bench::{Bench, BenchInstallArgs, BenchListArgs, BenchRunArgs, Pla
 pub(crate) use bench_compare::BenchCompareArgs;
 pub(crate) use extend::{EXAMPLE as EXTEND_EXAMPLE, ExtendArgs};
 pub(crate) use measure::{
-    ChaseArgs, CommonArgs, InterleaveArgs, LoadArgs, Measure, MeasureArgs, PagesChoice,
-    TrafficArgs, WayChoice,
+    ChaseArgs, CommonArgs, InterleaveArgs, LoadArgs, Measure, MeasureArgs, TrafficArgs,
 };
 pub(crate) use measure_app::AppArgs;
 pub(crate) use report::{CompareArgs, ReportArgs, ReportFormat};

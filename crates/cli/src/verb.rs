@@ -4,6 +4,7 @@ mod balance;
 mod bench;
 mod compare;
 mod doctor;
+mod export;
 mod extend;
 mod measure;
 mod predict;

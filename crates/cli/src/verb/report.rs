@@ -2,7 +2,7 @@
 
 use crate::{
     args::{ReportArgs, ReportFormat},
-    verb::measure::export,
+    verb::export,
 };
 use interleaf_console::{Failure, output};
 use interleaf_record::{Document, figure::Figure, measure::foreign};

@@ -1,6 +1,6 @@
-//! Where and how it is measured: what was asked for, on the machine there is.
+//! CPUs, memory, sizes and times of a measurement: the options, as this machine can satisfy them.
 
-use crate::args::{ChaseArgs, CommonArgs, InterleaveArgs, LoadArgs, PagesChoice, TrafficArgs};
+use crate::options::{Options, What};
 use interleaf_console::{Failure, system};
 use interleaf_linux::{
     available::{Available, available},
@@ -31,100 +31,84 @@ const QUICK_BYTES: u64 = 40_000_000;
 /// No more than this part of what is free is taken unasked.
 const FREE_PART: u64 = 2;
 
-/// What was asked for.
-#[derive(Clone, Debug)]
-pub(super) struct Given<'a> {
-    pub(super) what: &'static str,
-    pub(super) chase: ChaseArgs,
-    pub(super) traffic: TrafficArgs,
-    pub(super) load: LoadArgs,
-    pub(super) interleave: Option<&'a InterleaveArgs>,
-    pub(super) common: &'a CommonArgs,
-}
-
-/// CPUs that measure, of one node.
+/// CPUs of one node that measure.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct From {
-    pub(super) node: u32,
-    pub(super) cpus: Vec<u32>,
+pub(crate) struct NodeCpus {
+    pub(crate) node: u32,
+    pub(crate) cpus: Vec<u32>,
 }
 
-/// Where and how.
+/// The setup of a measurement.
 #[derive(Debug)]
-pub(super) struct Setup<'a> {
-    pub(super) what: &'static str,
-    pub(super) root: &'a Root,
-    pub(super) machine: Machine,
-    pub(super) hardware: Hardware,
-    pub(super) allowed: Option<List>,
-    /// Whose CPUs; never none.
-    pub(super) from: Vec<From>,
-    /// Whose memory, the nearest to the first of them first; never none.
-    pub(super) memory: Vec<u32>,
-    /// Whether nodes were named.
-    pub(super) named: Option<String>,
-    /// The one that was asked for; without, that of the fastest loop for each mix.
-    pub(super) isa: Option<Isa>,
-    pub(super) pages: Pages,
-    pub(super) pattern: Pattern,
-    pub(super) buffer: usize,
-    pub(super) chase: usize,
-    pub(super) stride: usize,
+pub(crate) struct Setup<'a> {
+    pub(crate) what: What,
+    pub(crate) root: &'a Root,
+    pub(crate) machine: Machine,
+    pub(crate) hardware: Hardware,
+    pub(crate) allowed: Option<List>,
+    /// The CPUs of each node that measures; never empty.
+    pub(crate) from: Vec<NodeCpus>,
+    /// The nodes whose memory is measured, the nearest to the first CPUs first; never empty.
+    pub(crate) memory: Vec<u32>,
+    /// The list of nodes as it was given; `None` where none was.
+    pub(crate) named: Option<String>,
+    /// The instructions that were asked for; `None` for those of the fastest loop of each mix.
+    pub(crate) isa: Option<Isa>,
+    pub(crate) pages: Pages,
+    pub(crate) pattern: Pattern,
+    pub(crate) buffer: usize,
+    pub(crate) chase: usize,
+    pub(crate) stride: usize,
     /// How long a point takes.
-    pub(super) span: Duration,
-    pub(super) repeats: usize,
-    pub(super) seed: u64,
-    pub(super) quick: bool,
-    pub(super) clock: Clock,
+    pub(crate) span: Duration,
+    pub(crate) repeats: usize,
+    pub(crate) seed: u64,
+    pub(crate) quick: bool,
+    pub(crate) clock: Clock,
     /// The last-level cache of the CPU that chases, and the part of one that each loading thread
     /// has; `None` where the kernel does not say.
     last_level: Option<u64>,
     last_level_per_thread: Option<u64>,
-    /// What is not as it was asked for.
-    pub(super) notes: Vec<String>,
+    /// Differences from the options.
+    pub(crate) notes: Vec<String>,
 }
 
 impl<'a> Setup<'a> {
-    pub(super) fn new(root: &'a Root, given: &Given<'_>) -> Result<Self, Failure> {
-        let common = given.common;
+    pub(crate) fn new(root: &'a Root, options: &Options) -> Result<Self, Failure> {
         let machine = Machine::read(root).map_err(system::read_failure)?;
         let hardware = Hardware::read(root).map_err(system::read_failure)?;
         let allowed = allowed_nodes(root, "self").map_err(system::read_failure)?;
         let from = from(
             &machine,
-            given,
+            options,
             allowed_cpus(root, "self").map_err(system::read_failure)?.as_ref(),
         )?;
-        let (memory, named) = memory(&machine, given, &from[0], allowed.as_ref())?;
-        let quick = common.quick;
+        let (memory, named) = memory(&machine, options, &from[0], allowed.as_ref())?;
+        let quick = options.quick;
         let size = |asked: Option<Bytes>, usual: u64| {
             let usual = if quick { usual.min(QUICK_BYTES) } else { usual };
             asked.map_or(usual, Bytes::get) as usize
         };
-        let seconds = common.duration.map_or(if quick { 0.1 } else { 1.0 }, |it| it.seconds());
+        let seconds = options.duration.map_or(if quick { 0.1 } else { 1.0 }, |it| it.seconds());
         let mut setup = Self {
-            what: given.what,
+            what: options.what,
             root,
             allowed,
             from,
             memory,
             named,
-            isa: common.isa,
-            pages: match common.pages {
-                Some(PagesChoice::Small) => Pages::Small,
-                Some(PagesChoice::Reserved) => Pages::Reserved,
-                Some(PagesChoice::Huge) | None => Pages::Huge,
-            },
-            pattern: match given.traffic.random {
+            isa: options.isa,
+            pages: options.pages,
+            pattern: match options.traffic.random {
                 true => Pattern::Random,
                 false => Pattern::Sequential,
             },
-            buffer: size(given.traffic.buffer, BUFFER_BYTES),
-            chase: size(given.chase.chase, CHASE_BYTES),
-            stride: given.chase.stride.map_or(STRIDE_BYTES, Bytes::get) as usize,
+            buffer: size(options.traffic.buffer, BUFFER_BYTES),
+            chase: size(options.chase.bytes, CHASE_BYTES),
+            stride: options.chase.stride.map_or(STRIDE_BYTES, Bytes::get) as usize,
             span: Duration::from_secs_f64(seconds),
-            repeats: common.repeat.unwrap_or(3) as usize,
-            seed: common.seed,
+            repeats: options.repeat.unwrap_or(3) as usize,
+            seed: options.seed,
             quick,
             clock: Clock::here(),
             last_level: None,
@@ -133,10 +117,10 @@ impl<'a> Setup<'a> {
             machine,
             hardware,
         };
-        setup.threads(given.traffic.threads)?;
-        setup.exceed_caches(given);
-        setup.fit(given)?;
-        setup.tell_of_caches();
+        setup.threads(options.traffic.threads)?;
+        setup.exceed_caches(options);
+        setup.fit(options)?;
+        setup.note_small_sizes();
         setup.huge_pages()?;
         Ok(setup)
     }
@@ -159,7 +143,7 @@ impl<'a> Setup<'a> {
 
     /// Makes sizes that were not asked for [`LAST_LEVEL_FACTOR`] times the last-level caches that
     /// the threads reach.
-    fn exceed_caches(&mut self, given: &Given<'_>) {
+    fn exceed_caches(&mut self, options: &Options) {
         let chasing = self.from.iter().map(|from| from.cpus[0]);
         let last_level = chasing.filter_map(|cpu| self.hardware.last_level_of(cpu));
         self.last_level = last_level.map(|cache| cache.bytes).max();
@@ -170,38 +154,38 @@ impl<'a> Setup<'a> {
             let bytes = cache.unwrap_or(0).saturating_mul(LAST_LEVEL_FACTOR);
             bytes.checked_next_multiple_of(1 << 20).unwrap_or(bytes) as usize
         };
-        if given.chase.chase.is_none() {
+        if options.chase.bytes.is_none() {
             self.chase = self.chase.max(needed(self.last_level));
         }
-        if given.traffic.buffer.is_none() {
+        if options.traffic.buffer.is_none() {
             self.buffer = self.buffer.max(needed(self.last_level_per_thread));
         }
     }
 
     /// The CPUs that load memory: where one of them chases beside it, the fewer that are left.
-    fn loading<'c>(&self, from: &'c From) -> &'c [u32] {
+    fn loading<'c>(&self, from: &'c NodeCpus) -> &'c [u32] {
         match &from.cpus[..] {
-            [_, load @ ..] if self.what != "bandwidth" && !load.is_empty() => load,
+            [_, load @ ..] if self.what != What::Bandwidth && !load.is_empty() => load,
             all => all,
         }
     }
 
     /// The part of the memory of a chase that the last-level cache of a CPU can hold.
-    pub(super) fn chase_cacheable(&self, cpu: u32) -> Option<f64> {
+    pub(crate) fn chase_cacheable(&self, cpu: u32) -> Option<f64> {
         let cache = self.hardware.last_level_of(cpu)?;
         Some((cache.bytes as f64 / self.chase as f64).min(1.0))
     }
 
     /// The part of the buffers of threads on some CPUs that the last-level caches can hold.
-    pub(super) fn buffers_cacheable(&self, cpus: &[u32]) -> Option<f64> {
+    pub(crate) fn buffers_cacheable(&self, cpus: &[u32]) -> Option<f64> {
         let share = self.hardware.last_level_share(cpus)?;
         Some((share as f64 / self.buffer as f64).min(1.0))
     }
 
-    /// Says which sizes are too small for what the last-level caches hold.
-    fn tell_of_caches(&mut self) {
-        let is_chased = !["bandwidth", "interleave"].contains(&self.what);
-        let is_loaded = self.what != "idle";
+    /// Notes which sizes are too small for the last-level caches.
+    fn note_small_sizes(&mut self) {
+        let is_chased = ![What::Bandwidth, What::Interleave].contains(&self.what);
+        let is_loaded = self.what != What::Idle;
         for (option, is_used, size, cache) in [
             ("--chase", is_chased, self.chase, self.last_level),
             ("--buffer", is_loaded, self.buffer, self.last_level_per_thread),
@@ -220,14 +204,13 @@ impl<'a> Setup<'a> {
         }
     }
 
-    /// Makes sure that there is as much memory as is asked for; what was not asked for becomes
-    /// less.
-    fn fit(&mut self, given: &Given<'_>) -> Result<(), Failure> {
+    /// Refuses sizes that exceed the free memory, and reduces default ones to fit.
+    fn fit(&mut self, options: &Options) -> Result<(), Failure> {
         let threads = self.from.iter().map(|from| from.cpus.len()).max().unwrap_or(1) as u64;
         let mut least = u64::MAX;
         let mut place = String::new();
         for node in &self.memory {
-            let found = room(self.root, *node)?;
+            let found = available_on(self.root, *node)?;
             if found.bytes < least || place.is_empty() {
                 least = found.bytes;
                 place = match found.limit {
@@ -236,11 +219,11 @@ impl<'a> Setup<'a> {
                 };
             }
         }
-        let interleaved = self.what == "interleave";
+        let interleaved = self.what == What::Interleave;
         // Of memory on several nodes, one of them may have to hold nearly all.
         let sizes = [
-            ("--chase", given.chase.chase.is_some(), &mut self.chase, 1),
-            ("--buffer", given.traffic.buffer.is_some(), &mut self.buffer, threads),
+            ("--chase", options.chase.bytes.is_some(), &mut self.chase, 1),
+            ("--buffer", options.traffic.buffer.is_some(), &mut self.buffer, threads),
         ];
         let mut sum = 0;
         for (option, is_asked, size, count) in sizes {
@@ -274,7 +257,10 @@ impl<'a> Setup<'a> {
             }
             sum += *size as u64 * count;
         }
-        if sum > least && !interleaved && ["loaded", "histogram", "all"].contains(&self.what) {
+        if sum > least
+            && !interleaved
+            && [What::Loaded, What::Histogram, What::All].contains(&self.what)
+        {
             return Err(Failure::new(
                 format!("chase and buffers need {} together", size_text(sum & !0xF_FFFF)),
                 format!("{place} has {} free: give less", size_text(least & !0xF_FFFF)),
@@ -283,7 +269,7 @@ impl<'a> Setup<'a> {
         Ok(())
     }
 
-    /// Makes sure that the pages are there that are asked for.
+    /// Checks that the kernel has pages of the size that was asked for.
     fn huge_pages(&mut self) -> Result<(), Failure> {
         let switch = self.machine.switches.huge_pages.as_deref();
         match (self.pages, switch) {
@@ -328,7 +314,7 @@ impl<'a> Setup<'a> {
     }
 
     /// A record without points.
-    pub(super) fn document(&self) -> MeasureDocument {
+    pub(crate) fn document(&self) -> MeasureDocument {
         let machine = MachineDocument::new(&self.machine, &self.hardware);
         let settings = SettingsDocument {
             isa: self.isa.map_or("the fastest for each mix".into(), |isa| isa.to_string()),
@@ -350,51 +336,54 @@ impl<'a> Setup<'a> {
             seed: self.seed,
             spread: "distance of the quartiles of the repeats, as a part of their median".into(),
         };
-        MeasureDocument { quick: self.quick, ..MeasureDocument::new(self.what, machine, settings) }
+        MeasureDocument {
+            quick: self.quick,
+            ..MeasureDocument::new(self.what.name(), machine, settings)
+        }
     }
 
     /// The memory nodes, the nearest to some CPUs first.
-    pub(super) fn nearest(&self, from: &From) -> u32 {
+    pub(crate) fn nearest(&self, from: &NodeCpus) -> u32 {
         by_distance(&self.machine, from.node, &self.memory)[0]
     }
 }
 
 /// The memory of a node that this process can have; all there could be where the machine does not
 /// tell.
-pub(super) fn room(root: &Root, node: u32) -> Result<Available, Failure> {
+pub(crate) fn available_on(root: &Root, node: u32) -> Result<Available, Failure> {
     let nodes = [node].into_iter().collect();
     let found = available(root, Some(&nodes)).map_err(system::read_failure)?;
     Ok(found.unwrap_or(Available { bytes: u64::MAX, limit: None }))
 }
 
-fn unlisted(option: &str, why: &ListError) -> Failure {
+fn list_failure(option: &str, why: &ListError) -> Failure {
     Failure::new(
         format!("{option}: {why}"),
         "write them as numactl takes them: 0-3, !2, +1, all; `interleaf show` lists what there is",
     )
 }
 
-/// Whose CPUs are used.
+/// The CPUs of each node that measures.
 fn from(
     machine: &Machine,
-    given: &Given<'_>,
+    options: &Options,
     allowed: Option<&List>,
-) -> Result<Vec<From>, Failure> {
+) -> Result<Vec<NodeCpus>, Failure> {
     let usable = |cpu: &u32| allowed.is_none_or(|allowed| allowed.has(*cpu));
     let all = machine
         .nodes
         .iter()
-        .map(|node| From { node: node.id, cpus: node.cpus.iter().filter(usable).collect() });
-    let all: Vec<From> = all.filter(|from| !from.cpus.is_empty()).collect();
+        .map(|node| NodeCpus { node: node.id, cpus: node.cpus.iter().filter(usable).collect() });
+    let all: Vec<NodeCpus> = all.filter(|from| !from.cpus.is_empty()).collect();
     let with_cpus: List = all.iter().map(|from| from.node).collect();
-    if let Some(text) = &given.common.cpus {
+    if let Some(text) = &options.cpus {
         let has: List = all.iter().flat_map(|from| from.cpus.iter().copied()).collect();
-        let cpus = List::of_user(text, &has).map_err(|why| unlisted("--cpus", &why))?;
-        let of_first = |from: &&From| cpus.first().is_some_and(|cpu| from.cpus.contains(cpu));
+        let cpus = List::of_user(text, &has).map_err(|why| list_failure("--cpus", &why))?;
+        let of_first = |from: &&NodeCpus| cpus.first().is_some_and(|cpu| from.cpus.contains(cpu));
         let node = all.iter().find(of_first).map_or(0, |from| from.node);
-        return Ok(vec![From { node, cpus }]);
+        return Ok(vec![NodeCpus { node, cpus }]);
     }
-    if let Some(node) = given.common.cpu_node {
+    if let Some(node) = options.cpu_node {
         let found = all.into_iter().find(|from| from.node == node);
         return found.map(|from| vec![from]).ok_or_else(|| {
             Failure::new(
@@ -403,9 +392,9 @@ fn from(
             )
         });
     }
-    let each = given.what == "matrix" || given.what == "all";
+    let each = [What::Matrix, What::All].contains(&options.what);
     let count = if each { all.len() } else { 1 };
-    let taken: Vec<From> = all.into_iter().take(count).collect();
+    let taken: Vec<NodeCpus> = all.into_iter().take(count).collect();
     if taken.is_empty() {
         let hint = "`interleaf show` lists the nodes and their CPUs";
         return Err(Failure::new("no node has CPUs that this process may use", hint));
@@ -413,18 +402,18 @@ fn from(
     Ok(taken)
 }
 
-/// Whose memory is measured, and as what it was named.
+/// The nodes whose memory is measured, and the list that named them.
 fn memory(
     machine: &Machine,
-    given: &Given<'_>,
-    from: &From,
+    options: &Options,
+    from: &NodeCpus,
     allowed: Option<&List>,
 ) -> Result<(Vec<u32>, Option<String>), Failure> {
     let with_memory = machine.memory_nodes();
     let allows = |node: &u32| allowed.is_none_or(|allowed| allowed.has(*node));
-    if let Some(text) = &given.common.nodes {
+    if let Some(text) = &options.nodes {
         let nodes = List::of_user(text, &machine.node_list());
-        let nodes = nodes.map_err(|why| unlisted("--nodes", &why))?;
+        let nodes = nodes.map_err(|why| list_failure("--nodes", &why))?;
         if let Some(node) = nodes.iter().find(|node| !with_memory.has(**node)) {
             return Err(Failure::new(
                 format!("--nodes {text}: node {node} has no memory"),
@@ -445,7 +434,7 @@ fn memory(
         return Err(Failure::new("no node has memory that this process may use", hint));
     }
     let mut near = by_distance(machine, from.node, &usable);
-    if !["matrix", "interleave", "all"].contains(&given.what) {
+    if ![What::Matrix, What::Interleave, What::All].contains(&options.what) {
         near.truncate(1);
     }
     Ok((near, None))

@@ -1,7 +1,7 @@
 //! How latencies of single accesses are spread, idle and under load.
 
-use super::{Bench, Cpus, Stop, interleave, on_node, pattern_name, pinned, with_rate};
-use crate::verb::measure::task::Loads;
+use super::{Bench, NodeCpus, Stop, interleave, on_node, pattern_name, pinned, with_rate};
+use crate::task::Loads;
 use interleaf_console::Failure;
 use interleaf_linux::root::Root;
 use interleaf_measure::{
@@ -23,14 +23,14 @@ use std::time::{Duration, Instant};
 const SAMPLES: u64 = 4_000_000;
 const QUICK_SAMPLES: u64 = 500_000;
 
-/// Pauses, ns, where none are given: some load and all there is.
+/// Pauses, ns, where none are options: some load and all there is.
 const DELAYS_NS: [u64; 2] = [700, 0];
 
 impl Bench<'_> {
     /// Samples without load, and at each load where there are CPUs for it.
-    pub(super) fn histograms(
+    pub(crate) fn histograms(
         &self,
-        cpus: &Cpus,
+        cpus: &NodeCpus,
         memory: u32,
         traffic: &Traffic,
         loads: &Loads,

@@ -15,14 +15,14 @@ use interleaf_record::rounded;
 use std::{cell::RefCell, path::Path};
 
 /// Counters of the machine, or a recording of some, as far as there are any.
-pub(super) struct Counted(RefCell<Option<Box<dyn Source>>>);
+pub(crate) struct Counted(RefCell<Option<Box<dyn Source>>>);
 
 impl Counted {
     /// Opens what there is, and says what it is, or why there is none.
     ///
     /// # Errors
     /// When a recording was named and cannot be read.
-    pub(super) fn find(
+    pub(crate) fn find(
         replay: Option<&Path>,
         root: &Root,
         machine: &Machine,
@@ -52,7 +52,7 @@ impl Counted {
 
     /// Does something, and says what was counted meanwhile, GB/s of all memory; `None` where
     /// nothing is counted, or it is no more.
-    pub(super) fn during<T>(&self, work: impl FnOnce() -> T) -> (T, Option<f64>) {
+    pub(crate) fn during<T>(&self, work: impl FnOnce() -> T) -> (T, Option<f64>) {
         let mut source = self.0.borrow_mut();
         let mut read = || source.as_mut().and_then(|source| source.read().ok());
         // What was before does not count.

@@ -5,7 +5,7 @@ use interleaf_record::measure::{MeasureDocument, platform::platform};
 use std::path::Path;
 
 /// Makes sure that it can be written before long work begins.
-pub(in crate::verb) fn check(option: &str, target: Option<&Path>) -> Result<(), Failure> {
+pub(super) fn check(option: &str, target: Option<&Path>) -> Result<(), Failure> {
     let Some(target) = target else { return Ok(()) };
     let ending = target.extension().and_then(|ending| ending.to_str());
     if !matches!(ending, Some("toml" | "csv")) {
@@ -18,11 +18,7 @@ pub(in crate::verb) fn check(option: &str, target: Option<&Path>) -> Result<(), 
 }
 
 /// Writes the platform and its curves, or those of the fastest tier alone, where `option` says.
-pub(in crate::verb) fn write(
-    option: &str,
-    target: &Path,
-    record: &MeasureDocument,
-) -> Result<(), Failure> {
+pub(super) fn write(option: &str, target: &Path, record: &MeasureDocument) -> Result<(), Failure> {
     let stem = target.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let machine = &record.machine;
     let name = machine.cpu.as_deref().or(machine.product.as_deref()).unwrap_or("a machine");

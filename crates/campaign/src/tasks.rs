@@ -1,13 +1,13 @@
-//! What is measured, in which order.
+//! The tasks of a measurement, in their order.
 
-use super::{
-    setup::{Given, Setup},
+use crate::{
+    options::{Options, What},
+    setup::Setup,
     task::{Loads, Task},
     weights,
 };
 use interleaf_console::Failure;
 use interleaf_measure::traffic::Traffic;
-use std::time::Duration;
 
 /// Mixes of the published matrix of weights (the white paper's section IV.A).
 const OF_WEIGHTS: [&str; 4] = ["R", "W2", "W5", "W10"];
@@ -15,52 +15,53 @@ const OF_WEIGHTS: [&str; 4] = ["R", "W2", "W5", "W10"];
 /// Weights to try unasked, from the most on the first tier to the least.
 const WEIGHTS: [&str; 8] = ["1:0", "9:1", "4:1", "3:1", "5:2", "2:1", "1:1", "0:1"];
 
-/// What is to be measured.
-pub(super) fn of(setup: &Setup<'_>, given: &Given<'_>) -> Result<Vec<Task>, Failure> {
-    let mixes = |usual: &[&str]| {
-        let named = given.traffic.mix.clone().or(given.traffic.read_share.clone());
-        named.map_or_else(|| named_traffic(usual), |mixes| mixes.0)
-    };
+/// The tasks for the options.
+///
+/// # Errors
+/// When the weights cannot be used on this machine.
+pub(crate) fn plan(setup: &Setup<'_>, options: &Options) -> Result<Vec<Task>, Failure> {
+    let mixes =
+        |usual: &[&str]| options.traffic.mixes.clone().unwrap_or_else(|| named_traffic(usual));
     let near = |from: usize| setup.nearest(&setup.from[from]);
-    let loads = loads(given);
+    let loads = loads(options);
     let mut tasks = vec![];
     match setup.what {
-        "idle" => {
+        What::Idle => {
             for memory in setup.memory.clone() {
                 tasks.push(Task::Idle { from: 0, memory });
                 tasks.push(Task::Sweep { from: 0, memory });
             }
         }
-        "bandwidth" => {
+        What::Bandwidth => {
             for memory in setup.memory.clone() {
                 let of = |traffic| Task::Bandwidth { from: 0, memory, traffic };
                 tasks.extend(mixes(&[]).into_iter().map(of));
             }
         }
-        "loaded" => {
+        What::Loaded => {
             for memory in setup.memory.clone() {
                 let loads = loads.clone();
                 let of = |traffic| Task::Loaded { from: 0, memory, traffic, loads: loads.clone() };
                 tasks.extend(mixes(&["R"]).into_iter().map(of));
             }
         }
-        "histogram" => {
+        What::Histogram => {
             for memory in setup.memory.clone() {
                 let traffic = mixes(&["R"])[0];
                 let loads = loads.clone();
                 tasks.push(Task::Histogram { from: 0, memory, traffic, loads });
             }
         }
-        "matrix" => tasks.extend(matrix(setup, &mixes(&["R"]))),
-        "interleave" => {
-            let loads = given.interleave.is_some_and(|args| args.loads).then_some(loads);
+        What::Matrix => tasks.extend(matrix(setup, &mixes(&["R"]))),
+        What::Interleave => {
+            let loads = options.interleave.as_ref().is_some_and(|it| it.loads).then_some(loads);
             let mixes = mixes(&OF_WEIGHTS);
-            for weights in weights::choices(setup, given, &WEIGHTS)? {
+            for weights in weights::choices(setup, options, &WEIGHTS)? {
                 let (mixes, loads) = (mixes.clone(), loads.clone());
                 tasks.push(Task::Weights { from: 0, weights, mixes, loads });
             }
         }
-        _ => {
+        What::All => {
             let memory = near(0);
             tasks.extend(matrix(setup, &[Traffic::READ]));
             tasks.push(Task::Sweep { from: 0, memory });
@@ -91,15 +92,11 @@ fn matrix(setup: &Setup<'_>, mixes: &[Traffic]) -> Vec<Task> {
     tasks
 }
 
-fn loads(given: &Given<'_>) -> Loads {
-    let load = &given.load;
-    match (load.delays.is_empty(), load.rate.is_empty()) {
-        (false, _) => {
-            let delay =
-                |time: &interleaf_model::units::Time| Duration::from_secs_f64(time.seconds());
-            Loads::Delays(load.delays.iter().map(delay).collect())
-        }
-        (true, false) => Loads::Rates(load.rate.clone()),
+fn loads(options: &Options) -> Loads {
+    let load = &options.load;
+    match (load.delays.is_empty(), load.rates.is_empty()) {
+        (false, _) => Loads::Delays(load.delays.clone()),
+        (true, false) => Loads::Rates(load.rates.clone()),
         (true, true) => Loads::Found,
     }
 }

@@ -1,13 +1,13 @@
 //! A unit of work of a measurement.
 
-use super::setup::Setup;
+use crate::setup::Setup;
 use interleaf_measure::traffic::Traffic;
 use interleaf_model::{units::Bandwidth, weights::Weights};
 use std::time::Duration;
 
 /// Something that is measured as one, and gives one point or several.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Task {
+pub(crate) enum Task {
     /// Latency without load, in both orders.
     Idle { from: usize, memory: u32 },
     /// Latency by size.
@@ -24,7 +24,7 @@ pub(super) enum Task {
 
 /// Which loads.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Loads {
+pub(crate) enum Loads {
     /// Those at which the curve bends.
     Found,
     /// By how long threads pause.
@@ -35,7 +35,7 @@ pub(super) enum Loads {
 
 impl Task {
     /// How much of a progress bar it is: about the time that it takes, in points.
-    pub(super) fn steps(&self) -> u64 {
+    pub(crate) fn steps(&self) -> u64 {
         match self {
             Self::Idle { .. } => 2,
             Self::Bandwidth { .. } => 1,
@@ -49,7 +49,7 @@ impl Task {
     }
 
     /// What it is, for people.
-    pub(super) fn told(&self, setup: &Setup<'_>) -> String {
+    pub(crate) fn told(&self, setup: &Setup<'_>) -> String {
         let cpus = |from: &usize| {
             let from = &setup.from[*from];
             let list: interleaf_linux::list::List = from.cpus.iter().copied().collect();

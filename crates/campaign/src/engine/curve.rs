@@ -1,9 +1,9 @@
 //! The curve: latency of a chase while other threads load the same memory.
 
 use super::{
-    Bench, Cpus, Seen, Stop, off_by, on_node, pattern_name, pinned, with_latency, with_rate,
+    Bench, NodeCpus, Seen, Stop, off_by, on_node, pattern_name, pinned, with_latency, with_rate,
 };
-use crate::verb::measure::task::Loads;
+use crate::task::Loads;
 use interleaf_console::Failure;
 use interleaf_linux::placement::Placement;
 use interleaf_measure::{
@@ -37,16 +37,16 @@ const QUICK_POINTS_MAX: usize = 8;
 const SETTLE: Duration = Duration::from_millis(50);
 
 /// Where memory is.
-pub(super) struct Place<'a> {
-    pub(super) placement: Placement,
-    pub(super) way: Way,
+pub(crate) struct Place<'a> {
+    pub(crate) placement: Placement,
+    pub(crate) way: Way,
     /// Of memory on several nodes.
-    pub(super) weights: Option<&'a Weights>,
+    pub(crate) weights: Option<&'a Weights>,
 }
 
 impl Place<'_> {
     /// On one node.
-    pub(super) fn node(node: u32) -> Self {
+    pub(crate) fn node(node: u32) -> Self {
         Self { placement: on_node(node), way: Way::Pages, weights: None }
     }
 
@@ -82,7 +82,7 @@ struct Found {
 
 impl Bench<'_> {
     /// The CPU that chases, and those that load.
-    pub(super) fn divided<'c>(&self, cpus: &'c Cpus) -> Result<(u32, &'c [u32]), Stop> {
+    pub(crate) fn divided<'c>(&self, cpus: &'c NodeCpus) -> Result<(u32, &'c [u32]), Stop> {
         match &cpus.cpus[..] {
             [chases, load @ ..] if !load.is_empty() => Ok((*chases, load)),
             _ => Err(Failure::new(
@@ -94,7 +94,7 @@ impl Bench<'_> {
     }
 
     /// What all points of a curve have in common.
-    fn base(&self, cpus: &Cpus, place: &Place<'_>, seen: &Seen) -> PointDocument {
+    fn base(&self, cpus: &NodeCpus, place: &Place<'_>, seen: &Seen) -> PointDocument {
         PointDocument {
             memory_node: place.memory_node(),
             weights: place.weights.map(|weights| weights.as_slice().to_vec()),
@@ -106,9 +106,9 @@ impl Bench<'_> {
     }
 
     /// Measures a curve, a point for each load.
-    pub(super) fn curve(
+    pub(crate) fn curve(
         &self,
-        cpus: &Cpus,
+        cpus: &NodeCpus,
         place: &Place<'_>,
         traffic: &Traffic,
         loads: &Loads,

@@ -1,10 +1,6 @@
-//! Weights: which are tried, what has to be set in the kernel for each, and that it is put back.
+//! The weights that are measured, and the settings of the kernel for each.
 
-use super::{
-    setup::{Given, Setup},
-    task::Task,
-};
-use crate::args::{WayChoice, WeightsChoice};
+use crate::{options::Options, setup::Setup, task::Task};
 use interleaf_console::{Failure, system};
 use interleaf_launch::placed;
 use interleaf_linux::{
@@ -15,13 +11,10 @@ use interleaf_measure::interleave::Way;
 use interleaf_model::weights::Weights;
 use interleaf_record::run::{PutBackDocument, SettingDocument};
 
-/// What stands for `all`: each ratio of whole numbers up to this.
-const RATIO_MAX: u16 = 10;
-
-/// The weights that are tried, each of which means something here.
-pub(super) fn choices(
+/// The weights that are measured, each of them valid on this machine.
+pub(crate) fn choices(
     setup: &Setup<'_>,
-    given: &Given<'_>,
+    options: &Options,
     usual: &[&str],
 ) -> Result<Vec<Weights>, Failure> {
     let nodes = setup.memory.len();
@@ -32,35 +25,32 @@ pub(super) fn choices(
                     becomes a node, `interleaf predict` needs none";
         return Err(Failure::new(why, hint));
     }
-    let asked = given.interleave.and_then(|args| args.weights.clone());
-    let choices = match asked {
-        Some(WeightsChoice::List(list)) => list,
-        Some(WeightsChoice::All) => Weights::every_ratio(2, RATIO_MAX),
-        None => usual.iter().filter_map(|text| text.parse().ok()).collect(),
-    };
+    let asked = options.interleave.as_ref().and_then(|it| it.weights.clone());
+    let usual = || usual.iter().filter_map(|text| text.parse().ok()).collect();
+    let choices = asked.unwrap_or_else(usual);
     for weights in &choices {
         placement(setup, weights)?;
     }
     Ok(choices)
 }
 
-/// What weights mean here.
-pub(super) fn placement(setup: &Setup<'_>, weights: &Weights) -> Result<Placement, Failure> {
+/// The placement of weights on this machine.
+pub(crate) fn placement(setup: &Setup<'_>, weights: &Weights) -> Result<Placement, Failure> {
     let named = setup.named.as_deref();
     Placement::new(&setup.machine, weights, named, setup.allowed.as_ref())
         .map_err(|why: PlacementError| Failure::new(why.to_string(), why.hint()))
 }
 
-/// How pages come to where weights want them, and why not as one would expect.
-pub(super) fn way(
+/// The way in which pages are placed by weights, and the reason where it is not the usual one.
+pub(crate) fn way(
     setup: &Setup<'_>,
-    asked: Option<WayChoice>,
+    asked: Option<Way>,
     dry_run: bool,
 ) -> Result<(Way, Option<String>), Failure> {
     let has_weights = setup.machine.weighted_interleave.is_some();
     match (asked, has_weights) {
-        (Some(WayChoice::Pages), _) => Ok((Way::Pages, None)),
-        (Some(WayChoice::Kernel), false) => Err(Failure::new(
+        (Some(Way::Pages), _) => Ok((Way::Pages, None)),
+        (Some(Way::Kernel), false) => Err(Failure::new(
             "--way kernel: this kernel has no weighted interleaving",
             "leave it out: each page is put where it is to be; or run Linux 6.9 or later",
         )),
@@ -80,9 +70,9 @@ pub(super) fn way(
     }
 }
 
-/// Does `work` while the kernel has the weights of a placement, and puts them back however it
-/// ends. A process that is killed leaves them, and `interleaf run --restore` puts them back.
-pub(super) fn under<T, E: From<Failure>>(
+/// Runs `work` while the kernel has the weights of a placement, and restores them after it, also
+/// after an error. A killed process leaves them to `interleaf run --restore`.
+pub(crate) fn with_weights<T, E: From<Failure>>(
     setup: &Setup<'_>,
     placement: &Placement,
     way: Way,
@@ -93,26 +83,26 @@ pub(super) fn under<T, E: From<Failure>>(
         return work();
     }
     let (mut journal, undone) = Journal::open(setup.root).map_err(system::journal_failure)?;
-    note(put_back, undone.iter().map(PutBackDocument::from));
+    remember(put_back, undone.iter().map(PutBackDocument::from));
     for setting in placement.settings(&setup.machine) {
         journal.set(&setting.path, &setting.text).map_err(system::journal_failure)?;
     }
     let done = work();
     let undone = journal.close().map_err(system::journal_failure)?;
-    note(put_back, undone.iter().map(PutBackDocument::from));
+    remember(put_back, undone.iter().map(PutBackDocument::from));
     done
 }
 
-/// Keeps of each setting what became of it last.
-fn note(put_back: &mut Vec<PutBackDocument>, undone: impl Iterator<Item = PutBackDocument>) {
+/// Keeps the last outcome of each setting.
+fn remember(put_back: &mut Vec<PutBackDocument>, undone: impl Iterator<Item = PutBackDocument>) {
     for undone in undone {
         put_back.retain(|known| known.path != undone.path || known.outcome != undone.outcome);
         put_back.push(undone);
     }
 }
 
-/// What would be set for some tasks.
-pub(super) fn would_set(
+/// The settings that some tasks need.
+pub(crate) fn needed_settings(
     setup: &Setup<'_>,
     tasks: &[Task],
     way: Way,

@@ -1,15 +1,16 @@
-//! Measures: a point after the other, each saved before the next, and who else was at work.
+//! Measures one point after the other; each is saved before the next, with the load that other
+//! programs put on the machine meanwhile.
 
 mod curve;
 mod histogram;
 
-use super::{
+use crate::{
     counted::Counted,
-    setup::{From as Cpus, Setup, room},
+    options::Options,
+    setup::{NodeCpus, Setup, available_on},
     task::Task,
     weights,
 };
-use crate::args::CommonArgs;
 use indicatif::ProgressBar;
 use interleaf_console::{Failure, output, system};
 use interleaf_linux::{
@@ -51,15 +52,20 @@ const WINDOW: Duration = Duration::from_millis(20);
 /// How long threads are at work before anything counts.
 const WARM_UP: Duration = Duration::from_millis(100);
 
-/// How it ended.
-pub(super) enum Ended {
+/// Why a measurement ended.
+pub enum CampaignEnd {
+    /// Nothing was to be measured.
+    DryRun,
+    /// All was measured.
     Done,
+    /// A signal came.
     Signal(i32),
+    /// An error came; the points before it are good.
     Failed(Failure),
 }
 
-/// Why it is not gone on with.
-pub(super) enum Stop {
+/// The reason to measure no further point.
+pub(crate) enum Stop {
     Signal(i32),
     Failed(Failure),
 }
@@ -92,11 +98,11 @@ impl From<TeamError> for Stop {
 }
 
 /// What measures.
-pub(super) struct Bench<'a> {
+pub(crate) struct Bench<'a> {
     setup: &'a Setup<'a>,
     signals: &'a Signals,
     counted: &'a Counted,
-    common: &'a CommonArgs,
+    options: &'a Options,
     /// How pages come to where weights want them.
     way: Way,
     bar: ProgressBar,
@@ -110,18 +116,18 @@ struct Seen {
 }
 
 impl<'a> Bench<'a> {
-    pub(super) fn new(
+    pub(crate) fn new(
         setup: &'a Setup<'a>,
         signals: &'a Signals,
         counted: &'a Counted,
-        common: &'a CommonArgs,
+        options: &'a Options,
         way: Way,
     ) -> Self {
-        Self { setup, signals, counted, common, way, bar: output::progress(0, "measuring") }
+        Self { setup, signals, counted, options, way, bar: output::progress(0, "measuring") }
     }
 
     /// Does all tasks, or as many as it comes to.
-    pub(super) fn all(&self, tasks: &[Task], document: &mut MeasureDocument) -> Ended {
+    pub(crate) fn all(&self, tasks: &[Task], document: &mut MeasureDocument) -> CampaignEnd {
         self.bar.set_length(tasks.iter().map(Task::steps).sum());
         for task in tasks {
             self.bar.set_message(task.told(self.setup));
@@ -129,14 +135,14 @@ impl<'a> Bench<'a> {
             if let Err(stop) = self.task(task, document) {
                 self.bar.finish_and_clear();
                 return match stop {
-                    Stop::Signal(number) => Ended::Signal(number),
-                    Stop::Failed(why) => Ended::Failed(why),
+                    Stop::Signal(number) => CampaignEnd::Signal(number),
+                    Stop::Failed(why) => CampaignEnd::Failed(why),
                 };
             }
             self.bar.set_position(from + task.steps());
         }
         self.bar.finish_and_clear();
-        Ended::Done
+        CampaignEnd::Done
     }
 
     fn task(&self, task: &Task, document: &mut MeasureDocument) -> Result<(), Stop> {
@@ -166,12 +172,12 @@ impl<'a> Bench<'a> {
     /// Takes in a point, saves what there is so far, and goes on unless a signal came.
     fn add(&self, document: &mut MeasureDocument, point: PointDocument) -> Result<(), Stop> {
         document.add(point);
-        if let Some(point) = document.points.last().filter(|_| !self.common.quiet) {
+        if let Some(point) = document.points.last().filter(|_| !self.options.quiet) {
             self.bar.suspend(|| {
                 output::message(&format!("interleaf: {}", interleaf_report::measure::point(point)))
             });
         }
-        if let Some(file) = &self.common.output {
+        if let Some(file) = &self.options.output {
             output::interim(file, &interleaf_record::json(document))?;
         }
         self.bar.inc(1);
@@ -182,7 +188,7 @@ impl<'a> Bench<'a> {
     }
 
     /// What all points have in common.
-    fn point(&self, kind: &str, cpus: &Cpus, seen: &Seen) -> PointDocument {
+    fn point(&self, kind: &str, cpus: &NodeCpus, seen: &Seen) -> PointDocument {
         PointDocument {
             kind: kind.into(),
             cpu_node: cpus.node,
@@ -243,7 +249,12 @@ impl<'a> Bench<'a> {
         }
     }
 
-    fn idle(&self, cpus: &Cpus, memory: u32, document: &mut MeasureDocument) -> Result<(), Stop> {
+    fn idle(
+        &self,
+        cpus: &NodeCpus,
+        memory: u32,
+        document: &mut MeasureDocument,
+    ) -> Result<(), Stop> {
         let options = self.options();
         for (order, shape) in [("tlb-local", options.local()), ("random", options.random())] {
             let clock = self.setup.clock;
@@ -272,10 +283,15 @@ impl<'a> Bench<'a> {
         Ok(())
     }
 
-    fn sweep(&self, cpus: &Cpus, memory: u32, document: &mut MeasureDocument) -> Result<(), Stop> {
+    fn sweep(
+        &self,
+        cpus: &NodeCpus,
+        memory: u32,
+        document: &mut MeasureDocument,
+    ) -> Result<(), Stop> {
         let setup = self.setup;
         let claimed = setup.hardware.last_level_of(cpus.cpus[0]).map(|cache| cache.bytes);
-        let free = (room(setup.root, memory)?.bytes / 2) as usize;
+        let free = (available_on(setup.root, memory)?.bytes / 2) as usize;
         let largest = idle::largest_size(claimed).min(free);
         let largest = if setup.quick { largest.min(setup.chase) } else { largest };
         let policy = Policy::Bind([memory].into_iter().collect());
@@ -346,7 +362,7 @@ impl<'a> Bench<'a> {
     /// The bandwidth of one mix in memory that is placed.
     fn bandwidth(
         &self,
-        cpus: &Cpus,
+        cpus: &NodeCpus,
         traffic: &Traffic,
         placement: &Placement,
         way: Way,
@@ -389,7 +405,7 @@ impl<'a> Bench<'a> {
     /// Bandwidth of each mix under one choice of weights, and latency under load.
     fn weights(
         &self,
-        cpus: &Cpus,
+        cpus: &NodeCpus,
         task: &Task,
         weights: &Weights,
         way: Way,
@@ -398,7 +414,7 @@ impl<'a> Bench<'a> {
         let Task::Weights { mixes, loads, .. } = task else { return Ok(()) };
         let placement = weights::placement(self.setup, weights)?;
         let mut put_back = std::mem::take(&mut document.put_back);
-        let done = weights::under(self.setup, &placement, way, &mut put_back, || {
+        let done = weights::with_weights(self.setup, &placement, way, &mut put_back, || {
             for traffic in mixes {
                 let point = self.bandwidth(cpus, traffic, &placement, way, "interleave")?;
                 let weights = Some(weights.as_slice().to_vec());
