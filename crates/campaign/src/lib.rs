@@ -5,8 +5,8 @@
 //! ```
 //!
 //! `interleaf_measure` measures one point and knows no record; this crate decides which points a
-//! subject ([`What`]) needs on this machine, sets the kernel's weights where they are measured, runs
-//! the points one by one, and keeps a [`MeasureDocument`].
+//! subject ([`What`]) needs on this machine, sets the kernel's weights where they are measured,
+//! runs the points one by one, and keeps a [`MeasureDocument`].
 
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,5 @@
-//! The loop of the daemon: it observes a machine for a period, lets the policies decide, and hands the
-//! decision to the actuators, until a signal, the end of its time or an error.
+//! The loop of the daemon: it observes a machine for a period, lets the policies decide, and hands
+//! the decision to the actuators, until a signal, the end of its time or an error.
 
 use crate::{
     config::Config,
@@ -30,11 +30,12 @@ use std::{
 /// A limit of a period that is never reached.
 pub(crate) const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 86_400);
 
-/// Balances the pages of the live machine `root` until a signal comes, and restores the settings that
-/// were changed for it.
+/// Balances the pages of the live machine `root` until a signal comes, and restores the settings
+/// that were changed for it.
 ///
 /// # Errors
-/// When the machine cannot be observed or its pages cannot be moved, or a setting cannot be restored.
+/// When the machine cannot be observed or its pages cannot be moved, or a setting cannot be
+/// restored.
 pub fn run(options: &Options, config: &Config, root: &Root) -> Result<(), Failure> {
     system::check_live(root)?;
     let signals = Signals::hold().map_err(system::signal_failure)?;
@@ -138,8 +139,8 @@ pub(crate) fn place_first(
     Ok(host.apply(&decision)?)
 }
 
-/// Runs the loop on a machine after [`place_first`] until it has to stop. `tell` gets a document for
-/// each domain after each period.
+/// Runs the loop on a machine after [`place_first`] until it has to stop. `tell` gets a document
+/// for each domain after each period.
 pub(crate) fn steer(
     host: &mut Host<'_>,
     controller: &mut Controller,

@@ -10,8 +10,8 @@
 //! [`dry_run`] and [`simulated`] show what it would do. [`Config`] is the configuration, of which
 //! [`EXAMPLE`] has every key.
 //!
-//! None of the readers of its periods holds up the loop: a full disk, a slow scrape or a watcher that
-//! does not read loses periods, and the loop says so.
+//! None of the readers of its periods holds up the loop: a full disk, a slow scrape or a watcher
+//! that does not read loses periods, and the loop says so.
 
 #![forbid(unsafe_code)]
 

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 /// How long the loop runs, and where its periods go.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// The time after which it stops; `None` for never, in advice when the answer is known, and 300 s
-    /// on a simulated machine.
+    /// The time after which it stops; `None` for never, in advice when the answer is known, and 300
+    /// s on a simulated machine.
     pub duration: Option<Time>,
     /// Whether each period is printed as a line of JSON.
     pub json: bool,

@@ -1,9 +1,9 @@
 //! A command that needs more memory than there is: its large allocations live on a drive, and DRAM
 //! is a cache over it (`interleaf_pager`), put under the program by a library that is preloaded.
 //!
-//! [`prepare`] checks whether that can be done here, [`estimate`] measures the stores, [`run`] begins
-//! a session and runs the command in it. Two helper processes, which may outlive the command, are
-//! this program with other arguments: [`serve`] and [`release`].
+//! [`prepare`] checks whether that can be done here, [`estimate`] measures the stores, [`run`]
+//! begins a session and runs the command in it. Two helper processes, which may outlive the
+//! command, are this program with other arguments: [`serve`] and [`release`].
 
 mod budget;
 mod check;

@@ -1,8 +1,8 @@
 //! Commands under a placement of their memory.
 //!
 //! [`placed`] runs a command whose new pages go to nodes in a ratio, sets the kernel's weights for
-//! it and restores them; [`processes`] moves the pages of programs that run already; [`tune`] runs a
-//! command again and again to find its best weights; [`extend`] runs one whose memory a drive
+//! it and restores them; [`processes`] moves the pages of programs that run already; [`tune`] runs
+//! a command again and again to find its best weights; [`extend`] runs one whose memory a drive
 //! extends. [`restore`] restores settings that killed processes have left.
 //!
 //! Options are plain values, results are documents of `interleaf_record`; messages go through

@@ -262,8 +262,8 @@ impl Tuner<'_> {
         Ok((outcome, trial))
     }
 
-    /// The metric of a run, where there is one, and its cost: the time, or the metric so that less is
-    /// better.
+    /// The metric of a run, where there is one, and its cost: the time, or the metric so that less
+    /// is better.
     fn value(&self, seconds: f64, text: &str) -> Result<(Option<f64>, f64), Failure> {
         let Some(metric) = &self.options.metric else { return Ok((None, seconds.max(1e-9))) };
         let found = log::number(metric, text).map_err(|problem| {

@@ -1,8 +1,8 @@
 //! Records: the JSON documents of measurements, predictions, simulations, benchmarks and runs.
 //!
 //! A document is a struct with a schema and its version, `interleaf.measure/1`, on which other
-//! programs rely: a field keeps its name and meaning for as long as the version stands. Each module has
-//! one schema: the struct, its construction from the types of the model, the simulator and the
+//! programs rely: a field keeps its name and meaning for as long as the version stands. Each module
+//! has one schema: the struct, its construction from the types of the model, the simulator and the
 //! kernel's readers, and the check ([`check::Check`]) that a record which was read back can be
 //! rendered. [`read`] reads a record of any schema that a report is made of, [`json`] writes one.
 //!
