@@ -130,7 +130,7 @@ impl<'a> Bench<'a> {
     pub(crate) fn all(&self, tasks: &[Task], document: &mut MeasureDocument) -> CampaignEnd {
         self.bar.set_length(tasks.iter().map(Task::steps).sum());
         for task in tasks {
-            self.bar.set_message(task.told(self.setup));
+            self.bar.set_message(task.describe(self.setup));
             let from = self.bar.position();
             if let Err(stop) = self.task(task, document) {
                 self.bar.finish_and_clear();

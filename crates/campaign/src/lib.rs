@@ -49,7 +49,7 @@ pub fn run(options: &Options, root: &Root) -> Result<(MeasureDocument, CampaignE
     if options.dry_run {
         document.dry_run = true;
         document.stop("dry run", "nothing was measured");
-        document.plan = tasks.iter().map(|task| task.told(&setup)).collect();
+        document.plan = tasks.iter().map(|task| task.describe(&setup)).collect();
         document.kernel_settings = weights::needed_settings(&setup, &tasks, way)?;
         return Ok((document, CampaignEnd::DryRun));
     }

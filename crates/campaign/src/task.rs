@@ -49,7 +49,7 @@ impl Task {
     }
 
     /// What it is, for people.
-    pub(crate) fn told(&self, setup: &Setup<'_>) -> String {
+    pub(crate) fn describe(&self, setup: &Setup<'_>) -> String {
         let cpus = |from: &usize| {
             let from = &setup.from[*from];
             let list: interleaf_linux::list::List = from.cpus.iter().copied().collect();

@@ -129,13 +129,13 @@ pub fn document(path: &Path, hint: &str) -> Result<String, Failure> {
 
 /// The bytes of a trace of requests, as of [`text`].
 pub fn trace(path: &Path, hint: &str) -> Result<Vec<u8>, Failure> {
-    given(path, TRACE_MAX).map_err(|why| unread(path, &why, hint))
+    given(path, TRACE_MAX).map_err(|why| read_failure(path, &why, hint))
 }
 
 fn text_up_to(path: &Path, limit: u64, hint: &str) -> Result<String, Failure> {
     let read = given(path, limit).map_err(NoText::Unread);
     read.and_then(utf8).map_err(|why| match why {
-        NoText::Unread(why) => unread(path, &why, hint),
+        NoText::Unread(why) => read_failure(path, &why, hint),
         NoText::NotUtf8 { line } => not_utf8(path, line),
     })
 }
@@ -148,7 +148,7 @@ fn given(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     }
 }
 
-fn unread(path: &Path, why: &io::Error, hint: &str) -> Failure {
+fn read_failure(path: &Path, why: &io::Error, hint: &str) -> Failure {
     Failure::new(format!("{}: {why}", path.display()), hint)
 }
 

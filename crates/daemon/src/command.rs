@@ -69,7 +69,7 @@ pub fn run_steered(
 ) -> Result<(RunDocument, Option<Ended>), Failure> {
     let config = config(options, &command)?;
     if options.dry_run {
-        let setup = ready(&config, root)?;
+        let setup = prepare(&config, root)?;
         let document = document(&setup, &config, root, command)?;
         return Ok((document, None));
     }
@@ -79,7 +79,7 @@ pub fn run_steered(
         output::message(&format!("interleaf: {}", interleaf_report::run::put_back(&undone.into())));
     }
     let journal: SharedJournal<'_> = Rc::new(RefCell::new(journal));
-    let mut setup = ready(&config, root)?;
+    let mut setup = prepare(&config, root)?;
     let source = setup.source(&config, root)?;
     let mut document = document(&setup, &config, root, command)?;
     if let Some(balanced) = &mut document.balance {
@@ -117,7 +117,7 @@ fn config(options: &SteerOptions, command: &[String]) -> Result<Config, Failure>
 }
 
 /// All that is known before the command runs; that its pages can be moved.
-fn ready(config: &Config, root: &Root) -> Result<Setup, Failure> {
+fn prepare(config: &Config, root: &Root) -> Result<Setup, Failure> {
     let mut setup = Setup::read(config, root)?;
     if let Some(warning) = setup.ignored_ratings() {
         output::message(&format!("interleaf: {warning}"));

@@ -295,7 +295,7 @@ impl Config {
     /// Makes sure that processes can have their names; `field` is where they are named.
     pub(super) fn check_names(&self, field: &str) -> Result<(), Failure> {
         let Scope::Processes(names) = &self.scope else { return Ok(()) };
-        match names.iter().find_map(|name| unlikely(name)) {
+        match names.iter().find_map(|name| name_problem(name)) {
             None => Ok(()),
             Some((problem, hint)) => Err(Failure::new(format!("{field}: {problem}"), hint)),
         }
@@ -337,7 +337,7 @@ fn scope(toml: &TomlText<'_>, table: ScopeTable) -> Result<Scope, FileError> {
             return Err(toml.error("processes", names, "it names no process", "name some"));
         }
         ("processes", None, Some(names)) => {
-            if let Some((problem, hint)) = names.get_ref().iter().find_map(|it| unlikely(it)) {
+            if let Some((problem, hint)) = names.get_ref().iter().find_map(|it| name_problem(it)) {
                 return Err(toml.error("processes", names, problem, hint));
             }
             Scope::Processes(names.get_ref().clone())
@@ -368,7 +368,7 @@ fn protected(
     let Some(names) = names else { return Ok(vec![]) };
     let wrong = |entry: &String| match entry.starts_with('/') {
         true => no_group(entry),
-        false => unlikely(entry),
+        false => name_problem(entry),
     };
     match names.get_ref().iter().find_map(wrong) {
         Some((problem, hint)) => Err(toml.error("protected", names, problem, hint)),
@@ -407,7 +407,7 @@ fn no_group(path: &str) -> Option<(String, String)> {
 }
 
 /// Why no process has this name, and what to write; `None` when one may have it.
-fn unlikely(name: &str) -> Option<(String, String)> {
+fn name_problem(name: &str) -> Option<(String, String)> {
     if name.is_empty() {
         return Some(("a name is empty".into(), "write names as `ps -o comm` shows them".into()));
     }

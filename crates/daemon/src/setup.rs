@@ -94,7 +94,7 @@ impl Setup {
                 let release = machine.kernel.as_deref().unwrap_or_default();
                 (machine.damon.as_ref().and_then(|_| Probed::of_release(release)), None)
             }
-            Err(why) => (None, Some(unasked(root, &why))),
+            Err(why) => (None, Some(probe_text(root, &why))),
         };
         let believed = match &config.platform {
             None => rated::platform(&host.layout),
@@ -124,9 +124,10 @@ impl Setup {
         Ok(match &config.source {
             SourceChoice::Counters => {
                 let opened = plan(root, &self.machine, layout)
-                    .map_err(|why| uncounted(&why, &why.remedy()))
+                    .map_err(|why| counter_failure(&why, &why.remedy()))
                     .and_then(|planned| {
-                        Counters::open(planned, root).map_err(|why| uncounted(&why, why.remedy()))
+                        Counters::open(planned, root)
+                            .map_err(|why| counter_failure(&why, why.remedy()))
                     });
                 match opened {
                     Ok(counters) => Box::new(counters),
@@ -483,7 +484,7 @@ pub(super) fn actuator_failure(why: &ActuatorError) -> Failure {
     Failure::new(why.to_string(), why.advice())
 }
 
-fn uncounted(why: &impl ToString, remedy: &str) -> Failure {
+fn counter_failure(why: &impl ToString, remedy: &str) -> Failure {
     Failure::new(why.to_string(), instead(remedy))
 }
 
@@ -499,7 +500,7 @@ fn instead(remedy: &str) -> String {
 }
 
 /// Why DAMON cannot be asked, and what to do about it where that is known.
-fn unasked(root: &Root, why: &ProbeError) -> String {
+fn probe_text(root: &Root, why: &ProbeError) -> String {
     if !matches!(why, ProbeError::Held(_)) {
         return why.to_string();
     }

@@ -78,7 +78,7 @@ fn documents(layout: &Layout, period: &Period, record: &PeriodRecord) -> Vec<Per
             layout.domains[at].tiers.iter().map(|tier| record.reached[*tier]).collect();
         let all: f64 = near.iter().sum();
         let reached = (all > 0.0).then(|| near.iter().map(|share| share / all).collect());
-        PeriodDocument::of(layout, &nodes, at, period.time_s, domain, reached)
+        PeriodDocument::from_layout(layout, &nodes, at, period.time_s, domain, reached)
     });
     domains.collect()
 }

@@ -239,17 +239,17 @@ fn run_extended(
     session.board.set_first(running.pid());
     let mut line = Instant::now() + LINE;
     while !running.has_ended(TICK) {
-        seen.look(&session.board);
-        outside.look(&session.board);
+        seen.update(&session.board);
+        outside.update(&session.board);
         if options.watch && Instant::now() >= line {
             line += LINE;
             print_line(&running, document(&seen));
         }
     }
     let status = running.status().map_err(system::wait_failure)?;
-    seen.look(&session.board);
+    seen.update(&session.board);
     drop(server);
-    seen.look(&session.board);
+    seen.update(&session.board);
     let mut document = document(&seen);
     document.ended(Some(status), running.elapsed());
     outside.tell(&mut document);

@@ -146,7 +146,7 @@ fn run_command(
         migration: None,
         migrate_failure: None,
     };
-    let status = watch.until_end(&mut running, migrator, meanwhile)?;
+    let status = watch.wait_for_end(&mut running, migrator, meanwhile)?;
     if let Some(moved) = watch.migration.as_ref().map(MovedDocument::from) {
         document.moved = Some(moved);
         output::note(job.quiet, &interleaf_report::run::moved(document));
@@ -183,7 +183,7 @@ struct Watch<'a> {
 impl Watch<'_> {
     /// Waits for the end of a command, and audits its memory now and then; migrates its pages where
     /// `migrator` is given.
-    fn until_end(
+    fn wait_for_end(
         &mut self,
         running: &mut Running<'_>,
         mut migrator: Option<Migrator>,

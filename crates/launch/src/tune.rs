@@ -175,10 +175,10 @@ impl Tuner<'_> {
     fn search(&self, first: &Weights, document: &mut TuneDocument) -> Result<SearchEnd, Failure> {
         let signals = Signals::hold().map_err(system::signal_failure)?;
         let bar = output::progress(self.options.runs as u64, "warming up");
-        let mut log = Log::open(self.options)?;
+        let mut log = Log::open(self.options.log.as_deref(), self.options.quiet)?;
         let mut runs: Vec<Run> = vec![];
         for _ in 0..self.options.warm_up {
-            match self.once(first, "warm-up", &signals, &mut log, &bar)?.0 {
+            match self.run_once(first, "warm-up", &signals, &mut log, &bar)?.0 {
                 Outcome::Value(_) => {}
                 other => return Ok(ended(other, document)),
             }
@@ -193,7 +193,7 @@ impl Tuner<'_> {
             };
             bar.set_message(format!("run {}: {weights}", runs.len() + 1));
             let why = interleaf_report::tune::why(why);
-            let (outcome, trial) = self.once(&weights, &why, &signals, &mut log, &bar)?;
+            let (outcome, trial) = self.run_once(&weights, &why, &signals, &mut log, &bar)?;
             document.runs.push(trial);
             let Outcome::Value(value) = outcome else { break ended(outcome, document) };
             runs.push(Run { weights, value });
@@ -212,7 +212,7 @@ impl Tuner<'_> {
     }
 
     /// Runs the command once.
-    fn once(
+    fn run_once(
         &self,
         weights: &Weights,
         why: &str,
@@ -221,7 +221,7 @@ impl Tuner<'_> {
         bar: &ProgressBar,
     ) -> Result<(Outcome, TrialDocument), Failure> {
         let (placement, mut document) = self.planned(weights)?;
-        log.begin();
+        log.begin_run();
         let job = Job {
             root: self.root,
             command: &self.options.command,

@@ -62,12 +62,12 @@ impl PeriodDocument {
         let near = layout.domains[at].tiers.iter().map(|tier| host.nodes()[*tier]);
         let reached_bytes = reached(host, at, &near.collect::<Vec<_>>());
         let reached = reached_bytes.as_deref().map(shares);
-        let document = Self::of(layout, host.nodes(), at, time_s, period, reached);
+        let document = Self::from_layout(layout, host.nodes(), at, time_s, period, reached);
         Self { reached_bytes, ..document }
     }
 
     /// Of any machine: the domain at `at` of `layout`, whose tiers are `nodes`.
-    pub fn of(
+    pub fn from_layout(
         layout: &Layout,
         nodes: &[u32],
         at: usize,

@@ -82,19 +82,19 @@ pub struct Seen(Vec<Process>);
 
 impl Seen {
     /// Takes in how they are now.
-    pub fn look(&mut self, board: &Board) {
+    pub fn update(&mut self, board: &Board) {
         // First those that run: who ends meanwhile is among those that have gone.
         let mut found = board.processes();
         found.extend(board.recover());
-        self.take(found);
+        self.add(found);
     }
 
     /// The same, without clearing the slots of those who have gone.
     pub fn watch(&mut self, board: &Board) {
-        self.take(board.processes());
+        self.add(board.processes());
     }
 
-    fn take(&mut self, found: Vec<Process>) {
+    fn add(&mut self, found: Vec<Process>) {
         for process in found {
             let same = |other: &&mut Process| other.identity == process.identity;
             match self.0.iter_mut().find(same) {

@@ -87,7 +87,7 @@ pub struct LeansOn {
 }
 
 impl LeansOn {
-    pub fn of(figures: &[(String, Provenance)]) -> Self {
+    pub fn from_figures(figures: &[(String, Provenance)]) -> Self {
         let mut leans_on = Self::default();
         for (what, provenance) in figures {
             let list = match provenance {

@@ -114,7 +114,7 @@ impl PredictDocument {
                 }
             }),
             load_curve: load_curve.iter().map(LoadPointDocument::new).collect(),
-            provenance: LeansOn::of(&prediction.leans_on),
+            provenance: LeansOn::from_figures(&prediction.leans_on),
         }
     }
 

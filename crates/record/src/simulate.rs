@@ -163,7 +163,7 @@ impl MachineDocument {
             migrated_bytes_total: outcome.moved_bytes,
             energy_j: outcome.energy_j.map(rounded),
             comparison: vec![],
-            provenance: LeansOn::of(&leans_on(scenario)),
+            provenance: LeansOn::from_figures(&leans_on(scenario)),
             notes: notes(scenario),
         }
     }

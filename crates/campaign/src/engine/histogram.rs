@@ -71,7 +71,7 @@ impl Bench<'_> {
                 PointDocument {
                     delay_ns: team.map(|(_, delay)| delay.as_nanos() as f64),
                     latency_ns: found.filtered.mean_ns().map(rounded),
-                    histogram: Some(of(&found)),
+                    histogram: Some(histogram_document(&found)),
                     ..with_rate(point, traffic, threads, rate)
                 },
             )
@@ -104,7 +104,7 @@ impl Bench<'_> {
     }
 }
 
-fn of(found: &Histogram) -> HistogramDocument {
+fn histogram_document(found: &Histogram) -> HistogramDocument {
     let mut bins = found.filtered.bins.clone();
     // What nobody fell into behind the last one that somebody did is not worth writing.
     let above = bins.pop().unwrap_or(0);

@@ -26,7 +26,7 @@ pub(crate) const WAYS: [(&str, Way); 5] = [
 
 impl Way {
     /// That of this name.
-    pub(crate) fn of(name: &str) -> Option<Self> {
+    pub(crate) fn from_name(name: &str) -> Option<Self> {
         WAYS.iter().find(|(known, _)| *known == name).map(|(_, way)| *way)
     }
 

@@ -24,10 +24,13 @@ impl Job {
     /// The job that started this process, if one did.
     pub fn find() -> Option<Self> {
         let parent = rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get());
-        Self::of(&|name| env::var_os(name), parent)
+        Self::from_variables(&|name| env::var_os(name), parent)
     }
 
-    fn of(variable: &dyn Fn(&str) -> Option<std::ffi::OsString>, parent: i32) -> Option<Self> {
+    fn from_variables(
+        variable: &dyn Fn(&str) -> Option<std::ffi::OsString>,
+        parent: i32,
+    ) -> Option<Self> {
         let text = |name: &str| {
             let value = variable(name)?;
             let value = OsStr::to_string_lossy(&value).into_owned();
@@ -59,7 +62,7 @@ mod tests {
             let found = variables.iter().find(|(known, _)| *known == name);
             found.map(|(_, value)| (*value).into())
         };
-        Job::of(&variable, 77).map(|job| (job.name, job.ranks))
+        Job::from_variables(&variable, 77).map(|job| (job.name, job.ranks))
     }
 
     #[test]

@@ -28,7 +28,7 @@ impl Outside {
     }
 
     /// Looks at the processes that have a part of the budget.
-    pub(super) fn look(&mut self, board: &Board) {
+    pub(super) fn update(&mut self, board: &Board) {
         for Process { identity, held, resident, .. } in board.processes() {
             // A process that has ended, or is another user's, was looked at before or never.
             let Ok(Some(bytes)) = anonymous_bytes(&self.root, identity.pid) else { continue };

@@ -24,7 +24,7 @@ impl Server {
     /// the first has it.
     pub(super) fn start(session: &Session) -> Result<Self, Failure> {
         let started = helper::start("--serve", session.folder(), Stdio::inherit());
-        let (child, connection) = started.map_err(unserved)?;
+        let (child, connection) = started.map_err(serve_failure)?;
         Ok(Self { child, connection })
     }
 }
@@ -43,7 +43,7 @@ impl Drop for Server {
 pub fn serve(folder: &Path) -> Result<(), Failure> {
     let session = Session::open(folder).map_err(session_failure)?;
     let serve = |connection| shared::serve(&session, connection, let_go);
-    helper::connection().and_then(serve).map_err(unserved)
+    helper::connection().and_then(serve).map_err(serve_failure)
 }
 
 /// Whoever reads what the command says is not to wait for those that it has left.
@@ -54,7 +54,7 @@ fn let_go() {
     }
 }
 
-fn unserved(why: io::Error) -> Failure {
+fn serve_failure(why: io::Error) -> Failure {
     Failure::new(
         format!("shared memory cannot be served: {why}"),
         "leave --shared out: shared memory is left alone then",

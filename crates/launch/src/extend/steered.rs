@@ -60,7 +60,7 @@ pub(super) fn run(options: &ExtendOptions, dram_bytes: u64) -> Result<Ended, Fai
         return Err(Failure::new("there is no store for swap", "name one --store"));
     };
     let signals = Signals::hold().map_err(system::signal_failure)?;
-    let mut steered = begun(store, dram_bytes)?;
+    let mut steered = begin_swap(store, dram_bytes)?;
     output::note(
         options.quiet,
         "it is linked statically: its pages go to swap, which is steered. That is slower by far \
@@ -85,7 +85,7 @@ pub(super) fn run(options: &ExtendOptions, dram_bytes: u64) -> Result<Ended, Fai
     Ok(Ended { status: Some(status), elapsed, signal })
 }
 
-fn begun(store: &Path, dram_bytes: u64) -> Result<Steered, Failure> {
+fn begin_swap(store: &Path, dram_bytes: u64) -> Result<Steered, Failure> {
     let free = place::free(store).map_err(|why| {
         let hint = "name a folder on a fast drive that exists";
         Failure::new(format!("the store {}: {why}", store.display()), hint)

@@ -1,11 +1,10 @@
 //! The output of the command, run after run, in a file that is read while it grows.
 
-use super::TuneOptions;
 use indicatif::ProgressBar;
 use interleaf_console::{Failure, output};
 use interleaf_linux::replace::Existing;
 use regex_lite::Regex;
-use std::{fs::File, io, os::unix::fs::FileExt};
+use std::{fs::File, io, os::unix::fs::FileExt, path::Path};
 
 /// The longest end of a run's output in which a metric is searched, bytes.
 const TEXT_MAX: u64 = 16 << 20;
@@ -24,13 +23,13 @@ pub(super) struct Log {
 
 impl Log {
     /// The file that is asked for, to which it is appended, or one without a name.
-    pub(super) fn open(options: &TuneOptions) -> Result<Self, Failure> {
-        let file = match &options.log {
+    pub(super) fn open(path: Option<&Path>, quiet: bool) -> Result<Self, Failure> {
+        let file = match path {
             Some(path) => output::growing(path, Existing::Append)?,
             None => tempfile::tempfile().map_err(log_failure)?,
         };
         let start = file.metadata().map_err(log_failure)?.len();
-        Ok(Self { file, start, is_shown: options.log.is_none() && !options.quiet })
+        Ok(Self { file, start, is_shown: path.is_none() && !quiet })
     }
 
     pub(super) fn file(&self) -> &File {
@@ -42,7 +41,7 @@ impl Log {
     }
 
     /// Begins the output of a run.
-    pub(super) fn begin(&mut self) {
+    pub(super) fn begin_run(&mut self) {
         self.start = self.length();
     }
 

@@ -28,7 +28,7 @@ pub(super) fn propose(options: &TuneOptions, machine: &Machine) -> Result<Propos
             format!(
                 "{wrong} has {} weights, and there are {}",
                 wrong.as_slice().len(),
-                said(&tiers)
+                tiers_text(&tiers)
             ),
             "give one weight for each of them in each of the weights, 0 keeps one out",
         ));
@@ -80,7 +80,7 @@ fn tiers(options: &TuneOptions, machine: &Machine) -> Result<Vec<List>, Failure>
     ))
 }
 
-fn said(tiers: &[List]) -> String {
+fn tiers_text(tiers: &[List]) -> String {
     let names: Vec<String> = tiers.iter().map(List::to_string).collect();
     format!("{} tiers ({})", tiers.len(), names.join(" | "))
 }
@@ -92,7 +92,7 @@ fn by_curves(name: &str, tiers: &[List]) -> Result<Proposal, Failure> {
     let limit = count.checked_sub(2).and_then(|at| LIMITS.get(at));
     let (true, Some(limit)) = (has == count, limit) else {
         return Err(Failure::new(
-            format!("--platform {name} has {has} tiers, and this machine {}", said(tiers)),
+            format!("--platform {name} has {has} tiers, and this machine {}", tiers_text(tiers)),
             "give a platform with as many tiers, at most four, or none",
         ));
     };

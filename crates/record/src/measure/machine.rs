@@ -55,7 +55,7 @@ pub struct DimmDocument {
 }
 
 /// What is known, and why it is not.
-fn told<T: Clone>(told: &Told<T>) -> (Option<T>, Option<String>) {
+fn split_known<T: Clone>(told: &Told<T>) -> (Option<T>, Option<String>) {
     (told.as_ref().ok().cloned(), told.as_ref().err().cloned())
 }
 
@@ -70,10 +70,10 @@ impl MachineDocument {
             mtps: dimm.mtps,
             part: dimm.part.clone(),
         };
-        let (dimms, dimms_unknown) = told(&hardware.dimms);
-        let (governor, governor_unknown) = told(&hardware.governor);
-        let (turbo, turbo_unknown) = told(&hardware.turbo);
-        let (prefetchers, prefetchers_unknown) = told(&hardware.prefetchers);
+        let (dimms, dimms_unknown) = split_known(&hardware.dimms);
+        let (governor, governor_unknown) = split_known(&hardware.governor);
+        let (turbo, turbo_unknown) = split_known(&hardware.turbo);
+        let (prefetchers, prefetchers_unknown) = split_known(&hardware.prefetchers);
         let named = |is_on: bool| {
             let of = prefetchers.iter().flatten().filter(move |it| it.is_on == is_on);
             of.map(|it| it.name.to_string()).collect::<Vec<_>>()

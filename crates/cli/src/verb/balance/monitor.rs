@@ -45,13 +45,13 @@ enum Told {
 /// Watches until it is told to stop.
 pub(super) fn monitor(socket: Option<&Path>, json: bool) -> Result<(), Failure> {
     let socket = socket.unwrap_or(Path::new(SOCKET));
-    let first = UnixStream::connect(socket).map_err(|why| unwatched(socket, &why))?;
+    let first = UnixStream::connect(socket).map_err(|why| connect_failure(socket, &why))?;
     let (to, told) = channel();
     let path = PathBuf::from(socket);
     thread::Builder::new()
         .name("watch".into())
         .spawn(move || watch(first, &path, &to))
-        .map_err(|why| unwatched(socket, &why))?;
+        .map_err(|why| connect_failure(socket, &why))?;
     if json || !terminal::is_there() {
         return plain(&told, json);
     }
@@ -59,7 +59,7 @@ pub(super) fn monitor(socket: Option<&Path>, json: bool) -> Result<(), Failure> 
     terminal::show(&mut live, TICK, "interleaf balance --monitor")
 }
 
-fn unwatched(socket: &Path, why: &io::Error) -> Failure {
+fn connect_failure(socket: &Path, why: &io::Error) -> Failure {
     let path = socket.display();
     match why.kind() {
         ErrorKind::NotFound | ErrorKind::ConnectionRefused => {
@@ -136,7 +136,7 @@ struct Live {
 
 impl terminal::View for Live {
     fn update(&mut self) -> bool {
-        self.told.try_iter().for_each(|told| self.view.take(told));
+        self.told.try_iter().for_each(|told| self.view.receive(told));
         true
     }
 
@@ -150,7 +150,7 @@ impl terminal::View for Live {
 }
 
 impl View {
-    fn take(&mut self, told: Told) {
+    fn receive(&mut self, told: Told) {
         match told {
             Told::Here => {
                 // It tells all that was, so what was told before is told again.

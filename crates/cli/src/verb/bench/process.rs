@@ -47,7 +47,7 @@ pub(super) type Done = [u64; 4];
 
 impl Drive {
     /// The drive that has this folder.
-    pub(super) fn of(root: &Root, folder: &Path) -> Result<Self, Failure> {
+    pub(super) fn find(root: &Root, folder: &Path) -> Result<Self, Failure> {
         let failed = |why: String| {
             let hint = "name a folder on a drive, such as /var/tmp";
             Failure::new(format!("{}: {why}", folder.display()), hint)

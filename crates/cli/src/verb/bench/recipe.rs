@@ -75,7 +75,7 @@ fn parse(name: &str, text: &str) -> Result<Recipe, Failure> {
 }
 
 /// The recipe of this name, if there is one.
-pub(super) fn of(name: &str) -> Result<Option<Recipe>, Failure> {
+pub(super) fn find(name: &str) -> Result<Option<Recipe>, Failure> {
     Ok(all()?.into_iter().find(|recipe| recipe.name == name))
 }
 
@@ -112,7 +112,7 @@ pub(super) fn run(recipe: &Recipe, args: &BenchRunArgs) -> Result<ExitCode, Fail
         ));
     }
     let root = Root::live();
-    let drive = args.drive.as_deref().map(|folder| Drive::of(&root, folder)).transpose()?;
+    let drive = args.drive.as_deref().map(|folder| Drive::find(&root, folder)).transpose()?;
     let failed = |why: std::io::Error| {
         Failure::new(format!("{}: {why}", recipe.name), "see that there is room in /tmp")
     };
@@ -226,7 +226,7 @@ mod tests {
 
     #[test]
     fn the_last_result_counts_and_a_missing_one_is_told() {
-        let recipe = of("lammps").unwrap().unwrap();
+        let recipe = find("lammps").unwrap().unwrap();
         let args = crate::args::bench_run(&["lammps"]);
         let text =
             "Loop time of 1.5 on\n        20   0.7  -5.6   0  -4.62   0.1\nLoop time of 2.5 on";

@@ -84,7 +84,7 @@ impl<'a> Watch<'a> {
     }
 
     /// How it is now; `None` when it has ended.
-    fn look(&mut self) -> Option<ExtendDocument> {
+    fn poll(&mut self) -> Option<ExtendDocument> {
         if !self.session.runs() {
             return None;
         }
@@ -100,7 +100,7 @@ impl<'a> Watch<'a> {
 /// A line a second.
 fn plain(mut watch: Watch<'_>, json: bool) -> Result<(), Failure> {
     let signals = Signals::hold().map_err(system::signal_failure)?;
-    while let Some(document) = watch.look() {
+    while let Some(document) = watch.poll() {
         if json {
             let line = interleaf_record::json_line(&document);
             output::data(&(line + "\n"))?;
@@ -123,7 +123,7 @@ struct Live<'a> {
 
 impl terminal::View for Live<'_> {
     fn update(&mut self) -> bool {
-        let document = self.watch.look();
+        let document = self.watch.poll();
         let runs = document.is_some();
         document.into_iter().for_each(|document| self.view.add(document));
         runs

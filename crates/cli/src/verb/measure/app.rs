@@ -12,7 +12,7 @@ use interleaf_linux::{
 };
 use interleaf_record::{
     measure::{MachineDocument, SCHEMA},
-    profile::{AppDocument, ProfileDocument, QuantityDocument},
+    profile::{AppDocument, ProfileDocument},
 };
 use sources::Sources;
 use std::{
@@ -162,13 +162,13 @@ fn measured(
     let mut running = signals
         .start_into(stderr.as_ref(), &policy, program, arguments)
         .map_err(system::start_failure)?;
-    watch.begin(running.pid());
+    watch.attach(running.pid());
     let bar = live_line(args);
     let every = Duration::from_secs_f64(args.every.seconds());
     let mut pause = every.min(watch::FIRST_LOOK);
     loop {
         let ended = running.has_ended(pause);
-        watch.look(running.pid(), running.age(), ended);
+        watch.sample(running.pid(), running.age(), ended);
         if ended {
             break;
         }
@@ -211,13 +211,4 @@ fn give(
         output::file(target, &interleaf_record::json(document))?;
     }
     output::data(&if args.json { interleaf_record::json(document) } else { text(document) })
-}
-
-/// Notes that what should have been counted was not.
-fn not_counted(quantities: &mut [QuantityDocument], name: &str, why: &str) {
-    let quantity = quantities.iter_mut().find(|it| it.name == name && it.is_available);
-    if let Some(quantity) = quantity {
-        let what = format!("nothing was counted: {why} ({})", quantity.what);
-        *quantity = QuantityDocument::missing(name, what, "look at it for longer");
-    }
 }

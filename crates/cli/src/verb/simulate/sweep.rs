@@ -5,6 +5,7 @@
 //! interrupted goes on where it was: rows that are there already are kept.
 
 mod file;
+mod header;
 mod record;
 
 use core::time::Duration;
@@ -163,31 +164,3 @@ fn row(case: &Case, scenario: &Scenario, outcome: &Outcome, at: usize) -> Vec<St
         optional(done.energy_j),
     ]
 }
-
-/// The columns: those of [`row`], and what all rows are made from, by which a sweep that goes on
-/// knows its own.
-const HEADER: [&str; 23] = [
-    "case",
-    "platform",
-    "scenario",
-    "workload",
-    "threads",
-    "footprint_bytes",
-    "policy",
-    "counter_noise",
-    "curve_error",
-    "migration_rate_gbps",
-    "seed",
-    "runtime_s",
-    "speedup",
-    "best_static_weights",
-    "best_static_runtime_s",
-    "regret",
-    "regret_over_duration",
-    "converged_after_s",
-    "final_weights",
-    "unsettled_share",
-    "migrated_bytes",
-    "energy_per_run_j",
-    "sweep",
-];

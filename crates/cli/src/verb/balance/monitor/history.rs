@@ -38,7 +38,7 @@ impl History {
     }
 
     /// The periods of a domain, counted from 0; there is at least one.
-    pub(super) fn of(&self, domain: usize) -> Option<&VecDeque<PeriodDocument>> {
+    pub(super) fn periods(&self, domain: usize) -> Option<&VecDeque<PeriodDocument>> {
         self.domains.get(domain)
     }
 }

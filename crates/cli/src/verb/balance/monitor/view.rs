@@ -55,7 +55,7 @@ impl View {
     pub(super) fn draw(&self, frame: &mut Frame<'_>) {
         let domains = self.history.domains();
         let shown = self.domain % domains.max(1);
-        let periods = self.history.of(shown).filter(|periods| !periods.is_empty());
+        let periods = self.history.periods(shown).filter(|periods| !periods.is_empty());
         let Some((periods, last)) = periods.and_then(|it| Some((it, it.back()?))) else {
             return frame.render_widget(Paragraph::new(self.waiting()), frame.area());
         };

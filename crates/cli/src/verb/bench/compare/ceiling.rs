@@ -18,7 +18,7 @@ use interleaf_workload::{
 /// loops take on DRAM, or as long as the drive needs for what has to be carried whatever is known
 /// in advance. `measured` is the best that fio reached in the rounds so far; this measures
 /// once more.
-pub(super) fn of(
+pub(super) fn find(
     bench: &Bench<'_>,
     pattern: &Pattern,
     ratio: f64,

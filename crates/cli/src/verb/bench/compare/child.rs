@@ -187,7 +187,7 @@ impl<'a> Bench<'a> {
     ///
     /// # Errors
     /// When it still cannot be undone: it stays in the journal.
-    pub(super) fn undone(&self) -> Result<(), Failure> {
+    pub(super) fn check_restored(&self) -> Result<(), Failure> {
         // A user who may not write a journal has changed no setting.
         let Ok((journal, undone)) = Journal::open(self.root) else { return Ok(()) };
         if journal.changes().is_empty() {

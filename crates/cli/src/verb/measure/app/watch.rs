@@ -1,6 +1,6 @@
 //! What is seen of a command while it runs.
 
-use super::{not_counted, sources::Sources};
+use super::sources::Sources;
 use crate::args::AppArgs;
 use interleaf_console::{Failure, output, system};
 use interleaf_linux::{
@@ -10,7 +10,7 @@ use interleaf_linux::{
     usage::{self, MachineTime, Usage},
 };
 use interleaf_record::profile::{
-    Beside, ProfileDocument, SampleDocument, Samples, TrafficDocument,
+    Beside, ProfileDocument, QuantityDocument, SampleDocument, Samples, TrafficDocument,
 };
 use std::time::{Duration, Instant};
 
@@ -82,7 +82,7 @@ impl<'a> Watch<'a> {
     }
 
     /// The command has been started.
-    pub(super) fn begin(&mut self, pid: u32) {
+    pub(super) fn attach(&mut self, pid: u32) {
         let Some(Err(why)) = self.sources.monitor.as_ref().map(|monitor| monitor.take(pid)) else {
             return;
         };
@@ -96,7 +96,7 @@ impl<'a> Watch<'a> {
 
     /// Looks at everything once. What cannot be seen is told in the end, and keeps nobody from
     /// looking on.
-    pub(super) fn look(&mut self, pid: u32, age: Duration, ended: bool) {
+    pub(super) fn sample(&mut self, pid: u32, age: Duration, ended: bool) {
         let mut sample = SampleDocument {
             time_s: interleaf_record::rounded(age.as_secs_f64()),
             span_s: (age - self.looked).as_secs_f64(),
@@ -303,4 +303,13 @@ fn tell(document: &mut ProfileDocument) {
         }
     }
     app.warnings.extend(warnings);
+}
+
+/// Notes that what should have been counted was not.
+fn not_counted(quantities: &mut [QuantityDocument], name: &str, why: &str) {
+    let quantity = quantities.iter_mut().find(|it| it.name == name && it.is_available);
+    if let Some(quantity) = quantity {
+        let what = format!("nothing was counted: {why} ({})", quantity.what);
+        *quantity = QuantityDocument::missing(name, what, "look at it for longer");
+    }
 }

@@ -1,6 +1,6 @@
 //! Sweep files: lists, of which every combination is simulated.
 
-use super::HEADER;
+use super::header::HEADER;
 use crate::args::{CURVE_ERROR_MAX, THREADS_MAX};
 use interleaf_console::Failure;
 use interleaf_model::{

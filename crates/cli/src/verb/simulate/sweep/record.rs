@@ -1,6 +1,6 @@
 //! The rows of a sweep while they come.
 
-use super::HEADER;
+use super::header::HEADER;
 use interleaf_console::{Failure, output};
 use interleaf_linux::replace::Existing;
 use std::{
