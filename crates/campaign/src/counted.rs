@@ -1,4 +1,4 @@
-//! What counters saw of the traffic, beside what the program did.
+//! Bandwidth that hardware counters see, beside that of the program.
 //!
 //! They count the whole machine: what others did meanwhile is in it, and what a controller did for
 //! prefetches, for ownership, or did not do.
@@ -55,7 +55,7 @@ impl Counted {
     pub(crate) fn during<T>(&self, work: impl FnOnce() -> T) -> (T, Option<f64>) {
         let mut source = self.0.borrow_mut();
         let mut read = || source.as_mut().and_then(|source| source.read().ok());
-        // What was before does not count.
+        // The first reading ends the span before the work.
         let is_counted = read().is_some();
         let done = work();
         let Some(reading) = read().filter(|_| is_counted) else { return (done, None) };

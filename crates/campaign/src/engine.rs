@@ -46,10 +46,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long a window of bandwidth is at most.
+/// The longest window of a bandwidth.
 const WINDOW: Duration = Duration::from_millis(20);
 
-/// How long threads are at work before anything counts.
+/// The time for which threads work before the first window.
 const WARM_UP: Duration = Duration::from_millis(100);
 
 /// Why a measurement ended.
@@ -97,13 +97,13 @@ impl From<TeamError> for Stop {
     }
 }
 
-/// What measures.
+/// Runs the tasks of a setup.
 pub(crate) struct Bench<'a> {
     setup: &'a Setup<'a>,
     signals: &'a Signals,
     counted: &'a Counted,
     options: &'a Options,
-    /// How pages come to where weights want them.
+    /// The way in which pages are placed by weights.
     way: Way,
     bar: ProgressBar,
 }
@@ -187,7 +187,7 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// What all points have in common.
+    /// The fields that all points share.
     fn point(&self, kind: &str, cpus: &NodeCpus, seen: &Seen) -> PointDocument {
         PointDocument {
             kind: kind.into(),
@@ -218,7 +218,7 @@ impl<'a> Bench<'a> {
         Ok((done, contamination, rounded(took)))
     }
 
-    /// What the kernel says of memory. That it does not say is no fault of the figure.
+    /// The nodes and sizes of the pages of some memory, as far as the kernel tells them.
     fn seen<'r>(&self, regions: impl IntoIterator<Item = &'r Region>) -> Seen {
         let mut seen = Seen::default();
         let (mut huge, mut bytes, mut is_known) = (0, 0, true);

@@ -59,7 +59,7 @@ pub(crate) struct Setup<'a> {
     pub(crate) buffer: usize,
     pub(crate) chase: usize,
     pub(crate) stride: usize,
-    /// How long a point takes.
+    /// The time of a point.
     pub(crate) span: Duration,
     pub(crate) repeats: usize,
     pub(crate) seed: u64,

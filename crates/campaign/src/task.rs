@@ -16,13 +16,13 @@ pub(crate) enum Task {
     Bandwidth { from: usize, memory: u32, traffic: Traffic },
     /// Latency at several loads.
     Loaded { from: usize, memory: u32, traffic: Traffic, loads: Loads },
-    /// How latencies are spread, at one load.
+    /// The distribution of latencies, at one load.
     Histogram { from: usize, memory: u32, traffic: Traffic, loads: Loads },
     /// Bandwidth of each mix under one choice of weights, and latency under load.
     Weights { from: usize, weights: Weights, mixes: Vec<Traffic>, loads: Option<Loads> },
 }
 
-/// Which loads.
+/// The loads of a curve.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Loads {
     /// Those at which the curve bends.
@@ -34,7 +34,7 @@ pub(crate) enum Loads {
 }
 
 impl Task {
-    /// How much of a progress bar it is: about the time that it takes, in points.
+    /// The steps of a progress bar: about the time of the task, in points.
     pub(crate) fn steps(&self) -> u64 {
         match self {
             Self::Idle { .. } => 2,
@@ -48,7 +48,7 @@ impl Task {
         }
     }
 
-    /// What it is, for people.
+    /// A line that describes the task.
     pub(crate) fn describe(&self, setup: &Setup<'_>) -> String {
         let cpus = |from: &usize| {
             let from = &setup.from[*from];

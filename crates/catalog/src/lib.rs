@@ -39,7 +39,7 @@ pub fn workload_names() -> Vec<String> {
 /// The names of the scenarios that come with the tool.
 pub fn scenario_names() -> Vec<String> {
     let names = names(&SCENARIOS);
-    // What a scenario needs of demands lies beside it.
+    // Demands of scenarios lie beside them.
     names.into_iter().filter(|name| !name.ends_with(".demand")).collect()
 }
 
@@ -222,7 +222,7 @@ pub fn curve_failure(why: CurveError) -> Failure {
     Failure::new(format!("curves that are so wrong are none: {why}"), why.hint())
 }
 
-/// Where the files lie that a scenario names.
+/// The folder of the files that a scenario names.
 enum Shelf<'a> {
     /// Among the scenarios that come with the tool.
     Scenarios,
@@ -288,11 +288,11 @@ const TRACE_MAX: u64 = 2 << 30;
 
 const NOT_UTF8: &str = "not UTF-8 text";
 
-/// Why a file gives no text.
+/// A file that gives no text.
 enum NoText {
-    /// It cannot be read.
+    /// The file cannot be read.
     Unread(io::Error),
-    /// It can, but it is another encoding or no text at all, from this line on.
+    /// The file is not UTF-8 from this line on.
     NotUtf8 { line: usize },
 }
 

@@ -1,4 +1,4 @@
-//! What the daemon would do, gain and move, without a page being moved.
+//! Advice: the decision of the daemon, its gain and the pages it would move, without moving a page.
 //!
 //! A policy that climbs a hill step by step learns from each step, so what it would do after the
 //! first one cannot be observed while nothing moves. Each period is therefore shown to a policy
@@ -34,7 +34,7 @@ use interleaf_record::balance::{
     AdviceDocument, PeriodDocument, PointsDocument, SUMMARY_SCHEMA, SourceDocument, SummaryDocument,
 };
 
-/// How often the same has to be advised, and how many periods it takes at most.
+/// Periods of equal advice after which the observation ends, and the most periods of any advice.
 const ALIKE: usize = 3;
 const PERIODS_MAX: usize = 30;
 
@@ -66,7 +66,7 @@ pub fn run(
     }
     let signals = Signals::hold().map_err(system::signal_failure)?;
     let manager = &Manager::new();
-    // What was recorded need not be waited for.
+    // A recording is read without waiting.
     let clock: Box<dyn Clock + '_> = match config.is_replayed() {
         true => Box::new(AtOnce(&signals)),
         false => {
@@ -147,7 +147,7 @@ fn documents(
     domains.collect()
 }
 
-/// What is advised for a domain, whose pages are on its tiers as `near` says, in bytes.
+/// The advice for a domain, whose pages are on its tiers as `near` says, in bytes.
 fn advice(
     setup: &Setup,
     config: &Config,
@@ -190,15 +190,14 @@ fn advice(
     })
 }
 
-/// What traffic at these shares can reach at most by the ratings, GB/s: no tier carries more than
-/// it is rated at.
+/// The highest bandwidth of traffic at these shares, GB/s: no tier carries more than its rating.
 fn bound(setup: &Setup, tiers: &[usize], shares: &[f64]) -> f64 {
     let rated = tiers.iter().map(|at| setup.host.layout.tiers[*at].rated_gbps);
     let used = rated.zip(shares).filter(|(_, share)| **share > 0.0);
     used.map(|(gbps, share)| gbps / share).fold(f64::INFINITY, f64::min)
 }
 
-/// Whether the last periods have advised the same.
+/// Whether the last periods have the same advice.
 fn is_known(periods: &[PeriodDocument]) -> bool {
     let advised: Vec<&Vec<u16>> = periods
         .iter()
@@ -243,7 +242,7 @@ fn summarize(
     Ok(())
 }
 
-/// What the periods of a domain come to; `None` when nothing was counted in any.
+/// The summary of the periods of a domain; `None` when nothing was counted in any.
 fn summary(
     periods: &[PeriodDocument],
     start_weights: Vec<u16>,

@@ -29,7 +29,7 @@ use std::{
     cell::RefCell, ffi::OsString, io, path::PathBuf, process::ExitStatus, rc::Rc, time::Duration,
 };
 
-/// What is waited for at a time once nothing is steered any more.
+/// The longest wait for the command once steering has failed.
 const LONG: Duration = Duration::from_secs(3600);
 
 /// A command whose pages a policy steers.

@@ -28,16 +28,17 @@ const PERIOD_S: [f64; 2] = [0.1, 3600.0];
 /// Samples in a period, at least, when the command line makes it short.
 const SAMPLES_MIN: u32 = 10;
 
-/// How long a name the kernel keeps of a process, bytes (`TASK_COMM_LEN`, less the end).
+/// The longest name that the kernel keeps of a process, bytes (`TASK_COMM_LEN` less the final
+/// zero).
 const NAME_BYTES: usize = 15;
 
-/// What the daemon is to do.
+/// The configuration of the daemon.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// The pages that are steered. Default: the whole machine.
     pub scope: Scope,
-    /// Whose pages are left alone: processes by name with what they start, and control groups,
-    /// which begin with `/`, with those below them. Default: none.
+    /// Processes and control groups whose pages are not moved: processes by name with their
+    /// descendants, and control groups, which begin with `/`, with those below them. Default: none.
     pub protected: Vec<String>,
     /// Default: dmi.
     pub policy: PolicyKind,
@@ -51,9 +52,9 @@ pub struct Config {
     pub period: Duration,
     /// Default: auto.
     pub way: WantedWay,
-    /// How fast pages move at most. Default: 2 GB/s.
+    /// The highest rate at which pages move. Default: 2 GB/s.
     pub rate_limit: Bandwidth,
-    /// Whether what else moves pages or holds DAMON may be switched off. Default: no.
+    /// Whether whatever else moves pages or holds DAMON may be switched off. Default: no.
     pub stop_rivals: bool,
     /// The source of bandwidth. Default: counters.
     pub source: SourceChoice,
@@ -61,13 +62,13 @@ pub struct Config {
     pub feed_group: Option<String>,
     /// A file for the wanted weights. Default: none.
     pub target: Option<PathBuf>,
-    /// Where metrics are served. Default: nowhere.
+    /// The address at which metrics are served. Default: none.
     pub metrics: Option<SocketAddr>,
     /// A socket at which others watch. Default: `/run/interleaf/balance.sock`, where it is free.
     pub monitor: Option<PathBuf>,
 }
 
-/// What is steered.
+/// The pages that are steered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// The whole machine.
@@ -95,7 +96,7 @@ pub struct Overrides<'a> {
     pub stop_rivals: bool,
 }
 
-/// How pages are moved.
+/// The way in which pages move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WantedWay {
     /// The best that there is.
@@ -104,12 +105,12 @@ pub enum WantedWay {
     Way(Way),
 }
 
-/// How fast pages move at most when nobody says.
+/// The default of the highest rate at which pages move.
 const RATE_LIMIT: &str = "2GB/s";
 
 const AUTO: &str = "auto";
 
-/// Where bandwidth is read.
+/// The source of bandwidth.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SourceChoice {
     /// The machine's own counters.
@@ -229,7 +230,6 @@ impl Config {
         Ok(config)
     }
 
-    /// What the command line says otherwise.
     /// The configuration in `file`, or the default one, with other values.
     ///
     /// # Errors
@@ -252,6 +252,7 @@ impl Config {
         self.check_names(option)
     }
 
+    /// Replaces values of the configuration.
     pub(super) fn overrule(&mut self, by: &Overrides<'_>) -> Result<(), Failure> {
         if let Some(policy) = by.policy {
             self.policy = policy.parse().map_err(|why: String| Failure::new(why, ""))?;
@@ -301,12 +302,12 @@ impl Config {
         }
     }
 
-    /// Whether the machine's own counters count.
+    /// Whether bandwidth comes from the machine's own counters.
     pub(super) fn is_counted_here(&self) -> bool {
         matches!(self.source, SourceChoice::Counters)
     }
 
-    /// Whether bandwidth was recorded, so that nobody has to wait for it.
+    /// Whether bandwidth comes from a recording, which is read without waiting.
     pub(super) fn is_replayed(&self) -> bool {
         matches!(self.source, SourceChoice::Replay(_))
     }
@@ -397,7 +398,7 @@ fn cgroup(toml: &TomlText<'_>, path: &Spanned<String>) -> Result<Scope, FileErro
     Ok(Scope::Cgroup(text.clone()))
 }
 
-/// Why this is no control group that could be meant, and what to write; `None` when it may be one.
+/// The problem of a name that is no control group, and its remedy; `None` when it may be one.
 fn no_group(path: &str) -> Option<(String, String)> {
     let is_none = path.trim_matches('/').is_empty() || path.split('/').any(|part| part == "..");
     is_none.then(|| {
@@ -406,7 +407,7 @@ fn no_group(path: &str) -> Option<(String, String)> {
     })
 }
 
-/// Why no process has this name, and what to write; `None` when one may have it.
+/// The problem of a name that no process can have, and its remedy; `None` when one may have it.
 fn name_problem(name: &str) -> Option<(String, String)> {
     if name.is_empty() {
         return Some(("a name is empty".into(), "write names as `ps -o comm` shows them".into()));

@@ -1,4 +1,4 @@
-//! What would be set up and written, without doing it.
+//! The setup of the daemon and its writes, without changing anything.
 //!
 //! Everything that would be done is done, on a root whose writes are noted: what is printed is what
 //! the daemon writes, not what somebody thinks that it does.
@@ -64,7 +64,7 @@ fn set(
     Ok(())
 }
 
-/// What was noted since so many writes, with what is in each file now.
+/// The writes after the first `since`, with the present content of each file.
 fn written(root: &Root, since: usize) -> Vec<WriteDocument> {
     let noted = root.noted().into_iter().skip(since);
     let document = |write: interleaf_linux::root::Write| {

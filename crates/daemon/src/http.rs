@@ -16,7 +16,7 @@ use std::{
 /// Connections at once.
 const CLIENTS_MAX: usize = 16;
 
-/// How long a connection may take in all.
+/// The longest time of a connection.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The longest request, bytes.
@@ -33,7 +33,7 @@ pub(super) struct Request<'a> {
     pub(super) accept: &'a str,
 }
 
-/// What is answered.
+/// An answer.
 pub(super) struct Page {
     /// The status, such as `200 OK`.
     pub(super) status: &'static str,
@@ -71,7 +71,7 @@ impl Server {
         Ok(Self { address, stop: Some(stop), thread: Some(thread) })
     }
 
-    /// Where it is; a port that was given as 0 is one that was free.
+    /// The address of the server; port 0 has become a free one.
     pub(super) fn address(&self) -> SocketAddr {
         self.address
     }
@@ -84,7 +84,7 @@ impl Drop for Server {
     }
 }
 
-/// Who is connected.
+/// The connections.
 struct Client {
     stream: TcpStream,
     /// When it has to have ended.

@@ -37,12 +37,12 @@ type Counters = Family<Labels, Counter>;
 /// The numbers, and who serves them.
 pub(super) struct Metrics {
     numbers: Numbers,
-    /// Where the pages of each domain were in the period before, by node.
+    /// The pages of each domain in the period before, by node.
     before: Vec<(String, Vec<u64>)>,
     server: Server,
 }
 
-/// What the loop sets; copies share the numbers.
+/// Numbers that the loop sets; copies share them.
 #[derive(Clone, Default)]
 struct Numbers {
     periods: Counters,
@@ -80,7 +80,7 @@ impl Metrics {
         Ok(Self { numbers, before: vec![], server })
     }
 
-    /// Where they are served.
+    /// The address at which they are served.
     pub(super) fn address(&self) -> SocketAddr {
         self.server.address()
     }
@@ -112,7 +112,7 @@ impl Metrics {
             let at = self.before.iter().position(|(domain, _)| *domain == period.domain);
             let before = at.map(|at| self.before.swap_remove(at).1).unwrap_or_default();
             let (up, down) = moved(&before, now);
-            // What came by other means than migration is none.
+            // Pages that came by other means than migration are not counted.
             let (up, down) = (up.min(period.migrated_bytes), down.min(period.migrated_bytes));
             numbers.promoted.get_or_create(&domain()).inc_by(up);
             numbers.demoted.get_or_create(&domain()).inc_by(down);
@@ -191,7 +191,7 @@ fn registry(numbers: &Numbers, root: Root) -> Registry {
     registry
 }
 
-/// What the kernel counts of moved pages since boot, read when somebody asks.
+/// The kernel's counters of moved pages since boot, read at each scrape.
 struct Kernel {
     root: Mutex<Root>,
 }
@@ -204,7 +204,7 @@ impl fmt::Debug for Kernel {
 
 impl Collector for Kernel {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        // Where it cannot be read, these are not there, and the rest is.
+        // Counters that cannot be read are left out.
         let counted = self.root.lock().map(|root| vmstat::of_machine(&root));
         let Ok(Ok(Some(counted))) = counted else { return Ok(()) };
         let demoted = [
@@ -306,7 +306,7 @@ mod tests {
         (folder, Metrics::serve(address, PERIOD, root).unwrap())
     }
 
-    /// What is answered: the head and the body.
+    /// The answer to a request: its head and its body.
     fn ask(address: SocketAddr, request: &str) -> (String, String) {
         ask_for(address, request, OPEN)
     }
@@ -321,8 +321,8 @@ mod tests {
         (head.into(), body.into())
     }
 
-    /// What is wrong with a text of OpenMetrics 1.0, by its grammar and by the conventions for
-    /// names: each sample belongs to the family before it, with the ending of its kind, once.
+    /// The errors of a text of OpenMetrics 1.0, by its grammar and by the conventions for names:
+    /// each sample belongs to the family before it, with the suffix of its type, once.
     fn faults(text: &str) -> Vec<String> {
         let family = Regex::new("^# (TYPE|HELP|UNIT) ([a-z][a-z0-9_]*) (.+)$").unwrap();
         let sample = Regex::new(
@@ -406,7 +406,7 @@ mod tests {
         for line in expected {
             assert!(body.lines().any(|it| it == line), "{line} is not in\n{body}");
         }
-        // What nobody counts is not 0.
+        // A value that nothing counts is absent, not 0.
         assert!(!body.contains("latency_seconds{domain=\"node0\",node=\"2\"}"), "{body}");
         metrics.count(&period(18.0, None));
         let (_, body) = ask(metrics.address(), "GET /metrics");

@@ -1,5 +1,5 @@
-//! What a service manager is told (sd_notify(3)): that the daemon is ready, what it does, that its
-//! loop still turns, and that it stops. Where there is none, nobody is told.
+//! Messages to a service manager (sd_notify(3)): the daemon is ready, its status, its loop is
+//! alive, it stops. Without a manager none is sent.
 
 use interleaf_record::balance::PeriodDocument;
 use sd_notify::NotifyState;
@@ -8,12 +8,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How often the watchdog is fed: so many times in the span after which it bites.
+/// The watchdog is notified this many times in its span.
 const BEATS: u32 = 4;
 
 /// A service manager, if there is one.
 pub(super) struct Manager {
-    /// How often it wants to hear that the loop turns.
+    /// The interval in which the watchdog is notified.
     every: Option<Duration>,
     beaten: Cell<Instant>,
 }
@@ -37,7 +37,7 @@ impl Manager {
         }
     }
 
-    /// What `systemctl status` shows.
+    /// The line that `systemctl status` shows.
     pub(super) fn status(&self, period: &PeriodDocument) {
         let weights = period.target_weights.iter().map(u16::to_string).collect::<Vec<_>>();
         let (decision, reason) = (&period.decision, &period.reason);
@@ -46,7 +46,7 @@ impl Manager {
         tell(&[NotifyState::Status(&line.replace(['\n', '\r'], " "))]);
     }
 
-    /// What was changed is put back now.
+    /// The daemon restores settings from now on.
     pub(super) fn stopping(&self) {
         tell(&[NotifyState::Stopping]);
     }

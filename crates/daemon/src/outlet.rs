@@ -14,7 +14,7 @@ pub(super) struct Outlet {
     name: String,
     /// Periods that are not there, since the disk was full, say.
     missing: u64,
-    /// Why the last one could not be written.
+    /// The error of the last write.
     failing: Option<String>,
 }
 

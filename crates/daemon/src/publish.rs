@@ -1,4 +1,4 @@
-//! What the daemon tells others while it runs.
+//! Publishes the periods of the daemon while it runs.
 
 use crate::{
     config::Config,
@@ -23,7 +23,7 @@ use std::{
 /// The mode of the file with the wanted weights: it is for others, and no secret.
 const TARGET_MODE: u32 = 0o644;
 
-/// Where a period is told: on stdout, in a record, and to other programs.
+/// The readers of a period: stdout, a record, and other programs.
 pub(super) struct Publisher<'a> {
     json: bool,
     stdout: output::Lines,

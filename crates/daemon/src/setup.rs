@@ -1,5 +1,5 @@
-//! What the daemon works with: the machine as the loop sees it, what moves its pages, and what
-//! counts.
+//! The setup of the daemon: the machine as the loop sees it, its actuators and its source of
+//! bandwidth.
 
 use crate::config::{Config, Scope as Wanted, SourceChoice, WantedWay};
 use interleaf_console::{Failure, system};
@@ -38,7 +38,7 @@ use interleaf_record::balance::{
     DomainDocument, NodePoints, PLAN_SCHEMA, PlanDocument, PointsDocument, SourceDocument,
 };
 
-/// What is there for whoever has no counters, or no expander.
+/// The alternative for users without counters or without an expander.
 const SIMULATED: &str = "`interleaf balance --platform gnr120-cz122` shows the same loop on a \
                          simulated machine";
 
@@ -46,15 +46,15 @@ const SIMULATED: &str = "`interleaf balance --platform gnr120-cz122` shows the s
 /// policies is 0.02 at least.
 const PLACEMENT_FLOOR: f64 = 0.005;
 
-/// What is known before anything is changed.
+/// Everything that is known before anything is changed.
 pub(super) struct Setup {
     machine: Machine,
     pub(super) host: HostLayout,
     pub(super) scope: Scope,
     protected: Vec<Scope>,
-    /// What DAMON takes; `None` where it cannot be asked.
+    /// The features of DAMON; `None` where it cannot be probed.
     kernel: Option<Probed>,
-    /// Why it cannot.
+    /// The reason why DAMON cannot be probed.
     unasked: Option<String>,
     /// The platform that policies believe in.
     pub(super) believed: Platform,
@@ -117,7 +117,7 @@ impl Setup {
         &self.host.layout.scopes
     }
 
-    /// What counts the traffic.
+    /// The source of bandwidth.
     pub(super) fn source(&self, config: &Config, root: &Root) -> Result<Box<dyn Source>, Failure> {
         let layout = &self.host.layout;
         let (domains, tiers) = (layout.domains.len(), layout.tiers.len());
@@ -131,7 +131,7 @@ impl Setup {
                     });
                 match opened {
                     Ok(counters) => Box::new(counters),
-                    // It would go by nothing that is counted.
+                    // The policy ignores bandwidth.
                     Err(_) if decides_blindly(config.policy) => {
                         Box::new(Uncounted::new(domains, tiers))
                     }
@@ -166,7 +166,7 @@ impl Setup {
         })
     }
 
-    /// What would count the traffic, found out without opening it.
+    /// The source of bandwidth, found without opening it.
     pub(super) fn counted(&self, config: &Config, root: &Root) -> SourceDocument {
         let there = |kind: &str, what: String| SourceDocument {
             kind: kind.into(),
@@ -198,7 +198,7 @@ impl Setup {
         }
     }
 
-    /// How pages are moved.
+    /// The way in which pages move.
     pub(super) fn choice(&self, config: &Config) -> Result<Choice, Failure> {
         let ranked = choose(self.kernel.as_ref(), &self.scope, &self.protected, order(config));
         let wanted = match config.way {
@@ -227,7 +227,7 @@ impl Setup {
         Ok(choice)
     }
 
-    /// Who holds DAMON now, so that a daemon that moves pages this way would not start.
+    /// The process that holds DAMON, which keeps a daemon that uses it from starting.
     pub(super) fn held(&self, config: &Config, way: Way) -> Option<String> {
         let damon = self.machine.damon.as_ref().filter(|_| way != Way::Pages)?;
         if !damon.kdamonds.is_empty() {
@@ -241,7 +241,7 @@ impl Setup {
         Some(format!("the kernel's {module} holds DAMON: the daemon needs --stop-rivals"))
     }
 
-    /// Where the pages of the scope are; `None` where nobody counts.
+    /// The pages of the scope by node; `None` where they cannot be counted.
     pub(super) fn placement(&self, root: &Root) -> Result<Option<NodeBytes>, Failure> {
         let processes = self.scope.processes(root).map_err(system::read_failure)?;
         self.scope.placement(root, &processes, &StopFlag::default()).map_err(system::read_failure)
@@ -295,7 +295,7 @@ impl Setup {
         }))
     }
 
-    /// Where the pages of a scope are to go before a policy has decided.
+    /// The target of a scope before a policy has decided.
     pub(super) fn target(&self, config: &Config, scope: usize, shares: Vec<f64>) -> Target {
         Target {
             scope,
@@ -305,20 +305,19 @@ impl Setup {
         }
     }
 
-    /// What the actuator of a scope is told for that.
+    /// The goal of the actuator of a scope.
     pub(super) fn goal(&self, config: &Config, scope: usize, shares: Vec<f64>) -> Goal {
         self.host.goal(&self.target(config, scope, shares))
     }
 
-    /// Where the pages of each scope are sent before anything was observed, by tier of the
-    /// machine.
+    /// The first shares of each scope, before any observation, by tier of the machine.
     pub(super) fn start(&self, config: &Config) -> Result<Vec<Vec<f64>>, Failure> {
         let controller = self.controller(config)?;
         let start = |scope: &ScopeLayout| controller.start(scope.domain, self.host.nodes.len());
         Ok(self.scopes().iter().map(start).collect())
     }
 
-    /// Where a decision may send them: in the ratio of what the tiers near each are rated at.
+    /// Shares of a possible decision: in the ratio of the ratings of the tiers near each domain.
     pub(super) fn by_rating(&self) -> Vec<Vec<f64>> {
         let layout = &self.host.layout;
         self.scopes().iter().map(|scope| rated::shares(layout, scope.domain)).collect()
@@ -342,7 +341,7 @@ impl Setup {
         points.collect()
     }
 
-    /// What would be set up, as a document that has no writes yet.
+    /// The plan as a document without writes.
     pub(super) fn plan(
         &self,
         config: &Config,
@@ -399,7 +398,7 @@ impl Setup {
         })
     }
 
-    /// What is to be minded.
+    /// Warnings.
     fn notes(&self, config: &Config) -> Vec<String> {
         let unrated = &self.host.unrated;
         let balances = self.machine.switches.numa_balancing.is_some_and(|value| value > 0);
@@ -420,7 +419,7 @@ impl Setup {
         notes.into_iter().flatten().collect()
     }
 
-    /// What it works with, in a few lines.
+    /// The setup in a few lines.
     pub(super) fn words(
         &self,
         config: &Config,
@@ -471,7 +470,7 @@ pub(super) fn fixed(weights: &Weights, tiers: &[&str]) -> Result<Vec<f64>, Failu
     Ok(weights.map_err(|why| Failure::new(why.to_string(), hint))?.shares())
 }
 
-/// Which pages go where, as the policy has it.
+/// The share of each tier by the policy.
 fn order(config: &Config) -> Order {
     match config.policy {
         PolicyKind::HotCold => Order::HottestFirst,
@@ -488,7 +487,7 @@ fn counter_failure(why: &impl ToString, remedy: &str) -> Failure {
     Failure::new(why.to_string(), instead(remedy))
 }
 
-/// What else could count where counters do not.
+/// Other sources of bandwidth where counters fail.
 fn instead(remedy: &str) -> String {
     let tables = tables().into_iter().filter(|table| !table.cpus.is_empty());
     let known: Vec<String> = tables.map(|table| table.name).collect();
@@ -499,7 +498,7 @@ fn instead(remedy: &str) -> String {
     )
 }
 
-/// Why DAMON cannot be asked, and what to do about it where that is known.
+/// The reason why DAMON cannot be probed, with a remedy where one is known.
 fn probe_text(root: &Root, why: &ProbeError) -> String {
     if !matches!(why, ProbeError::Held(_)) {
         return why.to_string();
@@ -521,7 +520,7 @@ fn feed_group(config: &Config, root: &Root) -> Result<Option<u32>, Failure> {
     })
 }
 
-/// Whether a policy decides the same whatever is counted.
+/// Whether a policy decides independently of bandwidth.
 fn decides_blindly(policy: PolicyKind) -> bool {
     matches!(policy, PolicyKind::Local | PolicyKind::Static | PolicyKind::Bandwidth)
 }
@@ -542,8 +541,8 @@ fn scope_name(scope: &Wanted) -> String {
     }
 }
 
-/// Whose pages are left alone: an entry that begins with `/` is a control group, which may be there
-/// only later; others are names of processes.
+/// The scopes whose pages are not moved: an entry that begins with `/` is a control group, which
+/// may appear later; others are names of processes.
 fn protected(config: &Config, root: &Root) -> Result<Vec<Scope>, Failure> {
     let (groups, names): (Vec<String>, Vec<String>) =
         config.protected.iter().cloned().partition(|entry| entry.starts_with('/'));
@@ -566,7 +565,7 @@ fn group(name: &str, root: &Root) -> Result<Group, Failure> {
     Ok(tree.group(name))
 }
 
-/// Whose pages are steered.
+/// The scope whose pages are steered.
 fn scope(config: &Config, root: &Root) -> Result<Scope, Failure> {
     Ok(match &config.scope {
         Wanted::Machine => Scope::Machine,

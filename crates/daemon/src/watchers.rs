@@ -15,13 +15,13 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-/// Where it is when nobody says.
+/// The path of the socket unless another one is configured.
 pub const SOCKET: &str = "/run/interleaf/balance.sock";
 
 /// Lines that are kept for who comes later: an hour of periods of 6 s.
 const KEPT: usize = 600;
 
-/// What may wait for one watcher, bytes: everything that is kept (a line is some 500), twice.
+/// The most bytes that wait for one watcher: twice the history (a line has some 500).
 const WAITING_MAX: usize = 1 << 20;
 
 /// Watchers at once; another one waits until one leaves.
@@ -76,7 +76,7 @@ impl Drop for Watchers {
     }
 }
 
-/// What the thread works with.
+/// The state of the thread.
 struct Serving {
     listener: UnixListener,
     woken: UnixStream,
@@ -85,10 +85,10 @@ struct Serving {
     waiting: Vec<Watcher>,
 }
 
-/// Who watches.
+/// The connected watchers.
 struct Watcher {
     stream: UnixStream,
-    /// What they have still to be told.
+    /// The bytes that wait for each of them.
     left: VecDeque<u8>,
 }
 
@@ -158,7 +158,7 @@ impl Serving {
 }
 
 impl Watcher {
-    /// Whether they are still there. What they say is of no interest.
+    /// Whether the watcher is still connected. Its input is discarded.
     fn listens(&mut self) -> bool {
         match self.stream.read(&mut [0; 64]) {
             Ok(count) => count > 0,

@@ -17,12 +17,12 @@ use std::{
 
 pub const SCHEMA: &str = "interleaf.extend/1";
 
-/// What was done so far, or in all.
+/// The statistics of a session, so far or at its end.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ExtendDocument {
     pub schema: String,
     pub command: Vec<String>,
-    /// How the command ended; absent while it runs.
+    /// The exit status of the command; absent while it runs.
     pub exit_code: Option<i32>,
     pub signal: Option<i32>,
     pub elapsed_s: f64,
@@ -38,7 +38,7 @@ pub struct ExtendDocument {
     pub processes: Vec<ProcessDocument>,
 }
 
-/// What pagers did.
+/// The statistics of its pagers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CountsDocument {
     /// Touches of pages that were not mapped.
@@ -54,7 +54,7 @@ pub struct CountsDocument {
     pub evicted_pages: u64,
     pub read_bytes: u64,
     pub written_bytes: u64,
-    /// How long threads waited, added up.
+    /// The time for which threads were stalled, added up.
     pub stall_s: f64,
 }
 
@@ -106,7 +106,7 @@ impl Seen {
 }
 
 impl ExtendDocument {
-    /// What was done so far by the processes of a session.
+    /// The statistics of the processes of a session.
     pub fn new(settings: &Settings, board: &Board, seen: &Seen) -> Self {
         let here = board.processes();
         let all = here.iter().map(|process| process.counts).chain([board.past()]);

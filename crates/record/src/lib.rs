@@ -77,7 +77,7 @@ pub enum Document {
     Bench(Box<bench_compare::CompareDocument>),
 }
 
-/// What a document leans on, by the strength of it.
+/// The figures that a document depends on, by their provenance.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LeansOn {
     pub measured: Vec<String>,

@@ -25,7 +25,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How often a bandwidth that was asked for is approached, and how near is near enough.
+/// The most attempts to reach a bandwidth that was asked for, and the relative error that is
+/// accepted.
 const TRIES: usize = 6;
 const NEAR: f64 = 0.02;
 
@@ -33,10 +34,10 @@ const NEAR: f64 = 0.02;
 const POINTS_MAX: usize = 20;
 const QUICK_POINTS_MAX: usize = 8;
 
-/// How long a load is on before anything counts.
+/// The time for which a load runs before the first sample.
 const SETTLE: Duration = Duration::from_millis(50);
 
-/// Where memory is.
+/// The placement of the memory.
 pub(crate) struct Place<'a> {
     pub(crate) placement: Placement,
     pub(crate) way: Way,
@@ -74,7 +75,7 @@ impl Place<'_> {
     }
 }
 
-/// What was found at one load.
+/// The result at one load.
 struct Found {
     latency_ns: Spread,
     program_gbps: f64,
@@ -93,7 +94,7 @@ impl Bench<'_> {
         }
     }
 
-    /// What all points of a curve have in common.
+    /// The fields that all points of a curve share.
     fn base(&self, cpus: &NodeCpus, place: &Place<'_>, seen: &Seen) -> PointDocument {
         PointDocument {
             memory_node: place.memory_node(),

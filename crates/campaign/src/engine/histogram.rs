@@ -1,4 +1,4 @@
-//! How latencies of single accesses are spread, idle and under load.
+//! The distribution of the latency of single accesses, idle and under load.
 
 use super::{Bench, NodeCpus, Stop, interleave, on_node, pattern_name, pinned, with_rate};
 use crate::task::Loads;
@@ -106,7 +106,7 @@ impl Bench<'_> {
 
 fn histogram_document(found: &Histogram) -> HistogramDocument {
     let mut bins = found.filtered.bins.clone();
-    // What nobody fell into behind the last one that somebody did is not worth writing.
+    // Empty bins behind the last one that has samples are not recorded.
     let above = bins.pop().unwrap_or(0);
     while bins.last() == Some(&0) {
         bins.pop();

@@ -1,4 +1,5 @@
-//! Whether a command can be extended here: everything that speaks for it and against it.
+//! Checks whether a command can be extended here: the program, the rights, the stores, the limits
+//! and the memory.
 
 use super::{ExtendOptions, failure::session_hint, steered};
 use interleaf_linux::{
@@ -39,7 +40,7 @@ const PINNING: [(&str, &str, bool); 9] = [
     ("librdmacm.so", "RDMA", false),
 ];
 
-/// What starts another program, which then is the one with the memory.
+/// Commands that start another program, which then has the memory.
 const LAUNCHERS: [&str; 19] = [
     "chrt",
     "env",
@@ -128,14 +129,14 @@ fn launched(command: &[OsString]) -> Option<&OsStr> {
     launched(&rest[at..]).or(Some(&rest[at]))
 }
 
-/// Whether a word is a program.
+/// A word that names a program.
 fn is_run(word: &OsStr) -> bool {
     let found = Program::look(word).ok();
     let file = found.map(|program| program.scripts.into_iter().next().unwrap_or(program.path));
     file.is_some_and(|file| rustix::fs::access(file, Access::EXEC_OK).is_ok())
 }
 
-/// What the command is.
+/// The kind of program, and how it is linked.
 fn program(name: &OsStr) -> Vec<CheckDocument> {
     let what = "command";
     let program = match Program::look(name) {
@@ -183,7 +184,7 @@ fn program(name: &OsStr) -> Vec<CheckDocument> {
     [linked].into_iter().chain(pinned(&program)).collect()
 }
 
-/// Whether a program is one for devices, whose memory cannot be paged.
+/// A program that works with devices, whose memory cannot be paged.
 fn pinned(program: &Program) -> Option<CheckDocument> {
     let what = "pinned memory";
     let path = program.path.display();
@@ -211,7 +212,7 @@ fn tried(what: &str, outcome: Result<(), Refused>) -> CheckDocument {
     }
 }
 
-/// Whether pages can be kept in all stores together: it is tried, as far as that changes nothing.
+/// Tests whether the stores can hold pages together, as far as a test changes nothing on them.
 fn stores(options: &ExtendOptions) -> Vec<CheckDocument> {
     let paths: Vec<&Path> = options.stores.iter().map(PathBuf::as_path).collect();
     let open = Options { force: options.force, ..Options::default() };
@@ -299,8 +300,9 @@ fn limits() -> Vec<CheckDocument> {
     found
 }
 
-/// Whether the budget is there: of the machine, and within the limits of control groups, at which
-/// the kernel ends processes. Of the budget, `held_bytes` are in use by processes of its session.
+/// Compares the budget with the memory of the machine, and with the limits of control groups, at
+/// which the kernel kills processes. Processes of the session hold `held_bytes` of the budget
+/// already.
 fn memory(root: &Root, dram_bytes: u64, held_bytes: u64) -> Option<CheckDocument> {
     let what = "memory";
     let dram = Bytes::new(dram_bytes);

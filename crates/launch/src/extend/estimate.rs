@@ -1,4 +1,4 @@
-//! What speed the stores allow, before anything is run on them.
+//! The speed that the stores allow, measured before anything runs on them.
 
 use super::ExtendOptions;
 use interleaf_console::{Failure, output};
@@ -9,8 +9,8 @@ use interleaf_pager::{
 use interleaf_record::extend::{DriveDocument, EstimateDocument};
 use std::time::Duration;
 
-/// How much of a store is used, and for how long each part is measured: caches of a drive are
-/// smaller, and nobody waits longer for an estimate.
+/// The part of a store that is used, and the time of each measurement. The cache of a drive is
+/// smaller than this part; an estimate should not take longer.
 const BYTES: u64 = 1 << 30;
 const LIMIT: Duration = Duration::from_millis(1500);
 

@@ -43,7 +43,7 @@ impl Job {
         let named = NAMES.iter().find_map(words);
         // MPICH gives its ranks no name, but one parent on each node.
         let name = named.or_else(|| text("PMI_RANK").map(|_| format!("{parent}")))?;
-        // It becomes the name of a folder.
+        // The name becomes the name of a folder.
         let plain = |c: char| if c.is_ascii_alphanumeric() || "-_".contains(c) { c } else { '_' };
         let name = format!("job-{}", name.chars().map(plain).take(100).collect::<String>());
         // Slurm writes 4(x2) for 4 on each of two nodes.

@@ -32,7 +32,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         let is_told = self.connection.shutdown(Shutdown::Write).is_ok();
-        // It says so if it has to stay.
+        // The server answers if it has to stay.
         if is_told && self.connection.read(&mut [0]).is_ok_and(|count| count == 0) {
             let _ = self.child.wait();
         }
@@ -49,7 +49,7 @@ pub fn serve(folder: &Path) -> Result<(), Failure> {
 /// Whoever reads what the command says is not to wait for those that it has left.
 fn let_go() {
     if let Ok(nowhere) = File::options().write(true).open("/dev/null") {
-        // It says nothing but what went wrong.
+        // The server prints errors only.
         let _ = rustix::stdio::dup2_stderr(nowhere);
     }
 }

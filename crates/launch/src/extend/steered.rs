@@ -15,11 +15,11 @@ use interleaf_pager::{
 use interleaf_record::extend::CheckDocument;
 use std::path::Path;
 
-/// So many times the budget is had for swap, or a part of what is free, whichever is less.
+/// The swap file: this multiple of the budget, or this part of the free space, whichever is less.
 const SWAP_TIMES: u64 = 16;
 const SWAP_PART: u64 = 2;
 
-/// Whether a command is of that kind.
+/// Whether a command is a static program.
 pub(super) fn is_static(options: &ExtendOptions) -> bool {
     let program = options.command.first().and_then(|name| Program::look(name).ok());
     program.is_some_and(|program| matches!(program.linked, Linked::Static))

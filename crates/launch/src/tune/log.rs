@@ -15,9 +15,9 @@ const LAST_LINES: usize = 10;
 /// The log of all runs.
 pub(super) struct Log {
     file: File,
-    /// Where the output of this run begins.
+    /// The offset at which the output of this run begins.
     start: u64,
-    /// Whether it is shown while it comes.
+    /// Whether the output is printed while it grows.
     is_shown: bool,
 }
 

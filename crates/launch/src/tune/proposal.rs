@@ -85,7 +85,7 @@ fn tiers_text(tiers: &[List]) -> String {
     format!("{} tiers ({})", tiers.len(), names.join(" | "))
 }
 
-/// What the curves of a platform make the best for reads that saturate it.
+/// The weights with the highest bandwidth by the curves of a platform, for reads that saturate it.
 fn by_curves(name: &str, tiers: &[List]) -> Result<Proposal, Failure> {
     let platform = interleaf_catalog::platform(name)?;
     let (has, count) = (platform.tiers.len(), tiers.len());

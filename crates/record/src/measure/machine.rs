@@ -15,7 +15,7 @@ pub struct MachineDocument {
     pub sockets: usize,
     pub kernel: Option<String>,
     pub product: Option<String>,
-    /// What it is a guest of; absent of a machine that says nothing of it.
+    /// The hypervisor; absent of a machine that names none.
     pub virtualisation: Option<String>,
     /// The fastest first.
     pub nodes: Vec<NodeDocument>,
@@ -54,7 +54,7 @@ pub struct DimmDocument {
     pub part: String,
 }
 
-/// What is known, and why it is not.
+/// The known part, and the reason why the rest is not.
 fn split_known<T: Clone>(told: &Told<T>) -> (Option<T>, Option<String>) {
     (told.as_ref().ok().cloned(), told.as_ref().err().cloned())
 }
@@ -111,7 +111,7 @@ impl MachineDocument {
         }
     }
 
-    /// What it says of itself, as pairs of a name and a text: for tables, and to compare.
+    /// The machine as pairs of a name and a text: for tables, and to compare.
     pub fn facts(&self) -> Vec<(&'static str, String)> {
         let or = |value: Option<String>, unknown: &Option<String>| {
             let why = unknown.as_deref().unwrap_or("the machine does not say");
@@ -151,7 +151,7 @@ impl MachineDocument {
     }
 }
 
-/// What is in the slots, those alike together.
+/// The modules in the slots, equal ones together.
 fn slots(dimms: &[DimmDocument]) -> String {
     let text = |dimm: &DimmDocument| {
         let speed = dimm.mtps.map(|mtps| format!("-{mtps}")).unwrap_or_default();
