@@ -120,7 +120,7 @@ fn words(args: &RunArgs) -> Vec<String> {
     args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect()
 }
 
-/// What the command writes and a document would go to the same place.
+/// Refuses a document on stdout, which is the command's.
 fn check_stdout(args: &RunArgs) -> Result<(), Failure> {
     for (given, option) in [(args.json, "--json"), (is_recorded_on_stdout(args), "-o -")] {
         if given {

@@ -71,7 +71,7 @@ fn both(a: Option<f64>, b: Option<f64>) -> Option<f64> {
     Some(a? + b?)
 }
 
-/// The union of both.
+/// The sum of the known values.
 fn either<T: std::ops::Add<Output = T>>(a: Option<T>, b: Option<T>) -> Option<T> {
     match (a, b) {
         (Some(a), Some(b)) => Some(a + b),

@@ -23,21 +23,21 @@ use std::{
 };
 use view::{Link, View};
 
-/// How often a daemon that has gone is looked for.
+/// The interval in which a daemon that has gone is searched.
 const RETRY: Duration = Duration::from_millis(500);
 
-/// How soon a new period or a signal is seen while no key is pressed.
+/// The longest delay of a new period or a signal while no key is pressed.
 const TICK: Duration = Duration::from_millis(200);
 
 /// The longest line that is a period, bytes: one of eight tiers is some 1000.
 const LINE_MAX: u64 = 1 << 16;
 
-/// What the thread that is connected passes on.
+/// A message of the connected thread.
 enum Told {
     /// The daemon is there; it tells what was so far.
     Here,
     Period(Box<PeriodDocument>),
-    /// What it said is no period.
+    /// A line that is no period.
     Strange,
     Gone,
 }
@@ -153,7 +153,7 @@ impl View {
     fn receive(&mut self, told: Told) {
         match told {
             Told::Here => {
-                // It tells all that was, so what was told before is told again.
+                // The daemon repeats its history, so the known one is dropped.
                 self.history = History::default();
                 self.link = Link::Here;
             }

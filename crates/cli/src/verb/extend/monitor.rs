@@ -15,7 +15,7 @@ use ratatui::Frame;
 use std::time::{Duration, Instant};
 use view::View;
 
-/// How often it is looked at.
+/// The interval in which the ledger is read.
 const TICK: Duration = Duration::from_millis(500);
 
 /// Every so many looks are a line, where there is no terminal.
@@ -71,7 +71,7 @@ fn find(pid: Option<u32>) -> Result<Session, Failure> {
     }
 }
 
-/// What a session did since it was first looked at.
+/// The statistics of a session since the monitor began.
 struct Watch<'a> {
     session: &'a Session,
     seen: Seen,
@@ -83,7 +83,7 @@ impl<'a> Watch<'a> {
         Self { session, seen: Seen::default(), since: Instant::now() }
     }
 
-    /// How it is now; `None` when it has ended.
+    /// The present statistics; `None` when the session has ended.
     fn poll(&mut self) -> Option<ExtendDocument> {
         if !self.session.runs() {
             return None;

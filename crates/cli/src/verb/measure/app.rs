@@ -59,14 +59,14 @@ pub(super) fn run(args: &AppArgs, root: Option<&Path>) -> Result<ExitCode, Failu
     }
     match demand.transpose() {
         Err(failure) if status.success() => return Err(failure),
-        // Who called learns how the command failed.
+        // The exit status is that of the command.
         Err(failure) => drop(output::tell(failure)),
         Ok(_) => {}
     }
     Ok(exit(status))
 }
 
-/// What cannot be, before anything is begun.
+/// Refuses options that cannot be satisfied, before the command begins.
 fn check(args: &AppArgs) -> Result<(), Failure> {
     let program = args.command.first().map(|word| word.to_string_lossy()).unwrap_or_default();
     if program.starts_with('-') {

@@ -21,7 +21,7 @@ use std::path::Path;
 pub(super) fn run(path: &Path, target: Option<&Path>) -> Result<(), Failure> {
     let sweep = Sweep::read(path)?;
     let scenarios = scenarios(&sweep)?;
-    // What is no file is not gone on with: it holds no rows, and to read it might not end.
+    // Only a regular file is continued: a device has no rows, and reading it might not end.
     let stream = |target: &Path| target == Path::new("-") || target.exists() && !target.is_file();
     let to_file = target.filter(|target| !stream(target));
     let rows_of = |case: usize| scenarios[sweep.ground(case)].tasks.len();
@@ -50,7 +50,7 @@ pub(super) fn run(path: &Path, target: Option<&Path>) -> Result<(), Failure> {
     }
 }
 
-/// What cases have in common that differ only in policy, noise, migration and seed.
+/// The common part of cases that differ only in policy, noise, migration and seed.
 struct Ground {
     scenario: Scenario,
     duration: Duration,

@@ -1,4 +1,4 @@
-//! What is drawn: the tiers as they are, their bandwidth and shares over time, what moved, and the
+//! The view of a daemon: the tiers, their bandwidth and shares over time, migrated bytes, and the
 //! last decisions with their reasons.
 
 use super::history::History;
@@ -24,7 +24,7 @@ pub(super) const STRANGE: &str = "the daemon tells what this version does not un
 const COLOURS: [Color; 6] =
     [Color::Cyan, Color::Yellow, Color::Magenta, Color::Green, Color::Blue, Color::Red];
 
-/// How it stands with the daemon.
+/// The state of the connection with the daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Link {
     Here,

@@ -1,4 +1,4 @@
-//! What is seen of a command while it runs.
+//! Samples of a command while it runs.
 
 use super::sources::Sources;
 use crate::args::AppArgs;
@@ -17,11 +17,11 @@ use std::time::{Duration, Instant};
 /// When a command is looked at first, at the latest: one that is short is seen, too.
 pub(super) const FIRST_LOOK: Duration = Duration::from_millis(30);
 
-/// What part of its time a command may be kept waiting because its memory is looked at; and what
-/// part of a CPU that may take.
+/// The part of the command's time that placement samples may stall it, and the part of a CPU that
+/// they may take.
 const LOOK_COST: u32 = 20;
 
-/// How often the record is written while the command runs.
+/// The interval in which the record is written while the command runs.
 const SAVE: Duration = Duration::from_secs(10);
 
 /// A part of a machine's CPUs from which on what others do is worth a word, and one that the host
@@ -56,8 +56,7 @@ impl<'a> Watch<'a> {
         root: &'a Root,
         mut sources: Sources<'a>,
     ) -> Result<Self, Failure> {
-        // What was counted while everything was set up is none of the command's; but a recording
-        // has no such time.
+        // Counts from the time before the command are dropped; a recording has no such time.
         if let Some(traffic) = sources.traffic.as_mut().filter(|_| args.replay.is_none()) {
             let _ = traffic.read();
         }
@@ -131,7 +130,7 @@ impl<'a> Watch<'a> {
             }
             self.maps_due = age + start.elapsed() * LOOK_COST;
         }
-        // What a line shows of processes stays until they are looked at again.
+        // The line of the processes stays until their next sample.
         let processes = if sample.looked_s > 0.0 { &sample } else { &self.last };
         self.last = SampleDocument {
             looked_s: processes.looked_s,
@@ -256,7 +255,7 @@ impl<'a> Watch<'a> {
     }
 }
 
-/// What of the figures is to be minded.
+/// Warnings.
 fn tell(document: &mut ProfileDocument) {
     let app = &mut document.app;
     let Some(whole) = &app.whole else { return };
