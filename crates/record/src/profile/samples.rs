@@ -245,9 +245,15 @@ pub struct Samples {
     last: usize,
 }
 
+impl Default for Samples {
+    fn default() -> Self {
+        Self { list: vec![], each: 1, last: 0 }
+    }
+}
+
 impl Samples {
     pub fn new() -> Self {
-        Self { list: vec![], each: 1, last: 0 }
+        Self::default()
     }
 
     pub fn push(&mut self, sample: SampleDocument) {
