@@ -39,7 +39,7 @@ pub fn workload_names() -> Vec<String> {
 /// The names of the scenarios that come with the tool.
 pub fn scenario_names() -> Vec<String> {
     let names = names(&SCENARIOS);
-    // What a scenario needs of demands lies beside it.
+    // Demands of scenarios lie beside them.
     names.into_iter().filter(|name| !name.ends_with(".demand")).collect()
 }
 
@@ -129,13 +129,13 @@ pub fn document(path: &Path, hint: &str) -> Result<String, Failure> {
 
 /// The bytes of a trace of requests, as of [`text`].
 pub fn trace(path: &Path, hint: &str) -> Result<Vec<u8>, Failure> {
-    given(path, TRACE_MAX).map_err(|why| unread(path, &why, hint))
+    given(path, TRACE_MAX).map_err(|why| read_failure(path, &why, hint))
 }
 
 fn text_up_to(path: &Path, limit: u64, hint: &str) -> Result<String, Failure> {
     let read = given(path, limit).map_err(NoText::Unread);
     read.and_then(utf8).map_err(|why| match why {
-        NoText::Unread(why) => unread(path, &why, hint),
+        NoText::Unread(why) => read_failure(path, &why, hint),
         NoText::NotUtf8 { line } => not_utf8(path, line),
     })
 }
@@ -148,7 +148,7 @@ fn given(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     }
 }
 
-fn unread(path: &Path, why: &io::Error, hint: &str) -> Failure {
+fn read_failure(path: &Path, why: &io::Error, hint: &str) -> Failure {
     Failure::new(format!("{}: {why}", path.display()), hint)
 }
 
@@ -222,7 +222,7 @@ pub fn curve_failure(why: CurveError) -> Failure {
     Failure::new(format!("curves that are so wrong are none: {why}"), why.hint())
 }
 
-/// Where the files lie that a scenario names.
+/// The folder of the files that a scenario names.
 enum Shelf<'a> {
     /// Among the scenarios that come with the tool.
     Scenarios,
@@ -288,11 +288,11 @@ const TRACE_MAX: u64 = 2 << 30;
 
 const NOT_UTF8: &str = "not UTF-8 text";
 
-/// Why a file gives no text.
+/// A file that gives no text.
 enum NoText {
-    /// It cannot be read.
+    /// The file cannot be read.
     Unread(io::Error),
-    /// It can, but it is another encoding or no text at all, from this line on.
+    /// The file is not UTF-8 from this line on.
     NotUtf8 { line: usize },
 }
 

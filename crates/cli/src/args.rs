@@ -1,5 +1,6 @@
 //! The command line.
 
+mod balance;
 mod bench;
 mod bench_compare;
 mod extend;
@@ -8,22 +9,22 @@ mod measure_app;
 mod report;
 mod run;
 mod simulate;
+mod tune;
 
+pub(crate) use balance::BalanceArgs;
 #[cfg(test)]
 pub(crate) use bench::bench_run;
 pub(crate) use bench::{Bench, BenchInstallArgs, BenchListArgs, BenchRunArgs, Place};
 pub(crate) use bench_compare::BenchCompareArgs;
-pub(crate) use extend::{
-    ALLOC_MIN, DRAM_MIN, Dram, EXAMPLE as EXTEND_EXAMPLE, ExtendArgs, FaultsChoice,
-};
+pub(crate) use extend::{EXAMPLE as EXTEND_EXAMPLE, ExtendArgs};
 pub(crate) use measure::{
-    ChaseArgs, CommonArgs, InterleaveArgs, LoadArgs, Measure, MeasureArgs, PagesChoice,
-    TrafficArgs, WayChoice,
+    ChaseArgs, CommonArgs, InterleaveArgs, LoadArgs, Measure, MeasureArgs, TrafficArgs,
 };
 pub(crate) use measure_app::AppArgs;
 pub(crate) use report::{CompareArgs, ReportArgs, ReportFormat};
 pub(crate) use run::RunArgs;
 pub(crate) use simulate::{DimmArgs, PatternChoice, Simulate};
+pub(crate) use tune::TuneArgs;
 
 use clap::{ArgGroup, Args, CommandFactory, Parser, Subcommand, error::ErrorKind};
 use interleaf_console::{Failure, support::OutputOptions};
@@ -34,31 +35,10 @@ use interleaf_model::{
     weights::Weights,
 };
 use interleaf_sim::machine::scenario::{BANDWIDTH_MAX_GBPS, DURATION_S, NOISE_MAX};
-use regex_lite::Regex;
-use std::{ffi::OsString, net::SocketAddr, path::PathBuf, str::FromStr};
+use std::{ffi::OsString, path::PathBuf, str::FromStr};
 
 /// The most threads that are computed with.
 pub(crate) const THREADS_MAX: u32 = 65536;
-
-/// What does not go with watching a daemon.
-const ALONE: [&str; 16] = [
-    "config",
-    "restore",
-    "dry_run",
-    "advise",
-    "policy",
-    "metrics",
-    "output",
-    "process",
-    "feed",
-    "replay",
-    "curves",
-    "platform",
-    "period",
-    "way",
-    "stop_rivals",
-    "duration",
-];
 
 /// Curves that are more wrong than that are none.
 pub(crate) const CURVE_ERROR_MAX: f64 = 0.9;
@@ -194,164 +174,6 @@ pub(crate) struct PredictArgs {
     pub(crate) load: LoadChoice,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
-}
-
-/// Observes how much bandwidth the tiers give, decides where pages should go, and moves them, until
-/// it is stopped; then what it changed in the kernel is put back. Each period is a line: what was
-/// counted, the target and in brackets what is reached, and why.
-///
-/// Examples:
-///   interleaf balance --example-config > balance.toml
-///   interleaf balance --config balance.toml --dry-run    what would be set up and written
-///   interleaf balance --config balance.toml --advise     what would be gained, and what moved
-///   interleaf balance --platform gnr120-cz122            on a machine that one need not own
-///   interleaf balance --policy guided --process solver
-///   interleaf balance --monitor                          watch the one that runs
-///   interleaf balance --restore                          after a kill
-#[derive(Debug, Args)]
-#[command(verbatim_doc_comment)]
-pub(crate) struct BalanceArgs {
-    /// A configuration [default: the one that --example-config prints]
-    #[arg(long, value_name = "FILE")]
-    pub(crate) config: Option<PathBuf>,
-    /// Print a configuration with every key, its default and what it is for
-    #[arg(long)]
-    pub(crate) example_config: bool,
-    /// What decides where pages go, in place of what the configuration says
-    #[arg(long, value_name = "POLICY", value_parser = policy_name())]
-    pub(crate) policy: Option<String>,
-    /// Steer the processes of this name, in place of what the configuration says
-    #[arg(long, value_name = "NAME", value_delimiter = ',')]
-    pub(crate) process: Vec<String>,
-    /// Read bandwidth from a socket that programs write to, in place of counters
-    #[arg(long, value_name = "SOCKET")]
-    pub(crate) feed: Option<PathBuf>,
-    /// Read bandwidth from a recording (docs/counters.md), in place of counters
-    #[arg(long, value_name = "FILE", conflicts_with = "feed")]
-    pub(crate) replay: Option<PathBuf>,
-    /// The platform whose curves the policy and --advise believe, by name or as a file, in place of
-    /// what the configuration says [default: what the firmware rates the nodes at]
-    #[arg(long, value_name = "NAME|FILE")]
-    pub(crate) curves: Option<String>,
-    /// Simulate this platform, by name or as a file, and do it there: this machine is left alone
-    #[arg(long, value_name = "NAME|FILE", conflicts_with_all = [
-        "root", "process", "feed", "replay", "curves", "way", "stop_rivals", "dry_run", "advise",
-        "restore",
-    ])]
-    pub(crate) platform: Option<String>,
-    /// With --platform, what runs there [default: cloverleaf]
-    #[arg(long, value_name = "NAME", requires = "platform")]
-    pub(crate) workload: Option<String>,
-    /// With --platform, its threads [default: the most that its runs had, at most the cores of a
-    /// socket]
-    #[arg(long, value_name = "N", value_parser = threads, requires = "platform")]
-    pub(crate) threads: Option<u32>,
-    /// The span after which the policy decides, in place of what the configuration says
-    #[arg(long, value_name = "TIME", value_parser = time)]
-    pub(crate) period: Option<Time>,
-    /// How pages move, in place of what the configuration says
-    #[arg(long, value_name = "auto|vaddr|paddr|quota|pages")]
-    pub(crate) way: Option<String>,
-    /// Switch off what else moves pages or holds DAMON while it runs
-    #[arg(long)]
-    pub(crate) stop_rivals: bool,
-    /// Stop after a while [default: never; with --advise when it knows, with --platform 300s]
-    #[arg(long, value_name = "TIME", value_parser = time)]
-    pub(crate) duration: Option<Time>,
-    /// Only say what would be set up, and print every write
-    #[arg(long, conflicts_with = "advise")]
-    pub(crate) dry_run: bool,
-    /// Observe, and say what would be done, what that gains and how much would move, but change
-    /// nothing
-    #[arg(long)]
-    pub(crate) advise: bool,
-    /// Serve metrics for Prometheus there, in place of what the configuration says
-    #[arg(long, value_name = "ADDRESS:PORT")]
-    pub(crate) metrics: Option<SocketAddr>,
-    /// Watch one that runs, at its socket: live on a terminal, a line for each period elsewhere
-    #[arg(long, value_name = "SOCKET", require_equals = true, conflicts_with_all = ALONE)]
-    pub(crate) monitor: Option<Option<PathBuf>>,
-    /// Put back what a process that was killed has left, and do nothing else
-    #[arg(long, conflicts_with = "advise")]
-    pub(crate) restore: bool,
-    /// Print a JSON document a period (interleaf.balance/1), one a line
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// Record the JSON documents in FILE, behind what is there
-    #[arg(short = 'o', long, value_name = "FILE")]
-    pub(crate) output: Option<PathBuf>,
-}
-
-/// Finds the best static weights for a command on this machine, in few runs of it: all on the first
-/// tier, then as rated bandwidths or curves propose, then where something better may still be; and
-/// again, until it is known whether what differs is noise. What has to be set in the kernel for a
-/// run is put back after it. Exit status 1: no weights are better than all on the first tier by
-/// more than --worth.
-///
-/// With more than two tiers, those behind the first share the rest as they are proposed to.
-///
-/// Examples:
-///   interleaf tune -- ./solver input.dat
-///   interleaf tune --warm-up 1 --runs 12 --worth 1% -o tune.json -- ./solver input.dat
-///   interleaf tune --metric 'Triad: +([0-9.]+)' --higher-is-better -- ./stream
-///   interleaf tune --weights 3:1,2:1,1:1 --nodes 0,2 -- ./solver input.dat
-///   interleaf tune --platform xeon6-cz122 --dry-run -- ./solver input.dat
-#[derive(Debug, Args)]
-#[command(verbatim_doc_comment)]
-pub(crate) struct TuneArgs {
-    /// The command and its arguments
-    #[arg(
-        value_name = "COMMAND",
-        trailing_var_arg = true,
-        allow_hyphen_values = true,
-        required = true
-    )]
-    pub(crate) command: Vec<OsString>,
-    /// Only these weights, and all on the first tier to compare with
-    #[arg(long, value_name = "3:1,2:1", value_parser = weights, value_delimiter = ',')]
-    pub(crate) weights: Vec<Weights>,
-    /// The nodes to spread pages over, the fastest first, as numactl takes them: 0,2 or 0-3,!2
-    /// [default: those of the tiers]
-    #[arg(long, value_name = "NODES")]
-    pub(crate) nodes: Option<String>,
-    /// A platform whose curves propose the first weights, by name or as a file [default: what the
-    /// firmware rates the nodes at]
-    #[arg(long, value_name = "NAME|FILE")]
-    pub(crate) platform: Option<String>,
-    /// The most runs, those to warm up left aside
-    #[arg(long, value_name = "N", value_parser = runs, default_value = "8")]
-    pub(crate) runs: usize,
-    /// By how much weights have to be better to count
-    #[arg(long, value_name = "PERCENT", value_parser = worth, default_value = "2%")]
-    pub(crate) worth: Percent,
-    /// Compare a number that the command prints: of the last match of this pattern the first
-    /// group [default: the time that the command takes]
-    #[arg(long, value_name = "REGEX", value_parser = metric)]
-    pub(crate) metric: Option<Regex>,
-    /// The number is a rate, and more of it is better
-    #[arg(long, requires = "metric")]
-    pub(crate) higher_is_better: bool,
-    /// Runs beforehand that do not count: they fill caches
-    #[arg(long, value_name = "N", value_parser = warm_up, default_value = "0")]
-    pub(crate) warm_up: usize,
-    /// How fast pages are moved at most, by a kernel without weighted interleaving
-    #[arg(long, value_name = "BANDWIDTH", value_parser = rate, default_value = "4GB/s")]
-    pub(crate) migration_rate: Bandwidth,
-    /// Only say what would be run first, and what would be set for it
-    #[arg(long)]
-    pub(crate) dry_run: bool,
-    /// Say nothing but the result and what went wrong
-    #[arg(long, short = 'q')]
-    pub(crate) quiet: bool,
-    /// Print a JSON document (interleaf.tune/1)
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// Record the JSON document in FILE, anew after each run
-    #[arg(short = 'o', long, value_name = "FILE")]
-    pub(crate) output: Option<PathBuf>,
-    /// Append what the command writes to FILE [default: it goes to stderr]
-    #[arg(long, value_name = "FILE")]
-    pub(crate) log: Option<PathBuf>,
 }
 
 /// Simulates a machine whose pages move, under a policy that sees what counters show and decides
@@ -493,29 +315,6 @@ fn weights(text: &str) -> Result<Weights, String> {
 fn pid(text: &str) -> Result<u32, String> {
     let pid = text.parse::<u32>().ok().filter(|pid| (1..=1 << 22).contains(pid));
     pid.ok_or_else(|| "it is no process: write its number, such as 4242".into())
-}
-
-fn runs(text: &str) -> Result<usize, String> {
-    let runs = text.parse().ok().filter(|runs| (3..=1000).contains(runs));
-    runs.ok_or_else(|| "it is no whole number from 3 to 1000: write one such as 8".into())
-}
-
-fn warm_up(text: &str) -> Result<usize, String> {
-    let runs = text.parse().ok().filter(|runs| (0..=100).contains(runs));
-    runs.ok_or_else(|| "it is no whole number from 0 to 100: write one such as 1".into())
-}
-
-fn worth(text: &str) -> Result<Percent, String> {
-    let worth: Percent = quantity(text, "2%")?;
-    if (0.001..=0.5).contains(&worth.part()) {
-        return Ok(worth);
-    }
-    Err(format!("{text} is not between 0.1% and 50%: write a percentage such as 2%"))
-}
-
-fn metric(text: &str) -> Result<Regex, String> {
-    let hint = "write a regular expression such as 'Triad: +([0-9.]+)'";
-    Regex::new(text).map_err(|why| format!("it is no regular expression ({why}): {hint}"))
 }
 
 fn threads(text: &str) -> Result<u32, String> {

@@ -2,7 +2,7 @@
 //! rendered.
 //!
 //! [`args`] has the options of each verb. A module of [`verb`] passes them on as plain values,
-//! receives a document of `interleaf_record`, and prints it as JSON or as `interleaf_report` renders
+//! receives a document of `interleaf_record`, and prints it as JSON or as `interleaf_report` shows
 //! it.
 
 #![forbid(unsafe_code)]

@@ -4,14 +4,12 @@ mod balance;
 mod bench;
 mod compare;
 mod doctor;
+mod export;
 mod extend;
 mod measure;
-mod placed;
 mod predict;
 mod report;
-
 mod reproduce;
-mod restore;
 mod run;
 mod show;
 mod simulate;
@@ -27,12 +25,12 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode, Failure> {
     let root = cli.root.as_deref();
     let done = match cli.verb {
         Some(Verb::Run(args)) => return run::run(&args, root),
-        Some(Verb::Balance(args)) => return balance::start(&args, root),
         Some(Verb::Extend(args)) => return extend::run(&args, root),
         Some(Verb::Tune(args)) => return tune::run(&args, root),
         Some(Verb::Measure(args)) => return measure::run(&args, root),
         Some(Verb::Bench(bench)) => return bench::run(&bench),
         Some(Verb::Compare(args)) => return compare::run(&args),
+        Some(Verb::Balance(args)) => balance::run(&args, root),
         None => show::run(&ShowArgs::default(), root),
         Some(Verb::Show(args)) => show::run(&args, root),
         Some(Verb::Doctor(args)) => doctor::run(&args, root),

@@ -55,6 +55,15 @@ pub fn message(text: &str) {
     let _ = writeln!(io::stderr().lock(), "{text}");
 }
 
+/// Prints each line of `text` to stderr as a message of `interleaf`, unless `quiet`.
+pub fn note(quiet: bool, text: &str) {
+    if !quiet {
+        for line in text.lines() {
+            message(&format!("interleaf: {line}"));
+        }
+    }
+}
+
 /// Prints a failure, and returns the exit status of a process that ends with it.
 pub fn tell(failure: Failure) -> ExitCode {
     match failure {

@@ -1,4 +1,4 @@
-//! What the daemon does, a line of JSON for each period: `interleaf.balance/1`.
+//! The periods of the daemon, as `interleaf.balance/1`: a line of JSON for each.
 
 use interleaf_model::{
     control::DomainPeriod,
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 pub const SCHEMA: &str = "interleaf.balance/1";
 
-/// What happened in a period, in one domain.
+/// A period in one domain.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PeriodDocument {
     pub schema: String,
@@ -18,9 +18,9 @@ pub struct PeriodDocument {
     pub domain: String,
     /// The nodes of its tiers, the fastest first.
     pub nodes: Vec<u32>,
-    /// Where pages should go, in points of a hundred.
+    /// The target shares of its nodes, points of a hundred.
     pub target_weights: Vec<u16>,
-    /// Where the pages of its scopes are, 0 to 1; absent when nobody could look.
+    /// The shares of the pages of its scopes, 0 to 1; absent when they were not sampled.
     pub reached_share: Option<Vec<f64>>,
     /// The same in bytes.
     #[serde(default)]
@@ -40,12 +40,12 @@ pub struct PeriodDocument {
     pub advice: Option<AdviceDocument>,
 }
 
-/// What is advised, by what was seen in a period.
+/// The advice after a period.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AdviceDocument {
-    /// Where pages had best be, points of a hundred; null when nothing says.
+    /// The best shares, points of a hundred; null when unknown.
     pub advised_weights: Option<Vec<u16>>,
-    /// How much more bandwidth that gives, as a part of now; null when nothing says.
+    /// The gain in bandwidth, as a part of the present one; null when unknown.
     pub gain: Option<f64>,
     /// predicted (by curves), at most (by ratings), or unknown.
     pub gain_is: String,
@@ -62,12 +62,12 @@ impl PeriodDocument {
         let near = layout.domains[at].tiers.iter().map(|tier| host.nodes()[*tier]);
         let reached_bytes = reached(host, at, &near.collect::<Vec<_>>());
         let reached = reached_bytes.as_deref().map(shares);
-        let document = Self::of(layout, host.nodes(), at, time_s, period, reached);
+        let document = Self::from_layout(layout, host.nodes(), at, time_s, period, reached);
         Self { reached_bytes, ..document }
     }
 
     /// Of any machine: the domain at `at` of `layout`, whose tiers are `nodes`.
-    pub fn of(
+    pub fn from_layout(
         layout: &Layout,
         nodes: &[u32],
         at: usize,
@@ -97,7 +97,7 @@ impl PeriodDocument {
     }
 }
 
-/// Where the pages of a domain's scopes are, bytes on each of its nodes.
+/// The pages of a domain's scopes, bytes on each of its nodes.
 fn reached(host: &Host<'_>, domain: usize, nodes: &[u32]) -> Option<Vec<u64>> {
     let scopes = host.layout().scopes.iter().zip(host.followed());
     let of_domain = scopes.filter(|(scope, _)| scope.domain == domain);
@@ -113,7 +113,7 @@ fn shares(bytes: &[u64]) -> Vec<f64> {
 
 pub const SUMMARY_SCHEMA: &str = "interleaf.balance.advice/1";
 
-/// What is advised for a domain in the end: `balance --advise`.
+/// The summary of the advice for a domain: `balance --advise`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SummaryDocument {
     pub schema: String,
@@ -124,13 +124,13 @@ pub struct SummaryDocument {
     pub periods: usize,
     /// The mean of them.
     pub bandwidth_gbps: f64,
-    /// Where the pages are; absent when nobody knows.
+    /// The shares of the pages; absent when unknown.
     pub reached_share: Option<Vec<f64>>,
     pub policy: String,
-    /// Where the daemon would send pages first of all, and what its policy would decide then.
+    /// The first target of the daemon, and the decision of its policy after it.
     pub start_weights: Vec<u16>,
     pub first_weights: Vec<u16>,
-    /// How pages would be moved.
+    /// The way in which pages would move.
     pub way: String,
     /// The curves that were believed; absent where there are the firmware's ratings at most.
     pub curves: Option<String>,
@@ -141,33 +141,33 @@ pub struct SummaryDocument {
 
 pub const PLAN_SCHEMA: &str = "interleaf.balance.plan/1";
 
-/// What would be set up: `balance --dry-run`.
+/// The plan of a dry run: `balance --dry-run`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PlanDocument {
     pub schema: String,
     /// Domains, with the nodes near each, the fastest first.
     pub domains: Vec<DomainDocument>,
-    /// What is steered: the machine, a control group, or processes by name.
+    /// The scope: the machine, a control group, or processes by name.
     pub scope: String,
     /// Processes of it that run now; absent of a scope that is not known by its processes.
     pub processes: Option<Vec<u32>>,
     pub policy: String,
-    /// How pages would be moved.
+    /// The way in which pages would move.
     pub way: String,
     pub way_description: String,
     /// Better ways that there are not, and why.
     pub ways_missing: Vec<String>,
     pub source: SourceDocument,
-    /// What is to be minded.
+    /// Warnings.
     pub notes: Vec<String>,
-    /// Where pages are sent before anything was observed.
+    /// The first targets, before any observation.
     pub start: Vec<PointsDocument>,
-    /// What would be written for that, in this order.
+    /// The writes for them, in their order.
     pub writes: Vec<WriteDocument>,
-    /// Where a decision might send them: in the ratio of the rated bandwidths. Empty when that is
-    /// where they are sent at first.
+    /// The targets of a possible decision: in the ratio of the rated bandwidths. Empty when they
+    /// equal the first ones.
     pub next: Vec<PointsDocument>,
-    /// What would be written for that.
+    /// The writes for them.
     pub next_writes: Vec<WriteDocument>,
 }
 
@@ -177,7 +177,7 @@ pub struct DomainDocument {
     pub nodes: Vec<u32>,
 }
 
-/// Where the pages of a domain go.
+/// The target of the pages of a domain.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PointsDocument {
     pub domain: String,
@@ -191,14 +191,14 @@ pub struct NodePoints {
     pub points: u16,
 }
 
-/// What counts the traffic, or would.
+/// The source of bandwidth.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SourceDocument {
     /// counters, feed or replay.
     pub kind: String,
     pub is_there: bool,
     pub what: String,
-    /// What to do where it is not there.
+    /// The remedy where there is none.
     pub remedy: Option<String>,
 }
 
@@ -216,6 +216,6 @@ impl SourceDocument {
 pub struct WriteDocument {
     pub path: String,
     pub text: String,
-    /// What is in the file now; absent where there is no such file yet.
+    /// The present content of the file; absent where there is no such file yet.
     pub was: Option<String>,
 }

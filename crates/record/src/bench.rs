@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 pub const SCHEMA: &str = "interleaf.bench/1";
 
-/// What was run, and how fast it was.
+/// A workload that was run, and its speed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct BenchDocument {
     pub schema: String,
@@ -12,7 +12,7 @@ pub struct BenchDocument {
     /// All arrays together.
     pub footprint_bytes: u64,
     pub threads: u32,
-    /// Where the arrays lived: heap, mmap or file, with what the kernel was told.
+    /// The memory of the arrays: heap, mmap or file, with the advice to the kernel.
     pub memory: String,
     /// All rounds that were measured, without filling the arrays.
     pub seconds: f64,
@@ -33,13 +33,13 @@ pub struct BenchDocument {
     pub resident_max_bytes: Option<u64>,
     /// Faults that had to wait for a drive, as the kernel counts them.
     pub major_faults: u64,
-    /// What the drive did meanwhile, for whomever; absent where none was named.
+    /// The traffic of the drive meanwhile, of all programs; absent where none was named.
     pub drive: Option<DriveDocument>,
-    /// What else was measured, each once.
+    /// Other results, each measured once.
     pub loops: Vec<LoopDocument>,
 }
 
-/// What a drive did.
+/// The traffic of a drive.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DriveDocument {
     pub name: String,

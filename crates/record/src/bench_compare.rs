@@ -12,7 +12,7 @@ use std::path::Path;
 
 pub const SCHEMA: &str = "interleaf.bench.compare/1";
 
-/// What was run on what, and how fast it was.
+/// Patterns on kinds of memory, and their speed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CompareDocument {
     pub schema: String,
@@ -25,14 +25,14 @@ pub struct CompareDocument {
     pub ceilings: Vec<CeilingDocument>,
 }
 
-/// What the figures depend on beside the program.
+/// The machine, on which the figures depend.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MachineDocument {
     pub kernel: String,
     pub cpu: String,
     pub cpus: u32,
     pub drive: String,
-    /// What mapped files read ahead by default: much of it flatters streams.
+    /// The default read-ahead of mapped files: a large one favours streams.
     pub read_ahead_kb: Option<u64>,
     pub page_cluster: Option<u64>,
     pub transparent_hugepage: String,
@@ -58,14 +58,14 @@ pub struct RowDocument {
     pub round_s: Option<f64>,
     /// The rate over that on DRAM.
     pub efficiency: Option<f64>,
-    /// How near it comes to the ceiling: the time of a round there over that here.
+    /// The time of a round at the ceiling over that here.
     pub of_ceiling: Option<f64>,
     /// Bytes moved to and from the drive, over the drive's rate for that mix; not of single pages
     /// that cannot be foreseen, where requests count and bytes do not.
     pub drive_busy: Option<f64>,
     /// Processor time over time, the median.
     pub cpus_busy: Option<f64>,
-    /// What the drive did in a round, the median.
+    /// The bytes that the drive read in a round, the median; and those that it wrote.
     pub read_bytes: Option<u64>,
     pub written_bytes: Option<u64>,
     /// The limit of the control group of its last runs; none of the pager, which has a budget.
@@ -75,7 +75,7 @@ pub struct RowDocument {
     pub used_max_bytes: Option<u64>,
     /// The same of the program alone.
     pub resident_max_bytes: Option<u64>,
-    /// What the pager says of its last run, filling the arrays included.
+    /// The statistics of the pager in its last run, filling the arrays included.
     pub pager: Option<PagerDocument>,
     pub verified: bool,
     /// Whether the results are those on DRAM, bit for bit.
@@ -85,7 +85,7 @@ pub struct RowDocument {
     pub problem: Option<String>,
 }
 
-/// What the pager did, as `interleaf extend --stats` has it.
+/// The statistics of the pager, as `interleaf extend --stats` has them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PagerDocument {
     pub faults: u64,
@@ -96,7 +96,7 @@ pub struct PagerDocument {
     pub stall_s: f64,
 }
 
-/// How fast a pattern can be at best with this budget and this drive.
+/// The highest speed of a pattern with this budget and this drive.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CeilingDocument {
     pub pattern: String,
@@ -104,8 +104,8 @@ pub struct CeilingDocument {
     /// The memory that is taken for granted: the most that any way had.
     #[serde(default)]
     pub memory_bytes: Option<u64>,
-    /// What a round has to read and write however good the prediction, by Belady's rule on the
-    /// blocks that its loops touch; absent where the loops are those of a library.
+    /// The bytes that a round reads and writes at least with perfect prefetching, by Belady's rule
+    /// on the blocks that its loops touch; absent where the loops are those of a library.
     pub least_read_bytes: Option<u64>,
     pub least_written_bytes: Option<u64>,
     pub drive: Option<DriveRateDocument>,
@@ -115,10 +115,10 @@ pub struct CeilingDocument {
     pub efficiency: Option<f64>,
 }
 
-/// What the drive does with a mix of reads and writes.
+/// The bandwidth of the drive for a mix of reads and writes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DriveRateDocument {
-    /// What measured it, and how.
+    /// The tool that measured it, and its arguments.
     pub by: String,
     /// Reads and writes together.
     pub bandwidth_gbps: f64,
@@ -194,7 +194,7 @@ impl CompareDocument {
             let rates = row.rate.zip(dram.rate);
             row.efficiency = rates.map(|(rate, dram)| rounded(rate / dram));
             let is_run = !row.checksum.is_empty() && !dram.checksum.is_empty();
-            // What has all it needs in DRAM is no nearer to the drive's ceiling than that.
+            // A run whose memory fits in DRAM does not approach the drive's ceiling.
             let ceiling = ceiling.as_ref().filter(|_| row.way != "dram");
             let best = ceiling.and_then(|it| it.round_s);
             row.of_ceiling = best.zip(row.round_s).map(|(best, round)| rounded(best / round));

@@ -9,7 +9,7 @@ use serde_json::Value;
 /// A field of a document that cannot be rendered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wrong {
-    /// Where it is: `rows[3].tier_share`.
+    /// The path of the field: `rows[3].tier_share`.
     pub field: String,
     /// The fault, and the values that are allowed.
     pub problem: String,

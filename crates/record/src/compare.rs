@@ -24,11 +24,11 @@ const NOISE_FACTOR: f64 = 2.0;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CompareDocument {
     pub schema: String,
-    /// What is compared: measure.
+    /// The schema of both records: measure.
     pub of: String,
     pub first: RecordDocument,
     pub second: RecordDocument,
-    /// What the machines, and the settings of the measurements, do not have in common.
+    /// Differences of the machines and of the settings.
     pub differences: Vec<DifferenceDocument>,
     /// In the order of the first record.
     pub rows: Vec<RowDocument>,
@@ -45,7 +45,7 @@ pub struct RecordDocument {
     pub quality: String,
 }
 
-/// What differs that is no point.
+/// A difference that is no point.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DifferenceDocument {
     pub what: String,

@@ -17,12 +17,12 @@ use std::{
 
 pub const SCHEMA: &str = "interleaf.extend/1";
 
-/// What was done so far, or in all.
+/// The statistics of a session, so far or at its end.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ExtendDocument {
     pub schema: String,
     pub command: Vec<String>,
-    /// How the command ended; absent while it runs.
+    /// The exit status of the command; absent while it runs.
     pub exit_code: Option<i32>,
     pub signal: Option<i32>,
     pub elapsed_s: f64,
@@ -38,7 +38,7 @@ pub struct ExtendDocument {
     pub processes: Vec<ProcessDocument>,
 }
 
-/// What pagers did.
+/// The statistics of its pagers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CountsDocument {
     /// Touches of pages that were not mapped.
@@ -54,7 +54,7 @@ pub struct CountsDocument {
     pub evicted_pages: u64,
     pub read_bytes: u64,
     pub written_bytes: u64,
-    /// How long threads waited, added up.
+    /// The time for which threads were stalled, added up.
     pub stall_s: f64,
 }
 
@@ -82,19 +82,19 @@ pub struct Seen(Vec<Process>);
 
 impl Seen {
     /// Takes in how they are now.
-    pub fn look(&mut self, ledger: &BudgetLedger) {
+    pub fn update(&mut self, ledger: &BudgetLedger) {
         // First those that run: who ends meanwhile is among those that have gone.
         let mut found = ledger.processes();
         found.extend(ledger.recover());
-        self.take(found);
+        self.add(found);
     }
 
     /// The same, without clearing the slots of those who have gone.
     pub fn watch(&mut self, ledger: &BudgetLedger) {
-        self.take(ledger.processes());
+        self.add(ledger.processes());
     }
 
-    fn take(&mut self, found: Vec<Process>) {
+    fn add(&mut self, found: Vec<Process>) {
         for process in found {
             let same = |other: &&mut Process| other.identity == process.identity;
             match self.0.iter_mut().find(same) {
@@ -106,7 +106,7 @@ impl Seen {
 }
 
 impl ExtendDocument {
-    /// What was done so far by the processes of a session.
+    /// The statistics of the processes of a session.
     pub fn new(settings: &Settings, ledger: &BudgetLedger, seen: &Seen) -> Self {
         let here = ledger.processes();
         let all = here.iter().map(|process| process.counts).chain([ledger.past_counts()]);

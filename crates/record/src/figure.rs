@@ -11,21 +11,21 @@ use serde::{Deserialize, Serialize};
 pub struct Figure {
     /// A short name for links and files.
     pub id: String,
-    /// What it shows.
+    /// The title.
     pub title: String,
-    /// What is on the horizontal axis, with its unit.
+    /// The quantity of the horizontal axis, with its unit.
     pub x_label: String,
-    /// What is on the vertical axis, with its unit.
+    /// The quantity of the vertical axis, with its unit.
     pub y_label: String,
-    /// Where the vertical axis begins: 0 unless that hides what there is to see.
+    /// The start of the vertical axis: 0 unless differences would be invisible.
     #[serde(default)]
     pub y_from: f64,
     /// Names along the horizontal axis, at 0, 1, 2, ...; empty for an axis of numbers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub categories: Vec<String>,
-    /// What is drawn.
+    /// The series.
     pub series: Vec<Series>,
-    /// What to see in it.
+    /// The caption.
     pub caption: String,
 }
 
@@ -34,7 +34,7 @@ pub struct Figure {
 pub struct Series {
     /// Its name in the legend.
     pub name: String,
-    /// How it is drawn.
+    /// The kind of its drawing.
     pub kind: SeriesKind,
     /// Series of one group have the same colour.
     pub group: usize,
@@ -50,7 +50,7 @@ pub struct Series {
     pub labels: Vec<String>,
 }
 
-/// How a series is drawn.
+/// The kind of the drawing of a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SeriesKind {

@@ -1,13 +1,13 @@
 //! Records: the JSON documents of measurements, predictions, simulations, benchmarks and runs.
 //!
-//! A document is a struct with a schema and its version, `interleaf.measure/1`, which other programs
-//! rely on: a field keeps its name and meaning for as long as the version stands. Each module has
-//! one schema: the struct, its construction from the types of the model, the simulator and the
+//! A document is a struct with a schema and its version, `interleaf.measure/1`, on which other
+//! programs rely: a field keeps its name and meaning for as long as the version stands. Each module
+//! has one schema: the struct, its construction from the types of the model, the simulator and the
 //! kernel's readers, and the check ([`check::Check`]) that a record which was read back can be
 //! rendered. [`read`] reads a record of any schema that a report is made of, [`json`] writes one.
 //!
-//! Units are part of the names (`latency_ns`, `bandwidth_gbps`, `elapsed_s`). Numbers are rounded to
-//! six significant digits, so that the same input gives the same bytes on any machine.
+//! Units are part of the names (`latency_ns`, `bandwidth_gbps`, `elapsed_s`). Numbers are rounded
+//! to six significant digits, so that the same input gives the same bytes on any machine.
 
 #![forbid(unsafe_code)]
 #![allow(missing_docs, reason = "a field of a document is named by its quantity and unit")]
@@ -77,7 +77,7 @@ pub enum Document {
     Bench(Box<bench_compare::CompareDocument>),
 }
 
-/// What a document leans on, by the strength of it.
+/// The figures that a document depends on, by their provenance.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LeansOn {
     pub measured: Vec<String>,
@@ -87,7 +87,7 @@ pub struct LeansOn {
 }
 
 impl LeansOn {
-    pub fn of(figures: &[(String, Provenance)]) -> Self {
+    pub fn from_figures(figures: &[(String, Provenance)]) -> Self {
         let mut leans_on = Self::default();
         for (what, provenance) in figures {
             let list = match provenance {

@@ -129,7 +129,7 @@ impl NodeDocument {
     }
 }
 
-/// What a machine can do, and what stands in the way.
+/// The capabilities of a machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DoctorDocument {
     pub schema: String,
@@ -142,9 +142,9 @@ pub struct CapabilityDocument {
     pub name: String,
     /// present, missing, unknown or rival.
     pub status: String,
-    /// How it is there, why it is not or not known, or who is in the way.
+    /// The form in which it is present, the reason why it is not or unknown, or the rival.
     pub what: String,
-    /// What to do; absent of what is present.
+    /// The remedy; absent of a capability that is present.
     pub remedy: Option<String>,
 }
 

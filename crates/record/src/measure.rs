@@ -46,10 +46,10 @@ pub struct MeasureDocument {
     pub settings: SettingsDocument,
     /// In the order in which they were measured.
     pub points: Vec<PointDocument>,
-    /// What a sweep of sizes says of the caches; absent without one.
+    /// The caches by a sweep of sizes; absent without one.
     #[serde(default)]
     pub caches: Option<CachesDocument>,
-    /// Where curves bend.
+    /// The knees of the curves.
     #[serde(default)]
     pub knees: Vec<KneeDocument>,
     /// The best weights of each mix.
@@ -58,16 +58,16 @@ pub struct MeasureDocument {
     /// The best weights at each load.
     #[serde(default)]
     pub best_by_load: Vec<LoadDocument>,
-    /// What would be measured; only of a dry run.
+    /// The tasks; only of a dry run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub plan: Vec<String>,
     /// Settings of the kernel that are changed meanwhile; a setting stands here for each value.
     #[serde(default)]
     pub kernel_settings: Vec<SettingDocument>,
-    /// What became of them.
+    /// The outcome of the settings.
     #[serde(default)]
     pub put_back: Vec<PutBackDocument>,
-    /// What could not be measured as asked, and what was done in place of it.
+    /// Differences from what was asked for.
     #[serde(default)]
     pub notes: Vec<String>,
     /// dry run, running, done, signal or failed.
@@ -78,7 +78,7 @@ pub struct MeasureDocument {
     pub quality: String,
 }
 
-/// How everything was measured.
+/// The settings of all points.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SettingsDocument {
     pub isa: String,
@@ -99,14 +99,14 @@ pub struct SettingsDocument {
     /// Of a point, all repeats together.
     pub duration_s: f64,
     pub repeats: u32,
-    /// What of the repeats is told.
+    /// The statistic of the repeats.
     pub statistic: String,
     pub seed: u64,
-    /// What a spread is.
+    /// The definition of a spread.
     pub spread: String,
 }
 
-/// What was measured at one setting.
+/// A point: one measurement at one setting.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PointDocument {
     /// idle, cache, bandwidth, loaded, histogram or interleave.
@@ -126,13 +126,13 @@ pub struct PointDocument {
     pub weights: Option<Vec<u16>>,
     /// Those that load the memory.
     pub threads: u32,
-    /// How long each of them paused after 32 lines; absent where there was no load.
+    /// The pause of each thread after 32 lines; absent where there was no load.
     pub delay_ns: Option<f64>,
-    /// What the program loaded and stored.
+    /// The bytes that the program loaded and stored.
     pub program_gbps: Option<f64>,
-    /// What a controller sees of it by the table of mixes.
+    /// The bytes that a controller sees, by the table of mixes.
     pub modelled_gbps: Option<f64>,
-    /// What counters saw.
+    /// The bytes that counters saw.
     pub measured_gbps: Option<f64>,
     pub latency_ns: Option<f64>,
     /// The distance of the quartiles of the repeats, as a part of their median; it says nothing
@@ -159,7 +159,7 @@ pub struct PointDocument {
     pub quality: String,
 }
 
-/// Who else was at work.
+/// The interference of other programs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ContaminationDocument {
     /// Processors that others kept busy, on average.
@@ -170,13 +170,13 @@ pub struct ContaminationDocument {
     pub frequency_change: Option<f64>,
 }
 
-/// How latencies of single accesses are spread, without what the timer costs.
+/// The distribution of the latency of single accesses, without the cost of the timer.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct HistogramDocument {
     pub samples: u64,
-    /// What reading the clock costs, which is taken off.
+    /// The cost of reading the clock, which is subtracted.
     pub timer_ns: f64,
-    /// What a chase of the same memory says, measured in turn with the accesses.
+    /// The latency of a chase of the same memory, measured in turn with the accesses.
     pub chase_ns: f64,
     /// Accesses during which the thread was interrupted, moved, switched or stolen from, or that
     /// took longer than any memory does.
@@ -205,14 +205,14 @@ pub struct SpreadDocument {
     pub max: f64,
 }
 
-/// What a sweep of sizes says.
+/// The caches by a sweep of sizes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CachesDocument {
     pub levels: Vec<LevelDocument>,
     /// The size beyond which accesses go to memory, as measured: what guests are told of the last
     /// cache is often not true.
     pub last_level_bytes: u64,
-    /// What the kernel says of it.
+    /// The size by the kernel.
     pub told_bytes: Option<u64>,
     pub memory_latency_ns: f64,
 }
@@ -225,7 +225,7 @@ pub struct LevelDocument {
     pub latency_ns: f64,
 }
 
-/// Where a curve bends.
+/// The knee of a curve.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct KneeDocument {
     pub memory_node: Option<u32>,
@@ -349,7 +349,7 @@ impl MeasureDocument {
         points
     }
 
-    /// How good the whole is: noisy where more than a tenth of its points are.
+    /// The quality of the record: noisy where more than a tenth of its points are.
     fn judged(&self) -> String {
         let noisy = self.points.iter().filter(|point| point.quality != "good");
         let count = noisy.clone().count();
@@ -449,7 +449,7 @@ fn is_first(weights: &[u16]) -> bool {
     weights.first().is_some_and(|first| *first > 0) && weights[1..].iter().all(|it| *it == 0)
 }
 
-/// What a reason is about, without its numbers.
+/// The kind of a reason, without its numbers.
 fn kind_of(why: &str) -> &str {
     why.split([' ', ',']).find(|word| word.chars().all(char::is_alphabetic)).unwrap_or(why)
 }
@@ -493,7 +493,7 @@ impl PointDocument {
         (self.repeats >= SPREAD_REPEATS_MIN).then_some(self.spread)
     }
 
-    /// What it is of, without what was found: points of two records with the same are compared.
+    /// The setting of a point: points of two records with the same setting are compared.
     pub fn setting(&self) -> String {
         let mut words = vec![self.kind.clone(), format!("cpus of node {}", self.cpu_node)];
         match (&self.weights, self.memory_node) {
@@ -513,7 +513,7 @@ impl PointDocument {
         words.join(", ")
     }
 
-    /// What was found: the latency of what is about latency, else the bandwidth; and its unit.
+    /// The result of a point: its latency or its bandwidth, and the unit.
     pub fn value(&self) -> Option<(f64, &'static str)> {
         match self.kind.as_str() {
             "bandwidth" | "interleave" => self.program_gbps.map(|gbps| (gbps, "GB/s")),

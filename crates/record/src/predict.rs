@@ -21,14 +21,14 @@ pub struct PredictDocument {
     pub workload: String,
     pub tiers: Vec<String>,
     pub threads: f64,
-    /// How many of them run in each domain, where there are several.
+    /// The threads of each domain, where there are several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub domain_threads: Vec<DomainThreadsDocument>,
-    /// What `result` counts: "s", or the unit of a rate; absent for a mix.
+    /// The unit of `result`: "s", or that of a rate; absent for a mix.
     pub result_unit: Option<String>,
     pub rows: Vec<RowDocument>,
     pub best: Option<BestDocument>,
-    /// How the best weights move with the load; only of a sweep.
+    /// The best weights at each load; only of a sweep.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub load_curve: Vec<LoadPointDocument>,
     pub provenance: LeansOn,
@@ -81,7 +81,7 @@ pub struct LoadPointDocument {
     pub best_latency_ns: f64,
 }
 
-/// What was asked: whose traffic, and what its result counts.
+/// The question: the traffic, and the unit of its result.
 pub struct Subject {
     pub workload: String,
     pub result_unit: Option<String>,
@@ -114,7 +114,7 @@ impl PredictDocument {
                 }
             }),
             load_curve: load_curve.iter().map(LoadPointDocument::new).collect(),
-            provenance: LeansOn::of(&prediction.leans_on),
+            provenance: LeansOn::from_figures(&prediction.leans_on),
         }
     }
 

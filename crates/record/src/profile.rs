@@ -1,4 +1,4 @@
-//! What a machine did while an application ran, as `interleaf.measure/1` with an `app`.
+//! The profile of a machine while an application ran, as `interleaf.measure/1` with an `app`.
 
 mod figures;
 mod samples;
@@ -29,18 +29,18 @@ pub struct AppDocument {
     pub kind: String,
     pub command: Vec<String>,
     pub dry_run: bool,
-    /// How the command ended; both null while it runs, and in a dry run.
+    /// The exit status of the command; both null while it runs, and in a dry run.
     pub exit_code: Option<i32>,
     pub signal: Option<i32>,
-    /// How long it ran; null in a dry run.
+    /// The time that it ran, s; null in a dry run.
     pub runtime_s: Option<f64>,
-    /// How often it was looked at.
+    /// The samples that were taken.
     pub every_s: f64,
     /// CPUs that the machine has.
     pub cpus: usize,
     /// The fastest first.
     pub tiers: Vec<TierDocument>,
-    /// What is metered of energy, in the order of the samples'.
+    /// The energy domains, in the order of the samples'.
     pub energy_domains: Vec<String>,
     /// Each quantity: how it is had, or why not.
     pub quantities: Vec<QuantityDocument>,
@@ -48,7 +48,7 @@ pub struct AppDocument {
     pub whole: Option<WholeDocument>,
     /// Stretches of even bandwidth, where it is counted; in the time that counters tell.
     pub phases: Vec<PhaseDocument>,
-    /// What to mind of these figures.
+    /// Warnings.
     pub warnings: Vec<String>,
     /// The demand file that was written.
     pub demand_file: Option<String>,
@@ -63,7 +63,7 @@ pub struct TierDocument {
     pub nodes: Vec<u32>,
 }
 
-/// How a quantity is had, or why not and what to do about it.
+/// The source of a quantity, or the reason why it is missing and a remedy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QuantityDocument {
     pub name: String,
@@ -219,7 +219,7 @@ impl TopdownDocument {
     }
 }
 
-/// What is known of a run beside its samples.
+/// The facts of a run beside its samples.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Beside {
     pub process_resident_max_bytes: Option<u64>,

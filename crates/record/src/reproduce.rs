@@ -27,10 +27,10 @@ pub struct StudyDocument {
     pub mean_abs_error: f64,
     pub max_abs_error: f64,
     pub sections: Vec<SectionDocument>,
-    /// What the figures above do not say.
+    /// Limits of the figures above.
     pub remarks: Vec<String>,
     pub figures: Vec<Figure>,
-    /// What is ours alone.
+    /// Results that were not published.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tables: Vec<TableDocument>,
 }
@@ -46,7 +46,7 @@ pub struct TableDocument {
 /// Errors above this part get a reason.
 const REASON_FROM: f64 = 0.05;
 
-/// What was published: a figure, or between what it lies.
+/// The published figure, or its range.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Published {

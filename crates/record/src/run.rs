@@ -12,7 +12,7 @@ use std::{collections::BTreeMap, os::unix::process::ExitStatusExt as _, process:
 
 pub const SCHEMA: &str = "interleaf.run/1";
 
-/// What was to be done, what was done, and what came of it.
+/// The plan of a run, its execution and its result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunDocument {
     pub schema: String,
@@ -29,32 +29,32 @@ pub struct RunDocument {
     pub settings: Vec<SettingDocument>,
     pub command: Vec<String>,
     pub dry_run: bool,
-    /// How the command ended; absent when it did not run.
+    /// The exit status of the command; absent when it did not run.
     pub exit_code: Option<i32>,
     pub signal: Option<i32>,
     /// Its memory when it had the most; absent when it could not be looked at.
     pub memory: Option<MemoryDocument>,
-    /// What became of moving pages that were there; absent where none are moved.
+    /// The migration of pages that existed; absent where none are migrated.
     pub moved: Option<MovedDocument>,
-    /// What became of the settings.
+    /// The outcome of the settings.
     pub put_back: Vec<PutBackDocument>,
-    /// How its pages are steered while it runs; absent without a policy.
+    /// The policy that steers its pages; absent without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub balance: Option<BalancedDocument>,
 }
 
-/// How the pages of a command are steered while it runs.
+/// The policy that steers the pages of a command.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BalancedDocument {
-    /// What decides.
+    /// The policy.
     pub policy: String,
-    /// How pages move, and why so.
+    /// The way in which pages move, and the reason for it.
     pub way: String,
     pub way_reason: String,
-    /// What counts.
+    /// The source of bandwidth.
     pub source: String,
     pub period_s: f64,
-    /// What happened, as `interleaf balance` records it.
+    /// The periods, as `interleaf balance` records them.
     pub periods: Vec<PeriodDocument>,
 }
 
@@ -81,7 +81,7 @@ pub struct PutBackDocument {
     pub value: String,
 }
 
-/// Where memory is, and what of it escaped.
+/// The memory by node, and the bypasses.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MemoryDocument {
     pub total_bytes: u64,
@@ -107,13 +107,13 @@ pub struct MovedDocument {
     pub before_bytes: BTreeMap<u32, u64>,
     pub after_bytes: BTreeMap<u32, u64>,
     pub moved_bytes: u64,
-    /// What should have moved, and did not.
+    /// The pages that should have moved, and did not.
     pub left: Vec<LeftDocument>,
     /// Processes, as `4242 (name)`.
     pub processes: Vec<String>,
     /// Processes whose memory could not be looked at.
     pub refused: Vec<String>,
-    /// How often all memory was gone through; 0 in a dry run.
+    /// The passes over all memory; 0 in a dry run.
     pub passes: u32,
     /// Whether it was stopped before it was done.
     pub stopped: bool,
@@ -247,7 +247,7 @@ impl From<&PlacementAudit> for MemoryDocument {
 }
 
 impl MovedDocument {
-    /// What would be moved.
+    /// The migration of a dry run.
     pub fn planned(found: &migrate::Forecast) -> Self {
         let shared = LeftDocument::new(Reason::Shared, found.shared_bytes);
         let processes = found.processes.iter();

@@ -24,7 +24,7 @@ pub struct MachineDocument {
     pub scenario: String,
     pub policy: String,
     pub tiers: Vec<String>,
-    /// Where there are several.
+    /// The domains, where there are several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub domains: Vec<DomainDocument>,
     pub duration_s: f64,
@@ -40,7 +40,7 @@ pub struct MachineDocument {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub comparison: Vec<PolicyDocument>,
     pub provenance: LeansOn,
-    /// What the figures above do not say.
+    /// Limits of the figures above.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }
@@ -53,7 +53,7 @@ pub struct DomainDocument {
     pub tiers: Vec<String>,
 }
 
-/// What was simulated, as far as it is no platform and no workload.
+/// The settings of the simulation, without platform and workloads.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SettingDocument {
     pub seed: u64,
@@ -77,7 +77,7 @@ pub struct PeriodDocument {
     /// Of each domain, where there are several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub domain_weights: Vec<Vec<u16>>,
-    /// Where the accesses go.
+    /// The share of the accesses of each tier.
     pub hot_share: Vec<f64>,
     /// Of the accesses of each domain, where there are several; empty of one in which nothing runs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -96,7 +96,7 @@ pub struct PeriodDocument {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WorkloadDocument {
     pub name: String,
-    /// Where its threads run, on a machine with several domains.
+    /// The domains of its threads, on a machine with several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub domain: Option<String>,
     pub threads: u32,
@@ -128,7 +128,7 @@ pub struct BestStaticDocument {
     pub runtime_s: f64,
 }
 
-/// What another policy gave.
+/// The outcome of another policy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PolicyDocument {
     pub policy: String,
@@ -138,7 +138,7 @@ pub struct PolicyDocument {
     pub migrated_bytes_total: u64,
 }
 
-/// What is stated beside an outcome.
+/// The settings that are stated beside an outcome.
 pub struct Stated<'a> {
     pub policy: &'a str,
     pub duration_s: f64,
@@ -163,7 +163,7 @@ impl MachineDocument {
             migrated_bytes_total: outcome.moved_bytes,
             energy_j: outcome.energy_j.map(rounded),
             comparison: vec![],
-            provenance: LeansOn::of(&leans_on(scenario)),
+            provenance: LeansOn::from_figures(&leans_on(scenario)),
             notes: notes(scenario),
         }
     }
@@ -367,7 +367,7 @@ impl WorkloadDocument {
     }
 }
 
-/// What the simulation rests on.
+/// The provenance of the simulation.
 fn leans_on(scenario: &Scenario) -> Vec<(String, Provenance)> {
     let platform = &scenario.platform;
     let mut leans_on: Vec<(String, Provenance)> = platform

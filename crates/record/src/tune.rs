@@ -14,7 +14,7 @@ use std::time::Duration;
 
 pub const SCHEMA: &str = "interleaf.tune/1";
 
-/// What was to be found, each run, and what was found.
+/// A search, its runs and its result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TuneDocument {
     pub schema: String,
@@ -27,7 +27,7 @@ pub struct TuneDocument {
     pub runs_max: usize,
     pub warm_up: usize,
     pub proposal: ProposalDocument,
-    /// What is run first, and what has to be set for it each time.
+    /// The first runs, and the settings that each needs.
     pub plan: Vec<PlanDocument>,
     pub dry_run: bool,
     /// In their order, without those for warming up.
@@ -88,7 +88,7 @@ pub struct BestDocument {
     pub speedup_high: f64,
 }
 
-/// What a search was asked for.
+/// The options of a search.
 #[derive(Clone, Debug)]
 pub struct TuneRequest {
     /// The command and its arguments.

@@ -1,4 +1,4 @@
-//! What the daemon does, as text: a line for each period.
+//! The daemon's periods, advice and plans as text: a line for each period.
 
 use super::number;
 use interleaf_model::units::Bytes;
@@ -64,7 +64,7 @@ fn gain(advice: &AdviceDocument) -> String {
     }
 }
 
-/// What is advised in the end.
+/// The summary of an observation.
 pub fn summary(summary: &SummaryDocument) -> String {
     let of = |points: &[u16]| {
         let nodes = summary.nodes.iter().zip(points);
@@ -97,7 +97,7 @@ pub fn summary(summary: &SummaryDocument) -> String {
     )
 }
 
-/// What a policy gave on a simulated machine.
+/// The outcome of a policy on a simulated machine.
 pub fn simulated(outcome: &Outcome) -> String {
     let mut text = String::from("interleaf: simulated");
     for task in &outcome.tasks {
@@ -115,7 +115,7 @@ pub fn simulated(outcome: &Outcome) -> String {
     text + &format!("; {} moved; this machine was left alone", Bytes::new(outcome.moved_bytes))
 }
 
-/// What would be set up and written.
+/// The plan of a dry run, with its writes.
 pub fn plan(plan: &PlanDocument) -> String {
     let mut text = String::new();
     let domains = plan.domains.iter().map(|domain| {

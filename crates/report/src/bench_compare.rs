@@ -14,7 +14,7 @@ pub fn title(document: &CompareDocument) -> String {
     format!("DRAM of {} extended by a drive", size_text(document.dram_bytes))
 }
 
-/// What the figures depend on.
+/// The machine and the budget, on which the figures depend.
 fn machine(document: &CompareDocument) -> String {
     let machine = &document.machine;
     let read_ahead = machine.read_ahead_kb.map_or("?".into(), |kb| kb.to_string());
@@ -122,13 +122,13 @@ fn memory(document: &CompareDocument) -> Vec<String> {
     extended.chunk_by(is_same).filter_map(of_group).collect()
 }
 
-/// How good the prediction was.
+/// The accuracy of prefetching.
 fn waste(pager: &PagerDocument) -> String {
     let part = pager.prefetch_wasted as f64 / pager.prefetched_pages.max(1) as f64;
     format!("and of what was read ahead {:.1} % was not used", 100.0 * part)
 }
 
-/// What is possible at best.
+/// The ceilings.
 fn ceilings(document: &CompareDocument) -> Table {
     let header =
         ["ceiling of", "F/B", "of DRAM", "s a round", "drive GB/s", "reads", "least MiB", "by"];

@@ -52,7 +52,7 @@ fn rows(document: &CompareDocument) -> Table {
     table
 }
 
-/// What comes out of it, in one line.
+/// The verdict in one line.
 fn verdict(document: &CompareDocument) -> String {
     let count = |verdict: &str| document.rows.iter().filter(|row| row.verdict == verdict).count();
     let (better, worse, same) = (count("better"), count("worse"), count("same"));

@@ -4,7 +4,7 @@ use super::{number, table::Table};
 use interleaf_model::units::Bytes;
 use interleaf_record::extend::{CountsDocument, EstimateDocument, ExtendDocument, PlanDocument};
 
-/// What was done, when the command has ended.
+/// The statistics of a command that has ended.
 pub fn ended(document: &ExtendDocument) -> String {
     let dram = Bytes::new(document.dram_bytes);
     if document.processes.is_empty() {
@@ -94,7 +94,7 @@ fn part(of: u64, all: u64) -> String {
     if all == 0 { "-".into() } else { format!("{:.1} %", 100.0 * of as f64 / all as f64) }
 }
 
-/// How it goes, in one line.
+/// The statistics so far, in one line.
 pub fn line(document: &ExtendDocument) -> String {
     let CountsDocument { faults, read_bytes, written_bytes, stall_s, .. } = document.total;
     let held: u64 = document.processes.iter().map(|process| process.dram_bytes).sum();

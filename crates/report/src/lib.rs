@@ -52,7 +52,7 @@ pub fn number(value: f64) -> String {
 
 /// A part as percent with one decimal and a sign.
 pub fn signed_percent(part: f64) -> String {
-    // What rounds to nothing has no sign of its own.
+    // A value that rounds to 0 has no sign.
     let tenths = (1000.0 * part).round() + 0.0;
     format!("{:+.1} %", tenths / 10.0)
 }

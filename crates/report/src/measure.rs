@@ -30,7 +30,7 @@ pub fn text(document: &MeasureDocument) -> String {
     text + "\n"
 }
 
-/// What stands above the tables: what was measured, and how.
+/// The lines above the tables: subject, machine and settings.
 fn machine(document: &MeasureDocument) -> String {
     let mut table = Table::new(&["", ""]);
     for (name, what) in facts(document) {
@@ -84,7 +84,7 @@ fn dry_run(document: &MeasureDocument) -> String {
     text
 }
 
-/// What follows from the points, a line each.
+/// The conclusions from the points, a line each.
 pub fn findings(document: &MeasureDocument) -> Vec<String> {
     let mut lines = vec![];
     if let Some(caches) = &document.caches {
@@ -399,7 +399,7 @@ fn best_by_load(document: &MeasureDocument) -> Option<Table> {
     (!document.best_by_load.is_empty()).then_some(table)
 }
 
-/// What a page is called.
+/// The title of a page.
 pub fn title(document: &MeasureDocument) -> String {
     let machine = &document.machine;
     let names = [&machine.cpu, &machine.product, &document.source];

@@ -62,7 +62,7 @@ pub fn markdown(document: &PredictDocument) -> String {
     text
 }
 
-/// How many threads, and where they run.
+/// The threads and their domains.
 fn threads(document: &PredictDocument) -> String {
     let domains = document.domain_threads.iter();
     let domains: Vec<String> =
@@ -196,7 +196,7 @@ fn best(document: &PredictDocument) -> String {
     }
 }
 
-/// What the prediction leans on, in a line.
+/// The provenance of the prediction, in a line.
 pub fn provenance(document: &PredictDocument) -> String {
     let leans_on = &document.provenance;
     let lists = [

@@ -1,4 +1,4 @@
-//! What a machine did while an application ran, as text, Markdown, HTML and CSV.
+//! The profile of a machine while an application ran, as text, Markdown, HTML and CSV.
 
 use super::{
     number,
@@ -11,7 +11,7 @@ use interleaf_record::{
 };
 use std::time::Duration;
 
-/// What stands where nothing was counted.
+/// The text of a value that was not counted.
 const UNKNOWN: &str = "-";
 
 /// The words of the second level, as the document has them.
@@ -40,7 +40,7 @@ pub fn line(age: Duration, last: &SampleDocument) -> String {
     parts.join(", ")
 }
 
-/// What could be told, and why not the rest.
+/// The quantities that can be had, and the reasons why others cannot.
 pub fn dry_run(document: &ProfileDocument) -> String {
     let app = &document.app;
     let mut text = String::new();
@@ -297,7 +297,7 @@ fn phases(app: &AppDocument) -> Table {
     table
 }
 
-/// What is to be minded, and what to do about what is missing.
+/// Warnings, and remedies for missing quantities.
 fn notes(app: &AppDocument) -> Vec<String> {
     let mut notes = warnings(app);
     // One line for what is mended alike.
@@ -318,7 +318,7 @@ fn warnings(app: &AppDocument) -> Vec<String> {
     app.warnings.iter().map(|warning| format!("note: {warning}")).collect()
 }
 
-/// How each quantity is had, or why not.
+/// The source of each quantity, or the reason why it is missing.
 fn sources(app: &AppDocument) -> Vec<String> {
     let source = app.quantities.iter().map(|it| match (it.is_available, &it.remedy) {
         (true, _) => format!("{}: {}", it.name, it.what),

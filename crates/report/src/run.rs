@@ -11,7 +11,7 @@ const TOLD_SHARE: f64 = 0.01;
 /// And at least so much, bytes: a small program is mostly libraries.
 const TOLD_BYTES: u64 = 8 << 20;
 
-/// What is done with pages, in one line.
+/// The placement in one line.
 pub fn placement(document: &RunDocument) -> String {
     let nodes = document.nodes.iter();
     let nodes: Vec<String> =
@@ -28,7 +28,7 @@ pub fn balanced(balanced: &BalancedDocument) -> String {
     )
 }
 
-/// What would be done.
+/// The plan of a dry run.
 pub fn dry_run(document: &RunDocument) -> String {
     if let Some(steered) = &document.balance {
         let nodes = document.nodes.iter().filter(|node| node.weight > 0);
@@ -62,7 +62,7 @@ pub fn dry_run(document: &RunDocument) -> String {
     text
 }
 
-/// What became of a setting.
+/// The outcome of a setting.
 pub fn put_back(undone: &PutBackDocument) -> String {
     let PutBackDocument { path, outcome, value } = undone;
     match outcome.as_str() {
@@ -78,7 +78,7 @@ pub fn put_back(undone: &PutBackDocument) -> String {
     }
 }
 
-/// Where the memory was, and what escaped.
+/// The memory by node, and the bypasses.
 pub fn memory(memory: &MemoryDocument) -> String {
     let placed: u64 = memory.placed_bytes.values().sum();
     let share = |bytes: u64, of: u64| 100.0 * bytes as f64 / of.max(1) as f64;
@@ -128,7 +128,7 @@ pub fn memory(memory: &MemoryDocument) -> String {
     text
 }
 
-/// What was moved, or would be.
+/// The pages that were migrated, or would be.
 pub fn moved(document: &RunDocument) -> String {
     let Some(moved) = &document.moved else { return String::new() };
     let share = |bytes: &BTreeMap<u32, u64>, node: u32| {

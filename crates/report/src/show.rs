@@ -42,7 +42,7 @@ pub fn text(document: &ShowDocument) -> String {
     text
 }
 
-/// What is no curve, one a line, with its source.
+/// Figures of a platform that are no curves, one a line, with their sources.
 fn constants(document: &ShowDocument) -> String {
     let constant =
         |what: String, provenance: &str, source: &str| format!("{what} ({provenance}: {source})\n");

@@ -108,7 +108,7 @@ pub fn csv(document: &MachineDocument) -> String {
     table.csv()
 }
 
-/// What was simulated, in a line.
+/// The scenario in a line.
 fn setting(document: &MachineDocument) -> String {
     let setting = &document.setting;
     let footprints: Vec<String> = document
@@ -135,7 +135,7 @@ fn setting(document: &MachineDocument) -> String {
     )
 }
 
-/// What happened, period by period; in a terminal only where something new was decided.
+/// The periods; on a terminal only those with a new decision.
 fn periods(document: &MachineDocument, all: bool) -> Table {
     let mut header: Vec<String> = vec!["s".into(), "GB/s".into()];
     header.extend(document.tiers.iter().map(|tier| format!("{tier} ns")));
@@ -195,7 +195,7 @@ fn workloads(document: &MachineDocument) -> Table {
     table
 }
 
-/// How long the first run of a workload took, s, or why it is not known.
+/// The time of the first run of a workload, s, or the reason why it is unknown.
 fn ended(workload: &WorkloadDocument) -> String {
     match (workload.runtime_s, workload.speedup) {
         (Some(seconds), _) => number(seconds),
@@ -258,7 +258,7 @@ fn comparison(document: &MachineDocument) -> Table {
     table
 }
 
-/// What came of it, in a sentence.
+/// The result in a sentence.
 pub fn verdict(document: &MachineDocument) -> String {
     let last = document.periods.last().map(|period| target(document, period));
     let last = last.unwrap_or_default();

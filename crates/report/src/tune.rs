@@ -49,7 +49,7 @@ fn runs(count: usize) -> String {
     format!("{count} run{}", if count == 1 { "" } else { "s" })
 }
 
-/// What would be done.
+/// The plan of a dry run.
 fn plan(document: &TuneDocument) -> String {
     let mut text = String::from("would be run first:\n");
     for plan in &document.plan {
@@ -110,7 +110,7 @@ fn table(document: &TuneDocument) -> Table {
     table
 }
 
-/// Who is better, by how much, give or take what.
+/// The faster choice, its advantage, and the uncertainty of that.
 fn conclusion(document: &TuneDocument, best: &BestDocument) -> String {
     let (name, worth) = (weights(&best.weights), 100.0 * document.worth);
     let around = (best.speedup_high - best.speedup_low) / 2.0;

@@ -2,6 +2,7 @@
 
 use super::{pid, quantity};
 use clap::{Args, ValueEnum};
+use interleaf_launch::extend::{ALLOC_MIN, DRAM_MIN, Dram};
 use interleaf_model::units::Bytes;
 use interleaf_pager::{kernel::uffd::FaultMode, session::Children};
 use std::{ffi::OsString, path::PathBuf};
@@ -10,14 +11,8 @@ use std::{ffi::OsString, path::PathBuf};
 pub(crate) const EXAMPLE: &str =
     "write for example interleaf extend --dram 8GiB --store /mnt/nvme -- ./solver input.dat";
 
-/// With less DRAM nothing moves any more: what is brought in and what is in use have to fit.
-pub(crate) const DRAM_MIN: u64 = 4 << 20;
-
 /// What a frame of the budget is counted with.
 const DRAM_MAX: u64 = 15 << 40;
-
-/// The library looks at no smaller allocation.
-pub(crate) const ALLOC_MIN: u64 = 128 << 10;
 
 /// Runs a command that needs more memory than there is: its large allocations live on a drive, and
 /// what of them is in use in DRAM. What a program will touch next is brought in before, as far as
@@ -117,15 +112,6 @@ pub(crate) struct ExtendArgs {
     #[arg(value_name = "COMMAND", trailing_var_arg = true, allow_hyphen_values = true,
         required_unless_present_any = ["clean", "monitor", "estimate", "serve", "release"])]
     pub(crate) command: Vec<OsString>,
-}
-
-/// A budget.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Dram {
-    /// A size.
-    Size(Bytes),
-    /// A part of the memory that this process can have.
-    Percent(u8),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -2,7 +2,12 @@
 
 use super::{AppArgs, WeightsChoice, quantity, rate, seed, threads, weights_choice};
 use clap::{Args, Subcommand, ValueEnum};
-use interleaf_measure::{isa::Isa, isa::IsaError, traffic::Traffic};
+use interleaf_measure::{
+    interleave::Way,
+    isa::{Isa, IsaError},
+    region::Pages,
+    traffic::Traffic,
+};
 use interleaf_model::{
     mix::MixError,
     units::{Bandwidth, Bytes, Time},
@@ -133,6 +138,15 @@ pub(crate) enum WayChoice {
     Pages,
 }
 
+impl From<WayChoice> for Way {
+    fn from(choice: WayChoice) -> Self {
+        match choice {
+            WayChoice::Kernel => Self::Kernel,
+            WayChoice::Pages => Self::Pages,
+        }
+    }
+}
+
 /// How latency is measured.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct ChaseArgs {
@@ -241,6 +255,16 @@ pub(crate) enum PagesChoice {
     Huge,
     /// Huge ones that an administrator has reserved
     Reserved,
+}
+
+impl From<PagesChoice> for Pages {
+    fn from(choice: PagesChoice) -> Self {
+        match choice {
+            PagesChoice::Small => Self::Small,
+            PagesChoice::Huge => Self::Huge,
+            PagesChoice::Reserved => Self::Reserved,
+        }
+    }
 }
 
 /// Mixes by name.

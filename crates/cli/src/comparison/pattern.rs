@@ -7,9 +7,9 @@ use interleaf_workload::kind::Kind;
 pub(crate) struct Pattern {
     pub(crate) name: &'static str,
     pub(crate) kind: Kind,
-    /// What `interleaf bench run` is told beside the footprint.
+    /// Arguments of `interleaf bench run` beside the footprint.
     pub(crate) arguments: &'static [&'static str],
-    /// What the kernel may be told of a mapped file: the best of these counts.
+    /// The advice to the kernel that is tried for a mapped file: the best result counts.
     pub(crate) hints: &'static [&'static str],
     /// Whether large pieces of a drive serve it.
     pub(crate) is_streaming: bool,
@@ -28,7 +28,7 @@ impl Pattern {
 }
 
 const ONE: &[&str] = &["--rounds", "1"];
-/// What the filling has left to be written is written before a round counts.
+/// The write-back of the filling ends before a round counts.
 const FILLED: &[&str] = &["--warm-up", "1", "--rounds", "1"];
 const SWEEPS: &[&str] = &["--warm-up", "1", "--rounds", "2"];
 const IN_ORDER: &[&str] = &["normal", "sequential"];

@@ -1,6 +1,6 @@
-//! What a pattern can run on.
+//! The memory that a pattern can run on.
 
-/// Where arrays are when DRAM is too small for them.
+/// The memory of arrays for which DRAM is too small.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
     /// In DRAM all the same: what the others are held against.
@@ -25,8 +25,8 @@ pub(crate) const WAYS: [(&str, Way); 5] = [
 ];
 
 impl Way {
-    /// That of this name.
-    pub(crate) fn of(name: &str) -> Option<Self> {
+    /// The memory of this name.
+    pub(crate) fn from_name(name: &str) -> Option<Self> {
         WAYS.iter().find(|(known, _)| *known == name).map(|(_, way)| *way)
     }
 
@@ -45,8 +45,8 @@ impl Way {
         matches!(self, Self::Swap | Self::SwapTuned)
     }
 
-    /// What is set in the kernel while it runs. With 2^6 pages at a time, and those beside a page
-    /// in the file and not in memory, swap reads as much ahead as it can.
+    /// The settings of the kernel while it runs. With 2^6 pages at a time, and pages that are
+    /// adjacent in the file and not in memory, swap reads ahead as much as it can.
     pub(crate) fn settings(self) -> &'static [(&'static str, &'static str)] {
         match self {
             Self::SwapTuned => &[

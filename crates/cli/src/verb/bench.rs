@@ -14,7 +14,7 @@ use std::process::ExitCode;
 pub(super) fn run(bench: &Bench) -> Result<ExitCode, Failure> {
     match bench {
         Bench::List(args) => list(args).map(|()| ExitCode::SUCCESS),
-        Bench::Run(args) => match recipe::of(&args.workload)? {
+        Bench::Run(args) => match recipe::find(&args.workload)? {
             Some(recipe) => recipe::run(&recipe, args),
             None => run::run(args),
         },

@@ -33,7 +33,7 @@ pub(super) fn run(args: &DoctorArgs, root: Option<&Path>) -> Result<(), Failure>
         found.iter_mut().for_each(tried);
     }
     if let Some(target) = &args.capture {
-        // What no capability asks for, and `balance` does.
+        // Files that no capability reads, and `balance` does.
         for path in [physical::ZONEINFO.to_string(), format!("{ADMIN}/nr_kdamonds")] {
             root.text_if_allowed(&path).map_err(system::read_failure)?;
         }
@@ -61,7 +61,7 @@ pub(super) fn run(args: &DoctorArgs, root: Option<&Path>) -> Result<(), Failure>
     output::data(&interleaf_report::machine::doctor(&document))
 }
 
-/// What a file can only hint at is tried, where that changes nothing.
+/// Capabilities that files only indicate are tried, where that changes nothing.
 fn tried(capability: &mut Capability) {
     let (outcome, how) = match capability.name {
         "userfaultfd" => (rights::userfaultfd(), "serves system calls too, and moves pages"),
@@ -74,8 +74,8 @@ fn tried(capability: &mut Capability) {
     };
 }
 
-/// What DAMON takes. That it cannot be asked is a finding like others, unless it is wrong to ask at
-/// all, or asking went wrong in the middle.
+/// The features of DAMON. A probe that is refused is a finding like others, unless the options were
+/// wrong or the probe failed half-way.
 fn ask(root: &Root) -> Result<Result<Probed, ProbeError>, Failure> {
     if !root.is_live() {
         return Err(Failure::new(

@@ -1,49 +1,11 @@
 //! `interleaf extend`.
 
-mod budget;
-mod check;
-mod estimate;
-mod helper;
-mod job;
 mod monitor;
-mod outside;
-mod release;
-mod shared;
-mod steered;
 
-use super::placed::{self, Ended, say};
-use crate::args::{Dram, EXTEND_EXAMPLE, ExtendArgs, FaultsChoice};
-use interleaf_console::{Failure, output, system};
-use interleaf_linux::{
-    launch::command::{Running, Signals},
-    root::Root,
-};
-use interleaf_observe::usage;
-use interleaf_pager::session::{SCHEMA, SKIP_SBRK, Session, SessionError, Settings, VARIABLE};
-use interleaf_record::extend::{CheckDocument, ExtendDocument, PlanDocument, Seen};
-use job::Job;
-use outside::Outside;
-use std::{
-    env,
-    ffi::OsString,
-    path::{Path, PathBuf},
-    process::ExitCode,
-    time::{Duration, Instant},
-};
-
-/// How often the processes of a session are looked at.
-const TICK: Duration = Duration::from_millis(100);
-
-/// How often `--monitor` says what is done.
-const LINE: Duration = Duration::from_secs(1);
-
-/// The variable that the loader of programs reads.
-const PRELOAD: &str = "LD_PRELOAD";
-
-/// Where the library is, for those who have it elsewhere.
-const LIBRARY_VARIABLE: &str = "INTERLEAF_PRELOAD";
-
-const LIBRARY: &str = "libinterleaf_preload.so";
+use crate::args::{EXTEND_EXAMPLE, ExtendArgs};
+use interleaf_console::{Failure, output};
+use interleaf_launch::extend::{self, Dram, ExtendOptions, Job, Prepared};
+use std::{path::Path, process::ExitCode};
 
 pub(super) fn run(args: &ExtendArgs, root: Option<&Path>) -> Result<ExitCode, Failure> {
     if root.is_some() {
@@ -53,27 +15,24 @@ pub(super) fn run(args: &ExtendArgs, root: Option<&Path>) -> Result<ExitCode, Fa
         ));
     }
     if let Some(folder) = &args.serve {
-        return shared::serve(folder).map(|()| ExitCode::SUCCESS);
+        return extend::serve(folder).map(|()| ExitCode::SUCCESS);
     }
     if let Some(folder) = &args.release {
-        return release::serve(folder).map(|()| ExitCode::SUCCESS);
+        return extend::release(folder).map(|()| ExitCode::SUCCESS);
     }
     if args.clean {
-        return clean(args).map(|()| ExitCode::SUCCESS);
+        return extend::clean(args.quiet).map(|()| ExitCode::SUCCESS);
     }
     let job = Job::find();
-    complete(args, args.session.is_some() || job.is_some())?;
+    check_complete(args, args.session.is_some() || job.is_some())?;
     if let (Some(pid), true) = (args.monitor, args.command.is_empty()) {
         return monitor::monitor(pid, args.json).map(|()| ExitCode::SUCCESS);
     }
     output::check_writable(args.stats.as_deref())?;
-    let library = library()?;
-    let settings = settings(args, job.as_ref())?;
-    let name = args.session.clone().or(job.map(|job| job.name));
-    let checks = check::checks(args, &settings, name.as_deref(), &library);
-    let plan = PlanDocument::new(&settings, checks, args.force);
+    let options = options(args);
+    let prepared = extend::prepare(&options, job)?;
     if args.dry_run || args.estimate {
-        return planned(args, plan);
+        return print_plan(args, &options, prepared);
     }
     if args.json {
         return Err(Failure::new(
@@ -81,39 +40,38 @@ pub(super) fn run(args: &ExtendArgs, root: Option<&Path>) -> Result<ExitCode, Fa
             "write the statistics to a file with --stats FILE",
         ));
     }
-    allowed(args, &plan.checks)?;
-    if steered::is_static(args) {
-        return steered::run(args, settings.dram_bytes);
+    let extended = extend::run(&options, &prepared)?;
+    if let Some(document) = &extended.document {
+        if let Some(target) = &args.stats {
+            output::file(target, &interleaf_record::json(document))?;
+        }
+        output::note(args.quiet, &interleaf_report::extend::ended(document));
     }
-    if args.faults == FaultsChoice::Signal {
-        say(
-            args.quiet,
-            "--faults signal: a system call that meets memory which is not in DRAM fails (EFAULT)",
-        );
-    }
-    let base = Session::base().map_err(unbegun)?;
-    swept(args.quiet, &base)?;
-    let signals = Signals::hold().map_err(system::signal_failure)?;
-    let session = Session::begin(&base, name.as_deref(), &settings);
-    let session = session.map_err(unbegun)?;
-    let (ended, document) = under(args, &signals, &session, &library)?;
-    let left = session.end();
-    if !left.is_empty() {
-        let names: Vec<String> = left
-            .iter()
-            .map(|process| format!("{} ({})", process.name, process.identity.pid))
-            .collect();
-        say(args.quiet, &format!("still run, on the pages that they have: {}", names.join(", ")));
-    }
-    if let Some(target) = &args.stats {
-        output::file(target, &interleaf_record::json(&document))?;
-    }
-    say(args.quiet, &interleaf_report::extend::ended(&document));
-    Ok(placed::exit(&ended))
+    Ok(extended.ended.exit_code())
 }
 
-/// Refuses what makes no sense together.
-fn complete(args: &ExtendArgs, is_joined: bool) -> Result<(), Failure> {
+/// The options without those of the output.
+fn options(args: &ExtendArgs) -> ExtendOptions {
+    ExtendOptions {
+        command: args.command.clone(),
+        dram: args.dram,
+        stores: args.store.clone(),
+        min_alloc: args.min_alloc,
+        children: args.children.into(),
+        shared: args.shared,
+        faults: args.faults.into(),
+        processes: args.processes,
+        session: args.session.clone(),
+        footprint: args.footprint,
+        force: args.force,
+        watch: args.monitor.is_some(),
+        statistics: args.stats.is_some(),
+        quiet: args.quiet,
+    }
+}
+
+/// Refuses options that contradict each other.
+fn check_complete(args: &ExtendArgs, is_joined: bool) -> Result<(), Failure> {
     if let (Some(Dram::Percent(percent)), true) = (args.dram, is_joined) {
         return Err(Failure::new(
             format!("--dram {percent}%: commands that share a session need the same budget"),
@@ -138,195 +96,19 @@ fn complete(args: &ExtendArgs, is_joined: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Says whether it can be done, and measures the stores if that is asked for.
-fn planned(args: &ExtendArgs, mut plan: PlanDocument) -> Result<ExitCode, Failure> {
+/// Prints the checks, and the estimate where one is asked for.
+fn print_plan(
+    args: &ExtendArgs,
+    options: &ExtendOptions,
+    mut prepared: Prepared,
+) -> Result<ExitCode, Failure> {
     if args.estimate {
-        // A store that is refused is not written to.
-        let stores: Vec<_> =
-            plan.checks.iter().filter(|check| check.what == "store").cloned().collect();
-        allowed(args, &stores)?;
-        plan.estimate = Some(estimate::estimate(args, plan.dram_bytes)?);
+        extend::estimate(options, &mut prepared)?;
     }
+    let plan = &prepared.plan;
     output::data(&match args.json {
-        true => interleaf_record::json(&plan),
-        false => interleaf_report::extend::plan(&plan),
+        true => interleaf_record::json(plan),
+        false => interleaf_report::extend::plan(plan),
     })?;
     Ok(if plan.can_be_done { ExitCode::SUCCESS } else { ExitCode::from(1) })
-}
-
-/// Refuses what stands against it, and tells what may.
-fn allowed(args: &ExtendArgs, checks: &[CheckDocument]) -> Result<(), Failure> {
-    if let Some(check) = checks.iter().find(|check| check.stands_against(args.force)) {
-        let remedy = check.remedy.clone().unwrap_or_default();
-        return Err(Failure::new(check.detail.clone(), remedy));
-    }
-    for check in checks.iter().filter(|check| check.is_doubtful()) {
-        say(args.quiet, &format!("{}: {}", check.what, check.detail));
-    }
-    Ok(())
-}
-
-/// What the session is told.
-fn settings(args: &ExtendArgs, job: Option<&Job>) -> Result<Settings, Failure> {
-    let mut stores = vec![];
-    for store in &args.store {
-        // The command may have another folder to work in by the time it looks.
-        stores.push(std::path::absolute(store).map_err(|why| {
-            Failure::new(
-                format!("--store {}: {why}", store.display()),
-                "name a folder on a fast drive, or a block device",
-            )
-        })?);
-    }
-    let dram_bytes = budget::dram(&Root::live(), args)?;
-    Ok(Settings {
-        schema: SCHEMA.into(),
-        dram_bytes,
-        stores,
-        min_alloc_bytes: budget::min_alloc(args, dram_bytes),
-        children: args.children.into(),
-        shared: args.shared,
-        faults: args.faults.into(),
-        force: args.force,
-        processes: args.processes.or(job.and_then(|job| job.ranks)).unwrap_or(1),
-        command: args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
-        keeper: std::process::id(),
-    })
-}
-
-/// Runs the command, and watches what its pagers do.
-fn under(
-    args: &ExtendArgs,
-    signals: &Signals,
-    session: &Session,
-    library: &Path,
-) -> Result<(Ended, ExtendDocument), Failure> {
-    let (program, arguments) = args.command.split_first().unwrap_or_else(|| unreachable!());
-    let (mut seen, mut outside) = (Seen::default(), Outside::new());
-    let document = |seen: &Seen| ExtendDocument::new(&session.settings, &session.ledger, seen);
-    if let Some(signal) = signals.come() {
-        let ended = Ended { status: None, elapsed: Duration::ZERO, signal: Some(signal) };
-        return Ok((ended, document(&seen)));
-    }
-    let server = args.shared.then(|| shared::Server::start(session)).transpose()?;
-    let _releaser = release::start(session);
-    let variables = [
-        (PRELOAD, preloaded(env::var_os(PRELOAD), library)),
-        (VARIABLE, session.folder().as_os_str().into()),
-        (SKIP_SBRK.0, SKIP_SBRK.1.into()),
-    ];
-    let mut running =
-        signals.start_with(&variables, program, arguments).map_err(system::start_failure)?;
-    session.ledger.set_first_process(running.pid());
-    let mut line = Instant::now() + LINE;
-    while !running.has_ended(TICK) {
-        seen.look(&session.ledger);
-        outside.look(&session.ledger);
-        if args.monitor.is_some() && Instant::now() >= line {
-            line += LINE;
-            monitored(&running, document(&seen));
-        }
-    }
-    let status = running.status().map_err(system::wait_failure)?;
-    seen.look(&session.ledger);
-    drop(server);
-    seen.look(&session.ledger);
-    let mut document = document(&seen);
-    document.ended(Some(status), running.elapsed());
-    outside.tell(&mut document);
-    document.resident_max_bytes = usage::children_resident_max().ok().flatten();
-    let ended = Ended { status: Some(status), elapsed: running.elapsed(), signal: running.came() };
-    Ok((ended, document))
-}
-
-fn monitored(running: &Running<'_>, mut document: ExtendDocument) {
-    document.elapsed_s = running.age().as_secs_f64();
-    say(false, &interleaf_report::extend::line(&document));
-}
-
-/// What is preloaded: what the user has preloaded stays.
-fn preloaded(was: Option<OsString>, library: &Path) -> OsString {
-    let mut all = library.as_os_str().to_os_string();
-    if let Some(was) = was.filter(|was| !was.is_empty()) {
-        all.push(":");
-        all.push(was);
-    }
-    all
-}
-
-/// Where the library is: beside this program, or where it is installed.
-fn library() -> Result<PathBuf, Failure> {
-    let hint = format!(
-        "install {LIBRARY} beside `interleaf` or in ../lib/interleaf, or name it in \
-         {LIBRARY_VARIABLE}; cargo build -p interleaf-preload makes it"
-    );
-    if let Some(named) = env::var_os(LIBRARY_VARIABLE).map(PathBuf::from) {
-        return match named.is_file() {
-            true => Ok(named),
-            false => Err(Failure::new(
-                format!("{LIBRARY_VARIABLE}={}: there is no such file", named.display()),
-                hint,
-            )),
-        };
-    }
-    let program = env::current_exe().unwrap_or_default();
-    let folder = program.parent().unwrap_or(Path::new("/"));
-    let places = [folder.join(LIBRARY), folder.join("../lib/interleaf").join(LIBRARY)];
-    let found = places.iter().find_map(|place| place.canonicalize().ok());
-    found.ok_or_else(|| {
-        let places: Vec<String> = places.iter().map(|place| place.display().to_string()).collect();
-        Failure::new(
-            format!("the library that goes between is neither {}", places.join(" nor ")),
-            hint,
-        )
-    })
-}
-
-/// Removes what those have left who were killed.
-fn swept(quiet: bool, base: &Path) -> Result<Vec<PathBuf>, Failure> {
-    let swept = Session::sweep(base).map_err(unbegun)?;
-    for folder in &swept {
-        say(quiet, &format!("{}: removed, its session was killed", folder.display()));
-    }
-    Ok(swept)
-}
-
-fn clean(args: &ExtendArgs) -> Result<(), Failure> {
-    let base = Session::base().map_err(unbegun)?;
-    if swept(args.quiet, &base)?.is_empty() {
-        say(args.quiet, "no session has left anything");
-    }
-    Ok(())
-}
-
-fn unbegun(why: SessionError) -> Failure {
-    let hint = session_hint(&why);
-    Failure::new(format!("the session cannot begin: {why}"), hint)
-}
-
-fn session_hint(why: &SessionError) -> &'static str {
-    match why {
-        SessionError::NotPrivate(_) => "remove it, or name another place in XDG_RUNTIME_DIR",
-        SessionError::Differs(_) => {
-            "give every part of the session the same --dram, --store, --min-alloc, --children, \
-             --shared, --faults and --processes, or another --session"
-        }
-        SessionError::System { .. } | SessionError::Content { .. } => {
-            "its folder is in XDG_RUNTIME_DIR, or else in /run/interleaf of root and in TMPDIR of \
-             others"
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_the_user_preloads_stays() {
-        let library = Path::new("/lib/ours.so");
-        assert_eq!(preloaded(None, library), "/lib/ours.so");
-        assert_eq!(preloaded(Some("".into()), library), "/lib/ours.so");
-        assert_eq!(preloaded(Some("a.so b.so".into()), library), "/lib/ours.so:a.so b.so");
-    }
 }

@@ -1,34 +1,35 @@
 //! `interleaf measure`.
 
 mod app;
-mod counted;
-mod engine;
-pub(super) mod export;
-mod setup;
-mod task;
-mod tasks;
-mod weights;
 
-use super::placed;
+use super::export;
 use crate::args::{
     ChaseArgs, CommonArgs, InterleaveArgs, LoadArgs, Measure, MeasureArgs, TrafficArgs,
+    WeightsChoice,
 };
-use counted::Counted;
-use engine::{Bench, Ended};
-use interleaf_console::{Failure, output, system};
-use interleaf_linux::launch::command::Signals;
-use interleaf_measure::interleave::Way;
-use interleaf_record::measure::MeasureDocument;
-use setup::{Given, Setup};
-use std::{path::Path, process::ExitCode};
+use interleaf_campaign::{
+    CampaignEnd, ChaseOptions, InterleaveOptions, LoadOptions, Options, TrafficOptions, What,
+};
+use interleaf_console::{
+    Failure, output,
+    support::{self, OutputOptions},
+    system,
+};
+use interleaf_launch::signal_status;
+use interleaf_measure::region::Pages;
+use interleaf_model::{units::Time, weights::Weights};
+use std::{path::Path, process::ExitCode, time::Duration};
+
+/// `--weights all` is each ratio of whole numbers up to this.
+const RATIO_MAX: u16 = 10;
 
 pub(super) fn run(args: &MeasureArgs, root: Option<&Path>) -> Result<ExitCode, Failure> {
     if let Some(Measure::App(args)) = &args.what {
         return app::run(args, root);
     }
     let root = system::open_root(root)?;
-    let given = given(args);
-    let common = given.common;
+    let subject = subject(args);
+    let common = subject.common;
     output::check_writable(common.output.as_deref())?;
     export::check("--export-curves", common.export_curves.as_deref())?;
     if !common.dry_run && !root.is_live() {
@@ -37,124 +38,112 @@ pub(super) fn run(args: &MeasureArgs, root: Option<&Path>) -> Result<ExitCode, F
             "add --dry-run to see what would be measured there, or leave --root out",
         ));
     }
-    let setup = Setup::new(&root, &given)?;
-    let mut document = setup.document();
-    let tasks = tasks::of(&setup, &given)?;
-    document.notes.extend(setup.notes.iter().cloned());
-    let mut way = Way::Pages;
-    if let Some(args) = given.interleave {
-        let (found, why) = weights::way(&setup, args.way, common.dry_run)?;
-        document.notes.extend(why);
-        way = found;
+    let (document, end) = interleaf_campaign::run(&options(&subject), &root)?;
+    // The points before an error are as good as without it.
+    if !document.points.is_empty() || matches!(end, CampaignEnd::Done | CampaignEnd::DryRun) {
+        let to = OutputOptions { json: common.json, csv: false, output: common.output.as_deref() };
+        let text = || interleaf_report::measure::text(&document);
+        support::print_document(to, &interleaf_record::json(&document), String::new, text)?;
     }
-    if common.dry_run {
-        document.dry_run = true;
-        document.stop("dry run", "nothing was measured");
-        document.plan = tasks.iter().map(|task| task.told(&setup)).collect();
-        document.kernel_settings = weights::would_set(&setup, &tasks, way)?;
-        return give(common, &document).map(|()| ExitCode::SUCCESS);
-    }
-    let (counted, said) = Counted::find(common.replay.as_deref(), &root, &setup.machine)?;
-    document.notes.push(said);
-    for note in setup.notes.iter().filter(|_| !common.quiet) {
-        output::message(&format!("interleaf: {note}"));
-    }
-    let signals = Signals::hold().map_err(system::signal_failure)?;
-    let ended = Bench::new(&setup, &signals, &counted, common, way).all(&tasks, &mut document);
-    let status = match &ended {
-        Ended::Done => {
-            document.stop("done", "all was measured");
-            ExitCode::SUCCESS
-        }
-        Ended::Signal(number) => {
-            document.stop("signal", format!("signal {number} came"));
-            placed::signal_status(*number)
-        }
-        Ended::Failed(_) => {
-            document.stop("failed", "an error came");
-            ExitCode::from(2)
-        }
+    let status = match end {
+        CampaignEnd::DryRun => return Ok(ExitCode::SUCCESS),
+        CampaignEnd::Failed(why) => return Err(why),
+        CampaignEnd::Signal(number) => signal_status(number),
+        CampaignEnd::Done => ExitCode::SUCCESS,
     };
-    placed::tell_put_back(common.quiet, &document.put_back);
-    // What was measured before an error is worth as much as without it.
-    if !document.points.is_empty() || matches!(ended, Ended::Done) {
-        give(common, &document)?;
-    }
-    if let Ended::Failed(why) = ended {
-        return Err(why);
-    }
     if let Some(target) = &common.export_curves {
         export::write("--export-curves", target, &document)?;
     }
     Ok(status)
 }
 
-/// What was asked for, whichever word it was asked by.
-fn given(args: &MeasureArgs) -> Given<'_> {
-    let all = Given {
-        what: "all",
-        chase: args.chase.clone(),
-        traffic: args.traffic.clone(),
-        load: args.load.clone(),
+/// A subject of `interleaf measure`, with the groups of options that it has.
+struct Subject<'a> {
+    what: What,
+    chase: Option<&'a ChaseArgs>,
+    traffic: Option<&'a TrafficArgs>,
+    load: Option<&'a LoadArgs>,
+    interleave: Option<&'a InterleaveArgs>,
+    common: &'a CommonArgs,
+}
+
+fn subject(args: &MeasureArgs) -> Subject<'_> {
+    let of = |what, chase, traffic, load, common| Subject {
+        what,
+        chase,
+        traffic,
+        load,
         interleave: None,
-        common: &args.common,
-    };
-    let none = Given {
-        chase: ChaseArgs::default(),
-        traffic: TrafficArgs::default(),
-        load: LoadArgs::default(),
-        ..all.clone()
+        common,
     };
     match &args.what {
-        None | Some(Measure::App(_)) => all,
-        Some(Measure::Idle { chase, common }) => {
-            Given { what: "idle", chase: chase.clone(), common, ..none }
+        None | Some(Measure::App(_)) => {
+            let (chase, traffic, load) = (&args.chase, &args.traffic, &args.load);
+            of(What::All, Some(chase), Some(traffic), Some(load), &args.common)
         }
+        Some(Measure::Idle { chase, common }) => of(What::Idle, Some(chase), None, None, common),
         Some(Measure::Bandwidth { traffic, common }) => {
-            Given { what: "bandwidth", traffic: traffic.clone(), common, ..none }
+            of(What::Bandwidth, None, Some(traffic), None, common)
         }
-        Some(Measure::Loaded { chase, traffic, load, common }) => Given {
-            what: "loaded",
-            chase: chase.clone(),
-            traffic: traffic.clone(),
-            load: load.clone(),
-            common,
-            ..none
-        },
-        Some(Measure::Histogram { chase, traffic, load, common }) => Given {
-            what: "histogram",
-            chase: chase.clone(),
-            traffic: traffic.clone(),
-            load: load.clone(),
-            common,
-            ..none
-        },
+        Some(Measure::Loaded { chase, traffic, load, common }) => {
+            of(What::Loaded, Some(chase), Some(traffic), Some(load), common)
+        }
+        Some(Measure::Histogram { chase, traffic, load, common }) => {
+            of(What::Histogram, Some(chase), Some(traffic), Some(load), common)
+        }
         Some(Measure::Matrix { chase, traffic, common }) => {
-            Given { what: "matrix", chase: chase.clone(), traffic: traffic.clone(), common, ..none }
+            of(What::Matrix, Some(chase), Some(traffic), None, common)
         }
-        Some(Measure::Interleave(args)) => of_interleave(args),
+        Some(Measure::Interleave(args)) => {
+            let (chase, traffic, load) = (&args.chase, &args.traffic, &args.load);
+            let of_all = of(What::Interleave, Some(chase), Some(traffic), Some(load), &args.common);
+            Subject { interleave: Some(args), ..of_all }
+        }
     }
 }
 
-fn of_interleave(args: &InterleaveArgs) -> Given<'_> {
-    Given {
-        what: "interleave",
-        chase: args.chase.clone(),
-        traffic: args.traffic.clone(),
-        load: args.load.clone(),
-        interleave: Some(args),
-        common: &args.common,
+/// The options as plain values.
+fn options(subject: &Subject<'_>) -> Options {
+    let common = subject.common;
+    let chase = |chase: &ChaseArgs| ChaseOptions { bytes: chase.chase, stride: chase.stride };
+    let traffic = |traffic: &TrafficArgs| TrafficOptions {
+        threads: traffic.threads,
+        mixes: traffic.mix.clone().or(traffic.read_share.clone()).map(|mixes| mixes.0),
+        random: traffic.random,
+        buffer: traffic.buffer,
+    };
+    let delay = |time: &Time| Duration::from_secs_f64(time.seconds());
+    let load = |load: &LoadArgs| LoadOptions {
+        delays: load.delays.iter().map(delay).collect(),
+        rates: load.rate.clone(),
+    };
+    let weights = |choice: &WeightsChoice| match choice {
+        WeightsChoice::All => Weights::every_ratio(2, RATIO_MAX),
+        WeightsChoice::List(list) => list.clone(),
+    };
+    let interleave = |args: &InterleaveArgs| InterleaveOptions {
+        weights: args.weights.as_ref().map(weights),
+        way: args.way.map(Into::into),
+        loads: args.loads,
+    };
+    Options {
+        what: subject.what,
+        chase: subject.chase.map(chase).unwrap_or_default(),
+        traffic: subject.traffic.map(traffic).unwrap_or_default(),
+        load: subject.load.map(load).unwrap_or_default(),
+        interleave: subject.interleave.map(interleave),
+        cpus: common.cpus.clone(),
+        cpu_node: common.cpu_node,
+        nodes: common.nodes.clone(),
+        isa: common.isa,
+        pages: common.pages.map_or(Pages::Huge, Into::into),
+        duration: common.duration,
+        repeat: common.repeat,
+        seed: common.seed,
+        quick: common.quick,
+        replay: common.replay.clone(),
+        dry_run: common.dry_run,
+        quiet: common.quiet,
+        output: common.output.clone(),
     }
-}
-
-/// Records and prints the document as the options say; on stdout stands one thing.
-fn give(common: &CommonArgs, document: &MeasureDocument) -> Result<(), Failure> {
-    let json = interleaf_record::json(document);
-    if let Some(target) = &common.output {
-        output::file(target, &json)?;
-        if target.as_os_str() == "-" {
-            return Ok(());
-        }
-    }
-    output::data(&if common.json { json } else { interleaf_report::measure::text(document) })
 }

@@ -2,7 +2,7 @@
 
 use crate::{
     args::{ReportArgs, ReportFormat},
-    verb::measure::export,
+    verb::export,
 };
 use interleaf_console::{Failure, output};
 use interleaf_record::{Document, figure::Figure, measure::foreign};
@@ -81,8 +81,8 @@ fn rendered(
         (ReportFormat::Csv, Document::Reproduce(document)) => {
             interleaf_report::reproduce::csv(document)
         }
-        (ReportFormat::Mess, Document::Measure(document)) => told(foreign::mess(document))?,
-        (ReportFormat::Mlc, Document::Measure(document)) => told(foreign::mlc(document))?,
+        (ReportFormat::Mess, Document::Measure(document)) => export_text(foreign::mess(document))?,
+        (ReportFormat::Mlc, Document::Measure(document)) => export_text(foreign::mlc(document))?,
         (ReportFormat::Platform | ReportFormat::Mess | ReportFormat::Mlc, _) => {
             return Err(Failure::new(
                 "only a measurement can be had in this format",
@@ -98,7 +98,7 @@ fn rendered(
     })
 }
 
-fn told(text: Result<String, String>) -> Result<String, Failure> {
+fn export_text(text: Result<String, String>) -> Result<String, Failure> {
     text.map_err(|why| Failure::new(why, "measure it: interleaf measure loaded, or all of it"))
 }
 

@@ -1,14 +1,13 @@
 //! `interleaf run`.
 
-mod processes;
-
-use super::{
-    balance,
-    placed::{self, Job, settings},
-    restore,
-};
 use crate::args::RunArgs;
 use interleaf_console::{Failure, output, system};
+use interleaf_daemon::SteerOptions;
+use interleaf_launch::{
+    placed::{self, Job, settings},
+    processes::{self, MoveOptions},
+    restore,
+};
 use interleaf_linux::{
     launch::command::Signals,
     machine::topology::Machine,
@@ -19,8 +18,8 @@ use interleaf_linux::{
 use interleaf_record::run::RunDocument;
 use std::{path::Path, process::ExitCode};
 
-/// What part of its time a command may be kept waiting because it is looked at.
-const LOOK_COST: u32 = 20;
+/// Placement audits take one part in this many of the command's time.
+const AUDIT_COST: u32 = 20;
 
 pub(super) fn run(args: &RunArgs, root: Option<&Path>) -> Result<ExitCode, Failure> {
     let root = system::open_root(root)?;
@@ -37,10 +36,10 @@ pub(super) fn run(args: &RunArgs, root: Option<&Path>) -> Result<ExitCode, Failu
     document.settings = settings(&root, &machine, &placement)?;
     document.dry_run = args.dry_run;
     if !args.pid.is_empty() {
-        // What is to be moved is memory that is there: a policy and its settings are for new pages.
+        // The pages exist: a policy and its settings would be for new ones.
         document.settings.clear();
         system::check_live(&root)?;
-        return processes::place(args, &machine, &placement, &mut document);
+        return move_processes(args, &machine, &placement, &mut document);
     }
     if args.dry_run {
         give(args, &document, interleaf_report::run::dry_run)?;
@@ -53,13 +52,13 @@ pub(super) fn run(args: &RunArgs, root: Option<&Path>) -> Result<ExitCode, Failu
         command: &args.command,
         output: None,
         rate: args.migration_rate,
-        look_cost: LOOK_COST,
+        audit_cost: AUDIT_COST,
         quiet: args.quiet,
     };
     let signals = Signals::hold().map_err(system::signal_failure)?;
-    let ended = placed::under(&job, &signals, &placement, &mut document, None)?;
+    let ended = placed::run_placed(&job, &signals, &placement, &mut document, None)?;
     give(args, &document, |_| String::new())?;
-    Ok(placed::exit(&ended))
+    Ok(ended.exit_code())
 }
 
 /// Runs the command with its pages steered by a policy while it runs.
@@ -73,13 +72,47 @@ fn by_policy(args: &RunArgs, root: Root) -> Result<ExitCode, Failure> {
         system::check_live(&root)?;
         check_stdout(args)?;
     }
-    let (document, ended) = balance::steered(args, &root, words(args))?;
+    let (document, ended) =
+        interleaf_daemon::run_steered(&steer_options(args), &root, words(args))?;
     let Some(ended) = ended else {
         give(args, &document, interleaf_report::run::dry_run)?;
         return Ok(ExitCode::SUCCESS);
     };
     give(args, &document, |_| String::new())?;
-    Ok(placed::exit(&ended))
+    Ok(ended.exit_code())
+}
+
+/// The options of a command that a policy steers.
+fn steer_options(args: &RunArgs) -> SteerOptions {
+    SteerOptions {
+        command: args.command.clone(),
+        policy: args.policy.clone(),
+        period: args.period,
+        feed: args.feed.clone(),
+        way: args.way.clone(),
+        platform: args.platform.clone(),
+        stop_rivals: args.stop_rivals,
+        migration_rate: args.migration_rate,
+        dry_run: args.dry_run,
+        quiet: args.quiet,
+    }
+}
+
+/// Migrates the pages of processes that run already.
+fn move_processes(
+    args: &RunArgs,
+    machine: &Machine,
+    placement: &Placement,
+    document: &mut RunDocument,
+) -> Result<ExitCode, Failure> {
+    let options =
+        MoveOptions { pids: args.pid.clone(), rate: args.migration_rate, dry_run: args.dry_run };
+    let is_reached = processes::move_processes(&options, placement, document)?;
+    give(args, document, interleaf_report::run::moved)?;
+    if let Some(rival) = processes::rival(machine).filter(|_| !args.dry_run) {
+        output::note(args.quiet, rival);
+    }
+    Ok(if is_reached { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
 /// The command, as text.
@@ -87,7 +120,7 @@ fn words(args: &RunArgs) -> Vec<String> {
     args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect()
 }
 
-/// What the command writes and a document would go to the same place.
+/// Refuses a document on stdout, which is the command's.
 fn check_stdout(args: &RunArgs) -> Result<(), Failure> {
     for (given, option) in [(args.json, "--json"), (is_recorded_on_stdout(args), "-o -")] {
         if given {

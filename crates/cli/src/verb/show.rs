@@ -39,7 +39,7 @@ fn machine(args: &ShowArgs, root: Option<&Path>) -> Result<(), Failure> {
     output::data(&text)
 }
 
-/// What comes with the tool.
+/// The built-in platforms, workloads and scenarios.
 fn catalogue(json: bool) -> Result<(), Failure> {
     let (platforms, workloads) =
         (interleaf_catalog::platform_names(), interleaf_catalog::workload_names());

@@ -15,7 +15,7 @@ use interleaf_record::{
 };
 use interleaf_sim::machine::{Arena, Outcome, Scenario, ScenarioError, Trial};
 
-/// How long is simulated when nobody says, s.
+/// The simulated time unless one is given, s.
 const DURATION_S: f64 = 600.0;
 
 /// Steps of a progress bar for one policy.
@@ -107,7 +107,7 @@ fn document(
     Ok(document)
 }
 
-/// What is simulated, and for how long.
+/// The scenario, and its time.
 fn scenario(args: &MachineArgs) -> Result<(Scenario, Duration), Failure> {
     let (mut scenario, own_duration) = match &args.scenario {
         Some(name) => of_file(args, name)?,

@@ -1,9 +1,9 @@
-//! What comparing looks like: efficiency against the footprint over the budget.
+//! The figures of a comparison: efficiency against the footprint over the budget.
 
 use super::{CompareDocument, RowDocument};
 use crate::figure::{Figure, Series, SeriesKind};
 
-/// What the names of the patterns with a known intensity begin with; it is behind that.
+/// The prefix of the names of patterns with a known intensity, which follows it.
 const INTENSITY: &str = "polynomial-";
 
 impl CompareDocument {

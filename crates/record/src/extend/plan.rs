@@ -14,7 +14,7 @@ const FOOTPRINTS: [u64; 3] = [1, 2, 4];
 /// Of each byte that STREAM's triad counts, all is read before it is used, and a third is written.
 const TRIAD_WRITTEN: f64 = 1.0 / 3.0;
 
-/// What would be done.
+/// The plan of a command.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PlanDocument {
     pub schema: String,
@@ -39,22 +39,22 @@ pub struct CheckDocument {
     pub remedy: Option<String>,
 }
 
-/// What stores give, and what that means.
+/// The speed of the stores, and the efficiency that it allows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EstimateDocument {
     pub drives: Vec<DriveDocument>,
     /// Of all stores together.
     pub read_gbps: f64,
     pub write_gbps: f64,
-    /// What a program can have at most, for some footprints.
+    /// The highest efficiency of a program, for some footprints.
     pub rows: Vec<EstimateRow>,
 }
 
-/// What one store gives.
+/// The speed of one store.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DriveDocument {
     pub path: PathBuf,
-    /// How much of it was written and read.
+    /// The bytes of it that were written and read.
     pub measured_bytes: u64,
     pub read_gbps: f64,
     pub write_gbps: f64,
@@ -70,11 +70,11 @@ pub struct RandomDocument {
     pub latency_us: f64,
 }
 
-/// What the drives allow a program of this footprint. Null: as fast as DRAM, no drive is needed.
+/// The highest speed of a program of this footprint. Null: that of DRAM, no drive is needed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EstimateRow {
     pub footprint_bytes: u64,
-    /// What part of it does not fit in the budget.
+    /// The part of it that does not fit in the budget.
     pub missing_share: f64,
     /// All of it read in order, again and again.
     pub read_gbps: Option<f64>,
@@ -151,7 +151,7 @@ impl DriveDocument {
 }
 
 impl EstimateDocument {
-    /// What these drives allow with so much DRAM.
+    /// The estimate for these drives and this budget.
     pub fn new(dram_bytes: u64, footprint_bytes: Option<u64>, drives: Vec<DriveDocument>) -> Self {
         let read_gbps = rounded(drives.iter().map(|drive| drive.read_gbps).sum());
         let write_gbps = rounded(drives.iter().map(|drive| drive.write_gbps).sum());

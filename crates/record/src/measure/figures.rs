@@ -1,4 +1,4 @@
-//! What a record looks like.
+//! The figures of a record.
 
 use super::{MeasureDocument, PointDocument, weights_text};
 use crate::figure::{Figure, Series, SeriesKind};
@@ -107,7 +107,7 @@ impl MeasureDocument {
         (line.x.len() > 1).then(|| Figure { series: vec![line], caption: caption.into(), ..figure })
     }
 
-    /// How many accesses took how long.
+    /// The accesses by their latency.
     fn of_histograms(&self) -> Option<Figure> {
         let mut series = vec![];
         for point in self.of_kind("histogram") {
@@ -161,7 +161,7 @@ fn drawn(series: Vec<(String, Vec<(f64, f64)>)>, kind: SeriesKind) -> Vec<Series
     all.map(|(at, (name, points))| Series::new(name, kind, at, points)).collect()
 }
 
-/// Where a point has its threads and its memory.
+/// The CPUs and the memory of a point.
 fn place(point: &PointDocument) -> String {
     match (&point.weights, point.memory_node) {
         (Some(weights), _) => weights_text(weights),

@@ -15,7 +15,7 @@ use mess_csv::MessPoint;
 use mlc_text::{Matrix, Mlc, Most, Row, TRAFFIC, Table};
 use std::collections::BTreeSet;
 
-/// What the quality of a point is of which nobody says how its repeats differ.
+/// The quality of a point whose repeats are unknown.
 const UNTOLD: &str = "not told: another tool measured it";
 
 /// The record that the text of another tool is; `None` of a text of none that is known.
@@ -85,7 +85,7 @@ fn of_mlc(name: &str, mlc: &Mlc) -> MeasureDocument {
     points.extend(mlc.bandwidth.iter().flat_map(pairs).map(reads));
     for Table { traffic, rows } in &mlc.loaded {
         let mix = Mlc::mix(traffic).unwrap_or(Mix::READ);
-        // It begins with the highest load, and we with the lowest. Its delays are cycles.
+        // MLC begins with the highest load, this record with the lowest. Its delays are cycles.
         for row in rows.iter().rev() {
             let latency_ns = Some(row.latency_ns);
             let of_nodes = whole("loaded", mix, row.mbps);
@@ -200,7 +200,7 @@ pub fn mess(record: &MeasureDocument) -> Result<String, String> {
     Ok(mess_csv::text(&points))
 }
 
-/// What MLC would have printed of it. Delays are ns, since nobody knows the cycles.
+/// The record as MLC prints one. Delays are ns, since the cycles are unknown.
 ///
 /// # Errors
 /// When there is nothing that it prints.
@@ -296,7 +296,7 @@ fn first_node(record: &MeasureDocument) -> Option<u32> {
     record.points.iter().find_map(|point| point.memory_node)
 }
 
-/// What a controller carried.
+/// The bandwidth at the controller.
 fn carried(point: &PointDocument) -> Option<f64> {
     point.measured_gbps.or(point.modelled_gbps)
 }

@@ -15,7 +15,7 @@ pub struct MachineDocument {
     pub sockets: usize,
     pub kernel: Option<String>,
     pub product: Option<String>,
-    /// What it is a guest of; absent of a machine that says nothing of it.
+    /// The hypervisor; absent of a machine that names none.
     pub virtualisation: Option<String>,
     /// The fastest first.
     pub nodes: Vec<NodeDocument>,
@@ -54,8 +54,8 @@ pub struct DimmDocument {
     pub part: String,
 }
 
-/// What is known, and why it is not.
-fn told<T: Clone>(told: &Known<T>) -> (Option<T>, Option<String>) {
+/// The known part, and the reason why the rest is not.
+fn split_known<T: Clone>(told: &Known<T>) -> (Option<T>, Option<String>) {
     (told.as_ref().ok().cloned(), told.as_ref().err().cloned())
 }
 
@@ -70,10 +70,10 @@ impl MachineDocument {
             mtps: dimm.mtps,
             part: dimm.part.clone(),
         };
-        let (dimms, dimms_unknown) = told(&hardware.dimms);
-        let (governor, governor_unknown) = told(&hardware.governor);
-        let (turbo, turbo_unknown) = told(&hardware.turbo);
-        let (prefetchers, prefetchers_unknown) = told(&hardware.prefetchers);
+        let (dimms, dimms_unknown) = split_known(&hardware.dimms);
+        let (governor, governor_unknown) = split_known(&hardware.governor);
+        let (turbo, turbo_unknown) = split_known(&hardware.turbo);
+        let (prefetchers, prefetchers_unknown) = split_known(&hardware.prefetchers);
         let named = |is_on: bool| {
             let of = prefetchers.iter().flatten().filter(move |it| it.is_on == is_on);
             of.map(|it| it.name.to_string()).collect::<Vec<_>>()
@@ -111,7 +111,7 @@ impl MachineDocument {
         }
     }
 
-    /// What it says of itself, as pairs of a name and a text: for tables, and to compare.
+    /// The machine as pairs of a name and a text: for tables, and to compare.
     pub fn facts(&self) -> Vec<(&'static str, String)> {
         let or = |value: Option<String>, unknown: &Option<String>| {
             let why = unknown.as_deref().unwrap_or("the machine does not say");
@@ -151,7 +151,7 @@ impl MachineDocument {
     }
 }
 
-/// What is in the slots, those alike together.
+/// The modules in the slots, equal ones together.
 fn slots(dimms: &[DimmDocument]) -> String {
     let text = |dimm: &DimmDocument| {
         let speed = dimm.mtps.map(|mtps| format!("-{mtps}")).unwrap_or_default();

@@ -24,7 +24,7 @@ pub struct Exported {
     pub curves: Vec<(String, String)>,
 }
 
-/// What a tier is made of.
+/// The curves of a tier.
 struct Tier {
     node: u32,
     has_cpus: bool,
@@ -128,7 +128,7 @@ fn of_node<'a>(
     record.of_kind(kind).filter(of).filter(move |point| Some(point.cpu_node) == near)
 }
 
-/// What a controller carries: as it was counted, else as the table of mixes has it.
+/// The bandwidth at the controller: as counted, else by the table of mixes.
 fn bandwidth(point: &PointDocument) -> Option<f64> {
     point.measured_gbps.or(point.modelled_gbps)
 }

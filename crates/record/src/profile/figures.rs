@@ -1,4 +1,4 @@
-//! What a run looked like over time.
+//! The figures of a run over time.
 
 use super::{AppDocument, ProfileDocument, SampleDocument, SlotsDocument};
 use crate::figure::{Figure, Series, SeriesKind};

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// The most samples that are kept: of a run that is longer, two and two become one.
 const SAMPLES_MAX: usize = 1024;
 
-/// What happened in one span. What is null was not counted, which is not 0.
+/// A span of a run. A null was not counted, which is not 0.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SampleDocument {
     /// When it ended, after the start of the command.
@@ -61,7 +61,7 @@ pub struct SlotsDocument {
     pub mispredicts: Option<f64>,
     pub fetch_latency: Option<f64>,
     pub memory: Option<f64>,
-    /// How long the counters should have counted, and did, over all threads.
+    /// The time for which the counters should have counted, and did, over all threads.
     pub enabled_ns: f64,
     pub running_ns: f64,
 }
@@ -71,7 +71,7 @@ fn both(a: Option<f64>, b: Option<f64>) -> Option<f64> {
     Some(a? + b?)
 }
 
-/// What is known of either.
+/// The sum of the known values.
 fn either<T: std::ops::Add<Output = T>>(a: Option<T>, b: Option<T>) -> Option<T> {
     match (a, b) {
         (Some(a), Some(b)) => Some(a + b),
@@ -178,7 +178,7 @@ impl SampleDocument {
 
     /// This and the one behind it.
     pub fn and(self, next: Self) -> Self {
-        // What one of the two did not count at all is that of the other.
+        // A quantity that only one of the two counted is taken from it.
         let (tiers, command_bytes, counted_s) = match (self.counts(), next.counts()) {
             (true, false) => (self.tiers, self.command_bytes, self.counted_s),
             (false, true) => (next.tiers, next.command_bytes, next.counted_s),
@@ -239,15 +239,21 @@ impl SampleDocument {
 #[derive(Clone, Debug)]
 pub struct Samples {
     list: Vec<SampleDocument>,
-    /// How many make one that is kept.
+    /// The number of samples that are merged into one.
     each: usize,
     /// Of the last one that is kept, how many it has.
     last: usize,
 }
 
+impl Default for Samples {
+    fn default() -> Self {
+        Self { list: vec![], each: 1, last: 0 }
+    }
+}
+
 impl Samples {
     pub fn new() -> Self {
-        Self { list: vec![], each: 1, last: 0 }
+        Self::default()
     }
 
     pub fn push(&mut self, sample: SampleDocument) {

@@ -74,8 +74,8 @@ impl MachineDocument {
         series
     }
 
-    /// Where the accesses of domain number `at` go, where they should, and the best static choice
-    /// of its workloads.
+    /// The shares of the accesses of domain `at`, their targets, and the best static choice of its
+    /// workloads.
     fn shares_in(&self, at: usize) -> Vec<Series> {
         let domain = &self.domains[at];
         let Some(first) = domain.tiers.first() else { return vec![] };
@@ -165,7 +165,7 @@ impl MachineDocument {
     }
 }
 
-/// Where an axis of shares in percent begins that are at least `lowest`: the tens below.
+/// The start of an axis of shares in percent that are at least `lowest`: the multiple of ten below.
 pub fn share_axis_from(lowest: f64) -> f64 {
     10.0 * ((lowest - 2.0) / 10.0).floor().clamp(0.0, 9.0)
 }

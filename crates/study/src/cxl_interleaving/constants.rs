@@ -5,7 +5,7 @@
 //! CXL, which crosses the same mesh. The first costs bandwidth where both tiers are near their
 //! limit, the second where DRAM is the limit, so that the points separate them.
 
-use super::weights;
+use crate::published::weights;
 use interleaf_console::Failure;
 use interleaf_model::{
     mix::{Mix, MixError},
@@ -76,7 +76,7 @@ const LOSS_STEP: f64 = 0.005;
 
 impl Constants {
     /// Those of the platform file.
-    pub(super) fn of(platform: &Platform) -> Self {
+    pub(super) fn shipped(platform: &Platform) -> Self {
         let loss = platform.couplings.first().map_or(0.0, |coupling| coupling.loss);
         Self { page_streams: platform.interleaving.page_streams, loss }
     }
@@ -95,7 +95,7 @@ impl Constants {
         });
         let judged = tried.map(|constants| (constants, miss(&constants)));
         let best = judged.min_by(|a, b| a.1.total_cmp(&b.1));
-        best.map_or_else(|| Self::of(platform), |(constants, _)| constants)
+        best.map_or_else(|| Self::shipped(platform), |(constants, _)| constants)
     }
 
     /// What `point` would reach with these constants.

@@ -7,10 +7,10 @@
 mod history;
 mod view;
 
-use super::watchers::SOCKET;
 use crate::verb::terminal;
 use history::History;
 use interleaf_console::{Failure, output};
+use interleaf_daemon::SOCKET;
 use interleaf_record::balance::PeriodDocument;
 use ratatui::Frame;
 use std::{
@@ -23,21 +23,21 @@ use std::{
 };
 use view::{Link, View};
 
-/// How often a daemon that has gone is looked for.
+/// The interval in which a daemon that has gone is searched.
 const RETRY: Duration = Duration::from_millis(500);
 
-/// How soon a new period or a signal is seen while no key is pressed.
+/// The longest delay of a new period or a signal while no key is pressed.
 const TICK: Duration = Duration::from_millis(200);
 
 /// The longest line that is a period, bytes: one of eight tiers is some 1000.
 const LINE_MAX: u64 = 1 << 16;
 
-/// What the thread that is connected passes on.
+/// A message of the connected thread.
 enum Told {
     /// The daemon is there; it tells what was so far.
     Here,
     Period(Box<PeriodDocument>),
-    /// What it said is no period.
+    /// A line that is no period.
     Strange,
     Gone,
 }
@@ -45,13 +45,13 @@ enum Told {
 /// Watches until it is told to stop.
 pub(super) fn monitor(socket: Option<&Path>, json: bool) -> Result<(), Failure> {
     let socket = socket.unwrap_or(Path::new(SOCKET));
-    let first = UnixStream::connect(socket).map_err(|why| unwatched(socket, &why))?;
+    let first = UnixStream::connect(socket).map_err(|why| connect_failure(socket, &why))?;
     let (to, told) = channel();
     let path = PathBuf::from(socket);
     thread::Builder::new()
         .name("watch".into())
         .spawn(move || watch(first, &path, &to))
-        .map_err(|why| unwatched(socket, &why))?;
+        .map_err(|why| connect_failure(socket, &why))?;
     if json || !terminal::is_there() {
         return plain(&told, json);
     }
@@ -59,7 +59,7 @@ pub(super) fn monitor(socket: Option<&Path>, json: bool) -> Result<(), Failure> 
     terminal::show(&mut live, TICK, "interleaf balance --monitor")
 }
 
-fn unwatched(socket: &Path, why: &io::Error) -> Failure {
+fn connect_failure(socket: &Path, why: &io::Error) -> Failure {
     let path = socket.display();
     match why.kind() {
         ErrorKind::NotFound | ErrorKind::ConnectionRefused => {
@@ -136,7 +136,7 @@ struct Live {
 
 impl terminal::View for Live {
     fn update(&mut self) -> bool {
-        self.told.try_iter().for_each(|told| self.view.take(told));
+        self.told.try_iter().for_each(|told| self.view.receive(told));
         true
     }
 
@@ -150,10 +150,10 @@ impl terminal::View for Live {
 }
 
 impl View {
-    fn take(&mut self, told: Told) {
+    fn receive(&mut self, told: Told) {
         match told {
             Told::Here => {
-                // It tells all that was, so what was told before is told again.
+                // The daemon repeats its history, so the known one is dropped.
                 self.history = History::default();
                 self.link = Link::Here;
             }

@@ -43,7 +43,7 @@ pub(super) fn run(args: &BenchCompareArgs) -> Result<ExitCode, Failure> {
         )?;
     }
     measured?;
-    bench.undone()?;
+    bench.check_restored()?;
     Ok(ExitCode::from(match bench.signal() {
         Some(signal) => 128 + signal as u8,
         None => u8::from(document.has_wrong()),
@@ -95,7 +95,7 @@ fn rounds(
     ratio: f64,
     document: &mut CompareDocument,
 ) -> Result<(), Failure> {
-    let mut ways: Vec<Way> = args.ways.iter().filter_map(|name| Way::of(name)).collect();
+    let mut ways: Vec<Way> = args.ways.iter().filter_map(|name| Way::from_name(name)).collect();
     // A group gets as much memory as the pager used, which has to be known then.
     ways.sort_by_key(|way| way.is_bounded());
     let mut all: Vec<Series> =
@@ -110,7 +110,7 @@ fn rounds(
         if bench.signal().is_some() {
             break;
         }
-        let ceiling = ceiling::of(bench, pattern, ratio, &rows, &mut measured)?;
+        let ceiling = ceiling::find(bench, pattern, ratio, &rows, &mut measured)?;
         document.put(rows, ceiling, pattern.moves_bytes());
         record(args, document)?;
     }

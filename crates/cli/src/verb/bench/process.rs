@@ -1,11 +1,11 @@
-//! What a process has used so far, and what a drive did.
+//! The resources that a process has used, and the traffic of a drive.
 
 use interleaf_console::Failure;
 use interleaf_linux::root::Root;
 use interleaf_record::bench::DriveDocument;
 use std::{os::unix::fs::MetadataExt as _, path::Path};
 
-/// What this process has used so far.
+/// The resources that this process has used.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Used {
     pub(super) cpu_s: f64,
@@ -47,7 +47,7 @@ pub(super) type Done = [u64; 4];
 
 impl Drive {
     /// The drive that has this folder.
-    pub(super) fn of(root: &Root, folder: &Path) -> Result<Self, Failure> {
+    pub(super) fn find(root: &Root, folder: &Path) -> Result<Self, Failure> {
         let failed = |why: String| {
             let hint = "name a folder on a drive, such as /var/tmp";
             Failure::new(format!("{}: {why}", folder.display()), hint)
@@ -63,7 +63,7 @@ impl Drive {
         Ok(Self { name, folder: path })
     }
 
-    /// What it has done since the machine started.
+    /// Its traffic since the machine started.
     pub(super) fn done(&self, root: &Root) -> Done {
         let text = root.peek(&format!("{}/stat", self.folder)).ok().flatten().unwrap_or_default();
         let fields: Vec<u64> = text.split_whitespace().filter_map(|it| it.parse().ok()).collect();
@@ -71,7 +71,7 @@ impl Drive {
         [0, 2, 4, 6].map(|at| fields.get(at).copied().unwrap_or(0))
     }
 
-    /// What it did between two moments. A sector of these counts is 512 bytes, whatever the drive.
+    /// Its traffic between two moments. A sector of these counts is 512 bytes on any drive.
     pub(super) fn document(&self, now: Done, then: Done) -> DriveDocument {
         let since = |at: usize| now[at].saturating_sub(then[at]);
         DriveDocument {

@@ -24,7 +24,7 @@ use std::{
 /// The schema of the files.
 const RECIPE: &str = "interleaf.recipe/1";
 
-/// How often it is looked whether the application has ended.
+/// The interval of checks whether the application has ended.
 const LOOK: Duration = Duration::from_secs(3600);
 
 /// An application.
@@ -36,9 +36,9 @@ pub(crate) struct Recipe {
     pub(crate) does: String,
     /// Packages of Debian and Ubuntu.
     packages: Vec<String>,
-    /// What has to be there.
+    /// The programs and files that it needs.
     programs: Vec<String>,
-    /// What is run, in a folder with the files; `{n}` is how much.
+    /// The command, in a folder with the files; `{n}` is the size.
     command: Vec<String>,
     /// `{n}` is the footprint over this, ...
     bytes_per_item: f64,
@@ -75,7 +75,7 @@ fn parse(name: &str, text: &str) -> Result<Recipe, Failure> {
 }
 
 /// The recipe of this name, if there is one.
-pub(super) fn of(name: &str) -> Result<Option<Recipe>, Failure> {
+pub(super) fn find(name: &str) -> Result<Option<Recipe>, Failure> {
     Ok(all()?.into_iter().find(|recipe| recipe.name == name))
 }
 
@@ -112,7 +112,7 @@ pub(super) fn run(recipe: &Recipe, args: &BenchRunArgs) -> Result<ExitCode, Fail
         ));
     }
     let root = Root::live();
-    let drive = args.drive.as_deref().map(|folder| Drive::of(&root, folder)).transpose()?;
+    let drive = args.drive.as_deref().map(|folder| Drive::find(&root, folder)).transpose()?;
     let failed = |why: std::io::Error| {
         Failure::new(format!("{}: {why}", recipe.name), "see that there is room in /tmp")
     };
@@ -122,7 +122,7 @@ pub(super) fn run(recipe: &Recipe, args: &BenchRunArgs) -> Result<ExitCode, Fail
     }
     let items = (args.footprint.get() as f64 / recipe.bytes_per_item).powf(recipe.power);
     let words = recipe.command.iter().map(|it| it.replace("{n}", &format!("{items:.0}")));
-    // It runs in the folder of its files.
+    // The application runs in the folder of its files.
     let mut all: Vec<OsString> = vec!["-C".into(), folder.path().into()];
     all.extend(words.map(OsString::from));
     let mut said = tempfile::tempfile().map_err(failed)?;
@@ -158,8 +158,8 @@ pub(super) fn run(recipe: &Recipe, args: &BenchRunArgs) -> Result<ExitCode, Fail
     Ok(ExitCode::SUCCESS)
 }
 
-/// What an application printed, as a document. Nobody knows here whether its result is right: the
-/// checksum is what a run on DRAM has to have too.
+/// The output of an application as a document. Its result cannot be verified here: a run on DRAM
+/// has to have the same checksum.
 fn document(
     recipe: &Recipe,
     args: &BenchRunArgs,
@@ -226,7 +226,7 @@ mod tests {
 
     #[test]
     fn the_last_result_counts_and_a_missing_one_is_told() {
-        let recipe = of("lammps").unwrap().unwrap();
+        let recipe = find("lammps").unwrap().unwrap();
         let args = crate::args::bench_run(&["lammps"]);
         let text =
             "Loop time of 1.5 on\n        20   0.7  -5.6   0  -4.62   0.1\nLoop time of 2.5 on";

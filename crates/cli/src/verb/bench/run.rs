@@ -24,7 +24,7 @@ use std::{env, process::ExitCode, time::Duration};
 pub(super) fn run(args: &BenchRunArgs) -> Result<ExitCode, Failure> {
     output::check_writable(args.output.as_deref())?;
     let root = Root::live();
-    let drive = args.drive.as_deref().map(|folder| Drive::of(&root, folder)).transpose()?;
+    let drive = args.drive.as_deref().map(|folder| Drive::find(&root, folder)).transpose()?;
     fits(args, &root)?;
     let kind = Kind::of(&args.workload).ok_or_else(|| {
         let names: Vec<&str> = Kind::ALL.iter().map(|(name, _, _)| *name).collect();

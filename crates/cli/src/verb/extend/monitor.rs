@@ -5,9 +5,9 @@
 
 mod view;
 
-use super::unbegun;
 use crate::verb::terminal;
 use interleaf_console::{Failure, output, system};
+use interleaf_launch::extend::session_failure;
 use interleaf_linux::launch::command::Signals;
 use interleaf_pager::session::Session;
 use interleaf_record::extend::{ExtendDocument, Seen};
@@ -15,7 +15,7 @@ use ratatui::Frame;
 use std::time::{Duration, Instant};
 use view::View;
 
-/// How often it is looked at.
+/// The interval in which the ledger is read.
 const TICK: Duration = Duration::from_millis(500);
 
 /// Every so many looks are a line, where there is no terminal.
@@ -34,8 +34,8 @@ pub(super) fn monitor(pid: Option<u32>, json: bool) -> Result<(), Failure> {
 
 /// The session of a process, which is who began it, or one that is extended.
 fn find(pid: Option<u32>) -> Result<Session, Failure> {
-    let base = Session::base().map_err(unbegun)?;
-    let mut sessions = Session::all(&base).map_err(unbegun)?;
+    let base = Session::base().map_err(session_failure)?;
+    let mut sessions = Session::all(&base).map_err(session_failure)?;
     sessions.retain(Session::is_running);
     let hint = "start one with interleaf extend --dram SIZE --store PATH -- COMMAND; only who runs \
                 it may watch it";
@@ -71,7 +71,7 @@ fn find(pid: Option<u32>) -> Result<Session, Failure> {
     }
 }
 
-/// What a session did since it was first looked at.
+/// The statistics of a session since the monitor began.
 struct Watch<'a> {
     session: &'a Session,
     seen: Seen,
@@ -83,8 +83,8 @@ impl<'a> Watch<'a> {
         Self { session, seen: Seen::default(), since: Instant::now() }
     }
 
-    /// How it is now; `None` when it has ended.
-    fn look(&mut self) -> Option<ExtendDocument> {
+    /// The present statistics; `None` when the session has ended.
+    fn poll(&mut self) -> Option<ExtendDocument> {
         if !self.session.is_running() {
             return None;
         }
@@ -100,7 +100,7 @@ impl<'a> Watch<'a> {
 /// A line a second.
 fn plain(mut watch: Watch<'_>, json: bool) -> Result<(), Failure> {
     let signals = Signals::hold().map_err(system::signal_failure)?;
-    while let Some(document) = watch.look() {
+    while let Some(document) = watch.poll() {
         if json {
             let line = interleaf_record::json_line(&document);
             output::data(&(line + "\n"))?;
@@ -123,7 +123,7 @@ struct Live<'a> {
 
 impl terminal::View for Live<'_> {
     fn update(&mut self) -> bool {
-        let document = self.watch.look();
+        let document = self.watch.poll();
         let runs = document.is_some();
         document.into_iter().for_each(|document| self.view.add(document));
         runs

@@ -4,8 +4,9 @@ mod demand;
 mod sources;
 mod watch;
 
-use crate::{args::AppArgs, verb::placed};
+use crate::args::AppArgs;
 use interleaf_console::{Failure, output, system};
+use interleaf_launch::Ended;
 use interleaf_linux::{
     launch::command::Signals,
     machine::{hardware::Hardware, topology::Machine},
@@ -14,7 +15,7 @@ use interleaf_linux::{
 };
 use interleaf_record::{
     measure::{MachineDocument, SCHEMA},
-    profile::{AppDocument, ProfileDocument, QuantityDocument},
+    profile::{AppDocument, ProfileDocument},
 };
 use sources::Sources;
 use std::{
@@ -45,7 +46,7 @@ pub(super) fn run(args: &AppArgs, root: Option<&Path>) -> Result<ExitCode, Failu
     }
     let signals = Signals::hold().map_err(system::signal_failure)?;
     let (status, came) = match signals.come() {
-        Some(signal) => return Ok(placed::signal_status(signal)),
+        Some(signal) => return Ok(interleaf_launch::signal_status(signal)),
         None => measured(args, &root, &signals, sources, &mut document)?,
     };
     let wanted = args.demand.as_deref().map(|path| (path, args));
@@ -61,14 +62,14 @@ pub(super) fn run(args: &AppArgs, root: Option<&Path>) -> Result<ExitCode, Failu
     }
     match demand.transpose() {
         Err(failure) if status.success() => return Err(failure),
-        // Who called learns how the command failed.
+        // The exit status is that of the command.
         Err(failure) => drop(output::tell(failure)),
         Ok(_) => {}
     }
     Ok(exit(status))
 }
 
-/// What cannot be, before anything is begun.
+/// Refuses options that cannot be satisfied, before the command begins.
 fn check(args: &AppArgs) -> Result<(), Failure> {
     let program = args.command.first().map(|word| word.to_string_lossy()).unwrap_or_default();
     if program.starts_with('-') {
@@ -164,13 +165,13 @@ fn measured(
     let mut running = signals
         .start_into(stderr.as_ref(), &policy, program, arguments)
         .map_err(system::start_failure)?;
-    watch.begin(running.pid());
+    watch.attach(running.pid());
     let bar = live_line(args);
     let every = Duration::from_secs_f64(args.every.seconds());
     let mut pause = every.min(watch::FIRST_LOOK);
     loop {
         let ended = running.has_ended(pause);
-        watch.look(running.pid(), running.age(), ended);
+        watch.sample(running.pid(), running.age(), ended);
         if ended {
             break;
         }
@@ -199,8 +200,8 @@ fn live_line(args: &AppArgs) -> indicatif::ProgressBar {
 }
 
 fn exit(status: ExitStatus) -> ExitCode {
-    let ended = placed::Ended { status: Some(status), elapsed: Duration::ZERO, signal: None };
-    placed::exit(&ended)
+    let ended = Ended { status: Some(status), elapsed: Duration::ZERO, signal: None };
+    ended.exit_code()
 }
 
 /// Records and prints a document as the options say.
@@ -213,13 +214,4 @@ fn give(
         output::file(target, &interleaf_record::json(document))?;
     }
     output::data(&if args.json { interleaf_record::json(document) } else { text(document) })
-}
-
-/// Notes that what should have been counted was not.
-fn not_counted(quantities: &mut [QuantityDocument], name: &str, why: &str) {
-    let quantity = quantities.iter_mut().find(|it| it.name == name && it.is_available);
-    if let Some(quantity) = quantity {
-        let what = format!("nothing was counted: {why} ({})", quantity.what);
-        *quantity = QuantityDocument::missing(name, what, "look at it for longer");
-    }
 }

@@ -5,6 +5,7 @@
 //! interrupted goes on where it was: rows that are there already are kept.
 
 mod file;
+mod header;
 mod record;
 
 use core::time::Duration;
@@ -20,7 +21,7 @@ use std::path::Path;
 pub(super) fn run(path: &Path, target: Option<&Path>) -> Result<(), Failure> {
     let sweep = Sweep::read(path)?;
     let scenarios = scenarios(&sweep)?;
-    // What is no file is not gone on with: it holds no rows, and to read it might not end.
+    // Only a regular file is continued: a device has no rows, and reading it might not end.
     let stream = |target: &Path| target == Path::new("-") || target.exists() && !target.is_file();
     let to_file = target.filter(|target| !stream(target));
     let rows_of = |case: usize| scenarios[sweep.ground(case)].tasks.len();
@@ -49,7 +50,7 @@ pub(super) fn run(path: &Path, target: Option<&Path>) -> Result<(), Failure> {
     }
 }
 
-/// What cases have in common that differ only in policy, noise, migration and seed.
+/// The common part of cases that differ only in policy, noise, migration and seed.
 struct Ground {
     scenario: Scenario,
     duration: Duration,
@@ -163,31 +164,3 @@ fn row(case: &Case, scenario: &Scenario, outcome: &Outcome, at: usize) -> Vec<St
         optional(done.energy_j),
     ]
 }
-
-/// The columns: those of [`row`], and what all rows are made from, by which a sweep that goes on
-/// knows its own.
-const HEADER: [&str; 23] = [
-    "case",
-    "platform",
-    "scenario",
-    "workload",
-    "threads",
-    "footprint_bytes",
-    "policy",
-    "counter_noise",
-    "curve_error",
-    "migration_rate_gbps",
-    "seed",
-    "runtime_s",
-    "speedup",
-    "best_static_weights",
-    "best_static_runtime_s",
-    "regret",
-    "regret_over_duration",
-    "converged_after_s",
-    "final_weights",
-    "unsettled_share",
-    "migrated_bytes",
-    "energy_per_run_j",
-    "sweep",
-];

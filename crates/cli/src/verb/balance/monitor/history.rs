@@ -1,4 +1,4 @@
-//! What a daemon has told so far.
+//! The periods of a daemon so far.
 
 use interleaf_record::balance::PeriodDocument;
 use std::collections::VecDeque;
@@ -22,7 +22,7 @@ impl History {
             self.domains.len() - 1
         });
         let domain = &mut self.domains[at];
-        // Where a tier came or went, what was before is of another machine.
+        // Periods from before a tier came or went belong to another machine.
         if domain.back().is_some_and(|last| last.nodes != period.nodes) {
             domain.clear();
         }
@@ -32,13 +32,13 @@ impl History {
         }
     }
 
-    /// How many domains there are.
+    /// The number of domains.
     pub(super) fn domains(&self) -> usize {
         self.domains.len()
     }
 
     /// The periods of a domain, counted from 0; there is at least one.
-    pub(super) fn of(&self, domain: usize) -> Option<&VecDeque<PeriodDocument>> {
+    pub(super) fn periods(&self, domain: usize) -> Option<&VecDeque<PeriodDocument>> {
         self.domains.get(domain)
     }
 }

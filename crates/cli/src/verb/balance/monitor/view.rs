@@ -1,4 +1,4 @@
-//! What is drawn: the tiers as they are, their bandwidth and shares over time, what moved, and the
+//! The view of a daemon: the tiers, their bandwidth and shares over time, migrated bytes, and the
 //! last decisions with their reasons.
 
 use super::history::History;
@@ -24,7 +24,7 @@ pub(super) const STRANGE: &str = "the daemon tells what this version does not un
 const COLOURS: [Color; 6] =
     [Color::Cyan, Color::Yellow, Color::Magenta, Color::Green, Color::Blue, Color::Red];
 
-/// How it stands with the daemon.
+/// The state of the connection with the daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Link {
     Here,
@@ -55,7 +55,7 @@ impl View {
     pub(super) fn draw(&self, frame: &mut Frame<'_>) {
         let domains = self.history.domains();
         let shown = self.domain % domains.max(1);
-        let periods = self.history.of(shown).filter(|periods| !periods.is_empty());
+        let periods = self.history.periods(shown).filter(|periods| !periods.is_empty());
         let Some((periods, last)) = periods.and_then(|it| Some((it, it.back()?))) else {
             return frame.render_widget(Paragraph::new(self.waiting()), frame.area());
         };

@@ -1,4 +1,4 @@
-//! How fast a pattern could be at best, with this budget and this drive.
+//! The highest speed of a pattern with this budget and this drive.
 
 use super::{child::Bench, drive};
 use crate::comparison::pattern::Pattern;
@@ -18,7 +18,7 @@ use interleaf_workload::{
 /// loops take on DRAM, or as long as the drive needs for what has to be carried whatever is known
 /// in advance. `measured` is the best that fio reached in the rounds so far; this measures
 /// once more.
-pub(super) fn of(
+pub(super) fn find(
     bench: &Bench<'_>,
     pattern: &Pattern,
     ratio: f64,
@@ -30,7 +30,7 @@ pub(super) fn of(
     let footprint = dram.footprint_bytes;
     let memory = memory(bench, rows);
     let least = least(pattern, footprint, memory);
-    // Where the loops are a library's own, what the pager carried says at least what is mixed.
+    // Where the loops are those of a library, the traffic of the pager gives the mix.
     let seen = row("pager")
         .or_else(|| row("swap"))
         .and_then(|row| Some(Carried { read: row.read_bytes?, written: row.written_bytes? }));
@@ -73,7 +73,7 @@ fn document(
 ) -> CeilingDocument {
     let carried = |least: Carried| match pattern.moves_bytes() {
         true => least.read + least.written,
-        // What is written back has time while the next one is waited for.
+        // Write-back overlaps with the wait for the next block.
         false => least.read,
     };
     let drive_s = match (least, &drive) {

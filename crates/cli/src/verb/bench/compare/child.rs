@@ -3,7 +3,6 @@
 use crate::{
     args::BenchCompareArgs,
     comparison::{pattern::Pattern, way::Way},
-    verb::placed,
 };
 use interleaf_console::Failure;
 use interleaf_linux::{
@@ -34,16 +33,16 @@ use std::{
 /// Enters a group, and becomes the command behind it.
 const ENTER: &str = "echo $$ > \"$0\" && exec \"$@\"";
 
-/// What is smaller is no array.
+/// Smaller allocations are no arrays.
 const MIN_ALLOC: &str = "2MiB";
 
-/// How often it is looked whether a run has begun.
+/// The interval of checks whether a run has begun.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Footprints are a multiple of this.
 const UNIT: u64 = 1 << 20;
 
-/// What runs patterns.
+/// Runs patterns.
 pub(super) struct Bench<'a> {
     root: &'a Root,
     signals: &'a Signals,
@@ -53,20 +52,20 @@ pub(super) struct Bench<'a> {
     signal: Cell<Option<i32>>,
 }
 
-/// How a run ended.
+/// The outcome of a run.
 #[derive(Debug)]
 pub(crate) enum RunOutcome {
     /// With a document.
     Done(Box<Done>),
-    /// It took too long.
+    /// The run exceeded its time.
     TooLong,
-    /// It failed, and said this.
+    /// The run failed with this message.
     Failed(String),
     /// A signal came.
     Signal(i32),
 }
 
-/// What a run has told.
+/// The result of a run.
 #[derive(Debug)]
 pub(crate) struct Done {
     pub(crate) document: BenchDocument,
@@ -74,7 +73,7 @@ pub(crate) struct Done {
     pub(super) used_max: Option<u64>,
     /// The limit of its group.
     pub(super) limit: Option<u64>,
-    /// What the pager says of the whole run, filling the arrays included.
+    /// The statistics of the pager for the whole run, filling the arrays included.
     pub(super) pager: Option<PagerDocument>,
 }
 
@@ -106,7 +105,7 @@ impl<'a> Bench<'a> {
         Ok(Self { root, signals, args, program, signal: Cell::new(None) })
     }
 
-    /// What was asked for.
+    /// The options.
     pub(super) fn args(&self) -> &'a BenchCompareArgs {
         self.args
     }
@@ -192,7 +191,7 @@ impl<'a> Bench<'a> {
     ///
     /// # Errors
     /// When it still cannot be undone: it stays in the journal.
-    pub(super) fn undone(&self) -> Result<(), Failure> {
+    pub(super) fn check_restored(&self) -> Result<(), Failure> {
         // A user who may not write a journal has changed no setting.
         let Ok((journal, undone)) = Journal::open(self.root) else { return Ok(()) };
         if journal.changes().is_empty() {
@@ -280,8 +279,8 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// How a run ended; `None` when it took too long. What it is started by may wait for its turn
-    /// first: time counts from when the group is entered.
+    /// The status of a run; `None` when it exceeded its time. The launcher may queue it first: time
+    /// counts from the entry into the group.
     fn waited(
         &self,
         running: &mut Running<'_>,
@@ -300,7 +299,7 @@ impl<'a> Bench<'a> {
         Ok(None)
     }
 
-    /// What is run.
+    /// The command of the run.
     fn command(&self, run: &Run<'_>, stats: &Path) -> Vec<OsString> {
         let Run { pattern, footprint, way, hint, .. } = *run;
         let mut words: Vec<OsString> = vec![];
@@ -344,5 +343,5 @@ fn no_setting(why: &JournalError) -> Failure {
 /// Tells what was undone, unless told not to, and what could not be undone in any case.
 fn tell(quiet: bool, undone: &[Undone]) {
     let undone: Vec<PutBackDocument> = undone.iter().map(PutBackDocument::from).collect();
-    placed::tell_put_back(quiet, &undone);
+    interleaf_launch::restore::report_restored(quiet, &undone);
 }

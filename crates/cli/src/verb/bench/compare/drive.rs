@@ -1,4 +1,4 @@
-//! What the drive itself can do with the mix of reads and writes that a pattern makes, by `fio`.
+//! The bandwidth of the drive for the mix of reads and writes of a pattern, by `fio`.
 
 use super::child::Bench;
 use crate::comparison::pattern::Pattern;
@@ -34,7 +34,7 @@ impl Drop for Scratch {
     }
 }
 
-/// What fio prints, as far as it is of use.
+/// The output of fio, as far as it is used.
 #[derive(Deserialize)]
 struct Printed {
     #[serde(rename = "fio version")]

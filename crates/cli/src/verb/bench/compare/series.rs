@@ -16,7 +16,7 @@ pub(super) struct Series {
     ratio: f64,
     way: Way,
     runs: Vec<Run>,
-    /// What went wrong, with the hint it went wrong with.
+    /// Errors, with the advice under which they came.
     problems: Vec<(Option<&'static str>, String)>,
 }
 
@@ -38,7 +38,7 @@ impl Series {
         self.way
     }
 
-    /// What the kernel is told in the runs of the next round: everything once, then the best.
+    /// The advice to the kernel in the runs of the next round: all of it once, then the best.
     pub(super) fn hints(&self) -> Vec<Option<&'static str>> {
         let all: Vec<Option<&'static str>> = match self.way {
             Way::Mmap => self.pattern.hints.iter().map(|hint| Some(*hint)).collect(),
@@ -47,7 +47,7 @@ impl Series {
         if self.runs.is_empty() && self.problems.is_empty() {
             return all;
         }
-        // Where all of them failed, they do so again.
+        // Advice that failed once fails again.
         self.best().into_iter().collect()
     }
 

@@ -1,4 +1,4 @@
-//! What is drawn: the budget and who has how much of it, and what the drive does over time.
+//! The view of a session: the budget and its shares, and the traffic of the drive over time.
 
 use interleaf_model::units::Bytes;
 use interleaf_record::extend::{CountsDocument, ExtendDocument, ProcessDocument};
@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 /// As wide as a terminal may be.
 const KEPT: usize = 1000;
 
-/// What was seen so far, the last last.
+/// The statistics so far, the newest last.
 #[derive(Default)]
 pub(super) struct View {
     seen: VecDeque<ExtendDocument>,
@@ -55,7 +55,7 @@ impl View {
         frame.render_widget(Line::from("q quit"), keys);
     }
 
-    /// How fast a count rises.
+    /// The rate of a count.
     fn draw_rate(
         &self,
         frame: &mut Frame<'_>,

@@ -1,4 +1,4 @@
-//! What a command asked of memory, as a demand file.
+//! The demand of a command on memory, as a demand file.
 
 use crate::args::AppArgs;
 use interleaf_console::{Failure, output};
@@ -15,7 +15,7 @@ use std::path::Path;
 /// The part of the memory that has to be on the first tier: less is no run on the first tier.
 const LOCAL_LEAST: f64 = 0.95;
 
-/// What the read share is taken to be where nothing counts it, and between what it may lie.
+/// The assumed read share where none is counted, and its range.
 const READ_SHARE: f64 = 0.75;
 const READ_SHARE_RANGE: (f64, f64) = (0.5, 1.0);
 
@@ -35,7 +35,7 @@ pub(super) fn write(
     Ok(())
 }
 
-/// What a reader of the file should know, as comments.
+/// Notes for a reader of the file, as comments.
 fn head(document: &ProfileDocument) -> String {
     let app = &document.app;
     let whole = app.whole.clone().unwrap_or_default();
@@ -149,7 +149,7 @@ fn program(app: &AppDocument) -> String {
     name.filter(|name| !name.trim().is_empty()).unwrap_or_else(|| "command".into())
 }
 
-/// Where the figures are from.
+/// The provenance of the figures.
 fn source(document: &ProfileDocument) -> String {
     let machine = &document.machine;
     let parts = [machine.cpu.clone(), machine.kernel.clone().map(|it| format!("Linux {it}"))];

@@ -1,4 +1,4 @@
-//! What counts, or why nothing does.
+//! The sources of counts, or the reasons why there are none.
 
 use crate::args::AppArgs;
 use interleaf_console::{Failure, output, system};
@@ -22,11 +22,11 @@ use interleaf_observe::{
 use interleaf_record::profile::{QuantityDocument, TierDocument};
 use std::path::Path;
 
-/// What counts beside `/proc`, as far as it is there.
+/// The sources beside `/proc`, as far as they exist.
 pub(super) struct Sources<'a> {
     /// Opened where something is to run; traffic by domain, then by what [`Sources::tier_of`] has.
     pub(super) traffic: Option<Box<dyn Source + 'a>>,
-    /// Where nothing counts tiers: the command's traffic of all of them together.
+    /// The command's traffic of all tiers together, where no source counts tiers.
     pub(super) monitor: Option<Monitor<'a>>,
     pub(super) topdown: Option<Topdown>,
     pub(super) energy: Option<Meter>,
@@ -125,7 +125,8 @@ fn counted<'a>(root: &Root, machine: &Machine, layout: &Layout, dry_run: bool) -
     }
 }
 
-/// What caches count for the command, where nothing else counts: `said` is told so, or why not.
+/// The counts of caches for the command, where there is no other source; `said` gets the source, or
+/// the reason why there is none.
 fn monitor<'a>(root: &'a Root, said: &mut QuantityDocument, dry_run: bool) -> Option<Monitor<'a>> {
     let opened = match dry_run {
         true => resctrl::probe(root).map(|()| None),
@@ -145,7 +146,7 @@ fn monitor<'a>(root: &'a Root, said: &mut QuantityDocument, dry_run: bool) -> Op
     }
 }
 
-/// What a plan counts.
+/// The quantities of a plan of counters.
 fn said_of(plan: &Plan) -> [QuantityDocument; 2] {
     let events =
         |of: &[Quantity]| plan.events.iter().filter(|event| of.contains(&event.quantity)).count();
@@ -171,7 +172,7 @@ fn said_of(plan: &Plan) -> [QuantityDocument; 2] {
     [counted("bandwidth", bytes, "bytes"), counted("latency", waited, "latency")]
 }
 
-/// What programs write to a socket.
+/// Traffic that programs write to a socket.
 fn fed<'a>(path: &Path, layout: &Layout, dry_run: bool) -> Result<Traffic<'a>, Failure> {
     let tier_of: Vec<usize> = (0..layout.tiers.len()).collect();
     let what = format!("what programs write to the socket {}", path.display());
@@ -276,7 +277,7 @@ fn energy(root: &Root) -> Result<(Option<Meter>, QuantityDocument), Failure> {
     Ok((None, QuantityDocument::missing(name, why, remedy)))
 }
 
-/// What is told of the command's processes.
+/// The quantities of the command's processes.
 pub(super) fn of_processes(root: &Root, machine: &Machine) -> Vec<QuantityDocument> {
     let has_numa_maps = !root.is_live() || root.has("/proc/self/numa_maps");
     let one_node = machine.memory_nodes().len() <= 1;

@@ -1,6 +1,6 @@
-//! What is seen of a command while it runs.
+//! Samples of a command while it runs.
 
-use super::{not_counted, sources::Sources};
+use super::sources::Sources;
 use crate::args::AppArgs;
 use interleaf_console::{Failure, output, system};
 use interleaf_linux::{
@@ -12,18 +12,18 @@ use interleaf_observe::{
     usage::{self, MachineTime, Usage},
 };
 use interleaf_record::profile::{
-    Beside, ProfileDocument, SampleDocument, Samples, TrafficDocument,
+    Beside, ProfileDocument, QuantityDocument, SampleDocument, Samples, TrafficDocument,
 };
 use std::time::{Duration, Instant};
 
 /// When a command is looked at first, at the latest: one that is short is seen, too.
 pub(super) const FIRST_LOOK: Duration = Duration::from_millis(30);
 
-/// What part of its time a command may be kept waiting because its memory is looked at; and what
-/// part of a CPU that may take.
+/// The part of the command's time that placement samples may stall it, and the part of a CPU that
+/// they may take.
 const LOOK_COST: u32 = 20;
 
-/// How often the record is written while the command runs.
+/// The interval in which the record is written while the command runs.
 const SAVE: Duration = Duration::from_secs(10);
 
 /// A part of a machine's CPUs from which on what others do is worth a word, and one that the host
@@ -58,8 +58,7 @@ impl<'a> Watch<'a> {
         root: &'a Root,
         mut sources: Sources<'a>,
     ) -> Result<Self, Failure> {
-        // What was counted while everything was set up is none of the command's; but a recording
-        // has no such time.
+        // Counts from the time before the command are dropped; a recording has no such time.
         if let Some(traffic) = sources.traffic.as_mut().filter(|_| args.replay.is_none()) {
             let _ = traffic.read();
         }
@@ -84,7 +83,7 @@ impl<'a> Watch<'a> {
     }
 
     /// The command has been started.
-    pub(super) fn begin(&mut self, pid: u32) {
+    pub(super) fn attach(&mut self, pid: u32) {
         let Some(Err(why)) = self.sources.monitor.as_ref().map(|monitor| monitor.add_process(pid))
         else {
             return;
@@ -99,7 +98,7 @@ impl<'a> Watch<'a> {
 
     /// Looks at everything once. What cannot be seen is told in the end, and keeps nobody from
     /// looking on.
-    pub(super) fn look(&mut self, pid: u32, age: Duration, ended: bool) {
+    pub(super) fn sample(&mut self, pid: u32, age: Duration, ended: bool) {
         let mut sample = SampleDocument {
             time_s: interleaf_record::rounded(age.as_secs_f64()),
             span_s: (age - self.looked).as_secs_f64(),
@@ -134,7 +133,7 @@ impl<'a> Watch<'a> {
             }
             self.maps_due = age + start.elapsed() * LOOK_COST;
         }
-        // What a line shows of processes stays until they are looked at again.
+        // The line of the processes stays until their next sample.
         let processes = if sample.looked_s > 0.0 { &sample } else { &self.last };
         self.last = SampleDocument {
             looked_s: processes.looked_s,
@@ -259,7 +258,7 @@ impl<'a> Watch<'a> {
     }
 }
 
-/// What of the figures is to be minded.
+/// Warnings.
 fn tell(document: &mut ProfileDocument) {
     let app = &mut document.app;
     let Some(whole) = &app.whole else { return };
@@ -306,4 +305,13 @@ fn tell(document: &mut ProfileDocument) {
         }
     }
     app.warnings.extend(warnings);
+}
+
+/// Notes that what should have been counted was not.
+fn not_counted(quantities: &mut [QuantityDocument], name: &str, why: &str) {
+    let quantity = quantities.iter_mut().find(|it| it.name == name && it.is_available);
+    if let Some(quantity) = quantity {
+        let what = format!("nothing was counted: {why} ({})", quantity.what);
+        *quantity = QuantityDocument::missing(name, what, "look at it for longer");
+    }
 }

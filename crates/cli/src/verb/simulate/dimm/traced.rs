@@ -12,7 +12,7 @@ use interleaf_sim::dimm::{
 use rayon::prelude::*;
 use std::path::Path;
 
-/// What the document has in place of a mix and of a pattern.
+/// The text that the document of a trace has for its mix and its pattern.
 const TRACE: &str = "trace";
 
 pub(super) fn document(

@@ -1,6 +1,6 @@
 //! Sweep files: lists, of which every combination is simulated.
 
-use super::HEADER;
+use super::header::HEADER;
 use crate::args::{CURVE_ERROR_MAX, THREADS_MAX};
 use interleaf_console::Failure;
 use interleaf_model::{
@@ -69,7 +69,7 @@ pub(super) struct Sweep {
     text: String,
 }
 
-/// What runs.
+/// The workload or scenario of a case.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum What {
     /// A workload on its own.
@@ -159,12 +159,12 @@ impl Sweep {
         Ok(sweep)
     }
 
-    /// How many cases there are.
+    /// The number of cases.
     pub(super) fn count(&self) -> usize {
         self.grounds().saturating_mul(self.cases_of_ground())
     }
 
-    /// How many grounds there are: combinations of platform, footprint and what runs.
+    /// The number of grounds: combinations of platform, footprint and workload.
     pub(super) fn grounds(&self) -> usize {
         product([self.platforms.len(), self.what.len(), self.footprints.len()])
     }
@@ -214,12 +214,12 @@ impl Sweep {
         scenarios.iter().fold(hash, |hash, scenario| add(hash, &format!("{scenario:?}")))
     }
 
-    /// Where a field of the file and its value are, as errors say it.
+    /// The place of a field of the file and its value, for errors.
     pub(super) fn place<T>(&self, field: &str, value: &Spanned<T>) -> String {
         TomlText::new(&self.file, &self.text).place(field, value)
     }
 
-    /// Where the file gives what `case` cannot be for.
+    /// The place of the value that makes `case` impossible.
     pub(super) fn place_of(&self, case: &Case, why: &ScenarioError) -> String {
         match (why, &case.what, &case.footprint) {
             (
@@ -377,7 +377,7 @@ fn duration(toml: &TomlText<'_>, value: &Spanned<String>) -> Result<Time, FileEr
     Err(toml.error("duration", value, problem, "write a time such as \"600s\""))
 }
 
-/// How fast pages move.
+/// The rate of migration.
 fn bandwidth(toml: &TomlText<'_>, value: &Spanned<String>) -> Result<Bandwidth, FileError> {
     let rate: Bandwidth = toml.quantity("migration_rate", value)?;
     if rate.gbps() > 0.0 && rate.gbps() <= BANDWIDTH_MAX_GBPS {

@@ -1,6 +1,6 @@
 //! The rows of a sweep while they come.
 
-use super::HEADER;
+use super::header::HEADER;
 use interleaf_console::{Failure, output};
 use interleaf_linux::replace::Existing;
 use std::{
@@ -49,7 +49,7 @@ impl Record {
                 rows = read(target, &there, &sweep)?;
                 rows.retain(|case, rows| *case < cases && rows.lines().count() == rows_of(*case));
             }
-            // What was cut off in the middle of a case is left out.
+            // A case whose rows were cut off is left out.
             let text = header() + &rows.values().cloned().collect::<String>();
             write(target, &there, &text)?;
             file = Some(output::growing(target, Existing::Append)?);

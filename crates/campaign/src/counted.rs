@@ -1,0 +1,69 @@
+//! Bandwidth that hardware counters see, beside that of the program.
+//!
+//! They count the whole machine: what others did meanwhile is in it, and what a controller did for
+//! prefetches, for ownership, or did not do.
+
+use interleaf_console::Failure;
+use interleaf_linux::{machine::topology::Machine, root::Root};
+use interleaf_observe::{
+    counters::{Counters, plan, rough_layout},
+    replay::Replay,
+    source::Source,
+};
+use interleaf_record::rounded;
+use std::{cell::RefCell, path::Path};
+
+/// Counters of the machine, or a recording of some, as far as there are any.
+pub(crate) struct Counted(RefCell<Option<Box<dyn Source>>>);
+
+impl Counted {
+    /// Opens what there is, and says what it is, or why there is none.
+    ///
+    /// # Errors
+    /// When a recording was named and cannot be read.
+    pub(crate) fn find(
+        replay: Option<&Path>,
+        root: &Root,
+        machine: &Machine,
+    ) -> Result<(Self, String), Failure> {
+        if let Some(path) = replay {
+            let replay = Replay::open(path).map_err(|why| {
+                Failure::new(why.to_string(), "docs/counters.md says what a recording has")
+            })?;
+            let said = format!("bandwidth is counted by {}", replay.describe());
+            return Ok((Self(RefCell::new(Some(Box::new(replay)))), said));
+        }
+        let none = |why: String| {
+            (Self(RefCell::new(None)), format!("bandwidth is not counted by the machine: {why}"))
+        };
+        let planned = match plan(root, machine, &rough_layout(machine)) {
+            Ok(planned) => planned,
+            Err(why) => return Ok(none(why.to_string())),
+        };
+        Ok(match Counters::open(planned, root) {
+            Err(why) => none(why.to_string()),
+            Ok(counters) => {
+                let said = format!("bandwidth is counted by {}", counters.describe());
+                (Self(RefCell::new(Some(Box::new(counters)))), said)
+            }
+        })
+    }
+
+    /// Does something, and says what was counted meanwhile, GB/s of all memory; `None` where
+    /// nothing is counted, or it is no more.
+    pub(crate) fn during<T>(&self, work: impl FnOnce() -> T) -> (T, Option<f64>) {
+        let mut source = self.0.borrow_mut();
+        let mut read = || source.as_mut().and_then(|source| source.read().ok());
+        // The first reading ends the span before the work.
+        let is_counted = read().is_some();
+        let done = work();
+        let Some(reading) = read().filter(|_| is_counted) else { return (done, None) };
+        let tiers = reading.traffic.iter().flatten();
+        let bytes: Vec<f64> =
+            tiers.flat_map(|tier| [tier.read_bytes, tier.written_bytes]).flatten().collect();
+        let seconds = reading.span.as_secs_f64();
+        let is_known = !bytes.is_empty() && seconds > 0.0;
+        let gbps = is_known.then(|| rounded(bytes.iter().sum::<f64>() / seconds / 1e9));
+        (done, gbps)
+    }
+}

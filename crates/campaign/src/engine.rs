@@ -1,0 +1,489 @@
+//! Measures one point after the other; each is saved before the next, with the load that other
+//! programs put on the machine meanwhile.
+
+mod curve;
+mod histogram;
+
+use crate::{
+    counted::Counted,
+    options::Options,
+    setup::{NodeCpus, Setup, available_on},
+    task::Task,
+    weights,
+};
+use indicatif::ProgressBar;
+use interleaf_console::{Failure, output, system};
+use interleaf_linux::{
+    launch::command::Signals,
+    place::{
+        mempolicy::Policy,
+        placement::{Means, Placement},
+    },
+};
+use interleaf_measure::{
+    backing::huge_bytes,
+    bandwidth::{self, Windows},
+    chase::{Chase, ChaseError},
+    idle,
+    interleave::{self, Way},
+    isa::Isa,
+    kernel::Kernel,
+    pin,
+    point::Pattern,
+    region::{Region, RegionError},
+    spread::{Spread, spread},
+    team::{Load, Team, TeamError},
+    traffic::Traffic,
+};
+use interleaf_model::weights::Weights;
+use interleaf_observe::interference::CpuCounters;
+use interleaf_record::{
+    measure::{
+        CachesDocument, ContaminationDocument, LevelDocument, MeasureDocument, PointDocument,
+    },
+    rounded,
+};
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
+
+/// The longest window of a bandwidth.
+const WINDOW: Duration = Duration::from_millis(20);
+
+/// The time for which threads work before the first window.
+const WARM_UP: Duration = Duration::from_millis(100);
+
+/// Why a measurement ended.
+pub enum CampaignEnd {
+    /// Nothing was to be measured.
+    DryRun,
+    /// All was measured.
+    Done,
+    /// A signal came.
+    Signal(i32),
+    /// An error came; the points before it are good.
+    Failed(Failure),
+}
+
+/// The reason to measure no further point.
+pub(crate) enum Stop {
+    Signal(i32),
+    Failed(Failure),
+}
+
+impl From<Failure> for Stop {
+    fn from(why: Failure) -> Self {
+        Self::Failed(why)
+    }
+}
+
+impl From<ChaseError> for Stop {
+    fn from(why: ChaseError) -> Self {
+        match why {
+            ChaseError::Memory(why) => why.into(),
+            why => Failure::new(why.to_string(), why.hint()).into(),
+        }
+    }
+}
+
+impl From<RegionError> for Stop {
+    fn from(why: RegionError) -> Self {
+        Failure::new(why.to_string(), why.hint()).into()
+    }
+}
+
+impl From<TeamError> for Stop {
+    fn from(why: TeamError) -> Self {
+        Failure::new(why.to_string(), why.hint()).into()
+    }
+}
+
+/// Runs the tasks of a setup.
+pub(crate) struct Bench<'a> {
+    setup: &'a Setup<'a>,
+    signals: &'a Signals,
+    counted: &'a Counted,
+    options: &'a Options,
+    /// The way in which pages are placed by weights.
+    way: Way,
+    bar: ProgressBar,
+}
+
+/// Memory, where its pages are, and of which size.
+#[derive(Clone, Debug, Default)]
+struct Seen {
+    pages_by_node: BTreeMap<u32, u64>,
+    huge_share: Option<f64>,
+}
+
+impl<'a> Bench<'a> {
+    pub(crate) fn new(
+        setup: &'a Setup<'a>,
+        signals: &'a Signals,
+        counted: &'a Counted,
+        options: &'a Options,
+        way: Way,
+    ) -> Self {
+        Self { setup, signals, counted, options, way, bar: output::progress(0, "measuring") }
+    }
+
+    /// Does all tasks, or as many as it comes to.
+    pub(crate) fn all(&self, tasks: &[Task], document: &mut MeasureDocument) -> CampaignEnd {
+        self.bar.set_length(tasks.iter().map(Task::steps).sum());
+        for task in tasks {
+            self.bar.set_message(task.describe(self.setup));
+            let from = self.bar.position();
+            if let Err(stop) = self.task(task, document) {
+                self.bar.finish_and_clear();
+                return match stop {
+                    Stop::Signal(number) => CampaignEnd::Signal(number),
+                    Stop::Failed(why) => CampaignEnd::Failed(why),
+                };
+            }
+            self.bar.set_position(from + task.steps());
+        }
+        self.bar.finish_and_clear();
+        CampaignEnd::Done
+    }
+
+    fn task(&self, task: &Task, document: &mut MeasureDocument) -> Result<(), Stop> {
+        let cpus = |from: &usize| &self.setup.from[*from];
+        match task {
+            Task::Idle { from, memory } => self.idle(cpus(from), *memory, document),
+            Task::Sweep { from, memory } => self.sweep(cpus(from), *memory, document),
+            Task::Bandwidth { from, memory, traffic } => {
+                let placement = on_node(*memory);
+                let point =
+                    self.bandwidth(cpus(from), traffic, &placement, Way::Pages, "bandwidth")?;
+                self.add(document, PointDocument { memory_node: Some(*memory), ..point })
+            }
+            Task::Loaded { from, memory, traffic, loads } => {
+                let place = curve::Place::node(*memory);
+                self.curve(cpus(from), &place, traffic, loads, document)
+            }
+            Task::Histogram { from, memory, traffic, loads } => {
+                self.histograms(cpus(from), *memory, traffic, loads, document)
+            }
+            Task::Weights { from, weights, .. } => {
+                self.weights(cpus(from), task, weights, self.way, document)
+            }
+        }
+    }
+
+    /// Takes in a point, saves what there is so far, and goes on unless a signal came.
+    fn add(&self, document: &mut MeasureDocument, point: PointDocument) -> Result<(), Stop> {
+        document.add(point);
+        if let Some(point) = document.points.last().filter(|_| !self.options.quiet) {
+            self.bar.suspend(|| {
+                output::message(&format!("interleaf: {}", interleaf_report::measure::point(point)))
+            });
+        }
+        if let Some(file) = &self.options.output {
+            output::interim(file, &interleaf_record::json(document))?;
+        }
+        self.bar.inc(1);
+        match self.signals.come() {
+            Some(number) => Err(Stop::Signal(number)),
+            None => Ok(()),
+        }
+    }
+
+    /// The fields that all points share.
+    fn point(&self, kind: &str, cpus: &NodeCpus, seen: &Seen) -> PointDocument {
+        PointDocument {
+            kind: kind.into(),
+            cpu_node: cpus.node,
+            nodes: seen.pages_by_node.keys().copied().collect(),
+            pages_by_node: seen.pages_by_node.clone(),
+            huge_share: seen.huge_share.map(rounded),
+            ..PointDocument::default()
+        }
+    }
+
+    /// Does something, and says who else was at work meanwhile.
+    fn watched<T>(
+        &self,
+        work: impl FnOnce() -> Result<T, Stop>,
+    ) -> Result<(T, ContaminationDocument, f64), Stop> {
+        let (before, began) =
+            (CpuCounters::read(self.setup.root).map_err(system::read_failure)?, Instant::now());
+        let done = work()?;
+        let took = began.elapsed().as_secs_f64();
+        let between =
+            CpuCounters::read(self.setup.root).map_err(system::read_failure)?.since(&before, took);
+        let contamination = ContaminationDocument {
+            others_cpus: rounded(between.others),
+            stolen_cpus: rounded(between.stolen),
+            frequency_change: between.frequency_change.map(rounded),
+        };
+        Ok((done, contamination, rounded(took)))
+    }
+
+    /// The nodes and sizes of the pages of some memory, as far as the kernel tells them.
+    fn seen<'r>(&self, regions: impl IntoIterator<Item = &'r Region>) -> Seen {
+        let mut seen = Seen::default();
+        let (mut huge, mut bytes, mut is_known) = (0, 0, true);
+        for region in regions {
+            for (node, pages) in region.pages_by_node().unwrap_or_default() {
+                *seen.pages_by_node.entry(node).or_default() += pages;
+            }
+            let start = region.start() as usize;
+            let of = huge_bytes(self.setup.root, start, region.bytes()).ok().flatten();
+            is_known &= of.is_some();
+            (huge, bytes) = (huge + of.unwrap_or(0), bytes + region.bytes());
+        }
+        seen.huge_share = (is_known && bytes > 0).then(|| huge as f64 / bytes as f64);
+        seen
+    }
+
+    /// The options of a chase.
+    fn options(&self) -> idle::Options {
+        let setup = self.setup;
+        idle::Options {
+            bytes: setup.chase,
+            stride: setup.stride,
+            pages: setup.pages,
+            seed: setup.seed,
+            repeats: setup.repeats,
+            span: setup.span / setup.repeats as u32,
+            ..idle::Options::default()
+        }
+    }
+
+    fn idle(
+        &self,
+        cpus: &NodeCpus,
+        memory: u32,
+        document: &mut MeasureDocument,
+    ) -> Result<(), Stop> {
+        let options = self.options();
+        for (order, shape) in [("tlb-local", options.local()), ("random", options.random())] {
+            let clock = self.setup.clock;
+            let work = || {
+                let placement = on_node(memory);
+                let region =
+                    interleave::region(options.bytes, options.pages, &placement, Way::Pages)?;
+                let mut chase = Chase::new(region, shape)?;
+                let found = idle::latency(&mut chase, clock, &options, &mut |_| ())?;
+                Ok::<_, Stop>((found, chase))
+            };
+            let ((found, chase), contamination, took_s) =
+                self.watched(|| pinned(cpus.cpus[0], work))?;
+            let seen = self.seen([chase.region()]);
+            let point = PointDocument {
+                memory_node: Some(memory),
+                pattern: order.into(),
+                memory_bytes: options.bytes as u64,
+                cacheable_share: self.setup.chase_cacheable(cpus.cpus[0]).map(rounded),
+                contamination,
+                took_s,
+                ..self.point("idle", cpus, &seen)
+            };
+            self.add(document, with_latency(point, found.ns))?;
+        }
+        Ok(())
+    }
+
+    fn sweep(
+        &self,
+        cpus: &NodeCpus,
+        memory: u32,
+        document: &mut MeasureDocument,
+    ) -> Result<(), Stop> {
+        let setup = self.setup;
+        let claimed = setup.hardware.last_level_of(cpus.cpus[0]).map(|cache| cache.bytes);
+        let free = (available_on(setup.root, memory)?.bytes / 2) as usize;
+        let largest = idle::largest_size(claimed).min(free);
+        let largest = if setup.quick { largest.min(setup.chase) } else { largest };
+        let policy = Policy::Bind([memory].into_iter().collect());
+        let options = idle::Options { policy, ..self.options() };
+        let (clock, bar) = (setup.clock, &self.bar);
+        let sweep = || Ok(idle::sweep(clock, &options, largest, &mut |_| bar.tick())?);
+        let (found, contamination, took_s) = self.watched(|| pinned(cpus.cpus[0], sweep))?;
+        let level = |(at, level): (usize, &interleaf_measure::levels::Level)| LevelDocument {
+            level: at as u32 + 1,
+            bytes: level.reaches_bytes as u64,
+            latency_ns: rounded(level.latency_ns),
+        };
+        let levels: Vec<LevelDocument> =
+            found.levels.caches.iter().enumerate().map(level).collect();
+        if let (Some(last), Some(miss_ns)) = (levels.last(), found.levels.miss_ns) {
+            document.caches = Some(CachesDocument {
+                last_level_bytes: last.bytes,
+                told_bytes: claimed,
+                memory_latency_ns: rounded(miss_ns),
+                levels,
+            });
+        }
+        let each = took_s / found.visited.len().max(1) as f64;
+        for visited in &found.visited {
+            let point = PointDocument {
+                memory_node: Some(memory),
+                pattern: "tlb-local".into(),
+                memory_bytes: visited.bytes as u64,
+                latency_ns: Some(rounded(visited.latency_ns)),
+                repeats: 1,
+                contamination,
+                took_s: rounded(each),
+                ..self.point("cache", cpus, &Seen::default())
+            };
+            document.add(point);
+        }
+        let Some(last) = document.points.pop() else { return Ok(()) };
+        self.add(document, last)
+    }
+
+    /// The loop for a mix.
+    fn kernel(&self, traffic: &Traffic) -> Option<Kernel> {
+        match self.setup.isa {
+            Some(isa) => Kernel::best(isa, traffic),
+            None => Kernel::best_here(traffic),
+        }
+    }
+
+    /// Threads that load memory, one on each of some CPUs.
+    fn load(&self, cpus: &[u32], traffic: &Traffic) -> Load {
+        let setup = self.setup;
+        let kernel = self.kernel(traffic);
+        let isa = setup.isa.or(kernel.map(|kernel| kernel.isa));
+        Load {
+            traffic: *traffic,
+            pattern: setup.pattern,
+            isa: isa.unwrap_or_else(|| Isa::available()[0]),
+            kernel,
+            cpus: cpus.to_vec(),
+            bytes: setup.buffer,
+            pages: setup.pages,
+            policy: Policy::Default,
+            seed: setup.seed,
+            delay: Duration::ZERO,
+        }
+    }
+
+    /// The bandwidth of one mix in memory that is placed.
+    fn bandwidth(
+        &self,
+        cpus: &NodeCpus,
+        traffic: &Traffic,
+        placement: &Placement,
+        way: Way,
+        kind: &str,
+    ) -> Result<PointDocument, Stop> {
+        let setup = self.setup;
+        let load = self.load(&cpus.cpus, traffic);
+        let repeats = setup.repeats;
+        let window = WINDOW.min(setup.span / repeats as u32);
+        let each = (setup.span / repeats as u32).div_duration_f64(window).round().max(1.0) as usize;
+        let warm_up = WARM_UP.min(setup.span / 2);
+        let windows = Windows { warm_up, window, count: repeats * each };
+        let work = || {
+            let regions =
+                interleave::regions(cpus.cpus.len(), setup.buffer, setup.pages, placement, way)?;
+            let seen = self.seen(&regions);
+            let team = Team::start_in(&load, regions)?;
+            let found = self.counted.during(|| bandwidth::watch(&team, &windows));
+            team.stop()?;
+            Ok((found, seen))
+        };
+        let (((windows, measured_gbps), seen), contamination, took_s) = self.watched(work)?;
+        let median = |chunk: &[f64]| spread(chunk).map_or(0.0, |it| it.median);
+        let medians: Vec<f64> = windows.chunks(each).map(median).collect();
+        let rate = spread(&medians).unwrap_or(NOTHING);
+        let point = PointDocument {
+            pattern: pattern_name(setup.pattern).into(),
+            kernel: self.kernel(traffic).map(|kernel| kernel.to_string()),
+            memory_bytes: setup.buffer as u64,
+            cacheable_share: setup.buffers_cacheable(&cpus.cpus).map(rounded),
+            off_by: off_by(&seen, placement),
+            measured_gbps,
+            contamination,
+            took_s,
+            ..self.point(kind, cpus, &seen)
+        };
+        Ok(with_rate(point, traffic, cpus.cpus.len(), rate))
+    }
+
+    /// Bandwidth of each mix under one choice of weights, and latency under load.
+    fn weights(
+        &self,
+        cpus: &NodeCpus,
+        task: &Task,
+        weights: &Weights,
+        way: Way,
+        document: &mut MeasureDocument,
+    ) -> Result<(), Stop> {
+        let Task::Weights { mixes, loads, .. } = task else { return Ok(()) };
+        let placement = weights::placement(self.setup, weights)?;
+        let mut put_back = std::mem::take(&mut document.put_back);
+        let done = weights::with_weights(self.setup, &placement, way, &mut put_back, || {
+            for traffic in mixes {
+                let point = self.bandwidth(cpus, traffic, &placement, way, "interleave")?;
+                let weights = Some(weights.as_slice().to_vec());
+                self.add(document, PointDocument { weights, ..point })?;
+            }
+            if let (Some(loads), Some(traffic)) = (loads, mixes.first()) {
+                let place =
+                    curve::Place { placement: placement.clone(), way, weights: Some(weights) };
+                self.curve(cpus, &place, traffic, loads, document)?;
+            }
+            Ok(())
+        });
+        document.put_back = put_back;
+        done
+    }
+}
+
+const NOTHING: Spread = Spread { median: 0.0, relative: 0.0, count: 0 };
+
+/// Does something in a thread that stays on a CPU.
+fn pinned<T: Send>(cpu: u32, work: impl FnOnce() -> Result<T, Stop> + Send) -> Result<T, Stop> {
+    pin::on(Some(cpu), work).map_err(|why| {
+        let hint = "name CPUs that this process may use with --cpus";
+        Failure::new(format!("CPU {cpu}: {why}"), hint)
+    })?
+}
+
+/// All on one node.
+fn on_node(node: u32) -> Placement {
+    Placement { nodes: vec![(node, 1)], means: Means::Interleave }
+}
+
+fn off_by(seen: &Seen, placement: &Placement) -> Option<f64> {
+    let pages = &seen.pages_by_node;
+    (!pages.is_empty()).then(|| rounded(interleave::off_by(pages, &placement.nodes)))
+}
+
+fn pattern_name(pattern: Pattern) -> &'static str {
+    match pattern {
+        Pattern::Sequential => "sequential",
+        Pattern::Random => "random",
+    }
+}
+
+fn with_latency(point: PointDocument, ns: Spread) -> PointDocument {
+    PointDocument {
+        latency_ns: Some(rounded(ns.median)),
+        spread: rounded(ns.relative),
+        repeats: ns.count,
+        ..point
+    }
+}
+
+fn with_rate(
+    point: PointDocument,
+    traffic: &Traffic,
+    threads: usize,
+    rate: Spread,
+) -> PointDocument {
+    PointDocument {
+        mix: Some(traffic.to_string()),
+        read_share: traffic.mix().ok().map(|mix| rounded(mix.read_share())),
+        threads: threads as u32,
+        program_gbps: Some(rounded(rate.median)),
+        modelled_gbps: Some(rounded(rate.median * traffic.controller_factor())),
+        spread: rounded(rate.relative),
+        repeats: rate.count,
+        ..point
+    }
+}

@@ -1,0 +1,235 @@
+//! The curve: latency of a chase while other threads load the same memory.
+
+use super::{
+    Bench, NodeCpus, Seen, Stop, off_by, on_node, pattern_name, pinned, with_latency, with_rate,
+};
+use crate::task::Loads;
+use interleaf_console::Failure;
+use interleaf_linux::place::placement::Placement;
+use interleaf_measure::{
+    chase::Chase,
+    clock::Clock,
+    interleave::{self, Way},
+    knee::{self, Knee, Loaded, Resolution},
+    spread::{Spread, spread},
+    team::Team,
+    traffic::{LINE_BYTES, Traffic},
+};
+use interleaf_model::weights::Weights;
+use interleaf_record::{
+    measure::{KneeDocument, MeasureDocument, PointDocument},
+    rounded,
+};
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+/// The most attempts to reach a bandwidth that was asked for, and the relative error that is
+/// accepted.
+const TRIES: usize = 6;
+const NEAR: f64 = 0.02;
+
+/// Points of a curve whose loads are found, at most; and with --quick.
+const POINTS_MAX: usize = 20;
+const QUICK_POINTS_MAX: usize = 8;
+
+/// The time for which a load runs before the first sample.
+const SETTLE: Duration = Duration::from_millis(50);
+
+/// The placement of the memory.
+pub(crate) struct Place<'a> {
+    pub(crate) placement: Placement,
+    pub(crate) way: Way,
+    /// Of memory on several nodes.
+    pub(crate) weights: Option<&'a Weights>,
+}
+
+impl Place<'_> {
+    /// On one node.
+    pub(crate) fn node(node: u32) -> Self {
+        Self { placement: on_node(node), way: Way::Pages, weights: None }
+    }
+
+    fn knee(&self, traffic: &Traffic, knee: Knee) -> KneeDocument {
+        let (bandwidth_gbps, why) = match knee {
+            Knee::At { bandwidth_gbps, .. } => {
+                (Some(rounded(bandwidth_gbps)), "bandwidth over latency is largest here")
+            }
+            Knee::Beyond { .. } => (None, "memory carries more than these threads ask for"),
+        };
+        KneeDocument {
+            memory_node: self.memory_node(),
+            weights: self.weights.map(|weights| weights.as_slice().to_vec()),
+            mix: traffic.to_string(),
+            bandwidth_gbps,
+            why: why.into(),
+        }
+    }
+
+    fn memory_node(&self) -> Option<u32> {
+        match (&self.weights, &self.placement.nodes[..]) {
+            (None, [(node, _)]) => Some(*node),
+            _ => None,
+        }
+    }
+}
+
+/// The result at one load.
+struct Found {
+    latency_ns: Spread,
+    program_gbps: f64,
+}
+
+impl Bench<'_> {
+    /// The CPU that chases, and those that load.
+    pub(crate) fn divided<'c>(&self, cpus: &'c NodeCpus) -> Result<(u32, &'c [u32]), Stop> {
+        match &cpus.cpus[..] {
+            [chases, load @ ..] if !load.is_empty() => Ok((*chases, load)),
+            _ => Err(Failure::new(
+                "latency under load needs two CPUs: one chases, the others load",
+                "name more with --cpus, or leave --threads out",
+            )
+            .into()),
+        }
+    }
+
+    /// The fields that all points of a curve share.
+    fn base(&self, cpus: &NodeCpus, place: &Place<'_>, seen: &Seen) -> PointDocument {
+        PointDocument {
+            memory_node: place.memory_node(),
+            weights: place.weights.map(|weights| weights.as_slice().to_vec()),
+            pattern: pattern_name(self.setup.pattern).into(),
+            memory_bytes: self.setup.buffer as u64,
+            off_by: off_by(seen, &place.placement),
+            ..self.point("loaded", cpus, seen)
+        }
+    }
+
+    /// Measures a curve, a point for each load.
+    pub(crate) fn curve(
+        &self,
+        cpus: &NodeCpus,
+        place: &Place<'_>,
+        traffic: &Traffic,
+        loads: &Loads,
+        document: &mut MeasureDocument,
+    ) -> Result<(), Stop> {
+        let (chases, load) = self.divided(cpus)?;
+        let (setup, options) = (self.setup, self.options());
+        let memory = interleave::region(options.bytes, setup.pages, &place.placement, place.way)?;
+        let mut chase = Chase::new(memory, options.local())?;
+        let (placement, way) = (&place.placement, place.way);
+        let regions = interleave::regions(load.len(), setup.buffer, setup.pages, placement, way)?;
+        let seen = self.seen(regions.iter().chain([chase.region()]));
+        let kernel = self.kernel(traffic).map(|kernel| kernel.to_string());
+        let shares = [setup.chase_cacheable(chases), setup.buffers_cacheable(load)];
+        let cacheable_share = shares.into_iter().flatten().reduce(f64::max).map(rounded);
+        let base = PointDocument { kernel, cacheable_share, ..self.base(cpus, place, &seen) };
+        pinned(chases, || Ok(chase.warm()?))?;
+        let mut points: Vec<Loaded> = vec![];
+        let mut measure = |team: Option<(&Team, Duration)>, points: &mut Vec<Loaded>| {
+            let (span, repeats) = (setup.span, setup.repeats);
+            let at_load = || at_load(&mut chase, team.map(|it| it.0), span, repeats);
+            let counted = || self.counted.during(|| pinned(chases, at_load));
+            let ((found, measured_gbps), contamination, took_s) = self.watched(|| Ok(counted()))?;
+            let found = found?;
+            // The chase reads too, whatever the others do.
+            let chased = LINE_BYTES as f64 / found.latency_ns.median.max(1e-3);
+            let median = found.program_gbps + chased;
+            points.push(Loaded {
+                pause_ns: team.map_or(f64::NAN, |(_, pause)| pause.as_nanos() as f64),
+                bandwidth_gbps: median,
+                latency_ns: found.latency_ns.median,
+            });
+            let rate = Spread { median, relative: 0.0, count: 1 };
+            let point = PointDocument { contamination, took_s, ..base.clone() };
+            let point = with_latency(with_rate(point, traffic, load.len(), rate), found.latency_ns);
+            let modelled_gbps =
+                Some(rounded(found.program_gbps * traffic.controller_factor() + chased));
+            let delay_ns = team.map(|(_, delay)| delay.as_nanos() as f64);
+            self.add(document, PointDocument { delay_ns, modelled_gbps, measured_gbps, ..point })
+        };
+        // First nobody loads.
+        measure(None, &mut points)?;
+        let team = Team::start_in(&self.load(load, traffic), regions)?;
+        let mut at = |pause: Duration, points: &mut Vec<Loaded>| {
+            team.set_delay(pause);
+            thread::sleep(SETTLE.min(setup.span));
+            measure(Some((&team, pause)), points)
+        };
+        points.clear();
+        match loads {
+            Loads::Found => {
+                let points_max = if setup.quick { QUICK_POINTS_MAX } else { POINTS_MAX };
+                let resolution = Resolution { points_max, ..Resolution::default() };
+                while let Some(pause) = knee::next(&points, &resolution) {
+                    at(nanoseconds(pause), &mut points)?;
+                }
+            }
+            Loads::Delays(delays) => {
+                for pause in delays {
+                    at(*pause, &mut points)?;
+                }
+            }
+            Loads::Rates(rates) => {
+                for pause in [0.0, Resolution::default().pause_max_ns] {
+                    at(nanoseconds(pause), &mut points)?;
+                }
+                for rate in rates {
+                    reach(rate.gbps(), &mut points, &mut at)?;
+                }
+            }
+        }
+        team.stop()?;
+        document.knees.extend(knee::knee(&points).map(|it| place.knee(traffic, it)));
+        Ok(())
+    }
+}
+
+/// Measures with a pause, and adds what was found.
+type At<'a> = dyn FnMut(Duration, &mut Vec<Loaded>) -> Result<(), Stop> + 'a;
+
+/// Approaches a bandwidth by the pauses that were tried so far.
+fn reach(target_gbps: f64, points: &mut Vec<Loaded>, at: &mut At<'_>) -> Result<(), Stop> {
+    for _ in 0..TRIES {
+        let Some(pause) = knee::pause_for(points, target_gbps) else {
+            let most = points.iter().map(|point| point.bandwidth_gbps).fold(0.0, f64::max);
+            return Err(Failure::new(
+                format!(
+                    "--rate {target_gbps}GB/s is more than these threads reach, {most:.1} GB/s"
+                ),
+                "ask for less, or load from more CPUs",
+            )
+            .into());
+        };
+        at(nanoseconds(pause), points)?;
+        let reached = points.last().map_or(0.0, |point| point.bandwidth_gbps);
+        if (reached / target_gbps - 1.0).abs() <= NEAR {
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn nanoseconds(pause: f64) -> Duration {
+    Duration::from_nanos(pause.clamp(0.0, 1e9).round() as u64)
+}
+
+/// The latency while a team loads, and how much it loads.
+fn at_load(
+    chase: &mut Chase,
+    team: Option<&Team>,
+    span: Duration,
+    repeats: usize,
+) -> Result<Found, Stop> {
+    let (lines, began) = (team.map_or(0, Team::lines), Instant::now());
+    let mut medians = vec![];
+    for _ in 0..repeats {
+        medians.push(chase.slices(Clock::here(), span / repeats as u32)?.median_ns);
+    }
+    let bytes = (team.map_or(0, Team::lines) - lines) * LINE_BYTES;
+    let program_gbps = bytes as f64 / began.elapsed().as_nanos() as f64;
+    let latency_ns = spread(&medians).unwrap_or(super::NOTHING);
+    Ok(Found { latency_ns, program_gbps })
+}

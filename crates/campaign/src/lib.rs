@@ -1,0 +1,70 @@
+//! Measuring campaigns: which points are measured on a machine, in which order, and their record.
+//!
+//! ```text
+//! Options, machine -> Setup -> tasks -> engine -> points -> record, saved after each point
+//! ```
+//!
+//! `interleaf_measure` measures one point and knows no record; this crate decides which points a
+//! subject ([`What`]) needs on this machine, sets the kernel's weights where they are measured,
+//! runs the points one by one, and keeps a [`MeasureDocument`].
+
+#![forbid(unsafe_code)]
+
+mod counted;
+mod engine;
+mod options;
+mod setup;
+mod task;
+mod tasks;
+mod weights;
+
+pub use engine::CampaignEnd;
+pub use options::{ChaseOptions, InterleaveOptions, LoadOptions, Options, TrafficOptions, What};
+
+use counted::Counted;
+use engine::Bench;
+use interleaf_console::{Failure, output, system};
+use interleaf_launch::restore::report_restored;
+use interleaf_linux::{launch::command::Signals, root::Root};
+use interleaf_measure::interleave::Way;
+use interleaf_record::measure::MeasureDocument;
+use setup::Setup;
+
+/// Measures on the machine of `root`, and returns the record, and why the measurement ended.
+///
+/// # Errors
+/// When the options do not fit the machine. An error after the first point is an end
+/// ([`CampaignEnd::Failed`]), whose record has the points before it.
+pub fn run(options: &Options, root: &Root) -> Result<(MeasureDocument, CampaignEnd), Failure> {
+    let setup = Setup::new(root, options)?;
+    let mut document = setup.document();
+    let tasks = tasks::plan(&setup, options)?;
+    document.notes.extend(setup.notes.iter().cloned());
+    let mut way = Way::Pages;
+    if let Some(asked) = &options.interleave {
+        let (found, why) = weights::way(&setup, asked.way, options.dry_run)?;
+        document.notes.extend(why);
+        way = found;
+    }
+    if options.dry_run {
+        document.dry_run = true;
+        document.stop("dry run", "nothing was measured");
+        document.plan = tasks.iter().map(|task| task.describe(&setup)).collect();
+        document.kernel_settings = weights::needed_settings(&setup, &tasks, way)?;
+        return Ok((document, CampaignEnd::DryRun));
+    }
+    let (counted, said) = Counted::find(options.replay.as_deref(), root, &setup.machine)?;
+    document.notes.push(said);
+    for note in setup.notes.iter().filter(|_| !options.quiet) {
+        output::message(&format!("interleaf: {note}"));
+    }
+    let signals = Signals::hold().map_err(system::signal_failure)?;
+    let end = Bench::new(&setup, &signals, &counted, options, way).all(&tasks, &mut document);
+    match &end {
+        CampaignEnd::DryRun | CampaignEnd::Done => document.stop("done", "all was measured"),
+        CampaignEnd::Signal(number) => document.stop("signal", format!("signal {number} came")),
+        CampaignEnd::Failed(_) => document.stop("failed", "an error came"),
+    }
+    report_restored(options.quiet, &document.put_back);
+    Ok((document, end))
+}

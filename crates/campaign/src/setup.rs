@@ -1,0 +1,458 @@
+//! CPUs, memory, sizes and times of a measurement: the options, as this machine can satisfy them.
+
+use crate::options::{Options, What};
+use interleaf_console::{Failure, system};
+use interleaf_linux::{
+    machine::{
+        hardware::Hardware,
+        id_list::{IdList, IdListError},
+        topology::Machine,
+    },
+    process::{
+        allowed_cpus, allowed_nodes,
+        available::{Available, available},
+    },
+    root::Root,
+};
+use interleaf_measure::{
+    clock::Clock,
+    idle::LAST_LEVEL_FACTOR,
+    isa::Isa,
+    point::Pattern,
+    region::{HUGE_BYTES, Pages},
+};
+use interleaf_model::units::Bytes;
+use interleaf_record::measure::{MachineDocument, MeasureDocument, SettingsDocument, size_text};
+use std::time::Duration;
+
+/// MLC's, so that figures can be compared: a chase through 200 MB by 64 B, 100 MB a thread.
+const CHASE_BYTES: u64 = 200_000_000;
+const BUFFER_BYTES: u64 = 100_000_000;
+const STRIDE_BYTES: u64 = 64;
+/// Both with --quick. All of them become more where the last-level cache is large.
+const QUICK_BYTES: u64 = 40_000_000;
+
+/// No more than this part of what is free is taken unasked.
+const FREE_PART: u64 = 2;
+
+/// CPUs of one node that measure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct NodeCpus {
+    pub(crate) node: u32,
+    pub(crate) cpus: Vec<u32>,
+}
+
+/// The setup of a measurement.
+#[derive(Debug)]
+pub(crate) struct Setup<'a> {
+    pub(crate) what: What,
+    pub(crate) root: &'a Root,
+    pub(crate) machine: Machine,
+    pub(crate) hardware: Hardware,
+    pub(crate) allowed: Option<IdList>,
+    /// The CPUs of each node that measures; never empty.
+    pub(crate) from: Vec<NodeCpus>,
+    /// The nodes whose memory is measured, the nearest to the first CPUs first; never empty.
+    pub(crate) memory: Vec<u32>,
+    /// The list of nodes as it was given; `None` where none was.
+    pub(crate) named: Option<String>,
+    /// The instructions that were asked for; `None` for those of the fastest loop of each mix.
+    pub(crate) isa: Option<Isa>,
+    pub(crate) pages: Pages,
+    pub(crate) pattern: Pattern,
+    pub(crate) buffer: usize,
+    pub(crate) chase: usize,
+    pub(crate) stride: usize,
+    /// The time of a point.
+    pub(crate) span: Duration,
+    pub(crate) repeats: usize,
+    pub(crate) seed: u64,
+    pub(crate) quick: bool,
+    pub(crate) clock: Clock,
+    /// The last-level cache of the CPU that chases, and the part of one that each loading thread
+    /// has; `None` where the kernel does not say.
+    last_level: Option<u64>,
+    last_level_per_thread: Option<u64>,
+    /// Differences from the options.
+    pub(crate) notes: Vec<String>,
+}
+
+impl<'a> Setup<'a> {
+    pub(crate) fn new(root: &'a Root, options: &Options) -> Result<Self, Failure> {
+        let machine = Machine::read(root).map_err(system::read_failure)?;
+        let hardware = Hardware::read(root).map_err(system::read_failure)?;
+        let allowed = allowed_nodes(root, "self").map_err(system::read_failure)?;
+        let from = from(
+            &machine,
+            options,
+            allowed_cpus(root, "self").map_err(system::read_failure)?.as_ref(),
+        )?;
+        let (memory, named) = memory(&machine, options, &from[0], allowed.as_ref())?;
+        let quick = options.quick;
+        let size = |asked: Option<Bytes>, usual: u64| {
+            let usual = if quick { usual.min(QUICK_BYTES) } else { usual };
+            asked.map_or(usual, Bytes::get) as usize
+        };
+        let seconds = options.duration.map_or(if quick { 0.1 } else { 1.0 }, |it| it.seconds());
+        let mut setup = Self {
+            what: options.what,
+            root,
+            allowed,
+            from,
+            memory,
+            named,
+            isa: options.isa,
+            pages: options.pages,
+            pattern: match options.traffic.random {
+                true => Pattern::Random,
+                false => Pattern::Sequential,
+            },
+            buffer: size(options.traffic.buffer, BUFFER_BYTES),
+            chase: size(options.chase.bytes, CHASE_BYTES),
+            stride: options.chase.stride.map_or(STRIDE_BYTES, Bytes::get) as usize,
+            span: Duration::from_secs_f64(seconds),
+            repeats: options.repeat.unwrap_or(3) as usize,
+            seed: options.seed,
+            quick,
+            clock: Clock::here(),
+            last_level: None,
+            last_level_per_thread: None,
+            notes: vec![],
+            machine,
+            hardware,
+        };
+        setup.threads(options.traffic.threads)?;
+        setup.exceed_caches(options);
+        setup.fit(options)?;
+        setup.note_small_sizes();
+        setup.huge_pages()?;
+        Ok(setup)
+    }
+
+    /// Takes as many CPUs of each node as there are to be threads.
+    fn threads(&mut self, threads: Option<u32>) -> Result<(), Failure> {
+        let Some(threads) = threads.map(|threads| threads as usize) else { return Ok(()) };
+        for from in &mut self.from {
+            if threads > from.cpus.len() {
+                let has = from.cpus.len();
+                return Err(Failure::new(
+                    format!("--threads {threads}: node {} has {has} CPUs to use", from.node),
+                    format!("give at most {has}, or name more CPUs with --cpus"),
+                ));
+            }
+            from.cpus.truncate(threads);
+        }
+        Ok(())
+    }
+
+    /// Makes sizes that were not asked for [`LAST_LEVEL_FACTOR`] times the last-level caches that
+    /// the threads reach.
+    fn exceed_caches(&mut self, options: &Options) {
+        let chasing = self.from.iter().map(|from| from.cpus[0]);
+        let last_level = chasing.filter_map(|cpu| self.hardware.last_level_of(cpu));
+        self.last_level = last_level.map(|cache| cache.bytes).max();
+        let shares =
+            self.from.iter().filter_map(|from| self.hardware.last_level_share(self.loading(from)));
+        self.last_level_per_thread = shares.max();
+        let needed = |cache: Option<u64>| {
+            let bytes = cache.unwrap_or(0).saturating_mul(LAST_LEVEL_FACTOR);
+            bytes.checked_next_multiple_of(1 << 20).unwrap_or(bytes) as usize
+        };
+        if options.chase.bytes.is_none() {
+            self.chase = self.chase.max(needed(self.last_level));
+        }
+        if options.traffic.buffer.is_none() {
+            self.buffer = self.buffer.max(needed(self.last_level_per_thread));
+        }
+    }
+
+    /// The CPUs that load memory: where one of them chases beside it, the fewer that are left.
+    fn loading<'c>(&self, from: &'c NodeCpus) -> &'c [u32] {
+        match &from.cpus[..] {
+            [_, load @ ..] if self.what != What::Bandwidth && !load.is_empty() => load,
+            all => all,
+        }
+    }
+
+    /// The part of the memory of a chase that the last-level cache of a CPU can hold.
+    pub(crate) fn chase_cacheable(&self, cpu: u32) -> Option<f64> {
+        let cache = self.hardware.last_level_of(cpu)?;
+        Some((cache.bytes as f64 / self.chase as f64).min(1.0))
+    }
+
+    /// The part of the buffers of threads on some CPUs that the last-level caches can hold.
+    pub(crate) fn buffers_cacheable(&self, cpus: &[u32]) -> Option<f64> {
+        let share = self.hardware.last_level_share(cpus)?;
+        Some((share as f64 / self.buffer as f64).min(1.0))
+    }
+
+    /// Notes which sizes are too small for the last-level caches.
+    fn note_small_sizes(&mut self) {
+        let is_chased = ![What::Bandwidth, What::Interleave].contains(&self.what);
+        let is_loaded = self.what != What::Idle;
+        for (option, is_used, size, cache) in [
+            ("--chase", is_chased, self.chase, self.last_level),
+            ("--buffer", is_loaded, self.buffer, self.last_level_per_thread),
+        ] {
+            let Some(cache) = cache.filter(|_| is_used) else { continue };
+            let needed = cache.saturating_mul(LAST_LEVEL_FACTOR);
+            if (size as u64) < needed {
+                self.notes.push(format!(
+                    "{option} {} is less than {LAST_LEVEL_FACTOR} times the last-level cache that \
+                     a thread reaches, {}: the cache is measured too; {} would be enough",
+                    size_text(size as u64),
+                    size_text(cache),
+                    size_text(needed),
+                ));
+            }
+        }
+    }
+
+    /// Refuses sizes that exceed the free memory, and reduces default ones to fit.
+    fn fit(&mut self, options: &Options) -> Result<(), Failure> {
+        let threads = self.from.iter().map(|from| from.cpus.len()).max().unwrap_or(1) as u64;
+        let mut least = u64::MAX;
+        let mut place = String::new();
+        for node in &self.memory {
+            let found = available_on(self.root, *node)?;
+            if found.bytes < least || place.is_empty() {
+                least = found.bytes;
+                place = match found.limit {
+                    Some(limit) => format!("the control group {}", limit.group.name),
+                    None => format!("node {node}"),
+                };
+            }
+        }
+        let interleaved = self.what == What::Interleave;
+        // Of memory on several nodes, one of them may have to hold nearly all.
+        let sizes = [
+            ("--chase", options.chase.bytes.is_some(), &mut self.chase, 1),
+            ("--buffer", options.traffic.buffer.is_some(), &mut self.buffer, threads),
+        ];
+        let mut sum = 0;
+        for (option, is_asked, size, count) in sizes {
+            let needed = *size as u64 * count;
+            if is_asked && needed > least {
+                let each =
+                    if count > 1 { format!(" for each of {count} threads") } else { "".into() };
+                return Err(Failure::new(
+                    format!(
+                        "{option} {}{each} is more than {place} has free: {}",
+                        size_text(*size as u64),
+                        size_text(least & !0xF_FFFF)
+                    ),
+                    format!("give at most {}", size_text((least / FREE_PART / count) & !0xF_FFFF)),
+                ));
+            }
+            if !is_asked && needed > least / FREE_PART / 2 {
+                let fits = (least / FREE_PART / 2 / count) & !0x1F_FFFF;
+                if fits < 2 << 20 {
+                    return Err(Failure::new(
+                        format!("{place} has {} free", size_text(least & !0xFFF)),
+                        "free some memory of it, or choose other nodes with --nodes",
+                    ));
+                }
+                self.notes.push(format!(
+                    "{place} has little memory free: {} in place of {} ({option})",
+                    size_text(fits),
+                    size_text(*size as u64)
+                ));
+                *size = fits as usize;
+            }
+            sum += *size as u64 * count;
+        }
+        if sum > least
+            && !interleaved
+            && [What::Loaded, What::Histogram, What::All].contains(&self.what)
+        {
+            return Err(Failure::new(
+                format!("chase and buffers need {} together", size_text(sum & !0xF_FFFF)),
+                format!("{place} has {} free: give less", size_text(least & !0xF_FFFF)),
+            ));
+        }
+        Ok(())
+    }
+
+    /// Checks that the kernel has pages of the size that was asked for.
+    fn huge_pages(&mut self) -> Result<(), Failure> {
+        let switch = self.machine.sysctls.huge_pages.as_deref();
+        match (self.pages, switch) {
+            (Pages::Huge, None | Some("never")) => {
+                self.notes.push(
+                    "there are no transparent huge pages: small ones are used, and latency in \
+                     random order has the walks through page tables in it; as root: echo madvise \
+                     > /sys/kernel/mm/transparent_hugepage/enabled"
+                        .into(),
+                );
+                Ok(())
+            }
+            (Pages::Reserved, _) => self.reserved_pages(),
+            _ => Ok(()),
+        }
+    }
+
+    fn reserved_pages(&self) -> Result<(), Failure> {
+        let threads = self.from.iter().map(|from| from.cpus.len()).max().unwrap_or(1);
+        let most = self.chase.max(self.buffer * threads).max(self.chase + self.buffer * threads);
+        let needed = (most as u64).div_ceil(HUGE_BYTES as u64);
+        for node in self.machine.nodes.iter().filter(|node| self.memory.contains(&node.id)) {
+            let of_size = node.huge_pages.iter().find(|it| it.page_bytes == HUGE_BYTES as u64);
+            let free = of_size.map_or(0, |pages| pages.free);
+            if free < needed {
+                return Err(Failure::new(
+                    format!(
+                        "--pages reserved: node {} has {free} of them free, and up to {needed} of \
+                         2 MiB are needed",
+                        node.id
+                    ),
+                    format!(
+                        "reserve them as root: echo {needed} > /sys/devices/system/node/node{}/\
+                         hugepages/hugepages-2048kB/nr_hugepages; or take --pages huge, which \
+                         needs none",
+                        node.id
+                    ),
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// A record without points.
+    pub(crate) fn document(&self) -> MeasureDocument {
+        let machine = MachineDocument::new(&self.machine, &self.hardware);
+        let settings = SettingsDocument {
+            isa: self.isa.map_or("the fastest for each mix".into(), |isa| isa.to_string()),
+            pages: match self.pages {
+                Pages::Small => "small",
+                Pages::Huge => "huge",
+                Pages::Reserved => "reserved",
+            }
+            .into(),
+            buffer_bytes: self.buffer as u64,
+            chase_bytes: self.chase as u64,
+            stride_bytes: self.stride as u64,
+            last_level_bytes: self.last_level,
+            last_level_bytes_per_thread: self.last_level_per_thread,
+            last_level_factor: self.last_level.map(|_| LAST_LEVEL_FACTOR),
+            duration_s: self.span.as_secs_f64(),
+            repeats: self.repeats as u32,
+            statistic: "median of repeats, each the median of its windows".into(),
+            seed: self.seed,
+            spread: "distance of the quartiles of the repeats, as a part of their median".into(),
+        };
+        MeasureDocument {
+            quick: self.quick,
+            ..MeasureDocument::new(self.what.name(), machine, settings)
+        }
+    }
+
+    /// The memory nodes, the nearest to some CPUs first.
+    pub(crate) fn nearest(&self, from: &NodeCpus) -> u32 {
+        by_distance(&self.machine, from.node, &self.memory)[0]
+    }
+}
+
+/// The memory of a node that this process can have; all there could be where the machine does not
+/// tell.
+pub(crate) fn available_on(root: &Root, node: u32) -> Result<Available, Failure> {
+    let nodes = [node].into_iter().collect();
+    let found = available(root, Some(&nodes)).map_err(system::read_failure)?;
+    Ok(found.unwrap_or(Available { bytes: u64::MAX, limit: None }))
+}
+
+fn list_failure(option: &str, why: &IdListError) -> Failure {
+    Failure::new(
+        format!("{option}: {why}"),
+        "write them as numactl takes them: 0-3, !2, +1, all; `interleaf show` lists what there is",
+    )
+}
+
+/// The CPUs of each node that measures.
+fn from(
+    machine: &Machine,
+    options: &Options,
+    allowed: Option<&IdList>,
+) -> Result<Vec<NodeCpus>, Failure> {
+    let usable = |cpu: &u32| allowed.is_none_or(|allowed| allowed.has(*cpu));
+    let all = machine
+        .nodes
+        .iter()
+        .map(|node| NodeCpus { node: node.id, cpus: node.cpus.iter().filter(usable).collect() });
+    let all: Vec<NodeCpus> = all.filter(|from| !from.cpus.is_empty()).collect();
+    let with_cpus: IdList = all.iter().map(|from| from.node).collect();
+    if let Some(text) = &options.cpus {
+        let has: IdList = all.iter().flat_map(|from| from.cpus.iter().copied()).collect();
+        let cpus = IdList::of_user(text, &has).map_err(|why| list_failure("--cpus", &why))?;
+        let of_first = |from: &&NodeCpus| cpus.first().is_some_and(|cpu| from.cpus.contains(cpu));
+        let node = all.iter().find(of_first).map_or(0, |from| from.node);
+        return Ok(vec![NodeCpus { node, cpus }]);
+    }
+    if let Some(node) = options.cpu_node {
+        let found = all.into_iter().find(|from| from.node == node);
+        return found.map(|from| vec![from]).ok_or_else(|| {
+            Failure::new(
+                format!("--cpu-node {node}: it has no CPUs that this process may use"),
+                format!("nodes {with_cpus} have some"),
+            )
+        });
+    }
+    let each = [What::Matrix, What::All].contains(&options.what);
+    let count = if each { all.len() } else { 1 };
+    let taken: Vec<NodeCpus> = all.into_iter().take(count).collect();
+    if taken.is_empty() {
+        let hint = "`interleaf show` lists the nodes and their CPUs";
+        return Err(Failure::new("no node has CPUs that this process may use", hint));
+    }
+    Ok(taken)
+}
+
+/// The nodes whose memory is measured, and the list that named them.
+fn memory(
+    machine: &Machine,
+    options: &Options,
+    from: &NodeCpus,
+    allowed: Option<&IdList>,
+) -> Result<(Vec<u32>, Option<String>), Failure> {
+    let with_memory = machine.memory_nodes();
+    let allows = |node: &u32| allowed.is_none_or(|allowed| allowed.has(*node));
+    if let Some(text) = &options.nodes {
+        let nodes = IdList::of_user(text, &machine.node_list());
+        let nodes = nodes.map_err(|why| list_failure("--nodes", &why))?;
+        if let Some(node) = nodes.iter().find(|node| !with_memory.has(**node)) {
+            return Err(Failure::new(
+                format!("--nodes {text}: node {node} has no memory"),
+                format!("nodes {with_memory} have some"),
+            ));
+        }
+        if let Some(node) = nodes.iter().find(|node| !allows(node)) {
+            return Err(Failure::new(
+                format!("--nodes {text}: this process may not use node {node}"),
+                "widen its cpuset (cpuset.mems), or choose other nodes",
+            ));
+        }
+        return Ok((nodes, Some(text.clone())));
+    }
+    let usable: Vec<u32> = with_memory.iter().filter(allows).collect();
+    if usable.is_empty() {
+        let hint = "`interleaf show` lists the nodes; a cpuset may keep this process from them";
+        return Err(Failure::new("no node has memory that this process may use", hint));
+    }
+    let mut near = by_distance(machine, from.node, &usable);
+    if ![What::Matrix, What::Interleave, What::All].contains(&options.what) {
+        near.truncate(1);
+    }
+    Ok((near, None))
+}
+
+/// Nodes in the order of their distance from one.
+fn by_distance(machine: &Machine, from: u32, nodes: &[u32]) -> Vec<u32> {
+    let distance = |node: &u32| {
+        let at = machine.nodes.iter().position(|it| it.id == *node);
+        let of = machine.nodes.iter().find(|it| it.id == from);
+        let told = at.and_then(|at| of.and_then(|of| of.distances.get(at).copied()));
+        told.unwrap_or(if *node == from { 10 } else { u32::MAX })
+    };
+    let mut nodes = nodes.to_vec();
+    nodes.sort_by_key(|node| (distance(node), *node));
+    nodes
+}

@@ -1,0 +1,124 @@
+//! The weights that are measured, and the settings of the kernel for each.
+
+use crate::{options::Options, setup::Setup, task::Task};
+use interleaf_console::{Failure, system};
+use interleaf_launch::placed;
+use interleaf_linux::place::{
+    journal::Journal,
+    placement::{Means, Placement, PlacementError},
+};
+use interleaf_measure::interleave::Way;
+use interleaf_model::weights::Weights;
+use interleaf_record::run::{PutBackDocument, SettingDocument};
+
+/// The weights that are measured, each of them valid on this machine.
+pub(crate) fn choices(
+    setup: &Setup<'_>,
+    options: &Options,
+    usual: &[&str],
+) -> Result<Vec<Weights>, Failure> {
+    let nodes = setup.memory.len();
+    if nodes < 2 {
+        let why =
+            format!("all memory is on node {}: there is nothing to interleave", setup.memory[0]);
+        let hint = "name several nodes with --nodes; `interleaf doctor` says how an expander \
+                    becomes a node, `interleaf predict` needs none";
+        return Err(Failure::new(why, hint));
+    }
+    let asked = options.interleave.as_ref().and_then(|it| it.weights.clone());
+    let usual = || usual.iter().filter_map(|text| text.parse().ok()).collect();
+    let choices = asked.unwrap_or_else(usual);
+    for weights in &choices {
+        placement(setup, weights)?;
+    }
+    Ok(choices)
+}
+
+/// The placement of weights on this machine.
+pub(crate) fn placement(setup: &Setup<'_>, weights: &Weights) -> Result<Placement, Failure> {
+    let named = setup.named.as_deref();
+    Placement::new(&setup.machine, weights, named, setup.allowed.as_ref())
+        .map_err(|why: PlacementError| Failure::new(why.to_string(), why.hint()))
+}
+
+/// The way in which pages are placed by weights, and the reason where it is not the usual one.
+pub(crate) fn way(
+    setup: &Setup<'_>,
+    asked: Option<Way>,
+    dry_run: bool,
+) -> Result<(Way, Option<String>), Failure> {
+    let has_weights = setup.machine.weighted_interleave.is_some();
+    match (asked, has_weights) {
+        (Some(Way::Pages), _) => Ok((Way::Pages, None)),
+        (Some(Way::Kernel), false) => Err(Failure::new(
+            "--way kernel: this kernel has no weighted interleaving",
+            "leave it out: each page is put where it is to be; or run Linux 6.9 or later",
+        )),
+        (None, false) => {
+            let why = "this kernel has no weighted interleaving: pages are placed one by one";
+            Ok((Way::Pages, Some(why.into())))
+        }
+        (_, true) if dry_run => Ok((Way::Kernel, None)),
+        (asked, true) => match Journal::open(setup.root) {
+            Ok(_) => Ok((Way::Kernel, None)),
+            Err(why) if why.is_permission() && asked.is_none() => {
+                let why = "only root may set weights: pages are placed one by one";
+                Ok((Way::Pages, Some(why.into())))
+            }
+            Err(why) => Err(system::journal_failure(why)),
+        },
+    }
+}
+
+/// Runs `work` while the kernel has the weights of a placement, and restores them after it, also
+/// after an error. A killed process leaves them to `interleaf run --restore`.
+pub(crate) fn with_weights<T, E: From<Failure>>(
+    setup: &Setup<'_>,
+    placement: &Placement,
+    way: Way,
+    put_back: &mut Vec<PutBackDocument>,
+    work: impl FnOnce() -> Result<T, E>,
+) -> Result<T, E> {
+    if way == Way::Pages || placement.means != Means::Weighted {
+        return work();
+    }
+    let (mut journal, undone) = Journal::open(setup.root).map_err(system::journal_failure)?;
+    remember(put_back, undone.iter().map(PutBackDocument::from));
+    for setting in placement.settings(&setup.machine) {
+        journal.set(&setting.path, &setting.text).map_err(system::journal_failure)?;
+    }
+    let done = work();
+    let undone = journal.close().map_err(system::journal_failure)?;
+    remember(put_back, undone.iter().map(PutBackDocument::from));
+    done
+}
+
+/// Keeps the last outcome of each setting.
+fn remember(put_back: &mut Vec<PutBackDocument>, undone: impl Iterator<Item = PutBackDocument>) {
+    for undone in undone {
+        put_back.retain(|known| known.path != undone.path || known.outcome != undone.outcome);
+        put_back.push(undone);
+    }
+}
+
+/// The settings that some tasks need.
+pub(crate) fn needed_settings(
+    setup: &Setup<'_>,
+    tasks: &[Task],
+    way: Way,
+) -> Result<Vec<SettingDocument>, Failure> {
+    let mut all: Vec<SettingDocument> = vec![];
+    if way == Way::Pages {
+        return Ok(all);
+    }
+    for task in tasks {
+        let Task::Weights { weights, .. } = task else { continue };
+        let placement = placement(setup, weights)?;
+        for setting in placed::settings(setup.root, &setup.machine, &placement)? {
+            if !all.contains(&setting) {
+                all.push(setting);
+            }
+        }
+    }
+    Ok(all)
+}

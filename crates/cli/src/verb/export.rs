@@ -1,0 +1,42 @@
+//! A record as a platform that other verbs take.
+
+use interleaf_console::{Failure, output};
+use interleaf_record::measure::{MeasureDocument, platform::platform};
+use std::path::Path;
+
+/// Makes sure that it can be written before long work begins.
+pub(super) fn check(option: &str, target: Option<&Path>) -> Result<(), Failure> {
+    let Some(target) = target else { return Ok(()) };
+    let ending = target.extension().and_then(|ending| ending.to_str());
+    if !matches!(ending, Some("toml" | "csv")) {
+        return Err(Failure::new(
+            format!("{option} {}: it is neither a .toml nor a .csv", target.display()),
+            "name a platform, such as server.toml, or a file of curves, such as server.csv",
+        ));
+    }
+    output::check_writable(Some(target))
+}
+
+/// Writes the platform and its curves, or those of the fastest tier alone, where `option` says.
+pub(super) fn write(option: &str, target: &Path, record: &MeasureDocument) -> Result<(), Failure> {
+    let stem = target.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let machine = &record.machine;
+    let name = machine.cpu.as_deref().or(machine.product.as_deref()).unwrap_or("a machine");
+    let kernel = machine.kernel.as_deref().unwrap_or("an unknown kernel");
+    let ours = || format!("interleaf measure on {name}, Linux {kernel}");
+    let source = record.source.clone().unwrap_or_else(ours);
+    let exported = platform(record, &stem, &source).map_err(|why| {
+        Failure::new(
+            format!("{option} {}: {why}", target.display()),
+            "measure it: interleaf measure, or interleaf measure loaded",
+        )
+    })?;
+    if target.extension().is_some_and(|ending| ending == "csv") {
+        let fastest = exported.curves.first().map_or("", |(_, text)| text);
+        return output::file(target, fastest);
+    }
+    for (ending, text) in &exported.curves {
+        output::file(&target.with_file_name(format!("{stem}{ending}")), text)?;
+    }
+    output::file(target, &exported.toml)
+}

@@ -1,0 +1,283 @@
+//! Advice: the decision of the daemon, its gain and the pages it would move, without moving a page.
+//!
+//! A policy that climbs a hill step by step learns from each step, so what it would do after the
+//! first one cannot be observed while nothing moves. Each period is therefore shown to a policy
+//! that has just begun: that is its first decision. Where that leads is what the believed curves
+//! say, corrected by what was counted. Without curves there are the firmware's ratings, which
+//! bound what can be gained: more than they say no memory carries.
+
+use crate::{
+    config::Config,
+    control_loop::{self, Waits, host_failure},
+    notify::Manager,
+    options::Options,
+    publish::Publisher,
+    setup::Setup,
+};
+use core::time::Duration;
+use interleaf_console::{Failure, output, system};
+use interleaf_linux::{
+    launch::command::Signals, place::actuator::Way, process::numa_maps::NodeBytes, root::Root,
+};
+use interleaf_model::{
+    control::{DomainPeriod, Period},
+    machine::Machine as _,
+    policy::{PolicyKind, Promise},
+    weights::Weights,
+};
+use interleaf_observe::{
+    host::{Clock, Host, HostError},
+    source::SourceError,
+};
+use interleaf_record::balance::{
+    AdviceDocument, PeriodDocument, PointsDocument, SUMMARY_SCHEMA, SourceDocument, SummaryDocument,
+};
+
+/// Periods of equal advice after which the observation ends, and the most periods of any advice.
+const ALIKE: usize = 3;
+const PERIODS_MAX: usize = 30;
+
+/// Advices that differ by less are the same, points of a hundred.
+const POINTS: i32 = 3;
+
+/// Observes, and prints for each domain the advice of each period and their summary. Nothing is
+/// changed on the machine.
+///
+/// # Errors
+/// When the machine cannot be observed, or no period was counted.
+pub fn run(
+    options: &Options,
+    config: &Config,
+    root: &Root,
+    is_captured: bool,
+) -> Result<(), Failure> {
+    let setup = Setup::read(config, root)?;
+    let way = setup.choice(config)?.way;
+    if is_captured && config.is_counted_here() {
+        return Err(nothing_counts(&setup.counted(config, root)));
+    }
+    let source = setup.source(config, root)?;
+    for line in setup.words(config, &[None], source.describe()) {
+        output::message(&format!("interleaf: {line}"));
+    }
+    if let Some(who) = setup.held(config, way) {
+        output::message(&format!("interleaf: {who}"));
+    }
+    let signals = Signals::hold().map_err(system::signal_failure)?;
+    let manager = &Manager::new();
+    // A recording is read without waiting.
+    let clock: Box<dyn Clock + '_> = match config.is_replayed() {
+        true => Box::new(AtOnce(&signals)),
+        false => {
+            Box::new(Waits { signals: &signals, manager, until: control_loop::until(options) })
+        }
+    };
+    let nobody = setup.scopes().iter().map(|_| None).collect();
+    let mut host = Host::new(root, setup.host.clone(), source, clock, nobody)
+        .map_err(|why| host_failure(&why))?;
+    let mut publisher = Publisher::here(options, manager)?;
+    let mut advised: Vec<Vec<PeriodDocument>> = vec![vec![]; host.layout().domains.len()];
+    let mut time_s = 0.0;
+    let most = if options.duration.is_some() { usize::MAX } else { PERIODS_MAX };
+    for _ in 0..most {
+        // One that has just begun.
+        let mut controller = setup.controller(config)?;
+        let period = match controller.period(&mut host, control_loop::FOR_EVER) {
+            Ok(period) => period,
+            Err(HostError::Stopped | HostError::Source(SourceError::Ended { .. })) => break,
+            Err(why) => return Err(host_failure(&why)),
+        };
+        time_s += period.time_s;
+        let on = setup.placement(root)?;
+        let told = documents(&setup, config, &host, &period, time_s, on.as_ref());
+        let (domains, told): (Vec<usize>, Vec<_>) = told.into_iter().unzip();
+        publisher.publish(&told)?;
+        for (domain, document) in domains.into_iter().zip(told) {
+            advised[domain].push(document);
+        }
+        let is_over = match options.duration {
+            Some(limit) => time_s >= limit.seconds(),
+            None => advised.iter().all(|of_domain| is_known(of_domain)),
+        };
+        if is_over {
+            break;
+        }
+    }
+    let missing = publisher.close();
+    summarize(options, config, &setup, way, &advised)?;
+    missing
+}
+
+/// A captured machine counts nothing, even if it had what does.
+fn nothing_counts(source: &SourceDocument) -> Failure {
+    match &source.remedy {
+        Some(remedy) => Failure::new(source.what.clone(), remedy.clone()),
+        None => Failure::new(
+            format!("a captured machine counts nothing; the machine itself does: {}", source.what),
+            "give a recording with --replay FILE, or leave --root out",
+        ),
+    }
+}
+
+/// The documents of a period, each with its domain.
+fn documents(
+    setup: &Setup,
+    config: &Config,
+    host: &Host<'_>,
+    period: &Period,
+    time_s: f64,
+    on: Option<&NodeBytes>,
+) -> Vec<(usize, PeriodDocument)> {
+    let layout = host.layout();
+    let domains = period.domains.iter().enumerate().map(|(at, domain)| {
+        let near: Vec<u64> = layout.domains[at]
+            .tiers
+            .iter()
+            .map(|tier| on.map_or(0, |on| on.on(host.nodes()[*tier])))
+            .collect();
+        let all: u64 = near.iter().sum();
+        let share = |bytes: &u64| *bytes as f64 / all as f64;
+        let reached = (all > 0).then(|| near.iter().map(share).collect());
+        let mut document =
+            PeriodDocument::from_layout(layout, host.nodes(), at, time_s, domain, reached);
+        document.advice = advice(setup, config, at, domain, &near);
+        (at, document)
+    });
+    domains.collect()
+}
+
+/// The advice for a domain, whose pages are on its tiers as `near` says, in bytes.
+fn advice(
+    setup: &Setup,
+    config: &Config,
+    at: usize,
+    domain: &DomainPeriod,
+    near: &[u64],
+) -> Option<AdviceDocument> {
+    let seen = domain.seen.as_ref()?;
+    let tiers = &setup.host.layout.domains[at].tiers;
+    let is_fixed =
+        matches!(config.policy, PolicyKind::Local | PolicyKind::Static | PolicyKind::Bandwidth);
+    let wanted = is_fixed.then_some(domain.verdict.shares.as_slice());
+    let has_curves = config.platform.is_some();
+    let has_ratings = setup.host.unrated.is_empty();
+    let promise = (has_curves || has_ratings)
+        .then(|| Promise::new(&setup.believed, at, tiers, seen, wanted))
+        .flatten();
+    let shares =
+        promise.as_ref().map(|it| it.shares.clone()).or_else(|| wanted.map(<[f64]>::to_vec));
+    let (gain, gain_is) = match (&promise, has_curves) {
+        (None, _) => (None, "unknown"),
+        (Some(promise), true) => (Some(promise.gain), "predicted"),
+        (Some(promise), false) if promise.gain <= 0.0 => (Some(promise.gain), "at most"),
+        (Some(promise), false) => {
+            (Some(bound(setup, tiers, &promise.shares) / seen.mean_gbps - 1.0), "at most")
+        }
+    };
+    let gain = gain.map(|gain| if gain_is == "at most" { gain.max(0.0) } else { gain });
+    let all: u64 = near.iter().sum();
+    let moved = |shares: &Vec<f64>| {
+        let lacks = near.iter().zip(shares).map(|(has, share)| share * all as f64 - *has as f64);
+        lacks.filter(|bytes| *bytes > 0.0).sum::<f64>() as u64
+    };
+    Some(AdviceDocument {
+        would_move_bytes: shares.as_ref().filter(|_| all > 0).map(moved),
+        advised_weights: shares.map(|shares| Weights::percent(&shares).as_slice().to_vec()),
+        gain: gain.map(interleaf_record::rounded),
+        gain_is: gain_is.into(),
+        is_unsaturated: promise.is_some_and(|promise| promise.is_unsaturated),
+    })
+}
+
+/// The highest bandwidth of traffic at these shares, GB/s: no tier carries more than its rating.
+fn bound(setup: &Setup, tiers: &[usize], shares: &[f64]) -> f64 {
+    let rated = tiers.iter().map(|at| setup.host.layout.tiers[*at].rated_gbps);
+    let used = rated.zip(shares).filter(|(_, share)| **share > 0.0);
+    used.map(|(gbps, share)| gbps / share).fold(f64::INFINITY, f64::min)
+}
+
+/// Whether the last periods have the same advice.
+fn is_known(periods: &[PeriodDocument]) -> bool {
+    let advised: Vec<&Vec<u16>> = periods
+        .iter()
+        .filter_map(|period| period.advice.as_ref()?.advised_weights.as_ref())
+        .collect();
+    let Some(last) = advised.len().checked_sub(ALIKE).map(|from| &advised[from..]) else {
+        // A domain with one tier has nothing to be told.
+        return periods.iter().all(|period| period.nodes.len() < 2);
+    };
+    let near = |a: &[u16], b: &[u16]| {
+        a.iter().zip(b).all(|(a, b)| (i32::from(*a) - i32::from(*b)).abs() <= POINTS)
+    };
+    last.iter().all(|points| near(points, last[0]))
+}
+
+fn summarize(
+    options: &Options,
+    config: &Config,
+    setup: &Setup,
+    way: Way,
+    advised: &[Vec<PeriodDocument>],
+) -> Result<(), Failure> {
+    let start = setup.points(&setup.start(config)?);
+    let of_domain = |(periods, start): (&Vec<PeriodDocument>, PointsDocument)| {
+        let start = start.nodes.iter().map(|node| node.points).collect();
+        summary(periods, start, config, way.name())
+    };
+    let summaries: Vec<SummaryDocument> = advised.iter().zip(start).filter_map(of_domain).collect();
+    for summary in &summaries {
+        let line = interleaf_record::json_line(summary);
+        output::data(&match options.json {
+            true => line + "\n",
+            false => interleaf_report::balance::summary(summary),
+        })?;
+    }
+    if summaries.is_empty() {
+        return Err(Failure::new(
+            "nothing was counted in a whole period: there is nothing to advise by",
+            "observe for longer, or see whether what counts has counted anything",
+        ));
+    }
+    Ok(())
+}
+
+/// The summary of the periods of a domain; `None` when nothing was counted in any.
+fn summary(
+    periods: &[PeriodDocument],
+    start_weights: Vec<u16>,
+    config: &Config,
+    way: &str,
+) -> Option<SummaryDocument> {
+    let judged: Vec<&PeriodDocument> =
+        periods.iter().filter(|period| period.advice.is_some()).collect();
+    let last = judged.last()?;
+    let mean = |values: Vec<f64>| {
+        let sum: f64 = values.iter().sum();
+        (!values.is_empty()).then(|| interleaf_record::rounded(sum / values.len() as f64))
+    };
+    let advice = last.advice.clone()?;
+    let gains = judged.iter().filter_map(|period| period.advice.as_ref()?.gain).collect();
+    Some(SummaryDocument {
+        schema: SUMMARY_SCHEMA.into(),
+        domain: last.domain.clone(),
+        nodes: last.nodes.clone(),
+        periods: judged.len(),
+        bandwidth_gbps: mean(judged.iter().filter_map(|period| period.bandwidth_gbps).collect())?,
+        reached_share: last.reached_share.clone(),
+        policy: config.policy.to_string(),
+        start_weights,
+        first_weights: last.target_weights.clone(),
+        way: way.into(),
+        curves: config.platform.clone(),
+        advice: AdviceDocument { gain: mean(gains), ..advice },
+    })
+}
+
+/// Does not wait, but stops as who waits.
+struct AtOnce<'a>(&'a Signals);
+
+impl Clock for AtOnce<'_> {
+    fn wait(&mut self, _: Duration) -> bool {
+        self.0.come().is_none()
+    }
+}

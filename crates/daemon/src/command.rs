@@ -1,0 +1,250 @@
+//! A command whose pages the loop steers for as long as it runs.
+
+use crate::{
+    config::{Config, Overrides, Scope as Wanted},
+    control_loop::{Stop, host_failure, place_first, steer},
+    setup::Setup,
+};
+use interleaf_console::{Failure, output, system};
+use interleaf_launch::Ended;
+use interleaf_linux::{
+    launch::command::{Running, Signals},
+    place::{
+        actuator::{Scope, SharedJournal},
+        journal::Journal,
+        mempolicy::Policy,
+    },
+    root::Root,
+    stop::StopFlag,
+};
+use interleaf_model::{
+    control::Controller,
+    units::{Bandwidth, Time},
+};
+use interleaf_observe::{
+    host::{Clock, Host, HostError},
+    source::Source,
+};
+use interleaf_record::{
+    balance::PeriodDocument,
+    run::{BalancedDocument, PutBackDocument, RunDocument},
+};
+use std::{
+    cell::RefCell, ffi::OsString, io, path::PathBuf, process::ExitStatus, rc::Rc, time::Duration,
+};
+
+/// The longest wait for the command once steering has failed.
+const LONG: Duration = Duration::from_secs(3600);
+
+/// A command whose pages a policy steers.
+#[derive(Clone, Debug)]
+pub struct SteerOptions {
+    /// The command and its arguments; never empty.
+    pub command: Vec<OsString>,
+    /// The policy, by name.
+    pub policy: Option<String>,
+    /// The span after which the policy decides.
+    pub period: Option<Time>,
+    /// The socket that programs write bandwidth to, in place of counters.
+    pub feed: Option<PathBuf>,
+    /// The way in which pages move: auto, vaddr or pages.
+    pub way: Option<String>,
+    /// The platform whose curves the policy believes, by name or file.
+    pub platform: Option<String>,
+    /// Whether whatever else moves pages is switched off meanwhile.
+    pub stop_rivals: bool,
+    /// The highest rate at which pages move.
+    pub migration_rate: Bandwidth,
+    /// Whether nothing is run.
+    pub dry_run: bool,
+    /// Whether only errors are printed.
+    pub quiet: bool,
+}
+
+/// Runs a command, and steers its pages while it runs; in a dry run only plans it. `command` is the
+/// command as it is recorded. Returns the record, and the end of the command if it ran.
+///
+/// # Errors
+/// When the pages cannot be steered, or the command cannot be started.
+pub fn run_steered(
+    options: &SteerOptions,
+    root: &Root,
+    command: Vec<String>,
+) -> Result<(RunDocument, Option<Ended>), Failure> {
+    let config = config(options, &command)?;
+    if options.dry_run {
+        let setup = prepare(&config, root)?;
+        let document = document(&setup, &config, root, command)?;
+        return Ok((document, None));
+    }
+    let signals = Signals::hold().map_err(system::signal_failure)?;
+    let (journal, undone) = Journal::open(root).map_err(system::journal_failure)?;
+    for undone in &undone {
+        output::message(&format!("interleaf: {}", interleaf_report::run::put_back(&undone.into())));
+    }
+    let journal: SharedJournal<'_> = Rc::new(RefCell::new(journal));
+    let mut setup = prepare(&config, root)?;
+    let source = setup.source(&config, root)?;
+    let mut document = document(&setup, &config, root, command)?;
+    if let Some(balanced) = &mut document.balance {
+        balanced.source = source.describe();
+        output::note(options.quiet, &interleaf_report::run::balanced(balanced));
+    }
+    let ended = match signals.come() {
+        Some(signal) => Ended::unstarted(signal),
+        None => {
+            let job = Job { options, config: &config, root, setup: &mut setup, source };
+            job.run(&signals, &journal, &mut document)?
+        }
+    };
+    if let Ok(journal) = Rc::try_unwrap(journal) {
+        let undone = journal.into_inner().close().map_err(system::journal_failure)?;
+        document.put_back = undone.iter().map(PutBackDocument::from).collect();
+        interleaf_launch::restore::report_restored(options.quiet, &document.put_back);
+    }
+    Ok((document, Some(ended)))
+}
+
+/// The daemon's configuration for a command.
+fn config(options: &SteerOptions, command: &[String]) -> Result<Config, Failure> {
+    let mut config = Config { rate_limit: options.migration_rate, ..Config::default() };
+    config.overrule(&Overrides {
+        policy: options.policy.as_deref(),
+        period: options.period,
+        feed: options.feed.as_deref(),
+        way: options.way.as_deref(),
+        curves: options.platform.as_deref(),
+        stop_rivals: options.stop_rivals,
+    })?;
+    config.scope = Wanted::Processes(command.first().cloned().into_iter().collect());
+    Ok(config)
+}
+
+/// All that is known before the command runs; that its pages can be moved.
+fn prepare(config: &Config, root: &Root) -> Result<Setup, Failure> {
+    let mut setup = Setup::read(config, root)?;
+    if let Some(warning) = setup.ignored_ratings() {
+        output::message(&format!("interleaf: {warning}"));
+    }
+    setup.scope = Scope::Processes(vec![]);
+    setup.choice(config)?;
+    Ok(setup)
+}
+
+fn document(
+    setup: &Setup,
+    config: &Config,
+    root: &Root,
+    command: Vec<String>,
+) -> Result<RunDocument, Failure> {
+    let choice = setup.choice(config)?;
+    let start = setup.points(&setup.start(config)?);
+    let nodes = start.iter().flat_map(|domain| &domain.nodes);
+    let nodes = nodes.map(|node| (node.node, u32::from(node.points))).collect();
+    let balanced = BalancedDocument {
+        policy: config.policy.to_string(),
+        way: choice.way.name().into(),
+        way_reason: choice.reason,
+        source: setup.counted(config, root).words(),
+        period_s: config.period.as_secs_f64(),
+        periods: vec![],
+    };
+    Ok(RunDocument { dry_run: !root.is_live(), ..RunDocument::steered(nodes, balanced, command) })
+}
+
+/// A command that is to run.
+struct Job<'j, 'a> {
+    options: &'j SteerOptions,
+    config: &'j Config,
+    root: &'a Root,
+    setup: &'j mut Setup,
+    source: Box<dyn Source>,
+}
+
+/// A command that runs, and how it ended.
+struct Child<'s> {
+    running: Running<'s>,
+    ended: Option<io::Result<ExitStatus>>,
+}
+
+impl<'a> Job<'_, 'a> {
+    /// Runs it to its end, whatever becomes of the steering.
+    fn run(
+        self,
+        signals: &Signals,
+        journal: &SharedJournal<'a>,
+        document: &mut RunDocument,
+    ) -> Result<Ended, Failure> {
+        // All that can fail comes before the command: once it runs, nobody else waits for it.
+        let mut controller = self.setup.controller(self.config)?;
+        let (program, arguments) =
+            self.options.command.split_first().unwrap_or_else(|| unreachable!());
+        let running =
+            signals.start(&Policy::Default, program, arguments).map_err(system::start_failure)?;
+        self.setup.scope = Scope::Processes(vec![running.pid()]);
+        let child = RefCell::new(Child { running, ended: None });
+        let quiet = self.options.quiet;
+        let mut periods = vec![];
+        let steered = self.steer(&child, journal, &mut controller, &mut |period| {
+            for document in period {
+                output::note(quiet, interleaf_report::balance::line(document).trim_start());
+            }
+            periods.extend_from_slice(period);
+            Ok(())
+        });
+        let mut child = child.into_inner();
+        if let Err(Failure::Error { problem, hint }) = steered
+            && child.ended.is_none()
+        {
+            output::message(&format!(
+                "interleaf: its pages stay where they are: {problem} ({hint})"
+            ));
+        }
+        let status = loop {
+            match child.ended.take() {
+                Some(ended) => break ended.map_err(system::wait_failure)?,
+                None => child.ended = child.running.wait(LONG).transpose(),
+            }
+        };
+        if let Some(balanced) = &mut document.balance {
+            balanced.periods = periods;
+        }
+        document.ended(status);
+        let (elapsed, signal) = (child.running.elapsed(), child.running.came());
+        Ok(Ended { status: Some(status), elapsed, signal })
+    }
+
+    /// Steers its pages until it ends.
+    fn steer(
+        self,
+        child: &RefCell<Child<'_>>,
+        journal: &SharedJournal<'a>,
+        controller: &mut Controller,
+        tell: &mut dyn FnMut(&[PeriodDocument]) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let Self { config, root, setup, source, .. } = self;
+        // A signal is the command's: the steering goes on until the command ends.
+        let actuators = setup.actuators(config, root, journal, StopFlag::default())?;
+        let clock = Box::new(Until(child));
+        let mut host = Host::new(root, setup.host.clone(), source, clock, actuators)
+            .map_err(|why| host_failure(&why))?;
+        let done = place_first(&mut host, controller, setup, config)
+            .and_then(|()| steer(&mut host, controller, tell));
+        match done {
+            Ok(()) | Err(Stop::Machine(HostError::Stopped)) => Ok(()),
+            Err(Stop::Machine(why)) => Err(host_failure(&why)),
+            Err(Stop::Output(why)) => Err(why),
+        }
+    }
+}
+
+/// Waits, unless the command ends; passes signals on to it meanwhile.
+struct Until<'c, 's>(&'c RefCell<Child<'s>>);
+
+impl Clock for Until<'_, '_> {
+    fn wait(&mut self, span: Duration) -> bool {
+        let mut child = self.0.borrow_mut();
+        child.ended = child.running.wait(span).transpose();
+        child.ended.is_none()
+    }
+}

@@ -1,0 +1,623 @@
+//! The configuration of the daemon: a TOML file of which [`EXAMPLE`] has every key.
+
+use core::time::Duration;
+use interleaf_console::Failure;
+use interleaf_linux::place::actuator::Way;
+use interleaf_model::{
+    format::{FileError, toml_text::TomlText},
+    policy::PolicyKind,
+    units::{Bandwidth, Time},
+    weights::Weights,
+};
+use serde::Deserialize;
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+};
+use toml::Spanned;
+
+/// A file with every key, its default, and what it is for.
+pub const EXAMPLE: &str = include_str!("example.toml");
+
+const SCHEMA: &str = "interleaf.balance/1";
+
+/// Samples shorter than this cost more than they tell; longer ones than a period are none.
+const SAMPLE_S: [f64; 2] = [0.01, 60.0];
+const PERIOD_S: [f64; 2] = [0.1, 3600.0];
+
+/// Samples in a period, at least, when the command line makes it short.
+const SAMPLES_MIN: u32 = 10;
+
+/// The longest name that the kernel keeps of a process, bytes (`TASK_COMM_LEN` less the final
+/// zero).
+const NAME_BYTES: usize = 15;
+
+/// The configuration of the daemon.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// The pages that are steered. Default: the whole machine.
+    pub scope: Scope,
+    /// Processes and control groups whose pages are not moved: processes by name with their
+    /// descendants, and control groups, which begin with `/`, with those below them. Default: none.
+    pub protected: Vec<String>,
+    /// Default: dmi.
+    pub policy: PolicyKind,
+    /// With the static policy, its weights. Default: none.
+    pub weights: Option<Weights>,
+    /// A platform whose curves the policy believes, by name or file. Default: none.
+    pub platform: Option<String>,
+    /// The span of a sample. Default: 200 ms.
+    pub sample: Duration,
+    /// The span after which the policy decides. Default: 6 s.
+    pub period: Duration,
+    /// Default: auto.
+    pub way: WantedWay,
+    /// The highest rate at which pages move. Default: 2 GB/s.
+    pub rate_limit: Bandwidth,
+    /// Whether whatever else moves pages or holds DAMON may be switched off. Default: no.
+    pub stop_rivals: bool,
+    /// The source of bandwidth. Default: counters.
+    pub source: SourceChoice,
+    /// The group whose members may feed, by name or number. Default: nobody but this user.
+    pub feed_group: Option<String>,
+    /// A file for the wanted weights. Default: none.
+    pub target: Option<PathBuf>,
+    /// The address at which metrics are served. Default: none.
+    pub metrics: Option<SocketAddr>,
+    /// A socket at which others watch. Default: `/run/interleaf/balance.sock`, where it is free.
+    pub monitor: Option<PathBuf>,
+}
+
+/// The pages that are steered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// The whole machine.
+    Machine,
+    /// A control group, by its path below the hierarchy's root.
+    Cgroup(String),
+    /// Processes by name.
+    Processes(Vec<String>),
+}
+
+/// Values that replace those of a configuration.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Overrides<'a> {
+    /// The policy, by name.
+    pub policy: Option<&'a str>,
+    /// The span after which the policy decides.
+    pub period: Option<Time>,
+    /// The socket that programs write bandwidth to.
+    pub feed: Option<&'a Path>,
+    /// The way in which pages move: auto, vaddr, paddr, quota or pages.
+    pub way: Option<&'a str>,
+    /// The platform whose curves the policy believes, by name or file.
+    pub curves: Option<&'a str>,
+    /// Whether whatever else moves pages may be switched off; no leaves it to the configuration.
+    pub stop_rivals: bool,
+}
+
+/// The way in which pages move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WantedWay {
+    /// The best that there is.
+    Auto,
+    /// This one.
+    Way(Way),
+}
+
+/// The default of the highest rate at which pages move.
+const RATE_LIMIT: &str = "2GB/s";
+
+const AUTO: &str = "auto";
+
+/// The source of bandwidth.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SourceChoice {
+    /// The machine's own counters.
+    Counters,
+    /// A socket that programs write to.
+    Feed(PathBuf),
+    /// A recorded file.
+    Replay(PathBuf),
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ConfigFile {
+    schema: Spanned<String>,
+    #[serde(default)]
+    scope: ScopeTable,
+    #[serde(default)]
+    policy: PolicyTable,
+    #[serde(default)]
+    control: ControlTable,
+    #[serde(default)]
+    migration: MigrationTable,
+    #[serde(default)]
+    source: SourceTable,
+    #[serde(default)]
+    publish: PublishTable,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ScopeTable {
+    kind: Option<Spanned<String>>,
+    cgroup: Option<Spanned<String>>,
+    processes: Option<Spanned<Vec<String>>>,
+    protected: Option<Spanned<Vec<String>>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PolicyTable {
+    name: Option<Spanned<String>>,
+    weights: Option<Spanned<String>>,
+    platform: Option<Spanned<String>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ControlTable {
+    sample: Option<Spanned<String>>,
+    period: Option<Spanned<String>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct MigrationTable {
+    way: Option<Spanned<String>>,
+    rate_limit: Option<Spanned<String>>,
+    #[serde(default)]
+    stop_rivals: bool,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SourceTable {
+    kind: Option<Spanned<String>>,
+    path: Option<PathBuf>,
+    group: Option<Spanned<String>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PublishTable {
+    target: Option<PathBuf>,
+    metrics: Option<Spanned<String>>,
+    monitor: Option<PathBuf>,
+}
+
+impl Config {
+    /// The configuration in a file.
+    fn read(path: &Path) -> Result<Self, Failure> {
+        let hint = "name a configuration; `interleaf balance --example-config` prints one";
+        let text = interleaf_catalog::text(path, hint)?;
+        Ok(Self::parse(&path.display().to_string(), &text)?)
+    }
+
+    fn parse(file: &str, text: &str) -> Result<Self, FileError> {
+        let toml = TomlText::new(file, text);
+        let read: ConfigFile = toml.read()?;
+        toml.schema(&read.schema, SCHEMA)?;
+        let control = &read.control;
+        let config = Self {
+            protected: protected(&toml, read.scope.protected.as_ref())?,
+            scope: scope(&toml, read.scope)?,
+            policy: policy(&toml, read.policy.name.as_ref())?,
+            weights: weights(&toml, &read.policy)?,
+            platform: platform(&toml, read.policy.platform.as_ref())?,
+            sample: span(&toml, "sample", control.sample.as_ref(), 0.2, SAMPLE_S)?,
+            period: span(&toml, "period", control.period.as_ref(), 6.0, PERIOD_S)?,
+            way: way(&toml, read.migration.way.as_ref())?,
+            rate_limit: rate_limit(&toml, read.migration.rate_limit.as_ref())?,
+            stop_rivals: read.migration.stop_rivals,
+            source: source(&toml, &read.source)?,
+            feed_group: feed_group(&toml, &read.source)?,
+            target: read.publish.target,
+            metrics: metrics(&toml, read.publish.metrics.as_ref())?,
+            monitor: read.publish.monitor,
+        };
+        if config.sample > config.period {
+            let (problem, hint) =
+                ("a sample is longer than a period", "make sample shorter, or period longer");
+            return Err(match (&control.sample, &control.period) {
+                (Some(sample), _) => toml.error("sample", sample, problem, hint),
+                (None, Some(period)) => toml.error("period", period, problem, hint),
+                (None, None) => toml.file_error("sample", problem, hint),
+            });
+        }
+        Ok(config)
+    }
+
+    /// The configuration in `file`, or the default one, with other values.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or a value is invalid.
+    pub fn load(file: Option<&Path>, overrides: &Overrides<'_>) -> Result<Self, Failure> {
+        let mut config = match file {
+            Some(path) => Self::read(path)?,
+            None => Self::default(),
+        };
+        config.overrule(overrides)?;
+        Ok(config)
+    }
+
+    /// Steers the processes of these names; `option` is the option that names them.
+    ///
+    /// # Errors
+    /// When no process can have one of the names.
+    pub fn steer_processes(&mut self, names: &[String], option: &str) -> Result<(), Failure> {
+        self.scope = Scope::Processes(names.to_vec());
+        self.check_names(option)
+    }
+
+    /// Replaces values of the configuration.
+    pub(super) fn overrule(&mut self, by: &Overrides<'_>) -> Result<(), Failure> {
+        if let Some(policy) = by.policy {
+            self.policy = policy.parse().map_err(|why: String| Failure::new(why, ""))?;
+            if self.policy != PolicyKind::Static {
+                self.weights = None;
+            } else if self.weights.is_none() {
+                return Err(Failure::new(
+                    "--policy static: there are no weights",
+                    "write name = \"static\" and weights = \"65:35\" in a configuration, or use \
+                     `interleaf run --weights 65:35`",
+                ));
+            }
+        }
+        if let Some(path) = by.feed {
+            self.source = SourceChoice::Feed(path.into());
+        }
+        if let Some(period) = by.period {
+            let [least, most] = PERIOD_S;
+            if !(least..=most).contains(&period.seconds()) {
+                return Err(Failure::new(
+                    format!("--period {period} is not between {least} s and {most} s"),
+                    "write a time such as 6s",
+                ));
+            }
+            self.period = Duration::from_secs_f64(period.seconds());
+            self.sample = self.sample.min(self.period / SAMPLES_MIN);
+        }
+        if let Some(way) = by.way {
+            self.way = wanted_way(way).ok_or_else(|| {
+                let problem = format!("--way {way}: there is no such way to move pages");
+                Failure::new(problem, "write one of auto, vaddr, paddr, quota, pages")
+            })?;
+        }
+        if let Some(curves) = by.curves {
+            self.platform = Some(curves.into());
+        }
+        self.stop_rivals |= by.stop_rivals;
+        Ok(())
+    }
+
+    /// Makes sure that processes can have their names; `field` is where they are named.
+    pub(super) fn check_names(&self, field: &str) -> Result<(), Failure> {
+        let Scope::Processes(names) = &self.scope else { return Ok(()) };
+        match names.iter().find_map(|name| name_problem(name)) {
+            None => Ok(()),
+            Some((problem, hint)) => Err(Failure::new(format!("{field}: {problem}"), hint)),
+        }
+    }
+
+    /// Whether bandwidth comes from the machine's own counters.
+    pub(super) fn is_counted_here(&self) -> bool {
+        matches!(self.source, SourceChoice::Counters)
+    }
+
+    /// Whether bandwidth comes from a recording, which is read without waiting.
+    pub(super) fn is_replayed(&self) -> bool {
+        matches!(self.source, SourceChoice::Replay(_))
+    }
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        let schema = format!("schema = \"{SCHEMA}\"");
+        Self::parse("default", &schema).unwrap_or_else(|why| panic!("a fault of ours: {why}"))
+    }
+}
+
+fn scope(toml: &TomlText<'_>, table: ScopeTable) -> Result<Scope, FileError> {
+    let kind = table.kind.as_ref().map_or("machine", |kind| kind.get_ref().as_str());
+    let missing = |field: &str, example: &str| {
+        let problem = format!("kind is {kind}, and {field} is missing");
+        let hint = format!("add a line such as {example}");
+        Err(match &table.kind {
+            Some(kind) => toml.error("kind", kind, problem, hint),
+            None => toml.file_error(field, &problem, &hint),
+        })
+    };
+    let scope = match (kind, &table.cgroup, &table.processes) {
+        ("machine", None, None) => Scope::Machine,
+        ("cgroup", Some(path), None) => cgroup(toml, path)?,
+        ("cgroup", None, _) => return missing("cgroup", "cgroup = \"/batch.slice\""),
+        ("processes", None, Some(names)) if names.get_ref().is_empty() => {
+            return Err(toml.error("processes", names, "it names no process", "name some"));
+        }
+        ("processes", None, Some(names)) => {
+            if let Some((problem, hint)) = names.get_ref().iter().find_map(|it| name_problem(it)) {
+                return Err(toml.error("processes", names, problem, hint));
+            }
+            Scope::Processes(names.get_ref().clone())
+        }
+        ("processes", _, None) => return missing("processes", "processes = [\"solver\"]"),
+        ("machine" | "cgroup" | "processes", ..) => {
+            let problem = format!("kind is {kind}, and something else is named too");
+            let hint = "leave out what does not go with the kind, or name another kind";
+            return Err(match (&table.cgroup, &table.processes) {
+                (Some(path), _) if kind != "cgroup" => toml.error("cgroup", path, problem, hint),
+                (_, Some(names)) => toml.error("processes", names, problem, hint),
+                _ => toml.file_error("scope", &problem, hint),
+            });
+        }
+        (other, ..) => {
+            let problem = format!("\"{other}\" is no kind of scope");
+            let kind = table.kind.as_ref().unwrap_or_else(|| unreachable!());
+            return Err(toml.error("kind", kind, problem, "write machine, cgroup or processes"));
+        }
+    };
+    Ok(scope)
+}
+
+fn protected(
+    toml: &TomlText<'_>,
+    names: Option<&Spanned<Vec<String>>>,
+) -> Result<Vec<String>, FileError> {
+    let Some(names) = names else { return Ok(vec![]) };
+    let wrong = |entry: &String| match entry.starts_with('/') {
+        true => no_group(entry),
+        false => name_problem(entry),
+    };
+    match names.get_ref().iter().find_map(wrong) {
+        Some((problem, hint)) => Err(toml.error("protected", names, problem, hint)),
+        None => Ok(names.get_ref().clone()),
+    }
+}
+
+/// A platform that there is.
+fn platform(
+    toml: &TomlText<'_>,
+    name: Option<&Spanned<String>>,
+) -> Result<Option<String>, FileError> {
+    let Some(name) = name else { return Ok(None) };
+    match interleaf_catalog::platform(name.get_ref()) {
+        Err(Failure::Error { problem, hint }) => Err(toml.error("platform", name, problem, hint)),
+        _ => Ok(Some(name.get_ref().clone())),
+    }
+}
+
+/// The path of a control group.
+fn cgroup(toml: &TomlText<'_>, path: &Spanned<String>) -> Result<Scope, FileError> {
+    let text = path.get_ref();
+    if let Some((problem, hint)) = no_group(text) {
+        return Err(toml.error("cgroup", path, problem, hint));
+    }
+    Ok(Scope::Cgroup(text.clone()))
+}
+
+/// The problem of a name that is no control group, and its remedy; `None` when it may be one.
+fn no_group(path: &str) -> Option<(String, String)> {
+    let is_none = path.trim_matches('/').is_empty() || path.split('/').any(|part| part == "..");
+    is_none.then(|| {
+        let problem = format!("\"{path}\" is no control group below the hierarchy's root");
+        (problem, "write a path such as /batch.slice, or kind = \"machine\" for all".into())
+    })
+}
+
+/// The problem of a name that no process can have, and its remedy; `None` when one may have it.
+fn name_problem(name: &str) -> Option<(String, String)> {
+    if name.is_empty() {
+        return Some(("a name is empty".into(), "write names as `ps -o comm` shows them".into()));
+    }
+    if let Some((_, file)) = name.rsplit_once('/') {
+        let problem = format!("\"{name}\" is a path, and processes have names");
+        return Some((problem, format!("write {file}, as `ps -o comm` shows it")));
+    }
+    let end = (0..=NAME_BYTES).rev().find(|end| name.is_char_boundary(*end))?;
+    (name.len() > NAME_BYTES).then(|| {
+        let problem = format!("\"{name}\" is longer than a process's name, {NAME_BYTES} bytes");
+        (problem, format!("write {}, as the kernel keeps it", &name[..end]))
+    })
+}
+
+fn policy(toml: &TomlText<'_>, name: Option<&Spanned<String>>) -> Result<PolicyKind, FileError> {
+    let Some(name) = name else { return Ok(PolicyKind::Dmi) };
+    let known: Vec<&str> = PolicyKind::ALL.iter().map(|(_, name, _)| *name).collect();
+    name.get_ref().parse().map_err(|_| {
+        let problem = format!("\"{}\" is no policy", name.get_ref());
+        toml.error("name", name, problem, format!("write one of {}", known.join(", ")))
+    })
+}
+
+fn weights(toml: &TomlText<'_>, table: &PolicyTable) -> Result<Option<Weights>, FileError> {
+    let is_static = table.name.as_ref().is_some_and(|name| name.get_ref() == "static");
+    match &table.weights {
+        None => match table.name.as_ref().filter(|_| is_static) {
+            Some(name) => Err(toml.error(
+                "name",
+                name,
+                "the policy is static, and has no weights",
+                "add a line such as weights = \"65:35\"",
+            )),
+            None => Ok(None),
+        },
+        Some(weights) if !is_static => Err(toml.error(
+            "weights",
+            weights,
+            "weights go with the policy static: others find their own",
+            "leave them out, or write name = \"static\"",
+        )),
+        Some(weights) => weights.get_ref().parse().map(Some).map_err(
+            |why: interleaf_model::weights::WeightsError| {
+                toml.error("weights", weights, why, "write weights such as 65:35")
+            },
+        ),
+    }
+}
+
+fn span(
+    toml: &TomlText<'_>,
+    field: &str,
+    value: Option<&Spanned<String>>,
+    default_s: f64,
+    [least, most]: [f64; 2],
+) -> Result<Duration, FileError> {
+    let Some(value) = value else { return Ok(Duration::from_secs_f64(default_s)) };
+    let time: Time = toml.quantity(field, value)?;
+    if (least..=most).contains(&time.seconds()) {
+        return Ok(Duration::from_secs_f64(time.seconds()));
+    }
+    let problem = format!("{} is not between {least} s and {most} s", value.get_ref());
+    Err(toml.error(field, value, problem, format!("write a time such as {default_s}s")))
+}
+
+fn way(toml: &TomlText<'_>, value: Option<&Spanned<String>>) -> Result<WantedWay, FileError> {
+    let Some(value) = value else { return Ok(WantedWay::Auto) };
+    wanted_way(value.get_ref()).ok_or_else(|| {
+        let problem = format!("\"{}\" is no way to move pages", value.get_ref());
+        toml.error("way", value, problem, "write one of auto, vaddr, paddr, quota, pages")
+    })
+}
+
+/// The way of this name.
+pub(super) fn wanted_way(name: &str) -> Option<WantedWay> {
+    match name {
+        AUTO => Some(WantedWay::Auto),
+        name => Way::named(name).map(WantedWay::Way),
+    }
+}
+
+fn rate_limit(
+    toml: &TomlText<'_>,
+    value: Option<&Spanned<String>>,
+) -> Result<Bandwidth, FileError> {
+    let Some(value) = value else {
+        return Ok(RATE_LIMIT.parse().expect("a bandwidth"));
+    };
+    let rate: Bandwidth = toml.quantity("rate_limit", value)?;
+    if rate.gbps() > 0.0 {
+        return Ok(rate);
+    }
+    let hint = "write a bandwidth such as 2GB/s";
+    Err(toml.error("rate_limit", value, "at this rate no page moves", hint))
+}
+
+fn source(toml: &TomlText<'_>, table: &SourceTable) -> Result<SourceChoice, FileError> {
+    let Some(kind) = &table.kind else { return Ok(SourceChoice::Counters) };
+    match (kind.get_ref().as_str(), &table.path) {
+        ("counters", None) => Ok(SourceChoice::Counters),
+        ("feed", Some(path)) => Ok(SourceChoice::Feed(path.clone())),
+        ("replay", Some(path)) => Ok(SourceChoice::Replay(path.clone())),
+        ("feed" | "replay", None) => {
+            let problem = format!("kind is {}, and path is missing", kind.get_ref());
+            let hint = "add a line such as path = \"/run/interleaf/feed.sock\"";
+            Err(toml.error("kind", kind, problem, hint))
+        }
+        ("counters", Some(_)) => {
+            let hint = "leave path out, or write kind = \"feed\" or \"replay\"";
+            Err(toml.error("kind", kind, "counters have no path", hint))
+        }
+        (other, _) => {
+            let problem = format!("\"{other}\" is no source");
+            Err(toml.error("kind", kind, problem, "write counters, feed or replay"))
+        }
+    }
+}
+
+/// The group that may feed, where something is fed.
+fn feed_group(toml: &TomlText<'_>, table: &SourceTable) -> Result<Option<String>, FileError> {
+    let Some(group) = &table.group else { return Ok(None) };
+    if table.kind.as_ref().is_none_or(|kind| kind.get_ref() != "feed") {
+        let hint = "leave group out, or write kind = \"feed\"";
+        return Err(toml.error("group", group, "only a feed has a group", hint));
+    }
+    if group.get_ref().is_empty() {
+        let hint = "write a group of /etc/group, such as group = \"interleaf\"";
+        return Err(toml.error("group", group, "a group's name is empty", hint));
+    }
+    Ok(Some(group.get_ref().clone()))
+}
+
+fn metrics(
+    toml: &TomlText<'_>,
+    value: Option<&Spanned<String>>,
+) -> Result<Option<SocketAddr>, FileError> {
+    let Some(value) = value else { return Ok(None) };
+    value.get_ref().parse().map(Some).map_err(|_| {
+        let problem = format!("\"{}\" is no address with a port", value.get_ref());
+        toml.error("metrics", value, problem, "write one such as 127.0.0.1:9464")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    fn parse(text: &str) -> Result<Config, String> {
+        let text = format!("schema = \"{SCHEMA}\"\n{text}");
+        Config::parse("balance.toml", &text).map_err(|why| why.to_string())
+    }
+
+    #[test]
+    fn the_example_is_the_default() {
+        assert_eq!(Config::parse("example", EXAMPLE).unwrap(), Config::default());
+    }
+
+    /// Lines that are only examples are right too.
+    #[test]
+    fn the_examples_in_the_example_are_taken() {
+        let config = parse(
+            "[scope]\nkind = \"processes\"\nprocesses = [\"solver\", \"java\"]\n\
+             [policy]\nname = \"static\"\nweights = \"65:35\"\nplatform = \"gnr120-cz122\"\n\
+             [source]\nkind = \"feed\"\npath = \"/run/interleaf/feed.sock\"\n\
+             group = \"interleaf\"\n\
+             [publish]\ntarget = \"/run/interleaf/target\"\nmetrics = \"127.0.0.1:9464\"\n",
+        )
+        .unwrap();
+        assert_eq!(config.scope, Scope::Processes(vec!["solver".into(), "java".into()]));
+        assert_eq!(config.weights.unwrap().as_slice(), [65, 35]);
+        assert_eq!(config.source, SourceChoice::Feed("/run/interleaf/feed.sock".into()));
+        assert_eq!(config.feed_group.as_deref(), Some("interleaf"));
+        let cgroup = parse("[scope]\nkind = \"cgroup\"\ncgroup = \"/batch.slice\"\n").unwrap();
+        assert_eq!(cgroup.scope, Scope::Cgroup("/batch.slice".into()));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let table = [
+            ("[scope]\nkind = \"all\"", "\"all\" is no kind of scope"),
+            ("[scope]\nkind = \"cgroup\"", "kind is cgroup, and cgroup is missing"),
+            ("[scope]\ncgroup = \"/x\"", "kind is machine, and something else is named too"),
+            ("[scope]\nkind = \"processes\"\nprocesses = []", "it names no process"),
+            ("[policy]\nname = \"best\"", "\"best\" is no policy"),
+            ("[policy]\nname = \"static\"", "the policy is static, and has no weights"),
+            ("[policy]\nweights = \"3:1\"", "weights go with the policy static"),
+            ("[policy]\nname = \"static\"\nweights = \"3\"", ""),
+            ("[control]\nsample = \"1ms\"", "1ms is not between 0.01 s and 60 s"),
+            ("[control]\nsample = \"7s\"", "a sample is longer than a period"),
+            ("[control]\nperiod = \"6\"", "\"6\" is not a time"),
+            ("[migration]\nway = \"fast\"", "\"fast\" is no way to move pages"),
+            ("[migration]\nrate_limit = \"0GB/s\"", "at this rate no page moves"),
+            ("[source]\nkind = \"feed\"", "kind is feed, and path is missing"),
+            ("[source]\nkind = \"pcm\"", "\"pcm\" is no source"),
+            ("[source]\nkind = \"counters\"\npath = \"/x\"", "counters have no path"),
+            ("[source]\ngroup = \"x\"", "only a feed has a group"),
+            ("[source]\nkind = \"feed\"\npath = \"/x\"\ngroup = \"\"", "name is empty"),
+            ("[publish]\nmetrics = \"9464\"", "\"9464\" is no address with a port"),
+            ("[publish]\nmetric = \"9464\"", "metric"),
+            ("[scope]\nprotected = [\"/\"]", "\"/\" is no control group below"),
+            ("[scope]\nprotected = [\"bin/sh\"]", "\"bin/sh\" is a path"),
+            ("[scope]\nprotected = [\"/kept\", \"sh\"]", ""),
+        ];
+        for (text, expected) in table {
+            match parse(text) {
+                Err(why) => assert!(why.contains(expected), "{text}: {why}"),
+                Ok(config) => assert!(expected.is_empty(), "{text}: {config:?}"),
+            }
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! The loop of the daemon: it observes a machine for a period, lets the policies decide, and hands
+//! the decision to the actuators, until a signal, the end of its time or an error.
+
+use crate::{
+    config::Config,
+    notify::Manager,
+    options::Options,
+    publish::Publisher,
+    setup::{self, Setup},
+};
+use interleaf_console::{Failure, output, system};
+use interleaf_linux::{
+    launch::command::Signals,
+    place::{actuator::SharedJournal, journal::Journal},
+    root::Root,
+};
+use interleaf_model::{
+    control::Controller,
+    machine::{Decision, Machine as _, ScopeLayout},
+};
+use interleaf_observe::host::{Clock, Host, HostError};
+use interleaf_record::{balance::PeriodDocument, run::PutBackDocument};
+use std::{
+    cell::RefCell,
+    rc::Rc,
+    time::{Duration, Instant},
+};
+
+/// A limit of a period that is never reached.
+pub(crate) const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 86_400);
+
+/// Balances the pages of the live machine `root` until a signal comes, and restores the settings
+/// that were changed for it.
+///
+/// # Errors
+/// When the machine cannot be observed or its pages cannot be moved, or a setting cannot be
+/// restored.
+pub fn run(options: &Options, config: &Config, root: &Root) -> Result<(), Failure> {
+    system::check_live(root)?;
+    let signals = Signals::hold().map_err(system::signal_failure)?;
+    let (journal, undone) = Journal::open(root).map_err(system::journal_failure)?;
+    for undone in &undone {
+        output::message(&format!("interleaf: {}", interleaf_report::run::put_back(&undone.into())));
+    }
+    let journal: SharedJournal<'_> = Rc::new(RefCell::new(journal));
+    let ended = balance(options, config, root, &journal, &signals);
+    // The actuators ended with `balance`; the settings that it changed are restored now.
+    match (ended, put_back(journal)) {
+        (Err(why), Err(left)) => {
+            output::tell(left);
+            Err(why)
+        }
+        (ended, done) => done.and(ended),
+    }
+}
+
+/// Restores the settings that are still changed, and prints all of them.
+fn put_back(journal: SharedJournal<'_>) -> Result<(), Failure> {
+    // Nothing else holds the journal now. If something did, its end would restore the settings.
+    let Some(journal) = Rc::into_inner(journal) else { return Ok(()) };
+    let undone = journal.into_inner().close().map_err(system::journal_failure)?;
+    let undone: Vec<PutBackDocument> = undone.iter().map(PutBackDocument::from).collect();
+    interleaf_launch::restore::report_restored(false, &undone);
+    Ok(())
+}
+
+/// Observes, decides and moves pages until it is told to stop.
+fn balance<'a>(
+    options: &Options,
+    config: &Config,
+    root: &'a Root,
+    journal: &SharedJournal<'a>,
+    signals: &Signals,
+) -> Result<(), Failure> {
+    let setup = Setup::read(config, root)?;
+    let source = setup.source(config, root)?;
+    let actuators = setup.actuators(config, root, journal, signals.stop_flag())?;
+    for line in setup.words(config, &actuators, source.describe()) {
+        output::message(&format!("interleaf: {line}"));
+    }
+    let mut controller = setup.controller(config)?;
+    let manager = &Manager::new();
+    let clock = Box::new(Waits { signals, manager, until: until(options) });
+    let mut host = Host::new(root, setup.host.clone(), source, clock, actuators)
+        .map_err(|why| host_failure(&why))?;
+    let mut publisher = Publisher::daemon(config, options, manager)?;
+    let tell = &mut |period: &[PeriodDocument]| publisher.publish(period);
+    let done = place_first(&mut host, &controller, &setup, config)
+        .inspect(|()| manager.ready("observing for the first period"))
+        .and_then(|()| steer(&mut host, &mut controller, tell));
+    manager.stopping();
+    // The daemon has done its work all the same.
+    let missing = publisher.close();
+    match done {
+        Ok(()) | Err(Stop::Machine(HostError::Stopped)) if missing.is_err() => {
+            missing.err().map(output::tell);
+            Ok(())
+        }
+        Ok(()) | Err(Stop::Machine(HostError::Stopped)) => Ok(()),
+        Err(Stop::Machine(why)) => Err(host_failure(&why)),
+        Err(Stop::Output(why)) => Err(why),
+    }
+}
+
+/// The time at which it stops by itself.
+pub(crate) fn until(options: &Options) -> Option<Instant> {
+    let limit =
+        options.duration.and_then(|limit| Duration::try_from_secs_f64(limit.seconds()).ok());
+    // A time beyond the clock is never.
+    limit.and_then(|limit| Instant::now().checked_add(limit))
+}
+
+/// The reason why the loop ends.
+pub(crate) enum Stop {
+    Machine(HostError),
+    Output(Failure),
+}
+
+impl From<HostError> for Stop {
+    fn from(why: HostError) -> Self {
+        Self::Machine(why)
+    }
+}
+
+/// Places pages by the shares with which the policies begin, before any observation.
+pub(crate) fn place_first(
+    host: &mut Host<'_>,
+    controller: &Controller,
+    setup: &Setup,
+    config: &Config,
+) -> Result<(), Stop> {
+    let tiers = host.layout().tiers.len();
+    let scopes = host.layout().scopes.iter().enumerate();
+    let target = |(scope, layout): (usize, &ScopeLayout)| {
+        setup.target(config, scope, controller.start(layout.domain, tiers))
+    };
+    let decision = Decision { targets: scopes.map(target).collect() };
+    Ok(host.apply(&decision)?)
+}
+
+/// Runs the loop on a machine after [`place_first`] until it has to stop. `tell` gets a document
+/// for each domain after each period.
+pub(crate) fn steer(
+    host: &mut Host<'_>,
+    controller: &mut Controller,
+    tell: &mut dyn FnMut(&[PeriodDocument]) -> Result<(), Failure>,
+) -> Result<(), Stop> {
+    loop {
+        let period = controller.period(host, FOR_EVER);
+        let notes = host.take_notes();
+        // The notes of a period that a signal cuts short are printed too.
+        let print = || {
+            for note in &notes {
+                output::message(&format!("interleaf: {note}"));
+            }
+        };
+        let period = period.inspect_err(|_| print())?;
+        let domains = period.domains.iter().enumerate();
+        let documents: Vec<_> = domains
+            .map(|(at, domain)| PeriodDocument::new(host, at, period.time_s, domain))
+            .collect();
+        tell(&documents).map_err(Stop::Output)?;
+        print();
+    }
+}
+
+/// A clock that waits until a signal comes or the time is over.
+pub(crate) struct Waits<'a> {
+    pub(crate) signals: &'a Signals,
+    pub(crate) manager: &'a Manager,
+    pub(crate) until: Option<Instant>,
+}
+
+impl Clock for Waits<'_> {
+    fn wait(&mut self, span: Duration) -> bool {
+        self.manager.alive();
+        let left = self.until.map(|until| until.saturating_duration_since(Instant::now()));
+        let is_last = left.is_some_and(|left| left < span);
+        let wait = left.map_or(span, |left| left.min(span));
+        self.signals.wait(wait).is_none() && !is_last
+    }
+}
+
+pub(crate) fn host_failure(why: &HostError) -> Failure {
+    let hint: String = match why {
+        HostError::Actuator(why) => return setup::actuator_failure(why),
+        HostError::Source(_) => "see whether what it reads is still there".into(),
+        HostError::Root(why) if why.is_permission() => "run it as root".into(),
+        HostError::Root(_) | HostError::Stopped => "report it".into(),
+    };
+    Failure::new(why.to_string(), hint)
+}

@@ -1,0 +1,79 @@
+//! The setup of the daemon and its writes, without changing anything.
+//!
+//! Everything that would be done is done, on a root whose writes are noted: what is printed is what
+//! the daemon writes, not what somebody thinks that it does.
+
+use crate::{
+    config::Config,
+    setup::{Setup, actuator_failure},
+};
+use interleaf_console::{Failure, output, system};
+use interleaf_linux::{
+    place::{
+        actuator::{Actuator, SharedJournal},
+        journal::Journal,
+    },
+    root::Root,
+    stop::StopFlag,
+};
+use interleaf_record::balance::{PlanDocument, WriteDocument};
+use std::{cell::RefCell, rc::Rc};
+
+/// Prints the setup of the daemon, and every write to the kernel that it would make.
+///
+/// # Errors
+/// When the machine cannot be read, or its pages cannot be moved.
+pub fn run(config: &Config, json: bool, root: &Root) -> Result<(), Failure> {
+    let document = plan(config, root)?;
+    output::data(&match json {
+        true => interleaf_record::json(&document),
+        false => interleaf_report::balance::plan(&document),
+    })
+}
+
+fn plan(config: &Config, root: &Root) -> Result<PlanDocument, Failure> {
+    let setup = Setup::read(config, root)?;
+    let (journal, _) = Journal::open(root).map_err(system::journal_failure)?;
+    let journal: SharedJournal<'_> = Rc::new(RefCell::new(journal));
+    let mut actuators = setup.actuators(config, root, &journal, StopFlag::default())?;
+    let mut document = setup.plan(config, &actuators, root)?;
+    let start = setup.start(config)?;
+    document.start = setup.points(&start);
+    set(&setup, config, &mut actuators, &start)?;
+    document.writes = written(root, 0);
+    let (next, done) = (setup.by_rating(), root.noted().len());
+    let points = setup.points(&next);
+    if points != document.start {
+        set(&setup, config, &mut actuators, &next)?;
+        document.next = points;
+        document.next_writes = written(root, done);
+    }
+    Ok(document)
+}
+
+fn set(
+    setup: &Setup,
+    config: &Config,
+    actuators: &mut [Option<Box<dyn Actuator + '_>>],
+    shares: &[Vec<f64>],
+) -> Result<(), Failure> {
+    for (scope, (actuator, shares)) in actuators.iter_mut().zip(shares).enumerate() {
+        let Some(actuator) = actuator else { continue };
+        actuator
+            .set(&setup.goal(config, scope, shares.clone()))
+            .map_err(|why| actuator_failure(&why))?;
+    }
+    Ok(())
+}
+
+/// The writes after the first `since`, with the present content of each file.
+fn written(root: &Root, since: usize) -> Vec<WriteDocument> {
+    let noted = root.noted().into_iter().skip(since);
+    let document = |write: interleaf_linux::root::Write| {
+        let was = root.peek(&write.path).ok().flatten();
+        // Of some files a capture has no more than the name.
+        let was = was.map(|was| was.trim().to_string()).filter(|was| !was.is_empty());
+        WriteDocument { was, path: write.path, text: write.text }
+    };
+    noted.map(document).collect()
+}

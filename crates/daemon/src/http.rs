@@ -1,0 +1,280 @@
+//! As much of HTTP/1 as it takes to be asked for a page: a request without a body, an answer, and
+//! the connection is closed.
+//!
+//! One thread serves all, and waits for none of them: who says nothing, or reads nothing, has a
+//! few seconds, and when there are too many the one that came first has to go.
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::{
+    io::{self, Read as _, Write as _},
+    net::{SocketAddr, TcpListener, TcpStream},
+    os::unix::net::UnixStream,
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+/// Connections at once.
+const CLIENTS_MAX: usize = 16;
+
+/// The longest time of a connection.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The longest request, bytes.
+const ASKED_MAX: usize = 8192;
+
+/// The most header fields of one.
+const FIELDS_MAX: usize = 64;
+
+/// A request.
+pub(super) struct Request<'a> {
+    /// The path without its query.
+    pub(super) path: &'a str,
+    /// The values of all `Accept` fields, separated by commas.
+    pub(super) accept: &'a str,
+}
+
+/// An answer.
+pub(super) struct Page {
+    /// The status, such as `200 OK`.
+    pub(super) status: &'static str,
+    /// The type of the content.
+    pub(super) kind: &'static str,
+    pub(super) body: String,
+}
+
+impl Page {
+    pub(super) fn text(status: &'static str, body: &str) -> Self {
+        Self { status, kind: "text/plain; charset=utf-8", body: body.into() }
+    }
+}
+
+/// A server, until it is dropped.
+pub(super) struct Server {
+    address: SocketAddr,
+    /// Its end ends the thread.
+    stop: Option<UnixStream>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    /// Answers what is asked for at `address`.
+    pub(super) fn start(
+        address: SocketAddr,
+        page: impl Fn(&Request<'_>) -> Page + Send + 'static,
+    ) -> io::Result<Self> {
+        let listener = TcpListener::bind(address)?;
+        listener.set_nonblocking(true)?;
+        let address = listener.local_addr()?;
+        let (stop, stopped) = UnixStream::pair()?;
+        let thread = thread::Builder::new().name("metrics".into());
+        let thread = thread.spawn(move || serve(&listener, &stopped, &page))?;
+        Ok(Self { address, stop: Some(stop), thread: Some(thread) })
+    }
+
+    /// The address of the server; port 0 has become a free one.
+    pub(super) fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        drop(self.thread.take().map(JoinHandle::join));
+    }
+}
+
+/// The connections.
+struct Client {
+    stream: TcpStream,
+    /// When it has to have ended.
+    until: Instant,
+    asked: Vec<u8>,
+    /// The answer, and how much of it is written.
+    answer: Option<(Vec<u8>, usize)>,
+}
+
+fn serve(listener: &TcpListener, stopped: &UnixStream, page: &dyn Fn(&Request<'_>) -> Page) {
+    let mut clients: Vec<Client> = vec![];
+    loop {
+        let mut watched = vec![PollFd::new(stopped, PollFlags::IN)];
+        watched.push(PollFd::new(listener, PollFlags::IN));
+        watched.extend(clients.iter().map(|client| {
+            let is_answered = client.answer.is_some();
+            let wanted = if is_answered { PollFlags::OUT } else { PollFlags::IN };
+            PollFd::new(&client.stream, wanted)
+        }));
+        let now = Instant::now();
+        let next = clients.iter().map(|client| client.until.saturating_duration_since(now)).min();
+        // A millisecond more: time that is over has passed then.
+        let next = next.and_then(|left| Timespec::try_from(left + Duration::from_millis(1)).ok());
+        match poll(&mut watched, next.as_ref()) {
+            Err(rustix::io::Errno::INTR) => continue,
+            Err(_) => return,
+            Ok(_) => {}
+        }
+        let ready: Vec<bool> = watched.iter().map(|fd| !fd.revents().is_empty()).collect();
+        if ready[0] {
+            return;
+        }
+        let (now, mut at) = (Instant::now(), 1);
+        clients.retain_mut(|client| {
+            at += 1;
+            client.until > now && (!ready[at] || client.goes_on(page))
+        });
+        if ready[1] {
+            accept(listener, &mut clients);
+        }
+    }
+}
+
+fn accept(listener: &TcpListener, clients: &mut Vec<Client>) {
+    let Ok((stream, _)) = listener.accept() else {
+        // No file is left to this process, say: it would be told of this one again at once.
+        thread::sleep(Duration::from_millis(100));
+        return;
+    };
+    if clients.len() >= CLIENTS_MAX {
+        clients.remove(0);
+    }
+    if stream.set_nonblocking(true).is_ok() {
+        let until = Instant::now() + PATIENCE;
+        clients.push(Client { stream, until, asked: vec![], answer: None });
+    }
+}
+
+impl Client {
+    /// Reads or writes as much as goes; whether there is more to do.
+    fn goes_on(&mut self, page: &dyn Fn(&Request<'_>) -> Page) -> bool {
+        let done = match &mut self.answer {
+            Some((answer, written)) => self.stream.write(&answer[*written..]).map(|count| {
+                *written += count;
+                *written < answer.len()
+            }),
+            None => {
+                let mut bytes = [0; 1024];
+                self.stream.read(&mut bytes).map(|count| {
+                    self.asked.extend_from_slice(&bytes[..count]);
+                    self.answer = answer(&self.asked, page).map(|answer| (answer, 0));
+                    count > 0
+                })
+            }
+        };
+        let later = [io::ErrorKind::WouldBlock, io::ErrorKind::Interrupted];
+        done.unwrap_or_else(|why| later.contains(&why.kind()))
+    }
+}
+
+/// The answer to a request; none while it has not come wholly.
+fn answer(asked: &[u8], page: &dyn Fn(&Request<'_>) -> Page) -> Option<Vec<u8>> {
+    let mut fields = [httparse::EMPTY_HEADER; FIELDS_MAX];
+    let mut request = httparse::Request::new(&mut fields);
+    let is_whole = request.parse(asked).map(|parsed| parsed.is_complete());
+    let mut with_body = true;
+    let page = match (is_whole, request.method, request.path) {
+        (Ok(false), ..) if asked.len() < ASKED_MAX => return None,
+        (Ok(true), Some(method @ ("GET" | "HEAD")), Some(path)) => {
+            with_body = method == "GET";
+            let path = path.split('?').next().unwrap_or_default();
+            let accept = accepted(request.headers);
+            page(&Request { path, accept: &accept })
+        }
+        (Ok(true), ..) => Page::text("405 Method Not Allowed", "only GET and HEAD\n"),
+        _ => Page::text("400 Bad Request", "this is no request\n"),
+    };
+    let Page { status, kind, body } = page;
+    let length = body.len();
+    let mut text = format!(
+        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\n\
+         Connection: close\r\n\r\n"
+    );
+    if with_body {
+        text += &body;
+    }
+    Some(text.into_bytes())
+}
+
+/// The values of all `Accept` fields.
+fn accepted(fields: &[httparse::Header<'_>]) -> String {
+    let accept = fields.iter().filter(|field| field.name.eq_ignore_ascii_case("accept"));
+    let values: Vec<_> = accept.map(|field| String::from_utf8_lossy(field.value)).collect();
+    values.join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    fn started() -> Server {
+        let page = |request: &Request<'_>| match request.path {
+            "/accept" => Page::text("200 OK", request.accept),
+            "/long" => Page::text("200 OK", &"x".repeat(8 << 20)),
+            path => Page::text("200 OK", path),
+        };
+        Server::start("127.0.0.1:0".parse().unwrap(), page).unwrap()
+    }
+
+    fn connect(server: &Server) -> TcpStream {
+        let stream = TcpStream::connect(server.address()).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        stream
+    }
+
+    fn ask(server: &Server, request: &[u8]) -> String {
+        let mut stream = connect(server);
+        stream.write_all(request).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    #[test]
+    fn a_page_is_answered() {
+        let server = started();
+        let answer = ask(&server, b"GET /a?b=c HTTP/1.1\r\nHost: x\r\n\r\n");
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        assert!(head.starts_with("HTTP/1.1 200 OK\r\nContent-Type: text/plain"), "{head}");
+        assert!(head.contains("\r\nContent-Length: 2\r\n"), "{head}");
+        assert_eq!(body, "/a");
+        let head = ask(&server, b"HEAD /a HTTP/1.1\r\n\r\n");
+        assert!(head.contains("Content-Length: 2\r\n") && head.ends_with("\r\n\r\n"), "{head}");
+        let several = b"GET /accept HTTP/1.1\r\naccept: a/b;q=1\r\nACCEPT: c/d\r\n\r\n";
+        assert!(ask(&server, several).ends_with("\r\n\r\na/b;q=1,c/d"));
+        let long = ask(&server, b"GET /long HTTP/1.0\r\n\r\n");
+        assert_eq!(long.split_once("\r\n\r\n").unwrap().1.len(), 8 << 20);
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        let server = started();
+        let long = format!("GET /{} ", "x".repeat(ASKED_MAX - 6));
+        let table: [(&[u8], &str); 4] = [
+            (b"POST /a HTTP/1.1\r\n\r\n", "405"),
+            (b"\x16\x03\x01\r\n\r\n", "400"),
+            (b"GET\r\n\r\n", "400"),
+            (long.as_bytes(), "400"),
+        ];
+        for (request, status) in table {
+            let answer = ask(&server, request);
+            assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{request:?}: {answer}");
+        }
+    }
+
+    /// Those who say nothing, say half of it or do not read keep nobody from an answer, however
+    /// many there are, and are let go.
+    #[test]
+    fn silence_holds_up_nobody() {
+        let server = started();
+        let mut unread = connect(&server);
+        unread.write_all(b"GET /long HTTP/1.1\r\n\r\n").unwrap();
+        let mut silent: Vec<_> = (0..3 * CLIENTS_MAX).map(|_| connect(&server)).collect();
+        silent.iter_mut().step_by(2).for_each(|half| half.write_all(b"GET /").unwrap());
+        assert!(ask(&server, b"GET /a HTTP/1.1\r\n\r\n").ends_with("/a"));
+        // The end, or an error where what it said was not read: an answer it is not.
+        assert_eq!(silent[0].read(&mut [0; 10]).unwrap_or(0), 0, "it is let go");
+        let address = server.address();
+        drop(server);
+        TcpListener::bind(address).unwrap();
+    }
+}

@@ -1,0 +1,120 @@
+//! Messages to a service manager (sd_notify(3)): the daemon is ready, its status, its loop is
+//! alive, it stops. Without a manager none is sent.
+
+use interleaf_record::balance::PeriodDocument;
+use sd_notify::NotifyState;
+use std::{
+    cell::Cell,
+    time::{Duration, Instant},
+};
+
+/// The watchdog is notified this many times in its span.
+const BEATS: u32 = 4;
+
+/// A service manager, if there is one.
+pub(super) struct Manager {
+    /// The interval in which the watchdog is notified.
+    every: Option<Duration>,
+    beaten: Cell<Instant>,
+}
+
+impl Manager {
+    pub(super) fn new() -> Self {
+        let every = sd_notify::watchdog_enabled().map(|span| span / BEATS);
+        Self { every, beaten: Cell::new(Instant::now()) }
+    }
+
+    /// All is set up.
+    pub(super) fn ready(&self, what: &str) {
+        tell(&[NotifyState::Ready, NotifyState::Status(what)]);
+    }
+
+    /// The loop turns: it comes by here at each sample.
+    pub(super) fn alive(&self) {
+        if self.every.is_some_and(|every| self.beaten.get().elapsed() >= every) {
+            tell(&[NotifyState::Watchdog]);
+            self.beaten.set(Instant::now());
+        }
+    }
+
+    /// The line that `systemctl status` shows.
+    pub(super) fn status(&self, period: &PeriodDocument) {
+        let weights = period.target_weights.iter().map(u16::to_string).collect::<Vec<_>>();
+        let (decision, reason) = (&period.decision, &period.reason);
+        let line = format!("{}: {} {decision}: {reason}", period.domain, weights.join(":"));
+        // A line end would begin another variable.
+        tell(&[NotifyState::Status(&line.replace(['\n', '\r'], " "))]);
+    }
+
+    /// The daemon restores settings from now on.
+    pub(super) fn stopping(&self) {
+        tell(&[NotifyState::Stopping]);
+    }
+}
+
+fn tell(state: &[NotifyState<'_>]) {
+    // A manager that does not listen is no reason to stop.
+    let _ = sd_notify::notify(state);
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+    use interleaf_record::balance::SCHEMA;
+    use std::{env, os::unix::net::UnixDatagram, process::Command, thread};
+
+    /// With a manager it is told all this; without one nothing fails.
+    #[test]
+    fn tells() {
+        let manager = Manager::new();
+        manager.ready("set up");
+        manager.alive();
+        thread::sleep(Duration::from_millis(30));
+        manager.alive();
+        manager.status(&PeriodDocument {
+            schema: SCHEMA.into(),
+            time_s: 6.0,
+            domain: "node0".into(),
+            nodes: vec![0, 1],
+            target_weights: vec![65, 35],
+            reached_share: None,
+            reached_bytes: None,
+            bandwidth_gbps: None,
+            tier_bandwidth_gbps: vec![],
+            tier_latency_ns: vec![],
+            migrated_bytes: 0,
+            decision: "wait".into(),
+            reason: "two\nlines".into(),
+            advice: None,
+        });
+        manager.stopping();
+    }
+
+    /// The environment is of a whole process: the test above is run in one of its own.
+    #[test]
+    fn a_manager_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("notify");
+        let socket = UnixDatagram::bind(&path).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        let test = module_path!().split_once("::").unwrap().1.to_owned() + "::tells";
+        let done = Command::new(env::current_exe().unwrap())
+            .args(["--exact", &test])
+            .env("NOTIFY_SOCKET", &path)
+            .env("WATCHDOG_USEC", "80000")
+            .env_remove("WATCHDOG_PID")
+            .output()
+            .unwrap();
+        assert!(done.status.success(), "{done:?}");
+        let told: Vec<String> = (0..4)
+            .map(|_| {
+                let mut bytes = [0; 200];
+                let count = socket.recv(&mut bytes).unwrap();
+                String::from_utf8_lossy(&bytes[..count]).trim_end().into()
+            })
+            .collect();
+        let status = "STATUS=node0: 65:35 wait: two lines";
+        assert_eq!(told, ["READY=1\nSTATUS=set up", "WATCHDOG=1", status, "STOPPING=1"]);
+    }
+}

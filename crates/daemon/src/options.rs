@@ -1,0 +1,16 @@
+//! Options of a run of the loop that are no part of its configuration.
+
+use interleaf_model::units::Time;
+use std::path::PathBuf;
+
+/// How long the loop runs, and where its periods go.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// The time after which it stops; `None` for never, in advice when the answer is known, and 300
+    /// s on a simulated machine.
+    pub duration: Option<Time>,
+    /// Whether each period is printed as a line of JSON.
+    pub json: bool,
+    /// The file to which each period is appended as a line of JSON.
+    pub output: Option<PathBuf>,
+}

@@ -1,0 +1,594 @@
+//! The setup of the daemon: the machine as the loop sees it, its actuators and its source of
+//! bandwidth.
+
+use crate::config::{Config, Scope as Wanted, SourceChoice, WantedWay};
+use interleaf_console::{Failure, system};
+use interleaf_linux::{
+    launch::unix_socket::{self, Access},
+    machine::{
+        damon::{
+            self,
+            probe::{ProbeError, Probed, probe},
+        },
+        node::Node,
+        topology::Machine,
+    },
+    place::{
+        actuator::{
+            Actuator, ActuatorError, Choice, Goal, Scope, Setting, SharedJournal,
+            choose::{Ranked, Way, choose},
+            multi_socket::divide,
+        },
+        journal::{self, Claim},
+        layout::HostLayout,
+    },
+    process::{
+        Process,
+        cgroup::{Group, Trees},
+        numa_maps::NodeBytes,
+    },
+    root::Root,
+    stop::StopFlag,
+};
+use interleaf_model::{
+    control::{Controller, Settings},
+    machine::{Order, ScopeKind, ScopeLayout, Target},
+    platform::Platform,
+    policy::{Place, PolicyKind},
+    rated,
+    weights::Weights,
+};
+use interleaf_observe::{
+    counters::{Counters, plan::plan, table::tables},
+    feed::Feed,
+    replay::Replay,
+    source::{Source, Uncounted},
+};
+use interleaf_record::balance::{
+    DomainDocument, NodePoints, PLAN_SCHEMA, PlanDocument, PointsDocument, SourceDocument,
+};
+
+/// The alternative for users without counters or without an expander.
+const SIMULATED: &str = "`interleaf balance --platform gnr120-cz122` shows the same loop on a \
+                         simulated machine";
+
+/// The part of a scope's pages that may migrate in a sample that is judged, 0 to 1. A step of the
+/// policies is 0.02 at least.
+const PLACEMENT_FLOOR: f64 = 0.005;
+
+/// Everything that is known before anything is changed.
+pub(super) struct Setup {
+    machine: Machine,
+    pub(super) host: HostLayout,
+    pub(super) scope: Scope,
+    protected: Vec<Scope>,
+    /// The features of DAMON; `None` where it cannot be probed.
+    kernel: Option<Probed>,
+    /// The reason why DAMON cannot be probed.
+    unasked: Option<String>,
+    /// The platform that policies believe in.
+    pub(super) believed: Platform,
+}
+
+impl Setup {
+    /// Reads the machine, and asks DAMON what it takes. On a captured machine, which cannot be
+    /// asked, it takes what its release has by `docs/kernels.md`.
+    pub(super) fn read(config: &Config, root: &Root) -> Result<Self, Failure> {
+        let machine = Machine::read(root).map_err(system::read_failure)?;
+        let mut host = HostLayout::new(&machine).map_err(|why| {
+            Failure::new(
+                why.to_string(),
+                format!("`interleaf doctor` says how an expander becomes a node; {SIMULATED}"),
+            )
+        })?;
+        if host.layout.domains.iter().all(|domain| domain.tiers.len() < 2) {
+            return Err(Failure::new(
+                "each socket has one memory node near it: there is nothing to steer",
+                format!("`interleaf doctor` says how an expander becomes a node; {SIMULATED}"),
+            ));
+        }
+        let scope = scope(config, root)?;
+        let protected = protected(config, root)?;
+        host.layout.scopes = (0..host.layout.domains.len())
+            .map(|domain| ScopeLayout {
+                name: scope_name(&config.scope),
+                kind: kind(&config.scope),
+                domain,
+                steered: true,
+            })
+            .collect();
+        let asked = if root.is_live() { probe(root) } else { Err(ProbeError::Captured) };
+        let (kernel, unasked) = match asked {
+            Ok(kernel) => (Some(kernel), None),
+            Err(ProbeError::Captured) => {
+                let release = machine.kernel.as_deref().unwrap_or_default();
+                (machine.damon.as_ref().and_then(|_| Probed::of_release(release)), None)
+            }
+            Err(why) => (None, Some(probe_text(root, &why))),
+        };
+        let believed = match &config.platform {
+            None => rated::platform(&host.layout),
+            Some(name) => {
+                let platform = interleaf_catalog::platform(name)?;
+                let (has, wants) = (platform.tiers.len(), host.nodes.len());
+                if has != wants {
+                    return Err(Failure::new(
+                        format!("{name} has {has} tiers, and this machine {wants} memory nodes"),
+                        "name a platform like this machine, or leave platform out",
+                    ));
+                }
+                platform
+            }
+        };
+        Ok(Self { machine, host, scope, protected, kernel, unasked, believed })
+    }
+
+    pub(super) fn scopes(&self) -> &[ScopeLayout] {
+        &self.host.layout.scopes
+    }
+
+    /// The source of bandwidth.
+    pub(super) fn source(&self, config: &Config, root: &Root) -> Result<Box<dyn Source>, Failure> {
+        let layout = &self.host.layout;
+        let (domains, tiers) = (layout.domains.len(), layout.tiers.len());
+        Ok(match &config.source {
+            SourceChoice::Counters => {
+                let opened = plan(root, &self.machine, layout)
+                    .map_err(|why| counter_failure(&why, &why.hint()))
+                    .and_then(|planned| {
+                        Counters::open(planned, root)
+                            .map_err(|why| counter_failure(&why, why.hint()))
+                    });
+                match opened {
+                    Ok(counters) => Box::new(counters),
+                    // The policy ignores bandwidth.
+                    Err(_) if decides_blindly(config.policy) => {
+                        Box::new(Uncounted::new(domains, tiers))
+                    }
+                    Err(why) => return Err(why),
+                }
+            }
+            SourceChoice::Feed(path) => {
+                let access = Access { group: feed_group(config, root)? };
+                let feed = Feed::listen(path, access, domains, tiers).map_err(|why| {
+                    let hint = "name another path, or stop who listens there";
+                    Failure::new(why.to_string(), hint)
+                })?;
+                Box::new(feed)
+            }
+            SourceChoice::Replay(path) => {
+                let replay = Replay::open(path).map_err(|why| {
+                    Failure::new(why.to_string(), "docs/counters.md says what a recording has")
+                })?;
+                if (replay.domains(), replay.tiers()) != (domains, tiers) {
+                    return Err(Failure::new(
+                        format!(
+                            "{} has {} domains and {} tiers, this machine {domains} and {tiers}",
+                            path.display(),
+                            replay.domains(),
+                            replay.tiers()
+                        ),
+                        "replay a recording of this machine",
+                    ));
+                }
+                Box::new(replay)
+            }
+        })
+    }
+
+    /// The source of bandwidth, found without opening it.
+    pub(super) fn counted(&self, config: &Config, root: &Root) -> SourceDocument {
+        let there = |kind: &str, what: String| SourceDocument {
+            kind: kind.into(),
+            is_there: true,
+            what,
+            remedy: None,
+        };
+        match &config.source {
+            SourceChoice::Feed(path) => {
+                there("feed", format!("what programs write to the socket {}", path.display()))
+            }
+            SourceChoice::Replay(path) => {
+                there("replay", format!("the recording {}", path.display()))
+            }
+            SourceChoice::Counters => match plan(root, &self.machine, &self.host.layout) {
+                Ok(plan) => {
+                    let missing = plan.missing.iter().map(|what| format!("; not counted: {what}"));
+                    let (count, tables) = (plan.events.len(), plan.tables.join(" and "));
+                    let missing: String = missing.collect();
+                    there("counters", format!("{count} events by the table of {tables}{missing}"))
+                }
+                Err(why) => SourceDocument {
+                    kind: "counters".into(),
+                    is_there: false,
+                    what: why.to_string(),
+                    remedy: Some(instead(&why.hint())),
+                },
+            },
+        }
+    }
+
+    /// The way in which pages move.
+    pub(super) fn choice(&self, config: &Config) -> Result<Choice, Failure> {
+        let ranked = choose(self.kernel.as_ref(), &self.scope, &self.protected, order(config));
+        let wanted = match config.way {
+            WantedWay::Auto => None,
+            WantedWay::Way(way) => Some(way),
+        };
+        let is_it = |choice: &Choice| wanted.is_none_or(|way| way == choice.way);
+        let Ranked { available: there, missing } = ranked;
+        let Some(choice) = there.into_iter().find(&is_it) else {
+            let missing = missing.iter().filter(|it| is_it(it));
+            let why: Vec<String> = missing.map(ToString::to_string).collect();
+            let absent = self.machine.damon.is_none().then(|| {
+                "this kernel has no DAMON: boot one from 6.11 with CONFIG_DAMON_SYSFS, or let \
+                 move_pages do it, --way pages"
+                    .to_string()
+            });
+            let unasked = absent.into_iter().chain(self.unasked.iter().cloned());
+            return Err(Failure::new(
+                format!("pages cannot be moved so: {}", why.join("; ")),
+                unasked
+                    .chain(["write way = \"auto\" for the best there is".into()])
+                    .collect::<Vec<_>>()
+                    .join("; "),
+            ));
+        };
+        Ok(choice)
+    }
+
+    /// The process that holds DAMON, which keeps a daemon that uses it from starting.
+    pub(super) fn held(&self, config: &Config, way: Way) -> Option<String> {
+        let damon = self.machine.damon.as_ref().filter(|_| way != Way::Pages)?;
+        if !damon.kdamonds.is_empty() {
+            return Some(format!(
+                "somebody has set up {} DAMON thread(s): before they are gone, the daemon does not \
+                 start",
+                damon.kdamonds.len()
+            ));
+        }
+        let module = damon.modules.first().filter(|_| !config.stop_rivals)?;
+        Some(format!("the kernel's {module} holds DAMON: the daemon needs --stop-rivals"))
+    }
+
+    /// The pages of the scope by node; `None` where they cannot be counted.
+    pub(super) fn placement(&self, root: &Root) -> Result<Option<NodeBytes>, Failure> {
+        let processes = self.scope.processes(root).map_err(system::read_failure)?;
+        self.scope.placement(root, &processes, &StopFlag::default()).map_err(system::read_failure)
+    }
+
+    /// The actuator of each scope. Its scans end early when `stop` is set.
+    pub(super) fn actuators<'a>(
+        &self,
+        config: &Config,
+        root: &'a Root,
+        journal: &SharedJournal<'a>,
+        stop: StopFlag,
+    ) -> Result<Vec<Option<Box<dyn Actuator + 'a>>>, Failure> {
+        let choice = self.choice(config)?;
+        let claim = Claim::new(&self.scope, &self.protected);
+        journal.borrow_mut().claim(claim).map_err(system::journal_failure)?;
+        let nothing = Probed::default();
+        let kernel = self.kernel.as_ref().unwrap_or(&nothing);
+        let setting = Setting {
+            root,
+            journal: journal.clone(),
+            scope: self.scope.clone(),
+            protected: self.protected.clone(),
+            leave: config.stop_rivals,
+            stop,
+        };
+        let whole = choice.way.build(setting.clone(), kernel);
+        let near = self.domains().into_iter().map(|domain| domain.nodes).collect();
+        Ok(divide(whole, setting, &self.host.nodes, near).into_iter().map(Some).collect())
+    }
+
+    /// The loop with its policies.
+    pub(super) fn controller(&self, config: &Config) -> Result<Controller, Failure> {
+        let layout = &self.host.layout;
+        let settings = Settings { placement_floor: Some(PLACEMENT_FLOOR), ..settings(config) };
+        let names: Vec<&str> = layout.tiers.iter().map(|tier| tier.name.as_str()).collect();
+        let fixed = match &config.weights {
+            None => vec![],
+            Some(weights) => fixed(weights, &names)?,
+        };
+        Ok(Controller::new(layout, settings, |domain, tiers| {
+            let near = &layout.domains[domain].tiers;
+            let fixed: Vec<f64> = near.iter().filter_map(|at| fixed.get(*at).copied()).collect();
+            config.policy.make(&Place {
+                domain,
+                near,
+                tiers,
+                believed: &self.believed,
+                fixed: &fixed,
+            })
+        }))
+    }
+
+    /// The target of a scope before a policy has decided.
+    pub(super) fn target(&self, config: &Config, scope: usize, shares: Vec<f64>) -> Target {
+        Target {
+            scope,
+            shares,
+            order: order(config),
+            rate_limit_gbps: Some(config.rate_limit.gbps()),
+        }
+    }
+
+    /// The goal of the actuator of a scope.
+    pub(super) fn goal(&self, config: &Config, scope: usize, shares: Vec<f64>) -> Goal {
+        self.host.goal(&self.target(config, scope, shares))
+    }
+
+    /// The first shares of each scope, before any observation, by tier of the machine.
+    pub(super) fn start(&self, config: &Config) -> Result<Vec<Vec<f64>>, Failure> {
+        let controller = self.controller(config)?;
+        let start = |scope: &ScopeLayout| controller.start(scope.domain, self.host.nodes.len());
+        Ok(self.scopes().iter().map(start).collect())
+    }
+
+    /// Shares of a possible decision: in the ratio of the ratings of the tiers near each domain.
+    pub(super) fn by_rating(&self) -> Vec<Vec<f64>> {
+        let layout = &self.host.layout;
+        self.scopes().iter().map(|scope| rated::shares(layout, scope.domain)).collect()
+    }
+
+    /// Points of a hundred for the nodes near each scope's domain.
+    pub(super) fn points(&self, shares: &[Vec<f64>]) -> Vec<PointsDocument> {
+        let scopes = self.scopes().iter().zip(shares);
+        let points = scopes.map(|(scope, shares)| {
+            let domain = &self.host.layout.domains[scope.domain];
+            let points = Weights::percent(shares);
+            let node = |at: &usize| NodePoints {
+                node: self.host.nodes[*at],
+                points: points.as_slice()[*at],
+            };
+            PointsDocument {
+                domain: domain.name.clone(),
+                nodes: domain.tiers.iter().map(node).collect(),
+            }
+        });
+        points.collect()
+    }
+
+    /// The plan as a document without writes.
+    pub(super) fn plan(
+        &self,
+        config: &Config,
+        actuators: &[Option<Box<dyn Actuator + '_>>],
+        root: &Root,
+    ) -> Result<PlanDocument, Failure> {
+        let actuator = actuators.iter().flatten().next();
+        let way = actuator.map_or("none", |actuator| actuator.name());
+        let ranked = choose(self.kernel.as_ref(), &self.scope, &self.protected, order(config));
+        let processes = match &self.scope {
+            Scope::Machine => None,
+            _ => Some(self.scope.processes(root).map_err(system::read_failure)?),
+        };
+        let numbers = |all: Vec<Process>| all.iter().map(|process| process.pid).collect();
+        Ok(PlanDocument {
+            schema: PLAN_SCHEMA.into(),
+            domains: self.domains(),
+            scope: scope_name(&config.scope),
+            processes: processes.map(numbers),
+            policy: config.policy.to_string(),
+            way: way.into(),
+            way_description: actuator.map_or(String::new(), |actuator| actuator.describe()),
+            ways_missing: ranked.missing.iter().map(ToString::to_string).collect(),
+            source: self.counted(config, root),
+            notes: self.notes(config),
+            start: vec![],
+            writes: vec![],
+            next: vec![],
+            next_writes: vec![],
+        })
+    }
+
+    fn domains(&self) -> Vec<DomainDocument> {
+        let domains = self.host.layout.domains.iter();
+        let nodes = |tiers: &[usize]| tiers.iter().map(|at| self.host.nodes[*at]).collect();
+        domains
+            .map(|domain| DomainDocument { name: domain.name.clone(), nodes: nodes(&domain.tiers) })
+            .collect()
+    }
+
+    /// A warning about figures of the firmware that count as unrated; `None` without any.
+    pub(super) fn ignored_ratings(&self) -> Option<String> {
+        let of_node = |node: &Node| {
+            let figures = node.rated.as_ref().filter(|rated| !rated.implausible.is_empty())?;
+            Some(format!("node {}: {}", node.id, figures.implausible.join(", ")))
+        };
+        let figures: Vec<String> = self.machine.nodes.iter().filter_map(of_node).collect();
+        (!figures.is_empty()).then(|| {
+            format!(
+                "warning: ratings of the firmware (HMAT or CDAT) that no memory has count as \
+                 unrated: {}",
+                figures.join("; ")
+            )
+        })
+    }
+
+    /// Warnings.
+    fn notes(&self, config: &Config) -> Vec<String> {
+        let unrated = &self.host.unrated;
+        let balances = self.machine.sysctls.numa_balancing.is_some_and(|value| value > 0);
+        let notes = [
+            self.ignored_ratings(),
+            (!unrated.is_empty()).then(|| {
+                format!(
+                    "the firmware does not rate the bandwidth of nodes {unrated}: all count as \
+                     alike"
+                )
+            }),
+            (balances && !config.stop_rivals).then(|| {
+                "numa_balancing is on and may pull pages back: --stop-rivals switches it off for \
+                 the time"
+                    .into()
+            }),
+        ];
+        notes.into_iter().flatten().collect()
+    }
+
+    /// The setup in a few lines.
+    pub(super) fn words(
+        &self,
+        config: &Config,
+        actuators: &[Option<Box<dyn Actuator + '_>>],
+        source: String,
+    ) -> Vec<String> {
+        let domains = self.domains().into_iter().map(|domain| {
+            let nodes: Vec<String> = domain.nodes.iter().map(u32::to_string).collect();
+            format!("{}: nodes {}", domain.name, nodes.join(", "))
+        });
+        let mut lines = vec![domains.collect::<Vec<_>>().join("; ")];
+        // They are one for all scopes.
+        let ways = actuators.iter().take(1).map(|actuator| match actuator {
+            Some(actuator) => format!("pages move by {}: {}", actuator.name(), actuator.describe()),
+            None => "no page is moved: this only says what would be done".into(),
+        });
+        lines.extend(ways);
+        lines.extend(
+            self.unasked
+                .iter()
+                .filter(|_| !actuators.is_empty())
+                .map(|why| format!("DAMON is not used: {why}")),
+        );
+        if !self.protected.is_empty() {
+            let whose: Vec<String> = self.protected.iter().map(ToString::to_string).collect();
+            lines.push(format!("left alone: {}", whose.join(", ")));
+        }
+        lines.push(format!("counted by: {source}"));
+        lines.extend(self.notes(config));
+        lines
+    }
+}
+
+/// The rhythm of the loop.
+pub(super) fn settings(config: &Config) -> Settings {
+    Settings {
+        sample: config.sample,
+        period: config.period,
+        rate_limit_gbps: Some(config.rate_limit.gbps()),
+        ..Settings::default()
+    }
+}
+
+/// The shares of fixed weights for tiers of these names.
+pub(super) fn fixed(weights: &Weights, tiers: &[&str]) -> Result<Vec<f64>, Failure> {
+    let weights = weights.clone().for_tiers(tiers);
+    let hint = "give one weight for each memory node, the fastest first";
+    Ok(weights.map_err(|why| Failure::new(why.to_string(), hint))?.shares())
+}
+
+/// The share of each tier by the policy.
+fn order(config: &Config) -> Order {
+    match config.policy {
+        PolicyKind::HotCold => Order::HottestFirst,
+        _ => Order::Interleave,
+    }
+}
+
+/// Pages cannot be moved.
+pub(super) fn actuator_failure(why: &ActuatorError) -> Failure {
+    Failure::new(why.to_string(), why.hint())
+}
+
+fn counter_failure(why: &impl ToString, remedy: &str) -> Failure {
+    Failure::new(why.to_string(), instead(remedy))
+}
+
+/// Other sources of bandwidth where counters fail.
+fn instead(remedy: &str) -> String {
+    let tables = tables().into_iter().filter(|table| !table.cpus.is_empty());
+    let known: Vec<String> = tables.map(|table| table.name).collect();
+    format!(
+        "{remedy}; there are tables of {}; --feed SOCKET takes what a program counts, --replay \
+         FILE what was recorded; {SIMULATED}",
+        known.join(", ")
+    )
+}
+
+/// The reason why DAMON cannot be probed, with a remedy where one is known.
+fn probe_text(root: &Root, why: &ProbeError) -> String {
+    if !matches!(why, ProbeError::Held(_)) {
+        return why.to_string();
+    }
+    match journal::holder(root, damon::COUNT) {
+        Ok(Some(pid)) => {
+            format!("process {pid} of interleaf has DAMON already: let one do all (kill {pid})")
+        }
+        _ => format!("{why}: find out who (damo?), and stop it there (damo stop)"),
+    }
+}
+
+/// The group that may feed.
+fn feed_group(config: &Config, root: &Root) -> Result<Option<u32>, Failure> {
+    let group = config.feed_group.as_deref().map(|name| unix_socket::group(root, name)).transpose();
+    group.map_err(|why| {
+        let hint = "make one (groupadd --system interleaf), or write its number";
+        Failure::new(format!("[source] group: {why}"), hint)
+    })
+}
+
+/// Whether a policy decides independently of bandwidth.
+fn decides_blindly(policy: PolicyKind) -> bool {
+    matches!(policy, PolicyKind::Local | PolicyKind::Static | PolicyKind::Bandwidth)
+}
+
+fn kind(scope: &Wanted) -> ScopeKind {
+    match scope {
+        Wanted::Machine => ScopeKind::Machine,
+        Wanted::Cgroup(_) => ScopeKind::Cgroup,
+        Wanted::Processes(_) => ScopeKind::Process,
+    }
+}
+
+fn scope_name(scope: &Wanted) -> String {
+    match scope {
+        Wanted::Machine => "machine".into(),
+        Wanted::Cgroup(name) => name.clone(),
+        Wanted::Processes(names) => names.join(","),
+    }
+}
+
+/// The scopes whose pages are not moved: an entry that begins with `/` is a control group, which
+/// may appear later; others are names of processes.
+fn protected(config: &Config, root: &Root) -> Result<Vec<Scope>, Failure> {
+    let (groups, names): (Vec<String>, Vec<String>) =
+        config.protected.iter().cloned().partition(|entry| entry.starts_with('/'));
+    let groups = groups.iter().map(|name| group(name, root).map(Scope::Cgroup));
+    let mut found = groups.collect::<Result<Vec<_>, _>>()?;
+    if !names.is_empty() {
+        found.push(Scope::Named(names));
+    }
+    Ok(found)
+}
+
+fn group(name: &str, root: &Root) -> Result<Group, Failure> {
+    let trees = Trees::read(root).map_err(system::read_failure)?;
+    let tree = trees.and_then(|trees| trees.memory).ok_or_else(|| {
+        Failure::new(
+            "no control groups with memory are mounted",
+            "mount cgroup2 at /sys/fs/cgroup, or name processes",
+        )
+    })?;
+    Ok(tree.group(name))
+}
+
+/// The scope whose pages are steered.
+fn scope(config: &Config, root: &Root) -> Result<Scope, Failure> {
+    Ok(match &config.scope {
+        Wanted::Machine => Scope::Machine,
+        Wanted::Processes(names) => Scope::Named(names.clone()),
+        Wanted::Cgroup(name) => {
+            let group = group(name, root)?;
+            if !group.is_there(root) {
+                return Err(Failure::new(
+                    format!("{}: there is no such control group", group.folder()),
+                    "name one below the hierarchy's root, as /proc/PID/cgroup shows it",
+                ));
+            }
+            Scope::Cgroup(group)
+        }
+    })
+}

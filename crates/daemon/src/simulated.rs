@@ -1,0 +1,84 @@
+//! The daemon's loop on a simulated machine: what it does, for whoever has no counters or no
+//! expander.
+
+use crate::{
+    config::Config,
+    notify::Manager,
+    options::Options,
+    publish::Publisher,
+    setup::{fixed, settings},
+};
+use interleaf_console::{Failure, output};
+use interleaf_model::{control::Period, machine::Layout, weights::Weights};
+use interleaf_record::balance::PeriodDocument;
+use interleaf_sim::machine::{Arena, PeriodRecord, Trial};
+use std::time::Duration;
+
+/// The workload that runs unless one is named: it asks for more bandwidth than DRAM has.
+pub const WORKLOAD: &str = "cloverleaf";
+
+/// The simulated time unless one is given, s.
+const DURATION_S: f64 = 300.0;
+
+/// A machine that is simulated.
+#[derive(Clone, Copy, Debug)]
+pub struct Machine<'a> {
+    /// The platform, by name or file.
+    pub platform: &'a str,
+    /// The workload that runs on it; `None` for [`WORKLOAD`].
+    pub workload: Option<&'a str>,
+    /// Its threads; `None` for those of its runs.
+    pub threads: Option<u32>,
+}
+
+/// Runs the loop on a simulated machine, and prints its periods and the outcome.
+///
+/// # Errors
+/// When there is no such platform or workload, or a period cannot be written.
+pub fn run(options: &Options, config: &Config, machine: &Machine<'_>) -> Result<(), Failure> {
+    let workload = machine.workload.unwrap_or(WORKLOAD);
+    let scenario =
+        interleaf_catalog::built_in_workload(machine.platform, workload, machine.threads)?;
+    let duration = Duration::from_secs_f64(options.duration.map_or(DURATION_S, |it| it.seconds()));
+    let arena = Arena::new(&scenario, duration);
+    let names = scenario.platform.tier_names();
+    let points = match &config.weights {
+        None => None,
+        Some(weights) => Some(Weights::percent(&fixed(weights, &names)?).as_slice().to_vec()),
+    };
+    let trial =
+        Trial { policy: config.policy, points, curve_error: 0.0, settings: settings(config) };
+    let mut run = arena.start(&trial).map_err(interleaf_catalog::curve_failure)?;
+    let task = &scenario.tasks[0];
+    output::message(&format!(
+        "interleaf: simulated: {} with {} threads of {}; nodes are its tiers: {}",
+        machine.platform,
+        task.threads,
+        task.name,
+        names.join(", ")
+    ));
+    let manager = Manager::new();
+    let mut publisher = Publisher::here(options, &manager)?;
+    while let Some(record) = run.period().cloned() {
+        if let Some(period) = run.last() {
+            publisher.publish(&documents(run.layout(), period, &record))?;
+        }
+    }
+    let missing = publisher.close();
+    let outcome = arena.outcome(run);
+    output::message(&interleaf_report::balance::simulated(&outcome));
+    missing
+}
+
+/// A document for each domain.
+fn documents(layout: &Layout, period: &Period, record: &PeriodRecord) -> Vec<PeriodDocument> {
+    let nodes: Vec<u32> = (0..layout.tiers.len() as u32).collect();
+    let domains = period.domains.iter().enumerate().map(|(at, domain)| {
+        let near: Vec<f64> =
+            layout.domains[at].tiers.iter().map(|tier| record.reached[*tier]).collect();
+        let all: f64 = near.iter().sum();
+        let reached = (all > 0.0).then(|| near.iter().map(|share| share / all).collect());
+        PeriodDocument::from_layout(layout, &nodes, at, period.time_s, domain, reached)
+    });
+    domains.collect()
+}

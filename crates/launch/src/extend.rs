@@ -1,0 +1,337 @@
+//! A command that needs more memory than there is: its large allocations live on a drive, and DRAM
+//! is a cache over it (`interleaf_pager`), put under the program by a library that is preloaded.
+//!
+//! [`prepare`] checks whether that can be done here, [`estimate`] measures the stores, [`run`]
+//! begins a session and runs the command in it. Two helper processes, which may outlive the
+//! command, are this program with other arguments: [`serve`] and [`release`].
+
+mod budget;
+mod check;
+mod estimate;
+mod failure;
+mod helper;
+mod job;
+mod outside;
+mod release;
+mod shared;
+mod steered;
+
+pub use budget::{ALLOC_MIN, DRAM_MIN, Dram};
+pub use failure::session_failure;
+pub use job::Job;
+pub use release::serve as release;
+pub use shared::serve;
+
+use crate::Ended;
+use interleaf_console::{Failure, output, system};
+use interleaf_linux::{
+    launch::command::{Running, Signals},
+    root::Root,
+};
+use interleaf_model::units::Bytes;
+use interleaf_observe::usage;
+use interleaf_pager::{
+    kernel::uffd::FaultMode,
+    session::{Children, SCHEMA, SKIP_SBRK, Session, Settings, VARIABLE},
+};
+use interleaf_record::extend::{CheckDocument, ExtendDocument, PlanDocument, Seen};
+
+use outside::Outside;
+use std::{
+    env,
+    ffi::OsString,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+/// How often the ledger of the session is read.
+const TICK: Duration = Duration::from_millis(100);
+
+/// How often a line says what the pagers do.
+const LINE: Duration = Duration::from_secs(1);
+
+/// The variable in which the dynamic loader finds libraries to preload.
+const PRELOAD: &str = "LD_PRELOAD";
+
+/// The variable that names the library where it is not installed beside the program.
+const LIBRARY_VARIABLE: &str = "INTERLEAF_PRELOAD";
+
+const LIBRARY: &str = "libinterleaf_preload.so";
+
+/// A command whose large allocations live on a drive.
+#[derive(Clone, Debug)]
+pub struct ExtendOptions {
+    /// The command and its arguments.
+    pub command: Vec<OsString>,
+    /// The budget of DRAM; `None` in an estimate without one.
+    pub dram: Option<Dram>,
+    /// Folders and block devices for the pages that are not in DRAM.
+    pub stores: Vec<PathBuf>,
+    /// The least size of an allocation that is extended; `None` for a part of the budget.
+    pub min_alloc: Option<Bytes>,
+    /// The budget of the processes that the command starts.
+    pub children: Children,
+    /// Whether shared anonymous memory is extended too.
+    pub shared: bool,
+    /// Who serves faults.
+    pub faults: FaultMode,
+    /// The processes that share the budget evenly from the start; `None` for the ranks of an MPI
+    /// job.
+    pub processes: Option<u32>,
+    /// The session whose budget the command shares.
+    pub session: Option<String>,
+    /// The memory that the program will touch, for an estimate.
+    pub footprint: Option<Bytes>,
+    /// Whether the command is run although a check that can be waived failed.
+    pub force: bool,
+    /// Whether a line a second says what the pagers do.
+    pub watch: bool,
+    /// Whether statistics of the pagers are asked for.
+    pub statistics: bool,
+    /// Whether only errors are printed.
+    pub quiet: bool,
+}
+
+/// A command that was checked.
+pub struct Prepared {
+    /// The checks, and what would be done.
+    pub plan: PlanDocument,
+    settings: Settings,
+    /// The name of the session.
+    name: Option<String>,
+    library: PathBuf,
+}
+
+/// A command that was extended.
+pub struct Extended {
+    /// Its end.
+    pub ended: Ended,
+    /// The statistics of its pagers; `None` of a static program, which swaps.
+    pub document: Option<ExtendDocument>,
+}
+
+/// Checks whether a command can be extended here; `job` is the MPI job that it is a rank of.
+///
+/// # Errors
+/// When the preloaded library is not found, or the options cannot be used. Failed checks are in the
+/// plan.
+pub fn prepare(options: &ExtendOptions, job: Option<Job>) -> Result<Prepared, Failure> {
+    let library = library()?;
+    let settings = settings(options, job.as_ref())?;
+    let name = options.session.clone().or(job.map(|job| job.name));
+    let checks = check::checks(options, &settings, name.as_deref(), &library);
+    let plan = PlanDocument::new(&settings, checks, options.force);
+    Ok(Prepared { plan, settings, name, library })
+}
+
+/// Measures the stores, and adds the estimate to the plan.
+///
+/// # Errors
+/// When a store is refused or cannot be measured.
+pub fn estimate(options: &ExtendOptions, prepared: &mut Prepared) -> Result<(), Failure> {
+    let plan = &mut prepared.plan;
+    // A store that is refused is not written to.
+    let stores: Vec<_> =
+        plan.checks.iter().filter(|check| check.what == "store").cloned().collect();
+    refuse(options, &stores)?;
+    plan.estimate = Some(estimate::estimate(options, plan.dram_bytes)?);
+    Ok(())
+}
+
+/// Runs the command, unless a check refuses it.
+///
+/// # Errors
+/// When a check refuses it, or its session cannot begin.
+pub fn run(options: &ExtendOptions, prepared: &Prepared) -> Result<Extended, Failure> {
+    refuse(options, &prepared.plan.checks)?;
+    if steered::is_static(options) {
+        let ended = steered::run(options, prepared.settings.dram_bytes)?;
+        return Ok(Extended { ended, document: None });
+    }
+    if options.faults == FaultMode::Signal {
+        output::note(
+            options.quiet,
+            "--faults signal: a system call that meets memory which is not in DRAM fails (EFAULT)",
+        );
+    }
+    let base = Session::base().map_err(session_failure)?;
+    sweep(options.quiet, &base)?;
+    let signals = Signals::hold().map_err(system::signal_failure)?;
+    let session = Session::begin(&base, prepared.name.as_deref(), &prepared.settings);
+    let session = session.map_err(session_failure)?;
+    let (ended, document) = run_extended(options, &signals, &session, &prepared.library)?;
+    let left = session.end();
+    if !left.is_empty() {
+        let names: Vec<String> = left
+            .iter()
+            .map(|process| format!("{} ({})", process.name, process.identity.pid))
+            .collect();
+        output::note(
+            options.quiet,
+            &format!("still run, on the pages that they have: {}", names.join(", ")),
+        );
+    }
+    Ok(Extended { ended, document: Some(document) })
+}
+
+/// Refuses a command that a check refuses, and prints the doubtful checks.
+fn refuse(options: &ExtendOptions, checks: &[CheckDocument]) -> Result<(), Failure> {
+    if let Some(check) = checks.iter().find(|check| check.stands_against(options.force)) {
+        let remedy = check.remedy.clone().unwrap_or_default();
+        return Err(Failure::new(check.detail.clone(), remedy));
+    }
+    for check in checks.iter().filter(|check| check.is_doubtful()) {
+        output::note(options.quiet, &format!("{}: {}", check.what, check.detail));
+    }
+    Ok(())
+}
+
+/// The settings of the session.
+fn settings(options: &ExtendOptions, job: Option<&Job>) -> Result<Settings, Failure> {
+    let mut stores = vec![];
+    for store in &options.stores {
+        // The command may change its working directory before it opens the store.
+        stores.push(std::path::absolute(store).map_err(|why| {
+            Failure::new(
+                format!("--store {}: {why}", store.display()),
+                "name a folder on a fast drive, or a block device",
+            )
+        })?);
+    }
+    let dram_bytes = budget::dram(&Root::live(), options)?;
+    Ok(Settings {
+        schema: SCHEMA.into(),
+        dram_bytes,
+        stores,
+        min_alloc_bytes: budget::min_alloc(options, dram_bytes),
+        children: options.children,
+        shared: options.shared,
+        faults: options.faults,
+        force: options.force,
+        processes: options.processes.or(job.and_then(|job| job.ranks)).unwrap_or(1),
+        command: options.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
+        keeper: std::process::id(),
+    })
+}
+
+/// Runs the command in a session, and watches its pagers.
+fn run_extended(
+    options: &ExtendOptions,
+    signals: &Signals,
+    session: &Session,
+    library: &Path,
+) -> Result<(Ended, ExtendDocument), Failure> {
+    let (program, arguments) = options.command.split_first().unwrap_or_else(|| unreachable!());
+    let (mut seen, mut outside) = (Seen::default(), Outside::new());
+    let document = |seen: &Seen| ExtendDocument::new(&session.settings, &session.ledger, seen);
+    if let Some(signal) = signals.come() {
+        return Ok((Ended::unstarted(signal), document(&seen)));
+    }
+    let server = options.shared.then(|| shared::Server::start(session)).transpose()?;
+    let _releaser = release::start(session);
+    let variables = [
+        (PRELOAD, preloaded(env::var_os(PRELOAD), library)),
+        (VARIABLE, session.folder().as_os_str().into()),
+        (SKIP_SBRK.0, SKIP_SBRK.1.into()),
+    ];
+    let mut running =
+        signals.start_with(&variables, program, arguments).map_err(system::start_failure)?;
+    session.ledger.set_first_process(running.pid());
+    let mut line = Instant::now() + LINE;
+    while !running.has_ended(TICK) {
+        seen.update(&session.ledger);
+        outside.update(&session.ledger);
+        if options.watch && Instant::now() >= line {
+            line += LINE;
+            print_line(&running, document(&seen));
+        }
+    }
+    let status = running.status().map_err(system::wait_failure)?;
+    seen.update(&session.ledger);
+    drop(server);
+    seen.update(&session.ledger);
+    let mut document = document(&seen);
+    document.ended(Some(status), running.elapsed());
+    outside.tell(&mut document);
+    document.resident_max_bytes = usage::children_resident_max().ok().flatten();
+    let ended = Ended { status: Some(status), elapsed: running.elapsed(), signal: running.came() };
+    Ok((ended, document))
+}
+
+/// Prints what the pagers have done so far.
+fn print_line(running: &Running<'_>, mut document: ExtendDocument) {
+    document.elapsed_s = running.age().as_secs_f64();
+    output::note(false, &interleaf_report::extend::line(&document));
+}
+
+/// The value of [`PRELOAD`]: the library, then what the user preloads.
+fn preloaded(was: Option<OsString>, library: &Path) -> OsString {
+    let mut all = library.as_os_str().to_os_string();
+    if let Some(was) = was.filter(|was| !was.is_empty()) {
+        all.push(":");
+        all.push(was);
+    }
+    all
+}
+
+/// The path of the library: beside this program, or where it is installed.
+fn library() -> Result<PathBuf, Failure> {
+    let hint = format!(
+        "install {LIBRARY} beside `interleaf` or in ../lib/interleaf, or name it in \
+         {LIBRARY_VARIABLE}; cargo build -p interleaf-preload makes it"
+    );
+    if let Some(named) = env::var_os(LIBRARY_VARIABLE).map(PathBuf::from) {
+        return match named.is_file() {
+            true => Ok(named),
+            false => Err(Failure::new(
+                format!("{LIBRARY_VARIABLE}={}: there is no such file", named.display()),
+                hint,
+            )),
+        };
+    }
+    let program = env::current_exe().unwrap_or_default();
+    let folder = program.parent().unwrap_or(Path::new("/"));
+    let places = [folder.join(LIBRARY), folder.join("../lib/interleaf").join(LIBRARY)];
+    let found = places.iter().find_map(|place| place.canonicalize().ok());
+    found.ok_or_else(|| {
+        let places: Vec<String> = places.iter().map(|place| place.display().to_string()).collect();
+        Failure::new(
+            format!("the library that goes between is neither {}", places.join(" nor ")),
+            hint,
+        )
+    })
+}
+
+/// Removes the folders of sessions that were killed.
+fn sweep(quiet: bool, base: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let swept = Session::sweep(base).map_err(session_failure)?;
+    for folder in &swept {
+        output::note(quiet, &format!("{}: removed, its session was killed", folder.display()));
+    }
+    Ok(swept)
+}
+
+/// Removes what killed sessions have left: `--clean`.
+///
+/// # Errors
+/// When a folder cannot be read or removed.
+pub fn clean(quiet: bool) -> Result<(), Failure> {
+    let base = Session::base().map_err(session_failure)?;
+    if sweep(quiet, &base)?.is_empty() {
+        output::note(quiet, "no session has left anything");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_user_preloads_stays() {
+        let library = Path::new("/lib/ours.so");
+        assert_eq!(preloaded(None, library), "/lib/ours.so");
+        assert_eq!(preloaded(Some("".into()), library), "/lib/ours.so");
+        assert_eq!(preloaded(Some("a.so b.so".into()), library), "/lib/ours.so:a.so b.so");
+    }
+}

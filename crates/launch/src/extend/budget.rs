@@ -1,0 +1,69 @@
+//! The budget of a command, and from which size on its allocations are extended.
+
+use super::ExtendOptions;
+use interleaf_console::{Failure, system};
+use interleaf_linux::{process::available::available, root::Root};
+use interleaf_model::units::Bytes;
+use interleaf_pager::session::PAGE_BYTES;
+
+/// A budget of DRAM.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Dram {
+    /// A size.
+    Size(Bytes),
+    /// A part of the memory that this process can have.
+    Percent(u8),
+}
+
+/// The least budget, bytes: the pages that are read and those that are in use have to fit.
+pub const DRAM_MIN: u64 = 4 << 20;
+
+/// The least allocation that the preloaded library extends, bytes.
+pub const ALLOC_MIN: u64 = 128 << 10;
+
+/// Without `--min-alloc`, allocations of this part of the budget and more are extended. Less than
+/// twice that much can stay outside the budget in pieces of 128 KiB and more: as much together as
+/// `--min-alloc`, and the last of them.
+const MIN_ALLOC_PART: u64 = 8;
+
+/// No more than this is left outside unasked.
+const MIN_ALLOC_MAX: u64 = 64 << 20;
+
+/// The budget, bytes; 0 where none is given.
+pub(super) fn dram(root: &Root, options: &ExtendOptions) -> Result<u64, Failure> {
+    let percent = match options.dram {
+        None => return Ok(0),
+        Some(Dram::Size(size)) => return Ok(size.get()),
+        Some(Dram::Percent(percent)) => percent,
+    };
+    let found = available(root, None).map_err(system::read_failure)?.ok_or_else(|| {
+        Failure::new(
+            format!("--dram {percent}%: /proc/meminfo does not tell what memory is available"),
+            "give it as a size, such as 8GiB",
+        )
+    })?;
+    let bytes = (u128::from(found.bytes) * u128::from(percent) / 100) as u64;
+    let bytes = bytes / PAGE_BYTES * PAGE_BYTES;
+    if bytes < DRAM_MIN {
+        let (bytes, free) = (Bytes::new(bytes), Bytes::new(found.bytes));
+        let place = found.limit.map_or("the machine".into(), |limit| {
+            format!("the control group {} ({})", limit.group.name, limit.path())
+        });
+        return Err(Failure::new(
+            format!("--dram {percent}%: that is {bytes} of the {free} that {place} has left"),
+            "free some memory, or raise the limit; the least budget is 4MiB",
+        ));
+    }
+    Ok(bytes)
+}
+
+/// The size from which on allocations are extended, bytes.
+pub(super) fn min_alloc(options: &ExtendOptions, dram: u64) -> u64 {
+    options.min_alloc.map_or_else(
+        || {
+            let part = (dram / MIN_ALLOC_PART).clamp(ALLOC_MIN, MIN_ALLOC_MAX);
+            part / PAGE_BYTES * PAGE_BYTES
+        },
+        Bytes::get,
+    )
+}

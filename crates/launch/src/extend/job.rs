@@ -1,0 +1,88 @@
+//! Ranks of a parallel job: what launchers tell each of them in its environment.
+
+use std::{env, ffi::OsStr};
+
+/// Variables that have a name of the job, or of the step of it: PMIx (Open MPI from 4 on, and
+/// others), Open MPI before, Slurm.
+const NAMES: [&[&str]; 3] =
+    [&["PMIX_NAMESPACE"], &["OMPI_MCA_ess_base_jobid"], &["SLURM_JOB_ID", "SLURM_STEP_ID"]];
+
+/// Variables that say how many ranks there are on this node: Open MPI, MPICH and its kin, Slurm.
+const RANKS: [&str; 3] =
+    ["OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_STEP_TASKS_PER_NODE"];
+
+/// The job that this process is a rank of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Job {
+    /// Its name, the same for all ranks on this node.
+    pub name: String,
+    /// Its ranks on this node; `None` where nobody says.
+    pub ranks: Option<u32>,
+}
+
+impl Job {
+    /// The job that started this process, if one did.
+    pub fn find() -> Option<Self> {
+        let parent = rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get());
+        Self::from_variables(&|name| env::var_os(name), parent)
+    }
+
+    fn from_variables(
+        variable: &dyn Fn(&str) -> Option<std::ffi::OsString>,
+        parent: i32,
+    ) -> Option<Self> {
+        let text = |name: &str| {
+            let value = variable(name)?;
+            let value = OsStr::to_string_lossy(&value).into_owned();
+            Some(value).filter(|value| !value.is_empty())
+        };
+        let words = |names: &&[&str]| {
+            let words: Option<Vec<String>> = names.iter().map(|name| text(name)).collect();
+            words.map(|words| words.join("-"))
+        };
+        let named = NAMES.iter().find_map(words);
+        // MPICH gives its ranks no name, but one parent on each node.
+        let name = named.or_else(|| text("PMI_RANK").map(|_| format!("{parent}")))?;
+        // The name becomes the name of a folder.
+        let plain = |c: char| if c.is_ascii_alphanumeric() || "-_".contains(c) { c } else { '_' };
+        let name = format!("job-{}", name.chars().map(plain).take(100).collect::<String>());
+        // Slurm writes 4(x2) for 4 on each of two nodes.
+        let number = |text: String| text.split(['(', ',']).next()?.parse().ok();
+        let ranks = RANKS.iter().find_map(|name| text(name).and_then(number));
+        Some(Self { name, ranks })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job(variables: &[(&str, &str)]) -> Option<(String, Option<u32>)> {
+        let variable = |name: &str| {
+            let found = variables.iter().find(|(known, _)| *known == name);
+            found.map(|(_, value)| (*value).into())
+        };
+        Job::from_variables(&variable, 77).map(|job| (job.name, job.ranks))
+    }
+
+    #[test]
+    fn launchers_are_known_by_what_they_tell() {
+        let open = [("PMIX_NAMESPACE", "prterun-node@1"), ("OMPI_COMM_WORLD_LOCAL_SIZE", "4")];
+        assert_eq!(job(&open), Some(("job-prterun-node_1".into(), Some(4))));
+        let mpich = [("PMI_RANK", "1"), ("MPI_LOCALNRANKS", "2")];
+        assert_eq!(job(&mpich), Some(("job-77".into(), Some(2))));
+        let slurm = [
+            ("SLURM_JOB_ID", "12"),
+            ("SLURM_STEP_ID", "0"),
+            ("SLURM_STEP_TASKS_PER_NODE", "8(x2)"),
+        ];
+        assert_eq!(job(&slurm), Some(("job-12-0".into(), Some(8))));
+    }
+
+    #[test]
+    fn a_batch_script_is_no_rank() {
+        assert_eq!(job(&[("SLURM_JOB_ID", "12")]), None);
+        assert_eq!(job(&[("PMIX_NAMESPACE", "")]), None);
+        assert_eq!(job(&[]), None);
+    }
+}

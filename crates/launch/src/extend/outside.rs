@@ -1,0 +1,49 @@
+//! Memory of extended processes that is outside the budget: objects smaller than 128 KiB, static
+//! data, stacks, and allocations that were too small to be extended.
+
+use interleaf_linux::{process::anonymous_bytes, root::Root};
+use interleaf_pager::{
+    session::PAGE_BYTES,
+    session::ledger::{BudgetLedger, Process},
+};
+use interleaf_record::extend::ExtendDocument;
+use std::collections::BTreeMap;
+
+/// The most that each process had outside.
+pub(super) struct Outside {
+    root: Root,
+    peaks: BTreeMap<u32, Peak>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Peak {
+    /// Frames keep their memory when they hold no page any more.
+    frames: u64,
+    outside_bytes: u64,
+}
+
+impl Outside {
+    pub(super) fn new() -> Self {
+        Self { root: Root::live(), peaks: BTreeMap::new() }
+    }
+
+    /// Looks at the processes that have a part of the budget.
+    pub(super) fn update(&mut self, ledger: &BudgetLedger) {
+        for Process { identity, held, resident, .. } in ledger.processes() {
+            // A process that has ended, or is another user's, was looked at before or never.
+            let Ok(Some(bytes)) = anonymous_bytes(&self.root, identity.pid) else { continue };
+            let peak = self.peaks.entry(identity.pid).or_default();
+            peak.frames = peak.frames.max(resident).min(held);
+            let outside = bytes.saturating_sub(peak.frames * PAGE_BYTES);
+            peak.outside_bytes = peak.outside_bytes.max(outside);
+        }
+    }
+
+    /// Says it in the document.
+    pub(super) fn tell(&self, document: &mut ExtendDocument) {
+        for process in &mut document.processes {
+            let peak = self.peaks.get(&process.pid);
+            process.outside_bytes = peak.map(|peak| peak.outside_bytes);
+        }
+    }
+}

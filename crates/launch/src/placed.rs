@@ -1,0 +1,314 @@
+//! A command under a placement: its new pages go to nodes in a ratio.
+//!
+//! The settings that the placement needs (the weights of weighted interleaving) are kept in a
+//! journal while the command runs, and restored when it ends. Its memory is audited now and then:
+//! the audit with the most memory goes into the document. Where the kernel has no weighted
+//! interleaving, new pages are spread evenly, and then migrated to the ratio every [`MOVE_MAX`].
+
+use crate::{Ended, restore::report_restored};
+use interleaf_console::{Failure, output, system};
+use interleaf_linux::{
+    launch::command::{Running, Signals},
+    machine::topology::Machine,
+    place::{
+        journal::{Journal, JournalError},
+        migrate::{MigrateError, Migrator, Outcome, plan::Target},
+        placement::{Means, Placement},
+        placement_audit::PlacementAudit,
+    },
+    root::{Root, RootError},
+};
+use interleaf_model::units::Bandwidth;
+use interleaf_record::run::{
+    MemoryDocument, MovedDocument, PutBackDocument, RunDocument, SettingDocument,
+};
+use std::{
+    ffi::OsString,
+    fs::File,
+    ops::ControlFlow,
+    process::ExitStatus,
+    time::{Duration, Instant},
+};
+
+/// The pause before the first placement audit, the factor by which each pause is longer than the
+/// last, and the longest: a short program is audited too, and a long one is hardly disturbed.
+const FIRST_AUDIT: Duration = Duration::from_millis(100);
+const AUDIT_FACTOR: u32 = 2;
+const AUDIT_MAX: Duration = Duration::from_secs(60);
+
+/// How often a caller runs its own code while it waits for a command.
+const TICK: Duration = Duration::from_millis(100);
+
+/// A command, and how it is run.
+#[derive(Clone, Copy, Debug)]
+pub struct Job<'a> {
+    /// The machine.
+    pub root: &'a Root,
+    /// The program and its arguments; never empty.
+    pub command: &'a [OsString],
+    /// The file that its stdout and stderr go to; `None` for those of this process.
+    pub output: Option<&'a File>,
+    /// The highest rate at which pages are migrated, where they are.
+    pub rate: Bandwidth,
+    /// An audit keeps the program from changing its mappings: audits take at most one part in
+    /// `audit_cost` of its time.
+    pub audit_cost: u32,
+    /// Whether only errors are printed.
+    pub quiet: bool,
+}
+
+/// Called every [`TICK`] while a command runs.
+pub type Meanwhile<'a> = &'a mut dyn FnMut(&mut Running<'_>);
+
+/// Runs the command under the placement, and restores the settings that it changed. `document` has
+/// the settings, and gets the status, the memory and the restored settings.
+///
+/// # Errors
+/// When the settings cannot be changed or restored, or the command cannot be started.
+pub fn run_placed(
+    job: &Job<'_>,
+    signals: &Signals,
+    placement: &Placement,
+    document: &mut RunDocument,
+    meanwhile: Option<Meanwhile<'_>>,
+) -> Result<Ended, Failure> {
+    output::note(job.quiet, &interleaf_report::run::placement(document));
+    let journal = apply_settings(job, &document.settings)?;
+    let ended = match signals.come() {
+        Some(signal) => Ok(Ended::unstarted(signal)),
+        None => run_command(job, signals, placement, document, meanwhile),
+    };
+    if let Some(journal) = journal {
+        let undone = journal.close().map_err(system::journal_failure)?;
+        document.put_back = undone.iter().map(PutBackDocument::from).collect();
+        report_restored(job.quiet, &document.put_back);
+    }
+    ended
+}
+
+/// Changes the settings, with a journal of them. An ordinary user, who can keep no journal, needs
+/// none where the settings have their values already.
+fn apply_settings<'a>(
+    job: &Job<'a>,
+    settings: &[SettingDocument],
+) -> Result<Option<Journal<'a>>, Failure> {
+    if settings.is_empty() {
+        return Ok(None);
+    }
+    let is_set = settings.iter().all(|setting| setting.was == setting.set);
+    let (mut journal, undone) = match Journal::open(job.root) {
+        Err(why) if why.is_permission() && is_set => return Ok(None),
+        Err(why) if why.is_permission() => return Err(settings_failure(&why, settings)),
+        opened => opened.map_err(system::journal_failure)?,
+    };
+    report_restored(job.quiet, &undone.iter().map(PutBackDocument::from).collect::<Vec<_>>());
+    for setting in settings {
+        journal.set(&setting.path, &setting.set).map_err(|why| match why.is_permission() {
+            true => settings_failure(&why, settings),
+            false => system::journal_failure(why),
+        })?;
+    }
+    let changed: Vec<String> = journal
+        .changes()
+        .iter()
+        .filter(|change| change.was != change.set)
+        .map(|change| format!("{}: {} -> {}", change.path, change.was, change.set))
+        .collect();
+    if !changed.is_empty() {
+        output::note(job.quiet, &format!("set until the end: {}", changed.join(", ")));
+    }
+    Ok(Some(journal))
+}
+
+/// The longest time for which new pages wait to be migrated to the ratio.
+const MOVE_MAX: Duration = Duration::from_secs(2);
+
+/// Starts the command and waits for its end, auditing its memory now and then.
+fn run_command(
+    job: &Job<'_>,
+    signals: &Signals,
+    placement: &Placement,
+    document: &mut RunDocument,
+    meanwhile: Option<Meanwhile<'_>>,
+) -> Result<Ended, Failure> {
+    let (program, arguments) = job.command.split_first().unwrap_or_else(|| unreachable!());
+    // Everything that can fail comes first: an error after the start would orphan the command.
+    let migrator = match placement.means {
+        Means::Moved => Some(migrator(job.rate, placement)?),
+        Means::Weighted | Means::Interleave => None,
+    };
+    let mut running = signals
+        .start_into(job.output, &placement.policy(), program, arguments)
+        .map_err(system::start_failure)?;
+    let mut watch = Watch {
+        job,
+        placement,
+        largest: None,
+        audit_failure: None,
+        migration: None,
+        migrate_failure: None,
+    };
+    let status = watch.wait_for_end(&mut running, migrator, meanwhile)?;
+    if let Some(moved) = watch.migration.as_ref().map(MovedDocument::from) {
+        document.moved = Some(moved);
+        output::note(job.quiet, &interleaf_report::run::moved(document));
+    }
+    if let Some(why) = watch.migrate_failure {
+        output::message(&format!("interleaf: its pages are spread evenly, and not moved: {why}"));
+    }
+    if let Some(why) = watch.audit_failure {
+        output::message(&format!("interleaf: its memory could not be looked at: {why}"));
+    }
+    if let Some(largest) = watch.largest {
+        let memory = MemoryDocument::from(&largest);
+        output::note(job.quiet, &interleaf_report::run::memory(&memory));
+        document.memory = Some(memory);
+    }
+    document.ended(status);
+    Ok(Ended { status: Some(status), elapsed: running.elapsed(), signal: running.came() })
+}
+
+/// Observations of a command while it runs.
+struct Watch<'a> {
+    job: &'a Job<'a>,
+    placement: &'a Placement,
+    /// The audit in which it had the most memory.
+    largest: Option<PlacementAudit>,
+    /// The last failure of an audit.
+    audit_failure: Option<RootError>,
+    /// The last migration during which no process ended.
+    migration: Option<Outcome>,
+    /// The last failure of a migration.
+    migrate_failure: Option<MigrateError>,
+}
+
+impl Watch<'_> {
+    /// Waits for the end of a command, and audits its memory now and then; migrates its pages where
+    /// `migrator` is given.
+    fn wait_for_end(
+        &mut self,
+        running: &mut Running<'_>,
+        mut migrator: Option<Migrator>,
+        mut meanwhile: Option<Meanwhile<'_>>,
+    ) -> Result<ExitStatus, Failure> {
+        let mut pause = FIRST_AUDIT;
+        loop {
+            if let Some(status) = wait(running, pause, &mut meanwhile)? {
+                return Ok(status);
+            }
+            let start = Instant::now();
+            if let Some(migrator) = &mut migrator
+                && let Some(status) = self.migrate_pages(running, migrator)?
+            {
+                return Ok(status);
+            }
+            self.audit(running.pid());
+            pause =
+                (pause * AUDIT_FACTOR).min(AUDIT_MAX).max(start.elapsed() * self.job.audit_cost);
+            if migrator.is_some() {
+                pause = pause.min(MOVE_MAX).max(start.elapsed());
+            }
+        }
+    }
+
+    /// Audits the command's memory. A failed audit is remembered, not fatal.
+    fn audit(&mut self, pid: u32) {
+        let is_largest = |survey: &PlacementAudit| {
+            let largest = self.largest.as_ref();
+            largest.is_none_or(|largest| largest.total_bytes() <= survey.total_bytes())
+        };
+        match PlacementAudit::of_tree(self.job.root, pid, self.placement) {
+            Ok(survey) if is_largest(&survey) => self.largest = Some(survey),
+            Ok(_) => {}
+            Err(why) => self.audit_failure = Some(why),
+        }
+    }
+
+    /// Migrates the command's pages; returns its status if it ended meanwhile.
+    fn migrate_pages(
+        &mut self,
+        running: &mut Running<'_>,
+        migrator: &mut Migrator,
+    ) -> Result<Option<ExitStatus>, Failure> {
+        let mut ended = Ok(None);
+        let outcome = migrator.run(&[running.pid()], &mut |_| {
+            ended = running.wait(Duration::ZERO);
+            match &ended {
+                Ok(None) => ControlFlow::Continue(()),
+                _ => ControlFlow::Break(()),
+            }
+        });
+        match outcome {
+            Ok(outcome) if !outcome.processes.iter().any(|process| process.ended) => {
+                self.migration = Some(outcome);
+            }
+            // The command has ended; the next wait returns its status.
+            Ok(_) | Err(MigrateError::Absent(_)) => {}
+            Err(why) => self.migrate_failure = Some(why),
+        }
+        ended.map_err(system::wait_failure)
+    }
+}
+
+/// Waits for the end of a command for at most `pause`, and calls `meanwhile` every [`TICK`].
+fn wait(
+    running: &mut Running<'_>,
+    pause: Duration,
+    meanwhile: &mut Option<Meanwhile<'_>>,
+) -> Result<Option<ExitStatus>, Failure> {
+    let Some(meanwhile) = meanwhile else {
+        return running.wait(pause).map_err(system::wait_failure);
+    };
+    let end = Instant::now() + pause;
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        let ended = running.wait(left.min(TICK)).map_err(system::wait_failure)?;
+        meanwhile(running);
+        if ended.is_some() || left.is_zero() {
+            return Ok(ended);
+        }
+    }
+}
+
+fn settings_failure(why: &JournalError, settings: &[SettingDocument]) -> Failure {
+    let line = |setting: &SettingDocument| format!("echo {} > {}", setting.set, setting.path);
+    let lines: Vec<String> =
+        settings.iter().filter(|setting| setting.was != setting.set).map(line).collect();
+    Failure::new(
+        format!("the weights cannot be set: {why}"),
+        format!(
+            "run it as root, or let root set them once and run it again as you are: {}",
+            lines.join("; ")
+        ),
+    )
+}
+
+/// The settings that a placement needs, with their present values.
+///
+/// # Errors
+/// When a setting cannot be read.
+pub fn settings(
+    root: &Root,
+    machine: &Machine,
+    placement: &Placement,
+) -> Result<Vec<SettingDocument>, Failure> {
+    let settings = placement.settings(machine).into_iter();
+    let mut found = vec![];
+    for setting in settings {
+        let was = root.text(&setting.path).map_err(system::read_failure)?.unwrap_or_default();
+        let was = was.trim().to_string();
+        found.push(SettingDocument { path: setting.path, was, set: setting.text });
+    }
+    Ok(found)
+}
+
+/// A migrator of pages to the ratio of a placement.
+///
+/// # Errors
+/// When the kernel cannot migrate pages, or not to these nodes.
+pub fn migrator(rate: Bandwidth, placement: &Placement) -> Result<Migrator, Failure> {
+    let target = Target::new(placement.nodes.iter().copied())
+        .map_err(|why| system::migrate_failure(MigrateError::Target(why)))?;
+    let migrator = Migrator::new(target).map_err(system::migrate_failure)?;
+    Ok(migrator.at_rate((rate.gbps() * 1e9) as u64))
+}

@@ -1,0 +1,91 @@
+//! Programs that run already: their pages are migrated to a ratio.
+
+use crate::placed::migrator;
+use interleaf_console::{Failure, output, system};
+use interleaf_linux::{
+    launch::command::Signals,
+    machine::topology::Machine,
+    place::{
+        migrate::{Moved, Progress},
+        placement::Placement,
+    },
+};
+use interleaf_model::units::Bandwidth;
+use interleaf_record::run::{MovedDocument, RunDocument};
+use std::ops::ControlFlow;
+
+/// The largest difference between the share of a node and its target, percentage points.
+const POINTS: f64 = 1.0;
+
+/// Pages that are to be migrated.
+#[derive(Clone, Debug)]
+pub struct MoveOptions {
+    /// The processes, with all that they started.
+    pub pids: Vec<u32>,
+    /// The highest rate.
+    pub rate: Bandwidth,
+    /// Whether nothing is migrated, and the document only says what would be.
+    pub dry_run: bool,
+}
+
+/// Migrates the pages of processes to the ratio of a placement, until a signal comes. The document
+/// gets the pages of each node before and after it. Returns whether each node has its share.
+///
+/// # Errors
+/// When the pages cannot be migrated, or there are none.
+pub fn move_processes(
+    options: &MoveOptions,
+    placement: &Placement,
+    document: &mut RunDocument,
+) -> Result<bool, Failure> {
+    let signals = Signals::hold().map_err(system::signal_failure)?;
+    let mut migrator = migrator(options.rate, placement)?;
+    let bar = output::progress_bytes("moving pages");
+    let watch = &mut |progress: &Progress<'_>| {
+        bar.set_length(progress.total_bytes);
+        bar.set_position(progress.looked_bytes);
+        bar.set_message(format!("pass {}, {}", progress.pass, progress.process.name));
+        match signals.come() {
+            Some(_) => ControlFlow::Break(()),
+            None => ControlFlow::Continue(()),
+        }
+    };
+    let moved = if options.dry_run {
+        let found = migrator.forecast(&options.pids, watch).map_err(system::migrate_failure)?;
+        MovedDocument::planned(&found)
+    } else {
+        let outcome = migrator.run(&options.pids, watch).map_err(system::migrate_failure)?;
+        let has_none = |it: &Moved| !it.ended && it.before.total() == 0;
+        if !outcome.stopped && outcome.processes.iter().all(has_none) {
+            let pids: Vec<String> = options.pids.iter().map(u32::to_string).collect();
+            return Err(Failure::new(
+                format!("process {} has no memory of its own to move", pids.join(", ")),
+                "name a program that runs: threads of the kernel and what has ended have none",
+            ));
+        }
+        MovedDocument::from(&outcome)
+    };
+    bar.finish_and_clear();
+    let reached = options.dry_run || is_reached(placement, &moved);
+    let stopped = moved.stopped;
+    document.moved = Some(moved);
+    Ok(reached && !stopped)
+}
+
+/// Why pages that were migrated may be migrated back; `None` where nothing does so.
+pub fn rival(machine: &Machine) -> Option<&'static str> {
+    machine.sysctls.numa_balancing.is_some_and(|value| value > 0).then_some(
+        "numa_balancing is on and may pull the pages back to the CPUs that use them: sysctl \
+         kernel.numa_balancing=0",
+    )
+}
+
+/// Whether each node has its share.
+fn is_reached(placement: &Placement, moved: &MovedDocument) -> bool {
+    let total: u64 = moved.after_bytes.values().sum();
+    let mut nodes = placement.nodes.iter().zip(placement.shares());
+    nodes.all(|((node, _), share)| {
+        let has = moved.after_bytes.get(node).copied().unwrap_or(0);
+        total == 0 || 100.0 * (has as f64 / total as f64 - share).abs() <= POINTS
+    })
+}

@@ -1,0 +1,73 @@
+//! Settings that killed processes have left: `--restore` of the verbs that change settings.
+
+use interleaf_console::{Failure, output, system};
+use interleaf_linux::{place::journal, root::Root};
+use interleaf_record::run::{PutBackDocument, SettingDocument};
+
+/// Restores the settings that killed processes have left, and prints them; in a dry run, and on a
+/// captured machine, only prints them.
+///
+/// # Errors
+/// When a journal cannot be read, or a setting cannot be restored.
+pub fn restore(dry_run: bool, json: bool, root: &Root) -> Result<(), Failure> {
+    if dry_run || !root.is_live() {
+        return print_leftovers(json, root);
+    }
+    let undone = journal::restore(root).map_err(system::journal_failure)?;
+    let undone: Vec<PutBackDocument> = undone.iter().map(PutBackDocument::from).collect();
+    if json {
+        let value =
+            serde_json::json!({ "schema": interleaf_record::run::SCHEMA, "put_back": undone });
+        return output::data(&interleaf_record::json(&value));
+    }
+    let lines: Vec<String> = undone.iter().map(interleaf_report::run::put_back).collect();
+    output::data(&listed(&lines))
+}
+
+/// Prints the settings that killed processes have left.
+fn print_leftovers(json: bool, root: &Root) -> Result<(), Failure> {
+    let left = journal::leftovers(root).map_err(system::journal_failure)?;
+    let damaged = journal::damaged(root).map_err(system::journal_failure)?;
+    let changes = left.iter().flat_map(|left| {
+        // The last change is put back first.
+        left.changes.iter().rev().map(|change| (left.pid, change))
+    });
+    if json {
+        let left: Vec<SettingDocument> =
+            changes.map(|(_, change)| SettingDocument::from(change)).collect();
+        let damaged: Vec<_> = damaged
+            .iter()
+            .map(|damaged| serde_json::json!({ "path": damaged.path, "why": damaged.why }))
+            .collect();
+        let value = serde_json::json!({
+            "schema": interleaf_record::run::SCHEMA, "left": left, "damaged": damaged,
+        });
+        return output::data(&interleaf_record::json(&value));
+    }
+    let mut lines: Vec<String> = changes
+        .map(|(pid, change)| {
+            format!("process {pid} left {} at {}: {}", change.path, change.set, change.was)
+        })
+        .collect();
+    lines.extend(damaged.iter().map(|it| format!("{}: is damaged: {}", it.path, it.why)));
+    output::data(&listed(&lines))
+}
+
+/// The lines, or that there are none.
+fn listed(lines: &[String]) -> String {
+    match lines.is_empty() {
+        true => "nothing was left\n".to_string(),
+        false => format!("{}\n", lines.join("\n")),
+    }
+}
+
+/// Prints the settings that were restored, and in any case those that could not be.
+pub fn report_restored(quiet: bool, undone: &[PutBackDocument]) {
+    for undone in undone {
+        let line = interleaf_report::run::put_back(undone);
+        match undone.outcome == "restored" {
+            true => output::note(quiet, &line),
+            false => output::message(&format!("interleaf: {line}")),
+        }
+    }
+}

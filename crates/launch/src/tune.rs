@@ -1,0 +1,332 @@
+//! The best static weights for a command, found in a few runs of it.
+
+mod log;
+mod proposal;
+
+use crate::{
+    placed::{self, Job},
+    restore::report_restored,
+};
+use indicatif::ProgressBar;
+use interleaf_console::{Failure, output, system};
+use interleaf_linux::{
+    launch::command::{Running, Signals},
+    machine::{id_list::IdList, topology::Machine},
+    place::{
+        journal::Journal,
+        placement::{Placement, PlacementError},
+    },
+    process::allowed_nodes,
+    root::Root,
+};
+use interleaf_model::{
+    tune::{Run, Search, Step},
+    units::{Bandwidth, Percent},
+    weights::Weights,
+};
+use interleaf_record::{
+    run::RunDocument,
+    tune::{TrialDocument, TuneDocument, TuneRequest},
+};
+use log::Log;
+use regex_lite::Regex;
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+/// Placement audits take one part in this many of the command's time, so that they do not change
+/// what is measured.
+const AUDIT_COST: u32 = 100;
+
+/// The noise of a run, as a part of its result, until one was repeated.
+const NOISE: f64 = 0.01;
+
+/// The time that an interrupted command has to end before it is killed.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// The share of memory outside the placement above which a run is doubtful.
+const ESCAPED_MAX: f64 = 0.1;
+/// The same in bytes: the memory of a small program is mostly that of libraries.
+const ESCAPED_BYTES: f64 = (64 << 20) as f64;
+
+/// A search for the best static weights of a command.
+#[derive(Clone, Debug)]
+pub struct TuneOptions {
+    /// The command and its arguments; never empty.
+    pub command: Vec<OsString>,
+    /// Only these weights, beside all on the first tier; any where there are none.
+    pub weights: Vec<Weights>,
+    /// The nodes to spread pages over, as numactl takes them; `None` for those of the tiers.
+    pub nodes: Option<String>,
+    /// The platform whose curves propose the first weights; `None` for the rated bandwidths.
+    pub platform: Option<String>,
+    /// The most runs, without those that warm up.
+    pub runs: usize,
+    /// The improvement that counts.
+    pub worth: Percent,
+    /// The pattern of the number that is compared; `None` for the time that the command takes.
+    pub metric: Option<Regex>,
+    /// Whether more of the metric is better.
+    pub higher_is_better: bool,
+    /// Runs beforehand that do not count.
+    pub warm_up: usize,
+    /// The highest rate at which pages are migrated, where the kernel cannot interleave by weights.
+    pub migration_rate: Bandwidth,
+    /// Whether nothing is run.
+    pub dry_run: bool,
+    /// Whether only errors are printed.
+    pub quiet: bool,
+    /// The file that the document is recorded in after each run; `-` is stdout, and gets it once.
+    pub output: Option<PathBuf>,
+    /// The file that the command's output is appended to; `None` passes it on to stderr.
+    pub log: Option<PathBuf>,
+}
+
+/// Why a search ended.
+pub enum SearchEnd {
+    /// Nothing was to be run.
+    DryRun,
+    /// The best weights are known, or all runs are made.
+    Done,
+    /// A signal came.
+    Signal(i32),
+    /// The command failed.
+    Failed(Failure),
+}
+
+/// Searches for the best weights of a command on the machine of `root`.
+///
+/// # Errors
+/// When the search cannot begin, or the command cannot be run. A command that fails is the end of
+/// the search ([`SearchEnd::Failed`]), whose document has the runs before it.
+pub fn tune(options: &TuneOptions, root: &Root) -> Result<(TuneDocument, SearchEnd), Failure> {
+    let machine = Machine::read(root).map_err(system::read_failure)?;
+    let allowed = allowed_nodes(root, "self").map_err(system::read_failure)?;
+    let proposal = proposal::propose(options, &machine)?;
+    let search = Search {
+        proposal: proposal.weights.clone(),
+        only: (!options.weights.is_empty()).then(|| options.weights.clone()),
+        runs: options.runs,
+        worth: options.worth.part(),
+        noise: NOISE,
+    };
+    let mut document = TuneDocument::new(request(options), &search, &proposal.source);
+    let tuner = Tuner { options, root, machine: &machine, allowed, search };
+    let first = Weights::first_tier(proposal.weights.as_slice().len());
+    let listed = options.weights.iter().cloned();
+    let mut settings = vec![];
+    for weights in [first.clone(), proposal.weights].into_iter().chain(listed) {
+        let (_, planned) = tuner.planned(&weights)?;
+        document.plan(&weights, &planned);
+        settings = if planned.settings.is_empty() { settings } else { planned.settings };
+    }
+    if options.dry_run {
+        return Ok((document, SearchEnd::DryRun));
+    }
+    system::check_live(root)?;
+    if !settings.is_empty() {
+        // A user who may not set weights learns it now, and not after minutes.
+        let (_, undone) = Journal::open(root).map_err(system::journal_failure)?;
+        report_restored(options.quiet, &undone.iter().map(Into::into).collect::<Vec<_>>());
+    }
+    let end = tuner.search(&first, &mut document)?;
+    Ok((document, end))
+}
+
+/// The options as they are recorded.
+fn request(options: &TuneOptions) -> TuneRequest {
+    TuneRequest {
+        command: options.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
+        metric: options.metric.as_ref().map(ToString::to_string),
+        higher_is_better: options.higher_is_better,
+        warm_up: options.warm_up,
+        dry_run: options.dry_run,
+    }
+}
+
+/// The result of a run.
+enum Outcome {
+    Value(f64),
+    Signal(i32),
+    Failed(Failure),
+}
+
+struct Tuner<'a> {
+    options: &'a TuneOptions,
+    root: &'a Root,
+    machine: &'a Machine,
+    allowed: Option<IdList>,
+    search: Search,
+}
+
+impl Tuner<'_> {
+    /// The placement of weights on this machine, and the document of a run under it.
+    fn planned(&self, weights: &Weights) -> Result<(Placement, RunDocument), Failure> {
+        let nodes = self.options.nodes.as_deref();
+        let placement = Placement::new(self.machine, weights, nodes, self.allowed.as_ref())
+            .map_err(|why: PlacementError| Failure::new(why.to_string(), why.hint()))?;
+        let mut document = RunDocument::new(weights.to_string(), &placement, vec![]);
+        document.settings = placed::settings(self.root, self.machine, &placement)?;
+        Ok((placement, document))
+    }
+
+    /// Runs the command until the best weights are known.
+    fn search(&self, first: &Weights, document: &mut TuneDocument) -> Result<SearchEnd, Failure> {
+        let signals = Signals::hold().map_err(system::signal_failure)?;
+        let bar = output::progress(self.options.runs as u64, "warming up");
+        let mut log = Log::open(self.options.log.as_deref(), self.options.quiet)?;
+        let mut runs: Vec<Run> = vec![];
+        for _ in 0..self.options.warm_up {
+            match self.run_once(first, "warm-up", &signals, &mut log, &bar)?.0 {
+                Outcome::Value(_) => {}
+                other => return Ok(ended(other, document)),
+            }
+        }
+        let done = loop {
+            let (weights, why) = match self.search.next(&runs) {
+                Step::Run(weights, why) => (weights, why),
+                Step::Done(finding) => {
+                    document.finish(&finding);
+                    break SearchEnd::Done;
+                }
+            };
+            bar.set_message(format!("run {}: {weights}", runs.len() + 1));
+            let why = interleaf_report::tune::why(why);
+            let (outcome, trial) = self.run_once(&weights, &why, &signals, &mut log, &bar)?;
+            document.runs.push(trial);
+            let Outcome::Value(value) = outcome else { break ended(outcome, document) };
+            runs.push(Run { weights, value });
+            document.so_far(self.search.so_far(&runs).as_ref());
+            bar.set_position(runs.len() as u64);
+            self.record(document)?;
+        };
+        bar.finish_and_clear();
+        Ok(done)
+    }
+
+    /// Writes what is known so far, so that nothing is lost.
+    fn record(&self, document: &TuneDocument) -> Result<(), Failure> {
+        let file = self.options.output.as_deref().filter(|file| *file != Path::new("-"));
+        file.map_or(Ok(()), |file| output::file(file, &interleaf_record::json(document)))
+    }
+
+    /// Runs the command once.
+    fn run_once(
+        &self,
+        weights: &Weights,
+        why: &str,
+        signals: &Signals,
+        log: &mut Log,
+        bar: &ProgressBar,
+    ) -> Result<(Outcome, TrialDocument), Failure> {
+        let (placement, mut document) = self.planned(weights)?;
+        log.begin_run();
+        let job = Job {
+            root: self.root,
+            command: &self.options.command,
+            output: Some(log.file()),
+            rate: self.options.migration_rate,
+            audit_cost: AUDIT_COST,
+            quiet: true,
+        };
+        let mut interrupted: Option<Instant> = None;
+        let mut shown = log.shown();
+        let mut meanwhile = |running: &mut Running<'_>| {
+            bar.tick();
+            shown.print_new(bar);
+            if running.came().is_some() {
+                let since = interrupted.get_or_insert_with(Instant::now);
+                if since.elapsed() > GRACE {
+                    running.signal(SIGKILL);
+                }
+            }
+        };
+        let meanwhile: placed::Meanwhile<'_> = &mut meanwhile;
+        let ended = placed::run_placed(&job, signals, &placement, &mut document, Some(meanwhile))?;
+        let mut trial = TrialDocument::new(weights, why, ended.elapsed, &document);
+        let outcome = match (ended.signal, ended.status) {
+            (Some(number), _) => Outcome::Signal(number),
+            (None, Some(status)) if status.success() => {
+                match self.value(ended.elapsed.as_secs_f64(), &log.text()?) {
+                    Ok((value, cost)) => {
+                        trial.value = value;
+                        Outcome::Value(cost)
+                    }
+                    Err(why) => Outcome::Failed(why),
+                }
+            }
+            _ => Outcome::Failed(self.failed(weights, &document, log)?),
+        };
+        self.print_run(&trial, &document, bar);
+        Ok((outcome, trial))
+    }
+
+    /// The metric of a run, where there is one, and its cost: the time, or the metric so that less
+    /// is better.
+    fn value(&self, seconds: f64, text: &str) -> Result<(Option<f64>, f64), Failure> {
+        let Some(metric) = &self.options.metric else { return Ok((None, seconds.max(1e-9))) };
+        let found = log::number(metric, text).map_err(|problem| {
+            let hint = "try the pattern on what the command writes: it takes the last match, and \
+                        of that the first group, such as --metric 'Triad: +([0-9.]+)'";
+            Failure::new(problem, hint)
+        })?;
+        let cost = if self.options.higher_is_better { 1.0 / found } else { found };
+        Ok((Some(found), cost))
+    }
+
+    fn failed(
+        &self,
+        weights: &Weights,
+        document: &RunDocument,
+        log: &Log,
+    ) -> Result<Failure, Failure> {
+        let program = self.options.command[0].to_string_lossy();
+        let how = match (document.exit_code, document.signal) {
+            (Some(code), _) => format!("ended with status {code}"),
+            (None, signal) => format!("was ended by signal {}", signal.unwrap_or(0)),
+        };
+        let last = log.last_lines()?;
+        let said = if last.is_empty() { "; it said nothing".into() } else { format!(":\n{last}") };
+        Ok(Failure::new(
+            format!("{program} {how} under {weights}{said}"),
+            format!("see whether it runs by itself: interleaf run --weights {weights} -- ..."),
+        ))
+    }
+
+    /// Prints a run.
+    fn print_run(&self, trial: &TrialDocument, document: &RunDocument, bar: &ProgressBar) {
+        bar.suspend(|| {
+            output::note(self.options.quiet, &interleaf_report::tune::trial(trial));
+            let memory = document.memory.as_ref();
+            let bytes = memory.map_or(0.0, |memory| memory.total_bytes as f64);
+            let escaped = memory.map_or(0.0, |memory| memory.escaped_share);
+            if escaped > ESCAPED_MAX && escaped * bytes > ESCAPED_BYTES {
+                let text = format!(
+                    "interleaf: {:.0} % of its memory escaped {}: `interleaf run` says why",
+                    100.0 * escaped,
+                    interleaf_report::tune::weights(&trial.weights)
+                );
+                output::message(&text);
+            }
+        });
+    }
+}
+
+fn ended(outcome: Outcome, document: &mut TuneDocument) -> SearchEnd {
+    match outcome {
+        Outcome::Value(_) => SearchEnd::Done,
+        Outcome::Signal(number) => {
+            document.stop("signal", format!("signal {number} came"));
+            SearchEnd::Signal(number)
+        }
+        Outcome::Failed(why) => {
+            document.stop("failed", "the command failed".into());
+            SearchEnd::Failed(why)
+        }
+    }
+}
+
+/// The signal that no process can catch.
+const SIGKILL: i32 = 9;

@@ -1,0 +1,125 @@
+//! The output of the command, run after run, in a file that is read while it grows.
+
+use indicatif::ProgressBar;
+use interleaf_console::{Failure, output};
+use interleaf_linux::replace::Existing;
+use regex_lite::Regex;
+use std::{fs::File, io, os::unix::fs::FileExt, path::Path};
+
+/// The longest end of a run's output in which a metric is searched, bytes.
+const TEXT_MAX: u64 = 16 << 20;
+
+/// Lines that are printed of a command that failed.
+const LAST_LINES: usize = 10;
+
+/// The log of all runs.
+pub(super) struct Log {
+    file: File,
+    /// The offset at which the output of this run begins.
+    start: u64,
+    /// Whether the output is printed while it grows.
+    is_shown: bool,
+}
+
+impl Log {
+    /// The file that is asked for, to which it is appended, or one without a name.
+    pub(super) fn open(path: Option<&Path>, quiet: bool) -> Result<Self, Failure> {
+        let file = match path {
+            Some(path) => output::growing(path, Existing::Append)?,
+            None => tempfile::tempfile().map_err(log_failure)?,
+        };
+        let start = file.metadata().map_err(log_failure)?.len();
+        Ok(Self { file, start, is_shown: path.is_none() && !quiet })
+    }
+
+    pub(super) fn file(&self) -> &File {
+        &self.file
+    }
+
+    fn length(&self) -> u64 {
+        self.file.metadata().map_or(self.start, |metadata| metadata.len())
+    }
+
+    /// Begins the output of a run.
+    pub(super) fn begin_run(&mut self) {
+        self.start = self.length();
+    }
+
+    /// A reader that prints the output of this run while it grows.
+    pub(super) fn shown(&self) -> Shown<'_> {
+        Shown { log: self, next: self.start }
+    }
+
+    /// The output of this run.
+    pub(super) fn text(&self) -> Result<String, Failure> {
+        let end = self.length();
+        let start = self.start.max(end.saturating_sub(TEXT_MAX));
+        let mut bytes = vec![0; (end - start) as usize];
+        self.file.read_exact_at(&mut bytes, start).map_err(log_failure)?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    pub(super) fn last_lines(&self) -> Result<String, Failure> {
+        let text = self.text()?;
+        let lines: Vec<&str> = text.trim_end().lines().collect();
+        Ok(lines[lines.len().saturating_sub(LAST_LINES)..].join("\n"))
+    }
+}
+
+fn log_failure(why: io::Error) -> Failure {
+    Failure::new(
+        format!("what the command writes cannot be kept: {why}"),
+        "name a file for it with --log FILE, or make room in the folder for temporary files",
+    )
+}
+
+/// Prints the new output of a run.
+pub(super) struct Shown<'a> {
+    log: &'a Log,
+    next: u64,
+}
+
+impl Shown<'_> {
+    /// Prints the output since the last call.
+    pub(super) fn print_new(&mut self, bar: &ProgressBar) {
+        let end = self.log.length();
+        if !self.log.is_shown || end <= self.next {
+            return;
+        }
+        let mut bytes = vec![0; (end - self.next).min(TEXT_MAX) as usize];
+        if self.log.file.read_exact_at(&mut bytes, self.next).is_ok() {
+            self.next += bytes.len() as u64;
+            bar.suspend(|| output::passed_on(&bytes));
+        }
+    }
+}
+
+/// The number that a pattern finds in a text: of the last match the first group, or all of it.
+pub(super) fn number(pattern: &Regex, text: &str) -> Result<f64, String> {
+    let last = pattern.captures_iter(text).last();
+    let last = last.ok_or_else(|| format!("--metric {pattern}: nothing in the output matches"))?;
+    let found = last.get(1).or_else(|| last.get(0)).map_or("", |found| found.as_str()).trim();
+    let number = found.parse::<f64>().ok().filter(|number| number.is_finite() && *number > 0.0);
+    number.ok_or_else(|| format!("--metric {pattern}: \"{found}\" is no number above 0"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_found() {
+        let table = [
+            ("Triad: +([0-9.]+)", "Copy: 1\nTriad:   12.5\nTriad: 13\n", Ok(13.0)),
+            ("[0-9.]+(?:e[0-9]+)?", "took 2.5e3", Ok(2500.0)),
+            ("([0-9]+) s", "none", Err("--metric ([0-9]+) s: nothing in the output matches")),
+            ("(.+) s", "few s", Err("--metric (.+) s: \"few\" is no number above 0")),
+            ("x=(.*)", "x=0", Err("--metric x=(.*): \"0\" is no number above 0")),
+            ("x=(.*)", "x=inf", Err("--metric x=(.*): \"inf\" is no number above 0")),
+        ];
+        for (pattern, text, expected) in table {
+            let found = number(&Regex::new(pattern).unwrap(), text);
+            assert_eq!(found, expected.map_err(String::from), "{pattern}");
+        }
+    }
+}
