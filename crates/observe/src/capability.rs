@@ -30,21 +30,21 @@ pub enum Status {
     Present(String),
     Missing {
         why: String,
-        /// How to get it.
+        /// Advice to the user.
         remedy: String,
     },
     /// Not known.
     Unknown {
         /// The reason.
         why: String,
-        /// How to find out.
+        /// Advice to the user.
         remedy: String,
     },
     /// A program or kernel feature that moves the same pages.
     Rival {
         /// The rival.
         what: String,
-        /// How to stop it.
+        /// Advice to the user.
         remedy: String,
     },
 }

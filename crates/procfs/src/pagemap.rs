@@ -58,7 +58,7 @@ pub struct ResidentPage {
     pub is_shared: bool,
 }
 
-/// Where the entry of an address is in the file, bytes.
+/// Offset of an address's entry in the file, bytes.
 pub fn entry_offset(address: u64, page_bytes: u64) -> u64 {
     address / page_bytes * ENTRY_BYTES
 }

@@ -203,7 +203,7 @@ pub enum ActuatorError {
     Held {
         /// The holder, and what it holds.
         who: String,
-        /// How to proceed.
+        /// Advice to the user.
         hint: String,
     },
     /// No actuator is available.
@@ -245,7 +245,7 @@ impl ActuatorError {
         }
     }
 
-    /// How to proceed.
+    /// Advice to the user.
     pub fn hint(&self) -> String {
         match self {
             Self::Target(_) => "interleaf show lists the nodes".into(),

@@ -407,7 +407,7 @@ impl Moved {
 }
 
 impl MigrateError {
-    /// How to proceed.
+    /// Advice to the user.
     pub fn hint(&self) -> &'static str {
         match self {
             Self::Target(TargetError::Absent { .. }) => "interleaf show lists the nodes",

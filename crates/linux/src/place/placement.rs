@@ -102,7 +102,7 @@ pub enum PlacementError {
 }
 
 impl PlacementError {
-    /// How to fix it.
+    /// Advice to the user.
     pub fn hint(&self) -> String {
         match self {
             Self::OneNode { .. } => "`interleaf doctor` says how an expander becomes a node; \

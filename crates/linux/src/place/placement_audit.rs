@@ -63,7 +63,7 @@ impl Cause {
         }
     }
 
-    /// How to avoid it.
+    /// Advice to the user.
     pub fn hint(&self) -> &'static str {
         match self {
             Self::Reset(_) => {

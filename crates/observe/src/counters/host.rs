@@ -103,7 +103,7 @@ fn setting(value: &Option<i64>) -> String {
 }
 
 impl OpenError {
-    /// How to proceed, or an alternative.
+    /// Advice to the user, or an alternative.
     pub fn hint(&self) -> &'static str {
         match self {
             Self::NotPermitted { whole_machine: true, .. } => {

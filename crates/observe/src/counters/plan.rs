@@ -97,7 +97,7 @@ pub enum PlanError {
 const INSTEAD: &str = "a program that can count may feed readings, or a recording be replayed";
 
 impl PlanError {
-    /// How to proceed, or an alternative.
+    /// Advice to the user, or an alternative.
     pub fn hint(&self) -> String {
         match self {
             Self::Root(_) => "capture the machine again, or run where its files can be read".into(),

@@ -80,7 +80,7 @@ pub enum TopdownError {
 }
 
 impl TopdownError {
-    /// How to proceed.
+    /// Advice to the user.
     pub fn hint(&self) -> &'static str {
         match self {
             Self::Root(_) => "capture the machine again, or run where its files can be read",

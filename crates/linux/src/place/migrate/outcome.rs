@@ -84,7 +84,7 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// How to proceed.
+    /// Advice to the user.
     pub fn hint(&self) -> &'static str {
         match self {
             Self::Busy => {
@@ -150,7 +150,7 @@ pub enum Why {
 }
 
 impl Why {
-    /// How to proceed.
+    /// Advice to the user.
     pub fn hint(&self) -> &'static str {
         match self {
             Self::Permission => {
