@@ -26,13 +26,13 @@
 //!
 //! ```text
 //! residency.rs       extents, frames, replacement queues
-//! evict.rs           which mapped extent is the victim, and how many frames are kept free
-//! loop_detector.rs   does the program loop over more than the budget?
+//! evict.rs           the choice of the victim, and the reserve of free frames
+//! loop_detector.rs   loops over more than the budget
 //! compact.rs         contiguous free frames
-//! write_back.rs      what follows an unmap: dirty pages are written back
+//! write_back.rs      dirty pages of an unmapped extent are written back
 //! durability.rs      stored, lost and discarded pages
-//! prefetch_queue.rs  prefetches not issued yet, and the frames that each stream may hold
-//! fault_around.rs    how many pages are read with one that faults
+//! prefetch_queue.rs  prefetches not issued yet, throttled by the frames that each stream holds
+//! fault_around.rs    the number of pages read with one that faults
 //! regions.rs         the allocations of the program
 //! advise.rs          advice and pins of the program
 //! budget.rs          frames released to other processes

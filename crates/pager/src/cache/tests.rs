@@ -47,7 +47,7 @@ struct Simulation {
     fast_path: Option<fast_path::FastPath>,
 }
 
-/// The content on the drive is not clean.
+/// The content on the drive is not known.
 const UNKNOWN: u32 = u32::MAX;
 
 /// A torn write: parts of two contents.
@@ -96,7 +96,7 @@ impl Simulation {
             self.on_drive.extend(pages.into_iter().map(|(_, page)| page));
             return false;
         }
-        // The hashes of these pages are not clean any more.
+        // The hashes of these pages are not known any more.
         span.pages().for_each(|page| self.clean[page as usize] = UNKNOWN);
         for (at, page) in pages {
             self.drive[page as usize] = match self.below(3) {

@@ -481,7 +481,7 @@ mod tests {
         let (MatrixWorld { faults, major_faults, .. }, pages) = (&world, all.mapped.len());
         let wasted = world.wasted(&all);
         let message = format!(
-            "{name}: {pages} pages, {faults} faults, {major_faults} major_faults, {wasted} wasted"
+            "{name}: {pages} pages, {faults} faults, {major_faults} major, {wasted} wasted"
         );
         assert!(major_faults * 10 < pages, "{message}");
         assert!(faults * 4 < pages, "{message}");
