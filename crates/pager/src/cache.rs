@@ -5,17 +5,14 @@
 //! frames. An extent is in one state as a whole:
 //!
 //! ```text
-//!             fault or prefetch                       fault
-//!  (absent) --------------------> Filling --> Ready ---------> Mapping --> Mapped
-//!     ^                                      ^  ^  |                         |
-//!     |                        written back  |  |  |                         | victim
-//!     |                 Writing -------------'  |  |                         v
-//!     |                    ^                    |  |        clean        Unmapping
-//!     |                    |                    '--|------------------------ |
-//!     |                    '-----------------------|------------------------'
-//!     |                                            |        dirty
-//!     '--------------------------------------------'
-//!                   its frames are needed
+//!             fault or prefetch                      fault
+//!  (absent) -------------------> Filling --> Ready --------> Mapping --> Mapped
+//!     ^                                      ^ ^ |                         |
+//!     |  its frames are needed               | | |                         | victim
+//!     '--------------------------------------|-|-'                         v
+//!                                            | '------- clean -------- Unmapping
+//!                              written back  |                             |
+//!                                         Writing <-------- dirty ---------'
 //! ```
 //!
 //! A *ready* extent is resident and not mapped. It was prefetched and not touched yet, or it is

@@ -19,8 +19,8 @@ use super::{
 use crate::{page::Page, prefetch::is_history_stream};
 use std::ops::Range;
 
-/// The reserve of free and inactive frames is at most one frame in this many of the budget, and no
-/// more than a drive reads ahead of its use: 64 MiB.
+/// The reserve of free and inactive frames is at most one frame in this many of the budget, and at
+/// most 64 MiB, which suffice while a drive reads the next.
 const RESERVE_PART: u32 = 16;
 const RESERVE_MAX: u32 = 1 << 14;
 
