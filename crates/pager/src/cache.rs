@@ -105,7 +105,7 @@ pub struct Settings {
     pub frames: u32,
     /// The order of fault-around in a region of which nothing is known yet.
     pub order: u8,
-    /// How far ahead of a stream pages are prefetched.
+    /// Limits of the prefetch depth.
     pub prefetch: Limits,
 }
 

@@ -24,9 +24,9 @@ use std::ops::Range;
 const RESERVE_PART: u32 = 16;
 const RESERVE_MAX: u32 = 1 << 14;
 
-/// Where evicted pages are soon waited for again, up to one more frame in this many may be
-/// inactive: touches of mapped pages cannot be seen, refaults on inactive ones can, and keep pages
-/// resident (GEMM by rows).
+/// Up to one more frame in this many may be inactive if threads soon wait again for evicted pages:
+/// touches of mapped pages cannot be seen, refaults on inactive ones can, and keep pages resident
+/// (GEMM by rows).
 const INACTIVE_PART: u32 = 4;
 
 /// The reserve grows by this factor per allocated frame and shrinks by one per refault, so that a

@@ -543,8 +543,8 @@ fn a_sweep_is_prefetched() {
     assert!(prefetch_wasted * 20 < prefetched, "{prefetch_wasted} of {prefetched}");
 }
 
-/// Of a loop over twice the budget, about half stays resident, which is optimal (Belady), and the
-/// pages that stay do not slow down the next phase.
+/// A loop over twice the budget keeps about half resident, which is optimal (Belady), and these
+/// pages do not slow down the next phase.
 #[test]
 fn a_loop_keeps_a_share_resident_until_it_ends() {
     let settings = Settings { frames: 2048, ..SETTINGS };

@@ -97,7 +97,7 @@ struct MatrixBlock {
     /// The largest distance of a fault behind the last row: the height of panels.
     rows_behind: i64,
     recent: RecentColumns,
-    /// How far ahead pages are prefetched, pages.
+    /// Prefetch depth, pages.
     depth: u64,
     /// Rows predicted correctly, less wasted pages.
     confidence: i64,

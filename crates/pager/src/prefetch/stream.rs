@@ -120,7 +120,7 @@ struct Stream {
     resembles: Option<u32>,
     /// Correct predictions since the last wrong one.
     confidence: u32,
-    /// How far ahead pages are prefetched, pages.
+    /// Prefetch depth, pages.
     depth: u64,
     /// Prefetches that were not touched yet.
     outstanding: Outstanding,
@@ -377,8 +377,8 @@ impl Stream {
             mapped.start <= range.pages.start && range.pages.end <= mapped.end
         };
         if self.outstanding.iter().all(is_mapped) {
-            // All outstanding pages were mapped before the stream came to them: they were predicted
-            // correctly, and the next prefetch begins here.
+            // A correct prediction, of pages that were mapped before the stream came to them: the
+            // next prefetch begins here.
             self.cursor = self.cursor.filter(|_| self.outstanding.is_empty());
             self.outstanding.clear();
             self.confidence = self.confidence.saturating_add(1);
@@ -399,7 +399,7 @@ impl Stream {
     fn begin_run(&mut self, at: &Range<Page>) {
         let index = self.stride_to(at).unwrap_or(0);
         self.strides = vec![self.strides[index]];
-        // Of several candidates, one leads to a new run by chance.
+        // A candidate other than the first leads to a new run by chance.
         self.confidence = self.confidence.saturating_add(u32::from(index == 0));
         self.run = at.clone();
         self.run_number += 1;
