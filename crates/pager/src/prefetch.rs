@@ -17,7 +17,7 @@
 //!
 //! A wasted prefetch costs time of the drive, and its frames. Therefore nothing is prefetched
 //! before it was predicted twice, the first prefetches are short, and each waste raises the
-//! confidence that is needed ([`throttle`]).
+//! confidence that is needed (`throttle.rs`).
 
 pub mod stream;
 
