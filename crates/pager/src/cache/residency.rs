@@ -96,7 +96,7 @@ impl Residency {
         self.index.first_extent(pages).map(|(_, id)| id)
     }
 
-    /// All extents with one of these pages.
+    /// The extents with one of these pages.
     pub(super) fn all_in(&self, pages: &Range<Page>) -> Vec<ExtentId> {
         let mut found = vec![];
         let mut rest = pages.clone();
@@ -122,7 +122,7 @@ impl Residency {
         self.index.largest_free_order(page, max)
     }
 
-    /// These pages and the mapped ones on both sides, up to [`MAPPED_AROUND_MAX`] extents each.
+    /// `pages` and the mapped ones on both sides, up to [`MAPPED_AROUND_MAX`] extents each.
     pub(super) fn mapped_around(&self, pages: &Range<Page>) -> Range<Page> {
         let mapped = |page: Page| {
             let extent = self.extent(self.find(page)?);

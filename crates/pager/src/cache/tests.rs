@@ -47,7 +47,7 @@ struct Simulation {
     fast_path: Option<fast_path::FastPath>,
 }
 
-/// The content on the drive is not clean.
+/// The content on the drive is not known.
 const UNKNOWN: u32 = u32::MAX;
 
 /// A torn write: parts of two contents.
@@ -96,7 +96,7 @@ impl Simulation {
             self.on_drive.extend(pages.into_iter().map(|(_, page)| page));
             return false;
         }
-        // The hashes of these pages are not clean any more.
+        // The hashes of these pages are not known any more.
         span.pages().for_each(|page| self.clean[page as usize] = UNKNOWN);
         for (at, page) in pages {
             self.drive[page as usize] = match self.below(3) {
@@ -543,8 +543,8 @@ fn a_sweep_is_prefetched() {
     assert!(prefetch_wasted * 20 < prefetched, "{prefetch_wasted} of {prefetched}");
 }
 
-/// Of a loop over twice the budget, about half stays resident, which is optimal (Belady), and the
-/// pages that stay do not slow down the next phase.
+/// A loop over twice the budget keeps about half resident, which is optimal (Belady), and these
+/// pages do not slow down the next phase.
 #[test]
 fn a_loop_keeps_a_share_resident_until_it_ends() {
     let settings = Settings { frames: 2048, ..SETTINGS };

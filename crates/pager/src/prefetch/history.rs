@@ -102,7 +102,7 @@ struct Replay {
     last_hit: u64,
     /// Correct predictions, less wrong ones.
     confidence: u32,
-    /// How far ahead pages are prefetched, pages.
+    /// Prefetch depth, pages.
     depth: u64,
     /// The next entries of the log.
     expected: VecDeque<ExpectedPage>,
@@ -323,7 +323,7 @@ impl Replay {
     /// The pages to prefetch now, to be `depth` faults ahead.
     fn prefetch(&mut self, log: &Log, depth: u64, with_unconfirmed: bool) -> Vec<Range<Page>> {
         let depth = usize::try_from(depth).unwrap_or(usize::MAX);
-        // As in streams: half of the depth is used before more is asked for.
+        // Half of the depth is used before more is asked for, as in streams.
         if self.outstanding * 2 > depth {
             return vec![];
         }

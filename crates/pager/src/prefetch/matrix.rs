@@ -97,7 +97,7 @@ struct MatrixBlock {
     /// The largest distance of a fault behind the last row: the height of panels.
     rows_behind: i64,
     recent: RecentColumns,
-    /// How far ahead pages are prefetched, pages.
+    /// Prefetch depth, pages.
     depth: u64,
     /// Rows predicted correctly, less wasted pages.
     confidence: i64,
@@ -481,7 +481,7 @@ mod tests {
         let (MatrixWorld { faults, major_faults, .. }, pages) = (&world, all.mapped.len());
         let wasted = world.wasted(&all);
         let message = format!(
-            "{name}: {pages} pages, {faults} faults, {major_faults} major_faults, {wasted} wasted"
+            "{name}: {pages} pages, {faults} faults, {major_faults} major, {wasted} wasted"
         );
         assert!(major_faults * 10 < pages, "{message}");
         assert!(faults * 4 < pages, "{message}");

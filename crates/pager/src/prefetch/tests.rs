@@ -127,7 +127,7 @@ fn shuffled(pages: u64, random: &mut Pcg64Mcg) -> Vec<Page> {
 
 /// At least `part` of all faults are on prefetched pages, and at most `wasted` of all prefetches
 /// are wasted.
-fn holds(name: &str, outcome: TraceOutcome, part: f64, wasted: f64) {
+fn check_outcome(name: &str, outcome: TraceOutcome, part: f64, wasted: f64) {
     let TraceOutcome { faults, hits, prefetched, wasted: dropped } = outcome;
     assert!(hits as f64 >= part * faults as f64, "{name}: {outcome:?}");
     assert!(dropped as f64 <= wasted * prefetched as f64 + 64.0, "{name}: {outcome:?}");
@@ -142,7 +142,12 @@ fn an_order_that_repeats_is_prefetched() {
         let first = memory.run(order.clone());
         assert!(first.wasted * 20 <= first.faults, "{first:?}");
         for round in 2..6 {
-            holds(&format!("{frames}, round {round}"), memory.run(order.clone()), 0.97, 0.01);
+            check_outcome(
+                &format!("{frames}, round {round}"),
+                memory.run(order.clone()),
+                0.97,
+                0.01,
+            );
         }
     }
 }
@@ -165,7 +170,7 @@ fn pages_that_are_touched_once_among_others_do_no_harm() {
         // Only in the second round no page is known to repeat.
         if round > 0 {
             let wasted = if round == 1 { 0.1 } else { 0.01 };
-            holds(&format!("round {round}"), outcome, 0.85, wasted);
+            check_outcome(&format!("round {round}"), outcome, 0.85, wasted);
         }
     }
 }
@@ -177,7 +182,7 @@ fn an_order_that_changes_little_by_little_is_learned_anew() {
     let mut memory = TestMemory::new(2048, 8192);
     memory.run(order.clone());
     for round in 1..40 {
-        holds(&format!("round {round}"), memory.run(order.clone()), 0.85, 0.06);
+        check_outcome(&format!("round {round}"), memory.run(order.clone()), 0.85, 0.06);
         for _ in 0..80 {
             let (a, b) = (random.next_u64() % 8192, random.next_u64() % 8192);
             order.swap(a as usize, b as usize);
@@ -194,7 +199,7 @@ fn another_order_is_learned_and_the_old_one_costs_nothing() {
     let new = shuffled(8192, random);
     let outcome = memory.run(new.clone());
     assert!(outcome.wasted * 20 <= outcome.faults, "{outcome:?}");
-    holds("again", memory.run(new.clone()), 0.95, 0.01);
+    check_outcome("again", memory.run(new.clone()), 0.95, 0.01);
 }
 
 #[test]
@@ -214,7 +219,7 @@ fn threads_have_orders_of_their_own() {
             }
         }
         if round > 0 {
-            holds(&format!("round {round}"), memory.outcome, 0.95, 0.01);
+            check_outcome(&format!("round {round}"), memory.outcome, 0.95, 0.01);
         }
     }
 }
@@ -230,7 +235,7 @@ fn a_gather_beside_a_sweep_is_prefetched() {
         let both = order.iter().enumerate().flat_map(|(at, page)| [Some(*page), edge(at)]);
         let outcome = memory.run(both.flatten());
         if round > 0 {
-            holds(&format!("round {round}"), outcome, 0.95, 0.02);
+            check_outcome(&format!("round {round}"), outcome, 0.95, 0.02);
         }
     }
 }
@@ -250,7 +255,7 @@ fn nested_loops_are_prefetched() {
     let far = 1 << 24;
     let check = |name: &str, frames: usize, part: f64, trace: Vec<Page>| {
         let outcome = TestMemory::new(frames, 0).run(trace);
-        holds(name, outcome, part, 0.08);
+        check_outcome(name, outcome, part, 0.08);
     };
     check("tiles", 1024, 0.9, tiles(128, 8, 32, 8).collect());
     check("narrow tiles", 1024, 0.85, tiles(32, 1, 64, 8).collect());
@@ -259,7 +264,7 @@ fn nested_loops_are_prefetched() {
     let three = three.flat_map(|((a, b), c)| [a, far + b, 2 * far + c]);
     check("tiles of three matrices", 1024, 0.9, three.collect());
     let backwards = tiles(128, 8, 32, 8).map(|page| far - page);
-    check("tiles from behind", 1024, 0.9, backwards.collect());
+    check("descending tiles", 1024, 0.9, backwards.collect());
     let pencils = |plane: u64, planes: u64| {
         (0..plane).flat_map(move |at| (0..planes).map(move |z| z * plane + at))
     };
@@ -278,7 +283,7 @@ fn nested_loops_are_prefetched() {
     check("there and back", 512, 0.95, there_and_back.collect());
     let reversed = (0..6).flat_map(|_| (0..4096_u16).map(|at| u64::from((at << 4).reverse_bits())));
     let outcome = TestMemory::new(512, 4096).run(reversed.collect::<Vec<_>>());
-    holds("reversed bits", outcome, 0.8, 0.01);
+    check_outcome("reversed bits", outcome, 0.8, 0.01);
 }
 
 #[test]
