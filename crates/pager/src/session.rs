@@ -52,7 +52,7 @@ const LOCK: &str = "lock";
 const KEPT: &str = "kept";
 
 /// Bytes of a page.
-pub const PAGE_BYTES: u64 = 4096;
+pub const PAGE_BYTES: u64 = crate::page::PAGE_BYTES as u64;
 
 /// The settings of a session, as `session.json` holds them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
