@@ -1,15 +1,15 @@
-//! What the state machine of the pager does with the touches of whole patterns, without memory and
-//! without a drive, beside the optimum: pages that are read and written a round, and how often a
-//! thread waits.
+//! Replays the touches of whole patterns through the page cache, without memory and without a drive:
+//! pages read and written per round beside those of optimal replacement, and faults that wait for a
+//! read.
 //!
 //! ```console
 //! $ cargo bench -p interleaf-benches --bench replay [-- PATTERN ... PERCENT]
 //! ```
-//! PERCENT is the footprint, of the budget; 200 if it is not said.
+//! PERCENT is the footprint, as a percentage of the budget; 200 by default.
 //!
-//! Whatever is asked of the drive is done at once: what is foreseen is never late, and what is left
-//! is what the policies do. A wait is a touch of a page that had to be read; a page that was there
-//! and not mapped costs a hundredth of that (`faults`).
+//! Each transfer is done at once, so that no prefetch is late: the result depends on the policies
+//! alone. A wait is a major fault; a minor fault, on a page that is resident but not mapped, costs a
+//! hundredth of that (bench `faults`).
 
 use interleaf_pager::{
     cache::{Action, Cache, Counts, DirtyPages, Event, PageFault, Settings, Span},
@@ -31,27 +31,28 @@ const PAGE: usize = 4096;
 /// 128 MiB.
 const FRAMES: usize = 32768;
 
-/// Rounds that are gone through before one is counted.
+/// Rounds before the first that is counted.
 const ROUNDS: usize = 2;
 
-/// Rounds that are counted, of which the mean is told.
+/// Rounds that are counted; the mean is printed.
 const COUNTED: usize = 4;
 
 const PATTERNS: [Kind; 7] =
     [Kind::Stream, Kind::Seq, Kind::Stride, Kind::Random, Kind::Fft3d, Kind::Gemm, Kind::GemmTiled];
 
-/// A machine on which all is done at once.
-struct World {
+/// A machine that carries out each action at once.
+struct ReplayMachine {
     cache: Cache,
     is_mapped: Vec<bool>,
     is_dirty: Vec<bool>,
-    /// Whether it was touched since it was read, and how many were not until they were read again.
+    /// Pages touched since they were read.
     is_used: Vec<bool>,
-    in_vain: u64,
+    /// Reads of pages that were not touched since their last read.
+    wasted_reads: u64,
     todo: VecDeque<Action>,
 }
 
-impl World {
+impl ReplayMachine {
     fn new(pages: usize, arrays: usize) -> Self {
         let mut cache = Cache::new(Settings::for_budget(FRAMES as u32));
         let array = pages.div_ceil(arrays) as Page;
@@ -59,7 +60,7 @@ impl World {
         let pages = (array as usize) * arrays;
         let (is_mapped, is_dirty) = (vec![false; pages], vec![false; pages]);
         let (is_used, todo) = (vec![true; pages], VecDeque::new());
-        Self { cache, is_mapped, is_dirty, is_used, in_vain: 0, todo }
+        Self { cache, is_mapped, is_dirty, is_used, wasted_reads: 0, todo }
     }
 
     fn on(&mut self, event: Event) {
@@ -74,10 +75,10 @@ impl World {
             let mut was_mapped = false;
             while let Some(action) = self.todo.pop_front() {
                 self.act(action);
-                // The thread goes on at once, whatever becomes of the page then.
+                // The thread resumes as soon as the page is mapped.
                 was_mapped |= self.is_mapped[page];
             }
-            assert!(was_mapped, "page {page} was touched and is not there");
+            assert!(was_mapped, "page {page} was touched and is not mapped");
         }
         self.is_dirty[page] |= is_write;
         self.is_used[page] = true;
@@ -88,7 +89,7 @@ impl World {
         match action {
             Action::Read(id, span) => {
                 for page in pages(span) {
-                    self.in_vain += u64::from(!self.is_used[page]);
+                    self.wasted_reads += u64::from(!self.is_used[page]);
                     self.is_used[page] = false;
                 }
                 self.on(Event::Filled(id, Ok(())));
@@ -99,14 +100,14 @@ impl World {
                 self.on(Event::MovedIn(id));
             }
             Action::MoveOut { id, span, .. } => {
-                let mut changed = DirtyPages::EMPTY;
+                let mut dirty = DirtyPages::EMPTY;
                 for (at, page) in pages(span).enumerate() {
                     self.is_mapped[page] = false;
                     if self.is_dirty[page] {
-                        changed.insert(at);
+                        dirty.insert(at);
                     }
                 }
-                self.on(Event::MovedOut(id, changed));
+                self.on(Event::MovedOut(id, dirty));
             }
             Action::Write(id, span, _) => {
                 self.is_dirty[pages(span)].fill(false);
@@ -114,7 +115,7 @@ impl World {
             }
             Action::Wake(..) => {}
             Action::Drop(..) | Action::Poison(_) | Action::Erase(..) => {
-                unreachable!("nothing is held, lost or discarded")
+                unreachable!("no page is pinned, poisoned or discarded")
             }
         }
     }
@@ -136,19 +137,19 @@ fn replay(kind: Kind, percent: usize) -> io::Result<()> {
     let Some(touches) = trace(kind, &setting, footprint, PAGE) else { return Ok(()) };
     let arrays = if matches!(kind, Kind::Stream | Kind::Gemm) { 3 } else { 1 };
     let pages = touches.iter().map(|touch| touch.block as usize + 1).max().unwrap_or(0);
-    let mut world = World::new(pages, arrays);
-    (0..pages).for_each(|page| world.touch(page, 0, true));
-    let mut before = *world.cache.counts();
+    let mut machine = ReplayMachine::new(pages, arrays);
+    (0..pages).for_each(|page| machine.touch(page, 0, true));
+    let mut before = *machine.cache.counts();
     for round in 0..ROUNDS + COUNTED {
         if round == ROUNDS {
-            before = *world.cache.counts();
-            world.in_vain = 0;
+            before = *machine.cache.counts();
+            machine.wasted_reads = 0;
         }
         for Touch { block, offset, is_write } in &touches {
-            world.touch(*block as usize, *offset as u16, *is_write);
+            machine.touch(*block as usize, *offset as u16, *is_write);
         }
     }
-    let after = *world.cache.counts();
+    let after = *machine.cache.counts();
     let least = carried(&touches, FRAMES);
     let mean = |of: fn(&Counts) -> u64| (of(&after) - of(&before)) / COUNTED as u64;
     writeln!(
@@ -161,7 +162,7 @@ fn replay(kind: Kind, percent: usize) -> io::Result<()> {
         least.read,
         mean(|counts| counts.written),
         least.written,
-        world.in_vain / COUNTED as u64,
+        machine.wasted_reads / COUNTED as u64,
     )
 }
 

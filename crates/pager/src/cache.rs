@@ -5,17 +5,14 @@
 //! frames. An extent is in one state as a whole:
 //!
 //! ```text
-//!             fault or prefetch                       fault
-//!  (absent) --------------------> Filling --> Ready ---------> Mapping --> Mapped
-//!     ^                                      ^  ^  |                         |
-//!     |                        written back  |  |  |                         | victim
-//!     |                 Writing -------------'  |  |                         v
-//!     |                    ^                    |  |        clean        Unmapping
-//!     |                    |                    '--|------------------------ |
-//!     |                    '-----------------------|------------------------'
-//!     |                                            |        dirty
-//!     '--------------------------------------------'
-//!                   its frames are needed
+//!             fault or prefetch                      fault
+//!  (absent) -------------------> Filling --> Ready --------> Mapping --> Mapped
+//!     ^                                      ^ ^ |                         |
+//!     |  its frames are needed               | | |                         | victim
+//!     '--------------------------------------|-|-'                         v
+//!                                            | '------- clean -------- Unmapping
+//!                              written back  |                             |
+//!                                         Writing <-------- dirty ---------'
 //! ```
 //!
 //! A *ready* extent is resident and not mapped. It was prefetched and not touched yet, or it is
@@ -26,13 +23,13 @@
 //!
 //! ```text
 //! residency.rs       extents, frames, replacement queues
-//! evict.rs           which mapped extent is the victim, and how many frames are kept free
-//! loop_detector.rs   does the program loop over more than the budget?
+//! evict.rs           the choice of the victim, and the reserve of free frames
+//! loop_detector.rs   loops over more than the budget
 //! compact.rs         contiguous free frames
-//! write_back.rs      what follows an unmap: dirty pages are written back
+//! write_back.rs      dirty pages of an unmapped extent are written back
 //! durability.rs      stored, lost and discarded pages
-//! prefetch_queue.rs  prefetches not issued yet, and the frames that each stream may hold
-//! fault_around.rs    how many pages are read with one that faults
+//! prefetch_queue.rs  prefetches not issued yet, throttled by the frames that each stream holds
+//! fault_around.rs    the number of pages read with one that faults
 //! regions.rs         the allocations of the program
 //! advise.rs          advice and pins of the program
 //! budget.rs          frames released to other processes
@@ -108,7 +105,7 @@ pub struct Settings {
     pub frames: u32,
     /// The order of fault-around in a region of which nothing is known yet.
     pub order: u8,
-    /// How far ahead of a stream pages are prefetched.
+    /// Limits of the prefetch depth.
     pub prefetch: Limits,
 }
 

@@ -15,9 +15,9 @@
 //! Rows of a matrix that are no whole number of pages long are found by [`matrix::Matrices`], in
 //! bytes. Irregular accesses that repeat in the same order are predicted by [`history::History`].
 //!
-//! A wasted prefetch costs time of the drive, and its frames. Therefore nothing is prefetched before
-//! it was predicted twice, the first prefetches are short, and each waste raises the confidence that
-//! is needed ([`throttle`]).
+//! A wasted prefetch costs time of the drive, and its frames. Therefore nothing is prefetched
+//! before it was predicted twice, the first prefetches are short, and each waste raises the
+//! confidence that is needed ([`throttle`]).
 
 pub mod stream;
 
@@ -52,7 +52,7 @@ pub struct FaultContext {
     pub offset: u16,
     /// The pages that are mapped for the fault: that page, and its fault-around.
     pub pages: Range<Page>,
-    /// All mapped pages around these, touches of which do not fault.
+    /// `pages` and the mapped pages around them, touches of which do not fault.
     pub mapped_around: Range<Page>,
     /// The region of the page: nothing beyond it is prefetched.
     pub region: Range<Page>,
@@ -68,7 +68,7 @@ impl FaultContext {
     }
 }
 
-/// How far ahead of a stream pages are prefetched.
+/// Limits of the prefetch depth: the distance from a stream to the last page prefetched for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// The first depth, pages; it doubles with each correct prediction.

@@ -76,7 +76,8 @@ struct Table {
     next: UnsafeCell<MaybeUninit<Next>>,
 }
 
-// SAFETY: whoever changes the state from `NEW` writes it, and nobody reads it before it is `READY`.
+// SAFETY: the thread that changes the state from `NEW` writes the table, which is read only when
+// the state is `READY`.
 unsafe impl Sync for Table {}
 
 static TABLE: Table =

@@ -1,6 +1,6 @@
-//! Eviction: which mapped extent is the victim, and how many frames are kept free.
+//! Eviction: the choice of the victim among mapped extents, and the reserve of free frames.
 //!
-//! Faults of mapped pages cannot be seen, hence the order of replacement is first in, first out
+//! Touches of mapped pages cannot be seen, hence the order of replacement is first in, first out
 //! with a second chance: the oldest mapped extent is unmapped, written back if dirty, and stays
 //! resident as *inactive* until its frames are needed. A fault on it in the meantime is a *refault*
 //! and shows that it is in use.
@@ -19,14 +19,14 @@ use super::{
 use crate::{page::Page, prefetch::is_history_stream};
 use std::ops::Range;
 
-/// The reserve of free and inactive frames is at most one frame in this many of the budget, and no
-/// more than a drive reads ahead of its use: 64 MiB.
+/// The reserve of free and inactive frames is at most one frame in this many of the budget, and at
+/// most 64 MiB, which suffice while a drive reads the next.
 const RESERVE_PART: u32 = 16;
 const RESERVE_MAX: u32 = 1 << 14;
 
-/// Where evicted pages are soon waited for again, up to one more frame in this many may be
-/// inactive: faults on mapped pages cannot be seen, refaults on inactive ones can, and keep pages
-/// resident (GEMM by rows).
+/// Up to one more frame in this many may be inactive if threads soon wait again for evicted pages:
+/// touches of mapped pages cannot be seen, refaults on inactive ones can, and keep pages resident
+/// (GEMM by rows).
 const INACTIVE_PART: u32 = 4;
 
 /// The reserve grows by this factor per allocated frame and shrinks by one per refault, so that a

@@ -4,7 +4,7 @@
 use super::{Action, Cache, ExtentState, PageFault, Span, index::ExtentId};
 use crate::page::Page;
 
-/// What a thread that faults may do itself.
+/// The answer to a thread that faults, on the fast path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MapAttempt {
     /// Move the frames to the pages, then report the fault by [`Cache::commit_mapped`] before any
@@ -48,7 +48,7 @@ impl Cache {
         faults: impl Iterator<Item = PageFault> + Clone,
         actions: &mut Vec<Action>,
     ) {
-        // All are mapped before any victim is chosen.
+        // Map all extents first, so that none is chosen as a victim.
         for PageFault { page, is_write, .. } in faults.clone() {
             self.on_fault(page, is_write, actions);
         }

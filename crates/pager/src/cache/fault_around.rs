@@ -26,7 +26,7 @@ const PATIENCE_MAX: i32 = 8;
 /// Late use shows before late disuse does: the first probes must not suffice to make it count.
 const PATIENCE_MIN: i32 = -24;
 
-/// Of random accesses many pages are used in the end: a probe that is never used counts as much as
+/// Random accesses use many pages in the end: a probe that is not used in time counts as much as
 /// this many that are used late.
 const DISUSE_WEIGHT: i32 = 6;
 

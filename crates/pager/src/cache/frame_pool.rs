@@ -53,7 +53,8 @@ impl FramePool {
         self.free
     }
 
-    /// Allocates 2^`order` contiguous frames, and returns the first; `None` if no such block is free.
+    /// Allocates 2^`order` contiguous frames, and returns the first; `None` if no such block is
+    /// free.
     pub fn allocate(&mut self, order: u8) -> Option<Frame> {
         let (frame, mut found) =
             (order..=ORDER_MAX).find_map(|order| Some((self.pop_free_block(order)?, order)))?;

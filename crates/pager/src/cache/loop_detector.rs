@@ -1,8 +1,8 @@
-//! Does the program loop over more pages than the budget holds?
+//! Detects loops over more pages than the budget holds.
 //!
 //! In a loop over twice the budget, replacement by age keeps nothing: each page is evicted just
 //! before its next use. Pages kept from the last pass are worth more than those that the pass has
-//! just used. Such a loop shows in the reads: they are prefetched, and their pages were evicted not
+//! just used. Such a loop shows in the reads: they are prefetches, of pages that were evicted not
 //! long ago.
 //!
 //! Another loop looks the same: one over less than the budget, while an earlier phase has filled
@@ -44,7 +44,8 @@ const SHORTER_WEIGHT: f64 = 4.0;
 /// Samples that are watched at once.
 const SAMPLES_MAX: usize = 16;
 
-/// Missed samples less touched ones that show that protected pages are of no use.
+/// Samples that were not touched, less those that were, that show that protected pages are of no
+/// use.
 const UNUSED_SAMPLES: u32 = 4;
 
 /// One part in this many of the cost of reading probationary pages may be spent on samples.

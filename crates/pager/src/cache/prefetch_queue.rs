@@ -1,9 +1,9 @@
 //! The prefetch queue: pages that the prefetcher asks for, until a frame is free for them, and the
 //! frames that prefetched pages may hold.
 //!
-//! Prefetched pages may hold a part of the budget, of which each stream has an equal share: a stream
-//! that has its share waits until an eighth of it is used. The streams take turns. (How far ahead a
-//! stream may ask, and after which confidence, is decided in [`crate::prefetch`].)
+//! Prefetched pages may hold a part of the budget, of which each stream has an equal share: a
+//! stream that has its share waits until an eighth of it is used. The streams take turns. (How far
+//! ahead a stream may ask, and after which confidence, is decided in [`crate::prefetch`].)
 
 use super::{Action, Cache, PageFault, frame_pool::ORDER_MAX, index::ExtentId};
 use crate::{
@@ -53,7 +53,7 @@ struct QueuedPrefetch {
     ranges: VecDeque<Range<Page>>,
     /// The rest of the fault-around of a single page that the stream asked for.
     fault_around: Range<Page>,
-    /// Whether this fault-around is a probe, once that is decided.
+    /// True if this fault-around is a probe; `None` until that is decided.
     is_probe: Option<bool>,
     /// The stream goes from higher pages to lower ones.
     is_descending: bool,
@@ -196,7 +196,7 @@ impl PrefetchQueue {
         } else {
             let mut queued = QueuedPrefetch::new(stream, is_descending);
             ranges.for_each(|range| queued.push(range));
-            // So are pages of streams that have ended.
+            // Drop the queues of streams that have ended, too.
             self.queued
                 .retain(|it| it.ranges.iter().any(|range| prefetcher.expects(it.stream, range)));
             self.queued.push_back(queued);
@@ -257,7 +257,7 @@ impl Cache {
         let mapped_around = self.residency.mapped_around(&pages);
         let fault = FaultContext { thread, page, offset, pages, mapped_around, region, advice };
         let Some(prefetch) = self.prefetch.prefetcher.on_fault(&fault) else {
-            // Of pages with MADV_RANDOM, no stream has seen the fault.
+            // Streams do not see faults on pages with MADV_RANDOM.
             if is_unexpected && advice != Advice::Random {
                 self.prefetch.enqueue_skipped(page);
             }
@@ -343,7 +343,7 @@ impl Cache {
 
     /// The next block to load; resident pages are skipped. `None` if the stream expects no more.
     fn next_block(&self, queued: &mut QueuedPrefetch) -> Option<NextBlock> {
-        // Where free frames are fragmented, the fault-around of a page is several extents.
+        // The fault-around of a page may be several extents, if free frames are fragmented.
         if let Some(page) = self.skip_resident(&mut queued.fault_around, false) {
             let order = aligned_order(page, &queued.fault_around, false, ORDER_MAX);
             return Some(NextBlock { page, order, is_fault_around: true });

@@ -16,18 +16,18 @@ struct QueueLink {
 
 /// A queue of extents, oldest first.
 #[derive(Clone, Copy, Debug)]
-pub struct Queue {
+pub struct ExtentQueue {
     first: ExtentId,
     last: ExtentId,
 }
 
-impl Default for Queue {
+impl Default for ExtentQueue {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Queue {
+impl ExtentQueue {
     /// An empty queue.
     pub const fn new() -> Self {
         Self { first: NONE, last: NONE }
@@ -74,8 +74,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn extents_leave_in_order_or_from_the_middle(steps in proptest::collection::vec(0_u32..20, 0..200)) {
-            let (mut links, mut queue) = (Links::default(), Queue::new());
+        fn extents_leave_in_order_or_from_the_middle(
+            steps in proptest::collection::vec(0_u32..20, 0..200),
+        ) {
+            let (mut links, mut queue) = (Links::default(), ExtentQueue::new());
             let mut model = VecDeque::new();
             for id in steps {
                 if model.contains(&id) {

@@ -9,7 +9,7 @@ use super::{
     compact::FrameOwners,
     frame_pool::{Frame, FramePool},
     index::{ExtentId, Index},
-    queue::{Links, Queue},
+    queue::{ExtentQueue, Links},
 };
 use crate::page::Page;
 use std::ops::Range;
@@ -29,15 +29,15 @@ pub(super) struct Residency {
     owners: FrameOwners,
     links: Links,
     /// Mapped extents, but for the next.
-    protected: Queue,
+    protected: ExtentQueue,
     protected_frames: u32,
     /// Mapped extents of a scan over more than the budget: the first victims.
-    probationary: Queue,
+    probationary: ExtentQueue,
     /// Unmapped, clean and resident: a fault on these is minor (second chance).
-    inactive: Queue,
+    inactive: ExtentQueue,
     inactive_frames: u32,
     /// Ready, and never touched.
-    prefetched: Queue,
+    prefetched: ExtentQueue,
     /// Frames of extents that are being unmapped or written back.
     evicting_frames: u32,
     /// Extents that are being filled or mapped.
@@ -56,12 +56,12 @@ impl Residency {
             free_ids: vec![],
             owners: FrameOwners::new(frames),
             links: Links::default(),
-            protected: Queue::new(),
+            protected: ExtentQueue::new(),
             protected_frames: 0,
-            probationary: Queue::new(),
-            inactive: Queue::new(),
+            probationary: ExtentQueue::new(),
+            inactive: ExtentQueue::new(),
             inactive_frames: 0,
-            prefetched: Queue::new(),
+            prefetched: ExtentQueue::new(),
             evicting_frames: 0,
             in_flight: 0,
             loaded_pages: 0,
@@ -96,7 +96,7 @@ impl Residency {
         self.index.first_extent(pages).map(|(_, id)| id)
     }
 
-    /// All extents with one of these pages.
+    /// The extents with one of these pages.
     pub(super) fn all_in(&self, pages: &Range<Page>) -> Vec<ExtentId> {
         let mut found = vec![];
         let mut rest = pages.clone();
@@ -122,7 +122,7 @@ impl Residency {
         self.index.largest_free_order(page, max)
     }
 
-    /// These pages and the mapped ones on both sides, up to [`MAPPED_AROUND_MAX`] extents each.
+    /// `pages` and the mapped ones on both sides, up to [`MAPPED_AROUND_MAX`] extents each.
     pub(super) fn mapped_around(&self, pages: &Range<Page>) -> Range<Page> {
         let mapped = |page: Page| {
             let extent = self.extent(self.find(page)?);

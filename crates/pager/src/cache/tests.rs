@@ -13,7 +13,7 @@ use rand_pcg::{
 use std::{collections::BTreeSet, ops::Range};
 
 /// A program, a kernel and a drive: the expected and the actual content of each page.
-struct World {
+struct Simulation {
     cache: Cache,
     random: Pcg64Mcg,
     /// The content that the program wrote last, by page.
@@ -47,13 +47,13 @@ struct World {
     fast_path: Option<fast_path::FastPath>,
 }
 
-/// The content on the drive is not clean.
+/// The content on the drive is not known.
 const UNKNOWN: u32 = u32::MAX;
 
 /// A torn write: parts of two contents.
 const TORN: u32 = u32::MAX - 1;
 
-impl World {
+impl Simulation {
     fn new(settings: Settings, pages: usize, threads: usize, seed: u64) -> Self {
         let mut cache = Cache::new(settings);
         cache.add_region(0..pages as Page);
@@ -96,7 +96,7 @@ impl World {
             self.on_drive.extend(pages.into_iter().map(|(_, page)| page));
             return false;
         }
-        // The hashes of these pages are not clean any more.
+        // The hashes of these pages are not known any more.
         span.pages().for_each(|page| self.clean[page as usize] = UNKNOWN);
         for (at, page) in pages {
             self.drive[page as usize] = match self.below(3) {
@@ -311,12 +311,12 @@ const SETTINGS: Settings =
     Settings { frames: 64, order: 2, prefetch: Limits { initial: 4, max: 16 } };
 
 /// Random touches with sweeps among them.
-fn mixed(world: &mut World, thread: usize) -> (Page, bool) {
-    let pages = world.expected.len();
-    let is_write = world.random.next_u64().is_multiple_of(2);
-    let page = match world.random.next_u64() % 8 {
-        0 => world.below(pages),
-        _ => (world.writes as usize * 3 + thread * 40) % pages,
+fn mixed(simulation: &mut Simulation, thread: usize) -> (Page, bool) {
+    let pages = simulation.expected.len();
+    let is_write = simulation.random.next_u64().is_multiple_of(2);
+    let page = match simulation.random.next_u64() % 8 {
+        0 => simulation.below(pages),
+        _ => (simulation.writes as usize * 3 + thread * 40) % pages,
     };
     (page as Page, is_write)
 }
@@ -324,21 +324,21 @@ fn mixed(world: &mut World, thread: usize) -> (Page, bool) {
 #[test]
 fn every_page_holds_its_last_content() {
     for seed in 0..20 {
-        let mut world = World::new(SETTINGS, 300, 3, seed);
-        world.run(30_000, mixed);
-        assert!(world.cache.counts().read > 0 && world.cache.counts().written > 0);
+        let mut simulation = Simulation::new(SETTINGS, 300, 3, seed);
+        simulation.run(30_000, mixed);
+        assert!(simulation.cache.counts().read > 0 && simulation.cache.counts().written > 0);
     }
 }
 
 #[test]
 fn discarded_pages_are_zeros() {
     for seed in 0..20 {
-        let mut world = World::new(SETTINGS, 300, 3, seed);
-        world.run(30_000, |world, thread| {
-            if world.random.next_u64().is_multiple_of(20) {
-                world.discard();
+        let mut simulation = Simulation::new(SETTINGS, 300, 3, seed);
+        simulation.run(30_000, |simulation, thread| {
+            if simulation.random.next_u64().is_multiple_of(20) {
+                simulation.discard();
             }
-            mixed(world, thread)
+            mixed(simulation, thread)
         });
     }
 }
@@ -346,15 +346,15 @@ fn discarded_pages_are_zeros() {
 #[test]
 fn pinned_extents_stay_mapped_until_they_are_discarded() {
     for seed in 0..20 {
-        let mut world = World::new(SETTINGS, 300, 3, seed);
-        world.pins_one_in = 5;
-        world.run(30_000, |world, thread| {
-            match world.random.next_u64() % 40 {
-                0 => world.discard(),
-                1 => world.on(Event::RetryPinned),
+        let mut simulation = Simulation::new(SETTINGS, 300, 3, seed);
+        simulation.pins_one_in = 5;
+        simulation.run(30_000, |simulation, thread| {
+            match simulation.random.next_u64() % 40 {
+                0 => simulation.discard(),
+                1 => simulation.on(Event::RetryPinned),
                 _ => {}
             }
-            mixed(world, thread)
+            mixed(simulation, thread)
         });
     }
 }
@@ -371,77 +371,82 @@ fn advice_changes_no_content() {
         Advice::Unpin,
     ];
     for seed in 0..20 {
-        let mut world = World::new(SETTINGS, 300, 3, seed);
-        world.run(30_000, |world, thread| {
-            if world.random.next_u64() % 20 == 0 {
-                let start = world.below(300);
-                let end = (start + 1 + world.below(40)).min(300);
-                let advice = advice[world.below(advice.len())];
-                world.on(Event::Advised(start as Page..end as Page, advice));
+        let mut simulation = Simulation::new(SETTINGS, 300, 3, seed);
+        simulation.run(30_000, |simulation, thread| {
+            if simulation.random.next_u64() % 20 == 0 {
+                let start = simulation.below(300);
+                let end = (start + 1 + simulation.below(40)).min(300);
+                let advice = advice[simulation.below(advice.len())];
+                simulation.on(Event::Advised(start as Page..end as Page, advice));
             }
-            mixed(world, thread)
+            mixed(simulation, thread)
         });
     }
 }
 
 #[test]
 fn announced_pages_are_loaded_and_cold_ones_evicted() {
-    let mut world = World::new(Settings { frames: 256, ..SETTINGS }, 1024, 1, 1);
+    let mut simulation = Simulation::new(Settings { frames: 256, ..SETTINGS }, 1024, 1, 1);
     let mut at = 0;
-    world.run(20_000, |_, _| {
+    simulation.run(20_000, |_, _| {
         at += 1;
         ((at - 1) % 1024, true)
     });
-    let absent = (0..1024).find(|page| world.cache.residency.find(*page).is_none()).unwrap() & !7;
-    world.on(Event::Advised(absent..absent + 8, Advice::WillNeed));
-    world.settle();
-    assert!((absent..absent + 8).all(|page| world.cache.residency.find(page).is_some()));
-    let mapped = world.mapped.iter().position(Option::is_some).unwrap();
-    world.on(Event::Advised(mapped as Page..mapped as Page + 1, Advice::Cold));
-    world.settle();
-    assert!(world.mapped[mapped].is_none());
+    let absent =
+        (0..1024).find(|page| simulation.cache.residency.find(*page).is_none()).unwrap() & !7;
+    simulation.on(Event::Advised(absent..absent + 8, Advice::WillNeed));
+    simulation.settle();
+    assert!((absent..absent + 8).all(|page| simulation.cache.residency.find(page).is_some()));
+    let mapped = simulation.mapped.iter().position(Option::is_some).unwrap();
+    simulation.on(Event::Advised(mapped as Page..mapped as Page + 1, Advice::Cold));
+    simulation.settle();
+    assert!(simulation.mapped[mapped].is_none());
 }
 
 #[test]
 fn pages_pinned_by_advice_stay() {
-    let mut world = World::new(SETTINGS, 300, 1, 1);
-    world.on(Event::Advised(8..16, Advice::Pin));
-    (8..16).for_each(|page| world.run(20, |_, _| (page, true)));
-    world.run(30_000, mixed);
-    assert!(world.mapped[8..16].iter().all(Option::is_some));
-    world.on(Event::Advised(8..16, Advice::Unpin));
-    world.run(30_000, |_, _| (0, false));
-    world.run(30_000, |world, _| ((100 + world.below(200)) as Page, true));
-    assert!(world.mapped[8..16].iter().all(Option::is_none));
+    let mut simulation = Simulation::new(SETTINGS, 300, 1, 1);
+    simulation.on(Event::Advised(8..16, Advice::Pin));
+    (8..16).for_each(|page| simulation.run(20, |_, _| (page, true)));
+    simulation.run(30_000, mixed);
+    assert!(simulation.mapped[8..16].iter().all(Option::is_some));
+    simulation.on(Event::Advised(8..16, Advice::Unpin));
+    simulation.run(30_000, |_, _| (0, false));
+    simulation.run(30_000, |simulation, _| ((100 + simulation.below(200)) as Page, true));
+    assert!(simulation.mapped[8..16].iter().all(Option::is_none));
 }
 
 #[test]
 fn before_a_fork_all_pages_are_stored_and_unmapped() {
     for seed in 0..20 {
-        let mut world = World::new(SETTINGS, 300, 3, seed);
+        let mut simulation = Simulation::new(SETTINGS, 300, 3, seed);
         for _ in 0..20 {
             for _ in 0..500 {
-                let thread = world.below(3);
-                if world.waits[thread].is_none() {
-                    let (page, is_write) = mixed(&mut world, thread);
-                    world.touch(thread, page, is_write);
-                } else if !world.todo.is_empty() {
-                    world.act();
+                let thread = simulation.below(3);
+                if simulation.waits[thread].is_none() {
+                    let (page, is_write) = mixed(&mut simulation, thread);
+                    simulation.touch(thread, page, is_write);
+                } else if !simulation.todo.is_empty() {
+                    simulation.act();
                 }
             }
-            world.on(Event::Freeze);
-            while !world.todo.is_empty() {
-                world.act();
+            simulation.on(Event::Freeze);
+            while !simulation.todo.is_empty() {
+                simulation.act();
             }
-            assert!(world.cache.is_quiescent());
-            assert!(world.mapped.iter().all(Option::is_none));
-            assert_eq!(world.drive, world.expected);
-            let mut child = World { cache: world.cache.for_child().unwrap(), ..world };
-            let parent = World { cache: child.cache.clone(), ..World::new(SETTINGS, 300, 3, seed) };
+            assert!(simulation.cache.is_quiescent());
+            assert!(simulation.mapped.iter().all(Option::is_none));
+            assert_eq!(simulation.drive, simulation.expected);
+            let mut child =
+                Simulation { cache: simulation.cache.for_child().unwrap(), ..simulation };
+            let parent = Simulation {
+                cache: child.cache.clone(),
+                ..Simulation::new(SETTINGS, 300, 3, seed)
+            };
             (child.frames, child.waits) = (parent.frames, parent.waits);
             child.run(3_000, mixed);
             // The child sees the content of its parent.
-            world = child;
+            simulation = child;
         }
     }
 }
@@ -449,22 +454,24 @@ fn before_a_fork_all_pages_are_stored_and_unmapped() {
 #[test]
 fn threads_that_wait_during_a_fork_resume_after_it() {
     for seed in 0..20 {
-        let mut world = World::new(SETTINGS, 300, 3, seed);
+        let mut simulation = Simulation::new(SETTINGS, 300, 3, seed);
         for _ in 0..20 {
-            world.run(1000, mixed);
+            simulation.run(1000, mixed);
             (0..3).for_each(|thread| {
-                if world.waits[thread].is_none() {
-                    let (page, is_write) = mixed(&mut world, thread);
-                    world.touch(thread, page, is_write);
+                if simulation.waits[thread].is_none() {
+                    let (page, is_write) = mixed(&mut simulation, thread);
+                    simulation.touch(thread, page, is_write);
                 }
             });
-            world.on(Event::Freeze);
-            while !world.todo.is_empty() {
-                world.act();
+            simulation.on(Event::Freeze);
+            while !simulation.todo.is_empty() {
+                simulation.act();
             }
-            assert!(world.cache.is_quiescent() && world.mapped.iter().all(Option::is_none));
-            world.on(Event::Thaw);
-            world.settle();
+            assert!(
+                simulation.cache.is_quiescent() && simulation.mapped.iter().all(Option::is_none)
+            );
+            simulation.on(Event::Thaw);
+            simulation.settle();
         }
     }
 }
@@ -472,10 +479,10 @@ fn threads_that_wait_during_a_fork_resume_after_it() {
 #[test]
 fn every_page_holds_its_last_content_if_the_drive_fails() {
     for seed in 0..20 {
-        let mut world = World::new(SETTINGS, 300, 3, seed);
-        world.fails_one_in = 10;
-        world.run(30_000, mixed);
-        assert!(world.poisoned.iter().any(|is| *is));
+        let mut simulation = Simulation::new(SETTINGS, 300, 3, seed);
+        simulation.fails_one_in = 10;
+        simulation.run(30_000, mixed);
+        assert!(simulation.poisoned.iter().any(|is| *is));
     }
 }
 
@@ -495,22 +502,22 @@ fn no_step_of_a_million_is_wrong() {
             prefetch: Limits { initial: 4, max: of(&[16, 64]) as u64 },
         };
         let pages = of(&[200, 300, 1000, 3000]);
-        let mut world = World::new(settings, pages, of(&[1, 2, 3, 5]), seed);
-        world.fails_one_in = of(&[0, 4, 50]) as u64;
-        world.reverts = true;
-        world.pins_one_in = of(&[0, 0, 20]) as u64;
-        world.drive_pages = of(&[usize::MAX, usize::MAX, pages / 4, 0]);
+        let mut simulation = Simulation::new(settings, pages, of(&[1, 2, 3, 5]), seed);
+        simulation.fails_one_in = of(&[0, 4, 50]) as u64;
+        simulation.reverts = true;
+        simulation.pins_one_in = of(&[0, 0, 20]) as u64;
+        simulation.drive_pages = of(&[usize::MAX, usize::MAX, pages / 4, 0]);
         let discards = of(&[0, 20, 200]);
         let steps = left.min(of(&[1000, 10_000, 50_000]));
-        world.run(steps, |world, thread| {
-            if discards > 0 && world.below(discards) == 0 {
-                world.discard();
+        simulation.run(steps, |simulation, thread| {
+            if discards > 0 && simulation.below(discards) == 0 {
+                simulation.discard();
             }
-            mixed(world, thread)
+            mixed(simulation, thread)
         });
-        let has_poisoned = world.poisoned.contains(&true);
-        full += usize::from(has_poisoned && world.drive_pages < pages);
-        poisoned += usize::from(has_poisoned && world.drive_pages > pages);
+        let has_poisoned = simulation.poisoned.contains(&true);
+        full += usize::from(has_poisoned && simulation.drive_pages < pages);
+        poisoned += usize::from(has_poisoned && simulation.drive_pages > pages);
         left -= steps;
     }
     assert!(full > 0 && poisoned > 0, "{full} of {seed} were full, {poisoned} had poisoned pages");
@@ -518,45 +525,45 @@ fn no_step_of_a_million_is_wrong() {
 
 #[test]
 fn a_working_set_that_fits_is_never_read() {
-    let mut world = World::new(Settings { frames: 512, ..SETTINGS }, 300, 2, 1);
-    world.run(30_000, mixed);
-    assert_eq!((world.cache.counts().read, world.cache.counts().written), (0, 0));
+    let mut simulation = Simulation::new(Settings { frames: 512, ..SETTINGS }, 300, 2, 1);
+    simulation.run(30_000, mixed);
+    assert_eq!((simulation.cache.counts().read, simulation.cache.counts().written), (0, 0));
 }
 
 #[test]
 fn a_sweep_is_prefetched() {
-    let mut world = World::new(Settings { frames: 256, ..SETTINGS }, 1024, 1, 1);
+    let mut simulation = Simulation::new(Settings { frames: 256, ..SETTINGS }, 1024, 1, 1);
     let mut at = 0;
-    world.run(60_000, |_, _| {
+    simulation.run(60_000, |_, _| {
         at += 1;
         ((at - 1) % 1024, true)
     });
-    let Counts { read, prefetched, prefetch_wasted, .. } = *world.cache.counts();
+    let Counts { read, prefetched, prefetch_wasted, .. } = *simulation.cache.counts();
     assert!(prefetched * 5 > read * 4, "{prefetched} of {read}");
     assert!(prefetch_wasted * 20 < prefetched, "{prefetch_wasted} of {prefetched}");
 }
 
-/// Of a loop over twice the budget, about half stays resident, which is optimal (Belady), and the
-/// pages that stay do not slow down the next phase.
+/// A loop over twice the budget keeps about half resident, which is optimal (Belady), and these
+/// pages do not slow down the next phase.
 #[test]
 fn a_loop_keeps_a_share_resident_until_it_ends() {
     let settings = Settings { frames: 2048, ..SETTINGS };
-    let mut world = World::new(settings, 8192, 1, 1);
-    let rounds = |world: &mut World, first: Page, pages: Page, steps: usize| {
+    let mut simulation = Simulation::new(settings, 8192, 1, 1);
+    let rounds = |simulation: &mut Simulation, first: Page, pages: Page, steps: usize| {
         let mut at = 0;
-        let before = world.cache.counts().read;
+        let before = simulation.cache.counts().read;
         let mut touched = 0;
-        world.run(steps, |_, _| {
+        simulation.run(steps, |_, _| {
             (at, touched) = (at + 1, touched + 1);
             (first + (at - 1) % pages, true)
         });
-        (world.cache.counts().read - before) as f64 / touched as f64
+        (simulation.cache.counts().read - before) as f64 / touched as f64
     };
-    rounds(&mut world, 0, 4096, 40_000);
-    let read = rounds(&mut world, 0, 4096, 80_000);
+    rounds(&mut simulation, 0, 4096, 40_000);
+    let read = rounds(&mut simulation, 0, 4096, 80_000);
     assert!(read < 0.68, "{read} of all touches are reads");
-    rounds(&mut world, 4096, 1024, 200_000);
-    let read = rounds(&mut world, 4096, 1024, 40_000);
+    rounds(&mut simulation, 4096, 1024, 200_000);
+    let read = rounds(&mut simulation, 4096, 1024, 40_000);
     assert!(read < 0.01, "{read} of all touches are reads");
 }
 
@@ -567,23 +574,23 @@ fn a_loop_over_several_arrays_keeps_a_share_resident() {
     let settings =
         Settings { frames: 32768, order: 2, prefetch: Limits { initial: 16, max: 2048 } };
     let array = 2 * Page::from(settings.frames) / 3;
-    let mut world = World::new(settings, 3 * array as usize, 1, 1);
-    world.cache = Cache::new(settings);
-    (0..3).for_each(|at| world.cache.add_region(at * array..(at + 1) * array));
+    let mut simulation = Simulation::new(settings, 3 * array as usize, 1, 1);
+    simulation.cache = Cache::new(settings);
+    (0..3).for_each(|at| simulation.cache.add_region(at * array..(at + 1) * array));
     let mut read = 0;
     for page in 0..3 * array {
-        world.touch(0, page, true);
-        world.settle();
+        simulation.touch(0, page, true);
+        simulation.settle();
     }
     for _ in 0..3 {
-        let before = world.cache.counts().read;
+        let before = simulation.cache.counts().read;
         for page in 0..array {
             for at in 0..3 {
-                world.touch(0, at * array + page, at == 0);
-                world.settle();
+                simulation.touch(0, at * array + page, at == 0);
+                simulation.settle();
             }
         }
-        read = world.cache.counts().read - before;
+        read = simulation.cache.counts().read - before;
     }
     let part = read as f64 / (3 * array) as f64;
     assert!(part < 0.75, "{part} of all touches are reads");
@@ -593,12 +600,12 @@ fn a_loop_over_several_arrays_keeps_a_share_resident() {
 #[test]
 fn stale_prefetches_are_dropped() {
     let settings = Settings { frames: 2048, order: 2, prefetch: Limits { initial: 16, max: 256 } };
-    let mut world = World::new(settings, 1 << 16, 1, 1);
+    let mut simulation = Simulation::new(settings, 1 << 16, 1, 1);
     let frames = Page::from(settings.frames);
     let mut touch = |page: Page| {
-        world.touch(0, page, true);
-        world.settle();
-        world.cache.prefetch.frames()
+        simulation.touch(0, page, true);
+        simulation.settle();
+        simulation.cache.prefetch.frames()
     };
     (0..2 * frames).for_each(|page| _ = touch(page));
     let swept: Vec<u32> = (0..frames).map(&mut touch).collect();
@@ -611,27 +618,27 @@ fn stale_prefetches_are_dropped() {
     assert_eq!(left, 0, "no prefetch is left");
 }
 
-/// A program loops over a part of the budget, after it has touched much more: minor faults and reads
-/// of the loop, once it has run for a while.
+/// A program loops over a part of the budget, after it has touched much more: minor faults and
+/// reads of the loop, once it has run for a while.
 fn rounds(frames: u32, count: Page, stride: Page) -> (u64, u64) {
     let sweep = 2 * Page::from(frames);
     let settings = Settings { frames, order: 2, prefetch: Limits { initial: 16, max: 256 } };
-    let mut world = World::new(settings, sweep as usize, 1, 1);
-    let touch = |world: &mut World, page: Page, is_write: bool| {
-        world.touch(0, page, is_write);
-        world.settle();
+    let mut simulation = Simulation::new(settings, sweep as usize, 1, 1);
+    let touch = |simulation: &mut Simulation, page: Page, is_write: bool| {
+        simulation.touch(0, page, is_write);
+        simulation.settle();
     };
     for _ in 0..3 {
-        (0..sweep).for_each(|page| touch(&mut world, page, true));
+        (0..sweep).for_each(|page| touch(&mut simulation, page, true));
     }
     for _ in 0..20 {
-        (0..count).for_each(|at| touch(&mut world, at * stride, false));
+        (0..count).for_each(|at| touch(&mut simulation, at * stride, false));
     }
-    let before = *world.cache.counts();
+    let before = *simulation.cache.counts();
     for _ in 0..10 {
-        (0..count).for_each(|at| touch(&mut world, at * stride, false));
+        (0..count).for_each(|at| touch(&mut simulation, at * stride, false));
     }
-    let after = *world.cache.counts();
+    let after = *simulation.cache.counts();
     (after.minor_faults - before.minor_faults, after.read - before.read)
 }
 

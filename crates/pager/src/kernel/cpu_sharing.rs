@@ -76,7 +76,7 @@ impl CpuSharing {
     pub(crate) fn yield_cpu(&mut self) {
         let began = self.pinned_thread.is_some().then(Instant::now);
         thread::yield_now();
-        // Neither the pinned thread nor the pager's thread ran so long.
+        // The pinned thread and the pager's thread never run that long.
         self.preempted += u32::from(began.is_some_and(|began| began.elapsed() > YIELD_MAX));
     }
 

@@ -1,14 +1,14 @@
 //! History: irregular accesses that repeat in the same order.
 //!
-//! A sweep over a graph or a gather through a list of indices has no stride, but a solver repeats it
-//! in the same order. Therefore the order of faults is recorded: a *log* of the pages that each
+//! A sweep over a graph or a gather through a list of indices has no stride, but a solver repeats
+//! it in the same order. Therefore the order of faults is recorded: a *log* of the pages that each
 //! thread faulted on, and an *index* of the last entry of each page. When a page faults again, the
 //! log is replayed from its last entry: if the entries that follow predict the next faults, the
 //! pages ahead of the program are prefetched (temporal streaming: Wenisch et al., "Practical
 //! Off-chip Meta-data for Temporal Memory Streaming", HPCA 2009).
 //!
-//! Pages that stayed mapped do not fault. A replay therefore skips entries, and the skipped ones are
-//! recorded again with the others: the newest round in the log is always complete.
+//! Pages that stayed mapped do not fault. A replay therefore skips entries, and the skipped ones
+//! are recorded again with the others: the newest round in the log is always complete.
 //!
 //! ```text
 //! log       ... 7 90 31 4 66 12 5 |                     round 1
@@ -102,7 +102,7 @@ struct Replay {
     last_hit: u64,
     /// Correct predictions, less wrong ones.
     confidence: u32,
-    /// How far ahead pages are prefetched, pages.
+    /// Prefetch depth, pages.
     depth: u64,
     /// The next entries of the log.
     expected: VecDeque<ExpectedPage>,
@@ -323,7 +323,7 @@ impl Replay {
     /// The pages to prefetch now, to be `depth` faults ahead.
     fn prefetch(&mut self, log: &Log, depth: u64, with_unconfirmed: bool) -> Vec<Range<Page>> {
         let depth = usize::try_from(depth).unwrap_or(usize::MAX);
-        // As in streams: half of the depth is used before more is asked for.
+        // Half of the depth is used before more is asked for, as in streams.
         if self.outstanding * 2 > depth {
             return vec![];
         }
@@ -345,8 +345,8 @@ impl Replay {
 #[derive(Clone, Debug)]
 struct Log {
     blocks: Vec<LogBlock>,
-    /// The position of the last entry of a page, by a part of the page's hash; the entry there tells
-    /// whether it is of this page.
+    /// The position of the last entry of a page, by a part of the page's hash; the entry there
+    /// tells whether it is of this page.
     index: Vec<LogPosition>,
     blocks_max: usize,
     /// The oldest block, once all blocks exist.

@@ -14,8 +14,8 @@
 //!  row 3                                        rows are prefetched
 //! ```
 //!
-//! The block may be walked along rows, along columns, or a few rows at a time, as panels are packed:
-//! rows come in their order, and columns show as they are touched.
+//! The block may be walked along rows, along columns, or a few rows at a time, as panels are
+//! packed: rows come in their order, and columns show as they are touched.
 
 use super::{FaultContext, KIND_BITS, Limits, MATRIX_BIT, Prefetch};
 use crate::page::{PAGE_BYTES, Page};
@@ -45,8 +45,8 @@ const PITCH: Range<u64> = 2 * PAGE_LENGTH as u64..1 << 26;
 /// Three faults within this many rows begin a block.
 const BEGIN_ROWS: i64 = 16;
 
-/// Columns of a row may be touched until the block is this many rows further: panels that are packed
-/// column by column are no higher.
+/// Columns of a row may be touched until the block is this many rows further: panels that are
+/// packed column by column are no higher.
 const ROWS_BEHIND_MAX: i64 = 512;
 
 /// Columns without a fault for this many rows, plus twice the height of a panel, are no longer of
@@ -97,7 +97,7 @@ struct MatrixBlock {
     /// The largest distance of a fault behind the last row: the height of panels.
     rows_behind: i64,
     recent: RecentColumns,
-    /// How far ahead pages are prefetched, pages.
+    /// Prefetch depth, pages.
     depth: u64,
     /// Rows predicted correctly, less wasted pages.
     confidence: i64,
@@ -172,8 +172,8 @@ impl Matrices {
         prefetch
     }
 
-    /// Learns a pitch from three faults at equal distances. A fault on the first byte of a page says
-    /// nothing, since the access may have begun on the page before.
+    /// Learns a pitch from three faults at equal distances. A fault on the first byte of a page
+    /// says nothing, since the access may have begun on the page before.
     fn learn_pitch(&mut self, fault: &FaultContext, byte: i64, before: &VecDeque<i64>) {
         if fault.offset == 0 {
             return;
@@ -417,8 +417,8 @@ mod tests {
     /// Bytes of a row: 3341 numbers.
     const ROW: u64 = 26_728;
 
-    /// Memory without eviction: prefetched pages stay resident, and are mapped when they are touched or
-    /// mapped early.
+    /// Memory without eviction: prefetched pages stay resident, and are mapped when they are
+    /// touched or mapped early.
     struct MatrixWorld {
         matrices: Matrices,
         prefetched: BTreeSet<Page>,
@@ -470,7 +470,8 @@ mod tests {
         }
     }
 
-    /// While `walk` walks a block, few pages are major_faults for, few fault, and few prefetches are wasted.
+    /// While `walk` walks a block, few pages are waited for, few fault, and few prefetches are
+    /// wasted.
     fn is_prefetched(name: &str, walk: impl Fn(&mut MatrixWorld)) {
         let (mut world, mut all) = (MatrixWorld::new(), MatrixWorld::new());
         walk(&mut world);
@@ -480,7 +481,7 @@ mod tests {
         let (MatrixWorld { faults, major_faults, .. }, pages) = (&world, all.mapped.len());
         let wasted = world.wasted(&all);
         let message = format!(
-            "{name}: {pages} pages, {faults} faults, {major_faults} major_faults, {wasted} wasted"
+            "{name}: {pages} pages, {faults} faults, {major_faults} major, {wasted} wasted"
         );
         assert!(major_faults * 10 < pages, "{message}");
         assert!(faults * 4 < pages, "{message}");

@@ -120,7 +120,7 @@ struct Stream {
     resembles: Option<u32>,
     /// Correct predictions since the last wrong one.
     confidence: u32,
-    /// How far ahead pages are prefetched, pages.
+    /// Prefetch depth, pages.
     depth: u64,
     /// Prefetches that were not touched yet.
     outstanding: Outstanding,
@@ -377,8 +377,8 @@ impl Stream {
             mapped.start <= range.pages.start && range.pages.end <= mapped.end
         };
         if self.outstanding.iter().all(is_mapped) {
-            // All outstanding pages were mapped before the stream came to them: they were predicted
-            // correctly, and the next prefetch begins here.
+            // A correct prediction, of pages that were mapped before the stream came to them: the
+            // next prefetch begins here.
             self.cursor = self.cursor.filter(|_| self.outstanding.is_empty());
             self.outstanding.clear();
             self.confidence = self.confidence.saturating_add(1);
@@ -399,7 +399,7 @@ impl Stream {
     fn begin_run(&mut self, at: &Range<Page>) {
         let index = self.stride_to(at).unwrap_or(0);
         self.strides = vec![self.strides[index]];
-        // Of several candidates, one leads to a new run by chance.
+        // A candidate other than the first leads to a new run by chance.
         self.confidence = self.confidence.saturating_add(u32::from(index == 0));
         self.run = at.clone();
         self.run_number += 1;
@@ -407,8 +407,8 @@ impl Stream {
         self.cursor = None;
     }
 
-    /// A run with equal gaps is several runs: a prefetch of all of it would be wasted, and the waste
-    /// would show late.
+    /// A run with equal gaps is several runs: a prefetch of all of it would be wasted, and the
+    /// waste would show late.
     fn find_gaps(&mut self, fault: &FaultContext) {
         let FaultContext { pages: at, mapped_around: mapped, .. } = fault;
         let is_descending = self.is_descending();
@@ -585,7 +585,7 @@ mod tests {
 
     /// All but the first touches of each stream are prefetch hits, and only prefetches ahead of its
     /// end are wasted.
-    fn holds(name: &str, streams: usize, trace: Vec<(u32, Page)>) {
+    fn check_outcome(name: &str, streams: usize, trace: Vec<(u32, Page)>) {
         let outcome = run(trace);
         assert!(outcome.touched - outcome.hits <= 5 * streams, "{name}: {outcome:?}");
         assert!(outcome.wasted <= LIMITS.max as usize * streams, "{name}: {outcome:?}");
@@ -595,16 +595,20 @@ mod tests {
     fn loops_over_arrays_are_prefetched() {
         let array = 1 << 30;
         let alone = |pages: Vec<Page>| pages.into_iter().map(|page| (1, page)).collect::<Vec<_>>();
-        holds("a sweep", 1, alone((1000..3000).collect()));
-        holds("backwards", 1, alone((1000..3000).rev().collect()));
-        holds("a column", 1, alone((0..2000).map(|i| 7 + i * 100).collect()));
-        holds("a column from behind", 1, alone((0..2000).map(|i| 1_000_000 - i * 100).collect()));
+        check_outcome("a sweep", 1, alone((1000..3000).collect()));
+        check_outcome("backwards", 1, alone((1000..3000).rev().collect()));
+        check_outcome("a column", 1, alone((0..2000).map(|i| 7 + i * 100).collect()));
+        check_outcome(
+            "a descending column",
+            1,
+            alone((0..2000).map(|i| 1_000_000 - i * 100).collect()),
+        );
         let triad = (0..1000).flat_map(|i| [i, array + i, 2 * array + i]);
-        holds("three arrays", 3, alone(triad.collect()));
+        check_outcome("three arrays", 3, alone(triad.collect()));
         let threads = (0..1000).flat_map(|i| (0..4).map(move |t| (t, u64::from(t) * 5000 + i)));
-        holds("four threads", 4, threads.collect());
+        check_outcome("four threads", 4, threads.collect());
         let columns = (0..1000).flat_map(|i| [i * 50, array + i * 50]);
-        holds("columns of two arrays", 2, alone(columns.collect()));
+        check_outcome("columns of two arrays", 2, alone(columns.collect()));
     }
 
     #[test]

@@ -13,19 +13,19 @@ const LIMITS: Limits = Limits { initial: 4, max: 64 };
 
 /// A memory with replacement by age; prefetched pages are in a small part of it until they are
 /// touched.
-struct Memory {
+struct TestMemory {
     prefetcher: Prefetcher,
     mapped: BTreeSet<Page>,
     order: VecDeque<Page>,
     ready: BTreeMap<Page, u32>,
     ready_order: VecDeque<(u64, Page)>,
     frames: usize,
-    outcome: Outcome,
+    outcome: TraceOutcome,
 }
 
 /// Touches and their outcome, pages.
 #[derive(Clone, Copy, Debug, Default)]
-struct Outcome {
+struct TraceOutcome {
     /// Faults.
     faults: u64,
     /// Faults on prefetched pages.
@@ -34,7 +34,7 @@ struct Outcome {
     wasted: u64,
 }
 
-impl Memory {
+impl TestMemory {
     fn new(frames: usize, footprint: u64) -> Self {
         let mut prefetcher = Prefetcher::new(LIMITS);
         prefetcher.set_footprint(footprint);
@@ -45,7 +45,7 @@ impl Memory {
             ready: BTreeMap::new(),
             ready_order: VecDeque::new(),
             frames,
-            outcome: Outcome::default(),
+            outcome: TraceOutcome::default(),
         }
     }
 
@@ -109,8 +109,8 @@ impl Memory {
     }
 
     /// The outcome of a trace alone: pages that are still ready at its beginning are stale.
-    fn run(&mut self, trace: impl IntoIterator<Item = Page>) -> Outcome {
-        self.outcome = Outcome::default();
+    fn run(&mut self, trace: impl IntoIterator<Item = Page>) -> TraceOutcome {
+        self.outcome = TraceOutcome::default();
         self.ready_order.iter_mut().for_each(|(when, _)| *when = 0);
         trace.into_iter().for_each(|page| self.touch(1, page));
         self.outcome
@@ -125,10 +125,10 @@ fn shuffled(pages: u64, random: &mut Pcg64Mcg) -> Vec<Page> {
     order
 }
 
-/// At least `part` of all faults are on prefetched pages, and at most `wasted` of all prefetches are
-/// wasted.
-fn holds(name: &str, outcome: Outcome, part: f64, wasted: f64) {
-    let Outcome { faults, hits, prefetched, wasted: dropped } = outcome;
+/// At least `part` of all faults are on prefetched pages, and at most `wasted` of all prefetches
+/// are wasted.
+fn check_outcome(name: &str, outcome: TraceOutcome, part: f64, wasted: f64) {
+    let TraceOutcome { faults, hits, prefetched, wasted: dropped } = outcome;
     assert!(hits as f64 >= part * faults as f64, "{name}: {outcome:?}");
     assert!(dropped as f64 <= wasted * prefetched as f64 + 64.0, "{name}: {outcome:?}");
 }
@@ -138,11 +138,16 @@ fn an_order_that_repeats_is_prefetched() {
     let random = &mut Pcg64Mcg::seed_from_u64(1);
     let order = shuffled(8192, random);
     for frames in [512, 4096, 7000] {
-        let mut memory = Memory::new(frames, 8192);
+        let mut memory = TestMemory::new(frames, 8192);
         let first = memory.run(order.clone());
         assert!(first.wasted * 20 <= first.faults, "{first:?}");
         for round in 2..6 {
-            holds(&format!("{frames}, round {round}"), memory.run(order.clone()), 0.97, 0.01);
+            check_outcome(
+                &format!("{frames}, round {round}"),
+                memory.run(order.clone()),
+                0.97,
+                0.01,
+            );
         }
     }
 }
@@ -151,7 +156,7 @@ fn an_order_that_repeats_is_prefetched() {
 fn pages_that_are_touched_once_among_others_do_no_harm() {
     let random = &mut Pcg64Mcg::seed_from_u64(2);
     let order = shuffled(8192, random);
-    let mut memory = Memory::new(2048, 16384);
+    let mut memory = TestMemory::new(2048, 16384);
     for round in 0..6 {
         let noisy: Vec<_> = order
             .iter()
@@ -165,7 +170,7 @@ fn pages_that_are_touched_once_among_others_do_no_harm() {
         // Only in the second round no page is known to repeat.
         if round > 0 {
             let wasted = if round == 1 { 0.1 } else { 0.01 };
-            holds(&format!("round {round}"), outcome, 0.85, wasted);
+            check_outcome(&format!("round {round}"), outcome, 0.85, wasted);
         }
     }
 }
@@ -174,10 +179,10 @@ fn pages_that_are_touched_once_among_others_do_no_harm() {
 fn an_order_that_changes_little_by_little_is_learned_anew() {
     let random = &mut Pcg64Mcg::seed_from_u64(3);
     let mut order = shuffled(8192, random);
-    let mut memory = Memory::new(2048, 8192);
+    let mut memory = TestMemory::new(2048, 8192);
     memory.run(order.clone());
     for round in 1..40 {
-        holds(&format!("round {round}"), memory.run(order.clone()), 0.85, 0.06);
+        check_outcome(&format!("round {round}"), memory.run(order.clone()), 0.85, 0.06);
         for _ in 0..80 {
             let (a, b) = (random.next_u64() % 8192, random.next_u64() % 8192);
             order.swap(a as usize, b as usize);
@@ -188,22 +193,22 @@ fn an_order_that_changes_little_by_little_is_learned_anew() {
 #[test]
 fn another_order_is_learned_and_the_old_one_costs_nothing() {
     let random = &mut Pcg64Mcg::seed_from_u64(4);
-    let mut memory = Memory::new(2048, 8192);
+    let mut memory = TestMemory::new(2048, 8192);
     let old = shuffled(8192, random);
     (0..4).for_each(|_| _ = memory.run(old.clone()));
     let new = shuffled(8192, random);
     let outcome = memory.run(new.clone());
     assert!(outcome.wasted * 20 <= outcome.faults, "{outcome:?}");
-    holds("again", memory.run(new.clone()), 0.95, 0.01);
+    check_outcome("again", memory.run(new.clone()), 0.95, 0.01);
 }
 
 #[test]
 fn threads_have_orders_of_their_own() {
     let random = &mut Pcg64Mcg::seed_from_u64(5);
     let orders: Vec<_> = (0..4).map(|_| shuffled(4096, random)).collect();
-    let mut memory = Memory::new(2048, 4 * 4096);
+    let mut memory = TestMemory::new(2048, 4 * 4096);
     for round in 0..3 {
-        memory.outcome = Outcome::default();
+        memory.outcome = TraceOutcome::default();
         let mut at = [0; 4];
         while at.iter().any(|at| *at < 4096) {
             let thread = (random.next_u64() % 4) as usize;
@@ -214,7 +219,7 @@ fn threads_have_orders_of_their_own() {
             }
         }
         if round > 0 {
-            holds(&format!("round {round}"), memory.outcome, 0.95, 0.01);
+            check_outcome(&format!("round {round}"), memory.outcome, 0.95, 0.01);
         }
     }
 }
@@ -224,13 +229,13 @@ fn threads_have_orders_of_their_own() {
 fn a_gather_beside_a_sweep_is_prefetched() {
     let random = &mut Pcg64Mcg::seed_from_u64(6);
     let order = shuffled(4096, random);
-    let mut memory = Memory::new(1024, 3 * 4096);
+    let mut memory = TestMemory::new(1024, 3 * 4096);
     for round in 0..3 {
         let edge = |at: usize| at.is_multiple_of(8).then_some(8192 + at as u64 / 8);
         let both = order.iter().enumerate().flat_map(|(at, page)| [Some(*page), edge(at)]);
         let outcome = memory.run(both.flatten());
         if round > 0 {
-            holds(&format!("round {round}"), outcome, 0.95, 0.02);
+            check_outcome(&format!("round {round}"), outcome, 0.95, 0.02);
         }
     }
 }
@@ -249,8 +254,8 @@ fn tiles(pitch: u64, width: u64, rows: u64, down: u64) -> impl Iterator<Item = P
 fn nested_loops_are_prefetched() {
     let far = 1 << 24;
     let check = |name: &str, frames: usize, part: f64, trace: Vec<Page>| {
-        let outcome = Memory::new(frames, 0).run(trace);
-        holds(name, outcome, part, 0.08);
+        let outcome = TestMemory::new(frames, 0).run(trace);
+        check_outcome(name, outcome, part, 0.08);
     };
     check("tiles", 1024, 0.9, tiles(128, 8, 32, 8).collect());
     check("narrow tiles", 1024, 0.85, tiles(32, 1, 64, 8).collect());
@@ -259,7 +264,7 @@ fn nested_loops_are_prefetched() {
     let three = three.flat_map(|((a, b), c)| [a, far + b, 2 * far + c]);
     check("tiles of three matrices", 1024, 0.9, three.collect());
     let backwards = tiles(128, 8, 32, 8).map(|page| far - page);
-    check("tiles from behind", 1024, 0.9, backwards.collect());
+    check("descending tiles", 1024, 0.9, backwards.collect());
     let pencils = |plane: u64, planes: u64| {
         (0..plane).flat_map(move |at| (0..planes).map(move |z| z * plane + at))
     };
@@ -277,15 +282,15 @@ fn nested_loops_are_prefetched() {
         .flat_map(|lap| (0..2048_u64).map(move |at| if lap % 2 == 0 { at } else { 2047 - at }));
     check("there and back", 512, 0.95, there_and_back.collect());
     let reversed = (0..6).flat_map(|_| (0..4096_u16).map(|at| u64::from((at << 4).reverse_bits())));
-    let outcome = Memory::new(512, 4096).run(reversed.collect::<Vec<_>>());
-    holds("reversed bits", outcome, 0.8, 0.01);
+    let outcome = TestMemory::new(512, 4096).run(reversed.collect::<Vec<_>>());
+    check_outcome("reversed bits", outcome, 0.8, 0.01);
 }
 
 #[test]
 fn random_accesses_are_not_prefetched() {
     for (pages, frames) in [(2048, 1024), (16384, 8192), (1 << 20, 1024)] {
         let random = &mut Pcg64Mcg::seed_from_u64(7);
-        let mut memory = Memory::new(frames, pages);
+        let mut memory = TestMemory::new(frames, pages);
         let outcome = memory.run((0..100_000).map(|_| random.next_u64() % pages));
         assert!(outcome.wasted * 20 <= outcome.faults, "{pages}: {outcome:?}");
     }
@@ -344,7 +349,7 @@ proptest! {
         touches in proptest::collection::vec((0_u32..80, 0_u64..200, 0_u8..16), 0..3000),
     ) {
         let random = &mut Pcg64Mcg::seed_from_u64(seed);
-        let mut memory = Memory::new(32, footprint);
+        let mut memory = TestMemory::new(32, footprint);
         for (thread, page, kind) in touches {
             match kind {
                 0 => memory.touch(thread, u64::MAX - 1 - page),

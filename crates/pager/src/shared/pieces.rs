@@ -20,7 +20,7 @@ impl Pieces {
         self.0.insert(addresses.start, Piece { end: addresses.end, page });
     }
 
-    /// These addresses are unmapped.
+    /// Removes the pieces at these addresses.
     pub(super) fn remove(&mut self, addresses: &Range<usize>) {
         for (part, page) in self.parts(addresses) {
             let Some((&start, &Piece { end, page: first })) =

@@ -13,7 +13,7 @@ pub(super) struct FastPath {
     count: usize,
 }
 
-impl World {
+impl Simulation {
     /// A thread maps the extent itself, if it may.
     pub(super) fn try_map(&mut self, thread: usize, page: Page, is_write: bool) -> bool {
         let Some(fast_path) = &mut self.fast_path else { return false };
@@ -68,39 +68,39 @@ impl World {
 #[test]
 fn threads_on_the_fast_path_see_the_last_content() {
     for seed in 0..20 {
-        let mut world = World::new(SETTINGS, 300, 3, seed);
-        world.fast_path = Some(FastPath { log_max: 1 + seed as usize, ..FastPath::default() });
-        world.pins_one_in = 7;
-        world.run(30_000, |world, thread| {
-            match world.random.next_u64() % 40 {
-                0 => world.discard(),
-                1 => world.commit_mapped(),
-                2 => world.on(Event::Advised(0..300, Advice::Cold)),
+        let mut simulation = Simulation::new(SETTINGS, 300, 3, seed);
+        simulation.fast_path = Some(FastPath { log_max: 1 + seed as usize, ..FastPath::default() });
+        simulation.pins_one_in = 7;
+        simulation.run(30_000, |simulation, thread| {
+            match simulation.random.next_u64() % 40 {
+                0 => simulation.discard(),
+                1 => simulation.commit_mapped(),
+                2 => simulation.on(Event::Advised(0..300, Advice::Cold)),
                 _ => {}
             }
-            mixed(world, thread)
+            mixed(simulation, thread)
         });
-        world.commit_mapped();
-        world.settle();
-        let fast_path = world.fast_path.as_ref().unwrap();
+        simulation.commit_mapped();
+        simulation.settle();
+        let fast_path = simulation.fast_path.as_ref().unwrap();
         assert!(fast_path.count > 20 && fast_path.moved.is_empty(), "{} times", fast_path.count);
-        assert!(world.cache.counts().minor_faults >= fast_path.count as u64);
+        assert!(simulation.cache.counts().minor_faults >= fast_path.count as u64);
     }
 }
 
 /// Before a fork no extent is mapped any more.
 #[test]
 fn no_extent_is_mapped_while_the_process_forks() {
-    let mut world = World::new(SETTINGS, 8, 1, 0);
-    world.touch(0, 0, true);
-    world.settle();
-    world.on(Event::Advised(0..8, Advice::Cold));
-    world.settle();
-    assert!(matches!(world.cache.try_map(0), MapAttempt::Move { .. }));
-    let mut world = World::new(SETTINGS, 8, 1, 0);
-    world.touch(0, 0, true);
-    world.settle();
-    world.on(Event::Freeze);
-    world.settle();
-    assert_eq!(world.cache.try_map(0), MapAttempt::Wait);
+    let mut simulation = Simulation::new(SETTINGS, 8, 1, 0);
+    simulation.touch(0, 0, true);
+    simulation.settle();
+    simulation.on(Event::Advised(0..8, Advice::Cold));
+    simulation.settle();
+    assert!(matches!(simulation.cache.try_map(0), MapAttempt::Move { .. }));
+    let mut simulation = Simulation::new(SETTINGS, 8, 1, 0);
+    simulation.touch(0, 0, true);
+    simulation.settle();
+    simulation.on(Event::Freeze);
+    simulation.settle();
+    assert_eq!(simulation.cache.try_map(0), MapAttempt::Wait);
 }
