@@ -2,7 +2,7 @@
 
 use interleaf_pager::{
     kernel::uffd::FaultMode,
-    session::{Children, SCHEMA, SKIP_SBRK, Session, Settings, VARIABLE},
+    session::{Children, SCHEMA, SKIP_SBRK, Session, SessionSettings, VARIABLE},
     shared,
 };
 use std::{
@@ -64,7 +64,7 @@ fn extended_with(
     faults: FaultMode,
 ) -> Output {
     let base = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
-    let settings = Settings {
+    let settings = SessionSettings {
         schema: SCHEMA.into(),
         dram_bytes: MEMORY,
         stores: vec![folder.into()],

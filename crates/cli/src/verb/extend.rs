@@ -26,7 +26,9 @@ use interleaf_linux::{
     root::Root,
 };
 use interleaf_observe::usage;
-use interleaf_pager::session::{SCHEMA, SKIP_SBRK, Session, SessionError, Settings, VARIABLE};
+use interleaf_pager::session::{
+    SCHEMA, SKIP_SBRK, Session, SessionError, SessionSettings, VARIABLE,
+};
 use job::Job;
 use outside::Outside;
 use std::{
@@ -173,7 +175,7 @@ fn allowed(args: &ExtendArgs, checks: &[CheckDocument]) -> Result<(), Failure> {
 }
 
 /// What the session is told.
-fn settings(args: &ExtendArgs, job: Option<&Job>) -> Result<Settings, Failure> {
+fn settings(args: &ExtendArgs, job: Option<&Job>) -> Result<SessionSettings, Failure> {
     let mut stores = vec![];
     for store in &args.store {
         // The command may have another folder to work in by the time it looks.
@@ -185,7 +187,7 @@ fn settings(args: &ExtendArgs, job: Option<&Job>) -> Result<Settings, Failure> {
         })?);
     }
     let dram_bytes = budget::dram(&Root::live(), args)?;
-    Ok(Settings {
+    Ok(SessionSettings {
         schema: SCHEMA.into(),
         dram_bytes,
         stores,
