@@ -449,8 +449,9 @@ impl FaultServer {
         }
     }
 
-    /// Whether the program has mapped something else at an address. `try_lock`: a signal handler may
-    /// fault while its thread holds the arena lock. A wrong `false` makes the thread fault again.
+    /// Whether the program has mapped something else at an address. `try_lock`: a signal handler
+    /// may fault while its thread holds the arena lock. A wrong `false` makes the thread fault
+    /// again.
     fn is_foreign(&self, address: usize) -> bool {
         let is_foreign = |arena: MutexGuard<'_, Arena>| {
             let pieces = arena.pieces(address..address + PAGE_BYTES);
