@@ -32,7 +32,7 @@ use interleaf_model::units::Bytes;
 use interleaf_observe::usage;
 use interleaf_pager::{
     kernel::uffd::FaultMode,
-    session::{Children, SCHEMA, SKIP_SBRK, Session, Settings, VARIABLE},
+    session::{Children, SCHEMA, SKIP_SBRK, Session, SessionSettings, VARIABLE},
 };
 use interleaf_record::extend::{CheckDocument, ExtendDocument, PlanDocument, Seen};
 
@@ -96,7 +96,7 @@ pub struct ExtendOptions {
 pub struct Prepared {
     /// The checks, and what would be done.
     pub plan: PlanDocument,
-    settings: Settings,
+    settings: SessionSettings,
     /// The name of the session.
     name: Option<String>,
     library: PathBuf,
@@ -187,7 +187,7 @@ fn refuse(options: &ExtendOptions, checks: &[CheckDocument]) -> Result<(), Failu
 }
 
 /// The settings of the session.
-fn settings(options: &ExtendOptions, job: Option<&Job>) -> Result<Settings, Failure> {
+fn settings(options: &ExtendOptions, job: Option<&Job>) -> Result<SessionSettings, Failure> {
     let mut stores = vec![];
     for store in &options.stores {
         // The command may change its working directory before it opens the store.
@@ -199,7 +199,7 @@ fn settings(options: &ExtendOptions, job: Option<&Job>) -> Result<Settings, Fail
         })?);
     }
     let dram_bytes = budget::dram(&Root::live(), options)?;
-    Ok(Settings {
+    Ok(SessionSettings {
         schema: SCHEMA.into(),
         dram_bytes,
         stores,

@@ -24,7 +24,7 @@ const LARGE: usize = 1 << 20;
 const LARGE_DEPTH: usize = 16;
 
 /// Bytes of a random read.
-const SMALL: usize = 4096;
+const SMALL: usize = crate::page::PAGE_BYTES;
 
 /// Seed of the random offsets: the same in each run.
 const SEED: u64 = 0x9e37_79b9_7f4a_7c15;

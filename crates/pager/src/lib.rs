@@ -1,11 +1,11 @@
 //! DRAM as a cache over a drive.
 //!
-//! A large allocation lives on a drive, and what of it is in use in DRAM. A program that touches a
-//! page that is not there waits until it is; most of what it touches is there before, because what
-//! it did so far says what it will do next ([`prefetch`]).
+//! A large allocation lives on a drive, and its working set in DRAM. A thread that touches a page
+//! which is not mapped takes a page fault and waits until the page was read; most pages are read
+//! before that, because earlier faults predict later ones ([`prefetch`]).
 //!
-//! Everything that decides is pure: it is told what was touched and what came of it, and says what
-//! to read, to write and to give up.
+//! All decisions are pure: [`cache`] and [`prefetch`] get events, and answer with pages to read, to
+//! write back and to evict. The fault server ([`serve`]) executes them.
 
 pub mod page;
 

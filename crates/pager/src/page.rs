@@ -1,11 +1,7 @@
 //! Pages and their sizes.
 
+pub use interleaf_procfs::page::{HUGE_BYTES, PAGE_BYTES};
+
 /// A page number, over all regions of a process. Regions are numbered apart from each other, so
 /// that no stream of accesses goes from one to the next.
 pub type Page = u64;
-
-/// Bytes of a page.
-pub const PAGE_BYTES: usize = 4096;
-
-/// Bytes of a huge page.
-pub const HUGE_BYTES: usize = 2 << 20;

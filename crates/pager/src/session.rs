@@ -52,12 +52,12 @@ const LOCK: &str = "lock";
 const KEPT: &str = "kept";
 
 /// Bytes of a page.
-pub const PAGE_BYTES: u64 = 4096;
+pub const PAGE_BYTES: u64 = crate::page::PAGE_BYTES as u64;
 
 /// The settings of a session, as `session.json` holds them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Settings {
+pub struct SessionSettings {
     /// [`SCHEMA`].
     pub schema: String,
     /// The budget, bytes.
@@ -126,7 +126,7 @@ pub enum SessionError {
 pub struct Session {
     folder: PathBuf,
     /// The settings.
-    pub settings: Settings,
+    pub settings: SessionSettings,
     /// The budget and the counters that its processes share.
     pub ledger: Arc<BudgetLedger>,
     /// Locked as long as this process keeps the session.
@@ -158,7 +158,7 @@ impl Session {
     pub fn begin(
         base: &Path,
         name: Option<&str>,
-        settings: &Settings,
+        settings: &SessionSettings,
     ) -> Result<Self, SessionError> {
         let folder = base.join(match name {
             Some(name) => folder_name(name),
@@ -186,7 +186,7 @@ impl Session {
     pub fn joined(
         base: &Path,
         name: &str,
-        settings: &Settings,
+        settings: &SessionSettings,
     ) -> Result<Option<Self>, SessionError> {
         let folder = base.join(folder_name(name));
         // A session without a living keeper is removed before another begins.
@@ -196,7 +196,7 @@ impl Session {
         Self::open(&folder)?.if_same(settings).map(Some)
     }
 
-    fn make(folder: &Path, settings: &Settings) -> Result<Self, SessionError> {
+    fn make(folder: &Path, settings: &SessionSettings) -> Result<Self, SessionError> {
         let path = folder.join("ledger");
         // A ledger of a session that was killed before it began.
         drop(fs::remove_file(&path));
@@ -224,7 +224,7 @@ impl Session {
     pub fn open(folder: &Path) -> Result<Self, SessionError> {
         let path = folder.join("session.json");
         let text = fs::read_to_string(&path).map_err(system_error(&path))?;
-        let settings: Settings = serde_json::from_str(&text)
+        let settings: SessionSettings = serde_json::from_str(&text)
             .map_err(|why| SessionError::Content { path: path.clone(), why: why.to_string() })?;
         if settings.schema != SCHEMA {
             let why = format!("schema: \"{}\" is not {SCHEMA}", settings.schema);
@@ -276,10 +276,10 @@ impl Session {
     }
 
     /// This session, if `settings` are the same but for keeper and command.
-    fn if_same(self, settings: &Settings) -> Result<Self, SessionError> {
+    fn if_same(self, settings: &SessionSettings) -> Result<Self, SessionError> {
         let keeper = self.settings.keeper;
         let command = self.settings.command.clone();
-        match self.settings == (Settings { keeper, command, ..settings.clone() }) {
+        match self.settings == (SessionSettings { keeper, command, ..settings.clone() }) {
             true => Ok(self),
             false => Err(SessionError::Differs(self.folder)),
         }
@@ -373,8 +373,8 @@ mod tests {
     use super::*;
     use crate::session::identity::Identity;
 
-    fn settings() -> Settings {
-        Settings {
+    fn settings() -> SessionSettings {
+        SessionSettings {
             schema: SCHEMA.into(),
             dram_bytes: 64 << 20,
             stores: vec!["/mnt".into()],
@@ -411,18 +411,18 @@ mod tests {
     fn a_named_session_is_joined_with_the_same_settings() {
         let base = base();
         let first = Session::begin(base.path(), Some("job"), &settings()).unwrap();
-        let same = Settings { keeper: 1, command: vec!["rank 2".into()], ..settings() };
+        let same = SessionSettings { keeper: 1, command: vec!["rank 2".into()], ..settings() };
         let second = Session::begin(base.path(), Some("job"), &same).unwrap();
         assert_eq!(first.folder(), second.folder());
         second.ledger.set_first_process(42);
         assert_eq!(first.ledger.first_process(), Some(42), "they have one ledger");
-        let other = Settings { dram_bytes: 1 << 30, ..settings() };
+        let other = SessionSettings { dram_bytes: 1 << 30, ..settings() };
         let differs = Session::begin(base.path(), Some("job"), &other);
         assert!(matches!(differs, Err(SessionError::Differs(_))), "{differs:?}");
         let folder = first.folder().to_path_buf();
         first.end();
         assert!(folder.exists(), "somebody keeps it still");
-        let joined = |settings: &Settings| {
+        let joined = |settings: &SessionSettings| {
             Session::joined(base.path(), "job", settings).map(|it| it.is_some())
         };
         assert!(joined(&settings()).unwrap());

@@ -31,7 +31,7 @@ use std::{io, os::fd::BorrowedFd};
 pub const PIECES_MAX: usize = 1024;
 
 /// Offsets and lengths are multiples of a page.
-const BLOCK: u64 = 4096;
+const BLOCK: u64 = crate::page::PAGE_BYTES as u64;
 
 /// A piece of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

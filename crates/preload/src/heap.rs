@@ -7,6 +7,7 @@
 //! is held for a few instructions, with signals blocked ([`crate::state::inside`]), and by a thread
 //! during a fork ([`lock`]).
 
+use interleaf_procfs::page::PAGE_BYTES;
 use rustix::thread::futex;
 use std::{
     alloc::{GlobalAlloc, Layout},
@@ -14,8 +15,6 @@ use std::{
     ptr,
     sync::atomic::{AtomicU32, Ordering::*},
 };
-
-const PAGE: usize = 4096;
 
 /// The largest block that is not a mapping.
 const BLOCK_MAX: usize = 32 << 10;
@@ -135,8 +134,8 @@ fn unmap(address: usize, bytes: usize) {
 
 /// A mapping that is aligned to more than a page.
 fn map_aligned(bytes: usize, align: usize) -> *mut u8 {
-    let bytes = bytes.next_multiple_of(PAGE);
-    if align <= PAGE {
+    let bytes = bytes.next_multiple_of(PAGE_BYTES);
+    if align <= PAGE_BYTES {
         return map(bytes);
     }
     let Some(all) = bytes.checked_add(align) else { return ptr::null_mut() };
@@ -178,7 +177,7 @@ impl List {
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let bytes = wanted(layout);
-        if bytes > BLOCK_MAX || layout.align() > PAGE {
+        if bytes > BLOCK_MAX || layout.align() > PAGE_BYTES {
             return map_aligned(layout.size(), layout.align());
         }
         let (class, bytes) = class(bytes);
@@ -190,8 +189,8 @@ unsafe impl GlobalAlloc for Heap {
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         let bytes = wanted(layout);
-        if bytes > BLOCK_MAX || layout.align() > PAGE {
-            return unmap(block as usize, layout.size().next_multiple_of(PAGE));
+        if bytes > BLOCK_MAX || layout.align() > PAGE_BYTES {
+            return unmap(block as usize, layout.size().next_multiple_of(PAGE_BYTES));
         }
         let (class, _) = class(bytes);
         let _guard = lock();
@@ -207,7 +206,8 @@ unsafe impl GlobalAlloc for Heap {
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
         let is_mapped = |bytes: usize| bytes > BLOCK_MAX && layout.align() <= 16;
         if is_mapped(layout.size()) && is_mapped(bytes) {
-            let (old, new) = (layout.size().next_multiple_of(PAGE), bytes.next_multiple_of(PAGE));
+            let (old, new) =
+                (layout.size().next_multiple_of(PAGE_BYTES), bytes.next_multiple_of(PAGE_BYTES));
             // SAFETY: the block is a mapping of this heap.
             let found = unsafe {
                 libc::syscall(libc::SYS_mremap, block, old, new, libc::MREMAP_MAYMOVE, 0)

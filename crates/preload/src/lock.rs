@@ -2,19 +2,18 @@
 //! pager pins them instead, as far as enough of the budget is left for other pages.
 
 use crate::{
-    errno,
-    mapping::{self, PAGE},
-    maps,
+    errno, mapping, maps,
     state::{inside, pager, pager_over},
 };
 use interleaf_pager::pager::Pager;
+use interleaf_procfs::page::PAGE_BYTES;
 use libc::{c_int, c_uint, c_void, size_t};
 use std::{ops::Range, ptr};
 
 /// The pages that contain these bytes.
 fn pages_around(address: usize, bytes: usize) -> Option<Range<usize>> {
-    let end = address.checked_add(bytes)?.checked_next_multiple_of(PAGE)?;
-    Some(address / PAGE * PAGE..end)
+    let end = address.checked_add(bytes)?.checked_next_multiple_of(PAGE_BYTES)?;
+    Some(address / PAGE_BYTES * PAGE_BYTES..end)
 }
 
 /// Locks pages: the pager pins pages of regions, and `kernel` locks all others.
@@ -44,7 +43,7 @@ fn lock(
 
 /// Touches pages, so that they become resident.
 fn touch(pages: &Range<usize>) {
-    for page in pages.clone().step_by(PAGE) {
+    for page in pages.clone().step_by(PAGE_BYTES) {
         // SAFETY: the program has asked to lock the page, so that it is mapped. An unreadable page
         // faults here instead of later.
         let _ = unsafe { ptr::read_volatile(page as *const u8) };

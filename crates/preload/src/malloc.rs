@@ -11,10 +11,9 @@ use crate::{
     state::{count_unextended, inside, pager_of, uncount_unextended},
 };
 use interleaf_pager::pager::{Pager, READ_WRITE};
+use interleaf_procfs::page::PAGE_BYTES;
 use libc::{c_int, c_void, size_t};
 use std::ptr;
-
-const PAGE: usize = 4096;
 
 /// Bytes before a block of the C library, and its alignment.
 const HEADER: usize = 16;
@@ -74,7 +73,7 @@ fn usable_size(pager: &Pager, address: usize) -> usize {
 fn resize(pager: &Pager, address: usize, bytes: usize) -> bool {
     let Some(pages) = pager.block(address) else { return false };
     let Some(end) = address.checked_add(bytes) else { return false };
-    let Some(end) = end.checked_next_multiple_of(PAGE) else { return false };
+    let Some(end) = end.checked_next_multiple_of(PAGE_BYTES) else { return false };
     if end > pages.end {
         if !pager.grow(pages.end, end - pages.end, READ_WRITE) {
             return false;
@@ -154,7 +153,7 @@ pub unsafe extern "C" fn aligned_alloc(align: size_t, bytes: size_t) -> *mut c_v
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn valloc(bytes: size_t) -> *mut c_void {
     // SAFETY: as of `malloc`.
-    allocate_aligned(PAGE, bytes, |next| unsafe { (next.valloc)(bytes) })
+    allocate_aligned(PAGE_BYTES, bytes, |next| unsafe { (next.valloc)(bytes) })
 }
 
 /// `pvalloc(3)`.
@@ -165,9 +164,9 @@ pub unsafe extern "C" fn valloc(bytes: size_t) -> *mut c_void {
 pub unsafe extern "C" fn pvalloc(bytes: size_t) -> *mut c_void {
     // SAFETY: as of `malloc`.
     let other = |next: &Next| unsafe { (next.pvalloc)(bytes) };
-    match bytes.checked_next_multiple_of(PAGE) {
-        Some(pages) => allocate_aligned(PAGE, pages, other),
-        None => allocate_aligned(PAGE, bytes, other),
+    match bytes.checked_next_multiple_of(PAGE_BYTES) {
+        Some(pages) => allocate_aligned(PAGE_BYTES, pages, other),
+        None => allocate_aligned(PAGE_BYTES, bytes, other),
     }
 }
 

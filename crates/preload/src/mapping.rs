@@ -6,10 +6,9 @@ use crate::{
     state::{count_unextended, inside, pager, pager_over, uncount_unextended},
 };
 use interleaf_pager::{pager::Pager, serve::arena::Owner};
+use interleaf_procfs::page::PAGE_BYTES;
 use libc::{c_int, c_void, off_t, size_t};
 use std::ops::Range;
-
-pub(crate) const PAGE: usize = 4096;
 
 /// Flags of mappings that can be extended.
 const ANONYMOUS: c_int = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
@@ -23,8 +22,8 @@ const FIXED: c_int = libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE;
 
 /// Whole pages from an address on; `None` where the kernel refuses the range too.
 pub(crate) fn pages(address: usize, bytes: usize) -> Option<Range<usize>> {
-    let end = address.checked_add(bytes.checked_next_multiple_of(PAGE)?)?;
-    (address.is_multiple_of(PAGE) && end > address).then_some(address..end)
+    let end = address.checked_add(bytes.checked_next_multiple_of(PAGE_BYTES)?)?;
+    (address.is_multiple_of(PAGE_BYTES) && end > address).then_some(address..end)
 }
 
 /// Splits pages into the parts before, within and behind the address range of regions.

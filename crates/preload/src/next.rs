@@ -64,7 +64,7 @@ pub(crate) const fn name(text: &[u8]) -> &CStr {
     }
 }
 
-type Fork = unsafe extern "C" fn() -> pid_t;
+type ForkFunction = unsafe extern "C" fn() -> pid_t;
 
 /// States of the table: not looked up yet, being looked up, complete.
 const NEW: u8 = 0;
@@ -76,7 +76,8 @@ struct Table {
     next: UnsafeCell<MaybeUninit<Next>>,
 }
 
-// SAFETY: whoever changes the state from `NEW` writes it, and nobody reads it before it is `READY`.
+// SAFETY: the thread that changes the state from `NEW` writes the table, which is read only when
+// the state is `READY`.
 unsafe impl Sync for Table {}
 
 static TABLE: Table =
@@ -149,7 +150,7 @@ pub(crate) fn fork() -> pid_t {
     match FORK.load(Relaxed) {
         0 => crate::errno::failed(libc::ENOSYS),
         // SAFETY: the function of this name has this type.
-        fork => unsafe { mem::transmute::<usize, Fork>(fork)() },
+        fork => unsafe { mem::transmute::<usize, ForkFunction>(fork)() },
     }
 }
 

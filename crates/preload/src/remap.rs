@@ -8,6 +8,7 @@ use crate::{
     state::{inside, interruptible, pager_over},
 };
 use interleaf_pager::pager::{Pager, READ_WRITE};
+use interleaf_procfs::page::PAGE_BYTES;
 use libc::{c_int, c_void, size_t};
 use std::{ops::Range, ptr};
 
@@ -31,12 +32,12 @@ pub unsafe extern "C" fn mremap(
     };
     let is_fixed = flags & libc::MREMAP_FIXED != 0;
     let Some(old) = pages(address as usize, old_bytes) else { return kernel() };
-    let Some(new) = new_bytes.checked_next_multiple_of(mapping::PAGE).filter(|bytes| *bytes > 0)
+    let Some(new) = new_bytes.checked_next_multiple_of(PAGE_BYTES).filter(|bytes| *bytes > 0)
     else {
         return errno::unmapped(libc::EINVAL);
     };
     if let Some(pager) = pager_over(old.start, old.len()) {
-        if is_fixed && !(new_address as usize).is_multiple_of(mapping::PAGE) {
+        if is_fixed && !(new_address as usize).is_multiple_of(PAGE_BYTES) {
             return errno::unmapped(libc::EINVAL);
         }
         let to = is_fixed.then_some(new_address as usize);

@@ -4,9 +4,12 @@
 
 use crate::state::{is_inside, serves_in_signal, set_serves_in_signal};
 use interleaf_pager::kernel::sigbus::{remove_sigbus, set_program_action};
+use interleaf_procfs::{
+    files::{self, Files},
+    status,
+};
 use libc::{c_int, c_void, sighandler_t, sigset_t};
-use rustix::fs::RawDir;
-use std::{fs, io, mem, ptr, thread, time::Duration};
+use std::{io, mem, ptr, thread, time::Duration};
 
 /// The largest signal number.
 const SIGNALS: c_int = 64;
@@ -53,32 +56,31 @@ const PAUSE: Duration = Duration::from_millis(1);
 
 /// Whether a thread of this process has SIGBUS blocked; `false` for a thread that has ended.
 fn is_blocked_by(thread: &str) -> bool {
-    let status = format!("/proc/self/task/{thread}/status");
-    let status = fs::read_to_string(status).unwrap_or_default();
-    let blocked = status.lines().find_map(|line| line.strip_prefix("SigBlk:"));
-    let blocked = blocked.and_then(|set| u64::from_str_radix(set.trim(), 16).ok());
-    blocked.unwrap_or(0) >> (libc::SIGBUS - 1) & 1 == 1
+    let status = Files::live().read(&format!("proc/self/task/{thread}/status"));
+    let status = status.ok().flatten().unwrap_or_default();
+    let blocked = status::signals(&status, "SigBlk").unwrap_or(0);
+    blocked >> (libc::SIGBUS - 1) & 1 == 1
 }
 
 /// A thread of this process, other than the pager's, that has SIGBUS blocked.
 fn blocked_by() -> io::Result<Option<String>> {
-    // Not by `opendir(3)`, which allocates.
-    let folder = fs::File::open("/proc/self/task")?;
+    let folder = files::open(c"/proc/self/task")?;
     let mut buffer = Vec::with_capacity(32 << 10);
-    let mut tasks = RawDir::new(folder, buffer.spare_capacity_mut());
-    while let Some(task) = tasks.next() {
-        let name = task?.file_name().to_string_lossy().into_owned();
+    let mut blocker = None;
+    files::names(folder, buffer.spare_capacity_mut(), |name| {
+        let name = name.to_string_lossy();
         // The C library blocks all signals for a moment while a thread begins, and where it ends.
         let mut tries = 0;
-        while is_blocked_by(&name) {
+        while is_blocked_by(&name) && blocker.is_none() {
             if tries == TRIES {
-                return Ok(Some(name));
+                blocker = Some(name.to_string());
             }
             tries += 1;
             thread::sleep(PAUSE);
         }
-    }
-    Ok(None)
+        blocker.is_none()
+    })?;
+    Ok(blocker)
 }
 
 /// Whether signal calls of the program must be adapted.

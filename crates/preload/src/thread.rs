@@ -18,6 +18,7 @@
 
 use crate::{next, state};
 use interleaf_pager::kernel::thread::{Join, Work};
+use interleaf_procfs::page::PAGE_BYTES;
 use libc::{c_int, c_void, dl_phdr_info, size_t};
 use rustix::thread::futex;
 use std::{
@@ -28,8 +29,6 @@ use std::{
         atomic::{AtomicU32, Ordering::*},
     },
 };
-
-const PAGE: usize = 4096;
 
 /// Bytes of a stack, as in the standard library. Unused pages take no memory.
 const STACK: usize = 2 << 20;
@@ -122,11 +121,11 @@ impl ThreadMemory {
         let first = modules.iter().map(|module| -module.offset).max().unwrap_or(0).max(0);
         let end = |module: &Module| module.offset + module.bytes as isize;
         let last = modules.iter().map(end).max().unwrap_or(0).max(0);
-        let before = (first as usize + CONTROL).next_multiple_of(PAGE);
-        let behind = (last as usize + CONTROL).next_multiple_of(PAGE);
+        let before = (first as usize + CONTROL).next_multiple_of(PAGE_BYTES);
+        let behind = (last as usize + CONTROL).next_multiple_of(PAGE_BYTES);
         let entries = modules.iter().map(|module| module.id).max().unwrap_or(0) + 2;
-        let table = (entries * ENTRY).next_multiple_of(PAGE);
-        let bytes = PAGE + STACK + before + behind + table;
+        let table = (entries * ENTRY).next_multiple_of(PAGE_BYTES);
+        let bytes = PAGE_BYTES + STACK + before + behind + table;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_STACK;
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: a new mapping changes no other memory.
@@ -136,11 +135,11 @@ impl ThreadMemory {
             return Err(io::Error::last_os_error());
         }
         let start = start as usize;
-        let area = Self { start, bytes, pointer: start + PAGE + STACK + before };
+        let area = Self { start, bytes, pointer: start + PAGE_BYTES + STACK + before };
         // SAFETY: all writes are in the new mapping: the guard page, and blocks, the control block
         // and the table, which have their space around the pointer.
         unsafe {
-            libc::syscall(libc::SYS_mprotect, start, PAGE, libc::PROT_NONE);
+            libc::syscall(libc::SYS_mprotect, start, PAGE_BYTES, libc::PROT_NONE);
             area.lay_out(modules, area.pointer + behind, entries);
         }
         Ok(area)
@@ -252,7 +251,7 @@ pub(crate) fn forget(mut hold: ThreadList) {
 pub(crate) fn spawn(name: &str, work: Work) -> io::Result<Join> {
     prepare();
     let area = ThreadMemory::new(MODULES.get().map_or(&[], Vec::as_slice))?;
-    let (stack, pointer) = (area.start + PAGE + STACK, area.pointer);
+    let (stack, pointer) = (area.start + PAGE_BYTES + STACK, area.pointer);
     let thread = Arc::new(StartedThread { number: AtomicU32::new(u32::MAX), _memory: area });
     let number = thread.number.as_ptr();
     let begin = Box::into_raw(Box::new(ThreadStart { name: CString::new(name)?, work }));

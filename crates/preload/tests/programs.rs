@@ -1,9 +1,8 @@
-//! Small programs that do to their memory what programs do, with more of it than fits, and without:
-//! they do not notice.
+//! Small programs that use memory in many ways, extended and not: their output must be the same.
 
 use interleaf_pager::{
     kernel::uffd::FaultMode,
-    session::{Children, SCHEMA, SKIP_SBRK, Session, Settings, VARIABLE},
+    session::{Children, SCHEMA, SKIP_SBRK, Session, SessionSettings, VARIABLE},
     shared,
 };
 use std::{
@@ -13,14 +12,14 @@ use std::{
     process::{Command, Output},
 };
 
-/// What a program has, bytes: the smallest allocation that is extended, and the memory for all.
+/// The smallest allocation that is extended, and the budget, bytes.
 const LEAST: u64 = 8 << 20;
 const MEMORY: u64 = 16 << 20;
 
-/// With more threads sums are made of other parts.
+/// With more threads, sums are added in another order.
 const ONE_THREAD: [(&str, &str); 2] = [("OPENBLAS_NUM_THREADS", "1"), ("OMP_NUM_THREADS", "1")];
 
-/// Compiles a program into a folder of its own, where it may write.
+/// Compiles a program into a writable folder of its own.
 fn compile(name: &str) -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
     let program = folder.path().join("program");
@@ -28,7 +27,7 @@ fn compile(name: &str) -> (tempfile::TempDir, PathBuf) {
     (folder, program)
 }
 
-/// Compiles a program, with more for the compiler: definitions, and what is linked.
+/// Compiles a program with additional arguments: definitions and libraries.
 fn compile_to(program: &Path, name: &str, more: &[&str]) {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(name);
     let mut compiler = Command::new(if name.ends_with(".c") { "cc" } else { "c++" });
@@ -42,7 +41,7 @@ fn compile_to(program: &Path, name: &str, more: &[&str]) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// The library, which cargo puts beside the tests that need it.
+/// The library, which cargo builds beside the tests that need it.
 fn library() -> PathBuf {
     let test = std::env::current_exe().expect("this test");
     let folders = test.ancestors().skip(1).take(2);
@@ -50,13 +49,13 @@ fn library() -> PathBuf {
     found.find(|library| library.exists()).expect("the library beside the tests")
 }
 
-/// Runs a program in a folder, which its store is in too, in a session of its own as `interleaf
-/// extend` begins it.
+/// Runs a program in a folder that also holds its store, in a session as `interleaf extend` begins
+/// it.
 fn extended(program: &Path, folder: &Path, arguments: &[&str], faults: FaultMode) -> Output {
     extended_with(None, program, folder, arguments, faults)
 }
 
-/// The same, with one more library that is preloaded.
+/// As `extended`, with one more preloaded library.
 fn extended_with(
     preloaded: Option<&Path>,
     program: &Path,
@@ -65,7 +64,7 @@ fn extended_with(
     faults: FaultMode,
 ) -> Output {
     let base = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
-    let settings = Settings {
+    let settings = SessionSettings {
         schema: SCHEMA.into(),
         dram_bytes: MEMORY,
         stores: vec![folder.into()],
@@ -105,18 +104,18 @@ fn text(output: &Output) -> String {
     format!("{}\n{}\n{}", output.status, of(&output.stdout), of(&output.stderr))
 }
 
-/// Runs a program both ways: it succeeds and says the same, and leaves nothing behind.
+/// Runs a program extended and not: it must succeed with the same output, and leave no file.
 fn same(name: &str, arguments: &[&str]) {
     same_by(name, arguments, FaultMode::Thread);
 }
 
-/// The same, with the choice of who serves faults.
+/// The same, with a mode of serving faults.
 fn same_by(name: &str, arguments: &[&str], faults: FaultMode) {
     let (folder, program) = compile(name);
     same_program(None, &program, folder.path(), arguments, faults);
 }
 
-/// The same of a program that was compiled, with one more library that is preloaded both times.
+/// The same for a compiled program, with one more preloaded library in both runs.
 fn same_program(
     preloaded: Option<&Path>,
     program: &Path,
@@ -140,7 +139,7 @@ fn blocks() {
     same("malloc.c", &[]);
 }
 
-/// What none of them is large enough for, all together are.
+/// Allocations that are too small to be extended, but count together.
 #[test]
 fn pieces() {
     same("pieces.c", &[]);
@@ -167,7 +166,8 @@ fn kernel_and_threads() {
     same("access.c", &["file"]);
 }
 
-/// Kernel threads and registered buffers: what is held for long is tried again, and all else goes.
+/// Kernel threads and registered buffers: pages that stay pinned are retried, and all others are
+/// evicted.
 #[test]
 fn a_ring_of_io_uring() {
     same("ring.c", &["file"]);
@@ -178,7 +178,7 @@ fn a_transform_and_a_factorisation() {
     same("numeric.c", &[]);
 }
 
-/// What waits for no system call does not notice who serves its faults.
+/// Programs without blocking system calls work in both modes of serving faults.
 #[test]
 fn blocks_in_signals() {
     same_by("malloc.c", &[], FaultMode::Signal);
@@ -199,22 +199,23 @@ fn numbers_in_signals() {
     same_by("numeric.c", &[], FaultMode::Signal);
 }
 
-/// Threads, a handler of SIGBUS and other handlers of the program's own, that block what they like;
-/// system calls that meet pages that are not there, and children.
+/// Threads, a handler of SIGBUS and other handlers of the program, with any signals blocked; system
+/// calls on missing pages, and children.
 #[test]
 fn signals() {
     same_by("signals.c", &["file"], FaultMode::Thread);
     same_by("signals.c", &["file", "EFAULT"], FaultMode::Signal);
 }
 
-/// Says that something is not tested, because a package is not installed; fails where it must be.
+/// Reports a test as skipped because a package is not installed; fails where the package is
+/// required.
 fn not_tested(what: &str, package: &str) {
     let is_required = std::env::var_os("INTERLEAF_PROGRAMS").is_some_and(|it| it == "required");
     assert!(!is_required, "{package} is not installed");
     say(&format!("{what} is not tested: {package} is not installed\n"));
 }
 
-/// Past what the test's harness keeps to itself: nobody sees that of a test that passes.
+/// Printed past the output that the test harness captures.
 fn say(text: &str) {
     std::io::stderr().write_all(text.as_bytes()).expect("the standard error");
 }
@@ -229,14 +230,14 @@ fn an_allocator_of_the_program() {
     }
 }
 
-/// An allocator as a library: its file, what it is linked with, and the package that it is of.
+/// An allocator as a library: its file, its linker flags, and its package.
 struct Allocator {
     file: &'static str,
     link: &'static [&'static str],
     package: &'static str,
 }
 
-/// Runs programs with an allocator, linked and preloaded, both ways.
+/// Runs programs with an allocator, linked and preloaded, extended and not.
 fn same_with(allocator: &Allocator) {
     let Allocator { file, link, package } = allocator;
     let mut libraries = ["/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64"]
@@ -255,7 +256,7 @@ fn same_with(allocator: &Allocator) {
         same_program(None, &path("linked"), folder.path(), &[], faults);
         same_program(Some(&library), &path("preloaded"), folder.path(), &[], faults);
     }
-    // Not in signals: what it prints may be in memory that is not there (EFAULT).
+    // Not in signal mode: output buffers may be in missing pages (EFAULT).
     same_program(Some(&library), &path("containers"), folder.path(), &[], FaultMode::Thread);
 }
 
@@ -272,7 +273,7 @@ fn jemalloc() {
     same_with(&Allocator { file: "libjemalloc.so", link, package: "libjemalloc-dev" });
 }
 
-/// Linked into the program itself, which defines `malloc` then.
+/// An allocator that is linked into the program itself, which defines `malloc` then.
 #[test]
 fn jemalloc_in_the_program() {
     let library = "/usr/lib/x86_64-linux-gnu/libjemalloc.a";
@@ -329,18 +330,18 @@ fn first_allocations() {
     }
 }
 
-/// All threads of a program change their user with it, those of the pager too.
+/// All threads of a program change their user with it, including the pager's.
 #[test]
 fn a_change_of_user() {
     use std::os::unix::fs::MetadataExt as _;
     match std::fs::metadata("/proc/self").expect("this process").uid() {
         0 => same("user.c", &[]),
-        // Nobody can install that: it is the user's choice.
+        // Not by `not_tested`: no package makes a user root.
         _ => say("a change of the user is not tested: this is not root\n"),
     }
 }
 
-/// Runs a script for Python both ways, if what it needs is there.
+/// Runs a Python script extended and not, if its packages are installed.
 fn same_script(name: &str, needed: (&str, &[&str]), package: &str) {
     let python = "/usr/bin/python3";
     let has = Command::new(needed.0).args(needed.1).output();
@@ -354,7 +355,7 @@ fn same_script(name: &str, needed: (&str, &[&str]), package: &str) {
     let plain = plain.arg(&script).envs(ONE_THREAD).output().expect("Python");
     assert!(plain.status.success(), "{}", text(&plain));
     let script = script.to_str().expect("a path of letters");
-    // Not in signals: Python reads what it imports into memory that may not be there (EFAULT).
+    // Not in signal mode: Python reads modules into memory that may be missing (EFAULT).
     let output = extended(Path::new(python), folder.path(), &[script], FaultMode::Thread);
     assert_eq!(text(&output), text(&plain));
 }
@@ -367,8 +368,8 @@ fn redis() {
     same_script("server.py", ("redis-server", &["--version"]), "redis-server");
 }
 
-/// NumPy rounds the same, multiplied, transformed, sorted and solved, with a budget of a part of
-/// what it has.
+/// NumPy rounds the same in products, transforms, sorting and solving, with a budget below its
+/// memory.
 #[test]
 fn numpy() {
     same_script("arrays.py", NUMPY, "python3-numpy");
@@ -379,13 +380,13 @@ fn children() {
     same("fork.c", &["1000", "file"]);
 }
 
-/// Processes that share memory, also when the first of them has gone.
+/// Processes that share memory, also after the first of them has ended.
 #[test]
 fn sharing() {
     same("shared.c", &["file"]);
 }
 
-/// Workers of Python that fill one array, twice the budget, together.
+/// Python workers that fill one array of twice the budget together.
 #[test]
 fn workers() {
     same_script("workers.py", NUMPY, "python3-numpy");

@@ -8,7 +8,7 @@ use super::rounded;
 use interleaf_pager::{
     cache::Counts,
     session::ledger::{BudgetLedger, Process},
-    session::{PAGE_BYTES, Settings},
+    session::{PAGE_BYTES, SessionSettings},
 };
 use serde::{Deserialize, Serialize};
 use std::{
@@ -107,7 +107,7 @@ impl Seen {
 
 impl ExtendDocument {
     /// The statistics of the processes of a session.
-    pub fn new(settings: &Settings, ledger: &BudgetLedger, seen: &Seen) -> Self {
+    pub fn new(settings: &SessionSettings, ledger: &BudgetLedger, seen: &Seen) -> Self {
         let here = ledger.processes();
         let all = here.iter().map(|process| process.counts).chain([ledger.past_counts()]);
         let total =

@@ -13,7 +13,7 @@ use interleaf_linux::{
 use interleaf_model::units::Bytes;
 use interleaf_pager::{
     rights::{self, MissingRight},
-    session::{PAGE_BYTES, Session, Settings},
+    session::{PAGE_BYTES, Session, SessionSettings},
     store::{self, FileStore, Options, backing},
 };
 use interleaf_record::extend::CheckDocument;
@@ -71,7 +71,7 @@ const STRICT: u64 = 2;
 /// Everything that was found.
 pub(super) fn checks(
     options: &ExtendOptions,
-    settings: &Settings,
+    settings: &SessionSettings,
     name: Option<&str>,
     library: &Path,
 ) -> Vec<CheckDocument> {
@@ -265,7 +265,10 @@ fn store(path: &Path, refused: Option<&store::StoreRefused>) -> CheckDocument {
 }
 
 /// The session that the command would join, or why none can begin or be joined.
-fn joined(name: Option<&str>, settings: &Settings) -> Result<Option<Session>, CheckDocument> {
+fn joined(
+    name: Option<&str>,
+    settings: &SessionSettings,
+) -> Result<Option<Session>, CheckDocument> {
     let joined = Session::base().and_then(|base| match name {
         Some(name) => Session::joined(&base, name, settings),
         None => Ok(None),

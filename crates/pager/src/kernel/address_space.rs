@@ -16,8 +16,8 @@ use std::{
     sync::Arc,
 };
 
-/// An address space that the fault server maps pages into. Pages are named by their addresses in the
-/// reservation of the pager, and parts of frames by bytes from the first frame.
+/// An address space that the fault server maps pages into. Pages are named by their addresses in
+/// the reservation of the pager, and parts of frames by bytes from the first frame.
 pub(crate) trait AddressSpace: Send {
     /// Pending faults.
     ///
@@ -34,8 +34,8 @@ pub(crate) trait AddressSpace: Send {
     /// Maps frames at the pages from an address on, and wakes the threads that wait for them.
     fn map_in(&mut self, frames: &mut Frames, part: &Range<usize>, page: usize);
 
-    /// Unmaps pages, whose content returns to their frames. Returns whether some were missing; these
-    /// frames are zeros then.
+    /// Unmaps pages, whose content returns to their frames. Returns whether some were missing;
+    /// these frames are zeros then.
     fn unmap_out(
         &mut self,
         frames: &mut Frames,

@@ -11,13 +11,14 @@
 //! affinity mask is restored as soon as the page is mapped.
 
 use crate::page::Page;
+use interleaf_procfs::{files::Files, stat::Stat};
 use rustix::{
     io,
     process::Pid,
     thread::{CpuSet, sched_getaffinity, sched_setaffinity},
 };
 use std::{
-    fs, mem,
+    mem,
     ops::Range,
     thread,
     time::{Duration, Instant},
@@ -75,7 +76,7 @@ impl CpuSharing {
     pub(crate) fn yield_cpu(&mut self) {
         let began = self.pinned_thread.is_some().then(Instant::now);
         thread::yield_now();
-        // Neither the pinned thread nor the pager's thread ran so long.
+        // The pinned thread and the pager's thread never run that long.
         self.preempted += u32::from(began.is_some_and(|began| began.elapsed() > YIELD_MAX));
     }
 
@@ -172,10 +173,8 @@ impl Drop for CpuSharing {
 
 /// The CPU that a thread of this process ran on last.
 fn cpu_of(thread: u32) -> Option<usize> {
-    let stat = fs::read_to_string(format!("/proc/self/task/{thread}/stat")).ok()?;
-    // The name in parentheses is the second field, and may hold spaces; this is the 39th.
-    let (_, fields) = stat.rsplit_once(')')?;
-    let cpu = fields.split_ascii_whitespace().nth(36)?.parse().ok()?;
+    let stat = Files::live().of_thread(thread, "stat").ok()??;
+    let cpu = Stat::parse(&stat)?.cpu()?;
     (cpu < CpuSet::MAX_CPU).then_some(cpu)
 }
 

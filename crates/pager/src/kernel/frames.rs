@@ -113,7 +113,7 @@ impl Frames {
     /// The bytes of a part that no other code uses, to write.
     pub(crate) fn part_mut(&mut self, part: Range<usize>) -> &mut [u8] {
         // SAFETY: the kernel allocates pages of plain frames at a touch. The part belongs to one
-        // extent, and the borrow of `self` keeps other users given_back.
+        // extent, and the borrow of `self` excludes other users.
         unsafe { self.memory.part_mut(part) }
     }
 

@@ -77,7 +77,7 @@ impl Memory {
     /// Writes bytes at an offset.
     ///
     /// # Safety
-    /// They lie within the memory, and no other code uses that part.
+    /// The bytes lie within the memory, and no other code uses that part.
     pub(crate) unsafe fn put(&self, at: usize, bytes: &[u8]) {
         debug_assert!(at + bytes.len() <= self.bytes);
         // SAFETY: the memory is mapped, and by the caller no other code uses it.

@@ -1,7 +1,7 @@
 //! Faults that are served in the faulting thread: in a handler of SIGBUS, which the kernel raises
-//! instead of sending a message to the pager's thread (`UFFD_FEATURE_SIGBUS`). A minor fault costs no
-//! context switch then; for all other faults the thread queues a request for the pager's thread, and
-//! waits.
+//! instead of sending a message to the pager's thread (`UFFD_FEATURE_SIGBUS`). A minor fault costs
+//! no context switch then; for all other faults the thread queues a request for the pager's thread,
+//! and waits.
 //!
 //! The kernel raises no signal for faults of its own: a system call that meets a missing page fails
 //! with `EFAULT`. And it ends a program of which a thread has SIGBUS blocked. So this mode is an
@@ -46,11 +46,12 @@ use std::{
 /// Pagers of a process that may serve faults in a signal handler.
 const PAGERS: usize = 16;
 
-/// Tries to lock the fault server, which is held for a moment as a rule: some ten microseconds, less
-/// than it takes to sleep and be woken.
+/// Tries to lock the fault server, which is held for a moment as a rule: some ten microseconds,
+/// less than it takes to sleep and be woken.
 const TRIES: u32 = 1000;
 
-/// `BUS_ADRERR` of `asm-generic/siginfo.h`, the code of a missing page. A poisoned page has another.
+/// `BUS_ADRERR` of `asm-generic/siginfo.h`, the code of a missing page. A poisoned page has
+/// another.
 const ADDRESS: i32 = 2;
 
 /// All signals, including those that the C library reserves.
@@ -130,7 +131,8 @@ fn serve(address: usize, is_write: bool) -> bool {
             return false;
         }
         entry.users.fetch_add(1, SeqCst);
-        // SAFETY: as long as the pointer is set and this thread is counted, the value is not dropped.
+        // SAFETY: as long as the pointer is set and this thread is counted, the value is not
+        // dropped.
         let served = unsafe { entry.served.load(SeqCst).as_ref() };
         let served = served.filter(|served| served.addresses.contains(&address));
         let is_ours = served.is_some_and(|served| served.serve(address, is_write));

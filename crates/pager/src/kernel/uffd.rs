@@ -61,14 +61,14 @@ struct Api {
 }
 
 #[repr(C)]
-struct Addresses {
+struct AddressRange {
     start: u64,
     len: u64,
 }
 
 #[repr(C)]
 struct Register {
-    range: Addresses,
+    range: AddressRange,
     mode: u64,
     ioctls: u64,
 }
@@ -93,20 +93,20 @@ struct Copy {
 
 #[repr(C)]
 struct Poison {
-    range: Addresses,
+    range: AddressRange,
     mode: u64,
     updated: i64,
 }
 
 #[repr(C)]
 struct Protect {
-    range: Addresses,
+    range: AddressRange,
     mode: u64,
 }
 
 #[repr(C)]
 struct Continue {
-    range: Addresses,
+    range: AddressRange,
     mode: u64,
     mapped: i64,
 }
@@ -114,7 +114,7 @@ struct Continue {
 /// A message of a fault. Messages of other events differ after the first byte.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
-struct Message {
+struct FaultMessage {
     event: u8,
     reserved: [u8; 7],
     flags: u64,
@@ -125,8 +125,8 @@ struct Message {
 
 const API: Opcode = opcode::read_write::<Api>(GROUP, 0x3f);
 const REGISTER: Opcode = opcode::read_write::<Register>(GROUP, 0x00);
-const UNREGISTER: Opcode = opcode::read::<Addresses>(GROUP, 0x01);
-const WAKE: Opcode = opcode::read::<Addresses>(GROUP, 0x02);
+const UNREGISTER: Opcode = opcode::read::<AddressRange>(GROUP, 0x01);
+const WAKE: Opcode = opcode::read::<AddressRange>(GROUP, 0x02);
 const COPY: Opcode = opcode::read_write::<Copy>(GROUP, 0x03);
 const MOVE: Opcode = opcode::read_write::<Move>(GROUP, 0x05);
 const PROTECT: Opcode = opcode::read_write::<Protect>(GROUP, 0x06);
@@ -138,11 +138,11 @@ const MESSAGES: usize = 64;
 
 /// A buffer for messages, which the caller reuses.
 #[derive(Clone, Debug)]
-pub struct Messages([Message; MESSAGES]);
+pub struct Messages([FaultMessage; MESSAGES]);
 
 impl Default for Messages {
     fn default() -> Self {
-        Self([Message::default(); MESSAGES])
+        Self([FaultMessage::default(); MESSAGES])
     }
 }
 
@@ -222,7 +222,7 @@ impl Userfault {
     /// # Errors
     /// When they are not anonymous memory of this process.
     pub fn register(&self, addresses: &Range<usize>) -> io::Result<()> {
-        let mut register = Register { range: of(addresses), mode: MISSING, ioctls: 0 };
+        let mut register = Register { range: to_range(addresses), mode: MISSING, ioctls: 0 };
         self.call::<REGISTER, _>(&mut register)
     }
 
@@ -232,7 +232,7 @@ impl Userfault {
     /// # Errors
     /// When they are not such memory of this process.
     pub(crate) fn register_shared(&self, addresses: &Range<usize>) -> io::Result<()> {
-        let mut register = Register { range: of(addresses), mode: ALL_MODES, ioctls: 0 };
+        let mut register = Register { range: to_range(addresses), mode: ALL_MODES, ioctls: 0 };
         self.call::<REGISTER, _>(&mut register)
     }
 
@@ -245,7 +245,7 @@ impl Userfault {
     pub(crate) fn continue_pages(&self, addresses: &Range<usize>) -> io::Result<()> {
         let mut start = addresses.start;
         while start < addresses.end {
-            let range = of(&(start..addresses.end));
+            let range = to_range(&(start..addresses.end));
             let mut mapping = Continue { range, mode: 0, mapped: 0 };
             match self.call::<CONTINUE, _>(&mut mapping) {
                 Ok(()) => return Ok(()),
@@ -264,7 +264,7 @@ impl Userfault {
     pub(crate) fn write_protect(&self, addresses: &Range<usize>, on: bool) -> io::Result<()> {
         let mode = if on { PROTECTED } else { 0 };
         loop {
-            match self.call::<PROTECT, _>(&mut Protect { range: of(addresses), mode }) {
+            match self.call::<PROTECT, _>(&mut Protect { range: to_range(addresses), mode }) {
                 Err(Errno::AGAIN) => std::thread::yield_now(),
                 done => return done,
             }
@@ -276,7 +276,7 @@ impl Userfault {
     /// # Errors
     /// When they were not registered.
     pub fn unregister(&self, addresses: &Range<usize>) -> io::Result<()> {
-        self.call::<UNREGISTER, _>(&mut of(addresses))
+        self.call::<UNREGISTER, _>(&mut to_range(addresses))
     }
 
     /// Wakes the threads that wait for pages at these addresses; they repeat the access.
@@ -284,7 +284,7 @@ impl Userfault {
     /// # Errors
     /// When the addresses are not registered.
     pub fn wake(&self, addresses: &Range<usize>) -> io::Result<()> {
-        self.call::<WAKE, _>(&mut of(addresses))
+        self.call::<WAKE, _>(&mut to_range(addresses))
     }
 
     /// Moves `len` bytes of pages from `src` to `dst`, where no pages are, and wakes the threads
@@ -356,7 +356,7 @@ impl Userfault {
     /// # Errors
     /// When the addresses are not registered, or a page is mapped.
     pub fn poison(&self, addresses: &Range<usize>) -> io::Result<()> {
-        self.call::<POISON, _>(&mut Poison { range: of(addresses), mode: 0, updated: 0 })
+        self.call::<POISON, _>(&mut Poison { range: to_range(addresses), mode: 0, updated: 0 })
     }
 
     /// Pending faults, as many as one `read(2)` returns.
@@ -382,7 +382,7 @@ impl Userfault {
                 Err(why) => return Err(why),
             }
         };
-        let count = read / mem::size_of::<Message>();
+        let count = read / mem::size_of::<FaultMessage>();
         let faults = messages.0[..count].iter().filter(|it| it.event == PAGEFAULT);
         Ok(faults.map(|message| {
             let is_write = message.flags & WRITE != 0;
@@ -440,8 +440,8 @@ unsafe impl Ioctl for NewDescriptor {
     }
 }
 
-const fn of(addresses: &Range<usize>) -> Addresses {
-    Addresses { start: addresses.start as u64, len: (addresses.end - addresses.start) as u64 }
+const fn to_range(addresses: &Range<usize>) -> AddressRange {
+    AddressRange { start: addresses.start as u64, len: (addresses.end - addresses.start) as u64 }
 }
 
 #[cfg(test)]

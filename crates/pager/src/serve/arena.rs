@@ -4,7 +4,7 @@
 //! part of the same heap, and the kernel limits the mappings of a process
 //! ([`vm.max_map_count`](https://docs.kernel.org/admin-guide/sysctl/vm.html)).
 
-use crate::page::PAGE_BYTES;
+use crate::page::{HUGE_BYTES, PAGE_BYTES};
 use std::{
     collections::{BTreeMap, BTreeSet},
     ops::Range,
@@ -12,7 +12,7 @@ use std::{
 
 /// Large regions begin at a huge page and are followed by at least one free huge page, so that no
 /// stream of accesses goes from one region to the next. Smaller regions are small.
-pub(crate) const SPACING: usize = 2 << 20;
+pub(crate) const SPACING: usize = HUGE_BYTES;
 
 /// Bytes of a slab.
 const SLAB: usize = 64 << 20;
@@ -233,7 +233,8 @@ mod tests {
                 }
             }
             given.into_iter().for_each(|region| arena.set(region, Owner::Free));
-            prop_assert_eq!(arena.allocate(all.len() - SPACING, 1), Some(SPACING..(1 << 30) - SPACING));
+            let whole = Some(SPACING..(1 << 30) - SPACING);
+            prop_assert_eq!(arena.allocate(all.len() - SPACING, 1), whole);
         }
 
         #[test]

@@ -316,7 +316,7 @@ impl FaultServer {
         }
         mem::swap(&mut self.mapped, &mut self.draining);
         self.cache.commit_mapped(self.draining.iter().map(|mapped| mapped.fault), actions);
-        self.act(actions)?;
+        self.execute(actions)?;
         debug_assert!(self.draining.is_empty(), "the cache confirms each mapped extent");
         Ok(true)
     }
@@ -348,7 +348,7 @@ impl FaultServer {
         }
         // Serve known faults before polling for new ones.
         is_busy |= !actions.is_empty();
-        self.act(actions)?;
+        self.execute(actions)?;
         // No page is mapped while a fork is prepared.
         let faults: Vec<_> = match (&self.freeze, &self.waiters) {
             (Some(_), _) => vec![],
@@ -376,16 +376,16 @@ impl FaultServer {
             }
             self.stalls.begin(page, now);
             self.cache.on(Event::Fault(PageFault { thread, page, offset, is_write }), actions);
-            self.act(actions)?;
+            self.execute(actions)?;
         }
         is_busy |= !actions.is_empty();
-        self.act(actions)?;
+        self.execute(actions)?;
         is_busy |= self.start_transfers(actions)?;
         // Evict while the reads that threads wait for are under way.
         for (id, span, is_dirty) in mem::take(&mut self.moving_out) {
             is_busy = true;
             self.move_out(id, span, is_dirty, actions);
-            self.act(actions)?;
+            self.execute(actions)?;
         }
         is_busy |= !self.moving_out.is_empty() | self.start_transfers(actions)?;
         self.release_frames();
@@ -433,7 +433,7 @@ impl FaultServer {
             for token in failed {
                 self.finish_transfer(token, false, actions);
             }
-            self.act(actions)?;
+            self.execute(actions)?;
         }
         self.store.submit()?;
         Ok(true)
@@ -449,8 +449,9 @@ impl FaultServer {
         }
     }
 
-    /// Whether the program has mapped something else at an address. `try_lock`: a signal handler may
-    /// fault while its thread holds the arena lock. A wrong `false` makes the thread fault again.
+    /// Whether the program has mapped something else at an address. `try_lock`: a signal handler
+    /// may fault while its thread holds the arena lock. A wrong `false` makes the thread fault
+    /// again.
     fn is_foreign(&self, address: usize) -> bool {
         let is_foreign = |arena: MutexGuard<'_, Arena>| {
             let pieces = arena.pieces(address..address + PAGE_BYTES);
@@ -474,7 +475,7 @@ impl FaultServer {
         freeze.frozen.send(child);
         let _ = freeze.thaw.receive();
         self.cache.on(Event::Thaw, actions);
-        self.act(actions)
+        self.execute(actions)
     }
 
     /// Handles all requests. Returns whether one was to stop.
@@ -533,7 +534,7 @@ impl FaultServer {
         self.cache.on(Event::Erased(page), actions);
     }
 
-    fn act(&mut self, actions: &mut Vec<Action>) -> io::Result<()> {
+    fn execute(&mut self, actions: &mut Vec<Action>) -> io::Result<()> {
         let mut at = 0;
         while at < actions.len() {
             let action = actions[at];

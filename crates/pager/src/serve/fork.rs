@@ -28,7 +28,8 @@ use std::{
     sync::{Arc, MutexGuard, PoisonError, RwLockWriteGuard, atomic::Ordering},
 };
 
-/// A process that is ready to fork. Holds all locks of the pager, so that the child finds them free.
+/// A process that is ready to fork. Holds all locks of the pager, so that the child finds them
+/// free.
 #[derive(Debug)]
 pub struct Fork<'a> {
     pager: &'a Pager,

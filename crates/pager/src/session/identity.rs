@@ -1,5 +1,6 @@
 //! The identity of a process in the ledger: its number and its start time.
 
+use interleaf_procfs::{files::Files, stat::Stat};
 use std::io;
 
 /// The owner of a slot that is being cleared or prepared.
@@ -29,21 +30,10 @@ impl Identity {
     /// # Errors
     /// When `/proc` cannot be read.
     pub fn of(pid: u32) -> io::Result<Option<Self>> {
-        let text = match std::fs::read(format!("/proc/{pid}/stat")) {
-            Ok(text) => text,
-            Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(None),
-            // The process has ended since the file was opened.
-            Err(why) if why.raw_os_error() == Some(libc::ESRCH) => return Ok(None),
-            Err(why) => return Err(why),
-        };
-        // The process's name is in brackets before, and may contain any character.
-        let rest = text.iter().rposition(|byte| *byte == b')').map(|at| &text[at + 1..]);
-        let fields = String::from_utf8_lossy(rest.unwrap_or_default()).into_owned();
-        let fields: Vec<&str> = fields.split_whitespace().collect();
-        // Fields are numbered from 1, and the state is the third.
-        let is_there = fields.first().is_some_and(|state| !matches!(*state, "Z" | "X"));
-        let start = fields.get(19).and_then(|start| start.parse::<u64>().ok());
-        Ok(start.filter(|_| is_there).map(|start| Self { pid, start: start as u32 }))
+        let text = Files::live().of_process(pid, "stat")?;
+        let stat = text.as_deref().and_then(Stat::parse).filter(|stat| !stat.is_zombie());
+        let start = stat.and_then(|stat| stat.start_ticks());
+        Ok(start.map(|start| Self { pid, start: start as u32 }))
     }
 
     /// Whether the process still runs; `true` when `/proc` cannot be read.

@@ -45,7 +45,7 @@ impl Session {
         let stores: Vec<&Path> = self.settings.stores.iter().map(PathBuf::as_path).collect();
         let options = Options { force: self.settings.force, ..Options::default() };
         let store = FileStore::open_all(&stores, options).map_err(|why| why.to_string())?;
-        Ok(store.released_by(Some(Releaser::of(self.folder()))))
+        Ok(store.released_by(Some(Releaser::in_folder(self.folder()))))
     }
 
     /// The settings of the process's cache. It has frames for the whole budget; the ledger limits

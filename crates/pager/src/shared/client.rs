@@ -4,7 +4,7 @@
 
 use super::{
     SOCKET,
-    pieces::Pieces,
+    pieces::MappedPieces,
     wire::{Message, Wire},
 };
 use crate::{
@@ -33,7 +33,7 @@ pub struct Client {
     wire: Arc<Wire>,
     /// Kept open as long as a region is mapped: without it, missing pages would be zeros.
     faults: Userfault,
-    pieces: Pieces,
+    pieces: MappedPieces,
 }
 
 /// Addresses that a child is to share, with their protection (`PROT_...`).
@@ -47,7 +47,7 @@ impl Client {
     pub fn join(folder: &Path) -> io::Result<Self> {
         let path = folder.join(SOCKET);
         let (wire, faults) = connect(&path)?;
-        let client = Self { path, wire, faults, pieces: Pieces::default() };
+        let client = Self { path, wire, faults, pieces: MappedPieces::default() };
         client.watch_server()?;
         Ok(client)
     }

@@ -1,6 +1,6 @@
 //! The address spaces that share memory files: pages are mapped into them and unmapped from them.
 
-use super::pieces::Pieces;
+use super::pieces::MappedPieces;
 use crate::{
     fatal::fatal,
     kernel::{
@@ -70,7 +70,7 @@ struct MemoryFile {
 #[derive(Debug)]
 struct PeerSpace {
     faults: Userfault,
-    pieces: Pieces,
+    pieces: MappedPieces,
 }
 
 impl Peers {
@@ -86,7 +86,7 @@ impl Peers {
         let id = table.last_id;
         let data = epoll::EventData::new_u64(id);
         epoll::add(&self.epoll, &faults, data, epoll::EventFlags::IN)?;
-        table.spaces.insert(id, PeerSpace { faults, pieces: Pieces::default() });
+        table.spaces.insert(id, PeerSpace { faults, pieces: MappedPieces::default() });
         Ok(id)
     }
 

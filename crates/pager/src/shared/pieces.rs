@@ -5,35 +5,35 @@ use std::{collections::BTreeMap, ops::Range};
 /// Mapped pieces of an address space. Pages are named by addresses in the reservation of the
 /// server, which are the same for all processes.
 #[derive(Debug, Default)]
-pub(super) struct Pieces(BTreeMap<usize, Piece>);
+pub(super) struct MappedPieces(BTreeMap<usize, MappedPiece>);
 
 #[derive(Clone, Copy, Debug)]
-struct Piece {
+struct MappedPiece {
     end: usize,
     page: usize,
 }
 
-impl Pieces {
+impl MappedPieces {
     /// Pages from `page` on are mapped at these addresses, in place of anything else.
     pub(super) fn insert(&mut self, addresses: &Range<usize>, page: usize) {
         self.remove(addresses);
-        self.0.insert(addresses.start, Piece { end: addresses.end, page });
+        self.0.insert(addresses.start, MappedPiece { end: addresses.end, page });
     }
 
-    /// These addresses are unmapped.
+    /// Removes the pieces at these addresses.
     pub(super) fn remove(&mut self, addresses: &Range<usize>) {
         for (part, page) in self.parts(addresses) {
-            let Some((&start, &Piece { end, page: first })) =
+            let Some((&start, &MappedPiece { end, page: first })) =
                 self.0.range(..=part.start).next_back()
             else {
                 continue;
             };
             self.0.remove(&start);
             if start < part.start {
-                self.0.insert(start, Piece { end: part.start, page: first });
+                self.0.insert(start, MappedPiece { end: part.start, page: first });
             }
             if part.end < end {
-                self.0.insert(part.end, Piece { end, page: page + part.len() });
+                self.0.insert(part.end, MappedPiece { end, page: page + part.len() });
             }
         }
     }
@@ -42,7 +42,7 @@ impl Pieces {
     pub(super) fn parts(&self, addresses: &Range<usize>) -> Vec<(Range<usize>, usize)> {
         let over = self.0.range(..addresses.end).rev();
         let over = over.take_while(|(_, piece)| piece.end > addresses.start);
-        let part = |(start, piece): (&usize, &Piece)| {
+        let part = |(start, piece): (&usize, &MappedPiece)| {
             let first = addresses.start.max(*start);
             (first..addresses.end.min(piece.end), piece.page + (first - start))
         };
@@ -51,7 +51,7 @@ impl Pieces {
 
     /// The addresses at which pages are mapped.
     pub(super) fn places(&self, pages: &Range<usize>) -> Vec<Range<usize>> {
-        let place = |(start, piece): (&usize, &Piece)| {
+        let place = |(start, piece): (&usize, &MappedPiece)| {
             let first = pages.start.max(piece.page);
             let last = pages.end.min(piece.page + (piece.end - start));
             (first < last).then(|| start + (first - piece.page)..start + (last - piece.page))
@@ -82,7 +82,7 @@ mod tests {
                 (0_usize..64, 1_usize..32, proptest::option::of(100_usize..200)), 0..40,
             ),
         ) {
-            let mut pieces = Pieces::default();
+            let mut pieces = MappedPieces::default();
             let mut model = [None; 64];
             for (start, length, page) in steps {
                 let addresses = start..(start + length).min(64);

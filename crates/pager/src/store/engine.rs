@@ -63,17 +63,17 @@ pub struct Ring {
     /// Entries that did not fit into the submission queue.
     waiting: VecDeque<squeue::Entry>,
     /// Lists of pieces, which the kernel reads when it takes an entry.
-    pieces: HashMap<u64, Pieces>,
+    pieces: HashMap<u64, IoVectors>,
     times: HashMap<u64, Box<types::Timespec>>,
 }
 
-/// Pieces of memory in the kernel's structure.
-struct Pieces(Vec<libc::iovec>);
+/// IoVectors of memory in the kernel's structure.
+struct IoVectors(Vec<libc::iovec>);
 
 // SAFETY: they are addresses, which are not dereferenced here.
-unsafe impl Send for Pieces {}
+unsafe impl Send for IoVectors {}
 
-impl Pieces {
+impl IoVectors {
     fn new(pieces: &[Piece]) -> Self {
         debug_assert!(pieces.len() <= PIECES_MAX);
         let piece = |piece: &Piece| libc::iovec {
@@ -111,7 +111,7 @@ impl Ring {
 
 impl Engine for Ring {
     unsafe fn push(&mut self, token: u64, job: &Job) {
-        let pieces = Pieces::new(&job.pieces);
+        let pieces = IoVectors::new(&job.pieces);
         let (fd, first, count) = (types::Fd(job.file), pieces.0.as_ptr(), pieces.0.len() as u32);
         let entry = if job.is_write {
             opcode::Writev::new(fd, first, count).offset(job.offset).build()
@@ -255,7 +255,7 @@ impl Threads {
 }
 
 fn transfer(job: &Job) -> Result<usize, Errno> {
-    let pieces = Pieces::new(&job.pieces);
+    let pieces = IoVectors::new(&job.pieces);
     let (first, count) = (pieces.0.as_ptr(), pieces.0.len() as libc::c_int);
     let offset = job.offset as libc::off_t;
     // SAFETY: by the caller of `push` the file is open and the memory mapped.

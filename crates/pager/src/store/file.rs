@@ -67,7 +67,7 @@ pub struct FileStore {
     stripes: Stripes,
     layers: Layers,
     files: LayerFiles,
-    /// Why threads are used in file of `io_uring`.
+    /// The error of `io_uring`, if threads are used in its place.
     no_ring: Option<io::Error>,
     pending: HashMap<u64, PendingTransfer>,
     parts: Vec<Option<TransferPart>>,
@@ -257,7 +257,7 @@ impl FileStore {
         begun
     }
 
-    /// Handles the result of a part. Returns the transfer transfer if it is finished.
+    /// Handles the result of a part. Returns the transfer if it is finished.
     fn on_result(&mut self, at: u64, result: Result<usize, Errno>) -> Option<Completed> {
         let part = self.parts.get_mut(at as usize)?.as_mut()?;
         let next = match &mut part.tried {

@@ -47,7 +47,7 @@ pub struct Releaser {
 
 impl Releaser {
     /// The releasers that listen in the folder of a session, now or later.
-    pub fn of(folder: &Path) -> Self {
+    pub fn in_folder(folder: &Path) -> Self {
         Self { folder: folder.into() }
     }
 
@@ -135,7 +135,7 @@ mod tests {
         let (mut keeper, other) = UnixStream::pair().unwrap();
         let open = || {
             let store = FileStore::open_all(&[stores.path()], Options::default()).unwrap();
-            store.released_by(Some(Releaser::of(folder.path())))
+            store.released_by(Some(Releaser::in_folder(folder.path())))
         };
         drop(open());
         // A releaser that was killed does not listen.

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use std::{os::fd::RawFd, time::Duration};
 
 /// The rest of a transfer is cut to whole blocks, as direct transfers need.
-const BLOCK: usize = 4096;
+const BLOCK: usize = crate::page::PAGE_BYTES;
 
 /// A transfer of one file.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,57 +3,27 @@
 #![expect(unsafe_code, reason = "calls that no crate wraps")]
 
 use super::Hints;
-use crate::page::Page;
-use rustix::{
-    ioctl::{Opcode, opcode},
-    process::{Pid, PidfdFlags, pidfd_open},
+use crate::page::{self, Page};
+use interleaf_procfs::{
+    files::Files,
+    maps::{self, Mapping},
+    pagemap::{PageRegion, scan_resident},
 };
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::{
-    fs::{self, File},
+    fs::File,
     io,
     ops::Range,
-    os::fd::{AsRawFd, OwnedFd},
+    os::fd::{AsFd, AsRawFd, OwnedFd},
 };
 
-const PAGE_BYTES: u64 = 4096;
+const PAGE_BYTES: u64 = page::PAGE_BYTES as u64;
 
-/// The most ranges that one scan returns.
+/// The most ranges that one call of the kernel returns.
 const RANGES_MAX: usize = 1024;
 
 /// The most ranges of one `process_madvise(2)`: `UIO_MAXIOV`.
 const HINTS_MAX: usize = 1024;
-
-/// `PAGE_IS_PRESENT` of `linux/fs.h`.
-const PRESENT: u64 = 1 << 3;
-
-/// `struct pm_scan_arg` of `linux/fs.h`: `PAGEMAP_SCAN`, which came with 6.7.
-#[repr(C)]
-#[derive(Default)]
-struct Scan {
-    size: u64,
-    flags: u64,
-    start: u64,
-    end: u64,
-    walk_end: u64,
-    vec: u64,
-    vec_len: u64,
-    max_pages: u64,
-    category_inverted: u64,
-    category_mask: u64,
-    category_anyof_mask: u64,
-    return_mask: u64,
-}
-
-/// `struct page_region`.
-#[repr(C)]
-#[derive(Clone, Copy, Default)]
-struct Found {
-    start: u64,
-    end: u64,
-    categories: u64,
-}
-
-const SCAN: Opcode = opcode::read_write::<Scan>(b'f', 16);
 
 /// A process that is scanned.
 #[derive(Debug)]
@@ -81,46 +51,19 @@ impl ScannedProcess {
     /// # Errors
     /// When the process has ended.
     pub fn resident(&self, least_bytes: u64) -> io::Result<Vec<Range<Page>>> {
-        let maps = fs::read_to_string(format!("/proc/{}/maps", self.pid))?;
+        let ended = || io::Error::from_raw_os_error(libc::ESRCH);
+        let maps = Files::live().of_process(self.pid, "maps")?.ok_or_else(ended)?;
         let mut resident = vec![];
-        for range in maps.lines().filter_map(private) {
-            if range.end - range.start >= least_bytes {
-                self.scan(&range, &mut resident)?;
+        let mut buffer = [PageRegion::default(); RANGES_MAX];
+        for mapping in maps::mappings(&maps).filter(is_scanned) {
+            let addresses = mapping.addresses;
+            if addresses.end - addresses.start >= least_bytes {
+                scan_resident(self.pagemap.as_fd(), &addresses, &mut buffer, |range| {
+                    resident.push(range.start / PAGE_BYTES..range.end / PAGE_BYTES);
+                })?;
             }
         }
         Ok(resident)
-    }
-
-    fn scan(&self, range: &Range<u64>, resident: &mut Vec<Range<Page>>) -> io::Result<()> {
-        let mut found = [Found::default(); RANGES_MAX];
-        let mut start = range.start;
-        while start < range.end {
-            let mut scan = Scan {
-                size: size_of::<Scan>() as u64,
-                start,
-                end: range.end,
-                vec: found.as_mut_ptr() as u64,
-                vec_len: RANGES_MAX as u64,
-                category_mask: PRESENT,
-                return_mask: PRESENT,
-                ..Scan::default()
-            };
-            // SAFETY: the structure has the layout that the number says, and the kernel writes no
-            // more than `vec_len` ranges to `found`.
-            let count = unsafe { libc::ioctl(self.pagemap.as_raw_fd(), SCAN as _, &raw mut scan) };
-            if count < 0 {
-                return Err(io::Error::last_os_error());
-            }
-            let ranges = &found[..usize::try_from(count).unwrap_or(0).min(RANGES_MAX)];
-            for range in ranges {
-                resident.push(range.start / PAGE_BYTES..range.end / PAGE_BYTES);
-            }
-            if scan.walk_end <= start {
-                break;
-            }
-            start = scan.walk_end;
-        }
-        Ok(())
     }
 
     /// Gives hints to the kernel, which may ignore them.
@@ -164,16 +107,9 @@ impl ScannedProcess {
     }
 }
 
-/// The address range of a private anonymous mapping in a line of `/proc/PID/maps`.
-fn private(line: &str) -> Option<Range<u64>> {
-    let mut words = line.split_ascii_whitespace();
-    let (addresses, mode, _, _, inode) =
-        (words.next()?, words.next()?, words.next()?, words.next()?, words.next()?);
-    let is_other = words.next().is_some_and(|name| name.starts_with("[v"));
-    let (start, end) = addresses.split_once('-')?;
-    let number = |text| u64::from_str_radix(text, 16).ok();
-    let is_ours = mode.starts_with("rw") && mode.ends_with('p') && inode == "0" && !is_other;
-    is_ours.then_some(number(start)?..number(end)?)
+/// Whether a mapping is writable private anonymous memory.
+fn is_scanned(mapping: &Mapping<'_>) -> bool {
+    mapping.is_private_anonymous() && mapping.rights.starts_with(b"rw")
 }
 
 #[cfg(test)]
@@ -190,7 +126,10 @@ mod tests {
 700000-800000 rw-s 00000000 00:01 99 /memfd:shared
 7f0000-7f8000 rw-p 00000000 00:00 0
 7f8000-7f9000 r--p 00000000 00:00 0 [vvar]";
-        let found: Vec<_> = lines.lines().filter_map(private).collect();
+        let found: Vec<_> = maps::mappings(lines.as_bytes())
+            .filter(is_scanned)
+            .map(|mapping| mapping.addresses)
+            .collect();
         assert_eq!(found, [0x600_000..0x700_000, 0x7f0_000..0x7f8_000]);
     }
 

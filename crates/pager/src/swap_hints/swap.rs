@@ -1,9 +1,11 @@
 //! The swap file and the control group of a session with swap hints.
 
-#![expect(unsafe_code, reason = "the calls for swap have no wrapper")]
-
 use super::{HintPolicy, count, scan::ScannedProcess};
-use crate::{prefetch::Limits, store::StoreRefused};
+use crate::{page::PAGE_BYTES, prefetch::Limits, store::StoreRefused};
+use interleaf_procfs::{
+    cgroup::{self, CONTROLLERS_FILE, Membership, PROCESSES_FILE, SUBTREE_CONTROL_FILE, Version},
+    swap,
+};
 use std::{
     collections::BTreeMap,
     ffi::CString,
@@ -22,9 +24,9 @@ const FILE_PREFIX: &str = ".interleaf-swap-";
 /// The prefix of a control group's name, before the process number.
 const GROUP_PREFIX: &str = "interleaf-extend-";
 
-/// `SWAP_FLAG_PREFER` with the highest priority, of `linux/swap.h`: before all other swap, which
-/// may be slower or full.
-const SWAP_FLAGS: libc::c_int = 0x8000 | 0x7fff;
+/// The trees of the memory controller, of both versions of control groups.
+const TREES: [(Version, &str); 2] =
+    [(Version::One, "/sys/fs/cgroup/memory"), (Version::Two, "/sys/fs/cgroup")];
 
 /// Shorter mappings are not scanned.
 const MAPPING_BYTES_MIN: u64 = 1 << 20;
@@ -100,10 +102,7 @@ impl SwapSession {
             return Err(io::Error::other(String::from_utf8_lossy(&made.stderr).trim().to_owned()));
         }
         let path = path(&self.file)?;
-        // SAFETY: the path ends with a zero, and the file belongs to this session alone.
-        if unsafe { libc::swapon(path.as_ptr(), SWAP_FLAGS) } != 0 {
-            return Err(io::Error::last_os_error());
-        }
+        swap::swap_on(&path, swap::HIGHEST_PRIORITY)?;
         self.is_on = true;
         Ok(())
     }
@@ -115,9 +114,9 @@ impl SwapSession {
     pub fn run_in_group<T>(&self, act: impl FnOnce() -> T) -> io::Result<T> {
         let Some(group) = &self.group else { return Ok(act()) };
         let own = process::id().to_string();
-        fs::write(group.folder.join("cgroup.procs"), &own)?;
+        fs::write(group.folder.join(PROCESSES_FILE), &own)?;
         let done = act();
-        fs::write(group.before.join("cgroup.procs"), &own)?;
+        fs::write(group.before.join(PROCESSES_FILE), &own)?;
         Ok(done)
     }
 
@@ -126,14 +125,14 @@ impl SwapSession {
     pub fn scan(&mut self) -> Duration {
         let begun = Instant::now();
         let Some(group) = &self.group else { return SCAN_PAUSE };
-        let resident_max = (self.dram_bytes - self.dram_bytes / FREE_FRACTION) / 4096;
+        let resident_max = (self.dram_bytes - self.dram_bytes / FREE_FRACTION) / PAGE_BYTES as u64;
         let mut resident_elsewhere: u64 =
             self.processes.values().map(|(_, policy)| policy.resident()).sum();
         let pids = group.processes();
         self.processes.retain(|pid, _| pids.contains(pid));
         for pid in pids.into_iter().filter(|pid| *pid != process::id()) {
             if !self.processes.contains_key(&pid) {
-                let max = (self.dram_bytes / READ_AHEAD_FRACTION / 4096).max(1);
+                let max = (self.dram_bytes / READ_AHEAD_FRACTION / PAGE_BYTES as u64).max(1);
                 let policy = HintPolicy::new(Limits { initial: max.min(256), max });
                 // The process may have ended.
                 let Ok(scanned) = ScannedProcess::new(pid) else { continue };
@@ -170,24 +169,19 @@ impl Drop for SwapSession {
 
 impl MemoryGroup {
     fn new(bytes: u64) -> io::Result<Self> {
-        let v1 = Path::new("/sys/fs/cgroup/memory");
-        let v2 = Path::new("/sys/fs/cgroup");
-        let is_v1 = v1.join("memory.limit_in_bytes").exists();
-        let tree = if is_v1 { v1 } else { v2 };
-        if !is_v1 {
-            let has = fs::read_to_string(tree.join("cgroup.subtree_control"))?;
-            if !has.split_ascii_whitespace().any(|name| name == "memory") {
-                fs::write(tree.join("cgroup.subtree_control"), "+memory")?;
+        let (version, tree) = memory_tree();
+        if version == Version::Two {
+            let path = tree.join(SUBTREE_CONTROL_FILE);
+            if !cgroup::lists(&fs::read_to_string(&path)?, "memory") {
+                fs::write(path, "+memory")?;
             }
         }
-        let limit = if is_v1 { "memory.limit_in_bytes" } else { "memory.max" };
+        let limit = version.limit_file();
         let own = fs::read_to_string("/proc/self/cgroup")?;
-        let is_ours = |line: &&str| match is_v1 {
-            true => line.split(':').nth(1).is_some_and(|of| of.split(',').any(|it| it == "memory")),
-            false => line.starts_with("0::"),
-        };
-        let before = own.lines().find(is_ours).and_then(|line| line.splitn(3, ':').nth(2));
-        let before = tree.join(before.unwrap_or("/").trim_start_matches('/'));
+        let mut memberships = own.lines().filter_map(Membership::parse);
+        let before = memberships.find(|group| group.has(version, "memory"));
+        let before = before.map_or("", |group| group.path.trim_start_matches('/'));
+        let before = tree.join(before);
         let folder = tree.join(format!("{GROUP_PREFIX}{}", process::id()));
         fs::create_dir(&folder)?;
         let group = Self { folder, limit, before };
@@ -196,8 +190,8 @@ impl MemoryGroup {
     }
 
     fn processes(&self) -> Vec<u32> {
-        let text = fs::read_to_string(self.folder.join("cgroup.procs")).unwrap_or_default();
-        text.lines().filter_map(|line| line.parse().ok()).collect()
+        let text = fs::read_to_string(self.folder.join(PROCESSES_FILE)).unwrap_or_default();
+        cgroup::processes(&text).collect()
     }
 }
 
@@ -206,7 +200,7 @@ impl Drop for MemoryGroup {
     fn drop(&mut self) {
         for _ in 0..100 {
             for pid in self.processes() {
-                let _ = fs::write(self.before.join("cgroup.procs"), pid.to_string());
+                let _ = fs::write(self.before.join(PROCESSES_FILE), pid.to_string());
             }
             if fs::remove_dir(&self.folder).is_ok() {
                 return;
@@ -229,10 +223,9 @@ pub fn check(store: &Path) -> Result<(), StoreRefused> {
         let hint = "run it as root, or link the program dynamically";
         return Err(refused(store, "no swap there: swapon(2) takes root".into(), hint));
     }
-    let [v1, v2] = ["/sys/fs/cgroup/memory", "/sys/fs/cgroup"].map(Path::new);
-    let controllers = fs::read_to_string(v2.join("cgroup.controllers")).unwrap_or_default();
-    let is_v2 = controllers.split_ascii_whitespace().any(|name| name == "memory");
-    if v1.join("memory.limit_in_bytes").exists() || is_v2 {
+    let (version, tree) = memory_tree();
+    let controllers = fs::read_to_string(tree.join(CONTROLLERS_FILE)).unwrap_or_default();
+    if version == Version::One || cgroup::lists(&controllers, "memory") {
         return Ok(());
     }
     let why = "there is no budget without a control group, and none has the memory controller";
@@ -252,7 +245,7 @@ pub fn remove_leftovers(store: &Path) {
             let _ = fs::remove_file(entry.path());
         }
     }
-    for tree in ["/sys/fs/cgroup/memory", "/sys/fs/cgroup"] {
+    for (_, tree) in TREES {
         for entry in fs::read_dir(tree).into_iter().flatten().flatten() {
             if is_gone(&entry.file_name().to_string_lossy(), GROUP_PREFIX) {
                 // A group that still has processes stays, without swap of its own.
@@ -262,11 +255,18 @@ pub fn remove_leftovers(store: &Path) {
     }
 }
 
+/// The tree that has the memory controller: version 1 if it is mounted.
+fn memory_tree() -> (Version, &'static Path) {
+    let [(_, one), (_, two)] = TREES.map(|(version, tree)| (version, Path::new(tree)));
+    match one.join(Version::One.limit_file()).exists() {
+        true => (Version::One, one),
+        false => (Version::Two, two),
+    }
+}
+
 fn swap_off(file: &Path) {
     if let Ok(path) = path(file) {
-        // SAFETY: the path ends with a zero. The kernel reads the pages of the swap file back
-        // first.
-        let _ = unsafe { libc::swapoff(path.as_ptr()) };
+        let _ = swap::swap_off(&path);
     }
 }
 

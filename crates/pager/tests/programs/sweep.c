@@ -1,5 +1,4 @@
-/* Fills an array, sweeps over it, jumps in it, and prints a sum that says whether each word is what
-   it was. Arguments: MiB, laps. */
+/* Fills an array, sweeps over it, jumps in it, and prints a checksum of all words. Arguments: MiB, laps. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

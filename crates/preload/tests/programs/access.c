@@ -1,4 +1,4 @@
-/* The kernel, other threads, signals and other processes that use memory which is not there. */
+/* The kernel, other threads, signals and other processes that access missing pages. */
 #include "check.h"
 #include <pthread.h>
 #include <semaphore.h>

@@ -1,4 +1,4 @@
-/* Advice, and pages that are to stay. */
+/* Advice, and locked pages. */
 #include "check.h"
 
 int main(void) {

@@ -1,5 +1,5 @@
-/* A program that defines malloc itself, over mmap, as one that is linked with an allocator does: one lock that nobody
-   may take twice is held while it asks the kernel for memory. Whoever allocates within is found. */
+/* A program that defines malloc itself, over mmap, as one that is linked with an allocator does: a lock that
+   is not recursive is held while it asks the kernel for memory. An allocation within deadlocks, and is found. */
 #include "check.h"
 #include <pthread.h>
 

@@ -1,4 +1,4 @@
-/* Transforms by FFTW, there and back: what comes of it, and whether that is what there was. */
+/* Transforms by FFTW, forward and backward: the results, and whether they restore the input. */
 #include <complex.h>
 #include <fftw3.h>
 #include "numbers.h"

@@ -1,4 +1,4 @@
-/* Children that have what their parent had, and what either changes the other does not see. */
+/* Children that have their parent's memory; neither sees the other's later changes. */
 #include "check.h"
 #include <spawn.h>
 #include <pthread.h>

@@ -1,4 +1,4 @@
-/* A system of equations by LAPACK (dgetrf, dgetrs): what comes of it, and how well it solves. */
+/* A system of equations by LAPACK (dgetrf, dgetrs): the solution, and its residual. */
 #include "numbers.h"
 
 void dgetrf_(int *, int *, double *, int *, int *, int *);

@@ -1,4 +1,4 @@
-/* Every way to allocate, with more than fits in memory. */
+/* Every allocation function, with more memory than the budget. */
 #include "check.h"
 #include <malloc.h>
 

@@ -1,4 +1,4 @@
-/* Processes that share memory: what one writes the others see, whoever comes and goes. */
+/* Processes that share memory: each sees the writes of the others, while processes start and end. */
 #include "check.h"
 #include <pthread.h>
 #include <sched.h>

@@ -2,7 +2,7 @@
 //! `interleaf.extend.plan/1`.
 
 use crate::rounded;
-use interleaf_pager::{drive::Drive, session::Settings};
+use interleaf_pager::{drive::Drive, session::SessionSettings};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
@@ -119,7 +119,7 @@ impl CheckDocument {
 }
 
 impl PlanDocument {
-    pub fn new(settings: &Settings, checks: Vec<CheckDocument>, force: bool) -> Self {
+    pub fn new(settings: &SessionSettings, checks: Vec<CheckDocument>, force: bool) -> Self {
         Self {
             schema: SCHEMA.into(),
             command: settings.command.clone(),

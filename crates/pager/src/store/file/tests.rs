@@ -10,11 +10,11 @@ use rustix::event::{PollFd, PollFlags, poll};
 /// Pages that tests use: some stripes, and more than one allocation unit.
 const PAGES: u64 = 3 * UNIT_PAGES;
 
-/// Frames, as a drive wants them.
+/// Frames, aligned for direct transfers.
 #[repr(align(4096))]
 struct Frames([u8; 64 * BLOCK as usize]);
 
-/// A store, and what each of its pages should hold.
+/// A store, and the expected content of its pages.
 struct World {
     store: FileStore,
     expected: BTreeMap<u64, u64>,
@@ -34,7 +34,7 @@ impl World {
         self.random.next_u64() % end
     }
 
-    /// Frames in an order that is not theirs, in pieces of one or several.
+    /// Frames in rotated order, in one or several pieces.
     fn pieces(&mut self, count: u64) -> Vec<Piece> {
         let start = self.frames.0.as_ptr() as usize;
         let at = |frame: u64| start + (frame * BLOCK) as usize;
@@ -46,7 +46,7 @@ impl World {
         [turn..count, 0..turn].into_iter().filter(|of| !of.is_empty()).map(piece).collect()
     }
 
-    /// Each page that pieces have, as 512 words.
+    /// The pages of pieces, as 512 words each.
     fn words(&mut self, pieces: &[Piece]) -> Vec<&mut [u64]> {
         let start = self.frames.0.as_ptr() as usize;
         let (words, _) = self.frames.0.as_chunks_mut::<8>();
@@ -59,7 +59,7 @@ impl World {
         });
         let page = |frame: usize| {
             let page = pages[frame].take().unwrap();
-            // SAFETY: eight bytes are a word, at an address that is a multiple of a page.
+            // SAFETY: eight bytes are a word, and the address is aligned to a page.
             unsafe { std::slice::from_raw_parts_mut(page.as_mut_ptr().cast::<u64>(), 512) }
         };
         frames.map(page).collect()
@@ -73,7 +73,7 @@ impl World {
     ) -> Result<(), TransferError> {
         let offset = page * BLOCK;
         let transfer = Transfer { token: 7, is_write, offset, pieces };
-        // SAFETY: the frames are there until it is done.
+        // SAFETY: the frames exist until the transfer is done.
         unsafe { self.store.begin(transfer) }.unwrap();
         self.store.submit().unwrap();
         let mut done = vec![];
@@ -122,7 +122,7 @@ impl World {
     fn run(&mut self, steps: u32) {
         for _ in 0..steps {
             let (page, count) = (self.below(PAGES - 64), self.below(64) + 1);
-            // Most are near each other, so that what was written is read.
+            // Most pages are near each other, so that written pages are read again.
             let page = if self.below(4) > 0 { page % 300 } else { page };
             match self.below(8) {
                 0 => self.erase(page, count * 10),
@@ -141,7 +141,7 @@ const OPTIONS: Options = Options {
     faults: None,
 };
 
-/// What can be made good again.
+/// Faults that retries repair.
 const FAULTS: FaultPlan = FaultPlan {
     seed: 1,
     eio: 10,
@@ -203,7 +203,8 @@ fn a_child_shares_what_its_parent_had() {
     parent.run(100);
     let mut children = vec![];
     for seed in 2..5 {
-        // In a process of its own it would close what it inherits.
+        // The child runs in this process, so that the returned function would close the parent's
+        // descriptors.
         let (store, expected) = (parent.store.child().unwrap(), parent.expected.clone());
         let child = World { expected, ..World::new(store, seed) };
         children.push(child);
