@@ -26,7 +26,7 @@ pub mod distribution;
 mod stamp;
 
 use crate::{
-    chase::{Chase, ChaseError, Order, Shape, Slices},
+    chase::{Chase, ChaseError, ChaseShape, Order, Slices},
     clock::Clock,
     context_switches::context_switches,
     region::{Pages, Region},
@@ -140,7 +140,8 @@ impl Timer {
     pub fn calibrated(clock: Clock) -> Result<Self, ChaseError> {
         let region = Region::new(CALIBRATION_BYTES, Pages::Small, &Policy::Default)?;
         let order = Order::Random;
-        let shape = Shape { bytes: CALIBRATION_BYTES, stride: 64, order, seed: 1, new_laps: false };
+        let shape =
+            ChaseShape { bytes: CALIBRATION_BYTES, stride: 64, order, seed: 1, new_laps: false };
         let mut chase = Chase::new(region, shape)?;
         chase.warm()?;
         let hit_ns = chase.slices(clock, 3 * CHASE_SPAN)?.p5_ns;

@@ -33,22 +33,22 @@ mod task;
 mod trial;
 
 pub use outcome::{Outcome, PeriodRecord, Run, TaskOutcome};
-pub use scenario::{Damon, Device, Migration, Scenario, ScenarioError, Task};
+pub use scenario::{Damon, Migration, Scenario, ScenarioError, Task, TrafficDevice};
 pub use static_best::{StaticBest, StaticTask, static_best};
 pub use trial::{Arena, Trial, believed};
 
 use core::time::Duration;
 use heat::Heat;
 use interleaf_model::{
-    equilibrium::{Load, LoadEquilibrium, System, Traffic as Flows},
+    equilibrium::{Load, LoadEquilibrium, LoadTraffic, System},
     machine::{Decision, HeatBand, Layout, Machine, Order, Residency, Sample, Stock, Traffic},
     units::LINE_BYTES,
 };
-use migrator::{Queue, Steered};
+use migrator::{MoveQueue, Steered};
 use noise::Noise;
 use pages::{Interleaving, Pages};
 use std::convert::Infallible;
-use task::{Memory, TaskState};
+use task::{Placement, TaskState};
 
 /// Tolerance of the equilibrium of several tasks, as a fraction of bandwidth: far below counter
 /// noise.
@@ -71,7 +71,7 @@ pub struct SimMachine<'a> {
     /// Target shares and their order, by task.
     targets: Vec<Option<(Vec<f64>, Order)>>,
     rate_limit_gbps: f64,
-    queue: Queue,
+    queue: MoveQueue,
     /// Bytes that may move and have not, for want of a whole group.
     carried_bytes: f64,
     /// Bytes that programs may use of each tier, and bytes that they use.
@@ -96,7 +96,7 @@ struct Solved<'a> {
     background_gbps: Vec<f64>,
     system: Option<System<'a>>,
     beside: Option<System<'a>>,
-    flows: Flows,
+    flows: LoadTraffic,
     loads: Vec<Load>,
     /// Indexed as `running`.
     reached: Vec<LoadEquilibrium>,
@@ -140,7 +140,7 @@ impl<'a> SimMachine<'a> {
             start,
             targets: vec![None; scenario.tasks.len()],
             rate_limit_gbps: scenario.migration.bandwidth_gbps,
-            queue: Queue::default(),
+            queue: MoveQueue::default(),
             carried_bytes: 0.0,
             limit_bytes: scenario.free_bytes(),
             used_bytes: vec![0; tiers],
@@ -237,12 +237,12 @@ impl<'a> SimMachine<'a> {
             }
             let shares = self.start[task.domain].clone();
             let memory = if self.next_aggregation_ns == u64::MAX {
-                Memory::Fixed(shares)
+                Placement::Fixed(shares)
             } else {
                 let groups = task::groups(self.scenario)[at];
                 let pages = self.allocate(at, groups, &shares);
                 let heat = Heat::new(pages.groups(), &self.scenario.damon);
-                Memory::Paged(Box::new(pages), heat)
+                Placement::Paged(Box::new(pages), heat)
             };
             self.tasks[at].begin(memory, self.now_ns);
         }
@@ -324,10 +324,10 @@ impl<'a> SimMachine<'a> {
     }
 
     /// Devices that are at work now.
-    fn devices(&self) -> impl Iterator<Item = &'a Device> {
+    fn devices(&self) -> impl Iterator<Item = &'a TrafficDevice> {
         let now_ns = self.now_ns;
         let active =
-            move |device: &&Device| ns(device.from_s) <= now_ns && now_ns < ns(device.to_s);
+            move |device: &&TrafficDevice| ns(device.from_s) <= now_ns && now_ns < ns(device.to_s);
         self.scenario.devices.iter().filter(active)
     }
 
@@ -335,7 +335,7 @@ impl<'a> SimMachine<'a> {
     fn moving(&self) -> Option<(usize, usize)> {
         let step = self.queue.first()?;
         match &self.tasks[step.task].memory {
-            Memory::Paged(pages, _) => Some((pages.tier(step.group), step.to)),
+            Placement::Paged(pages, _) => Some((pages.tier(step.group), step.to)),
             _ => None,
         }
     }
@@ -432,7 +432,7 @@ impl<'a> SimMachine<'a> {
             let energy_j = power::task_watts(self, entry).unwrap_or(0.0) * seconds;
             let task = &self.scenario.tasks[at];
             let before: Option<Vec<u64>> = match &self.tasks[at].memory {
-                Memory::Paged(pages, _) => Some(pages.bytes_on().to_vec()),
+                Placement::Paged(pages, _) => Some(pages.bytes_on().to_vec()),
                 _ => None,
             };
             self.tasks[at].advance(task, speed, step_ns, self.now_ns, energy_j);
@@ -447,7 +447,7 @@ impl<'a> SimMachine<'a> {
     fn migrate(&mut self, step_ns: u64) {
         self.carried_bytes += self.rate_limit_gbps * step_ns as f64;
         while let Some(step) = self.queue.first() {
-            let Memory::Paged(pages, _) = &mut self.tasks[step.task].memory else {
+            let Placement::Paged(pages, _) = &mut self.tasks[step.task].memory else {
                 self.queue.pop();
                 continue;
             };
@@ -484,7 +484,7 @@ impl<'a> SimMachine<'a> {
         self.next_aggregation_ns += damon.aggregation_ns;
         for (entry, (at, _)) in self.equilibrium.running.iter().enumerate() {
             let task = &self.scenario.tasks[*at];
-            let Memory::Paged(pages, heat) = &mut self.tasks[*at].memory else { continue };
+            let Placement::Paged(pages, heat) = &mut self.tasks[*at].memory else { continue };
             // A page that is swept is visited once for all its lines.
             let visit_bytes =
                 if task.random { LINE_BYTES } else { self.scenario.migration.page_bytes as f64 };
@@ -506,7 +506,7 @@ impl<'a> SimMachine<'a> {
             .iter()
             .enumerate()
             .filter_map(|(at, state)| match &state.memory {
-                Memory::Paged(pages, heat) => {
+                Placement::Paged(pages, heat) => {
                     let target = self.targets[at].as_ref();
                     let target = target.map(|(shares, order)| (shares.as_slice(), *order));
                     let near = &self.layout.domains[self.scenario.tasks[at].domain].tiers;
@@ -555,7 +555,7 @@ impl<'a> SimMachine<'a> {
     }
 
     fn residency(&self, at: usize) -> Residency {
-        let Memory::Paged(pages, _) = &self.tasks[at].memory else {
+        let Placement::Paged(pages, _) = &self.tasks[at].memory else {
             let none = vec![0; self.layout.tiers.len()];
             return Residency { used_bytes: Some(none), heat: None };
         };
@@ -617,11 +617,11 @@ fn reserve(layout: &Layout, tier: usize) -> u64 {
 }
 
 /// The part of a task's traffic on each tier; `None` when it has no memory.
-fn shares(memory: &Memory) -> Option<Vec<f64>> {
+fn shares(memory: &Placement) -> Option<Vec<f64>> {
     match memory {
-        Memory::None => None,
-        Memory::Fixed(shares) => Some(shares.clone()),
-        Memory::Paged(pages, _) => Some(pages.access_shares()),
+        Placement::None => None,
+        Placement::Fixed(shares) => Some(shares.clone()),
+        Placement::Paged(pages, _) => Some(pages.access_shares()),
     }
 }
 

@@ -7,7 +7,7 @@ use crate::{
 };
 use indicatif::ProgressBar;
 use interleaf_model::mix::Mix;
-use interleaf_sim::cxl::{self, Expander, Load};
+use interleaf_sim::cxl::{self, Expander, ExpanderLoad};
 use rayon::prelude::*;
 use serde::Deserialize;
 
@@ -76,7 +76,7 @@ fn bandwidth(expander: &Expander, mix: &str, expanders: u32) -> Result<f64, Fail
         Failure::new(why.to_string(), "the table is part of the program: report it")
     })?;
     let each = |number: u32| {
-        let load = Load { mix, expanders, seed: u64::from(number) + 1 };
+        let load = ExpanderLoad { mix, expanders, seed: u64::from(number) + 1 };
         expander.run(&load, ACCESSES, &mut ()).bandwidth_gbps
     };
     Ok((0..expanders).into_par_iter().map(each).collect::<Vec<f64>>().iter().sum())

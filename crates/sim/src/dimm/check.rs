@@ -22,7 +22,7 @@ mod rules;
 mod tests;
 
 pub use refresh::RefreshRules;
-pub use rules::{Class, Pair, Rules, Scope, Shape};
+pub use rules::{Class, LeastDistance, Rules, Scope, Shape};
 
 use super::{
     command::{Command, Kind, Observer},
@@ -31,7 +31,7 @@ use super::{
 use bus::{CommandBus, DataBus};
 use core::fmt;
 use history::{Bank, Group, Rank};
-use refresh::Refresh;
+use refresh::RefreshHistory;
 use rules::LastCommands;
 
 /// A command that breaks a rule.
@@ -114,7 +114,7 @@ impl Checker {
         let shape = rules.shape;
         let bank = Bank::default();
         let group = Group { last: LastCommands::default(), banks: vec![bank; shape.banks] };
-        let refresh = Refresh::new(shape.banks);
+        let refresh = RefreshHistory::new(shape.banks);
         let groups = vec![group; shape.groups];
         let rank = Rank { last: LastCommands::default(), groups, activations: [None; 4], refresh };
         Self {

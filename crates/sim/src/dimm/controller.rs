@@ -224,7 +224,7 @@ impl SubChannel {
 
     /// Takes a request into its queue, or behind those in front of a full queue.
     fn admit<S: Source>(&mut self, request: Request, source: &mut S) {
-        let (number, which) = (usize::from(request.place.pseudo), usize::from(request.write));
+        let (number, which) = (usize::from(request.location.pseudo), usize::from(request.write));
         let line = &mut self.waiting[number][which];
         if line.is_empty() && self.pseudos[number].queue(which).has_room() {
             self.enqueue(request, source);
@@ -235,7 +235,7 @@ impl SubChannel {
     }
 
     fn enqueue<S: Source>(&mut self, mut request: Request, source: &mut S) {
-        let pseudo = &mut self.pseudos[usize::from(request.place.pseudo)];
+        let pseudo = &mut self.pseudos[usize::from(request.location.pseudo)];
         // The write queue has the newest data of its addresses.
         if pseudo.queue(WRITES).count > 0 && pseudo.queue(WRITES).has_burst(&request) {
             self.counts.forwarded += 1;
@@ -351,7 +351,7 @@ impl SubChannel {
                     (true, false) => Kind::Write,
                     (true, true) => Kind::WriteAuto,
                 };
-                command.column = accessed.request.place.column;
+                command.column = accessed.request.location.column;
                 (command.rank, command.bank_group, command.bank) = pseudo.address(bank);
                 self.counts.row_hits += u64::from(accessed.row_hit);
                 observer.command(&command);

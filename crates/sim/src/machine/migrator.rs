@@ -61,7 +61,7 @@ impl Steered<'_> {
 
 /// Groups that are to move, in order.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Queue {
+pub(super) struct MoveQueue {
     moves: VecDeque<Move>,
     /// By task: the shares at which all groups were found in place, and the move count at that
     /// time.
@@ -70,7 +70,7 @@ pub(super) struct Queue {
     relieving: Vec<bool>,
 }
 
-impl Queue {
+impl MoveQueue {
     /// The next move.
     pub(super) fn first(&self) -> Option<Move> {
         self.moves.front().copied()

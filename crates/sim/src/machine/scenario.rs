@@ -46,7 +46,7 @@ pub struct Scenario {
     /// The tasks; at least one.
     pub tasks: Vec<Task>,
     /// Devices that read and write memory by themselves.
-    pub devices: Vec<Device>,
+    pub devices: Vec<TrafficDevice>,
     /// Bytes of each tier that something else holds, and that nobody moves.
     pub held_bytes: Vec<u64>,
     /// Page migration.
@@ -142,7 +142,7 @@ impl Task {
 
 /// A device that reads and writes memory by itself: PCIe DMA.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Device {
+pub struct TrafficDevice {
     /// The name of the device.
     pub name: String,
     /// The tier that its buffers are on, as an index.

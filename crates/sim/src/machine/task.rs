@@ -11,7 +11,7 @@ const DONE: f64 = 1e-12;
 
 /// The placement of a task's pages.
 #[derive(Clone, Debug)]
-pub(super) enum Memory {
+pub(super) enum Placement {
     /// The task does not run.
     None,
     /// Fixed shares of its accesses, for the search among static shares.
@@ -23,7 +23,7 @@ pub(super) enum Memory {
 /// A task while it runs, and what it has done.
 #[derive(Clone, Debug)]
 pub(super) struct TaskState {
-    pub(super) memory: Memory,
+    pub(super) memory: Placement,
     /// Work done in the current run, 0 to 1.
     done: f64,
     pub(super) runs_done: u32,
@@ -40,7 +40,7 @@ pub(super) struct TaskState {
 impl TaskState {
     pub(super) const fn new() -> Self {
         Self {
-            memory: Memory::None,
+            memory: Placement::None,
             done: 0.0,
             runs_done: 0,
             run_began_ns: 0,
@@ -52,14 +52,14 @@ impl TaskState {
     }
 
     pub(super) const fn is_running(&self) -> bool {
-        !matches!(self.memory, Memory::None)
+        !matches!(self.memory, Placement::None)
     }
 
     pub(super) const fn has_ended(&self) -> bool {
         self.ended
     }
 
-    pub(super) fn begin(&mut self, memory: Memory, now_ns: u64) {
+    pub(super) fn begin(&mut self, memory: Placement, now_ns: u64) {
         self.memory = memory;
         self.run_began_ns = now_ns;
     }
@@ -106,7 +106,7 @@ impl TaskState {
         self.run_j = 0.0;
         self.run_began_ns = now_ns;
         if task.runs.is_some_and(|runs| self.runs_done >= runs) {
-            self.memory = Memory::None;
+            self.memory = Placement::None;
             self.ended = true;
         }
         true

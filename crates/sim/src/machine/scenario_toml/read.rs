@@ -1,6 +1,6 @@
 //! The text of a scenario file into a [`ScenarioFile`]: what the file alone shows.
 
-use super::{DeviceEntry, SCHEMA, ScenarioFile, Source, WorkloadEntry};
+use super::{DeviceEntry, OwnedSource, SCHEMA, ScenarioFile, WorkloadEntry};
 use crate::machine::scenario::{
     BANDWIDTH_MAX_GBPS, COUNTER_NOISE, DURATION_S, Damon, GROUPS_MAX, Migration, NOISE_MAX,
     PAGE_GROUPS,
@@ -41,7 +41,7 @@ const WORK_MAX: f64 = 1000.0;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct File {
+struct ScenarioToml {
     schema: Spanned<String>,
     name: Spanned<String>,
     platform: Option<Spanned<String>>,
@@ -113,7 +113,7 @@ struct DeviceFile {
 /// When the file is not of this form, or asks for something impossible on any platform.
 pub fn parse(file: &str, text: &str) -> Result<ScenarioFile, FileError> {
     let toml = TomlText::new(file, text);
-    let read: File = toml.read()?;
+    let read: ScenarioToml = toml.read()?;
     toml.schema(&read.schema, SCHEMA)?;
     let held = |(tier, held): (&String, &Spanned<String>)| {
         let bytes: Bytes = toml.quantity(&format!("held.{tier}"), held)?;
@@ -253,10 +253,12 @@ fn source(
     toml: &TomlText<'_>,
     index: usize,
     read: &WorkloadFile,
-) -> Result<Spanned<Source>, FileError> {
+) -> Result<Spanned<OwnedSource>, FileError> {
     match (&read.workload, &read.demand) {
-        (Some(name), None) => Ok(at(name, Source::Workload(toml.said("workload.workload", name)?))),
-        (None, Some(path)) => Ok(at(path, Source::File(toml.said("workload.demand", path)?))),
+        (Some(name), None) => {
+            Ok(at(name, OwnedSource::Workload(toml.said("workload.workload", name)?)))
+        }
+        (None, Some(path)) => Ok(at(path, OwnedSource::File(toml.said("workload.demand", path)?))),
         (Some(_), Some(path)) => {
             let problem = "it has a workload already";
             let hint = "give either workload = \"NAME\" or demand = \"FILE\"";
