@@ -40,7 +40,7 @@ use std::time::{Duration, Instant};
 /// times faster ("Melody", ASPLOS 2025: a few µs at one of 10 000).
 pub const GAP_NS: f64 = 10_000.0;
 
-/// Loads between two looks at the switches: about a ms, in 32 KiB of stamps.
+/// Loads between two readings of the context switches: about a ms, in 32 KiB of stamps.
 const BATCH: usize = 8192;
 
 /// Time between two readings of stolen time, which the kernel counts in ticks of 10 ms; some slices
@@ -222,7 +222,7 @@ pub fn histogram(
             let count = (options.samples - done).min(BATCH as u64) as usize;
             let before = context_switches();
             walk(chase, spin, done, &mut stamps[..count])?;
-            sampling.take(&stamps[..count], context_switches() > before);
+            sampling.add_batch(&stamps[..count], context_switches() > before);
             done += count as u64;
         }
         sampling.settle(stolen_ticks(root) > stolen);
@@ -263,7 +263,7 @@ impl Sampling {
     }
 
     /// Counts a batch, during which the thread was switched or not.
-    fn take(&mut self, stamps: &[Stamp], switched: bool) {
+    fn add_batch(&mut self, stamps: &[Stamp], switched: bool) {
         for stamp in stamps {
             let ns = self.clock.ns(u64::from(stamp.ticks())) - self.timer.overhead_ns;
             self.raw.record(ns);

@@ -54,10 +54,10 @@ use task::{Placement, TaskState};
 /// noise.
 const TOLERANCE: f64 = 1e-6;
 
-/// The most that moving pages hold up threads, as a part of their time.
+/// The largest fraction of their time that threads stall on migrating pages.
 const STALL_MAX: f64 = 0.5;
 
-/// Bands of heat that a sample tells apart.
+/// Bands of heat in a sample.
 const HEAT_BANDS: usize = 8;
 
 /// A machine whose pages move, simulated.
@@ -66,13 +66,13 @@ pub struct SimMachine<'a> {
     layout: Layout,
     now_ns: u64,
     tasks: Vec<TaskState>,
-    /// The shares by which a task's pages are placed when it starts, by domain.
+    /// The initial shares of tasks, by domain.
     start: Vec<Vec<f64>>,
     /// Target shares and their order, by task.
     targets: Vec<Option<(Vec<f64>, Order)>>,
     rate_limit_gbps: f64,
     queue: MoveQueue,
-    /// Bytes that may move and have not, for want of a whole group.
+    /// Migration bandwidth not yet used, bytes: less than a page group.
     carried_bytes: f64,
     /// Bytes that programs may use of each tier, and bytes that they use.
     limit_bytes: Vec<u64>,
@@ -91,7 +91,7 @@ pub struct SimMachine<'a> {
 /// The equilibrium of what runs, kept while nothing changes.
 #[derive(Default)]
 struct Solved<'a> {
-    /// Tasks and the phases that they are in.
+    /// Running tasks with their current phases.
     running: Vec<(usize, usize)>,
     background_gbps: Vec<f64>,
     system: Option<System<'a>>,
@@ -129,8 +129,8 @@ impl Counters {
 }
 
 impl<'a> SimMachine<'a> {
-    /// The machine of `scenario` at its start. `start` are the shares by which pages of each
-    /// domain are placed when a task starts: all of them on the first tier, or interleaved.
+    /// The machine of `scenario` at its start. `start` are the initial shares of each domain: all
+    /// pages on the first tier, or interleaved.
     pub fn new(scenario: &'a Scenario, start: Vec<Vec<f64>>) -> Self {
         let layout = scenario.layout();
         let tiers = layout.tiers.len();
@@ -157,19 +157,19 @@ impl<'a> SimMachine<'a> {
         }
     }
 
-    /// The machine with pages that stay in `shares`, by domain, whatever happens.
+    /// The machine with fixed `shares`, by domain.
     fn with_fixed(scenario: &'a Scenario, shares: Vec<Vec<f64>>) -> Self {
         let mut machine = Self::new(scenario, shares);
         machine.next_aggregation_ns = u64::MAX;
         machine
     }
 
-    /// Bytes of pages that have moved.
+    /// Bytes of migrated pages.
     pub const fn moved_bytes(&self) -> u64 {
         self.moved_bytes
     }
 
-    /// Energy taken so far, J; 0 where the platform does not tell its power.
+    /// Energy so far, J; 0 on a platform without power figures.
     pub const fn energy_j(&self) -> f64 {
         self.energy_j
     }
@@ -227,7 +227,7 @@ impl<'a> SimMachine<'a> {
         self.limit_bytes[tier].saturating_sub(self.used_bytes[tier])
     }
 
-    /// Starts what is due, and gives it memory.
+    /// Starts the tasks that are due, and allocates their memory.
     fn start_tasks(&mut self) {
         for at in 0..self.tasks.len() {
             let task = &self.scenario.tasks[at];
@@ -244,12 +244,12 @@ impl<'a> SimMachine<'a> {
                 let heat = Heat::new(pages.groups(), &self.scenario.damon);
                 Placement::Paged(Box::new(pages), heat)
             };
-            self.tasks[at].begin(memory, self.now_ns);
+            self.tasks[at].start(memory, self.now_ns);
         }
     }
 
-    /// Pages as a program touches them first: by `shares`, and where a tier is full, on the next
-    /// near one that is not, then on any.
+    /// First touch: allocates by `shares`, and from a full tier on the next near one with free
+    /// memory, then on any.
     fn allocate(&mut self, at: usize, groups: usize, shares: &[f64]) -> Pages {
         let task = &self.scenario.tasks[at];
         let tiers = self.layout.tiers.len();
@@ -261,16 +261,16 @@ impl<'a> SimMachine<'a> {
             let wanted = interleaving.tier(group);
             let order = std::iter::once(wanted).chain(near.iter().copied()).chain(0..tiers);
             let room = |tier: &usize| self.free_bytes(*tier) >= bytes;
-            // The scenario was checked: together they have room, but for the rest of a group, which
-            // then has more of the last tier than there is.
+            // The scenario was checked: all tasks fit, except for the rest of a group, which
+            // overcommits the last tier.
             let tier = order.clone().find(room).unwrap_or(tiers - 1);
             self.used_bytes[tier] += bytes;
-            pages.put(group, tier);
+            pages.assign(group, tier);
         }
         pages
     }
 
-    /// Brings what runs to its equilibrium, if something changed since the last time.
+    /// Solves the equilibrium of the running tasks, if something changed since the last time.
     fn solve(&mut self) {
         let scenario = self.scenario;
         let running: Vec<(usize, usize)> = (0..self.tasks.len())
@@ -310,7 +310,7 @@ impl<'a> SimMachine<'a> {
         solved.loads = loads;
     }
 
-    /// Traffic that comes whatever the programs do: devices, and pages that move. GB/s by tier.
+    /// Traffic beside that of the tasks, GB/s by tier: devices, and migration.
     fn background_gbps(&self) -> Vec<f64> {
         let mut gbps = vec![0.0; self.layout.tiers.len()];
         for device in self.devices() {
@@ -323,7 +323,7 @@ impl<'a> SimMachine<'a> {
         gbps
     }
 
-    /// Devices that are at work now.
+    /// Active devices.
     fn devices(&self) -> impl Iterator<Item = &'a TrafficDevice> {
         let now_ns = self.now_ns;
         let active =
@@ -353,7 +353,7 @@ impl<'a> SimMachine<'a> {
         (pages_per_ns * migration.stall_ns / threads.max(1.0)).min(STALL_MAX)
     }
 
-    /// The speed of an entry of what runs: 1 is as fast as on the first tier alone.
+    /// The speed of an entry of `running` relative to the first tier alone.
     fn speed(&self, entry: usize) -> f64 {
         let (at, phase) = self.equilibrium.running[entry];
         let program = &self.scenario.tasks[at].program;
@@ -388,7 +388,7 @@ impl<'a> SimMachine<'a> {
         step.max(1)
     }
 
-    /// Adds what passes in `step_ns` to the counters.
+    /// Adds the traffic of `step_ns` to the counters.
     fn count(&mut self, step_ns: u64) {
         let span = step_ns as f64;
         let slowed = 1.0 - self.stall();
@@ -443,7 +443,7 @@ impl<'a> SimMachine<'a> {
         }
     }
 
-    /// Moves what the step that has just ended had time for.
+    /// Migrates as much as the bandwidth allows in the step that has just ended.
     fn migrate(&mut self, step_ns: u64) {
         self.carried_bytes += self.rate_limit_gbps * step_ns as f64;
         while let Some(step) = self.queue.first() {
@@ -460,7 +460,7 @@ impl<'a> SimMachine<'a> {
             if self.carried_bytes < bytes as f64 {
                 break;
             }
-            pages.put(step.group, step.to);
+            pages.assign(step.group, step.to);
             self.queue.pop();
             self.carried_bytes -= bytes as f64;
             self.used_bytes[from] -= bytes;
@@ -478,7 +478,7 @@ impl<'a> SimMachine<'a> {
         }
     }
 
-    /// Ends an aggregation of heat, and plans with what it shows.
+    /// Ends an aggregation interval, and plans migration by its heat.
     fn aggregate(&mut self) {
         let damon = &self.scenario.damon;
         self.next_aggregation_ns += damon.aggregation_ns;
@@ -499,7 +499,7 @@ impl<'a> SimMachine<'a> {
         self.plan();
     }
 
-    /// Plans what moves next.
+    /// Plans the next migrations.
     fn plan(&mut self) {
         let tasks: Vec<Steered<'_>> = self
             .tasks
@@ -589,7 +589,7 @@ impl Machine for SimMachine<'_> {
     }
 }
 
-/// Pages by heat, the hottest first.
+/// The pages of a task by heat, the hottest first.
 fn bands(pages: &Pages, heat: &Heat, damon: &Damon) -> Vec<HeatBand> {
     let samples = heat::samples(damon);
     let looks_per_s = 1e9 / damon.sampling_ns as f64;
@@ -616,7 +616,7 @@ fn reserve(layout: &Layout, tier: usize) -> u64 {
     (part * layout.tiers[tier].capacity_bytes as f64) as u64
 }
 
-/// The part of a task's traffic on each tier; `None` when it has no memory.
+/// The share of each tier in a task's traffic; `None` without memory.
 fn shares(memory: &Placement) -> Option<Vec<f64>> {
     match memory {
         Placement::None => None,

@@ -51,7 +51,7 @@ impl Source for Script {
         self.requests.get(self.next).map(|request| request.at)
     }
 
-    fn take(&mut self) -> Request {
+    fn next_request(&mut self) -> Request {
         self.next += 1;
         self.requests[self.next - 1]
     }

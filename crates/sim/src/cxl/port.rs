@@ -231,7 +231,7 @@ impl Source for View<'_> {
         self.port.arrived[self.number].peek().map(|Reverse(arrival)| arrival.at)
     }
 
-    fn take(&mut self) -> Request {
+    fn next_request(&mut self) -> Request {
         let Some(Reverse(arrival)) = self.port.arrived[self.number].pop() else {
             return Request::default();
         };

@@ -236,7 +236,7 @@ impl Source for ClosedLoop {
     }
 
     #[inline]
-    fn take(&mut self) -> Request {
+    fn next_request(&mut self) -> Request {
         let line = if self.interval > 0 {
             self.paced.pop().map(|Reverse(line)| line)
         } else {

@@ -158,7 +158,7 @@ impl SubChannel {
                     return;
                 }
                 self.clock = self.clock.max(arrival);
-                let request = source.take();
+                let request = source.next_request();
                 self.admit(request, source);
                 self.choose_direction();
             } else if timer <= command_at {

@@ -90,7 +90,7 @@ impl Source for Replay<'_> {
         self.asks_at().map(|clock| clock + self.way_out)
     }
 
-    fn take(&mut self) -> Request {
+    fn next_request(&mut self) -> Request {
         let at = self.asks_at().unwrap_or_default();
         let Reverse((_, slot)) = self.free.pop().unwrap_or_default();
         let next = self.next.unwrap_or(trace::Request { at_ps: 0, write: false, address: 0 });

@@ -35,7 +35,7 @@ pub trait Source {
     fn peek(&self) -> Option<u64>;
 
     /// Removes the request that [`peek`](Self::peek) announced.
-    fn take(&mut self) -> Request;
+    fn next_request(&mut self) -> Request;
 
     /// A write entered the write queue at `clock`: it is complete for its source.
     fn accepted(&mut self, request: &Request, clock: u64) {

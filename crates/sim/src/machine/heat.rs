@@ -76,7 +76,7 @@ impl Heat {
                 if share != known.0 {
                     known = (share, 1.0 - libm::exp(-visits(share)));
                 }
-                hits += u32::from(noise.part() < known.1);
+                hits += u32::from(noise.uniform() < known.1);
             }
             let changed = f64::from(hits.abs_diff(region.accesses));
             let same = changed <= MERGE * f64::from(samples);

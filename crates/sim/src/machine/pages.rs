@@ -109,7 +109,7 @@ impl Pages {
         self.heat_on.iter().map(|heat| *heat as f64 / self.all_heat as f64).collect()
     }
 
-    pub(super) fn put(&mut self, group: usize, to: usize) {
+    pub(super) fn assign(&mut self, group: usize, to: usize) {
         let (from, bytes) = (self.tier(group), self.group_bytes(group));
         self.moves += 1;
         self.tier[group] = to as u8;
@@ -222,7 +222,7 @@ mod tests {
             let mut pages = Pages::new(bytes, groups, Hotness::Zipf { exponent }, 3);
             let heat: u64 = pages.heat_on.iter().sum();
             for (group, to) in moves {
-                pages.put(group % pages.groups(), to);
+                pages.assign(group % pages.groups(), to);
                 prop_assert_eq!(pages.bytes_on().iter().sum::<u64>(), bytes);
                 prop_assert_eq!(pages.heat_on.iter().sum::<u64>(), heat);
             }

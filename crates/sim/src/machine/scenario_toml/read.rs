@@ -19,18 +19,18 @@ const STALL_MAX_S: f64 = 1.0;
 /// The sizes that a page group may have, bytes: those of the smallest and the largest mapping.
 const PAGE_BYTES: [u64; 2] = [4 << 10, 1 << 30];
 
-/// The shortest intervals between looks, and of counting, s: pages are planned anew after each of
-/// the latter. DAMON's own are 5 ms and 100 ms.
+/// The least sampling and aggregation intervals, s: migration is planned after each aggregation.
+/// The defaults of DAMON are 5 ms and 100 ms.
 const SAMPLING_MIN_S: f64 = 1e-3;
 const AGGREGATION_MIN_S: f64 = 0.1;
 
-/// The longest of both, s.
+/// The longest interval, s.
 const INTERVAL_MAX_S: f64 = 3600.0;
 
-/// The most looks at a region in an aggregation: each is simulated.
-const LOOKS_MAX: u64 = 1000;
+/// The most samples of a region in an aggregation interval: each is simulated.
+const SAMPLES_MAX: u64 = 1000;
 
-/// More regions than are worth the looks at them.
+/// The most regions: more cost time and gain nothing.
 const REGIONS_MAX: i64 = 10_000;
 
 /// The most runs, and the most cycles of a run.
@@ -172,7 +172,7 @@ fn damon(toml: &TomlText<'_>, read: &DamonFile) -> Result<Damon, FileError> {
         within(toml, "damon.aggregation", span, Time::seconds, range, ["100ms", "1h"])
     })?
     .map_or(default.aggregation_ns, Time::nanoseconds);
-    if !(1..=LOOKS_MAX).contains(&(aggregation_ns / sampling_ns)) {
+    if !(1..=SAMPLES_MAX).contains(&(aggregation_ns / sampling_ns)) {
         let [aggregation, sampling] =
             [aggregation_ns, sampling_ns].map(|ns| Time::from_seconds(ns as f64 * 1e-9));
         let less = aggregation_ns < sampling_ns;
