@@ -464,7 +464,8 @@ mod tests {
             let stride = 8 * words;
             let block_bytes = block * stride;
             let order = if random { Order::Random } else { Order::Local { block_bytes } };
-            let shape = ChaseShape { bytes: lines * stride, stride, order, seed: 1, new_laps: false };
+            let bytes = lines * stride;
+            let shape = ChaseShape { bytes, stride, order, seed: 1, new_laps: false };
             let mut visits = shape.visits(0);
             visits.sort_unstable();
             prop_assert!(visits.iter().copied().eq(0..lines as u32));

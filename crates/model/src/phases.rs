@@ -247,8 +247,8 @@ mod tests {
         fn stretches_are_the_whole(
             all in prop::collection::vec((0.001f64..10.0, 0.0f64..1000.0), 1..80),
         ) {
-            let readings: Vec<BandwidthReading> =
-                all.iter().map(|(span_s, gbps)| BandwidthReading { span_s: *span_s, gbps: *gbps }).collect();
+            let reading = |&(span_s, gbps): &(f64, f64)| BandwidthReading { span_s, gbps };
+            let readings: Vec<BandwidthReading> = all.iter().map(reading).collect();
             let found = stretches(&readings);
             prop_assert!((1..=STRETCHES_MAX).contains(&found.len()));
             let mut next = 0;

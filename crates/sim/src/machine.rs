@@ -1,11 +1,11 @@
 //! A simulated machine with page migration.
 //!
-//! Time advances in steps of at most one sample (200 ms); a step ends earlier when a workload starts
-//! or ends, a phase begins, or a device begins to read. Within a step, bandwidth and latency are
-//! those of the equilibrium of all running tasks ([`interleaf_model::equilibrium`]) at the current
-//! placement of their pages. Pages migrate between steps, at a limited bandwidth; their bytes are
-//! read traffic on the source tier and write traffic on the target tier, and threads that touch a
-//! moving page stall.
+//! Time advances in steps of at most one sample (200 ms); a step ends earlier when a workload
+//! starts or ends, a phase begins, or a device begins to read. Within a step, bandwidth and latency
+//! are those of the equilibrium of all running tasks ([`interleaf_model::equilibrium`]) at the
+//! current placement of their pages. Pages migrate between steps, at a limited bandwidth; their
+//! bytes are read traffic on the source tier and write traffic on the target tier, and threads that
+//! touch a moving page stall.
 //!
 //! ```text
 //! scenario -> tasks (threads, pages in groups, heat) --shares--> equilibrium -> traffic, speed

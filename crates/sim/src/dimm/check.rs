@@ -1,9 +1,10 @@
 //! An independent check of every command that a controller gives to a device.
 //!
-//! It is written from the tables alone and shares no code with the scheduler. It keeps for each bank, bank group, rank and pseudo-channel the last
-//! command of each kind, the last four activations, and the last bursts on the data bus. A new
-//! command is compared with each command that a rule names, pair by pair. The checker has no queues
-//! and no ready times and caches no result, so it cannot share an error with the scheduler.
+//! It is written from the tables alone and shares no code with the scheduler. It keeps for each
+//! bank, bank group, rank and pseudo-channel the last command of each kind, the last four
+//! activations, and the last bursts on the data bus. A new command is compared with each command
+//! that a rule names, pair by pair. The checker has no queues and no ready times and caches no
+//! result, so it cannot share an error with the scheduler.
 //!
 //! The last command of each kind is enough: a rule is a least distance, commands come in order of
 //! time, and an earlier command of the same kind at the same bank is further away.

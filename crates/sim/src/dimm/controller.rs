@@ -62,7 +62,8 @@ impl Counts {
         since
     }
 
-    /// The bandwidth of these accesses within `ns`, with bursts of `bytes`, GB/s; 0 without accesses.
+    /// The bandwidth of these accesses within `ns`, with bursts of `bytes`, GB/s; 0 without
+    /// accesses.
     pub fn bandwidth_gbps(&self, bytes: f64, ns: f64) -> f64 {
         let accesses = (self.reads + self.writes) as f64;
         if accesses > 0.0 && ns > 0.0 { accesses * bytes / ns } else { 0.0 }

@@ -1,4 +1,5 @@
-//! The read queue and the write queue of a pseudo-channel: for each bank a list in order of arrival.
+//! The read queue and the write queue of a pseudo-channel: for each bank a list in order of
+//! arrival.
 
 use super::{
     config::QUEUE_MAX,

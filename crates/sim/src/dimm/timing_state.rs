@@ -1,9 +1,9 @@
 //! The earliest clock at which each bank may receive a command of each class.
 //!
 //! Three tables hold it: by bank, by bank group and by rank. A bank is ready at the latest of its
-//! three entries. Issuing a command raises entries by the constraints of [`super::constraint`], so the
-//! constraints are read once for each command and not once for each candidate. The window of four
-//! activations (tFAW) is no constraint: the last four activations of each rank are kept.
+//! three entries. Issuing a command raises entries by the constraints of [`super::constraint`], so
+//! the constraints are read once for each command and not once for each candidate. The window of
+//! four activations (tFAW) is no constraint: the last four activations of each rank are kept.
 
 use super::{
     constraint::{ACTIVATE, Affected, CLASSES, Constraint, PRECHARGE, table},
@@ -111,8 +111,8 @@ impl TimingState {
         }
     }
 
-    /// Applies the constraints of an access that the other pseudo-channel issued, and calls `raised` with
-    /// each class whose clocks they raise.
+    /// Applies the constraints of an access that the other pseudo-channel issued, and calls
+    /// `raised` with each class whose clocks they raise.
     #[inline]
     pub(super) fn issue_of_other(
         &mut self,

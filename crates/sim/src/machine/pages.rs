@@ -1,13 +1,13 @@
 //! The pages of a task, in groups.
 //!
-//! The pages of a group are on one tier and equally hot. Groups are in order of addresses. Bytes and
-//! heat are integers, so that moves conserve both exactly.
+//! The pages of a group are on one tier and equally hot. Groups are in order of addresses. Bytes
+//! and heat are integers, so that moves conserve both exactly.
 //!
 //! The tier of a group is a pure function of its address and the shares: group `i` has the number
-//! `i x 0.618...` modulo 1, which spreads any range of groups evenly between 0 and 1, and belongs to
-//! the tier in whose part of that range the number falls. Any range of addresses is interleaved in
-//! the ratio of the shares, and a change of a share by some points moves only as many pages. (The
-//! kernel uses the offset modulo the sum of the weights, to the same end.)
+//! `i x 0.618...` modulo 1, which spreads any range of groups evenly between 0 and 1, and belongs
+//! to the tier in whose part of that range the number falls. Any range of addresses is interleaved
+//! in the ratio of the shares, and a change of a share by some points moves only as many pages.
+//! (The kernel uses the offset modulo the sum of the weights, to the same end.)
 
 use interleaf_model::demand::Hotness;
 
