@@ -375,10 +375,10 @@ mod tests {
         let mut sampling = Sampling::new(clock, timer);
         let sample = |ticks: u64, interrupted, moved| Stamp::new(ticks, interrupted, moved);
         let gap = sample(50_000, false, false);
-        sampling.take(&[sample(120, false, false), sample(120, true, true), gap], true);
-        sampling.take(&[sample(10, false, false), sample(120, false, true), gap], false);
+        sampling.add_batch(&[sample(120, false, false), sample(120, true, true), gap], true);
+        sampling.add_batch(&[sample(10, false, false), sample(120, false, true), gap], false);
         sampling.settle(true);
-        sampling.take(&[gap, gap], false);
+        sampling.add_batch(&[gap, gap], false);
         sampling.settle(false);
         let tagged = Tagged { interrupted: 1, moved: 1, switched: 1, stolen: 1, gaps: 2 };
         assert_eq!(sampling.tagged, tagged);
