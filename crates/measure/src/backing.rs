@@ -18,8 +18,8 @@ pub struct Backing {
 }
 
 impl Backing {
-    /// Reads the backing of `ranges` of this process. The kernel counts by mapping, and neighbouring
-    /// mappings may be merged: a range of a merged mapping has its proportional share.
+    /// Reads the backing of `ranges` of this process. The kernel counts by mapping, and
+    /// neighbouring mappings may be merged: a range of a merged mapping has its proportional share.
     ///
     /// # Errors
     /// When the kernel's files cannot be read.

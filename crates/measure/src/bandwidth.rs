@@ -75,10 +75,10 @@ pub fn measure(load: &Load, windows: &Windows) -> Result<Bandwidth, TeamError> {
 pub fn watch(team: &Team, windows: &Windows) -> Vec<f64> {
     thread::sleep(windows.warm_up);
     let slack = windows.window / 256;
-    let mut last = look(team, slack);
+    let mut last = read_progress(team, slack);
     let mut next = || {
         thread::sleep(windows.window);
-        let now = look(team, slack);
+        let now = read_progress(team, slack);
         let (bytes, span) = (now.0 - last.0, now.1 - last.1);
         last = now;
         bytes as f64 / span.as_nanos() as f64
@@ -87,19 +87,19 @@ pub fn watch(team: &Team, windows: &Windows) -> Vec<f64> {
 }
 
 /// Retries of a reading that took too long.
-const LOOKS_MAX: u32 = 8;
+const READS_MAX: u32 = 8;
 
 /// The groups that a team has done, and the time. The reading thread may lose its CPU between the
 /// two: it reads again until they are at most `slack` apart.
-fn look(team: &Team, slack: Duration) -> (u64, Instant) {
-    let mut looks = 1;
+fn read_progress(team: &Team, slack: Duration) -> (u64, Instant) {
+    let mut reads = 1;
     loop {
         let (before, bytes) = (Instant::now(), team.program_bytes());
         let now = Instant::now();
-        if now - before <= slack || looks == LOOKS_MAX {
+        if now - before <= slack || reads == READS_MAX {
             return (bytes, now);
         }
-        looks += 1;
+        reads += 1;
     }
 }
 

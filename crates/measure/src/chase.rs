@@ -57,7 +57,7 @@ pub enum Order {
 
 /// The lines that a chase visits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shape {
+pub struct ChaseShape {
     /// Memory visited, bytes.
     pub bytes: usize,
     /// Distance of lines, bytes.
@@ -126,7 +126,7 @@ impl ChaseError {
     }
 }
 
-impl Shape {
+impl ChaseShape {
     pub const fn lines(&self) -> usize {
         self.bytes / self.stride
     }
@@ -177,7 +177,7 @@ impl Shape {
 #[derive(Debug)]
 pub struct Chase {
     ring: Ring,
-    shape: Shape,
+    shape: ChaseShape,
     /// The line at each step of a lap.
     visits: Vec<u32>,
     step: usize,
@@ -192,7 +192,7 @@ impl Chase {
     /// # Errors
     ///
     /// An invalid shape, or one larger than the region.
-    pub fn new(region: Region, shape: Shape) -> Result<Self, ChaseError> {
+    pub fn new(region: Region, shape: ChaseShape) -> Result<Self, ChaseError> {
         let mut chase =
             Self { ring: Ring::new(region), shape, visits: vec![], step: 0, gone: 0, lap: 0 };
         chase.reshape(shape)?;
@@ -203,7 +203,7 @@ impl Chase {
     ///
     /// # Errors
     /// As of [`Self::new`].
-    pub fn reshape(&mut self, shape: Shape) -> Result<(), ChaseError> {
+    pub fn reshape(&mut self, shape: ChaseShape) -> Result<(), ChaseError> {
         shape.check()?;
         let has = self.ring.region().bytes();
         if shape.bytes > has {
@@ -221,7 +221,7 @@ impl Chase {
         (self.step, self.gone) = (0, 0);
     }
 
-    pub const fn shape(&self) -> &Shape {
+    pub const fn shape(&self) -> &ChaseShape {
         &self.shape
     }
 
@@ -366,7 +366,7 @@ mod tests {
     use interleaf_linux::place::mempolicy::Policy;
     use proptest::prelude::*;
 
-    const SHAPE: Shape = Shape {
+    const SHAPE: ChaseShape = ChaseShape {
         bytes: 64 << 10,
         stride: 64,
         order: Order::Local { block_bytes: 4096 },
@@ -374,7 +374,7 @@ mod tests {
         new_laps: false,
     };
 
-    fn chase(shape: Shape) -> Result<Chase, ChaseError> {
+    fn chase(shape: ChaseShape) -> Result<Chase, ChaseError> {
         Chase::new(Region::new(1 << 20, Pages::Small, &Policy::Default)?, shape)
     }
 
@@ -389,16 +389,16 @@ mod tests {
         let blocks: Vec<u32> = visits.chunks(32).map(|of_block| of_block[0] / 64).collect();
         assert!(!blocks[..16].is_sorted() && blocks[..16] != blocks[16..], "{blocks:?}");
         // With a stride of 128 bytes or more, a lap is one pass.
-        let apart = Shape { stride: 128, ..SHAPE }.visits(0);
+        let apart = ChaseShape { stride: 128, ..SHAPE }.visits(0);
         assert!(apart.chunks(32).all(|of| of.iter().all(|line| line / 32 == of[0] / 32)));
     }
 
     #[test]
     fn the_seed_makes_the_order_and_laps_have_their_own_if_asked() {
-        let other = Shape { seed: 8, ..SHAPE };
+        let other = ChaseShape { seed: 8, ..SHAPE };
         assert_eq!(SHAPE.visits(0), SHAPE.visits(3));
         assert_ne!(SHAPE.visits(0), other.visits(0));
-        let new = Shape { new_laps: true, ..SHAPE };
+        let new = ChaseShape { new_laps: true, ..SHAPE };
         assert_eq!(SHAPE.visits(0), new.visits(0));
         assert_ne!(new.visits(0), new.visits(1));
         let mut chase = chase(new).unwrap();
@@ -441,19 +441,19 @@ mod tests {
 
     #[test]
     fn shapes_that_are_none_are_refused() {
-        let told = |shape: Shape| {
+        let told = |shape: ChaseShape| {
             let why = chase(shape).unwrap_err();
             assert!(!why.hint().is_empty());
             why.to_string()
         };
-        let too_much = Shape { bytes: 3 << 20, ..SHAPE };
+        let too_much = ChaseShape { bytes: 3 << 20, ..SHAPE };
         assert_eq!(told(too_much), "3145728 bytes are to be visited, and there are 2097152");
         for stride in [0, 12, 2 << 20] {
-            assert!(told(Shape { stride, ..SHAPE }).contains("stride of"), "{stride}");
+            assert!(told(ChaseShape { stride, ..SHAPE }).contains("stride of"), "{stride}");
         }
-        assert!(told(Shape { bytes: 100, ..SHAPE }).contains("100 bytes are not 2 to"));
+        assert!(told(ChaseShape { bytes: 100, ..SHAPE }).contains("100 bytes are not 2 to"));
         let narrow = Order::Local { block_bytes: 64 };
-        assert!(told(Shape { order: narrow, ..SHAPE }).contains("do not hold two lines"));
+        assert!(told(ChaseShape { order: narrow, ..SHAPE }).contains("do not hold two lines"));
     }
 
     proptest! {
@@ -464,7 +464,8 @@ mod tests {
             let stride = 8 * words;
             let block_bytes = block * stride;
             let order = if random { Order::Random } else { Order::Local { block_bytes } };
-            let shape = Shape { bytes: lines * stride, stride, order, seed: 1, new_laps: false };
+            let bytes = lines * stride;
+            let shape = ChaseShape { bytes, stride, order, seed: 1, new_laps: false };
             let mut visits = shape.visits(0);
             visits.sort_unstable();
             prop_assert!(visits.iter().copied().eq(0..lines as u32));

@@ -26,7 +26,7 @@ pub mod distribution;
 mod stamp;
 
 use crate::{
-    chase::{Chase, ChaseError, Order, Shape, Slices},
+    chase::{Chase, ChaseError, ChaseShape, Order, Slices},
     clock::Clock,
     context_switches::context_switches,
     region::{Pages, Region},
@@ -40,7 +40,7 @@ use std::time::{Duration, Instant};
 /// times faster ("Melody", ASPLOS 2025: a few µs at one of 10 000).
 pub const GAP_NS: f64 = 10_000.0;
 
-/// Loads between two looks at the switches: about a ms, in 32 KiB of stamps.
+/// Loads between two readings of the context switches: about a ms, in 32 KiB of stamps.
 const BATCH: usize = 8192;
 
 /// Time between two readings of stolen time, which the kernel counts in ticks of 10 ms; some slices
@@ -140,7 +140,8 @@ impl Timer {
     pub fn calibrated(clock: Clock) -> Result<Self, ChaseError> {
         let region = Region::new(CALIBRATION_BYTES, Pages::Small, &Policy::Default)?;
         let order = Order::Random;
-        let shape = Shape { bytes: CALIBRATION_BYTES, stride: 64, order, seed: 1, new_laps: false };
+        let shape =
+            ChaseShape { bytes: CALIBRATION_BYTES, stride: 64, order, seed: 1, new_laps: false };
         let mut chase = Chase::new(region, shape)?;
         chase.warm()?;
         let hit_ns = chase.slices(clock, 3 * CHASE_SPAN)?.p5_ns;
@@ -221,7 +222,7 @@ pub fn histogram(
             let count = (options.samples - done).min(BATCH as u64) as usize;
             let before = context_switches();
             walk(chase, spin, done, &mut stamps[..count])?;
-            sampling.take(&stamps[..count], context_switches() > before);
+            sampling.add_batch(&stamps[..count], context_switches() > before);
             done += count as u64;
         }
         sampling.settle(stolen_ticks(root) > stolen);
@@ -262,7 +263,7 @@ impl Sampling {
     }
 
     /// Counts a batch, during which the thread was switched or not.
-    fn take(&mut self, stamps: &[Stamp], switched: bool) {
+    fn add_batch(&mut self, stamps: &[Stamp], switched: bool) {
         for stamp in stamps {
             let ns = self.clock.ns(u64::from(stamp.ticks())) - self.timer.overhead_ns;
             self.raw.record(ns);
@@ -374,10 +375,10 @@ mod tests {
         let mut sampling = Sampling::new(clock, timer);
         let sample = |ticks: u64, interrupted, moved| Stamp::new(ticks, interrupted, moved);
         let gap = sample(50_000, false, false);
-        sampling.take(&[sample(120, false, false), sample(120, true, true), gap], true);
-        sampling.take(&[sample(10, false, false), sample(120, false, true), gap], false);
+        sampling.add_batch(&[sample(120, false, false), sample(120, true, true), gap], true);
+        sampling.add_batch(&[sample(10, false, false), sample(120, false, true), gap], false);
         sampling.settle(true);
-        sampling.take(&[gap, gap], false);
+        sampling.add_batch(&[gap, gap], false);
         sampling.settle(false);
         let tagged = Tagged { interrupted: 1, moved: 1, switched: 1, stolen: 1, gaps: 2 };
         assert_eq!(sampling.tagged, tagged);

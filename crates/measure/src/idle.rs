@@ -5,7 +5,7 @@
 
 use crate::{
     backing::huge_bytes,
-    chase::{BLOCK_BYTES, Chase, ChaseError, Order, Shape, Slices},
+    chase::{BLOCK_BYTES, Chase, ChaseError, ChaseShape, Order, Slices},
     clock::Clock,
     levels::{Levels, Visited, levels},
     point::{Kind, Place, Point},
@@ -75,14 +75,14 @@ impl Default for Options {
 
 impl Options {
     /// The chase of these options in local order.
-    pub const fn local(&self) -> Shape {
+    pub const fn local(&self) -> ChaseShape {
         let &Self { bytes, stride, block_bytes, seed, new_laps, .. } = self;
-        Shape { bytes, stride, order: Order::Local { block_bytes }, seed, new_laps }
+        ChaseShape { bytes, stride, order: Order::Local { block_bytes }, seed, new_laps }
     }
 
     /// The chase of these options in random order.
-    pub const fn random(&self) -> Shape {
-        Shape { order: Order::Random, ..self.local() }
+    pub const fn random(&self) -> ChaseShape {
+        ChaseShape { order: Order::Random, ..self.local() }
     }
 
     /// The memory for it.
@@ -180,7 +180,7 @@ pub fn latency(
 
 /// The sweep over sizes, and what it shows.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Sweep {
+pub struct SizeSweep {
     /// Each size with its latency.
     pub visited: Vec<Visited>,
     /// The levels among them.
@@ -196,10 +196,10 @@ pub fn sweep(
     options: &Options,
     largest: usize,
     progress: &mut dyn FnMut(f64),
-) -> Result<Sweep, ChaseError> {
+) -> Result<SizeSweep, ChaseError> {
     let options = Options { bytes: largest, ..options.clone() };
     let sizes = sizes(largest, options.stride);
-    let shape = |bytes: usize| Shape { bytes, ..options.local() };
+    let shape = |bytes: usize| ChaseShape { bytes, ..options.local() };
     let mut chase = Chase::new(options.region()?, shape(SMALLEST_BYTES.max(2 * options.stride)))?;
     let mut visited = vec![];
     for &bytes in &sizes {
@@ -212,7 +212,7 @@ pub fn sweep(
         progress((bytes as f64 / largest as f64).min(1.0));
     }
     let levels = levels(&visited);
-    Ok(Sweep { visited, levels })
+    Ok(SizeSweep { visited, levels })
 }
 
 /// Sizes in even ratios, in whole lines.

@@ -140,7 +140,7 @@ impl Step {
 
 /// A curve as it was measured.
 #[derive(Clone, Debug)]
-pub struct Sweep {
+pub struct LoadSweep {
     /// Latency before the threads were there.
     pub idle: Slices,
     /// Each load, in the order in which they were measured.
@@ -151,7 +151,7 @@ pub struct Sweep {
     pub sums: Vec<Checksums>,
 }
 
-impl Sweep {
+impl LoadSweep {
     /// The curve through the steps, monotone where a curve must be; the steps stay as they are.
     /// With it, how many of them the noise put in its way.
     ///
@@ -267,7 +267,7 @@ pub fn sweep(
     options: Options,
     plan: &Plan,
     heard: &mut dyn FnMut(&Step),
-) -> Result<Sweep, LoadedError> {
+) -> Result<LoadSweep, LoadedError> {
     let mut rig = Rig::new(clock, options)?;
     let mut steps: Vec<Step> = vec![];
     let mut add = |rig: &mut Rig, steps: &mut Vec<Step>, pause: Duration| {
@@ -299,7 +299,7 @@ pub fn sweep(
     }
     let (idle, sums) = rig.end()?;
     let knee = knee::knee(&knee::monotone(idle.median_ns, &loaded(&steps)));
-    Ok(Sweep { idle, steps, knee, sums })
+    Ok(LoadSweep { idle, steps, knee, sums })
 }
 
 /// Adds a step to a sweep.

@@ -85,13 +85,13 @@ impl Region {
     pub fn new(bytes: usize, pages: Pages, policy: &Policy) -> Result<Self, RegionError> {
         availability::check(&Root::live(), bytes.max(1) as u64, pages, policy)?;
         let mut region = Self::mapped(bytes, pages)?;
-        region.place(policy)?;
+        region.set_policy(policy)?;
         region.words_mut().fill(1);
         Ok(region)
     }
 
     /// Sets the memory policy for pages that are not yet present.
-    fn place(&mut self, policy: &Policy) -> Result<(), RegionError> {
+    fn set_policy(&mut self, policy: &Policy) -> Result<(), RegionError> {
         match policy.set_for(self.whole()) {
             // A kernel without NUMA has one place only, which is the default, and is node 0.
             Err(why) if is_all(policy) && why.kind() == ErrorKind::Unsupported => Ok(()),
@@ -144,7 +144,7 @@ impl Region {
         }
         // Pages that are there stay where they are, and the NUMA balancer leaves them there: it
         // moves those of memory that nobody has placed to who uses them.
-        region.place(&Policy::Bind(nodes.iter().map(|(node, _)| *node).collect()))?;
+        region.set_policy(&Policy::Bind(nodes.iter().map(|(node, _)| *node).collect()))?;
         Ok(region)
     }
 

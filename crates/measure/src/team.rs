@@ -237,7 +237,7 @@ impl Team {
         self.members.iter().all(|(_, thread)| !thread.is_finished())
     }
 
-    /// Stops the threads, and looks whether they did what they say, each of them.
+    /// Stops the threads and verifies the memory of each.
     ///
     /// # Errors
     /// What was wrong, and where.

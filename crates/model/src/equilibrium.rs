@@ -30,7 +30,7 @@ mod station;
 mod system;
 
 pub use load::Load;
-pub use system::{Equilibrium, LoadEquilibrium, System, Traffic};
+pub use system::{Equilibrium, LoadEquilibrium, LoadTraffic, System};
 
 use crate::platform::Platform;
 

@@ -32,7 +32,7 @@ const PRICE: f64 = 3.0;
 
 /// Bandwidth over some time.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Reading {
+pub struct BandwidthReading {
     /// The time, s; above 0.
     pub span_s: f64,
     /// The mean bandwidth, GB/s.
@@ -41,7 +41,7 @@ pub struct Reading {
 
 /// Readings that belong together.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Stretch {
+pub struct EvenStretch {
     /// The readings of the stretch.
     pub readings: Range<usize>,
     /// Their total time, s.
@@ -58,9 +58,9 @@ struct Sums {
 }
 
 impl Sums {
-    fn new(readings: &[Reading]) -> Self {
+    fn new(readings: &[BandwidthReading]) -> Self {
         let mut sums = Self { span: vec![0.0], bytes: vec![0.0], squares: vec![0.0] };
-        for (at, Reading { span_s, gbps }) in readings.iter().enumerate() {
+        for (at, BandwidthReading { span_s, gbps }) in readings.iter().enumerate() {
             sums.span.push(sums.span[at] + span_s);
             sums.bytes.push(sums.bytes[at] + span_s * gbps);
             sums.squares.push(sums.squares[at] + span_s * gbps * gbps);
@@ -68,10 +68,10 @@ impl Sums {
         sums
     }
 
-    fn stretch(&self, readings: Range<usize>) -> Stretch {
+    fn stretch(&self, readings: Range<usize>) -> EvenStretch {
         let span_s = self.span[readings.end] - self.span[readings.start];
         let gigabytes = self.bytes[readings.end] - self.bytes[readings.start];
-        Stretch { span_s, gbps: gigabytes / span_s, readings }
+        EvenStretch { span_s, gbps: gigabytes / span_s, readings }
     }
 
     /// Squared differences from the mean within readings, by their time.
@@ -84,7 +84,7 @@ impl Sums {
 
 /// The stretches of even bandwidth in `readings`, in order; together they are all of them. Readings
 /// without a length or a number are left out beforehand by who counts; of none there is none.
-pub fn stretches(readings: &[Reading]) -> Vec<Stretch> {
+pub fn stretches(readings: &[BandwidthReading]) -> Vec<EvenStretch> {
     if readings.is_empty() {
         return vec![];
     }
@@ -95,12 +95,12 @@ pub fn stretches(readings: &[Reading]) -> Vec<Stretch> {
 }
 
 /// The phases of a demand whose bandwidth was that of `stretches`; empty where it is even.
-pub fn phases(stretches: &[Stretch]) -> Vec<Phase> {
+pub fn phases(stretches: &[EvenStretch]) -> Vec<Phase> {
     let whole: f64 = stretches.iter().map(|stretch| stretch.span_s).sum();
     if stretches.len() < 2 {
         return vec![];
     }
-    let phase = |stretch: &Stretch| Phase {
+    let phase = |stretch: &EvenStretch| Phase {
         share_of_time: stretch.span_s / whole,
         bandwidth_gbps: stretch.gbps,
     };
@@ -108,7 +108,7 @@ pub fn phases(stretches: &[Stretch]) -> Vec<Phase> {
 }
 
 /// The cost of a cut, in the unit of [`Sums::cost`].
-fn price(sums: &Sums, readings: &[Reading]) -> f64 {
+fn price(sums: &Sums, readings: &[BandwidthReading]) -> f64 {
     let count = readings.len();
     let all = sums.stretch(0..count);
     let differences = readings.windows(2).map(|pair| (pair[1].gbps - pair[0].gbps).abs()).collect();
@@ -167,8 +167,8 @@ mod tests {
     use proptest::prelude::*;
 
     /// Readings of 200 ms.
-    fn readings(gbps: impl IntoIterator<Item = f64>) -> Vec<Reading> {
-        gbps.into_iter().map(|gbps| Reading { span_s: 0.2, gbps }).collect()
+    fn readings(gbps: impl IntoIterator<Item = f64>) -> Vec<BandwidthReading> {
+        gbps.into_iter().map(|gbps| BandwidthReading { span_s: 0.2, gbps }).collect()
     }
 
     fn ranges(gbps: impl IntoIterator<Item = f64>) -> Vec<(usize, usize)> {
@@ -228,9 +228,9 @@ mod tests {
     #[test]
     fn long_readings_weigh_more() {
         let readings = [
-            Reading { span_s: 3.0, gbps: 100.0 },
-            Reading { span_s: 1.0, gbps: 20.0 },
-            Reading { span_s: 1.0, gbps: 20.0 },
+            BandwidthReading { span_s: 3.0, gbps: 100.0 },
+            BandwidthReading { span_s: 1.0, gbps: 20.0 },
+            BandwidthReading { span_s: 1.0, gbps: 20.0 },
         ];
         let found = phases(&stretches(&readings));
         let expected = [(0.6, 100.0), (0.4, 20.0)];
@@ -247,8 +247,8 @@ mod tests {
         fn stretches_are_the_whole(
             all in prop::collection::vec((0.001f64..10.0, 0.0f64..1000.0), 1..80),
         ) {
-            let readings: Vec<Reading> =
-                all.iter().map(|(span_s, gbps)| Reading { span_s: *span_s, gbps: *gbps }).collect();
+            let reading = |&(span_s, gbps): &(f64, f64)| BandwidthReading { span_s, gbps };
+            let readings: Vec<BandwidthReading> = all.iter().map(reading).collect();
             let found = stretches(&readings);
             prop_assert!((1..=STRETCHES_MAX).contains(&found.len()));
             let mut next = 0;

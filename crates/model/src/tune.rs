@@ -31,7 +31,7 @@ use crate::{
     statistics,
     weights::{WEIGHT_MAX, Weights},
 };
-use curve::Curve;
+use curve::TimeCurve;
 use noise::Noise;
 
 /// Shares that are looked at, between 0 and 1.
@@ -132,7 +132,7 @@ pub enum Stop {
 
 /// The runs with the same weights.
 #[derive(Clone, Debug)]
-struct Point {
+struct Repetitions {
     weights: Weights,
     /// Their share on the first tier.
     share: f64,
@@ -140,7 +140,7 @@ struct Point {
     logs: Vec<f64>,
 }
 
-impl Point {
+impl Repetitions {
     /// Their mean.
     fn mean(&self) -> f64 {
         statistics::mean(&self.logs)
@@ -222,15 +222,15 @@ impl Search {
 }
 
 /// Runs, by their weights, in the order in which these came first.
-fn points(runs: &[Run]) -> Vec<Point> {
-    let mut points: Vec<Point> = vec![];
+fn points(runs: &[Run]) -> Vec<Repetitions> {
+    let mut points: Vec<Repetitions> = vec![];
     for Run { weights, value } in runs {
         let log = libm::log(*value);
         match points.iter_mut().find(|point| is_same(&point.weights, weights)) {
             Some(point) => point.logs.push(log),
             None => {
                 let share = weights.shares()[0];
-                points.push(Point { weights: weights.clone(), share, logs: vec![log] });
+                points.push(Repetitions { weights: weights.clone(), share, logs: vec![log] });
             }
         }
     }
@@ -246,10 +246,10 @@ fn is_same(a: &Weights, b: &Weights) -> bool {
 /// The evaluation of some runs, one of which has all pages on the first tier.
 struct Judged<'a> {
     search: &'a Search,
-    points: Vec<Point>,
+    points: Vec<Repetitions>,
     noise: Noise,
     /// The curve that fits, where there is one: on the line of the proposal.
-    curve: Option<Curve>,
+    curve: Option<TimeCurve>,
     /// The point with all pages on the first tier.
     first: usize,
     best: usize,
@@ -257,12 +257,13 @@ struct Judged<'a> {
 }
 
 impl<'a> Judged<'a> {
-    fn new(search: &'a Search, points: Vec<Point>, made: usize) -> Self {
+    fn new(search: &'a Search, points: Vec<Repetitions>, made: usize) -> Self {
         let noise = Noise::of(points.iter().map(|point| &point.logs[..]), search.noise);
         let first = points.iter().position(|point| point.share > 1.0 - 1e-9).unwrap_or(0);
         let curve = search.only.is_none().then(|| {
-            let known = |point: &Point| (point.share, libm::exp(point.mean()), point.logs.len());
-            Curve::fit(points.iter().map(known).collect(), noise.sigma)
+            let known =
+                |point: &Repetitions| (point.share, libm::exp(point.mean()), point.logs.len());
+            TimeCurve::fit(points.iter().map(known).collect(), noise.sigma)
         });
         let value = |at: usize| match &curve {
             Some(curve) => curve.at(points[at].share),

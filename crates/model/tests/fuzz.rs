@@ -1,10 +1,11 @@
-//! No input makes a parser panic, and what a parser lets through can be predicted from.
+//! Mutated files: no parser panics, each error names the file and the line, and predictions from
+//! accepted files are finite.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use interleaf_model::{
     demand::Demand,
-    format::{curve_csv, demand_toml, mess_csv, mlc_text, platform_toml},
+    format::{FileError, curve_csv, demand_toml, mess_csv, mlc_text, platform_toml},
     mix::Mix,
     platform::Platform,
     predict::{Forecast, Prediction, saturating_load},
@@ -174,6 +175,22 @@ fn sane(prediction: &Prediction) -> Result<(), TestCaseError> {
     Ok(())
 }
 
+/// Checks that an error names its file, a remedy, and a line of the file or, of a problem of the
+/// file as a whole, such as a missing key, the field or the mix.
+fn check_error(why: &FileError, file: &str, text: &str) -> Result<(), TestCaseError> {
+    let lines = text.lines().count().max(1);
+    prop_assert_eq!(&why.file, file);
+    prop_assert!(!why.problem.is_empty() && !why.hint.is_empty(), "{why:?}");
+    match why.line {
+        Some(line) => prop_assert!((1..=lines).contains(&line), "{why:?}"),
+        None => {
+            let whole = ["missing field", "mix"].iter().any(|part| why.problem.contains(part));
+            prop_assert!(why.field.is_some() || whole, "{why:?}");
+        }
+    }
+    Ok(())
+}
+
 fn predict_mix(platform: &Platform) -> Result<(), TestCaseError> {
     let weights = three_to_one(platform.tiers.len());
     sane(&saturating_load(platform, Mix::READ).predict(platform, &[weights]))
@@ -226,9 +243,12 @@ proptest! {
     #[test]
     fn changed_mess_tables(mutations in mutations()) {
         let text = mutated(MESS, &mutations);
-        if let Ok(mess) = mess_csv::parse("m.csv", &text, &mess_csv::measured("m.csv")) {
-            let response = mess.curves.answer("cpu", Mix::READ).response;
-            prop_assert!(response.max_bandwidth_gbps() > 0.0);
+        match mess_csv::parse("m.csv", &text, &mess_csv::measured("m.csv")) {
+            Ok(mess) => {
+                let response = mess.curves.answer("cpu", Mix::READ).response;
+                prop_assert!(response.max_bandwidth_gbps() > 0.0);
+            }
+            Err(why) => check_error(&why, "m.csv", &text)?,
         }
     }
 }
@@ -240,8 +260,9 @@ proptest! {
     fn changed_platforms(which in any::<Index>(), mutations in mutations()) {
         let file = which.get(&PLATFORMS);
         let text = mutated(&file.text, &mutations);
-        if let Ok(platform) = platform_toml::parse(&file.name, &text, &curves_beside) {
-            predict_mix(&platform)?;
+        match platform_toml::parse(&file.name, &text, &curves_beside) {
+            Ok(platform) => predict_mix(&platform)?,
+            Err(why) => check_error(&why, &file.name, &text)?,
         }
     }
 
@@ -249,8 +270,13 @@ proptest! {
     fn changed_curves(which in any::<Index>(), mutations in mutations()) {
         let file = which.get(&PLATFORMS);
         let curves = |path: &str| curves_beside(path).map(|text| mutated(&text, &mutations));
-        if let Ok(platform) = platform_toml::parse(&file.name, &file.text, &curves) {
-            predict_mix(&platform)?;
+        match platform_toml::parse(&file.name, &file.text, &curves) {
+            Ok(platform) => predict_mix(&platform)?,
+            Err(why) => {
+                prop_assert!(why.file.ends_with(".csv"), "{why:?}");
+                let text = curves(&why.file).unwrap();
+                check_error(&why, &why.file, &text)?;
+            }
         }
     }
 
@@ -258,9 +284,13 @@ proptest! {
     fn changed_workloads(which in any::<Index>(), mutations in mutations()) {
         let file = which.get(&WORKLOADS);
         // The numbers that are let through are many; to predict from each would take minutes.
-        if let Ok(demand) = demand_toml::parse(&file.name, &mutated(&file.text, &mutations)) {
-            let written = demand_toml::text(&demand);
-            prop_assert_eq!(demand_toml::parse("written.toml", &written), Ok(demand));
+        let text = mutated(&file.text, &mutations);
+        match demand_toml::parse(&file.name, &text) {
+            Ok(demand) => {
+                let written = demand_toml::text(&demand);
+                prop_assert_eq!(demand_toml::parse("written.toml", &written), Ok(demand));
+            }
+            Err(why) => check_error(&why, &file.name, &text)?,
         }
     }
 }

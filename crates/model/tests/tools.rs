@@ -5,7 +5,7 @@ use interleaf_model::{
     format::{
         curve_csv,
         mess_csv::{self, MessPoint},
-        mlc_text::{self, Matrix, Mlc, Most, Row, TRAFFIC, Table},
+        mlc_text::{self, LoadRow, Matrix, Mlc, MlcTable, Most, TRAFFIC},
     },
     mix::Mix,
     provenance::Figure,
@@ -145,10 +145,10 @@ fn matrix() -> impl Strategy<Value = Matrix> {
 
 fn mlc() -> impl Strategy<Value = Mlc> {
     let row = (0..99_999_u32, printed(10_000_000, 2), printed(10_000_000, 1))
-        .prop_map(|(delay, latency_ns, mbps)| Row { delay, latency_ns, mbps });
+        .prop_map(|(delay, latency_ns, mbps)| LoadRow { delay, latency_ns, mbps });
     let traffic = prop::sample::select(&["", "Read-only", "W5"][..]);
     let table = (traffic, prop::collection::vec(row, 0..8))
-        .prop_map(|(traffic, rows)| Table { traffic: traffic.into(), rows });
+        .prop_map(|(traffic, rows)| MlcTable { traffic: traffic.into(), rows });
     let most = (0..TRAFFIC.len(), printed(10_000_000, 1))
         .prop_map(|(which, mbps)| Most { traffic: TRAFFIC[which].0.into(), mbps });
     (

@@ -10,7 +10,7 @@ use super::{
     measure::MachineDocument,
     rounded,
 };
-use interleaf_model::phases::{Reading, Stretch};
+use interleaf_model::phases::{BandwidthReading, EvenStretch};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -287,15 +287,15 @@ impl AppDocument {
     fn found_phases(&self) -> Vec<PhaseDocument> {
         let counted: Vec<&SampleDocument> =
             self.samples.iter().filter(|sample| sample.gbps().is_some()).collect();
-        let reading = |sample: &&SampleDocument| Reading {
+        let reading = |sample: &&SampleDocument| BandwidthReading {
             span_s: sample.counted_s,
             gbps: sample.gbps().unwrap_or(0.0),
         };
-        let readings: Vec<Reading> = counted.iter().map(reading).collect();
+        let readings: Vec<BandwidthReading> = counted.iter().map(reading).collect();
         let stretches = interleaf_model::phases::stretches(&readings);
         let whole: f64 = stretches.iter().map(|stretch| stretch.span_s).sum();
         let mut from_s = 0.0;
-        let phase = |stretch: &Stretch| {
+        let phase = |stretch: &EvenStretch| {
             let to_s = from_s + stretch.span_s;
             let samples = counted[stretch.readings.clone()].iter().copied().cloned();
             let sum = SampleDocument::sum(&samples.collect::<Vec<_>>());

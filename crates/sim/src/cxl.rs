@@ -29,7 +29,7 @@ use port::{Port, View};
 
 /// The load on one of several expanders of a host.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Load {
+pub struct ExpanderLoad {
     /// Reads and writes, in any order.
     pub mix: Mix,
     /// Expanders among which the host divides its lines and its bandwidth.
@@ -40,7 +40,7 @@ pub struct Load {
 
 /// The measurements of one expander.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Outcome {
+pub struct ExpanderOutcome {
     /// Reads and writes together.
     pub bandwidth_gbps: f64,
     /// The part of the time in which the link to the expander, and that from it, carried slots.
@@ -51,7 +51,12 @@ pub struct Outcome {
 
 impl Expander {
     /// Simulates `accesses`, after a warm-up that fills the queues.
-    pub fn run<O: Observer>(&self, load: &Load, accesses: u64, observer: &mut O) -> Outcome {
+    pub fn run<O: Observer>(
+        &self,
+        load: &ExpanderLoad,
+        accesses: u64,
+        observer: &mut O,
+    ) -> ExpanderOutcome {
         let mut port = Port::new(self, load);
         let parts = self.parts();
         let controller = Controller::default();

@@ -1,11 +1,11 @@
 //! A simulated machine with page migration.
 //!
-//! Time advances in steps of at most one sample (200 ms); a step ends earlier when a workload starts
-//! or ends, a phase begins, or a device begins to read. Within a step, bandwidth and latency are
-//! those of the equilibrium of all running tasks ([`interleaf_model::equilibrium`]) at the current
-//! placement of their pages. Pages migrate between steps, at a limited bandwidth; their bytes are
-//! read traffic on the source tier and write traffic on the target tier, and threads that touch a
-//! moving page stall.
+//! Time advances in steps of at most one sample (200 ms); a step ends earlier when a workload
+//! starts or ends, a phase begins, or a device begins to read. Within a step, bandwidth and latency
+//! are those of the equilibrium of all running tasks ([`interleaf_model::equilibrium`]) at the
+//! current placement of their pages. Pages migrate between steps, at a limited bandwidth; their
+//! bytes are read traffic on the source tier and write traffic on the target tier, and threads that
+//! touch a moving page stall.
 //!
 //! ```text
 //! scenario -> tasks (threads, pages in groups, heat) --shares--> equilibrium -> traffic, speed
@@ -33,31 +33,31 @@ mod task;
 mod trial;
 
 pub use outcome::{Outcome, PeriodRecord, Run, TaskOutcome};
-pub use scenario::{Damon, Device, Migration, Scenario, ScenarioError, Task};
+pub use scenario::{Damon, Migration, Scenario, ScenarioError, Task, TrafficDevice};
 pub use static_best::{StaticBest, StaticTask, static_best};
 pub use trial::{Arena, Trial, believed};
 
 use core::time::Duration;
 use heat::Heat;
 use interleaf_model::{
-    equilibrium::{Load, LoadEquilibrium, System, Traffic as Flows},
+    equilibrium::{Load, LoadEquilibrium, LoadTraffic, System},
     machine::{Decision, HeatBand, Layout, Machine, Order, Residency, Sample, Stock, Traffic},
     units::LINE_BYTES,
 };
-use migrator::{Queue, Steered};
+use migrator::{MoveQueue, Steered};
 use noise::Noise;
 use pages::{Interleaving, Pages};
 use std::convert::Infallible;
-use task::{Memory, TaskState};
+use task::{Placement, TaskState};
 
 /// Tolerance of the equilibrium of several tasks, as a fraction of bandwidth: far below counter
 /// noise.
 const TOLERANCE: f64 = 1e-6;
 
-/// The most that moving pages hold up threads, as a part of their time.
+/// The largest fraction of their time that threads stall on migrating pages.
 const STALL_MAX: f64 = 0.5;
 
-/// Bands of heat that a sample tells apart.
+/// Bands of heat in a sample.
 const HEAT_BANDS: usize = 8;
 
 /// A machine whose pages move, simulated.
@@ -66,13 +66,13 @@ pub struct SimMachine<'a> {
     layout: Layout,
     now_ns: u64,
     tasks: Vec<TaskState>,
-    /// The shares by which a task's pages are placed when it starts, by domain.
+    /// The initial shares of tasks, by domain.
     start: Vec<Vec<f64>>,
     /// Target shares and their order, by task.
     targets: Vec<Option<(Vec<f64>, Order)>>,
     rate_limit_gbps: f64,
-    queue: Queue,
-    /// Bytes that may move and have not, for want of a whole group.
+    queue: MoveQueue,
+    /// Migration bandwidth not yet used, bytes: less than a page group.
     carried_bytes: f64,
     /// Bytes that programs may use of each tier, and bytes that they use.
     limit_bytes: Vec<u64>,
@@ -91,12 +91,12 @@ pub struct SimMachine<'a> {
 /// The equilibrium of what runs, kept while nothing changes.
 #[derive(Default)]
 struct Solved<'a> {
-    /// Tasks and the phases that they are in.
+    /// Running tasks with their current phases.
     running: Vec<(usize, usize)>,
     background_gbps: Vec<f64>,
     system: Option<System<'a>>,
     beside: Option<System<'a>>,
-    flows: Flows,
+    flows: LoadTraffic,
     loads: Vec<Load>,
     /// Indexed as `running`.
     reached: Vec<LoadEquilibrium>,
@@ -129,8 +129,8 @@ impl Counters {
 }
 
 impl<'a> SimMachine<'a> {
-    /// The machine of `scenario` at its start. `start` are the shares by which pages of each
-    /// domain are placed when a task starts: all of them on the first tier, or interleaved.
+    /// The machine of `scenario` at its start. `start` are the initial shares of each domain: all
+    /// pages on the first tier, or interleaved.
     pub fn new(scenario: &'a Scenario, start: Vec<Vec<f64>>) -> Self {
         let layout = scenario.layout();
         let tiers = layout.tiers.len();
@@ -140,7 +140,7 @@ impl<'a> SimMachine<'a> {
             start,
             targets: vec![None; scenario.tasks.len()],
             rate_limit_gbps: scenario.migration.bandwidth_gbps,
-            queue: Queue::default(),
+            queue: MoveQueue::default(),
             carried_bytes: 0.0,
             limit_bytes: scenario.free_bytes(),
             used_bytes: vec![0; tiers],
@@ -157,19 +157,19 @@ impl<'a> SimMachine<'a> {
         }
     }
 
-    /// The machine with pages that stay in `shares`, by domain, whatever happens.
+    /// The machine with fixed `shares`, by domain.
     fn with_fixed(scenario: &'a Scenario, shares: Vec<Vec<f64>>) -> Self {
         let mut machine = Self::new(scenario, shares);
         machine.next_aggregation_ns = u64::MAX;
         machine
     }
 
-    /// Bytes of pages that have moved.
+    /// Bytes of migrated pages.
     pub const fn moved_bytes(&self) -> u64 {
         self.moved_bytes
     }
 
-    /// Energy taken so far, J; 0 where the platform does not tell its power.
+    /// Energy so far, J; 0 on a platform without power figures.
     pub const fn energy_j(&self) -> f64 {
         self.energy_j
     }
@@ -227,7 +227,7 @@ impl<'a> SimMachine<'a> {
         self.limit_bytes[tier].saturating_sub(self.used_bytes[tier])
     }
 
-    /// Starts what is due, and gives it memory.
+    /// Starts the tasks that are due, and allocates their memory.
     fn start_tasks(&mut self) {
         for at in 0..self.tasks.len() {
             let task = &self.scenario.tasks[at];
@@ -237,19 +237,19 @@ impl<'a> SimMachine<'a> {
             }
             let shares = self.start[task.domain].clone();
             let memory = if self.next_aggregation_ns == u64::MAX {
-                Memory::Fixed(shares)
+                Placement::Fixed(shares)
             } else {
                 let groups = task::groups(self.scenario)[at];
                 let pages = self.allocate(at, groups, &shares);
                 let heat = Heat::new(pages.groups(), &self.scenario.damon);
-                Memory::Paged(Box::new(pages), heat)
+                Placement::Paged(Box::new(pages), heat)
             };
-            self.tasks[at].begin(memory, self.now_ns);
+            self.tasks[at].start(memory, self.now_ns);
         }
     }
 
-    /// Pages as a program touches them first: by `shares`, and where a tier is full, on the next
-    /// near one that is not, then on any.
+    /// First touch: allocates by `shares`, and from a full tier on the next near one with free
+    /// memory, then on any.
     fn allocate(&mut self, at: usize, groups: usize, shares: &[f64]) -> Pages {
         let task = &self.scenario.tasks[at];
         let tiers = self.layout.tiers.len();
@@ -261,16 +261,16 @@ impl<'a> SimMachine<'a> {
             let wanted = interleaving.tier(group);
             let order = std::iter::once(wanted).chain(near.iter().copied()).chain(0..tiers);
             let room = |tier: &usize| self.free_bytes(*tier) >= bytes;
-            // The scenario was checked: together they have room, but for the rest of a group, which
-            // then has more of the last tier than there is.
+            // The scenario was checked: all tasks fit, except for the rest of a group, which
+            // overcommits the last tier.
             let tier = order.clone().find(room).unwrap_or(tiers - 1);
             self.used_bytes[tier] += bytes;
-            pages.put(group, tier);
+            pages.assign(group, tier);
         }
         pages
     }
 
-    /// Brings what runs to its equilibrium, if something changed since the last time.
+    /// Solves the equilibrium of the running tasks, if something changed since the last time.
     fn solve(&mut self) {
         let scenario = self.scenario;
         let running: Vec<(usize, usize)> = (0..self.tasks.len())
@@ -310,7 +310,7 @@ impl<'a> SimMachine<'a> {
         solved.loads = loads;
     }
 
-    /// Traffic that comes whatever the programs do: devices, and pages that move. GB/s by tier.
+    /// Traffic beside that of the tasks, GB/s by tier: devices, and migration.
     fn background_gbps(&self) -> Vec<f64> {
         let mut gbps = vec![0.0; self.layout.tiers.len()];
         for device in self.devices() {
@@ -323,11 +323,11 @@ impl<'a> SimMachine<'a> {
         gbps
     }
 
-    /// Devices that are at work now.
-    fn devices(&self) -> impl Iterator<Item = &'a Device> {
+    /// Active devices.
+    fn devices(&self) -> impl Iterator<Item = &'a TrafficDevice> {
         let now_ns = self.now_ns;
         let active =
-            move |device: &&Device| ns(device.from_s) <= now_ns && now_ns < ns(device.to_s);
+            move |device: &&TrafficDevice| ns(device.from_s) <= now_ns && now_ns < ns(device.to_s);
         self.scenario.devices.iter().filter(active)
     }
 
@@ -335,7 +335,7 @@ impl<'a> SimMachine<'a> {
     fn moving(&self) -> Option<(usize, usize)> {
         let step = self.queue.first()?;
         match &self.tasks[step.task].memory {
-            Memory::Paged(pages, _) => Some((pages.tier(step.group), step.to)),
+            Placement::Paged(pages, _) => Some((pages.tier(step.group), step.to)),
             _ => None,
         }
     }
@@ -353,7 +353,7 @@ impl<'a> SimMachine<'a> {
         (pages_per_ns * migration.stall_ns / threads.max(1.0)).min(STALL_MAX)
     }
 
-    /// The speed of an entry of what runs: 1 is as fast as on the first tier alone.
+    /// The speed of an entry of `running` relative to the first tier alone.
     fn speed(&self, entry: usize) -> f64 {
         let (at, phase) = self.equilibrium.running[entry];
         let program = &self.scenario.tasks[at].program;
@@ -388,7 +388,7 @@ impl<'a> SimMachine<'a> {
         step.max(1)
     }
 
-    /// Adds what passes in `step_ns` to the counters.
+    /// Adds the traffic of `step_ns` to the counters.
     fn count(&mut self, step_ns: u64) {
         let span = step_ns as f64;
         let slowed = 1.0 - self.stall();
@@ -432,7 +432,7 @@ impl<'a> SimMachine<'a> {
             let energy_j = power::task_watts(self, entry).unwrap_or(0.0) * seconds;
             let task = &self.scenario.tasks[at];
             let before: Option<Vec<u64>> = match &self.tasks[at].memory {
-                Memory::Paged(pages, _) => Some(pages.bytes_on().to_vec()),
+                Placement::Paged(pages, _) => Some(pages.bytes_on().to_vec()),
                 _ => None,
             };
             self.tasks[at].advance(task, speed, step_ns, self.now_ns, energy_j);
@@ -443,11 +443,11 @@ impl<'a> SimMachine<'a> {
         }
     }
 
-    /// Moves what the step that has just ended had time for.
+    /// Migrates as much as the bandwidth allows in the step that has just ended.
     fn migrate(&mut self, step_ns: u64) {
         self.carried_bytes += self.rate_limit_gbps * step_ns as f64;
         while let Some(step) = self.queue.first() {
-            let Memory::Paged(pages, _) = &mut self.tasks[step.task].memory else {
+            let Placement::Paged(pages, _) = &mut self.tasks[step.task].memory else {
                 self.queue.pop();
                 continue;
             };
@@ -460,7 +460,7 @@ impl<'a> SimMachine<'a> {
             if self.carried_bytes < bytes as f64 {
                 break;
             }
-            pages.put(step.group, step.to);
+            pages.assign(step.group, step.to);
             self.queue.pop();
             self.carried_bytes -= bytes as f64;
             self.used_bytes[from] -= bytes;
@@ -478,13 +478,13 @@ impl<'a> SimMachine<'a> {
         }
     }
 
-    /// Ends an aggregation of heat, and plans with what it shows.
+    /// Ends an aggregation interval, and plans migration by its heat.
     fn aggregate(&mut self) {
         let damon = &self.scenario.damon;
         self.next_aggregation_ns += damon.aggregation_ns;
         for (entry, (at, _)) in self.equilibrium.running.iter().enumerate() {
             let task = &self.scenario.tasks[*at];
-            let Memory::Paged(pages, heat) = &mut self.tasks[*at].memory else { continue };
+            let Placement::Paged(pages, heat) = &mut self.tasks[*at].memory else { continue };
             // A page that is swept is visited once for all its lines.
             let visit_bytes =
                 if task.random { LINE_BYTES } else { self.scenario.migration.page_bytes as f64 };
@@ -499,14 +499,14 @@ impl<'a> SimMachine<'a> {
         self.plan();
     }
 
-    /// Plans what moves next.
+    /// Plans the next migrations.
     fn plan(&mut self) {
         let tasks: Vec<Steered<'_>> = self
             .tasks
             .iter()
             .enumerate()
             .filter_map(|(at, state)| match &state.memory {
-                Memory::Paged(pages, heat) => {
+                Placement::Paged(pages, heat) => {
                     let target = self.targets[at].as_ref();
                     let target = target.map(|(shares, order)| (shares.as_slice(), *order));
                     let near = &self.layout.domains[self.scenario.tasks[at].domain].tiers;
@@ -555,7 +555,7 @@ impl<'a> SimMachine<'a> {
     }
 
     fn residency(&self, at: usize) -> Residency {
-        let Memory::Paged(pages, _) = &self.tasks[at].memory else {
+        let Placement::Paged(pages, _) = &self.tasks[at].memory else {
             let none = vec![0; self.layout.tiers.len()];
             return Residency { used_bytes: Some(none), heat: None };
         };
@@ -589,7 +589,7 @@ impl Machine for SimMachine<'_> {
     }
 }
 
-/// Pages by heat, the hottest first.
+/// The pages of a task by heat, the hottest first.
 fn bands(pages: &Pages, heat: &Heat, damon: &Damon) -> Vec<HeatBand> {
     let samples = heat::samples(damon);
     let looks_per_s = 1e9 / damon.sampling_ns as f64;
@@ -616,12 +616,12 @@ fn reserve(layout: &Layout, tier: usize) -> u64 {
     (part * layout.tiers[tier].capacity_bytes as f64) as u64
 }
 
-/// The part of a task's traffic on each tier; `None` when it has no memory.
-fn shares(memory: &Memory) -> Option<Vec<f64>> {
+/// The share of each tier in a task's traffic; `None` without memory.
+fn shares(memory: &Placement) -> Option<Vec<f64>> {
     match memory {
-        Memory::None => None,
-        Memory::Fixed(shares) => Some(shares.clone()),
-        Memory::Paged(pages, _) => Some(pages.access_shares()),
+        Placement::None => None,
+        Placement::Fixed(shares) => Some(shares.clone()),
+        Placement::Paged(pages, _) => Some(pages.access_shares()),
     }
 }
 

@@ -12,7 +12,7 @@ use interleaf_sim::dimm::{
     device::{Device, Options, names},
     mapping::Layout,
     run::{Part, Setup},
-    traffic::{Place, Request, Source},
+    traffic::{Location, Request, Source},
 };
 
 fn device(name: &str) -> Device {
@@ -37,7 +37,7 @@ impl Script {
     fn new(requests: &[(u64, bool, u8, u32, u16)]) -> Self {
         let request = |(tag, &(at, write, bank, row, column)): (usize, _)| Request {
             at,
-            place: Place { pseudo: 0, bank, column, row },
+            location: Location { pseudo: 0, bank, column, row },
             tag: tag as u32,
             order: 0,
             write,
@@ -51,7 +51,7 @@ impl Source for Script {
         self.requests.get(self.next).map(|request| request.at)
     }
 
-    fn take(&mut self) -> Request {
+    fn next_request(&mut self) -> Request {
         self.next += 1;
         self.requests[self.next - 1]
     }
@@ -188,8 +188,8 @@ fn hits_end_when_another_row_has_waited() {
     requests.extend((1..20).map(|column| (10, false, 0, 7, column)));
     let controller = Controller { hits_max: 4, ..plain() };
     let (_, source) = issued(&device, &controller, &requests);
-    let place = source.done.iter().position(|(tag, _)| *tag == 1);
-    assert_eq!(place, Some(4));
+    let location = source.done.iter().position(|(tag, _)| *tag == 1);
+    assert_eq!(location, Some(4));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use interleaf_sim::dimm::{
     closed_loop::Pattern,
     device::{Device, Options},
-    energy::{Counts, Energy},
+    energy::{CommandCounts, Energy},
     run::Setup,
 };
 
@@ -14,7 +14,7 @@ fn power(name: &str, width: &str, gbps: Option<f64>, mix: &str) -> Energy {
     let device = Device::by_name(name, &options).expect("it comes with the tool");
     let mix = mix.parse().expect("it is a mix");
     let setup = Setup { pattern: Pattern::Stream, mix, ..Setup::new(device, 1) };
-    let mut counts = Counts::new(&setup.device);
+    let mut counts = CommandCounts::new(&setup.device);
     let part = setup.part(0, gbps, 20_000, &mut counts, &|_| ());
     let end = part.end_clock * setup.device.host_clocks;
     let energy = counts.energy(end).expect("its currents are known");

@@ -1,4 +1,5 @@
-//! No scenario file makes the parser panic, and what it lets through can be simulated.
+//! Mutated scenario, device and expander files and DIMM traces: no parser panics, each error names
+//! the file and the line, and accepted scenarios can be simulated.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -9,12 +10,35 @@ use interleaf_model::{
     platform::Platform,
     policy::PolicyKind,
 };
-use interleaf_sim::machine::{
-    Arena, Outcome, Scenario, Trial,
-    scenario_toml::{self, DemandSource, LoadedDemand},
+use interleaf_sim::{
+    cxl,
+    dimm::{
+        device::{self, DeviceError, Options},
+        trace::{AddressLimits, Trace},
+    },
+    machine::{
+        Arena, Outcome, Scenario, Trial,
+        scenario_toml::{self, DemandSource, LoadedDemand},
+    },
 };
 use proptest::{prelude::*, sample::Index};
 use std::sync::LazyLock;
+
+/// Files of devices, each with one of its modules.
+const DEVICES: [(&str, &str); 4] = [
+    (include_str!("../../../devices/ddr5.toml"), "rdimm-6400-2r"),
+    (include_str!("../../../devices/ddr4.toml"), "ddr4-3200-2r"),
+    (include_str!("../../../devices/ddr3.toml"), "ddr3-1600"),
+    (include_str!("../../../devices/stt-mram.toml"), "stt-mram-ddr3"),
+];
+const EXPANDER: &str = include_str!("../../../devices/cz122.toml");
+
+/// The same requests in each text format.
+const TRACES: [&str; 3] = [
+    "# time kind address\n0 R 0x40\n12.5 W 128\n13.125 R 0xFF\n20 R 4096\n",
+    "LD 0x40\nST 128\n0x80 R\n256 W\n",
+    "0x40 READ 0\n0x80 WRITE 2\n0xC0 READ 3\n0x100 WRITE 40\n",
+];
 
 const PLATFORM: &str = r#"
 schema = "interleaf.platform/1"
@@ -191,11 +215,38 @@ fn numbers(text: &str) -> Vec<(usize, usize)> {
     found
 }
 
-fn mutated() -> impl Strategy<Value = String> {
-    let text = |mutations: Vec<Mutation>| {
-        mutations.iter().fold(SCENARIO.to_string(), |text, mutation| mutate(&text, mutation))
+fn mutated(text: &'static str) -> impl Strategy<Value = String> {
+    let apply = |mutations: Vec<Mutation>| {
+        mutations.iter().fold(text.to_string(), |text, mutation| mutate(&text, mutation))
     };
-    prop::collection::vec(mutation(), 1..4).prop_map(text)
+    prop::collection::vec(mutation(), 1..4).prop_map(apply)
+}
+
+/// Checks that an error names its file, a remedy, and a line of the file or, of a problem of the
+/// file as a whole, such as a missing key, the field.
+fn check_error(why: &FileError, text: &str) -> Result<(), TestCaseError> {
+    let lines = text.lines().count().max(1);
+    prop_assert_eq!(&why.file, "f");
+    prop_assert!(!why.problem.is_empty() && !why.hint.is_empty(), "{why:?}");
+    match why.line {
+        Some(line) => prop_assert!((1..=lines).contains(&line), "{why:?}"),
+        None => {
+            let missing = why.problem.contains("missing field");
+            prop_assert!(why.field.is_some() || missing, "{why:?}");
+        }
+    }
+    Ok(())
+}
+
+fn check_device<T>(found: Result<T, DeviceError>, text: &str) -> Result<(), TestCaseError> {
+    match found {
+        Err(DeviceError::File(why)) => check_error(&why, text),
+        Err(DeviceError::Choice { problem, hint }) => {
+            prop_assert!(!problem.is_empty() && !hint.is_empty(), "{problem}: {hint}");
+            Ok(())
+        }
+        Ok(_) => Ok(()),
+    }
 }
 
 /// The scenario of a file and its duration, if it is one.
@@ -253,8 +304,43 @@ proptest! {
     }
 
     #[test]
-    fn changed_scenarios(text in mutated()) {
+    fn changed_scenarios(text in mutated(SCENARIO)) {
+        if let Err(why) = scenario_toml::parse("f", &text) {
+            check_error(&why, &text)?;
+        }
         let _ = scenario(&text);
+    }
+
+    #[test]
+    fn changed_expanders(text in mutated(EXPANDER)) {
+        check_device(cxl::in_file("f", &text), &text)?;
+    }
+
+    #[test]
+    fn changed_traces(
+        text in (0..TRACES.len()).prop_flat_map(|which| mutated(TRACES[which])),
+    ) {
+        let limits = AddressLimits { bytes: 1 << 40, mega_transfers: 6400 };
+        // A trace without any request has no line to name.
+        let Ok(trace) = Trace::new("f", text.as_bytes(), None, limits) else { return Ok(()) };
+        if let Err(why) = trace.count_all() {
+            prop_assert!(why.line.is_some());
+            check_error(&why, &text)?;
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(config(200))]
+
+    #[test]
+    fn changed_devices(
+        (text, module) in (0..DEVICES.len()).prop_flat_map(|which| {
+            let (text, module) = DEVICES[which];
+            (mutated(text), Just(module))
+        }),
+    ) {
+        check_device(device::in_file("f", &text, Some(module), &Options::default()), &text)?;
     }
 }
 
@@ -263,7 +349,7 @@ proptest! {
 
     #[test]
     fn changed_scenarios_can_be_simulated(
-        text in mutated(),
+        text in mutated(SCENARIO),
         (policy, ..) in prop::sample::select(PolicyKind::ALL.to_vec()),
         curve_error in -0.9..0.9f64,
     ) {

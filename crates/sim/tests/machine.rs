@@ -12,7 +12,9 @@ use interleaf_model::{
     platform::Platform,
     policy::{ClosedForm, Fixed, PolicyKind},
 };
-use interleaf_sim::machine::{Arena, Device, Outcome, Run, Scenario, SimMachine, Task, Trial};
+use interleaf_sim::machine::{
+    Arena, Outcome, Run, Scenario, SimMachine, Task, TrafficDevice, Trial,
+};
 use proptest::prelude::*;
 use std::fs;
 
@@ -448,7 +450,7 @@ fn pages_that_move_are_traffic_and_hold_up() {
 fn devices_take_bandwidth_while_they_are_there() {
     let platform = server();
     let mut scenario = quiet(&platform, &demand("lbm"), 119);
-    let device = Device {
+    let device = TrafficDevice {
         name: "nic".into(),
         tier: 0,
         domain: 0,

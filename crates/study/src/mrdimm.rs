@@ -168,7 +168,7 @@ fn simulated(point: Point) -> Result<(Part, Option<Energy>), Failure> {
     let mut parts = vec![];
     let mut energy: Option<Energy> = None;
     for number in SAMPLE {
-        let mut counts = energy::Counts::new(&setup.device);
+        let mut counts = energy::CommandCounts::new(&setup.device);
         let part = setup.part(number, offered, ACCESSES, &mut counts, &|_| ());
         if let Some(own) = counts.energy(part.end_clock * setup.device.host_clocks) {
             energy = Some(energy.map_or(own, |sum| sum.and(&own)));

@@ -12,7 +12,7 @@ use super::{
 use crate::{point::Pattern, region::Region, traffic::Traffic};
 use std::{ops::Range, ptr};
 
-/// Lines that are gone through between two looks at anything else: 256 KiB are some 10 us or more.
+/// Lines between two checks of the stop flag: 256 KiB are some 10 us or more.
 const CHUNK_LINES: usize = 4096;
 
 /// Lines of the least buffer of which an order has whole batches.

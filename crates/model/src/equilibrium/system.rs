@@ -46,14 +46,14 @@ pub struct System<'a> {
 
 /// The traffic of all loads on all tiers: start and result of a search.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Traffic {
+pub struct LoadTraffic {
     /// By load and tier, GB/s.
     bandwidth_gbps: Vec<Vec<f64>>,
     /// By load and tier.
     in_flight_bytes: Vec<Vec<f64>>,
 }
 
-impl Traffic {
+impl LoadTraffic {
     /// No traffic.
     fn none(loads: usize, tiers: usize) -> Self {
         let none = vec![vec![0.0; tiers]; loads];
@@ -120,7 +120,7 @@ impl<'a> System<'a> {
     /// Brings `loads` to their equilibrium: as many as the system was made for, with the same
     /// mixes and domains.
     pub fn solve(&self, loads: &[Load]) -> Equilibrium {
-        let loads = self.solve_from(loads, &mut Traffic::default(), 1e-9);
+        let loads = self.solve_from(loads, &mut LoadTraffic::default(), 1e-9);
         Equilibrium { loads, extrapolated: self.extrapolated.clone() }
     }
 
@@ -130,11 +130,11 @@ impl<'a> System<'a> {
     pub fn solve_from(
         &self,
         loads: &[Load],
-        traffic: &mut Traffic,
+        traffic: &mut LoadTraffic,
         tolerance: f64,
     ) -> Vec<LoadEquilibrium> {
         if !traffic.is_of(loads.len(), self.platform.tiers.len()) {
-            *traffic = Traffic::none(loads.len(), self.platform.tiers.len());
+            *traffic = LoadTraffic::none(loads.len(), self.platform.tiers.len());
         }
         if let [load] = loads {
             vec![self.solve_alone(load, traffic)]
@@ -145,7 +145,7 @@ impl<'a> System<'a> {
 
     /// Solves one load. Only the coupling of tiers feeds back: the more the load carries, the less
     /// it can. Its bandwidth is a root between zero and the bandwidth without coupling.
-    fn solve_alone(&self, load: &Load, traffic: &mut Traffic) -> LoadEquilibrium {
+    fn solve_alone(&self, load: &Load, traffic: &mut LoadTraffic) -> LoadEquilibrium {
         let mut reach = |bandwidth: f64| {
             for (tier, share) in load.shares.iter().enumerate() {
                 traffic.bandwidth_gbps[0][tier] = share * bandwidth;
@@ -177,7 +177,7 @@ impl<'a> System<'a> {
     fn solve_together(
         &self,
         loads: &[Load],
-        traffic: &mut Traffic,
+        traffic: &mut LoadTraffic,
         tolerance: f64,
     ) -> Vec<LoadEquilibrium> {
         let mut solved: Vec<Option<LoadEquilibrium>> = vec![None; loads.len()];
@@ -207,7 +207,7 @@ impl<'a> System<'a> {
 
     /// The equilibrium of load `at` beside the given traffic of the others: the network of its page
     /// streams.
-    fn network(&self, loads: &[Load], at: usize, traffic: &Traffic) -> LoadEquilibrium {
+    fn network(&self, loads: &[Load], at: usize, traffic: &LoadTraffic) -> LoadEquilibrium {
         let load = &loads[at];
         let streams = self.platform.interleaving.page_streams as usize;
         let visited: Vec<usize> =
@@ -251,7 +251,7 @@ impl<'a> System<'a> {
     }
 
     /// Tier `tier` as load `at` sees it.
-    fn view(&self, loads: &[Load], at: usize, tier: usize, traffic: &Traffic) -> TierView<'_> {
+    fn view(&self, loads: &[Load], at: usize, tier: usize, traffic: &LoadTraffic) -> TierView<'_> {
         let on_tier = |load: usize| traffic.bandwidth_gbps[load][tier];
         let all: f64 = (0..loads.len()).map(on_tier).sum();
         let responses = if loads.len() == 1 || all == 0.0 {
@@ -290,7 +290,7 @@ impl<'a> System<'a> {
         loads: &[Load],
         at: usize,
         visited: &[usize],
-        traffic: &Traffic,
+        traffic: &LoadTraffic,
     ) -> Vec<(Vec<usize>, f64)> {
         let mut groups: Vec<(Vec<usize>, f64)> = vec![];
         let mut grouped = vec![false; visited.len()];

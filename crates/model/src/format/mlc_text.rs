@@ -40,7 +40,7 @@ pub struct Mlc {
     /// Bandwidth by node, MB/s.
     pub bandwidth: Option<Matrix>,
     /// Tables of latency under load.
-    pub loaded: Vec<Table>,
+    pub loaded: Vec<MlcTable>,
 }
 
 /// Figures from nodes with CPUs to nodes with memory.
@@ -64,16 +64,16 @@ pub struct Most {
 
 /// Latency under load.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Table {
+pub struct MlcTable {
     /// The traffic as it is named: `Read-only`; empty where nothing says.
     pub traffic: String,
     /// The rows, in their order.
-    pub rows: Vec<Row>,
+    pub rows: Vec<LoadRow>,
 }
 
 /// A load of the loaded-latency table.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Row {
+pub struct LoadRow {
     /// The delay that is injected, cycles.
     pub delay: u32,
     /// Latency, ns.
@@ -119,13 +119,13 @@ impl Mlc {
     }
 }
 
-impl Table {
+impl MlcTable {
     /// The curve through the rows, and how many of them the noise put in its way.
     ///
     /// # Errors
     /// When there are no rows.
     pub fn curve(&self, figure: &Figure) -> Result<(Curve, usize), CurveError> {
-        let point = |row: &Row| CurvePoint {
+        let point = |row: &LoadRow| CurvePoint {
             bandwidth_gbps: row.mbps / 1000.0,
             latency_ns: row.latency_ns,
             figure: figure.clone(),
@@ -173,7 +173,7 @@ impl Reader<'_> {
         self.number("bandwidth", text, 1000.0 * BANDWIDTH_LIMIT_GBPS)
     }
 
-    fn row(&self, words: &[&str]) -> Result<Row, FileError> {
+    fn row(&self, words: &[&str]) -> Result<LoadRow, FileError> {
         let [delay, latency, bandwidth] = words else {
             let problem = format!("the row has {} words, the table has 3 columns", words.len());
             return Err(self.error("loaded latencies", problem, "they are delay, ns and MB/sec"));
@@ -182,7 +182,7 @@ impl Reader<'_> {
             let problem = format!("\"{delay}\" is not a whole number of cycles");
             return Err(self.error("delay", problem, "give the output as it was printed"));
         };
-        Ok(Row { delay: cycles, latency_ns: self.ns(latency)?, mbps: self.mbps(bandwidth)? })
+        Ok(LoadRow { delay: cycles, latency_ns: self.ns(latency)?, mbps: self.mbps(bandwidth)? })
     }
 
     fn matrix_row(&self, matrix: &mut Matrix, part: Part, words: &[&str]) -> Result<(), FileError> {
@@ -241,7 +241,7 @@ pub fn parse(file: &str, text: &str) -> Result<Mlc, FileError> {
         } else if let Some(most) = most(&reader, line)? {
             mlc.most.push(most);
         } else if part == Part::Loaded && line.starts_with("====") {
-            mlc.loaded.push(Table { traffic: traffic.clone(), rows: vec![] });
+            mlc.loaded.push(MlcTable { traffic: traffic.clone(), rows: vec![] });
             open = true;
         } else if let (Part::Loaded, true, Some(table)) = (part, open, mlc.loaded.last_mut()) {
             table.rows.push(reader.row(&words)?);
@@ -329,14 +329,14 @@ fn write(out: &mut String, mlc: &Mlc, clocks_per_ns: f64) -> std::fmt::Result {
         writeln!(out, "Using Read-only traffic type")?;
         write_matrix(out, matrix)?;
     }
-    for Table { traffic, rows } in &mlc.loaded {
+    for MlcTable { traffic, rows } in &mlc.loaded {
         writeln!(out, "Measuring Loaded Latencies for the system")?;
         if !traffic.is_empty() {
             writeln!(out, "Using {traffic} traffic type")?;
         }
         writeln!(out, "Inject\tLatency\tBandwidth\nDelay\t(ns)\tMB/sec")?;
         writeln!(out, "==========================")?;
-        for Row { delay, latency_ns, mbps } in rows {
+        for LoadRow { delay, latency_ns, mbps } in rows {
             writeln!(out, " {delay:05}\t{latency_ns:6.2}\t{mbps:9.1}")?;
         }
         writeln!(out)?;

@@ -6,11 +6,11 @@ use super::FileError;
 pub(super) struct Table<'a> {
     file: &'a str,
     header: Vec<String>,
-    rows: Vec<Row>,
+    rows: Vec<TableRow>,
 }
 
 /// A row with its line number.
-pub(super) struct Row {
+pub(super) struct TableRow {
     pub(super) line: usize,
     fields: Vec<String>,
 }
@@ -65,7 +65,7 @@ impl<'a> Table<'a> {
         let mut rows = vec![];
         for record in reader.records() {
             match record {
-                Ok(record) => rows.push(Row {
+                Ok(record) => rows.push(TableRow {
                     line: record
                         .position()
                         .map_or(0, |position| row_line(&lines, position.line() as usize)),
@@ -90,18 +90,18 @@ impl<'a> Table<'a> {
         Ok(Self { file, header, rows })
     }
 
-    pub(super) fn rows(&self) -> &[Row] {
+    pub(super) fn rows(&self) -> &[TableRow] {
         &self.rows
     }
 
     /// The text in `column` of `row`; empty when there is no such column.
-    pub(super) fn text<'r>(&self, row: &'r Row, column: &str) -> &'r str {
+    pub(super) fn text<'r>(&self, row: &'r TableRow, column: &str) -> &'r str {
         let at = self.header.iter().position(|name| name == column);
         at.and_then(|at| row.fields.get(at)).map_or("", String::as_str)
     }
 
     /// The number in `column` of `row`.
-    pub(super) fn number(&self, row: &Row, column: &str) -> Result<f64, FileError> {
+    pub(super) fn number(&self, row: &TableRow, column: &str) -> Result<f64, FileError> {
         let text = self.text(row, column);
         let number = text.parse::<f64>().ok().filter(|number| number.is_finite());
         number.ok_or_else(|| {
@@ -113,7 +113,7 @@ impl<'a> Table<'a> {
     /// An error about `column` of `row`.
     pub(super) fn error(
         &self,
-        row: &Row,
+        row: &TableRow,
         column: &str,
         problem: String,
         hint: String,

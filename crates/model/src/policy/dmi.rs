@@ -343,7 +343,7 @@ impl Calibrator {
     }
 
     /// Makes a step; a step below the least one ends the search.
-    fn take(&mut self, step: f64, now: Level) -> (Option<&'static str>, String) {
+    fn apply_step(&mut self, step: f64, now: Level) -> (Option<&'static str>, String) {
         let limit = self.settings.max_step;
         let whole = libm::copysign(libm::ceil(step.abs()).min(limit), step);
         let ratio = (self.ratio + whole).clamp(0.0, 100.0);
@@ -394,7 +394,7 @@ impl Policy for Calibrator {
                 (action, reason)
             }
             Next::Step(step, action, why) => {
-                let (rest, what) = self.take(step, now);
+                let (rest, what) = self.apply_step(step, now);
                 (rest.unwrap_or(action), format!("{why}: {what}"))
             }
         };

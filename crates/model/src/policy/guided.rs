@@ -114,7 +114,7 @@ impl Guided {
     }
 
     /// Evaluates the traffic at the current placement and proposes shares.
-    fn look(&mut self, seen: &Observation) -> Proposal {
+    fn propose(&mut self, seen: &Observation) -> Proposal {
         let traffic = traffic(seen);
         let belief = Belief::new(&self.platform, self.domain, &self.near, mix(seen));
         self.seen.push(traffic.clone());
@@ -135,7 +135,7 @@ impl Guided {
     /// The first look, or a new one, after the traffic has been another for `changed` periods.
     fn first_look(&mut self, seen: &Observation, changed: u32) -> Verdict {
         self.seen.clear();
-        let proposal = self.look(seen);
+        let proposal = self.propose(seen);
         if proposal.first_tier_used < UNSATURATED && proposal.local_gain > -LOCAL_IS_AS_GOOD {
             return self.unsaturated(seen, &proposal, changed);
         }
@@ -188,7 +188,7 @@ impl Guided {
     /// A look at what a proposal gave.
     fn look_again(&mut self, seen: &Observation, corrections: u32) -> Verdict {
         let before = self.best_measured();
-        let proposal = self.look(seen);
+        let proposal = self.propose(seen);
         let here = traffic(seen);
         // The best measured shares win, noise aside.
         if let Some(best) = before

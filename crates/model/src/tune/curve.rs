@@ -22,13 +22,13 @@ const TRUST: f64 = 0.5;
 
 /// The curve that runs determine.
 #[derive(Clone, Debug)]
-pub(super) struct Curve {
+pub(super) struct TimeCurve {
     /// In order of share, each share once.
-    points: Vec<Point>,
+    points: Vec<Knot>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Point {
+struct Knot {
     share: f64,
     /// Measured, or fitted.
     value: f64,
@@ -36,7 +36,7 @@ struct Point {
     error: f64,
 }
 
-impl Curve {
+impl TimeCurve {
     /// The curve that fits best: shares with the mean of their runs and how many these are (none is
     /// 0), each of them with `sigma` of noise, as a part of it.
     pub(super) fn fit(mut known: Vec<(f64, f64, usize)>, sigma: f64) -> Self {
@@ -50,7 +50,7 @@ impl Curve {
         let mut values: Vec<f64> = known.iter().map(|(_, value, _)| *value).collect();
         project(&mut values, &weights, &constraints(&shares));
         let error = |runs: usize, value: f64| sigma * value / (runs as f64).sqrt();
-        let points = known.iter().zip(&values).map(|((share, _, runs), value)| Point {
+        let points = known.iter().zip(&values).map(|((share, _, runs), value)| Knot {
             share: *share,
             value: *value,
             error: error(*runs, *value),
@@ -71,7 +71,7 @@ impl Curve {
 
     /// A lower bound of the curve at `share`.
     pub(super) fn bound(&self, share: f64) -> f64 {
-        let (left, right): (Vec<&Point>, Vec<&Point>) =
+        let (left, right): (Vec<&Knot>, Vec<&Knot>) =
             self.points.iter().partition(|point| point.share <= share);
         let from_left = left.iter().filter(|point| point.share < 1.0);
         let from_left = from_left.map(|point| point.value * (1.0 - share) / (1.0 - point.share));
@@ -138,7 +138,7 @@ mod tests {
     #[test]
     fn two_runs_bound_what_is_between() {
         let known = [1.0, 0.71].map(|share| (share, fed(share), 1));
-        let curve = Curve::fit(known.to_vec(), 0.0);
+        let curve = TimeCurve::fit(known.to_vec(), 0.0);
         for share in [0.71, 0.73, 0.75, 0.8, 0.9, 1.0] {
             assert!((curve.bound(share) - fed(share)).abs() < 1e-9, "{share}");
         }
@@ -148,7 +148,7 @@ mod tests {
     #[test]
     fn a_fit_obeys_what_is_held_for_true() {
         // Concave, and below the line to nothing.
-        let curve = Curve::fit(vec![(0.5, 0.2, 1), (0.7, 1.1, 1), (1.0, 1.0, 1)], 0.01);
+        let curve = TimeCurve::fit(vec![(0.5, 0.2, 1), (0.7, 1.1, 1), (1.0, 1.0, 1)], 0.01);
         let [a, b, c] = [0.5, 0.7, 1.0].map(|share| curve.at(share));
         assert!(b <= (a * 0.3 + c * 0.2) / 0.5 + 1e-6, "{a} {b} {c}");
         assert!(a >= 0.5 / 0.7 * b - 1e-6 && a > 0.2, "{a} {b} {c}");
@@ -168,7 +168,7 @@ mod tests {
             };
             let shares: Vec<f64> = shares.into_iter().map(|at| f64::from(at) / 100.0).collect();
             let known: Vec<_> = shares.iter().map(|share| (*share, value(*share), 1)).collect();
-            let curve = Curve::fit(known, 0.0);
+            let curve = TimeCurve::fit(known, 0.0);
             for share in shares {
                 prop_assert!((curve.at(share) / value(share) - 1.0).abs() < 1e-9);
             }

@@ -12,7 +12,7 @@ use interleaf_model::{
     mix::Mix,
 };
 use mess_csv::MessPoint;
-use mlc_text::{Matrix, Mlc, Most, Row, TRAFFIC, Table};
+use mlc_text::{LoadRow, Matrix, Mlc, MlcTable, Most, TRAFFIC};
 use std::collections::BTreeSet;
 
 /// The quality of a point whose repeats are unknown.
@@ -83,7 +83,7 @@ fn of_mlc(name: &str, mlc: &Mlc) -> MeasureDocument {
     }
     let reads = |(place, mbps)| with_traffic("bandwidth", place, Mix::READ, mbps / 1000.0);
     points.extend(mlc.bandwidth.iter().flat_map(pairs).map(reads));
-    for Table { traffic, rows } in &mlc.loaded {
+    for MlcTable { traffic, rows } in &mlc.loaded {
         let mix = Mlc::mix(traffic).unwrap_or(Mix::READ);
         // MLC begins with the highest load, this record with the lowest. Its delays are cycles.
         for row in rows.iter().rev() {
@@ -238,9 +238,9 @@ fn nodes_of_system(record: &MeasureDocument) -> f64 {
     record.machine.nodes.iter().filter(|node| !node.cpus.is_empty()).count().max(1) as f64
 }
 
-fn tables(record: &MeasureDocument, node: Option<u32>) -> Vec<Table> {
+fn tables(record: &MeasureDocument, node: Option<u32>) -> Vec<MlcTable> {
     let systems = nodes_of_system(record);
-    let mut tables: Vec<Table> = vec![];
+    let mut tables: Vec<MlcTable> = vec![];
     let loaded = record.loaded();
     let of_node = |point: &&&PointDocument| point.memory_node == node && point.weights.is_none();
     for point in loaded.iter().filter(of_node) {
@@ -252,10 +252,10 @@ fn tables(record: &MeasureDocument, node: Option<u32>) -> Vec<Table> {
         // Without load there is no end to the delay; what another tool had, nobody knows.
         let none = if record.source.is_some() { 0 } else { DELAY_MAX };
         let delay = point.delay_ns.unwrap_or(f64::from(none)).min(f64::from(DELAY_MAX));
-        let row = Row { delay: delay as u32, latency_ns: ns, mbps: gbps * 1000.0 * systems };
+        let row = LoadRow { delay: delay as u32, latency_ns: ns, mbps: gbps * 1000.0 * systems };
         match tables.iter_mut().find(|table| table.traffic == traffic) {
             Some(table) => table.rows.insert(0, row),
-            None => tables.push(Table { traffic, rows: vec![row] }),
+            None => tables.push(MlcTable { traffic, rows: vec![row] }),
         }
     }
     tables

@@ -48,11 +48,11 @@ pub struct Expander {
     pub host_nontemporal: u32,
 }
 
-type Pair = Spanned<[String; 2]>;
+type Sourced = Spanned<[String; 2]>;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct File {
+struct ExpanderToml {
     schema: Spanned<String>,
     name: Spanned<String>,
     #[serde(default)]
@@ -67,20 +67,20 @@ struct File {
 #[serde(deny_unknown_fields)]
 struct Link {
     lanes: Spanned<i64>,
-    rate: Pair,
-    flit: Pair,
-    read_request: Pair,
-    write_request: Pair,
-    read_response: Pair,
-    write_response: Pair,
-    overhead: Pair,
-    delay: Pair,
+    rate: Sourced,
+    flit: Sourced,
+    read_request: Sourced,
+    write_request: Sourced,
+    read_response: Sourced,
+    write_response: Sourced,
+    overhead: Sourced,
+    delay: Sourced,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ControllerOf {
-    delay: Pair,
+    delay: Sourced,
     read_credits: Spanned<i64>,
     write_credits: Spanned<i64>,
 }
@@ -97,9 +97,9 @@ struct Memory {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Host {
-    bandwidth: Pair,
-    lines: Pair,
-    nontemporal_writes: Pair,
+    bandwidth: Sourced,
+    lines: Sourced,
+    nontemporal_writes: Sourced,
 }
 
 impl Expander {
@@ -131,14 +131,14 @@ pub fn by_name(name: &str) -> Result<Expander, DeviceError> {
 /// When something is wrong in it.
 pub fn in_file(file: &str, text: &str) -> Result<Expander, DeviceError> {
     let text = TomlText::new(file, text);
-    let parsed: File = text.read()?;
+    let parsed: ExpanderToml = text.read()?;
     text.schema(&parsed.schema, SCHEMA)?;
-    let File { link, controller, memory, host, .. } = &parsed;
-    let reader = Reader { text: &text, sources: &parsed.sources };
-    let hundredths = |field: &str, pair: &Pair| {
+    let ExpanderToml { link, controller, memory, host, .. } = &parsed;
+    let reader = FigureReader { text: &text, sources: &parsed.sources };
+    let hundredths = |field: &str, pair: &Sourced| {
         Ok::<u64, FileError>((reader.number(field, pair, "slots", 0.0..=100.0)? * 100.0) as u64)
     };
-    let fs = |field: &str, pair: &Pair| {
+    let fs = |field: &str, pair: &Sourced| {
         Ok::<u64, FileError>((reader.number(field, pair, "ns", 0.0..=1e5)? * 1e6) as u64)
     };
     let lanes: u32 = text.whole("link.lanes", &link.lanes, 1..=16)?;
@@ -155,7 +155,7 @@ pub fn in_file(file: &str, text: &str) -> Result<Expander, DeviceError> {
         }
     };
     let bytes_per_ns = gigatransfers * f64::from(lanes) / 8.0 * part;
-    let lines = |field: &str, pair: &Pair| {
+    let lines = |field: &str, pair: &Sourced| {
         Ok::<u32, FileError>(reader.number(field, pair, "lines", 1.0..=65_536.0)? as u32)
     };
     let options = Options { density: memory.density.clone(), width: memory.width.clone() };
@@ -186,17 +186,17 @@ pub fn in_file(file: &str, text: &str) -> Result<Expander, DeviceError> {
 }
 
 /// Reads pairs of values and sources.
-struct Reader<'a> {
+struct FigureReader<'a> {
     text: &'a TomlText<'a>,
     sources: &'a BTreeMap<String, String>,
 }
 
-impl Reader<'_> {
+impl FigureReader<'_> {
     /// The number of a pair, whose unit and source are checked.
     fn number(
         &self,
         field: &str,
-        pair: &Pair,
+        pair: &Sourced,
         unit: &str,
         range: core::ops::RangeInclusive<f64>,
     ) -> Result<f64, FileError> {

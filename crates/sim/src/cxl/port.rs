@@ -1,6 +1,6 @@
 //! The host's end of a link, the link, and the controller at its other end.
 
-use super::{Expander, Load, Outcome};
+use super::{Expander, ExpanderLoad, ExpanderOutcome};
 use crate::dimm::{
     histogram::Histogram,
     mapping::{Layout, Mapping, deal},
@@ -23,10 +23,10 @@ const PARTS: u64 = 1 << 32;
 const TO: usize = 0;
 const FROM: usize = 1;
 
-/// Places that are free again at times, fs.
+/// The times at which each slot of a queue is free, fs.
 type Free = BinaryHeap<Reverse<u64>>;
 
-fn places(count: u32) -> Free {
+fn free_slots(count: u32) -> Free {
     (0..count.max(1)).map(|_| Reverse(0)).collect()
 }
 
@@ -78,7 +78,7 @@ pub(super) struct Start {
 }
 
 impl Port {
-    pub(super) fn new(expander: &Expander, load: &Load) -> Self {
+    pub(super) fn new(expander: &Expander, load: &ExpanderLoad) -> Self {
         let share = |of_all: u32| of_all.div_ceil(load.expanders.max(1)).max(1);
         let lines = share(expander.host_lines);
         let writes = 1.0 - load.mix.read_share();
@@ -97,8 +97,8 @@ impl Port {
             write_due: 0,
             ready: (0..lines).map(|slot| Reverse((0, slot))).collect(),
             asked: vec![0; lines as usize],
-            credits: [places(expander.read_credits), places(expander.write_credits)],
-            stores: passes.then(|| places(share(expander.host_nontemporal))),
+            credits: [free_slots(expander.read_credits), free_slots(expander.write_credits)],
+            stores: passes.then(|| free_slots(share(expander.host_nontemporal))),
             host_free: 0,
             host_line_fs: host_line_fs as u64,
             link_free: [0; 2],
@@ -126,10 +126,10 @@ impl Port {
         Start { done: self.done, at: self.last, link_busy: self.link_busy }
     }
 
-    pub(super) fn outcome(self, start: Start) -> Outcome {
+    pub(super) fn outcome(self, start: Start) -> ExpanderOutcome {
         let fs = (self.last - start.at).max(1) as f64;
         let busy = |way: usize| (self.link_busy[way] - start.link_busy[way]) as f64 / fs;
-        Outcome {
+        ExpanderOutcome {
             bandwidth_gbps: ((self.done - start.done) * LINE) as f64 * 1e6 / fs,
             link_busy: [busy(TO), busy(FROM)],
             latency: self.latency,
@@ -182,7 +182,7 @@ impl Port {
                 self.expander;
             let slots = if write { write_request } else { read_request } + overhead;
             let through = self.carry(TO, from, slots) + controller_fs / 2;
-            let (number, line) = self.place(slot, write);
+            let (number, line) = self.location(slot, write);
             let arrival = Arrival { at: self.clock(through), slot, write, line };
             self.arrived[number].push(Reverse(arrival));
         }
@@ -190,7 +190,7 @@ impl Port {
 
     /// The next line of a stream: its sub-channel and which of its lines it is. Threads read in
     /// order, and write in order elsewhere.
-    fn place(&mut self, slot: u32, write: bool) -> (usize, u64) {
+    fn location(&mut self, slot: u32, write: bool) -> (usize, u64) {
         let stream = slot as usize % STREAMS + if write { STREAMS } else { 0 };
         let line = self.positions[stream];
         let parts = self.arrived.len() as u64;
@@ -205,7 +205,7 @@ impl Port {
         let from = self.fs(clock) + controller_fs - controller_fs / 2;
         let slots = if write { write_response } else { read_response } + overhead;
         let back = self.carry(FROM, from, slots);
-        // The place is free when the answer has left, and the host knows with it.
+        // The place is free when the answer has left, and the host learns it with the answer.
         self.credits[usize::from(write)].push(Reverse(back));
         if let Some(stores) = self.stores.as_mut().filter(|_| write) {
             stores.push(Reverse(back));
@@ -231,13 +231,13 @@ impl Source for View<'_> {
         self.port.arrived[self.number].peek().map(|Reverse(arrival)| arrival.at)
     }
 
-    fn take(&mut self) -> Request {
+    fn next_request(&mut self) -> Request {
         let Some(Reverse(arrival)) = self.port.arrived[self.number].pop() else {
             return Request::default();
         };
         self.port.taken[self.number] += 1;
         let Arrival { at, slot, write, line } = arrival;
-        Request { at, place: self.port.mapping.place(line), tag: slot, order: 0, write }
+        Request { at, location: self.port.mapping.location(line), tag: slot, order: 0, write }
     }
 
     fn accepted(&mut self, request: &Request, clock: u64) {

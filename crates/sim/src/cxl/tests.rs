@@ -5,8 +5,8 @@ fn expander() -> Expander {
     by_name("cz122").expect("it comes with the tool")
 }
 
-fn run(expander: &Expander, mix: &str, expanders: u32) -> Outcome {
-    let load = Load { mix: mix.parse().expect("it is a mix"), expanders, seed: 1 };
+fn run(expander: &Expander, mix: &str, expanders: u32) -> ExpanderOutcome {
+    let load = ExpanderLoad { mix: mix.parse().expect("it is a mix"), expanders, seed: 1 };
     expander.run(&load, 100_000, &mut ())
 }
 
@@ -66,7 +66,7 @@ fn the_same_seed_gives_the_same() {
     let expander = expander();
     assert_eq!(run(&expander, "W2", 8), run(&expander, "W2", 8));
     let mut commands: Vec<Command> = vec![];
-    let load = Load { mix: "W5".parse().expect("it is a mix"), expanders: 8, seed: 2 };
+    let load = ExpanderLoad { mix: "W5".parse().expect("it is a mix"), expanders: 8, seed: 2 };
     expander.run(&load, 1000, &mut commands);
     let writes = commands.iter().filter(|c| matches!(c.kind, Kind::Write | Kind::WriteAuto));
     assert!(writes.count() > 400);

@@ -1,9 +1,10 @@
 //! An independent check of every command that a controller gives to a device.
 //!
-//! It is written from the tables alone and shares no code with the scheduler. It keeps for each bank, bank group, rank and pseudo-channel the last
-//! command of each kind, the last four activations, and the last bursts on the data bus. A new
-//! command is compared with each command that a rule names, pair by pair. The checker has no queues
-//! and no ready times and caches no result, so it cannot share an error with the scheduler.
+//! It is written from the tables alone and shares no code with the scheduler. It keeps for each
+//! bank, bank group, rank and pseudo-channel the last command of each kind, the last four
+//! activations, and the last bursts on the data bus. A new command is compared with each command
+//! that a rule names, pair by pair. The checker has no queues and no ready times and caches no
+//! result, so it cannot share an error with the scheduler.
 //!
 //! The last command of each kind is enough: a rule is a least distance, commands come in order of
 //! time, and an earlier command of the same kind at the same bank is further away.
@@ -22,7 +23,7 @@ mod rules;
 mod tests;
 
 pub use refresh::RefreshRules;
-pub use rules::{Class, Pair, Rules, Scope, Shape};
+pub use rules::{Class, LeastDistance, Rules, Scope, Shape};
 
 use super::{
     command::{Command, Kind, Observer},
@@ -31,7 +32,7 @@ use super::{
 use bus::{CommandBus, DataBus};
 use core::fmt;
 use history::{Bank, Group, Rank};
-use refresh::Refresh;
+use refresh::RefreshHistory;
 use rules::LastCommands;
 
 /// A command that breaks a rule.
@@ -114,7 +115,7 @@ impl Checker {
         let shape = rules.shape;
         let bank = Bank::default();
         let group = Group { last: LastCommands::default(), banks: vec![bank; shape.banks] };
-        let refresh = Refresh::new(shape.banks);
+        let refresh = RefreshHistory::new(shape.banks);
         let groups = vec![group; shape.groups];
         let rank = Rank { last: LastCommands::default(), groups, activations: [None; 4], refresh };
         Self {

@@ -10,7 +10,7 @@ use super::{
     device::Device,
     histogram::Histogram,
     mapping::{Layout, Mapping},
-    traffic::{Place, Request, Source},
+    traffic::{Location, Request, Source},
 };
 use rand_pcg::{
     Pcg64Mcg,
@@ -196,7 +196,7 @@ impl ClosedLoop {
     }
 
     #[inline]
-    fn next_place(&mut self, slot: u32, write: bool) -> Place {
+    fn next_location(&mut self, slot: u32, write: bool) -> Location {
         match self.pattern {
             Pattern::Stream => {
                 let streams = self.position.len() / 2;
@@ -204,19 +204,19 @@ impl ClosedLoop {
                     slot as usize / self.neighbours % streams + if write { streams } else { 0 };
                 let line = self.position[stream];
                 self.position[stream] = if line + 1 < self.mapping.lines() { line + 1 } else { 0 };
-                self.mapping.place(line)
+                self.mapping.location(line)
             }
             Pattern::Random => {
                 let line = self.below(self.mapping.lines());
-                self.mapping.place(line)
+                self.mapping.location(line)
             }
             Pattern::HotBank => {
                 let line = self.below(self.mapping.lines());
-                let place = self.mapping.place(line);
+                let location = self.mapping.location(line);
                 if self.below(HOT_ONE_IN) == 0 {
-                    Place { pseudo: 0, bank: 0, ..place }
+                    Location { pseudo: 0, bank: 0, ..location }
                 } else {
-                    place
+                    location
                 }
             }
         }
@@ -236,7 +236,7 @@ impl Source for ClosedLoop {
     }
 
     #[inline]
-    fn take(&mut self) -> Request {
+    fn next_request(&mut self) -> Request {
         let line = if self.interval > 0 {
             self.paced.pop().map(|Reverse(line)| line)
         } else {
@@ -252,8 +252,8 @@ impl Source for ClosedLoop {
         if write {
             self.write_due -= PARTS;
         }
-        let place = self.next_place(slot, write);
-        Request { at, place, tag: slot, order: 0, write }
+        let location = self.next_location(slot, write);
+        Request { at, location, tag: slot, order: 0, write }
     }
 
     #[inline]

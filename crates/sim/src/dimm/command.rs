@@ -16,13 +16,13 @@ pub struct Command {
     pub pseudo: u8,
     /// The rank within the pseudo-channel.
     pub rank: u8,
-    /// The group of the bank within the rank. Means nothing to what concerns all banks.
+    /// The bank group within the rank. No meaning for commands to all banks.
     pub bank_group: u8,
-    /// The bank within its group; of [`Kind::RefreshSame`] that of all groups.
+    /// The bank within its group; for [`Kind::RefreshSame`] the number of the bank in every group.
     pub bank: u8,
     /// The row that is opened, or is open.
     pub row: u32,
-    /// The burst within the row: whole bursts are counted, not columns of the DRAM.
+    /// The burst within the row. Bursts are counted, not columns of the DRAM.
     pub column: u16,
 }
 
@@ -79,7 +79,7 @@ impl Kind {
     }
 }
 
-/// Sees each command, in the order of time. `()` is nobody, and costs nothing.
+/// An observer of commands in order of time. `()` ignores them at no cost.
 pub trait Observer {
     /// Called with each command as it is issued.
     fn command(&mut self, command: &Command) {

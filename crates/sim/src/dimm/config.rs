@@ -24,8 +24,8 @@ pub struct Controller {
     pub write_queue: usize,
     /// High watermark: queued writes of a pseudo-channel that start a write drain.
     pub write_high: usize,
-    /// Low watermark: queued writes at which a drain stops while reads wait. A drain that began with
-    /// fewer than `write_high` writes stops at the same fraction of them.
+    /// Low watermark: queued writes at which a drain stops while reads wait. A drain that began
+    /// with fewer than `write_high` writes stops at the same fraction of them.
     pub write_low: usize,
     /// The longest time that reads are served while a write waits, ps.
     pub read_slice_ps: u64,

@@ -62,7 +62,8 @@ impl Counts {
         since
     }
 
-    /// The bandwidth of these accesses within `ns`, with bursts of `bytes`, GB/s; 0 without accesses.
+    /// The bandwidth of these accesses within `ns`, with bursts of `bytes`, GB/s; 0 without
+    /// accesses.
     pub fn bandwidth_gbps(&self, bytes: f64, ns: f64) -> f64 {
         let accesses = (self.reads + self.writes) as f64;
         if accesses > 0.0 && ns > 0.0 { accesses * bytes / ns } else { 0.0 }
@@ -158,7 +159,7 @@ impl SubChannel {
                     return;
                 }
                 self.clock = self.clock.max(arrival);
-                let request = source.take();
+                let request = source.next_request();
                 self.admit(request, source);
                 self.choose_direction();
             } else if timer <= command_at {
@@ -224,7 +225,7 @@ impl SubChannel {
 
     /// Takes a request into its queue, or behind those in front of a full queue.
     fn admit<S: Source>(&mut self, request: Request, source: &mut S) {
-        let (number, which) = (usize::from(request.place.pseudo), usize::from(request.write));
+        let (number, which) = (usize::from(request.location.pseudo), usize::from(request.write));
         let line = &mut self.waiting[number][which];
         if line.is_empty() && self.pseudos[number].queue(which).has_room() {
             self.enqueue(request, source);
@@ -235,7 +236,7 @@ impl SubChannel {
     }
 
     fn enqueue<S: Source>(&mut self, mut request: Request, source: &mut S) {
-        let pseudo = &mut self.pseudos[usize::from(request.place.pseudo)];
+        let pseudo = &mut self.pseudos[usize::from(request.location.pseudo)];
         // The write queue has the newest data of its addresses.
         if pseudo.queue(WRITES).count > 0 && pseudo.queue(WRITES).has_burst(&request) {
             self.counts.forwarded += 1;
@@ -351,7 +352,7 @@ impl SubChannel {
                     (true, false) => Kind::Write,
                     (true, true) => Kind::WriteAuto,
                 };
-                command.column = accessed.request.place.column;
+                command.column = accessed.request.location.column;
                 (command.rank, command.bank_group, command.bank) = pseudo.address(bank);
                 self.counts.row_hits += u64::from(accessed.row_hit);
                 observer.command(&command);

@@ -30,37 +30,37 @@ pub struct Device {
     pub family: String,
     /// The density of its devices, such as `16Gb`.
     pub density: String,
-    /// Bits of data that each device has.
+    /// Data bits of each device.
     pub width: u32,
-    /// Sub-channels of a channel: buses that share nothing.
+    /// Independent sub-channels of a channel.
     pub sub_channels: u32,
-    /// Bits of data of a sub-channel, those for error correction left aside.
+    /// Data bits of a sub-channel, without those for error correction.
     pub data_bits: u32,
     /// Bits of a sub-channel for error correction.
     pub ecc_bits: u32,
-    /// Pseudo-channels of a sub-channel: 2 where ranks are multiplexed.
+    /// Pseudo-channels of a sub-channel: 2 for multiplexed ranks.
     pub pseudo_channels: u32,
     /// Ranks of each pseudo-channel.
     pub ranks: u32,
-    /// Groups of banks of a rank.
+    /// Bank groups of a rank.
     pub bank_groups: u32,
     /// Banks of a group.
     pub banks: u32,
     /// Rows of a bank.
     pub rows: u32,
-    /// Bursts of a row: its bytes, over all devices of the rank, in bursts.
+    /// Bursts of a row over all devices of the rank.
     pub columns: u32,
-    /// Thousands of transfers a second on the pins of the DRAM: two a clock.
+    /// Data rate of the DRAM, thousand transfers a second: two a clock.
     pub kilotransfers: u64,
     /// Clocks of the host in one clock of the DRAM.
     pub host_clocks: u64,
     /// Latency that buffers add to an access, ps.
     pub delay_ps: u64,
-    /// Slots of the command bus, in clocks, that an activation takes.
+    /// Slots of the command bus that an activation occupies, clocks.
     pub activate_slots: u32,
-    /// Slots that a read or write takes. Any other command takes one.
+    /// Slots that a read or write occupies. Any other command occupies one.
     pub access_slots: u32,
-    /// Refreshes that a rank may owe.
+    /// Refreshes that a rank may postpone.
     pub refresh_postponed: u32,
     /// Timing, in clocks of the DRAM.
     pub timing: Timing,
@@ -68,7 +68,7 @@ pub struct Device {
     pub currents: Option<Currents>,
 }
 
-/// Timing in clocks of the DRAM, named as JEDEC names it.
+/// Timing in clocks of the DRAM, with the names of JEDEC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
     /// Read latency (tCL): from a read command to its data.
@@ -85,19 +85,20 @@ pub struct Timing {
     pub t_ras: u32,
     /// Activation to activation of a bank.
     pub t_rc: u32,
-    /// Access to access of the same kind, another group of banks.
+    /// Access to access of the same kind, another bank group.
     pub t_ccd_s: u32,
     /// Read to read, same group.
     pub t_ccd_l: u32,
-    /// Write to write, same group, where the DRAM reads and modifies (devices with 4 bits).
+    /// Write to write, same group, if the on-die error correction must read, modify and write (x4
+    /// devices).
     pub t_ccd_l_wr: u32,
-    /// Write to write, same group, where it does not.
+    /// Write to write, same group, without read-modify-write.
     pub t_ccd_l_wr2: u32,
     /// Activation to activation, another group.
     pub t_rrd_s: u32,
     /// Activation to activation, same group.
     pub t_rrd_l: u32,
-    /// Four activations of a rank are within no less than that.
+    /// Window of four activations in a rank.
     pub t_faw: u32,
     /// The end of written data to a read, another group of the rank.
     pub t_wtr_s: u32,
@@ -109,7 +110,7 @@ pub struct Timing {
     pub t_wr: u32,
     /// Precharge to precharge within a rank.
     pub t_ppd: u32,
-    /// Read data to written data: what the bus needs to turn round.
+    /// Read data to written data: bus turnaround.
     pub t_turn: u32,
     /// Data of a rank to data of another.
     pub t_rank: u32,
@@ -126,10 +127,11 @@ pub struct Timing {
 }
 
 impl Device {
-    /// The module of this name that comes with the tool.
+    /// The built-in module of this name.
     ///
     /// # Errors
-    /// When there is none, or not with these devices.
+    ///
+    /// No such module, or not with these devices.
     pub fn by_name(name: &str, options: &Options) -> Result<Self, DeviceError> {
         by_name(name, options)
     }
@@ -150,7 +152,7 @@ impl Device {
         ranks * u64::from(self.rows) * u64::from(self.columns)
     }
 
-    /// The fastest that a channel could move data, GB/s.
+    /// The peak bandwidth of a channel, GB/s.
     pub fn peak_gbps(&self) -> f64 {
         let bytes = f64::from(self.sub_channels * self.pseudo_channels * self.data_bits) / 8.0;
         bytes * self.kilotransfers as f64 / 1e6
@@ -161,7 +163,7 @@ impl Device {
         rule::clocks(ps, self.kilotransfers)
     }
 
-    /// Clocks of the DRAM in a delay of `ps`, to the nearest: a delay is no constraint.
+    /// Clocks of the DRAM in a delay of `ps`, to the nearest: a delay need not be rounded up.
     pub fn nearest_clocks(&self, ps: u64) -> u64 {
         let per_clock = 2_000_000_000_u128;
         ((u128::from(ps) * u128::from(self.kilotransfers) + per_clock / 2) / per_clock) as u64
@@ -172,13 +174,13 @@ impl Device {
         clocks as f64 * 2e6 / self.kilotransfers as f64
     }
 
-    /// Write to write within a group of banks: a device with 4 bits has to read and modify what it
-    /// corrects errors by.
+    /// Write to write within a bank group: the on-die error correction of an x4 device reads,
+    /// modifies and writes.
     pub fn same_group_writes(&self) -> u32 {
         if self.width == 4 { self.timing.t_ccd_l_wr } else { self.timing.t_ccd_l_wr2 }
     }
 
-    /// Slots of the command bus that a command takes.
+    /// Slots of the command bus that a command occupies.
     pub fn slots(&self, kind: super::command::Kind) -> u32 {
         use super::command::Kind;
         match kind {
@@ -192,9 +194,9 @@ impl Device {
 /// A device that does not exist, or an option that it does not have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DeviceError {
-    /// Something is wrong in a file.
+    /// An invalid file.
     File(FileError),
-    /// Something was asked for that no file has.
+    /// A module or an option that no file has.
     Choice {
         /// The cause.
         problem: String,

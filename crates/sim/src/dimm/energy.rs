@@ -24,13 +24,13 @@ use super::{
     device::{Currents, Device},
 };
 
-/// Counts what one sub-channel does.
+/// Counts the commands of one sub-channel, for their energy.
 #[derive(Clone, Debug)]
-pub struct Counts {
+pub struct CommandCounts {
     device: Device,
     /// The clock at which each open bank was opened.
     opened: Vec<Option<u64>>,
-    /// Clocks of the host in which banks were open, of all banks together.
+    /// Clocks of the host during which banks were open, summed over all banks.
     open_clocks: u64,
     activations: u64,
     reads: u64,
@@ -39,16 +39,16 @@ pub struct Counts {
     refreshes_same: u64,
 }
 
-/// Energies, J, of what ran for `seconds`.
+/// The energy of a run of `seconds`, by its cause, J.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Energy {
     /// The time that it covers.
     pub seconds: f64,
-    /// Bits that were moved for programs.
+    /// Bits that programs read and wrote.
     pub bits: f64,
-    /// Standing by, rows open or not.
+    /// Standby, and open rows.
     pub background: f64,
-    /// Rows opened and closed.
+    /// Activations with their precharges.
     pub activate: f64,
     /// Reads, within the devices.
     pub read: f64,
@@ -74,7 +74,7 @@ impl Energy {
         if self.seconds > 0.0 { self.total() / self.seconds } else { 0.0 }
     }
 
-    /// Energy for each bit that was moved, pJ; 0 if none was.
+    /// Energy for each bit that programs moved, pJ; 0 without any.
     pub fn pj_per_bit(&self) -> f64 {
         if self.bits > 0.0 { self.total() / self.bits * 1e12 } else { 0.0 }
     }
@@ -95,24 +95,24 @@ impl Energy {
     }
 }
 
-/// Power as a line over bandwidth: what a tier of a platform is told
+/// Power as a linear function of bandwidth: the figures of a tier
 /// ([`interleaf_model::tier::TierPower`]).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PowerLine {
-    /// Without traffic, W.
+    /// Power without traffic, W.
     pub static_w: f64,
     /// Energy for each bit that is read or written, pJ.
     pub energy_pj_per_bit: f64,
-    /// The largest distance of a point from the line, as a part of the point's power.
+    /// The largest relative distance of a point from the line.
     pub max_error: f64,
 }
 
-/// The energy for each bit, pJ, of one W for each GB/s.
+/// Converts W per GB/s to pJ per bit.
 const PJ_PER_BIT: f64 = 125.0;
 
 impl PowerLine {
-    /// The line with the least squares through `points` of GB/s and W; `None` where they have less
-    /// than two different bandwidths.
+    /// The least-squares line through `points` of GB/s and W; `None` with less than two different
+    /// bandwidths.
     pub fn through(points: &[(f64, f64)]) -> Option<Self> {
         let count = points.len() as f64;
         let mean_gbps = points.iter().map(|(gbps, _)| gbps).sum::<f64>() / count;
@@ -133,7 +133,7 @@ impl PowerLine {
     }
 }
 
-impl Counts {
+impl CommandCounts {
     /// A meter without commands.
     pub fn new(device: &Device) -> Self {
         let banks = device.pseudo_channels * device.ranks * device.banks_of_rank();
@@ -149,8 +149,8 @@ impl Counts {
         }
     }
 
-    /// The energy until the clock `end` of the host; none where the device's currents are not
-    /// known. A module's register is shared by its sub-channels.
+    /// The energy until clock `end` of the host; `None` for devices with unknown currents. The
+    /// sub-channels of a module share its register.
     pub fn energy(&self, end: u64) -> Option<Energy> {
         let device = &self.device;
         let currents = device.currents?;
@@ -187,7 +187,7 @@ impl Counts {
         })
     }
 
-    /// The banks that a command closes, by their places.
+    /// The indices of the banks that a command closes.
     fn closed_by(&self, command: &Command) -> core::ops::Range<usize> {
         let Device { ranks, bank_groups, banks, .. } = self.device;
         let rank = u32::from(command.pseudo) * ranks + u32::from(command.rank);
@@ -209,7 +209,7 @@ impl Counts {
     }
 }
 
-impl Observer for Counts {
+impl Observer for CommandCounts {
     fn command(&mut self, command: &Command) {
         let t = &self.device.timing;
         let host = |clocks: u32| u64::from(clocks) * self.device.host_clocks;
@@ -297,25 +297,25 @@ fn pins(device: &Device, c: &Currents) -> (f64, f64) {
     };
     let rate = device.kilotransfers as f64 * 1e3;
     let dram = a_bit(device.width.into(), rate);
-    let link = Link::new(c, device.ranks - 1);
+    let link = LowPin::new(c, device.ranks - 1);
     if device.pseudo_channels == 1 {
         return (dram * (link.driver + link.others), dram * (link.termination + link.others));
     }
-    // Between devices and buffers both ends are on the module.
+    // Between devices and buffers, both ends of a pin are on the module.
     let inside = dram * (link.driver + link.termination + link.others);
     let host = a_bit(4.0, rate * f64::from(device.pseudo_channels));
-    let outside = Link::new(c, 0);
+    let outside = LowPin::new(c, 0);
     (inside + host * outside.driver, inside + host * outside.termination)
 }
 
 /// Power that the ends of a low pin dissipate, W.
-struct Link {
+struct LowPin {
     driver: f64,
     termination: f64,
     others: f64,
 }
 
-impl Link {
+impl LowPin {
     /// A link with `others` ranks beside the addressed one.
     fn new(c: &Currents, others: u32) -> Self {
         let siemens = |mohm: u32| if mohm == 0 { 0.0 } else { 1e3 / f64::from(mohm) };

@@ -9,7 +9,7 @@
 //! Lines are interleaved over channels and sub-channels in chunks, modulo their number, which need
 //! not be a power of two.
 
-use super::{device::Device, traffic::Place};
+use super::{device::Device, traffic::Location};
 
 /// The part of a location that a low address bit selects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +25,7 @@ enum Field {
 /// bank; the other column bits above the banks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// Neighbours in a row, as a power of two; a whole row if it has no more.
+    /// Neighbouring lines in a row, as a power of two; at most a whole row.
     pub neighbours_log2: u32,
 }
 
@@ -44,7 +44,7 @@ pub struct Mapping {
     /// The number of masks that select the bank; that of the pseudo-channel follows them.
     selects: usize,
     pseudo_bits: u32,
-    /// Column bits: a run of the address from its bit on, how many, and where they go.
+    /// Column bits: the first address bit of each run, its length, and its first column bit.
     columns: [(u32, u32, u32); 2],
     row_shift: u32,
     lines: u64,
@@ -97,9 +97,9 @@ impl Mapping {
         self.lines
     }
 
-    /// The place of a line, which is taken modulo their number.
+    /// The location of a line, modulo the number of lines.
     #[inline]
-    pub fn place(&self, line: u64) -> Place {
+    pub fn location(&self, line: u64) -> Location {
         let line = if line < self.lines { line } else { line % self.lines };
         let bit = |mask: u64| (line & mask).count_ones() & 1;
         let mut bank = 0;
@@ -111,7 +111,7 @@ impl Mapping {
         for (from, count, to) in self.columns {
             column |= ((line >> from) & ((1 << count) - 1)) << to;
         }
-        Place {
+        Location {
             pseudo: pseudo as u8,
             bank: bank as u8,
             column: column as u16,
@@ -140,17 +140,17 @@ mod tests {
             for layout in [Layout::XEON, Layout::ROW_BY_ROW] {
                 let mapping = Mapping::new(&device, layout);
                 let low = 1 << (mapping.row_shift + 2);
-                let places: BTreeSet<_> = (0..low)
+                let locations: BTreeSet<_> = (0..low)
                     .map(|line| {
-                        let place = mapping.place(line);
-                        assert!(u32::from(place.pseudo) < device.pseudo_channels);
-                        assert!(u32::from(place.bank) < device.ranks * device.banks_of_rank());
-                        assert!(u32::from(place.column) < device.columns);
-                        (place.pseudo, place.bank, place.row, place.column)
+                        let location = mapping.location(line);
+                        assert!(u32::from(location.pseudo) < device.pseudo_channels);
+                        assert!(u32::from(location.bank) < device.ranks * device.banks_of_rank());
+                        assert!(u32::from(location.column) < device.columns);
+                        (location.pseudo, location.bank, location.row, location.column)
                     })
                     .collect();
-                assert_eq!(places.len() as u64, low, "{name}");
-                assert!(mapping.place(mapping.lines() - 1).row < device.rows);
+                assert_eq!(locations.len() as u64, low, "{name}");
+                assert!(mapping.location(mapping.lines() - 1).row < device.rows);
             }
         }
     }

@@ -11,7 +11,7 @@ use super::{
 use core::fmt::Write;
 use std::collections::BTreeMap;
 
-/// Commands that are drawn when nobody says: some 25 MB of text, which viewers still like.
+/// Default limit of drawn commands: some 25 MB of text, which viewers still handle.
 pub const COMMANDS_MAX: u64 = 100_000;
 
 /// Draws the first commands of one sub-channel.
@@ -22,7 +22,7 @@ pub struct Drawing {
     limit: u64,
     seen: u64,
     events: String,
-    /// The activation that each bank was opened by, by its line.
+    /// The activation of each open bank, by its line.
     open: BTreeMap<Line, Command>,
     /// The lines that have something on them.
     lines: BTreeMap<Line, ()>,
@@ -89,7 +89,7 @@ impl Drawing {
         (self.seen, self.seen.saturating_sub(self.limit))
     }
 
-    /// The events of this sub-channel, each with a comma and a new line behind it.
+    /// The events of this sub-channel as JSON, each followed by a comma and a newline.
     fn into_events(mut self) -> String {
         // Rows that are still open are drawn to the end of the picture.
         for (line, command) in core::mem::take(&mut self.open) {

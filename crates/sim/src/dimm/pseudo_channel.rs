@@ -127,7 +127,7 @@ impl PseudoChannel {
     /// Adds a request to its queue, which must have room.
     #[inline]
     pub(super) fn push(&mut self, request: Request) {
-        let (bank, row) = (usize::from(request.place.bank), request.place.row);
+        let (bank, row) = (usize::from(request.location.bank), request.location.row);
         let (at, is_served, is_opened_for) = self.banks.requests.push(request);
         if is_served {
             self.banks.rows.request(bank, row, at);
@@ -141,7 +141,7 @@ impl PseudoChannel {
     pub(super) fn activate(&mut self, bank: usize, clock: u64) -> u32 {
         let requests = &self.banks.requests;
         let queue = requests.opened_for();
-        let row = queue.get(queue.head(bank)).place.row;
+        let row = queue.get(queue.head(bank)).location.row;
         let hit = requests.served().oldest_for_row(bank, row);
         self.row_policy.opened(bank, row);
         self.banks.rows.open(bank, row, hit);

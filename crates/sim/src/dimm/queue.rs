@@ -1,4 +1,5 @@
-//! The read queue and the write queue of a pseudo-channel: for each bank a list in order of arrival.
+//! The read queue and the write queue of a pseudo-channel: for each bank a list in order of
+//! arrival.
 
 use super::{
     config::QUEUE_MAX,
@@ -64,7 +65,7 @@ impl Queue {
         let Some(at) = self.free.pop() else {
             unreachable!("the caller checks that the queue has room")
         };
-        let bank = usize::from(request.place.bank);
+        let bank = usize::from(request.location.bank);
         self.requests[usize::from(at)] = request;
         self.next[usize::from(at)] = NONE;
         match self.tail[bank] {
@@ -81,7 +82,7 @@ impl Queue {
     #[inline]
     pub(super) fn remove(&mut self, at: u8) -> Request {
         let request = self.requests[usize::from(at)];
-        let bank = usize::from(request.place.bank);
+        let bank = usize::from(request.location.bank);
         let after = self.next[usize::from(at)];
         if self.head[bank] == at {
             self.head[bank] = after;
@@ -129,7 +130,7 @@ impl Queue {
     #[inline]
     pub(super) fn oldest_for_row(&self, bank: usize, row: u32) -> u8 {
         let mut at = self.head[bank];
-        while at != NONE && self.requests[usize::from(at)].place.row != row {
+        while at != NONE && self.requests[usize::from(at)].location.row != row {
             at = self.next[usize::from(at)];
         }
         at
@@ -138,11 +139,11 @@ impl Queue {
     /// Whether a request for the same burst is queued.
     #[inline]
     pub(super) fn has_burst(&self, request: &Request) -> bool {
-        let place = &request.place;
-        let mut at = self.head[usize::from(place.bank)];
+        let location = &request.location;
+        let mut at = self.head[usize::from(location.bank)];
         while at != NONE {
-            let other = &self.requests[usize::from(at)].place;
-            if other.row == place.row && other.column == place.column {
+            let other = &self.requests[usize::from(at)].location;
+            if other.row == location.row && other.column == location.column {
                 return true;
             }
             at = self.next[usize::from(at)];

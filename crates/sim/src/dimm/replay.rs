@@ -12,18 +12,18 @@ use super::{
     histogram::Histogram,
     mapping::{Mapping, deal},
     run::{Part, Setup},
-    trace::{self, Memory, Trace},
+    trace::{self, AddressLimits, Trace},
     traffic::{Request, Source},
 };
 use std::{cmp::Reverse, collections::BinaryHeap};
 
-/// Lines that lie in one sub-channel one after another: 256 bytes, as servers deal them.
+/// Consecutive lines in one sub-channel: 256 bytes, as servers interleave them.
 pub const CHUNK: u64 = 4;
 
 /// Bytes of a line.
 const LINE: u64 = 64;
 
-/// Accesses between two words to who waits.
+/// Accesses between two calls of `progress`.
 const STEP: u64 = 1 << 16;
 
 /// The part of a trace that goes to one sub-channel.
@@ -90,15 +90,15 @@ impl Source for Replay<'_> {
         self.asks_at().map(|clock| clock + self.way_out)
     }
 
-    fn take(&mut self) -> Request {
+    fn next_request(&mut self) -> Request {
         let at = self.asks_at().unwrap_or_default();
         let Reverse((_, slot)) = self.free.pop().unwrap_or_default();
         let next = self.next.unwrap_or(trace::Request { at_ps: 0, write: false, address: 0 });
         self.asked[slot as usize] = at;
         self.advance();
         let line = deal(next.address / LINE, self.parts, CHUNK).1;
-        let place = self.mapping.place(line);
-        Request { at: at + self.way_out, place, tag: slot, order: 0, write: next.write }
+        let location = self.mapping.location(line);
+        Request { at: at + self.way_out, location, tag: slot, order: 0, write: next.write }
     }
 
     fn accepted(&mut self, request: &Request, clock: u64) {
@@ -116,14 +116,14 @@ impl Source for Replay<'_> {
 
 impl Setup {
     /// The limits of a trace for these channels.
-    pub fn memory(&self) -> Memory {
+    pub fn memory(&self) -> AddressLimits {
         let Device { kilotransfers, host_clocks, .. } = self.device;
         let bytes = self.device.bursts() * u64::from(self.parts()) * LINE;
-        Memory { bytes, mega_transfers: (kilotransfers * host_clocks).div_ceil(1000) as u32 }
+        AddressLimits { bytes, mega_transfers: (kilotransfers * host_clocks).div_ceil(1000) as u32 }
     }
 
-    /// The whole part of a trace that goes to the sub-channel `number`. Tells `progress` now and
-    /// then of accesses that are done.
+    /// Simulates the part of a trace that goes to sub-channel `number`. Calls `progress` with the
+    /// number of accesses since its last call.
     pub fn replay<O: Observer>(
         &self,
         trace: Trace<'_>,

@@ -81,3 +81,34 @@ impl RowPolicy {
         self.counter[bank] = (self.counter[bank] + 1).min(COUNTER_MAX);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_adaptive_policy_follows_hits_and_conflicts() {
+        let mut policy = RowPolicy::new(PagePolicy::Adaptive);
+        assert!(!policy.keeps_open(0), "a bank without history closes its rows");
+        policy.closed(0, 7);
+        policy.opened(0, 7);
+        assert!(policy.keeps_open(0), "the row came back: it was closed too early");
+        policy.conflict(0);
+        assert!(!policy.keeps_open(0), "another row was wanted");
+        (0..9).for_each(|_| policy.hit(0));
+        policy.conflict(0);
+        assert!(policy.keeps_open(0), "the counter saturates at {COUNTER_MAX}");
+        assert!(!policy.keeps_open(1), "each bank has a history of its own");
+    }
+
+    #[test]
+    fn fixed_policies_ignore_history() {
+        for (policy, keeps) in [(PagePolicy::Open, true), (PagePolicy::Closed, false)] {
+            let mut policy = RowPolicy::new(policy);
+            assert_eq!(policy.keeps_open(3), keeps);
+            policy.hit(3);
+            policy.conflict(3);
+            assert_eq!(policy.keeps_open(3), keeps);
+        }
+    }
+}

@@ -38,11 +38,11 @@ pub struct Setup {
     pub controller: Controller,
     /// Channels, with one module each.
     pub channels: u32,
-    /// Reads and writes.
+    /// The mix of reads and writes.
     pub mix: Mix,
     /// The order of lines.
     pub pattern: Pattern,
-    /// Lines on their way to each sub-channel.
+    /// Outstanding lines of each sub-channel.
     pub outstanding: usize,
     /// Streams of each sub-channel.
     pub streams: usize,
@@ -61,11 +61,11 @@ pub struct Setup {
 /// even ask for each of them again.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LeastRequests {
-    /// Sub-channels.
+    /// The number of sub-channels.
     pub parts: u64,
-    /// The least for each: a refresh interval, and each outstanding line once.
+    /// The least number for each sub-channel: a refresh interval, and each outstanding line once.
     pub each: u64,
-    /// The refresh interval, ns; 0 of memory that needs no refresh.
+    /// The refresh interval, ns; 0 without refresh.
     pub refresh_ns: f64,
     /// The least for all together.
     pub all: u64,
@@ -82,14 +82,15 @@ pub struct Part {
     pub bandwidth_gbps: f64,
     /// The length of the measurement, ns; of several sub-channels the longest.
     pub simulated_ns: f64,
-    /// The clock of the DRAM in the end, counted from the very beginning; of several the latest.
+    /// The clock of the DRAM at the end, from the start of the warm-up; of several sub-channels the
+    /// latest.
     pub end_clock: u64,
     /// Read latencies, from the core's miss to its data.
     pub latency: Histogram,
 }
 
 impl Setup {
-    /// The usual controller and load on so many channels of a device.
+    /// The default controller and load on `channels` channels of a device.
     pub fn new(device: Device, channels: u32) -> Self {
         Self {
             device,
@@ -105,7 +106,7 @@ impl Setup {
         }
     }
 
-    /// Sub-channels of all channels.
+    /// The number of sub-channels of all channels.
     pub fn parts(&self) -> u32 {
         self.channels * self.device.sub_channels
     }
@@ -122,16 +123,16 @@ impl Setup {
         let refresh_ns = self.device.ns(self.device.timing.t_refi.into());
         let part_gbps = gbps / parts as f64;
         let bytes = f64::from(self.device.burst_bytes());
-        // Rounding errors do not add a request.
+        // The subtraction keeps rounding errors from adding a request.
         let refresh = (refresh_ns * part_gbps / bytes - 1e-6).ceil() as u64;
         let each = refresh.max(self.outstanding as u64);
         let steady = each.max(REFRESH_INTERVALS * refresh);
         LeastRequests { parts, each, refresh_ns, all: each * parts, steady: steady * parts }
     }
 
-    /// Part of a load of `offered_gbps` on all channels, or of as much as there can be: the
-    /// sub-channel `number`, until `accesses` have been done after as many as fill its queues.
-    /// Tells `progress` now and then of accesses that are done.
+    /// Simulates sub-channel `number` under its part of `offered_gbps`, or of the maximum:
+    /// `accesses` after a warm-up that fills its queues. Calls `progress` with the number of
+    /// accesses since its last call.
     pub fn part<O: Observer>(
         &self,
         number: u32,

@@ -1,12 +1,12 @@
 //! The earliest clock at which each bank may receive a command of each class.
 //!
 //! Three tables hold it: by bank, by bank group and by rank. A bank is ready at the latest of its
-//! three entries. Issuing a command raises entries by the rows of [`super::constraint`], so the
-//! rows are read once for each command and not once for each candidate. The window of four
-//! activations (tFAW) is no row: the last four activations of each rank are kept.
+//! three entries. Issuing a command raises entries by the constraints of [`super::constraint`], so
+//! the constraints are read once for each command and not once for each candidate. The window of
+//! four activations (tFAW) is no constraint: the last four activations of each rank are kept.
 
 use super::{
-    constraint::{ACTIVATE, CLASSES, PRECHARGE, Row, Scope, table},
+    constraint::{ACTIVATE, Affected, CLASSES, Constraint, PRECHARGE, table},
     device::Device,
     geometry::{BANKS_MAX, BankSet, GROUPS_MAX, Geometry, RANKS_MAX, banks_in},
 };
@@ -19,9 +19,9 @@ pub(super) const NEVER: u64 = u64::MAX;
 pub(super) struct TimingState {
     pub(super) geometry: Geometry,
     /// Rows for this pseudo-channel by the class of the issued command.
-    rows: [Vec<Row>; CLASSES],
+    constraints: [Vec<Constraint>; CLASSES],
     /// Rows by the class of a command of the other pseudo-channel.
-    rows_of_other: [Vec<Row>; CLASSES],
+    constraints_of_other: [Vec<Constraint>; CLASSES],
     bank: [[u64; BANKS_MAX]; CLASSES],
     group: [[u64; GROUPS_MAX]; CLASSES],
     rank: [[u64; RANKS_MAX]; CLASSES],
@@ -33,15 +33,17 @@ pub(super) struct TimingState {
 
 impl TimingState {
     pub(super) fn new(device: &Device) -> Self {
-        let (mut rows, mut rows_of_other) = (table(device), table(device));
-        rows.iter_mut().for_each(|rows| rows.retain(|row| row.scope != Scope::OtherPseudo));
-        rows_of_other
-            .iter_mut()
-            .for_each(|rows| rows.retain(|row| row.scope == Scope::OtherPseudo));
+        let (mut constraints, mut constraints_of_other) = (table(device), table(device));
+        constraints.iter_mut().for_each(|constraints| {
+            constraints.retain(|constraint| constraint.scope != Affected::OtherPseudo)
+        });
+        constraints_of_other.iter_mut().for_each(|constraints| {
+            constraints.retain(|constraint| constraint.scope == Affected::OtherPseudo)
+        });
         Self {
             geometry: Geometry::new(device),
-            rows,
-            rows_of_other,
+            constraints,
+            constraints_of_other,
             bank: [[0; BANKS_MAX]; CLASSES],
             group: [[0; GROUPS_MAX]; CLASSES],
             rank: [[0; RANKS_MAX]; CLASSES],
@@ -74,28 +76,28 @@ impl TimingState {
         banks_in(banks).map(|bank| self.bank[ACTIVATE][bank]).max().unwrap_or(0)
     }
 
-    /// Applies the rows of a command that is issued to `bank`.
+    /// Applies the constraints of a command that is issued to `bank`.
     #[inline]
     pub(super) fn issue(&mut self, class: usize, bank: usize, clock: u64) {
         let (group, own) = (self.geometry.group(bank), self.geometry.rank(bank));
-        for row in &self.rows[class] {
-            let until = clock + row.clocks;
-            match row.scope {
-                Scope::Bank => raise(&mut self.bank[row.before][bank], until),
-                Scope::Group => raise(&mut self.group[row.before][group], until),
-                Scope::Rank => raise(&mut self.rank[row.before][own], until),
-                Scope::OtherRanks => {
+        for constraint in &self.constraints[class] {
+            let until = clock + constraint.clocks;
+            match constraint.scope {
+                Affected::Bank => raise(&mut self.bank[constraint.before][bank], until),
+                Affected::Group => raise(&mut self.group[constraint.before][group], until),
+                Affected::Rank => raise(&mut self.rank[constraint.before][own], until),
+                Affected::OtherRanks => {
                     for rank in (0..self.geometry.ranks).filter(|rank| *rank != own) {
-                        raise(&mut self.rank[row.before][rank], until);
+                        raise(&mut self.rank[constraint.before][rank], until);
                     }
                 }
                 // Not in this table.
-                Scope::OtherPseudo => {}
+                Affected::OtherPseudo => {}
             }
         }
     }
 
-    /// Applies the rows of an activation, and tFAW.
+    /// Applies the constraints of an activation, and tFAW.
     #[inline]
     pub(super) fn activate(&mut self, bank: usize, clock: u64) {
         self.issue(ACTIVATE, bank, clock);
@@ -109,8 +111,8 @@ impl TimingState {
         }
     }
 
-    /// Applies the rows of an access that the other pseudo-channel issued, and calls `raised` with
-    /// each class whose clocks they raise.
+    /// Applies the constraints of an access that the other pseudo-channel issued, and calls
+    /// `raised` with each class whose clocks they raise.
     #[inline]
     pub(super) fn issue_of_other(
         &mut self,
@@ -118,10 +120,10 @@ impl TimingState {
         clock: u64,
         mut raised: impl FnMut(usize),
     ) {
-        for row in &self.rows_of_other[class] {
-            let clocks = &mut self.rank[row.before][..self.geometry.ranks];
-            clocks.iter_mut().for_each(|rank| raise(rank, clock + row.clocks));
-            raised(row.before);
+        for constraint in &self.constraints_of_other[class] {
+            let clocks = &mut self.rank[constraint.before][..self.geometry.ranks];
+            clocks.iter_mut().for_each(|rank| raise(rank, clock + constraint.clocks));
+            raised(constraint.before);
         }
     }
 

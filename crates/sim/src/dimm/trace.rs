@@ -30,20 +30,20 @@ pub struct Request {
     pub at_ps: u64,
     /// A write, or else a read.
     pub write: bool,
-    /// The address of its first byte. Whatever it is, memory gives and takes the line it is in.
+    /// The address of its first byte. The access transfers the whole line.
     pub address: u64,
 }
 
 /// The file format of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// Lines of time, R or W, and address.
+    /// Lines with time, R or W, and address.
     Text,
     /// The compact form of the same.
     Binary,
-    /// Lines as Ramulator's front ends for traces of loads and stores read them.
+    /// Lines in the format of Ramulator's trace front ends.
     Ramulator,
-    /// Lines as DRAMsim3 reads them.
+    /// Lines in the format of DRAMsim3.
     Dramsim3,
 }
 
@@ -56,7 +56,7 @@ impl Format {
         (Self::Dramsim3, "dramsim3"),
     ];
 
-    /// The format that the beginning of `bytes` shows; without a request, text.
+    /// The format of a trace with this beginning; text for a trace without requests.
     pub fn of(bytes: &[u8]) -> Self {
         if bytes.starts_with(&binary::MAGIC) { Self::Binary } else { text::format_of(bytes) }
     }
@@ -76,10 +76,10 @@ impl FromStr for Format {
 
 /// The limits that the addresses of a trace must keep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Memory {
-    /// Addresses are below this.
+pub struct AddressLimits {
+    /// The end of the memory, bytes.
     pub bytes: u64,
-    /// Million transfers a second, two a cycle of the clock that DRAMsim3 counts in.
+    /// The data rate, million transfers a second: DRAMsim3 counts clocks of half that rate.
     pub mega_transfers: u32,
 }
 
@@ -87,7 +87,7 @@ pub struct Memory {
 #[derive(Clone, Debug)]
 pub struct Trace<'a> {
     file: &'a str,
-    memory: Memory,
+    memory: AddressLimits,
     reader: Reader<'a>,
     last_ps: u64,
 }
@@ -98,12 +98,12 @@ enum Reader<'a> {
     Records(binary::Records<'a>),
 }
 
-/// A request and where it stands; or what is wrong where.
-type Found = Result<(Request, Place), Wrong>;
+/// A request with its position, or an invalid field.
+type Found = Result<(Request, Position), Wrong>;
 
 /// A place in a trace.
 #[derive(Clone, Copy, Debug)]
-enum Place {
+enum Position {
     Line(usize),
     Record { number: u64, byte: usize },
 }
@@ -111,7 +111,7 @@ enum Place {
 /// An invalid field.
 #[derive(Debug)]
 struct Wrong {
-    place: Place,
+    place: Position,
     field: &'static str,
     problem: String,
     hint: &'static str,
@@ -128,7 +128,7 @@ impl<'a> Trace<'a> {
         file: &'a str,
         bytes: &'a [u8],
         format: Option<Format>,
-        memory: Memory,
+        memory: AddressLimits,
     ) -> Result<Self, FileError> {
         let reader = match format.unwrap_or_else(|| Format::of(bytes)) {
             Format::Binary => Reader::Records(binary::Records::new(file, bytes)?),
@@ -149,16 +149,17 @@ impl<'a> Trace<'a> {
         Ok(trace)
     }
 
-    /// Reads all that is left, and says how many requests there are.
+    /// Reads the rest and counts its requests.
     ///
     /// # Errors
-    /// What is wrong first.
+    ///
+    /// The first invalid record.
     pub fn count_all(mut self) -> Result<u64, FileError> {
         self.try_fold(0, |count, request| request.map(|_| count + 1))
     }
 
     /// Checks the limits that hold in every format.
-    fn checked(&mut self, request: Request, place: Place) -> Result<Request, Wrong> {
+    fn checked(&mut self, request: Request, place: Position) -> Result<Request, Wrong> {
         let wrong = |field, problem, hint| Err(Wrong { place, field, problem, hint });
         if request.address >= self.memory.bytes {
             let problem = format!(
@@ -184,8 +185,8 @@ impl<'a> Trace<'a> {
 
     fn error(&self, wrong: Wrong) -> FileError {
         let (line, field) = match wrong.place {
-            Place::Line(line) => (Some(line), wrong.field.to_string()),
-            Place::Record { number, byte } => {
+            Position::Line(line) => (Some(line), wrong.field.to_string()),
+            Position::Record { number, byte } => {
                 (None, format!("record {number} at byte {byte}: {}", wrong.field))
             }
         };

@@ -2,7 +2,7 @@
 
 /// The location of a burst within a sub-channel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct Location {
     /// The pseudo-channel.
     pub pseudo: u8,
     /// The bank, counted over all ranks of the pseudo-channel, groups and banks.
@@ -19,7 +19,7 @@ pub struct Request {
     /// Its arrival at the controller, in clocks of the DRAM.
     pub at: u64,
     /// The location.
-    pub place: Place,
+    pub location: Location,
     /// The source's own number for it.
     pub tag: u32,
     /// The order of arrival, which the controller counts.
@@ -35,7 +35,7 @@ pub trait Source {
     fn peek(&self) -> Option<u64>;
 
     /// Removes the request that [`peek`](Self::peek) announced.
-    fn take(&mut self) -> Request;
+    fn next_request(&mut self) -> Request;
 
     /// A write entered the write queue at `clock`: it is complete for its source.
     fn accepted(&mut self, request: &Request, clock: u64) {

@@ -1,12 +1,11 @@
 //! Page heat as DAMON samples it.
 //!
-//! DAMON divides addresses into regions. In each sampling interval it checks the accessed bit of one
-//! page of each region; over an aggregation interval the hits add up to `accesses`, which stands for
-//! every page of the region. Neighbouring regions with similar counts merge, and each region is
-//! split at random, so that region boundaries converge on the boundaries of heat
+//! DAMON divides addresses into regions. In each sampling interval it checks the accessed bit of
+//! one page of each region; over an aggregation interval the hits add up to `accesses`, which
+//! stands for every page of the region. Neighbouring regions with similar counts merge, and each
+//! region is split at random, so that region boundaries converge on the boundaries of heat
 //! (Documentation/mm/damon/design.rst). The simulation has DAMON's errors: it counts accesses, not
-//! traffic, and a page that is read once in an interval looks as hot as one that is read ten
-//! times.
+//! traffic, and a page that is read once in an interval looks as hot as one that is read ten times.
 
 use super::{noise::Noise, pages::Pages, scenario::Damon};
 
@@ -76,7 +75,7 @@ impl Heat {
                 if share != known.0 {
                     known = (share, 1.0 - libm::exp(-visits(share)));
                 }
-                hits += u32::from(noise.part() < known.1);
+                hits += u32::from(noise.uniform() < known.1);
             }
             let changed = f64::from(hits.abs_diff(region.accesses));
             let same = changed <= MERGE * f64::from(samples);

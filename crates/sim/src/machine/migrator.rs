@@ -14,15 +14,15 @@ use super::{
 use interleaf_model::machine::Order;
 use std::collections::VecDeque;
 
-/// A region is hot when at least this part of the looks found it accessed (DMI prototype:
-/// interleave at 10 to 100 %).
+/// The fraction of samples with an access from which on a region is hot (DMI prototype: interleave
+/// at 10 to 100 %).
 const HOT: f64 = 0.1;
 
-/// A region is cold when no look found it accessed for this long, ns (DMI prototype: 15 s).
+/// Time without an access after which a region is cold, ns (DMI prototype: 15 s).
 const COLD_NS: u64 = 15_000_000_000;
 
-/// Free memory below which cold pages are demoted, and up to which, as parts of a tier (DMI
-/// prototype: a watermark of 1 % and 2 % of a node).
+/// Free memory below which cold pages are demoted, and up to which, as fractions of a tier (DMI
+/// prototype: watermarks of 1 % and 2 % of a node).
 const DEMOTE_BELOW: f64 = 0.01;
 pub(super) const DEMOTE_UP_TO: f64 = 0.02;
 
@@ -59,9 +59,9 @@ impl Steered<'_> {
     }
 }
 
-/// Groups that are to move, in order.
+/// Groups to move, in order.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Queue {
+pub(super) struct MoveQueue {
     moves: VecDeque<Move>,
     /// By task: the shares at which all groups were found in place, and the move count at that
     /// time.
@@ -70,7 +70,7 @@ pub(super) struct Queue {
     relieving: Vec<bool>,
 }
 
-impl Queue {
+impl MoveQueue {
     /// The next move.
     pub(super) fn first(&self) -> Option<Move> {
         self.moves.front().copied()
@@ -80,7 +80,7 @@ impl Queue {
         self.moves.pop_front();
     }
 
-    /// Plans anew: first what relieves full tiers, then what the targets ask for. `free` and
+    /// Replaces the plan: demotions from full tiers first, then moves to the targets. `free` and
     /// `capacity` are bytes by tier.
     pub(super) fn plan(
         &mut self,

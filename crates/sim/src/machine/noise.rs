@@ -28,7 +28,7 @@ impl Noise {
     }
 
     /// A number between 0 and 1.
-    pub(super) fn part(&mut self) -> f64 {
+    pub(super) fn uniform(&mut self) -> f64 {
         (self.0.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
 
@@ -67,7 +67,7 @@ mod tests {
         assert!((mean - 1.0).abs() < 2e-3);
         assert!(((square / f64::from(count)).sqrt() - 0.05).abs() < 2e-3);
         assert_eq!(noise.factor(0.0), 1.0);
-        let mean = (0..count).map(|_| noise.part()).sum::<f64>() / f64::from(count);
+        let mean = (0..count).map(|_| noise.uniform()).sum::<f64>() / f64::from(count);
         assert!((mean - 0.5).abs() < 0.01);
     }
 }

@@ -14,7 +14,7 @@ use interleaf_model::{
 /// The largest distance of two targets that count as equal: 3 points.
 const SETTLED_POINTS: f64 = 3.0;
 
-/// Periods for which a target must stay to be settled.
+/// Periods for which a target must stay within that distance to be settled.
 pub(super) const SETTLED_PERIODS: usize = 5;
 
 /// The words with which a policy ends its search.
@@ -40,7 +40,7 @@ pub struct Run<'a> {
 pub struct PeriodRecord {
     /// The end of the period, s.
     pub time_s: f64,
-    /// The shares aimed at from here on, by tier; the mean of all domains.
+    /// The target shares from here on, by tier; the mean of all domains.
     pub target: Vec<f64>,
     /// The target shares of each domain.
     pub domain_targets: Vec<Vec<f64>>,
@@ -48,14 +48,14 @@ pub struct PeriodRecord {
     pub reached: Vec<f64>,
     /// The traffic shares of each domain; `None` of a domain without a running task.
     pub domain_reached: Vec<Option<Vec<f64>>>,
-    /// Reads and writes on each tier, GB/s, as they were counted.
+    /// Counted reads and writes on each tier, GB/s.
     pub tier_bandwidth_gbps: Vec<f64>,
     /// The latency of each tier, ns, where it was counted.
     pub tier_latency_ns: Vec<Option<f64>>,
-    /// The bandwidth that stood for the period (the percentile of its quiet samples), GB/s; `None`
-    /// where some domain held off.
+    /// The bandwidth that represents the period (the percentile of its quiet samples), GB/s; `None`
+    /// if some domain held off.
     pub judged_gbps: Option<f64>,
-    /// Bytes of pages that moved.
+    /// Bytes of migrated pages.
     pub migrated_bytes: u64,
     /// The action of the policy in each domain, in one word.
     pub actions: Vec<&'static str>,
@@ -73,17 +73,17 @@ impl PeriodRecord {
 /// The result of a policy on a scenario.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
-    /// Period by period.
+    /// The record of each period.
     pub periods: Vec<PeriodRecord>,
     /// The result of each task.
     pub tasks: Vec<TaskOutcome>,
-    /// The best static shares for the same scenario; `None` when none fit.
+    /// The best static shares for the same scenario; `None` if no shares fit.
     pub best_static: Option<StaticBest>,
     /// The time since which the target stays within 3 points of its last value, s.
     pub converged_after_s: Option<f64>,
-    /// Bytes of pages that moved.
+    /// Bytes of migrated pages.
     pub moved_bytes: u64,
-    /// Energy of the whole machine, J; `None` where the platform does not tell its power.
+    /// Energy of the whole machine, J; `None` on a platform without power figures.
     pub energy_j: Option<f64>,
 }
 
@@ -92,7 +92,7 @@ pub struct Outcome {
 pub struct TaskOutcome {
     /// The length of its first run, s, search included; `None` if it did not end.
     pub runtime_s: Option<f64>,
-    /// Runs that it did, with the part of the last one.
+    /// Completed runs, with the fraction of the last one.
     pub work: f64,
     /// The energy of its first run, J.
     pub energy_j: Option<f64>,
@@ -103,7 +103,7 @@ pub struct TaskOutcome {
 }
 
 impl Outcome {
-    /// The number of the last period that changed the target, from 1; 0 when none did.
+    /// The number of the last period that changed the target, from 1; 0 if none did.
     pub fn last_change(&self) -> usize {
         let changed = |pair: &[PeriodRecord]| pair[0].target != pair[1].target;
         self.periods.windows(2).rposition(changed).map_or(0, |at| at + 2)
@@ -196,7 +196,8 @@ impl<'a> Run<'a> {
         self.last.as_ref()
     }
 
-    /// Simulates one period. `None` when the duration is over, or nothing will run any more.
+    /// Simulates one period. `None` at the end of the duration, or after the last run of every
+    /// task.
     pub fn period(&mut self) -> Option<&PeriodRecord> {
         let left = self.duration.saturating_sub(self.elapsed);
         if left.is_zero() || self.machine.has_ended() {

@@ -1,13 +1,13 @@
 //! The pages of a task, in groups.
 //!
-//! The pages of a group are on one tier and equally hot. Groups are in order of addresses. Bytes and
-//! heat are integers, so that moves conserve both exactly.
+//! The pages of a group are on one tier and equally hot. Groups are in order of addresses. Bytes
+//! and heat are integers, so that moves conserve both exactly.
 //!
 //! The tier of a group is a pure function of its address and the shares: group `i` has the number
-//! `i x 0.618...` modulo 1, which spreads any range of groups evenly between 0 and 1, and belongs to
-//! the tier in whose part of that range the number falls. Any range of addresses is interleaved in
-//! the ratio of the shares, and a change of a share by some points moves only as many pages. (The
-//! kernel uses the offset modulo the sum of the weights, to the same end.)
+//! `i x 0.618...` modulo 1, which spreads any range of groups evenly between 0 and 1, and belongs
+//! to the tier in whose part of that range the number falls. Any range of addresses is interleaved
+//! in the ratio of the shares, and a change of a share by some points moves only as many pages.
+//! (The kernel uses the offset modulo the sum of the weights, to the same end.)
 
 use interleaf_model::demand::Hotness;
 
@@ -109,7 +109,7 @@ impl Pages {
         self.heat_on.iter().map(|heat| *heat as f64 / self.all_heat as f64).collect()
     }
 
-    pub(super) fn put(&mut self, group: usize, to: usize) {
+    pub(super) fn assign(&mut self, group: usize, to: usize) {
         let (from, bytes) = (self.tier(group), self.group_bytes(group));
         self.moves += 1;
         self.tier[group] = to as u8;
@@ -222,7 +222,7 @@ mod tests {
             let mut pages = Pages::new(bytes, groups, Hotness::Zipf { exponent }, 3);
             let heat: u64 = pages.heat_on.iter().sum();
             for (group, to) in moves {
-                pages.put(group % pages.groups(), to);
+                pages.assign(group % pages.groups(), to);
                 prop_assert_eq!(pages.bytes_on().iter().sum::<u64>(), bytes);
                 prop_assert_eq!(pages.heat_on.iter().sum::<u64>(), heat);
             }

@@ -10,16 +10,16 @@ use interleaf_model::{
 /// The most page groups of a scenario; above it nothing is gained.
 pub const GROUPS_MAX: usize = 1 << 22;
 
-/// Groups of a scenario that does not say: fine enough for a point to be hundreds of them.
+/// Default number of page groups: a point of shares is hundreds of them.
 pub const PAGE_GROUPS: usize = 1 << 16;
 
-/// The shortest and the longest simulation, s: a longer one than a day is a typing mistake.
+/// The shortest and the longest simulation, s: more than a day is a typing mistake.
 pub const DURATION_S: [f64; 2] = [1e-3, 86_400.0];
 
-/// The fastest that pages move or a device reads, GB/s: far above what any machine does.
+/// The largest bandwidth of migration or of a device, GB/s: far above any machine.
 pub const BANDWIDTH_MAX_GBPS: f64 = 1e5;
 
-/// The most noise that a counter can have, as a part of its reading; with more it says nothing.
+/// The largest noise of a counter, as a fraction of its reading.
 pub const NOISE_MAX: f64 = 0.5;
 
 /// The most tiers of a machine that is simulated.
@@ -29,11 +29,11 @@ const TIERS_MAX: usize = 16;
 /// three years.
 const RUN_S: [f64; 2] = [1e-3, 1e8];
 
-/// The footprint of a demand that does not tell its own: 32 GiB (assumed).
+/// Default footprint of a demand: 32 GiB (assumed).
 pub const FOOTPRINT_BYTES: u64 = 32 << 30;
 
-/// The noise of counters where nobody says: bandwidth readings of 200 ms on busy servers vary by
-/// about 2 % (assumed).
+/// Default noise of counters: bandwidth readings of 200 ms on busy servers vary by about 2 %
+/// (assumed).
 pub const COUNTER_NOISE: f64 = 0.02;
 
 /// A scenario of a simulation.
@@ -46,16 +46,16 @@ pub struct Scenario {
     /// The tasks; at least one.
     pub tasks: Vec<Task>,
     /// Devices that read and write memory by themselves.
-    pub devices: Vec<Device>,
-    /// Bytes of each tier that something else holds, and that nobody moves.
+    pub devices: Vec<TrafficDevice>,
+    /// Bytes of each tier that are in use by others and do not move.
     pub held_bytes: Vec<u64>,
     /// Page migration.
     pub migration: Migration,
     /// Heat sampling.
     pub damon: Damon,
-    /// Groups that all pages are divided into; pages of a group lie on one tier.
+    /// The number of groups of all pages; the pages of a group are on one tier.
     pub page_groups: usize,
-    /// Standard deviation of a counter's reading, as a part of it.
+    /// Standard deviation of a counter, as a fraction of its reading.
     pub counter_noise: f64,
     /// Whether the machine has counters of requests and of their latency.
     pub counts_latency: bool,
@@ -142,7 +142,7 @@ impl Task {
 
 /// A device that reads and writes memory by itself: PCIe DMA.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Device {
+pub struct TrafficDevice {
     /// The name of the device.
     pub name: String,
     /// The tier that its buffers are on, as an index.
@@ -155,7 +155,7 @@ pub struct Device {
     pub read_share: f64,
     /// Start time, s.
     pub from_s: f64,
-    /// Until when, s.
+    /// End time, s.
     pub to_s: f64,
 }
 
@@ -182,13 +182,13 @@ impl Default for Migration {
 /// Heat sampling by DAMON: one page of each region in each sampling interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Damon {
-    /// Between two looks at a region, ns. Default: 200 ms, as the DMI prototype ran it.
+    /// Interval between two samples of a region, ns. Default: 200 ms, as the DMI prototype ran it.
     pub sampling_ns: u64,
-    /// The span over which hits are counted, ns. Default: 3 s, as the DMI prototype ran it.
+    /// Interval over which hits are counted, ns. Default: 3 s, as the DMI prototype ran it.
     pub aggregation_ns: u64,
-    /// Regions of a task at least. Default: 10, DAMON's own.
+    /// The least number of regions of a task. Default: 10, DAMON's own.
     pub regions_min: usize,
-    /// Regions of a task at most. Default: 1000, DAMON's own.
+    /// The largest number of regions of a task. Default: 1000, DAMON's own.
     pub regions_max: usize,
 }
 
@@ -206,7 +206,7 @@ impl Default for Damon {
 /// A scenario that cannot be simulated.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ScenarioError {
-    /// More pages than memory.
+    /// The pages of tasks exceed the memory.
     #[error("{what} of {needed} do not fit into the {free} that the tiers have free")]
     TooLarge {
         /// The owner of the pages.
@@ -216,7 +216,7 @@ pub enum ScenarioError {
         /// The bytes free, as text.
         free: String,
     },
-    /// More tiers than are simulated.
+    /// Too many tiers.
     #[error("{platform} has {tiers} tiers; at most {TIERS_MAX} are simulated")]
     TooManyTiers {
         /// The platform.
@@ -240,7 +240,7 @@ pub enum ScenarioError {
         /// The length of a run, s.
         run_s: f64,
     },
-    /// More held than there is.
+    /// Held memory exceeds the capacity of a tier.
     #[error("{held} of {tier} are held, but it has {capacity}")]
     HeldTooMuch {
         /// The tier.
@@ -250,7 +250,7 @@ pub enum ScenarioError {
         /// The capacity, as text.
         capacity: String,
     },
-    /// Threads without a core.
+    /// More threads than cores.
     #[error("at {at_s} s {threads} threads run in {domain}, which has {cores} cores")]
     TooManyThreads {
         /// The time, s.
@@ -284,7 +284,7 @@ impl ScenarioError {
 }
 
 impl Scenario {
-    /// `tasks` on `platform`, with everything else as it is by default.
+    /// `tasks` on `platform`, with defaults for all else.
     pub fn new(name: &str, platform: Platform, tasks: Vec<Task>) -> Self {
         Self {
             name: name.into(),
@@ -301,11 +301,12 @@ impl Scenario {
         }
     }
 
-    /// Checks what no part of it shows alone.
+    /// Checks the scenario as a whole.
     ///
     /// # Errors
-    /// When it has more tiers or other runs than are simulated, when its pages do not fit into the
-    /// tiers, or its threads do not find cores at their start.
+    ///
+    /// Too many tiers, a run of invalid length, pages that do not fit into the tiers, or threads
+    /// without a core at their start.
     pub fn check(&self) -> Result<(), ScenarioError> {
         let tiers = self.platform.tiers.len();
         if tiers > TIERS_MAX {
@@ -335,7 +336,7 @@ impl Scenario {
             let names: Vec<&str> = self.tasks.iter().map(|task| task.name.as_str()).collect();
             let what = format!("the pages of {}", names.join(" and "));
             let (mut needed, mut free) = (text(needed_bytes), text(free_bytes));
-            // Rounded, what is alike would look the same.
+            // Rounding would hide a small difference.
             if needed_bytes - free_bytes < free_bytes / 100 {
                 (needed, free) = (format!("{needed_bytes} B"), format!("{free_bytes} B"));
             }

@@ -66,7 +66,7 @@ pub struct LoadedDemand {
 #[derive(Clone, Debug)]
 struct WorkloadEntry {
     name: Option<Spanned<String>>,
-    source: Spanned<Source>,
+    source: Spanned<OwnedSource>,
     threads: Option<Spanned<i64>>,
     footprint: Option<Spanned<Bytes>>,
     start: Time,
@@ -80,7 +80,7 @@ struct WorkloadEntry {
 
 /// [`DemandSource`], owned.
 #[derive(Clone, Debug)]
-enum Source {
+enum OwnedSource {
     Workload(String),
     File(String),
 }
@@ -134,7 +134,7 @@ impl ScenarioFile {
     }
 }
 
-impl Source {
+impl OwnedSource {
     fn as_source(&self) -> DemandSource<'_> {
         match self {
             Self::Workload(name) => DemandSource::Workload(name),

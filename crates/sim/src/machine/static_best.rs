@@ -6,7 +6,7 @@
 use super::{Scenario, SimMachine, Task, task::TaskState};
 use interleaf_model::{machine::Layout, search::best_points};
 
-/// Spans of the longest run after which a run that has not ended is given up.
+/// A run is stopped after this multiple of the longest run alone.
 const PATIENCE: f64 = 50.0;
 
 /// Passes over the domains when several are searched.
@@ -15,7 +15,7 @@ const SWEEPS: usize = 2;
 /// The best static shares and their results.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StaticBest {
-    /// Points of a hundred for each tier, by domain; one choice for all that runs there.
+    /// Shares in points of a hundred for each tier, by domain.
     pub points: Vec<Vec<u16>>,
     /// The result of each task.
     pub tasks: Vec<StaticTask>,
@@ -26,14 +26,14 @@ pub struct StaticBest {
 pub struct StaticTask {
     /// The length of its first run, s; a lower bound if the run was stopped.
     pub runtime_s: f64,
-    /// Runs that it does until the end of the simulation, with the part of the last one.
+    /// Runs until the end of the simulation, with the fraction of the last one.
     pub work: f64,
-    /// The energy of its first run, J; 0 where the platform does not tell its power.
+    /// The energy of its first run, J; 0 on a platform without power figures.
     pub energy_j: f64,
 }
 
-/// The best static shares of `scenario` for as long as `duration_s`: those with the highest
-/// product of the speeds of the tasks that begin by then. `None` when none are found that fit.
+/// The best static shares of `scenario` over `duration_s`: those with the highest product of the
+/// speeds of the tasks that start by then. `None` if none are found that fit.
 pub fn static_best(scenario: &Scenario, duration_s: f64) -> Option<StaticBest> {
     let layout = scenario.layout();
     let mut points: Vec<Vec<u16>> =
@@ -43,7 +43,7 @@ pub fn static_best(scenario: &Scenario, duration_s: f64) -> Option<StaticBest> {
         ..scenario.clone()
     };
     let score = |points: &[Vec<u16>]| fits(scenario, points).then(|| score(&begun, points));
-    // The domains in turn, each beside what is best for the others so far.
+    // Optimises the domains in turn, each with the best shares of the others so far.
     let sweeps = if points.len() > 1 { SWEEPS } else { 1 };
     let mut found = false;
     for domain in (0..points.len()).cycle().take(sweeps * points.len()) {
@@ -76,7 +76,7 @@ fn local(layout: &Layout, domain: usize) -> Vec<u16> {
     of_machine(layout, &layout.domains[domain].tiers, &[100])
 }
 
-/// The points of each tier of the machine, of which the `near` ones get `own`.
+/// The points of all tiers of the machine: `own` for the `near` tiers, 0 for the others.
 fn of_machine(layout: &Layout, near: &[usize], own: &[u16]) -> Vec<u16> {
     let mut points = vec![0; layout.tiers.len()];
     near.iter().zip(own).for_each(|(tier, own)| points[*tier] = *own);

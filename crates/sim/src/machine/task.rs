@@ -6,12 +6,12 @@ use super::{
     scenario::{Scenario, Task},
 };
 
-/// Work that is as good as done, as a part of a run.
+/// Remaining work that counts as none, as a fraction of a run.
 const DONE: f64 = 1e-12;
 
 /// The placement of a task's pages.
 #[derive(Clone, Debug)]
-pub(super) enum Memory {
+pub(super) enum Placement {
     /// The task does not run.
     None,
     /// Fixed shares of its accesses, for the search among static shares.
@@ -23,14 +23,14 @@ pub(super) enum Memory {
 /// A task while it runs, and what it has done.
 #[derive(Clone, Debug)]
 pub(super) struct TaskState {
-    pub(super) memory: Memory,
-    /// Work done in the current run, 0 to 1.
+    pub(super) memory: Placement,
+    /// Fraction of the current run that is done.
     done: f64,
     pub(super) runs_done: u32,
     run_began_ns: u64,
     /// The length of the first complete run, ns.
     pub(super) first_run_ns: Option<u64>,
-    /// Energy that its first run took, J.
+    /// Energy of its first run, J.
     pub(super) first_run_j: Option<f64>,
     /// Energy since the current run began, J.
     run_j: f64,
@@ -40,7 +40,7 @@ pub(super) struct TaskState {
 impl TaskState {
     pub(super) const fn new() -> Self {
         Self {
-            memory: Memory::None,
+            memory: Placement::None,
             done: 0.0,
             runs_done: 0,
             run_began_ns: 0,
@@ -52,24 +52,24 @@ impl TaskState {
     }
 
     pub(super) const fn is_running(&self) -> bool {
-        !matches!(self.memory, Memory::None)
+        !matches!(self.memory, Placement::None)
     }
 
     pub(super) const fn has_ended(&self) -> bool {
         self.ended
     }
 
-    pub(super) fn begin(&mut self, memory: Memory, now_ns: u64) {
+    pub(super) fn start(&mut self, memory: Placement, now_ns: u64) {
         self.memory = memory;
         self.run_began_ns = now_ns;
     }
 
-    /// Whole runs and the part of the current one.
+    /// Completed runs with the fraction of the current one.
     pub(super) fn work(&self) -> f64 {
         f64::from(self.runs_done) + self.done
     }
 
-    /// The phase it is in, as an index, and the work up to its end, as a part of the run.
+    /// The index of the current phase, and the work up to its end, as a fraction of the run.
     pub(super) fn phase(&self, task: &Task) -> (usize, f64) {
         let phases = task.program.phases();
         let cycle = 1.0 / f64::from(task.cycles);
@@ -85,7 +85,7 @@ impl TaskState {
         (0, 1.0 - self.done)
     }
 
-    /// Works for `span_ns` at `speed` and takes `energy_j`. Returns whether a run ended.
+    /// Works for `span_ns` at `speed` and uses `energy_j`. Returns whether a run ended.
     pub(super) fn advance(
         &mut self,
         task: &Task,
@@ -106,7 +106,7 @@ impl TaskState {
         self.run_j = 0.0;
         self.run_began_ns = now_ns;
         if task.runs.is_some_and(|runs| self.runs_done >= runs) {
-            self.memory = Memory::None;
+            self.memory = Placement::None;
             self.ended = true;
         }
         true

@@ -18,7 +18,7 @@ use interleaf_model::{
 pub struct Trial {
     /// The kind of policy.
     pub policy: PolicyKind,
-    /// The points of a hundred of [`PolicyKind::Static`]; `None` for the best there are.
+    /// The points of a hundred of [`PolicyKind::Static`]; `None` for the best static ones.
     pub points: Option<Vec<u16>>,
     /// The error of the curves that the policy is given: see [`believed`].
     pub curve_error: f64,
@@ -58,7 +58,8 @@ impl<'a> Arena<'a> {
     /// Sets up `trial`, ready for its first period.
     ///
     /// # Errors
-    /// When curves that are so wrong are none: an error of -100 % or less, or 100 % or more.
+    ///
+    /// Curves scaled by an error of -100 % or less, or 100 % or more.
     pub fn start(&self, trial: &Trial) -> Result<Run<'a>, CurveError> {
         let layout = self.scenario.layout();
         let believed = believed(&self.scenario.platform, trial.curve_error)?;
@@ -88,8 +89,7 @@ impl<'a> Arena<'a> {
     }
 }
 
-/// The shares of the near tiers that `points` of the machine say; all on the first where they say
-/// nothing.
+/// The shares of the near tiers by `points` of the machine; all on the first if these are 0.
 fn fixed(points: &[u16], near: &[usize], tiers: &[TierLayout]) -> Vec<f64> {
     let own: Vec<f64> =
         near.iter().map(|tier| points.get(*tier).copied().map_or(0.0, f64::from)).collect();

@@ -172,7 +172,7 @@ fn simulated(setup: &Setup, points: &[Point], requests: u64) -> Vec<(Part, Optio
             // Even parts, of which the first have one more.
             let rest = u64::from(u64::from(number) < requests % u64::from(parts));
             let accesses = requests / u64::from(parts) + rest;
-            let mut energy = energy::Counts::new(&setup.device);
+            let mut energy = energy::CommandCounts::new(&setup.device);
             let tell = |done: u64| progress.inc(done);
             let part = setup.part(number, point.offered_gbps, accesses, &mut energy, &tell);
             let end = part.end_clock * setup.device.host_clocks;

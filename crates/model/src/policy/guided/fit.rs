@@ -8,7 +8,7 @@
 //! observation leaves open, the curves decide; what the observations say, they overrule.
 
 use crate::{
-    equilibrium::{Load, LoadEquilibrium, System, Traffic},
+    equilibrium::{Load, LoadEquilibrium, LoadTraffic, System},
     mix::Mix,
     platform::Platform,
     units::LINE_BYTES,
@@ -106,7 +106,7 @@ impl<'a> Belief<'a> {
             load.shares[*tier] = shares[at];
             load.bandwidth_factors[*tier] = libm::exp(fit.logs[2 + at]);
         }
-        let solved = self.system.solve_from(&[load], &mut Traffic::default(), 1e-9);
+        let solved = self.system.solve_from(&[load], &mut LoadTraffic::default(), 1e-9);
         let reached = &solved[0];
         let near = |values: &[f64]| self.near.iter().map(|tier| values[*tier]).collect();
         LoadEquilibrium {

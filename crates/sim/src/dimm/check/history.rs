@@ -2,7 +2,7 @@
 
 use super::{
     Violation,
-    refresh::Refresh,
+    refresh::RefreshHistory,
     rules::{Class, LastCommands, Rules},
     violation,
 };
@@ -83,7 +83,7 @@ pub(super) struct Rank {
     pub(super) groups: Vec<Group>,
     /// The last four activations, the oldest first.
     pub(super) activations: [Option<Command>; 4],
-    pub(super) refresh: Refresh,
+    pub(super) refresh: RefreshHistory,
 }
 
 impl Rank {

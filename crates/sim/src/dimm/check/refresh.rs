@@ -20,7 +20,7 @@ pub struct RefreshRules {
 
 /// The refreshes of a rank.
 #[derive(Clone, Debug)]
-pub(super) struct Refresh {
+pub(super) struct RefreshHistory {
     /// Indexed by the number of a bank within its group.
     banks: Vec<Refreshed>,
 }
@@ -33,7 +33,7 @@ struct Refreshed {
     same: u64,
 }
 
-impl Refresh {
+impl RefreshHistory {
     pub(super) fn new(banks: usize) -> Self {
         Self { banks: vec![Refreshed::default(); banks] }
     }

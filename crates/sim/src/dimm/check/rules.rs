@@ -69,7 +69,7 @@ pub enum Scope {
 
 /// A least distance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pair {
+pub struct LeastDistance {
     /// Named as JEDEC names it.
     pub name: &'static str,
     /// The level at which the rule holds.
@@ -82,7 +82,7 @@ pub struct Pair {
     pub cycles: u64,
 }
 
-impl Pair {
+impl LeastDistance {
     /// Checks the distance from the last command of the earlier class.
     pub(super) fn far(&self, last: &LastCommands, command: &Command) -> Result<(), Violation> {
         let Some(earlier) = last.of(self.earlier) else { return Ok(()) };
@@ -153,7 +153,7 @@ pub struct Rules {
     activate_slots: u64,
     access_slots: u64,
     /// The least distances, indexed by the class of the later command.
-    pairs: [Vec<Pair>; CLASSES],
+    pairs: [Vec<LeastDistance>; CLASSES],
 }
 
 impl Rules {
@@ -176,10 +176,10 @@ impl Rules {
             same: every(t.t_refi_sb * device.banks),
             postponed: u64::from(device.refresh_postponed),
         };
-        let mut pairs: [Vec<Pair>; CLASSES] = Default::default();
+        let mut pairs: [Vec<LeastDistance>; CLASSES] = Default::default();
         for pair in least_distances(device) {
             pairs[pair.later as usize]
-                .push(Pair { cycles: pair.cycles * device.host_clocks, ..pair });
+                .push(LeastDistance { cycles: pair.cycles * device.host_clocks, ..pair });
         }
         Self {
             shape,
@@ -201,7 +201,7 @@ impl Rules {
         }
     }
 
-    pub(super) fn pairs(&self, later: Class) -> &[Pair] {
+    pub(super) fn pairs(&self, later: Class) -> &[LeastDistance] {
         &self.pairs[later as usize]
     }
 
@@ -233,7 +233,7 @@ impl Rules {
 }
 
 /// The rules that are a least distance, in clocks of the DRAM.
-fn least_distances(device: &Device) -> Vec<Pair> {
+fn least_distances(device: &Device) -> Vec<LeastDistance> {
     use Class::{Activate, Precharge, Read, RefreshAll, RefreshSame, Write};
     use Scope::{Bank, Group, Rank};
     let t = &device.timing;
@@ -272,7 +272,7 @@ fn least_distances(device: &Device) -> Vec<Pair> {
         ("tRFC", Rank, RefreshAll, RefreshSame, t.t_rfc),
         ("tRFCsb", Rank, RefreshSame, RefreshSame, t.t_rfc_sb),
     ];
-    let pair = |(name, scope, earlier, later, clocks): (_, _, _, _, u32)| Pair {
+    let pair = |(name, scope, earlier, later, clocks): (_, _, _, _, u32)| LeastDistance {
         name,
         scope,
         earlier,

@@ -2,7 +2,7 @@
 
 use super::{
     Device, DeviceError, Timing,
-    file::{Density, File, Module, Pair, Speed},
+    file::{Density, DeviceToml, Module, Pair, Speed},
     rule::{RULE_HINT, Rule, quantity, rule},
 };
 use interleaf_model::format::{FileError, toml_text::TomlText};
@@ -29,7 +29,7 @@ pub struct Options {
 
 /// The names of the modules that come with the tool.
 pub fn names() -> Vec<String> {
-    let of_file = |(name, text): &(&str, &str)| TomlText::new(name, text).read::<File>().ok();
+    let of_file = |(name, text): &(&str, &str)| TomlText::new(name, text).read::<DeviceToml>().ok();
     let files = FILES.iter().filter_map(of_file);
     files.flat_map(|file| file.module.into_iter().map(|module| module.name.into_inner())).collect()
 }
@@ -41,7 +41,7 @@ pub fn names() -> Vec<String> {
 pub fn by_name(name: &str, options: &Options) -> Result<Device, DeviceError> {
     for (file, text) in FILES {
         let text = TomlText::new(file, text);
-        let parsed: File = text.read()?;
+        let parsed: DeviceToml = text.read()?;
         if let Some(module) = parsed.module.iter().find(|module| module.name.get_ref() == name) {
             return device(&text, &parsed, module, options);
         }
@@ -64,7 +64,7 @@ pub fn in_file(
     options: &Options,
 ) -> Result<Device, DeviceError> {
     let text = TomlText::new(file, text);
-    let parsed: File = text.read()?;
+    let parsed: DeviceToml = text.read()?;
     let found = match (name, parsed.module.as_slice()) {
         (None, [only]) => Some(only),
         (None, _) => None,
@@ -89,7 +89,7 @@ pub fn in_file(
 
 fn device(
     text: &TomlText<'_>,
-    file: &File,
+    file: &DeviceToml,
     module: &Module,
     options: &Options,
 ) -> Result<Device, DeviceError> {
@@ -156,7 +156,7 @@ fn device(
 /// A file while one of its modules is built.
 pub(super) struct Tables<'a> {
     pub(super) text: &'a TomlText<'a>,
-    pub(super) file: &'a File,
+    pub(super) file: &'a DeviceToml,
 }
 
 impl<'a> Tables<'a> {

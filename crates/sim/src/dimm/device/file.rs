@@ -8,7 +8,7 @@ pub(super) type Pair = Spanned<[String; 2]>;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct File {
+pub(super) struct DeviceToml {
     pub(super) schema: Spanned<String>,
     pub(super) family: Spanned<String>,
     #[serde(default)]

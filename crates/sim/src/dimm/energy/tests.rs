@@ -18,20 +18,20 @@ fn close(value: f64, expected: f64) {
 fn standing_by_draws_what_the_data_sheet_says() {
     // A 2Rx4 sub-channel has 20 devices with those for error correction: 92 mA at 1.1 V and 6 mA
     // at 1.8 V each, and half of the register's 0.6 W. 3200000 clocks are 1 ms.
-    let counts = Counts::new(&device("rdimm-6400-2r", "x4"));
+    let counts = CommandCounts::new(&device("rdimm-6400-2r", "x4"));
     let energy = counts.energy(3_200_000).expect("its currents are known");
     close(energy.seconds, 1e-3);
     close(energy.background, 20.0 * (0.092 * 1.1 + 0.006 * 1.8) * 1e-3);
     close(energy.buffers, 0.3e-3);
     close(energy.power_w(), 20.0 * 0.112 + 0.3);
     assert_eq!(energy.pj_per_bit(), 0.0);
-    assert_eq!(Counts::new(&device("stt-mram-ddr3", "x8")).energy(100), None);
+    assert_eq!(CommandCounts::new(&device("stt-mram-ddr3", "x8")).energy(100), None);
 }
 
 #[test]
 fn commands_add_what_was_measured() {
     let device = device("rdimm-6400-2r", "x4");
-    let mut counts = Counts::new(&device);
+    let mut counts = CommandCounts::new(&device);
     counts.command(&command(Kind::Activate, 0, 0));
     counts.command(&command(Kind::Read, 52, 0));
     counts.command(&command(Kind::WriteAuto, 200, 0));
@@ -63,7 +63,7 @@ fn commands_add_what_was_measured() {
 #[test]
 fn behind_buffers_both_ends_of_a_pin_are_the_modules() {
     let pins = |name: &str, width: &str| {
-        let mut counts = Counts::new(&device(name, width));
+        let mut counts = CommandCounts::new(&device(name, width));
         counts.command(&command(Kind::Read, 52, 0));
         counts.energy(3200).expect("its currents are known").pins
     };
@@ -77,7 +77,7 @@ fn behind_buffers_both_ends_of_a_pin_are_the_modules() {
 
 #[test]
 fn a_precharge_of_all_banks_closes_all_of_its_rank() {
-    let mut counts = Counts::new(&device("mrdimm-8800-4r", "x8"));
+    let mut counts = CommandCounts::new(&device("mrdimm-8800-4r", "x8"));
     for (pseudo, rank, bank) in [(0, 0, 0), (0, 0, 3), (0, 1, 0), (1, 0, 0)] {
         counts.command(&Command { pseudo, rank, ..command(Kind::Activate, 10, bank) });
     }
@@ -91,9 +91,10 @@ fn a_precharge_of_all_banks_closes_all_of_its_rank() {
 #[test]
 fn a_refresh_bank_by_bank_costs_as_much_as_one_of_all() {
     let device = device("rdimm-6400-2r", "x8");
-    let (mut all, mut same) = (Counts::new(&device), Counts::new(&device));
+    let (mut all, mut same) = (CommandCounts::new(&device), CommandCounts::new(&device));
     all.command(&command(Kind::RefreshAll, 0, 0));
     (0..8).for_each(|turn| same.command(&command(Kind::RefreshSame, 0, turn % 4)));
-    let refresh = |counts: &Counts| counts.energy(100).expect("its currents are known").refresh;
+    let refresh =
+        |counts: &CommandCounts| counts.energy(100).expect("its currents are known").refresh;
     close(refresh(&same), refresh(&all));
 }

@@ -9,7 +9,7 @@
 //!
 //! The first counts from time 0 and line 0.
 
-use super::{Found, Place, Request, Wrong};
+use super::{Found, Position, Request, Wrong};
 use interleaf_model::format::FileError;
 
 /// The first bytes of a binary trace; the last byte is the version.
@@ -93,7 +93,7 @@ impl<'a> Records<'a> {
 
     pub(super) fn next(&mut self) -> Option<Found> {
         (self.byte < self.bytes.len()).then(|| {
-            let place = Place::Record { number: self.number, byte: self.byte };
+            let place = Position::Record { number: self.number, byte: self.byte };
             let found = self.record(place);
             if found.is_err() {
                 // The records that follow can no longer be delimited.
@@ -103,7 +103,7 @@ impl<'a> Records<'a> {
         })
     }
 
-    fn record(&mut self, place: Place) -> Result<Request, Wrong> {
+    fn record(&mut self, place: Position) -> Result<Request, Wrong> {
         let first = self.number(place, "time")?;
         let step = self.number(place, "address")?;
         let too_far = |field| {
@@ -118,7 +118,7 @@ impl<'a> Records<'a> {
         Ok(Request { at_ps, write: first & 1 == 1, address })
     }
 
-    fn number(&mut self, place: Place, field: &'static str) -> Result<u64, Wrong> {
+    fn number(&mut self, place: Position, field: &'static str) -> Result<u64, Wrong> {
         let wrong = |problem: &str| {
             let hint = "the trace is damaged or cut short: write it again";
             Wrong { place, field, problem: problem.into(), hint }

@@ -1,7 +1,7 @@
 use super::*;
 use proptest::prelude::*;
 
-const MEMORY: Memory = Memory { bytes: 1 << 40, mega_transfers: 6400 };
+const MEMORY: AddressLimits = AddressLimits { bytes: 1 << 40, mega_transfers: 6400 };
 
 fn request(at_ps: u64, write: bool, address: u64) -> Request {
     Request { at_ps, write, address }

@@ -1,6 +1,6 @@
 //! Traces of lines.
 
-use super::{Format, Found, Place, Request, Wrong};
+use super::{Format, Found, Position, Request, Wrong};
 
 const HINT_ADDRESS: &str = "an address is written 0x1f40, or in decimal digits";
 
@@ -37,7 +37,7 @@ impl<'a> Lines<'a> {
             let (line, rest) = self.rest.split_at(end.unwrap_or(self.rest.len()));
             self.rest = rest.get(1..).unwrap_or_default();
             self.line += 1;
-            let place = Place::Line(self.line);
+            let place = Position::Line(self.line);
             let Ok(line) = core::str::from_utf8(line) else {
                 let problem = "the line is not text".into();
                 let hint = "a binary trace begins with its mark; name the format if this is one \
@@ -86,7 +86,7 @@ fn is_of(table: &[(&str, bool)], word: &str) -> bool {
 
 /// A line.
 struct Words<'a> {
-    place: Place,
+    place: Position,
     words: Vec<&'a str>,
 }
 

@@ -1,7 +1,7 @@
 //! A [`ScenarioFile`] on a platform, with its demands: a [`Scenario`].
 
 use super::{DemandSource, DeviceEntry, LoadedDemand, ScenarioFile, WorkloadEntry, read::twice};
-use crate::machine::scenario::{Device, Scenario, ScenarioError, Task};
+use crate::machine::scenario::{Scenario, ScenarioError, Task, TrafficDevice};
 use interleaf_model::{
     format::{FileError, toml_text::TomlText},
     mix::Mix,
@@ -64,7 +64,11 @@ impl ScenarioFile {
         Ok(bytes)
     }
 
-    fn devices(&self, toml: &TomlText<'_>, platform: &Platform) -> Result<Vec<Device>, FileError> {
+    fn devices(
+        &self,
+        toml: &TomlText<'_>,
+        platform: &Platform,
+    ) -> Result<Vec<TrafficDevice>, FileError> {
         let device = |entry: &DeviceEntry| {
             let tier = named(toml, "device.tier", &entry.tier, "tier", &platform.tier_names())?;
             let domain = domain(toml, "device.domain", entry.domain.as_ref(), platform)?;
@@ -78,7 +82,7 @@ impl ScenarioFile {
                 let hint = format!("write a bandwidth up to {most} GB/s");
                 return Err(toml.error("device.bandwidth", &entry.bandwidth_gbps, problem, hint));
             }
-            Ok(Device {
+            Ok(TrafficDevice {
                 name: entry.name.clone(),
                 tier,
                 domain,
@@ -93,7 +97,7 @@ impl ScenarioFile {
 
     /// `why` the whole cannot be, at the entry of the file that has the greatest part in it.
     fn of_whole(&self, toml: &TomlText<'_>, scenario: &Scenario, why: &ScenarioError) -> FileError {
-        let error = |at: Option<Place>| match at {
+        let error = |at: Option<Position>| match at {
             Some((field, value)) => toml.error(&field, &value, why, why.hint()),
             None => toml.file_error("platform", &why.to_string(), why.hint()),
         };
@@ -120,7 +124,7 @@ impl ScenarioFile {
 }
 
 /// A field and where it is.
-type Place = (String, Spanned<()>);
+type Position = (String, Spanned<()>);
 
 impl WorkloadEntry {
     /// The domain of a workload, and its number of threads; `None` for those of its demand.
@@ -165,7 +169,7 @@ impl WorkloadEntry {
     }
 
     /// The place of `value`; where the file leaves it out, that of the demand.
-    fn at<T>(&self, field: &str, value: Option<&Spanned<T>>) -> Place {
+    fn at<T>(&self, field: &str, value: Option<&Spanned<T>>) -> Position {
         match value {
             Some(value) => (field.into(), Spanned::new(value.span(), ())),
             None => (self.source.get_ref().key().into(), Spanned::new(self.source.span(), ())),

@@ -1,6 +1,6 @@
 //! The text of a scenario file into a [`ScenarioFile`]: what the file alone shows.
 
-use super::{DeviceEntry, SCHEMA, ScenarioFile, Source, WorkloadEntry};
+use super::{DeviceEntry, OwnedSource, SCHEMA, ScenarioFile, WorkloadEntry};
 use crate::machine::scenario::{
     BANDWIDTH_MAX_GBPS, COUNTER_NOISE, DURATION_S, Damon, GROUPS_MAX, Migration, NOISE_MAX,
     PAGE_GROUPS,
@@ -19,18 +19,18 @@ const STALL_MAX_S: f64 = 1.0;
 /// The sizes that a page group may have, bytes: those of the smallest and the largest mapping.
 const PAGE_BYTES: [u64; 2] = [4 << 10, 1 << 30];
 
-/// The shortest intervals between looks, and of counting, s: pages are planned anew after each of
-/// the latter. DAMON's own are 5 ms and 100 ms.
+/// The least sampling and aggregation intervals, s: migration is planned after each aggregation.
+/// The defaults of DAMON are 5 ms and 100 ms.
 const SAMPLING_MIN_S: f64 = 1e-3;
 const AGGREGATION_MIN_S: f64 = 0.1;
 
-/// The longest of both, s.
+/// The longest interval, s.
 const INTERVAL_MAX_S: f64 = 3600.0;
 
-/// The most looks at a region in an aggregation: each is simulated.
-const LOOKS_MAX: u64 = 1000;
+/// The most samples of a region in an aggregation interval: each is simulated.
+const SAMPLES_MAX: u64 = 1000;
 
-/// More regions than are worth the looks at them.
+/// The most regions: more cost time and gain nothing.
 const REGIONS_MAX: i64 = 10_000;
 
 /// The most runs, and the most cycles of a run.
@@ -41,7 +41,7 @@ const WORK_MAX: f64 = 1000.0;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct File {
+struct ScenarioToml {
     schema: Spanned<String>,
     name: Spanned<String>,
     platform: Option<Spanned<String>>,
@@ -113,7 +113,7 @@ struct DeviceFile {
 /// When the file is not of this form, or asks for something impossible on any platform.
 pub fn parse(file: &str, text: &str) -> Result<ScenarioFile, FileError> {
     let toml = TomlText::new(file, text);
-    let read: File = toml.read()?;
+    let read: ScenarioToml = toml.read()?;
     toml.schema(&read.schema, SCHEMA)?;
     let held = |(tier, held): (&String, &Spanned<String>)| {
         let bytes: Bytes = toml.quantity(&format!("held.{tier}"), held)?;
@@ -172,7 +172,7 @@ fn damon(toml: &TomlText<'_>, read: &DamonFile) -> Result<Damon, FileError> {
         within(toml, "damon.aggregation", span, Time::seconds, range, ["100ms", "1h"])
     })?
     .map_or(default.aggregation_ns, Time::nanoseconds);
-    if !(1..=LOOKS_MAX).contains(&(aggregation_ns / sampling_ns)) {
+    if !(1..=SAMPLES_MAX).contains(&(aggregation_ns / sampling_ns)) {
         let [aggregation, sampling] =
             [aggregation_ns, sampling_ns].map(|ns| Time::from_seconds(ns as f64 * 1e-9));
         let less = aggregation_ns < sampling_ns;
@@ -253,10 +253,12 @@ fn source(
     toml: &TomlText<'_>,
     index: usize,
     read: &WorkloadFile,
-) -> Result<Spanned<Source>, FileError> {
+) -> Result<Spanned<OwnedSource>, FileError> {
     match (&read.workload, &read.demand) {
-        (Some(name), None) => Ok(at(name, Source::Workload(toml.said("workload.workload", name)?))),
-        (None, Some(path)) => Ok(at(path, Source::File(toml.said("workload.demand", path)?))),
+        (Some(name), None) => {
+            Ok(at(name, OwnedSource::Workload(toml.said("workload.workload", name)?)))
+        }
+        (None, Some(path)) => Ok(at(path, OwnedSource::File(toml.said("workload.demand", path)?))),
         (Some(_), Some(path)) => {
             let problem = "it has a workload already";
             let hint = "give either workload = \"NAME\" or demand = \"FILE\"";

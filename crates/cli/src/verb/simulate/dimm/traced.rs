@@ -36,7 +36,7 @@ pub(super) fn document(
     }
     let progress = output::progress(requests, &name);
     let of_part = |number: u32| {
-        let mut energy = energy::Counts::new(&setup.device);
+        let mut energy = energy::CommandCounts::new(&setup.device);
         let part = setup.replay(trace.clone(), number, &mut energy, &|done| progress.inc(done));
         let energy = energy.energy(part.end_clock * setup.device.host_clocks);
         (part, energy)
