@@ -15,7 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-const SMALL: [&str; 6] = ["--duration", "20ms", "--repeat", "3", "--pages", "small"];
+const SMALL: [&str; 6] = ["--duration", "100ms", "--repeat", "3", "--pages", "small"];
 
 fn interleaf(words: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_interleaf")).args(words).output().unwrap()

@@ -8,8 +8,9 @@
 //! drained
 //! ```
 //!
-//! The first number are the seconds from the first line of that domain and tier to the last, the
-//! second is how many lines came behind the first; and that is what these added.
+//! The first number is the seconds from the first line of that domain and tier to the last, by the
+//! time that the lines say, or else by when they came. The second is the number of lines behind the
+//! first; the document is the sum of these.
 
 use std::{
     collections::BTreeMap,
@@ -21,15 +22,19 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{feed::Fed, step::Millis};
+use crate::{
+    feed::{self, Fed},
+    step::Millis,
+};
 
 /// The longest that nothing may come.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What came from one domain to one tier.
 struct Sum {
-    first: Instant,
-    last: Instant,
+    /// The times of the first and the last line by `CLOCK_MONOTONIC`, ns.
+    first: u64,
+    last: u64,
     /// Behind the first.
     lines: usize,
     fed: Fed,
@@ -64,7 +69,7 @@ fn drain(socket: &Path, duration: Duration, out: &mut impl Write) -> io::Result<
     let sums = sums(&listener, duration);
     fs::remove_file(socket)?;
     for sum in sums?.values() {
-        let seconds = (sum.last - sum.first).as_secs_f64();
+        let seconds = Duration::from_nanos(sum.last.saturating_sub(sum.first)).as_secs_f64();
         writeln!(out, "fed {seconds:.3} {} {}", sum.lines, serde_json::to_string(&sum.fed)?)?;
     }
     writeln!(out, "drained")
@@ -80,7 +85,7 @@ fn sums(listener: &UnixListener, duration: Duration) -> io::Result<BTreeMap<(usi
         let line = line?;
         let fed: Fed = serde_json::from_str(&line)
             .map_err(|why| io::Error::other(format!("{why}, in the line {line}")))?;
-        let now = Instant::now();
+        let now = fed.time_ns.unwrap_or_else(feed::time_ns);
         sums.entry((fed.domain, fed.tier))
             .and_modify(|sum| {
                 sum.last = now;

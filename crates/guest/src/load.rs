@@ -56,9 +56,10 @@ use counting::Counting;
 
 const STEP: Duration = Duration::from_millis(100);
 
-/// Steps from one look at where pages are to the next: a look walks all of them, and takes as long
-/// as a sweep does.
-const STEPS_PER_LOOK: u64 = 3;
+/// The least time between two looks at where pages are: a look walks all of them, and takes as long
+/// as a sweep does. It is a time and not a number of steps, since a step takes much longer than
+/// [`STEP`] in a guest that has little of a processor.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(300);
 
 /// Does it. The arguments are those behind the name.
 pub fn main(args: impl Iterator<Item = String>, out: &mut impl Write) -> ExitCode {
@@ -116,11 +117,13 @@ fn work(
     let begun = Instant::now();
     let (mut before, mut done) = (begun, 0.0);
     let mut seen = places.look()?;
+    let mut looked = begun;
     let mut reached: Option<(usize, Reached)> = None;
-    for step in 1_u64.. {
+    loop {
         sweep(hot);
-        if step.is_multiple_of(STEPS_PER_LOOK) {
+        if looked.elapsed() >= BETWEEN_LOOKS {
             let now = places.look()?;
+            looked = Instant::now();
             if now != seen {
                 (seen, reached) = (now, None);
             }

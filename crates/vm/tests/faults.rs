@@ -227,7 +227,8 @@ fn others_that_use_damon_are_told() {
 }
 
 /// Programs that come join; one that the kernel kills for want of memory, or that ends, leaves, and
-/// when all have gone the next one is taken on. The daemon says so of a period that is cut short too.
+/// when all have gone the next one is taken on. The daemon says so of a period that is cut short
+/// too.
 #[test]
 fn programs_come_and_go() {
     let config = CONFIG.replace("\"1s\"", "\"15s\"\nsample = \"1s\"");

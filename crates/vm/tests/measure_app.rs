@@ -37,7 +37,8 @@ fn pages_of(lines: &[String], pages: u64, with: &str) -> [u64; 2] {
 }
 
 /// What is told of the placement is what the kernel tells, page by page. It is looked at for a
-/// while after all pages are there: looks may take a twentieth of the time, and here they are slow.
+/// while after all pages are there: looks may take a twentieth of the time, and a look takes more
+/// than a second where the guest has little of a processor.
 fn placement_is_exact(series: Series) {
     let start =
         "start app interleaf measure app --every 50ms -o /tmp/run.json --demand /tmp/d.toml";
@@ -45,7 +46,7 @@ fn placement_is_exact(series: Series) {
         "write /proc/sys/kernel/numa_balancing 0\n\
          {start} -- touch 64MiB --weights 0:3,1:1 --sweep\n\
          await app touched\n\
-         sleep 8s\n\
+         sleep 30s\n\
          read /proc/*/numa_maps\n\
          kill app TERM\n\
          wait app\n\
