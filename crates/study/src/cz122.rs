@@ -1,12 +1,10 @@
 //! CXL expanders, simulated command by command, against what they were measured to give.
 
 use super::{cxl_interleaving::TierRow, published::table};
-use crate::{
-    document::reproduce::{RowDocument, StudyDocument},
-    failure::Failure,
-};
 use indicatif::ProgressBar;
+use interleaf_console::Failure;
 use interleaf_model::mix::Mix;
+use interleaf_record::reproduce::{RowDocument, StudyDocument};
 use interleaf_sim::cxl::{self, Expander, ExpanderLoad};
 use rayon::prelude::*;
 use serde::Deserialize;
@@ -19,8 +17,8 @@ pub(super) const STEPS: u64 = 7;
 const TITLE: &str = "Bandwidth of eight CXL expanders, and of one, by link, controller and DRAM";
 const SOURCE: &str = "Micron white paper CCM004-676576390-11778, section III: 8 x CZ122 with \
                       Xeon 6 6900P, loaded by Intel MLC; product brief; curves of Mess";
-const TIERS: &str = include_str!("../../../../reproduce/cxl-interleaving/tiers.csv");
-const ONE: &str = include_str!("../../../../reproduce/cz122/one.csv");
+const TIERS: &str = include_str!("../../../reproduce/cxl-interleaving/tiers.csv");
+const ONE: &str = include_str!("../../../reproduce/cz122/one.csv");
 
 /// Accesses of each expander.
 const ACCESSES: u64 = 200_000;
